@@ -1,0 +1,40 @@
+"""Exact posteriors, pretraining and tuning for text from hidden Markov models (Wei, Xie and Ma, NeurIPS 2021).
+
+Axes in names, for example `likelihoods_TxH`:
+
+| letter | axis | the paper |
+| --- | --- | --- |
+| B | batch | |
+| T | time (positions) | T or t |
+| V | tokens of the vocabulary, [MASK] not counted | script X |
+| H | hidden states | script H |
+| E | what a model's `embed` returns: H for the exact model, D for BERT | |
+| D | width of BERT | |
+| P | prompt length | |
+| K | tasks: draws of `task_weights` tuned side by side | |
+| C | classes | |
+
+| here | the paper |
+| --- | --- |
+| `initial_probs` | P[H_1], the first emitting state |
+| `transition_matrix` | A transposed: rows sum to 1 |
+| `emission_matrix` | W transposed: rows sum to 1 |
+| `conditional_token_probs` | G, G-bar |
+| `task_weights` | mu |
+| `prompt` | u |
+"""
+
+from hmm_jax.hmm import conditional_token_probs
+from hmm_jax.hmm import from_dynamax
+from hmm_jax.hmm import from_hmmlearn
+from hmm_jax.hmm import HMM
+from hmm_jax.hmm import random_hmm
+from hmm_jax.hmm import sample
+from hmm_jax.hmm import sample_corpus
+from hmm_jax.hmm import to_dynamax
+from hmm_jax.hmm import to_hmmlearn
+from hmm_jax.hmm import token_likelihoods
+from hmm_jax.inference import batched_forward_backward
+from hmm_jax.inference import forward_backward
+from hmm_jax.inference import most_likely_states
+from hmm_jax.inference import Posterior

@@ -1,0 +1,248 @@
+"""The hidden Markov model: its parameters, the paper's random draw, sampling, and the exact G."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax import inference
+
+Array = jax.Array
+
+
+class HMM(NamedTuple):
+  """A hidden Markov model in the field's convention (Rabiner 1989, hmmlearn, dynamax): rows sum to 1.
+
+  The paper writes A = transition_matrix.T and W = emission_matrix.T, and puts a silent state H_0 first.
+
+  Attributes:
+    initial_probs: [H], P[H_1], the distribution of the first emitting state.
+    transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
+    emission_matrix: [H, V], entry (i, v) = P[X_t = v | H_t = i].
+  """
+
+  initial_probs: Array
+  transition_matrix: Array
+  emission_matrix: Array
+
+  @property
+  def num_states(self) -> int:
+    return self.emission_matrix.shape[-2]
+
+  @property
+  def num_tokens(self) -> int:
+    return self.emission_matrix.shape[-1]
+
+  def validate(self) -> 'HMM':
+    """Returns self. Raises ValueError naming the field whose shape, entries or row sums are wrong."""
+    emission_shape = np.shape(self.emission_matrix)
+    if len(emission_shape) != 2 or 0 in emission_shape:
+      raise ValueError(f'emission_matrix has shape {emission_shape}; valid is [num_states, num_tokens], both positive')
+    shapes = {
+        'initial_probs': emission_shape[:1],
+        'transition_matrix': emission_shape[:1] * 2,
+        'emission_matrix': emission_shape,
+    }
+    for field, shape in shapes.items():
+      check_probs(field, getattr(self, field), shape)
+    return self
+
+
+def check_probs(field: str, probs, shape: tuple[int, ...]) -> None:
+  """Raises ValueError naming `field` unless `probs` has this shape and distributions on its last axis."""
+  if np.shape(probs) != tuple(shape):
+    raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {tuple(shape)}')
+  rows = np.asarray(probs, np.float64)
+  if not np.isfinite(rows).all() or (rows < 0).any():
+    raise ValueError(f'{field} has an entry that is negative or not finite; valid are probabilities')
+  worst = rows.sum(-1).flat[np.abs(rows.sum(-1) - 1).argmax()]
+  if abs(worst - 1) > 1e-5:
+    raise ValueError(f'{field} has a row that sums to {worst:.6g}; valid is 1 (within 1e-5)')
+
+
+def softmax_of_uniform(key: Array, shape: tuple[int, ...], temperature: float) -> Array:
+  """softmax(logits / temperature) on the last axis with logits iid U[0, 1]: the paper's random distribution."""
+  return jax.nn.softmax(jax.random.uniform(key, shape) / temperature, axis=-1)
+
+
+def random_hmm(
+    key: Array,
+    num_states: int,
+    num_tokens: int,
+    *,
+    num_permutations: int | None = None,
+    transition_temperature: float = 0.01,
+    initial_temperature: float = 10.0,
+    emission_temperature: float = 0.01,
+) -> HMM:
+  """The paper's draw (appendix "Experimental details", "Generating HMM parameters").
+
+  transition_matrix = sum_k w_k P_k with P_k uniform permutation matrices and w, as the initial distribution and
+  each emission row, a softmax of uniform logits over its temperature.
+
+  Args:
+    key: a PRNG key.
+    num_states: H.
+    num_tokens: V.
+    num_permutations: how many permutations are mixed; H where None.
+    transition_temperature: of the mixing weights; small means near-deterministic.
+    initial_temperature: of the initial distribution; large means near-uniform.
+    emission_temperature: of each emission row.
+  """
+  if num_permutations is None:
+    num_permutations = num_states
+  key_weights, key_permutations, key_initial, key_emission = jax.random.split(key, 4)
+  weights = softmax_of_uniform(key_weights, (num_permutations,), transition_temperature)
+  permute = functools.partial(jax.random.permutation, x=num_states)
+  permutations = jax.vmap(permute)(jax.random.split(key_permutations, num_permutations))
+  transition_matrix = jnp.einsum(
+      'k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST
+  )
+  return HMM(
+      initial_probs=softmax_of_uniform(key_initial, (num_states,), initial_temperature),
+      transition_matrix=transition_matrix,
+      emission_matrix=softmax_of_uniform(key_emission, (num_states, num_tokens), emission_temperature),
+  )
+
+
+class AliasTable(NamedTuple):
+  """Walker's alias method: a draw from any row costs two look-ups and one 32-bit word.
+
+  Attributes:
+    threshold: [..., K] in [0, 1], the share of column k that stays with outcome k.
+    alias: [..., K] int32, the outcome that has the rest of column k.
+  """
+
+  threshold: Array
+  alias: Array
+
+
+def alias_table(probs: Array) -> AliasTable:
+  """The alias table of each distribution on the last axis of `probs` (Walker 1977)."""
+
+  def one(row):
+    size = row.shape[0]
+
+    def settle(_, carry):
+      # Fills the emptiest open column from the fullest one, which stays open with what is left of it.
+      level, is_open, threshold, alias = carry
+      low = jnp.where(is_open, level, jnp.inf).argmin()
+      high = jnp.where(is_open, level, -jnp.inf).argmax()
+      share = jnp.minimum(level[low], 1)
+      threshold, alias = threshold.at[low].set(share), alias.at[low].set(high.astype(jnp.int32))
+      return level.at[high].add(share - 1), is_open.at[low].set(False), threshold, alias
+
+    level = row / row.sum() * size
+    start = (level, jnp.ones(size, bool), jnp.ones(size, row.dtype), jnp.arange(size, dtype=jnp.int32))
+    return lax.fori_loop(0, size, settle, start)[2:]
+
+  tables = jax.vmap(one)(probs.reshape((-1, probs.shape[-1])))
+  return AliasTable(*(table.reshape(probs.shape) for table in tables))
+
+
+def alias_draw(table: AliasTable, row: Array | int, word: Array) -> Array:
+  """One draw from row `row` of `table`, decided by one uniform uint32 `word`; int32."""
+  size = table.threshold.shape[-1]
+  # word * size / 2**32 by halves: its whole part picks the column, its fraction is compared with the threshold.
+  low = (word & 0xFFFF) * size
+  high = (word >> 16) * size + (low >> 16)
+  column = (high >> 16).astype(jnp.int32)
+  fraction = ((high & 0xFFFF) << 8) | ((low & 0xFFFF) >> 8)
+  stays = fraction.astype(jnp.float32) < table.threshold[row, column] * 2.0**24
+  return jnp.where(stays, column, table.alias[row, column])
+
+
+class _Sampler(NamedTuple):
+  initial: AliasTable
+  transition: AliasTable
+  emission: AliasTable
+
+
+def _sampler(hmm: HMM) -> _Sampler:
+  return _Sampler(alias_table(hmm.initial_probs[None]), *map(alias_table, hmm[1:]))
+
+
+def _sample(key: Array, sampler: _Sampler, length: int) -> tuple[Array, Array]:
+  words_2xT = jax.random.bits(key, (2, length), jnp.uint32)
+
+  def step(state, word):
+    return alias_draw(sampler.transition, state, word), state
+
+  first = alias_draw(sampler.initial, 0, words_2xT[0, 0])
+  last, states = lax.scan(step, first, words_2xT[0, 1:], unroll=8)
+  states = jnp.append(states, last)
+  return states, alias_draw(sampler.emission, states, words_2xT[1])
+
+
+@functools.partial(jax.jit, static_argnames='length')
+def sample(key: Array, hmm: HMM, length: int) -> tuple[Array, Array]:
+  """Draws one document: `(states [T], tokens [T])`, both int32, by the alias method from one word a draw."""
+  return _sample(key, _sampler(hmm), length)
+
+
+@functools.partial(jax.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
+def sample_corpus(key: Array, hmm: HMM, num_documents: int, length: int, *, chunk_size: int = 256) -> Array:
+  """Tokens of many documents, [D, T], in the smallest unsigned type that holds the vocabulary and [MASK].
+
+  Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
+  `chunk_size` at a time, which bounds the memory of the random words.
+  """
+  sampler = _sampler(hmm)
+  dtype = jnp.uint8 if hmm.num_tokens < 255 else jnp.uint16 if hmm.num_tokens < 65535 else jnp.uint32
+
+  def document(index):
+    return _sample(jax.random.fold_in(key, index), sampler, length)[1].astype(dtype)
+
+  return lax.map(document, jnp.arange(num_documents), batch_size=min(chunk_size, num_documents))
+
+
+def token_likelihoods(hmm: HMM, tokens: Array, observed: Array) -> Array:
+  """Likelihood rows [..., T, H]: P[X = x_t | H_t] where `observed` [..., T] holds, rows of ones elsewhere."""
+  rows = jnp.take(hmm.emission_matrix.T, tokens, axis=0, mode='clip')
+  return jnp.where(observed[..., None], rows, 1)
+
+
+def conditional_token_probs(hmm: HMM, likelihoods: Array) -> Array:
+  """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
+
+  G_i = W P[H_i | X_{-i}] (Proposition 3.4). Zeros where the evidence X_{-i} has probability zero. Leading axes
+  of `likelihoods` [..., T, H] are batches.
+  """
+  states = inference.batched_forward_backward(hmm, likelihoods).leave_one_out_probs
+  return jnp.matmul(states, hmm.emission_matrix, precision=lax.Precision.HIGHEST)
+
+
+def to_dynamax(hmm: HMM) -> dict[str, np.ndarray]:
+  """Keyword arguments of dynamax's `CategoricalHMM(...).initialize` (emission probs as [H, 1, V])."""
+  return {
+      'initial_probs': np.asarray(hmm.initial_probs),
+      'transition_matrix': np.asarray(hmm.transition_matrix),
+      'emission_probs': np.asarray(hmm.emission_matrix)[:, None, :],
+  }
+
+
+def from_dynamax(initial_probs, transition_matrix, emission_probs) -> HMM:
+  """From dynamax's arrays; `emission_probs` is [H, 1, V], one emission a step."""
+  if np.ndim(emission_probs) != 3 or np.shape(emission_probs)[1] != 1:
+    raise ValueError(f'emission_probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
+  return _from_arrays(initial_probs, transition_matrix, np.asarray(emission_probs)[:, 0])
+
+
+def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
+  """Attributes to set on hmmlearn's `CategoricalHMM`, float64: startprob_, transmat_, emissionprob_."""
+  return {
+      name: np.asarray(rows, np.float64) / np.asarray(rows, np.float64).sum(-1, keepdims=True)
+      for name, rows in zip(('startprob_', 'transmat_', 'emissionprob_'), hmm)
+  }
+
+
+def from_hmmlearn(startprob_, transmat_, emissionprob_) -> HMM:
+  """From the attributes of hmmlearn's `CategoricalHMM`."""
+  return _from_arrays(startprob_, transmat_, emissionprob_)
+
+
+def _from_arrays(*arrays) -> HMM:
+  return HMM(*map(jnp.asarray, HMM(*arrays).validate()))
