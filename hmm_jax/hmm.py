@@ -205,6 +205,31 @@ def token_likelihoods(hmm: HMM, tokens: Array, observed: Array) -> Array:
   return jnp.where(observed[..., None], rows, 1)
 
 
+def evidence_likelihoods(hmm: HMM, evidence: Array) -> Array:
+  """Likelihood rows [..., T, H] of noisy sight: evidence[t, v] = P[what is seen at t | X_t = v], [..., T, V].
+
+  A token seen plainly is one-hot evidence and [MASK] is a row of ones; `masking.channel` gives BERT's noise.
+  """
+  return jnp.matmul(evidence, hmm.emission_matrix.T, precision=lax.Precision.HIGHEST)
+
+
+def chunk_start(hmm: HMM, chunk_length: int, num_chunks: int) -> HMM:
+  """The chain as seen from the start of a random one of a document's first `num_chunks` chunks.
+
+  Its initial distribution is the mean over k < num_chunks of `initial_probs @ transition_matrix^(k chunk_length)`.
+  """
+  multiply = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+  stride = jnp.eye(hmm.num_states)
+  for bit in bin(chunk_length)[2:]:
+    stride = multiply(stride, stride)
+    if bit == '1':
+      stride = multiply(stride, hmm.transition_matrix)
+  advance = lambda probs, _: (multiply(probs, stride), probs)
+  _, starts = lax.scan(advance, hmm.initial_probs, None, length=num_chunks)
+  mean = starts.mean(0)
+  return hmm._replace(initial_probs=mean / mean.sum())
+
+
 def conditional_token_probs(hmm: HMM, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
 

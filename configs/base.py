@@ -1,0 +1,151 @@
+"""Every default of every experiment, once. Configs are data: `experiments/settings.py` validates them.
+
+The scales: `small` is for a CPU with two cores, `paper` is what the paper's text says, `official` what its released
+code does, `smoke` runs the whole path in a minute and measures nothing.
+"""
+
+import ml_collections
+
+SCALES = ('small', 'paper', 'official', 'smoke')
+
+
+def _schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
+  return ml_collections.ConfigDict(
+      dict(learning_rate=learning_rate, num_epochs=num_epochs, batch_size=batch_size, warmup_steps=warmup_steps)
+  )
+
+
+def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
+  """The defaults at one of SCALES; raises ValueError for another."""
+  if scale not in SCALES:
+    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
+  config = ml_collections.ConfigDict()
+  config.experiment = ''
+  config.scale = scale
+  config.seed = 0
+
+  # The grid. A trial is an HMM with its corpus and pretrained model; a task is a draw of task_weights in it.
+  config.num_states = (4, 10, 30)
+  config.num_trials = 1
+  config.tasks_per_trial = 6
+  config.models = ('bert', 'exact')
+  config.methods = ('head', 'prompt')
+
+  # The text.
+  config.hmm = ml_collections.ConfigDict()
+  config.hmm.num_tokens = 10
+  config.hmm.num_permutations = 0  # 0: as many as states
+  config.hmm.transition_temperature = 0.01
+  config.hmm.initial_temperature = 10.0
+  config.hmm.emission_temperature = 0.01
+  config.corpus = ml_collections.ConfigDict()
+  config.corpus.num_documents = 256
+  config.corpus.document_length = 10240
+  config.corpus.chunk_length = 64
+
+  # The model and its pretraining.
+  config.bert = ml_collections.ConfigDict()
+  config.bert.num_layers = 2
+  config.bert.width = 128
+  config.bert.num_heads = 4
+  config.bert.ffn_width = 512
+  config.bert.max_positions = 64
+  config.bert.dropout_rate = 0.0
+  config.bert.init_stddev = 0.05  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
+  config.bert.dtype = 'float32'
+  config.pretrain = ml_collections.ConfigDict()
+  config.pretrain.num_steps = 1500
+  config.pretrain.batch_size = 32
+  config.pretrain.learning_rate = 2e-3
+  config.pretrain.warmup_steps = 100
+  config.pretrain.weight_decay = 0.0
+  config.pretrain.clip_norm = 1.0
+  config.pretrain.mask_rate = 0.15
+  config.pretrain.mask_share = 0.8
+  config.pretrain.random_share = 0.1
+  config.pretrain.steps_per_call = 50
+  config.pretrain.checkpoint_every = 250
+  config.pretrain.measure_every = 250
+
+  # How far from ideal: chunks corrupted as in pretraining, downstream inputs, documents masked one position at a time.
+  config.measure = ml_collections.ConfigDict()
+  config.measure.num_chunks = 256
+  config.measure.num_inputs = 512
+  config.measure.num_documents = 16
+  config.measure.batch_size = 64
+
+  # The downstream tasks.
+  config.downstream = ml_collections.ConfigDict()
+  config.downstream.length = 33
+  config.downstream.num_train = 5000
+  config.downstream.num_validation = 500
+  config.downstream.num_test = 1000
+  config.downstream.num_classes = 2
+  config.downstream.num_nonzero = 6
+  config.downstream.with_replacement = False
+
+  # Tuning.
+  config.head = _schedule(0.01, 5, 8, 500)
+  config.probe = _schedule(0.01, 5, 8, 500)
+  config.finetune = _schedule(1e-4, 5, 32, 100)
+  config.prompt = _schedule(0.01, 5, 32, 100)
+  config.prompt.length = 20
+  config.prompt.init = 'uniform'  # uniform, vocabulary
+  config.prompt.init_scale = 0.5
+
+  # How it runs; nothing below changes a number in a record.
+  config.num_devices = 0  # 0: all
+  config.compilation_cache = ''  # a directory, to keep compiled programs between runs
+  config.tensorboard = False
+  config.figure = ml_collections.ConfigDict()
+  config.figure.width = 6.4
+  config.figure.height = 4.2
+  config.figure.dpi = 150
+  config.figure.paper_overlay = False
+
+  if scale in ('paper', 'official'):
+    _paper(config)
+  if scale == 'official':
+    _official(config)
+  if scale == 'smoke':
+    _smoke(config)
+  return config
+
+
+def _paper(config: ml_collections.ConfigDict) -> None:
+  config.num_states = (4, 8, 10, 12, 15, 25, 30)
+  config.num_trials = 20
+  config.tasks_per_trial = 1
+  config.corpus.num_documents = 5000
+  config.corpus.chunk_length = 512
+  config.bert.update(num_layers=6, width=768, num_heads=12, ffn_width=3072, max_positions=512)
+  config.bert.update(dropout_rate=0.1, init_stddev=0.02, dtype='bfloat16')
+  config.pretrain.update(num_steps=37500, batch_size=8, learning_rate=1e-5, warmup_steps=500, mask_rate=0.05)
+  config.pretrain.update(steps_per_call=100, checkpoint_every=2500, measure_every=2500)
+  config.measure.update(num_inputs=1000, num_documents=8)
+  config.downstream.length = 129
+  config.prompt.update(batch_size=8, warmup_steps=500)
+  config.finetune.update(learning_rate=1e-5, batch_size=8, warmup_steps=500)
+  config.figure.paper_overlay = True
+
+
+def _official(config: ml_collections.ConfigDict) -> None:
+  config.pretrain.warmup_steps = 1000
+  config.downstream.length = 80
+  config.downstream.with_replacement = True
+  config.prompt.init = 'vocabulary'
+  for method in ('head', 'probe', 'finetune', 'prompt'):
+    config[method].update(num_epochs=100, batch_size=128, warmup_steps=500)
+
+
+def _smoke(config: ml_collections.ConfigDict) -> None:
+  config.num_states = (4, 6)
+  config.tasks_per_trial = 2
+  config.corpus.update(num_documents=8, document_length=512, chunk_length=16)
+  config.bert.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=24)
+  config.pretrain.update(num_steps=40, batch_size=8, warmup_steps=10, steps_per_call=10)
+  config.pretrain.update(checkpoint_every=20, measure_every=20)
+  config.measure.update(num_chunks=16, num_inputs=32, num_documents=2, batch_size=16)
+  config.downstream.update(length=9, num_train=256, num_validation=32, num_test=64)
+  config.prompt.update(length=4, num_epochs=2)
+  config.head.num_epochs = 2

@@ -1,0 +1,92 @@
+"""python -m experiments.main --config=configs/prompt_vs_head.py[:scale] [--workdir=DIR] [--config.field=value]"""
+
+import difflib
+import pathlib
+import re
+import sys
+import tempfile
+
+from absl import flags
+import jax
+from ml_collections import config_flags
+import rich.console
+
+from experiments import results
+from experiments import settings as settings_lib
+from experiments import sweep
+from experiments.progress import Reporter
+
+_CONFIG = config_flags.DEFINE_config_file('config', 'configs/prompt_vs_head.py', 'File of the experiment, with :scale.')
+_WORKDIR = flags.DEFINE_string('workdir', '', 'Where records go; runs/EXPERIMENT-SCALE where empty.')
+_MODE = flags.DEFINE_enum('mode', 'run', ['run', 'report'], 'report: redraw table and figure from the records alone.')
+
+
+def main(argv: list[str]) -> int:
+  """Runs one command line; returns the exit code."""
+  try:
+    settings = _parse(argv)
+    _check_devices(settings)
+    workdir = pathlib.Path(_WORKDIR.value or f'runs/{settings.experiment}-{settings.scale}')
+    _check_workdir(workdir)
+  except settings_lib.SettingsError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  if settings.compilation_cache:
+    jax.config.update('jax_compilation_cache_dir', settings.compilation_cache)
+  reporter = Reporter(rich.console.Console())
+  if _MODE.value == 'run':
+    sweep.run(settings, workdir, reporter)
+  sweep.show(settings, workdir, reporter)
+  return 0
+
+
+def _parse(argv: list[str]) -> settings_lib.Settings:
+  """Settings from the command line; raises SettingsError with one sentence for whatever is wrong."""
+  try:
+    rest = flags.FLAGS(argv)
+    config = _CONFIG.value
+  except FileNotFoundError as error:
+    raise settings_lib.SettingsError(f'--config is {error.filename!r}, which does not exist; valid is a config file')
+  except AttributeError as error:
+    raise settings_lib.SettingsError(_unknown_field(argv, error))
+  except (flags.Error, ValueError, TypeError, KeyError, SyntaxError, ImportError) as error:
+    raise settings_lib.SettingsError(' '.join(str(error).split()))
+  if len(rest) > 1:
+    raise settings_lib.SettingsError(f'{rest[1]!r} is a stray argument; valid are --flag=value only')
+  return settings_lib.from_config(config)
+
+
+def _unknown_field(argv: list[str], error: AttributeError) -> str:
+  valid = settings_lib.field_names()
+  for argument in argv[1:]:
+    match = re.match(r'--?config\.([\w.]+)', argument)
+    if match and match[1] not in valid:
+      nearest = difflib.get_close_matches(match[1], valid, n=1, cutoff=0) or valid
+      return f'--config.{match[1]} is no field of the config; the nearest is --config.{nearest[0]}'
+  return ' '.join(str(error).split())
+
+
+def _check_devices(settings: settings_lib.Settings) -> None:
+  available = len(jax.devices())
+  if settings.num_devices > available:
+    raise settings_lib.SettingsError(f'num_devices is {settings.num_devices}; valid is at most {available}, or 0 for all')
+  used = settings.num_devices or available
+  if settings.pretrain.batch_size % used:
+    raise settings_lib.SettingsError(
+        f'pretrain.batch_size is {settings.pretrain.batch_size}; valid is a multiple of the {used} devices'
+    )
+
+
+def _check_workdir(workdir: pathlib.Path) -> None:
+  try:
+    workdir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=workdir):
+      pass
+  except OSError as error:
+    raise settings_lib.SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error.strerror})')
+  if _MODE.value == 'report' and not results.load(workdir):
+    raise settings_lib.SettingsError(f'--workdir is {str(workdir)!r}; --mode=report needs one that holds records')
+
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv))

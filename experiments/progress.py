@@ -1,0 +1,69 @@
+"""Progress of long work: a bar with time left on a terminal, a plain line now and then elsewhere."""
+
+import contextlib
+import time
+from typing import Callable, Iterator
+
+import rich.console
+import rich.progress
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+# Called with how many units are done, and a few words on how it goes.
+Advance = Callable[[int, str], None]
+
+
+class Reporter:
+  """Where a run tells the person in front of it what it does."""
+
+  def __init__(self, console: rich.console.Console):
+    self.console = console
+    self._prefix = ''
+
+  def say(self, text: str) -> None:
+    """One line, now."""
+    self.console.print(self._prefix + text, highlight=False, markup=False, soft_wrap=True)
+
+  @contextlib.contextmanager
+  def part(self, index: int, count: int, name: str) -> Iterator[None]:
+    """Marks what is said inside as part `index` of `count`."""
+    self._prefix = f'[{index}/{count}] {name}: '
+    try:
+      yield
+    finally:
+      self._prefix = ''
+
+  @contextlib.contextmanager
+  def track(self, name: str, total: int, start: int = 0) -> Iterator[Advance]:
+    """Follows work of `total` units of which `start` are done."""
+    track = self._bar if self.console.is_terminal else self._lines
+    with track(name, total, start) as advance:
+      yield advance
+
+  @contextlib.contextmanager
+  def _bar(self, name: str, total: int, start: int) -> Iterator[Advance]:
+    columns = (
+        rich.progress.TextColumn('{task.description}'),
+        rich.progress.BarColumn(),
+        rich.progress.MofNCompleteColumn(),
+        rich.progress.TimeRemainingColumn(),
+        rich.progress.TextColumn('{task.fields[note]}'),
+    )
+    with rich.progress.Progress(*columns, console=self.console, transient=True) as progress:
+      # Markup would eat the brackets of the prefix.
+      task = progress.add_task(rich.markup.escape(self._prefix + name), total=total, completed=start, note='')
+      yield lambda done, note: progress.update(task, completed=done, note=note)
+
+  @contextlib.contextmanager
+  def _lines(self, name: str, total: int, start: int) -> Iterator[Advance]:
+    begun = last = time.monotonic()
+
+    def advance(done: int, note: str) -> None:
+      nonlocal last
+      now = time.monotonic()
+      if done == total or now - last >= _SECONDS_BETWEEN_LINES:
+        left = (now - begun) / max(done - start, 1) * (total - done)
+        self.say(f'{name} {done}/{total}, {left:.0f} s left, {note}')
+        last = now
+
+    yield advance

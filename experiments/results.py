@@ -1,0 +1,97 @@
+"""Records in, statistics out. Nothing here trains, and a record is never edited."""
+
+import pathlib
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.stats
+
+from experiments import checkpoints
+from experiments.settings import Settings
+
+Record = dict[str, Any]
+
+FILE_NAME = 'results.jsonl'
+
+
+class Interval(NamedTuple):
+  """A mean with the half-width of its 95% t interval (NaN for fewer than two values) and the values themselves."""
+
+  mean: float
+  half_width: float
+  values: np.ndarray
+
+  def __str__(self) -> str:
+    if np.isnan(self.half_width):
+      return f'{self.mean:.1f}'
+    return f'{self.mean:.1f} ± {self.half_width:.1f}'
+
+
+class Paired(NamedTuple):
+  """The mean of paired differences, its interval, and the p-value of the paired t test."""
+
+  interval: Interval
+  p_value: float
+
+
+def collect(workdir: pathlib.Path, settings: Settings) -> None:
+  """Writes `results.jsonl`: the records of every trial of the grid that has any, in grid order."""
+  rows = []
+  for num_states in settings.num_states:
+    for trial in range(settings.num_trials):
+      path = workdir / 'trials' / settings.trial_id(num_states, trial) / 'records.jsonl'
+      rows += checkpoints.read_json_lines(path)
+  checkpoints.write_json_lines(workdir / FILE_NAME, rows)
+
+
+def load(workdir: pathlib.Path) -> list[Record]:
+  """The records of a workdir."""
+  return checkpoints.read_json_lines(workdir / FILE_NAME)
+
+
+def select(records: list[Record], **fields: Any) -> list[Record]:
+  """The records whose fields have these values."""
+  return [record for record in records if all(record[name] == value for name, value in fields.items())]
+
+
+def mean_interval(values: list[float] | np.ndarray) -> Interval:
+  """Mean and 95% t interval of independent values."""
+  values = np.asarray(values, float)
+  if len(values) < 2:
+    return Interval(float(values.mean()) if len(values) else np.nan, np.nan, values)
+  half_width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
+  return Interval(float(values.mean()), float(half_width), values)
+
+
+def by_unit(records: list[Record], field: str) -> dict[tuple[int, ...], float]:
+  """The field's mean in each independent unit.
+
+  Tasks of one trial share an HMM and a pretrained model, so where there are several trials the unit is the
+  trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model.
+  """
+  several = len({record['trial'] for record in records}) > 1
+  groups: dict[tuple[int, ...], list[float]] = {}
+  for record in records:
+    unit = (record['trial'],) if several else (record['trial'], record['task'])
+    groups.setdefault(unit, []).append(record[field])
+  return {unit: float(np.mean(values)) for unit, values in sorted(groups.items())}
+
+
+def percent(records: list[Record], field: str) -> Interval:
+  """The interval of a share, in percent."""
+  return mean_interval([100 * value for value in by_unit(records, field).values()])
+
+
+def paired_difference(first: list[Record], second: list[Record]) -> Paired:
+  """Accuracy of `first` minus that of `second` on the (trial, task) pairs that both have, in percentage points."""
+  key = lambda record: (record['num_states'], record['trial'], record['task'])
+  others = {key(record): record['accuracy'] for record in second}
+  differences = [
+      {**record, 'difference': 100 * (record['accuracy'] - others[key(record)])}
+      for record in first
+      if key(record) in others
+  ]
+  interval = mean_interval(list(by_unit(differences, 'difference').values()))
+  if len(interval.values) < 2 or np.ptp(interval.values) == 0:
+    return Paired(interval, np.nan)
+  return Paired(interval, float(scipy.stats.ttest_1samp(interval.values, 0.0).pvalue))

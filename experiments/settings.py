@@ -1,0 +1,318 @@
+"""ConfigDict in, validated frozen dataclasses out; the only reader of ConfigDict.
+
+Every refusal is one sentence that names the field, its value and what would be valid, and is raised before
+anything is compiled or written.
+"""
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+import jax.numpy as jnp
+import ml_collections
+
+from hmm_jax.bert import Bert
+from hmm_jax.masking import Corruption
+from hmm_jax.tuning import Schedule
+
+MODELS = ('bert', 'exact')
+METHODS = ('head', 'prompt', 'probe', 'finetune')
+PROMPT_INITS = ('uniform', 'vocabulary')
+DTYPES = ('float32', 'bfloat16', 'float16')
+
+
+class SettingsError(ValueError):
+  """Bad input, as one sentence for the user."""
+
+
+@dataclasses.dataclass(frozen=True)
+class HmmSettings:
+  num_tokens: int
+  num_permutations: int
+  transition_temperature: float
+  initial_temperature: float
+  emission_temperature: float
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusSettings:
+  num_documents: int
+  document_length: int
+  chunk_length: int
+
+  @property
+  def chunks_per_document(self) -> int:
+    return self.document_length // self.chunk_length
+
+  @property
+  def num_chunks(self) -> int:
+    return self.num_documents * self.chunks_per_document
+
+
+@dataclasses.dataclass(frozen=True)
+class BertSettings:
+  num_layers: int
+  width: int
+  num_heads: int
+  ffn_width: int
+  max_positions: int
+  dropout_rate: float
+  init_stddev: float
+  dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainSettings:
+  num_steps: int
+  batch_size: int
+  learning_rate: float
+  warmup_steps: int
+  weight_decay: float
+  clip_norm: float
+  mask_rate: float
+  mask_share: float
+  random_share: float
+  steps_per_call: int
+  checkpoint_every: int
+  measure_every: int
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasureSettings:
+  num_chunks: int
+  num_inputs: int
+  num_documents: int
+  batch_size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class DownstreamSettings:
+  length: int
+  num_train: int
+  num_validation: int
+  num_test: int
+  num_classes: int
+  num_nonzero: int
+  with_replacement: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class TuneSettings:
+  learning_rate: float
+  num_epochs: int
+  batch_size: int
+  warmup_steps: int
+
+  @property
+  def schedule(self) -> Schedule:
+    return Schedule(self.learning_rate, self.num_epochs, self.batch_size, self.warmup_steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptSettings(TuneSettings):
+  length: int
+  init: str
+  init_scale: float
+
+
+@dataclasses.dataclass(frozen=True)
+class FigureSettings:
+  width: float
+  height: float
+  dpi: int
+  paper_overlay: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """One experiment. Fields as in `configs/base.py`."""
+
+  experiment: str
+  scale: str
+  seed: int
+  num_states: tuple[int, ...]
+  num_trials: int
+  tasks_per_trial: int
+  models: tuple[str, ...]
+  methods: tuple[str, ...]
+  hmm: HmmSettings
+  corpus: CorpusSettings
+  bert: BertSettings
+  pretrain: PretrainSettings
+  measure: MeasureSettings
+  downstream: DownstreamSettings
+  head: TuneSettings
+  probe: TuneSettings
+  finetune: TuneSettings
+  prompt: PromptSettings
+  num_devices: int
+  compilation_cache: str
+  tensorboard: bool
+  figure: FigureSettings
+
+  def tuning(self, method: str) -> TuneSettings:
+    """The settings of one of METHODS."""
+    return getattr(self, method)
+
+  def bert_module(self) -> Bert:
+    fields = dataclasses.asdict(self.bert)
+    return Bert(num_tokens=self.hmm.num_tokens, **{**fields, 'dtype': jnp.dtype(self.bert.dtype)})
+
+  def corruption(self) -> Corruption:
+    return Corruption(
+        self.hmm.num_tokens, self.pretrain.mask_rate, self.pretrain.mask_share, self.pretrain.random_share
+    )
+
+  def pretraining_id(self, num_states: int, trial: int) -> str:
+    """Names a pretrained model by all that decides its bits but the version of the code."""
+    pretrain = dataclasses.asdict(self.pretrain)
+    del pretrain['checkpoint_every'], pretrain['measure_every']
+    parts = [self.seed, num_states, trial, self.hmm, self.corpus, self.bert, pretrain]
+    return _digest(parts)
+
+  def trial_id(self, num_states: int, trial: int) -> str:
+    """Names a trial by all that decides its records, whichever models, methods and tasks are asked for."""
+    tuning = [self.tuning(method) for method in METHODS]
+    measure = [self.measure, self.pretrain.measure_every]
+    return _digest([self.pretraining_id(num_states, trial), measure, self.downstream, tuning])
+
+
+def _digest(parts: list[Any]) -> str:
+  text = json.dumps(parts, default=dataclasses.asdict, sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def from_config(config: ml_collections.ConfigDict) -> Settings:
+  """Validated settings; raises SettingsError at the first field that is wrong."""
+  settings = _read(Settings, config, '')
+  _check(settings)
+  return settings
+
+
+def field_names(cls: Any = Settings, prefix: str = '') -> list[str]:
+  """Every field by its dotted name, groups left out."""
+  names = []
+  for field in dataclasses.fields(cls):
+    is_group = dataclasses.is_dataclass(field.type)
+    names += field_names(field.type, f'{prefix}{field.name}.') if is_group else [prefix + field.name]
+  return names
+
+
+def _read(cls, config: Any, prefix: str):
+  fields = {}
+  names = [field.name for field in dataclasses.fields(cls)]
+  unknown = sorted(set(config.keys()) - set(names))
+  if unknown:
+    raise SettingsError(f'{prefix}{unknown[0]} is no field of the config; valid are {", ".join(names)}')
+  for field in dataclasses.fields(cls):
+    name = prefix + field.name
+    if field.name not in config:
+      raise SettingsError(f'{name} is missing from the config')
+    value = config[field.name]
+    if dataclasses.is_dataclass(field.type):
+      if not isinstance(value, ml_collections.ConfigDict):
+        raise SettingsError(f'{name} is {value!r}; valid is a group of fields')
+      fields[field.name] = _read(field.type, value, name + '.')
+    else:
+      fields[field.name] = _typed(name, value, field.type)
+  return cls(**fields)
+
+
+def _typed(name: str, value: Any, kind: Any) -> Any:
+  if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    value = float(value)
+  if kind in (tuple[int, ...], tuple[str, ...]):
+    entry = kind.__args__[0]
+    if not isinstance(value, tuple) or not all(type(x) is entry for x in value) or len(set(value)) != len(value):
+      raise SettingsError(f'{name} is {value!r}; valid is a tuple of distinct {entry.__name__}s')
+    if not value:
+      raise SettingsError(f'{name} is empty; valid is at least one {entry.__name__}')
+  elif type(value) is not kind:
+    raise SettingsError(f'{name} is {value!r}; valid is a value of type {kind.__name__}')
+  return value
+
+
+def _require(holds: bool, name: str, value: Any, valid: str) -> None:
+  if not holds:
+    raise SettingsError(f'{name} is {value!r}; valid is {valid}')
+
+
+_ZERO_ALLOWED = ('seed', 'warmup_steps', 'dropout_rate', 'weight_decay', 'num_permutations', 'num_devices', 'random_share')
+
+
+def _check_positive(group: Any, prefix: str = '') -> None:
+  for field in dataclasses.fields(group):
+    name, value = prefix + field.name, getattr(group, field.name)
+    if dataclasses.is_dataclass(value):
+      _check_positive(value, name + '.')
+    elif field.type in (int, float):
+      finite = value == value and abs(value) != float('inf')
+      if field.name in _ZERO_ALLOWED:
+        _require(finite and value >= 0, name, value, 'zero or positive')
+      else:
+        _require(finite and value > 0, name, value, 'positive')
+
+
+def _check(s: Settings) -> None:
+  _check_positive(s)
+  _require(min(s.num_states) > 0, 'num_states', s.num_states, 'positive numbers of states')
+  for name, values, valid in (('models', s.models, MODELS), ('methods', s.methods, METHODS)):
+    _require(set(values) <= set(valid), name, values, f'a choice of {", ".join(valid)}')
+  _require(s.hmm.num_tokens >= 2, 'hmm.num_tokens', s.hmm.num_tokens, 'at least 2')
+  _require(s.seed < 2**31, 'seed', s.seed, 'below 2**31')
+  _require(
+      s.corpus.chunk_length <= s.corpus.document_length,
+      'corpus.chunk_length',
+      s.corpus.chunk_length,
+      f'at most corpus.document_length, {s.corpus.document_length}',
+  )
+  _check_bert(s)
+  _check_pretrain(s.pretrain, s.corpus.num_chunks)
+  _check_tuning(s)
+
+
+def _check_bert(s: Settings) -> None:
+  _require(s.bert.dtype in DTYPES, 'bert.dtype', s.bert.dtype, f'one of {", ".join(DTYPES)}')
+  _require(s.bert.dropout_rate < 1, 'bert.dropout_rate', s.bert.dropout_rate, 'in [0, 1)')
+  heads = s.bert.num_heads
+  _require(s.bert.width % heads == 0, 'bert.width', s.bert.width, f'a multiple of bert.num_heads, {heads}')
+  longest = max(s.corpus.chunk_length, s.downstream.length)
+  _require(
+      s.bert.max_positions >= longest,
+      'bert.max_positions',
+      s.bert.max_positions,
+      f'at least {longest}, the longest of corpus.chunk_length and downstream.length',
+  )
+  if 'prompt' in s.methods and 'bert' in s.models:
+    room = s.bert.max_positions - s.downstream.length
+    valid = f'at most {room}: bert.max_positions {s.bert.max_positions} less downstream.length {s.downstream.length}'
+    _require(s.prompt.length <= room, 'prompt.length', s.prompt.length, valid)
+
+
+def _check_pretrain(p: PretrainSettings, num_chunks: int) -> None:
+  _require(0 < p.mask_rate < 1, 'pretrain.mask_rate', p.mask_rate, 'inside (0, 1)')
+  _require(p.mask_share <= 1, 'pretrain.mask_share', p.mask_share, 'in (0, 1]')
+  rest = 1 - p.mask_share
+  valid = f'in [0, {rest:.3g}], what pretrain.mask_share leaves'
+  _require(p.random_share <= rest + 1e-9, 'pretrain.random_share', p.random_share, valid)
+  valid = f'at most {num_chunks}, the number of chunks in the corpus'
+  _require(p.batch_size <= num_chunks, 'pretrain.batch_size', p.batch_size, valid)
+  valid = f'below pretrain.num_steps, {p.num_steps}'
+  _require(p.warmup_steps < p.num_steps, 'pretrain.warmup_steps', p.warmup_steps, valid)
+  for name in ('num_steps', 'checkpoint_every', 'measure_every'):
+    valid = f'a multiple of pretrain.steps_per_call, {p.steps_per_call}'
+    _require(getattr(p, name) % p.steps_per_call == 0, f'pretrain.{name}', getattr(p, name), valid)
+
+
+def _check_tuning(s: Settings) -> None:
+  d = s.downstream
+  _require(d.length >= 2, 'downstream.length', d.length, 'at least 2: the [MASK] and a token')
+  _require(d.num_classes >= 2, 'downstream.num_classes', d.num_classes, 'at least 2')
+  for method in s.methods:
+    batch_size = s.tuning(method).batch_size
+    valid = f'at most downstream.num_train, {d.num_train}'
+    _require(batch_size <= d.num_train, f'{method}.batch_size', batch_size, valid)
+  _require(s.prompt.init in PROMPT_INITS, 'prompt.init', s.prompt.init, f'one of {", ".join(PROMPT_INITS)}')
+  both = 'finetune' in s.methods and s.models == ('exact',)
+  _require(not both, 'methods', s.methods, "without 'finetune' where models is ('exact',): it has nothing to fine-tune")

@@ -1,0 +1,394 @@
+"""One trial: settings -> HMM -> corpus -> pretrained model -> tasks -> tuned head and prompt -> records."""
+
+import functools
+import io
+import pathlib
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import checkpoints
+from experiments.progress import Reporter
+from experiments.settings import Settings
+from experiments.settings import TuneSettings
+from hmm_jax import bert as bert_lib
+from hmm_jax import model as model_lib
+from hmm_jax import optimizer as optimizer_lib
+from hmm_jax import pretrain
+from hmm_jax import sharding
+from hmm_jax import tasks as tasks_lib
+from hmm_jax import tuning
+from hmm_jax.hmm import chunk_start
+from hmm_jax.hmm import HMM
+from hmm_jax.hmm import random_hmm
+from hmm_jax.hmm import sample_corpus
+
+Array = jax.Array
+
+
+class Keys(NamedTuple):
+  """One PRNG key for each thing a trial draws, all from (seed, num_states, trial)."""
+
+  hmm: Array
+  corpus: Array
+  params: Array
+  pretrain: Array
+  measure: Array
+  downstream: Array
+  tasks: Array
+  tuning: Array
+
+
+class Ideals(NamedTuple):
+  """The three inputs on which the distance from the ideal model is measured."""
+
+  corrupted: pretrain.Ideal
+  at_mask: pretrain.Ideal
+  one_at_a_time: pretrain.Ideal
+
+
+class Downstream(NamedTuple):
+  """Inputs [n, T] shared by the tasks of a trial, and labels [K, n]; training, then validation, then test."""
+
+  inputs: Array
+  tasks: list[tasks_lib.Task]
+  splits: dict[str, slice]
+
+  def labels(self, indices: list[int], split: str) -> Array:
+    return jnp.stack([self.tasks[index].labels[self.splits[split]] for index in indices])
+
+
+class Trial(NamedTuple):
+  """A point of the grid, and its paths."""
+
+  settings: Settings
+  num_states: int
+  trial: int
+  workdir: pathlib.Path
+
+  @property
+  def id(self) -> str:
+    return self.settings.trial_id(self.num_states, self.trial)
+
+  @property
+  def directory(self) -> pathlib.Path:
+    return self.workdir / 'trials' / self.id
+
+  @property
+  def records_path(self) -> pathlib.Path:
+    return self.directory / 'records.jsonl'
+
+  @property
+  def pretrained_directory(self) -> pathlib.Path:
+    return self.workdir / 'pretrained' / self.settings.pretraining_id(self.num_states, self.trial)
+
+  def keys(self) -> Keys:
+    key = jax.random.key(self.settings.seed)
+    for number in (self.num_states, self.trial):
+      key = jax.random.fold_in(key, number)
+    return Keys(*jax.random.split(key, len(Keys._fields)))
+
+  def wanted(self) -> set[tuple[int, str, str]]:
+    """The (task, model, method) triples that the settings ask for; the exact model has nothing to fine-tune."""
+    s = self.settings
+    pairs = [(model, method) for model in s.models for method in s.methods if (model, method) != ('exact', 'finetune')]
+    return {(task, *pair) for task in range(s.tasks_per_trial) for pair in pairs}
+
+  def missing(self) -> set[tuple[int, str, str]]:
+    """The wanted triples that have no record yet."""
+    done = {(row['task'], row['model'], row['method']) for row in checkpoints.read_json_lines(self.records_path)}
+    return self.wanted() - done
+
+
+def draw_hmm(settings: Settings, num_states: int, key: Array) -> HMM:
+  """The HMM of a trial."""
+  h = settings.hmm
+  return random_hmm(
+      key,
+      num_states,
+      h.num_tokens,
+      num_permutations=h.num_permutations or None,
+      transition_temperature=h.transition_temperature,
+      initial_temperature=h.initial_temperature,
+      emission_temperature=h.emission_temperature,
+  )
+
+
+def run(trial: Trial, reporter: Reporter) -> None:
+  """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished."""
+  if not trial.missing():
+    return
+  settings, keys = trial.settings, trial.keys()
+  hmm = draw_hmm(settings, trial.num_states, keys.hmm)
+  downstream = _downstream(settings, hmm, keys)
+  ideals = _ideals(settings, hmm, downstream, keys.measure)
+  params, metrics = _pretrained(trial, hmm, ideals, keys, reporter)
+  models = {
+      'bert': (bert_lib.masked_lm(settings.bert_module()), params),
+      'exact': (model_lib.exact_model(settings.hmm.num_tokens), hmm),
+  }
+  for name in settings.models:
+    model, frozen = models[name]
+    gap = metrics[-1] if name == 'bert' else _measure(settings, model, frozen, ideals)
+    for method in settings.methods:
+      tasks = sorted(task for task, *pair in trial.missing() if pair == [name, method])
+      if tasks:
+        _tune_and_record(trial, model, frozen, method, tasks, downstream, gap, keys.tuning, reporter)
+
+
+def _downstream(settings: Settings, hmm: HMM, keys: Keys) -> Downstream:
+  d = settings.downstream
+  ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test])
+  tokens = sample_corpus(keys.downstream, hmm, int(ends[-1]), d.length)
+  inputs = tasks_lib.mask_first(tokens, hmm.num_tokens)
+  state_probs = tasks_lib.first_state_probs(hmm, inputs)
+  draw = functools.partial(
+      tasks_lib.draw_task,
+      state_probs=state_probs,
+      num_train=d.num_train,
+      num_nonzero=d.num_nonzero,
+      num_classes=d.num_classes,
+      with_replacement=d.with_replacement,
+  )
+  tasks = [draw(jax.random.fold_in(keys.tasks, task)) for task in range(settings.tasks_per_trial)]
+  names = ('train', 'validation', 'test')
+  splits = {name: slice(int(start), int(end)) for name, start, end in zip(names, ends, ends[1:])}
+  return Downstream(inputs, tasks, splits)
+
+
+def _ideals(settings: Settings, hmm: HMM, downstream: Downstream, key: Array) -> Ideals:
+  m, corpus = settings.measure, settings.corpus
+  key_chunks, key_corrupt, key_documents = jax.random.split(key, 3)
+  at_chunk = chunk_start(hmm, corpus.chunk_length, corpus.chunks_per_document)
+  chunks = sample_corpus(key_chunks, at_chunk, m.num_chunks, corpus.chunk_length)
+  documents = sample_corpus(key_documents, hmm, m.num_documents, settings.downstream.length)
+  test_inputs = downstream.inputs[downstream.splits['test']]
+  return Ideals(
+      corrupted=pretrain.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
+      at_mask=pretrain.ideal_at_mask(hmm, test_inputs[: m.num_inputs]),
+      one_at_a_time=pretrain.ideal_one_at_a_time(hmm, documents),
+  )
+
+
+def _measure(settings: Settings, model: model_lib.MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
+  gaps = [pretrain.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
+  corrupted, at_mask, one_at_a_time = jax.device_get(gaps)
+  values = {
+      'mlm_loss': corrupted.loss,
+      'bayes_floor': corrupted.floor,
+      'excess_mlm_loss': corrupted.kl,
+      'kl_at_mask': at_mask.kl,
+      'tv_at_mask': at_mask.total_variation,
+      'kl_over_positions': one_at_a_time.kl,
+      'tv_over_positions': one_at_a_time.total_variation,
+  }
+  return {name: float(value) for name, value in values.items()}
+
+
+@functools.cache
+def _compiled_pretraining(settings: Settings):
+  """The optimiser and the compiled steps; one for every size of H, since no shape depends on it."""
+  p = settings.pretrain
+  optimizer = optimizer_lib.adamw(
+      p.learning_rate, p.warmup_steps, p.num_steps, weight_decay=p.weight_decay, clip_norm=p.clip_norm
+  )
+  train_steps = pretrain.make_train_steps(
+      settings.bert_module(),
+      optimizer,
+      settings.corruption(),
+      batch_size=p.batch_size,
+      steps_per_call=p.steps_per_call,
+      mesh=_mesh(settings),
+  )
+  return optimizer, train_steps
+
+
+def _mesh(settings: Settings) -> jax.sharding.Mesh:
+  return sharding.data_mesh(settings.num_devices or None)
+
+
+def _pretrained(
+    trial: Trial, hmm: HMM, ideals: Ideals, keys: Keys, reporter: Reporter
+) -> tuple[Any, list[dict[str, float]]]:
+  """The pretrained parameters and the metrics along the way, from the newest checkpoint on."""
+  settings, directory = trial.settings, trial.pretrained_directory
+  p, whole = settings.pretrain, sharding.replicated(_mesh(settings))
+  bert = settings.bert_module()
+  lm = bert_lib.masked_lm(bert)
+  optimizer, train_steps = _compiled_pretraining(settings)
+  init = jax.jit(lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole)
+  with checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
+    like = checkpoints.sharded_like(jax.eval_shape(init, keys.params), whole)
+    state, metrics = saved.restore(like) or (None, [])
+    if state is None:
+      state = init(keys.params)
+      metrics = [{'step': 0, **_measure(settings, lm, state.params, ideals)}]
+    done = int(state.step)
+    if done == p.num_steps:
+      return state.params, metrics
+    corpus = _corpus(settings, hmm, keys.corpus, whole)
+    tokens_per_step = p.batch_size * settings.corpus.chunk_length
+    with reporter.track('pretraining', p.num_steps, done) as advance, _EventWriter(trial) as events:
+      while done < p.num_steps:
+        begun = time.monotonic()
+        state, losses = train_steps(state, corpus, keys.pretrain)
+        done += p.steps_per_call
+        loss = float(losses.mean())
+        speed = tokens_per_step * p.steps_per_call / (time.monotonic() - begun)
+        note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
+        if done % p.measure_every == 0 or done == p.num_steps:
+          metrics.append({'step': done, 'train_loss': loss, **_measure(settings, lm, state.params, ideals)})
+          note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
+          events.write(metrics[-1], speed)
+        advance(done, note)
+        if done % p.checkpoint_every == 0 or done == p.num_steps:
+          saved.save(done, state, metrics)
+          checkpoints.write_json_lines(directory / 'metrics.jsonl', metrics)
+  return state.params, metrics
+
+
+def _corpus(settings: Settings, hmm: HMM, key: Array, whole: jax.sharding.Sharding) -> Array:
+  c = settings.corpus
+  documents = sample_corpus(key, hmm, c.num_documents, c.document_length)
+  chunks = documents[:, : c.chunks_per_document * c.chunk_length].reshape(c.num_chunks, c.chunk_length)
+  return jax.device_put(chunks, whole)
+
+
+class _EventWriter:
+  """Timing as JSON lines, apart from the metrics, which do not depend on the machine; TensorBoard if asked for."""
+
+  def __init__(self, trial: Trial):
+    self._timing_path = trial.pretrained_directory / 'timing.jsonl'
+    self._board = None
+    if trial.settings.tensorboard:
+      import tensorboardX  # An optional extra.
+
+      self._board = tensorboardX.SummaryWriter(str(trial.pretrained_directory / 'tensorboard'))
+
+  def write(self, metrics: dict[str, float], tokens_per_second: float) -> None:
+    rows = checkpoints.read_json_lines(self._timing_path)
+    rows.append({'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)})
+    checkpoints.write_json_lines(self._timing_path, rows)
+    if self._board:
+      for name, value in {**metrics, 'tokens_per_second': tokens_per_second}.items():
+        self._board.add_scalar(name, value, metrics['step'])
+
+  def __enter__(self) -> '_EventWriter':
+    return self
+
+  def __exit__(self, *_) -> None:
+    if self._board:
+      self._board.close()
+
+
+@functools.cache
+def _prompt_init(model: model_lib.MaskedLM, init: str, length: int, scale: float):
+  # Cached, so that the tuner, and with it the compiled steps, is the same object in every trial.
+  if init == 'vocabulary':
+    return lambda key, frozen: tuning.vocabulary_prompt(key, model, frozen, length)
+  return lambda key, frozen: tuning.uniform_prompt(key, model, frozen, length, scale)
+
+
+def _tuner(settings: Settings, model: model_lib.MaskedLM, method: str) -> tuning.Tuner:
+  num_classes = settings.downstream.num_classes
+  if method == 'prompt':
+    p = settings.prompt
+    return tuning.prompt_tuner(model, num_classes, _prompt_init(model, p.init, p.length, p.init_scale))
+  makers = {'head': tuning.head_tuner, 'probe': tuning.probe_tuner, 'finetune': tuning.finetune_tuner}
+  return makers[method](model, num_classes)
+
+
+def _tune_and_record(
+    trial: Trial,
+    model: model_lib.MaskedLM,
+    frozen: Any,
+    method: str,
+    tasks: list[int],
+    downstream: Downstream,
+    gap: dict[str, float],
+    key: Array,
+    reporter: Reporter,
+) -> None:
+  settings = trial.settings
+  tuner = _tuner(settings, model, method)
+  batch_size = settings.measure.batch_size
+  inputs = {split: downstream.inputs[where] for split, where in downstream.splits.items()}
+  features = {split: tuning.frozen_features(tuner, frozen, x, batch_size=batch_size) for split, x in inputs.items()}
+  labels = {split: downstream.labels(tasks, split) for split in downstream.splits}
+  trainable, losses = _tune(
+      tuner, settings.tuning(method), frozen, features['train'], labels['train'], tasks, key, f'{method} on {model.name}', reporter
+  )
+  accuracies = {
+      split: tuning.accuracy(tuner, trainable, frozen, features[split], labels[split], batch_size=batch_size)
+      for split in ('validation', 'test')
+  }
+  majority = tasks_lib.majority_accuracy(labels['train'], labels['test'])
+  rows = []
+  for index, task in enumerate(tasks):
+    rows.append({
+        'experiment': settings.experiment,
+        'scale': settings.scale,
+        'num_states': trial.num_states,
+        'memory_size': 0,
+        'trial': trial.trial,
+        'task': task,
+        'seed': settings.seed,
+        'model': model.name,
+        'method': method,
+        'accuracy': float(accuracies['test'][index]),
+        'validation_accuracy': float(accuracies['validation'][index]),
+        'train_loss': float(losses[index]),
+        'majority_accuracy': float(majority[index]),
+        'label_noise_ceiling': 1.0,
+        'redraws': downstream.tasks[task].redraws,
+        'smallest_margin': downstream.tasks[task].smallest_margin,
+        **{name: value for name, value in gap.items() if name not in ('step', 'train_loss')},
+        'trial_id': trial.id,
+        'pretraining_id': settings.pretraining_id(trial.num_states, trial.trial),
+    })
+    _save_tuned(trial, model.name, method, task, jax.tree.map(lambda x: x[index], trainable))
+  _add_records(trial, rows)
+  mean = float(accuracies['test'].mean())
+  reporter.say(f'{method} on {model.name}: accuracy {100 * mean:.1f}% over {len(tasks)} tasks')
+
+
+def _tune(
+    tuner: tuning.Tuner,
+    tune_settings: TuneSettings,
+    frozen: Any,
+    features: Array,
+    labels: Array,
+    tasks: list[int],
+    key: Array,
+    name: str,
+    reporter: Reporter,
+) -> tuple[Any, Array]:
+  schedule = tune_settings.schedule
+  key_init, key_order = jax.random.split(key)
+  state = tuning.init_tuning(
+      key_init, tuner, schedule, frozen, tasks=jnp.array(tasks), num_inputs=features.shape[0]
+  )
+  losses = jnp.zeros(len(tasks))
+  with reporter.track(name, schedule.num_epochs) as advance:
+    for epoch in range(schedule.num_epochs):
+      state, losses = tuning.tune_epoch(state, key_order, tuner, schedule, frozen, features, labels)
+      advance(epoch + 1, f'loss {float(losses.mean()):.3f}')
+  return state.trainable, losses
+
+
+def _save_tuned(trial: Trial, model: str, method: str, task: int, trainable: Any) -> None:
+  """The tuned arrays alone, as npz with the tree's paths for names."""
+  leaves = jax.tree_util.tree_leaves_with_path(trainable)
+  arrays = {jax.tree_util.keystr(path, simple=True, separator='/'): np.asarray(x) for path, x in leaves}
+  buffer = io.BytesIO()
+  np.savez(buffer, **arrays)
+  checkpoints.write_whole(trial.directory / 'tuned' / f'{model}-{method}-task{task}.npz', buffer.getvalue())
+
+
+def _add_records(trial: Trial, rows: list[dict[str, Any]]) -> None:
+  rows = checkpoints.read_json_lines(trial.records_path) + rows
+  rows.sort(key=lambda row: (row['task'], row['model'], row['method']))
+  checkpoints.write_json_lines(trial.records_path, rows)

@@ -1,0 +1,50 @@
+"""BERT's corruption of the input, and the same corruption seen as a noisy channel, for the Bayes optimum."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+class Corruption(NamedTuple):
+  """Devlin et al. 2019, section 3.1: a position is selected with probability `mask_rate`; a selected token
+  becomes [MASK] with probability `mask_share`, a uniform token with `random_share`, and else stays.
+
+  Attributes:
+    num_tokens: V; [MASK] is token V.
+    mask_rate: share of positions selected.
+    mask_share: share of selected positions that show [MASK] (0.8).
+    random_share: share of selected positions that show a uniform token (0.1).
+  """
+
+  num_tokens: int
+  mask_rate: float
+  mask_share: float
+  random_share: float
+
+
+def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, Array]:
+  """What the model sees, int32, and which positions it must predict, bool; both of the shape of `tokens`."""
+  key_select, key_kind, key_token = jax.random.split(key, 3)
+  selected = jax.random.uniform(key_select, tokens.shape) < corruption.mask_rate
+  kind = jax.random.uniform(key_kind, tokens.shape)
+  uniform_tokens = jax.random.randint(key_token, tokens.shape, 0, corruption.num_tokens)
+  random_below = corruption.mask_share + corruption.random_share
+  shown = jnp.where(kind < corruption.mask_share, corruption.num_tokens, tokens.astype(jnp.int32))
+  shown = jnp.where((kind >= corruption.mask_share) & (kind < random_below), uniform_tokens, shown)
+  return jnp.where(selected, shown, tokens.astype(jnp.int32)), selected
+
+
+def channel(corruption: Corruption) -> tuple[Array, Array]:
+  """P[shown | token] and P[shown | token, selected], both [V + 1, V] with a row for each shown symbol."""
+  num_tokens, rate, mask_share, random_share = corruption
+  identity = jnp.eye(num_tokens + 1, num_tokens)
+  shown_is_mask = jnp.zeros((num_tokens + 1, 1)).at[num_tokens].set(1)
+  if_selected = (
+      mask_share * shown_is_mask
+      + random_share / num_tokens * (1 - shown_is_mask)
+      + (1 - mask_share - random_share) * identity
+  )
+  return (1 - rate) * identity + rate * if_selected, if_selected

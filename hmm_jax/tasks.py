@@ -1,0 +1,107 @@
+"""Downstream tasks: inputs, `task_weights` (the paper's mu), labels from the exact posterior, degeneracy."""
+
+from typing import NamedTuple
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+
+from hmm_jax import inference
+from hmm_jax.hmm import HMM
+from hmm_jax.hmm import token_likelihoods
+
+Array = jax.Array
+
+_MAX_REDRAWS = 1000
+
+
+class Task(NamedTuple):
+  """A draw of `task_weights` and what it labels.
+
+  Attributes:
+    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_1 | X_{-1}].
+    labels: [n] int32, of the inputs the task was drawn for.
+    redraws: how many draws before this one gave every training input the same label.
+    smallest_margin: the least gap between the two best scores over all inputs, in units of score.
+  """
+
+  task_weights: Array
+  labels: Array
+  redraws: int
+  smallest_margin: float
+
+
+def draw_task_weights(
+    key: Array, num_states: int, *, num_nonzero: int = 6, num_classes: int = 2, with_replacement: bool = False
+) -> Array:
+  """mu [C, H] with `num_nonzero` standard normal entries at uniformly random places, all of them if fewer exist.
+
+  The places are distinct, or drawn with replacement as in the released code.
+  """
+  key_places, key_values = jax.random.split(key)
+  size = num_classes * num_states
+  places = jax.random.choice(key_places, size, (min(num_nonzero, size),), replace=with_replacement)
+  values = jax.random.normal(key_values, places.shape)
+  return jnp.zeros(size).at[places].set(values).reshape(num_classes, num_states)
+
+
+def mask_first(tokens: Array, num_tokens: int) -> Array:
+  """The downstream input, int32: the document with its first token replaced by [MASK] (id `num_tokens`)."""
+  return tokens.astype(jnp.int32).at[..., 0].set(num_tokens)
+
+
+def first_state_probs(hmm: HMM, inputs: Array) -> Array:
+  """P[H_1 | X_{-1}] in float64, [n, H], for inputs [n, T] whose first token is [MASK]."""
+  with jax.enable_x64(True):
+    hmm = jax.tree.map(lambda x: x.astype(jnp.float64), hmm)
+    probs = lambda tokens: inference.batched_forward_backward(
+        hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
+    ).leave_one_out_probs[:, 0]
+    blocks = -(-inputs.shape[0] // 2048)
+    return jnp.concatenate([jax.jit(probs)(block) for block in jnp.array_split(inputs, blocks)])
+
+
+def draw_task(
+    key: Array,
+    state_probs: Array,
+    num_train: int,
+    *,
+    num_nonzero: int = 6,
+    num_classes: int = 2,
+    with_replacement: bool = False,
+) -> Task:
+  """Draws `task_weights` until the first `num_train` inputs do not all share one label.
+
+  Args:
+    key: a PRNG key; draw a uses fold_in(key, a).
+    state_probs: [n, H] float64 from `first_state_probs`, training inputs first.
+    num_train: how many of them are training inputs.
+    num_nonzero: nonzero entries of `task_weights`.
+    num_classes: C.
+    with_replacement: see `draw_task_weights`.
+
+  Raises:
+    ValueError: every one of 1000 draws was degenerate, so the inputs cannot carry such a task.
+  """
+  for redraws in range(_MAX_REDRAWS):
+    weights = draw_task_weights(
+        jax.random.fold_in(key, redraws),
+        state_probs.shape[1],
+        num_nonzero=num_nonzero,
+        num_classes=num_classes,
+        with_replacement=with_replacement,
+    )
+    with jax.enable_x64(True):
+      scores = jnp.matmul(state_probs, weights.astype(jnp.float64).T, precision=lax.Precision.HIGHEST)
+      best, labels = lax.top_k(scores, 2)
+      labels = labels[:, 0].astype(jnp.int32)
+      if int(labels[:num_train].min()) != int(labels[:num_train].max()):
+        return Task(weights, labels, redraws, float((best[:, 0] - best[:, 1]).min()))
+  raise ValueError(f'{_MAX_REDRAWS} draws of task_weights in a row gave all {num_train} training inputs one label')
+
+
+def majority_accuracy(train_labels: Array, test_labels: Array) -> Array:
+  """The share of test labels equal to the commonest training label; leading axes are batches."""
+  classes = jnp.arange(int(max(train_labels.max(), test_labels.max())) + 1)
+  counts = (train_labels[..., None] == classes).sum(-2)
+  return (test_labels == counts.argmax(-1)[..., None]).mean(-1)

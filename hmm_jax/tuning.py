@@ -1,0 +1,235 @@
+"""Tuning on a frozen model: head, prompt with head, and for comparison a probe and full fine-tuning.
+
+A `Tuner` is a pair of pure functions of (trainable, frozen, batch). K tasks train side by side: every trainable
+array has a leading axis K, the frozen tree has none. The frozen tree is never donated and never written.
+"""
+
+import functools
+from typing import Any, Callable, NamedTuple
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+import optax
+
+from hmm_jax import optimizer
+from hmm_jax.heads import init_linear_head
+from hmm_jax.heads import linear_scores
+from hmm_jax.model import MaskedLM
+
+Array = jax.Array
+
+
+class Tuner(NamedTuple):
+  """What is trained, and how it classifies.
+
+  Attributes:
+    init: (key, frozen) -> trainable of one task.
+    features: (frozen, inputs [B, T]) -> what `scores` needs of the inputs; computed once, before training.
+    scores: (trainable with leading K, frozen, features of B inputs) -> class scores [K, B, C].
+    project: trainable -> the nearest one that is allowed, applied after every step.
+  """
+
+  init: Callable[[Array, Any], Any]
+  features: Callable[[Any, Array], Array]
+  scores: Callable[[Any, Any, Array], Array]
+  project: Callable[[Any], Any]
+
+
+class Schedule(NamedTuple):
+  """The optimisation of a tuner.
+
+  Attributes:
+    learning_rate: peak.
+    num_epochs: passes over the training inputs; each drops its last partial batch.
+    batch_size: B.
+    warmup_steps: of the linear warm-up; the decay ends at the last step.
+  """
+
+  learning_rate: float
+  num_epochs: int
+  batch_size: int
+  warmup_steps: int
+
+
+class TuneState(NamedTuple):
+  """Attributes: trainable (leading axis K), opt_state (leading axis K), step [] int32."""
+
+  trainable: Any
+  opt_state: Any
+  step: Array
+
+
+_scores_of_tasks = jax.vmap(linear_scores, (0, None))
+
+
+def _keep(trainable):
+  return trainable
+
+
+@functools.cache
+def head_tuner(model: MaskedLM, num_classes: int) -> Tuner:
+  """A linear head on the token probabilities predicted at the [MASK], b^T G_1(x) (Theorem 3.3)."""
+  return Tuner(
+      init=lambda key, frozen: {'head': init_linear_head(key, model.num_tokens, num_classes)},
+      features=lambda frozen, inputs: model.predict(frozen, model.embed(frozen, inputs))[:, 0],
+      scores=lambda trainable, frozen, features: _scores_of_tasks(trainable['head'], features),
+      project=_keep,
+  )
+
+
+@functools.cache
+def probe_tuner(model: MaskedLM, num_classes: int) -> Tuner:
+  """A linear head on the model's representation at the [MASK], rather than on the probabilities it predicts."""
+
+  def represent(frozen, inputs):
+    return model.represent(frozen, model.embed(frozen, inputs))[:, 0]
+
+  def init(key, frozen):
+    num_features = jax.eval_shape(represent, frozen, jax.ShapeDtypeStruct((1, 1), jnp.int32)).shape[-1]
+    return {'head': init_linear_head(key, num_features, num_classes)}
+
+  return Tuner(
+      init=init,
+      features=represent,
+      scores=lambda trainable, frozen, features: _scores_of_tasks(trainable['head'], features),
+      project=_keep,
+  )
+
+
+def prepend(prompt: Array, embeddings: Array) -> Array:
+  """The prompt [P, E] before each embedded sequence [B, T, E]; the paper's (3.2)."""
+  return jnp.concatenate([jnp.broadcast_to(prompt, embeddings.shape[:1] + prompt.shape), embeddings], axis=1)
+
+
+def uniform_prompt(key: Array, model: MaskedLM, frozen: Any, length: int, scale: float) -> Array:
+  """A prompt [P, E] iid uniform within `scale` of the model's `prompt_center`, as in the paper (0.5)."""
+  shape = (length, model.embedding_size(frozen))
+  return model.prompt_center + jax.random.uniform(key, shape, minval=-scale, maxval=scale)
+
+
+def vocabulary_prompt(key: Array, model: MaskedLM, frozen: Any, length: int) -> Array:
+  """A prompt [P, E] of the embeddings of uniformly drawn tokens, as in the released code."""
+  return model.embed(frozen, jax.random.randint(key, (length,), 0, model.num_tokens))
+
+
+@functools.cache
+def prompt_tuner(model: MaskedLM, num_classes: int, init_prompt: Callable[[Array, Any], Array]) -> Tuner:
+  """Head tuning with a prompt before the input, both trained (Theorem 3.6).
+
+  Args:
+    model: exact or pretrained.
+    num_classes: C.
+    init_prompt: (key, frozen) -> prompt [P, E]: `uniform_prompt` or `vocabulary_prompt` with the rest bound, or
+      any function that returns a given array.
+  """
+
+  def init(key, frozen):
+    key_prompt, key_head = jax.random.split(key)
+    prompt = model.project_prompt(init_prompt(key_prompt, frozen))
+    return {'prompt': prompt, 'head': init_linear_head(key_head, model.num_tokens, num_classes)}
+
+  def scores(trainable, frozen, inputs):
+    embeddings_KxBxTxE = jax.vmap(prepend, (0, None))(trainable['prompt'], model.embed(frozen, inputs))
+    mask_position = trainable['prompt'].shape[1]
+    probs_KxBxV = model.predict(frozen, embeddings_KxBxTxE)[:, :, mask_position]
+    return jax.vmap(linear_scores)(trainable['head'], probs_KxBxV)
+
+  return Tuner(
+      init=init,
+      features=lambda frozen, inputs: inputs,
+      scores=scores,
+      project=lambda trainable: {**trainable, 'prompt': model.project_prompt(trainable['prompt'])},
+  )
+
+
+@functools.cache
+def finetune_tuner(model: MaskedLM, num_classes: int) -> Tuner:
+  """Full fine-tuning: the head of `head_tuner` and a copy of the model's own parameters, both trained."""
+
+  def scores_of_one(trainable, inputs):
+    params = trainable['params']
+    probs = model.predict(params, model.embed(params, inputs))[:, 0]
+    return linear_scores(trainable['head'], probs)
+
+  return Tuner(
+      init=lambda key, frozen: {'params': frozen, 'head': init_linear_head(key, model.num_tokens, num_classes)},
+      features=lambda frozen, inputs: inputs,
+      scores=lambda trainable, frozen, inputs: jax.vmap(scores_of_one, (0, None))(trainable, inputs),
+      project=_keep,
+  )
+
+
+def _steps_per_epoch(schedule: Schedule, num_inputs: int) -> int:
+  return num_inputs // schedule.batch_size
+
+
+def _optimizer(schedule: Schedule, num_inputs: int) -> optax.GradientTransformation:
+  num_steps = schedule.num_epochs * _steps_per_epoch(schedule, num_inputs)
+  return optimizer.adamw(schedule.learning_rate, min(schedule.warmup_steps, num_steps // 2), num_steps)
+
+
+@functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
+def frozen_features(tuner: Tuner, frozen: Any, inputs: Array, *, batch_size: int) -> Array:
+  """`tuner.features` of inputs [n, T], `batch_size` at a time."""
+  one = lambda tokens: tuner.features(frozen, tokens[None])[0]
+  return lax.map(one, inputs, batch_size=min(batch_size, inputs.shape[0]))
+
+
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'))
+def init_tuning(
+    key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, *, tasks: Array, num_inputs: int
+) -> TuneState:
+  """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k)."""
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)
+  trainable = jax.vmap(tuner.init, (0, None))(keys, frozen)
+  return TuneState(trainable, jax.vmap(_optimizer(schedule, num_inputs).init)(trainable), jnp.zeros((), jnp.int32))
+
+
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), donate_argnames='state')
+def tune_epoch(
+    state: TuneState, key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Array, labels: Array
+) -> tuple[TuneState, Array]:
+  """One pass over the training inputs for K tasks at once.
+
+  Every task meets the inputs in the same order, a permutation drawn from (key, epoch).
+
+  Args:
+    state: donated.
+    key: PRNG key of the order.
+    tuner: what is trained.
+    schedule: how.
+    frozen: the model's parameters, read only.
+    features: [n, ...] from `frozen_features`.
+    labels: [K, n] int32.
+
+  Returns:
+    The new state, and the mean cross-entropy of each task over the epoch in nats, [K].
+  """
+  num_inputs = features.shape[0]
+  steps = _steps_per_epoch(schedule, num_inputs)
+  optimizer_ = _optimizer(schedule, num_inputs)
+  order = jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)
+  batches = order[: steps * schedule.batch_size].reshape(steps, schedule.batch_size)
+
+  def loss_fn(trainable, batch):
+    scores = tuner.scores(trainable, frozen, features[batch])
+    losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels[:, batch]).mean(-1)
+    return losses.sum(), losses
+
+  def step(state, batch):
+    grads, losses = jax.grad(loss_fn, has_aux=True)(state.trainable, batch)
+    updates, opt_state = jax.vmap(optimizer_.update)(grads, state.opt_state, state.trainable)
+    trainable = tuner.project(optax.apply_updates(state.trainable, updates))
+    return TuneState(trainable, opt_state, state.step + 1), losses
+
+  state, losses = lax.scan(step, state, batches)
+  return state, losses.mean(0)
+
+
+@functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
+def accuracy(tuner: Tuner, trainable: Any, frozen: Any, features: Array, labels: Array, *, batch_size: int) -> Array:
+  """The share of inputs classified as labelled, for each task, [K]; `batch_size` inputs at a time."""
+  one = lambda x: tuner.scores(trainable, frozen, x[None])[:, 0].argmax(-1)
+  predictions = lax.map(one, features, batch_size=min(batch_size, features.shape[0]))
+  return (predictions.T == labels).mean(-1)
