@@ -11,7 +11,7 @@ SCALES = ('small', 'paper', 'official', 'smoke')
 
 def _schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
   return ml_collections.ConfigDict(
-      dict(learning_rate=learning_rate, num_epochs=num_epochs, batch_size=batch_size, warmup_steps=warmup_steps)
+    dict(learning_rate=learning_rate, num_epochs=num_epochs, batch_size=batch_size, warmup_steps=warmup_steps)
   )
 
 
@@ -27,7 +27,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   # The grid. A trial is an HMM with its corpus and pretrained model; a task is a draw of task_weights in it.
   config.num_states = (4, 10, 30)
   config.num_trials = 1
-  config.tasks_per_trial = 6
+  config.tasks_per_trial = 5
   config.models = ('bert', 'exact')
   config.methods = ('head', 'prompt')
 
@@ -77,7 +77,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   # The downstream tasks.
   config.downstream = ml_collections.ConfigDict()
   config.downstream.length = 33
-  config.downstream.num_train = 5000
+  config.downstream.num_train = 2500
   config.downstream.num_validation = 500
   config.downstream.num_test = 1000
   config.downstream.num_classes = 2
@@ -88,7 +88,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.head = _schedule(0.01, 5, 8, 500)
   config.probe = _schedule(0.01, 5, 8, 500)
   config.finetune = _schedule(1e-4, 5, 32, 100)
-  config.prompt = _schedule(0.01, 5, 32, 100)
+  config.prompt = _schedule(0.01, 5, 20, 100)
   config.prompt.length = 20
   config.prompt.init = 'uniform'  # uniform, vocabulary
   config.prompt.init_scale = 0.5
@@ -123,7 +123,7 @@ def _paper(config: ml_collections.ConfigDict) -> None:
   config.pretrain.update(num_steps=37500, batch_size=8, learning_rate=1e-5, warmup_steps=500, mask_rate=0.05)
   config.pretrain.update(steps_per_call=100, checkpoint_every=2500, measure_every=2500)
   config.measure.update(num_inputs=1000, num_documents=8)
-  config.downstream.length = 129
+  config.downstream.update(length=129, num_train=5000)
   config.prompt.update(batch_size=8, warmup_steps=500)
   config.finetune.update(learning_rate=1e-5, batch_size=8, warmup_steps=500)
   config.figure.paper_overlay = True

@@ -1,10 +1,11 @@
 """Pretraining checkpoints, with Orbax, and files that are written whole or not at all."""
 
+from collections.abc import Iterator
 import contextlib
 import json
 import os
 import pathlib
-from typing import Any, Iterator
+from typing import Any
 
 import jax
 import orbax.checkpoint as ocp

@@ -28,7 +28,8 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
   axes = figure.add_subplot()
   sizes = sorted({record['num_states'] for record in records})
   position = {size: index for index, size in enumerate(sizes)}
-  pairs = sorted({(record['model'], record['method']) for record in records}, key=lambda pair: (pair[0], pair[1] != 'prompt'))
+  by_line = lambda pair: (pair[0], pair[1] != 'prompt', pair[1])
+  pairs = sorted({(record['model'], record['method']) for record in records}, key=by_line)
   for index, (model, method) in enumerate(pairs):
     chosen = results.select(records, model=model, method=method)
     shift = 0.16 * (index / max(len(pairs) - 1, 1) - 0.5)
@@ -54,18 +55,18 @@ def _draw_method(axes, records: list[Record], model: str, method: str, position:
   places = [position[size] + shift for size in sizes]
   colour, marker = _COLOURS[method], _MARKERS[method]
   axes.errorbar(
-      places,
-      [interval.mean for interval in intervals],
-      yerr=np.nan_to_num([interval.half_width for interval in intervals]),
-      color=colour,
-      marker=marker,
-      markersize=6 if model == 'bert' else 4,
-      markerfacecolor=colour if model == 'bert' else 'white',
-      capsize=2.5,
-      elinewidth=1.0,
-      label=f'{method}, {_MODEL_NAMES[model]}',
-      zorder=3,
-      **_MODEL_STYLES[model],
+    places,
+    [interval.mean for interval in intervals],
+    yerr=np.nan_to_num([interval.half_width for interval in intervals]),
+    color=colour,
+    marker=marker,
+    markersize=6 if model == 'bert' else 4,
+    markerfacecolor=colour if model == 'bert' else 'white',
+    capsize=2.5,
+    elinewidth=1.0,
+    label=f'{method}, {_MODEL_NAMES[model]}',
+    zorder=3,
+    **_MODEL_STYLES[model],
   )
   if model == 'bert':
     for place, interval in zip(places, intervals):
@@ -77,8 +78,16 @@ def _draw_paper(axes, position: dict[int, int]) -> None:
     values = {size: value for size, value in report.paper_values(method).items() if size in position}
     places = [position[size] for size in values]
     label = f'{method}, paper (digitised)'
-    axes.plot(places, list(values.values()), color='0.2', marker=_MARKERS[method], markersize=5, markerfacecolor='none',
-              linestyle='none', label=label)
+    axes.plot(
+      places,
+      list(values.values()),
+      color='0.2',
+      marker=_MARKERS[method],
+      markersize=5,
+      markerfacecolor='none',
+      linestyle='none',
+      label=label,
+    )
 
 
 def _draw_vocabulary_mark(axes, sizes: list[int]) -> None:
@@ -86,8 +95,15 @@ def _draw_vocabulary_mark(axes, sizes: list[int]) -> None:
   place = float(np.interp(10, sizes, range(len(sizes))))
   if sizes[0] <= 10 <= sizes[-1]:
     axes.axvline(place, color='0.6', linewidth=0.9, linestyle=(0, (1, 2)), zorder=0)
-    axes.annotate('|H| = |X|', (place, 0.02), xycoords=('data', 'axes fraction'), xytext=(4, 0),
-                  textcoords='offset points', fontsize=8, color='0.35')
+    axes.annotate(
+      '|H| = |X|',
+      (place, 0.02),
+      xycoords=('data', 'axes fraction'),
+      xytext=(4, 0),
+      textcoords='offset points',
+      fontsize=8,
+      color='0.35',
+    )
 
 
 def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.Path]:

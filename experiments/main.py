@@ -69,11 +69,13 @@ def _unknown_field(argv: list[str], error: AttributeError) -> str:
 def _check_devices(settings: settings_lib.Settings) -> None:
   available = len(jax.devices())
   if settings.num_devices > available:
-    raise settings_lib.SettingsError(f'num_devices is {settings.num_devices}; valid is at most {available}, or 0 for all')
+    raise settings_lib.SettingsError(
+      f'num_devices is {settings.num_devices}; valid is at most {available}, or 0 for all'
+    )
   used = settings.num_devices or available
   if settings.pretrain.batch_size % used:
     raise settings_lib.SettingsError(
-        f'pretrain.batch_size is {settings.pretrain.batch_size}; valid is a multiple of the {used} devices'
+      f'pretrain.batch_size is {settings.pretrain.batch_size}; valid is a multiple of the {used} devices'
     )
 
 

@@ -1,8 +1,8 @@
 """Progress of long work: a bar with time left on a terminal, a plain line now and then elsewhere."""
 
+from collections.abc import Callable, Iterator
 import contextlib
 import time
-from typing import Callable, Iterator
 
 import rich.console
 import rich.progress
@@ -43,11 +43,11 @@ class Reporter:
   @contextlib.contextmanager
   def _bar(self, name: str, total: int, start: int) -> Iterator[Advance]:
     columns = (
-        rich.progress.TextColumn('{task.description}'),
-        rich.progress.BarColumn(),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TimeRemainingColumn(),
-        rich.progress.TextColumn('{task.fields[note]}'),
+      rich.progress.TextColumn('{task.description}'),
+      rich.progress.BarColumn(),
+      rich.progress.MofNCompleteColumn(),
+      rich.progress.TimeRemainingColumn(),
+      rich.progress.TextColumn('{task.fields[note]}'),
     )
     with rich.progress.Progress(*columns, console=self.console, transient=True) as progress:
       # Markup would eat the brackets of the prefix.

@@ -1,5 +1,6 @@
 """The table that ends a run, made from records alone."""
 
+import io
 import json
 import pathlib
 
@@ -26,20 +27,20 @@ def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
   """One row a size: accuracies in percent with 95% intervals, the paired gain of the prompt, and the Bayes gap."""
   title = 'Test accuracy in percent, mean ± half-width of the 95% interval'
   out = rich.table.Table(title=title, box=rich.box.SIMPLE)
-  out.add_column('|H|', justify='right')
-  out.add_column('n', justify='right')
+  out.add_column('|H|', justify='right', no_wrap=True)
+  out.add_column('n', justify='right', no_wrap=True)
   columns = sorted({(record['model'], record['method']) for record in records})
   for model, method in columns:
-    out.add_column(f'{method}\n{_LABELS[model]}', justify='right')
+    out.add_column(f'{method}\n{_LABELS[model]}', justify='right', no_wrap=True)
   has_both = {('bert', 'head'), ('bert', 'prompt')} <= set(columns)
   if has_both:
-    out.add_column('prompt - head\nBERT', justify='right')
-    out.add_column('p', justify='right')
-  out.add_column('majority', justify='right')
-  out.add_column('KL at\n[MASK]', justify='right')
-  out.add_column('excess\nMLM loss', justify='right')
+    out.add_column('prompt - head\nBERT', justify='right', no_wrap=True)
+    out.add_column('p', justify='right', no_wrap=True)
+  out.add_column('majority', justify='right', no_wrap=True)
+  out.add_column('KL at\n[MASK]', justify='right', no_wrap=True)
+  out.add_column('excess\nMLM loss', justify='right', no_wrap=True)
   if paper_overlay:
-    out.add_column("paper's\nhead / prompt", justify='right')
+    out.add_column("paper's\nhead / prompt", justify='right', no_wrap=True)
   for num_states in sorted({record['num_states'] for record in records}):
     out.add_row(*_row(results.select(records, num_states=num_states), columns, has_both, paper_overlay))
   return out
@@ -68,6 +69,6 @@ def _row(records: list[Record], columns: list[tuple[str, str]], has_both: bool, 
 
 def render(records: list[Record], paper_overlay: bool) -> str:
   """The table as plain text."""
-  console = rich.console.Console(width=160, no_color=True, file=open('/dev/null', 'w'), record=True)
+  console = rich.console.Console(width=200, no_color=True, file=io.StringIO(), record=True)
   console.print(table(records, paper_overlay))
   return '\n'.join(line.rstrip() for line in console.export_text().splitlines()) + '\n'

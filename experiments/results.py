@@ -87,9 +87,9 @@ def paired_difference(first: list[Record], second: list[Record]) -> Paired:
   key = lambda record: (record['num_states'], record['trial'], record['task'])
   others = {key(record): record['accuracy'] for record in second}
   differences = [
-      {**record, 'difference': 100 * (record['accuracy'] - others[key(record)])}
-      for record in first
-      if key(record) in others
+    {**record, 'difference': 100 * (record['accuracy'] - others[key(record)])}
+    for record in first
+    if key(record) in others
   ]
   interval = mean_interval(list(by_unit(differences, 'difference').values()))
   if len(interval.values) < 2 or np.ptp(interval.values) == 0:

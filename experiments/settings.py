@@ -161,7 +161,7 @@ class Settings:
 
   def corruption(self) -> Corruption:
     return Corruption(
-        self.hmm.num_tokens, self.pretrain.mask_rate, self.pretrain.mask_share, self.pretrain.random_share
+      self.hmm.num_tokens, self.pretrain.mask_rate, self.pretrain.mask_share, self.pretrain.random_share
     )
 
   def pretraining_id(self, num_states: int, trial: int) -> str:
@@ -174,8 +174,7 @@ class Settings:
   def trial_id(self, num_states: int, trial: int) -> str:
     """Names a trial by all that decides its records, whichever models, methods and tasks are asked for."""
     tuning = [self.tuning(method) for method in METHODS]
-    measure = [self.measure, self.pretrain.measure_every]
-    return _digest([self.pretraining_id(num_states, trial), measure, self.downstream, tuning])
+    return _digest([self.pretraining_id(num_states, trial), self.measure, self.downstream, tuning])
 
 
 def _digest(parts: list[Any]) -> str:
@@ -238,7 +237,15 @@ def _require(holds: bool, name: str, value: Any, valid: str) -> None:
     raise SettingsError(f'{name} is {value!r}; valid is {valid}')
 
 
-_ZERO_ALLOWED = ('seed', 'warmup_steps', 'dropout_rate', 'weight_decay', 'num_permutations', 'num_devices', 'random_share')
+_ZERO_ALLOWED = (
+  'seed',
+  'warmup_steps',
+  'dropout_rate',
+  'weight_decay',
+  'num_permutations',
+  'num_devices',
+  'random_share',
+)
 
 
 def _check_positive(group: Any, prefix: str = '') -> None:
@@ -262,10 +269,10 @@ def _check(s: Settings) -> None:
   _require(s.hmm.num_tokens >= 2, 'hmm.num_tokens', s.hmm.num_tokens, 'at least 2')
   _require(s.seed < 2**31, 'seed', s.seed, 'below 2**31')
   _require(
-      s.corpus.chunk_length <= s.corpus.document_length,
-      'corpus.chunk_length',
-      s.corpus.chunk_length,
-      f'at most corpus.document_length, {s.corpus.document_length}',
+    s.corpus.chunk_length <= s.corpus.document_length,
+    'corpus.chunk_length',
+    s.corpus.chunk_length,
+    f'at most corpus.document_length, {s.corpus.document_length}',
   )
   _check_bert(s)
   _check_pretrain(s.pretrain, s.corpus.num_chunks)
@@ -279,10 +286,10 @@ def _check_bert(s: Settings) -> None:
   _require(s.bert.width % heads == 0, 'bert.width', s.bert.width, f'a multiple of bert.num_heads, {heads}')
   longest = max(s.corpus.chunk_length, s.downstream.length)
   _require(
-      s.bert.max_positions >= longest,
-      'bert.max_positions',
-      s.bert.max_positions,
-      f'at least {longest}, the longest of corpus.chunk_length and downstream.length',
+    s.bert.max_positions >= longest,
+    'bert.max_positions',
+    s.bert.max_positions,
+    f'at least {longest}, the longest of corpus.chunk_length and downstream.length',
   )
   if 'prompt' in s.methods and 'bert' in s.models:
     room = s.bert.max_positions - s.downstream.length

@@ -18,15 +18,26 @@ from experiments import trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import Settings
 
-_PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy', 'scipy', 'ml_collections', 'absl-py', 'matplotlib')
+_PACKAGES = (
+  'jax',
+  'jaxlib',
+  'flax',
+  'optax',
+  'orbax-checkpoint',
+  'numpy',
+  'scipy',
+  'ml_collections',
+  'absl-py',
+  'matplotlib',
+)
 
 
 def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Runs what is missing of the grid. The records of finished trials are read back, not made again."""
   grid = [
-      trial_lib.Trial(settings, num_states, trial, workdir)
-      for num_states in settings.num_states
-      for trial in range(settings.num_trials)
+    trial_lib.Trial(settings, num_states, trial, workdir)
+    for num_states in settings.num_states
+    for trial in range(settings.num_trials)
   ]
   if any(trial.missing() for trial in grid):
     checkpoints.write_whole(workdir / 'environment.json', json.dumps(environment(), indent=2) + '\n')
@@ -55,11 +66,11 @@ def environment() -> dict[str, object]:
   root = pathlib.Path(__file__).parent.parent
   git = lambda *words: subprocess.run(['git', '-C', root, *words], capture_output=True, text=True).stdout.strip()
   return {
-      'python': platform.python_version(),
-      'packages': {name: importlib.metadata.version(name) for name in _PACKAGES},
-      'devices': [str(device.device_kind) for device in jax.devices()],
-      'platform': platform.platform(),
-      'commit': git('rev-parse', 'HEAD') or 'unknown',
-      'uncommitted_changes': bool(git('status', '--porcelain')),
-      'command': sys.argv,
+    'python': platform.python_version(),
+    'packages': {name: importlib.metadata.version(name) for name in _PACKAGES},
+    'devices': [str(device.device_kind) for device in jax.devices()],
+    'platform': platform.platform(),
+    'commit': git('rev-parse', 'HEAD') or 'unknown',
+    'uncommitted_changes': bool(git('status', '--porcelain')),
+    'command': sys.argv,
   }

@@ -3,7 +3,6 @@
 import functools
 import io
 import pathlib
-import time
 from typing import Any, NamedTuple
 
 import jax
@@ -11,14 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import checkpoints
+from experiments import pretraining
 from experiments.progress import Reporter
 from experiments.settings import Settings
 from experiments.settings import TuneSettings
 from hmm_jax import bert as bert_lib
 from hmm_jax import model as model_lib
-from hmm_jax import optimizer as optimizer_lib
 from hmm_jax import pretrain
-from hmm_jax import sharding
 from hmm_jax import tasks as tasks_lib
 from hmm_jax import tuning
 from hmm_jax.hmm import chunk_start
@@ -33,21 +31,11 @@ class Keys(NamedTuple):
   """One PRNG key for each thing a trial draws, all from (seed, num_states, trial)."""
 
   hmm: Array
-  corpus: Array
-  params: Array
-  pretrain: Array
+  pretraining: Array
   measure: Array
   downstream: Array
   tasks: Array
   tuning: Array
-
-
-class Ideals(NamedTuple):
-  """The three inputs on which the distance from the ideal model is measured."""
-
-  corrupted: pretrain.Ideal
-  at_mask: pretrain.Ideal
-  one_at_a_time: pretrain.Ideal
 
 
 class Downstream(NamedTuple):
@@ -107,13 +95,13 @@ def draw_hmm(settings: Settings, num_states: int, key: Array) -> HMM:
   """The HMM of a trial."""
   h = settings.hmm
   return random_hmm(
-      key,
-      num_states,
-      h.num_tokens,
-      num_permutations=h.num_permutations or None,
-      transition_temperature=h.transition_temperature,
-      initial_temperature=h.initial_temperature,
-      emission_temperature=h.emission_temperature,
+    key,
+    num_states,
+    h.num_tokens,
+    num_permutations=h.num_permutations or None,
+    transition_temperature=h.transition_temperature,
+    initial_temperature=h.initial_temperature,
+    emission_temperature=h.emission_temperature,
   )
 
 
@@ -125,14 +113,14 @@ def run(trial: Trial, reporter: Reporter) -> None:
   hmm = draw_hmm(settings, trial.num_states, keys.hmm)
   downstream = _downstream(settings, hmm, keys)
   ideals = _ideals(settings, hmm, downstream, keys.measure)
-  params, metrics = _pretrained(trial, hmm, ideals, keys, reporter)
-  models = {
-      'bert': (bert_lib.masked_lm(settings.bert_module()), params),
-      'exact': (model_lib.exact_model(settings.hmm.num_tokens), hmm),
-  }
+  pretrain_keys = pretraining.Keys(*jax.random.split(keys.pretraining, len(pretraining.Keys._fields)))
+  models = {'exact': (model_lib.exact_model(settings.hmm.num_tokens), hmm)}
+  if 'bert' in settings.models:
+    params = pretraining.pretrained_params(settings, hmm, ideals, pretrain_keys, trial.pretrained_directory, reporter)
+    models['bert'] = bert_lib.masked_lm(settings.bert_module()), params
   for name in settings.models:
     model, frozen = models[name]
-    gap = metrics[-1] if name == 'bert' else _measure(settings, model, frozen, ideals)
+    gap = pretraining.measure(settings, model, frozen, ideals)
     for method in settings.methods:
       tasks = sorted(task for task, *pair in trial.missing() if pair == [name, method])
       if tasks:
@@ -146,12 +134,12 @@ def _downstream(settings: Settings, hmm: HMM, keys: Keys) -> Downstream:
   inputs = tasks_lib.mask_first(tokens, hmm.num_tokens)
   state_probs = tasks_lib.first_state_probs(hmm, inputs)
   draw = functools.partial(
-      tasks_lib.draw_task,
-      state_probs=state_probs,
-      num_train=d.num_train,
-      num_nonzero=d.num_nonzero,
-      num_classes=d.num_classes,
-      with_replacement=d.with_replacement,
+    tasks_lib.draw_task,
+    state_probs=state_probs,
+    num_train=d.num_train,
+    num_nonzero=d.num_nonzero,
+    num_classes=d.num_classes,
+    with_replacement=d.with_replacement,
   )
   tasks = [draw(jax.random.fold_in(keys.tasks, task)) for task in range(settings.tasks_per_trial)]
   names = ('train', 'validation', 'test')
@@ -159,129 +147,18 @@ def _downstream(settings: Settings, hmm: HMM, keys: Keys) -> Downstream:
   return Downstream(inputs, tasks, splits)
 
 
-def _ideals(settings: Settings, hmm: HMM, downstream: Downstream, key: Array) -> Ideals:
+def _ideals(settings: Settings, hmm: HMM, downstream: Downstream, key: Array) -> pretraining.Ideals:
   m, corpus = settings.measure, settings.corpus
   key_chunks, key_corrupt, key_documents = jax.random.split(key, 3)
   at_chunk = chunk_start(hmm, corpus.chunk_length, corpus.chunks_per_document)
   chunks = sample_corpus(key_chunks, at_chunk, m.num_chunks, corpus.chunk_length)
   documents = sample_corpus(key_documents, hmm, m.num_documents, settings.downstream.length)
   test_inputs = downstream.inputs[downstream.splits['test']]
-  return Ideals(
-      corrupted=pretrain.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
-      at_mask=pretrain.ideal_at_mask(hmm, test_inputs[: m.num_inputs]),
-      one_at_a_time=pretrain.ideal_one_at_a_time(hmm, documents),
+  return pretraining.Ideals(
+    corrupted=pretrain.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
+    at_mask=pretrain.ideal_at_mask(hmm, test_inputs[: m.num_inputs]),
+    one_at_a_time=pretrain.ideal_one_at_a_time(hmm, documents),
   )
-
-
-def _measure(settings: Settings, model: model_lib.MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
-  gaps = [pretrain.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
-  corrupted, at_mask, one_at_a_time = jax.device_get(gaps)
-  values = {
-      'mlm_loss': corrupted.loss,
-      'bayes_floor': corrupted.floor,
-      'excess_mlm_loss': corrupted.kl,
-      'kl_at_mask': at_mask.kl,
-      'tv_at_mask': at_mask.total_variation,
-      'kl_over_positions': one_at_a_time.kl,
-      'tv_over_positions': one_at_a_time.total_variation,
-  }
-  return {name: float(value) for name, value in values.items()}
-
-
-@functools.cache
-def _compiled_pretraining(settings: Settings):
-  """The optimiser and the compiled steps; one for every size of H, since no shape depends on it."""
-  p = settings.pretrain
-  optimizer = optimizer_lib.adamw(
-      p.learning_rate, p.warmup_steps, p.num_steps, weight_decay=p.weight_decay, clip_norm=p.clip_norm
-  )
-  train_steps = pretrain.make_train_steps(
-      settings.bert_module(),
-      optimizer,
-      settings.corruption(),
-      batch_size=p.batch_size,
-      steps_per_call=p.steps_per_call,
-      mesh=_mesh(settings),
-  )
-  return optimizer, train_steps
-
-
-def _mesh(settings: Settings) -> jax.sharding.Mesh:
-  return sharding.data_mesh(settings.num_devices or None)
-
-
-def _pretrained(
-    trial: Trial, hmm: HMM, ideals: Ideals, keys: Keys, reporter: Reporter
-) -> tuple[Any, list[dict[str, float]]]:
-  """The pretrained parameters and the metrics along the way, from the newest checkpoint on."""
-  settings, directory = trial.settings, trial.pretrained_directory
-  p, whole = settings.pretrain, sharding.replicated(_mesh(settings))
-  bert = settings.bert_module()
-  lm = bert_lib.masked_lm(bert)
-  optimizer, train_steps = _compiled_pretraining(settings)
-  init = jax.jit(lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole)
-  with checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
-    like = checkpoints.sharded_like(jax.eval_shape(init, keys.params), whole)
-    state, metrics = saved.restore(like) or (None, [])
-    if state is None:
-      state = init(keys.params)
-      metrics = [{'step': 0, **_measure(settings, lm, state.params, ideals)}]
-    done = int(state.step)
-    if done == p.num_steps:
-      return state.params, metrics
-    corpus = _corpus(settings, hmm, keys.corpus, whole)
-    tokens_per_step = p.batch_size * settings.corpus.chunk_length
-    with reporter.track('pretraining', p.num_steps, done) as advance, _EventWriter(trial) as events:
-      while done < p.num_steps:
-        begun = time.monotonic()
-        state, losses = train_steps(state, corpus, keys.pretrain)
-        done += p.steps_per_call
-        loss = float(losses.mean())
-        speed = tokens_per_step * p.steps_per_call / (time.monotonic() - begun)
-        note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
-        if done % p.measure_every == 0 or done == p.num_steps:
-          metrics.append({'step': done, 'train_loss': loss, **_measure(settings, lm, state.params, ideals)})
-          note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
-          events.write(metrics[-1], speed)
-        advance(done, note)
-        if done % p.checkpoint_every == 0 or done == p.num_steps:
-          saved.save(done, state, metrics)
-          checkpoints.write_json_lines(directory / 'metrics.jsonl', metrics)
-  return state.params, metrics
-
-
-def _corpus(settings: Settings, hmm: HMM, key: Array, whole: jax.sharding.Sharding) -> Array:
-  c = settings.corpus
-  documents = sample_corpus(key, hmm, c.num_documents, c.document_length)
-  chunks = documents[:, : c.chunks_per_document * c.chunk_length].reshape(c.num_chunks, c.chunk_length)
-  return jax.device_put(chunks, whole)
-
-
-class _EventWriter:
-  """Timing as JSON lines, apart from the metrics, which do not depend on the machine; TensorBoard if asked for."""
-
-  def __init__(self, trial: Trial):
-    self._timing_path = trial.pretrained_directory / 'timing.jsonl'
-    self._board = None
-    if trial.settings.tensorboard:
-      import tensorboardX  # An optional extra.
-
-      self._board = tensorboardX.SummaryWriter(str(trial.pretrained_directory / 'tensorboard'))
-
-  def write(self, metrics: dict[str, float], tokens_per_second: float) -> None:
-    rows = checkpoints.read_json_lines(self._timing_path)
-    rows.append({'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)})
-    checkpoints.write_json_lines(self._timing_path, rows)
-    if self._board:
-      for name, value in {**metrics, 'tokens_per_second': tokens_per_second}.items():
-        self._board.add_scalar(name, value, metrics['step'])
-
-  def __enter__(self) -> '_EventWriter':
-    return self
-
-  def __exit__(self, *_) -> None:
-    if self._board:
-      self._board.close()
 
 
 @functools.cache
@@ -302,15 +179,15 @@ def _tuner(settings: Settings, model: model_lib.MaskedLM, method: str) -> tuning
 
 
 def _tune_and_record(
-    trial: Trial,
-    model: model_lib.MaskedLM,
-    frozen: Any,
-    method: str,
-    tasks: list[int],
-    downstream: Downstream,
-    gap: dict[str, float],
-    key: Array,
-    reporter: Reporter,
+  trial: Trial,
+  model: model_lib.MaskedLM,
+  frozen: Any,
+  method: str,
+  tasks: list[int],
+  downstream: Downstream,
+  gap: dict[str, float],
+  key: Array,
+  reporter: Reporter,
 ) -> None:
   settings = trial.settings
   tuner = _tuner(settings, model, method)
@@ -319,16 +196,25 @@ def _tune_and_record(
   features = {split: tuning.frozen_features(tuner, frozen, x, batch_size=batch_size) for split, x in inputs.items()}
   labels = {split: downstream.labels(tasks, split) for split in downstream.splits}
   trainable, losses = _tune(
-      tuner, settings.tuning(method), frozen, features['train'], labels['train'], tasks, key, f'{method} on {model.name}', reporter
+    tuner,
+    settings.tuning(method),
+    frozen,
+    features['train'],
+    labels['train'],
+    tasks,
+    key,
+    f'{method} on {model.name}',
+    reporter,
   )
   accuracies = {
-      split: tuning.accuracy(tuner, trainable, frozen, features[split], labels[split], batch_size=batch_size)
-      for split in ('validation', 'test')
+    split: tuning.accuracy(tuner, trainable, frozen, features[split], labels[split], batch_size=batch_size)
+    for split in ('validation', 'test')
   }
   majority = tasks_lib.majority_accuracy(labels['train'], labels['test'])
   rows = []
   for index, task in enumerate(tasks):
-    rows.append({
+    rows.append(
+      {
         'experiment': settings.experiment,
         'scale': settings.scale,
         'num_states': trial.num_states,
@@ -345,32 +231,31 @@ def _tune_and_record(
         'label_noise_ceiling': 1.0,
         'redraws': downstream.tasks[task].redraws,
         'smallest_margin': downstream.tasks[task].smallest_margin,
-        **{name: value for name, value in gap.items() if name not in ('step', 'train_loss')},
+        **gap,
         'trial_id': trial.id,
         'pretraining_id': settings.pretraining_id(trial.num_states, trial.trial),
-    })
-    _save_tuned(trial, model.name, method, task, jax.tree.map(lambda x: x[index], trainable))
+      }
+    )
+    _save_tuned(trial, model.name, method, task, trainable, index)
   _add_records(trial, rows)
   mean = float(accuracies['test'].mean())
   reporter.say(f'{method} on {model.name}: accuracy {100 * mean:.1f}% over {len(tasks)} tasks')
 
 
 def _tune(
-    tuner: tuning.Tuner,
-    tune_settings: TuneSettings,
-    frozen: Any,
-    features: Array,
-    labels: Array,
-    tasks: list[int],
-    key: Array,
-    name: str,
-    reporter: Reporter,
+  tuner: tuning.Tuner,
+  tune_settings: TuneSettings,
+  frozen: Any,
+  features: Array,
+  labels: Array,
+  tasks: list[int],
+  key: Array,
+  name: str,
+  reporter: Reporter,
 ) -> tuple[Any, Array]:
   schedule = tune_settings.schedule
   key_init, key_order = jax.random.split(key)
-  state = tuning.init_tuning(
-      key_init, tuner, schedule, frozen, tasks=jnp.array(tasks), num_inputs=features.shape[0]
-  )
+  state = tuning.init_tuning(key_init, tuner, schedule, frozen, tasks=jnp.array(tasks), num_inputs=features.shape[0])
   losses = jnp.zeros(len(tasks))
   with reporter.track(name, schedule.num_epochs) as advance:
     for epoch in range(schedule.num_epochs):
@@ -379,10 +264,10 @@ def _tune(
   return state.trainable, losses
 
 
-def _save_tuned(trial: Trial, model: str, method: str, task: int, trainable: Any) -> None:
-  """The tuned arrays alone, as npz with the tree's paths for names."""
+def _save_tuned(trial: Trial, model: str, method: str, task: int, trainable: Any, index: int) -> None:
+  """The tuned arrays alone, entry `index` of the leading axis, as npz with the tree's paths for names."""
   leaves = jax.tree_util.tree_leaves_with_path(trainable)
-  arrays = {jax.tree_util.keystr(path, simple=True, separator='/'): np.asarray(x) for path, x in leaves}
+  arrays = {jax.tree_util.keystr(path, simple=True, separator='/'): np.asarray(x[index]) for path, x in leaves}
   buffer = io.BytesIO()
   np.savez(buffer, **arrays)
   checkpoints.write_whole(trial.directory / 'tuned' / f'{model}-{method}-task{task}.npz', buffer.getvalue())

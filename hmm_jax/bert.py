@@ -77,8 +77,8 @@ class Bert(nn.Module):
     self.embedding_norm = norm()
     self.embedding_dropout = nn.Dropout(self.dropout_rate)
     self.layers = [
-        Layer(self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype)
-        for _ in range(self.num_layers)
+      Layer(self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype)
+      for _ in range(self.num_layers)
     ]
     self.transform = nn.Dense(self.width, kernel_init=init, dtype=self.dtype)
     self.transform_norm = norm()
@@ -121,12 +121,13 @@ def masked_lm(bert: Bert) -> MaskedLM:
     return jax.nn.softmax(logits[..., : bert.num_tokens])
 
   return MaskedLM(
-      name='bert',
-      num_tokens=bert.num_tokens,
-      embed=lambda params, tokens: bert.apply({'params': params}, tokens, method=Bert.embed),
-      predict=predict,
-      represent=encode,
-      embedding_size=lambda params: bert.width,
-      prompt_center=0.0,
-      project_prompt=lambda prompt: prompt,
+    name='bert',
+    num_tokens=bert.num_tokens,
+    embed=lambda params, tokens: bert.apply({'params': params}, tokens, method=Bert.embed),
+    predict=predict,
+    represent=encode,
+    embedding_size=lambda params: bert.width,
+    prompt_center=0.0,
+    prompt_unit=1.0,
+    project_prompt=lambda prompt: prompt,
   )

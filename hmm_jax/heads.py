@@ -26,8 +26,8 @@ def init_linear_head(key: Array, num_features: int, num_classes: int) -> LinearH
   bound = 1 / math.sqrt(num_features)
   key_weights, key_bias = jax.random.split(key)
   return LinearHead(
-      jax.random.uniform(key_weights, (num_features, num_classes), minval=-bound, maxval=bound),
-      jax.random.uniform(key_bias, (num_classes,), minval=-bound, maxval=bound),
+    jax.random.uniform(key_weights, (num_features, num_classes), minval=-bound, maxval=bound),
+    jax.random.uniform(key_bias, (num_classes,), minval=-bound, maxval=bound),
   )
 
 

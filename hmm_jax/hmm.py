@@ -42,9 +42,9 @@ class HMM(NamedTuple):
     if len(emission_shape) != 2 or 0 in emission_shape:
       raise ValueError(f'emission_matrix has shape {emission_shape}; valid is [num_states, num_tokens], both positive')
     shapes = {
-        'initial_probs': emission_shape[:1],
-        'transition_matrix': emission_shape[:1] * 2,
-        'emission_matrix': emission_shape,
+      'initial_probs': emission_shape[:1],
+      'transition_matrix': emission_shape[:1] * 2,
+      'emission_matrix': emission_shape,
     }
     for field, shape in shapes.items():
       check_probs(field, getattr(self, field), shape)
@@ -69,14 +69,14 @@ def softmax_of_uniform(key: Array, shape: tuple[int, ...], temperature: float) -
 
 
 def random_hmm(
-    key: Array,
-    num_states: int,
-    num_tokens: int,
-    *,
-    num_permutations: int | None = None,
-    transition_temperature: float = 0.01,
-    initial_temperature: float = 10.0,
-    emission_temperature: float = 0.01,
+  key: Array,
+  num_states: int,
+  num_tokens: int,
+  *,
+  num_permutations: int | None = None,
+  transition_temperature: float = 0.01,
+  initial_temperature: float = 10.0,
+  emission_temperature: float = 0.01,
 ) -> HMM:
   """The paper's draw (appendix "Experimental details", "Generating HMM parameters").
 
@@ -99,12 +99,12 @@ def random_hmm(
   permute = functools.partial(jax.random.permutation, x=num_states)
   permutations = jax.vmap(permute)(jax.random.split(key_permutations, num_permutations))
   transition_matrix = jnp.einsum(
-      'k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST
+    'k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST
   )
   return HMM(
-      initial_probs=softmax_of_uniform(key_initial, (num_states,), initial_temperature),
-      transition_matrix=transition_matrix,
-      emission_matrix=softmax_of_uniform(key_emission, (num_states, num_tokens), emission_temperature),
+    initial_probs=softmax_of_uniform(key_initial, (num_states,), initial_temperature),
+    transition_matrix=transition_matrix,
+    emission_matrix=softmax_of_uniform(key_emission, (num_states, num_tokens), emission_temperature),
   )
 
 
@@ -243,9 +243,9 @@ def conditional_token_probs(hmm: HMM, likelihoods: Array) -> Array:
 def to_dynamax(hmm: HMM) -> dict[str, np.ndarray]:
   """Keyword arguments of dynamax's `CategoricalHMM(...).initialize` (emission probs as [H, 1, V])."""
   return {
-      'initial_probs': np.asarray(hmm.initial_probs),
-      'transition_matrix': np.asarray(hmm.transition_matrix),
-      'emission_probs': np.asarray(hmm.emission_matrix)[:, None, :],
+    'initial_probs': np.asarray(hmm.initial_probs),
+    'transition_matrix': np.asarray(hmm.transition_matrix),
+    'emission_probs': np.asarray(hmm.emission_matrix)[:, None, :],
   }
 
 
@@ -259,8 +259,8 @@ def from_dynamax(initial_probs, transition_matrix, emission_probs) -> HMM:
 def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
   """Attributes to set on hmmlearn's `CategoricalHMM`, float64: startprob_, transmat_, emissionprob_."""
   return {
-      name: np.asarray(rows, np.float64) / np.asarray(rows, np.float64).sum(-1, keepdims=True)
-      for name, rows in zip(('startprob_', 'transmat_', 'emissionprob_'), hmm)
+    name: np.asarray(rows, np.float64) / np.asarray(rows, np.float64).sum(-1, keepdims=True)
+    for name, rows in zip(('startprob_', 'transmat_', 'emissionprob_'), hmm)
   }
 
 

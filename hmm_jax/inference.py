@@ -109,13 +109,13 @@ def _narrow_rescale(message: Array) -> tuple[Array, Array]:
 
 
 _NARROW = _Format(
-    encode=lambda x: x,
-    times=lambda message, row: message * row,
-    product=lambda a, b: a * b,
-    contract=lambda matrix: functools.partial(jnp.tensordot, matrix, axes=1, precision=lax.Precision.HIGHEST),
-    rescale=_narrow_rescale,
-    entries=lambda message: message,
-    log_total=lambda message: _log_or_minus_inf(message.sum(0)),
+  encode=lambda x: x,
+  times=lambda message, row: message * row,
+  product=lambda a, b: a * b,
+  contract=lambda matrix: functools.partial(jnp.tensordot, matrix, axes=1, precision=lax.Precision.HIGHEST),
+  rescale=_narrow_rescale,
+  entries=lambda message: message,
+  log_total=lambda message: _log_or_minus_inf(message.sum(0)),
 )
 
 
@@ -143,8 +143,8 @@ def _wide_contract(matrix: Array):
   def contract(message: _Wide) -> _Wide:
     lift = lambda x: x.reshape(x.shape + (1,) * (message.exponent.ndim - 1))
     terms = _Wide(
-        lift(wide_matrix.significand) * message.significand[None],
-        jnp.maximum(lift(wide_matrix.exponent) + message.exponent[None], _ZERO_EXPONENT),
+      lift(wide_matrix.significand) * message.significand[None],
+      jnp.maximum(lift(wide_matrix.exponent) + message.exponent[None], _ZERO_EXPONENT),
     )
     entries, top = _aligned(terms, axis=1)
     return _widen(entries.sum(1), top[:, 0])
@@ -164,13 +164,13 @@ def _wide_log_total(message: _Wide) -> Array:
 
 
 _WIDE = _Format(
-    encode=lambda x: _widen(x, jnp.zeros((), jnp.int32)),
-    times=lambda message, row: _widen(message.significand * row, message.exponent),
-    product=lambda a, b: _widen(a.significand * b.significand, jnp.maximum(a.exponent + b.exponent, _ZERO_EXPONENT)),
-    contract=_wide_contract,
-    rescale=_wide_rescale,
-    entries=lambda message: _aligned(message, 0)[0],
-    log_total=_wide_log_total,
+  encode=lambda x: _widen(x, jnp.zeros((), jnp.int32)),
+  times=lambda message, row: _widen(message.significand * row, message.exponent),
+  product=lambda a, b: _widen(a.significand * b.significand, jnp.maximum(a.exponent + b.exponent, _ZERO_EXPONENT)),
+  contract=_wide_contract,
+  rescale=_wide_rescale,
+  entries=lambda message: _aligned(message, 0)[0],
+  log_total=_wide_log_total,
 )
 
 

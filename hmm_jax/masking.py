@@ -43,8 +43,8 @@ def channel(corruption: Corruption) -> tuple[Array, Array]:
   identity = jnp.eye(num_tokens + 1, num_tokens)
   shown_is_mask = jnp.zeros((num_tokens + 1, 1)).at[num_tokens].set(1)
   if_selected = (
-      mask_share * shown_is_mask
-      + random_share / num_tokens * (1 - shown_is_mask)
-      + (1 - mask_share - random_share) * identity
+    mask_share * shown_is_mask
+    + random_share / num_tokens * (1 - shown_is_mask)
+    + (1 - mask_share - random_share) * identity
   )
   return (1 - rate) * identity + rate * if_selected, if_selected

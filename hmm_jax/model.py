@@ -5,7 +5,8 @@ A model is two functions with a prompt's worth of room between them: `embed` tur
 heads, metrics and figures see this interface alone, and never ask which model they have.
 """
 
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,7 @@ class MaskedLM(NamedTuple):
     represent: (params, embeddings [..., T, E]) -> the representation [..., T, R] that `predict` reads out.
     embedding_size: (params) -> E.
     prompt_center: the middle of the region that prompts start in.
+    prompt_unit: the half-width of that region per unit of the initial scale.
     project_prompt: maps a prompt to the nearest one that the model accepts.
   """
 
@@ -40,6 +42,7 @@ class MaskedLM(NamedTuple):
   represent: Callable[[Any, Array], Array]
   embedding_size: Callable[[Any], int]
   prompt_center: float
+  prompt_unit: float
   project_prompt: Callable[[Array], Array]
 
   @property
@@ -58,12 +61,14 @@ def exact_model(num_tokens: int) -> MaskedLM:
   (section 3.1); what it represents is P[H_i | X_{-i}].
   """
   return MaskedLM(
-      name='exact',
-      num_tokens=num_tokens,
-      embed=lambda hmm, tokens: token_likelihoods(hmm, tokens, tokens != num_tokens),
-      predict=conditional_token_probs,
-      represent=_posterior_states,
-      embedding_size=lambda hmm: hmm.num_states,
-      prompt_center=0.5,
-      project_prompt=lambda prompt: jnp.clip(prompt, 0, 1),
+    name='exact',
+    num_tokens=num_tokens,
+    embed=lambda hmm, tokens: token_likelihoods(hmm, tokens, tokens != num_tokens),
+    predict=conditional_token_probs,
+    represent=_posterior_states,
+    embedding_size=lambda hmm: hmm.num_states,
+    # Rows of ones say nothing, so a start in [1/2, 1] is close to no prompt at all.
+    prompt_center=0.75,
+    prompt_unit=0.5,
+    project_prompt=lambda prompt: jnp.clip(prompt, 0, 1),
   )

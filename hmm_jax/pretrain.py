@@ -4,8 +4,9 @@ Everything random at step s is a function of (key, s), so that resuming needs th
 the device as small integers, and many steps run in one call.
 """
 
+from collections.abc import Callable
 import functools
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax import lax
@@ -13,7 +14,6 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 import optax
 
-from hmm_jax import inference
 from hmm_jax import sharding
 from hmm_jax.bert import Bert
 from hmm_jax.hmm import conditional_token_probs
@@ -82,7 +82,12 @@ def masked_cross_entropy(logits: Array, targets: Array, selected: Array) -> Arra
 
 
 def train_step(
-    bert: Bert, optimizer: optax.GradientTransformation, corruption: Corruption, state: TrainState, chunks: Array, key: Array
+  bert: Bert,
+  optimizer: optax.GradientTransformation,
+  corruption: Corruption,
+  state: TrainState,
+  chunks: Array,
+  key: Array,
 ) -> tuple[TrainState, Array]:
   """One step on chunks [B, T]: the new state and the masked-LM loss before it. `key` decides the corruption."""
   key_corrupt, key_dropout = jax.random.split(key)
@@ -99,13 +104,13 @@ def train_step(
 
 
 def make_train_steps(
-    bert: Bert,
-    optimizer: optax.GradientTransformation,
-    corruption: Corruption,
-    *,
-    batch_size: int,
-    steps_per_call: int,
-    mesh: Mesh,
+  bert: Bert,
+  optimizer: optax.GradientTransformation,
+  corruption: Corruption,
+  *,
+  batch_size: int,
+  steps_per_call: int,
+  mesh: Mesh,
 ) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
   """Compiles `(state, corpus [N, T], key) -> (state, losses [steps_per_call])` over the mesh.
 

@@ -32,7 +32,7 @@ class Task(NamedTuple):
 
 
 def draw_task_weights(
-    key: Array, num_states: int, *, num_nonzero: int = 6, num_classes: int = 2, with_replacement: bool = False
+  key: Array, num_states: int, *, num_nonzero: int = 6, num_classes: int = 2, with_replacement: bool = False
 ) -> Array:
   """mu [C, H] with `num_nonzero` standard normal entries at uniformly random places, all of them if fewer exist.
 
@@ -55,20 +55,20 @@ def first_state_probs(hmm: HMM, inputs: Array) -> Array:
   with jax.enable_x64(True):
     hmm = jax.tree.map(lambda x: x.astype(jnp.float64), hmm)
     probs = lambda tokens: inference.batched_forward_backward(
-        hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
+      hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
     ).leave_one_out_probs[:, 0]
     blocks = -(-inputs.shape[0] // 2048)
     return jnp.concatenate([jax.jit(probs)(block) for block in jnp.array_split(inputs, blocks)])
 
 
 def draw_task(
-    key: Array,
-    state_probs: Array,
-    num_train: int,
-    *,
-    num_nonzero: int = 6,
-    num_classes: int = 2,
-    with_replacement: bool = False,
+  key: Array,
+  state_probs: Array,
+  num_train: int,
+  *,
+  num_nonzero: int = 6,
+  num_classes: int = 2,
+  with_replacement: bool = False,
 ) -> Task:
   """Draws `task_weights` until the first `num_train` inputs do not all share one label.
 
@@ -85,11 +85,11 @@ def draw_task(
   """
   for redraws in range(_MAX_REDRAWS):
     weights = draw_task_weights(
-        jax.random.fold_in(key, redraws),
-        state_probs.shape[1],
-        num_nonzero=num_nonzero,
-        num_classes=num_classes,
-        with_replacement=with_replacement,
+      jax.random.fold_in(key, redraws),
+      state_probs.shape[1],
+      num_nonzero=num_nonzero,
+      num_classes=num_classes,
+      with_replacement=with_replacement,
     )
     with jax.enable_x64(True):
       scores = jnp.matmul(state_probs, weights.astype(jnp.float64).T, precision=lax.Precision.HIGHEST)

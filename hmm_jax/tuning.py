@@ -4,8 +4,9 @@ A `Tuner` is a pair of pure functions of (trainable, frozen, batch). K tasks tra
 array has a leading axis K, the frozen tree has none. The frozen tree is never donated and never written.
 """
 
+from collections.abc import Callable
 import functools
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax import lax
@@ -71,10 +72,10 @@ def _keep(trainable):
 def head_tuner(model: MaskedLM, num_classes: int) -> Tuner:
   """A linear head on the token probabilities predicted at the [MASK], b^T G_1(x) (Theorem 3.3)."""
   return Tuner(
-      init=lambda key, frozen: {'head': init_linear_head(key, model.num_tokens, num_classes)},
-      features=lambda frozen, inputs: model.predict(frozen, model.embed(frozen, inputs))[:, 0],
-      scores=lambda trainable, frozen, features: _scores_of_tasks(trainable['head'], features),
-      project=_keep,
+    init=lambda key, frozen: {'head': init_linear_head(key, model.num_tokens, num_classes)},
+    features=lambda frozen, inputs: model.predict(frozen, model.embed(frozen, inputs))[:, 0],
+    scores=lambda trainable, frozen, features: _scores_of_tasks(trainable['head'], features),
+    project=_keep,
   )
 
 
@@ -90,10 +91,10 @@ def probe_tuner(model: MaskedLM, num_classes: int) -> Tuner:
     return {'head': init_linear_head(key, num_features, num_classes)}
 
   return Tuner(
-      init=init,
-      features=represent,
-      scores=lambda trainable, frozen, features: _scores_of_tasks(trainable['head'], features),
-      project=_keep,
+    init=init,
+    features=represent,
+    scores=lambda trainable, frozen, features: _scores_of_tasks(trainable['head'], features),
+    project=_keep,
   )
 
 
@@ -103,9 +104,9 @@ def prepend(prompt: Array, embeddings: Array) -> Array:
 
 
 def uniform_prompt(key: Array, model: MaskedLM, frozen: Any, length: int, scale: float) -> Array:
-  """A prompt [P, E] iid uniform within `scale` of the model's `prompt_center`, as in the paper (0.5)."""
+  """A prompt [P, E] iid uniform within `scale` units of the model's `prompt_center`; U[-0.5, 0.5] in the paper."""
   shape = (length, model.embedding_size(frozen))
-  return model.prompt_center + jax.random.uniform(key, shape, minval=-scale, maxval=scale)
+  return model.prompt_center + model.prompt_unit * jax.random.uniform(key, shape, minval=-scale, maxval=scale)
 
 
 def vocabulary_prompt(key: Array, model: MaskedLM, frozen: Any, length: int) -> Array:
@@ -136,10 +137,10 @@ def prompt_tuner(model: MaskedLM, num_classes: int, init_prompt: Callable[[Array
     return jax.vmap(linear_scores)(trainable['head'], probs_KxBxV)
 
   return Tuner(
-      init=init,
-      features=lambda frozen, inputs: inputs,
-      scores=scores,
-      project=lambda trainable: {**trainable, 'prompt': model.project_prompt(trainable['prompt'])},
+    init=init,
+    features=lambda frozen, inputs: inputs,
+    scores=scores,
+    project=lambda trainable: {**trainable, 'prompt': model.project_prompt(trainable['prompt'])},
   )
 
 
@@ -153,10 +154,10 @@ def finetune_tuner(model: MaskedLM, num_classes: int) -> Tuner:
     return linear_scores(trainable['head'], probs)
 
   return Tuner(
-      init=lambda key, frozen: {'params': frozen, 'head': init_linear_head(key, model.num_tokens, num_classes)},
-      features=lambda frozen, inputs: inputs,
-      scores=lambda trainable, frozen, inputs: jax.vmap(scores_of_one, (0, None))(trainable, inputs),
-      project=_keep,
+    init=lambda key, frozen: {'params': frozen, 'head': init_linear_head(key, model.num_tokens, num_classes)},
+    features=lambda frozen, inputs: inputs,
+    scores=lambda trainable, frozen, inputs: jax.vmap(scores_of_one, (0, None))(trainable, inputs),
+    project=_keep,
   )
 
 
@@ -178,7 +179,7 @@ def frozen_features(tuner: Tuner, frozen: Any, inputs: Array, *, batch_size: int
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'))
 def init_tuning(
-    key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, *, tasks: Array, num_inputs: int
+  key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, *, tasks: Array, num_inputs: int
 ) -> TuneState:
   """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k)."""
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)
@@ -188,7 +189,7 @@ def init_tuning(
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), donate_argnames='state')
 def tune_epoch(
-    state: TuneState, key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Array, labels: Array
+  state: TuneState, key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Array, labels: Array
 ) -> tuple[TuneState, Array]:
   """One pass over the training inputs for K tasks at once.
 

@@ -1,0 +1,145 @@
+"""Pretraining with checkpoints: the model that tuning finds frozen, and its distance from the ideal one."""
+
+import functools
+import pathlib
+import time
+from typing import Any, NamedTuple
+
+import jax
+
+from experiments import checkpoints
+from experiments.progress import Reporter
+from experiments.settings import Settings
+from hmm_jax import bert as bert_lib
+from hmm_jax import optimizer as optimizer_lib
+from hmm_jax import pretrain
+from hmm_jax import sharding
+from hmm_jax.hmm import HMM
+from hmm_jax.hmm import sample_corpus
+from hmm_jax.model import MaskedLM
+
+Array = jax.Array
+
+
+class Ideals(NamedTuple):
+  """The three sets of inputs on which the distance from the ideal model is measured."""
+
+  corrupted: pretrain.Ideal
+  at_mask: pretrain.Ideal
+  one_at_a_time: pretrain.Ideal
+
+
+class Keys(NamedTuple):
+  """What pretraining draws."""
+
+  corpus: Array
+  params: Array
+  steps: Array
+
+
+def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
+  """How far the model is from ideal, by the names that records use; in nats, total variation in [0, 1]."""
+  gaps = [pretrain.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
+  corrupted, at_mask, one_at_a_time = jax.device_get(gaps)
+  values = {
+    'mlm_loss': corrupted.loss,
+    'bayes_floor': corrupted.floor,
+    'excess_mlm_loss': corrupted.kl,
+    'kl_at_mask': at_mask.kl,
+    'tv_at_mask': at_mask.total_variation,
+    'kl_over_positions': one_at_a_time.kl,
+    'tv_over_positions': one_at_a_time.total_variation,
+  }
+  return {name: float(value) for name, value in values.items()}
+
+
+@functools.cache
+def _compiled(settings: Settings):
+  """The compiled initialisation and steps: one for every size of H, since no shape depends on it."""
+  p = settings.pretrain
+  optimizer = optimizer_lib.adamw(
+    p.learning_rate, p.warmup_steps, p.num_steps, weight_decay=p.weight_decay, clip_norm=p.clip_norm
+  )
+  bert, whole = settings.bert_module(), sharding.replicated(_mesh(settings))
+  init = jax.jit(lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole)
+  train_steps = pretrain.make_train_steps(
+    bert,
+    optimizer,
+    settings.corruption(),
+    batch_size=p.batch_size,
+    steps_per_call=p.steps_per_call,
+    mesh=_mesh(settings),
+  )
+  return init, train_steps
+
+
+def _mesh(settings: Settings) -> jax.sharding.Mesh:
+  return sharding.data_mesh(settings.num_devices or None)
+
+
+def pretrained_params(
+  settings: Settings, hmm: HMM, ideals: Ideals, keys: Keys, directory: pathlib.Path, reporter: Reporter
+) -> Any:
+  """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished."""
+  p, whole = settings.pretrain, sharding.replicated(_mesh(settings))
+  init, train_steps = _compiled(settings)
+  with checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
+    like = checkpoints.sharded_like(jax.eval_shape(init, keys.params), whole)
+    state, metrics = saved.restore(like) or (init(keys.params), [])
+    done = int(state.step)
+    if done == p.num_steps:
+      return state.params
+    model = bert_lib.masked_lm(settings.bert_module())
+    metrics = metrics or [{'step': 0, **measure(settings, model, state.params, ideals)}]
+    corpus = _corpus(settings, hmm, keys.corpus, whole)
+    with reporter.track('pretraining', p.num_steps, done) as advance, _SpeedLog(settings, directory) as log:
+      while done < p.num_steps:
+        begun = time.monotonic()
+        state, losses = train_steps(state, corpus, keys.steps)
+        done, loss = done + p.steps_per_call, float(losses.mean())
+        tokens = p.steps_per_call * p.batch_size * settings.corpus.chunk_length
+        speed = tokens / (time.monotonic() - begun)
+        note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
+        if done % p.measure_every == 0 or done == p.num_steps:
+          metrics.append({'step': done, 'train_loss': loss, **measure(settings, model, state.params, ideals)})
+          log.write(metrics[-1], speed)
+          note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
+        if done % p.checkpoint_every == 0 or done == p.num_steps:
+          saved.save(done, state, metrics)
+        checkpoints.write_json_lines(directory / 'metrics.jsonl', metrics)
+        advance(done, note)
+  return state.params
+
+
+def _corpus(settings: Settings, hmm: HMM, key: Array, whole: jax.sharding.Sharding) -> Array:
+  c = settings.corpus
+  documents = sample_corpus(key, hmm, c.num_documents, c.document_length)
+  chunks = documents[:, : c.chunks_per_document * c.chunk_length].reshape(c.num_chunks, c.chunk_length)
+  return jax.device_put(chunks, whole)
+
+
+class _SpeedLog:
+  """Tokens per second as JSON lines, apart from the metrics, which no machine changes; TensorBoard if asked for."""
+
+  def __init__(self, settings: Settings, directory: pathlib.Path):
+    self._path = directory / 'timing.jsonl'
+    self._board = None
+    if settings.tensorboard:
+      import tensorboardX  # An optional extra.
+
+      self._board = tensorboardX.SummaryWriter(str(directory / 'tensorboard'))
+
+  def write(self, metrics: dict[str, float], tokens_per_second: float) -> None:
+    rows = checkpoints.read_json_lines(self._path)
+    rows.append({'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)})
+    checkpoints.write_json_lines(self._path, rows)
+    if self._board:
+      for name, value in {**metrics, 'tokens_per_second': tokens_per_second}.items():
+        self._board.add_scalar(name, value, metrics['step'])
+
+  def __enter__(self) -> '_SpeedLog':
+    return self
+
+  def __exit__(self, *_) -> None:
+    if self._board:
+      self._board.close()

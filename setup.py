@@ -1,0 +1,34 @@
+"""pip install -e '.[test,parity]'"""
+
+import setuptools
+
+setuptools.setup(
+  name='hmm-jax',
+  version='0.1.0',
+  description='Why pretraining helps: exact HMM posteriors, masked-LM pretraining, head and prompt tuning in JAX.',
+  license='Apache-2.0',
+  packages=['hmm_jax', 'experiments', 'configs'],
+  package_data={'experiments': ['figure_3_reference.json']},
+  python_requires='>=3.11',
+  install_requires=[
+    'jax>=0.10.2',
+    'flax>=0.12.8',
+    'optax>=0.2.8',
+    'orbax-checkpoint>=0.12.8',
+    'numpy>=2.0',
+    'scipy>=1.15',
+    'ml_collections>=1.1.0',
+    'absl-py>=2.3',
+    'matplotlib>=3.10',
+    'rich>=14.0',
+  ],
+  extras_require={
+    'test': ['pytest>=9', 'dynamax>=1.0', 'hmmlearn>=0.3.3', 'ruff', 'mypy'],
+    # The exact version, since a range that admits a newer one takes a CUDA build.
+    'parity': ['torch==2.13.0', 'transformers>=5.0'],
+    'tensorboard': ['tensorboardX>=2.6', 'tensorboard'],
+    'cuda12': ['jax[cuda12]>=0.10.2'],
+    'cuda13': ['jax[cuda13]>=0.10.2'],
+    'tpu': ['jax[tpu]>=0.10.2'],
+  },
+)

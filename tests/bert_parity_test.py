@@ -1,0 +1,169 @@
+"""Our BERT against Hugging Face's `BertForMaskedLM` holding the same numbers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hmm_jax.bert import Bert
+from hmm_jax.pretrain import masked_cross_entropy
+
+torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
+transformers = pytest.importorskip('transformers', reason="parity needs transformers: pip install -e '.[parity]'")
+
+TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'
+SMALL = Bert(num_tokens=7, num_layers=2, width=12, num_heads=3, ffn_width=20, max_positions=10, dropout_rate=0.0)
+PAPER = Bert(num_tokens=10, num_layers=6, width=768, num_heads=12, ffn_width=3072, max_positions=512, dropout_rate=0.1)
+
+
+def hugging_face_config(bert):
+  return transformers.BertConfig(
+    vocab_size=bert.num_tokens + 1,
+    hidden_size=bert.width,
+    num_hidden_layers=bert.num_layers,
+    num_attention_heads=bert.num_heads,
+    intermediate_size=bert.ffn_width,
+    max_position_embeddings=bert.max_positions,
+    type_vocab_size=1,
+    hidden_act='gelu',
+    layer_norm_eps=1e-12,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+    attn_implementation='eager',
+  )
+
+
+def dense(name, leaves):
+  return {f'{name}.weight': leaves['kernel'].T, f'{name}.bias': leaves['bias']}
+
+
+def norm(name, leaves):
+  return {f'{name}.weight': leaves['scale'], f'{name}.bias': leaves['bias']}
+
+
+def in_hugging_face_names(params):
+  """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`."""
+  params = jax.tree.map(np.asarray, params)
+  named = {
+    'bert.embeddings.word_embeddings.weight': params['word_embedding']['embedding'],
+    'bert.embeddings.position_embeddings.weight': params['position_embedding'],
+    'cls.predictions.bias': params['output_bias'],
+    **norm('bert.embeddings.LayerNorm', params['embedding_norm']),
+    **dense('cls.predictions.transform.dense', params['transform']),
+    **norm('cls.predictions.transform.LayerNorm', params['transform_norm']),
+  }
+  for number in range(sum(name.startswith('layers_') for name in params)):
+    layer, prefix = params[f'layers_{number}'], f'bert.encoder.layer.{number}'
+    kernels = np.split(layer['qkv']['kernel'], 3, axis=1)
+    biases = np.split(layer['qkv']['bias'], 3)
+    for name, kernel, bias in zip(('query', 'key', 'value'), kernels, biases, strict=True):
+      named |= dense(f'{prefix}.attention.self.{name}', {'kernel': kernel, 'bias': bias})
+    named |= dense(f'{prefix}.attention.output.dense', layer['attention_out'])
+    named |= norm(f'{prefix}.attention.output.LayerNorm', layer['attention_norm'])
+    named |= dense(f'{prefix}.intermediate.dense', layer['ffn_in'])
+    named |= dense(f'{prefix}.output.dense', layer['ffn_out'])
+    named |= norm(f'{prefix}.output.LayerNorm', layer['ffn_norm'])
+  return named
+
+
+@pytest.fixture(scope='module')
+def params():
+  """A tree with every bias and scale off its start, so that no two of them can be exchanged unseen."""
+  tree = jax.eval_shape(SMALL.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params']
+  leaves, structure = jax.tree.flatten(tree)
+  draws = np.random.default_rng(0)
+  leaves = [jnp.asarray(draws.normal(0, 0.3, leaf.shape) + (leaf.ndim == 1), jnp.float32) for leaf in leaves]
+  return structure.unflatten(leaves)
+
+
+@pytest.fixture(scope='module')
+def reference(params):
+  """`BertForMaskedLM` in evaluation mode with the numbers of `params` and no token type."""
+  model = transformers.BertForMaskedLM(hugging_face_config(SMALL)).eval()
+  named = in_hugging_face_names(params)
+  theirs = dict(model.named_parameters())
+  assert set(theirs) == set(named) | {TOKEN_TYPES}
+  with torch.no_grad():
+    theirs[TOKEN_TYPES].zero_()
+    for name, value in named.items():
+      assert theirs[name].shape == value.shape, name
+      theirs[name].copy_(torch.tensor(value))
+  return model
+
+
+@pytest.fixture(scope='module')
+def batch():
+  """Tokens [MASK] included, the targets, and which positions count."""
+  draws = np.random.default_rng(1)
+  tokens = draws.integers(0, SMALL.num_tokens + 1, (3, 8))
+  targets = draws.integers(0, SMALL.num_tokens, (3, 8))
+  return tokens, targets, draws.random((3, 8)) < 0.4
+
+
+def our_logits(params, prompt, tokens):
+  """Logits [B, T, V + 1] at the tokens, with a prompt [P, D] before them."""
+  bert = SMALL.bind({'params': params})
+  embeddings = bert.embed(tokens)
+  prompts = jnp.broadcast_to(prompt, (len(tokens), *prompt.shape))
+  return bert.decode(bert.encode(jnp.concatenate([prompts, embeddings], axis=1)))[:, len(prompt) :]
+
+
+def their_logits(reference, prompt, tokens):
+  embeddings = reference.get_input_embeddings()(torch.tensor(tokens))
+  prompts = prompt[None].expand(len(tokens), -1, -1)
+  return reference(inputs_embeds=torch.cat([prompts, embeddings], dim=1)).logits[:, len(prompt) :]
+
+
+def a_prompt(length):
+  return np.random.default_rng(2).normal(0, 0.5, (length, SMALL.width)).astype(np.float32)
+
+
+def test_logits_from_token_ids_equal_hugging_faces(params, reference, batch):
+  """All V + 1 logits agree when the reference embeds the tokens itself."""
+  ours = our_logits(params, jnp.zeros((0, SMALL.width)), batch[0])
+  with torch.no_grad():
+    theirs = reference(input_ids=torch.tensor(batch[0])).logits
+  assert ours.shape == (3, 8, SMALL.num_tokens + 1)
+  np.testing.assert_allclose(ours, theirs, atol=2e-5)
+
+
+@pytest.mark.parametrize('prompt_length', [0, 2])
+def test_loss_and_every_gradient_equal_hugging_faces(params, reference, batch, prompt_length):
+  """Logits, masked-LM loss and its gradient in every parameter and in the prompt agree, with a prompt or without."""
+  tokens, targets, selected = batch
+  prompt = a_prompt(prompt_length)
+
+  def loss_fn(params, prompt):
+    logits = our_logits(params, prompt, tokens)
+    return masked_cross_entropy(logits, targets, selected), logits
+
+  run = jax.jit(jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True))
+  (loss, logits), (grads, prompt_grad) = run(params, jnp.asarray(prompt))
+
+  reference.zero_grad()
+  their_prompt = torch.tensor(prompt, requires_grad=True)
+  theirs = their_logits(reference, their_prompt, tokens)
+  labels = torch.tensor(np.where(selected, targets, -100))
+  their_loss = torch.nn.functional.cross_entropy(theirs.flatten(0, 1), labels.flatten())
+  their_loss.backward()
+
+  np.testing.assert_allclose(logits, theirs.detach(), atol=2e-5)
+  np.testing.assert_allclose(loss, their_loss.item(), rtol=1e-5)
+  np.testing.assert_allclose(prompt_grad, their_prompt.grad, atol=2e-5)
+  their_grads = {name: parameter.grad.numpy() for name, parameter in reference.named_parameters()}
+  for name, grad in in_hugging_face_names(grads).items():
+    np.testing.assert_allclose(grad, their_grads[name], atol=2e-5, err_msg=name)
+    # A key's bias shifts every score of a query alike, so its gradient alone is zero.
+    assert np.abs(their_grads[name]).max() > 1e-4 or name.endswith('self.key.bias'), name
+
+
+def test_paper_scale_tree_has_hugging_faces_parameter_count():
+  """Six BERT-base layers over ten tokens hold exactly what Hugging Face's model does, token types aside."""
+  tree = jax.eval_shape(PAPER.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params']
+  with torch.device('meta'):
+    model = transformers.BertForMaskedLM(hugging_face_config(PAPER))
+  model.tie_weights()
+  named = {name: tuple(parameter.shape) for name, parameter in model.named_parameters() if name != TOKEN_TYPES}
+  ours = sum(leaf.size for leaf in jax.tree.leaves(tree))
+  assert ours == sum(int(np.prod(shape)) for shape in named.values())
+  assert round(ours / 1e6, 1) == 43.5
