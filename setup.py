@@ -23,7 +23,7 @@ setuptools.setup(
     'rich>=14.0',
   ],
   extras_require={
-    'test': ['pytest>=9', 'dynamax>=1.0', 'hmmlearn>=0.3.3', 'ruff', 'mypy'],
+    'test': ['pytest>=9', 'dynamax>=1.0', 'hmmlearn>=0.3.3', 'tensorboardX>=2.6', 'ruff', 'mypy'],
     # The exact version, since a range that admits a newer one takes a CUDA build.
     'parity': ['torch==2.13.0', 'transformers>=5.0'],
     'tensorboard': ['tensorboardX>=2.6', 'tensorboard'],

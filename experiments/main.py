@@ -11,6 +11,7 @@ import jax
 from ml_collections import config_flags
 import rich.console
 
+from experiments import benchmark
 from experiments import results
 from experiments import settings as settings_lib
 from experiments import sweep
@@ -20,12 +21,16 @@ _CONFIG = config_flags.DEFINE_config_file('config', 'configs/prompt_vs_head.py',
 _WORKDIR = flags.DEFINE_string('workdir', '', 'Where records go; runs/EXPERIMENT-SCALE where empty.')
 _MODE = flags.DEFINE_enum('mode', 'run', ['run', 'report'], 'report: redraw table and figure from the records alone.')
 
+# What an experiment is: `check` its settings, `run` what is missing, `show` what is on record.
+_EXPERIMENTS = {'prompt_vs_head': sweep, 'benchmark': benchmark}
+
 
 def main(argv: list[str]) -> int:
   """Runs one command line; returns the exit code."""
   try:
     settings = _parse(argv)
-    _check_devices(settings)
+    experiment = _EXPERIMENTS[settings.experiment]
+    experiment.check(settings)
     workdir = pathlib.Path(_WORKDIR.value or f'runs/{settings.experiment}-{settings.scale}')
     _check_workdir(workdir)
   except settings_lib.SettingsError as error:
@@ -35,12 +40,12 @@ def main(argv: list[str]) -> int:
     jax.config.update('jax_compilation_cache_dir', settings.compilation_cache)
   reporter = Reporter(rich.console.Console())
   if _MODE.value == 'run':
-    sweep.run(settings, workdir, reporter)
-  sweep.show(settings, workdir, reporter)
+    experiment.run(settings, workdir, reporter)
+  experiment.show(settings, workdir, reporter)
   return 0
 
 
-def _parse(argv: list[str]) -> settings_lib.Settings:
+def _parse(argv: list[str]) -> settings_lib.AnySettings:
   """Settings from the command line; raises SettingsError with one sentence for whatever is wrong."""
   try:
     rest = flags.FLAGS(argv)
@@ -64,19 +69,6 @@ def _unknown_field(argv: list[str], error: AttributeError) -> str:
       nearest = difflib.get_close_matches(match[1], valid, n=1, cutoff=0) or valid
       return f'--config.{match[1]} is no field of the config; the nearest is --config.{nearest[0]}'
   return ' '.join(str(error).split())
-
-
-def _check_devices(settings: settings_lib.Settings) -> None:
-  available = len(jax.devices())
-  if settings.num_devices > available:
-    raise settings_lib.SettingsError(
-      f'num_devices is {settings.num_devices}; valid is at most {available}, or 0 for all'
-    )
-  used = settings.num_devices or available
-  if settings.pretrain.batch_size % used:
-    raise settings_lib.SettingsError(
-      f'pretrain.batch_size is {settings.pretrain.batch_size}; valid is a multiple of the {used} devices'
-    )
 
 
 def _check_workdir(workdir: pathlib.Path) -> None:

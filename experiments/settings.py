@@ -177,15 +177,43 @@ class Settings:
     return _digest([self.pretraining_id(num_states, trial), self.measure, self.downstream, tuning])
 
 
+@dataclasses.dataclass(frozen=True)
+class BenchmarkSettings:
+  """The benchmark. Fields as in `configs/benchmark.py`."""
+
+  experiment: str
+  scale: str
+  seed: int
+  num_states: tuple[int, ...]
+  num_tokens: int
+  num_sequences: int
+  length: int
+  sampling_states: int
+  num_documents: int
+  document_length: int
+  repeats: int
+  compilation_cache: str
+
+
+AnySettings = Settings | BenchmarkSettings
+
+_CLASSES = {'prompt_vs_head': Settings, 'benchmark': BenchmarkSettings}
+
+
 def _digest(parts: list[Any]) -> str:
   text = json.dumps(parts, default=dataclasses.asdict, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def from_config(config: ml_collections.ConfigDict) -> Settings:
+def from_config(config: ml_collections.ConfigDict) -> AnySettings:
   """Validated settings; raises SettingsError at the first field that is wrong."""
-  settings = _read(Settings, config, '')
-  _check(settings)
+  experiment = config.get('experiment')
+  if experiment not in _CLASSES:
+    raise SettingsError(f'experiment is {experiment!r}; valid is one of {", ".join(_CLASSES)}')
+  settings = _read(_CLASSES[experiment], config, '')
+  _check_numbers(settings)
+  if isinstance(settings, Settings):
+    _check(settings)
   return settings
 
 
@@ -248,26 +276,26 @@ _ZERO_ALLOWED = (
 )
 
 
-def _check_positive(group: Any, prefix: str = '') -> None:
+def _check_numbers(group: Any, prefix: str = '') -> None:
   for field in dataclasses.fields(group):
     name, value = prefix + field.name, getattr(group, field.name)
     if dataclasses.is_dataclass(value):
-      _check_positive(value, name + '.')
+      _check_numbers(value, name + '.')
     elif field.type in (int, float):
       finite = value == value and abs(value) != float('inf')
       if field.name in _ZERO_ALLOWED:
         _require(finite and value >= 0, name, value, 'zero or positive')
       else:
         _require(finite and value > 0, name, value, 'positive')
+      _require(field.name != 'seed' or value < 2**31, name, value, 'below 2**31')
+    elif field.type == tuple[int, ...]:
+      _require(min(value) > 0, name, value, 'positive numbers')
 
 
 def _check(s: Settings) -> None:
-  _check_positive(s)
-  _require(min(s.num_states) > 0, 'num_states', s.num_states, 'positive numbers of states')
   for name, values, valid in (('models', s.models, MODELS), ('methods', s.methods, METHODS)):
     _require(set(values) <= set(valid), name, values, f'a choice of {", ".join(valid)}')
   _require(s.hmm.num_tokens >= 2, 'hmm.num_tokens', s.hmm.num_tokens, 'at least 2')
-  _require(s.seed < 2**31, 'seed', s.seed, 'below 2**31')
   _require(
     s.corpus.chunk_length <= s.corpus.document_length,
     'corpus.chunk_length',

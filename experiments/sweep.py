@@ -1,12 +1,9 @@
 """The grid of an experiment: every trial in turn, then the records, the table and the figure."""
 
 import dataclasses
-import importlib.metadata
+import importlib.util
 import json
 import pathlib
-import platform
-import subprocess
-import sys
 
 import jax
 
@@ -15,21 +12,22 @@ from experiments import figures
 from experiments import report
 from experiments import results
 from experiments import trial as trial_lib
+from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import Settings
+from experiments.settings import SettingsError
 
-_PACKAGES = (
-  'jax',
-  'jaxlib',
-  'flax',
-  'optax',
-  'orbax-checkpoint',
-  'numpy',
-  'scipy',
-  'ml_collections',
-  'absl-py',
-  'matplotlib',
-)
+
+def check(settings: Settings) -> None:
+  """Raises SettingsError where this machine lacks what the settings ask for."""
+  if settings.tensorboard and not importlib.util.find_spec('tensorboardX'):
+    raise SettingsError('tensorboard is True, which needs tensorboardX; valid is False, or the extra tensorboard')
+  available = len(jax.devices())
+  if settings.num_devices > available:
+    raise SettingsError(f'num_devices is {settings.num_devices}; valid is at most {available}, or 0 for all')
+  used, batch_size = settings.num_devices or available, settings.pretrain.batch_size
+  if batch_size % used:
+    raise SettingsError(f'pretrain.batch_size is {batch_size}; valid is a multiple of the {used} devices')
 
 
 def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
@@ -59,18 +57,3 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   for name, path in [('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')]:
     reporter.say(f'{name}: {path}')
   reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
-
-
-def environment() -> dict[str, object]:
-  """What the numbers came from besides the config."""
-  root = pathlib.Path(__file__).parent.parent
-  git = lambda *words: subprocess.run(['git', '-C', root, *words], capture_output=True, text=True).stdout.strip()
-  return {
-    'python': platform.python_version(),
-    'packages': {name: importlib.metadata.version(name) for name in _PACKAGES},
-    'devices': [str(device.device_kind) for device in jax.devices()],
-    'platform': platform.platform(),
-    'commit': git('rev-parse', 'HEAD') or 'unknown',
-    'uncommitted_changes': bool(git('status', '--porcelain')),
-    'command': sys.argv,
-  }

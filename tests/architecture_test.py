@@ -25,12 +25,14 @@ EXPERIMENTS = [
   'settings',
   'checkpoints',
   'progress',
+  'environment',
   'pretraining',
   'trial',
   'results',
   'report',
   'figures',
   'sweep',
+  'benchmark',
   'main',
 ]
 

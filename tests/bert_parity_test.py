@@ -25,6 +25,7 @@ def hugging_face_config(bert):
     intermediate_size=bert.ffn_width,
     max_position_embeddings=bert.max_positions,
     type_vocab_size=1,
+    pad_token_id=None,  # A padding token's embedding would get no gradient.
     hidden_act='gelu',
     layer_norm_eps=1e-12,
     hidden_dropout_prob=0.0,

@@ -73,7 +73,9 @@ def test_methods_are_compared_on_the_same_tasks(finished):
   """Within a task the majority baseline, so the labels, and the trial are one, whatever model and method."""
   for task in (0, 1):
     of_task = [record for record in _records(finished[0]) if record['task'] == task]
-    assert len({(record['majority_accuracy'], record['smallest_margin'], record['trial_id']) for record in of_task}) == 1
+    assert (
+      len({(record['majority_accuracy'], record['smallest_margin'], record['trial_id']) for record in of_task}) == 1
+    )
 
 
 def test_only_the_tuned_arrays_are_saved(finished):

@@ -123,7 +123,12 @@ def test_what_decides_no_number_changes_no_id():
   """The figure, the devices, the checkpoints and the rest of the grid leave a trial what it is."""
   plain = _settings()
   changed = _settings(
-    figure__dpi=300, pretrain__checkpoint_every=50, num_devices=1, num_states=(4,), methods=('prompt',), tensorboard=True
+    figure__dpi=300,
+    pretrain__checkpoint_every=50,
+    num_devices=1,
+    num_states=(4,),
+    methods=('prompt',),
+    tensorboard=True,
   )
   assert changed.trial_id(4, 0) == plain.trial_id(4, 0)
 
