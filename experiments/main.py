@@ -38,6 +38,7 @@ def main(argv: list[str]) -> int:
     return 2
   if settings.compilation_cache:
     jax.config.update('jax_compilation_cache_dir', settings.compilation_cache)
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   reporter = Reporter(rich.console.Console())
   if _MODE.value == 'run':
     experiment.run(settings, workdir, reporter)
@@ -50,15 +51,24 @@ def _parse(argv: list[str]) -> settings_lib.AnySettings:
   try:
     rest = flags.FLAGS(argv)
     config = _CONFIG.value
-  except FileNotFoundError as error:
-    raise settings_lib.SettingsError(f'--config is {error.filename!r}, which does not exist; valid is a config file')
+    # A file that failed to load is reported at the first look at its fields.
+    config.keys()
+  except OSError:
+    path = config_flags.get_config_filename(flags.FLAGS['config']).partition(':')[0]
+    raise settings_lib.SettingsError(f'--config is {path!r}, which does not exist; valid is the path of a config file')
   except AttributeError as error:
     raise settings_lib.SettingsError(_unknown_field(argv, error))
   except (flags.Error, ValueError, TypeError, KeyError, SyntaxError, ImportError) as error:
-    raise settings_lib.SettingsError(' '.join(str(error).split()))
+    raise settings_lib.SettingsError(_last_words(error))
   if len(rest) > 1:
     raise settings_lib.SettingsError(f'{rest[1]!r} is a stray argument; valid are --flag=value only')
   return settings_lib.from_config(config)
+
+
+def _last_words(error: Exception) -> str:
+  """The message of an error without the traceback that config_flags puts inside it."""
+  lines = [line for line in str(error).splitlines() if line.strip()]
+  return re.sub(r'^\w+Error: ', '', lines[-1]) if 'Traceback' in str(error) else ' '.join(lines)
 
 
 def _unknown_field(argv: list[str], error: AttributeError) -> str:
@@ -68,7 +78,7 @@ def _unknown_field(argv: list[str], error: AttributeError) -> str:
     if match and match[1] not in valid:
       nearest = difflib.get_close_matches(match[1], valid, n=1, cutoff=0) or valid
       return f'--config.{match[1]} is no field of the config; the nearest is --config.{nearest[0]}'
-  return ' '.join(str(error).split())
+  return _last_words(error)
 
 
 def _check_workdir(workdir: pathlib.Path) -> None:

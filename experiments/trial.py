@@ -13,7 +13,6 @@ from experiments import checkpoints
 from experiments import pretraining
 from experiments.progress import Reporter
 from experiments.settings import Settings
-from experiments.settings import TuneSettings
 from hmm_jax import bert as bert_lib
 from hmm_jax import model as model_lib
 from hmm_jax import pretrain
@@ -39,14 +38,11 @@ class Keys(NamedTuple):
 
 
 class Downstream(NamedTuple):
-  """Inputs [n, T] shared by the tasks of a trial, and labels [K, n]; training, then validation, then test."""
+  """Inputs [n, T] shared by the tasks of a trial: training, then validation, then test, as `splits` says."""
 
   inputs: Array
   tasks: list[tasks_lib.Task]
   splits: dict[str, slice]
-
-  def labels(self, indices: list[int], split: str) -> Array:
-    return jnp.stack([self.tasks[index].labels[self.splits[split]] for index in indices])
 
 
 class Trial(NamedTuple):
@@ -111,13 +107,14 @@ def run(trial: Trial, reporter: Reporter) -> None:
     return
   settings, keys = trial.settings, trial.keys()
   hmm = draw_hmm(settings, trial.num_states, keys.hmm)
-  downstream = _downstream(settings, hmm, keys)
-  ideals = _ideals(settings, hmm, downstream, keys.measure)
+  downstream, documents = _downstream(settings, hmm, keys)
+  test_inputs = downstream.inputs[downstream.splits['test']][: settings.measure.num_inputs]
+  ideals = _ideals(settings, hmm, test_inputs, documents, keys.measure)
   pretrain_keys = pretraining.Keys(*jax.random.split(keys.pretraining, len(pretraining.Keys._fields)))
   models = {'exact': (model_lib.exact_model(settings.hmm.num_tokens), hmm)}
   if 'bert' in settings.models:
     params = pretraining.pretrained_params(settings, hmm, ideals, pretrain_keys, trial.pretrained_directory, reporter)
-    models['bert'] = bert_lib.masked_lm(settings.bert_module()), params
+    models['bert'] = bert_lib.masked_lm(settings.bert_module()), jax.device_put(params, jax.devices()[0])
   for name in settings.models:
     model, frozen = models[name]
     gap = pretraining.measure(settings, model, frozen, ideals)
@@ -127,11 +124,12 @@ def run(trial: Trial, reporter: Reporter) -> None:
         _tune_and_record(trial, model, frozen, method, tasks, downstream, gap, keys.tuning, reporter)
 
 
-def _downstream(settings: Settings, hmm: HMM, keys: Keys) -> Downstream:
+def _downstream(settings: Settings, hmm: HMM, keys: Keys) -> tuple[Downstream, Array]:
+  """The tasks of a trial, and further documents of the same length for measuring the model."""
   d = settings.downstream
-  ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test])
-  tokens = sample_corpus(keys.downstream, hmm, int(ends[-1]), d.length)
-  inputs = tasks_lib.mask_first(tokens, hmm.num_tokens)
+  ends = [int(end) for end in np.cumsum([0, d.num_train, d.num_validation, d.num_test])]
+  documents = sample_corpus(keys.downstream, hmm, ends[-1] + settings.measure.num_documents, d.length)
+  inputs = tasks_lib.mask_first(documents[: ends[-1]], hmm.num_tokens)
   state_probs = tasks_lib.first_state_probs(hmm, inputs)
   draw = functools.partial(
     tasks_lib.draw_task,
@@ -143,22 +141,20 @@ def _downstream(settings: Settings, hmm: HMM, keys: Keys) -> Downstream:
   )
   tasks = [draw(jax.random.fold_in(keys.tasks, task)) for task in range(settings.tasks_per_trial)]
   names = ('train', 'validation', 'test')
-  splits = {name: slice(int(start), int(end)) for name, start, end in zip(names, ends, ends[1:])}
-  return Downstream(inputs, tasks, splits)
+  splits = {name: slice(start, end) for name, start, end in zip(names, ends, ends[1:])}
+  return Downstream(inputs, tasks, splits), documents[ends[-1] :]
 
 
-def _ideals(settings: Settings, hmm: HMM, downstream: Downstream, key: Array) -> pretraining.Ideals:
-  m, corpus = settings.measure, settings.corpus
-  key_chunks, key_corrupt, key_documents = jax.random.split(key, 3)
+def _ideals(settings: Settings, hmm: HMM, test_inputs: Array, documents: Array, key: Array) -> pretraining.Ideals:
+  corpus, key_corrupt = settings.corpus, jax.random.fold_in(key, 1)
   at_chunk = chunk_start(hmm, corpus.chunk_length, corpus.chunks_per_document)
-  chunks = sample_corpus(key_chunks, at_chunk, m.num_chunks, corpus.chunk_length)
-  documents = sample_corpus(key_documents, hmm, m.num_documents, settings.downstream.length)
-  test_inputs = downstream.inputs[downstream.splits['test']]
-  return pretraining.Ideals(
+  chunks = sample_corpus(key, at_chunk, settings.measure.num_chunks, corpus.chunk_length)
+  make = lambda hmm, at_chunk, chunks, test_inputs, documents: pretraining.Ideals(
     corrupted=pretrain.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
-    at_mask=pretrain.ideal_at_mask(hmm, test_inputs[: m.num_inputs]),
+    at_mask=pretrain.ideal_at_mask(hmm, test_inputs),
     one_at_a_time=pretrain.ideal_one_at_a_time(hmm, documents),
   )
+  return jax.jit(make)(hmm, at_chunk, chunks, test_inputs, documents)
 
 
 @functools.cache
@@ -192,25 +188,15 @@ def _tune_and_record(
   settings = trial.settings
   tuner = _tuner(settings, model, method)
   batch_size = settings.measure.batch_size
-  inputs = {split: downstream.inputs[where] for split, where in downstream.splits.items()}
-  features = {split: tuning.frozen_features(tuner, frozen, x, batch_size=batch_size) for split, x in inputs.items()}
-  labels = {split: downstream.labels(tasks, split) for split in downstream.splits}
-  trainable, losses = _tune(
-    tuner,
-    settings.tuning(method),
-    frozen,
-    features['train'],
-    labels['train'],
-    tasks,
-    key,
-    f'{method} on {model.name}',
-    reporter,
-  )
-  accuracies = {
-    split: tuning.accuracy(tuner, trainable, frozen, features[split], labels[split], batch_size=batch_size)
-    for split in ('validation', 'test')
-  }
-  majority = tasks_lib.majority_accuracy(labels['train'], labels['test'])
+  features = tuning.frozen_features(tuner, frozen, downstream.inputs, batch_size=batch_size)
+  labels = jnp.stack([downstream.tasks[task].labels for task in tasks])
+  train, test = downstream.splits['train'], downstream.splits['test']
+  name = f'{method} on {model.name}'
+  schedule = settings.tuning(method).schedule
+  trainable, losses = _tune(tuner, schedule, frozen, features[train], labels[:, train], tasks, key, name, reporter)
+  correct = tuning.predictions(tuner, trainable, frozen, features, batch_size=batch_size) == labels
+  accuracies = {split: correct[:, where].mean(-1) for split, where in downstream.splits.items()}
+  majority = tasks_lib.majority_accuracy(labels[:, train], labels[:, test])
   rows = []
   for index, task in enumerate(tasks):
     rows.append(
@@ -226,6 +212,7 @@ def _tune_and_record(
         'method': method,
         'accuracy': float(accuracies['test'][index]),
         'validation_accuracy': float(accuracies['validation'][index]),
+        'train_accuracy': float(accuracies['train'][index]),
         'train_loss': float(losses[index]),
         'majority_accuracy': float(majority[index]),
         'label_noise_ceiling': 1.0,
@@ -238,13 +225,12 @@ def _tune_and_record(
     )
     _save_tuned(trial, model.name, method, task, trainable, index)
   _add_records(trial, rows)
-  mean = float(accuracies['test'].mean())
-  reporter.say(f'{method} on {model.name}: accuracy {100 * mean:.1f}% over {len(tasks)} tasks')
+  reporter.say(f'{name}: accuracy {100 * float(accuracies["test"].mean()):.1f}% over {len(tasks)} tasks')
 
 
 def _tune(
   tuner: tuning.Tuner,
-  tune_settings: TuneSettings,
+  schedule: tuning.Schedule,
   frozen: Any,
   features: Array,
   labels: Array,
@@ -253,9 +239,10 @@ def _tune(
   name: str,
   reporter: Reporter,
 ) -> tuple[Any, Array]:
-  schedule = tune_settings.schedule
   key_init, key_order = jax.random.split(key)
   state = tuning.init_tuning(key_init, tuner, schedule, frozen, tasks=jnp.array(tasks), num_inputs=features.shape[0])
+  # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
+  state = jax.device_put(state, jax.devices()[0])
   losses = jnp.zeros(len(tasks))
   with reporter.track(name, schedule.num_epochs) as advance:
     for epoch in range(schedule.num_epochs):

@@ -172,7 +172,7 @@ def _sample(key: Array, sampler: _Sampler, length: int) -> tuple[Array, Array]:
     return alias_draw(sampler.transition, state, word), state
 
   first = alias_draw(sampler.initial, 0, words_2xT[0, 0])
-  last, states = lax.scan(step, first, words_2xT[0, 1:], unroll=8)
+  last, states = lax.scan(step, first, words_2xT[0, 1:])
   states = jnp.append(states, last)
   return states, alias_draw(sampler.emission, states, words_2xT[1])
 
@@ -196,7 +196,10 @@ def sample_corpus(key: Array, hmm: HMM, num_documents: int, length: int, *, chun
   def document(index):
     return _sample(jax.random.fold_in(key, index), sampler, length)[1].astype(dtype)
 
-  return lax.map(document, jnp.arange(num_documents), batch_size=min(chunk_size, num_documents))
+  # Chunks of one size, the last one running over, compile once; a remainder would compile again.
+  num_chunks = -(-num_documents // chunk_size)
+  chunk_size = -(-num_documents // num_chunks)
+  return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
 
 
 def token_likelihoods(hmm: HMM, tokens: Array, observed: Array) -> Array:

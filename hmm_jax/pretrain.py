@@ -120,19 +120,19 @@ def make_train_steps(
   def train_steps(state, corpus, key):
     key_order, key_noise = jax.random.split(key)
     batches = Batches(key_order, corpus.shape[0], batch_size)
-    epoch = lambda step: step // batches.steps_per_epoch
 
     def one(carry, _):
-      state, order = carry
-      is_new = state.step % batches.steps_per_epoch == 0
-      order = lax.cond(is_new, lambda: batches.order(epoch(state.step)), lambda: order)
+      state, ordered_epoch, order = carry
+      epoch = state.step // batches.steps_per_epoch
+      order = lax.cond(epoch != ordered_epoch, lambda: batches.order(epoch), lambda: order)
       chunks = jnp.take(corpus, batches.indices(order, state.step), axis=0)
       chunks = lax.with_sharding_constraint(chunks, sharding.batch_sharded(mesh))
       key = jax.random.fold_in(key_noise, state.step)
       state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
-      return (state, order), loss
+      return (state, epoch, order), loss
 
-    (state, _), losses = lax.scan(one, (state, batches.order(epoch(state.step))), length=steps_per_call)
+    unordered = jnp.int32(-1), jnp.arange(corpus.shape[0])
+    (state, *_), losses = lax.scan(one, (state, *unordered), length=steps_per_call)
     return state, losses
 
   whole = sharding.replicated(mesh)
@@ -198,20 +198,30 @@ def ideal_one_at_a_time(hmm: HMM, documents: Array) -> Ideal:
   inputs = jnp.where(is_masked, hmm.num_tokens, jnp.repeat(documents, length, axis=0))
   rows = token_likelihoods(hmm, documents, jnp.ones(documents.shape, bool))
   token_probs = jnp.repeat(conditional_token_probs(hmm, rows), length, axis=0)
-  return Ideal(inputs, is_masked / (count * length), token_probs)
+  return Ideal(inputs, is_masked.astype(jnp.float32) / (count * length), token_probs)
 
 
-@functools.partial(jax.jit, static_argnames=('model', 'batch_size'))
+@functools.partial(jax.jit, static_argnames='model')
+def _gap_of_block(model: MaskedLM, params: Any, block: Ideal) -> Gap:
+  inputs, weights, ideal_probs = block
+  probs = jnp.maximum(model.predict(params, model.embed(params, inputs)), jnp.finfo(jnp.float32).tiny)
+  entropy = -jax.scipy.special.xlogy(ideal_probs, ideal_probs).sum(-1)
+  cross_entropy = -(ideal_probs * jnp.log(probs)).sum(-1)
+  total_variation = jnp.abs(ideal_probs - probs).sum(-1) / 2
+  values = cross_entropy, entropy, cross_entropy - entropy, total_variation
+  return Gap(*((weights * value).sum() for value in values))
+
+
 def measure_gap(model: MaskedLM, params: Any, ideal: Ideal, *, batch_size: int) -> Gap:
-  """How far `model` is from `ideal`; `batch_size` inputs at a time."""
+  """How far `model` is from `ideal`, measured on `batch_size` inputs at a time.
 
-  def per_input(inputs, weights, ideal_probs):
-    log_probs = jnp.log(jnp.maximum(model.predict(params, model.embed(params, inputs)), jnp.finfo(jnp.float32).tiny))
-    entropy = -jax.scipy.special.xlogy(ideal_probs, ideal_probs).sum(-1)
-    cross_entropy = -(ideal_probs * log_probs).sum(-1)
-    total_variation = jnp.abs(ideal_probs - jnp.exp(log_probs)).sum(-1) / 2
-    sums = cross_entropy, entropy, cross_entropy - entropy, total_variation
-    return Gap(*((weights * value).sum() for value in sums))
-
-  gaps = lax.map(lambda args: per_input(*args), tuple(ideal), batch_size=min(batch_size, ideal.inputs.shape[0]))
-  return jax.tree.map(lambda x: x.sum(), gaps)
+  The last block is filled up with inputs of weight zero, so that inputs of one length compile once.
+  """
+  missing = -ideal.inputs.shape[0] % batch_size
+  ideal = jax.tree.map(lambda x: jnp.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1)), ideal)
+  starts = range(0, ideal.inputs.shape[0], batch_size)
+  gaps = [
+    _gap_of_block(model, params, jax.tree.map(lambda x, start=start: x[start : start + batch_size], ideal))
+    for start in starts
+  ]
+  return jax.tree.map(lambda *parts: sum(parts), *gaps)

@@ -13,6 +13,8 @@ from hmm_jax.hmm import token_likelihoods
 Array = jax.Array
 
 _MAX_REDRAWS = 1000
+# Inputs labelled at a time, which bounds the memory of their float64 messages.
+_LABEL_BLOCK = 2048
 
 
 class Task(NamedTuple):
@@ -57,8 +59,12 @@ def first_state_probs(hmm: HMM, inputs: Array) -> Array:
     probs = lambda tokens: inference.batched_forward_backward(
       hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
     ).leave_one_out_probs[:, 0]
-    blocks = -(-inputs.shape[0] // 2048)
-    return jnp.concatenate([jax.jit(probs)(block) for block in jnp.array_split(inputs, blocks)])
+    num_blocks = -(-inputs.shape[0] // _LABEL_BLOCK)
+    size = -(-inputs.shape[0] // num_blocks)
+    # The last block is filled up with inputs already seen, so that all compile once.
+    blocks = jnp.resize(inputs, (num_blocks, size, inputs.shape[1]))
+    compiled = jax.jit(probs)
+    return jnp.concatenate([compiled(block) for block in blocks])[: inputs.shape[0]]
 
 
 def draw_task(

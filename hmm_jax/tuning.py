@@ -170,11 +170,19 @@ def _optimizer(schedule: Schedule, num_inputs: int) -> optax.GradientTransformat
   return optimizer.adamw(schedule.learning_rate, min(schedule.warmup_steps, num_steps // 2), num_steps)
 
 
+def _map_batches(function: Callable[[Array], Array], inputs: Array, batch_size: int) -> Array:
+  """`function` of blocks of `batch_size` inputs, concatenated; the last block repeats the first inputs."""
+  count = inputs.shape[0]
+  blocks = -(-count // batch_size)
+  blocked = jnp.resize(inputs, (blocks, batch_size, *inputs.shape[1:]))
+  outputs = lax.map(function, blocked)
+  return outputs.reshape(blocks * batch_size, *outputs.shape[2:])[:count]
+
+
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
 def frozen_features(tuner: Tuner, frozen: Any, inputs: Array, *, batch_size: int) -> Array:
   """`tuner.features` of inputs [n, T], `batch_size` at a time."""
-  one = lambda tokens: tuner.features(frozen, tokens[None])[0]
-  return lax.map(one, inputs, batch_size=min(batch_size, inputs.shape[0]))
+  return _map_batches(lambda block: tuner.features(frozen, block), inputs, batch_size)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'))
@@ -229,8 +237,7 @@ def tune_epoch(
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
-def accuracy(tuner: Tuner, trainable: Any, frozen: Any, features: Array, labels: Array, *, batch_size: int) -> Array:
-  """The share of inputs classified as labelled, for each task, [K]; `batch_size` inputs at a time."""
-  one = lambda x: tuner.scores(trainable, frozen, x[None])[:, 0].argmax(-1)
-  predictions = lax.map(one, features, batch_size=min(batch_size, features.shape[0]))
-  return (predictions.T == labels).mean(-1)
+def predictions(tuner: Tuner, trainable: Any, frozen: Any, features: Array, *, batch_size: int) -> Array:
+  """The class each task predicts for each input, [K, n] int32; `batch_size` inputs at a time."""
+  classify = lambda block: tuner.scores(trainable, frozen, block).argmax(-1).T
+  return _map_batches(classify, features, batch_size).T

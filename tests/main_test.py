@@ -31,10 +31,16 @@ def _run(*arguments):
 
 
 @pytest.fixture(scope='module')
-def finished(tmp_path_factory):
+def tiny(tmp_path_factory):
+  """The arguments of a tiny run; the runs share compiled programs, which spares the tests minutes."""
+  return (*TINY, f'--config.compilation_cache={tmp_path_factory.mktemp("cache")}')
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory, tiny):
   """A finished tiny run: its workdir and what it printed."""
   workdir = tmp_path_factory.mktemp('finished')
-  done = _run(*TINY, f'--workdir={workdir}')
+  done = _run(*tiny, f'--workdir={workdir}')
   assert done.returncode == 0, done.stderr
   return workdir, done.stdout
 
@@ -87,12 +93,12 @@ def test_only_the_tuned_arrays_are_saved(finished):
   assert prompt['prompt'].shape == (4, 16)
 
 
-def test_a_second_run_only_reports(finished):
+def test_a_second_run_only_reports(finished, tiny):
   """The same command again changes no file but the report, which is the same."""
   workdir, printed = finished
   before = _bytes(workdir)
   times = {path: path.stat().st_mtime_ns for path in workdir.glob('trials/*/*')}
-  again = _run(*TINY, f'--workdir={workdir}')
+  again = _run(*tiny, f'--workdir={workdir}')
   assert again.returncode == 0, again.stderr
   assert 'pretraining' not in again.stdout
   assert again.stdout.split('Test accuracy')[1] == printed.split('Test accuracy')[1]
@@ -110,9 +116,9 @@ def test_report_redraws_from_records_alone(finished, tmp_path):
     assert (tmp_path / name).read_bytes() == (workdir / name).read_bytes()
 
 
-def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path):
+def test_a_killed_run_continues_to_the_same_bits(finished, tiny, tmp_path):
   """Kill -9 in the middle of pretraining, run again: parameters, metrics and records are byte-equal."""
-  process = subprocess.Popen(_command(*TINY, f'--workdir={tmp_path}'), cwd=ROOT, stdout=subprocess.DEVNULL)
+  process = subprocess.Popen(_command(*tiny, f'--workdir={tmp_path}'), cwd=ROOT, stdout=subprocess.DEVNULL)
   deadline = time.monotonic() + 300
   # The first line of metrics is written after the first call and long before the last.
   while not list(tmp_path.glob('pretrained/*/checkpoints/20')):
@@ -122,7 +128,7 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path):
   os.kill(process.pid, signal.SIGKILL)
   process.wait()
   assert not (tmp_path / 'results.jsonl').exists()
-  done = _run(*TINY, f'--workdir={tmp_path}')
+  done = _run(*tiny, f'--workdir={tmp_path}')
   assert done.returncode == 0, done.stderr
   assert _bytes(tmp_path) == _bytes(finished[0])
 

@@ -1,0 +1,477 @@
+"""Facts about exact inference, checked against enumeration, float64, dynamax and hmmlearn."""
+
+from conftest import dirichlet_hmm
+from conftest import enumerated_posterior
+from conftest import in_float64
+from conftest import path_probs
+from conftest import state_paths
+from dynamax.hidden_markov_model import hmm_posterior_mode
+from dynamax.hidden_markov_model import hmm_smoother
+import hmmlearn.hmm
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hmm_jax import hmm as hmm_lib
+from hmm_jax import inference
+from hmm_jax.hmm import HMM
+
+forward_backward = jax.jit(inference.forward_backward)
+batched_forward_backward = jax.jit(inference.batched_forward_backward)
+most_likely_states = jax.jit(inference.most_likely_states)
+
+
+def assert_posteriors_close(actual, expected, atol, loglik_rtol=None):
+  for field, x, y in zip(actual._fields, actual, expected, strict=True):
+    rtol = (loglik_rtol or atol) if field == 'marginal_loglik' else 0
+    np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=field)
+
+
+def paper_draw(num_states, seed=0):
+  return hmm_lib.random_hmm(jax.random.key(seed), num_states, 10)
+
+
+def sampled_tokens(hmm, batch_size, length):
+  keys = jax.random.split(jax.random.key(1), batch_size)
+  return jax.vmap(lambda key: hmm_lib.sample(key, hmm, length)[1])(keys)
+
+
+def uniform_tokens(hmm, batch_size, length):
+  return jax.random.randint(jax.random.key(2), (batch_size, length), 0, hmm.num_tokens)
+
+
+def likelihood_rows(hmm, tokens):
+  return hmm_lib.token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
+
+
+def random_rows(rng, length, num_states):
+  """Likelihood rows: one in three all ones, and half the entries of one in three exact zeros."""
+  rows = rng.uniform(size=(length, num_states))
+  rows[1::3] = 1
+  rows[2::3, ::2] = 0
+  return rows
+
+
+def log_uniform_chain(rng, num_states, length):
+  """A float32 chain and rows whose entries spread over 36 orders of magnitude, evidence that it all but forbids."""
+  spread = lambda *shape: 10.0 ** -rng.uniform(0, 36, shape)
+  transition_matrix = spread(num_states, num_states)
+  transition_matrix /= transition_matrix.sum(1, keepdims=True)
+  chain = HMM(np.eye(num_states)[0], transition_matrix, transition_matrix)
+  return jax.tree.map(jnp.float32, (chain, np.maximum(spread(length, num_states), 1e-37)))
+
+
+# One chain of two states that never leaves its state, and evidence for the state that it is almost never in:
+# the only path left has probability 1e-120, and no product of two float32 messages can hold it.
+def surviving_path_case(power=-30):
+  chain = HMM(jnp.array([1, 10.0**power]), jnp.eye(2), jnp.eye(2))
+  alive = [1.0, 10.0**power]
+  return chain, jnp.array([alive, alive, alive, [0.0, 1.0], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize('num_states, length', [(1, 3), (2, 1), (2, 6), (3, 5), (5, 4)])
+def test_posterior_equals_enumeration(num_states, length):
+  """Every field is its definition, a sum over state paths, with rows of ones and exact zeros among the evidence."""
+  rng = np.random.default_rng(num_states)
+  hmm, rows = dirichlet_hmm(rng, num_states), random_rows(rng, length, num_states)
+  if num_states == 1:
+    rows = np.maximum(rows, 0.5)
+  actual = in_float64(forward_backward, hmm, rows)
+  assert np.isfinite(actual.marginal_loglik)
+  assert_posteriors_close(actual, enumerated_posterior(hmm, rows), 1e-12)
+
+
+def test_posterior_equals_enumeration_with_zero_probabilities():
+  """Zeros in the initial distribution and the transition matrix are exact as well."""
+  rng = np.random.default_rng(0)
+  hmm, rows = dirichlet_hmm(rng, 3), random_rows(rng, 5, 3)
+  transition_matrix = hmm.transition_matrix * (1 - np.eye(3)[[1, 2, 0]])
+  transition_matrix /= transition_matrix.sum(1, keepdims=True)
+  hmm = HMM(np.array([0.0, 1.0, 0.0]), transition_matrix, hmm.emission_matrix)
+  assert_posteriors_close(in_float64(forward_backward, hmm, rows), enumerated_posterior(hmm, rows), 1e-12)
+
+
+def test_posterior_equals_dynamax():
+  """Filtered, predicted and smoothed probabilities and the log-likelihood are those of dynamax."""
+  rng = np.random.default_rng(0)
+  hmm = dirichlet_hmm(rng, 5)  # dynamax is exact only where predicted probabilities stay above 1e-8.
+  rows = rng.uniform(0.01, 1, (40, 5))
+  ours = in_float64(forward_backward, hmm, rows)
+  theirs = in_float64(jax.jit(hmm_smoother), hmm.initial_probs, hmm.transition_matrix, np.log(rows))
+  for field in ('filtered_probs', 'predicted_probs', 'smoothed_probs'):
+    np.testing.assert_allclose(getattr(ours, field), getattr(theirs, field), rtol=0, atol=1e-12, err_msg=field)
+  np.testing.assert_allclose(ours.marginal_loglik, theirs.marginal_loglik, rtol=1e-12)
+
+
+def hmmlearn_model(hmm):
+  model = hmmlearn.hmm.CategoricalHMM(n_components=hmm.num_states, n_features=hmm.num_tokens)
+  model.startprob_, model.transmat_, model.emissionprob_ = hmm
+  return model
+
+
+def test_posterior_equals_hmmlearn():
+  """Smoothed probabilities and the log-likelihood of tokens are those of hmmlearn."""
+  rng = np.random.default_rng(0)
+  hmm, tokens = dirichlet_hmm(rng, 5, num_tokens=7), rng.integers(7, size=40)
+  ours = in_float64(forward_backward, hmm, hmm.emission_matrix.T[tokens])
+  loglik, smoothed = hmmlearn_model(hmm).score_samples(tokens[:, None])
+  np.testing.assert_allclose(ours.smoothed_probs, smoothed, rtol=0, atol=1e-12)
+  np.testing.assert_allclose(ours.marginal_loglik, loglik, rtol=1e-12)
+
+
+@pytest.mark.parametrize('num_states', [4, 10, 30])
+@pytest.mark.parametrize('length', [129, 512])
+def test_float32_equals_float64(num_states, length):
+  """On the paper's draws float32 is within 5e-7 of float64, on text of the chain and on uniformly random tokens."""
+  hmm = paper_draw(num_states)
+  for draw_tokens in (sampled_tokens, uniform_tokens):
+    rows = likelihood_rows(hmm, draw_tokens(hmm, 4, length))
+    expected = in_float64(batched_forward_backward, hmm, rows)
+    assert_posteriors_close(batched_forward_backward(hmm, rows), expected, 5e-7, loglik_rtol=2e-6)
+
+
+def test_float32_equals_float64_on_a_whole_document():
+  """Errors do not grow with length: a document of 10240 tokens is within the same 5e-7."""
+  hmm = paper_draw(10)
+  rows = likelihood_rows(hmm, sampled_tokens(hmm, 1, 10240))
+  expected = in_float64(batched_forward_backward, hmm, rows)
+  assert_posteriors_close(batched_forward_backward(hmm, rows), expected, 5e-7, loglik_rtol=2e-6)
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_float32_survives_underflow(seed):
+  """Where products of messages span hundreds of orders of magnitude float32 is still within 1e-6 of float64."""
+  chain, rows = log_uniform_chain(np.random.default_rng(seed), 4, 129)
+  expected = in_float64(forward_backward, chain, rows)
+  assert np.isfinite(expected.marginal_loglik)
+  assert_posteriors_close(forward_backward(chain, rows), expected, 1e-6)
+
+
+@pytest.mark.parametrize('power', [-10, -15, -20, -25, -30, -37])
+def test_only_an_improbable_path_survives(power):
+  """The posterior is certain of the one path that the evidence leaves, however improbable the path."""
+  chain, rows = surviving_path_case(power)
+  posterior = forward_backward(chain, rows)
+  np.testing.assert_allclose(posterior.smoothed_probs, np.tile([0.0, 1.0], (5, 1)), atol=1e-6)
+  np.testing.assert_allclose(posterior.filtered_probs[3:], [[0, 1], [0, 1]], atol=1e-6)
+  np.testing.assert_allclose(posterior.marginal_loglik, 4 * power * np.log(10), rtol=1e-6)
+  expected = in_float64(forward_backward, chain, rows)
+  assert_posteriors_close(posterior, expected, 1e-6)
+
+
+@pytest.mark.parametrize('power', [-20, -30, -36])
+def test_loglik_of_one_improbable_step(power):
+  """A step of probability far below the smallest float32 has its finite logarithm."""
+  chain = HMM(jnp.array([1, 10.0**power, 0]), jnp.eye(3), jnp.eye(3))
+  rows = jnp.array([[0, 1e-15, 1.0], [1, 1, 1]])
+  np.testing.assert_allclose(forward_backward(chain, rows).marginal_loglik, (power - 15) * np.log(10), rtol=1e-6)
+
+
+def test_subnormal_probabilities_count_as_zero():
+  """A probability below the smallest normal float32 acts like 0, not like NaN."""
+  tiny = np.float32(1e-40)
+  rows = jnp.array([[1.0, 1.0], [0.5, 1.0], [0.5, 1.0]])
+  chain = lambda x: HMM(np.float32([1, x]), np.float32([[1, x], [x, 1]]), np.eye(2, dtype=np.float32))
+  for evidence in (rows, rows.at[1, 0].set(0)):
+    with_subnormals = forward_backward(chain(tiny), evidence)
+    np.testing.assert_array_equal(jnp.stack(with_subnormals[:4]), jnp.stack(forward_backward(chain(0), evidence)[:4]))
+
+
+def test_float32_arrays_are_accepted_in_float64_mode():
+  """Enabling float64 changes neither the results' type nor their values for float32 arrays."""
+  chain, rows = surviving_path_case()
+  expected = forward_backward(chain, rows)
+  with jax.enable_x64(True):
+    posterior = forward_backward(chain, rows)
+    assert {x.dtype for x in posterior} == {np.dtype('float32')}
+  assert_posteriors_close(posterior, expected, 1e-6)
+
+
+def impossible_evidence():
+  """(chain, rows, position of the row without which the evidence is possible, what is then known there)."""
+  rng = np.random.default_rng(0)
+  hmm, rows = dirichlet_hmm(rng, 2), rng.uniform(size=(5, 2))
+  rows[2] = 0
+  others = np.ones_like(rows)
+  others[[0, 1, 3, 4]] = rows[[0, 1, 3, 4]]
+  yield hmm, rows, 2, enumerated_posterior(hmm, others).smoothed_probs[2]
+  silent = HMM(np.array([0.5, 0.5]), np.eye(2), np.eye(2))
+  yield silent, np.eye(2)[[0, 0, 1, 0, 0]], 2, np.array([1.0, 0.0])
+
+
+@pytest.mark.parametrize('case', [0, 1], ids=['zero row', 'contradiction'])
+def test_impossible_evidence_has_zero_posterior(case):
+  """Rows whose evidence is impossible are 0, its log-likelihood is -inf, and leaving out the culprit restores it."""
+  chain, rows, culprit, expected_row = list(impossible_evidence())[case]
+  for posterior in (in_float64(forward_backward, chain, rows), forward_backward(*jax.tree.map(jnp.float32, (chain, rows)))):
+    assert posterior.marginal_loglik == -np.inf
+    np.testing.assert_array_equal(posterior.smoothed_probs, 0)
+    np.testing.assert_array_equal(posterior.filtered_probs[culprit:], 0)
+    np.testing.assert_array_equal(posterior.predicted_probs[culprit + 1 :], 0)
+    np.testing.assert_array_equal(posterior.leave_one_out_probs[np.arange(5) != culprit], 0)
+    np.testing.assert_allclose(posterior.leave_one_out_probs[culprit], expected_row, atol=1e-6)
+    np.testing.assert_allclose(posterior.filtered_probs[:culprit].sum(-1), 1, atol=1e-6)
+    assert_posteriors_close(posterior, enumerated_posterior(chain, rows), 1e-6)
+
+
+def test_everything_impossible_is_zero_everywhere():
+  """Where two rows are impossible no position can be left out to save the evidence; nothing is NaN."""
+  posterior = forward_backward(paper_draw(4), jnp.ones((6, 4)).at[jnp.array([1, 4])].set(0))
+  np.testing.assert_array_equal(posterior.leave_one_out_probs, 0)
+  np.testing.assert_array_equal(posterior.smoothed_probs, 0)
+  assert posterior.marginal_loglik == -np.inf
+
+
+def mixed_batch(chain):
+  """Ordinary evidence, evidence that the chain all but forbids, and impossible evidence, [3, 6, H]."""
+  ordinary = np.random.default_rng(0).uniform(size=(6, chain.num_states))
+  forbidden = np.where(np.arange(chain.num_states) == np.arange(6)[:, None] % 2, 1e-37, 0)
+  forbidden[:, -1] = [0, 0, 0, 1, 0, 0]
+  impossible = np.where(np.arange(6)[:, None] == 3, 0, ordinary)
+  return jnp.float32(np.stack([ordinary, forbidden, impossible]))
+
+
+@pytest.mark.parametrize('companion', [1, 2], ids=['all but forbidden', 'impossible'])
+def test_batch_companions_do_not_interfere(companion):
+  """A sequence that needs the wide format changes nothing for the other sequences of its batch."""
+  hmm = hmm_lib.random_hmm(jax.random.key(0), 4, 10, transition_temperature=0.1)
+  rows = mixed_batch(hmm)
+  alone = forward_backward(hmm, rows[0])
+  for together in (
+    batched_forward_backward(hmm, rows[jnp.array([0, companion])]),
+    jax.jit(jax.vmap(inference.forward_backward, (None, 0)))(hmm, rows[jnp.array([0, companion])]),
+  ):
+    assert_posteriors_close(jax.tree.map(lambda x: x[0], together), alone, 1e-6)
+    companion_alone = forward_backward(hmm, rows[companion])
+    assert_posteriors_close(jax.tree.map(lambda x: x[1], together), companion_alone, 1e-6)
+
+
+def test_batched_equals_vmap_and_loop():
+  """Leading axes are a batch: [2, 3, T, H] at once, by nested vmap, and one sequence at a time are the same."""
+  hmm = paper_draw(4)
+  tokens = jnp.concatenate([sampled_tokens(hmm, 3, 20), uniform_tokens(hmm, 3, 20)])
+  rows = likelihood_rows(hmm, tokens).reshape(2, 3, 20, 4)
+  batched = batched_forward_backward(hmm, rows)
+  assert [x.shape for x in batched] == 4 * [(2, 3, 20, 4)] + [(2, 3)]
+  mapped = jax.jit(jax.vmap(jax.vmap(inference.forward_backward, (None, 0)), (None, 0)))(hmm, rows)
+  assert_posteriors_close(batched, mapped, 1e-6)
+  for i, j in np.ndindex(2, 3):
+    assert_posteriors_close(jax.tree.map(lambda x: x[i, j], batched), forward_backward(hmm, rows[i, j]), 1e-6)
+
+
+def test_batched_accepts_one_sequence_and_no_sequence():
+  """No leading axis is a batch of one."""
+  hmm = paper_draw(4)
+  rows = likelihood_rows(hmm, sampled_tokens(hmm, 1, 20)[0])
+  batched = batched_forward_backward(hmm, rows)
+  assert [x.shape for x in batched] == 4 * [(20, 4)] + [()]
+  assert_posteriors_close(batched, forward_backward(hmm, rows), 1e-6)
+
+
+def test_vmap_over_chains():
+  """A batch of HMMs, each with its own batch of evidence, is what each gives alone."""
+  hmms = jax.vmap(lambda key: hmm_lib.random_hmm(key, 4, 10))(jax.random.split(jax.random.key(0), 3))
+  rows = jax.random.uniform(jax.random.key(1), (3, 2, 20, 4))
+  rows = rows.at[1, 0, 7].set(0)
+  for function in (inference.batched_forward_backward, jax.vmap(inference.forward_backward, (None, 0))):
+    together = jax.jit(jax.vmap(function))(hmms, rows)
+    for i in range(3):
+      alone = batched_forward_backward(jax.tree.map(lambda x: x[i], hmms), rows[i])
+      assert_posteriors_close(jax.tree.map(lambda x: x[i], together), alone, 1e-6)
+
+
+@pytest.mark.parametrize('factor', [1e-30, 0.125, 7.0, 1e30])
+def test_row_scale_changes_only_the_loglik(factor):
+  """A likelihood row matters up to a positive factor, whose logarithm is added to the log-likelihood."""
+  hmm = paper_draw(4)
+  rows = likelihood_rows(hmm, sampled_tokens(hmm, 1, 20)[0])
+  plain, scaled = forward_backward(hmm, rows), forward_backward(hmm, rows.at[5].multiply(factor))
+  expected = plain._replace(marginal_loglik=plain.marginal_loglik + np.log(factor))
+  assert_posteriors_close(scaled, expected, 1e-6)
+
+
+def test_leave_one_out_ignores_its_own_row():
+  """Whatever row t becomes, a zero row included, row t of `leave_one_out_probs` stays; other rows move."""
+  hmm = hmm_lib.random_hmm(jax.random.key(0), 4, 10, transition_temperature=0.1)
+  rows = jax.random.uniform(jax.random.key(1), (6, 4))
+  plain = forward_backward(hmm, rows).leave_one_out_probs
+  for t in range(6):
+    for row in (jnp.array([0.1, 0.9, 0, 1e-30]), jnp.zeros(4)):
+      changed = forward_backward(hmm, rows.at[t].set(row)).leave_one_out_probs
+      np.testing.assert_allclose(changed[t], plain[t], rtol=0, atol=1e-6)
+      assert np.abs(np.delete(changed - plain, t, 0)).max() > 1e-3
+
+
+@pytest.mark.parametrize('zeros', [None, 2], ids=['possible', 'impossible'])
+def test_leave_one_out_has_no_derivative_by_its_own_row(zeros):
+  """The derivative of row t by likelihood row t is exactly 0, in both number formats; by other rows it is not."""
+  hmm = hmm_lib.random_hmm(jax.random.key(0), 3, 10, transition_temperature=0.1)
+  rows = jax.random.uniform(jax.random.key(1), (4, 3))
+  if zeros is not None:
+    rows = rows.at[zeros].set(0)
+  jacobian = jax.jit(jax.jacrev(lambda rows: inference.forward_backward(hmm, rows).leave_one_out_probs))(rows)
+  own = np.arange(4)
+  np.testing.assert_array_equal(jacobian[own, :, own], 0)
+  assert np.abs(jacobian[2, :, 1]).max() > 1e-3
+
+
+def objective(posterior, weights):
+  """A random linear function of all that a posterior tells; without the log-likelihood where that is -inf."""
+  loglik = jnp.where(jnp.isfinite(posterior.marginal_loglik), posterior.marginal_loglik, 0)
+  return sum((w * x).sum() for w, x in zip(weights, posterior[:4])) + loglik
+
+
+def objective_gradient(posterior_of):
+  @jax.jit
+  def gradient(hmm, rows, weights):
+    by_initial, by_transition, by_rows = jax.grad(
+      lambda p, a, rows: objective(posterior_of(HMM(p, a, a), rows), weights), (0, 1, 2)
+    )(hmm.initial_probs, hmm.transition_matrix, rows)
+    return {'initial_probs': by_initial, 'transition_matrix': by_transition, 'likelihoods': by_rows}
+
+  return gradient
+
+
+gradient = objective_gradient(inference.forward_backward)
+enumerated_gradient = objective_gradient(lambda hmm, rows: enumerated_posterior(hmm, rows, xp=jnp))
+
+
+def gradient_cases():
+  """float32 (chain, rows) of 4 positions and 3 states. The wide format serves the last five in float32."""
+  rng = np.random.default_rng(0)
+  dense, rows = dirichlet_hmm(rng, 3), rng.uniform(0.1, 1, (4, 3))
+  zero_rows = rows.copy()
+  zero_rows[1, 0] = zero_rows[2, 1:] = 0
+  sparse_matrix = np.array([[0.3, 0, 0.7], [0.1, 0.5, 0.4], [1, 0, 0]])
+  sparse = HMM(np.array([1.0, 0, 0]), sparse_matrix, sparse_matrix)
+  stay = lambda e: HMM(np.array([1.0, 0, 0]), np.array([[1, e, 0], [0, 1, 1e-3], [0.2, 0.3, 0.5]]), None)
+  leave = np.array([[1.0, 0, 0], [0, 1, 0], [0, 1, 1], [1, 1, 0]])
+  # Two states of probability 1e-60 and none other; one of them is ruled out by a zero, for the time being.
+  rivals = HMM(np.array([1, 1e-30, 1e-30]), np.eye(3), None)
+  rival_rows = np.array([[1, 1e-30, 1e-30], [0, 1, 0.5], [1, 0.5, 0], [1, 1, 1]])
+  cases = {
+    'dense': (dense, rows),
+    'zero likelihoods': (dense, zero_rows),
+    'zeros everywhere': (sparse, zero_rows),
+    'path of 1e-10': (stay(1e-10), leave),
+    'path of 1e-20': (stay(1e-20), leave),
+    'path of 1e-30': (stay(1e-30), leave),
+    'paths of 1e-60': (rivals, rival_rows),
+    'zero row': (dense, np.where(np.arange(4)[:, None] == 2, 0, rows)),
+    'last row zero': (dense, np.where(np.arange(4)[:, None] == 3, 0, rows)),
+    'contradiction': (HMM(np.array([0.5, 0.5, 0]), np.eye(3), None), np.eye(3)[[0, 0, 1, 0]]),
+  }
+  return {
+    name: (HMM(*map(np.float32, (chain.initial_probs, chain.transition_matrix, np.eye(3)))), np.float32(rows))
+    for name, (chain, rows) in cases.items()
+  }
+
+
+GRADIENT_CASES = gradient_cases()
+GRADIENT_WEIGHTS = np.float32(np.random.default_rng(1).normal(size=(4, 4, 3)))
+
+
+@pytest.mark.parametrize('name', GRADIENT_CASES)
+def test_gradient_equals_enumeration(name):
+  """Derivatives by rows, transitions and start are those of the sum over paths, at exact zeros as well."""
+  arguments = *GRADIENT_CASES[name], GRADIENT_WEIGHTS
+  expected = in_float64(enumerated_gradient, *arguments)
+  double, single = in_float64(gradient, *arguments), gradient(*arguments)
+  for by, reference in expected.items():
+    scale = 1 + np.abs(reference)
+    np.testing.assert_array_less(np.abs(double[by] - reference) / scale, 1e-11, err_msg=by)
+    np.testing.assert_array_less(np.abs(single[by] - reference) / scale, 5e-6, err_msg=by)
+
+
+def test_gradient_equals_finite_differences():
+  """The derivative predicts what a small change of one likelihood does, upwards from an exact zero too."""
+  hmm, rows = GRADIENT_CASES['zero likelihoods']
+
+  def value(rows):
+    return objective(inference.forward_backward(hmm, rows), GRADIENT_WEIGHTS)
+
+  def predicted_and_actual(rows):
+    steps = 1e-6 * jnp.eye(rows.size).reshape((-1,) + rows.shape)
+    return jax.grad(value)(rows).ravel(), (jax.vmap(value)(rows + steps) - value(rows)) / 1e-6
+
+  np.testing.assert_allclose(*in_float64(jax.jit(predicted_and_actual), rows), rtol=1e-4, atol=1e-4)
+
+
+def test_gradient_of_a_batch():
+  """In a batch, by vmap or by the batched function, each sequence has the derivative that it has alone."""
+  hmm, _ = GRADIENT_CASES['dense']
+  rows = jnp.stack([rows for chain, rows in GRADIENT_CASES.values() if chain is not None])
+  value = lambda posterior: objective(posterior, jnp.asarray(GRADIENT_WEIGHTS))
+  batched = jax.jit(
+    jax.grad(lambda rows: jax.vmap(value)(inference.batched_forward_backward(hmm, rows)).sum())
+  )(rows)
+  mapped = jax.jit(jax.vmap(jax.grad(lambda rows: value(inference.forward_backward(hmm, rows)))))(rows)
+  alone = jnp.stack([gradient(hmm, x, GRADIENT_WEIGHTS)['likelihoods'] for x in rows])
+  np.testing.assert_allclose(mapped, alone, rtol=1e-5, atol=1e-5)
+  np.testing.assert_allclose(batched, alone, rtol=1e-5, atol=1e-5)
+
+
+def test_gradient_is_finite_at_every_scale():
+  """Where the evidence has probability 10^-k for k up to 108 no derivative overflows or is NaN.
+
+  Up to k = 28 all are exact; beyond that the derivative by an exact zero passes the largest float32.
+  """
+
+  def case(k):
+    exponents = np.clip(k - 36 * np.arange(3), 0, 36)
+    initial_probs = np.array([1, 0.1 ** exponents[0], 0])
+    transition_matrix = np.array([[1, 1e-3, 0], [0, 1, 0], [0, 0, 1]])
+    rows = np.array([[0, 1, 0], [1, 0.1 ** exponents[1], 1], [1, 0.1 ** exponents[2], 1], [1, 1, 1]])
+    return HMM(initial_probs, transition_matrix, np.eye(3)), rows
+
+  powers = np.arange(0, 112, 4)
+  cases = jax.tree.map(lambda *x: np.float32(np.stack(x)), *map(case, powers))
+  of_cases = jax.jit(jax.vmap(gradient, (0, 0, None)))
+  single, double = of_cases(*cases, GRADIENT_WEIGHTS), in_float64(of_cases, *cases, GRADIENT_WEIGHTS)
+  for by, x in single.items():
+    assert np.isfinite(x).all(), by
+    x, y = x[powers <= 28], double[by][powers <= 28]
+    np.testing.assert_array_less(np.abs(x - y) / (1 + np.abs(y)), 5e-6, err_msg=by)
+
+
+def test_gradient_is_finite_on_long_improbable_text():
+  """Tokens that the paper's draws all but forbid have finite derivatives that agree with float64."""
+  hmm = paper_draw(10)
+  rows = likelihood_rows(hmm, uniform_tokens(hmm, 2, 129))
+
+  def value(rows):
+    return inference.batched_forward_backward(hmm, rows).smoothed_probs[:, 0, 0].sum()
+
+  single, double = jax.jit(jax.grad(value))(rows), in_float64(jax.jit(jax.grad(value)), rows)
+  assert np.isfinite(single).all()
+  np.testing.assert_array_less(np.abs(single - double) / (1 + np.abs(double)), 1e-5)
+
+
+@pytest.mark.parametrize('num_states, length', [(2, 1), (2, 6), (3, 5), (5, 4)])
+def test_most_likely_states_equal_enumeration(num_states, length):
+  """The Viterbi path is the state path of largest probability, exact zeros among the evidence."""
+  rng = np.random.default_rng(length)
+  hmm, rows = dirichlet_hmm(rng, num_states), random_rows(rng, length, num_states)
+  best = state_paths(num_states, length)[path_probs(hmm, rows).argmax()]
+  states = in_float64(most_likely_states, hmm, rows)
+  assert states.dtype == np.int32
+  np.testing.assert_array_equal(states, best)
+  np.testing.assert_array_equal(most_likely_states(*jax.tree.map(jnp.float32, (hmm, rows))), best)
+
+
+def test_most_likely_states_equal_dynamax_and_hmmlearn():
+  """The Viterbi path of tokens is that of both libraries."""
+  rng = np.random.default_rng(0)
+  hmm, tokens = dirichlet_hmm(rng, 5, num_tokens=7), rng.integers(7, size=60)
+  rows = hmm.emission_matrix.T[tokens]
+  states = in_float64(most_likely_states, hmm, rows)
+  mode = in_float64(jax.jit(hmm_posterior_mode), hmm.initial_probs, hmm.transition_matrix, np.log(rows))
+  np.testing.assert_array_equal(states, mode)
+  np.testing.assert_array_equal(states, hmmlearn_model(hmm).decode(tokens[:, None])[1])
+
+
+def test_most_likely_states_of_an_improbable_path():
+  """Logarithms do not underflow: the one path left is found, however improbable."""
+  chain, rows = surviving_path_case()
+  np.testing.assert_array_equal(most_likely_states(chain, rows), 1)

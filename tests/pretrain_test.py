@@ -1,0 +1,388 @@
+"""Facts about pretraining, and the Bayes optimum against sums over every original text."""
+
+import functools
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hmm_jax import pretrain
+from hmm_jax import sharding
+from hmm_jax.bert import Bert
+from hmm_jax.bert import masked_lm
+from hmm_jax.hmm import chunk_start
+from hmm_jax.hmm import HMM
+from hmm_jax.hmm import random_hmm
+from hmm_jax.hmm import sample_corpus
+from hmm_jax.masking import corrupt
+from hmm_jax.masking import Corruption
+from hmm_jax.model import exact_model
+from hmm_jax.optimizer import adamw
+
+H, V, T = 2, 3, 4
+EXACT = exact_model(V)
+SOFT = random_hmm(
+  jax.random.key(1), H, V, transition_temperature=0.5, initial_temperature=0.5, emission_temperature=0.4
+)
+
+# A cycle of four states that each say their own token: any token tells all the others.
+CYCLE = HMM(jnp.full(4, 0.25), jnp.eye(4)[jnp.array([1, 2, 3, 0])], jnp.eye(4))
+TINY = Bert(num_tokens=4, num_layers=1, width=16, num_heads=2, ffn_width=16, max_positions=8, dropout_rate=0.0)
+BERT = TINY.clone(init_stddev=0.2)
+CORRUPTION = Corruption(num_tokens=4, mask_rate=0.2, mask_share=0.8, random_share=0.1)
+OPTIMIZER = adamw(1e-2, 5, 200)
+# Thirteen batches an epoch and one chunk left over, so that calls of five steps straddle epochs.
+NUM_CHUNKS, BATCH_SIZE = 105, 8
+
+
+def text_probs(hmm, length):
+  """Every text of `length` tokens [V^T, T] and its probability, summed over hidden paths in float64."""
+  initial, transition, emission = (np.asarray(x, np.float64) for x in hmm)
+  paths = np.array(list(itertools.product(range(emission.shape[0]), repeat=length)))
+  texts = np.array(list(itertools.product(range(emission.shape[1]), repeat=length)))
+  prior = initial[paths[:, 0]] * transition[paths[:, :-1], paths[:, 1:]].prod(-1)
+  return texts, prior @ emission[paths[:, None], texts[None]].prod(-1)
+
+
+def conditionals(texts, weights, position):
+  """The distribution of the token at `position` when texts weigh `weights` [..., V^T]."""
+  totals = np.stack([weights[..., texts[:, position] == token].sum(-1) for token in range(V)], -1)
+  return totals / totals.sum(-1, keepdims=True)
+
+
+def shown_if_selected(corruption, shown, token):
+  """P[shown | token, selected], from the words of Devlin et al."""
+  keep_share = 1 - corruption.mask_share - corruption.random_share
+  if_visible = corruption.random_share / corruption.num_tokens + keep_share * (shown == token)
+  return np.where(shown == corruption.num_tokens, corruption.mask_share, if_visible)
+
+
+@pytest.fixture(scope='module')
+def documents():
+  return sample_corpus(jax.random.key(2), SOFT, 60, T)
+
+
+ideal_under_corruption = jax.jit(pretrain.ideal_under_corruption, static_argnames='corruption')
+ideal_at_mask = jax.jit(pretrain.ideal_at_mask)
+ideal_one_at_a_time = jax.jit(pretrain.ideal_one_at_a_time)
+
+
+def first_masked(documents):
+  return documents.astype(jnp.int32).at[:, 0].set(V)
+
+
+@pytest.mark.parametrize(
+  'corruption', [Corruption(V, 0.4, 0.6, 0.3), Corruption(V, 0.4, 1.0, 0.0)]
+)
+def test_bayes_optimum_weighs_every_original_text(corruption, documents):
+  """At selected positions it is P[x_i | y, i selected]: all texts x weighed by P(x) P(y | x), as Bayes' rule says."""
+  inputs, selected = corrupt(jax.random.key(3), corruption, documents)
+  ideal = ideal_under_corruption(jax.random.key(3), SOFT, corruption, documents)
+  np.testing.assert_array_equal(ideal.inputs, inputs)
+  np.testing.assert_allclose(ideal.weights, selected / selected.sum(), rtol=1e-6)
+
+  texts, probs = text_probs(SOFT, T)
+  seen = np.asarray(inputs)[:, None]
+  if_selected = shown_if_selected(corruption, seen, texts)
+  either_way = (1 - corruption.mask_rate) * (seen == texts) + corruption.mask_rate * if_selected
+  assert selected.any(0).all()
+  for i in range(T):
+    weights = probs * np.delete(either_way, i, axis=2).prod(-1) * if_selected[:, :, i]
+    rows = np.asarray(selected)[:, i]
+    np.testing.assert_allclose(ideal.token_probs[rows, i], conditionals(texts, weights[rows], i), atol=1e-5)
+  assert np.isfinite(ideal.token_probs).all()
+
+
+def test_ideal_at_the_mask_is_the_conditional_of_the_first_token(documents):
+  """On a downstream input it is P[X_1 | x_2:T] at the first position, which alone counts."""
+  inputs = first_masked(documents)
+  ideal = ideal_at_mask(SOFT, inputs)
+  texts, probs = text_probs(SOFT, T)
+  weights = probs * (np.asarray(inputs)[:, None, 1:] == texts[:, 1:]).all(-1)
+  np.testing.assert_array_equal(ideal.inputs, inputs)
+  np.testing.assert_allclose(ideal.token_probs[:, 0], conditionals(texts, weights, 0), atol=1e-5)
+  np.testing.assert_allclose(ideal.weights, np.tile([1 / 60, 0, 0, 0], (60, 1)), rtol=1e-6)
+
+
+def test_ideal_one_at_a_time_masks_every_position_of_every_document(documents):
+  """Each document comes once for each position, that one masked and counted, with G_i(x) for its answer."""
+  documents = documents[:15]
+  ideal = ideal_one_at_a_time(SOFT, documents)
+  texts, probs = text_probs(SOFT, T)
+  for number, (inputs, weights, token_probs) in enumerate(zip(*map(np.asarray, ideal), strict=True)):
+    document, i = divmod(number, T)
+    others = np.arange(T) != i
+    assert inputs[i] == V
+    np.testing.assert_array_equal(inputs[others], documents[document, others])
+    np.testing.assert_allclose(weights, ~others / (15 * T), rtol=1e-6)
+    consistent = probs * (inputs[others] == texts[:, others]).all(-1)
+    np.testing.assert_allclose(token_probs[i], conditionals(texts, consistent, i), atol=1e-5)
+  assert number == 15 * T - 1
+
+
+def test_exact_model_has_no_gap(documents):
+  """The exact model attains the floor, with no divergence and no total variation from the ideal."""
+  for ideal in (ideal_at_mask(SOFT, first_masked(documents)), ideal_one_at_a_time(SOFT, documents[:15])):
+    gap = pretrain.measure_gap(EXACT, SOFT, ideal, batch_size=64)
+    assert abs(gap.kl) < 1e-5 and gap.total_variation < 1e-5
+    np.testing.assert_allclose(gap.loss, gap.floor, atol=1e-5)
+    assert 0.1 < gap.floor < np.log(V)
+
+
+def test_gap_is_the_weighted_mean_of_its_formulas(documents):
+  """Loss, floor, KL and total variation are the textbook sums over counted positions, at any batch size."""
+  bert = TINY.clone(num_tokens=V, init_stddev=0.5)
+  params = jax.jit(bert.init)(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params']
+  lm = masked_lm(bert)
+  ideal = ideal_under_corruption(jax.random.key(4), SOFT, Corruption(V, 0.4, 0.6, 0.3), documents)
+  predicted = jax.jit(lambda params: lm.predict(params, lm.embed(params, ideal.inputs)))(params)
+  log_model = np.log(np.asarray(predicted, np.float64))
+  probs, weights = (np.asarray(x, np.float64) for x in (ideal.token_probs, ideal.weights))
+  mean = lambda values: (weights * values.sum(-1)).sum()
+  loss, floor = mean(-probs * log_model), mean(-probs * np.log(probs))
+  total_variation = mean(np.abs(probs - np.exp(log_model))) / 2
+  for batch_size in (7, 1000):
+    gap = pretrain.measure_gap(lm, params, ideal, batch_size=batch_size)
+    np.testing.assert_allclose(gap, (loss, floor, loss - floor, total_variation), rtol=1e-4)
+  assert gap.kl > 0.01
+
+
+def test_gap_of_a_model_that_rules_out_the_truth_is_finite():
+  """Zero probabilities in the model or in the ideal give a large finite loss and no NaN."""
+  inputs = jnp.array([[4, 1, 2, 3], [4, 2, 3, 0]])
+  wrong = CYCLE._replace(transition_matrix=CYCLE.transition_matrix.T)
+  gap = pretrain.measure_gap(exact_model(4), wrong, ideal_at_mask(CYCLE, inputs), batch_size=2)
+  assert np.isfinite(gap).all()
+  np.testing.assert_allclose(gap.floor, 0, atol=1e-6)
+  assert gap.kl > 10 and abs(gap.loss - gap.kl) < 1e-4
+  # The reversed cycle allows no such text, so the model's answer is all zeros: half of the L1 distance.
+  np.testing.assert_allclose(gap.total_variation, 0.5, atol=1e-6)
+
+
+def test_loss_is_the_mean_over_selected_positions():
+  """Unselected positions do not count, and a batch with none selected has loss 0 and gradient 0."""
+  draws = np.random.default_rng(0)
+  logits, targets = draws.normal(size=(3, 5, V)), draws.integers(0, V, (3, 5))
+  selected = draws.random((3, 5)) < 0.5
+  probs = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+  losses = -np.log(np.take_along_axis(probs, targets[..., None], -1)[..., 0])
+  loss_and_gradient = jax.jit(jax.value_and_grad(pretrain.masked_cross_entropy))
+  loss, gradient = loss_and_gradient(jnp.float32(logits), targets, selected)
+  np.testing.assert_allclose(loss, losses[selected].mean(), rtol=1e-5)
+  np.testing.assert_array_equal(gradient.any(-1), selected)
+  loss, gradient = loss_and_gradient(jnp.float32(logits), targets, np.zeros((3, 5), bool))
+  assert loss == 0 and not gradient.any()
+
+
+def test_chunk_start_averages_the_chain_over_the_starts_of_chunks():
+  """Its initial distribution is the mean of pi A^(k L) over the chunks k of a document; the rest is unchanged."""
+  initial, transition = (np.asarray(x, np.float64) for x in SOFT[:2])
+  for length, chunks in ((1, 1), (1, 4), (5, 3), (6, 3)):
+    start = chunk_start(SOFT, length, chunks)
+    powers = [np.linalg.matrix_power(transition, k * length) for k in range(chunks)]
+    np.testing.assert_allclose(start.initial_probs, np.mean([initial @ power for power in powers], 0), atol=1e-6)
+    np.testing.assert_array_equal(start.transition_matrix, SOFT.transition_matrix)
+    np.testing.assert_array_equal(start.emission_matrix, SOFT.emission_matrix)
+
+
+@pytest.fixture(scope='module')
+def train_steps():
+  """Five steps a call on one device."""
+  return compiled(steps_per_call=5)
+
+
+def compiled(steps_per_call, bert=BERT):
+  return pretrain.make_train_steps(
+    bert, OPTIMIZER, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.data_mesh(1)
+  )
+
+
+def placed(tree):
+  """The tree on the mesh, where training keeps its arrays."""
+  return jax.device_put(tree, sharding.replicated(sharding.data_mesh(1)))
+
+
+@pytest.fixture(scope='module')
+def start():
+  """The first state, on the host."""
+  init = jax.jit(lambda key: pretrain.init_train_state(key, BERT, OPTIMIZER))
+  return jax.tree.map(np.array, init(jax.random.key(0)))
+
+
+@pytest.fixture(scope='module')
+def corpus():
+  return placed(sample_corpus(jax.random.key(1), CYCLE, NUM_CHUNKS, 8))
+
+
+def run(train_steps, state, corpus, *, calls, seed=7):
+  """The state after `calls` calls from a state on the host, and all losses."""
+  state, key = placed((jax.tree.map(np.array, state), jax.random.key(seed)))
+  losses = []
+  for _ in range(calls):
+    state, some = train_steps(state, corpus, key)
+    losses.append(some)
+  return jax.tree.map(np.array, state), np.concatenate(losses)
+
+
+def assert_same_bits(first, second):
+  assert jax.tree.structure(first) == jax.tree.structure(second)
+  for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+    np.testing.assert_array_equal(a, b)
+
+
+def test_training_learns_the_cycle(train_steps, start, corpus):
+  """The loss falls from above the entropy of a token alone, log 4, to below half of it: the context is used."""
+  state, losses = run(train_steps, start, corpus, calls=40)
+  assert state.step == 200
+  assert losses[:5].mean() > np.log(4) > np.log(4) / 2 > losses[-50:].mean()
+
+
+def test_training_is_a_function_of_state_corpus_and_key(train_steps, start, corpus):
+  """The same start and key give the same bits; another key gives another order and corruption."""
+  first, losses = run(train_steps, start, corpus, calls=2)
+  again, losses_again = run(train_steps, start, corpus, calls=2)
+  _, other_losses = run(train_steps, start, corpus, calls=2, seed=8)
+  assert_same_bits(first, again)
+  np.testing.assert_array_equal(losses, losses_again)
+  assert (losses != other_losses).all()
+
+
+def test_a_resumed_run_equals_one_that_never_stopped(train_steps, start, corpus):
+  """From a copy of the state in the middle of an epoch, training goes on to the same bits, into the next epoch."""
+  middle, _ = run(train_steps, start, corpus, calls=2)
+  resumed, losses = run(train_steps, middle, corpus, calls=2)
+  straight, all_losses = run(train_steps, start, corpus, calls=4)
+  assert straight.step == 20
+  assert_same_bits(resumed, straight)
+  np.testing.assert_array_equal(losses, all_losses[10:])
+
+
+def test_ten_steps_are_two_times_five(train_steps, start, corpus):
+  """How many steps run in a call changes no loss but by the rounding of another compilation."""
+  ten, losses = run(compiled(steps_per_call=10), start, corpus, calls=2)
+  fives, losses_of_fives = run(train_steps, start, corpus, calls=4)
+  assert ten.step == fives.step == 20
+  np.testing.assert_allclose(losses, losses_of_fives, atol=1e-4)
+
+
+@pytest.mark.parametrize('steps_per_call', [5, 13, 39])
+def test_an_epoch_visits_each_chunk_at_most_once(monkeypatch, steps_per_call):
+  """Each epoch meets floor(N / B) B distinct chunks in an order of its own, however many steps run in a call."""
+
+  def report_chunks(bert, optimizer, corruption, state, chunks, key):
+    return state._replace(step=state.step + 1), chunks[:, 0]
+
+  monkeypatch.setattr(pretrain, 'train_step', report_chunks)
+  steps = compiled(steps_per_call=steps_per_call)
+  state = pretrain.TrainState(jnp.zeros((), jnp.int32), (), ())
+  numbered = jnp.arange(NUM_CHUNKS)[:, None]
+  visited = []
+  while state.step < 39:
+    state, chunks = steps(state, numbered, jax.random.key(0))
+    visited.append(chunks)
+  epochs = np.concatenate(visited)[:39].reshape(3, -1)
+  for epoch in epochs:
+    assert len(set(epoch)) == 13 * BATCH_SIZE
+  assert len({tuple(epoch) for epoch in epochs}) == 3
+  # The one chunk left over is another in each epoch.
+  assert len({tuple(set(range(NUM_CHUNKS)) - set(epoch)) for epoch in epochs}) > 1
+
+
+def test_batches_of_an_epoch_partition_its_order():
+  """The steps of an epoch take consecutive batches of its permutation and leave the last partial batch."""
+  batches = pretrain.Batches(jax.random.key(0), num_chunks=11, batch_size=3)
+  assert batches.steps_per_epoch == 3
+  order = batches.order(jnp.int32(4))
+  assert sorted(order.tolist()) == list(range(11))
+  seen = [batches.indices(order, jnp.int32(step)).tolist() for step in (12, 13, 14)]
+  assert sum(seen, []) == order[:9].tolist()
+
+
+def test_one_compilation_serves_every_corpus_of_one_shape(train_steps, start, corpus):
+  """Whatever ran before, a second corpus and a second key of the same shapes compile nothing."""
+  run(train_steps, start, corpus, calls=2)
+  run(train_steps, start, placed(sample_corpus(jax.random.key(9), CYCLE, NUM_CHUNKS, 8)), calls=2, seed=5)
+  assert train_steps._cache_size() == 1
+
+
+def test_training_moves_nothing_between_host_and_device(train_steps, start, corpus):
+  """With its inputs in place a call transfers nothing, under a guard that a host array does trip."""
+  state, key = placed((start, jax.random.key(0)))
+  with jax.transfer_guard('disallow'):
+    state, losses = train_steps(state, corpus, key)
+    state, losses = train_steps(state, corpus, key)
+    with pytest.raises(Exception, match='Disallowed host-to-device transfer'):
+      jax.jit(jnp.sum)(np.ones(3))
+  assert np.isfinite(losses).all()
+
+
+def test_the_state_is_donated(train_steps, start, corpus):
+  """The state passed in is given up, so that parameters and moments exist once; the corpus is not."""
+  state, key = placed((start, jax.random.key(0)))
+  train_steps(state, corpus, key)
+  assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+  assert not corpus.is_deleted()
+
+
+@pytest.mark.parametrize('rate', [0.0, 0.5])
+def test_training_drops_out_where_the_model_has_a_rate(rate):
+  """Every dropout of the encoder is active in a training step, unless the rate is 0."""
+  is_active = []
+
+  def record(next_fun, args, kwargs, context):
+    if isinstance(context.module, nn.Dropout):
+      is_active.append(not kwargs.get('deterministic', context.module.deterministic))
+    return next_fun(*args, **kwargs)
+
+  bert = BERT.clone(dropout_rate=rate)
+  state = jax.eval_shape(lambda: pretrain.init_train_state(jax.random.key(0), bert, OPTIMIZER))
+  chunks = jax.ShapeDtypeStruct((2, 8), jnp.uint8)
+  step = functools.partial(pretrain.train_step, bert, OPTIMIZER, CORRUPTION)
+  with nn.intercept_methods(record):
+    jax.eval_shape(step, state, chunks, jax.random.key(0))
+  assert is_active == [rate > 0] * 4
+
+
+ON_EIGHT_DEVICES = """
+import jax, numpy as np, optax
+from hmm_jax import pretrain, sharding
+from hmm_jax.bert import Bert
+from hmm_jax.hmm import random_hmm, sample_corpus
+from hmm_jax.masking import Corruption
+
+assert jax.device_count() == 8
+bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.1,
+            init_stddev=0.3)
+optimizer = optax.sgd(0.3)  # Adam would magnify rounding where a gradient is zero.
+corpus = np.asarray(sample_corpus(jax.random.key(0), random_hmm(jax.random.key(1), 4, 4), 40, 6))
+results = []
+for count in (1, 8):
+  mesh = sharding.data_mesh(count)
+  whole = sharding.replicated(mesh)
+  init = jax.jit(lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole)
+  steps = pretrain.make_train_steps(bert, optimizer, Corruption(4, 0.3, 0.8, 0.1), batch_size=16, steps_per_call=4,
+                                    mesh=mesh)
+  state, losses = steps(init(jax.random.key(2)), corpus, jax.random.key(3))
+  assert state.step.sharding.num_devices == count
+  results.append(jax.device_get((losses, state.params)))
+  if count == 8:
+    text = steps.lower(init(jax.random.key(2)), corpus, jax.random.key(3)).compile().as_text()
+    assert 'all-reduce' in text, 'the batch is not split'
+jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), *results)
+"""
+
+
+def test_one_device_equals_eight():
+  """Losses and parameters agree between a mesh of one device and one of eight, dropout included."""
+  root = pathlib.Path(pretrain.__file__).parents[1]
+  flags = '--xla_force_host_platform_device_count=8'
+  env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(root)}
+  done = subprocess.run([sys.executable, '-c', ON_EIGHT_DEVICES], env=env, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr

@@ -1,0 +1,337 @@
+"""Facts about tuning: what it leaves alone, that its optimisation is AdamW's, and where prompts may go."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import scipy.stats
+
+from hmm_jax import tuning
+from hmm_jax.bert import Bert
+from hmm_jax.bert import masked_lm
+from hmm_jax.hmm import HMM
+from hmm_jax.hmm import random_hmm
+from hmm_jax.hmm import sample_corpus
+from hmm_jax.model import exact_model
+from hmm_jax.tasks import first_state_probs
+from hmm_jax.tasks import mask_first
+
+H, V, T, P = 3, 4, 5, 2
+BERT = Bert(num_tokens=V, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=T + P, dropout_rate=0.0)
+EXACT = exact_model(V)
+# Eleven batches of 6 and a remainder of 2.
+NUM_INPUTS = 68
+SCHEDULE = tuning.Schedule(learning_rate=0.1, num_epochs=3, batch_size=6, warmup_steps=4)
+TASKS = jnp.array([4, 0, 7])
+
+
+@pytest.fixture(scope='module')
+def hmm():
+  return random_hmm(
+    jax.random.key(3), H, V, transition_temperature=0.3, initial_temperature=0.5, emission_temperature=0.3
+  )
+
+
+@pytest.fixture(scope='module')
+def bert_params():
+  init = jax.jit(BERT.clone(init_stddev=0.5).init)
+  return init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params']
+
+
+@pytest.fixture(scope='module')
+def inputs(hmm):
+  return mask_first(sample_corpus(jax.random.key(1), hmm, NUM_INPUTS, T), V)
+
+
+@pytest.fixture(scope='module')
+def labels():
+  """Three tasks of random labels: what is learnt does not matter here."""
+  return jnp.array(np.random.default_rng(0).integers(0, 2, (len(TASKS), NUM_INPUTS)), jnp.int32)
+
+
+def wide_prompt(model, key, frozen):
+  return tuning.uniform_prompt(key, model, frozen, P, 0.5)
+
+
+EXACT_PROMPT = tuning.prompt_tuner(EXACT, 2, functools.partial(wide_prompt, EXACT))
+BERT_PROMPT = tuning.prompt_tuner(masked_lm(BERT), 2, functools.partial(wide_prompt, masked_lm(BERT)))
+
+
+def start(tuner, frozen, tasks=TASKS, schedule=SCHEDULE, num_inputs=NUM_INPUTS):
+  return tuning.init_tuning(jax.random.key(5), tuner, schedule, frozen, tasks=tasks, num_inputs=num_inputs)
+
+
+def train(tuner, frozen, features, labels, *, tasks=TASKS, epochs=SCHEDULE.num_epochs, state=None, schedule=SCHEDULE):
+  """The state, and the losses of each epoch; `state` is copied, since an epoch donates its own."""
+  if state is None:
+    state = start(tuner, frozen, tasks, schedule, len(features))
+  state, losses = jax.tree.map(jnp.copy, state), []
+  for _ in range(epochs):
+    state, some = tuning.tune_epoch(state, jax.random.key(6), tuner, schedule, frozen, features, labels)
+    losses.append(some)
+  return state, np.array(losses)
+
+
+def assert_same_bits(first, second):
+  assert jax.tree.structure(first) == jax.tree.structure(second)
+  for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+    np.testing.assert_array_equal(a, b)
+
+
+def pointers(tree):
+  return [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize(
+  'tuner',
+  [
+    tuning.head_tuner(masked_lm(BERT), 2),
+    tuning.probe_tuner(masked_lm(BERT), 2),
+    tuning.finetune_tuner(masked_lm(BERT), 2),
+    BERT_PROMPT,
+  ],
+  ids=['head', 'probe', 'finetune', 'prompt'],
+)
+def test_the_frozen_tree_is_untouched(tuner, bert_params, inputs, labels):
+  """Tuning neither donates, copies over nor changes the frozen tree, and its own arrays share no memory with it."""
+  frozen = bert_params
+  before, at = jax.tree.map(np.array, frozen), pointers(frozen)
+  features = tuning.frozen_features(tuner, frozen, inputs, batch_size=16)
+  first = start(tuner, frozen, TASKS[:1])
+  began = jax.tree.map(np.array, first.trainable)
+  assert not set(pointers(first)) & set(at)
+  state, _ = train(tuner, frozen, features, labels[:1], state=first, epochs=2)
+  tuning.predictions(tuner, state.trainable, frozen, features, batch_size=16)
+  assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(frozen))
+  assert pointers(frozen) == at
+  assert_same_bits(jax.tree.map(np.array, frozen), before)
+  changed = jax.tree.map(lambda a, b: bool((a != b).any()), began, state.trainable)
+  assert all(jax.tree.leaves(changed))
+
+
+@pytest.mark.parametrize('method', ['head', 'prompt'])
+def test_tasks_side_by_side_equal_tasks_apart(method, hmm, inputs, labels):
+  """Training three tasks in one call gives each what training it alone gives, by its number and not its place."""
+  tuner = tuning.head_tuner(EXACT, 2) if method == 'head' else EXACT_PROMPT
+  features = tuning.frozen_features(tuner, hmm, inputs, batch_size=64)
+  # Large enough that gradients reach the clip, which is each task's own.
+  features = 40 * features if method == 'head' else features
+  together, losses = train(tuner, hmm, features, labels)
+  starts = start(tuner, hmm).trainable['head'].weights
+  assert np.abs(starts[0] - starts[1]).min() > 0
+  for place in range(len(TASKS)):
+    one = slice(place, place + 1)
+    alone, losses_alone = train(tuner, hmm, features, labels[one], tasks=TASKS[one])
+    np.testing.assert_allclose(losses[:, one], losses_alone, rtol=1e-4, atol=1e-5)
+    expected = jax.tree.map(lambda x, one=one: x[one], together.trainable)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), alone.trainable, expected)
+
+
+def test_resuming_at_an_epoch_boundary_gives_the_same_bits(hmm, inputs, labels):
+  """The state after one epoch, written out and read back, leads to the bits of a run that never stopped."""
+  straight, losses = train(EXACT_PROMPT, hmm, inputs, labels)
+  first, _ = train(EXACT_PROMPT, hmm, inputs, labels, epochs=1)
+  read_back = jax.tree.map(lambda x: jnp.array(np.array(x)), first)
+  resumed, later_losses = train(EXACT_PROMPT, hmm, inputs, labels, epochs=2, state=read_back)
+  assert straight.step == 3 * (NUM_INPUTS // SCHEDULE.batch_size)
+  assert_same_bits(resumed, straight)
+  np.testing.assert_array_equal(losses[1:], later_losses)
+
+
+def test_epoch_loss_is_the_mean_over_every_input_once(hmm, inputs, labels):
+  """At rate zero the loss of an epoch is the cross-entropy of the head that tuning started from, input by input."""
+  still = SCHEDULE._replace(learning_rate=0.0)
+  divisible = NUM_INPUTS // SCHEDULE.batch_size * SCHEDULE.batch_size
+  tuner = tuning.head_tuner(EXACT, 2)
+  features = tuning.frozen_features(tuner, hmm, inputs, batch_size=64)
+  head = start(tuner, hmm).trainable['head']
+  scores = np.asarray(features, np.float64) @ head.weights + np.asarray(head.bias)[:, None]
+  log_probs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+  each = -np.take_along_axis(log_probs, np.asarray(labels)[..., None], -1)[..., 0]
+
+  _, losses = train(tuner, hmm, features[:divisible], labels[:, :divisible], schedule=still)
+  np.testing.assert_allclose(losses, np.tile(each[:, :divisible].mean(-1), (3, 1)), rtol=1e-5)
+  # With a remainder each epoch leaves two inputs out, and not the same two.
+  _, losses = train(tuner, hmm, features, labels, schedule=still)
+  assert len({tuple(row) for row in losses}) == 3
+  np.testing.assert_allclose(losses, np.tile(each.mean(-1), (3, 1)), atol=2 * np.ptp(each) / divisible)
+
+
+def test_head_tuning_is_pytorchs_adamw_with_clip_and_schedule():
+  """On the same batches PyTorch's AdamW, clip_grad_norm_ and a linear warm-up and decay reach the same weights."""
+  torch = pytest.importorskip('torch', reason="needs torch: pip install -e '.[parity]'")
+  draws = np.random.default_rng(2)
+  features = draws.normal(0, 3, (40, V)).astype(np.float32)
+  labels = draws.integers(0, 3, 40)
+  schedule = tuning.Schedule(learning_rate=0.05, num_epochs=5, batch_size=9, warmup_steps=6)
+  tuner, task = tuning.head_tuner(EXACT, 3), jnp.array([2])
+  first = start(tuner, (), task, schedule, 40)
+  ours, losses = train(
+    tuner, (), jnp.array(features), jnp.array(labels)[None], state=first, schedule=schedule, epochs=5
+  )
+
+  head = torch.nn.Linear(V, 3)
+  with torch.no_grad():
+    head.weight.copy_(torch.tensor(np.array(first.trainable['head'].weights[0].T)))
+    head.bias.copy_(torch.tensor(np.array(first.trainable['head'].bias[0])))
+  optimizer = torch.optim.AdamW(head.parameters(), lr=0.05, weight_decay=0.0)
+  rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(step / 6, (20 - step) / 14))
+  norms, their_losses = [], []
+  for epoch in range(5):
+    order = np.array(jax.random.permutation(jax.random.fold_in(jax.random.key(6), epoch), 40))
+    for batch in order[:36].reshape(4, 9):
+      loss = torch.nn.functional.cross_entropy(head(torch.tensor(features[batch])), torch.tensor(labels[batch]))
+      optimizer.zero_grad()
+      loss.backward()
+      norms.append(torch.nn.utils.clip_grad_norm_(head.parameters(), 1.0).item())
+      optimizer.step()
+      rate.step()
+      their_losses.append(loss.item())
+  assert min(norms) < 1 < max(norms)
+  np.testing.assert_allclose(losses[:, 0], np.reshape(their_losses, (5, 4)).mean(1), atol=1e-4)
+  np.testing.assert_allclose(ours.trainable['head'].weights[0].T, head.weight.detach(), atol=1e-4)
+  np.testing.assert_allclose(ours.trainable['head'].bias[0], head.bias.detach(), atol=1e-4)
+
+
+def test_head_tuning_recovers_a_label_that_is_linear_in_the_posterior():
+  """With independent emission rows (Theorem 3.3) a head on the exact probabilities learns all but close calls."""
+  emission = jnp.array([[0.8, 0.1, 0.1, 0.0], [0.1, 0.7, 0.1, 0.1], [0.0, 0.1, 0.2, 0.7]])
+  transition = jnp.array([[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.8, 0.1, 0.1]])
+  hmm = HMM(jnp.full(3, 1 / 3), transition, emission)
+  inputs = mask_first(sample_corpus(jax.random.key(1), hmm, 600, 6), V)
+  scores = np.asarray(first_state_probs(hmm, inputs)) @ np.array([[1.0, -1.0], [-0.6, 0.3], [-0.8, 0.4]])
+  labels = jnp.array(scores.argmax(-1), jnp.int32)[None]
+  assert 0.2 < labels.mean() < 0.8
+  tuner = tuning.head_tuner(EXACT, 2)
+  schedule = tuning.Schedule(learning_rate=0.1, num_epochs=10, batch_size=20, warmup_steps=10)
+  features = tuning.frozen_features(tuner, hmm, inputs, batch_size=600)
+  state, _ = train(tuner, hmm, features[:400], labels[:, :400], tasks=TASKS[:1], schedule=schedule, epochs=10)
+  predicted = tuning.predictions(tuner, state.trainable, hmm, features[400:], batch_size=200)
+  assert (predicted == labels[:, 400:]).mean() >= 0.97
+
+
+def test_features_do_not_depend_on_the_batch_size(hmm, inputs):
+  """Features are G_1 for a head and P[H_1 | X_-1] for a probe, in order, whether or not batches come out even."""
+  posteriors = first_state_probs(hmm, inputs)
+  expected = {tuning.probe_tuner: posteriors, tuning.head_tuner: posteriors @ np.asarray(hmm.emission_matrix)}
+  for make_tuner, values in expected.items():
+    for batch_size in (7, 100):
+      features = tuning.frozen_features(make_tuner(EXACT, 2), hmm, inputs, batch_size=batch_size)
+      np.testing.assert_allclose(features, values, atol=1e-5)
+
+
+def test_predictions_are_the_class_of_the_highest_score():
+  """Each task's class for each input is the argmax of its scores, whether or not batches come out even."""
+  tuner = tuning.head_tuner(EXACT, 3)
+  trainable = start(tuner, ()).trainable
+  features = jax.random.normal(jax.random.key(0), (10, V))
+  expected = tuner.scores(trainable, (), features).argmax(-1)
+  assert expected.shape == (3, 10) and len(np.unique(expected)) == 3
+  for batch_size in (4, 10, 16):
+    predicted = tuning.predictions(tuner, trainable, (), features, batch_size=batch_size)
+    np.testing.assert_array_equal(predicted, expected)
+
+
+def test_the_mask_is_read_behind_the_prompt(hmm, inputs):
+  """Scores are the head on the prediction at position P of prompt and input; another row is not read."""
+  trainable = start(EXACT_PROMPT, hmm).trainable
+  scores = jax.jit(EXACT_PROMPT.scores)(trainable, hmm, inputs)
+  assert scores.shape == (3, NUM_INPUTS, 2)
+  for task in range(3):
+    prompt = trainable['prompt'][task]
+    rows = jnp.concatenate([jnp.tile(prompt, (NUM_INPUTS, 1, 1)), EXACT.embed(hmm, inputs)], axis=1)
+    at_mask = np.asarray(jax.jit(EXACT.predict)(hmm, rows)[:, P], np.float64)
+    expected = at_mask @ trainable['head'].weights[task] + trainable['head'].bias[task]
+    np.testing.assert_allclose(scores[task], expected, atol=1e-5)
+
+
+def test_a_prompt_of_no_rows_is_head_tuning(hmm, inputs):
+  """With P = 0 the prompt tuner scores as the head tuner does."""
+  tuner = tuning.prompt_tuner(EXACT, 2, lambda key, frozen: tuning.uniform_prompt(key, EXACT, frozen, 0, 0.5))
+  trainable = start(tuner, hmm).trainable
+  assert trainable['prompt'].shape == (3, 0, H)
+  head = tuning.head_tuner(EXACT, 2)
+  features = tuning.frozen_features(head, hmm, inputs, batch_size=64)
+  expected = head.scores({'head': trainable['head']}, hmm, features)
+  np.testing.assert_allclose(jax.jit(tuner.scores)(trainable, hmm, inputs), expected, atol=1e-6)
+
+
+def test_finetuning_starts_as_head_tuning_on_a_copy(bert_params, inputs):
+  """Before its first step full fine-tuning scores as the head tuner, from a copy of the tree for each task."""
+  tuner, head = tuning.finetune_tuner(masked_lm(BERT), 2), tuning.head_tuner(masked_lm(BERT), 2)
+  trainable = start(tuner, bert_params).trainable
+  jax.tree.map(lambda copies, x: np.testing.assert_array_equal(copies, np.stack([x] * 3)), trainable['params'], bert_params)
+  features = tuning.frozen_features(head, bert_params, inputs, batch_size=64)
+  expected = head.scores({'head': trainable['head']}, bert_params, features)
+  nothing = jax.tree.map(jnp.zeros_like, bert_params)
+  np.testing.assert_allclose(jax.jit(tuner.scores)(trainable, nothing, inputs), expected, atol=1e-5)
+
+
+def test_prompt_gradients_are_the_slopes_of_the_loss(hmm, inputs, labels):
+  """On the exact model the loss's gradient in each entry of the prompt is its central difference, in float64."""
+  with jax.enable_x64(True):
+    double = jax.tree.map(lambda x: jnp.asarray(np.asarray(x, np.float64)), hmm)
+    trainable = jax.tree.map(lambda x: jnp.asarray(np.asarray(x, np.float64)), start(EXACT_PROMPT, hmm).trainable)
+    trainable = jax.tree.map(lambda x: x[:1], trainable)
+
+    @jax.jit
+    def loss(prompt):
+      scores = EXACT_PROMPT.scores({**trainable, 'prompt': prompt}, double, inputs[:8])
+      return optax.softmax_cross_entropy_with_integer_labels(scores, labels[:1, :8]).mean()
+
+    prompt, step = trainable['prompt'], 1e-5
+    gradient = jax.jit(jax.grad(loss))(prompt)
+    assert gradient.dtype == np.float64
+    for place in np.ndindex(prompt.shape):
+      slope = (loss(prompt.at[place].add(step)) - loss(prompt.at[place].add(-step))) / (2 * step)
+      np.testing.assert_allclose(gradient[place], slope, rtol=1e-5, atol=1e-10)
+    assert np.abs(gradient).min() > 1e-7
+
+
+def test_prompts_of_the_exact_model_stay_in_the_unit_cube(hmm, inputs, labels):
+  """However large the steps, rows stay emission probabilities; entries at 0 or 1 show that steps led outside."""
+  state, _ = train(EXACT_PROMPT, hmm, inputs, labels, schedule=SCHEDULE._replace(learning_rate=1.0))
+  prompt = np.asarray(state.trainable['prompt'])
+  assert prompt.min() >= 0 and prompt.max() <= 1
+  assert np.isin(prompt, (0, 1)).any()
+
+
+def test_prompts_from_outside_are_moved_to_the_nearest_allowed(hmm):
+  """A prompt outside the unit cube starts at the nearest point of it."""
+  given = np.float32([[-1, 0.25, 3], [0, 1, 0.5]])
+  tuner = tuning.prompt_tuner(EXACT, 2, lambda key, frozen: jnp.array(given))
+  np.testing.assert_array_equal(start(tuner, hmm).trainable['prompt'], np.stack([given.clip(0, 1)] * 3))
+
+
+@pytest.mark.parametrize('model', [EXACT, masked_lm(BERT)], ids=['exact', 'bert'])
+def test_uniform_prompts_fill_the_region_around_the_centre(model, hmm, bert_params):
+  """Entries are iid uniform within `scale` units of the model's centre: U[-0.5, 0.5] for BERT at the paper's 0.5."""
+  frozen = hmm if model is EXACT else bert_params
+  prompt = tuning.uniform_prompt(jax.random.key(0), model, frozen, 300, 0.5)
+  assert prompt.shape == (300, model.embedding_size(frozen))
+  width = 0.5 * model.prompt_unit
+  assert model is EXACT or (model.prompt_center, width) == (0, 0.5)
+  within = scipy.stats.uniform(model.prompt_center - width, 2 * width)
+  assert np.abs(prompt - model.prompt_center).max() <= width * (1 + 1e-6)
+  assert scipy.stats.kstest(np.ravel(prompt), within.cdf).pvalue > 1e-4
+
+
+def test_vocabulary_prompts_are_rows_of_the_embedding(bert_params):
+  """Each row embeds a token of the vocabulary, each token equally often and [MASK] never."""
+  prompt = tuning.vocabulary_prompt(jax.random.key(0), masked_lm(BERT), bert_params, 400)
+  table = np.asarray(bert_params['word_embedding']['embedding'])
+  is_row = (np.asarray(prompt)[:, None] == table).all(-1)
+  assert (is_row.sum(-1) == 1).all() and not is_row[:, V].any()
+  assert scipy.stats.chisquare(is_row[:, :V].sum(0)).pvalue > 1e-4
+
+
+def test_each_task_starts_from_a_draw_of_its_own(hmm):
+  """Prompts and heads differ from task to task, and a task's start depends on its number alone."""
+  starts = start(EXACT_PROMPT, hmm).trainable
+  for leaf in jax.tree.leaves(starts):
+    assert (leaf[0] != leaf[1]).all() and (leaf[1] != leaf[2]).all()
+  reordered = start(EXACT_PROMPT, hmm, TASKS[::-1]).trainable
+  assert_same_bits(jax.tree.map(lambda x: x[::-1], reordered), starts)
