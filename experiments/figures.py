@@ -32,7 +32,7 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
   pairs = sorted({(record['model'], record['method']) for record in records}, key=by_line)
   for index, (model, method) in enumerate(pairs):
     chosen = results.select(records, model=model, method=method)
-    shift = 0.16 * (index / max(len(pairs) - 1, 1) - 0.5)
+    shift = 0.36 * (index / max(len(pairs) - 1, 1) - 0.5)
     _draw_method(axes, chosen, model, method, position, shift)
   majority = [results.percent(results.select(records, num_states=size), 'majority_accuracy').mean for size in sizes]
   axes.plot(range(len(sizes)), majority, color='0.45', linestyle=':', linewidth=1.4, label='majority class')
@@ -70,7 +70,9 @@ def _draw_method(axes, records: list[Record], model: str, method: str, position:
   )
   if model == 'bert':
     for place, interval in zip(places, intervals):
-      axes.scatter(np.full(len(interval.values), place), interval.values, s=9, color=colour, alpha=0.35, linewidths=0)
+      axes.scatter(
+        np.full(len(interval.values), place - 0.045), interval.values, s=14, color=colour, alpha=0.5, linewidths=0
+      )
 
 
 def _draw_paper(axes, position: dict[int, int]) -> None:
@@ -97,7 +99,7 @@ def _draw_vocabulary_mark(axes, sizes: list[int]) -> None:
     axes.axvline(place, color='0.6', linewidth=0.9, linestyle=(0, (1, 2)), zorder=0)
     axes.annotate(
       '|H| = |X|',
-      (place, 0.02),
+      (place, 0.97),
       xycoords=('data', 'axes fraction'),
       xytext=(4, 0),
       textcoords='offset points',

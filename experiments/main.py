@@ -17,7 +17,8 @@ from experiments import settings as settings_lib
 from experiments import sweep
 from experiments.progress import Reporter
 
-_CONFIG = config_flags.DEFINE_config_file('config', 'configs/prompt_vs_head.py', 'File of the experiment, with :scale.')
+# No default: absl would parse it, overrides included, before errors can be caught.
+_CONFIG = config_flags.DEFINE_config_file('config', None, 'File of the experiment, with :scale.')
 _WORKDIR = flags.DEFINE_string('workdir', '', 'Where records go; runs/EXPERIMENT-SCALE where empty.')
 _MODE = flags.DEFINE_enum('mode', 'run', ['run', 'report'], 'report: redraw table and figure from the records alone.')
 
@@ -51,14 +52,18 @@ def _parse(argv: list[str]) -> settings_lib.AnySettings:
   try:
     rest = flags.FLAGS(argv)
     config = _CONFIG.value
+    if config is None:
+      raise settings_lib.SettingsError('--config is missing; valid is --config=configs/FILE.py[:scale]')
     # A file that failed to load is reported at the first look at its fields.
     config.keys()
   except OSError:
     path = config_flags.get_config_filename(flags.FLAGS['config']).partition(':')[0]
     raise settings_lib.SettingsError(f'--config is {path!r}, which does not exist; valid is the path of a config file')
-  except AttributeError as error:
+  except (AttributeError, KeyError) as error:
     raise settings_lib.SettingsError(_unknown_field(argv, error))
-  except (flags.Error, ValueError, TypeError, KeyError, SyntaxError, ImportError) as error:
+  except settings_lib.SettingsError:
+    raise
+  except (flags.Error, ValueError, TypeError, SyntaxError, ImportError) as error:
     raise settings_lib.SettingsError(_last_words(error))
   if len(rest) > 1:
     raise settings_lib.SettingsError(f'{rest[1]!r} is a stray argument; valid are --flag=value only')
@@ -71,7 +76,7 @@ def _last_words(error: Exception) -> str:
   return re.sub(r'^\w+Error: ', '', lines[-1]) if 'Traceback' in str(error) else ' '.join(lines)
 
 
-def _unknown_field(argv: list[str], error: AttributeError) -> str:
+def _unknown_field(argv: list[str], error: Exception) -> str:
   valid = settings_lib.field_names()
   for argument in argv[1:]:
     match = re.match(r'--?config\.([\w.]+)', argument)

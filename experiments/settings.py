@@ -217,12 +217,16 @@ def from_config(config: ml_collections.ConfigDict) -> AnySettings:
   return settings
 
 
-def field_names(cls: Any = Settings, prefix: str = '') -> list[str]:
-  """Every field by its dotted name, groups left out."""
+def field_names() -> list[str]:
+  """Every field of every experiment by its dotted name, groups left out."""
+  return sorted({name for cls in _CLASSES.values() for name in _field_names(cls, '')})
+
+
+def _field_names(cls: Any, prefix: str) -> list[str]:
   names = []
   for field in dataclasses.fields(cls):
     is_group = dataclasses.is_dataclass(field.type)
-    names += field_names(field.type, f'{prefix}{field.name}.') if is_group else [prefix + field.name]
+    names += _field_names(field.type, f'{prefix}{field.name}.') if is_group else [prefix + field.name]
   return names
 
 

@@ -88,9 +88,19 @@ def _positive_or_one(x: Array) -> Array:
   return jnp.where(x > 0, x, 1)
 
 
+@jax.custom_jvp
 def _normalise(weights: Array) -> Array:
-  # Zeros where the total is zero; the inner `where` keeps the unused branch's gradient finite.
+  """Weights over their sum on the state axis; zeros where the sum is zero."""
   return weights * (1 / _positive_or_one(weights.sum(0)))
+
+
+@_normalise.defjvp
+def _normalise_jvp(primals, tangents):
+  # The derived rule squares the sum, which is far from 1 and would leave the range of floats.
+  (weights,), (tangent,) = primals, tangents
+  probs = _normalise(weights)
+  scaled = jnp.where(weights.sum(0) > 0, tangent * (1 / _positive_or_one(weights.sum(0))), 0)
+  return probs, scaled - probs * scaled.sum(0)
 
 
 def _log_or_minus_inf(x: Array) -> Array:
@@ -98,8 +108,8 @@ def _log_or_minus_inf(x: Array) -> Array:
 
 
 def _narrow_unit(dtype) -> float:
-  """The size messages are rescaled to: the product of two of them stays just below overflow."""
-  return 2.0 ** (jnp.finfo(dtype).maxexp // 2 - 4)
+  """What messages are rescaled to sum to: the product of two, and the inverse of that, stay well inside the range."""
+  return 2.0 ** (jnp.finfo(dtype).maxexp // 4 - 2)
 
 
 def _narrow_rescale(message: Array) -> tuple[Array, Array]:

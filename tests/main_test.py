@@ -137,6 +137,7 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tiny, tmp_path):
   ('arguments', 'words'),
   [
     (['--config.num_statez=3'], ['num_statez', 'num_states']),
+    (['--config.nothing.here=3'], ['nothing.here', 'nearest']),
     (['--config.bert.widht=3'], ['bert.widht', 'bert.width']),
     (['--config.seed=abc'], ['seed', 'abc']),
     (['--config.num_trials=0'], ['num_trials', '0', 'positive']),

@@ -24,7 +24,7 @@ BERT = Bert(num_tokens=V, num_layers=1, width=8, num_heads=2, ffn_width=8, max_p
 EXACT = exact_model(V)
 # Eleven batches of 6 and a remainder of 2.
 NUM_INPUTS = 68
-SCHEDULE = tuning.Schedule(learning_rate=0.1, num_epochs=3, batch_size=6, warmup_steps=4)
+SCHEDULE = tuning.Schedule(learning_rate=0.2, num_epochs=3, batch_size=6, warmup_steps=4)
 TASKS = jnp.array([4, 0, 7])
 
 
@@ -104,7 +104,6 @@ def test_the_frozen_tree_is_untouched(tuner, bert_params, inputs, labels):
   began = jax.tree.map(np.array, first.trainable)
   assert not set(pointers(first)) & set(at)
   state, _ = train(tuner, frozen, features, labels[:1], state=first, epochs=2)
-  tuning.predictions(tuner, state.trainable, frozen, features, batch_size=16)
   assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(frozen))
   assert pointers(frozen) == at
   assert_same_bits(jax.tree.map(np.array, frozen), before)
@@ -141,23 +140,25 @@ def test_resuming_at_an_epoch_boundary_gives_the_same_bits(hmm, inputs, labels):
   np.testing.assert_array_equal(losses[1:], later_losses)
 
 
-def test_epoch_loss_is_the_mean_over_every_input_once(hmm, inputs, labels):
-  """At rate zero the loss of an epoch is the cross-entropy of the head that tuning started from, input by input."""
-  still = SCHEDULE._replace(learning_rate=0.0)
-  divisible = NUM_INPUTS // SCHEDULE.batch_size * SCHEDULE.batch_size
+def test_an_epoch_meets_every_input_once_but_for_a_remainder(hmm, inputs, labels):
+  """At rate zero an epoch's loss is the mean cross-entropy over all inputs but two, other ones in each epoch."""
   tuner = tuning.head_tuner(EXACT, 2)
-  features = tuning.frozen_features(tuner, hmm, inputs, batch_size=64)
+  features = tuning.frozen_features(tuner, hmm, inputs, batch_size=64) + jnp.arange(NUM_INPUTS)[:, None] / 20
   head = start(tuner, hmm).trainable['head']
   scores = np.asarray(features, np.float64) @ head.weights + np.asarray(head.bias)[:, None]
   log_probs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
   each = -np.take_along_axis(log_probs, np.asarray(labels)[..., None], -1)[..., 0]
+  pairs = np.stack(np.triu_indices(NUM_INPUTS, 1))
+  mean_without = (each.sum(-1, keepdims=True) - each[:, pairs].sum(1)) / (NUM_INPUTS - 2)
 
-  _, losses = train(tuner, hmm, features[:divisible], labels[:, :divisible], schedule=still)
-  np.testing.assert_allclose(losses, np.tile(each[:, :divisible].mean(-1), (3, 1)), rtol=1e-5)
-  # With a remainder each epoch leaves two inputs out, and not the same two.
-  _, losses = train(tuner, hmm, features, labels, schedule=still)
-  assert len({tuple(row) for row in losses}) == 3
-  np.testing.assert_allclose(losses, np.tile(each.mean(-1), (3, 1)), atol=2 * np.ptp(each) / divisible)
+  _, losses = train(tuner, hmm, features, labels, schedule=SCHEDULE._replace(learning_rate=0.0))
+  left_out = []
+  for of_epoch in losses:
+    # The same two inputs explain the losses of all three tasks.
+    errors = np.abs(mean_without - of_epoch[:, None]).max(0)
+    assert errors.min() < 1e-6
+    left_out.append(errors.argmin())
+  assert len(set(left_out)) == 3
 
 
 def test_head_tuning_is_pytorchs_adamw_with_clip_and_schedule():
@@ -213,14 +214,16 @@ def test_head_tuning_recovers_a_label_that_is_linear_in_the_posterior():
   assert (predicted == labels[:, 400:]).mean() >= 0.97
 
 
-def test_features_do_not_depend_on_the_batch_size(hmm, inputs):
+@pytest.mark.parametrize('batch_size', [7, 100])
+def test_features_are_the_models_output_at_the_mask(batch_size, hmm, inputs):
   """Features are G_1 for a head and P[H_1 | X_-1] for a probe, in order, whether or not batches come out even."""
-  posteriors = first_state_probs(hmm, inputs)
-  expected = {tuning.probe_tuner: posteriors, tuning.head_tuner: posteriors @ np.asarray(hmm.emission_matrix)}
-  for make_tuner, values in expected.items():
-    for batch_size in (7, 100):
-      features = tuning.frozen_features(make_tuner(EXACT, 2), hmm, inputs, batch_size=batch_size)
-      np.testing.assert_allclose(features, values, atol=1e-5)
+  expected = np.asarray(first_state_probs(hmm, inputs))
+  if batch_size == 7:
+    tuner = tuning.probe_tuner(EXACT, 2)
+  else:
+    tuner, expected = tuning.head_tuner(EXACT, 2), expected @ np.asarray(hmm.emission_matrix, np.float64)
+  features = tuning.frozen_features(tuner, hmm, inputs, batch_size=batch_size)
+  np.testing.assert_allclose(features, expected, atol=1e-5)
 
 
 def test_predictions_are_the_class_of_the_highest_score():
@@ -230,7 +233,7 @@ def test_predictions_are_the_class_of_the_highest_score():
   features = jax.random.normal(jax.random.key(0), (10, V))
   expected = tuner.scores(trainable, (), features).argmax(-1)
   assert expected.shape == (3, 10) and len(np.unique(expected)) == 3
-  for batch_size in (4, 10, 16):
+  for batch_size in (4, 16):
     predicted = tuning.predictions(tuner, trainable, (), features, batch_size=batch_size)
     np.testing.assert_array_equal(predicted, expected)
 
@@ -272,18 +275,17 @@ def test_finetuning_starts_as_head_tuning_on_a_copy(bert_params, inputs):
 
 def test_prompt_gradients_are_the_slopes_of_the_loss(hmm, inputs, labels):
   """On the exact model the loss's gradient in each entry of the prompt is its central difference, in float64."""
+  first = jax.tree.map(lambda x: x[:1], start(EXACT_PROMPT, hmm).trainable)
   with jax.enable_x64(True):
-    double = jax.tree.map(lambda x: jnp.asarray(np.asarray(x, np.float64)), hmm)
-    trainable = jax.tree.map(lambda x: jnp.asarray(np.asarray(x, np.float64)), start(EXACT_PROMPT, hmm).trainable)
-    trainable = jax.tree.map(lambda x: x[:1], trainable)
+    trainable, double = jax.tree.map(lambda x: jnp.asarray(np.asarray(x, np.float64)), (first, hmm))
 
-    @jax.jit
     def loss(prompt):
       scores = EXACT_PROMPT.scores({**trainable, 'prompt': prompt}, double, inputs[:8])
       return optax.softmax_cross_entropy_with_integer_labels(scores, labels[:1, :8]).mean()
 
     prompt, step = trainable['prompt'], 1e-5
     gradient = jax.jit(jax.grad(loss))(prompt)
+    loss = jax.jit(loss)
     assert gradient.dtype == np.float64
     for place in np.ndindex(prompt.shape):
       slope = (loss(prompt.at[place].add(step)) - loss(prompt.at[place].add(-step))) / (2 * step)
@@ -292,8 +294,8 @@ def test_prompt_gradients_are_the_slopes_of_the_loss(hmm, inputs, labels):
 
 
 def test_prompts_of_the_exact_model_stay_in_the_unit_cube(hmm, inputs, labels):
-  """However large the steps, rows stay emission probabilities; entries at 0 or 1 show that steps led outside."""
-  state, _ = train(EXACT_PROMPT, hmm, inputs, labels, schedule=SCHEDULE._replace(learning_rate=1.0))
+  """After large steps rows are emission probabilities still; entries at 0 or 1 show that steps led outside."""
+  state, _ = train(EXACT_PROMPT, hmm, inputs, labels)
   prompt = np.asarray(state.trainable['prompt'])
   assert prompt.min() >= 0 and prompt.max() <= 1
   assert np.isin(prompt, (0, 1)).any()
