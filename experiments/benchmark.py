@@ -14,6 +14,7 @@ import rich.box
 import rich.table
 
 from experiments import checkpoints
+from experiments import report
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import BenchmarkSettings
@@ -60,7 +61,7 @@ def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter)
   for row in checkpoints.read_json_lines(workdir / FILE_NAME):
     numbers = f'{row["ours_seconds"]:.4f}', f'{row["peer_seconds"]:.4f}', f'{row["ratio"]:.2f}'
     table.add_row(row['case'], str(row['num_states']), *numbers)
-  reporter.console.print(table)
+  reporter.show(report.as_text(table))
   reporter.say(f'records: {workdir / FILE_NAME}')
 
 

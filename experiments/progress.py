@@ -22,7 +22,11 @@ class Reporter:
 
   def say(self, text: str) -> None:
     """One line, now."""
-    self.console.print(self._prefix + text, highlight=False, markup=False, soft_wrap=True)
+    self.show(self._prefix + text)
+
+  def show(self, text: str) -> None:
+    """Text as it is: lines wider than the terminal wrap there, and nothing is cut."""
+    self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
   @contextlib.contextmanager
   def part(self, index: int, count: int, name: str) -> Iterator[None]:

@@ -68,7 +68,12 @@ def _row(records: list[Record], columns: list[tuple[str, str]], has_both: bool, 
 
 
 def render(records: list[Record], paper_overlay: bool) -> str:
-  """The table as plain text."""
-  console = rich.console.Console(width=200, no_color=True, file=io.StringIO(), record=True)
-  console.print(table(records, paper_overlay))
+  """`table` as plain text."""
+  return as_text(table(records, paper_overlay))
+
+
+def as_text(rich_table: rich.table.Table) -> str:
+  """A table at its own width, without colour or trailing blanks."""
+  console = rich.console.Console(width=240, no_color=True, file=io.StringIO(), record=True)
+  console.print(rich_table)
   return '\n'.join(line.rstrip() for line in console.export_text().splitlines()) + '\n'

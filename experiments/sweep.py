@@ -50,9 +50,9 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Draws the table and the figure of a workdir from its records."""
   records = results.load(workdir)
   overlay = settings.figure.paper_overlay
-  table = report.table(records, overlay)
-  reporter.console.print(table)
-  checkpoints.write_whole(workdir / 'table.txt', report.render(records, overlay))
+  table = report.render(records, overlay)
+  reporter.show(table)
+  checkpoints.write_whole(workdir / 'table.txt', table)
   paths = figures.save(figures.figure_3_left(records, settings.figure), workdir / 'figure_3_left')
   for name, path in [('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')]:
     reporter.say(f'{name}: {path}')
