@@ -99,7 +99,7 @@ def _sampling(settings: BenchmarkSettings, hmm: HMM) -> tuple[str, Timed, Timed]
 
   count, length = settings.num_documents, settings.document_length
   dynamax_hmm = CategoricalHMM(hmm.num_states, 1, hmm.num_tokens)
-  params, _ = dynamax_hmm.initialize(**{name: jnp.asarray(value) for name, value in to_dynamax(hmm).items()})
+  params, _ = dynamax_hmm.initialize(**to_dynamax(hmm))
   key = jax.random.key(settings.seed + 1)
   peer = jax.jit(jax.vmap(lambda key: dynamax_hmm.sample(params, key, length)[1]))
   keys = jax.random.split(key, count)

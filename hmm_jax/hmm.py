@@ -243,12 +243,12 @@ def conditional_token_probs(hmm: HMM, likelihoods: Array) -> Array:
   return jnp.matmul(states, hmm.emission_matrix, precision=lax.Precision.HIGHEST)
 
 
-def to_dynamax(hmm: HMM) -> dict[str, np.ndarray]:
+def to_dynamax(hmm: HMM) -> dict[str, Array]:
   """Keyword arguments of dynamax's `CategoricalHMM(...).initialize` (emission probs as [H, 1, V])."""
   return {
-    'initial_probs': np.asarray(hmm.initial_probs),
-    'transition_matrix': np.asarray(hmm.transition_matrix),
-    'emission_probs': np.asarray(hmm.emission_matrix)[:, None, :],
+    'initial_probs': hmm.initial_probs,
+    'transition_matrix': hmm.transition_matrix,
+    'emission_probs': hmm.emission_matrix[:, None, :],
   }
 
 

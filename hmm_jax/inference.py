@@ -10,10 +10,11 @@ Every function here is written for one sequence and touches the state axis alone
 keep the batch as the minor axis, the fast layout on a CPU.
 
 Messages are kept in one of two number formats. The narrow one is an ordinary array, rescaled at every
-step. It comes with a certificate: a bound on the share of path probability that rounding to zero could
-have removed. Where that bound fails, as on sequences that the chain all but forbids, the recursion is
-run once more in the wide format, a significand and an exponent of its own for every state, which no
-product underflows.
+step. A product rounded to zero is then below 1e-47 of the largest in float32, and can matter only where
+past, present and future evidence contradict each other by as much. Where at some position they agree to
+less than the square root of the smallest normal number (1e-19 in float32), as on sequences that the chain
+all but forbids, the recursion is run once more in the wide format, a significand and an exponent of its
+own for every state, which no product underflows.
 """
 
 import functools
@@ -26,8 +27,6 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
-# Largest share of path probability that narrow messages may lose before the wide ones take over.
-_LOST_MASS = 1e-8
 # The exponent of a zero in the wide format; far below any sum of exponents met in a step.
 _ZERO_EXPONENT = -(2**28)
 
@@ -115,7 +114,7 @@ def _narrow_unit(dtype) -> float:
 def _narrow_rescale(message: Array) -> tuple[Array, Array]:
   total = lax.stop_gradient(_positive_or_one(message.sum(0)))
   unit = _narrow_unit(message.dtype)
-  return message * (1 / total) * unit, jnp.log(total / unit)
+  return message * (unit / total), jnp.log(total) - math.log(unit)
 
 
 _NARROW = _Format(
@@ -137,14 +136,23 @@ def _power_of_two(exponent: Array, dtype) -> Array:
 def _widen(significand: Array, exponent: Array) -> _Wide:
   """Moves the size of each entry into its exponent. Exponents are constants to differentiation."""
   shift = jnp.frexp(lax.stop_gradient(significand))[1]
-  exponent = jnp.where(significand > 0, exponent + shift, _ZERO_EXPONENT)
+  # A zero keeps the exponent of its factors: that is the size of its slope.
+  exponent = jnp.maximum(exponent + jnp.where(significand > 0, shift, 0), _ZERO_EXPONENT)
   return _Wide(significand * _power_of_two(-shift, significand.dtype), exponent)
 
 
+def _top_exponent(message: _Wide, axis: int) -> Array:
+  return jnp.where(message.significand > 0, message.exponent, _ZERO_EXPONENT).max(axis, keepdims=True)
+
+
 def _aligned(message: _Wide, axis: int) -> tuple[Array, Array]:
-  """The entries over a common power of two, and that power; entries too small to count become 0."""
-  top = message.exponent.max(axis, keepdims=True)
-  return message.significand * _power_of_two(message.exponent - top, message.significand.dtype), top
+  """The entries over a common power of two, and that power; entries too small to count become 0.
+
+  The slope of a zero is held to that of the largest entry, which keeps every gradient finite.
+  """
+  top = _top_exponent(message, axis)
+  scale = _power_of_two(jnp.minimum(message.exponent - top, 0), message.significand.dtype)
+  return message.significand * scale, top
 
 
 def _wide_contract(matrix: Array):
@@ -163,14 +171,14 @@ def _wide_contract(matrix: Array):
 
 
 def _wide_rescale(message: _Wide) -> tuple[_Wide, Array]:
-  top = message.exponent.max(0)
-  exponent = jnp.where(message.significand > 0, message.exponent - top, _ZERO_EXPONENT)
-  return _Wide(message.significand, exponent), top * math.log(2)
+  top = _top_exponent(message, 0)
+  exponent = jnp.clip(message.exponent - top, _ZERO_EXPONENT, 0)
+  return _Wide(message.significand, exponent), top[0].astype(message.significand.dtype) * math.log(2)
 
 
 def _wide_log_total(message: _Wide) -> Array:
   entries, top = _aligned(message, axis=0)
-  return _log_or_minus_inf(entries.sum(0)) + top[0] * math.log(2)
+  return _log_or_minus_inf(entries.sum(0)) + top[0].astype(entries.dtype) * math.log(2)
 
 
 _WIDE = _Format(
@@ -190,7 +198,9 @@ def _smooth(fmt: _Format, chain: Chain, likelihoods: Array) -> tuple[Posterior, 
   Up to a factor for every t, alpha_t(h) = P[H_t = h, x_{1:t-1}] and beta_t(h) = P[x_{t+1:T} | H_t = h].
 
   Returns:
-    The posterior, and the smallest total, over positions and sequences, of alpha_t l_t beta_t.
+    The posterior, and the smallest agreement, over positions and sequences: that of past, present and future,
+    sum_h alpha_t(h) l_t(h) beta_t(h), and that of past and present, sum_h alpha_t(h) l_t(h), with each factor
+    scaled as `fmt.rescale` does.
   """
   forward_matrix = fmt.contract(chain.transition_matrix.T)
   backward_matrix = fmt.contract(chain.transition_matrix)
@@ -202,7 +212,7 @@ def _smooth(fmt: _Format, chain: Chain, likelihoods: Array) -> tuple[Posterior, 
     updated = fmt.times(alpha, row)
     scaled, log_scale = fmt.rescale(updated)
     results = probs(fmt.entries(updated)), probs(fmt.entries(alpha)), log_scale, fmt.log_total(scaled)
-    return forward_matrix(scaled), (alpha, results)
+    return forward_matrix(scaled), (alpha, results, fmt.entries(updated).sum(0).min())
 
   def backward(beta, alpha_and_row):
     alpha, row = alpha_and_row
@@ -214,10 +224,18 @@ def _smooth(fmt: _Format, chain: Chain, likelihoods: Array) -> tuple[Posterior, 
 
   alpha, start_log_scale = fmt.rescale(fmt.encode(start))
   beta, _ = fmt.rescale(fmt.encode(jnp.ones_like(start)))
-  _, (alphas, (filtered, predicted, log_scales, log_totals)) = lax.scan(forward, alpha, likelihoods)
+  _, (alphas, forward_results, presents) = lax.scan(forward, alpha, likelihoods)
+  filtered, predicted, log_scales, log_totals = forward_results
   _, (smoothed, leave_one_out, totals) = lax.scan(backward, beta, (alphas, likelihoods), reverse=True)
   loglik = start_log_scale + log_scales.sum(0) + log_totals[-1]
-  return Posterior(filtered, predicted, smoothed, leave_one_out, loglik), totals.min()
+  unit = _narrow_unit(likelihoods.dtype)
+  agreement = jnp.minimum(totals.min() / unit**2, presents.min() / unit)
+  return Posterior(filtered, predicted, smoothed, leave_one_out, loglik), agreement
+
+
+def _without_subnormals(x: Array) -> Array:
+  # Devices differ in whether a subnormal number equals zero; here it does. Zeros keep their gradients.
+  return jnp.where((x > 0) & (x < jnp.finfo(x.dtype).tiny), 0, x)
 
 
 def _unit_rows(likelihoods: Array) -> tuple[Array, Array]:
@@ -263,14 +281,10 @@ _repaired.defvjp(_repaired_forward, _repaired_backward)
 
 def _forward_backward(chain: Chain, likelihoods: Array) -> Posterior:
   """`forward_backward` on [T, H, ...], where trailing axes hold further sequences; results are [..., T, H]."""
-  chain = _Chain(chain.initial_probs, chain.transition_matrix)
-  rows, log_rows = _unit_rows(likelihoods)
-  length, num_states = rows.shape[:2]
-  narrow, least_total = _smooth(_NARROW, chain, rows)
-  # alpha and beta sum to `unit`. A narrow product rounded to zero was below `tiny`, so the paths through it
-  # carry at most unit * tiny / least_total of the posterior; losing entries only lowers the computed total.
-  needed = 3 * length * num_states * float(jnp.finfo(rows.dtype).tiny) * _narrow_unit(rows.dtype) / _LOST_MASS
-  certified = lax.stop_gradient(least_total) > needed
+  chain = _Chain(_without_subnormals(chain.initial_probs), _without_subnormals(chain.transition_matrix))
+  rows, log_rows = _unit_rows(_without_subnormals(likelihoods))
+  narrow, agreement = _smooth(_NARROW, chain, rows)
+  certified = lax.stop_gradient(agreement) > math.sqrt(jnp.finfo(rows.dtype).tiny)
   posterior = _repaired(certified, _time_before_states(narrow), chain, rows)
   return posterior._replace(marginal_loglik=posterior.marginal_loglik + log_rows)
 
@@ -287,7 +301,8 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
     likelihoods: [T, H], nonnegative; `token_likelihoods` makes them from tokens.
 
   Returns:
-    A `Posterior`. `jax.vmap` of this function and `batched_forward_backward` agree; the latter is faster.
+    A `Posterior`. `jax.vmap` of this function and `batched_forward_backward` agree; the latter is faster. Numbers
+    below the smallest normal one count as 0.
   """
   return _forward_backward(hmm, likelihoods)
 

@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+from conftest import enumerated_posterior
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +15,7 @@ from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
 from hmm_jax.model import exact_model
 
-H, V, T = 3, 4, 4
+H, V, T = 3, 4, 3
 MASK = V
 
 
@@ -26,19 +27,10 @@ def hmm():
   )
 
 
-def state_posteriors(hmm, emissions):
-  """P[H_i | X_-i] at each i by summing over paths; emissions[t][h] = P[X_t = x_t | H_t = h], of any kind."""
-  initial, transition, _ = (np.asarray(x, np.float64) for x in hmm)
-  length = len(emissions)
-  paths = np.array(list(itertools.product(range(H), repeat=length)))
-  prior = initial[paths[:, 0]] * transition[paths[:, :-1], paths[:, 1:]].prod(-1)
-  rows = np.stack([np.asarray(emissions[t], np.float64)[paths[:, t]] for t in range(length)], -1)
-  posteriors = np.zeros((length, H))
-  for i in range(length):
-    weights = prior * np.delete(rows, i, axis=1).prod(-1)
-    np.add.at(posteriors[i], paths[:, i], weights)
-  totals = posteriors.sum(-1, keepdims=True)
-  return np.divide(posteriors, totals, out=np.zeros_like(posteriors), where=totals > 0)
+def state_posteriors(hmm, rows):
+  """P[H_i | X_-i] at each i, where rows[t][h] = P[X_t = x_t | H_t = h] for tokens of any kind."""
+  hmm = HMM(*(np.asarray(x, np.float64) for x in hmm))
+  return enumerated_posterior(hmm, np.array(rows, np.float64)).leave_one_out_probs
 
 
 def emissions_of(hmm, tokens):
