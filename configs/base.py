@@ -11,7 +11,14 @@ SCALES = ('small', 'paper', 'official', 'smoke')
 
 def _schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
   return ml_collections.ConfigDict(
-    dict(learning_rate=learning_rate, num_epochs=num_epochs, batch_size=batch_size, warmup_steps=warmup_steps)
+    dict(
+      learning_rate=learning_rate,
+      num_epochs=num_epochs,
+      batch_size=batch_size,
+      warmup_steps=warmup_steps,
+      weight_decay=0.0,
+      clip_norm=1.0,
+    )
   )
 
 
@@ -27,7 +34,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   # The grid. A trial is an HMM with its corpus and pretrained model; a task is a draw of task_weights in it.
   config.num_states = (4, 10, 30)
   config.num_trials = 1
-  config.tasks_per_trial = 5
+  config.tasks_per_trial = 4
   config.models = ('bert', 'exact')
   config.methods = ('head', 'prompt')
 
@@ -54,7 +61,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.bert.init_stddev = 0.05  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
   config.bert.dtype = 'float32'
   config.pretrain = ml_collections.ConfigDict()
-  config.pretrain.num_steps = 1500
+  config.pretrain.num_steps = 1250
   config.pretrain.batch_size = 32
   config.pretrain.learning_rate = 2e-3
   config.pretrain.warmup_steps = 100
@@ -77,7 +84,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   # The downstream tasks.
   config.downstream = ml_collections.ConfigDict()
   config.downstream.length = 33
-  config.downstream.num_train = 2500
+  config.downstream.num_train = 1500
   config.downstream.num_validation = 500
   config.downstream.num_test = 1000
   config.downstream.num_classes = 2
@@ -85,10 +92,10 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.downstream.with_replacement = False
 
   # Tuning.
-  config.head = _schedule(0.01, 5, 8, 500)
-  config.probe = _schedule(0.01, 5, 8, 500)
+  config.head = _schedule(0.01, 5, 8, 100)
+  config.probe = _schedule(0.01, 5, 8, 100)
   config.finetune = _schedule(1e-4, 5, 32, 100)
-  config.prompt = _schedule(0.01, 5, 20, 100)
+  config.prompt = _schedule(0.01, 5, 15, 100)
   config.prompt.length = 20
   config.prompt.init = 'uniform'  # uniform, vocabulary
   config.prompt.init_scale = 0.5
@@ -124,6 +131,7 @@ def _paper(config: ml_collections.ConfigDict) -> None:
   config.pretrain.update(steps_per_call=100, checkpoint_every=2500, measure_every=2500)
   config.measure.update(num_inputs=1000, num_documents=8)
   config.downstream.update(length=129, num_train=5000)
+  config.head.warmup_steps = config.probe.warmup_steps = 500
   config.prompt.update(batch_size=8, warmup_steps=500)
   config.finetune.update(learning_rate=1e-5, batch_size=8, warmup_steps=500)
   config.figure.paper_overlay = True
@@ -147,5 +155,6 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.pretrain.update(checkpoint_every=20, measure_every=20)
   config.measure.update(num_chunks=16, num_inputs=32, num_documents=2, batch_size=16)
   config.downstream.update(length=9, num_train=256, num_validation=32, num_test=64)
-  config.prompt.update(length=4, num_epochs=2)
-  config.head.num_epochs = 2
+  config.prompt.length = 4
+  for method in ('head', 'probe', 'finetune', 'prompt'):
+    config[method].update(num_epochs=2, batch_size=8, warmup_steps=4)

@@ -103,10 +103,12 @@ class TuneSettings:
   num_epochs: int
   batch_size: int
   warmup_steps: int
+  weight_decay: float
+  clip_norm: float
 
   @property
   def schedule(self) -> Schedule:
-    return Schedule(self.learning_rate, self.num_epochs, self.batch_size, self.warmup_steps)
+    return Schedule(*(getattr(self, name) for name in Schedule._fields))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -352,6 +354,8 @@ def _check_tuning(s: Settings) -> None:
     batch_size = s.tuning(method).batch_size
     valid = f'at most downstream.num_train, {d.num_train}'
     _require(batch_size <= d.num_train, f'{method}.batch_size', batch_size, valid)
+    steps, warmup = s.tuning(method).num_epochs * (d.num_train // batch_size), s.tuning(method).warmup_steps
+    _require(warmup < steps, f'{method}.warmup_steps', warmup, f'below the {steps} steps of {method} tuning')
   _require(s.prompt.init in PROMPT_INITS, 'prompt.init', s.prompt.init, f'one of {", ".join(PROMPT_INITS)}')
   both = 'finetune' in s.methods and s.models == ('exact',)
   _require(not both, 'methods', s.methods, "without 'finetune' where models is ('exact',): it has nothing to fine-tune")

@@ -114,14 +114,18 @@ def run(trial: Trial, reporter: Reporter) -> None:
   models = {'exact': (model_lib.exact_model(settings.hmm.num_tokens), hmm)}
   if 'bert' in settings.models:
     params = pretraining.pretrained_params(settings, hmm, ideals, pretrain_keys, trial.pretrained_directory, reporter)
-    models['bert'] = bert_lib.masked_lm(settings.bert_module()), jax.device_put(params, jax.devices()[0])
-  for name in settings.models:
-    model, frozen = models[name]
-    gap = pretraining.measure(settings, model, frozen, ideals)
-    for method in settings.methods:
-      tasks = sorted(task for task, *pair in trial.missing() if pair == [name, method])
-      if tasks:
-        _tune_and_record(trial, model, frozen, method, tasks, downstream, gap, keys.tuning, reporter)
+    # Half precision is for pretraining alone: in it the gradients through a prompt vanish.
+    bert = settings.bert_module().clone(dtype=jnp.float32)
+    models['bert'] = bert_lib.masked_lm(bert), jax.device_put(params, jax.devices()[0])
+  # Some accelerators round float32 products unless told otherwise.
+  with jax.default_matmul_precision('float32'):
+    for name in settings.models:
+      model, frozen = models[name]
+      gap = pretraining.measure(settings, model, frozen, ideals)
+      for method in settings.methods:
+        tasks = sorted(task for task, *pair in trial.missing() if pair == [name, method])
+        if tasks:
+          _tune_and_record(trial, model, frozen, method, tasks, downstream, gap, keys.tuning, reporter)
 
 
 def _downstream(settings: Settings, hmm: HMM, keys: Keys) -> tuple[Downstream, Array]:

@@ -6,6 +6,7 @@ heads, metrics and figures see this interface alone, and never ask which model t
 """
 
 from collections.abc import Callable
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -54,6 +55,7 @@ def _posterior_states(hmm, likelihoods):
   return inference.batched_forward_backward(hmm, likelihoods).leave_one_out_probs
 
 
+@functools.cache
 def exact_model(num_tokens: int) -> MaskedLM:
   """The model that pretraining aims at: E = H, embeddings are likelihood rows, prediction is message passing.
 

@@ -4,7 +4,7 @@ import optax
 
 
 def adamw(
-  learning_rate: float, warmup_steps: int, num_steps: int, *, weight_decay: float = 0.0, clip_norm: float = 1.0
+  learning_rate: float, warmup_steps: int, num_steps: int, *, weight_decay: float, clip_norm: float
 ) -> optax.GradientTransformation:
   """AdamW with a global-norm clip; the rate rises from 0 over `warmup_steps`, then falls to 0 at `num_steps`."""
   schedule = optax.schedules.warmup_constant_schedule(0.0, learning_rate, warmup_steps)

@@ -114,7 +114,8 @@ def make_train_steps(
 ) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
   """Compiles `(state, corpus [N, T], key) -> (state, losses [steps_per_call])` over the mesh.
 
-  The batch is split over `data`; the state is donated. One compilation serves every corpus of one shape.
+  The batch is split over `data`; the state is donated. One compilation serves every corpus of one shape, if the
+  first state is already on the mesh.
   """
 
   def train_steps(state, corpus, key):
@@ -144,7 +145,7 @@ class Ideal(NamedTuple):
 
   Attributes:
     inputs: [n, T] int32 tokens with [MASK] as V.
-    weights: [n, T], which predictions count (they sum to 1).
+    weights: [n, T], which predictions count; they sum to 1, or are all 0 where none does.
     token_probs: [n, T, V], the exact distribution of the true token at each position given the input.
   """
 
@@ -179,7 +180,9 @@ def ideal_under_corruption(key: Array, hmm: HMM, corruption: Corruption, chunks:
   inputs, selected = corrupt(key, corruption, chunks)
   seen, seen_if_selected = channel(corruption)
   token_probs = conditional_token_probs(hmm, evidence_likelihoods(hmm, seen[inputs])) * seen_if_selected[inputs]
-  token_probs = token_probs / token_probs.sum(-1, keepdims=True)
+  # Where the corruption always shows [MASK], a visible token is never selected and its row is 0.
+  totals = token_probs.sum(-1, keepdims=True)
+  token_probs = token_probs / jnp.where(totals > 0, totals, 1)
   return Ideal(inputs, selected / jnp.maximum(selected.sum(), 1), token_probs)
 
 

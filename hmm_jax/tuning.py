@@ -45,12 +45,16 @@ class Schedule(NamedTuple):
     num_epochs: passes over the training inputs; each drops its last partial batch.
     batch_size: B.
     warmup_steps: of the linear warm-up; the decay ends at the last step.
+    weight_decay: of AdamW.
+    clip_norm: largest norm of a task's gradient.
   """
 
   learning_rate: float
   num_epochs: int
   batch_size: int
   warmup_steps: int
+  weight_decay: float
+  clip_norm: float
 
 
 class TuneState(NamedTuple):
@@ -111,7 +115,7 @@ def uniform_prompt(key: Array, model: MaskedLM, frozen: Any, length: int, scale:
 
 def vocabulary_prompt(key: Array, model: MaskedLM, frozen: Any, length: int) -> Array:
   """A prompt [P, E] of the embeddings of uniformly drawn tokens, as in the released code."""
-  return model.embed(frozen, jax.random.randint(key, (length,), 0, model.num_tokens))
+  return model.embed(frozen, jax.random.randint(key, (length,), 0, model.num_tokens)).astype(jnp.float32)
 
 
 @functools.cache
@@ -167,7 +171,13 @@ def _steps_per_epoch(schedule: Schedule, num_inputs: int) -> int:
 
 def _optimizer(schedule: Schedule, num_inputs: int) -> optax.GradientTransformation:
   num_steps = schedule.num_epochs * _steps_per_epoch(schedule, num_inputs)
-  return optimizer.adamw(schedule.learning_rate, min(schedule.warmup_steps, num_steps // 2), num_steps)
+  return optimizer.adamw(
+    schedule.learning_rate,
+    schedule.warmup_steps,
+    num_steps,
+    weight_decay=schedule.weight_decay,
+    clip_norm=schedule.clip_norm,
+  )
 
 
 def _map_batches(function: Callable[[Array], Array], inputs: Array, batch_size: int) -> Array:

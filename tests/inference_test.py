@@ -352,7 +352,7 @@ gradient = objective_gradient(inference.forward_backward)
 def gradient_cases():
   """(chain, rows) of 4 positions and 3 states, by name."""
   rng = np.random.default_rng(0)
-  dense, rows = dirichlet_hmm(rng, 3), rng.uniform(0.1, 1, (4, 3))
+  dense, rows = dirichlet_hmm(rng, 3, 3), rng.uniform(0.1, 1, (4, 3))
   zero_rows = rows.copy()
   zero_rows[1, 0] = zero_rows[2, 1:] = 0
   row = np.arange(4)[:, None]

@@ -10,7 +10,7 @@ from hmm_jax.optimizer import adamw
 
 def rates(learning_rate, warmup_steps, num_steps, count):
   """The learning rate of each step: under a constant gradient Adam's update is minus the rate."""
-  optimizer = adamw(learning_rate, warmup_steps, num_steps)
+  optimizer = adamw(learning_rate, warmup_steps, num_steps, weight_decay=0.0, clip_norm=1.0)
 
   def step(state, _):
     updates, state = optimizer.update(jnp.float32(0.5), state, jnp.float32(0))

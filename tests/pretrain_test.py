@@ -38,7 +38,7 @@ CYCLE = HMM(jnp.full(4, 0.25), jnp.eye(4)[jnp.array([1, 2, 3, 0])], jnp.eye(4))
 TINY = Bert(num_tokens=4, num_layers=1, width=16, num_heads=2, ffn_width=16, max_positions=8, dropout_rate=0.0)
 BERT = TINY.clone(init_stddev=0.2)
 CORRUPTION = Corruption(num_tokens=4, mask_rate=0.2, mask_share=0.8, random_share=0.1)
-OPTIMIZER = adamw(1e-2, 5, 200)
+OPTIMIZER = adamw(1e-2, 5, 200, weight_decay=0.0, clip_norm=1.0)
 # Thirteen batches an epoch and one chunk left over, so that calls of five steps straddle epochs.
 NUM_CHUNKS, BATCH_SIZE = 105, 8
 

@@ -42,13 +42,14 @@ def test_an_unknown_scale_names_the_valid_ones():
     ('pretrain.mask_rate', 1.0),
     ('pretrain.mask_rate', float('nan')),
     ('pretrain.random_share', 0.3),
-    ('pretrain.num_steps', 1501),
-    ('pretrain.warmup_steps', 1500),
+    ('pretrain.num_steps', 1251),
+    ('pretrain.warmup_steps', 1250),
     ('pretrain.batch_size', 10**6),
     ('pretrain.learning_rate', float('inf')),
     ('downstream.length', 1),
     ('downstream.num_test', 0),
     ('head.batch_size', 10**6),
+    ('head.warmup_steps', 10**6),
     ('prompt.init', 'zeros'),
     ('num_trials', 0),
     ('seed', -1),
@@ -114,7 +115,7 @@ def test_what_decides_the_model_changes_both_ids(field):
 def test_what_decides_tasks_or_tuning_changes_the_trial_alone():
   """Trials that differ in tasks or methods share one pretrained model."""
   plain = _settings()
-  for changed in (_settings(prompt__length=10), _settings(downstream__num_train=100), _settings(head__batch_size=16)):
+  for changed in (_settings(prompt__length=10), _settings(downstream__num_train=1400), _settings(head__batch_size=16)):
     assert changed.pretraining_id(4, 0) == plain.pretraining_id(4, 0)
     assert changed.trial_id(4, 0) != plain.trial_id(4, 0)
 

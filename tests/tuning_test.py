@@ -23,7 +23,10 @@ BERT = Bert(num_tokens=V, num_layers=1, width=8, num_heads=2, ffn_width=8, max_p
 EXACT = exact_model(V)
 # Eleven batches of 6 and a remainder of 2.
 NUM_INPUTS = 68
-SCHEDULE = tuning.Schedule(learning_rate=0.2, num_epochs=3, batch_size=6, warmup_steps=4)
+PLAIN = dict(weight_decay=0.0, clip_norm=1.0)
+SCHEDULE = tuning.Schedule(
+  learning_rate=0.2, num_epochs=3, batch_size=6, warmup_steps=4, weight_decay=0.0, clip_norm=1.0
+)
 TASKS = jnp.array([4, 0, 7])
 
 
@@ -178,7 +181,9 @@ def test_head_tuning_is_pytorchs_adamw_with_clip_and_schedule():
   draws = np.random.default_rng(2)
   features = draws.normal(0, 3, (40, V)).astype(np.float32)
   labels = draws.integers(0, 3, 40)
-  schedule = tuning.Schedule(learning_rate=0.05, num_epochs=5, batch_size=9, warmup_steps=6)
+  schedule = tuning.Schedule(
+    learning_rate=0.05, num_epochs=5, batch_size=9, warmup_steps=6, weight_decay=0.0, clip_norm=1.0
+  )
   tuner, task = tuning.head_tuner(EXACT, 3), jnp.array([2])
   first = start(tuner, (), task, schedule, 40)
   ours, losses = train(
@@ -216,7 +221,9 @@ def test_head_tuning_recovers_a_label_that_is_linear_in_the_posterior(hmm, poste
   labels = scores.argmax(-1)
   assert np.linalg.svd(hmm.emission_matrix)[1].min() > 0.2 and 0.4 < labels.mean() < 0.6
   tuner, train_inputs = tuning.head_tuner(EXACT, 2), slice(0, 400)
-  schedule = tuning.Schedule(learning_rate=1.0, num_epochs=20, batch_size=20, warmup_steps=10)
+  schedule = tuning.Schedule(
+    learning_rate=1.0, num_epochs=20, batch_size=20, warmup_steps=10, weight_decay=0.0, clip_norm=1.0
+  )
   features, train_labels = jnp.float32(token_probs[train_inputs]), jnp.int32(labels[None, train_inputs])
   state, _ = train(tuner, hmm, features, train_labels, tasks=TASKS[:1], schedule=schedule, epochs=20)
   head = jax.tree.map(lambda x: np.asarray(x[0]), state.trainable['head'])
