@@ -10,11 +10,12 @@ Every function here is written for one sequence and touches the state axis alone
 keep the batch as the minor axis, the fast layout on a CPU.
 
 Messages are kept in one of two number formats. The narrow one is an ordinary array, rescaled at every
-step. A product rounded to zero is then below 1e-47 of the largest in float32, and can matter only where
+step. A product rounded to zero is then below 1e-50 of the largest in float32, and can matter only where
 past, present and future evidence contradict each other by as much. Where at some position they agree to
-less than the square root of the smallest normal number (1e-19 in float32), as on sequences that the chain
-all but forbids, the recursion is run once more in the wide format, a significand and an exponent of its
-own for every state, which no product underflows.
+less than the square root of the smallest normal number (1e-19 in float32), or where all of the evidence is
+so improbable that a path could have been lost in both directions (about 1e-86), the recursion is run once
+more in the wide format, a significand and an exponent of its own for every state, which no product
+underflows. Text of 129 tokens stays narrow; text of 512 need not.
 """
 
 import functools
@@ -27,6 +28,8 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
+# The largest share of a posterior that paths lost by the narrow format may hold.
+_LOST_SHARE = 1e-8
 # The exponent of a zero in the wide format; far below any sum of exponents met in a step.
 _ZERO_EXPONENT = -(2**28)
 
@@ -108,7 +111,7 @@ def _log_or_minus_inf(x: Array) -> Array:
 
 def _narrow_unit(dtype) -> float:
   """What messages are rescaled to sum to: the product of two, and the inverse of that, stay well inside the range."""
-  return 2.0 ** (jnp.finfo(dtype).maxexp // 4 - 2)
+  return 2.0 ** (jnp.finfo(dtype).maxexp // 3 + 1)
 
 
 def _narrow_rescale(message: Array) -> tuple[Array, Array]:
@@ -211,8 +214,7 @@ def _smooth(fmt: _Format, chain: Chain, likelihoods: Array) -> tuple[Posterior, 
   def forward(alpha, row):
     updated = fmt.times(alpha, row)
     scaled, log_scale = fmt.rescale(updated)
-    results = probs(fmt.entries(updated)), probs(fmt.entries(alpha)), log_scale, fmt.log_total(scaled)
-    return forward_matrix(scaled), (alpha, results, fmt.entries(updated).sum(0).min())
+    return forward_matrix(scaled), (alpha, probs(fmt.entries(updated)), probs(fmt.entries(alpha)), log_scale)
 
   def backward(beta, alpha_and_row):
     alpha, row = alpha_and_row
@@ -224,12 +226,12 @@ def _smooth(fmt: _Format, chain: Chain, likelihoods: Array) -> tuple[Posterior, 
 
   alpha, start_log_scale = fmt.rescale(fmt.encode(start))
   beta, _ = fmt.rescale(fmt.encode(jnp.ones_like(start)))
-  _, (alphas, forward_results, presents) = lax.scan(forward, alpha, likelihoods)
-  filtered, predicted, log_scales, log_totals = forward_results
+  _, (alphas, filtered, predicted, log_scales) = lax.scan(forward, alpha, likelihoods)
   _, (smoothed, leave_one_out, totals) = lax.scan(backward, beta, (alphas, likelihoods), reverse=True)
-  loglik = start_log_scale + log_scales.sum(0) + log_totals[-1]
+  last, _ = fmt.rescale(fmt.times(jax.tree.map(lambda x: x[-1], alphas), likelihoods[-1]))
+  loglik = start_log_scale + log_scales.sum(0) + fmt.log_total(last)
   unit = _narrow_unit(likelihoods.dtype)
-  agreement = jnp.minimum(totals.min() / unit**2, presents.min() / unit)
+  agreement = jnp.minimum(totals.min() / unit**2, jnp.exp(log_scales.min()))
   return Posterior(filtered, predicted, smoothed, leave_one_out, loglik), agreement
 
 
@@ -284,7 +286,12 @@ def _forward_backward(chain: Chain, likelihoods: Array) -> Posterior:
   chain = _Chain(_without_subnormals(chain.initial_probs), _without_subnormals(chain.transition_matrix))
   rows, log_rows = _unit_rows(_without_subnormals(likelihoods))
   narrow, agreement = _smooth(_NARROW, chain, rows)
-  certified = lax.stop_gradient(agreement) > math.sqrt(jnp.finfo(rows.dtype).tiny)
+  tiny, length, num_states = float(jnp.finfo(rows.dtype).tiny), *rows.shape[:2]
+  # A path that both directions lost was twice below `lost` of the others, and so weighs less than its square.
+  lost = math.log(tiny) - math.log(_narrow_unit(rows.dtype)) + math.log(length * num_states)
+  needed_loglik = 2 * lost - math.log(_LOST_SHARE)
+  agreement, loglik = lax.stop_gradient((agreement, narrow.marginal_loglik.min()))
+  certified = (agreement > math.sqrt(tiny)) & (loglik > needed_loglik)
   posterior = _repaired(certified, _time_before_states(narrow), chain, rows)
   return posterior._replace(marginal_loglik=posterior.marginal_loglik + log_rows)
 
