@@ -115,8 +115,10 @@ def _narrow_unit(dtype) -> float:
 
 
 def _narrow_rescale(message: Array) -> tuple[Array, Array]:
-  total = lax.stop_gradient(_positive_or_one(message.sum(0)))
   unit = _narrow_unit(message.dtype)
+  # Below this the certificate fails whatever follows, and the quotient must not overflow.
+  least = unit * math.sqrt(jnp.finfo(message.dtype).tiny) / 1024
+  total = lax.stop_gradient(jnp.maximum(message.sum(0), least))
   return message * (unit / total), jnp.log(total) - math.log(unit)
 
 
@@ -274,6 +276,8 @@ def _repaired_backward(residuals, cotangents):
   run = lambda _: (jnp.bool_(True), jax.vjp(_wide_posterior, *arguments)[1](cotangents))
   start = certified, jax.tree.map(jnp.zeros_like, tuple(arguments))
   _, wide_cotangents = lax.while_loop(lambda carry: ~carry[0], run, start)
+  # Evidence of probability 1e-76, say, has slopes past the largest float; they are held to it.
+  wide_cotangents = jax.tree.map(jnp.nan_to_num, wide_cotangents)
   narrow_cotangents = jax.tree.map(lambda x: jnp.where(certified, x, 0), cotangents)
   return None, narrow_cotangents, *wide_cotangents
 
@@ -301,7 +305,8 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
 
   alpha_{t+1}(j) = sum_i alpha_t(i) l_t(i) A[i, j] and beta_t(i) = sum_j A[i, j] l_{t+1}(j) beta_{t+1}(j), with
   A the row-stochastic `transition_matrix`. Time O(T H^2). Differentiable in every argument (reverse mode, once),
-  at rows that contain exact zeros too.
+  at rows that contain exact zeros too. Gradients are always finite; where the wide format runs, the slope at an
+  exact zero is held to that of the largest entry of its row.
 
   Args:
     hmm: anything with `initial_probs` [H] (the first emitting state) and `transition_matrix` [H, H].
