@@ -1,7 +1,7 @@
 """The hidden Markov model: its parameters, the paper's random draw, sampling, and the exact G."""
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import jax
 from jax import lax
@@ -11,6 +11,29 @@ import numpy as np
 from hmm_jax import inference
 
 Array = jax.Array
+
+
+class Distribution(inference.Chain, Protocol):
+  """A distribution of text with a hidden joint state, the number e = c H + h of a still part c and a moving part h.
+
+  An `HMM` has no still part, so that E = H. In a `MemoryHMM` c is what the memory holds. Its tokens depend on the
+  joint state alone, and every function below serves both.
+  """
+
+  @property
+  def joint_emission_matrix(self) -> Array:
+    """[E, V], entry (e, v) = P[X_t = v | joint state e]."""
+    ...
+
+  @property
+  def num_tokens(self) -> int: ...
+
+  def starting_from(self, joint_initial_probs: Array) -> Self:
+    """The same distribution with another law [E] of the first joint state."""
+    ...
+
+
+DistributionT = TypeVar('DistributionT', bound=Distribution)
 
 
 class HMM(NamedTuple):
@@ -29,12 +52,23 @@ class HMM(NamedTuple):
   emission_matrix: Array
 
   @property
+  def joint_initial_probs(self) -> Array:
+    return self.initial_probs
+
+  @property
+  def joint_emission_matrix(self) -> Array:
+    return self.emission_matrix
+
+  @property
   def num_states(self) -> int:
     return self.emission_matrix.shape[-2]
 
   @property
   def num_tokens(self) -> int:
     return self.emission_matrix.shape[-1]
+
+  def starting_from(self, joint_initial_probs: Array) -> 'HMM':
+    return self._replace(initial_probs=joint_initial_probs)
 
   def validate(self) -> 'HMM':
     """Returns self. Raises ValueError naming the field whose shape, entries or row sums are wrong."""
@@ -92,20 +126,26 @@ def random_hmm(
     initial_temperature: of the initial distribution; large means near-uniform.
     emission_temperature: of each emission row.
   """
-  if num_permutations is None:
-    num_permutations = num_states
   key_weights, key_permutations, key_initial, key_emission = jax.random.split(key, 4)
-  weights = softmax_of_uniform(key_weights, (num_permutations,), transition_temperature)
-  permute = functools.partial(jax.random.permutation, x=num_states)
-  permutations = jax.vmap(permute)(jax.random.split(key_permutations, num_permutations))
-  transition_matrix = jnp.einsum(
-    'k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST
-  )
   return HMM(
     initial_probs=softmax_of_uniform(key_initial, (num_states,), initial_temperature),
-    transition_matrix=transition_matrix,
+    transition_matrix=mixed_permutations(
+      key_weights, key_permutations, num_states, num_permutations, transition_temperature
+    ),
     emission_matrix=softmax_of_uniform(key_emission, (num_states, num_tokens), emission_temperature),
   )
+
+
+def mixed_permutations(
+  key_weights: Array, key_permutations: Array, num_states: int, num_permutations: int | None, temperature: float
+) -> Array:
+  """A random transition matrix [H, H]: permutation matrices, H of them where None is said, mixed as in `random_hmm`."""
+  if num_permutations is None:
+    num_permutations = num_states
+  weights = softmax_of_uniform(key_weights, (num_permutations,), temperature)
+  permute = functools.partial(jax.random.permutation, x=num_states)
+  permutations = jax.vmap(permute)(jax.random.split(key_permutations, num_permutations))
+  return jnp.einsum('k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST)
 
 
 class AliasTable(NamedTuple):
@@ -161,30 +201,35 @@ class _Sampler(NamedTuple):
   emission: AliasTable
 
 
-def _sampler(hmm: HMM) -> _Sampler:
-  return _Sampler(alias_table(hmm.initial_probs[None]), *map(alias_table, hmm[1:]))
+def _sampler(hmm: Distribution) -> _Sampler:
+  rows = hmm.joint_initial_probs[None], hmm.transition_matrix, hmm.joint_emission_matrix
+  return _Sampler(*map(alias_table, rows))
 
 
 def _sample(key: Array, sampler: _Sampler, length: int) -> tuple[Array, Array]:
   words_2xT = jax.random.bits(key, (2, length), jnp.uint32)
 
-  def step(state, word):
-    return alias_draw(sampler.transition, state, word), state
+  def step(moving, word):
+    return alias_draw(sampler.transition, moving, word), moving
 
   first = alias_draw(sampler.initial, 0, words_2xT[0, 0])
-  last, states = lax.scan(step, first, words_2xT[0, 1:])
-  states = jnp.append(states, last)
+  first_moving = first % sampler.transition.threshold.shape[0]
+  last, moving = lax.scan(step, first_moving, words_2xT[0, 1:])
+  states = first - first_moving + jnp.append(moving, last)
   return states, alias_draw(sampler.emission, states, words_2xT[1])
 
 
 @functools.partial(jax.jit, static_argnames='length')
-def sample(key: Array, hmm: HMM, length: int) -> tuple[Array, Array]:
-  """Draws one document: `(states [T], tokens [T])`, both int32, by the alias method from one word a draw."""
+def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
+  """Draws one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
+
+  The still part of the state is drawn once and stays for the whole document.
+  """
   return _sample(key, _sampler(hmm), length)
 
 
 @functools.partial(jax.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
-def sample_corpus(key: Array, hmm: HMM, num_documents: int, length: int, *, chunk_size: int = 256) -> Array:
+def sample_corpus(key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = 256) -> Array:
   """Tokens of many documents, [D, T], in the smallest unsigned type that holds the vocabulary and [MASK].
 
   Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
@@ -202,45 +247,47 @@ def sample_corpus(key: Array, hmm: HMM, num_documents: int, length: int, *, chun
   return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
 
 
-def token_likelihoods(hmm: HMM, tokens: Array, observed: Array) -> Array:
-  """Likelihood rows [..., T, H]: P[X = x_t | H_t] where `observed` [..., T] holds, rows of ones elsewhere."""
-  rows = jnp.take(hmm.emission_matrix.T, tokens, axis=0, mode='clip')
+def token_likelihoods(hmm: Distribution, tokens: Array, observed: Array) -> Array:
+  """Likelihood rows [..., T, E]: P[X = x_t | state] where `observed` [..., T] holds, rows of ones elsewhere."""
+  rows = jnp.take(hmm.joint_emission_matrix.T, tokens, axis=0, mode='clip')
   return jnp.where(observed[..., None], rows, 1)
 
 
-def evidence_likelihoods(hmm: HMM, evidence: Array) -> Array:
-  """Likelihood rows [..., T, H] of noisy sight: evidence[t, v] = P[what is seen at t | X_t = v], [..., T, V].
+def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
+  """Likelihood rows [..., T, E] of noisy sight: evidence[t, v] = P[what is seen at t | X_t = v], [..., T, V].
 
   A token seen plainly is one-hot evidence and [MASK] is a row of ones; `masking.channel` gives BERT's noise.
   """
-  return jnp.matmul(evidence, hmm.emission_matrix.T, precision=lax.Precision.HIGHEST)
+  return jnp.matmul(evidence, hmm.joint_emission_matrix.T, precision=lax.Precision.HIGHEST)
 
 
-def chunk_start(hmm: HMM, chunk_length: int, num_chunks: int) -> HMM:
-  """The chain as seen from the start of a random one of a document's first `num_chunks` chunks.
+def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> DistributionT:
+  """The distribution as seen from the start of a random one of a document's first `num_chunks` chunks.
 
-  Its initial distribution is the mean over k < num_chunks of `initial_probs @ transition_matrix^(k chunk_length)`.
+  Its first moving part has the mean over k < num_chunks of `initial @ transition_matrix^(k chunk_length)`; the still
+  part stays what it was.
   """
   multiply = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-  stride = jnp.eye(hmm.num_states)
+  num_moving = hmm.transition_matrix.shape[-1]
+  stride = jnp.eye(num_moving)
   for bit in bin(chunk_length)[2:]:
     stride = multiply(stride, stride)
     if bit == '1':
       stride = multiply(stride, hmm.transition_matrix)
   advance = lambda probs, _: (multiply(probs, stride), probs)
-  _, starts = lax.scan(advance, hmm.initial_probs, None, length=num_chunks)
-  mean = starts.mean(0)
-  return hmm._replace(initial_probs=mean / mean.sum())
+  _, starts = lax.scan(advance, hmm.joint_initial_probs.reshape(-1, num_moving), None, length=num_chunks)
+  mean = starts.mean(0).reshape(-1)
+  return hmm.starting_from(mean / mean.sum())
 
 
-def conditional_token_probs(hmm: HMM, likelihoods: Array) -> Array:
+def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
 
-  G_i = W P[H_i | X_{-i}] (Proposition 3.4). Zeros where the evidence X_{-i} has probability zero. Leading axes
-  of `likelihoods` [..., T, H] are batches.
+  G_i = W P[H_i | X_{-i}] (Proposition 3.4), and for a memory W P[M_J, H_i | X_{-i}] (the proof of Claim C.3). Zeros
+  where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
   """
   states = inference.batched_forward_backward(hmm, likelihoods).leave_one_out_probs
-  return jnp.matmul(states, hmm.emission_matrix, precision=lax.Precision.HIGHEST)
+  return jnp.matmul(states, hmm.joint_emission_matrix, precision=lax.Precision.HIGHEST)
 
 
 def to_dynamax(hmm: HMM) -> dict[str, Array]:

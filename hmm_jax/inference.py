@@ -5,19 +5,22 @@ P[observation at t | state], up to any positive factor: a token is its column of
 [MASK] is a row of ones, a theory prompt is the row u in [0, 1]^H, and a position past the end of a
 ragged sequence is a row of ones.
 
-Every function here is written for one sequence and touches the state axis alone, so axes after it
-(a batch, say) ride along: `[T, H]` and `[T, H, B]` go through the same lines. `batched_*` uses that to
-keep the batch as the minor axis, the fast layout on a CPU.
+A state may have a part that never moves, such as a memory: with E = C H joint states, number c H + h is the pair
+of a still part c and a moving part h. The transition matrix is that of h alone, and a step costs O(C H^2), not
+O((C H)^2). A plain chain has C = 1 and E = H.
 
-Messages are kept in one of two number formats. The narrow one is an ordinary array, rescaled at every
-step. A product rounded to zero is then below 1e-50 of the largest in float32, and can matter only where
-past, present and future evidence contradict each other by as much. Where at some position they agree to
-less than the square root of the smallest normal number (1e-19 in float32), or where all of the evidence is
-so improbable that a path could have been lost in both directions (about 1e-86), the recursion is run once
-more in the wide format, a significand and an exponent of its own for every state, which no product
-underflows. Text of 129 tokens stays narrow; text of 512 need not.
+Messages are [C, H], with any batch axes after: they ride along, and the batch is the minor axis, the fast layout
+on a CPU.
+
+Messages are kept in one of two number formats. The narrow one is an ordinary array, rescaled at every step, so that
+products below 1e-50 of the largest (in float32) round to zero. Beside each entry runs a bound on the mass that was
+lost to it that way, by the recursion of the entries themselves. Where that bound could hold more than 1e-8 of any
+posterior, or where past, present and future evidence agree at some position to less than the square root of the
+smallest normal number (1e-19 in float32), the recursion is run once more in the wide format, a significand and an
+exponent of its own for every state, which no product underflows. Text of a model under that model stays narrow.
 """
 
+from collections.abc import Callable
 import functools
 import math
 from typing import Any, NamedTuple, Protocol
@@ -28,6 +31,8 @@ import jax.numpy as jnp
 
 Array = jax.Array
 
+# The state axes of a message: still part, moving part.
+_STATE = (0, 1)
 # The largest share of a posterior that paths lost by the narrow format may hold.
 _LOST_SHARE = 1e-8
 # The exponent of a zero in the wide format; far below any sum of exponents met in a step.
@@ -35,16 +40,22 @@ _ZERO_EXPONENT = -(2**28)
 
 
 class Chain(Protocol):
-  """What inference needs of a distribution: the law of its hidden states."""
+  """What inference needs of a distribution: the law of its joint states."""
 
   @property
-  def initial_probs(self) -> Array: ...
+  def joint_initial_probs(self) -> Array:
+    """[E], of the first emitting joint state."""
+    ...
 
   @property
-  def transition_matrix(self) -> Array: ...
+  def transition_matrix(self) -> Array:
+    """[H, H], of the part that moves."""
+    ...
 
 
 class _Chain(NamedTuple):
+  """Attributes: initial_probs [C, H], transition_matrix [H, H]."""
+
   initial_probs: Array
   transition_matrix: Array
 
@@ -67,6 +78,16 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
+class _Narrow(NamedTuple):
+  """A message, and a bound for each entry on what rounding to zero has cost it, in smallest normal numbers.
+
+  Where a message is only kept to be multiplied, the bound is a single 0.
+  """
+
+  entries: Array
+  lost: Array
+
+
 class _Wide(NamedTuple):
   """A message whose entries are `significand * 2**exponent`, an exponent for each state."""
 
@@ -80,10 +101,12 @@ class _Format(NamedTuple):
   encode: Any  # array -> message
   times: Any  # (message, likelihood row) -> message
   product: Any  # (message, message) -> message
-  contract: Any  # matrix -> (message -> message with out[i] = sum_j matrix[i, j] in[j])
+  contract: Any  # matrix -> (message -> message with out[c, i] = sum_j matrix[i, j] in[c, j])
   rescale: Any  # message -> (message of the format's own scale, log of what it was divided by)
   entries: Any  # message -> array proportional to it
   log_total: Any  # message -> log of its sum over states
+  kept: Any  # message -> what `product` needs of it later
+  lost_share: Any  # message -> the largest bound on an entry's loss, as a share of the message's sum
 
 
 def _positive_or_one(x: Array) -> Array:
@@ -92,8 +115,8 @@ def _positive_or_one(x: Array) -> Array:
 
 @jax.custom_jvp
 def _normalise(weights: Array) -> Array:
-  """Weights over their sum on the state axis; zeros where the sum is zero."""
-  return weights * (1 / _positive_or_one(weights.sum(0)))
+  """Weights over their sum on the state axes; zeros where the sum is zero."""
+  return weights * (1 / _positive_or_one(weights.sum(_STATE)))
 
 
 @_normalise.defjvp
@@ -101,8 +124,9 @@ def _normalise_jvp(primals, tangents):
   # The derived rule squares the sum, which is far from 1 and would leave the range of floats.
   (weights,), (tangent,) = primals, tangents
   probs = _normalise(weights)
-  scaled = jnp.where(weights.sum(0) > 0, tangent * (1 / _positive_or_one(weights.sum(0))), 0)
-  return probs, scaled - probs * scaled.sum(0)
+  total = weights.sum(_STATE)
+  scaled = jnp.where(total > 0, tangent * (1 / _positive_or_one(total)), 0)
+  return probs, scaled - probs * scaled.sum(_STATE)
 
 
 def _log_or_minus_inf(x: Array) -> Array:
@@ -114,22 +138,48 @@ def _narrow_unit(dtype) -> float:
   return 2.0 ** (jnp.finfo(dtype).maxexp // 3 + 1)
 
 
-def _narrow_rescale(message: Array) -> tuple[Array, Array]:
-  unit = _narrow_unit(message.dtype)
+def _narrow_times(message: _Narrow, row: Array) -> _Narrow:
+  return _Narrow(message.entries * row, message.lost * lax.stop_gradient(row) + 1)
+
+
+def _narrow_rescale(message: _Narrow) -> tuple[_Narrow, Array]:
+  dtype = message.entries.dtype
+  unit = _narrow_unit(dtype)
   # Below this the certificate fails whatever follows, and the quotient must not overflow.
-  least = unit * math.sqrt(jnp.finfo(message.dtype).tiny) / 1024
-  total = lax.stop_gradient(jnp.maximum(message.sum(0), least))
-  return message * (unit / total), jnp.log(total) - math.log(unit)
+  least = unit * math.sqrt(jnp.finfo(dtype).tiny) / 1024
+  total = lax.stop_gradient(jnp.maximum(message.entries.sum(_STATE), least))
+  scale = unit / total
+  return _Narrow(message.entries * scale, message.lost * scale + 1), jnp.log(total / unit)
+
+
+def _narrow_contract(matrix: Array):
+  def times(matrix, entries):
+    # A product per still part, which leaves the batch where it is.
+    matrices = jnp.broadcast_to(matrix, entries.shape[:1] + matrix.shape)
+    return lax.dot_general(matrices, entries, (((2,), (1,)), ((0,), (0,))), precision=lax.Precision.HIGHEST)
+
+  def contract(message: _Narrow) -> _Narrow:
+    lost = times(lax.stop_gradient(matrix), message.lost) + matrix.shape[-1]
+    return _Narrow(times(matrix, message.entries), lost)
+
+  return contract
+
+
+def _narrow_lost_share(message: _Narrow) -> Array:
+  tiny = float(jnp.finfo(message.entries.dtype).tiny)
+  return message.lost.max() / _narrow_unit(message.entries.dtype) * tiny
 
 
 _NARROW = _Format(
-  encode=lambda x: x,
-  times=lambda message, row: message * row,
-  product=lambda a, b: a * b,
-  contract=lambda matrix: functools.partial(jnp.tensordot, matrix, axes=1, precision=lax.Precision.HIGHEST),
+  encode=lambda x: _Narrow(x * _narrow_unit(x.dtype), jnp.zeros_like(x)),
+  times=_narrow_times,
+  product=lambda a, b: _Narrow(a.entries * b.entries, jnp.zeros(())),
+  contract=_narrow_contract,
   rescale=_narrow_rescale,
-  entries=lambda message: message,
-  log_total=lambda message: _log_or_minus_inf(message.sum(0)),
+  entries=lambda message: message.entries,
+  log_total=lambda message: _log_or_minus_inf(message.entries.sum(_STATE) / _narrow_unit(message.entries.dtype)),
+  kept=lambda message: message._replace(lost=jnp.zeros(())),
+  lost_share=_narrow_lost_share,
 )
 
 
@@ -146,11 +196,11 @@ def _widen(significand: Array, exponent: Array) -> _Wide:
   return _Wide(significand * _power_of_two(-shift, significand.dtype), exponent)
 
 
-def _top_exponent(message: _Wide, axis: int) -> Array:
+def _top_exponent(message: _Wide, axis: int | tuple[int, ...]) -> Array:
   return jnp.where(message.significand > 0, message.exponent, _ZERO_EXPONENT).max(axis, keepdims=True)
 
 
-def _aligned(message: _Wide, axis: int) -> tuple[Array, Array]:
+def _aligned(message: _Wide, axis: int | tuple[int, ...]) -> tuple[Array, Array]:
   """The entries over a common power of two, and that power; entries too small to count become 0.
 
   The slope of a zero is held to that of the largest entry, which keeps every gradient finite.
@@ -164,26 +214,26 @@ def _wide_contract(matrix: Array):
   wide_matrix = _widen(matrix, jnp.zeros((), jnp.int32))
 
   def contract(message: _Wide) -> _Wide:
-    lift = lambda x: x.reshape(x.shape + (1,) * (message.exponent.ndim - 1))
+    lift = lambda x: x.reshape(x.shape + (1,) * (message.exponent.ndim - 2))
     terms = _Wide(
-      lift(wide_matrix.significand) * message.significand[None],
-      jnp.maximum(lift(wide_matrix.exponent) + message.exponent[None], _ZERO_EXPONENT),
+      lift(wide_matrix.significand) * message.significand[:, None],
+      jnp.maximum(lift(wide_matrix.exponent) + message.exponent[:, None], _ZERO_EXPONENT),
     )
-    entries, top = _aligned(terms, axis=1)
-    return _widen(entries.sum(1), top[:, 0])
+    entries, top = _aligned(terms, axis=2)
+    return _widen(entries.sum(2), top[:, :, 0])
 
   return contract
 
 
 def _wide_rescale(message: _Wide) -> tuple[_Wide, Array]:
-  top = _top_exponent(message, 0)
+  top = _top_exponent(message, _STATE)
   exponent = jnp.clip(message.exponent - top, _ZERO_EXPONENT, 0)
-  return _Wide(message.significand, exponent), top[0].astype(message.significand.dtype) * math.log(2)
+  return _Wide(message.significand, exponent), top[0, 0].astype(message.significand.dtype) * math.log(2)
 
 
 def _wide_log_total(message: _Wide) -> Array:
-  entries, top = _aligned(message, axis=0)
-  return _log_or_minus_inf(entries.sum(0)) + top[0].astype(entries.dtype) * math.log(2)
+  entries, top = _aligned(message, axis=_STATE)
+  return _log_or_minus_inf(entries.sum(_STATE)) + top[0, 0].astype(entries.dtype) * math.log(2)
 
 
 _WIDE = _Format(
@@ -192,49 +242,75 @@ _WIDE = _Format(
   product=lambda a, b: _widen(a.significand * b.significand, jnp.maximum(a.exponent + b.exponent, _ZERO_EXPONENT)),
   contract=_wide_contract,
   rescale=_wide_rescale,
-  entries=lambda message: _aligned(message, 0)[0],
+  entries=lambda message: _aligned(message, _STATE)[0],
   log_total=_wide_log_total,
+  kept=lambda message: message,
+  lost_share=lambda message: jnp.zeros(()),
 )
 
 
-def _smooth(fmt: _Format, chain: Chain, likelihoods: Array) -> tuple[Posterior, Array]:
-  """Runs the recursion once in each direction on rows [T, H, ...]; results are [T, ..., H].
+def _states_last(message: Array) -> Array:
+  """[C, H, ...] as [..., E]."""
+  return jnp.moveaxis(message.reshape((-1,) + message.shape[2:]), 0, -1)
+
+
+def _start(fmt: _Format, chain: _Chain, rows: Array) -> tuple[Any, Array]:
+  """The first message forward, for rows [T, C, H, ...], and the log of its scale."""
+  start = chain.initial_probs.reshape(chain.initial_probs.shape + (1,) * (rows.ndim - 3))
+  return fmt.rescale(fmt.encode(jnp.broadcast_to(start, rows.shape[1:]).astype(rows.dtype)))
+
+
+def _smooth(fmt: _Format, chain: _Chain, rows: Array) -> tuple[Posterior, '_Quality']:
+  """Runs the recursion once in each direction on rows [T, C, H, ...]; results are [T, ..., E].
 
   Up to a factor for every t, alpha_t(h) = P[H_t = h, x_{1:t-1}] and beta_t(h) = P[x_{t+1:T} | H_t = h].
-
-  Returns:
-    The posterior, and the smallest agreement, over positions and sequences: that of past, present and future,
-    sum_h alpha_t(h) l_t(h) beta_t(h), and that of past and present, sum_h alpha_t(h) l_t(h), with each factor
-    scaled as `fmt.rescale` does.
   """
   forward_matrix = fmt.contract(chain.transition_matrix.T)
   backward_matrix = fmt.contract(chain.transition_matrix)
-  start = chain.initial_probs.reshape((-1,) + (1,) * (likelihoods.ndim - 2))
-  start = jnp.broadcast_to(start, likelihoods.shape[1:]).astype(likelihoods.dtype)
-  probs = lambda entries: jnp.moveaxis(_normalise(entries), 0, -1)
+  probs = lambda entries: _states_last(_normalise(entries))
 
   def forward(alpha, row):
+    row, log_largest = _unit_row(row)
     updated = fmt.times(alpha, row)
     scaled, log_scale = fmt.rescale(updated)
-    return forward_matrix(scaled), (alpha, probs(fmt.entries(updated)), probs(fmt.entries(alpha)), log_scale)
+    outputs = probs(fmt.entries(updated)), probs(fmt.entries(alpha)), log_scale, log_largest, fmt.lost_share(alpha)
+    return forward_matrix(scaled), (fmt.kept(alpha), *outputs)
 
   def backward(beta, alpha_and_row):
     alpha, row = alpha_and_row
-    updated = fmt.times(beta, row)
+    updated = fmt.times(beta, _unit_row(row)[0])
     smoothed = fmt.entries(fmt.product(alpha, updated))
     leave_one_out = fmt.entries(fmt.product(alpha, beta))
-    beta, _ = fmt.rescale(backward_matrix(updated))
-    return beta, (probs(smoothed), probs(leave_one_out), smoothed.sum(0).min())
+    before, _ = fmt.rescale(backward_matrix(updated))
+    return before, (probs(smoothed), probs(leave_one_out), smoothed.sum(_STATE).min(), fmt.lost_share(beta))
 
-  alpha, start_log_scale = fmt.rescale(fmt.encode(start))
-  beta, _ = fmt.rescale(fmt.encode(jnp.ones_like(start)))
-  _, (alphas, filtered, predicted, log_scales) = lax.scan(forward, alpha, likelihoods)
-  _, (smoothed, leave_one_out, totals) = lax.scan(backward, beta, (alphas, likelihoods), reverse=True)
-  last, _ = fmt.rescale(fmt.times(jax.tree.map(lambda x: x[-1], alphas), likelihoods[-1]))
-  loglik = start_log_scale + log_scales.sum(0) + fmt.log_total(last)
-  unit = _narrow_unit(likelihoods.dtype)
-  agreement = jnp.minimum(totals.min() / unit**2, jnp.exp(log_scales.min()))
-  return Posterior(filtered, predicted, smoothed, leave_one_out, loglik), agreement
+  alpha, start_log_scale = _start(fmt, chain, rows)
+  beta, _ = fmt.rescale(fmt.encode(jnp.ones_like(rows[0])))
+  last, (alphas, filtered, predicted, log_scales, log_largest, forward_lost) = lax.scan(forward, alpha, rows)
+  _, (smoothed, leave_one_out, totals, backward_lost) = lax.scan(backward, beta, (alphas, rows), reverse=True)
+  at_end = fmt.times(jax.tree.map(lambda x: x[-1], alphas), _unit_row(rows[-1])[0])
+  loglik = start_log_scale + log_scales[:-1].sum(0) + log_largest.sum(0) + fmt.log_total(at_end)
+  agreement = jnp.minimum(totals.min() / _narrow_unit(rows.dtype) ** 2, jnp.exp(log_scales.min()))
+  quality = _Quality(agreement, jnp.maximum(forward_lost.max(), fmt.lost_share(last)) + backward_lost.max())
+  return Posterior(filtered, predicted, smoothed, leave_one_out, loglik), quality
+
+
+class _Quality(NamedTuple):
+  """How far the narrow format can be trusted, over all positions and sequences.
+
+  Attributes:
+    agreement: the least of past, present and future, sum_h alpha_t(h) l_t(h) beta_t(h), and of past and present,
+      sum_h alpha_t(h) l_t(h), with messages that sum to 1 and rows of maximum 1.
+    lost: the largest share of a message that may have been rounded away, forward and backward added.
+  """
+
+  agreement: Array
+  lost: Array
+
+  def certifies(self, dtype) -> Array:
+    # What was lost has its weight in the posterior multiplied by at most the inverse of the agreement.
+    agreement, lost = lax.stop_gradient((self.agreement, self.lost))
+    return (agreement > math.sqrt(float(jnp.finfo(dtype).tiny))) & (lost < _LOST_SHARE * agreement)
 
 
 def _without_subnormals(x: Array) -> Array:
@@ -242,10 +318,11 @@ def _without_subnormals(x: Array) -> Array:
   return jnp.where((x > 0) & (x < jnp.finfo(x.dtype).tiny), 0, x)
 
 
-def _unit_rows(likelihoods: Array) -> tuple[Array, Array]:
-  """Rows divided by their maximum, and the log of what they were divided by (0 for a row of zeros)."""
-  largest = lax.stop_gradient(_positive_or_one(likelihoods.max(1, keepdims=True)))
-  return likelihoods / largest, jnp.log(largest).sum((0, 1))
+def _unit_row(row: Array) -> tuple[Array, Array]:
+  """A row [C, H, ...] over its maximum, and the log of that (0 for a row of zeros)."""
+  row = _without_subnormals(row)
+  largest = lax.stop_gradient(_positive_or_one(row.max(_STATE)))
+  return row * (1 / largest), jnp.log(largest)
 
 
 def _wide_posterior(chain: _Chain, rows: Array) -> Posterior:
@@ -256,24 +333,24 @@ def _time_before_states(posterior: Posterior) -> Posterior:
   return Posterior(*(jnp.moveaxis(x, 0, -2) for x in posterior[:-1]), posterior.marginal_loglik)
 
 
-@jax.custom_vjp
-def _repaired(certified: Array, narrow: Posterior, chain: _Chain, rows: Array) -> Posterior:
-  """`narrow` where it is certified, else the wide pass.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _repaired(wide: Callable[[_Chain, Array], Any], certified: Array, narrow: Any, chain: _Chain, rows: Array) -> Any:
+  """`narrow` where it is certified, else `wide(chain, rows)`.
 
   A loop of at most one round rather than a `cond`: it works in place, and under `jax.vmap` it runs only if some
   sequence needs it. Loops have no reverse mode, hence the rule.
   """
-  run = lambda _: (jnp.bool_(True), _wide_posterior(chain, rows))
+  run = lambda _: (jnp.bool_(True), wide(chain, rows))
   return lax.while_loop(lambda carry: ~carry[0], run, (certified, narrow))[1]
 
 
-def _repaired_forward(certified, narrow, chain, rows):
-  return _repaired(certified, narrow, chain, rows), (certified, chain, rows)
+def _repaired_forward(wide, certified, narrow, chain, rows):
+  return _repaired(wide, certified, narrow, chain, rows), (certified, chain, rows)
 
 
-def _repaired_backward(residuals, cotangents):
+def _repaired_backward(wide, residuals, cotangents):
   certified, *arguments = residuals
-  run = lambda _: (jnp.bool_(True), jax.vjp(_wide_posterior, *arguments)[1](cotangents))
+  run = lambda _: (jnp.bool_(True), jax.vjp(wide, *arguments)[1](cotangents))
   start = certified, jax.tree.map(jnp.zeros_like, tuple(arguments))
   _, wide_cotangents = lax.while_loop(lambda carry: ~carry[0], run, start)
   # Evidence of probability 1e-76, say, has slopes past the largest float; they are held to it.
@@ -285,45 +362,107 @@ def _repaired_backward(residuals, cotangents):
 _repaired.defvjp(_repaired_forward, _repaired_backward)
 
 
-def _forward_backward(chain: Chain, likelihoods: Array) -> Posterior:
-  """`forward_backward` on [T, H, ...], where trailing axes hold further sequences; results are [..., T, H]."""
-  chain = _Chain(_without_subnormals(chain.initial_probs), _without_subnormals(chain.transition_matrix))
-  rows, log_rows = _unit_rows(_without_subnormals(likelihoods))
-  narrow, agreement = _smooth(_NARROW, chain, rows)
-  tiny, length, num_states = float(jnp.finfo(rows.dtype).tiny), *rows.shape[:2]
-  # A path that both directions lost was twice below `lost` of the others, and so weighs less than its square.
-  lost = math.log(tiny) - math.log(_narrow_unit(rows.dtype)) + math.log(length * num_states)
-  needed_loglik = 2 * lost - math.log(_LOST_SHARE)
-  agreement, loglik = lax.stop_gradient((agreement, narrow.marginal_loglik.min()))
-  certified = (agreement > math.sqrt(tiny)) & (loglik > needed_loglik)
-  posterior = _repaired(certified, _time_before_states(narrow), chain, rows)
-  return posterior._replace(marginal_loglik=posterior.marginal_loglik + log_rows)
+def _by_parts(hmm: Chain, likelihoods: Array) -> tuple[_Chain, Array]:
+  """The chain, without subnormal numbers, and the likelihoods [T, E, ...] as rows [T, C, H, ...]."""
+  parts = (-1, hmm.transition_matrix.shape[-1])
+  chain = _Chain(hmm.joint_initial_probs.reshape(parts), hmm.transition_matrix)
+  rows = likelihoods.reshape(likelihoods.shape[:1] + parts + likelihoods.shape[2:])
+  return jax.tree.map(_without_subnormals, chain), rows
+
+
+def _forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
+  """`forward_backward` on [T, E, ...], where trailing axes hold further sequences; results are [..., T, E]."""
+  chain, rows = _by_parts(hmm, likelihoods)
+  narrow, quality = _smooth(_NARROW, chain, rows)
+  return _repaired(_wide_posterior, quality.certifies(rows.dtype), _time_before_states(narrow), chain, rows)
 
 
 def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   """Exact posteriors of one sequence by message passing (Rabiner 1989; the paper's G-bar, section 3.1).
 
-  alpha_{t+1}(j) = sum_i alpha_t(i) l_t(i) A[i, j] and beta_t(i) = sum_j A[i, j] l_{t+1}(j) beta_{t+1}(j), with
-  A the row-stochastic `transition_matrix`. Time O(T H^2). Differentiable in every argument (reverse mode, once),
-  at rows that contain exact zeros too. Gradients are always finite; where the wide format runs, the slope at an
-  exact zero is held to that of the largest entry of its row.
+  alpha_{t+1}(c, j) = sum_i alpha_t(c, i) l_t(c, i) A[i, j] and beta_t(c, i) = sum_j A[i, j] l_{t+1}(c, j) beta_{t+1}(c, j),
+  with A the row-stochastic `transition_matrix` and c the part of the state that never moves, if it has one. Time
+  O(T C H^2). Differentiable in every argument (reverse mode, once), at rows that contain exact zeros too. Gradients
+  are always finite; where the wide format runs, the slope at an exact zero is held to that of the largest entry of
+  its row.
 
   Args:
-    hmm: anything with `initial_probs` [H] (the first emitting state) and `transition_matrix` [H, H].
-    likelihoods: [T, H], nonnegative; `token_likelihoods` makes them from tokens.
+    hmm: an `HMM` (E = H), a `MemoryHMM` (E = M^N H), or anything with their `joint_initial_probs` [E] and
+      `transition_matrix` [H, H].
+    likelihoods: [T, E], nonnegative; `token_likelihoods` makes them from tokens.
 
   Returns:
-    A `Posterior`. `jax.vmap` of this function and `batched_forward_backward` agree; the latter is faster. Numbers
-    below the smallest normal one count as 0.
+    A `Posterior` over the E joint states. `jax.vmap` of this function and `batched_forward_backward` agree; the
+    latter is faster. Numbers below the smallest normal one count as 0.
   """
   return _forward_backward(hmm, likelihoods)
 
 
 def batched_forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
-  """`forward_backward` of every sequence in [..., T, H], with the batch as the minor axis inside the scans."""
-  batch_shape, (length, num_states) = likelihoods.shape[:-2], likelihoods.shape[-2:]
-  likelihoods_TxHxB = jnp.moveaxis(likelihoods.reshape((-1, length, num_states)), 0, -1)
-  posterior = _forward_backward(hmm, likelihoods_TxHxB)
+  """`forward_backward` of every sequence in [..., T, E], with the batch as the minor axis inside the scans.
+
+  On a CPU the batch is cut into blocks whose messages stay in its cache.
+  """
+  batch_shape, likelihoods_TxExB = _batch_last(likelihoods)
+  posterior = _forward_backward(hmm, likelihoods_TxExB)
+  return jax.tree.map(lambda x: x.reshape(batch_shape + x.shape[1:]), posterior)
+
+
+def _batch_last(likelihoods: Array) -> tuple[tuple[int, ...], Array]:
+  """The batch shape of [..., T, E], and the array as [T, E, B]."""
+  batch_shape, rows_shape = likelihoods.shape[:-2], likelihoods.shape[-2:]
+  return batch_shape, jnp.moveaxis(likelihoods.reshape((-1, *rows_shape)), 0, -1)
+
+
+class StillPosterior(NamedTuple):
+  """What one pass forward tells of the part of the state that never moves. Zeros where the evidence is impossible.
+
+  Attributes:
+    probs: [..., C], P[c | x_{1:T}].
+    marginal_loglik: [...], log P[x_{1:T}] in nats; -inf where the evidence has probability zero.
+  """
+
+  probs: Array
+  marginal_loglik: Array
+
+
+def _filter_still(fmt: _Format, chain: _Chain, rows: Array) -> tuple[StillPosterior, _Quality]:
+  """The recursion of `_smooth` forward, keeping nothing but its end; rows are [T, C, H, ...]."""
+  stay, move = jnp.eye(chain.transition_matrix.shape[0], dtype=rows.dtype), chain.transition_matrix.T
+
+  def step(message, row_and_first):
+    # The state moves before every row but the first; a scan over the other rows alone would copy them.
+    row, is_first = row_and_first
+    row, log_largest = _unit_row(row)
+    moved = fmt.contract(jnp.where(is_first, stay, move))(message)
+    message, log_scale = fmt.rescale(fmt.times(moved, row))
+    return message, (log_scale, log_largest)
+
+  start, start_log_scale = _start(fmt, chain, rows)
+  last, (log_scales, log_largest) = lax.scan(step, start, (rows, jnp.arange(rows.shape[0]) == 0))
+  probs = jnp.moveaxis(_normalise(fmt.entries(last)).sum(1), 0, -1)
+  loglik = start_log_scale + log_scales.sum(0) + log_largest.sum(0) + fmt.log_total(last)
+  return StillPosterior(probs, loglik), _Quality(jnp.exp(log_scales.min()), fmt.lost_share(last))
+
+
+def _wide_filter_still(chain: _Chain, rows: Array) -> StillPosterior:
+  return _filter_still(_WIDE, chain, rows)[0]
+
+
+def still_posterior(hmm: Chain, likelihoods: Array) -> StillPosterior:
+  """The posterior of the part of the state that never moves: a memory.
+
+  It is the same at every position, P[c | x_{1:T}] proportional to P[c] P[x_{1:T} | c], so that the pass backward
+  of `forward_backward` is not needed. Time O(T C H^2). Differentiable like `forward_backward`.
+
+  Args:
+    hmm: as in `forward_backward`; a chain without a still part has C = 1.
+    likelihoods: [..., T, E], nonnegative; leading axes are batches.
+  """
+  batch_shape, likelihoods_TxExB = _batch_last(likelihoods)
+  chain, rows = _by_parts(hmm, likelihoods_TxExB)
+  narrow, quality = _filter_still(_NARROW, chain, rows)
+  posterior = _repaired(_wide_filter_still, quality.certifies(rows.dtype), narrow, chain, rows)
   return jax.tree.map(lambda x: x.reshape(batch_shape + x.shape[1:]), posterior)
 
 

@@ -57,10 +57,10 @@ def _posterior_states(hmm, likelihoods):
 
 @functools.cache
 def exact_model(num_tokens: int) -> MaskedLM:
-  """The model that pretraining aims at: E = H, embeddings are likelihood rows, prediction is message passing.
+  """The model that pretraining aims at: embeddings are likelihood rows, prediction is message passing.
 
-  Its parameters are an `HMM`. A prompt row is u in [0, 1]^H, the emission probability of a fake token
-  (section 3.1); what it represents is P[H_i | X_{-i}].
+  Its parameters are an `HMM` or a `MemoryHMM`. A prompt row is u in [0, 1]^E, the emission probability of a fake
+  token (section 3.1, appendix C.2); what it represents is the posterior of the joint state, P[H_i | X_{-i}].
   """
   return MaskedLM(
     name='exact',
@@ -68,7 +68,7 @@ def exact_model(num_tokens: int) -> MaskedLM:
     embed=lambda hmm, tokens: token_likelihoods(hmm, tokens, tokens != num_tokens),
     predict=conditional_token_probs,
     represent=_posterior_states,
-    embedding_size=lambda hmm: hmm.num_states,
+    embedding_size=lambda hmm: hmm.joint_initial_probs.shape[-1],
     # Rows of ones say nothing, so a start in [1/2, 1] is close to no prompt at all.
     prompt_center=0.75,
     prompt_unit=0.5,

@@ -1,0 +1,262 @@
+"""The memory-augmented HMM (section 4 of the paper): its draw, the posterior over its memory, its flattening.
+
+A document draws a memory of N cells with M values each and keeps it. The hidden state moves as in an HMM and says
+which cell is read: a token depends on (what that cell holds, the state). Inference and sampling are those of
+`hmm_jax.hmm`, with the memory as the part of the joint state that never moves.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax import inference
+from hmm_jax.hmm import check_probs
+from hmm_jax.hmm import HMM
+from hmm_jax.hmm import mixed_permutations
+from hmm_jax.hmm import softmax_of_uniform
+
+Array = jax.Array
+
+# The most memory configurations, M^N, that inference enumerates.
+MAX_CONFIGURATIONS = 4096
+
+
+class MemoryHMM(NamedTuple):
+  """A memory-augmented HMM. A joint state is e = c H + h: configuration c of the memory, hidden state h.
+
+  Configurations are numbered in C order, the last cell fastest, and there are M^N of them, so E = M^N H.
+
+  Attributes:
+    memory_probs: [M, ..., M], an axis a cell: P[M_1, ..., M_N].
+    initial_probs: [H], P[H_1]; or [M, ..., M, H], P[H_1 | M], where the first state depends on the memory.
+    transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
+    cell_index: [H] integers below N, the cell J that each hidden state reads.
+    emission_matrix: [M, H, V], entry (m, h, v) = P[X_t = v | M_J = m, H_t = h], the paper's W.
+  """
+
+  memory_probs: Array
+  initial_probs: Array
+  transition_matrix: Array
+  cell_index: Array
+  emission_matrix: Array
+
+  @property
+  def num_cells(self) -> int:
+    return self.memory_probs.ndim
+
+  @property
+  def memory_size(self) -> int:
+    return self.emission_matrix.shape[0]
+
+  @property
+  def num_states(self) -> int:
+    return self.emission_matrix.shape[1]
+
+  @property
+  def num_tokens(self) -> int:
+    return self.emission_matrix.shape[2]
+
+  @property
+  def num_configurations(self) -> int:
+    return self.memory_size**self.num_cells
+
+  @property
+  def joint_initial_probs(self) -> Array:
+    return (self.memory_probs[..., None] * self.initial_probs).reshape(-1)
+
+  @property
+  def joint_emission_matrix(self) -> Array:
+    return lift(self, jnp.moveaxis(self.emission_matrix, -1, 0)).T
+
+  def starting_from(self, joint_initial_probs: Array) -> 'MemoryHMM':
+    joint = joint_initial_probs.reshape(self.memory_probs.shape + (self.num_states,))
+    memory_probs = joint.sum(-1)
+    total = memory_probs[..., None]
+    initial_probs = jnp.where(total > 0, joint / jnp.where(total > 0, total, 1), self.initial_probs)
+    return self._replace(memory_probs=memory_probs, initial_probs=initial_probs)
+
+  def validate(self) -> 'MemoryHMM':
+    """Returns self. Raises ValueError naming the field whose shape, entries or row sums are wrong."""
+    emission_shape = np.shape(self.emission_matrix)
+    if len(emission_shape) != 3 or 0 in emission_shape:
+      valid = '[memory_size, num_states, num_tokens], all positive'
+      raise ValueError(f'emission_matrix has shape {emission_shape}; valid is {valid}')
+    memory_size, num_states, _ = emission_shape
+    memory_shape = np.shape(self.memory_probs)
+    if not memory_shape or set(memory_shape) != {memory_size}:
+      valid = f'an axis of {memory_size} values, as emission_matrix has, for each cell'
+      raise ValueError(f'memory_probs has shape {memory_shape}; valid is {valid}')
+    check_probs('memory_probs', np.reshape(self.memory_probs, -1), (math.prod(memory_shape),))
+    per_memory = np.ndim(self.initial_probs) > 1
+    check_probs('initial_probs', self.initial_probs, (memory_shape if per_memory else ()) + (num_states,))
+    check_probs('transition_matrix', self.transition_matrix, (num_states, num_states))
+    check_probs('emission_matrix', self.emission_matrix, emission_shape)
+    cells = np.asarray(self.cell_index)
+    if cells.shape != (num_states,) or not np.issubdtype(cells.dtype, np.integer):
+      valid = f'{num_states} integers, one a hidden state'
+      raise ValueError(f'cell_index has shape {cells.shape} and type {cells.dtype}; valid is {valid}')
+    outside = cells[(cells < 0) | (cells >= len(memory_shape))]
+    if outside.size:
+      raise ValueError(f'cell_index holds {outside[0]}; valid is a cell from 0 to {len(memory_shape) - 1}')
+    check_configurations(memory_size, len(memory_shape))
+    return self
+
+
+def check_configurations(memory_size: int, num_cells: int) -> None:
+  """Raises ValueError where M^N is more than inference enumerates, with the count and the limit."""
+  if num_cells * math.log(memory_size) > math.log(MAX_CONFIGURATIONS) + 1e-9:
+    count = f'{memory_size}^{num_cells} = {float(memory_size) ** num_cells:.4g} memory configurations'
+    raise ValueError(f'{num_cells} cells of {memory_size} values have {count}; the limit is {MAX_CONFIGURATIONS}')
+
+
+def independent_cells(cell_probs: Array) -> Array:
+  """The `memory_probs` [M, ..., M] of independent cells, from the distribution of each, [N, M]."""
+  check_configurations(cell_probs.shape[1], cell_probs.shape[0])
+  joint = jnp.ones(())
+  for probs in cell_probs:
+    joint = joint[..., None] * probs
+  return joint
+
+
+def random_memory_hmm(
+  key: Array,
+  memory_size: int,
+  num_states: int,
+  num_tokens: int,
+  *,
+  num_cells: int = 1,
+  joint_prior: bool = False,
+  num_permutations: int | None = None,
+  transition_temperature: float = 0.01,
+  initial_temperature: float = 10.0,
+  emission_temperature: float = 0.01,
+) -> MemoryHMM:
+  """The paper's draw of a memory-augmented HMM (appendix "Experimental details"), for N cells.
+
+  Every distribution is drawn as in `random_hmm`, an emission row for each (m, h), the memory like the first state.
+  The hidden states are (j, s) with the cell j before the syntax state s: state h reads cell h // (H / N).
+
+  Args:
+    key: a PRNG key.
+    memory_size: M.
+    num_states: H, a multiple of `num_cells`.
+    num_tokens: V.
+    num_cells: N.
+    joint_prior: draws P[M, H_1] at once, as the released code does, not P[M] and P[H_1] independently.
+    num_permutations: how many permutations the transition matrix mixes; H where None, E in the released code.
+    transition_temperature: of the mixing weights.
+    initial_temperature: of P[M] and P[H_1], or of P[M, H_1].
+    emission_temperature: of each emission row.
+
+  Raises:
+    ValueError: M^N is over the limit, or H is no multiple of N.
+  """
+  check_configurations(memory_size, num_cells)
+  if num_states % num_cells:
+    raise ValueError(f'num_states is {num_states}; valid is a multiple of num_cells, {num_cells}')
+  key_weights, key_permutations, key_initial, key_memory, key_emission = jax.random.split(key, 5)
+  memory_shape = (memory_size,) * num_cells
+  draw = lambda key, *shape: softmax_of_uniform(key, (math.prod(shape),), initial_temperature).reshape(shape)
+  hmm = MemoryHMM(
+    memory_probs=draw(key_memory, *memory_shape),
+    initial_probs=draw(key_initial, num_states),
+    transition_matrix=mixed_permutations(
+      key_weights, key_permutations, num_states, num_permutations, transition_temperature
+    ),
+    cell_index=jnp.arange(num_states, dtype=jnp.int32) // (num_states // num_cells),
+    emission_matrix=softmax_of_uniform(key_emission, (memory_size, num_states, num_tokens), emission_temperature),
+  )
+  if joint_prior:
+    hmm = hmm.starting_from(draw(key_initial, *memory_shape, num_states).reshape(-1))
+  return hmm
+
+
+def _values_read(hmm: MemoryHMM) -> Array:
+  """What each joint state reads in its memory, [M^N, H]."""
+  configurations = np.indices(hmm.memory_probs.shape).reshape(hmm.num_cells, -1)
+  return jnp.asarray(configurations)[hmm.cell_index].T
+
+
+def lift(hmm: MemoryHMM, rows: Array) -> Array:
+  """The lifting eta (appendix C.2): rows [..., M, H] as rows [..., E], eta(v)[m_{1:N}, h] = v[m_{J(h)}, h]."""
+  lifted = rows[..., _values_read(hmm), jnp.arange(hmm.num_states)]
+  return lifted.reshape(rows.shape[:-2] + (-1,))
+
+
+def reverse_lift(hmm: MemoryHMM, rows: Array) -> Array:
+  """The reverse lifting phi (C.4): rows [..., E] as [..., M, H], the mean over all configurations that read m at h.
+
+  `reverse_lift(hmm, lift(hmm, rows))` equals `rows`.
+  """
+  return _sum_by_value_read(hmm, rows) / hmm.memory_size ** (hmm.num_cells - 1)
+
+
+def _sum_by_value_read(hmm: MemoryHMM, joint: Array) -> Array:
+  """Sums [..., E] over all configurations that read the same value: [..., M, H]."""
+  reads = jax.nn.one_hot(_values_read(hmm), hmm.memory_size, axis=0, dtype=joint.dtype)
+  joint = joint.reshape(joint.shape[:-1] + reads.shape[1:])
+  return jnp.einsum('...ch,mch->...mh', joint, reads, precision=jax.lax.Precision.HIGHEST)
+
+
+def cell_probs(hmm: MemoryHMM, joint_probs: Array) -> Array:
+  """The distribution of each cell, [..., N, M], from one over joint states [..., E] or over configurations [..., M^N]."""
+  batch_shape = joint_probs.shape[:-1]
+  memory = joint_probs.reshape(batch_shape + hmm.memory_probs.shape + (-1,)).sum(-1)
+  cells = range(-hmm.num_cells, 0)
+  return jnp.stack([memory.sum([other for other in cells if other != cell]) for cell in cells], axis=-2)
+
+
+class MemoryPosterior(NamedTuple):
+  """What one pass forward and one backward tell of a memory-augmented HMM. Zeros where the evidence is impossible.
+
+  Attributes:
+    cell_probs: [..., N, M], P[M_j | x_{1:T}] for every cell j; the same at every position.
+    leave_one_out_cell_probs: [..., T, N, M], P[M_j | x_{-t}].
+    smoothed_probs: [..., T, H], P[H_t | x_{1:T}].
+    leave_one_out_probs: [..., T, H], P[H_t | x_{-t}].
+    leave_one_out_read_probs: [..., T, M, H], P[M_{J_t}, H_t | x_{-t}], of which G_t is a linear function.
+    joint: `Posterior` over the E joint states, [..., T, E].
+    marginal_loglik: [...], log P[x_{1:T}] in nats; -inf where the evidence has probability zero.
+  """
+
+  cell_probs: Array
+  leave_one_out_cell_probs: Array
+  smoothed_probs: Array
+  leave_one_out_probs: Array
+  leave_one_out_read_probs: Array
+  joint: inference.Posterior
+  marginal_loglik: Array
+
+
+def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosterior:
+  """Exact posteriors of memory and hidden state from likelihood rows over joint states, [..., T, E].
+
+  The memory never changes, so this is the chain of H states once for each configuration: O(T M^N H^2). Under
+  `jax.jit` what is not used is not computed. A row is a token's (`token_likelihoods`), ones for a [MASK], or a prompt
+  over (memory, state), `lift`ed or not (appendix C.2). Where P[M] lacks full support its values have probability 0.
+  """
+  joint = inference.batched_forward_backward(hmm, likelihoods)
+  over_states = lambda probs: probs.reshape(probs.shape[:-1] + (-1, hmm.num_states)).sum(-2)
+  return MemoryPosterior(
+    cell_probs=cell_probs(hmm, joint.filtered_probs[..., -1, :]),
+    leave_one_out_cell_probs=cell_probs(hmm, joint.leave_one_out_probs),
+    smoothed_probs=over_states(joint.smoothed_probs),
+    leave_one_out_probs=over_states(joint.leave_one_out_probs),
+    leave_one_out_read_probs=_sum_by_value_read(hmm, joint.leave_one_out_probs),
+    joint=joint,
+    marginal_loglik=joint.marginal_loglik,
+  )
+
+
+def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
+  """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a pass forward alone."""
+  return cell_probs(hmm, inference.still_posterior(hmm, likelihoods).probs)
+
+
+def to_hmm(hmm: MemoryHMM) -> HMM:
+  """The flattened chain of E = M^N H states, which agrees with `hmm` in every quantity and costs E^2 a step."""
+  transition_matrix = jnp.kron(jnp.eye(hmm.num_configurations), hmm.transition_matrix)
+  return HMM(hmm.joint_initial_probs, transition_matrix, hmm.joint_emission_matrix)
