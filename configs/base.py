@@ -7,6 +7,7 @@ code does, `smoke` runs the whole path in a minute and measures nothing.
 import ml_collections
 
 SCALES = ('small', 'paper', 'official', 'smoke')
+METHODS = ('head', 'probe', 'finetune', 'prompt', 'attention', 'prompt_attention')
 
 
 def _schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
@@ -45,6 +46,13 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.hmm.transition_temperature = 0.01
   config.hmm.initial_temperature = 10.0
   config.hmm.emission_temperature = 0.01
+  config.memory = ml_collections.ConfigDict()
+  config.memory.sizes = (0,)  # |M|; 0: an HMM without a memory
+  config.memory.cells = (1,)  # N
+  config.memory.label_cell = 0  # the cell that labels speak of, the paper's j*
+  config.memory.joint_prior = False  # P[M, H_1] drawn at once
+  config.memory.joint_permutations = False  # as many permutations as joint states |M||H|
+  config.memory.vanilla_methods = ()  # methods on the HMM of |M||H| states beside each memory; (): none beside
   config.corpus = ml_collections.ConfigDict()
   config.corpus.num_documents = 256
   config.corpus.document_length = 10240
@@ -100,9 +108,17 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.prompt.init = 'uniform'  # uniform, vocabulary
   config.prompt.init_scale = 0.5
 
+  config.attention = _schedule(0.01, 5, 8, 100)
+  config.attention.form = 'paper'  # paper, official
+  config.attention.temperature = 1.0  # 0: argmax, averaging over ties
+  config.attention.key_size = 0  # 0: |H| + 1
+  config.attention.value_size = 0  # 0: |M||H|
+  config.prompt_attention = _schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
+
   # How it runs; nothing below changes a number in a record.
   config.num_devices = 0  # 0: all
   config.compilation_cache = ''  # a directory, to keep compiled programs between runs
+  config.pretrained = 'runs/pretrained'  # where pretrained models are kept and found again, whatever the experiment
   config.tensorboard = False
   config.figure = ml_collections.ConfigDict()
   config.figure.width = 6.4
@@ -131,8 +147,8 @@ def _paper(config: ml_collections.ConfigDict) -> None:
   config.pretrain.update(steps_per_call=100, checkpoint_every=2500, measure_every=2500)
   config.measure.update(num_inputs=1000, num_documents=8)
   config.downstream.update(length=129, num_train=5000)
-  config.head.warmup_steps = config.probe.warmup_steps = 500
-  config.prompt.update(batch_size=8, warmup_steps=500)
+  for method in ('head', 'probe', 'attention', 'prompt', 'prompt_attention'):
+    config[method].update(batch_size=8, warmup_steps=500)
   config.finetune.update(learning_rate=1e-5, batch_size=8, warmup_steps=500)
   config.figure.paper_overlay = True
 
@@ -142,7 +158,9 @@ def _official(config: ml_collections.ConfigDict) -> None:
   config.downstream.length = 80
   config.downstream.with_replacement = True
   config.prompt.init = 'vocabulary'
-  for method in ('head', 'probe', 'finetune', 'prompt'):
+  config.memory.update(joint_prior=True, joint_permutations=True)
+  config.attention.form = 'official'
+  for method in METHODS:
     config[method].update(num_epochs=100, batch_size=128, warmup_steps=500)
 
 
@@ -156,5 +174,5 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.measure.update(num_chunks=16, num_inputs=32, num_documents=2, batch_size=16)
   config.downstream.update(length=9, num_train=256, num_validation=32, num_test=64)
   config.prompt.length = 4
-  for method in ('head', 'probe', 'finetune', 'prompt'):
+  for method in METHODS:
     config[method].update(num_epochs=2, batch_size=8, warmup_steps=4)

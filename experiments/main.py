@@ -12,6 +12,7 @@ from ml_collections import config_flags
 import rich.console
 
 from experiments import benchmark
+from experiments import pasture
 from experiments import results
 from experiments import settings as settings_lib
 from experiments import sweep
@@ -23,7 +24,13 @@ _WORKDIR = flags.DEFINE_string('workdir', '', 'Where records go; runs/EXPERIMENT
 _MODE = flags.DEFINE_enum('mode', 'run', ['run', 'report'], 'report: redraw table and figure from the records alone.')
 
 # What an experiment is: `check` its settings, `run` what is missing, `show` what is on record.
-_EXPERIMENTS = {'prompt_vs_head': sweep, 'benchmark': benchmark}
+_EXPERIMENTS = {
+  'prompt_vs_head': sweep,
+  'memory_vs_vanilla': sweep,
+  'memory_cells': sweep,
+  'benchmark': benchmark,
+  'cow_in_the_pasture': pasture,
+}
 
 
 def main(argv: list[str]) -> int:

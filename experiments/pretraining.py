@@ -14,7 +14,7 @@ from hmm_jax import bert as bert_lib
 from hmm_jax import optimizer as optimizer_lib
 from hmm_jax import pretrain
 from hmm_jax import sharding
-from hmm_jax.hmm import HMM
+from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import sample_corpus
 from hmm_jax.model import MaskedLM
 
@@ -78,7 +78,7 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
 
 
 def pretrained_params(
-  settings: Settings, hmm: HMM, ideals: Ideals, keys: Keys, directory: pathlib.Path, reporter: Reporter
+  settings: Settings, hmm: Distribution, ideals: Ideals, keys: Keys, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
   """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished."""
   p, whole = settings.pretrain, sharding.replicated(_mesh(settings))
@@ -111,7 +111,7 @@ def pretrained_params(
   return state.params
 
 
-def _corpus(settings: Settings, hmm: HMM, key: Array, whole: jax.sharding.Sharding) -> Array:
+def _corpus(settings: Settings, hmm: Distribution, key: Array, whole: jax.sharding.Sharding) -> Array:
   c = settings.corpus
   documents = sample_corpus(key, hmm, c.num_documents, c.document_length)
   chunks = documents[:, : c.chunks_per_document * c.chunk_length].reshape(c.num_chunks, c.chunk_length)

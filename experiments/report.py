@@ -1,8 +1,10 @@
 """The table that ends a run, made from records alone."""
 
+from collections.abc import Callable
 import io
 import json
 import pathlib
+from typing import NamedTuple
 
 import numpy as np
 import rich.box
@@ -11,60 +13,152 @@ import rich.table
 
 from experiments import results
 from experiments.results import Record
+from experiments.settings import Point
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
+METHOD_NAMES = {'prompt_attention': 'prompt + attention'}
 
-_LABELS = {'bert': 'BERT', 'exact': 'exact G'}
+_MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
+# Pairs of methods whose difference on BERT, paired by task, has a column where both were run.
+_CONTRASTS = (('prompt', 'head'), ('attention', 'head'), ('prompt_attention', 'attention'))
 
 
-def paper_values(method: str) -> dict[int, float]:
-  """Accuracy in percent by number of states, as digitised from Figure 3 (left) of the later text."""
+class _Column(NamedTuple):
+  """A column: its title, and its cell for a point, given the records of that point."""
+
+  title: str
+  cell: Callable[[Point, list[Record]], str]
+
+
+def paper_left(method: str) -> dict[int, float]:
+  """Accuracy in percent by |H|, as digitised from Figure 3 (left) of the later text."""
   left = REFERENCE['left_later_version']
   return dict(zip(left['num_states'], left[method]['mean'])) if method in left else {}
 
 
+def paper_right(text: str) -> dict[int, float]:
+  """Accuracy in percent by |M||H| of 'memory' or 'vanilla', as digitised from Figure 3 (right) of the later text."""
+  right = REFERENCE['right_later_version']
+  return dict(zip(right['memory_times_states'], right[text]['mean']))
+
+
+def text_name(point: Point) -> str:
+  """What the text of a point comes from."""
+  return 'memory' if point.memory_size else 'vanilla'
+
+
+def beside(records: list[Record], point: Point) -> list[Record]:
+  """The records of the vanilla HMM with as many states as `point` has joint states."""
+  return [record for record in records if results.point_of(record) == Point(point.joint_states)]
+
+
 def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
-  """One row a size: accuracies in percent with 95% intervals, the paired gain of the prompt, and the Bayes gap."""
+  """One row a distribution: accuracies in percent with 95% intervals, paired gains, and the Bayes gap."""
   title = 'Test accuracy in percent, mean ± half-width of the 95% interval'
   out = rich.table.Table(title=title, box=rich.box.SIMPLE)
-  out.add_column('|H|', justify='right', no_wrap=True)
-  out.add_column('n', justify='right', no_wrap=True)
-  columns = sorted({(record['model'], record['method']) for record in records})
-  for model, method in columns:
-    out.add_column(f'{method}\n{_LABELS[model]}', justify='right', no_wrap=True)
-  has_both = {('bert', 'head'), ('bert', 'prompt')} <= set(columns)
-  if has_both:
-    out.add_column('prompt - head\nBERT', justify='right', no_wrap=True)
-    out.add_column('p', justify='right', no_wrap=True)
-  out.add_column('majority', justify='right', no_wrap=True)
-  out.add_column('KL at\n[MASK]', justify='right', no_wrap=True)
-  out.add_column('excess\nMLM loss', justify='right', no_wrap=True)
-  if paper_overlay:
-    out.add_column("paper's\nhead / prompt", justify='right', no_wrap=True)
-  for num_states in sorted({record['num_states'] for record in records}):
-    out.add_row(*_row(results.select(records, num_states=num_states), columns, has_both, paper_overlay))
+  columns = _columns(records, paper_overlay)
+  for column in columns:
+    out.add_column(column.title, justify='right', no_wrap=True)
+  for point in results.points(records):
+    of_point = [record for record in records if results.point_of(record) == point]
+    out.add_row(*(column.cell(point, of_point) for column in columns))
   return out
 
 
-def _row(records: list[Record], columns: list[tuple[str, str]], has_both: bool, paper_overlay: bool) -> list[str]:
-  num_states = records[0]['num_states']
-  majority = results.percent(records, 'majority_accuracy')
-  cells = [str(num_states), str(len(majority.values))]
-  for model, method in columns:
-    chosen = results.select(records, model=model, method=method)
-    cells.append(str(results.percent(chosen, 'accuracy')) if chosen else '')
-  bert = results.select(records, model='bert')
-  if has_both:
-    head, prompt = (results.select(bert, method=method) for method in ('head', 'prompt'))
-    paired = results.paired_difference(prompt, head)
-    cells += [str(paired.interval), '' if np.isnan(paired.p_value) else f'{paired.p_value:.2g}']
-  cells.append(str(majority))
-  for field in ('kl_at_mask', 'excess_mlm_loss'):
-    cells.append(f'{np.mean([record[field] for record in bert]):.3f}' if bert else '')
+def _columns(records: list[Record], paper_overlay: bool) -> list[_Column]:
+  points = results.points(records)
+  has_memory = any(point.memory_size for point in points)
+  has_vanilla = any(not point.memory_size for point in points)
+  methods = {(record['model'], record['method']) for record in records}
+  columns = []
+  if has_memory:
+    columns += [
+      _Column('text', lambda point, _: text_name(point)),
+      _Column('|M|', lambda point, _: str(point.memory_size or '')),
+      _Column('N', lambda point, _: str(point.num_cells or '')),
+    ]
+  columns.append(_Column('|H|', lambda point, _: str(point.num_states)))
+  if has_memory:
+    columns.append(_Column('|M|^N |H|', lambda point, _: str(point.joint_states)))
+  columns.append(_Column('n', lambda _, rows: str(len(results.by_unit(rows, 'majority_accuracy')))))
+  columns += [_accuracy_column(*pair) for pair in sorted(methods)]
+  for first, second in _CONTRASTS:
+    if any({first, second} <= _bert_methods(records, point) for point in points):
+      columns += _contrast_columns(first, second)
+  if has_memory and has_vanilla:
+    columns += _memory_columns(records)
+  columns += [
+    _Column('majority', lambda _, rows: str(results.percent(rows, 'majority_accuracy'))),
+    _mean_column('KL at\n[MASK]', 'kl_at_mask'),
+    _mean_column('excess\nMLM loss', 'excess_mlm_loss'),
+  ]
   if paper_overlay:
-    values = [paper_values(method).get(num_states) for method in ('head', 'prompt')]
-    cells.append(' / '.join('-' if value is None else f'{value}' for value in values))
-  return cells
+    columns.append(_paper_column(has_memory))
+  return columns
+
+
+def _bert_methods(records: list[Record], point: Point) -> set[str]:
+  chosen = results.select(records, model='bert')
+  return {record['method'] for record in chosen if results.point_of(record) == point}
+
+
+def _accuracy_column(model: str, method: str) -> _Column:
+  def cell(_, rows):
+    chosen = results.select(rows, model=model, method=method)
+    return str(results.percent(chosen, 'accuracy')) if chosen else ''
+
+  return _Column(f'{METHOD_NAMES.get(method, method)}\n{_MODEL_NAMES[model]}', cell)
+
+
+def _difference_columns(title: str, difference: Callable[[Point, list[Record]], results.Difference | None]):
+  def mean(point, rows):
+    found = difference(point, rows)
+    return str(found.interval) if found else ''
+
+  def p_value(point, rows):
+    found = difference(point, rows)
+    return '' if not found or np.isnan(found.p_value) else f'{found.p_value:.2g}'
+
+  return [_Column(title, mean), _Column('p', p_value)]
+
+
+def _contrast_columns(first: str, second: str) -> list[_Column]:
+  def difference(_, rows):
+    pair = [results.select(rows, model='bert', method=method) for method in (first, second)]
+    return results.paired_difference(*pair) if all(pair) else None
+
+  return _difference_columns(f'{METHOD_NAMES.get(first, first)}\n- {second}, BERT', difference)
+
+
+def _memory_columns(records: list[Record]) -> list[_Column]:
+  """How far a memory is above the vanilla HMM of as many joint states, each with its first method, on BERT."""
+
+  def difference(point, rows):
+    if not point.memory_size:
+      return None
+    memory, vanilla = (results.select(some, model='bert') for some in (rows, beside(records, point)))
+    if not memory or not vanilla:
+      return None
+    first = lambda some: results.select(some, method=some[0]['method'])
+    return results.unpaired_difference(first(memory), first(vanilla))
+
+  return _difference_columns('memory -\nvanilla, BERT', difference)
+
+
+def _mean_column(title: str, field: str) -> _Column:
+  def cell(_, rows):
+    bert = results.select(rows, model='bert')
+    return f'{np.mean([record[field] for record in bert]):.3f}' if bert else ''
+
+  return _Column(title, cell)
+
+
+def _paper_column(right: bool) -> _Column:
+  show = lambda value: '-' if value is None else f'{value}'
+  if right:
+    return _Column("paper's", lambda point, _: show(paper_right(text_name(point)).get(point.joint_states)))
+  pair = lambda point: (paper_left(method).get(point.num_states) for method in ('head', 'prompt'))
+  return _Column("paper's\nhead / prompt", lambda point, _: ' / '.join(map(show, pair(point))))
 
 
 def render(records: list[Record], paper_overlay: bool) -> str:

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.stats
 
 from experiments import checkpoints
+from experiments.settings import Point
 from experiments.settings import Settings
 
 Record = dict[str, Any]
@@ -27,8 +28,8 @@ class Interval(NamedTuple):
     return f'{self.mean:.1f} ± {self.half_width:.1f}'
 
 
-class Paired(NamedTuple):
-  """The mean of paired differences, its interval, and the p-value of the paired t test."""
+class Difference(NamedTuple):
+  """A mean difference, its interval, and the p-value of the t test that it is zero."""
 
   interval: Interval
   p_value: float
@@ -37,9 +38,9 @@ class Paired(NamedTuple):
 def collect(workdir: pathlib.Path, settings: Settings) -> None:
   """Writes `results.jsonl`: the records of every trial of the grid that has any, in grid order."""
   rows = []
-  for num_states in settings.num_states:
+  for point in settings.grid():
     for trial in range(settings.num_trials):
-      path = workdir / 'trials' / settings.trial_id(num_states, trial) / 'records.jsonl'
+      path = workdir / 'trials' / settings.trial_id(point, trial) / 'records.jsonl'
       rows += checkpoints.read_json_lines(path)
   checkpoints.write_json_lines(workdir / FILE_NAME, rows)
 
@@ -47,6 +48,16 @@ def collect(workdir: pathlib.Path, settings: Settings) -> None:
 def load(workdir: pathlib.Path) -> list[Record]:
   """The records of a workdir."""
   return checkpoints.read_json_lines(workdir / FILE_NAME)
+
+
+def points(records: list[Record]) -> list[Point]:
+  """The distributions that the records speak of, in the order of the records."""
+  return list(dict.fromkeys(point_of(record) for record in records))
+
+
+def point_of(record: Record) -> Point:
+  """The distribution of a record."""
+  return Point(*(record[name] for name in Point._fields))
 
 
 def select(records: list[Record], **fields: Any) -> list[Record]:
@@ -82,9 +93,9 @@ def percent(records: list[Record], field: str) -> Interval:
   return mean_interval([100 * value for value in by_unit(records, field).values()])
 
 
-def paired_difference(first: list[Record], second: list[Record]) -> Paired:
+def paired_difference(first: list[Record], second: list[Record]) -> Difference:
   """Accuracy of `first` minus that of `second` on the (trial, task) pairs that both have, in percentage points."""
-  key = lambda record: (record['num_states'], record['trial'], record['task'])
+  key = lambda record: (point_of(record), record['trial'], record['task'])
   others = {key(record): record['accuracy'] for record in second}
   differences = [
     {**record, 'difference': 100 * (record['accuracy'] - others[key(record)])}
@@ -93,5 +104,16 @@ def paired_difference(first: list[Record], second: list[Record]) -> Paired:
   ]
   interval = mean_interval(list(by_unit(differences, 'difference').values()))
   if len(interval.values) < 2 or np.ptp(interval.values) == 0:
-    return Paired(interval, np.nan)
-  return Paired(interval, float(scipy.stats.ttest_1samp(interval.values, 0.0).pvalue))
+    return Difference(interval, np.nan)
+  return Difference(interval, float(scipy.stats.ttest_1samp(interval.values, 0.0).pvalue))
+
+
+def unpaired_difference(first: list[Record], second: list[Record]) -> Difference:
+  """Accuracy of `first` minus that of `second`, which share nothing, in percentage points: Welch's interval and test."""
+  samples = [100 * np.array(list(by_unit(records, 'accuracy').values())) for records in (first, second)]
+  mean = float(samples[0].mean() - samples[1].mean())
+  if min(len(sample) for sample in samples) < 2 or max(np.ptp(sample) for sample in samples) == 0:
+    return Difference(Interval(mean, np.nan, np.array([mean])), np.nan)
+  test = scipy.stats.ttest_ind(*samples, equal_var=False)
+  low, high = test.confidence_interval(0.95)
+  return Difference(Interval(mean, float(high - low) / 2, np.array([mean])), float(test.pvalue))

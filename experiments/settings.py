@@ -6,24 +6,48 @@ anything is compiled or written.
 
 import dataclasses
 import hashlib
+import itertools
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import ml_collections
 
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
+from hmm_jax.memory_hmm import check_configurations
 from hmm_jax.tuning import Schedule
 
+# Raised when a change of the code changes the bits of a pretrained model, so that none of before is found again.
+_PRETRAINING_VERSION = 1
+
 MODELS = ('bert', 'exact')
-METHODS = ('head', 'prompt', 'probe', 'finetune')
+METHODS = ('head', 'prompt', 'probe', 'finetune', 'attention', 'prompt_attention')
+PROMPT_METHODS = ('prompt', 'prompt_attention')
 PROMPT_INITS = ('uniform', 'vocabulary')
+ATTENTION_FORMS = ('paper', 'official')
 DTYPES = ('float32', 'bfloat16', 'float16')
 
 
 class SettingsError(ValueError):
   """Bad input, as one sentence for the user."""
+
+
+class Point(NamedTuple):
+  """A distribution of the grid: an HMM of |H| states, or with a memory of N cells and |M| values (else 0 and 0)."""
+
+  num_states: int
+  memory_size: int = 0
+  num_cells: int = 0
+
+  @property
+  def joint_states(self) -> int:
+    """|M|^N |H|, the states of the flattened chain."""
+    return self.num_states * self.memory_size**self.num_cells
+
+  def __str__(self) -> str:
+    memory = f' |M|={self.memory_size} N={self.num_cells}' if self.memory_size else ''
+    return f'|H|={self.num_states}{memory}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +57,16 @@ class HmmSettings:
   transition_temperature: float
   initial_temperature: float
   emission_temperature: float
+
+
+@dataclasses.dataclass(frozen=True)
+class MemorySettings:
+  sizes: tuple[int, ...]
+  cells: tuple[int, ...]
+  label_cell: int
+  joint_prior: bool
+  joint_permutations: bool
+  vanilla_methods: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,6 +153,14 @@ class PromptSettings(TuneSettings):
 
 
 @dataclasses.dataclass(frozen=True)
+class AttentionSettings(TuneSettings):
+  form: str
+  temperature: float
+  key_size: int
+  value_size: int
+
+
+@dataclasses.dataclass(frozen=True)
 class FigureSettings:
   width: float
   height: float
@@ -139,6 +181,7 @@ class Settings:
   models: tuple[str, ...]
   methods: tuple[str, ...]
   hmm: HmmSettings
+  memory: MemorySettings
   corpus: CorpusSettings
   bert: BertSettings
   pretrain: PretrainSettings
@@ -148,8 +191,11 @@ class Settings:
   probe: TuneSettings
   finetune: TuneSettings
   prompt: PromptSettings
+  attention: AttentionSettings
+  prompt_attention: TuneSettings
   num_devices: int
   compilation_cache: str
+  pretrained: str
   tensorboard: bool
   figure: FigureSettings
 
@@ -166,17 +212,31 @@ class Settings:
       self.hmm.num_tokens, self.pretrain.mask_rate, self.pretrain.mask_share, self.pretrain.random_share
     )
 
-  def pretraining_id(self, num_states: int, trial: int) -> str:
-    """Names a pretrained model by all that decides its bits but the version of the code."""
+  def grid(self) -> dict[Point, tuple[str, ...]]:
+    """The points of the experiment, each with its methods: those with a memory, then the vanilla HMMs beside them."""
+    memory = self.memory
+    product = itertools.product(memory.cells, memory.sizes, self.num_states)
+    points = {Point(states, size, cells if size else 0): self.methods for cells, size, states in product}
+    if memory.vanilla_methods:
+      beside = {Point(point.joint_states): memory.vanilla_methods for point in points if point.memory_size}
+      points = {**beside, **points}
+    return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0].memory_size > 0, item[0])))
+
+  def pretraining_id(self, point: Point, trial: int) -> str:
+    """Names a pretrained model by all that decides its bits, whatever the experiment."""
     pretrain = dataclasses.asdict(self.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
-    parts = [self.seed, num_states, trial, self.hmm, self.corpus, self.bert, pretrain]
+    parts = [_PRETRAINING_VERSION, self.seed, point.num_states, trial, self.hmm, self.corpus, self.bert, pretrain]
+    if point.memory_size:
+      parts += [point, self.memory.joint_prior, self.memory.joint_permutations]
     return _digest(parts)
 
-  def trial_id(self, num_states: int, trial: int) -> str:
+  def trial_id(self, point: Point, trial: int) -> str:
     """Names a trial by all that decides its records, whichever models, methods and tasks are asked for."""
-    tuning = [self.tuning(method) for method in METHODS]
-    return _digest([self.pretraining_id(num_states, trial), self.measure, self.downstream, tuning])
+    parts = [self.pretraining_id(point, trial), self.measure, self.downstream, [self.tuning(m) for m in METHODS]]
+    if point.memory_size:
+      parts.append(self.memory.label_cell)
+    return _digest(parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,9 +257,31 @@ class BenchmarkSettings:
   compilation_cache: str
 
 
-AnySettings = Settings | BenchmarkSettings
+@dataclasses.dataclass(frozen=True)
+class PastureSettings:
+  """The paper's Example 4.1. Fields as in `configs/cow_in_the_pasture.py`."""
 
-_CLASSES = {'prompt_vs_head': Settings, 'benchmark': BenchmarkSettings}
+  experiment: str
+  scale: str
+  seed: int
+  sentence: str
+  num_documents: int
+  document_length: int
+  figure_width: float
+  figure_height: float
+  figure_dpi: int
+  compilation_cache: str
+
+
+AnySettings = Settings | BenchmarkSettings | PastureSettings
+
+_CLASSES = {
+  'prompt_vs_head': Settings,
+  'memory_vs_vanilla': Settings,
+  'memory_cells': Settings,
+  'benchmark': BenchmarkSettings,
+  'cow_in_the_pasture': PastureSettings,
+}
 
 
 def _digest(parts: list[Any]) -> str:
@@ -259,7 +341,7 @@ def _typed(name: str, value: Any, kind: Any) -> Any:
     entry = kind.__args__[0]
     if not isinstance(value, tuple) or not all(type(x) is entry for x in value) or len(set(value)) != len(value):
       raise SettingsError(f'{name} is {value!r}; valid is a tuple of distinct {entry.__name__}s')
-    if not value:
+    if not value and name not in _EMPTY_ALLOWED:
       raise SettingsError(f'{name} is empty; valid is at least one {entry.__name__}')
   elif type(value) is not kind:
     raise SettingsError(f'{name} is {value!r}; valid is a value of type {kind.__name__}')
@@ -271,7 +353,13 @@ def _require(holds: bool, name: str, value: Any, valid: str) -> None:
     raise SettingsError(f'{name} is {value!r}; valid is {valid}')
 
 
+_EMPTY_ALLOWED = ('memory.vanilla_methods',)
 _ZERO_ALLOWED = (
+  'sizes',
+  'label_cell',
+  'temperature',
+  'key_size',
+  'value_size',
   'seed',
   'warmup_steps',
   'dropout_rate',
@@ -295,11 +383,17 @@ def _check_numbers(group: Any, prefix: str = '') -> None:
         _require(finite and value > 0, name, value, 'positive')
       _require(field.name != 'seed' or value < 2**31, name, value, 'below 2**31')
     elif field.type == tuple[int, ...]:
-      _require(min(value) > 0, name, value, 'positive numbers')
+      least = 0 if field.name in _ZERO_ALLOWED else 1
+      _require(min(value) >= least, name, value, f'numbers from {least}')
 
 
 def _check(s: Settings) -> None:
-  for name, values, valid in (('models', s.models, MODELS), ('methods', s.methods, METHODS)):
+  choices = (
+    ('models', s.models, MODELS),
+    ('methods', s.methods, METHODS),
+    ('memory.vanilla_methods', s.memory.vanilla_methods, METHODS),
+  )
+  for name, values, valid in choices:
     _require(set(values) <= set(valid), name, values, f'a choice of {", ".join(valid)}')
   _require(s.hmm.num_tokens >= 2, 'hmm.num_tokens', s.hmm.num_tokens, 'at least 2')
   _require(
@@ -308,9 +402,29 @@ def _check(s: Settings) -> None:
     s.corpus.chunk_length,
     f'at most corpus.document_length, {s.corpus.document_length}',
   )
+  _check_memory(s)
   _check_bert(s)
   _check_pretrain(s.pretrain, s.corpus.num_chunks)
   _check_tuning(s)
+
+
+def _check_memory(s: Settings) -> None:
+  m = s.memory
+  if any(m.sizes):
+    for cells, size in itertools.product(m.cells, m.sizes):
+      try:
+        check_configurations(max(size, 1), cells)
+      except ValueError as error:
+        raise SettingsError(f'memory.cells is {m.cells} and memory.sizes is {m.sizes}: {error}')
+    for cells in m.cells:
+      valid = f'multiples of every number in memory.cells, {m.cells}'
+      _require(all(states % cells == 0 for states in s.num_states), 'num_states', s.num_states, valid)
+    fewest = min(m.cells)
+    valid = f'a cell of every memory, below the fewest in memory.cells, {fewest}'
+    _require(m.label_cell < fewest, 'memory.label_cell', m.label_cell, valid)
+  _require(1 not in m.sizes, 'memory.sizes', m.sizes, 'at least 2 values, or 0 for no memory')
+  form = s.attention.form
+  _require(form in ATTENTION_FORMS, 'attention.form', form, f'one of {", ".join(ATTENTION_FORMS)}')
 
 
 def _check_bert(s: Settings) -> None:
@@ -325,7 +439,7 @@ def _check_bert(s: Settings) -> None:
     s.bert.max_positions,
     f'at least {longest}, the longest of corpus.chunk_length and downstream.length',
   )
-  if 'prompt' in s.methods and 'bert' in s.models:
+  if set(PROMPT_METHODS) & set(s.methods + s.memory.vanilla_methods) and 'bert' in s.models:
     room = s.bert.max_positions - s.downstream.length
     valid = f'at most {room}: bert.max_positions {s.bert.max_positions} less downstream.length {s.downstream.length}'
     _require(s.prompt.length <= room, 'prompt.length', s.prompt.length, valid)
@@ -350,7 +464,7 @@ def _check_tuning(s: Settings) -> None:
   d = s.downstream
   _require(d.length >= 2, 'downstream.length', d.length, 'at least 2: the [MASK] and a token')
   _require(d.num_classes >= 2, 'downstream.num_classes', d.num_classes, 'at least 2')
-  for method in s.methods:
+  for method in dict.fromkeys(s.methods + s.memory.vanilla_methods):
     batch_size = s.tuning(method).batch_size
     valid = f'at most downstream.num_train, {d.num_train}'
     _require(batch_size <= d.num_train, f'{method}.batch_size', batch_size, valid)

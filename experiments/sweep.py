@@ -17,11 +17,23 @@ from experiments.progress import Reporter
 from experiments.settings import Settings
 from experiments.settings import SettingsError
 
+# The figures of each experiment, by file name.
+FIGURES = {
+  'prompt_vs_head': {'figure_3_left': figures.figure_3_left},
+  'memory_vs_vanilla': {'figure_3_right': figures.figure_3_right, 'attention': figures.attention},
+  'memory_cells': {'memory_cells': figures.memory_cells, 'attention': figures.attention},
+}
+
 
 def check(settings: Settings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
   if settings.tensorboard and not importlib.util.find_spec('tensorboardX'):
     raise SettingsError('tensorboard is True, which needs tensorboardX; valid is False, or the extra tensorboard')
+  try:
+    pathlib.Path(settings.pretrained).mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    valid = f'a writable directory ({error.strerror})'
+    raise SettingsError(f'pretrained is {settings.pretrained!r}; valid is {valid}')
   available = len(jax.devices())
   if settings.num_devices > available:
     raise SettingsError(f'num_devices is {settings.num_devices}; valid is at most {available}, or 0 for all')
@@ -33,14 +45,14 @@ def check(settings: Settings) -> None:
 def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Runs what is missing of the grid. The records of finished trials are read back, not made again."""
   grid = [
-    trial_lib.Trial(settings, num_states, trial, workdir)
-    for num_states in settings.num_states
+    trial_lib.Trial(settings, point, trial, workdir)
+    for point in settings.grid()
     for trial in range(settings.num_trials)
   ]
   if any(trial.missing() for trial in grid):
     checkpoints.write_whole(workdir / 'environment.json', json.dumps(environment(), indent=2) + '\n')
   for index, trial in enumerate(grid):
-    with reporter.part(index + 1, len(grid), f'|H|={trial.num_states} trial {trial.trial}'):
+    with reporter.part(index + 1, len(grid), f'{trial.point} trial {trial.trial}'):
       trial_lib.run(trial, reporter)
   checkpoints.write_whole(workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n')
   results.collect(workdir, settings)
@@ -53,7 +65,8 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   table = report.render(records, overlay)
   reporter.show(table)
   checkpoints.write_whole(workdir / 'table.txt', table)
-  paths = figures.save(figures.figure_3_left(records, settings.figure), workdir / 'figure_3_left')
   for name, path in [('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')]:
     reporter.say(f'{name}: {path}')
-  reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
+  for name, draw in FIGURES[settings.experiment].items():
+    paths = figures.save(draw(records, settings.figure), workdir / name)
+    reporter.say(f'figure: {", ".join(str(path) for path in paths)}')

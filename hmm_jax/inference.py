@@ -380,11 +380,12 @@ def _forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
 def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   """Exact posteriors of one sequence by message passing (Rabiner 1989; the paper's G-bar, section 3.1).
 
-  alpha_{t+1}(c, j) = sum_i alpha_t(c, i) l_t(c, i) A[i, j] and beta_t(c, i) = sum_j A[i, j] l_{t+1}(c, j) beta_{t+1}(c, j),
-  with A the row-stochastic `transition_matrix` and c the part of the state that never moves, if it has one. Time
-  O(T C H^2). Differentiable in every argument (reverse mode, once), at rows that contain exact zeros too. Gradients
-  are always finite; where the wide format runs, the slope at an exact zero is held to that of the largest entry of
-  its row.
+  With A the row-stochastic `transition_matrix` and c the part of the state that never moves, if it has one,
+  alpha_{t+1}(c, j) = sum_i alpha_t(c, i) l_t(c, i) A[i, j] and
+  beta_t(c, i) = sum_j A[i, j] l_{t+1}(c, j) beta_{t+1}(c, j). Time O(T C H^2).
+
+  Differentiable in every argument (reverse mode, once), at rows that contain exact zeros too. Gradients are always
+  finite; where the wide format runs, the slope at an exact zero is held to that of the largest entry of its row.
 
   Args:
     hmm: an `HMM` (E = H), a `MemoryHMM` (E = M^N H), or anything with their `joint_initial_probs` [E] and

@@ -202,7 +202,7 @@ def _sum_by_value_read(hmm: MemoryHMM, joint: Array) -> Array:
 
 
 def cell_probs(hmm: MemoryHMM, joint_probs: Array) -> Array:
-  """The distribution of each cell, [..., N, M], from one over joint states [..., E] or over configurations [..., M^N]."""
+  """The distribution of each cell, [..., N, M], from one over joint states [..., E] or configurations [..., M^N]."""
   batch_shape = joint_probs.shape[:-1]
   memory = joint_probs.reshape(batch_shape + hmm.memory_probs.shape + (-1,)).sum(-1)
   cells = range(-hmm.num_cells, 0)

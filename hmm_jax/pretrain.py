@@ -17,8 +17,8 @@ import optax
 from hmm_jax import sharding
 from hmm_jax.bert import Bert
 from hmm_jax.hmm import conditional_token_probs
+from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import evidence_likelihoods
-from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.masking import channel
 from hmm_jax.masking import corrupt
@@ -170,7 +170,7 @@ class Gap(NamedTuple):
   total_variation: Array
 
 
-def ideal_under_corruption(key: Array, hmm: HMM, corruption: Corruption, chunks: Array) -> Ideal:
+def ideal_under_corruption(key: Array, hmm: Distribution, corruption: Corruption, chunks: Array) -> Ideal:
   """The Bayes optimum of the masked-LM loss on corrupted chunks [n, T].
 
   The optimum knows the corruption's rates but not which visible tokens it altered: with y the corrupted input,
@@ -186,14 +186,14 @@ def ideal_under_corruption(key: Array, hmm: HMM, corruption: Corruption, chunks:
   return Ideal(inputs, selected / jnp.maximum(selected.sum(), 1), token_probs)
 
 
-def ideal_at_mask(hmm: HMM, inputs: Array) -> Ideal:
+def ideal_at_mask(hmm: Distribution, inputs: Array) -> Ideal:
   """G_1 on downstream inputs [n, T], whose first token is [MASK]."""
   token_probs = conditional_token_probs(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
   weights = jnp.zeros(inputs.shape).at[:, 0].set(1 / inputs.shape[0])
   return Ideal(inputs, weights, token_probs)
 
 
-def ideal_one_at_a_time(hmm: HMM, documents: Array) -> Ideal:
+def ideal_one_at_a_time(hmm: Distribution, documents: Array) -> Ideal:
   """G_i for every i of documents [n, T], each from the document with position i masked: [n T, T] inputs."""
   documents = documents.astype(jnp.int32)
   count, length = documents.shape

@@ -1,27 +1,32 @@
 """Downstream tasks: inputs, `task_weights` (the paper's mu), labels from the exact posterior, degeneracy."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 from jax import lax
 import jax.numpy as jnp
 
 from hmm_jax import inference
+from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
+from hmm_jax.memory_hmm import cell_posterior
+from hmm_jax.memory_hmm import MemoryHMM
 
 Array = jax.Array
 
 _MAX_REDRAWS = 1000
-# Inputs labelled at a time, which bounds the memory of their float64 messages.
-_LABEL_BLOCK = 2048
+# Entries of the likelihood rows that are labelled at a time.
+_BLOCK_ENTRIES = 2**24
 
 
 class Task(NamedTuple):
   """A draw of `task_weights` and what it labels.
 
   Attributes:
-    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_1 | X_{-1}].
+    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_1 | X_{-1}]; or [C, M] and the
+      posterior of a memory cell.
     labels: [n] int32, of the inputs the task was drawn for.
     redraws: how many draws before this one gave every training input the same label.
     smallest_margin: the least gap between the two best scores over all inputs, in units of score.
@@ -54,17 +59,36 @@ def mask_first(tokens: Array, num_tokens: int) -> Array:
 
 def first_state_probs(hmm: HMM, inputs: Array) -> Array:
   """P[H_1 | X_{-1}] in float64, [n, H], for inputs [n, T] whose first token is [MASK]."""
+  return _in_float64_blocks(_first_state_probs, hmm, inputs)
+
+
+def memory_probs(hmm: MemoryHMM, inputs: Array) -> Array:
+  """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK]."""
+  return _in_float64_blocks(_memory_probs, hmm, inputs)
+
+
+@jax.jit
+def _first_state_probs(hmm: HMM, tokens: Array) -> Array:
+  rows = token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
+  return inference.batched_forward_backward(hmm, rows).leave_one_out_probs[:, 0]
+
+
+@jax.jit
+def _memory_probs(hmm: MemoryHMM, tokens: Array) -> Array:
+  return cell_posterior(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
+
+
+def _in_float64_blocks(function: Callable[[Any, Array], Array], hmm: Distribution, inputs: Array) -> Array:
+  """`function(hmm, inputs)` in float64, as many inputs at a time as bounds the memory of their messages."""
   with jax.enable_x64(True):
-    hmm = jax.tree.map(lambda x: x.astype(jnp.float64), hmm)
-    probs = lambda tokens: inference.batched_forward_backward(
-      hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
-    ).leave_one_out_probs[:, 0]
-    num_blocks = -(-inputs.shape[0] // _LABEL_BLOCK)
+    is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)
+    hmm = jax.tree.map(lambda x: x.astype(jnp.float64) if is_float(x) else x, hmm)
+    most = max(_BLOCK_ENTRIES // (inputs.shape[1] * hmm.joint_initial_probs.size), 1)
+    num_blocks = -(-inputs.shape[0] // most)
     size = -(-inputs.shape[0] // num_blocks)
     # The last block is filled up with inputs already seen, so that all compile once.
     blocks = jnp.resize(inputs, (num_blocks, size, inputs.shape[1]))
-    compiled = jax.jit(probs)
-    return jnp.concatenate([compiled(block) for block in blocks])[: inputs.shape[0]]
+    return jnp.concatenate([function(hmm, block) for block in blocks])[: inputs.shape[0]]
 
 
 def draw_task(
@@ -80,7 +104,7 @@ def draw_task(
 
   Args:
     key: a PRNG key; draw a uses fold_in(key, a).
-    state_probs: [n, H] float64 from `first_state_probs`, training inputs first.
+    state_probs: [n, H] float64 from `first_state_probs`, or [n, M] a cell of `memory_probs`; training inputs first.
     num_train: how many of them are training inputs.
     num_nonzero: nonzero entries of `task_weights`.
     num_classes: C.

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import optax
 
 from hmm_jax import optimizer
+from hmm_jax.attention_head import SequenceHead
 from hmm_jax.heads import init_linear_head
 from hmm_jax.heads import linear_scores
 from hmm_jax.model import MaskedLM
@@ -26,15 +27,17 @@ class Tuner(NamedTuple):
 
   Attributes:
     init: (key, frozen) -> trainable of one task.
-    features: (frozen, inputs [B, T]) -> what `scores` needs of the inputs; computed once, before training.
+    features: (frozen, inputs [B, T]) -> what `scores` needs of the inputs, leading axis B; computed before training.
     scores: (trainable with leading K, frozen, features of B inputs) -> class scores [K, B, C].
     project: trainable -> the nearest one that is allowed, applied after every step.
+    attend: (trainable with leading K, frozen, features) -> attention weights [K, B, P + T]; None if it has none.
   """
 
   init: Callable[[Array, Any], Any]
-  features: Callable[[Any, Array], Array]
-  scores: Callable[[Any, Any, Array], Array]
+  features: Callable[[Any, Array], Any]
+  scores: Callable[[Any, Any, Any], Array]
   project: Callable[[Any], Any]
+  attend: Callable[[Any, Any, Any], Array] | None = None
 
 
 class Schedule(NamedTuple):
@@ -149,6 +152,56 @@ def prompt_tuner(model: MaskedLM, num_classes: int, init_prompt: Callable[[Array
 
 
 @functools.cache
+def attention_tuner(model: MaskedLM, head: SequenceHead, length: int) -> Tuner:
+  """An attention head on the token probabilities predicted at all `length` positions (Theorem 4.3)."""
+
+  def features(frozen, inputs):
+    return {'token_probs': model.predict(frozen, model.embed(frozen, inputs)), 'tokens': inputs}
+
+  def over_tasks(function, *names):
+    apply = lambda trainable, features: function(trainable['head'], *(features[name] for name in names))
+    return lambda trainable, frozen, features: jax.vmap(apply, (0, None))(trainable, features)
+
+  return Tuner(
+    init=lambda key, frozen: {'head': head.init(key, 0, length)},
+    features=features,
+    scores=over_tasks(head.scores, 'token_probs', 'tokens'),
+    project=_keep,
+    attend=over_tasks(head.attend, 'token_probs'),
+  )
+
+
+@functools.cache
+def prompt_attention_tuner(
+  model: MaskedLM, head: SequenceHead, length: int, init_prompt: Callable[[Array, Any], Array]
+) -> Tuner:
+  """An attention head over prompt and input, both trained (Theorem 4.6); `init_prompt` as in `prompt_tuner`."""
+
+  def init(key, frozen):
+    key_prompt, key_head = jax.random.split(key)
+    prompt = model.project_prompt(init_prompt(key_prompt, frozen))
+    return {'prompt': prompt, 'head': head.init(key_head, prompt.shape[0], length)}
+
+  def token_probs(trainable, frozen, inputs):
+    embeddings_KxBxLxE = jax.vmap(prepend, (0, None))(trainable['prompt'], model.embed(frozen, inputs))
+    return model.predict(frozen, embeddings_KxBxLxE)
+
+  def scores(trainable, frozen, inputs):
+    probs_KxBxLxV = token_probs(trainable, frozen, inputs)
+    return jax.vmap(head.scores, (0, 0, None))(trainable['head'], probs_KxBxLxV, inputs)
+
+  return Tuner(
+    init=init,
+    features=lambda frozen, inputs: inputs,
+    scores=scores,
+    project=lambda trainable: {**trainable, 'prompt': model.project_prompt(trainable['prompt'])},
+    attend=lambda trainable, frozen, inputs: jax.vmap(head.attend)(
+      trainable['head'], token_probs(trainable, frozen, inputs)
+    ),
+  )
+
+
+@functools.cache
 def finetune_tuner(model: MaskedLM, num_classes: int) -> Tuner:
   """Full fine-tuning: the head of `head_tuner` and a copy of the model's own parameters, both trained."""
 
@@ -180,17 +233,17 @@ def _optimizer(schedule: Schedule, num_inputs: int) -> optax.GradientTransformat
   )
 
 
-def _map_batches(function: Callable[[Array], Array], inputs: Array, batch_size: int) -> Array:
+def _map_batches(function: Callable[[Any], Any], inputs: Any, batch_size: int) -> Any:
   """`function` of blocks of `batch_size` inputs, concatenated; the last block repeats the first inputs."""
-  count = inputs.shape[0]
+  count = jax.tree.leaves(inputs)[0].shape[0]
   blocks = -(-count // batch_size)
-  blocked = jnp.resize(inputs, (blocks, batch_size, *inputs.shape[1:]))
+  blocked = jax.tree.map(lambda x: jnp.resize(x, (blocks, batch_size, *x.shape[1:])), inputs)
   outputs = lax.map(function, blocked)
-  return outputs.reshape(blocks * batch_size, *outputs.shape[2:])[:count]
+  return jax.tree.map(lambda x: x.reshape(blocks * batch_size, *x.shape[2:])[:count], outputs)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
-def frozen_features(tuner: Tuner, frozen: Any, inputs: Array, *, batch_size: int) -> Array:
+def frozen_features(tuner: Tuner, frozen: Any, inputs: Array, *, batch_size: int) -> Any:
   """`tuner.features` of inputs [n, T], `batch_size` at a time."""
   return _map_batches(lambda block: tuner.features(frozen, block), inputs, batch_size)
 
@@ -207,7 +260,7 @@ def init_tuning(
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), donate_argnames='state')
 def tune_epoch(
-  state: TuneState, key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Array, labels: Array
+  state: TuneState, key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Any, labels: Array
 ) -> tuple[TuneState, Array]:
   """One pass over the training inputs for K tasks at once.
 
@@ -219,20 +272,20 @@ def tune_epoch(
     tuner: what is trained.
     schedule: how.
     frozen: the model's parameters, read only.
-    features: [n, ...] from `frozen_features`.
+    features: with leading axis n, from `frozen_features`.
     labels: [K, n] int32.
 
   Returns:
     The new state, and the mean cross-entropy of each task over the epoch in nats, [K].
   """
-  num_inputs = features.shape[0]
+  num_inputs = labels.shape[1]
   steps = _steps_per_epoch(schedule, num_inputs)
   optimizer_ = _optimizer(schedule, num_inputs)
   order = jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)
   batches = order[: steps * schedule.batch_size].reshape(steps, schedule.batch_size)
 
   def loss_fn(trainable, batch):
-    scores = tuner.scores(trainable, frozen, features[batch])
+    scores = tuner.scores(trainable, frozen, jax.tree.map(lambda x: x[batch], features))
     losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels[:, batch]).mean(-1)
     return losses.sum(), losses
 
@@ -247,7 +300,14 @@ def tune_epoch(
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
-def predictions(tuner: Tuner, trainable: Any, frozen: Any, features: Array, *, batch_size: int) -> Array:
+def predictions(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
   """The class each task predicts for each input, [K, n] int32; `batch_size` inputs at a time."""
   classify = lambda block: tuner.scores(trainable, frozen, block).argmax(-1).T
   return _map_batches(classify, features, batch_size).T
+
+
+@functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
+def attention(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
+  """The attention weights of each task on each input, [K, n, P + T]; `batch_size` inputs at a time."""
+  attend = lambda block: jnp.moveaxis(tuner.attend(trainable, frozen, block), 0, 1)
+  return jnp.moveaxis(_map_batches(attend, features, batch_size), 1, 0)

@@ -10,6 +10,7 @@ LIBRARY = [
   'inference',
   'hmm',
   'memory_hmm',
+  'example',
   'model',
   'tasks',
   'masking',
@@ -33,6 +34,7 @@ EXPERIMENTS = [
   'figures',
   'sweep',
   'benchmark',
+  'pasture',
   'main',
 ]
 

@@ -1,0 +1,38 @@
+"""The paper's Example 4.1: sentences of a memory-augmented HMM, and the posterior of its memory word by word.
+
+Claim: in "The cow in the pasture rolled on the grass happily." the cell read is the subject at "cow" and "rolled", the
+location at "pasture" and "grass" and the sentiment at "happily"; the posterior of each cell sharpens there, and no
+article or preposition moves any.
+
+Command: python -m experiments.main --config=configs/cow_in_the_pasture.py
+Cost: seconds on two CPU cores.
+Expected: after the whole sentence P[cow] = 0.88, P[pasture] = 0.88, P[happy] = 0.82.
+
+`sentence` may be any that the example can say:
+  --config.sentence="The child in the kitchen danced on the rug. The child wept."
+"""
+
+import ml_collections
+
+SCALES = ('small', 'smoke')
+
+
+def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
+  """`:small` (default) is what the claim speaks of; `:smoke` runs the path."""
+  if scale not in SCALES:
+    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
+  config = ml_collections.ConfigDict()
+  config.experiment = 'cow_in_the_pasture'
+  config.scale = scale
+  config.seed = 0
+  config.sentence = 'The cow in the pasture rolled on the grass happily.'
+  # Sampled documents; the last, unfinished sentence of each is left out.
+  config.num_documents = 5
+  config.document_length = 28
+  config.figure_width = 7.2
+  config.figure_height = 6.0
+  config.figure_dpi = 150
+  config.compilation_cache = ''
+  if scale == 'smoke':
+    config.update(num_documents=1, document_length=12, figure_dpi=60)
+  return config

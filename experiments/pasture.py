@@ -1,0 +1,172 @@
+"""The paper's Example 4.1: sampled documents, and what each word tells of the memory."""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib.figure
+import numpy as np
+import rich.box
+import rich.table
+
+from experiments import checkpoints
+from experiments import figures
+from experiments import report
+from experiments import results
+from experiments.environment import environment
+from experiments.progress import Reporter
+from experiments.results import Record
+from experiments.settings import PastureSettings
+from experiments.settings import SettingsError
+from hmm_jax import example
+from hmm_jax import inference
+from hmm_jax.hmm import sample
+from hmm_jax.hmm import token_likelihoods
+from hmm_jax.memory_hmm import cell_probs
+from hmm_jax.memory_hmm import memory_forward_backward
+
+# The documents that are drawn and tabulated: the sentence of the settings is document 0, samples follow.
+_SHOWN = {0: 'sentence', 1: 'sampled_document'}
+
+_LINES = [('#d95f02', 'o', '-'), ('#1b5e9e', 's', (0, (4, 1.5))), ('#4d9221', '^', (0, (1, 1.2)))]
+
+
+def check(settings: PastureSettings) -> None:
+  """Raises SettingsError where the example cannot say the sentence."""
+  hmm, vocabulary = example.cow_in_the_pasture()
+  try:
+    tokens = example.encode(settings.sentence, vocabulary)
+  except ValueError as error:
+    raise SettingsError(f'sentence is {settings.sentence!r}; {error}')
+  rows = token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
+  if not tokens.size or inference.still_posterior(hmm, rows).marginal_loglik == -jnp.inf:
+    valid = f'one that the example can say, such as {example.SENTENCE!r}'
+    raise SettingsError(f'sentence is {settings.sentence!r}; valid is {valid}')
+
+
+def run(settings: PastureSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Samples the documents and records, for each word, the posterior of every cell and which cell is read."""
+  del reporter
+  hmm, vocabulary = example.cow_in_the_pasture()
+  documents, memories = [example.encode(settings.sentence, vocabulary)], [None]
+  for index in range(settings.num_documents):
+    key = jax.random.fold_in(jax.random.key(settings.seed), index)
+    states, tokens = map(np.asarray, sample(key, hmm, settings.document_length))
+    documents.append(_whole_sentences(tokens, vocabulary))
+    held = np.unravel_index(states[0] // hmm.num_states, hmm.memory_probs.shape)
+    memories.append({cell: names[value] for cell, names, value in zip(vocabulary.cells, vocabulary.values, held)})
+  rows = _records(hmm, vocabulary, documents, memories)
+  checkpoints.write_whole(workdir / 'environment.json', json.dumps(environment(), indent=2) + '\n')
+  checkpoints.write_whole(workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n')
+  same = {'experiment': settings.experiment, 'scale': settings.scale, 'seed': settings.seed}
+  checkpoints.write_json_lines(workdir / results.FILE_NAME, [{**same, **row} for row in rows])
+
+
+def _whole_sentences(tokens: np.ndarray, vocabulary: example.Vocabulary) -> np.ndarray:
+  """Without the last sentence where it is unfinished, unless there is no other."""
+  ends = np.flatnonzero(tokens == vocabulary.words.index(example.FULL_STOP))
+  return tokens[: ends[-1] + 1] if ends.size else tokens
+
+
+def _records(hmm, vocabulary: example.Vocabulary, documents: list[np.ndarray], memories: list[Any]) -> list[Record]:
+  """A record a (document, word), and one before the first word, where the posterior is the prior."""
+  lengths = np.array([len(tokens) for tokens in documents])
+  tokens_DxT = np.stack([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in documents])
+  observed_DxT = np.arange(lengths.max()) < lengths[:, None]
+  posterior = jax.jit(memory_forward_backward)(hmm, token_likelihoods(hmm, tokens_DxT, observed_DxT))
+  prior_NxM = cell_probs(hmm, hmm.memory_probs.reshape(-1))
+  after_DxTxNxM = cell_probs(hmm, posterior.joint.filtered_probs)
+  reads_DxTxN = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
+
+  def record(document, position, word, cells_NxM, reads_N):
+    of_cell = lambda names, probs: dict(zip(names, np.asarray(probs).tolist()))
+    return {
+      'document': document,
+      'memory': memories[document],
+      'position': position,
+      'word': word,
+      'posterior': {
+        cell: of_cell(names, probs) for cell, names, probs in zip(vocabulary.cells, vocabulary.values, cells_NxM)
+      },
+      'reads': of_cell(vocabulary.cells, reads_N),
+    }
+
+  rows = []
+  for document, tokens in enumerate(documents):
+    rows.append(record(document, 0, '', prior_NxM, np.zeros(hmm.num_cells)))
+    for t, token in enumerate(tokens):
+      word = vocabulary.words[token]
+      rows.append(record(document, t + 1, word, after_DxTxNxM[document, t], reads_DxTxN[document, t]))
+  return rows
+
+
+def show(settings: PastureSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Prints the documents on record, and draws the posteriors of the sentence and of the first sampled document."""
+  records = results.load(workdir)
+  documents = sorted({record['document'] for record in records})
+  reporter.say('Sampled documents, each with what its memory holds:')
+  for document in documents[1:]:
+    rows = results.select(records, document=document)
+    reporter.say(f'  {_text(rows)}  [{", ".join(rows[0]["memory"].values())}]')
+  written = [f'records: {workdir / results.FILE_NAME}']
+  for document, name in _SHOWN.items():
+    rows = results.select(records, document=document)
+    text = report.as_text(_table(rows))
+    reporter.show(f'\n{_text(rows)}\n\n{text.rstrip()}')
+    checkpoints.write_whole(workdir / f'{name}.txt', text)
+    paths = figures.save(draw(rows, settings), workdir / name)
+    written += [f'table: {workdir / name}.txt', f'figure: {", ".join(str(path) for path in paths)}']
+  reporter.say('\n' + '\n'.join(written))
+
+
+def _text(rows: list[Record]) -> str:
+  return example.as_text([row['word'] for row in rows[1:]])
+
+
+def _table(rows: list[Record]) -> rich.table.Table:
+  """A row a word: the posterior of each cell after it, and the cell it reads given all words."""
+  posterior = rows[0]['posterior']
+  title = 'Posterior of each cell after each word; the probability, given all words, that the word reads a cell'
+  out = rich.table.Table(title=title, box=rich.box.SIMPLE)
+  out.add_column('word', no_wrap=True)
+  for cell, probs in posterior.items():
+    for index, value in enumerate(probs):
+      out.add_column(f'{"" if index else cell}\n{value}', justify='right', no_wrap=True)
+  for index, cell in enumerate(posterior):
+    out.add_column(f'{"" if index else "reads"}\n{cell}', justify='right', no_wrap=True)
+  for row in rows:
+    cells = [f'{prob:.2f}' for probs in row['posterior'].values() for prob in probs.values()]
+    reads = [f'{prob:.2f}' if prob else '' for prob in row['reads'].values()]
+    out.add_row(row['word'] or '(prior)', *cells, *reads)
+  return out
+
+
+def draw(rows: list[Record], settings: PastureSettings) -> matplotlib.figure.Figure:
+  """A panel a cell: a line for each value's posterior after each word, over bars of P[the word reads this cell]."""
+  size = settings.figure_width, settings.figure_height
+  figure = matplotlib.figure.Figure(figsize=size, dpi=settings.figure_dpi, layout='constrained')
+  cells, memory = list(rows[0]['posterior']), rows[0]['memory']
+  positions = [row['position'] for row in rows]
+  panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]
+  for index, (axes, cell) in enumerate(zip(panels, cells)):
+    reads = [row['reads'][cell] for row in rows]
+    bars = axes.bar(positions, reads, width=0.86, color='0.88', label=f'P[J = {index + 1} | all words]')
+    for value, (colour, marker, dash) in zip(rows[0]['posterior'][cell], _LINES):
+      probs = [row['posterior'][cell][value] for row in rows]
+      axes.plot(positions, probs, color=colour, marker=marker, linestyle=dash, markersize=5, label=value)
+    axes.set_ylim(-0.04, 1.04)
+    axes.set_xlim(-0.5, len(rows) - 0.5)
+    axes.set_yticks([0, 0.5, 1])
+    axes.set_ylabel('probability')
+    held = f', holds {memory[cell]!r}' if memory else ''
+    axes.set_title(f'$M_{index + 1}$: {cell}{held}', loc='left', fontsize=10)
+    axes.spines[['top', 'right']].set_visible(False)
+    lines = axes.get_lines()
+    axes.legend(handles=[*lines, bars], loc='center left', bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+  words = [row['word'] or '(prior)' for row in rows]
+  panels[-1].set_xticks(positions, words, rotation=60, ha='right', va='center', rotation_mode='anchor', fontsize=9)
+  panels[-1].set_xlabel('words in order; each point is the posterior after its word')
+  return figure

@@ -1,0 +1,167 @@
+"""Tuning one method on one frozen model for the tasks of a trial, and what is measured of the result."""
+
+import functools
+import io
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from experiments import checkpoints
+from experiments.downstream import Downstream
+from experiments.progress import Reporter
+from experiments.settings import Point
+from experiments.settings import Settings
+from hmm_jax import attention_head
+from hmm_jax import tasks as tasks_lib
+from hmm_jax import tuning
+from hmm_jax.model import MaskedLM
+
+Array = jax.Array
+
+_PROFILE_GROUPS = 10
+
+
+class Tuned(NamedTuple):
+  """A tuned task: its number, what was trained (numpy arrays), and the fields that its record gets."""
+
+  task: int
+  trainable: Any
+  measured: dict[str, Any]
+
+
+@functools.cache
+def _prompt_init(model: MaskedLM, init: str, length: int, scale: float):
+  # Cached, so that the tuner, and with it the compiled steps, is the same object in every trial.
+  if init == 'vocabulary':
+    return lambda key, frozen: tuning.vocabulary_prompt(key, model, frozen, length)
+  return lambda key, frozen: tuning.uniform_prompt(key, model, frozen, length, scale)
+
+
+def _sequence_head(settings: Settings, point: Point, num_tokens: int) -> attention_head.SequenceHead:
+  a, num_classes = settings.attention, settings.downstream.num_classes
+  if a.form == 'official':
+    return attention_head.official_attention_head(num_tokens, num_classes)
+  key_size = a.key_size or point.num_states + 1
+  value_size = a.value_size or max(point.memory_size, 1) * point.num_states
+  return attention_head.attention_head(
+    num_tokens, num_classes, key_size=key_size, value_size=value_size, temperature=a.temperature
+  )
+
+
+def _tuner(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
+  num_classes, length, p = settings.downstream.num_classes, settings.downstream.length, settings.prompt
+  init_prompt = _prompt_init(model, p.init, p.length, p.init_scale)
+  sequence_head = _sequence_head(settings, point, model.num_tokens)
+  makers = {
+    'head': lambda: tuning.head_tuner(model, num_classes),
+    'probe': lambda: tuning.probe_tuner(model, num_classes),
+    'finetune': lambda: tuning.finetune_tuner(model, num_classes),
+    'prompt': lambda: tuning.prompt_tuner(model, num_classes, init_prompt),
+    'attention': lambda: tuning.attention_tuner(model, sequence_head, length),
+    'prompt_attention': lambda: tuning.prompt_attention_tuner(model, sequence_head, length, init_prompt),
+  }
+  return makers[method]()
+
+
+def tune(
+  settings: Settings,
+  point: Point,
+  model: MaskedLM,
+  frozen: Any,
+  method: str,
+  tasks: list[int],
+  downstream: Downstream,
+  key: Array,
+  reporter: Reporter,
+) -> list[Tuned]:
+  """Tunes `method` on the frozen model for all `tasks` side by side."""
+  tuner, name, batch_size = (
+    _tuner(settings, point, model, method),
+    f'{method} on {model.name}',
+    settings.measure.batch_size,
+  )
+  features = tuning.frozen_features(tuner, frozen, downstream.inputs, batch_size=batch_size)
+  labels = downstream.labels(tasks)
+  train, test = downstream.splits['train'], downstream.splits['test']
+  trainable, losses = _train(
+    tuner, settings.tuning(method).schedule, frozen, _at(features, train), labels[:, train], tasks, key, name, reporter
+  )
+  correct = tuning.predictions(tuner, trainable, frozen, features, batch_size=batch_size) == labels
+  accuracies = {split: correct[:, where].mean(-1) for split, where in downstream.splits.items()}
+  majority = tasks_lib.majority_accuracy(labels[:, train], labels[:, test])
+  profiles = [{'attention_by': None, 'attention_profile': None, 'attention_rank_correlation': None}] * len(tasks)
+  if method == 'attention':
+    weights = tuning.attention(tuner, trainable, frozen, _at(features, test), batch_size=batch_size)
+    profiles = [_attention_profile(np.asarray(weights_nxT), downstream) for weights_nxT in weights]
+  reporter.say(f'{name}: accuracy {100 * float(accuracies["test"].mean()):.1f}% over {len(tasks)} tasks')
+  outcome = []
+  for index, task in enumerate(tasks):
+    measured = {
+      'accuracy': float(accuracies['test'][index]),
+      'validation_accuracy': float(accuracies['validation'][index]),
+      'train_accuracy': float(accuracies['train'][index]),
+      'train_loss': float(losses[index]),
+      'majority_accuracy': float(majority[index]),
+      'label_noise_ceiling': 1.0,
+      'redraws': downstream.tasks[task].redraws,
+      'smallest_margin': downstream.tasks[task].smallest_margin,
+      **profiles[index],
+    }
+    outcome.append(Tuned(task, jax.tree.map(lambda x, index=index: np.asarray(x[index]), trainable), measured))
+  return outcome
+
+
+def _at(features: Any, where: slice) -> Any:
+  return jax.tree.map(lambda x: x[where], features)
+
+
+def _train(
+  tuner: tuning.Tuner,
+  schedule: tuning.Schedule,
+  frozen: Any,
+  features: Any,
+  labels: Array,
+  tasks: list[int],
+  key: Array,
+  name: str,
+  reporter: Reporter,
+) -> tuple[Any, Array]:
+  key_init, key_order = jax.random.split(key)
+  state = tuning.init_tuning(key_init, tuner, schedule, frozen, tasks=jnp.array(tasks), num_inputs=labels.shape[1])
+  # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
+  state = jax.device_put(state, jax.devices()[0])
+  losses = jnp.zeros(len(tasks))
+  with reporter.track(name, schedule.num_epochs) as advance:
+    for epoch in range(schedule.num_epochs):
+      state, losses = tuning.tune_epoch(state, key_order, tuner, schedule, frozen, features, labels)
+      advance(epoch + 1, f'loss {float(losses.mean()):.3f}')
+  return state.trainable, losses
+
+
+def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, Any]:
+  """Attention against concentration: means over tenths of the positions, ordered by concentration.
+
+  Weights are in units of the uniform one, 1 / T. The correlation is Spearman's, over all positions.
+  """
+  relative = weights.ravel() * weights.shape[1]
+  concentration = downstream.concentration.ravel()
+  groups = np.array_split(np.argsort(concentration, kind='stable'), _PROFILE_GROUPS)
+  correlation = float(scipy.stats.spearmanr(concentration, relative).statistic)
+  return {
+    'attention_by': downstream.concentration_name,
+    'attention_profile': [[float(concentration[g].mean()), float(relative[g].mean())] for g in groups],
+    'attention_rank_correlation': None if np.isnan(correlation) else correlation,
+  }
+
+
+def save_arrays(path: pathlib.Path, trainable: Any) -> None:
+  """The tuned arrays alone, as npz with the tree's paths for names."""
+  leaves = jax.tree_util.tree_leaves_with_path(trainable)
+  arrays = {jax.tree_util.keystr(where, simple=True, separator='/'): leaf for where, leaf in leaves}
+  buffer = io.BytesIO()
+  np.savez(buffer, **arrays)
+  checkpoints.write_whole(path, buffer.getvalue())

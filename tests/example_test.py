@@ -1,0 +1,183 @@
+"""Facts about the paper's Example 4.1: the reading of its sentence, what each word tells, and Assumption 4.2."""
+
+from conftest import in_float64
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hmm_jax import example
+from hmm_jax.hmm import sample
+from hmm_jax.hmm import token_likelihoods
+from hmm_jax.inference import forward_backward
+from hmm_jax.inference import most_likely_states
+from hmm_jax.memory_hmm import cell_probs
+from hmm_jax.memory_hmm import lift
+from hmm_jax.memory_hmm import memory_forward_backward
+from hmm_jax.memory_hmm import to_hmm
+
+HMM, VOCABULARY = example.cow_in_the_pasture()
+WORDS = example.SENTENCE.lower().replace('.', ' .').split()
+# The cell that the paper says each of these words reads, from 0.
+READ_IN_THE_PAPER = {'cow': 0, 'rolled': 0, 'pasture': 1, 'grass': 1, 'happily': 2}
+RECOVERABLE = {
+  'subject': ('subject noun', 'subject verb'),
+  'location': ('place noun', 'ground noun'),
+  'sentiment': ('mood verb', 'adverb'),
+}
+
+
+def posterior_of(sentence):
+  """`memory_forward_backward` in float64, and the filtered probabilities of each cell."""
+  tokens = example.encode(sentence, VOCABULARY)
+
+  def infer(hmm):
+    posterior = memory_forward_backward(hmm, token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool)))
+    return posterior, cell_probs(hmm, posterior.joint.filtered_probs)
+
+  return in_float64(infer, HMM)
+
+
+@pytest.fixture(scope='module')
+def sentence():
+  return posterior_of(example.SENTENCE)
+
+
+def state_numbers(*names):
+  return [VOCABULARY.states.index(name) for name in names]
+
+
+def columns(states):
+  """The paper's columns W[:, (m, h)] of all m and the given h, as rows."""
+  return np.asarray(HMM.emission_matrix, np.float64)[:, states].reshape(-1, HMM.num_tokens)
+
+
+def test_the_example_is_a_distribution_and_its_names_fit():
+  """Every field is a distribution of the right shape, and everything has exactly one name."""
+  HMM.validate()
+  words, cells, values, states = VOCABULARY
+  assert len(set(words)) == len(words) == HMM.num_tokens
+  assert len(set(states)) == len(states) == HMM.num_states
+  assert len(cells) == len(values) == HMM.num_cells
+  assert {len(set(names)) for names in values} == {HMM.memory_size}
+
+
+def test_the_papers_sentence_is_read_as_in_the_paper(sentence):
+  """The likeliest memory and state path read the subject at cow and rolled, and so on, and so do the posteriors."""
+  posterior, cells_TxNxM = sentence
+  assert np.isfinite(posterior.marginal_loglik)
+  tokens = example.encode(example.SENTENCE, VOCABULARY)
+  rows = token_likelihoods(HMM, tokens, jnp.ones(tokens.shape, bool))
+  path = np.asarray(most_likely_states(to_hmm(HMM), rows))
+  assert len(set(path // HMM.num_states)) == 1
+  held = np.unravel_index(path[0] // HMM.num_states, HMM.memory_probs.shape)
+  assert [names[value] for names, value in zip(VOCABULARY.values, held)] == ['cow', 'pasture', 'happy']
+  np.testing.assert_array_equal(cells_TxNxM[-1].argmax(-1), held)
+  likeliest_read = posterior.smoothed_probs @ np.eye(HMM.num_cells)[HMM.cell_index]
+  for word, cell in READ_IN_THE_PAPER.items():
+    assert HMM.cell_index[path[WORDS.index(word)] % HMM.num_states] == cell
+    assert likeliest_read[WORDS.index(word)].argmax() == cell
+
+
+def test_the_posterior_of_the_papers_memory_sharpens_at_more_than_one_word(sentence):
+  """Cow, pasture and happy each gain at two words at least, and none is certain at the end."""
+  _, cells_TxNxM = sentence
+  final = cells_TxNxM[-1].argmax(-1)
+  probs_TxN = cells_TxNxM[:, range(HMM.num_cells), final]
+  assert ((np.diff(probs_TxN, axis=0) > 0.005).sum(0) >= 2).all()
+  assert (probs_TxN[-1] > 0.75).all() and (probs_TxN[-1] < 0.95).all()
+
+
+def test_articles_prepositions_and_full_stops_tell_nothing():
+  """Where syntax is certain, the posterior of every cell after such a word is the one before it."""
+  sampled = example.decode(sample(jax.random.key(0), HMM, 40)[1], VOCABULARY)
+  for text in (example.SENTENCE, sampled):
+    words = example.encode(text, VOCABULARY)
+    _, cells_TxNxM = posterior_of(text)
+    prior = in_float64(lambda hmm: cell_probs(hmm, hmm.memory_probs.reshape(-1)), HMM)
+    before = np.concatenate([prior[None], cells_TxNxM[:-1]])
+    silent = np.isin(np.array(VOCABULARY.words)[words], ['the', 'a', 'in', 'near', 'on', 'beside', '.'])
+    assert silent.sum() >= 5
+    np.testing.assert_allclose(cells_TxNxM[silent], before[silent], atol=1e-7)
+    moved = np.abs(cells_TxNxM - before).max((1, 2))
+    assert moved[~silent].max() > 0.1
+
+
+def test_the_posterior_is_that_of_enumerated_memories(sentence):
+  """P[M_j | x_1:t] by Bayes' rule over all 27 memories, each a plain chain, and by the flattened HMM."""
+  _, cells_TxNxM = sentence
+  tokens = example.encode(example.SENTENCE, VOCABULARY)
+  hmm = jax.tree.map(lambda x: np.asarray(x, np.float64), HMM)
+  expected = np.zeros(cells_TxNxM.shape)
+  for memory in np.ndindex(hmm.memory_probs.shape):
+    emission_HxV = np.stack([hmm.emission_matrix[memory[int(j)], h] for h, j in enumerate(HMM.cell_index)])
+    reached = hmm.memory_probs[memory] * hmm.initial_probs
+    for t, token in enumerate(tokens):
+      reached = (reached if t == 0 else reached @ hmm.transition_matrix) * emission_HxV[:, token]
+      for cell, value in enumerate(memory):
+        expected[t, cell, value] += reached.sum()
+  expected /= expected.sum(-1, keepdims=True)
+  np.testing.assert_allclose(cells_TxNxM, expected, rtol=1e-10, atol=1e-14)
+
+  def flattened(hmm):
+    rows = token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
+    return cell_probs(hmm, forward_backward(to_hmm(hmm), rows).filtered_probs)
+
+  np.testing.assert_allclose(in_float64(flattened, HMM), expected, rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize('cell', RECOVERABLE)
+def test_assumption_4_2_holds_for_every_cell(cell):
+  """The columns of M x H* are independent, and their span meets that of all other columns in 0 alone."""
+  states = state_numbers(*RECOVERABLE[cell])
+  assert {VOCABULARY.cells[j] for j in np.asarray(HMM.cell_index)[states]} == {cell}
+  others = [state for state in range(HMM.num_states) if state not in states]
+  rank = np.linalg.matrix_rank
+  assert rank(columns(states)) == len(columns(states)) == 6
+  assert rank(columns(states)) + rank(columns(others)) == rank(columns(states + others))
+  assert np.linalg.svd(columns(states), compute_uv=False).min() > 0.1
+
+
+def test_states_outside_every_recoverable_set_say_the_same_of_every_value():
+  """Those of articles, prepositions and the full stop: their columns are one column M times; so 3.1 fails."""
+  rank = {name: np.linalg.matrix_rank(columns(state_numbers(name))) for name in VOCABULARY.states}
+  recoverable = {name for names in RECOVERABLE.values() for name in names}
+  assert rank == {name: HMM.memory_size if name in recoverable else 1 for name in VOCABULARY.states}
+  silent = {name for name in VOCABULARY.states if 'article' in name or 'preposition' in name or name == 'full stop'}
+  assert recoverable == set(VOCABULARY.states) - silent
+  every = columns(list(range(HMM.num_states)))
+  assert np.linalg.matrix_rank(every) < len(every)
+
+
+@pytest.mark.parametrize(
+  ('cell', 'word'), [('subject', 'cow'), ('location', 'pasture'), ('location', 'grass'), ('sentiment', 'happily')]
+)
+def test_the_papers_sentence_is_in_the_region_of_theorem_4_3(sentence, cell, word):
+  """supp P[H_i | x_-i] lies in H* at that word (4.3), and at rolled it does so for no cell."""
+  posterior, _ = sentence
+  support = lambda word: set(np.flatnonzero(posterior.leave_one_out_probs[WORDS.index(word)]))
+  assert support(word) <= set(state_numbers(*RECOVERABLE[cell]))
+  assert not support('rolled') <= set(state_numbers(*RECOVERABLE[cell]))
+
+
+def test_the_memory_persists_from_sentence_to_sentence():
+  """A sampled document is several sentences of one memory."""
+  states, tokens = map(np.asarray, sample(jax.random.key(0), HMM, 60))
+  assert (tokens == VOCABULARY.words.index('.')).sum() > 3
+  assert len(set(states // HMM.num_states)) == 1
+  emission = np.asarray(lift(HMM, jnp.moveaxis(HMM.emission_matrix, -1, 0))).T
+  assert (emission[states, tokens] > 0).all()
+
+
+def test_text_and_tokens_translate_into_each_other():
+  """`encode` undoes `decode`, and `decode` writes sentences."""
+  tokens = np.asarray(sample(jax.random.key(1), HMM, 40)[1])
+  np.testing.assert_array_equal(example.encode(example.decode(tokens, VOCABULARY), VOCABULARY), tokens)
+  twice = f'{example.SENTENCE} {example.SENTENCE}'
+  assert example.decode(example.encode(twice, VOCABULARY), VOCABULARY) == twice
+
+
+def test_an_unknown_word_is_named():
+  """The refusal names the word and lists those that are known."""
+  with pytest.raises(ValueError, match=r"'horse' is no word of the example; valid are \. a .*pasture"):
+    example.encode('The horse in the pasture.', VOCABULARY)

@@ -1,0 +1,125 @@
+"""The run of Example 4.1: records, table and figure say what the posteriors are."""
+
+import dataclasses
+import io
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rich.console
+
+from configs import cow_in_the_pasture
+from experiments import pasture
+from experiments import results
+from experiments import settings as settings_lib
+from experiments.progress import Reporter
+from hmm_jax import example
+from hmm_jax.hmm import token_likelihoods
+from hmm_jax.memory_hmm import cell_posterior
+
+DRAWN = [
+  f'{name}.{extension}' for name in ('sentence', 'sampled_document') for extension in ('png', 'pdf', 'svg', 'txt')
+]
+
+
+def _settings(**changes):
+  settings = settings_lib.from_config(cow_in_the_pasture.get_config('smoke'))
+  return dataclasses.replace(settings, **changes)
+
+
+def _reporter():
+  return Reporter(rich.console.Console(file=io.StringIO(), width=80))
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """The workdir of a finished run, its settings and what it printed."""
+  workdir, settings, reporter = tmp_path_factory.mktemp('finished'), _settings(num_documents=2), _reporter()
+  pasture.check(settings)
+  pasture.run(settings, workdir, reporter)
+  pasture.show(settings, workdir, reporter)
+  return workdir, settings, reporter.console.file.getvalue()
+
+
+def test_a_run_prints_sentences_and_both_tables(finished):
+  """Every sampled document as a text with its memory, the sentence, and a row for each of its words."""
+  workdir, settings, printed = finished
+  records = results.load(workdir)
+  assert settings.sentence in printed
+  for document in (1, 2):
+    rows = results.select(records, document=document)
+    assert example.as_text([row['word'] for row in rows[1:]]) in printed
+    assert f'[{", ".join(rows[0]["memory"].values())}]' in printed
+  (row,) = [line for line in (workdir / 'sentence.txt').read_text().splitlines() if line.split()[:1] == ['happily']]
+  (record,) = results.select(records, document=0, word='happily')
+  numbers = [f'{prob:.2f}' for probs in record['posterior'].values() for prob in probs.values()]
+  assert row.split() == ['happily', *numbers, '1.00']
+
+
+def test_records_hold_the_posterior_after_each_word(finished):
+  """Each is the posterior of the memory given the words up to it, and the probabilities of reading a cell sum to 1."""
+  workdir, settings, _ = finished
+  hmm, vocabulary = example.cow_in_the_pasture()
+  records = results.load(workdir)
+  assert {record['document'] for record in records} == {0, 1, 2}
+  for document in (0, 1):
+    rows = results.select(records, document=document)
+    tokens = example.encode(' '.join(row['word'] for row in rows), vocabulary)
+    assert len(tokens) == len(rows) - 1
+    seen = np.tri(len(rows), len(tokens), -1, dtype=bool)
+    expected = cell_posterior(hmm, token_likelihoods(hmm, jnp.broadcast_to(tokens, seen.shape), jnp.array(seen)))
+    recorded = [[list(probs.values()) for probs in row['posterior'].values()] for row in rows]
+    np.testing.assert_allclose(recorded, expected, atol=1e-6)
+    np.testing.assert_allclose([sum(row['reads'].values()) for row in rows], [0] + [1] * len(tokens), atol=1e-6)
+  assert rows[0]['seed'] == settings.seed
+  assert json.loads((workdir / 'config.json').read_text()) == dataclasses.asdict(settings)
+  assert {'packages', 'devices', 'commit'} <= set(json.loads((workdir / 'environment.json').read_text()))
+
+
+def test_sampled_documents_end_with_a_sentence(finished):
+  """The unfinished last sentence is left out."""
+  for document in (1, 2):
+    assert results.select(results.load(finished[0]), document=document)[-1]['word'] == '.'
+
+
+def test_the_figure_draws_the_records(finished):
+  """A panel a cell, whose lines are the posteriors of its values and whose bars say which cell is read."""
+  workdir, settings, _ = finished
+  rows = results.select(results.load(workdir), document=0)
+  figure = pasture.draw(rows, settings)
+  assert len(figure.axes) == 3
+  for axes, (cell, values) in zip(figure.axes, rows[0]['posterior'].items()):
+    assert cell in axes.get_title(loc='left') and axes.get_ylabel()
+    assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axes.get_lines()}) == 3
+    for line, value in zip(axes.get_lines(), values):
+      assert line.get_label() == value
+      np.testing.assert_array_equal(line.get_ydata(), [row['posterior'][cell][value] for row in rows])
+    np.testing.assert_array_equal([bar.get_height() for bar in axes.patches], [row['reads'][cell] for row in rows])
+  labels = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
+  assert labels == ['(prior)', *(row['word'] for row in rows[1:])]
+
+
+def test_report_redraws_from_records_alone(finished, tmp_path):
+  """`show` needs results.jsonl and nothing else, and writes the same bytes."""
+  workdir, settings, _ = finished
+  (tmp_path / results.FILE_NAME).write_bytes((workdir / results.FILE_NAME).read_bytes())
+  pasture.show(settings, tmp_path, _reporter())
+  for name in DRAWN:
+    assert (tmp_path / name).read_bytes() == (workdir / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+  ('sentence', 'words'),
+  [
+    ('The horse in the pasture.', ["'horse' is no word", 'pasture']),
+    ('Cow the grass.', ['Cow the grass', 'valid is one that the example can say']),
+    ('', ["''", 'valid is one that the example can say']),
+  ],
+)
+def test_a_sentence_that_cannot_be_said_is_refused(sentence, words):
+  """One sentence names what is wrong."""
+  with pytest.raises(settings_lib.SettingsError) as refusal:
+    pasture.check(_settings(sentence=sentence))
+  for word in ('sentence is', *words):
+    assert word in str(refusal.value)
