@@ -118,7 +118,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   # How it runs; nothing below changes a number in a record.
   config.num_devices = 0  # 0: all
   config.compilation_cache = ''  # a directory, to keep compiled programs between runs
-  config.pretrained = 'runs/pretrained'  # where pretrained models are kept and found again, whatever the experiment
+  config.pretrained = 'runs/pretrained'  # where experiments keep and find pretrained models; '': in the workdir
   config.tensorboard = False
   config.figure = ml_collections.ConfigDict()
   config.figure.width = 6.4
@@ -167,6 +167,7 @@ def _official(config: ml_collections.ConfigDict) -> None:
 def _smoke(config: ml_collections.ConfigDict) -> None:
   config.num_states = (4, 6)
   config.tasks_per_trial = 2
+  config.pretrained = ''
   config.corpus.update(num_documents=8, document_length=512, chunk_length=16)
   config.bert.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=24)
   config.pretrain.update(num_steps=40, batch_size=8, warmup_steps=10, steps_per_call=10)

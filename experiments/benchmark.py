@@ -1,12 +1,16 @@
-"""Speed beside the peer, dynamax: both in one process, alternating, medians and their ratio."""
+"""Speed beside a peer: both in one process, alternating, medians and their ratio.
+
+The peer of smoothing and sampling is dynamax; that of a memory's posterior is our own pass over the flattened chain.
+"""
 
 from collections.abc import Callable
+import functools
 import importlib.util
 import json
 import pathlib
 import statistics
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,16 +23,35 @@ from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import BenchmarkSettings
 from experiments.settings import SettingsError
+from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
 from hmm_jax.hmm import sample_corpus
 from hmm_jax.hmm import to_dynamax
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.inference import batched_forward_backward
+from hmm_jax.memory_hmm import cell_posterior
+from hmm_jax.memory_hmm import cell_probs
+from hmm_jax.memory_hmm import memory_forward_backward
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.memory_hmm import random_memory_hmm
+from hmm_jax.memory_hmm import to_hmm
 
 FILE_NAME = 'benchmark.jsonl'
 
+Array = jax.Array
 Timed = Callable[[], Any]
+
+
+class Case(NamedTuple):
+  """Two ways to one thing. `compared` takes both results to arrays that must agree, or is None for random ones."""
+
+  name: str
+  num_states: int
+  ours: Timed
+  peer_name: str
+  peer: Timed
+  compared: Callable[[Any, Any], tuple[Any, Any]] | None
 
 
 def check(settings: BenchmarkSettings) -> None:
@@ -41,13 +64,14 @@ def check(settings: BenchmarkSettings) -> None:
 def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Measures anew on every call, since what is measured is this machine now."""
   rows = []
-  cases = [(num_states, _smoothing) for num_states in settings.num_states] + [(settings.sampling_states, _sampling)]
-  with reporter.track('benchmark', len(cases)) as advance:
-    for index, (num_states, case) in enumerate(cases):
-      hmm = random_hmm(jax.random.key(settings.seed), num_states, settings.num_tokens)
-      name, ours, peer = case(settings, hmm)
-      rows.append({'case': name, 'num_states': num_states, **_alternate(ours, peer, settings.repeats)})
-      advance(index + 1, name)
+  makers = [functools.partial(_smoothing, settings, num_states) for num_states in settings.num_states]
+  makers += [functools.partial(maker, settings) for maker in (_sampling, _memory, _every_posterior)]
+  with reporter.track('benchmark', len(makers)) as advance:
+    for index, make in enumerate(makers):
+      case = make()
+      measured = _alternate(case, settings.repeats)
+      rows.append({'case': case.name, 'num_states': case.num_states, 'peer': case.peer_name, **measured})
+      advance(index + 1, case.name)
   checkpoints.write_json_lines(workdir / FILE_NAME, rows)
   checkpoints.write_whole(workdir / 'environment.json', json.dumps(environment(), indent=2) + '\n')
 
@@ -56,51 +80,93 @@ def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter)
   """Prints the medians and the ratios that are on record."""
   del settings
   table = rich.table.Table(title='Median seconds a call; the ratio is how much faster ours is', box=rich.box.SIMPLE)
-  for column in ('case', '|H|', 'ours', 'dynamax', 'ratio'):
-    table.add_column(column, justify='left' if column == 'case' else 'right', no_wrap=True)
+  for column in ('case', '|H|', 'ours', 'the peer', 'seconds', 'ratio', 'largest difference'):
+    table.add_column(column, justify='left' if column in ('case', 'the peer') else 'right', no_wrap=True)
   for row in checkpoints.read_json_lines(workdir / FILE_NAME):
-    numbers = f'{row["ours_seconds"]:.4f}', f'{row["peer_seconds"]:.4f}', f'{row["ratio"]:.2f}'
-    table.add_row(row['case'], str(row['num_states']), *numbers)
+    ours, peer = f'{row["ours_seconds"]:.4f}', f'{row["peer_seconds"]:.4f}'
+    difference = '' if row['largest_difference'] is None else f'{row["largest_difference"]:.1e}'
+    table.add_row(row['case'], str(row['num_states']), ours, row['peer'], peer, f'{row["ratio"]:.2f}', difference)
   reporter.show(report.as_text(table))
   reporter.say(f'records: {workdir / FILE_NAME}')
 
 
-def _alternate(ours: Timed, peer: Timed, repeats: int) -> dict[str, float]:
-  seconds: dict[str, list[float]] = {'ours': [], 'peer': []}
-  for round_ in range(repeats + 1):
-    for name, call in (('ours', ours), ('peer', peer)):
+def _alternate(case: Case, repeats: int) -> dict[str, Any]:
+  calls = {'ours': case.ours, 'peer': case.peer}
+  # The first round compiles.
+  first = {name: jax.block_until_ready(call()) for name, call in calls.items()}
+  largest_difference = None
+  if case.compared:
+    pairs = zip(*map(jax.tree.leaves, case.compared(first['ours'], first['peer'])), strict=True)
+    largest_difference = max(float(jnp.abs(one - other).max()) for one, other in pairs)
+  seconds: dict[str, list[float]] = {name: [] for name in calls}
+  for _ in range(repeats):
+    for name, call in calls.items():
       begun = time.perf_counter()
       jax.block_until_ready(call())
-      # The first round compiles.
-      if round_:
-        seconds[name].append(time.perf_counter() - begun)
+      seconds[name].append(time.perf_counter() - begun)
   medians = {name: statistics.median(values) for name, values in seconds.items()}
   return {
     'ours_seconds': medians['ours'],
     'peer_seconds': medians['peer'],
     'ratio': medians['peer'] / medians['ours'],
+    'largest_difference': largest_difference,
     'repeats': repeats,
   }
 
 
-def _smoothing(settings: BenchmarkSettings, hmm: HMM) -> tuple[str, Timed, Timed]:
+def _rows(settings: BenchmarkSettings, hmm: Distribution) -> Array:
+  tokens = sample_corpus(jax.random.key(settings.seed + 1), hmm, settings.num_sequences, settings.length)
+  return token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
+
+
+def _smoothing(settings: BenchmarkSettings, num_states: int) -> Case:
   from dynamax.hidden_markov_model.inference import hmm_smoother
 
-  tokens = sample_corpus(jax.random.key(settings.seed + 1), hmm, settings.num_sequences, settings.length)
-  rows = token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
+  hmm = random_hmm(jax.random.key(settings.seed), num_states, settings.num_tokens)
+  rows = _rows(settings, hmm)
   log_rows = jnp.log(rows)
   peer_smoother = jax.vmap(lambda log_row: hmm_smoother(hmm.initial_probs, hmm.transition_matrix, log_row))
   ours, peer = jax.jit(batched_forward_backward), jax.jit(peer_smoother)
-  return f'smooth {settings.num_sequences} x {settings.length}', lambda: ours(hmm, rows), lambda: peer(log_rows)
+  name = f'smooth {settings.num_sequences} x {settings.length}'
+  # dynamax takes a predicted probability near zero for zero, so the two need not agree at large H.
+  return Case(name, num_states, lambda: ours(hmm, rows), 'dynamax', lambda: peer(log_rows), None)
 
 
-def _sampling(settings: BenchmarkSettings, hmm: HMM) -> tuple[str, Timed, Timed]:
+def _sampling(settings: BenchmarkSettings) -> Case:
   from dynamax.hidden_markov_model import CategoricalHMM
 
+  hmm = random_hmm(jax.random.key(settings.seed), settings.sampling_states, settings.num_tokens)
   count, length = settings.num_documents, settings.document_length
   dynamax_hmm = CategoricalHMM(hmm.num_states, 1, hmm.num_tokens)
   params, _ = dynamax_hmm.initialize(**to_dynamax(hmm))
   key = jax.random.key(settings.seed + 1)
   peer = jax.jit(jax.vmap(lambda key: dynamax_hmm.sample(params, key, length)[1]))
   keys = jax.random.split(key, count)
-  return f'sample {count} x {length}', lambda: sample_corpus(key, hmm, count, length), lambda: peer(keys)
+  ours = lambda: sample_corpus(key, hmm, count, length)
+  return Case(f'sample {count} x {length}', hmm.num_states, ours, 'dynamax', lambda: peer(keys), None)
+
+
+def _memory_case(settings: BenchmarkSettings, name: str, ours: Timed, peer: Timed) -> Case:
+  hmm = random_memory_hmm(
+    jax.random.key(settings.seed), settings.memory_size, settings.memory_states, settings.num_tokens
+  )
+  rows, flat = _rows(settings, hmm), to_hmm(hmm)
+  ours, peer = jax.jit(ours), jax.jit(peer)
+  name = f'{name}, |M| = {hmm.memory_size}, {settings.num_sequences} x {settings.length}'
+  call = lambda: ours(hmm, rows)
+  return Case(name, hmm.num_states, call, 'flattened chain', lambda: peer(hmm, flat, rows), lambda *results: results)
+
+
+def _memory(settings: BenchmarkSettings) -> Case:
+  """What a label needs: P[M | x]."""
+
+  def flattened(hmm: MemoryHMM, flat: HMM, rows: Array) -> Array:
+    return cell_probs(hmm, batched_forward_backward(flat, rows).smoothed_probs[:, 0])
+
+  return _memory_case(settings, 'posterior of the memory', cell_posterior, flattened)
+
+
+def _every_posterior(settings: BenchmarkSettings) -> Case:
+  """Every row of every posterior over (memory, state)."""
+  flattened = lambda hmm, flat, rows: batched_forward_backward(flat, rows)
+  return _memory_case(settings, 'every posterior', lambda *args: memory_forward_backward(*args).joint, flattened)

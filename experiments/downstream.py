@@ -1,6 +1,7 @@
 """The downstream tasks of a trial: inputs, labels from the exact posterior, and where a head ought to look."""
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -30,6 +31,7 @@ class Downstream(NamedTuple):
       `concentration_name` says.
     concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] where there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
+    most_concentration: the largest value that `concentration` can have: 1, or log H.
   """
 
   inputs: Array
@@ -38,6 +40,7 @@ class Downstream(NamedTuple):
   documents: Array
   concentration: np.ndarray
   concentration_name: str
+  most_concentration: float
 
   def labels(self, tasks: list[int]) -> Array:
     """Labels [K, n] of these tasks."""
@@ -74,6 +77,7 @@ def draw(settings: Settings, point: Point, distribution: Distribution, key: Arra
     documents=documents[ends[-1] :],
     concentration=np.asarray(measure(distribution, test, settings.memory.label_cell)),
     concentration_name='read_probability' if read else 'entropy',
+    most_concentration=1.0 if read else math.log(point.num_states),
   )
 
 

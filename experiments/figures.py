@@ -30,7 +30,7 @@ _MARKERS = {'prompt': 'o', 'head': 's', 'probe': '^', 'finetune': 'D', 'attentio
 _MODEL_STYLES = {'bert': dict(linestyle='-', linewidth=1.8), 'exact': dict(linestyle=(0, (4, 2)), linewidth=1.1)}
 _MODEL_NAMES = {'bert': 'pretrained BERT', 'exact': 'exact G'}
 _CONCENTRATION_NAMES = {
-  'read_probability': r'$P[J_i = j^\star \mid X_{-i}]$, probability that the position reads the label\'s cell',
+  'read_probability': r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell',
   'entropy': r'entropy of $P[H_i \mid X_{-i}]$ (nats)',
 }
 
@@ -84,7 +84,8 @@ def memory_cells(records: list[Record], settings: FigureSettings) -> matplotlib.
 def attention(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Attention weight against how far P[H_i | X_{-i}] concentrates, a panel for each measure of concentration.
 
-  Each line is a distribution and a model, the mean over its tasks; a marker is a tenth of all positions.
+  Each line is a distribution and a model, the mean over its tasks; the area of a marker is the share of positions
+  that it stands for.
   """
   chosen = [record for record in records if record['attention_profile']]
   measures = sorted({record['attention_by'] for record in chosen}, reverse=True)
@@ -100,16 +101,7 @@ def attention(records: list[Record], settings: FigureSettings) -> matplotlib.fig
       for model in sorted({record['model'] for record in of_measure}):
         rows = [r for r in results.select(of_measure, model=model) if results.point_of(r) == point]
         if rows:
-          profile = np.mean([row['attention_profile'] for row in rows], axis=0)
-          axes.plot(
-            *profile.T,
-            color=colour_map(greys[point]),
-            marker='osD^vPX'[points.index(point) % 7],
-            markersize=4.5,
-            markerfacecolor=colour_map(greys[point]) if model == 'bert' else 'white',
-            label=f'{point}, {_MODEL_NAMES[model]}',
-            **_MODEL_STYLES[model],
-          )
+          _draw_profile(axes, rows, colour_map(greys[point]), 'osD^vPX'[points.index(point) % 7], model, str(point))
     axes.axhline(1, color='0.6', linewidth=0.9, linestyle=(0, (1, 2)), zorder=0)
     axes.set_xlabel(_CONCENTRATION_NAMES[measure])
     axes.set_ylabel('mean attention weight (uniform = 1)')
@@ -117,6 +109,22 @@ def attention(records: list[Record], settings: FigureSettings) -> matplotlib.fig
     axes.spines[['top', 'right']].set_visible(False)
     axes.legend(fontsize=7, frameon=False)
   return figure
+
+
+def _draw_profile(axes, records: list[Record], colour, marker: str, model: str, name: str) -> None:
+  bins = []
+  for rows in zip(*(record['attention_profile'] for record in records)):
+    filled = [row for row in rows if row[2]]
+    if filled:
+      concentration, weight, share = zip(*filled)
+      means = [np.average(values, weights=share) for values in (concentration, weight)]
+      bins.append((*means, sum(share) / len(rows)))
+  concentration, weight, share = np.array(bins).T
+  fill = colour if model == 'bert' else 'white'
+  label = f'{name}, {_MODEL_NAMES[model]}'
+  style = dict(color=colour, marker=marker, markersize=4, markerfacecolor=fill, **_MODEL_STYLES[model])
+  axes.plot(concentration, weight, label=label, **style)
+  axes.scatter(concentration, weight, s=16 + 300 * share, color=fill, edgecolors=colour, marker=marker, zorder=3)
 
 
 def _new(settings: FigureSettings):
@@ -210,6 +218,8 @@ def _finish(figure, axes, places: dict[int, int], label: str) -> None:
   axes.set_xlim(-0.4, len(places) - 0.6)
   axes.set_xlabel(label)
   axes.set_ylabel('test accuracy (%)')
+  # Intervals of few values reach past what an accuracy can be.
+  axes.set_ylim(max(axes.get_ylim()[0], 0), min(axes.get_ylim()[1], 103))
   axes.grid(axis='y', color='0.9', linewidth=0.6)
   axes.spines[['top', 'right']].set_visible(False)
   figure.legend(loc='outside right upper', fontsize=8, frameon=False)

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import pathlib
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +26,13 @@ from hmm_jax.hmm import sample
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import cell_probs
 from hmm_jax.memory_hmm import memory_forward_backward
+from hmm_jax.memory_hmm import MemoryHMM
 
 # The documents that are drawn and tabulated: the sentence of the settings is document 0, samples follow.
 _SHOWN = {0: 'sentence', 1: 'sampled_document'}
+
+# The name of what each cell holds.
+Memory = dict[str, str]
 
 _LINES = [('#d95f02', 'o', '-'), ('#1b5e9e', 's', (0, (4, 1.5))), ('#4d9221', '^', (0, (1, 1.2)))]
 
@@ -51,7 +54,8 @@ def run(settings: PastureSettings, workdir: pathlib.Path, reporter: Reporter) ->
   """Samples the documents and records, for each word, the posterior of every cell and which cell is read."""
   del reporter
   hmm, vocabulary = example.cow_in_the_pasture()
-  documents, memories = [example.encode(settings.sentence, vocabulary)], [None]
+  documents = [np.asarray(example.encode(settings.sentence, vocabulary))]
+  memories: list[Memory | None] = [None]
   for index in range(settings.num_documents):
     key = jax.random.fold_in(jax.random.key(settings.seed), index)
     states, tokens = map(np.asarray, sample(key, hmm, settings.document_length))
@@ -71,11 +75,13 @@ def _whole_sentences(tokens: np.ndarray, vocabulary: example.Vocabulary) -> np.n
   return tokens[: ends[-1] + 1] if ends.size else tokens
 
 
-def _records(hmm, vocabulary: example.Vocabulary, documents: list[np.ndarray], memories: list[Any]) -> list[Record]:
+def _records(
+  hmm: MemoryHMM, vocabulary: example.Vocabulary, documents: list[np.ndarray], memories: list[Memory | None]
+) -> list[Record]:
   """A record a (document, word), and one before the first word, where the posterior is the prior."""
   lengths = np.array([len(tokens) for tokens in documents])
-  tokens_DxT = np.stack([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in documents])
-  observed_DxT = np.arange(lengths.max()) < lengths[:, None]
+  tokens_DxT = jnp.array([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in documents])
+  observed_DxT = jnp.arange(lengths.max()) < lengths[:, None]
   posterior = jax.jit(memory_forward_backward)(hmm, token_likelihoods(hmm, tokens_DxT, observed_DxT))
   prior_NxM = cell_probs(hmm, hmm.memory_probs.reshape(-1))
   after_DxTxNxM = cell_probs(hmm, posterior.joint.filtered_probs)

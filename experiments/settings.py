@@ -250,6 +250,8 @@ class BenchmarkSettings:
   num_tokens: int
   num_sequences: int
   length: int
+  memory_size: int
+  memory_states: int
   sampling_states: int
   num_documents: int
   document_length: int

@@ -29,17 +29,17 @@ def check(settings: Settings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
   if settings.tensorboard and not importlib.util.find_spec('tensorboardX'):
     raise SettingsError('tensorboard is True, which needs tensorboardX; valid is False, or the extra tensorboard')
-  try:
-    pathlib.Path(settings.pretrained).mkdir(parents=True, exist_ok=True)
-  except OSError as error:
-    valid = f'a writable directory ({error.strerror})'
-    raise SettingsError(f'pretrained is {settings.pretrained!r}; valid is {valid}')
   available = len(jax.devices())
   if settings.num_devices > available:
     raise SettingsError(f'num_devices is {settings.num_devices}; valid is at most {available}, or 0 for all')
   used, batch_size = settings.num_devices or available, settings.pretrain.batch_size
   if batch_size % used:
     raise SettingsError(f'pretrain.batch_size is {batch_size}; valid is a multiple of the {used} devices')
+  try:
+    pathlib.Path(settings.pretrained).mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    valid = f'a writable directory ({error.strerror})'
+    raise SettingsError(f'pretrained is {settings.pretrained!r}; valid is {valid}')
 
 
 def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:

@@ -59,6 +59,11 @@ class Trial(NamedTuple):
     return self.workdir / 'trials' / self.id
 
   @property
+  def pretrained_directory(self) -> pathlib.Path:
+    shared = self.settings.pretrained
+    return (pathlib.Path(shared) if shared else self.workdir / 'pretrained') / self.pretraining_id
+
+  @property
   def records_path(self) -> pathlib.Path:
     return self.directory / 'records.jsonl'
 
@@ -121,7 +126,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
   models = {'exact': (model_lib.exact_model(settings.hmm.num_tokens), distribution)}
   if 'bert' in settings.models:
     pretrain_keys = pretraining.Keys(*jax.random.split(keys.pretraining, len(pretraining.Keys._fields)))
-    directory = pathlib.Path(settings.pretrained) / trial.pretraining_id
+    directory = trial.pretrained_directory
     params = pretraining.pretrained_params(settings, distribution, ideals, pretrain_keys, directory, reporter)
     # Half precision is for pretraining alone: in it the gradients through a prompt vanish.
     bert = settings.bert_module().clone(dtype=jnp.float32)

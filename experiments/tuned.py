@@ -22,7 +22,7 @@ from hmm_jax.model import MaskedLM
 
 Array = jax.Array
 
-_PROFILE_GROUPS = 10
+_PROFILE_BINS = 10
 
 
 class Tuned(NamedTuple):
@@ -143,17 +143,22 @@ def _train(
 
 
 def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, Any]:
-  """Attention against concentration: means over tenths of the positions, ordered by concentration.
+  """Attention against concentration, over all positions of the test inputs.
 
-  Weights are in units of the uniform one, 1 / T. The correlation is Spearman's, over all positions.
+  The profile has a row for each bin of concentration: the means of both, null where the bin is empty, and the share of
+  positions in it. Weights are in units of the uniform one, 1 / T. The correlation is Spearman's.
   """
   relative = weights.ravel() * weights.shape[1]
   concentration = downstream.concentration.ravel()
-  groups = np.array_split(np.argsort(concentration, kind='stable'), _PROFILE_GROUPS)
+  bins = np.minimum((concentration / downstream.most_concentration * _PROFILE_BINS).astype(int), _PROFILE_BINS - 1)
+  profile = []
+  for where in (bins == index for index in range(_PROFILE_BINS)):
+    means = [float(x[where].mean()) for x in (concentration, relative)] if where.any() else [None, None]
+    profile.append([*means, float(where.mean())])
   correlation = float(scipy.stats.spearmanr(concentration, relative).statistic)
   return {
     'attention_by': downstream.concentration_name,
-    'attention_profile': [[float(concentration[g].mean()), float(relative[g].mean())] for g in groups],
+    'attention_profile': profile,
     'attention_rank_correlation': None if np.isnan(correlation) else correlation,
   }
 

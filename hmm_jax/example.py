@@ -15,6 +15,8 @@ import numpy as np
 
 from hmm_jax.memory_hmm import MemoryHMM
 
+Array = jax.Array
+
 SENTENCE = 'The cow in the pasture rolled on the grass happily.'
 FULL_STOP = '.'
 
@@ -156,7 +158,7 @@ def _words_of(state: _State, value: str) -> Words:
   return state.words[_ANY if _ANY in state.words else value]
 
 
-def encode(sentence: str, vocabulary: Vocabulary) -> np.ndarray:
+def encode(sentence: str, vocabulary: Vocabulary) -> Array:
   """The tokens [T] of a text, int32. A full stop is a word, and capitals do not matter.
 
   >>> _, vocabulary = cow_in_the_pasture()
@@ -170,10 +172,10 @@ def encode(sentence: str, vocabulary: Vocabulary) -> np.ndarray:
   unknown = [word for word in words if word not in vocabulary.words]
   if unknown:
     raise ValueError(f'{unknown[0]!r} is no word of the example; valid are {" ".join(sorted(vocabulary.words))}')
-  return np.array([vocabulary.words.index(word) for word in words], np.int32)
+  return jnp.array([vocabulary.words.index(word) for word in words], jnp.int32)
 
 
-def decode(tokens: np.ndarray | jax.Array, vocabulary: Vocabulary) -> str:
+def decode(tokens: Array, vocabulary: Vocabulary) -> str:
   """The text of tokens [T]."""
   return as_text([vocabulary.words[token] for token in np.asarray(tokens)])
 

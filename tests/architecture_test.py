@@ -28,6 +28,8 @@ EXPERIMENTS = [
   'progress',
   'environment',
   'pretraining',
+  'downstream',
+  'tuned',
   'trial',
   'results',
   'report',

@@ -13,6 +13,8 @@ def _records():
   return [
     dict(
       num_states=num_states,
+      memory_size=0,
+      num_cells=0,
       trial=0,
       task=task,
       model=model,

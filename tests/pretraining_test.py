@@ -12,6 +12,7 @@ from experiments import pretraining
 from experiments import settings as settings_lib
 from experiments import trial as trial_lib
 from experiments.progress import Reporter
+from experiments.settings import Point
 from hmm_jax.model import exact_model
 
 
@@ -48,7 +49,7 @@ def test_all_sizes_share_one_compilation(tmp_path):
   settings = _settings('smoke', num_states=(3, 5), methods=('head',), models=('bert',), seed=11)
   _, train_steps = pretraining._compiled(settings)
   for num_states in settings.num_states:
-    trial_lib.run(trial_lib.Trial(settings, num_states, 0, tmp_path), _reporter())
+    trial_lib.run(trial_lib.Trial(settings, Point(num_states), 0, tmp_path), _reporter())
   assert train_steps._cache_size() == 1
 
 
@@ -56,7 +57,7 @@ def test_trials_that_differ_in_tuning_share_one_model(tmp_path):
   """A second trial with another head schedule finds the pretrained model and trains no step."""
   for batch_size in (8, 16):
     settings = _settings('smoke', num_states=(3,), methods=('head',), models=('bert',), head__batch_size=batch_size)
-    trial_lib.run(trial_lib.Trial(settings, 3, 0, tmp_path), _reporter())
+    trial_lib.run(trial_lib.Trial(settings, Point(3), 0, tmp_path), _reporter())
   assert len(list(tmp_path.glob('pretrained/*'))) == 1
   assert len(list(tmp_path.glob('trials/*'))) == 2
 
@@ -65,7 +66,7 @@ def test_metrics_and_events_are_written(tmp_path):
   """Metrics at every measured step, speed apart from them, and TensorBoard events when asked."""
   pytest.importorskip('tensorboardX', reason='the extra tensorboard is not installed')
   settings = _settings('smoke', num_states=(3,), methods=('head',), models=('bert',), tensorboard=True)
-  trial_lib.run(trial_lib.Trial(settings, 3, 0, tmp_path), _reporter())
+  trial_lib.run(trial_lib.Trial(settings, Point(3), 0, tmp_path), _reporter())
   (directory,) = tmp_path.glob('pretrained/*')
   rows = [json.loads(line) for line in (directory / 'metrics.jsonl').read_text().splitlines()]
   assert [row['step'] for row in rows] == [0, 20, 40]
@@ -80,10 +81,10 @@ def test_metrics_and_events_are_written(tmp_path):
 def test_the_exact_model_has_no_gap(tmp_path):
   """The exact model's distance from the ideal one is zero at the [MASK] and over positions."""
   settings = _settings('smoke', num_states=(3,), models=('exact',), methods=('head',))
-  trial = trial_lib.Trial(settings, 3, 0, tmp_path)
+  trial = trial_lib.Trial(settings, Point(3), 0, tmp_path)
   trial_lib.run(trial, _reporter())
   (row, *_) = [json.loads(line) for line in trial.records_path.read_text().splitlines()]
-  hmm = trial_lib.draw_hmm(settings, 3, trial.keys().hmm)
+  hmm = trial_lib.draw_distribution(settings, Point(3), trial.keys().distribution)
   assert exact_model(settings.hmm.num_tokens).embedding_size(hmm) == 3
   for name in ('kl_at_mask', 'tv_at_mask', 'kl_over_positions', 'tv_over_positions'):
     assert abs(row[name]) < 1e-5

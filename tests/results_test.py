@@ -8,7 +8,17 @@ from experiments import results
 
 
 def _record(trial=0, task=0, method='head', accuracy=0.5, **fields):
-  return dict(num_states=4, trial=trial, task=task, model='bert', method=method, accuracy=accuracy, **fields)
+  return dict(
+    num_states=4,
+    memory_size=0,
+    num_cells=0,
+    trial=trial,
+    task=task,
+    model='bert',
+    method=method,
+    accuracy=accuracy,
+    **fields,
+  )
 
 
 def test_mean_interval_is_the_t_interval():

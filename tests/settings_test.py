@@ -5,6 +5,7 @@ import pytest
 from configs import base
 from configs import prompt_vs_head
 from experiments import settings as settings_lib
+from experiments.settings import Point
 from experiments.settings import SettingsError
 
 
@@ -108,16 +109,16 @@ def test_what_decides_the_model_changes_both_ids(field):
   group, _, name = field.rpartition('__')
   value = getattr(getattr(plain, group) if group else plain, name)
   changed = _settings(**{field: value * 2 if value else 1})
-  assert changed.pretraining_id(4, 0) != plain.pretraining_id(4, 0)
-  assert changed.trial_id(4, 0) != plain.trial_id(4, 0)
+  assert changed.pretraining_id(Point(4), 0) != plain.pretraining_id(Point(4), 0)
+  assert changed.trial_id(Point(4), 0) != plain.trial_id(Point(4), 0)
 
 
 def test_what_decides_tasks_or_tuning_changes_the_trial_alone():
   """Trials that differ in tasks or methods share one pretrained model."""
   plain = _settings()
   for changed in (_settings(prompt__length=10), _settings(downstream__num_train=1400), _settings(head__batch_size=16)):
-    assert changed.pretraining_id(4, 0) == plain.pretraining_id(4, 0)
-    assert changed.trial_id(4, 0) != plain.trial_id(4, 0)
+    assert changed.pretraining_id(Point(4), 0) == plain.pretraining_id(Point(4), 0)
+    assert changed.trial_id(Point(4), 0) != plain.trial_id(Point(4), 0)
 
 
 def test_what_decides_no_number_changes_no_id():
@@ -131,12 +132,13 @@ def test_what_decides_no_number_changes_no_id():
     methods=('prompt',),
     tensorboard=True,
   )
-  assert changed.trial_id(4, 0) == plain.trial_id(4, 0)
+  assert changed.trial_id(Point(4), 0) == plain.trial_id(Point(4), 0)
 
 
 def test_ids_tell_the_points_of_a_grid_apart():
-  """Every size and trial has ids of its own."""
+  """Every distribution and trial has ids of its own."""
   plain = _settings()
-  grid = [(num_states, trial) for num_states in (4, 10) for trial in range(3)]
-  assert len({plain.trial_id(*point) for point in grid}) == len(grid)
-  assert len({plain.pretraining_id(*point) for point in grid}) == len(grid)
+  points = Point(4), Point(10), Point(4, 2, 1), Point(4, 3, 1), Point(4, 2, 2)
+  grid = [(point, trial) for point in points for trial in range(3)]
+  assert len({plain.trial_id(*at) for at in grid}) == len(grid)
+  assert len({plain.pretraining_id(*at) for at in grid}) == len(grid)
