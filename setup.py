@@ -4,7 +4,7 @@ import setuptools
 
 setuptools.setup(
   name='hmm-jax',
-  version='0.1.0',
+  version='0.2.0',
   description='Why pretraining helps: exact HMM posteriors, masked-LM pretraining, head and prompt tuning in JAX.',
   license='Apache-2.0',
   packages=['hmm_jax', 'experiments', 'configs'],

@@ -31,15 +31,28 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.experiment = ''
   config.scale = scale
   config.seed = 0
+  for part in (_grid, _text, _pretraining, _tasks, _running):
+    part(config)
+  if scale in ('paper', 'official'):
+    _paper(config)
+  if scale == 'official':
+    _official(config)
+  if scale == 'smoke':
+    _smoke(config)
+  return config
 
-  # The grid. A trial is an HMM with its corpus and pretrained model; a task is a draw of task_weights in it.
+
+def _grid(config: ml_collections.ConfigDict) -> None:
+  """A trial is a distribution with its corpus and pretrained model; a task is a draw of task_weights in it."""
   config.num_states = (4, 10, 30)
   config.num_trials = 1
   config.tasks_per_trial = 4
   config.models = ('bert', 'exact')
   config.methods = ('head', 'prompt')
 
-  # The text.
+
+def _text(config: ml_collections.ConfigDict) -> None:
+  """The distribution that text is drawn from, and the corpus."""
   config.hmm = ml_collections.ConfigDict()
   config.hmm.num_tokens = 10
   config.hmm.num_permutations = 0  # 0: as many as states
@@ -58,7 +71,9 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.corpus.document_length = 10240
   config.corpus.chunk_length = 64
 
-  # The model and its pretraining.
+
+def _pretraining(config: ml_collections.ConfigDict) -> None:
+  """The model, its pretraining, and how its distance from the ideal one is measured."""
   config.bert = ml_collections.ConfigDict()
   config.bert.num_layers = 2
   config.bert.width = 128
@@ -89,7 +104,9 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.measure.num_documents = 16
   config.measure.batch_size = 64
 
-  # The downstream tasks.
+
+def _tasks(config: ml_collections.ConfigDict) -> None:
+  """The downstream tasks, and how each method is tuned."""
   config.downstream = ml_collections.ConfigDict()
   config.downstream.length = 33
   config.downstream.num_train = 1500
@@ -115,7 +132,9 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.attention.value_size = 0  # 0: |M||H|
   config.prompt_attention = _schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
 
-  # How it runs; nothing below changes a number in a record.
+
+def _running(config: ml_collections.ConfigDict) -> None:
+  """How it runs; nothing here changes a number in a record."""
   config.num_devices = 0  # 0: all
   config.compilation_cache = ''  # a directory, to keep compiled programs between runs
   config.pretrained = 'runs/pretrained'  # where experiments keep and find pretrained models; '': in the workdir
@@ -125,14 +144,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.figure.height = 4.2
   config.figure.dpi = 150
   config.figure.paper_overlay = False
-
-  if scale in ('paper', 'official'):
-    _paper(config)
-  if scale == 'official':
-    _official(config)
-  if scale == 'smoke':
-    _smoke(config)
-  return config
 
 
 def _paper(config: ml_collections.ConfigDict) -> None:

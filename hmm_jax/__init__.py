@@ -8,17 +8,21 @@ Axes in names, for example `likelihoods_TxH`:
 | T | time (positions) | T or t |
 | V | tokens of the vocabulary, [MASK] not counted | script X |
 | H | hidden states | script H |
-| E | what a model's `embed` returns: H for the exact model, D for BERT | |
+| M | values of a memory cell | script M |
+| N | memory cells | N |
+| C | configurations of the memory, M^N, 1 where there is none; in a head, classes | |
+| E | joint states, C H; what a model's `embed` returns: joint states for the exact model, D for BERT | |
 | D | width of BERT | |
 | P | prompt length | |
 | K | tasks: draws of `task_weights` tuned side by side | |
-| C | classes | |
 
 | here | the paper |
 | --- | --- |
 | `initial_probs` | P[H_1], the first emitting state |
 | `transition_matrix` | A transposed: rows sum to 1 |
 | `emission_matrix` | W transposed: rows sum to 1 |
+| `memory_probs` | P[M_1, ..., M_N] |
+| `cell_index` | J, the cell that a hidden state reads |
 | `conditional_token_probs` | G, G-bar |
 | `task_weights` | mu |
 | `prompt` | u |
@@ -38,3 +42,11 @@ from hmm_jax.inference import batched_forward_backward
 from hmm_jax.inference import forward_backward
 from hmm_jax.inference import most_likely_states
 from hmm_jax.inference import Posterior
+from hmm_jax.inference import still_posterior
+from hmm_jax.memory_hmm import cell_posterior
+from hmm_jax.memory_hmm import independent_cells
+from hmm_jax.memory_hmm import memory_forward_backward
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.memory_hmm import MemoryPosterior
+from hmm_jax.memory_hmm import random_memory_hmm
+from hmm_jax.memory_hmm import to_hmm
