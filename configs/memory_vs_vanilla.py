@@ -13,10 +13,12 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.memory.sizes = (2, 3, 5, 7)
   config.methods = ('attention',)
   config.memory.vanilla_methods = ('head',)
+  if scale == 'small':
+    config.pretrain.num_steps = 1000
   if scale in ('paper', 'official'):
     config.num_trials = 5
   if scale == 'official':
-    config.memory.vanilla_methods = ('attention',)
+    config.memory.vanilla_methods = ('attention', 'head')
   if scale == 'smoke':
     config.memory.sizes = (2, 3)
   return config

@@ -107,7 +107,7 @@ def attention(records: list[Record], settings: FigureSettings) -> matplotlib.fig
     axes.set_ylabel('mean attention weight (uniform = 1)')
     axes.set_ylim(bottom=0)
     axes.spines[['top', 'right']].set_visible(False)
-    axes.legend(fontsize=7, frameon=False)
+    axes.legend(fontsize=7, frameon=False, loc='upper center', bbox_to_anchor=(0.5, -0.16), ncols=2)
   return figure
 
 

@@ -99,14 +99,14 @@ class _Format(NamedTuple):
   """The operations on messages that the recursion uses, in one number format."""
 
   encode: Any  # array -> message
-  times: Any  # (message, likelihood row) -> message
+  observe: Any  # (message, likelihood row) -> (their product, log2 of what the row was divided by)
   product: Any  # (message, message) -> message
   contract: Any  # matrix -> (message -> message with out[c, i] = sum_j matrix[i, j] in[c, j])
-  rescale: Any  # message -> (message of the format's own scale, log of what it was divided by)
+  rescale: Any  # message -> (message of the format's own scale, log2 of what it was divided by)
   entries: Any  # message -> array proportional to it
   log_total: Any  # message -> log of its sum over states
   kept: Any  # message -> what `product` needs of it later
-  lost_share: Any  # message -> the largest bound on an entry's loss, as a share of the message's sum
+  lost: Any  # message -> the bound on its loss, summed over states, in `_lost_units` of the largest sum it can have
 
 
 def _positive_or_one(x: Array) -> Array:
@@ -133,23 +133,57 @@ def _log_or_minus_inf(x: Array) -> Array:
   return jnp.where(x > 0, jnp.log(_positive_or_one(x)), -jnp.inf)
 
 
-def _narrow_unit(dtype) -> float:
-  """What messages are rescaled to sum to: the product of two, and the inverse of that, stay well inside the range."""
-  return 2.0 ** (jnp.finfo(dtype).maxexp // 3 + 1)
+def _without_subnormals(x: Array) -> Array:
+  # Devices differ in whether a subnormal number equals zero; here it does. Zeros keep their gradients.
+  return jnp.where((x > 0) & (x < jnp.finfo(x.dtype).tiny), 0, x)
 
 
-def _narrow_times(message: _Narrow, row: Array) -> _Narrow:
-  return _Narrow(message.entries * row, message.lost * lax.stop_gradient(row) + 1)
+def _narrow_exponent(dtype) -> int:
+  """Messages sum to just below 2 to this power: the product of two, and the inverse of that, stay inside the range."""
+  return jnp.finfo(dtype).maxexp // 3 + 1
+
+
+def _lost_units(dtype) -> int:
+  """Losses are counted in 2 to minus this power, which holds the largest that matters and the smallest there is."""
+  return jnp.finfo(dtype).maxexp + 5
+
+
+def _rounding_loss(dtype) -> float:
+  """What is lost where a product of messages' entries is rounded to zero, in units of loss."""
+  return math.ldexp(1, jnp.finfo(dtype).minexp - _narrow_exponent(dtype) + _lost_units(dtype))
+
+
+def _power_of_two(exponent: Array, dtype) -> Array:
+  lowest = jnp.finfo(dtype).minexp
+  return jnp.where(exponent < lowest, 0, jnp.ldexp(jnp.ones((), dtype), jnp.maximum(exponent, lowest)))
+
+
+def _exponent(x: Array) -> Array:
+  """The least power of two above x > 0, constant to differentiation; scaling by it rounds nothing."""
+  return jnp.frexp(lax.stop_gradient(x))[1]
+
+
+def _narrow_observe(message: _Narrow, row: Array) -> tuple[_Narrow, Array]:
+  row, info = _without_subnormals(row), jnp.finfo(row.dtype)
+  largest = row.max(_STATE)
+  # The row is brought to a maximum between 1 and 2.
+  exponent = jnp.where(largest > 0, jnp.clip(_exponent(largest) - 1, info.minexp, info.maxexp - 2), 0)
+  row = row * _power_of_two(-exponent, row.dtype)
+  # Scaling a row down may round its smallest entries to zero, and with each as much of the message there.
+  loss = _rounding_loss(row.dtype) * jnp.where(exponent > 0, 2.0 ** _narrow_exponent(row.dtype), 1)
+  return _Narrow(message.entries * row, message.lost * lax.stop_gradient(row) + loss), exponent
 
 
 def _narrow_rescale(message: _Narrow) -> tuple[_Narrow, Array]:
   dtype = message.entries.dtype
-  unit = _narrow_unit(dtype)
+  unit = _narrow_exponent(dtype)
   # Below this the certificate fails whatever follows, and the quotient must not overflow.
-  least = unit * math.sqrt(jnp.finfo(dtype).tiny) / 1024
-  total = lax.stop_gradient(jnp.maximum(message.entries.sum(_STATE), least))
-  scale = unit / total
-  return _Narrow(message.entries * scale, message.lost * scale + 1), jnp.log(total / unit)
+  least = unit + jnp.finfo(dtype).minexp // 2 - 10
+  exponent = jnp.maximum(_exponent(message.entries.sum(_STATE)), least) - unit
+  scale = _power_of_two(-exponent, dtype)
+  # A loss past any that can be certified is held there, so that no bound becomes infinite.
+  lost = jnp.minimum(message.lost * scale + _rounding_loss(dtype), math.ldexp(1, jnp.finfo(dtype).maxexp - 16))
+  return _Narrow(message.entries * scale, lost), exponent
 
 
 def _narrow_contract(matrix: Array):
@@ -159,33 +193,25 @@ def _narrow_contract(matrix: Array):
     return lax.dot_general(matrices, entries, (((2,), (1,)), ((0,), (0,))), precision=lax.Precision.HIGHEST)
 
   def contract(message: _Narrow) -> _Narrow:
-    lost = times(lax.stop_gradient(matrix), message.lost) + matrix.shape[-1]
+    lost = times(lax.stop_gradient(matrix), message.lost) + matrix.shape[-1] * _rounding_loss(matrix.dtype)
     return _Narrow(times(matrix, message.entries), lost)
 
   return contract
 
 
-def _narrow_lost_share(message: _Narrow) -> Array:
-  tiny = float(jnp.finfo(message.entries.dtype).tiny)
-  return message.lost.max() / _narrow_unit(message.entries.dtype) * tiny
-
-
 _NARROW = _Format(
-  encode=lambda x: _Narrow(x * _narrow_unit(x.dtype), jnp.zeros_like(x)),
-  times=_narrow_times,
+  encode=lambda x: _Narrow(x * 2.0 ** _narrow_exponent(x.dtype), jnp.zeros_like(x)),
+  observe=_narrow_observe,
   product=lambda a, b: _Narrow(a.entries * b.entries, jnp.zeros(())),
   contract=_narrow_contract,
   rescale=_narrow_rescale,
   entries=lambda message: message.entries,
-  log_total=lambda message: _log_or_minus_inf(message.entries.sum(_STATE) / _narrow_unit(message.entries.dtype)),
+  log_total=lambda message: _log_or_minus_inf(
+    message.entries.sum(_STATE) / 2.0 ** _narrow_exponent(message.entries.dtype)
+  ),
   kept=lambda message: message._replace(lost=jnp.zeros(())),
-  lost_share=_narrow_lost_share,
+  lost=lambda message: message.lost.sum(_STATE).max(),
 )
-
-
-def _power_of_two(exponent: Array, dtype) -> Array:
-  lowest = jnp.finfo(dtype).minexp
-  return jnp.where(exponent < lowest, 0, jnp.ldexp(jnp.ones((), dtype), jnp.maximum(exponent, lowest)))
 
 
 def _widen(significand: Array, exponent: Array) -> _Wide:
@@ -211,7 +237,7 @@ def _aligned(message: _Wide, axis: int | tuple[int, ...]) -> tuple[Array, Array]
 
 
 def _wide_contract(matrix: Array):
-  wide_matrix = _widen(matrix, jnp.zeros((), jnp.int32))
+  wide_matrix = _wide_encode(matrix)
 
   def contract(message: _Wide) -> _Wide:
     lift = lambda x: x.reshape(x.shape + (1,) * (message.exponent.ndim - 2))
@@ -225,10 +251,14 @@ def _wide_contract(matrix: Array):
   return contract
 
 
+def _wide_product(a: _Wide, b: _Wide) -> _Wide:
+  return _widen(a.significand * b.significand, jnp.maximum(a.exponent + b.exponent, _ZERO_EXPONENT))
+
+
 def _wide_rescale(message: _Wide) -> tuple[_Wide, Array]:
   top = _top_exponent(message, _STATE)
   exponent = jnp.clip(message.exponent - top, _ZERO_EXPONENT, 0)
-  return _Wide(message.significand, exponent), top[0, 0].astype(message.significand.dtype) * math.log(2)
+  return _Wide(message.significand, exponent), top[0, 0]
 
 
 def _wide_log_total(message: _Wide) -> Array:
@@ -236,16 +266,24 @@ def _wide_log_total(message: _Wide) -> Array:
   return _log_or_minus_inf(entries.sum(_STATE)) + top[0, 0].astype(entries.dtype) * math.log(2)
 
 
+def _wide_encode(x: Array) -> _Wide:
+  return _widen(x, jnp.zeros((), jnp.int32))
+
+
+def _wide_observe(message: _Wide, row: Array) -> tuple[_Wide, Array]:
+  return _wide_product(message, _wide_encode(_without_subnormals(row))), jnp.zeros(row.shape[2:], jnp.int32)
+
+
 _WIDE = _Format(
-  encode=lambda x: _widen(x, jnp.zeros((), jnp.int32)),
-  times=lambda message, row: _widen(message.significand * row, message.exponent),
-  product=lambda a, b: _widen(a.significand * b.significand, jnp.maximum(a.exponent + b.exponent, _ZERO_EXPONENT)),
+  encode=_wide_encode,
+  observe=_wide_observe,
+  product=_wide_product,
   contract=_wide_contract,
   rescale=_wide_rescale,
   entries=lambda message: _aligned(message, _STATE)[0],
   log_total=_wide_log_total,
   kept=lambda message: message,
-  lost_share=lambda message: jnp.zeros(()),
+  lost=lambda message: jnp.zeros(()),
 )
 
 
@@ -255,7 +293,7 @@ def _states_last(message: Array) -> Array:
 
 
 def _start(fmt: _Format, chain: _Chain, rows: Array) -> tuple[Any, Array]:
-  """The first message forward, for rows [T, C, H, ...], and the log of its scale."""
+  """The first message forward, for rows [T, C, H, ...], and the log2 of its scale."""
   start = chain.initial_probs.reshape(chain.initial_probs.shape + (1,) * (rows.ndim - 3))
   return fmt.rescale(fmt.encode(jnp.broadcast_to(start, rows.shape[1:]).astype(rows.dtype)))
 
@@ -270,29 +308,37 @@ def _smooth(fmt: _Format, chain: _Chain, rows: Array) -> tuple[Posterior, '_Qual
   probs = lambda entries: _states_last(_normalise(entries))
 
   def forward(alpha, row):
-    row, log_largest = _unit_row(row)
-    updated = fmt.times(alpha, row)
-    scaled, log_scale = fmt.rescale(updated)
-    outputs = probs(fmt.entries(updated)), probs(fmt.entries(alpha)), log_scale, log_largest, fmt.lost_share(alpha)
+    updated, row_scale = fmt.observe(alpha, row)
+    scaled, scale = fmt.rescale(updated)
+    outputs = probs(fmt.entries(updated)), probs(fmt.entries(alpha)), scale, row_scale, fmt.lost(alpha)
     return forward_matrix(scaled), (fmt.kept(alpha), *outputs)
 
   def backward(beta, alpha_and_row):
     alpha, row = alpha_and_row
-    updated = fmt.times(beta, _unit_row(row)[0])
+    updated, _ = fmt.observe(beta, row)
     smoothed = fmt.entries(fmt.product(alpha, updated))
     leave_one_out = fmt.entries(fmt.product(alpha, beta))
     before, _ = fmt.rescale(backward_matrix(updated))
-    return before, (probs(smoothed), probs(leave_one_out), smoothed.sum(_STATE).min(), fmt.lost_share(beta))
+    return before, (probs(smoothed), probs(leave_one_out), smoothed.sum(_STATE).min(), fmt.lost(beta))
 
-  alpha, start_log_scale = _start(fmt, chain, rows)
+  alpha, start_scale = _start(fmt, chain, rows)
   beta, _ = fmt.rescale(fmt.encode(jnp.ones_like(rows[0])))
-  last, (alphas, filtered, predicted, log_scales, log_largest, forward_lost) = lax.scan(forward, alpha, rows)
+  last, (alphas, filtered, predicted, scales, row_scales, forward_lost) = lax.scan(forward, alpha, rows)
   _, (smoothed, leave_one_out, totals, backward_lost) = lax.scan(backward, beta, (alphas, rows), reverse=True)
-  at_end = fmt.times(jax.tree.map(lambda x: x[-1], alphas), _unit_row(rows[-1])[0])
-  loglik = start_log_scale + log_scales[:-1].sum(0) + log_largest.sum(0) + fmt.log_total(at_end)
-  agreement = jnp.minimum(totals.min() / _narrow_unit(rows.dtype) ** 2, jnp.exp(log_scales.min()))
-  quality = _Quality(agreement, jnp.maximum(forward_lost.max(), fmt.lost_share(last)) + backward_lost.max())
+  at_end, _ = fmt.observe(jax.tree.map(lambda x: x[-1], alphas), rows[-1])
+  loglik = _loglik(start_scale + scales[:-1].sum(0) + row_scales.sum(0), fmt.log_total(at_end))
+  agreement = jnp.minimum(totals.min() * 2.0 ** (-2 * _narrow_exponent(rows.dtype)), _least_total(scales, rows.dtype))
+  quality = _Quality(agreement, jnp.maximum(forward_lost.max(), fmt.lost(last)) + backward_lost.max())
   return Posterior(filtered, predicted, smoothed, leave_one_out, loglik), quality
+
+
+def _loglik(scale: Array, log_total: Array) -> Array:
+  return scale.astype(log_total.dtype) * math.log(2) + log_total
+
+
+def _least_total(scales: Array, dtype) -> Array:
+  """The least sum, over positions and sequences, of a message of sum 1 times a row, from the log2 of their scales."""
+  return jnp.exp2(scales.min().astype(dtype) - 1)
 
 
 class _Quality(NamedTuple):
@@ -300,8 +346,8 @@ class _Quality(NamedTuple):
 
   Attributes:
     agreement: the least of past, present and future, sum_h alpha_t(h) l_t(h) beta_t(h), and of past and present,
-      sum_h alpha_t(h) l_t(h), with messages that sum to 1 and rows of maximum 1.
-    lost: the largest share of a message that may have been rounded away, forward and backward added.
+      sum_h alpha_t(h) l_t(h), with messages that sum to 1 and rows of maximum 1, up to small factors.
+    lost: the most of a message's sum that may have been rounded away, forward and backward added, in `_lost_units`.
   """
 
   agreement: Array
@@ -310,19 +356,9 @@ class _Quality(NamedTuple):
   def certifies(self, dtype) -> Array:
     # What was lost has its weight in the posterior multiplied by at most the inverse of the agreement.
     agreement, lost = lax.stop_gradient((self.agreement, self.lost))
-    return (agreement > math.sqrt(float(jnp.finfo(dtype).tiny))) & (lost < _LOST_SHARE * agreement)
-
-
-def _without_subnormals(x: Array) -> Array:
-  # Devices differ in whether a subnormal number equals zero; here it does. Zeros keep their gradients.
-  return jnp.where((x > 0) & (x < jnp.finfo(x.dtype).tiny), 0, x)
-
-
-def _unit_row(row: Array) -> tuple[Array, Array]:
-  """A row [C, H, ...] over its maximum, and the log of that (0 for a row of zeros)."""
-  row = _without_subnormals(row)
-  largest = lax.stop_gradient(_positive_or_one(row.max(_STATE)))
-  return row * (1 / largest), jnp.log(largest)
+    return (agreement > math.sqrt(float(jnp.finfo(dtype).tiny))) & (
+      lost < math.ldexp(_LOST_SHARE, _lost_units(dtype)) * agreement
+    )
 
 
 def _wide_posterior(chain: _Chain, rows: Array) -> Posterior:
@@ -434,16 +470,15 @@ def _filter_still(fmt: _Format, chain: _Chain, rows: Array) -> tuple[StillPoster
   def step(message, row_and_first):
     # The state moves before every row but the first; a scan over the other rows alone would copy them.
     row, is_first = row_and_first
-    row, log_largest = _unit_row(row)
-    moved = fmt.contract(jnp.where(is_first, stay, move))(message)
-    message, log_scale = fmt.rescale(fmt.times(moved, row))
-    return message, (log_scale, log_largest)
+    observed, row_scale = fmt.observe(fmt.contract(jnp.where(is_first, stay, move))(message), row)
+    message, scale = fmt.rescale(observed)
+    return message, (scale, row_scale)
 
-  start, start_log_scale = _start(fmt, chain, rows)
-  last, (log_scales, log_largest) = lax.scan(step, start, (rows, jnp.arange(rows.shape[0]) == 0))
+  start, start_scale = _start(fmt, chain, rows)
+  last, (scales, row_scales) = lax.scan(step, start, (rows, jnp.arange(rows.shape[0]) == 0))
   probs = jnp.moveaxis(_normalise(fmt.entries(last)).sum(1), 0, -1)
-  loglik = start_log_scale + log_scales.sum(0) + log_largest.sum(0) + fmt.log_total(last)
-  return StillPosterior(probs, loglik), _Quality(jnp.exp(log_scales.min()), fmt.lost_share(last))
+  loglik = _loglik(start_scale + scales.sum(0) + row_scales.sum(0), fmt.log_total(last))
+  return StillPosterior(probs, loglik), _Quality(_least_total(scales, rows.dtype), fmt.lost(last))
 
 
 def _wide_filter_still(chain: _Chain, rows: Array) -> StillPosterior:

@@ -107,15 +107,22 @@ class MemoryHMM(NamedTuple):
 
 def check_configurations(memory_size: int, num_cells: int) -> None:
   """Raises ValueError where M^N is more than inference enumerates, with the count and the limit."""
+  for name, value in (('memory_size', memory_size), ('num_cells', num_cells)):
+    if value < 1:
+      raise ValueError(f'{name} is {value}; valid is at least 1')
   if num_cells * math.log(memory_size) > math.log(MAX_CONFIGURATIONS) + 1e-9:
-    count = f'{memory_size}^{num_cells} = {float(memory_size) ** num_cells:.4g} memory configurations'
-    raise ValueError(f'{num_cells} cells of {memory_size} values have {count}; the limit is {MAX_CONFIGURATIONS}')
+    exponent = num_cells * math.log10(memory_size)
+    count = f'about {10 ** (exponent % 1):.2f}e{int(exponent)}'
+    configurations = f'{memory_size}^{num_cells} ({count}) memory configurations'
+    raise ValueError(
+      f'{num_cells} cells of {memory_size} values have {configurations}; the limit is {MAX_CONFIGURATIONS}'
+    )
 
 
 def independent_cells(cell_probs: Array) -> Array:
   """The `memory_probs` [M, ..., M] of independent cells, from the distribution of each, [N, M]."""
   check_configurations(cell_probs.shape[1], cell_probs.shape[0])
-  joint = jnp.ones(())
+  joint = jnp.ones((), cell_probs.dtype)
   for probs in cell_probs:
     joint = joint[..., None] * probs
   return joint
@@ -258,5 +265,6 @@ def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
 
 def to_hmm(hmm: MemoryHMM) -> HMM:
   """The flattened chain of E = M^N H states, which agrees with `hmm` in every quantity and costs E^2 a step."""
-  transition_matrix = jnp.kron(jnp.eye(hmm.num_configurations), hmm.transition_matrix)
+  identity = jnp.eye(hmm.num_configurations, dtype=hmm.transition_matrix.dtype)
+  transition_matrix = jnp.kron(identity, hmm.transition_matrix)
   return HMM(hmm.joint_initial_probs, transition_matrix, hmm.joint_emission_matrix)

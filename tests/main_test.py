@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,13 @@ TINY = (
   '--config.num_states=3',
   '--config.downstream.num_train=64',
   '--config.prompt.num_epochs=1',
+  '--config.head.num_epochs=1',
+)
+MEMORY = (
+  '--config=configs/memory_vs_vanilla.py:smoke',
+  '--config.memory.sizes=2',
+  '--config.downstream.num_train=64',
+  '--config.attention.num_epochs=1',
   '--config.head.num_epochs=1',
 )
 FIGURES = {f'figure_3_left.{extension}' for extension in ('png', 'pdf', 'svg')}
@@ -54,6 +62,17 @@ def _bytes(workdir):
   kept = [*workdir.glob('pretrained/*/metrics.jsonl'), *workdir.glob('trials/*/records.jsonl')]
   kept += [*workdir.glob('trials/*/tuned/*.npz'), workdir / 'results.jsonl', workdir / 'table.txt']
   return {str(path.relative_to(workdir)): path.read_bytes() for path in kept}
+
+
+def _kill_when(process, path):
+  """Kill -9 as soon as `path` exists."""
+  deadline = time.monotonic() + 300
+  while not path.exists():
+    assert process.poll() is None, 'the run ended before it could be killed'
+    assert time.monotonic() < deadline
+    time.sleep(0.005)
+  os.kill(process.pid, signal.SIGKILL)
+  process.wait()
 
 
 def test_a_run_leaves_records_table_and_figures(finished):
@@ -119,18 +138,50 @@ def test_report_redraws_from_records_alone(finished, tmp_path):
 def test_a_killed_run_continues_to_the_same_bits(finished, tiny, tmp_path):
   """Kill -9 in the middle of pretraining, run again: parameters, metrics and records are byte-equal."""
   process = subprocess.Popen(_command(*tiny, f'--workdir={tmp_path}'), cwd=ROOT, stdout=subprocess.DEVNULL)
-  deadline = time.monotonic() + 300
-  # The first line of metrics is written after the first call and long before the last.
-  while not list(tmp_path.glob('pretrained/*/checkpoints/20')):
-    assert process.poll() is None, 'the run ended before it could be killed'
-    assert time.monotonic() < deadline
-    time.sleep(0.005)
-  os.kill(process.pid, signal.SIGKILL)
-  process.wait()
+  _kill_when(process, tmp_path / 'pretrained' / _records(finished[0])[0]['pretraining_id'] / 'checkpoints' / '20')
   assert not (tmp_path / 'results.jsonl').exists()
   done = _run(*tiny, f'--workdir={tmp_path}')
   assert done.returncode == 0, done.stderr
   assert _bytes(tmp_path) == _bytes(finished[0])
+
+
+def test_a_memory_beside_a_vanilla_hmm(tiny, tmp_path):
+  """Records of both kinds of text, two figures; killed in the second pretraining, a run continues to the same bits."""
+  cache = tiny[-1]
+  straight, killed = tmp_path / 'straight', tmp_path / 'killed'
+  done = _run(*MEMORY, cache, f'--workdir={straight}')
+  assert done.returncode == 0, done.stderr
+  records = _records(straight)
+  kinds = {(r['num_states'], r['memory_size'], r['num_cells'], r['model'], r['method'], r['task']) for r in records}
+  assert len(kinds) == len(records)
+  assert kinds == {
+    (*point, model, method, task)
+    for *point, method in ((8, 0, 0, 'head'), (4, 2, 1, 'attention'))
+    for model in ('bert', 'exact')
+    for task in (0, 1)
+  }
+  promised = 'experiment scale trial seed accuracy validation_accuracy train_accuracy train_loss majority_accuracy'
+  promised += ' redraws smallest_margin kl_at_mask excess_mlm_loss attention_by attention_profile trial_id'
+  for record in records:
+    assert set(promised.split()) <= set(record)
+    assert record['experiment'] == 'memory_vs_vanilla'
+    assert (record['attention_profile'] is not None) == (record['memory_size'] > 0)
+  drawn = {f'{name}.{extension}' for name in ('figure_3_right', 'attention') for extension in ('png', 'pdf', 'svg')}
+  assert drawn <= {path.name for path in straight.iterdir()}
+  assert len({path.name for path in straight.glob('pretrained/*')}) == 2
+
+  # As if the first distribution had just been finished.
+  second = next(record for record in records if record['memory_size'])
+  shutil.copytree(straight, killed)
+  shutil.rmtree(killed / 'pretrained' / second['pretraining_id'])
+  shutil.rmtree(killed / 'trials' / second['trial_id'])
+  (killed / 'results.jsonl').unlink()
+  process = subprocess.Popen(_command(*MEMORY, cache, f'--workdir={killed}'), cwd=ROOT, stdout=subprocess.DEVNULL)
+  _kill_when(process, killed / 'pretrained' / second['pretraining_id'] / 'checkpoints' / '20')
+  assert not (killed / 'results.jsonl').exists()
+  again = _run(*MEMORY, cache, f'--workdir={killed}')
+  assert again.returncode == 0, again.stderr
+  assert _bytes(killed) == _bytes(straight)
 
 
 @pytest.mark.parametrize(
@@ -143,6 +194,11 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tiny, tmp_path):
     (['--config.num_trials=0'], ['num_trials', '0', 'positive']),
     (['--config.prompt.length=500'], ['prompt.length', '500', 'at most']),
     (['--config.pretrain.mask_rate=1.5'], ['mask_rate', '1.5', '(0, 1)']),
+    (['--config.memory.sizes=1'], ['memory.sizes', '1', 'at least 2']),
+    (['--config.memory.sizes=9', '--config.memory.cells=4'], ['memory.cells', '9^4', '4096']),
+    (['--config.memory.sizes=2', '--config.memory.cells=3'], ['num_states', '(4, 6)', 'multiples', 'memory.cells']),
+    (['--config.memory.sizes=2', '--config.memory.label_cell=1'], ['memory.label_cell', '1', 'below']),
+    (['--config.attention.form=other'], ['attention.form', 'other', 'paper, official']),
     (['--config.num_devices=64'], ['num_devices', '64', 'at most']),
     (['--config.tensorboard', 'no'], ["'no'", 'stray']),
     (['--workdir=/proc/nothing'], ['workdir', '/proc/nothing', 'writable']),

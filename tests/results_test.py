@@ -5,6 +5,7 @@ import pytest
 import scipy.stats
 
 from experiments import results
+from experiments.settings import Point
 
 
 def _record(trial=0, task=0, method='head', accuracy=0.5, **fields):
@@ -61,3 +62,65 @@ def test_equal_differences_have_no_p_value():
   head = [_record(0, task, 'head', 0.5) for task in range(3)]
   prompt = [_record(0, task, 'prompt', 0.6) for task in range(3)]
   assert np.isnan(results.paired_difference(prompt, head).p_value)
+
+
+@pytest.mark.parametrize('several_trials', [False, True])
+def test_unpaired_difference_is_welchs(several_trials):
+  """Mean, interval and p-value are those of scipy's Welch test on the means of the independent units, in points."""
+  first, second = (0.9, 0.95, 0.99, 0.7, 0.82), (0.8, 0.5, 0.61)
+  unit = lambda index: dict(trial=index) if several_trials else dict(task=index)
+  records = [
+    [_record(method=method, accuracy=accuracy, **unit(index)) for index, accuracy in enumerate(values)]
+    for method, values in (('attention', first), ('head', second))
+  ]
+  if several_trials:
+    # A second task of the last trial moves that trial's mean, and is no unit of its own.
+    records[1].append(_record(trial=2, task=1, accuracy=0.71))
+    second = (0.8, 0.5, 0.66)
+  difference = results.unpaired_difference(*records)
+  expected = scipy.stats.ttest_ind(100 * np.array(first), 100 * np.array(second), equal_var=False)
+  low, high = expected.confidence_interval(0.95)
+  assert difference.interval.mean == pytest.approx((low + high) / 2)
+  assert difference.interval.half_width == pytest.approx((high - low) / 2)
+  assert difference.p_value == pytest.approx(expected.pvalue)
+  # Not Student's, whose degrees of freedom are those of equal variances.
+  assert difference.p_value != pytest.approx(scipy.stats.ttest_ind(first, second).pvalue, rel=1e-3)
+
+
+@pytest.mark.filterwarnings('error')
+def test_an_unpaired_difference_of_one_against_many_has_a_mean_alone():
+  """With a single unit on either side, or without any spread, there is neither interval nor p-value."""
+  one, many = [_record(accuracy=0.75)], [_record(task=task, accuracy=0.5 + 0.1 * task) for task in range(3)]
+  same = [_record(task=task, accuracy=0.25) for task in range(3)]
+  for first, second, mean in ((one, many, 15), (many, one, -15), (same, same, 0)):
+    difference = results.unpaired_difference(first, second)
+    assert difference.interval.mean == pytest.approx(mean)
+    assert np.isnan(difference.interval.half_width) and np.isnan(difference.p_value)
+
+
+@pytest.mark.filterwarnings('ignore:Precision loss:RuntimeWarning')
+def test_spread_on_one_side_is_enough_for_an_unpaired_difference():
+  """A method that is always right is compared with one that is not: the interval is that of the other's mean."""
+  right = [_record(task=task, accuracy=1.0) for task in range(4)]
+  values = [0.5, 0.6, 0.7]
+  difference = results.unpaired_difference(right, [_record(task=t, accuracy=value) for t, value in enumerate(values)])
+  alone = results.mean_interval([100 * value for value in values])
+  assert difference.interval.mean == pytest.approx(100 - alone.mean)
+  assert difference.interval.half_width == pytest.approx(alone.half_width)
+  expected = scipy.stats.ttest_1samp([100 * value for value in values], 100).pvalue
+  assert difference.p_value == pytest.approx(expected)
+
+
+def test_points_are_the_distributions_in_the_order_of_the_records():
+  """Each point once, with its memory, in the order in which it first appears."""
+  places = [(8, 0, 0), (4, 2, 1), (8, 0, 0), (4, 2, 2), (4, 3, 1), (4, 2, 1)]
+  records = [{**_record(), **dict(zip(Point._fields, place))} for place in places]
+  assert results.points(records) == [Point(8), Point(4, 2, 1), Point(4, 2, 2), Point(4, 3, 1)]
+  assert [results.point_of(record) for record in records] == [Point(*place) for place in places]
+
+
+def test_pairs_are_of_one_distribution():
+  """Tasks of the same number in different distributions are no pair."""
+  attention = [{**_record(task=task, accuracy=0.9 + 0.01 * task), 'memory_size': 2} for task in range(3)]
+  head = [_record(task=task, accuracy=0.5) for task in range(3)]
+  assert not results.paired_difference(attention, head).interval.values.size

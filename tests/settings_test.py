@@ -1,31 +1,42 @@
-"""Settings: what is refused, and what names a trial."""
+"""Settings: the grid, what is refused, and what names a trial."""
 
+import pathlib
+
+import jax
 import pytest
 
 from configs import base
+from configs import memory_cells
+from configs import memory_vs_vanilla
 from configs import prompt_vs_head
 from experiments import settings as settings_lib
+from experiments import trial as trial_lib
 from experiments.settings import Point
 from experiments.settings import SettingsError
 
+CONFIGS = {'prompt_vs_head': prompt_vs_head, 'memory_vs_vanilla': memory_vs_vanilla, 'memory_cells': memory_cells}
 
-def _settings(scale='small', **changes):
-  config = prompt_vs_head.get_config(scale)
+
+def _settings(scale='small', experiment='prompt_vs_head', **changes):
+  config = CONFIGS[experiment].get_config(scale)
   for name, value in changes.items():
     config.update_from_flattened_dict({name.replace('__', '.'): value})
   return settings_lib.from_config(config)
 
 
+@pytest.mark.parametrize('experiment', CONFIGS)
 @pytest.mark.parametrize('scale', base.SCALES)
-def test_every_scale_is_valid(scale):
-  """Each scale of the config passes its own validation."""
-  assert _settings(scale).scale == scale
+def test_every_scale_is_valid(scale, experiment):
+  """Each scale of each config passes its own validation."""
+  settings = _settings(scale, experiment)
+  assert (settings.scale, settings.experiment) == (scale, experiment)
 
 
-def test_an_unknown_scale_names_the_valid_ones():
+@pytest.mark.parametrize('experiment', CONFIGS)
+def test_an_unknown_scale_names_the_valid_ones(experiment):
   """The config's argument is checked too."""
   with pytest.raises(ValueError, match='small, paper, official, smoke'):
-    prompt_vs_head.get_config('large')
+    CONFIGS[experiment].get_config('large')
 
 
 @pytest.mark.parametrize(
@@ -58,6 +69,17 @@ def test_an_unknown_scale_names_the_valid_ones():
     ('methods', ('head', 'head')),
     ('num_states', (4, 0)),
     ('num_states', ()),
+    ('memory.sizes', ()),
+    ('memory.sizes', (1, 2)),
+    ('memory.sizes', (-2,)),
+    ('memory.cells', (0,)),
+    ('memory.cells', ()),
+    ('memory.label_cell', -1),
+    ('memory.vanilla_methods', ('tail',)),
+    ('attention.form', 'transformer'),
+    ('attention.temperature', -1.0),
+    ('attention.key_size', -1),
+    ('attention.value_size', -1),
   ],
 )
 def test_bad_values_are_refused_by_name(field, value):
@@ -142,3 +164,109 @@ def test_ids_tell_the_points_of_a_grid_apart():
   grid = [(point, trial) for point in points for trial in range(3)]
   assert len({plain.trial_id(*at) for at in grid}) == len(grid)
   assert len({plain.pretraining_id(*at) for at in grid}) == len(grid)
+
+
+def test_the_grid_of_each_experiment():
+  """Figure 3 (left) has HMMs; the right one memories and the HMMs of as many joint states; the last one N cells."""
+  both = ('head', 'prompt')
+  assert _settings().grid() == {Point(4): both, Point(10): both, Point(30): both}
+  sizes = (2, 3, 5, 7)
+  for scale in ('small', 'paper', 'official'):
+    settings = _settings(scale, 'memory_vs_vanilla')
+    grid, vanilla = settings.grid(), settings.memory.vanilla_methods
+    assert vanilla and settings.methods == ('attention',)
+    assert grid == {
+      **{Point(4 * size): vanilla for size in sizes},
+      **{Point(4, size, 1): ('attention',) for size in sizes},
+    }
+    assert sorted(point.joint_states for point in grid) == [8, 8, 12, 12, 20, 20, 28, 28]
+  cells = _settings(experiment='memory_cells').grid()
+  assert list(cells) == [Point(6, 3, 1), Point(6, 3, 2), Point(6, 3, 3)]
+  assert [point.joint_states for point in cells] == [18, 54, 162]
+  assert set(cells.values()) == {('attention', 'prompt_attention', 'head')}
+
+
+def test_a_size_of_zero_is_an_hmm_without_memory():
+  """Memory sizes may include 0, which is one point whatever the number of cells."""
+  grid = _settings(num_states=(4,), memory__sizes=(0, 2), memory__cells=(1, 2)).grid()
+  assert set(grid) == {Point(4), Point(4, 2, 1), Point(4, 2, 2)}
+
+
+@pytest.mark.parametrize(
+  ('scale', 'changes'), [('small', dict(pretrain__num_steps=2000)), ('paper', {}), ('official', {}), ('smoke', {})]
+)
+def test_experiments_share_their_pretrained_models(scale, changes):
+  """Where they pretrain alike, experiments have one pretraining_id and the same keys for an HMM without memory."""
+  experiments = [_settings(scale, experiment, **changes) for experiment in ('prompt_vs_head', 'memory_vs_vanilla')]
+  for point in (Point(8), Point(12), Point(28)):
+    trials = [trial_lib.Trial(settings, point, 3, pathlib.Path('runs')) for settings in experiments]
+    assert trials[0].pretraining_id == trials[1].pretraining_id
+    keys = [jax.random.key_data(jax.numpy.stack(trial.keys())).tolist() for trial in trials]
+    assert keys[0] == keys[1]
+    assert len({tuple(key) for key in keys[0]}) == 6
+
+
+def test_keys_tell_the_points_of_a_grid_apart():
+  """Memories of other sizes or cells, and other trials, draw from keys of their own."""
+  settings = _settings()
+  points = Point(4), Point(8), Point(4, 2, 1), Point(4, 3, 1), Point(4, 2, 2)
+  keys = [
+    tuple(jax.random.key_data(trial_lib.Trial(settings, point, trial, pathlib.Path('runs')).keys().distribution))
+    for point in points
+    for trial in range(2)
+  ]
+  assert len({tuple(map(int, key)) for key in keys}) == len(keys)
+
+
+def test_the_label_cell_changes_the_trial_alone():
+  """Labels that speak of another cell share the pretrained model, and without a memory the trial too."""
+  plain = _settings(experiment='memory_cells', memory__cells=(2, 3))
+  changed = _settings(experiment='memory_cells', memory__cells=(2, 3), memory__label_cell=1)
+  for point in (Point(6, 3, 2), Point(6, 3, 3)):
+    assert changed.pretraining_id(point, 0) == plain.pretraining_id(point, 0)
+    assert changed.trial_id(point, 0) != plain.trial_id(point, 0)
+  assert changed.trial_id(Point(6), 0) == plain.trial_id(Point(6), 0)
+
+
+@pytest.mark.parametrize('field', ['joint_prior', 'joint_permutations'])
+def test_how_a_memory_is_drawn_changes_its_model_alone(field):
+  """The released code's draw of a memory makes other models of text with a memory, and the same of text without."""
+  plain, changed = _settings(), _settings(**{f'memory__{field}': True})
+  assert changed.pretraining_id(Point(4, 2, 1), 0) != plain.pretraining_id(Point(4, 2, 1), 0)
+  assert changed.pretraining_id(Point(4), 0) == plain.pretraining_id(Point(4), 0)
+
+
+@pytest.mark.parametrize('field', ['form', 'temperature', 'key_size', 'value_size', 'learning_rate'])
+def test_attention_settings_change_the_trial_alone(field):
+  """Each setting of the attention head is part of what names a trial, and none of what names its model."""
+  value = {'form': 'official', 'temperature': 0.5, 'key_size': 3, 'value_size': 3, 'learning_rate': 0.5}[field]
+  plain, changed = _settings(), _settings(**{f'attention__{field}': value})
+  for point in (Point(4), Point(4, 2, 1)):
+    assert changed.pretraining_id(point, 0) == plain.pretraining_id(point, 0)
+    assert changed.trial_id(point, 0) != plain.trial_id(point, 0)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(memory__cells=(8,), num_states=(8,)), r'memory\.cells is \(8,\) .*3\^8 .*6\.?56.* 4096'),
+    (dict(memory__cells=(1, 2), memory__label_cell=1), r'memory\.label_cell is 1; .* below .* 1$'),
+    (dict(memory__cells=(2,), num_states=(6, 7)), r'num_states is \(6, 7\); valid is multiples .*memory\.cells'),
+    (dict(memory__sizes=(1,)), r'memory\.sizes is \(1,\); valid is at least 2 values, or 0'),
+    (dict(attention__form='linear'), r"attention\.form is 'linear'; valid is one of paper, official"),
+    (dict(attention__warmup_steps=10**6), r'attention\.warmup_steps is 1000000; valid is below the \d+ steps'),
+    (dict(prompt__length=32), r'prompt\.length is 32; valid is at most 31'),
+  ],
+)
+def test_memories_that_cannot_be_are_refused(changes, words):
+  """The sentence names the field, its value, and the count or limit that it breaks."""
+  with pytest.raises(SettingsError, match=words) as error:
+    _settings(experiment='memory_cells', **changes)
+  assert '\n' not in str(error.value)
+
+
+def test_without_a_memory_its_cells_do_not_matter():
+  """Cells that no memory of the grid has are not held against the number of states."""
+  assert _settings(num_states=(7,), memory__cells=(2, 40), memory__label_cell=1).grid() == {
+    Point(7): ('head', 'prompt')
+  }

@@ -3,6 +3,9 @@
 import itertools
 
 from conftest import enumerated_posterior
+from conftest import in_float64
+from conftest import path_probs
+from conftest import state_paths
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +15,8 @@ import scipy.stats
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
+from hmm_jax.memory_hmm import random_memory_hmm
+from hmm_jax.memory_hmm import to_hmm
 
 H, V, T = 3, 3, 4
 
@@ -60,6 +65,62 @@ def test_first_state_probs_are_those_of_each_input_alone(hmm):
   expected = initial * (transition @ emission)[:, inputs[:, 1]].T
   expected /= expected.sum(-1, keepdims=True)
   np.testing.assert_allclose(tasks.first_state_probs(hmm, jnp.array(inputs)), expected, rtol=1e-11)
+
+
+def enumerated_cell_probs(memory_hmm, tokens):
+  """P[M_j | X_2:T] of each cell j, [N, M], by summing over the paths of the flattened chain."""
+  hmm = in_float64(to_hmm, memory_hmm)
+  rows = hmm.emission_matrix.T[tokens]
+  rows[0] = 1
+  paths = state_paths(len(hmm.initial_probs), len(tokens))
+  joint = np.bincount(paths[:, 0], path_probs(hmm, rows), len(hmm.initial_probs))
+  # A joint state is (the configuration, the hidden state), and a configuration is a value for each cell.
+  by_cell = joint.reshape(*[memory_hmm.memory_size] * memory_hmm.num_cells, memory_hmm.num_states)
+  cells = range(memory_hmm.num_cells)
+  return np.stack([by_cell.sum(tuple({*cells, -1} - {cell})) for cell in cells]) / joint.sum()
+
+
+def draw_memory_hmm(num_cells, joint_prior=False):
+  temperatures = dict(transition_temperature=0.3, initial_temperature=0.5, emission_temperature=0.2)
+  return random_memory_hmm(jax.random.key(2), 3, 2, V, num_cells=num_cells, joint_prior=joint_prior, **temperatures)
+
+
+@pytest.mark.parametrize(('num_cells', 'joint_prior'), [(1, False), (2, False), (2, True)])
+def test_memory_probs_are_exact_in_float64(num_cells, joint_prior):
+  """P[M_j | X_-1] of each cell is float64 and agrees with enumeration, though the parameters are float32."""
+  memory_hmm = draw_memory_hmm(num_cells, joint_prior)
+  documents = np.array(list(itertools.product(range(V), repeat=3)))
+  probs = tasks.memory_probs(memory_hmm, tasks.mask_first(jnp.array(documents), V))
+  assert probs.dtype == np.float64 and probs.shape == (V**3, num_cells, 3)
+  expected = [enumerated_cell_probs(memory_hmm, document) for document in documents]
+  np.testing.assert_allclose(probs, expected, rtol=1e-11)
+
+
+def test_memory_probs_are_those_of_each_input_alone(monkeypatch):
+  """Inputs that fill more than one block, the last in part, come back complete and in order; no block is too large."""
+  memory_hmm = draw_memory_hmm(2)
+  inputs = tasks.mask_first(jnp.array(np.random.default_rng(0).integers(0, V, (7, 6))), V)
+  together = tasks.memory_probs(memory_hmm, inputs)
+  alone = [tasks.memory_probs(memory_hmm, one[None])[0] for one in inputs]
+  np.testing.assert_allclose(together, alone, rtol=1e-13)
+  # Room for the messages of three inputs of 6 tokens and 18 joint states.
+  monkeypatch.setattr(tasks, '_BLOCK_ENTRIES', 3 * 6 * 18 + 1)
+  sizes, compute = [], tasks._memory_probs
+  monkeypatch.setattr(tasks, '_memory_probs', lambda hmm, block: sizes.append(len(block)) or compute(hmm, block))
+  np.testing.assert_allclose(tasks.memory_probs(memory_hmm, inputs), alone, rtol=1e-13)
+  assert sizes == [3, 3, 3]
+
+
+def test_labels_of_a_cell_are_the_class_of_the_highest_score():
+  """A task on the posterior of a memory cell has weights [C, M], and its labels are argmax of mu @ P[M_j | X_-1]."""
+  memory_hmm = draw_memory_hmm(2)
+  documents = np.array(list(itertools.product(range(V), repeat=3)))
+  probs = tasks.memory_probs(memory_hmm, tasks.mask_first(jnp.array(documents), V))
+  expected = np.array([enumerated_cell_probs(memory_hmm, document) for document in documents])
+  for cell in range(2):
+    task = tasks.draw_task(jax.random.key(0), probs[:, cell], 20)
+    assert task.task_weights.shape == (2, 3)
+    np.testing.assert_array_equal(task.labels, (expected[:, cell] @ np.asarray(task.task_weights).T).argmax(-1))
 
 
 def test_labels_are_the_class_of_the_highest_score(hmm, documents, state_probs):

@@ -10,13 +10,18 @@ import pytest
 import scipy.stats
 
 from hmm_jax import tuning
+from hmm_jax.attention_head import attention_head
+from hmm_jax.attention_head import official_attention_head
 from hmm_jax.bert import Bert
 from hmm_jax.bert import masked_lm
 from hmm_jax.hmm import random_hmm
 from hmm_jax.hmm import sample_corpus
+from hmm_jax.memory_hmm import random_memory_hmm
 from hmm_jax.model import exact_model
+from hmm_jax.tasks import draw_task
 from hmm_jax.tasks import first_state_probs
 from hmm_jax.tasks import mask_first
+from hmm_jax.tasks import memory_probs
 
 H, V, T, P = 3, 4, 5, 2
 BERT = Bert(num_tokens=V, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=T + P, dropout_rate=0.0)
@@ -34,6 +39,13 @@ TASKS = jnp.array([4, 0, 7])
 def hmm():
   return random_hmm(
     jax.random.key(3), H, V, transition_temperature=0.3, initial_temperature=0.5, emission_temperature=0.3
+  )
+
+
+@pytest.fixture(scope='module')
+def memory_hmm():
+  return random_memory_hmm(
+    jax.random.key(3), 2, H, V, transition_temperature=0.3, initial_temperature=0.5, emission_temperature=0.3
   )
 
 
@@ -71,6 +83,18 @@ def wide_prompt(model, key, frozen):
 
 EXACT_PROMPT = tuning.prompt_tuner(EXACT, 2, functools.partial(wide_prompt, EXACT))
 BERT_PROMPT = tuning.prompt_tuner(masked_lm(BERT), 2, functools.partial(wide_prompt, masked_lm(BERT)))
+ATTENTION_HEAD = attention_head(V, 2, key_size=3, value_size=6, temperature=0.5)
+# The frozen tree that each attention tuner is tried on, as a fixture and a model.
+FROZEN = [('hmm', EXACT), ('memory_hmm', EXACT), ('bert_params', masked_lm(BERT))]
+
+
+def attention_tuner(model, head=ATTENTION_HEAD):
+  return tuning.attention_tuner(model, head, T)
+
+
+@functools.cache
+def prompt_attention_tuner(model, head=ATTENTION_HEAD):
+  return tuning.prompt_attention_tuner(model, head, T, functools.partial(wide_prompt, model))
 
 
 def start(tuner, frozen, tasks=TASKS, schedule=SCHEDULE, num_inputs=NUM_INPUTS):
@@ -80,7 +104,7 @@ def start(tuner, frozen, tasks=TASKS, schedule=SCHEDULE, num_inputs=NUM_INPUTS):
 def train(tuner, frozen, features, labels, *, tasks=TASKS, epochs=SCHEDULE.num_epochs, state=None, schedule=SCHEDULE):
   """The state, and the losses of each epoch; `state` is copied, since an epoch donates its own."""
   if state is None:
-    state = start(tuner, frozen, tasks, schedule, len(features))
+    state = start(tuner, frozen, tasks, schedule, labels.shape[1])
   state, losses = jax.tree.map(jnp.copy, state), []
   for _ in range(epochs):
     state, some = tuning.tune_epoch(state, jax.random.key(6), tuner, schedule, frozen, features, labels)
@@ -105,8 +129,10 @@ def pointers(tree):
     tuning.probe_tuner(masked_lm(BERT), 2),
     tuning.finetune_tuner(masked_lm(BERT), 2),
     BERT_PROMPT,
+    attention_tuner(masked_lm(BERT)),
+    prompt_attention_tuner(masked_lm(BERT)),
   ],
-  ids=['head', 'probe', 'finetune', 'prompt'],
+  ids=['head', 'probe', 'finetune', 'prompt', 'attention', 'prompt_attention'],
 )
 @pytest.mark.filterwarnings('error:Some donated buffers')
 def test_the_frozen_tree_is_untouched(tuner, bert_params, inputs, labels):
@@ -121,14 +147,18 @@ def test_the_frozen_tree_is_untouched(tuner, bert_params, inputs, labels):
   assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(frozen))
   assert pointers(frozen) == at
   assert_same_bits(jax.tree.map(np.array, frozen), before)
-  changed = jax.tree.map(lambda a, b: bool((a != b).any()), began, state.trainable)
+  changed = jax.tree.map(lambda a, b: bool((a != b).any()) or not a.size, began, state.trainable)
   assert all(jax.tree.leaves(changed))
 
 
-@pytest.mark.parametrize('method', ['head', 'prompt'])
+@pytest.mark.parametrize('method', ['head', 'prompt', 'prompt_attention'])
 def test_tasks_side_by_side_equal_tasks_apart(method, hmm, inputs, labels):
   """Training three tasks in one call gives each what training it alone gives, by its number and not its place."""
-  tuner = tuning.head_tuner(EXACT, 2) if method == 'head' else EXACT_PROMPT
+  tuner = {
+    'head': tuning.head_tuner(EXACT, 2),
+    'prompt': EXACT_PROMPT,
+    'prompt_attention': prompt_attention_tuner(EXACT),
+  }[method]
   features = tuning.frozen_features(tuner, hmm, inputs, batch_size=64)
   # Large enough that gradients reach the clip, which is each task's own.
   features = 40 * features if method == 'head' else features
@@ -356,3 +386,93 @@ def test_each_task_starts_from_a_draw_of_its_own(hmm):
     assert (leaf[0] != leaf[1]).all() and (leaf[1] != leaf[2]).all()
   reordered = start(EXACT_PROMPT, hmm, TASKS[::-1]).trainable
   assert_same_bits(jax.tree.map(lambda x: x[::-1], reordered), starts)
+
+
+@pytest.mark.parametrize(
+  'name, model, head',
+  [(*pair, ATTENTION_HEAD) for pair in FROZEN] + [('memory_hmm', EXACT, official_attention_head(V, 2))],
+  ids=['hmm', 'memory', 'bert', 'memory-official'],
+)
+def test_attention_reads_the_prediction_at_every_position(name, model, head, request, inputs):
+  """Scores and weights are each task's head on what the model predicts for the input, position by position."""
+  frozen, tuner = request.getfixturevalue(name), attention_tuner(model, head)
+  trainable = start(tuner, frozen).trainable
+  features = tuning.frozen_features(tuner, frozen, inputs, batch_size=16)
+  scores = tuner.scores(trainable, frozen, features)
+  weights = tuner.attend(trainable, frozen, features)
+  token_probs = jax.jit(lambda frozen, inputs: model.predict(frozen, model.embed(frozen, inputs)))(frozen, inputs)
+  assert scores.shape == (3, NUM_INPUTS, 2) and weights.shape == (3, NUM_INPUTS, T)
+  for task in range(3):
+    head_of_task = jax.tree.map(lambda x, task=task: x[task], trainable['head'])
+    np.testing.assert_allclose(scores[task], head.scores(head_of_task, token_probs, inputs), atol=1e-5)
+    np.testing.assert_allclose(weights[task], head.attend(head_of_task, token_probs), atol=1e-6)
+
+
+@pytest.mark.parametrize('name, model', FROZEN[1:], ids=['memory', 'bert'])
+def test_prompt_attention_reads_prompt_and_input(name, model, request, inputs):
+  """Scores and weights are each task's head on the predictions at all P + T positions of its prompt and the input."""
+  frozen, tuner = request.getfixturevalue(name), prompt_attention_tuner(model)
+  trainable = start(tuner, frozen).trainable
+  scores = jax.jit(tuner.scores)(trainable, frozen, inputs)
+  weights = jax.jit(tuner.attend)(trainable, frozen, inputs)
+  assert scores.shape == (3, NUM_INPUTS, 2) and weights.shape == (3, NUM_INPUTS, P + T)
+  np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+  for task in range(3):
+    prompt, head_of_task = jax.tree.map(lambda x, task=task: x[task], (trainable['prompt'], trainable['head']))
+    rows = jnp.concatenate([jnp.tile(prompt, (NUM_INPUTS, 1, 1)), model.embed(frozen, inputs)], axis=1)
+    token_probs = jax.jit(model.predict)(frozen, rows)
+    assert token_probs.shape == (NUM_INPUTS, P + T, V)
+    np.testing.assert_allclose(scores[task], ATTENTION_HEAD.scores(head_of_task, token_probs, inputs), atol=1e-5)
+    np.testing.assert_allclose(weights[task], ATTENTION_HEAD.attend(head_of_task, token_probs), atol=1e-5)
+  assert np.abs(weights[:, :, :P]).min() > 0
+
+
+def test_prompts_of_attention_stay_inside_the_unit_cube(memory_hmm, inputs, labels):
+  """On the exact model the prompt under an attention head is projected after every step, and the model left alone."""
+  tuner, before = prompt_attention_tuner(EXACT), jax.tree.map(np.array, memory_hmm)
+  state, _ = train(tuner, memory_hmm, inputs, labels)
+  assert_same_bits(jax.tree.map(np.array, memory_hmm), before)
+  prompt = np.asarray(state.trainable['prompt'])
+  assert prompt.shape == (3, P, 2 * H)
+  assert prompt.min() >= 0 and prompt.max() <= 1
+  assert np.isin(prompt, (0, 1)).any()
+
+
+@pytest.mark.parametrize('make, batch_size', [(attention_tuner, 1000), (prompt_attention_tuner, 30)])
+def test_attention_is_that_of_each_task_on_each_input(make, batch_size, hmm, inputs):
+  """Weights come back by task and input, in order, whether or not batches come out even, and sum to 1."""
+  tuner = make(EXACT)
+  trainable = start(tuner, hmm).trainable
+  features = tuning.frozen_features(tuner, hmm, inputs, batch_size=64)
+  weights = tuning.attention(tuner, trainable, hmm, features, batch_size=batch_size)
+  assert weights.shape == (3, NUM_INPUTS, T + (0 if make is attention_tuner else P))
+  np.testing.assert_allclose(weights, jax.jit(tuner.attend)(trainable, hmm, features), atol=1e-6)
+  np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+
+
+def test_tuners_without_an_attention_head_have_no_attention():
+  """Only the two tuners with an attention head have weights to show."""
+  for tuner in (tuning.head_tuner(EXACT, 2), tuning.probe_tuner(EXACT, 2), EXACT_PROMPT):
+    assert tuner.attend is None
+
+
+def test_an_attention_head_learns_what_the_memory_holds():
+  """On the exact model of text with a memory, labels that speak of it are learnt to 98% or more (Theorem 4.3)."""
+  length, num_train = 33, 600
+  hmm = random_memory_hmm(jax.random.key(1), 2, 4, 10)
+  inputs = mask_first(sample_corpus(jax.random.key(2), hmm, 1000, length), 10)
+  task = draw_task(jax.random.key(3), memory_probs(hmm, inputs)[:, 0], num_train)
+  labels = np.asarray(task.labels)
+  assert 0.2 < labels.mean() < 0.8
+  head = attention_head(10, 2, key_size=5, value_size=8, temperature=1.0)
+  tuner = tuning.attention_tuner(exact_model(10), head, length)
+  schedule = tuning.Schedule(
+    learning_rate=0.03, num_epochs=8, batch_size=10, warmup_steps=20, weight_decay=0.0, clip_norm=1.0
+  )
+  features = tuning.frozen_features(tuner, hmm, inputs, batch_size=250)
+  train_features = jax.tree.map(lambda x: x[:num_train], features)
+  state, _ = train(
+    tuner, hmm, train_features, task.labels[None, :num_train], tasks=TASKS[:1], schedule=schedule, epochs=8
+  )
+  predicted = tuning.predictions(tuner, state.trainable, hmm, features, batch_size=250)[0]
+  assert (predicted == labels)[num_train:].mean() >= 0.98

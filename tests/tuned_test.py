@@ -1,0 +1,141 @@
+"""What is measured of a tuned method: accuracies, and attention against concentration."""
+
+import dataclasses
+import io
+
+import jax
+import numpy as np
+import pytest
+import rich.console
+import scipy.stats
+
+from configs import memory_cells
+from experiments import downstream as downstream_lib
+from experiments import settings as settings_lib
+from experiments import trial as trial_lib
+from experiments import tuned
+from experiments.progress import Reporter
+from experiments.settings import Point
+from hmm_jax.attention_head import attention_head
+from hmm_jax.model import exact_model
+
+LENGTH = 7
+POINT = Point(4, 2, 2)
+MODEL = exact_model(10)
+
+
+@pytest.fixture(scope='module')
+def settings():
+  config = memory_cells.get_config('smoke')
+  config.memory.cells = (2,)
+  config.downstream.update(length=LENGTH, num_train=40, num_validation=8, num_test=12)
+  config.prompt.length = 2
+  for method in ('head', 'attention', 'prompt_attention'):
+    config[method].update(warmup_steps=1, num_epochs=1)
+  return settings_lib.from_config(config)
+
+
+@pytest.fixture(scope='module')
+def drawn(settings):
+  """A distribution with two cells, and its tasks."""
+  distribution = trial_lib.draw_distribution(settings, POINT, jax.random.key(0))
+  return distribution, downstream_lib.draw(settings, POINT, distribution, jax.random.key(1), jax.random.key(2))
+
+
+def tune(settings, drawn, method):
+  distribution, downstream = drawn
+  reporter = Reporter(rich.console.Console(file=io.StringIO()))
+  return tuned.tune(settings, POINT, MODEL, distribution, method, [1, 0], downstream, jax.random.key(3), reporter)
+
+
+def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
+  """Accuracies and the attention profile of each task are recomputed from the arrays that were tuned."""
+  distribution, downstream = drawn
+  outcome = tune(settings, drawn, 'attention')
+  assert [one.task for one in outcome] == [1, 0]
+  # The paper's sizes: |H| + 1 for keys, |M||H| for values.
+  head = attention_head(10, 2, key_size=5, value_size=8, temperature=1.0)
+  token_probs = jax.jit(lambda hmm, inputs: MODEL.predict(hmm, MODEL.embed(hmm, inputs)))(
+    distribution, downstream.inputs
+  )
+  for one in outcome:
+    assert one.trainable['head'].positions.shape == (LENGTH, 5)
+    assert one.trainable['head'].token_embeddings.shape == (11, 8)
+    predicted = head.scores(one.trainable['head'], token_probs, downstream.inputs).argmax(-1)
+    labels = downstream.tasks[one.task].labels
+    names = {'train': 'train_accuracy', 'validation': 'validation_accuracy', 'test': 'accuracy'}
+    for split, name in names.items():
+      where = downstream.splits[split]
+      assert one.measured[name] == pytest.approx(float((predicted == labels)[where].mean()), abs=1e-6)
+    test = downstream.splits['test']
+    relative = LENGTH * np.array(head.attend(one.trainable['head'], token_probs[test])).ravel()
+    rank = scipy.stats.spearmanr(downstream.concentration.ravel(), relative).statistic
+    assert one.measured['attention_rank_correlation'] == pytest.approx(rank, abs=1e-3)
+    assert one.measured['attention_by'] == 'read_probability'
+    profile = one.measured['attention_profile']
+    assert sum(row[1] * row[2] for row in profile if row[2]) == pytest.approx(relative.mean(), abs=1e-4)
+
+
+@pytest.mark.parametrize('method', ['head', 'prompt_attention'])
+def test_only_attention_without_a_prompt_has_a_profile(method, settings, drawn):
+  """Other methods leave the fields of the profile null."""
+  for one in tune(settings, drawn, method):
+    assert one.measured['attention_by'] is one.measured['attention_profile'] is None
+    assert one.measured['attention_rank_correlation'] is None
+    assert 0 <= one.measured['accuracy'] <= 1
+
+
+def test_the_profile_bins_weights_by_concentration(drawn):
+  """Ten bins of equal width hold the means of both and the share of positions; shares and mean weights are 1."""
+  draws = np.random.default_rng(0)
+  concentration = draws.choice([0.0, 0.04, 0.31, 0.39, 0.76, 1.0], (12, LENGTH)).astype(np.float32) * 2
+  weights = draws.dirichlet(np.ones(LENGTH), 12)
+  downstream = drawn[1]._replace(concentration=concentration, most_concentration=2.0)
+  measured = tuned._attention_profile(weights, downstream)
+  profile = measured['attention_profile']
+  assert len(profile) == 10
+  for index, (mean_concentration, mean_weight, share) in enumerate(profile):
+    low, high = 0.2 * index, 0.2 * (index + 1)
+    # The last bin holds the largest value too.
+    within = (concentration >= low) & ((concentration < high) | (index == 9))
+    assert share == pytest.approx(within.mean())
+    if index in (0, 3, 7, 9):
+      assert mean_concentration == pytest.approx(concentration[within].mean())
+      assert mean_weight == pytest.approx(LENGTH * weights[within].mean())
+    else:
+      assert mean_concentration is mean_weight is None
+  assert sum(row[2] for row in profile) == pytest.approx(1)
+  assert sum(row[1] * row[2] for row in profile if row[2]) == pytest.approx(1)
+
+
+def test_attention_that_follows_concentration_correlates_with_it(drawn):
+  """Spearman's correlation is 1 where weights rise with concentration, -1 where they fall, null where all are equal."""
+  concentration = np.random.default_rng(0).random((12, LENGTH))
+  downstream = drawn[1]._replace(concentration=concentration, most_concentration=1.0)
+  for weights, expected in ((concentration**3, 1), (1 - concentration, -1)):
+    measured = tuned._attention_profile(weights, downstream)
+    assert measured['attention_rank_correlation'] == pytest.approx(expected)
+  with pytest.warns(scipy.stats.ConstantInputWarning):
+    measured = tuned._attention_profile(np.full((12, LENGTH), 1 / LENGTH), downstream)
+  assert measured['attention_rank_correlation'] is None
+  assert all(row[1] == pytest.approx(1) for row in measured['attention_profile'] if row[2])
+
+
+def test_the_official_form_is_the_official_head(settings, drawn):
+  """With `attention.form` official the tuned arrays are the released code's: a query of V entries, a linear head."""
+  official = dataclasses.replace(settings, attention=dataclasses.replace(settings.attention, form='official'))
+  for one in tune(official, drawn, 'attention'):
+    assert one.trainable['head'].query.shape == (10,)
+    assert one.trainable['head'].linear.weights.shape == (10, 2)
+
+
+def test_saved_arrays_are_those_tuned(settings, drawn, tmp_path):
+  """The npz holds every tuned array under its path in the tree, and nothing else."""
+  trainable = tune(settings, drawn, 'prompt_attention')[0].trainable
+  tuned.save_arrays(tmp_path / 'arrays.npz', trainable)
+  arrays = np.load(tmp_path / 'arrays.npz')
+  names = {f'head/{name}' for name in trainable['head']._fields} | {'prompt'}
+  assert set(arrays.files) == names
+  np.testing.assert_array_equal(arrays['prompt'], trainable['prompt'])
+  np.testing.assert_array_equal(arrays['head/positions'], trainable['head'].positions)
+  assert arrays['prompt'].shape == (2, POINT.joint_states) and arrays['head/positions'].shape == (2 + LENGTH, 5)
