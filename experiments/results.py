@@ -109,7 +109,7 @@ def paired_difference(first: list[Record], second: list[Record]) -> Difference:
 
 
 def unpaired_difference(first: list[Record], second: list[Record]) -> Difference:
-  """Accuracy of `first` minus that of `second`, which share nothing, in percentage points: Welch's interval and test."""
+  """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
   samples = [100 * np.array(list(by_unit(records, 'accuracy').values())) for records in (first, second)]
   mean = float(samples[0].mean() - samples[1].mean())
   if min(len(sample) for sample in samples) < 2 or max(np.ptp(sample) for sample in samples) == 0:

@@ -111,9 +111,9 @@ def check_configurations(memory_size: int, num_cells: int) -> None:
     if value < 1:
       raise ValueError(f'{name} is {value}; valid is at least 1')
   if num_cells * math.log(memory_size) > math.log(MAX_CONFIGURATIONS) + 1e-9:
-    exponent = num_cells * math.log10(memory_size)
-    count = f'about {10 ** (exponent % 1):.2f}e{int(exponent)}'
-    configurations = f'{memory_size}^{num_cells} ({count}) memory configurations'
+    digits = num_cells * math.log10(memory_size)
+    count = f'= {memory_size**num_cells}' if digits < 15 else f'> 1e{int(digits)}'
+    configurations = f'{memory_size}^{num_cells} {count} memory configurations'
     raise ValueError(
       f'{num_cells} cells of {memory_size} values have {configurations}; the limit is {MAX_CONFIGURATIONS}'
     )
