@@ -1,4 +1,4 @@
-"""Every default of every experiment, once. Configs are data: `experiments/settings.py` validates them.
+"""Every default of every experiment, once. Configs are data: `experiments/config.py` validates them.
 
 The scales: `small` is for a CPU with two cores, `paper` is what the paper's text says, `official` what its released
 code does, `smoke` runs the whole path in a minute and measures nothing.

@@ -2,9 +2,10 @@
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,6 +16,7 @@ from hmm_jax import tasks as tasks_lib
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import sample_corpus
 from hmm_jax.hmm import token_likelihoods
+from hmm_jax.memory_hmm import MemoryHMM
 
 Array = jax.Array
 
@@ -31,7 +33,7 @@ class Downstream(NamedTuple):
       `concentration_name` says.
     concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] where there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
-    most_concentration: the largest value that `concentration` can have: 1, or log H.
+    most_concentration: a value that `concentration` does not pass: 1, or log H.
   """
 
   inputs: Array
@@ -75,26 +77,31 @@ def draw(settings: Settings, point: Point, distribution: Distribution, key: Arra
     tasks=[draw_task(jax.random.fold_in(key_tasks, task)) for task in range(settings.tasks_per_trial)],
     splits=splits,
     documents=documents[ends[-1] :],
-    concentration=np.asarray(measure(distribution, test, settings.memory.label_cell)),
+    concentration=np.asarray(measure(distribution, test, settings.memory.label_cell, settings.measure.batch_size)),
     concentration_name='read_probability' if read else 'entropy',
-    most_concentration=1.0 if read else math.log(point.num_states),
+    most_concentration=1.0 if read else math.log(max(point.num_states, 2)),
   )
 
 
-def _moving_state_probs(distribution: Distribution, inputs: Array) -> Array:
+def _moving_state_probs(distribution: Distribution, inputs: Array, batch_size: int) -> Array:
   """P[H_i | X_{-i}], [n, T, H], without the part of the state that never moves."""
-  rows = token_likelihoods(distribution, inputs, inputs != distribution.num_tokens)
-  joint = inference.batched_forward_backward(distribution, rows).leave_one_out_probs
-  return joint.reshape(inputs.shape + (-1, distribution.transition_matrix.shape[0])).sum(-2)
+
+  def of_one(tokens):
+    rows = token_likelihoods(distribution, tokens, tokens != distribution.num_tokens)
+    joint = inference.forward_backward(distribution, rows).leave_one_out_probs
+    return joint.reshape(tokens.shape + (-1, distribution.transition_matrix.shape[0])).sum(-2)
+
+  return lax.map(of_one, inputs, batch_size=batch_size)
 
 
-@jax.jit
-def _read_probability(distribution: Any, inputs: Array, cell: int) -> Array:
-  return _moving_state_probs(distribution, inputs) @ (distribution.cell_index == cell).astype(jnp.float32)
+@functools.partial(jax.jit, static_argnames='batch_size')
+def _read_probability(distribution: MemoryHMM, inputs: Array, cell: int, batch_size: int) -> Array:
+  probs = _moving_state_probs(distribution, inputs, batch_size)
+  return jnp.where(distribution.cell_index == cell, probs, 0).sum(-1)
 
 
-@jax.jit
-def _state_entropy(distribution: Distribution, inputs: Array, cell: int) -> Array:
+@functools.partial(jax.jit, static_argnames='batch_size')
+def _state_entropy(distribution: Distribution, inputs: Array, cell: int, batch_size: int) -> Array:
   del cell
-  probs = _moving_state_probs(distribution, inputs)
+  probs = _moving_state_probs(distribution, inputs, batch_size)
   return -jax.scipy.special.xlogy(probs, probs).sum(-1)

@@ -12,6 +12,7 @@ from ml_collections import config_flags
 import rich.console
 
 from experiments import benchmark
+from experiments import config as config_lib
 from experiments import pasture
 from experiments import results
 from experiments import settings as settings_lib
@@ -74,7 +75,7 @@ def _parse(argv: list[str]) -> settings_lib.AnySettings:
     raise settings_lib.SettingsError(_last_words(error))
   if len(rest) > 1:
     raise settings_lib.SettingsError(f'{rest[1]!r} is a stray argument; valid are --flag=value only')
-  return settings_lib.from_config(config)
+  return config_lib.from_config(config)
 
 
 def _last_words(error: Exception) -> str:
@@ -84,7 +85,7 @@ def _last_words(error: Exception) -> str:
 
 
 def _unknown_field(argv: list[str], error: Exception) -> str:
-  valid = settings_lib.field_names()
+  valid = config_lib.field_names()
   for argument in argv[1:]:
     match = re.match(r'--?config\.([\w.]+)', argument)
     if match and match[1] not in valid:

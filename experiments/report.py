@@ -19,6 +19,9 @@ REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json
 METHOD_NAMES = {'prompt_attention': 'prompt + attention'}
 
 _MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
+# Which method stands for a kind of text where the two are compared: the first of these that was run.
+_METHODS_OF_MEMORY = ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune')
+_METHODS_OF_VANILLA = ('head', 'attention', 'prompt', 'prompt_attention', 'probe', 'finetune')
 # Pairs of methods whose difference on BERT, paired by task, has a column where both were run.
 _CONTRASTS = (('prompt', 'head'), ('attention', 'head'), ('prompt_attention', 'attention'))
 
@@ -85,6 +88,8 @@ def _columns(records: list[Record], paper_overlay: bool) -> list[_Column]:
   for first, second in _CONTRASTS:
     if any({first, second} <= _bert_methods(records, point) for point in points):
       columns += _contrast_columns(first, second)
+  if any(record['near_tie_share'] for record in records):
+    columns.append(_Column('near\nties', lambda _, rows: f'{100 * np.mean([r["near_tie_share"] for r in rows]):.1f}'))
   if has_memory and has_vanilla:
     columns += _memory_columns(records)
   columns += [
@@ -131,18 +136,22 @@ def _contrast_columns(first: str, second: str) -> list[_Column]:
 
 
 def _memory_columns(records: list[Record]) -> list[_Column]:
-  """How far a memory is above the vanilla HMM of as many joint states, each with its first method, on BERT."""
+  """How far a memory is above the vanilla HMM of as many joint states, each with one method, on BERT."""
+  methods = {}
+  for text, order in (('memory', _METHODS_OF_MEMORY), ('vanilla', _METHODS_OF_VANILLA)):
+    of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
+    met = {record['method'] for record in of_text}
+    methods[text] = next((method for method in order if method in met), None)
 
   def difference(point, rows):
     if not point.memory_size:
       return None
-    memory, vanilla = (results.select(some, model='bert') for some in (rows, beside(records, point)))
-    if not memory or not vanilla:
-      return None
-    first = lambda some: results.select(some, method=some[0]['method'])
-    return results.unpaired_difference(first(memory), first(vanilla))
+    memory = results.select(rows, model='bert', method=methods['memory'])
+    vanilla = results.select(beside(records, point), model='bert', method=methods['vanilla'])
+    return results.unpaired_difference(memory, vanilla) if memory and vanilla else None
 
-  return _difference_columns('memory -\nvanilla, BERT', difference)
+  names = {text: METHOD_NAMES.get(method, method) for text, method in methods.items()}
+  return _difference_columns(f'memory {names["memory"]}\n- vanilla {names["vanilla"]}, BERT', difference)
 
 
 def _mean_column(title: str, field: str) -> _Column:

@@ -23,6 +23,8 @@ from hmm_jax.model import MaskedLM
 Array = jax.Array
 
 _PROFILE_BINS = 10
+# A gap between class scores that float32 token probabilities do not show.
+_NEAR_TIE = 1e-6
 
 
 class Tuned(NamedTuple):
@@ -100,6 +102,7 @@ def tune(
   reporter.say(f'{name}: accuracy {100 * float(accuracies["test"].mean()):.1f}% over {len(tasks)} tasks')
   outcome = []
   for index, task in enumerate(tasks):
+    margins = np.asarray(downstream.tasks[task].margins)
     measured = {
       'accuracy': float(accuracies['test'][index]),
       'validation_accuracy': float(accuracies['validation'][index]),
@@ -108,7 +111,8 @@ def tune(
       'majority_accuracy': float(majority[index]),
       'label_noise_ceiling': 1.0,
       'redraws': downstream.tasks[task].redraws,
-      'smallest_margin': downstream.tasks[task].smallest_margin,
+      'smallest_margin': float(margins.min()),
+      'near_tie_share': float((margins[test] < _NEAR_TIE).mean()),
       **profiles[index],
     }
     outcome.append(Tuned(task, jax.tree.map(lambda x, index=index: np.asarray(x[index]), trainable), measured))

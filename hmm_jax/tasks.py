@@ -29,13 +29,13 @@ class Task(NamedTuple):
       posterior of a memory cell.
     labels: [n] int32, of the inputs the task was drawn for.
     redraws: how many draws before this one gave every training input the same label.
-    smallest_margin: the least gap between the two best scores over all inputs, in units of score.
+    margins: [n] float64, the gap between the two best scores of each input, in units of score.
   """
 
   task_weights: Array
   labels: Array
   redraws: int
-  smallest_margin: float
+  margins: Array
 
 
 def draw_task_weights(
@@ -126,7 +126,7 @@ def draw_task(
       best, labels = lax.top_k(scores, 2)
       labels = labels[:, 0].astype(jnp.int32)
       if int(labels[:num_train].min()) != int(labels[:num_train].max()):
-        return Task(weights, labels, redraws, float((best[:, 0] - best[:, 1]).min()))
+        return Task(weights, labels, redraws, best[:, 0] - best[:, 1])
   raise ValueError(f'{_MAX_REDRAWS} draws of task_weights in a row gave all {num_train} training inputs one label')
 
 

@@ -24,6 +24,7 @@ LIBRARY = [
 ]
 EXPERIMENTS = [
   'settings',
+  'config',
   'checkpoints',
   'progress',
   'environment',
@@ -80,9 +81,9 @@ def test_rooms_do_not_reach_across(package, forbidden):
     assert not roots & forbidden, f'{path} imports {roots & forbidden}'
 
 
-def test_configdict_is_read_in_settings_alone():
+def test_configdict_is_read_in_config_alone():
   """No other file of the experiments touches a ConfigDict."""
   for path in (ROOT / 'experiments').glob('*.py'):
     uses = {name for name in _imported(path) if name.startswith('ml_collections')}
-    if path.stem not in ('settings', 'main'):
+    if path.stem not in ('config', 'main'):
       assert not uses, path

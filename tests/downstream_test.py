@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from configs import memory_cells
+from experiments import config as config_lib
 from experiments import downstream as downstream_lib
-from experiments import settings as settings_lib
 from experiments import trial as trial_lib
 from experiments.settings import Point
 from hmm_jax.hmm import HMM
@@ -28,7 +28,7 @@ def make_settings(label_cell=0):
   config.hmm.update(transition_temperature=0.3, emission_temperature=0.3)
   for method in ('head', 'attention', 'prompt_attention'):
     config[method].update(warmup_steps=1)
-  return settings_lib.from_config(config)
+  return config_lib.from_config(config)
 
 
 @functools.cache

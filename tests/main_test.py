@@ -161,7 +161,9 @@ def test_a_memory_beside_a_vanilla_hmm(tiny, tmp_path):
     for task in (0, 1)
   }
   promised = 'experiment scale trial seed accuracy validation_accuracy train_accuracy train_loss majority_accuracy'
-  promised += ' redraws smallest_margin kl_at_mask excess_mlm_loss attention_by attention_profile trial_id'
+  promised += (
+    ' redraws smallest_margin near_tie_share kl_at_mask excess_mlm_loss attention_by attention_profile trial_id'
+  )
   for record in records:
     assert set(promised.split()) <= set(record)
     assert record['experiment'] == 'memory_vs_vanilla'

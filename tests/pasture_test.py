@@ -10,6 +10,7 @@ import pytest
 import rich.console
 
 from configs import cow_in_the_pasture
+from experiments import config as config_lib
 from experiments import pasture
 from experiments import results
 from experiments import settings as settings_lib
@@ -24,7 +25,7 @@ DRAWN = [
 
 
 def _settings(**changes):
-  settings = settings_lib.from_config(cow_in_the_pasture.get_config('smoke'))
+  settings = config_lib.from_config(cow_in_the_pasture.get_config('smoke'))
   return dataclasses.replace(settings, **changes)
 
 

@@ -8,8 +8,8 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
+from experiments import config as config_lib
 from experiments import pretraining
-from experiments import settings as settings_lib
 from experiments import trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import Point
@@ -19,7 +19,7 @@ from hmm_jax.model import exact_model
 def _settings(scale, **changes):
   config = prompt_vs_head.get_config(scale)
   config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
-  return settings_lib.from_config(config)
+  return config_lib.from_config(config)
 
 
 def _reporter():

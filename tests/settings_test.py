@@ -9,7 +9,7 @@ from configs import base
 from configs import memory_cells
 from configs import memory_vs_vanilla
 from configs import prompt_vs_head
-from experiments import settings as settings_lib
+from experiments import config as config_lib
 from experiments import trial as trial_lib
 from experiments.settings import Point
 from experiments.settings import SettingsError
@@ -21,7 +21,7 @@ def _settings(scale='small', experiment='prompt_vs_head', **changes):
   config = CONFIGS[experiment].get_config(scale)
   for name, value in changes.items():
     config.update_from_flattened_dict({name.replace('__', '.'): value})
-  return settings_lib.from_config(config)
+  return config_lib.from_config(config)
 
 
 @pytest.mark.parametrize('experiment', CONFIGS)
@@ -88,7 +88,7 @@ def test_bad_values_are_refused_by_name(field, value):
   with config.ignore_type():
     config.update_from_flattened_dict({field: value})
   with pytest.raises(SettingsError, match=field) as error:
-    settings_lib.from_config(config)
+    config_lib.from_config(config)
   assert 'valid is' in str(error.value)
   assert '\n' not in str(error.value)
 
@@ -99,7 +99,7 @@ def test_wrong_types_are_refused():
   with config.ignore_type():
     config.head.batch_size = 2.5
   with pytest.raises(SettingsError, match=r'head\.batch_size is 2\.5; valid is a value of type int'):
-    settings_lib.from_config(config)
+    config_lib.from_config(config)
   assert _settings(hmm__initial_temperature=3.0).hmm.initial_temperature == 3.0
 
 
@@ -114,11 +114,11 @@ def test_a_field_too_many_or_too_few_is_named():
   config = prompt_vs_head.get_config()
   config.bert.depth = 3
   with pytest.raises(SettingsError, match=r'bert\.depth is no field'):
-    settings_lib.from_config(config)
+    config_lib.from_config(config)
   config = prompt_vs_head.get_config()
   del config.seed
   with pytest.raises(SettingsError, match='seed is missing'):
-    settings_lib.from_config(config)
+    config_lib.from_config(config)
 
 
 @pytest.mark.parametrize(

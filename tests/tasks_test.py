@@ -131,7 +131,7 @@ def test_labels_are_the_class_of_the_highest_score(hmm, documents, state_probs):
     assert scores.shape == (V**T, 3)
     np.testing.assert_array_equal(task.labels, scores.argmax(-1))
     ordered = np.sort(scores)
-    np.testing.assert_allclose(task.smallest_margin, (ordered[:, -1] - ordered[:, -2]).min(), rtol=1e-6)
+    np.testing.assert_allclose(task.margins, ordered[:, -1] - ordered[:, -2], rtol=1e-9, atol=1e-15)
 
 
 def test_labels_do_not_depend_on_the_masked_token(hmm, documents, state_probs):

@@ -10,8 +10,8 @@ import rich.console
 import scipy.stats
 
 from configs import memory_cells
+from experiments import config as config_lib
 from experiments import downstream as downstream_lib
-from experiments import settings as settings_lib
 from experiments import trial as trial_lib
 from experiments import tuned
 from experiments.progress import Reporter
@@ -32,7 +32,7 @@ def settings():
   config.prompt.length = 2
   for method in ('head', 'attention', 'prompt_attention'):
     config[method].update(warmup_steps=1, num_epochs=1)
-  return settings_lib.from_config(config)
+  return config_lib.from_config(config)
 
 
 @pytest.fixture(scope='module')
