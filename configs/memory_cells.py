@@ -1,4 +1,17 @@
-""" """
+"""Several memory cells: can a label that speaks of one of them be recovered, and does a prompt help?
+
+Claim (Theorem 4.3, and C.6 of the first text for a prompt and several cells): an attention head recovers a label of
+P[M_j* | X_{-1}] by attending to positions that read cell j*, and a linear head at the first position does not. The
+paper proves this and does not run it.
+
+|H| = 6 hidden states (j, s) are shared evenly among N in {1, 2, 3} cells of |M| = 3 values; labels speak of cell 0.
+From N = 2 on the attention figure asks how far P[J_i = j* | X_{-i}] draws the attention; at N = 1, where every position
+reads the one cell, it shows attention against the entropy of P[H_i | X_{-i}].
+
+Command: python -m experiments.main --config=configs/memory_cells.py[:small|paper|official|smoke]
+
+@COST@
+"""
 
 import ml_collections
 
@@ -6,7 +19,7 @@ from configs import base
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:paper` or `:smoke`."""
+  """`:small` (default), `:paper`, `:official` or `:smoke`."""
   config = base.get_config(scale)
   config.experiment = 'memory_cells'
   config.num_states = (6,)

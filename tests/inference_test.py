@@ -15,6 +15,7 @@ import pytest
 
 from hmm_jax import hmm as hmm_lib
 from hmm_jax import inference
+from hmm_jax import number_formats
 from hmm_jax.hmm import HMM
 
 forward_backward = jax.jit(inference.forward_backward)
@@ -186,7 +187,7 @@ def test_long_text_of_the_paper_draw_is_certified_narrow(num_states):
 
   def narrow(hmm, rows):
     chain, rows = inference._by_parts(hmm, jnp.moveaxis(rows, 0, -1))
-    posterior, quality = inference._smooth(inference._NARROW, chain, rows)
+    posterior, quality = inference._smooth(number_formats.NARROW, chain, rows)
     return inference._time_before_states(posterior), quality.certifies(rows.dtype)
 
   posterior, certified = jax.jit(jax.vmap(narrow))(hmms, rows)
