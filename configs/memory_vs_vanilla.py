@@ -38,7 +38,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.methods = ('attention',)
   config.memory.vanilla_methods = ('head',)
   if scale == 'small':
-    config.pretrain.num_steps = 1000
+    config.pretrain.num_steps = 750
   if scale in ('paper', 'official'):
     config.num_trials = 5
   if scale == 'official':
