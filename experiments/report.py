@@ -58,8 +58,20 @@ def beside(records: list[Record], point: Point) -> list[Record]:
 def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
   """One row a distribution: accuracies in percent with 95% intervals, paired gains, and the Bayes gap."""
   title = 'Test accuracy in percent, mean ± half-width of the 95% interval'
+  return _table(title, records, _columns(records, paper_overlay))
+
+
+def clear_table(records: list[Record]) -> rich.table.Table:
+  """The accuracies where labels are clear: on test inputs whose class scores differ by 1e-6 or more."""
+  title = 'The same without near ties: test inputs whose class scores differ by 1e-6 or more'
+  clear = [record for record in records if record['clear_accuracy'] is not None]
+  methods = sorted({(record['model'], record['method']) for record in clear})
+  columns = [_accuracy_column(*pair, 'clear_accuracy') for pair in methods]
+  return _table(title, clear, _point_columns(clear) + columns)
+
+
+def _table(title: str, records: list[Record], columns: list[_Column]) -> rich.table.Table:
   out = rich.table.Table(title=title, box=rich.box.SIMPLE)
-  columns = _columns(records, paper_overlay)
   for column in columns:
     out.add_column(column.title, justify='right', no_wrap=True)
   for point in results.points(records):
@@ -68,11 +80,8 @@ def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
   return out
 
 
-def _columns(records: list[Record], paper_overlay: bool) -> list[_Column]:
-  points = results.points(records)
-  has_memory = any(point.memory_size for point in points)
-  has_vanilla = any(not point.memory_size for point in points)
-  methods = {(record['model'], record['method']) for record in records}
+def _point_columns(records: list[Record]) -> list[_Column]:
+  has_memory = any(point.memory_size for point in results.points(records))
   columns = []
   if has_memory:
     columns += [
@@ -84,6 +93,15 @@ def _columns(records: list[Record], paper_overlay: bool) -> list[_Column]:
   if has_memory:
     columns.append(_Column('|M|^N |H|', lambda point, _: str(point.joint_states)))
   columns.append(_Column('n', lambda _, rows: str(len(results.by_unit(rows, 'majority_accuracy')))))
+  return columns
+
+
+def _columns(records: list[Record], paper_overlay: bool) -> list[_Column]:
+  points = results.points(records)
+  has_memory = any(point.memory_size for point in points)
+  has_vanilla = any(not point.memory_size for point in points)
+  methods = {(record['model'], record['method']) for record in records}
+  columns = _point_columns(records)
   columns += [_accuracy_column(*pair) for pair in sorted(methods)]
   for first, second in _CONTRASTS:
     if any({first, second} <= _bert_methods(records, point) for point in points):
@@ -107,10 +125,10 @@ def _bert_methods(records: list[Record], point: Point) -> set[str]:
   return {record['method'] for record in chosen if results.point_of(record) == point}
 
 
-def _accuracy_column(model: str, method: str) -> _Column:
+def _accuracy_column(model: str, method: str, field: str = 'accuracy') -> _Column:
   def cell(_, rows):
     chosen = results.select(rows, model=model, method=method)
-    return str(results.percent(chosen, 'accuracy')) if chosen else ''
+    return str(results.percent(chosen, field)) if chosen else ''
 
   return _Column(f'{METHOD_NAMES.get(method, method)}\n{_MODEL_NAMES[model]}', cell)
 
@@ -171,8 +189,11 @@ def _paper_column(right: bool) -> _Column:
 
 
 def render(records: list[Record], paper_overlay: bool) -> str:
-  """`table` as plain text."""
-  return as_text(table(records, paper_overlay))
+  """`table` as plain text, and `clear_table` after it where there are near ties."""
+  text = as_text(table(records, paper_overlay))
+  if any(record['near_tie_share'] for record in records):
+    text += as_text(clear_table(records))
+  return text
 
 
 def as_text(rich_table: rich.table.Table) -> str:

@@ -103,6 +103,7 @@ def tune(
   outcome = []
   for index, task in enumerate(tasks):
     margins = np.asarray(downstream.tasks[task].margins)
+    is_clear = margins[test] >= _NEAR_TIE
     measured = {
       'accuracy': float(accuracies['test'][index]),
       'validation_accuracy': float(accuracies['validation'][index]),
@@ -112,7 +113,8 @@ def tune(
       'label_noise_ceiling': 1.0,
       'redraws': downstream.tasks[task].redraws,
       'smallest_margin': float(margins.min()),
-      'near_tie_share': float((margins[test] < _NEAR_TIE).mean()),
+      'near_tie_share': float((~is_clear).mean()),
+      'clear_accuracy': float(np.asarray(correct)[index, test][is_clear].mean()) if is_clear.any() else None,
       **profiles[index],
     }
     outcome.append(Tuned(task, jax.tree.map(lambda x, index=index: np.asarray(x[index]), trainable), measured))
@@ -159,11 +161,11 @@ def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str,
   for where in (bins == index for index in range(_PROFILE_BINS)):
     means = [float(x[where].mean()) for x in (concentration, relative)] if where.any() else [None, None]
     profile.append([*means, float(where.mean())])
-  correlation = float(scipy.stats.spearmanr(concentration, relative).statistic)
+  varies = np.ptp(concentration) > 0 and np.ptp(relative) > 0
   return {
     'attention_by': downstream.concentration_name,
     'attention_profile': profile,
-    'attention_rank_correlation': None if np.isnan(correlation) else correlation,
+    'attention_rank_correlation': float(scipy.stats.spearmanr(concentration, relative).statistic) if varies else None,
   }
 
 

@@ -284,3 +284,15 @@ def test_the_table_of_one_text_has_no_column_of_the_other():
   assert 'vanilla' not in cells and '- attention, BERT' in cells and '- head, BERT' in cells
   head = report.render(_records(), paper_overlay=False)
   assert '|M|' not in head and 'memory' not in head
+
+
+def test_near_ties_get_a_column_and_a_table_without_them():
+  """Where labels hang on near ties their share is shown, and below it the accuracy on the other inputs."""
+  records = [dict(r, near_tie_share=0.25, clear_accuracy=0.5 + 0.1 * r['task']) for r in _records()]
+  assert 'ties' not in report.render(_records(), paper_overlay=False)
+  whole, clear = report.render(records, paper_overlay=False).split('without near ties')
+  row = lambda text: next(line for line in text.splitlines() if line.split()[:1] == ['10'])
+  assert ' 25.0 ' in row(whole)
+  assert row(clear).count('60.0 ±') == 4
+  records[0]['clear_accuracy'] = None
+  assert len(report.clear_table(records).rows) == 3

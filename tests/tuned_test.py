@@ -76,6 +76,27 @@ def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
     assert sum(row[1] * row[2] for row in profile if row[2]) == pytest.approx(relative.mean(), abs=1e-4)
 
 
+def test_near_ties_are_told_apart(settings, drawn):
+  """Inputs whose class scores differ by less than 1e-6 are counted, and left out of the accuracy on clear ones."""
+  distribution, downstream = drawn
+  test = downstream.splits['test']
+  is_tie = np.arange(test.stop - test.start) % 3 == 0
+  margins = np.ones(len(downstream.inputs))
+  margins[test] = np.where(is_tie, 9e-7, 2e-6)
+  for ties, expected in ((margins, is_tie.mean()), (0 * margins, 1.0)):
+    tasks = [task._replace(margins=ties) for task in downstream.tasks]
+    for one in tune(settings, (distribution, downstream._replace(tasks=tasks)), 'head'):
+      head, measured = one.trainable['head'], one.measured
+      probs = MODEL.predict(distribution, MODEL.embed(distribution, downstream.inputs[test]))[:, 0]
+      correct = np.asarray((probs @ head.weights + head.bias).argmax(-1) == downstream.tasks[one.task].labels[test])
+      assert measured['near_tie_share'] == pytest.approx(expected)
+      assert measured['accuracy'] == pytest.approx(correct.mean())
+      if expected == 1:
+        assert measured['clear_accuracy'] is None
+      else:
+        assert measured['clear_accuracy'] == pytest.approx(correct[~is_tie].mean())
+
+
 @pytest.mark.parametrize('method', ['head', 'prompt_attention'])
 def test_only_attention_without_a_prompt_has_a_profile(method, settings, drawn):
   """Other methods leave the fields of the profile null."""
@@ -115,8 +136,7 @@ def test_attention_that_follows_concentration_correlates_with_it(drawn):
   for weights, expected in ((concentration**3, 1), (1 - concentration, -1)):
     measured = tuned._attention_profile(weights, downstream)
     assert measured['attention_rank_correlation'] == pytest.approx(expected)
-  with pytest.warns(scipy.stats.ConstantInputWarning):
-    measured = tuned._attention_profile(np.full((12, LENGTH), 1 / LENGTH), downstream)
+  measured = tuned._attention_profile(np.full((12, LENGTH), 1 / LENGTH), downstream)
   assert measured['attention_rank_correlation'] is None
   assert all(row[1] == pytest.approx(1) for row in measured['attention_profile'] if row[2])
 
