@@ -10,7 +10,11 @@ reads the one cell, it shows attention against the entropy of P[H_i | X_{-i}].
 
 Command: python -m experiments.main --config=configs/memory_cells.py[:small|paper|official|smoke]
 
-@COST@
+Cost: `small` took 14 min 19 s of CPU time, on two cores shared with other work. `paper` and `official` have not been
+run.
+
+Expected at `small` (seed 0, 4 tasks): attention above 95% on BERT and 99% on the exact model at every N, with a prompt
+no lower, the linear head below 90% at N = 1 and falling with N. README.md holds the table of such a run.
 """
 
 import ml_collections
