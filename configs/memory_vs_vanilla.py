@@ -18,18 +18,19 @@ Expected at `small` (seed 0, one distribution and 4 tasks a size): the attention
 and 90% or more on BERT, the vanilla head below it at |M||H| = 20 and 28. README.md holds the table of such a run.
 
 Why some draws fall short on the exact model: near ties, and at |M| = 7 optimisation. A draw of mu has 6 nonzero
-entries among 2|M|, so that from |M| = 4 on some memory values have weight 0 in both scores. Where the posterior is almost
-certain of such a value, the label is decided by what little mass is left on the others, often far below the 1e-6 from
-which `near_tie_share` counts, and float32 token probabilities do not show it. Measured on the exact model alone, 8 draws
-of 4 tasks a size, with 5 and with 25 epochs:
+entries among 2|M|, so that from |M| = 4 on some memory values have weight 0 in both scores. Where the posterior is
+almost certain of such a value, the label is decided by what little mass is left on the others, often far below the
+1e-6 from which `near_tie_share` counts, and float32 token probabilities do not show it. Measured on the exact model
+alone, 8 draws of 4 tasks a size, with 5 and with 25 epochs:
 
 python -m experiments.main --config=configs/memory_vs_vanilla.py --config.models="('exact',)" --config.num_trials=8 \\
   --config.memory.sizes=5,7 --config.memory.vanilla_methods="()" --config.attention.num_epochs=25 --workdir=runs/ties
 
 |M| = 5, 12.2% near ties: 2 of 32 tasks below 98.5% with 5 epochs and the same number with 25; without the near ties
-none (least 99.6%). |M| = 7, 24.1% near ties: 12 of 32 tasks below 98.5% with 5 epochs, 3 with 25; without the near ties
-10 and 3 (means 98.3% and 99.3%). So at |M| = 5 the shortfall is ties, at |M| = 7 most of it is five epochs being too few. Why
-three tasks stay low is open: a poor optimum, or scores that differ by more than 1e-6 and still by too little.
+none (least 99.6%). |M| = 7, 24.1% near ties: 12 of 32 tasks below 98.5% with 5 epochs, 3 with 25; without the near
+ties 10 and 3 (means 98.3% and 99.3%). So at |M| = 5 the shortfall is ties, at |M| = 7 most of it is five epochs being
+too few. Why three tasks stay low is open: a poor optimum, or scores that differ by more than 1e-6 and still by too
+little.
 """
 
 import ml_collections
