@@ -53,7 +53,7 @@ class Format(NamedTuple):
   entries: Any  # message -> array proportional to it
   log_total: Any  # message -> log of its sum over states
   kept: Any  # message -> what `product` needs of it later
-  lost: Any  # message -> the bound on its loss, summed over states, in `lost_units` of the largest sum it can have
+  lost: Any  # message -> a bound on its loss over all states, in `lost_units` of the largest sum it can have
 
 
 def positive_or_one(x: Array) -> Array:
@@ -84,14 +84,22 @@ def _rounding_loss(dtype) -> float:
   return math.ldexp(1, jnp.finfo(dtype).minexp - narrow_exponent(dtype) + lost_units(dtype))
 
 
+def _bits_type(dtype):
+  return jnp.int32 if jnp.finfo(dtype).bits == 32 else jnp.int64
+
+
 def _power_of_two(exponent: Array, dtype) -> Array:
-  lowest = jnp.finfo(dtype).minexp
-  return jnp.where(exponent < lowest, 0, jnp.ldexp(jnp.ones((), dtype), jnp.maximum(exponent, lowest)))
+  """2 to the power of int32 exponents up to maxexp - 1, 0 where that is no normal number; by the bits of floats."""
+  info = jnp.finfo(dtype)
+  biased = jnp.maximum(exponent - info.minexp + 1, 0).astype(_bits_type(dtype))
+  return lax.bitcast_convert_type(biased << info.nmant, dtype)
 
 
 def _exponent(x: Array) -> Array:
-  """The least power of two above x > 0, constant to differentiation; scaling by it rounds nothing."""
-  return jnp.frexp(lax.stop_gradient(x))[1]
+  """The least power of two above each normal x > 0, int32; constant to differentiation, exact to scale by."""
+  info = jnp.finfo(x.dtype)
+  biased = lax.bitcast_convert_type(lax.stop_gradient(x), _bits_type(x.dtype)) >> info.nmant
+  return (biased + info.minexp).astype(jnp.int32)
 
 
 def _narrow_observe(message: _Narrow, row: Array) -> tuple[_Narrow, Array]:
@@ -141,13 +149,13 @@ NARROW = Format(
     message.entries.sum(STATE_AXES) / 2.0 ** narrow_exponent(message.entries.dtype)
   ),
   kept=lambda message: message._replace(lost=jnp.zeros(())),
-  lost=lambda message: message.lost.sum(STATE_AXES).max(),
+  lost=lambda message: message.lost.max() * math.prod(message.lost.shape[:2]),
 )
 
 
 def _widen(significand: Array, exponent: Array) -> _Wide:
   """Moves the size of each entry into its exponent. Exponents are constants to differentiation."""
-  shift = jnp.frexp(lax.stop_gradient(significand))[1]
+  shift = jnp.minimum(jnp.frexp(lax.stop_gradient(significand))[1], jnp.finfo(significand.dtype).maxexp - 2)
   # A zero keeps the exponent of its factors: that is the size of its slope.
   exponent = jnp.maximum(exponent + jnp.where(significand > 0, shift, 0), _ZERO_EXPONENT)
   return _Wide(significand * _power_of_two(-shift, significand.dtype), exponent)
