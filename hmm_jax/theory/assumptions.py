@@ -1,0 +1,323 @@
+"""The assumptions of the paper, each decided with a witness and with how close it is to the other answer.
+
+Everything here is float64 linear algebra and graph search on the host. The functions write A = transition_matrix.T and
+W = emission_matrix.T, the paper's column-stochastic matrices, and from there on follow the paper.
+
+Random draws are dense: no probability is exactly 0. A support threshold epsilon says from where on a probability counts
+as positive, which makes the assumptions on supports meaningful for them; a rank threshold does so for singular values.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse.csgraph
+
+from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
+
+
+class Thresholds(NamedTuple):
+  """What counts as zero.
+
+  Attributes:
+    support: epsilon; probabilities up to this are taken for 0.
+    rank: singular values up to this share of the largest are taken for 0.
+  """
+
+  support: float
+  rank: float
+
+
+class Finding(NamedTuple):
+  """What was found of one assumption.
+
+  Attributes:
+    statement: its number in the paper.
+    holds: whether it holds at these thresholds.
+    reason: one sentence that says why.
+    witness: what shows it, by name: the states of the sets that the assumption says exist, or a dependence.
+    closeness: how far the answer is from the other one, by name: `smallest_singular_value`, `condition_number`,
+      `principal_angle` (radians, the least between the two spans), `smallest_positive_prob`.
+    thresholds: what was taken for zero.
+  """
+
+  statement: str
+  holds: bool
+  reason: str
+  witness: dict[str, Any]
+  closeness: dict[str, float]
+  thresholds: Thresholds
+
+
+class AssumptionError(ValueError):
+  """A construction was asked for where an assumption of its theorem fails. Attribute: finding."""
+
+  def __init__(self, finding: Finding):
+    super().__init__(f'{finding.statement} fails: {finding.reason}')
+    self.finding = finding
+
+
+def contrasts(task_weights) -> np.ndarray:
+  """mu relative to the last class, [C, S] float64: argmax_c mu_c @ p is that of mu_c - mu_C, whatever p.
+
+  With two classes the first row is the paper's mu, and class 0 is its F* = 1, ties included (3.1).
+
+  Raises:
+    ValueError: `task_weights` is no matrix of at least two finite rows, or its rows are all equal.
+  """
+  weights = np.asarray(task_weights, np.float64)
+  if weights.ndim != 2 or weights.shape[0] < 2 or not np.isfinite(weights).all():
+    raise ValueError(f'task_weights has shape {weights.shape}; valid is [C, S] with C at least 2, all entries finite')
+  relative = weights - weights[-1]
+  if not relative.any():
+    raise ValueError('task_weights has equal rows, which label every input alike; valid are rows that differ')
+  return relative
+
+
+def weighted_states(task_weights) -> np.ndarray:
+  """supp(mu), ascending: the states, or memory values, that some class weighs otherwise than the last class."""
+  return np.flatnonzero(contrasts(task_weights).any(0))
+
+
+def non_degeneracy(hmm: HMM, thresholds: Thresholds) -> Finding:
+  """Assumption 3.1: the columns of W [V, H] are linearly independent.
+
+  The witness of a failure is `dependence` [H], a unit vector c with W c = 0: two posteriors that differ by a multiple
+  of c predict the same token.
+  """
+  W = _float64(hmm.emission_matrix).T
+  spectrum = _spectrum(W, thresholds)
+  size = f'the {W.shape[1]} columns of W in {W.shape[0]} dimensions'
+  if spectrum.independent:
+    reason = f'{size} are independent, smallest singular value {spectrum.smallest:.3g}'
+  else:
+    reason = f'{size} are dependent'
+  witness = {} if spectrum.independent else {'dependence': spectrum.direction}
+  return Finding('Assumption 3.1', spectrum.independent, reason, witness, spectrum.closeness(), thresholds)
+
+
+def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
+  """Assumption 3.2: the hidden chain is ergodic (irreducible and aperiodic), and its first law has full support.
+
+  The first law is `initial_probs`; give it P[H_0] where the label speaks of a silent H_0. Witnesses:
+  `communicating_classes`, the strongly connected parts of the support graph of A; `period`, of the first of them;
+  `states_without_start`.
+  """
+  A, start = _float64(chain.transition_matrix).T, _float64(chain.initial_probs)
+  edges = A.T > thresholds.support
+  count, part = scipy.sparse.csgraph.connected_components(edges, directed=True, connection='strong')
+  classes = [np.flatnonzero(part == index) for index in range(count)]
+  period = _period(edges, classes[0])
+  without_start = np.flatnonzero((start.reshape(-1, start.shape[-1]) <= thresholds.support).any(0))
+  failures = []
+  if count > 1:
+    failures.append(f'the chain has {count} communicating classes')
+  if period != 1:
+    failures.append(f'its period is {period}')
+  if without_start.size:
+    failures.append(f'state {without_start[0]} has no probability at the start')
+  witness = {'communicating_classes': classes, 'period': period, 'states_without_start': without_start}
+  closeness = {'smallest_positive_prob': _smallest_positive(thresholds, A, start)}
+  reason = ', '.join(failures) or 'the chain is irreducible and aperiodic, and every state can be first'
+  return Finding('Assumption 3.2', not failures, reason, witness, closeness, thresholds)
+
+
+def relaxed_non_degeneracy(hmm: HMM, task_weights, thresholds: Thresholds, max_nodes: int) -> Finding:
+  """Assumption 3.5: some H* covers supp(mu), is all that some B reaches in one step, and has independent columns of W.
+
+  That is supp(mu) in H* = union of supp(A[:, h]) over h in B, and {W[:, h]} for h in H* independent. The search branches
+  on which column of A covers the next state of supp(mu). The smallest singular value of W[:, H*] only falls as H* grows,
+  so a branch that is no better than the best cover yet is cut, and nothing is missed: the answer is the cover with the
+  largest one. It is exact where the search ends within `max_nodes` (H up to about 20 always does); past it, `exhaustive`
+  is False, a cover that was found still stands, and only a failure may be wrong.
+
+  Witnesses: `essential_states`, H*; `prompt_states`, the largest B for it; `exhaustive`; `dependence` [|H*|] where the
+  best cover is dependent. Without any cover, `unreachable_states` of supp(mu).
+  """
+  A, W = _float64(hmm.transition_matrix).T, _float64(hmm.emission_matrix).T
+  statement, targets = 'Assumption 3.5', weighted_states(task_weights)
+  supports = [frozenset(np.flatnonzero(column > thresholds.support).tolist()) for column in A.T]
+  reached = frozenset().union(*supports)
+  unreachable = [int(state) for state in targets if state not in reached]
+  if unreachable:
+    reason = f'no state moves to state {unreachable[0]}, which the task weighs'
+    return Finding(statement, False, reason, {'unreachable_states': np.array(unreachable)}, {}, thresholds)
+  cover, exhaustive = _best_cover(W, supports, frozenset(targets.tolist()), max_nodes)
+  states = np.array(sorted(cover))
+  starts = np.array([h for h, support in enumerate(supports) if support <= cover])
+  spectrum = _spectrum(W[:, states], thresholds)
+  witness = {'essential_states': states, 'prompt_states': starts, 'exhaustive': exhaustive}
+  if not spectrum.independent:
+    witness['dependence'] = spectrum.direction
+  closeness = spectrum.closeness() | {'smallest_positive_prob': _smallest_positive(thresholds, A[:, starts])}
+  adjective = 'independent' if spectrum.independent else 'dependent'
+  reason = f'H* = {_listed(states)}, reached from B = {_listed(starts)}, has {adjective} columns of W'
+  if not spectrum.independent:
+    reason = f'the best of the covers {"of supp(mu)" if exhaustive else "that were searched"}, {reason}'
+  return Finding(statement, spectrum.independent, reason, witness, closeness, thresholds)
+
+
+def recoverable_hidden_states(hmm: MemoryHMM, cell: int, thresholds: Thresholds) -> Finding:
+  """Assumption 4.2: states H* = {j*} x S* whose columns of W, over all memory values, are independent of all others.
+
+  {W[:, (m, h)]} over m and h in H* is independent, and its span meets that of m and h outside H* in 0 alone. States can
+  be decided one at a time: if each of two has it against all other columns, both together have it. So the largest H* is
+  found exactly. Witnesses: `recoverable_states`, H*; `memory_values`, which columns it speaks of; `distances`, for every
+  state that reads the cell the smallest singular value of its columns off the span of the others, of which
+  `smallest_singular_value` is the least in H*.
+  """
+  return _recoverable('Assumption 4.2', hmm, cell, np.arange(hmm.memory_size), thresholds)
+
+
+def relaxed_recoverable_hidden_states(hmm: MemoryHMM, cell: int, task_weights, thresholds: Thresholds) -> Finding:
+  """Assumption 4.5, and with several cells C.5 (D.5 in the later text): 4.2 for the memory values in supp(mu) alone.
+
+  The columns of H* over m in M* = supp(mu) are independent, and their span meets in 0 alone that of M* with the other
+  states that read the cell, and of every m with the states that read another one. Witnesses as in
+  `recoverable_hidden_states`.
+  """
+  statement = 'Assumption 4.5' if hmm.num_cells == 1 else 'Assumption C.5'
+  return _recoverable(statement, hmm, cell, weighted_states(task_weights), thresholds)
+
+
+def stationarity(hmm: MemoryHMM, thresholds: Thresholds, tolerance: float) -> Finding:
+  """Assumption 4.4: Assumption 3.2, and the law of the first state is the stationary one, P[H_0] = A P[H_0].
+
+  For a first state that depends on the memory it is asked of every memory that has probability. `tolerance` is the
+  largest absolute error that counts as equal. Witness: `stationary_probs` [H]; closeness also `stationarity_error`.
+  """
+  regular = regularity(hmm, thresholds)
+  A, start = _float64(hmm.transition_matrix).T, _float64(hmm.initial_probs)
+  laws = start[_float64(hmm.memory_probs) > 0] if start.ndim > 1 else start[None]
+  error = float(np.abs(laws @ A.T - laws).max())
+  is_stationary = error <= tolerance
+  reason = f'{regular.reason}, and P[H_0] is {"" if is_stationary else "not "}stationary, within {error:.2g}'
+  witness = regular.witness | {'stationary_probs': stationary_probs(hmm.transition_matrix)}
+  closeness = regular.closeness | {'stationarity_error': error}
+  return Finding('Assumption 4.4', regular.holds and is_stationary, reason, witness, closeness, thresholds)
+
+
+def stationary_probs(transition_matrix) -> np.ndarray:
+  """pi [H] with A pi = pi and sum 1, the P[H_0] of Assumption 4.4; of least norm where there are several."""
+  A = _float64(transition_matrix).T
+  system = np.vstack([A - np.eye(len(A)), np.ones(len(A))])
+  solution = np.linalg.lstsq(system, np.append(np.zeros(len(A)), 1.0))[0]
+  probs = np.maximum(solution, 0)
+  return probs / probs.sum()
+
+
+class _Spectrum(NamedTuple):
+  """Of a matrix of columns: whether they are independent, singular values, and the direction of the smallest one."""
+
+  independent: bool
+  smallest: float
+  largest: float
+  direction: np.ndarray
+
+  def closeness(self) -> dict[str, float]:
+    condition = self.largest / self.smallest if self.smallest > 0 else math.inf
+    return {'smallest_singular_value': self.smallest, 'condition_number': condition}
+
+
+def _spectrum(columns: np.ndarray, thresholds: Thresholds) -> _Spectrum:
+  _, values, rows = np.linalg.svd(columns, full_matrices=True)
+  smallest = float(values[-1]) if columns.shape[1] <= columns.shape[0] else 0.0
+  largest = float(values[0])
+  return _Spectrum(smallest > thresholds.rank * largest, smallest, largest, rows[-1])
+
+
+def _best_cover(W, supports, targets, max_nodes) -> tuple[frozenset[int], bool]:
+  """The union of supports over `targets` with the largest smallest singular value, and whether the search ended."""
+  best, best_value = frozenset().union(*supports), -1.0
+  seen, stack = set(), [frozenset()]
+  while stack and len(seen) < max_nodes:
+    covered = stack.pop()
+    if covered in seen:
+      continue
+    seen.add(covered)
+    value = _smallest_singular_value(W[:, sorted(covered)])
+    if value <= best_value:
+      continue
+    missing = targets - covered
+    if not missing:
+      best, best_value = covered, value
+      continue
+    ways = {state: {support for support in supports if state in support} for state in missing}
+    fewest = min(ways.values(), key=len)
+    stack += sorted((covered | support for support in fewest), key=len, reverse=True)
+  return best, not stack
+
+
+def _smallest_singular_value(columns: np.ndarray) -> float:
+  if columns.shape[1] > columns.shape[0]:
+    return 0.0
+  return float(np.linalg.svd(columns, compute_uv=False)[-1]) if columns.shape[1] else math.inf
+
+
+def _recoverable(statement, hmm, cell, memory_values, thresholds) -> Finding:
+  if not 0 <= cell < hmm.num_cells:
+    raise ValueError(f'cell is {cell}; valid is a cell from 0 to {hmm.num_cells - 1}')
+  W = np.moveaxis(_float64(hmm.emission_matrix), -1, 0)
+  distances, angles, states = {}, [], []
+  for state in np.flatnonzero(np.asarray(hmm.cell_index) == cell):
+    own = W[:, memory_values, state]
+    basis = span(columns_outside(hmm, cell, [state], memory_values), thresholds)
+    off = own - basis @ (basis.T @ own)
+    distances[int(state)] = _smallest_singular_value(off)
+    if distances[int(state)] > thresholds.rank * np.linalg.norm(own, 2):
+      states.append(int(state))
+      angles.append(scipy.linalg.subspace_angles(own, basis).min() if basis.size else math.pi / 2)
+  witness = {'recoverable_states': np.array(states, int), 'memory_values': memory_values, 'distances': distances}
+  if not states:
+    reason = f'no state that reads cell {cell} has columns of W that are independent of all others'
+    closeness = {'smallest_singular_value': max(distances.values(), default=0.0)}
+    return Finding(statement, False, reason, witness, closeness, thresholds)
+  columns = W[:, memory_values][:, :, states].reshape(W.shape[0], -1)
+  closeness = {
+    'smallest_singular_value': min(distances[state] for state in states),
+    'condition_number': _spectrum(columns, thresholds).closeness()['condition_number'],
+    'principal_angle': float(min(angles)),
+  }
+  reason = (
+    f'H* = {_listed(states)}, over memory values {_listed(memory_values)}, is independent of all other columns of W'
+  )
+  return Finding(statement, True, reason, witness, closeness, thresholds)
+
+
+def columns_outside(hmm: MemoryHMM, cell: int, states, memory_values) -> np.ndarray:
+  """The columns of W, [V, n], that span the paper's V-bar in Assumptions 4.2, 4.5 and C.5.
+
+  Those of (m, h) with m in `memory_values` for h outside `states` that reads the cell, and all m for h that reads another.
+  """
+  W = np.moveaxis(_float64(hmm.emission_matrix), -1, 0)
+  reads_cell = np.asarray(hmm.cell_index) == cell
+  chosen = np.isin(np.arange(hmm.memory_size), memory_values)[:, None] | ~reads_cell
+  return W[:, chosen & ~np.isin(np.arange(hmm.num_states), states)]
+
+
+def span(columns: np.ndarray, thresholds: Thresholds) -> np.ndarray:
+  """An orthonormal basis [V, r] of the span of columns [V, n], singular values by the rank threshold."""
+  left, values, _ = np.linalg.svd(columns, full_matrices=False)
+  return left[:, values > thresholds.rank * values.max(initial=0.0)]
+
+
+def _period(edges: np.ndarray, states: np.ndarray) -> int:
+  """The greatest common divisor of the lengths of cycles within a strongly connected part; 0 without a cycle."""
+  inside = edges[np.ix_(states, states)]
+  levels = scipy.sparse.csgraph.shortest_path(inside, unweighted=True, indices=0)
+  starts, ends = np.nonzero(inside)
+  return math.gcd(*(levels[starts] + 1 - levels[ends]).astype(int).tolist())
+
+
+def _smallest_positive(thresholds: Thresholds, *arrays: np.ndarray) -> float:
+  return min(float(array[array > thresholds.support].min(initial=math.inf)) for array in arrays)
+
+
+def _float64(array) -> np.ndarray:
+  return np.asarray(array, np.float64)
+
+
+def _listed(states) -> str:
+  return '{' + ', '.join(map(str, np.asarray(states).tolist())) + '}'

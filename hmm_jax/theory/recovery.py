@@ -1,0 +1,231 @@
+"""Each theorem as a program: the prompt and the head that its proof constructs.
+
+A construction is exactly what a tuner trains (`hmm_jax.tuning`): the dictionary of `head` and, where there is one,
+`prompt`, for one task. So it can be scored by the tuner on any model of the interface, be where training starts, or be
+compared with what training found. Arrays are float64; A = transition_matrix.T and W = emission_matrix.T, and what
+follows follows appendices A to C of the first text, with its equation numbers.
+
+The paper writes one weight vector mu and F* = 1(mu^T P >= 0). Here mu has a row for each class, F* is the argmax, and a
+construction has a column for each class: every step of the proofs is linear in mu, and every scale r_x is common to the
+classes, so the argmax is kept. `contrasts` takes mu relative to the last class, whose column is 0.
+
+The exact model knows states by their first emitting one: `hmm.initial_probs` is P[H_1]. Where a label speaks of a silent
+H_0, its law is an argument, `silent_probs`; a label of the masked first state itself has `silent_probs` = P[H_1].
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from hmm_jax.attention_head import AttentionHead
+from hmm_jax.heads import LinearHead
+from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.memory_hmm import reverse_lift
+from hmm_jax.theory import assumptions
+from hmm_jax.theory.assumptions import AssumptionError
+from hmm_jax.theory.assumptions import Finding
+from hmm_jax.theory.assumptions import Thresholds
+
+Construction = dict[str, Any]
+
+
+def theorem_3_3(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds) -> Construction:
+  """The linear head b on G_1(x'), x' = (MASK, x), of Theorem 3.3; a trainable of `tuning.head_tuner`.
+
+  By Claim A.1, P[H_1 | X_{2:T+1} = x] = r_x D P[H_0 | X_{1:T} = x] with D = diag(P[H_1] / P[H_0]), so that
+  P[H_0 | x] = B G_1(x') / r_x with B = D^-1 W^+ (A.1), and b = mu B.
+
+  Args:
+    hmm: the model's chain, H states and V tokens.
+    task_weights: mu [C, H].
+    silent_probs: P[H_0] [H].
+    thresholds: what counts as zero.
+
+  Raises:
+    AssumptionError: Assumption 3.1 fails, or 3.2.
+  """
+  silent_probs = np.asarray(silent_probs, np.float64)
+  _require(assumptions.non_degeneracy(hmm, thresholds))
+  _require(_regularity(hmm, silent_probs, thresholds))
+  W = np.asarray(hmm.emission_matrix, np.float64).T
+  D = np.asarray(hmm.initial_probs, np.float64) / silent_probs
+  B = np.linalg.pinv(W) / D[:, None]
+  return {'head': _linear_head(assumptions.contrasts(task_weights) @ B)}
+
+
+def theorem_3_6(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, max_nodes: int) -> Construction:
+  """The prompt u and the linear head b on G_2(u, MASK, x) of Theorem 3.6; a trainable of `tuning.prompt_tuner`.
+
+  u is the indicator of B (Assumption 3.5). By Lemmas B.1 and B.2, P[H_2 | prompt, x] = r_x D v with
+  v = A(u * P[H_1]) * P[H_0 | x], supported on H*, and D = diag(1 / P[H_0]): (3.3). So W^+ of the columns in H* alone
+  recovers it, a scaling by P[H_0] / A(u * P[H_1]) leaves P[H_0 | x] on H*, and mu sees no more. Where prompt and text
+  contradict each other G_2 = 0 and mu^T P[H_0 | x] = 0.
+
+  Args:
+    hmm: the model's chain, H states and V tokens.
+    task_weights: mu [C, H].
+    silent_probs: P[H_0] [H].
+    thresholds: what counts as zero.
+    max_nodes: of the search for H*.
+
+  Raises:
+    AssumptionError: Assumption 3.5 fails, or 3.2.
+  """
+  silent_probs = np.asarray(silent_probs, np.float64)
+  finding = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, max_nodes)
+  _require(finding)
+  _require(_regularity(hmm, silent_probs, thresholds))
+  essential, starts = finding.witness['essential_states'], finding.witness['prompt_states']
+  A, W = (np.asarray(matrix, np.float64).T for matrix in (hmm.transition_matrix, hmm.emission_matrix))
+  u = np.zeros(hmm.num_states)
+  u[starts] = 1
+  reached = A @ (u * np.asarray(hmm.initial_probs, np.float64))
+  B = np.zeros((hmm.num_states, hmm.num_tokens))
+  B[essential] = (silent_probs / np.where(reached > 0, reached, 1))[essential, None] * np.linalg.pinv(W[:, essential])
+  return {'prompt': u[None], 'head': _linear_head(assumptions.contrasts(task_weights) @ B)}
+
+
+def theorem_4_3(hmm: MemoryHMM, task_weights, cell: int, length: int, thresholds: Thresholds) -> Construction:
+  """The attention head on G(x) of Theorem 4.3, right for x in R (4.3); a trainable of `tuning.attention_tuner`.
+
+  Keys (Lemma C.2): Theta^(K) recovers P[H_i = h | x_{-i}] for h in H*, and q adds them up, so that the positions whose
+  state surely lies in H* score 1 and all others less; beta = 0. Values (Lemma C.4): at those positions
+  Theta^(V) G_i = P[M_{J_i}, H_i | x_{-i}], times e(x_i) = W[x_i] (ones for a [MASK]) it is the joint with X_i, and b sums
+  it with mu over the states that read cell j*: r_{x,i} mu^T P[M_{j*} | x].
+
+  Args:
+    hmm: the model's distribution, E = M^N H.
+    task_weights: mu [C, M].
+    cell: j*.
+    length: T.
+    thresholds: what counts as zero.
+
+  Raises:
+    AssumptionError: Assumption 4.2 fails, or 3.2.
+  """
+  finding = assumptions.recoverable_hidden_states(hmm, cell, thresholds)
+  _require(finding)
+  _require(assumptions.regularity(hmm, thresholds))
+  head = _attention_head(hmm, task_weights, cell, finding, np.zeros((0, hmm.joint_initial_probs.size)), length)
+  return {'head': head}
+
+
+def theorem_4_6(
+  hmm: MemoryHMM, task_weights, cell: int, length: int, thresholds: Thresholds, tolerance: float
+) -> Construction:
+  """The prompt and the attention head of Theorem 4.6, and with several cells of C.6 (D.6 in the later text).
+
+  A trainable of `tuning.prompt_attention_tuner`. The prompt u is the indicator of m_{j*} in supp(mu) over joint states,
+  (C.6), which leaves the memory no other value (Proposition C.11). Keys and values are those of `theorem_4_3` with the
+  columns of W over supp(mu) alone (Claim C.10, Lemma C.13); beta is 0 but at the prompt, where it is -2 on the last key,
+  so that the prompt is never attended to (Lemma C.9). Its own embedding is phi(u), the reverse lifting (C.4).
+
+  The head attends to every position that the prompted posterior puts in H*. The proof of Lemma C.9 says that these are
+  the positions (C.8) of the posterior without the prompt; by Claim C.12 they contain those, and at each the value is right.
+
+  Args:
+    hmm: the model's distribution, E = M^N H.
+    task_weights: mu [C, M].
+    cell: j*.
+    length: T, the prompt not counted.
+    thresholds: what counts as zero.
+    tolerance: of Assumption 4.4, absolute.
+
+  Raises:
+    AssumptionError: Assumption 4.5 (C.5) fails, or 4.4.
+  """
+  finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, task_weights, thresholds)
+  _require(finding)
+  _require(assumptions.stationarity(hmm, thresholds, tolerance))
+  in_support = np.zeros((hmm.memory_size, hmm.num_states))
+  in_support[assumptions.weighted_states(task_weights)] = 1
+  u = _over_cell(hmm, in_support[:, :1], cell)[None]
+  return {'prompt': u, 'head': _attention_head(hmm, task_weights, cell, finding, u, length)}
+
+
+def recoverable_region(hmm: MemoryHMM, leave_one_out_probs, finding: Finding) -> np.ndarray:
+  """Which sequences lie in R (4.3): some position's state surely lies in H*, [...] of posteriors [..., T, H].
+
+  Args:
+    hmm: the distribution.
+    leave_one_out_probs: P[H_i | x_{-i}], of `memory_forward_backward`.
+    finding: of Assumption 4.2, 4.5 or C.5; mass up to its support threshold counts as none.
+  """
+  outside = np.ones(hmm.num_states, bool)
+  outside[finding.witness['recoverable_states']] = False
+  probs = np.asarray(leave_one_out_probs)
+  in_region = (probs[..., outside] <= finding.thresholds.support).all(-1) & (probs.sum(-1) > 0)
+  return in_region.any(-1)
+
+
+def _require(finding: Finding) -> None:
+  if not finding.holds:
+    raise AssumptionError(finding)
+
+
+def _regularity(hmm: HMM, silent_probs: np.ndarray, thresholds: Thresholds) -> Finding:
+  """Assumption 3.2 with the label's law first; that of the model is divided by too."""
+  of_model = assumptions.regularity(hmm, thresholds)
+  return assumptions.regularity(hmm._replace(initial_probs=silent_probs), thresholds) if of_model.holds else of_model
+
+
+def _linear_head(weights_CxV: np.ndarray) -> LinearHead:
+  return LinearHead(weights_CxV.T, np.zeros(len(weights_CxV)))
+
+
+def _over_cell(hmm: MemoryHMM, rows: np.ndarray, cell: int) -> np.ndarray:
+  """Rows [M, 1] on what one cell holds as a row [E] over joint states, whichever cell a state reads."""
+  configurations = np.indices(hmm.memory_probs.shape).reshape(hmm.num_cells, -1)[cell]
+  return np.repeat(rows[configurations], hmm.num_states, axis=1).reshape(-1)
+
+
+def _attention_head(
+  hmm: MemoryHMM, task_weights, cell: int, finding: Finding, prompt: np.ndarray, length: int
+) -> AttentionHead:
+  """The head of Lemmas C.2 and C.4 (C.9 and C.13 with a prompt); features are (m, h), number m H + h."""
+  memory_size, num_states, num_tokens = hmm.emission_matrix.shape
+  states, values = finding.witness['recoverable_states'], finding.witness['memory_values']
+  recover_MxHxV = np.zeros((memory_size, num_states, num_tokens))
+  recover_MxHxV[np.ix_(values, states)] = _recovery(hmm, cell, finding)
+  # 1^T B^(h) = 1^T Theta^(2, h), since columns of W sum to 1, and what the states of H* leave belongs to the others.
+  theta_HxV = recover_MxHxV.sum(0)
+  others = np.setdiff1d(np.arange(num_states), states)
+  if others.size:
+    theta_HxV[others[0]] = 1 - theta_HxV.sum(0)
+  in_states = np.zeros(num_states)
+  in_states[states] = 1
+  positions = np.zeros((len(prompt) + length, num_states + 1))
+  positions[: len(prompt), -1] = -2
+  reads_cell = np.asarray(hmm.cell_index) == cell
+  mu_CxMxH = assumptions.contrasts(task_weights)[:, :, None] * reads_cell
+  W = np.asarray(hmm.emission_matrix, np.float64).reshape(-1, num_tokens).T
+  return AttentionHead(
+    query=np.append(in_states, 1.0 if len(prompt) else 0.0),
+    key_weights=np.vstack([theta_HxV, np.zeros(num_tokens)]),
+    positions=positions,
+    value_weights=recover_MxHxV.reshape(-1, num_tokens),
+    token_embeddings=np.vstack([W, np.ones(W.shape[1])]),
+    prompt_embeddings=_reverse_lifted(hmm, prompt),
+    output=mu_CxMxH.reshape(len(mu_CxMxH), -1).T,
+  )
+
+
+def _reverse_lifted(hmm: MemoryHMM, prompt: np.ndarray) -> np.ndarray:
+  """phi of each prompt row, [P, M H] float64."""
+  with jax.enable_x64(True):
+    return np.asarray(reverse_lift(hmm, prompt)).reshape(len(prompt), hmm.memory_size * hmm.num_states)
+
+
+def _recovery(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
+  """Theta^(2, h) of Claims C.3 and C.10 for all h in H* at once, [|M*|, |H*|, V].
+
+  On W p it gives p at (m, h), m in M* and h in H*: a left inverse of those columns that is 0 on the span of the others.
+  """
+  states, values = finding.witness['recoverable_states'], finding.witness['memory_values']
+  W_VxMxH = np.moveaxis(np.asarray(hmm.emission_matrix, np.float64), -1, 0)
+  others = assumptions.span(assumptions.columns_outside(hmm, cell, states, values), finding.thresholds)
+  off_others = np.eye(hmm.num_tokens) - others @ others.T
+  own = W_VxMxH[:, values][:, :, states].reshape(hmm.num_tokens, -1)
+  return (np.linalg.pinv(off_others @ own) @ off_others).reshape(len(values), len(states), -1)

@@ -1,0 +1,129 @@
+"""Whether any linear head can be right: the linear program, and a proof where none can.
+
+A head scores class c by b_c^T G. On finitely many inputs with labels, either some b puts every label strictly first, or
+weights lambda >= 0 exist that prove the opposite (Motzkin's transposition theorem): with lambda_{i,c} on the pair of input
+i and a class c other than its label y_i, sum_{i,c} lambda_{i,c} (e_{y_i} - e_c) (x) G_i = 0, sum lambda = 1. With two
+classes: a mixture of the G of one class equals a mixture of the G of the other, and no half-space parts a point from
+itself. A bias adds nothing, since the entries of G sum to 1.
+"""
+
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+
+
+class Separation(NamedTuple):
+  """What the linear program found.
+
+  Attributes:
+    separable: whether a head with a margin above the tolerance exists.
+    margin: the largest least gap between the score of the label and any other, over heads with entries in [-1, 1].
+    head: [V, C], one that attains it.
+    pairs: [n, 2] int, the (input, other class) with a positive weight, where not separable.
+    weights: [n], their lambda; they sum to 1.
+    residual: the largest entry of |sum lambda (e_y - e_c) (x) G|, 0 for a proof in exact arithmetic.
+  """
+
+  separable: bool
+  margin: float
+  head: np.ndarray
+  pairs: np.ndarray
+  weights: np.ndarray
+  residual: float
+
+
+def linear_separation(features, labels, num_classes: int, tolerance: float) -> Separation:
+  """Decides whether a linear head on `features` gives every label, as Theorem 3.3 promises under Assumption 3.1.
+
+  Maximises t subject to (b_{y_i} - b_c)^T G_i >= t for all i and c other than y_i, with b in [-1, 1], by HiGHS. The
+  duals of these constraints are lambda.
+
+  Args:
+    features: G [n, V].
+    labels: [n] integers below C.
+    num_classes: C.
+    tolerance: margins up to this count as none; HiGHS itself works to about 1e-9.
+
+  Raises:
+    RuntimeError: HiGHS gave up.
+  """
+  features, labels = np.asarray(features, np.float64), np.asarray(labels)
+  pairs = _pairs(labels, num_classes)
+  size = num_classes * features.shape[1]
+  rows = scipy.sparse.csr_array(_differences(features, labels, pairs, num_classes))
+  bound = scipy.sparse.hstack([-rows, np.ones((len(pairs), 1))], format='csr')
+  objective = np.append(np.zeros(size), -1.0)
+  bounds = [(-1, 1)] * size + [(None, 2)]
+  result = scipy.optimize.linprog(objective, A_ub=bound, b_ub=np.zeros(len(pairs)), bounds=bounds, method='highs-ds')
+  if result.status:
+    raise RuntimeError(f'HiGHS: {result.message}')
+  margin, head = float(result.x[-1]), result.x[:-1].reshape(num_classes, -1).T
+  if margin > tolerance:
+    return Separation(True, margin, head, np.zeros((0, 2), int), np.zeros(0), 0.0)
+  weights = np.maximum(-result.ineqlin.marginals, 0)
+  chosen = weights > tolerance * weights.max()
+  weights = np.where(chosen, weights, 0) / weights[chosen].sum()
+  residual = float(np.abs(weights @ rows).max())
+  return Separation(False, margin, head, pairs[chosen], weights[chosen], residual)
+
+
+def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fraction] | None:
+  """The weights lambda of a proof that no linear head exists, in exact rational arithmetic; None if there is no proof.
+
+  Args:
+    features: [n][V] `Fraction`s (or integers), the exact G of the inputs that `pairs` speaks of.
+    labels: [n].
+    pairs: [k, 2], from `Separation.pairs`, or by hand: (input, other class).
+    num_classes: C.
+
+  Returns:
+    Positive weights with sum 1, one a pair, that solve the equations exactly. None where the pairs do not have exactly
+    one solution up to scale, or where it is not positive throughout.
+  """
+  columns = [row.tolist() for row in _differences(np.array(features, object), np.asarray(labels), pairs, num_classes)]
+  solution = _only_null_vector([list(row) for row in zip(*columns)])
+  if solution is None:
+    return None
+  total = sum(solution)
+  weights = [value / total for value in solution] if total else solution
+  return weights if all(value > 0 for value in weights) else None
+
+
+def _pairs(labels: np.ndarray, num_classes: int) -> np.ndarray:
+  others = np.arange(num_classes)[None] != labels[:, None]
+  return np.argwhere(others)
+
+
+def _differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: int) -> np.ndarray:
+  """(e_{y_i} - e_c) (x) G_i of each pair (i, c), [n, C V]."""
+  rows = np.zeros((len(pairs), num_classes, features.shape[1]), features.dtype)
+  for row, (index, other) in zip(rows, pairs):
+    row[labels[index]] = features[index]
+    row[other] = -features[index]
+  return rows.reshape(len(pairs), -1)
+
+
+def _only_null_vector(rows: list[list[Fraction]]) -> list[Fraction] | None:
+  """The solution of rows @ x = 0 that is unique up to scale, with its last free entry 1; None if there is none."""
+  width, pivots, reduced = len(rows[0]), [], []
+  for row in rows:
+    row = [Fraction(value) for value in row]
+    for pivot, done in zip(pivots, reduced):
+      row = [value - row[pivot] * other for value, other in zip(row, done)]
+    lead = next((index for index, value in enumerate(row) if value), None)
+    if lead is None:
+      continue
+    row = [value / row[lead] for value in row]
+    reduced = [[value - done[lead] * other for value, other in zip(done, row)] for done in reduced]
+    pivots, reduced = [*pivots, lead], [*reduced, row]
+  free = [index for index in range(width) if index not in pivots]
+  if len(free) != 1:
+    return None
+  solution = [Fraction(0)] * width
+  solution[free[0]] = Fraction(1)
+  for pivot, row in zip(pivots, reduced):
+    solution[pivot] = -row[free[0]]
+  return solution

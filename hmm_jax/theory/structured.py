@@ -1,0 +1,208 @@
+"""Random HMMs with exact zeros, so that the paper's assumptions on supports can hold, one generator a theorem.
+
+Each draws a proposal with the structure that its theorem asks for and redraws until the assumption itself, as decided by
+`hmm_jax.theory.assumptions`, holds with a smallest singular value of at least `conditioning`. Arrays are float64.
+"""
+
+from collections.abc import Callable
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.theory import assumptions
+from hmm_jax.theory.assumptions import Finding
+from hmm_jax.theory.assumptions import Thresholds
+
+Array = jax.Array
+
+_MAX_DRAWS = 1000
+
+
+class StateProblem(NamedTuple):
+  """A chain and a task on the posterior of a silent first state.
+
+  Attributes:
+    hmm: of the text; its first state follows a silent H_0.
+    silent_probs: P[H_0] [H].
+    task_weights: mu [C, H].
+    drawn: how many proposals were drawn for it.
+  """
+
+  hmm: HMM
+  silent_probs: np.ndarray
+  task_weights: np.ndarray
+  drawn: int
+
+
+class MemoryProblem(NamedTuple):
+  """A memory-augmented HMM and a task on the posterior of one cell.
+
+  Attributes:
+    hmm: of the text.
+    task_weights: mu [C, M].
+    cell: j*.
+    drawn: how many proposals were drawn for it.
+  """
+
+  hmm: MemoryHMM
+  task_weights: np.ndarray
+  cell: int
+  drawn: int
+
+
+class Sizes(NamedTuple):
+  """Attributes: num_states H, num_tokens V, num_classes C, memory_size M, num_cells N (0 and 0 without a memory)."""
+
+  num_states: int
+  num_tokens: int
+  num_classes: int
+  memory_size: int
+  num_cells: int
+
+
+def generator(key: Array) -> np.random.Generator:
+  """A numpy generator that a JAX key decides; drawing by rejection is host work."""
+  return np.random.default_rng(np.asarray(jax.random.bits(key, (4,), 'uint32')).tolist())
+
+
+def for_theorem_3_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioning: float) -> StateProblem:
+  """H <= V, sparse transitions and emissions, W with independent columns: Assumptions 3.1 and 3.2."""
+
+  def propose(rng):
+    hmm = HMM(
+      np.zeros(sizes.num_states),
+      sparse_probs(rng, sizes.num_states, sizes.num_states),
+      sparse_probs(rng, sizes.num_states, sizes.num_tokens),
+    )
+    return _with_silent_state(rng, hmm, rng.standard_normal((sizes.num_classes, sizes.num_states)))
+
+  check = lambda problem: assumptions.non_degeneracy(problem.hmm, thresholds)
+  return _redrawn(generator(key), propose, check, _regular_states(thresholds), conditioning)
+
+
+def for_theorem_3_6(
+  key: Array, sizes: Sizes, thresholds: Thresholds, conditioning: float, max_nodes: int
+) -> StateProblem:
+  """H > V allowed: two states B that move into a small H* alone, the other columns of W mixtures of those of H*.
+
+  With H* as large as V allows at most half of, a linear head cannot tell the other states from those of H*; a prompt can.
+  """
+  num_essential = max(2, min(sizes.num_tokens, sizes.num_states) // 2)
+
+  def propose(rng):
+    order = rng.permutation(sizes.num_states)
+    essential, starts = order[:num_essential], order[-2:]
+    transition_matrix = sparse_probs(rng, sizes.num_states, sizes.num_states)
+    transition_matrix[starts] = 0
+    halves = np.array_split(rng.permutation(essential), 2)
+    for start, half in zip(starts, halves):
+      transition_matrix[start, half] = rng.dirichlet(np.ones(len(half)))
+    emission_matrix = sparse_probs(rng, sizes.num_states, sizes.num_tokens)
+    others = np.setdiff1d(order, essential)
+    mixed = rng.dirichlet(np.ones(num_essential), len(others)) @ emission_matrix[essential]
+    emission_matrix[others] = 0.5 * mixed + 0.5 * emission_matrix[others]
+    task_weights = np.zeros((sizes.num_classes, sizes.num_states))
+    task_weights[:, essential] = rng.standard_normal((sizes.num_classes, num_essential))
+    hmm = HMM(np.zeros(sizes.num_states), transition_matrix, emission_matrix)
+    return _with_silent_state(rng, hmm, task_weights)
+
+  check = lambda problem: assumptions.relaxed_non_degeneracy(problem.hmm, problem.task_weights, thresholds, max_nodes)
+  return _redrawn(generator(key), propose, check, _regular_states(thresholds), conditioning)
+
+
+def for_theorem_4_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioning: float) -> MemoryProblem:
+  """A state that every memory value shows differently, off the span of the others: Assumptions 4.2 and 3.2.
+
+  State 0 reads the cell of the task and is H*. State 1 announces it: it moves to state 0 alone and emits a token that no
+  other state does, so that R (4.3) holds every sequence with that token. The others emit from a small set of mixtures.
+  """
+
+  def propose(rng):
+    hmm = _announced(rng, sizes, num_values=sizes.memory_size)
+    return MemoryProblem(hmm, rng.standard_normal((sizes.num_classes, sizes.memory_size)), 0, 0)
+
+  check = lambda problem: assumptions.recoverable_hidden_states(problem.hmm, problem.cell, thresholds)
+  regular = lambda problem: assumptions.regularity(problem.hmm, thresholds)
+  return _redrawn(generator(key), propose, check, regular, conditioning)
+
+
+def for_theorem_4_6(
+  key: Array, sizes: Sizes, thresholds: Thresholds, conditioning: float, tolerance: float
+) -> MemoryProblem:
+  """As `for_theorem_4_3`, for two values of the memory alone and from the stationary law: Assumptions 4.5 (C.5), 4.4.
+
+  The columns of H* for the values that mu does not weigh lie in the span of those that it does, so that Assumption 4.2
+  fails where M > 2.
+  """
+
+  def propose(rng):
+    hmm = _announced(rng, sizes, num_values=2)
+    hmm = hmm._replace(initial_probs=assumptions.stationary_probs(hmm.transition_matrix))
+    task_weights = np.zeros((sizes.num_classes, sizes.memory_size))
+    task_weights[:, :2] = rng.standard_normal((sizes.num_classes, 2))
+    return MemoryProblem(hmm, task_weights, 0, 0)
+
+  check = lambda problem: assumptions.relaxed_recoverable_hidden_states(
+    problem.hmm, problem.cell, problem.task_weights, thresholds
+  )
+  stationary = lambda problem: assumptions.stationarity(problem.hmm, thresholds, tolerance)
+  return _redrawn(generator(key), propose, check, stationary, conditioning)
+
+
+def sparse_probs(rng: np.random.Generator, num_rows: int, size: int) -> np.ndarray:
+  """Distributions [num_rows, size] with about half of their entries exactly 0, each at least 0.05 where positive."""
+  kept = rng.random((num_rows, size)) < 0.5
+  kept[np.arange(num_rows), rng.integers(size, size=num_rows)] = True
+  weights = np.where(kept, 0.1 + rng.random((num_rows, size)), 0)
+  return weights / weights.sum(-1, keepdims=True)
+
+
+def _with_silent_state(rng, hmm: HMM, task_weights: np.ndarray) -> StateProblem:
+  silent_probs = 0.5 / hmm.num_states + 0.5 * rng.dirichlet(np.ones(hmm.num_states))
+  return StateProblem(hmm._replace(initial_probs=silent_probs @ hmm.transition_matrix), silent_probs, task_weights, 0)
+
+
+def _announced(rng, sizes: Sizes, num_values: int) -> MemoryHMM:
+  """State 0 shows `num_values` values of cell 0 independently, state 1 announces it, the others speak in mixtures."""
+  num_states, num_tokens, memory_size = sizes.num_states, sizes.num_tokens, sizes.memory_size
+  transition_matrix = sparse_probs(rng, num_states, num_states)
+  transition_matrix[1] = np.eye(num_states)[0]
+  cell_index = np.append([0, 0], rng.integers(sizes.num_cells, size=num_states - 2))
+  # The announcement is token 0. What the others say has as many dimensions as the rest of the vocabulary leaves.
+  num_mixed = num_tokens - 1 - num_values
+  mixtures = np.hstack([np.zeros((num_mixed, 1)), sparse_probs(rng, num_mixed, num_tokens - 1)])
+  emission_matrix = rng.dirichlet(np.ones(num_mixed), (memory_size, num_states)) @ mixtures
+  shown = np.hstack([np.zeros((num_values, 1)), sparse_probs(rng, num_values, num_tokens - 1)])
+  emission_matrix[:num_values, 0] = shown
+  emission_matrix[num_values:, 0] = rng.dirichlet(np.ones(num_values), memory_size - num_values) @ shown
+  emission_matrix[:, 1] = np.eye(num_tokens)[0]
+  cell_probs = 0.5 / memory_size + 0.5 * rng.dirichlet(np.ones(memory_size), sizes.num_cells)
+  return MemoryHMM(
+    memory_probs=functools.reduce(np.multiply.outer, cell_probs),
+    initial_probs=0.5 / num_states + 0.5 * rng.dirichlet(np.ones(num_states)),
+    transition_matrix=transition_matrix,
+    cell_index=cell_index.astype(np.int32),
+    emission_matrix=emission_matrix,
+  )
+
+
+def _regular_states(thresholds: Thresholds) -> Callable[[StateProblem], Finding]:
+  def check(problem):
+    return assumptions.regularity(problem.hmm._replace(initial_probs=problem.silent_probs), thresholds)
+
+  return check
+
+
+def _redrawn(rng, propose, check, check_chain, conditioning: float) -> Any:
+  for drawn in range(1, _MAX_DRAWS + 1):
+    problem = propose(rng)
+    if not check_chain(problem).holds:
+      continue
+    finding = check(problem)
+    if finding.holds and finding.closeness['smallest_singular_value'] >= conditioning:
+      return problem._replace(drawn=drawn)
+  raise ValueError(f'conditioning is {conditioning}; valid is less: {_MAX_DRAWS} draws at these sizes had none so well')
