@@ -127,11 +127,11 @@ def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
 def relaxed_non_degeneracy(hmm: HMM, task_weights, thresholds: Thresholds, max_nodes: int) -> Finding:
   """Assumption 3.5: some H* covers supp(mu), is all that some B reaches in one step, and has independent columns of W.
 
-  That is supp(mu) in H* = union of supp(A[:, h]) over h in B, and {W[:, h]} for h in H* independent. The search branches
-  on which column of A covers the next state of supp(mu). The smallest singular value of W[:, H*] only falls as H* grows,
-  so a branch that is no better than the best cover yet is cut, and nothing is missed: the answer is the cover with the
-  largest one. It is exact where the search ends within `max_nodes` (H up to about 20 always does); past it, `exhaustive`
-  is False, a cover that was found still stands, and only a failure may be wrong.
+  That is supp(mu) in H* = union of supp(A[:, h]) over h in B, and {W[:, h]} for h in H* independent. The search
+  branches on which column of A covers the next state of supp(mu). The smallest singular value of W[:, H*] only falls
+  as H* grows, so a branch that is no better than the best cover yet is cut, and nothing is missed: the answer is the
+  cover with the largest one. It is exact where the search ends within `max_nodes` (H up to about 20 always does); past
+  it, `exhaustive` is False, a cover that was found still stands, and only a failure may be wrong.
 
   Witnesses: `essential_states`, H*; `prompt_states`, the largest B for it; `exhaustive`; `dependence` [|H*|] where the
   best cover is dependent. Without any cover, `unreachable_states` of supp(mu).
@@ -162,10 +162,10 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights, thresholds: Thresholds, max_n
 def recoverable_hidden_states(hmm: MemoryHMM, cell: int, thresholds: Thresholds) -> Finding:
   """Assumption 4.2: states H* = {j*} x S* whose columns of W, over all memory values, are independent of all others.
 
-  {W[:, (m, h)]} over m and h in H* is independent, and its span meets that of m and h outside H* in 0 alone. States can
-  be decided one at a time: if each of two has it against all other columns, both together have it. So the largest H* is
-  found exactly. Witnesses: `recoverable_states`, H*; `memory_values`, which columns it speaks of; `distances`, for every
-  state that reads the cell the smallest singular value of its columns off the span of the others, of which
+  {W[:, (m, h)]} over m and h in H* is independent, and its span meets that of m and h outside H* in 0 alone. States
+  can be decided one at a time: if each of two has it against all other columns, both together have it. So the largest
+  H* is found exactly. Witnesses: `recoverable_states`, H*; `memory_values`, which columns it speaks of; `distances`,
+  for every state that reads the cell the smallest singular value of its columns off the span of the others, of which
   `smallest_singular_value` is the least in H*.
   """
   return _recoverable('Assumption 4.2', hmm, cell, np.arange(hmm.memory_size), thresholds)
@@ -289,7 +289,8 @@ def _recoverable(statement, hmm, cell, memory_values, thresholds) -> Finding:
 def columns_outside(hmm: MemoryHMM, cell: int, states, memory_values) -> np.ndarray:
   """The columns of W, [V, n], that span the paper's V-bar in Assumptions 4.2, 4.5 and C.5.
 
-  Those of (m, h) with m in `memory_values` for h outside `states` that reads the cell, and all m for h that reads another.
+  Those of (m, h) with m in `memory_values` for h outside `states` that reads the cell, and all m for h that reads
+  another.
   """
   W = np.moveaxis(_float64(hmm.emission_matrix), -1, 0)
   reads_cell = np.asarray(hmm.cell_index) == cell

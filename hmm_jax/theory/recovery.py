@@ -9,8 +9,9 @@ The paper writes one weight vector mu and F* = 1(mu^T P >= 0). Here mu has a row
 construction has a column for each class: every step of the proofs is linear in mu, and every scale r_x is common to the
 classes, so the argmax is kept. `contrasts` takes mu relative to the last class, whose column is 0.
 
-The exact model knows states by their first emitting one: `hmm.initial_probs` is P[H_1]. Where a label speaks of a silent
-H_0, its law is an argument, `silent_probs`; a label of the masked first state itself has `silent_probs` = P[H_1].
+The exact model knows states by their first emitting one: `hmm.initial_probs` is P[H_1]. Where a label speaks of a
+silent H_0, its law is an argument, `silent_probs`; a label of the masked first state itself has `silent_probs` =
+P[H_1].
 """
 
 from typing import Any
@@ -91,9 +92,9 @@ def theorem_4_3(hmm: MemoryHMM, task_weights, cell: int, length: int, thresholds
   """The attention head on G(x) of Theorem 4.3, right for x in R (4.3); a trainable of `tuning.attention_tuner`.
 
   Keys (Lemma C.2): Theta^(K) recovers P[H_i = h | x_{-i}] for h in H*, and q adds them up, so that the positions whose
-  state surely lies in H* score 1 and all others less; beta = 0. Values (Lemma C.4): at those positions
-  Theta^(V) G_i = P[M_{J_i}, H_i | x_{-i}], times e(x_i) = W[x_i] (ones for a [MASK]) it is the joint with X_i, and b sums
-  it with mu over the states that read cell j*: r_{x,i} mu^T P[M_{j*} | x].
+  state surely lies in H* score 1 and all others less; beta = 0. Values (Lemma C.4): at those positions Theta^(V) G_i =
+  P[M_{J_i}, H_i | x_{-i}], times e(x_i) = W[x_i] (ones for a [MASK]) it is the joint with X_i, and b sums it with mu
+  over the states that read cell j*: r_{x,i} mu^T P[M_{j*} | x].
 
   Args:
     hmm: the model's distribution, E = M^N H.
@@ -117,13 +118,15 @@ def theorem_4_6(
 ) -> Construction:
   """The prompt and the attention head of Theorem 4.6, and with several cells of C.6 (D.6 in the later text).
 
-  A trainable of `tuning.prompt_attention_tuner`. The prompt u is the indicator of m_{j*} in supp(mu) over joint states,
-  (C.6), which leaves the memory no other value (Proposition C.11). Keys and values are those of `theorem_4_3` with the
-  columns of W over supp(mu) alone (Claim C.10, Lemma C.13); beta is 0 but at the prompt, where it is -2 on the last key,
-  so that the prompt is never attended to (Lemma C.9). Its own embedding is phi(u), the reverse lifting (C.4).
+  A trainable of `tuning.prompt_attention_tuner`. The prompt u is the indicator of m_{j*} in supp(mu) over joint
+  states, (C.6), which leaves the memory no other value (Proposition C.11). Keys and values are those of `theorem_4_3`
+  with the columns of W over supp(mu) alone (Claim C.10, Lemma C.13); beta is 0 but at the prompt, where it is -2 on
+  the last key, so that the prompt is never attended to (Lemma C.9). Its own embedding is phi(u), the reverse lifting
+  (C.4).
 
   The head attends to every position that the prompted posterior puts in H*. The proof of Lemma C.9 says that these are
-  the positions (C.8) of the posterior without the prompt; by Claim C.12 they contain those, and at each the value is right.
+  the positions (C.8) of the posterior without the prompt; by Claim C.12 they contain those, and at each the value is
+  right.
 
   Args:
     hmm: the model's distribution, E = M^N H.

@@ -1,7 +1,7 @@
 """Random HMMs with exact zeros, so that the paper's assumptions on supports can hold, one generator a theorem.
 
-Each draws a proposal with the structure that its theorem asks for and redraws until the assumption itself, as decided by
-`hmm_jax.theory.assumptions`, holds with a smallest singular value of at least `conditioning`. Arrays are float64.
+Each draws a proposal with the structure that its theorem asks for and redraws until the assumption itself, as decided
+by `hmm_jax.theory.assumptions`, holds with a smallest singular value of at least `conditioning`. Arrays are float64.
 """
 
 from collections.abc import Callable
@@ -89,7 +89,8 @@ def for_theorem_3_6(
 ) -> StateProblem:
   """H > V allowed: two states B that move into a small H* alone, the other columns of W mixtures of those of H*.
 
-  With H* as large as V allows at most half of, a linear head cannot tell the other states from those of H*; a prompt can.
+  With H* as large as V allows at most half of, a linear head cannot tell the other states from those of H*; a prompt
+  can.
   """
   num_essential = max(2, min(sizes.num_tokens, sizes.num_states) // 2)
 
@@ -117,8 +118,9 @@ def for_theorem_3_6(
 def for_theorem_4_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioning: float) -> MemoryProblem:
   """A state that every memory value shows differently, off the span of the others: Assumptions 4.2 and 3.2.
 
-  State 0 reads the cell of the task and is H*. State 1 announces it: it moves to state 0 alone and emits a token that no
-  other state does, so that R (4.3) holds every sequence with that token. The others emit from a small set of mixtures.
+  State 0 reads the cell of the task and is H*. State 1 announces it: it moves to state 0 alone and emits a token that
+  no other state does, so that R (4.3) holds every sequence with that token. The others emit from a small set of
+  mixtures.
   """
 
   def propose(rng):
