@@ -146,7 +146,8 @@ def _sampling(settings: BenchmarkSettings) -> Case:
   return Case(f'sample {count} x {length}', hmm.num_states, ours, 'dynamax', lambda: peer(keys), None)
 
 
-def _memory_case(settings: BenchmarkSettings, name: str, ours: Timed, peer: Timed) -> Case:
+def _memory_case(settings: BenchmarkSettings, name: str, ours: Callable[..., Any], peer: Callable[..., Any]) -> Case:
+  """`ours(hmm, rows)` beside `peer(hmm, its flattened chain, rows)`."""
   hmm = random_memory_hmm(
     jax.random.key(settings.seed), settings.memory_size, settings.memory_states, settings.num_tokens
   )

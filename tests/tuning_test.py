@@ -454,6 +454,8 @@ def test_tuners_without_an_attention_head_have_no_attention():
   """Only the two tuners with an attention head have weights to show."""
   for tuner in (tuning.head_tuner(EXACT, 2), tuning.probe_tuner(EXACT, 2), EXACT_PROMPT):
     assert tuner.attend is None
+    with pytest.raises(ValueError, match='^the tuner has no attention head; valid are'):
+      tuning.attention(tuner, (), (), (), batch_size=1)
 
 
 def test_an_attention_head_learns_what_the_memory_holds():
