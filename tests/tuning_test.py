@@ -2,6 +2,7 @@
 
 import functools
 
+from conftest import assert_same_bits
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -110,12 +111,6 @@ def train(tuner, frozen, features, labels, *, tasks=TASKS, epochs=SCHEDULE.num_e
     state, some = tuning.tune_epoch(state, jax.random.key(6), tuner, schedule, frozen, features, labels)
     losses.append(some)
   return state, np.array(losses)
-
-
-def assert_same_bits(first, second):
-  assert jax.tree.structure(first) == jax.tree.structure(second)
-  for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-    np.testing.assert_array_equal(a, b)
 
 
 def pointers(tree):
