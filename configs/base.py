@@ -23,14 +23,21 @@ def _schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_ste
   )
 
 
-def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """The defaults at one of SCALES; raises ValueError for another."""
-  if scale not in SCALES:
-    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
+def start(experiment: str, scale: str, scales: tuple[str, ...]) -> ml_collections.ConfigDict:
+  """What every experiment has, whatever else it is made of; raises ValueError for a scale outside `scales`."""
+  if scale not in scales:
+    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(scales)}')
   config = ml_collections.ConfigDict()
-  config.experiment = ''
+  config.experiment = experiment
   config.scale = scale
   config.seed = 0
+  config.compilation_cache = ''  # a directory, to keep compiled programs between runs
+  return config
+
+
+def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
+  """The defaults of a grid of trials, at one of SCALES, for an experiment to name; raises ValueError for another."""
+  config = start('', scale, SCALES)
   for part in (_grid, _text, _pretraining, _tasks, _running):
     part(config)
   if scale in ('paper', 'official'):
@@ -136,7 +143,6 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
 def _running(config: ml_collections.ConfigDict) -> None:
   """How it runs; nothing here changes a number in a record."""
   config.num_devices = 0  # 0: all
-  config.compilation_cache = ''  # a directory, to keep compiled programs between runs
   config.pretrained = 'runs/pretrained'  # where experiments keep and find pretrained models; '': in the workdir
   config.tensorboard = False
   config.figure = ml_collections.ConfigDict()

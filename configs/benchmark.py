@@ -14,17 +14,12 @@ Command: python -m experiments.main --config=configs/benchmark.py
 
 import ml_collections
 
-SCALES = ('small', 'smoke')
+from configs import base
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default) is what the claim speaks of; `:smoke` runs the path."""
-  if scale not in SCALES:
-    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
-  config = ml_collections.ConfigDict()
-  config.experiment = 'benchmark'
-  config.scale = scale
-  config.seed = 0
+  config = base.start('benchmark', scale, scales=('small', 'smoke'))
   config.num_states = (4, 10, 30)
   config.num_tokens = 10
   config.num_sequences = 2000
@@ -35,7 +30,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.num_documents = 200
   config.document_length = 10240
   config.repeats = 15
-  config.compilation_cache = ''
   if scale == 'smoke':
     config.update(num_states=(3,), num_sequences=10, length=9, num_documents=4, document_length=64, repeats=2)
   return config

@@ -14,17 +14,12 @@ Expected: after the whole sentence P[cow] = 0.88, P[pasture] = 0.88, P[happy] = 
 
 import ml_collections
 
-SCALES = ('small', 'smoke')
+from configs import base
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default) is what the claim speaks of; `:smoke` runs the path."""
-  if scale not in SCALES:
-    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
-  config = ml_collections.ConfigDict()
-  config.experiment = 'cow_in_the_pasture'
-  config.scale = scale
-  config.seed = 0
+  config = base.start('cow_in_the_pasture', scale, scales=('small', 'smoke'))
   config.sentence = 'The cow in the pasture rolled on the grass happily.'
   # Sampled documents; the last, unfinished sentence of each is left out.
   config.num_documents = 5
@@ -32,7 +27,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.figure_width = 7.2
   config.figure_height = 6.0
   config.figure_dpi = 150
-  config.compilation_cache = ''
   if scale == 'smoke':
     config.update(num_documents=1, document_length=12, figure_dpi=60)
   return config

@@ -6,7 +6,6 @@ The peer of smoothing and sampling is dynamax; that of a memory's posterior is o
 from collections.abc import Callable
 import functools
 import importlib.util
-import json
 import pathlib
 import statistics
 import time
@@ -73,7 +72,7 @@ def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) 
       rows.append({'case': case.name, 'num_states': case.num_states, 'peer': case.peer_name, **measured})
       advance(index + 1, case.name)
   checkpoints.write_json_lines(workdir / FILE_NAME, rows)
-  checkpoints.write_whole(workdir / 'environment.json', json.dumps(environment(), indent=2) + '\n')
+  checkpoints.write_json(workdir / 'environment.json', environment())
 
 
 def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
@@ -146,7 +145,8 @@ def _sampling(settings: BenchmarkSettings) -> Case:
   return Case(f'sample {count} x {length}', hmm.num_states, ours, 'dynamax', lambda: peer(keys), None)
 
 
-def _memory_case(settings: BenchmarkSettings, name: str, ours: Timed, peer: Timed) -> Case:
+def _memory_case(settings: BenchmarkSettings, name: str, ours: Callable[..., Any], peer: Callable[..., Any]) -> Case:
+  """`ours(hmm, rows)` beside `peer(hmm, its flattened chain, rows)`."""
   hmm = random_memory_hmm(
     jax.random.key(settings.seed), settings.memory_size, settings.memory_states, settings.num_tokens
   )

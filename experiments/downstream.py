@@ -14,6 +14,7 @@ from experiments.settings import Settings
 from hmm_jax import inference
 from hmm_jax import tasks as tasks_lib
 from hmm_jax.hmm import Distribution
+from hmm_jax.hmm import HMM
 from hmm_jax.hmm import sample_corpus
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import MemoryHMM
@@ -49,13 +50,13 @@ class Downstream(NamedTuple):
     return jnp.stack([self.tasks[task].labels for task in tasks])
 
 
-def draw(settings: Settings, point: Point, distribution: Distribution, key: Array, key_tasks: Array) -> Downstream:
+def draw(settings: Settings, point: Point, distribution: HMM | MemoryHMM, key: Array, key_tasks: Array) -> Downstream:
   """The inputs and the tasks of a trial. A label speaks of H_1, or of the memory cell `memory.label_cell`."""
   d = settings.downstream
   ends = [int(end) for end in np.cumsum([0, d.num_train, d.num_validation, d.num_test])]
   documents = sample_corpus(key, distribution, ends[-1] + settings.measure.num_documents, d.length)
   inputs = tasks_lib.mask_first(documents[: ends[-1]], distribution.num_tokens)
-  if point.memory_size:
+  if isinstance(distribution, MemoryHMM):
     state_probs = tasks_lib.memory_probs(distribution, inputs)[:, settings.memory.label_cell]
   else:
     state_probs = tasks_lib.first_state_probs(distribution, inputs)

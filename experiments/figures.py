@@ -37,10 +37,7 @@ _CONCENTRATION_NAMES = {
 
 def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |H| for each method on each model, with 95% intervals and every single task."""
-  figure, axes = _new(settings)
-  sizes = _places(records, lambda point: point.num_states)
-  _draw_lines(axes, _lines(records), sizes, lambda point: point.num_states)
-  _draw_majority(axes, records, sizes, lambda point: point.num_states, 'majority class')
+  figure, axes, sizes = _accuracies(records, settings, lambda point: point.num_states)
   if settings.paper_overlay:
     for method in ('prompt', 'head'):
       label = f'{method}, paper (digitised)'
@@ -72,11 +69,7 @@ def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotli
 
 def memory_cells(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against the number of memory cells N, with 95% intervals and every single task."""
-  figure, axes = _new(settings)
-  size = lambda point: point.num_cells
-  sizes = _places(records, size)
-  _draw_lines(axes, _lines(records), sizes, size)
-  _draw_majority(axes, records, sizes, size, 'majority class')
+  figure, axes, sizes = _accuracies(records, settings, lambda point: point.num_cells)
   _finish(figure, axes, sizes, 'number of memory cells N')
   return figure
 
@@ -125,6 +118,15 @@ def _draw_profile(axes, records: list[Record], colour, marker: str, model: str, 
   style = dict(color=colour, marker=marker, markersize=4, markerfacecolor=fill, **_MODEL_STYLES[model])
   axes.plot(concentration, weight, label=label, **style)
   axes.scatter(concentration, weight, s=16 + 300 * share, color=fill, edgecolors=colour, marker=marker, zorder=3)
+
+
+def _accuracies(records: list[Record], settings: FigureSettings, size: Callable[[Point], int]):
+  """A figure of each method on each model and of the majority class, its axes, and where each size stands on them."""
+  figure, axes = _new(settings)
+  sizes = _places(records, size)
+  _draw_lines(axes, _lines(records), sizes, size)
+  _draw_majority(axes, records, sizes, size, 'majority class')
+  return figure, axes, sizes
 
 
 def _new(settings: FigureSettings):

@@ -159,7 +159,9 @@ def _memory_columns(records: list[Record]) -> list[_Column]:
   for text, order in (('memory', _METHODS_OF_MEMORY), ('vanilla', _METHODS_OF_VANILLA)):
     of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
     met = {record['method'] for record in of_text}
-    methods[text] = next((method for method in order if method in met), None)
+    if not met:
+      return []
+    methods[text] = next(method for method in order if method in met)
 
   def difference(point, rows):
     if not point.memory_size:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import json
 import pathlib
 
 import jax
@@ -50,11 +49,11 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
     for trial in range(settings.num_trials)
   ]
   if any(trial.missing() for trial in grid):
-    checkpoints.write_whole(workdir / 'environment.json', json.dumps(environment(), indent=2) + '\n')
+    checkpoints.write_json(workdir / 'environment.json', environment())
   for index, trial in enumerate(grid):
     with reporter.part(index + 1, len(grid), f'{trial.point} trial {trial.trial}'):
       trial_lib.run(trial, reporter)
-  checkpoints.write_whole(workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n')
+  checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
   results.collect(workdir, settings)
 
 

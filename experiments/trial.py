@@ -19,9 +19,11 @@ from hmm_jax import model as model_lib
 from hmm_jax import pretrain
 from hmm_jax.hmm import chunk_start
 from hmm_jax.hmm import Distribution
+from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
 from hmm_jax.hmm import sample_corpus
 from hmm_jax.masking import Corruption
+from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import random_memory_hmm
 
 Array = jax.Array
@@ -92,7 +94,7 @@ class Trial(NamedTuple):
     return self.wanted() - done
 
 
-def draw_distribution(settings: Settings, point: Point, key: Array) -> Distribution:
+def draw_distribution(settings: Settings, point: Point, key: Array) -> HMM | MemoryHMM:
   """The HMM or memory-augmented HMM of a trial."""
   h, memory = settings.hmm, settings.memory
   temperatures = dict(

@@ -81,11 +81,8 @@ def tune(
   reporter: Reporter,
 ) -> list[Tuned]:
   """Tunes `method` on the frozen model for all `tasks` side by side."""
-  tuner, name, batch_size = (
-    _tuner(settings, point, model, method),
-    f'{method} on {model.name}',
-    settings.measure.batch_size,
-  )
+  tuner, name = _tuner(settings, point, model, method), f'{method} on {model.name}'
+  batch_size = settings.measure.batch_size
   features = tuning.frozen_features(tuner, frozen, downstream.inputs, batch_size=batch_size)
   labels = downstream.labels(tasks)
   train, test = downstream.splits['train'], downstream.splits['test']

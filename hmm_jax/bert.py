@@ -113,6 +113,9 @@ class Bert(nn.Module):
 def masked_lm(bert: Bert) -> MaskedLM:
   """`bert` through the interface of models; its parameters are the linen variables' 'params' tree."""
 
+  def embed(params, tokens):
+    return bert.apply({'params': params}, tokens, method=Bert.embed)
+
   def encode(params, embeddings):
     return bert.apply({'params': params}, embeddings, method=Bert.encode)
 
@@ -123,7 +126,7 @@ def masked_lm(bert: Bert) -> MaskedLM:
   return MaskedLM(
     name='bert',
     num_tokens=bert.num_tokens,
-    embed=lambda params, tokens: bert.apply({'params': params}, tokens, method=Bert.embed),
+    embed=embed,
     predict=predict,
     represent=encode,
     embedding_size=lambda params: bert.width,

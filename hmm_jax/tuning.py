@@ -308,6 +308,12 @@ def predictions(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, bat
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
 def attention(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
-  """The attention weights of each task on each input, [K, n, P + T]; `batch_size` inputs at a time."""
-  attend = lambda block: jnp.moveaxis(tuner.attend(trainable, frozen, block), 0, 1)
-  return jnp.moveaxis(_map_batches(attend, features, batch_size), 1, 0)
+  """The attention weights of each task on each input, [K, n, P + T]; `batch_size` inputs at a time.
+
+  Raises ValueError for a tuner without an attention head.
+  """
+  attend = tuner.attend
+  if attend is None:
+    raise ValueError('the tuner has no attention head; valid are attention_tuner and prompt_attention_tuner')
+  inputs_first = lambda block: jnp.moveaxis(attend(trainable, frozen, block), 0, 1)
+  return jnp.moveaxis(_map_batches(inputs_first, features, batch_size), 1, 0)

@@ -1,6 +1,11 @@
-"""What several test modules share: the enumeration oracle, and running things in float64."""
+"""What several test modules share: the enumeration oracle, and running things in float64 or on several devices."""
 
+import contextlib
 import itertools
+import os
+import pathlib
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +22,33 @@ def in_float64(function, *arguments):
     leaf = np.asarray(leaf)
     return jnp.asarray(leaf, jnp.float64 if np.issubdtype(leaf.dtype, np.floating) else leaf.dtype)
 
-  with jax.enable_x64(True):
+  with jax.enable_x64(True), _compiling_fast():
     return jax.tree.map(np.asarray, function(*jax.tree.map(convert, arguments)))
+
+
+@contextlib.contextmanager
+def _compiling_fast():
+  # What runs once and is small costs more to optimise than to run.
+  jax.config.update('jax_disable_most_optimizations', True)
+  try:
+    yield
+  finally:
+    jax.config.update('jax_disable_most_optimizations', False)
+
+
+def assert_same_bits(first, second):
+  assert jax.tree.structure(first) == jax.tree.structure(second)
+  for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+    np.testing.assert_array_equal(a, b)
+
+
+def run_on_devices(count, program):
+  """Runs Python source in a process of its own that has `count` CPU devices; its traceback is the failure."""
+  root = pathlib.Path(__file__).parents[1]
+  flags = f'--xla_force_host_platform_device_count={count}'
+  env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(root)}
+  done = subprocess.run([sys.executable, '-c', program], env=env, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
 
 
 def dirichlet_hmm(rng, num_states, num_tokens=4):

@@ -286,6 +286,12 @@ def test_the_table_of_one_text_has_no_column_of_the_other():
   assert '|M|' not in head and 'memory' not in head
 
 
+def test_a_comparison_on_bert_needs_bert():
+  """Records of the exact model alone have no column for what is compared on BERT."""
+  text = report.render(results.select(_memory_records(), model='exact'), paper_overlay=False)
+  assert 'BERT' not in text and 'None' not in text
+
+
 def test_near_ties_get_a_column_and_a_table_without_them():
   """Where labels hang on near ties their share is shown, and below it the accuracy on the other inputs."""
   records = [dict(r, near_tie_share=0.25, clear_accuracy=0.5 + 0.1 * r['task']) for r in _records()]

@@ -1,10 +1,6 @@
 """Facts about the mesh and the partition specs."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
+from conftest import run_on_devices
 import jax
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec
@@ -50,8 +46,4 @@ def test_specs_split_the_batch_and_nothing_else():
 
 def test_each_device_holds_its_rows_of_the_batch():
   """On four devices each holds a quarter of a split batch in order, and the whole of a replicated array."""
-  root = pathlib.Path(sharding.__file__).parents[1]
-  flags = '--xla_force_host_platform_device_count=4'
-  env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(root)}
-  done = subprocess.run([sys.executable, '-c', ON_FOUR_DEVICES], env=env, capture_output=True, text=True)
-  assert done.returncode == 0, done.stderr
+  run_on_devices(4, ON_FOUR_DEVICES)

@@ -2,6 +2,7 @@
 
 import functools
 
+from conftest import assert_same_bits
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -110,12 +111,6 @@ def train(tuner, frozen, features, labels, *, tasks=TASKS, epochs=SCHEDULE.num_e
     state, some = tuning.tune_epoch(state, jax.random.key(6), tuner, schedule, frozen, features, labels)
     losses.append(some)
   return state, np.array(losses)
-
-
-def assert_same_bits(first, second):
-  assert jax.tree.structure(first) == jax.tree.structure(second)
-  for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
-    np.testing.assert_array_equal(a, b)
 
 
 def pointers(tree):
@@ -454,6 +449,8 @@ def test_tuners_without_an_attention_head_have_no_attention():
   """Only the two tuners with an attention head have weights to show."""
   for tuner in (tuning.head_tuner(EXACT, 2), tuning.probe_tuner(EXACT, 2), EXACT_PROMPT):
     assert tuner.attend is None
+    with pytest.raises(ValueError, match='^the tuner has no attention head; valid are'):
+      tuning.attention(tuner, (), (), (), batch_size=1)
 
 
 def test_an_attention_head_learns_what_the_memory_holds():
