@@ -259,6 +259,8 @@ def _check_theory(s: TheorySettings) -> None:
     longest = int(math.log(_MAX_SEQUENCES, tokens) + 1e-9)
     valid = f'at most {longest}, for {_MAX_SEQUENCES} sequences of {tokens} tokens'
     _require(length <= longest, name, length, valid)
+  valid = f'at least verification.max_length, {v.max_length}'
+  _require(v.sampled_length >= v.max_length, 'verification.sampled_length', v.sampled_length, valid)
   for name, states, tokens in (
     ('verification.num_states', v.num_states, v.num_tokens),
     ('imperfection.num_states_3_3', d.num_states_3_3, d.num_tokens),

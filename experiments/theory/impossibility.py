@@ -9,12 +9,12 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.progress import Reporter
 from experiments.theory import evaluation
-from experiments.theory import imperfection
+from experiments.theory import problems
+from experiments.theory import side_by_side
 from experiments.theory.settings import TheorySettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
@@ -150,20 +150,25 @@ def _constructed(settings: TheorySettings, problem: Impossible) -> Row:
   return {'construction_exists': True, 'construction': right, 'why_not': ''}
 
 
-def _trained(settings: TheorySettings, problems: list[Impossible], key: Array, reporter: Reporter) -> list[Row]:
+def _trained(settings: TheorySettings, found: list[Impossible], key: Array, reporter: Reporter) -> list[Row]:
   """The accuracy of a trained head and of a trained prompt with its head on the very inputs they were trained on."""
   s = settings.impossibility
   model = exact_model(s.num_tokens)
   rng = structured.generator(key)
   # One shape for all: as many inputs for each, drawn again where there are fewer.
-  drawn = [rng.permutation(np.resize(np.arange(len(p.labels)), s.num_train)) for p in problems]
-  frozen = imperfection.stacked([imperfection.float32(p.hmm) for p in problems])
-  inputs = jnp.stack([jnp.asarray(p.inputs[where], jnp.int32) for p, where in zip(problems, drawn)])
-  labels = jnp.stack([jnp.asarray(p.labels[where], jnp.int32) for p, where in zip(problems, drawn)])
-  tuners = imperfection.tuners_of(model, s.prompt_length, s.prompt_scale)
-  accuracies = {}
-  for method, tuner in tuners.items():
-    name = f'{method} on {len(problems)} HMMs'
-    *_, trained = imperfection.train(s.tuning.schedule, tuner, frozen, inputs, labels, key, reporter, name)
-    accuracies[method] = imperfection.accuracies(tuner, trained, frozen, inputs, labels)
-  return [{method: float(values[index]) for method, values in accuracies.items()} for index in range(len(problems))]
+  drawn = [rng.permutation(np.resize(np.arange(len(p.labels)), s.num_train)) for p in found]
+  frozen, inputs, labels = side_by_side.stacked(
+    [(problems.float32(p.hmm), p.inputs[where], p.labels[where]) for p, where in zip(found, drawn)]
+  )
+  no_prompts = np.zeros((len(found), 0, s.num_states), np.float32)
+  plain = side_by_side.predicted_at_mask(model, frozen, inputs, no_prompts)
+  tuners, schedule = side_by_side.tuners(model, s.prompt_length, s.prompt_scale), s.tuning.schedule
+  learn = lambda method, features: side_by_side.train(
+    tuners[method], schedule, frozen, features, labels, key, reporter, f'{method} on {len(found)} HMMs'
+  )
+  *_, head = learn('head', plain)
+  *_, prompt = learn('prompt', inputs)
+  prompted = side_by_side.predicted_at_mask(model, frozen, inputs, prompt['prompt'])
+  of_head = side_by_side.accuracies(head['head'], plain, labels)
+  of_prompt = side_by_side.accuracies(prompt['head'], prompted, labels)
+  return [{'head': float(one), 'prompt': float(other)} for one, other in zip(of_head, of_prompt)]
