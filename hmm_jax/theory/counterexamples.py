@@ -4,8 +4,8 @@ They can be followed by hand; `docs/theory.md` does so. A text x is seen as x' =
 
 The first is as small as such an HMM can be. With two states, or one token, a linear head is always right: if the
 columns of W are independent by Theorem 3.3, and if they are equal because the text then says nothing and the label is
-constant. The second has one state more than it must: with two states, too, a linear head can fail where the attention
-head is right, but only by a numeric accident of longer texts.
+constant. The second has one state and one token more than it must: with two states and three tokens, too, a linear
+head can fail where the attention head is right, but that takes longer texts and larger fractions.
 """
 
 from fractions import Fraction
