@@ -169,6 +169,7 @@ def test_prompt_and_head_of_theorem_3_6_are_right(state_construction):
   np.testing.assert_array_equal(small(state_construction['prompt']), [[0, 0, 1]])
   head = small(state_construction['head'].weights)
   np.testing.assert_array_equal(head, [[4, 0], [-2, 0]])
+  assert 'u = (0, 0, 1)' in PAGE and 'b = (4, -2) for praise and (0, 0) for' in PAGE
   texts = list(texts_of(STATES.exact_hmm, LONGEST))
   labels = [state_label(text) for text in texts]
   scores = [prompted(state_construction, text) @ head for text in texts]
@@ -321,6 +322,7 @@ def test_attention_of_theorem_4_3_is_right_on_all_of_r():
   inside = [text for text in texts if nouns_for_sure(text)]
   assert f'{len(texts)} texts of up to {LONGEST} tokens' in PAGE
   assert f'{len(inside)} of them are in R' in PAGE
+  assert f'No label of the {len([memory_label(text) for text in texts])} is a tie' in PAGE
   assert set(MEMORY.certificate.texts) <= set(inside)
   labels = [memory_label(text) for text in inside]
   for text, label in zip(inside, labels):
@@ -430,6 +432,26 @@ def test_the_page_has_the_texts_of_the_second_example():
   posterior = [f'P[{value}]' for value in MEMORY.values]
   header = ['x', 'P[x]', *posterior, 'label', 'G_1', 'surely a noun', 'attention']
   assert table(header, rows) in PAGE
+
+
+def test_the_page_has_the_arithmetic_of_the_attention_head():
+  """What is not zero or one in keys and values, and the two texts of the certificate step by step."""
+  noun, (_, cow, toy, _) = MEMORY.states.index('noun'), range(4)
+  head = AttentionHead(*map(small, attention_head(3)))
+  assert (head.query @ head.key_weights).tolist() == [0, 1, 1, 0] and not head.positions.any()
+  assert 'G_i(cow) + G_i(toy), the probability of a noun' in PAGE
+  values = head.value_weights.reshape(2, 3, 4)
+  assert not np.delete(values, noun, axis=1).any() and not values[..., [0, 3]].any()
+  line = '({}) G_i(cow) - ({}) G_i(toy) and ({}) G_i(toy) - ({}) G_i(cow)'
+  shown = values[:, noun]
+  assert line.format(shown[0, cow], -shown[0, toy], shown[1, toy], -shown[1, cow]) in PAGE
+  for text in MEMORY.certificate.texts:
+    g = leave_one_out(text)[2].reshape(-1) @ MEMORY.exact_hmm.emission_matrix
+    of_cow, of_toy = shown @ g
+    assert f'G_3 = ({", ".join(map(str, g))}), which gives {of_cow} and {of_toy}' in PAGE
+    as_cow, as_toy = head.token_embeddings[text[-1]].reshape(2, 3)[:, noun]
+    line = f'{of_cow} × {as_cow} - {of_toy} × {as_toy} = {attention(text)[2]}'
+    assert line in PAGE and of_cow * as_cow - of_toy * as_toy == attention(text)[2]
 
 
 def test_the_page_has_the_certificates_and_what_they_cost():
