@@ -3,8 +3,8 @@
 A head scores class c by b_c^T G. On finitely many inputs with labels, either some b puts every label strictly first,
 or weights lambda >= 0 exist that prove the opposite (Motzkin's transposition theorem): with lambda_{i,c} on the pair
 of input i and a class c other than its label y_i, sum_{i,c} lambda_{i,c} (e_{y_i} - e_c) (x) G_i = 0, sum lambda = 1.
-With two classes: a mixture of the G of one class equals a mixture of the G of the other, and no half-space parts a point from
-itself. A bias adds nothing, since the entries of G sum to 1.
+With two classes: a mixture of the G of one class equals a mixture of the G of the other, and no half-space parts a
+point from itself. A bias adds nothing, since the entries of G sum to 1.
 """
 
 from fractions import Fraction
@@ -83,6 +83,8 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
     Positive weights with sum 1, one a pair, that solve the equations exactly. None where the pairs do not have exactly
     one solution up to scale, or where it is not positive throughout.
   """
+  if not len(pairs):
+    return None
   columns = [row.tolist() for row in _differences(np.array(features, object), np.asarray(labels), pairs, num_classes)]
   solution = _only_null_vector([list(row) for row in zip(*columns)])
   if solution is None:

@@ -118,9 +118,9 @@ def for_theorem_3_6(
 def for_theorem_4_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioning: float) -> MemoryProblem:
   """A state that every memory value shows differently, off the span of the others: Assumptions 4.2 and 3.2.
 
-  State 0 reads the cell of the task and is H*. State 1 announces it: it moves to state 0 alone and emits a token that
-  no other state does, so that R (4.3) holds every sequence with that token. The others emit from a small set of
-  mixtures.
+  State 0 reads the cell of the task and is in H*, alone where M (H - 2) > V - 1 - M. State 1 announces it: it moves to
+  state 0 alone and emits a token that no other state does, so that R (4.3) holds every sequence with that token before
+  its last position. The others emit from a small set of mixtures.
   """
 
   def propose(rng):
@@ -137,8 +137,8 @@ def for_theorem_4_6(
 ) -> MemoryProblem:
   """As `for_theorem_4_3`, for two values of the memory alone and from the stationary law: Assumptions 4.5 (C.5), 4.4.
 
-  The columns of H* for the values that mu does not weigh lie in the span of those that it does, so that Assumption 4.2
-  fails where M > 2.
+  The columns of state 0 for the values that mu does not weigh lie in the span of those that it does, so that state 0
+  fails Assumption 4.2 where M > 2; all others fail it too where M (H - 2) > V - 3.
   """
 
   def propose(rng):
@@ -156,7 +156,7 @@ def for_theorem_4_6(
 
 
 def sparse_probs(rng: np.random.Generator, num_rows: int, size: int) -> np.ndarray:
-  """Distributions [num_rows, size] with about half of their entries exactly 0, each at least 0.05 where positive."""
+  """Distributions [num_rows, size], about half of their entries exactly 0, each over 1 / (11 size) where positive."""
   kept = rng.random((num_rows, size)) < 0.5
   kept[np.arange(num_rows), rng.integers(size, size=num_rows)] = True
   weights = np.where(kept, 0.1 + rng.random((num_rows, size)), 0)
