@@ -29,6 +29,7 @@ THEORY = [
   'separability',
   'rationals',
   'structured',
+  'imperfect',
   'counterexamples',
 ]
 EXPERIMENTS = [

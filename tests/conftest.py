@@ -60,6 +60,20 @@ def dirichlet_hmm(rng, num_states, num_tokens=4):
   )
 
 
+def joint_hmm(hmm):
+  """The `HMM` of the joint states of a `MemoryHMM`, entry by entry by the definition in section 4; float64."""
+  memory_size, num_states, _ = hmm.emission_matrix.shape
+  start = np.broadcast_to(hmm.initial_probs, hmm.memory_probs.shape + (num_states,))
+  initial, transitions, emissions = [], [], []
+  memories = list(itertools.product(range(memory_size), repeat=hmm.memory_probs.ndim))
+  for memory, h in itertools.product(memories, range(num_states)):
+    initial.append(hmm.memory_probs[memory] * start[memory][h])
+    row = [hmm.transition_matrix[h, k] if other == memory else 0.0 for other in memories for k in range(num_states)]
+    transitions.append(row)
+    emissions.append(hmm.emission_matrix[memory[hmm.cell_index[h]], h])
+  return HMM(np.array(initial), np.array(transitions), np.array(emissions))
+
+
 def state_paths(num_states, length):
   """All H^T state paths, [N, T]."""
   return np.array(list(itertools.product(range(num_states), repeat=length)))

@@ -83,6 +83,8 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
     Positive weights with sum 1, one a pair, that solve the equations exactly. None where the pairs do not have exactly
     one solution up to scale, or where it is not positive throughout.
   """
+  if not len(pairs):
+    return None
   columns = [row.tolist() for row in _differences(np.array(features, object), np.asarray(labels), pairs, num_classes)]
   solution = _only_null_vector([list(row) for row in zip(*columns)])
   if solution is None:

@@ -120,9 +120,9 @@ def for_theorem_3_6(
 def for_theorem_4_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioning: float) -> MemoryProblem:
   """A state that every memory value shows differently, off the span of the others: Assumptions 4.2 and 3.2.
 
-  State 0 reads the cell of the task and is H*. State 1 announces it: it moves to state 0 alone and emits a token that
-  no other state does, so that R (4.3) holds every sequence with that token. The others emit from a small set of
-  mixtures.
+  State 0 reads the cell of the task and is in H*, alone where M (H - 2) > V - 1 - M. State 1 announces it: it moves to
+  state 0 alone and emits a token that no other state does, so that R (4.3) holds every sequence with that token before
+  its last position. The others emit from a small set of mixtures.
   """
 
   def propose(rng):
@@ -139,8 +139,8 @@ def for_theorem_4_6(
 ) -> MemoryProblem:
   """As `for_theorem_4_3`, for two values of the memory alone and from the stationary law: Assumptions 4.5 (C.5), 4.4.
 
-  The columns of H* for the values that mu does not weigh lie in the span of those that it does, so that Assumption 4.2
-  fails where M > 2.
+  The columns of state 0 for the values that mu does not weigh lie in the span of those that it does, so that state 0
+  fails Assumption 4.2 where M > 2; all others fail it too where M (H - 2) > V - 3.
   """
 
   def propose(rng):
