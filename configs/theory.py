@@ -36,8 +36,8 @@ def _verification(config: ml_collections.ConfigDict) -> None:
   config.verification = ml_collections.ConfigDict()
   config.verification.num_hmms = 100
   config.verification.max_length = 6
-  config.verification.num_sampled = 6000
-  config.verification.sampled_length = 16
+  config.verification.num_sampled = 5000
+  config.verification.sampled_length = 12
   config.verification.num_states = 4
   config.verification.num_states_3_6 = 8
   config.verification.num_tokens = 5

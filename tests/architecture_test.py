@@ -32,6 +32,20 @@ THEORY = [
   'imperfect',
   'counterexamples',
 ]
+EXPERIMENTS_THEORY = [
+  'settings',
+  'evaluation',
+  'hmm_file',
+  'verification',
+  'problems',
+  'side_by_side',
+  'impossibility',
+  'imperfection',
+  'bert_study',
+  'tables',
+  'drawing',
+  'study',
+]
 EXPERIMENTS = [
   'settings',
   'config',
@@ -64,7 +78,13 @@ def _imported(path):
 
 
 @pytest.mark.parametrize(
-  ('package', 'order'), [('hmm_jax', LIBRARY), ('hmm_jax/theory', THEORY), ('experiments', EXPERIMENTS)]
+  ('package', 'order'),
+  [
+    ('hmm_jax', LIBRARY),
+    ('hmm_jax/theory', THEORY),
+    ('experiments', EXPERIMENTS),
+    ('experiments/theory', EXPERIMENTS_THEORY),
+  ],
 )
 def test_a_file_imports_only_from_files_above_it(package, order):
   """Every module stands in its package's list, and imports from its package only what stands above it."""

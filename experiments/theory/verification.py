@@ -64,18 +64,13 @@ def verify(settings: TheorySettings, theorem: Theorem, key: Array, reporter: Rep
   """One row an HMM: what was checked on every sequence up to a length, and on sampled long ones."""
   v, rows = settings.verification, []
   short = evaluation.all_sequences(v.num_tokens, v.max_length)
-  longer = ((0, 0), (0, v.sampled_length - v.max_length))
-  short = np.pad(short, longer, constant_values=v.num_tokens)
   with reporter.track(f'Theorem {theorem.name}', v.num_hmms) as advance:
     for index in range(v.num_hmms):
       key_draw, key_text = jax.random.split(jax.random.fold_in(key, index))
       problem = theorem.draw(settings, theorem.sizes, key_draw)
       sampled = _sampled(problem.hmm, key_text, v.num_sampled, v.sampled_length)
-      # Sequences of all lengths together, filled up with [MASK]: one compiled program a theorem.
-      evaluated = theorem.evaluate(settings, problem, np.concatenate([short, sampled]))
       every, long = (
-        evaluation.count(jax.tree.map(lambda values, some=some: values[some], evaluated), settings.margin)
-        for some in (slice(len(short)), slice(len(short), None))
+        evaluation.count(theorem.evaluate(settings, problem, tokens), settings.margin) for tokens in (short, sampled)
       )
       rows.append(
         {
