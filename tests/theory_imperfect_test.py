@@ -1,0 +1,134 @@
+"""Facts about ideal conditions made worse by a known amount."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from hmm_jax.hmm import HMM
+from hmm_jax.hmm import random_hmm
+from hmm_jax.model import exact_model
+from hmm_jax.theory import assumptions
+from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.imperfect import leaking
+from hmm_jax.theory.imperfect import Noisy
+from hmm_jax.theory.imperfect import noisy_model
+from hmm_jax.theory.imperfect import with_smallest_singular_value
+
+DRAWN = random_hmm(jax.random.key(0), 4, 6, transition_temperature=0.3, emission_temperature=0.3)
+TOKENS = jax.random.randint(jax.random.key(1), (400, 5), 0, 7)
+SIX_BY_SIX = Thresholds(support=0.0, rank=1e-12)
+
+
+@functools.partial(jax.jit, static_argnames='model')
+def _predict(model, params, tokens):
+  return model.predict(params, model.embed(params, tokens))
+
+
+def _predicted(scale, salt=1, tokens=TOKENS):
+  return np.asarray(_predict(noisy_model(6), Noisy(DRAWN, jnp.float32(scale), jnp.uint32(salt)), tokens))
+
+
+def _exact(tokens=TOKENS):
+  return np.asarray(_predict(exact_model(6), DRAWN, tokens))
+
+
+def test_no_noise_is_the_exact_model():
+  """Scale 0 leaves G as it is, to rounding."""
+  np.testing.assert_allclose(_predicted(0.0), _exact(), atol=1e-6)
+
+
+def test_noise_is_a_fixed_function_of_the_input_and_the_salt():
+  """The same input meets the same noise in any batch; another token, or another salt, other noise everywhere."""
+  noisy = _predicted(0.3)
+  np.testing.assert_allclose(_predicted(0.3, tokens=TOKENS[::-1])[::-1], noisy, rtol=1e-5)
+  changed = TOKENS.at[:, 4].set((TOKENS[:, 4] + 1) % 6)
+  shift = lambda probs, exact: np.log(probs / exact)
+  here = shift(noisy, _exact())
+  for other, exact in ((_predicted(0.3, tokens=changed), _exact(changed)), (_predicted(0.3, salt=2), _exact())):
+    moved = np.abs(shift(other, exact) - here).max((1, 2))
+    assert (moved > 0.1).all()
+
+
+def test_noise_is_standard_normal_on_log_probabilities():
+  """log(noisy / G) less its mean over tokens has mean 0 and variance scale^2 (1 - 1/V), uncorrelated over inputs."""
+  scale = 0.01
+  shifts = np.log(_predicted(scale).astype(np.float64) / _exact())
+  residuals = (shifts - shifts.mean(-1, keepdims=True)) / scale
+  unique = np.unique(np.asarray(TOKENS), axis=0, return_index=True)[1]
+  residuals = residuals[unique]
+  np.testing.assert_allclose(residuals.var(), 5 / 6, rtol=0.05)
+  pairs = np.corrcoef(residuals.reshape(len(residuals), -1))
+  assert np.abs(pairs - np.eye(len(pairs))).mean() < 0.2
+
+
+def test_the_kl_of_small_noise_is_as_stated():
+  """Mean KL(G || model) is about scale^2 / 2 (1 - sum of squares of G)."""
+  probs, scale = _exact().astype(np.float64), 0.05
+  kl = (probs * np.log(probs / _predicted(scale).astype(np.float64))).sum(-1).mean()
+  np.testing.assert_allclose(kl, scale**2 / 2 * (1 - (probs**2).sum(-1)).mean(), rtol=0.1)
+
+
+def test_impossible_evidence_stays_zero():
+  """Where G is defined as 0 the noisy model predicts 0, not NaN."""
+  hmm = HMM(jnp.array([1.0, 0.0]), jnp.eye(2), jnp.eye(2))
+  model = noisy_model(2)
+  params = Noisy(hmm, jnp.float32(0.3), jnp.uint32(0))
+  impossible = jnp.array([[0, 1, 1]])
+  np.testing.assert_array_equal(_predict(exact_model(2), hmm, impossible)[0, 0], 0)
+  np.testing.assert_array_equal(_predict(model, params, impossible)[0, 0], 0)
+
+
+def test_gradients_see_g_alone():
+  """The slope by a prompt is that of G weighed by the noise factor, and finite."""
+  model, prompt = noisy_model(6), jnp.full((1, 4), 0.7)
+
+  @jax.jit
+  @jax.grad
+  def slope(prompt, scale):
+    params = Noisy(DRAWN, scale, jnp.uint32(0))
+    rows = jnp.concatenate([prompt, model.embed(params, TOKENS[0])])
+    return model.predict(params, rows[None])[0, 1, 0]
+
+  exact, noisy = (slope(prompt, jnp.float32(scale)) for scale in (0.0, 1e-3))
+  assert np.isfinite(noisy).all()
+  np.testing.assert_allclose(noisy, exact, rtol=0.02, atol=1e-4)
+
+
+def test_the_smallest_singular_value_is_what_was_asked_for():
+  """W keeps distributions in its columns, all but state 1 as they were."""
+  W = np.asarray(DRAWN.emission_matrix, np.float64)
+  for target in (0.05, 1e-3, 1e-6):
+    worse = with_smallest_singular_value(DRAWN, target)
+    np.testing.assert_allclose(np.linalg.svd(worse.emission_matrix, compute_uv=False)[-1], target, rtol=1e-6)
+    np.testing.assert_allclose(worse.emission_matrix.sum(-1), 1, atol=1e-6)
+    np.testing.assert_array_equal(np.delete(worse.emission_matrix, 1, 0), np.delete(W, 1, 0))
+
+
+@pytest.mark.parametrize('target', [0.0, -1.0, 2.0])
+def test_a_singular_value_out_of_reach_is_refused(target):
+  """Zero, a negative one, and one above what W has."""
+  with pytest.raises(ValueError, match='target is'):
+    with_smallest_singular_value(DRAWN, target)
+
+
+def test_dependent_columns_cannot_be_made_worse():
+  """More states than tokens have no smallest singular value above 0."""
+  with pytest.raises(ValueError, match='target is'):
+    with_smallest_singular_value(random_hmm(jax.random.key(0), 6, 4), 1e-3)
+
+
+def test_a_leak_breaks_assumption_3_5_but_for_its_threshold():
+  """B moves out of H* with the given probability; the assumption fails exactly, and holds over a threshold above it."""
+  transition_matrix = np.array([[0.5, 0, 0.5], [0, 0.5, 0.5], [0.5, 0.5, 0]])
+  hmm = HMM(np.ones(3) / 3, transition_matrix, np.array([[2, 1], [0, 3], [3, 0]]) / 3)
+  task_weights = np.array([[1, -1, 0], [0, 0, 0]])
+  leaked = leaking(hmm, np.array([2]), np.array([0, 1]), 0.1)
+  np.testing.assert_allclose(leaked.transition_matrix[2], [0.45, 0.45, 0.1])
+  np.testing.assert_array_equal(leaked.transition_matrix[:2], transition_matrix[:2])
+  holds = lambda hmm, support: (
+    assumptions.relaxed_non_degeneracy(hmm, task_weights, SIX_BY_SIX._replace(support=support), 1000).holds
+  )
+  assert holds(hmm, 0.0) and not holds(leaked, 0.0) and holds(leaked, 0.11)
