@@ -114,6 +114,13 @@ def test_rooms_do_not_reach_across(package, forbidden):
     assert not roots & forbidden, f'{path} imports {roots & forbidden}'
 
 
+def test_nothing_in_the_library_imports_the_theory():
+  """The theory stands on the library: no module directly in hmm_jax, its public names included, imports it."""
+  for path in (ROOT / 'hmm_jax').glob('*.py'):
+    uses = {name for name in _imported(path) if f'{name}.'.startswith('hmm_jax.theory.')}
+    assert not uses, f'{path} imports {uses}'
+
+
 def test_configdict_is_read_in_config_alone():
   """No other file of the experiments touches a ConfigDict."""
   for path in (ROOT / 'experiments').glob('*.py'):

@@ -13,6 +13,9 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import Posterior
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.theory.structured import MemoryProblem
+from hmm_jax.theory.structured import StateProblem
 
 
 def in_float64(function, *arguments):
@@ -72,6 +75,34 @@ def joint_hmm(hmm):
     transitions.append(row)
     emissions.append(hmm.emission_matrix[memory[hmm.cell_index[h]], h])
   return HMM(np.array(initial), np.array(transitions), np.array(emissions))
+
+
+def contradictory_states():
+  """Where a text can rule supp(mu) = {0, 1} out: token 1 after it comes from a silent state 2 or 3 alone.
+
+  Four states over two tokens, of which state 3 alone moves into {0, 1}: Assumption 3.5 with B = {3}.
+  """
+  transition_matrix = np.array([[0.5, 0, 0.25, 0.25], [0, 0, 0.5, 0.5], [0.25, 0.25, 0.25, 0.25], [0.5, 0.5, 0, 0]])
+  silent_probs = np.array([0.4, 0.3, 0.2, 0.1])
+  emission_matrix = np.array([[1.0, 0], [0, 1.0], [1.0, 0], [1.0, 0]])
+  hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
+  return StateProblem(hmm, silent_probs, np.array([[1.0, -1.25, 0, 0], [0, 0, 0, 0]]), drawn=0)
+
+
+def contradictory_memory():
+  """Where a text can rule supp(mu) = {0, 1} out: value 2 of the memory alone shows both tokens 1 and 2.
+
+  State 0 shows the value, 0 by token 1 and 1 by token 2; state 1 announces it by token 0. P[H_1] is stationary.
+  """
+  shown = np.array([[0, 1.0, 0], [0, 0, 1.0], [0, 0.5, 0.5]])
+  hmm = MemoryHMM(
+    memory_probs=np.array([0.5, 0.25, 0.25]),
+    initial_probs=np.array([0.8, 0.2]),
+    transition_matrix=np.array([[0.75, 0.25], [1.0, 0.0]]),
+    cell_index=np.zeros(2, np.int32),
+    emission_matrix=np.stack([shown, np.tile([1.0, 0, 0], (3, 1))], axis=1),
+  )
+  return MemoryProblem(hmm, np.array([[1.0, -2.0, 0], [0, 0, 0]]), cell=0, drawn=0)
 
 
 def state_paths(num_states, length):
