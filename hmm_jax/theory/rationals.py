@@ -6,6 +6,7 @@ rational number, so a drawn HMM has exact posteriors too; its rows are divided b
 
 from fractions import Fraction
 
+import jax
 import numpy as np
 
 from hmm_jax.hmm import Distribution
@@ -25,11 +26,9 @@ def exact_hmm(distribution: Distribution) -> HMM:
   moves = exact(distribution.transition_matrix)
   nothing = np.full_like(moves, Fraction(0))
   transition_matrix = np.block([[moves if i == j else nothing for j in range(num_still)] for i in range(num_still)])
-  rows = (
-    exact(distribution.joint_initial_probs),
-    transition_matrix,
-    exact(distribution.joint_emission_matrix),
-  )
+  # A memory is lifted by JAX, which would round to float32.
+  with jax.enable_x64(True):
+    rows = exact(distribution.joint_initial_probs), transition_matrix, exact(distribution.joint_emission_matrix)
   return HMM(*(row / row.sum(-1, keepdims=True) for row in rows))
 
 

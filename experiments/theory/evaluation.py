@@ -1,0 +1,177 @@
+"""A construction beside the exact label, in float64: the scores of both, and where the theorem speaks."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax import inference
+from hmm_jax import tuning
+from hmm_jax.attention_head import attention_head
+from hmm_jax.hmm import HMM
+from hmm_jax.hmm import token_likelihoods
+from hmm_jax.memory_hmm import memory_forward_backward
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.model import exact_model
+from hmm_jax.theory import assumptions
+from hmm_jax.theory.assumptions import Finding
+from hmm_jax.theory.recovery import Construction
+from hmm_jax.theory.recovery import recoverable_region
+
+Array = jax.Array
+
+
+class Evaluation(NamedTuple):
+  """Scores of n sequences.
+
+  Attributes:
+    exact: [n, C], mu relative to its last class on the exact posterior; its argmax is the label F*.
+    constructed: [n, C], of the construction on the exact model.
+    possible: [n], sequences of positive probability.
+    in_region: [n], those that the theorem speaks of: all possible ones, or those in R (4.3).
+  """
+
+  exact: np.ndarray
+  constructed: np.ndarray
+  possible: np.ndarray
+  in_region: np.ndarray
+
+
+class Count(NamedTuple):
+  """How a construction did.
+
+  Attributes:
+    sequences: possible ones.
+    in_region: those of them that the theorem speaks of; the other counts are among these.
+    disagreements: the construction's label is not the exact one.
+    outside_margin: those of them whose two best exact scores differ by more than the margin.
+    ties: sequences whose two best exact scores differ by no more than the margin.
+    smallest_gap: the least difference of the two best exact scores above the margin; infinite without any.
+  """
+
+  sequences: int
+  in_region: int
+  disagreements: int
+  outside_margin: int
+  ties: int
+  smallest_gap: float
+
+
+def all_sequences(num_tokens: int, length: int) -> np.ndarray:
+  """Every sequence, [V^T, T] int32."""
+  return np.indices((num_tokens,) * length, np.int32).reshape(length, -1).T
+
+
+def evaluate_states(hmm: HMM, silent_probs, task_weights, construction: Construction, tokens: np.ndarray) -> Evaluation:
+  """Theorems 3.3 and 3.6: the input is (MASK, x), the label that of P[H_0 | X_{1:T} = x], for x in tokens [n, T]."""
+  mu = assumptions.contrasts(task_weights)
+  tuner = _state_tuner(hmm.num_tokens, len(mu), 'prompt' in construction)
+  with jax.enable_x64(True):
+    results = _state_scores(tuner, _float64(hmm), jnp.float64(silent_probs), mu, _one_task(construction), tokens)
+    exact, constructed, loglik = jax.tree.map(np.asarray, results)
+  possible = loglik > -np.inf
+  return Evaluation(exact, constructed, possible, possible)
+
+
+def first_predictions(hmm: HMM, task_weights, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """G_1 [n, V] of (MASK, x), the scores [n, C] of its masked first state, and which x in tokens [n, T] are possible."""
+  mu = assumptions.contrasts(task_weights)
+  with jax.enable_x64(True):
+    states, loglik = map(np.asarray, _first_state_probs(_float64(hmm), tokens))
+  return states @ np.asarray(hmm.emission_matrix, np.float64), states @ mu.T, loglik > -np.inf
+
+
+def evaluate_memory(
+  hmm: MemoryHMM, cell: int, task_weights, construction: Construction, finding: Finding, tokens: np.ndarray
+) -> Evaluation:
+  """Theorems 4.3, 4.6 and C.6: the input is x, the label that of P[M_j* | x]; `finding` says which states are H*."""
+  mu = assumptions.contrasts(task_weights)
+  sizes = hmm.num_tokens, len(mu), hmm.num_states + 1, hmm.memory_size * hmm.num_states, tokens.shape[1]
+  tuner = _memory_tuner(*sizes, 'prompt' in construction)
+  with jax.enable_x64(True):
+    results = _memory_scores(tuner, _float64(hmm), _one_task(construction), tokens)
+    cells, constructed, states, loglik = jax.tree.map(np.asarray, results)
+  possible = loglik > -np.inf
+  in_region = possible & recoverable_region(hmm, states, finding)
+  return Evaluation(cells[:, cell] @ mu.T, constructed, possible, in_region)
+
+
+def count(evaluation: Evaluation, margin: float) -> Count:
+  """Compares the labels of the sequences that the theorem speaks of."""
+  exact, constructed = (scores[evaluation.in_region] for scores in (evaluation.exact, evaluation.constructed))
+  best = np.sort(exact, axis=-1)
+  gaps = best[:, -1] - best[:, -2]
+  differs, clear = exact.argmax(-1) != constructed.argmax(-1), gaps > margin
+  return Count(
+    sequences=int(evaluation.possible.sum()),
+    in_region=len(exact),
+    disagreements=int(differs.sum()),
+    outside_margin=int((differs & clear).sum()),
+    ties=int((~clear).sum()),
+    smallest_gap=float(gaps[clear].min(initial=np.inf)),
+  )
+
+
+def total(counts: list[Count]) -> Count:
+  """The counts of several evaluations together."""
+  *sums, gaps = zip(*counts)
+  return Count(*map(sum, sums), min(gaps))
+
+
+@functools.cache
+def _state_tuner(num_tokens: int, num_classes: int, with_prompt: bool) -> tuning.Tuner:
+  model = exact_model(num_tokens)
+  return tuning.prompt_tuner(model, num_classes, _no_start) if with_prompt else tuning.head_tuner(model, num_classes)
+
+
+@functools.cache
+def _memory_tuner(
+  num_tokens: int, num_classes: int, key_size: int, value_size: int, length: int, with_prompt: bool
+) -> tuning.Tuner:
+  model = exact_model(num_tokens)
+  head = attention_head(num_tokens, num_classes, key_size=key_size, value_size=value_size, temperature=0.0)
+  if with_prompt:
+    return tuning.prompt_attention_tuner(model, head, length, _no_start)
+  return tuning.attention_tuner(model, head, length)
+
+
+def _no_start(key, frozen):
+  raise NotImplementedError('a construction is scored, not trained')
+
+
+@functools.partial(jax.jit, static_argnames='tuner')
+def _state_scores(tuner, hmm, silent_probs, mu_CxH, trainable, tokens):
+  inputs = jnp.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
+  rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
+  posterior = inference.batched_forward_backward(hmm.starting_from(silent_probs), rows)
+  scores = tuner.scores(trainable, hmm, tuner.features(hmm, inputs))[0]
+  return _matmul(posterior.smoothed_probs[:, 0], mu_CxH.T), scores, posterior.marginal_loglik
+
+
+@jax.jit
+def _first_state_probs(hmm, tokens):
+  inputs = jnp.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
+  posterior = inference.batched_forward_backward(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
+  return posterior.leave_one_out_probs[:, 0], posterior.marginal_loglik
+
+
+@functools.partial(jax.jit, static_argnames='tuner')
+def _memory_scores(tuner, hmm, trainable, tokens):
+  posterior = memory_forward_backward(hmm, token_likelihoods(hmm, tokens, tokens >= 0))
+  scores = tuner.scores(trainable, hmm, tuner.features(hmm, tokens))[0]
+  return posterior.cell_probs, scores, posterior.leave_one_out_probs, posterior.marginal_loglik
+
+
+_matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+
+
+def _one_task(construction: Construction) -> Any:
+  return jax.tree.map(lambda leaf: jnp.float64(leaf)[None], construction)
+
+
+def _float64(distribution: Any) -> Any:
+  is_integer = lambda leaf: np.issubdtype(np.asarray(leaf).dtype, np.integer)
+  return jax.tree.map(lambda leaf: jnp.asarray(leaf) if is_integer(leaf) else jnp.float64(leaf), distribution)
