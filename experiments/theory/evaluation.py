@@ -4,13 +4,13 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
-from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import inference
 from hmm_jax import tuning
-from hmm_jax.attention_head import attention_head
+from hmm_jax.attention_head import attention_scores
+from hmm_jax.hmm import conditional_token_probs
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
@@ -60,43 +60,56 @@ class Count(NamedTuple):
   smallest_gap: float
 
 
-def all_sequences(num_tokens: int, length: int) -> np.ndarray:
-  """Every sequence, [V^T, T] int32."""
-  return np.indices((num_tokens,) * length, np.int32).reshape(length, -1).T
+def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
+  """Every sequence of 1 to `max_length` tokens, [n, T] int32, with [MASK] (id V) after the end.
+
+  A [MASK] at the end says nothing, so that posteriors and predictions at the tokens are those of the shorter sequence.
+  """
+  of_length = lambda length: np.indices((num_tokens,) * length, np.int32).reshape(length, -1).T
+  padded = [
+    np.pad(of_length(length), ((0, 0), (0, max_length - length)), constant_values=num_tokens)
+    for length in range(1, max_length + 1)
+  ]
+  return np.concatenate(padded)
 
 
 def evaluate_states(hmm: HMM, silent_probs, task_weights, construction: Construction, tokens: np.ndarray) -> Evaluation:
   """Theorems 3.3 and 3.6: the input is (MASK, x), the label that of P[H_0 | X_{1:T} = x], for x in tokens [n, T]."""
   mu = assumptions.contrasts(task_weights)
-  tuner = _state_tuner(hmm.num_tokens, len(mu), 'prompt' in construction)
+  model = exact_model(hmm.num_tokens)
+  tuner = (
+    tuning.prompt_tuner(model, len(mu), _no_start) if 'prompt' in construction else tuning.head_tuner(model, len(mu))
+  )
   with jax.enable_x64(True):
-    results = _state_scores(tuner, _float64(hmm), jnp.float64(silent_probs), mu, _one_task(construction), tokens)
-    exact, constructed, loglik = jax.tree.map(np.asarray, results)
+    one_task = jax.tree.map(lambda leaf: jnp.float64(leaf)[None], construction)
+    results = _state_scores(tuner, _float64(hmm), jnp.float64(silent_probs), one_task, _after_mask(hmm, tokens))
+    states, constructed, loglik = jax.tree.map(np.asarray, results)
   possible = loglik > -np.inf
-  return Evaluation(exact, constructed, possible, possible)
+  return Evaluation(states @ mu.T, constructed, possible, possible)
 
 
 def first_predictions(hmm: HMM, task_weights, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """G_1 [n, V] of (MASK, x), the scores [n, C] of its masked first state, and which x in tokens [n, T] are possible."""
-  mu = assumptions.contrasts(task_weights)
   with jax.enable_x64(True):
-    states, loglik = map(np.asarray, _first_state_probs(_float64(hmm), tokens))
-  return states @ np.asarray(hmm.emission_matrix, np.float64), states @ mu.T, loglik > -np.inf
+    results = _first_state_probs(_float64(hmm), _after_mask(hmm, tokens))
+    states, loglik = jax.tree.map(np.asarray, results)
+  features = states @ np.asarray(hmm.emission_matrix, np.float64)
+  return features, states @ assumptions.contrasts(task_weights).T, loglik > -np.inf
 
 
 def evaluate_memory(
   hmm: MemoryHMM, cell: int, task_weights, construction: Construction, finding: Finding, tokens: np.ndarray
 ) -> Evaluation:
-  """Theorems 4.3, 4.6 and C.6: the input is x, the label that of P[M_j* | x]; `finding` says which states are H*."""
-  mu = assumptions.contrasts(task_weights)
-  sizes = hmm.num_tokens, len(mu), hmm.num_states + 1, hmm.memory_size * hmm.num_states, tokens.shape[1]
-  tuner = _memory_tuner(*sizes, 'prompt' in construction)
+  """Theorems 4.3, 4.6 and C.6: the input is x, the label that of P[M_j* | x]; `finding` says which states are H*.
+
+  The head attends to the positions of x and its prompt alone, whatever [MASK] follows.
+  """
   with jax.enable_x64(True):
-    results = _memory_scores(tuner, _float64(hmm), _one_task(construction), tokens)
+    results = _memory_scores(_float64(hmm), jax.tree.map(jnp.float64, construction), tokens)
     cells, constructed, states, loglik = jax.tree.map(np.asarray, results)
   possible = loglik > -np.inf
   in_region = possible & recoverable_region(hmm, states, finding)
-  return Evaluation(cells[:, cell] @ mu.T, constructed, possible, in_region)
+  return Evaluation(cells[:, cell] @ assumptions.contrasts(task_weights).T, constructed, possible, in_region)
 
 
 def count(evaluation: Evaluation, margin: float) -> Count:
@@ -115,61 +128,39 @@ def count(evaluation: Evaluation, margin: float) -> Count:
   )
 
 
-def total(counts: list[Count]) -> Count:
-  """The counts of several evaluations together."""
-  *sums, gaps = zip(*counts)
-  return Count(*map(sum, sums), min(gaps))
-
-
-@functools.cache
-def _state_tuner(num_tokens: int, num_classes: int, with_prompt: bool) -> tuning.Tuner:
-  model = exact_model(num_tokens)
-  return tuning.prompt_tuner(model, num_classes, _no_start) if with_prompt else tuning.head_tuner(model, num_classes)
-
-
-@functools.cache
-def _memory_tuner(
-  num_tokens: int, num_classes: int, key_size: int, value_size: int, length: int, with_prompt: bool
-) -> tuning.Tuner:
-  model = exact_model(num_tokens)
-  head = attention_head(num_tokens, num_classes, key_size=key_size, value_size=value_size, temperature=0.0)
-  if with_prompt:
-    return tuning.prompt_attention_tuner(model, head, length, _no_start)
-  return tuning.attention_tuner(model, head, length)
-
-
 def _no_start(key, frozen):
   raise NotImplementedError('a construction is scored, not trained')
 
 
+def _after_mask(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
+  return np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
+
+
 @functools.partial(jax.jit, static_argnames='tuner')
-def _state_scores(tuner, hmm, silent_probs, mu_CxH, trainable, tokens):
-  inputs = jnp.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
+def _state_scores(tuner, hmm, silent_probs, trainable, inputs):
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   posterior = inference.batched_forward_backward(hmm.starting_from(silent_probs), rows)
   scores = tuner.scores(trainable, hmm, tuner.features(hmm, inputs))[0]
-  return _matmul(posterior.smoothed_probs[:, 0], mu_CxH.T), scores, posterior.marginal_loglik
+  return posterior.smoothed_probs[:, 0], scores, posterior.marginal_loglik
 
 
 @jax.jit
-def _first_state_probs(hmm, tokens):
-  inputs = jnp.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
+def _first_state_probs(hmm, inputs):
   posterior = inference.batched_forward_backward(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
   return posterior.leave_one_out_probs[:, 0], posterior.marginal_loglik
 
 
-@functools.partial(jax.jit, static_argnames='tuner')
-def _memory_scores(tuner, hmm, trainable, tokens):
-  posterior = memory_forward_backward(hmm, token_likelihoods(hmm, tokens, tokens >= 0))
-  scores = tuner.scores(trainable, hmm, tuner.features(hmm, tokens))[0]
-  return posterior.cell_probs, scores, posterior.leave_one_out_probs, posterior.marginal_loglik
-
-
-_matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-
-
-def _one_task(construction: Construction) -> Any:
-  return jax.tree.map(lambda leaf: jnp.float64(leaf)[None], construction)
+@jax.jit
+def _memory_scores(hmm, construction, tokens):
+  inside = tokens != hmm.num_tokens
+  rows = token_likelihoods(hmm, tokens, inside)
+  posterior = memory_forward_backward(hmm, rows)
+  prompt = construction.get('prompt', jnp.zeros((0, rows.shape[-1])))
+  token_probs = conditional_token_probs(hmm, tuning.prepend(prompt, rows))
+  within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
+  scores = attention_scores(construction['head'], jnp.where(within, token_probs, 0), tokens, temperature=0.0)
+  states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
+  return posterior.cell_probs, scores, states, posterior.marginal_loglik
 
 
 def _float64(distribution: Any) -> Any:
