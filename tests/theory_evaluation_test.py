@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+from conftest import compiling_fast
 import jax
 import numpy as np
 import pytest
@@ -17,6 +18,12 @@ from hmm_jax.theory.structured import Sizes
 THRESHOLDS = Thresholds(0.0, 1e-9)
 MARGIN = 1e-9
 LENGTH = 3
+
+
+@pytest.fixture(autouse=True)
+def _fast():
+  with compiling_fast():
+    yield
 
 
 def _prompt_problem(num_classes):

@@ -23,12 +23,17 @@ def exact_hmm(distribution: Distribution) -> HMM:
   """An `HMM` of `Fraction`s over joint states, each row divided by its exact sum."""
   num_moving = np.shape(distribution.transition_matrix)[0]
   num_still = np.shape(distribution.joint_initial_probs)[0] // num_moving
+  # A memory's emissions are gathered in JAX, which without this rounds float64 to float32.
+  with jax.enable_x64(True):
+    emission_matrix = exact(distribution.joint_emission_matrix)
   moves = exact(distribution.transition_matrix)
   nothing = np.full_like(moves, Fraction(0))
   transition_matrix = np.block([[moves if i == j else nothing for j in range(num_still)] for i in range(num_still)])
-  # A memory is lifted by JAX, which would round to float32.
-  with jax.enable_x64(True):
-    rows = exact(distribution.joint_initial_probs), transition_matrix, exact(distribution.joint_emission_matrix)
+  rows = (
+    exact(distribution.joint_initial_probs),
+    transition_matrix,
+    emission_matrix,
+  )
   return HMM(*(row / row.sum(-1, keepdims=True) for row in rows))
 
 
