@@ -10,7 +10,8 @@ SCALES = ('small', 'paper', 'official', 'smoke')
 METHODS = ('head', 'probe', 'finetune', 'prompt', 'attention', 'prompt_attention')
 
 
-def _schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
+def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
+  """How a method is tuned: AdamW with a linear warm-up and decay."""
   return ml_collections.ConfigDict(
     dict(
       learning_rate=learning_rate,
@@ -124,20 +125,20 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.downstream.with_replacement = False
 
   # Tuning.
-  config.head = _schedule(0.01, 5, 8, 100)
-  config.probe = _schedule(0.01, 5, 8, 100)
-  config.finetune = _schedule(1e-4, 5, 32, 100)
-  config.prompt = _schedule(0.01, 5, 15, 100)
+  config.head = schedule(0.01, 5, 8, 100)
+  config.probe = schedule(0.01, 5, 8, 100)
+  config.finetune = schedule(1e-4, 5, 32, 100)
+  config.prompt = schedule(0.01, 5, 15, 100)
   config.prompt.length = 20
   config.prompt.init = 'uniform'  # uniform, vocabulary
   config.prompt.init_scale = 0.5
 
-  config.attention = _schedule(0.01, 5, 8, 100)
+  config.attention = schedule(0.01, 5, 8, 100)
   config.attention.form = 'paper'  # paper, official
   config.attention.temperature = 1.0  # 0: argmax, averaging over ties
   config.attention.key_size = 0  # 0: |H| + 1
   config.attention.value_size = 0  # 0: |M||H|
-  config.prompt_attention = _schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
+  config.prompt_attention = schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
 
 
 def _running(config: ml_collections.ConfigDict) -> None:

@@ -6,13 +6,14 @@ anything is compiled or written.
 
 import dataclasses
 import itertools
+import math
 from typing import Any
 
 import ml_collections
 
-from experiments.settings import AnySettings
 from experiments.settings import ATTENTION_FORMS
 from experiments.settings import BenchmarkSettings
+from experiments.settings import BertSettings
 from experiments.settings import DTYPES
 from experiments.settings import METHODS
 from experiments.settings import MODELS
@@ -22,6 +23,8 @@ from experiments.settings import PROMPT_INITS
 from experiments.settings import PROMPT_METHODS
 from experiments.settings import Settings
 from experiments.settings import SettingsError
+from experiments.theory.settings import BertStudySettings
+from experiments.theory.settings import TheorySettings
 from hmm_jax.memory_hmm import check_configurations
 
 _CLASSES = {
@@ -30,7 +33,10 @@ _CLASSES = {
   'memory_cells': Settings,
   'benchmark': BenchmarkSettings,
   'cow_in_the_pasture': PastureSettings,
+  'theory': TheorySettings,
 }
+
+AnySettings = Settings | BenchmarkSettings | PastureSettings | TheorySettings
 
 
 def from_config(config: ml_collections.ConfigDict) -> AnySettings:
@@ -42,6 +48,8 @@ def from_config(config: ml_collections.ConfigDict) -> AnySettings:
   _check_numbers(settings)
   if isinstance(settings, Settings):
     _check(settings)
+  if isinstance(settings, TheorySettings):
+    _check_theory(settings)
   return settings
 
 
@@ -81,8 +89,10 @@ def _read(cls, config: Any, prefix: str):
 def _typed(name: str, value: Any, kind: Any) -> Any:
   if kind is float and isinstance(value, int) and not isinstance(value, bool):
     value = float(value)
-  if kind in (tuple[int, ...], tuple[str, ...]):
+  if kind in (tuple[int, ...], tuple[float, ...], tuple[str, ...]):
     entry = kind.__args__[0]
+    if entry is float and isinstance(value, tuple):
+      value = tuple(float(x) if type(x) is int else x for x in value)
     if not isinstance(value, tuple) or not all(type(x) is entry for x in value) or len(set(value)) != len(value):
       raise SettingsError(f'{name} is {value!r}; valid is a tuple of distinct {entry.__name__}s')
     if not value and name not in _EMPTY_ALLOWED:
@@ -97,6 +107,8 @@ def _require(holds: bool, name: str, value: Any, valid: str) -> None:
     raise SettingsError(f'{name} is {value!r}; valid is {valid}')
 
 
+# The most sequences that are enumerated at a time.
+_MAX_SEQUENCES = 2**20
 _EMPTY_ALLOWED = ('memory.vanilla_methods',)
 _ZERO_ALLOWED = (
   'sizes',
@@ -111,6 +123,10 @@ _ZERO_ALLOWED = (
   'num_permutations',
   'num_devices',
   'random_share',
+  'support_threshold',
+  'noise_levels',
+  'leaks',
+  'checkpoints',
 )
 
 
@@ -126,6 +142,10 @@ def _check_numbers(group: Any, prefix: str = '') -> None:
       else:
         _require(finite and value > 0, name, value, 'positive')
       _require(field.name != 'seed' or value < 2**31, name, value, 'below 2**31')
+    elif field.type == tuple[float, ...]:
+      valid = 'numbers from 0' if field.name in _ZERO_ALLOWED else 'positive numbers'
+      holds = all(0 <= x < float('inf') and (x > 0 or field.name in _ZERO_ALLOWED) for x in value)
+      _require(holds, name, value, valid)
     elif field.type == tuple[int, ...]:
       least = 0 if field.name in _ZERO_ALLOWED else 1
       _require(min(value) >= least, name, value, f'numbers from {least}')
@@ -171,30 +191,34 @@ def _check_memory(s: Settings) -> None:
   _require(form in ATTENTION_FORMS, 'attention.form', form, f'one of {", ".join(ATTENTION_FORMS)}')
 
 
+def _check_module(bert: BertSettings, name: str, longest: int, what: str) -> None:
+  _require(bert.dtype in DTYPES, f'{name}.dtype', bert.dtype, f'one of {", ".join(DTYPES)}')
+  _require(bert.dropout_rate < 1, f'{name}.dropout_rate', bert.dropout_rate, 'in [0, 1)')
+  valid = f'a multiple of {name}.num_heads, {bert.num_heads}'
+  _require(bert.width % bert.num_heads == 0, f'{name}.width', bert.width, valid)
+  valid = f'at least {longest}, {what}'
+  _require(bert.max_positions >= longest, f'{name}.max_positions', bert.max_positions, valid)
+
+
 def _check_bert(s: Settings) -> None:
-  _require(s.bert.dtype in DTYPES, 'bert.dtype', s.bert.dtype, f'one of {", ".join(DTYPES)}')
-  _require(s.bert.dropout_rate < 1, 'bert.dropout_rate', s.bert.dropout_rate, 'in [0, 1)')
-  heads = s.bert.num_heads
-  _require(s.bert.width % heads == 0, 'bert.width', s.bert.width, f'a multiple of bert.num_heads, {heads}')
   longest = max(s.corpus.chunk_length, s.downstream.length)
-  _require(
-    s.bert.max_positions >= longest,
-    'bert.max_positions',
-    s.bert.max_positions,
-    f'at least {longest}, the longest of corpus.chunk_length and downstream.length',
-  )
+  _check_module(s.bert, 'bert', longest, 'the longest of corpus.chunk_length and downstream.length')
   if set(PROMPT_METHODS) & set(s.methods + s.memory.vanilla_methods) and 'bert' in s.models:
     room = s.bert.max_positions - s.downstream.length
     valid = f'at most {room}: bert.max_positions {s.bert.max_positions} less downstream.length {s.downstream.length}'
     _require(s.prompt.length <= room, 'prompt.length', s.prompt.length, valid)
 
 
+def _check_corruption(group: PretrainSettings | BertStudySettings, name: str) -> None:
+  _require(0 < group.mask_rate < 1, f'{name}.mask_rate', group.mask_rate, 'inside (0, 1)')
+  _require(group.mask_share <= 1, f'{name}.mask_share', group.mask_share, 'in (0, 1]')
+  rest = 1 - group.mask_share
+  valid = f'in [0, {rest:.3g}], what {name}.mask_share leaves'
+  _require(group.random_share <= rest + 1e-9, f'{name}.random_share', group.random_share, valid)
+
+
 def _check_pretrain(p: PretrainSettings, num_chunks: int) -> None:
-  _require(0 < p.mask_rate < 1, 'pretrain.mask_rate', p.mask_rate, 'inside (0, 1)')
-  _require(p.mask_share <= 1, 'pretrain.mask_share', p.mask_share, 'in (0, 1]')
-  rest = 1 - p.mask_share
-  valid = f'in [0, {rest:.3g}], what pretrain.mask_share leaves'
-  _require(p.random_share <= rest + 1e-9, 'pretrain.random_share', p.random_share, valid)
+  _check_corruption(p, 'pretrain')
   valid = f'at most {num_chunks}, the number of chunks in the corpus'
   _require(p.batch_size <= num_chunks, 'pretrain.batch_size', p.batch_size, valid)
   valid = f'below pretrain.num_steps, {p.num_steps}'
@@ -218,3 +242,50 @@ def _check_tuning(s: Settings) -> None:
   for name, methods in (('methods', s.methods), ('memory.vanilla_methods', s.memory.vanilla_methods)):
     both = 'finetune' in methods and s.models == ('exact',)
     _require(not both, name, methods, "without 'finetune' where models is ('exact',): it has nothing to fine-tune")
+
+
+def _check_theory(s: TheorySettings) -> None:
+  v, i, d, b = s.verification, s.impossibility, s.imperfection, s.bert
+  for name, group in (('verification', v), ('impossibility', i), ('imperfection', d)):
+    _require(
+      group.num_tokens >= 5, f'{name}.num_tokens', group.num_tokens, 'at least 5, for the structure of the draws'
+    )
+  _require(v.num_classes >= 2, 'verification.num_classes', v.num_classes, 'at least 2')
+  _require(v.memory_size >= 2, 'verification.memory_size', v.memory_size, 'at least 2')
+  for name, length, tokens in (
+    ('verification.max_length', v.max_length, v.num_tokens),
+    ('impossibility.max_length', i.max_length, i.num_tokens),
+  ):
+    longest = int(math.log(_MAX_SEQUENCES, tokens) + 1e-9)
+    valid = f'at most {longest}, for {_MAX_SEQUENCES} sequences of {tokens} tokens'
+    _require(length <= longest, name, length, valid)
+  for name, states, tokens in (
+    ('verification.num_states', v.num_states, v.num_tokens),
+    ('imperfection.num_states_3_3', d.num_states_3_3, d.num_tokens),
+  ):
+    _require(2 <= states <= tokens, name, states, f'from 2 to num_tokens, {tokens}, as Assumption 3.1 needs')
+  for name, states in (
+    ('verification.num_states_3_6', v.num_states_3_6),
+    ('imperfection.num_states_3_6', d.num_states_3_6),
+  ):
+    _require(states >= 6, name, states, 'at least 6: H* and its imitators')
+  valid = f'more than impossibility.num_tokens, {i.num_tokens}'
+  _require(i.num_states > i.num_tokens, 'impossibility.num_states', i.num_states, valid)
+  valid = f'from 1 to impossibility.num_states, {i.num_states}'
+  _require(i.num_weighed <= i.num_states, 'impossibility.num_weighed', i.num_weighed, valid)
+  _require(0.5 < d.largest_majority < 1, 'imperfection.largest_majority', d.largest_majority, 'inside (0.5, 1)')
+  _require(max(d.leaks) < 1, 'imperfection.leaks', d.leaks, 'shares below 1')
+  for name, group in (('impossibility', i), ('imperfection', d)):
+    tuning, num_train = group.tuning, group.num_train
+    valid = f'at most {name}.num_train, {num_train}'
+    _require(tuning.batch_size <= num_train, f'{name}.tuning.batch_size', tuning.batch_size, valid)
+    steps = tuning.num_epochs * (num_train // tuning.batch_size)
+    valid = f'below the {steps} steps of tuning'
+    _require(tuning.warmup_steps < steps, f'{name}.tuning.warmup_steps', tuning.warmup_steps, valid)
+  valid = f'ascending multiples of bert.steps_per_call, {b.steps_per_call}, the last above bert.warmup_steps'
+  ascending = tuple(sorted(b.checkpoints)) == b.checkpoints and b.checkpoints[-1] > b.warmup_steps
+  _require(ascending and not any(x % b.steps_per_call for x in b.checkpoints), 'bert.checkpoints', b.checkpoints, valid)
+  _check_module(b.model, 'bert.model', d.length + d.prompt_length, 'imperfection.length and prompt_length')
+  _check_corruption(b, 'bert')
+  valid = f'at most bert.num_documents, {b.num_documents}'
+  _require(b.batch_size <= b.num_documents, 'bert.batch_size', b.batch_size, valid)

@@ -18,6 +18,7 @@ from experiments import results
 from experiments import settings as settings_lib
 from experiments import sweep
 from experiments.progress import Reporter
+from experiments.theory import study
 
 # No default: absl would parse it, overrides included, before errors can be caught.
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'File of the experiment, with :scale.')
@@ -31,6 +32,7 @@ _EXPERIMENTS = {
   'memory_cells': sweep,
   'benchmark': benchmark,
   'cow_in_the_pasture': pasture,
+  'theory': study,
 }
 
 
@@ -55,7 +57,7 @@ def main(argv: list[str]) -> int:
   return 0
 
 
-def _parse(argv: list[str]) -> settings_lib.AnySettings:
+def _parse(argv: list[str]) -> config_lib.AnySettings:
   """Settings from the command line; raises SettingsError with one sentence for whatever is wrong."""
   try:
     rest = flags.FLAGS(argv)

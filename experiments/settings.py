@@ -89,6 +89,9 @@ class BertSettings:
   init_stddev: float
   dtype: str
 
+  def module(self, num_tokens: int) -> Bert:
+    return Bert(num_tokens=num_tokens, **{**dataclasses.asdict(self), 'dtype': jnp.dtype(self.dtype)})
+
 
 @dataclasses.dataclass(frozen=True)
 class PretrainSettings:
@@ -198,8 +201,7 @@ class Settings:
     return getattr(self, method)
 
   def bert_module(self) -> Bert:
-    fields = dataclasses.asdict(self.bert)
-    return Bert(num_tokens=self.hmm.num_tokens, **{**fields, 'dtype': jnp.dtype(self.bert.dtype)})
+    return self.bert.module(self.hmm.num_tokens)
 
   def corruption(self) -> Corruption:
     return Corruption(
@@ -223,14 +225,14 @@ class Settings:
     parts = [_PRETRAINING_VERSION, self.seed, point.num_states, trial, self.hmm, self.corpus, self.bert, pretrain]
     if point.memory_size:
       parts += [point, self.memory.joint_prior, self.memory.joint_permutations]
-    return _digest(parts)
+    return digest(parts)
 
   def trial_id(self, point: Point, trial: int) -> str:
     """Names a trial by all that decides its records, whichever models, methods and tasks are asked for."""
     parts = [self.pretraining_id(point, trial), self.measure, self.downstream, [self.tuning(m) for m in METHODS]]
     if point.memory_size:
       parts.append(self.memory.label_cell)
-    return _digest(parts)
+    return digest(parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,9 +271,7 @@ class PastureSettings:
   compilation_cache: str
 
 
-AnySettings = Settings | BenchmarkSettings | PastureSettings
-
-
-def _digest(parts: list[Any]) -> str:
+def digest(parts: list[Any]) -> str:
+  """Twelve hexadecimal digits that name settings by their values."""
   text = json.dumps(parts, default=dataclasses.asdict, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:12]

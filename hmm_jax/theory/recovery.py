@@ -14,6 +14,7 @@ silent H_0, its law is an argument, `silent_probs`; a label of the masked first 
 P[H_1].
 """
 
+import math
 from typing import Any
 
 import jax
@@ -161,6 +162,25 @@ def recoverable_region(hmm: MemoryHMM, leave_one_out_probs, finding: Finding) ->
   probs = np.asarray(leave_one_out_probs)
   in_region = (probs[..., outside] <= finding.thresholds.support).all(-1) & (probs.sum(-1) > 0)
   return in_region.any(-1)
+
+
+def mass_weights(hmm: HMM, states, thresholds: Thresholds) -> np.ndarray:
+  """a [V] with a^T G_i = P[H_i in H* | x_{-i}] whatever x: what any model's predictions say of the mass on H*.
+
+  By Proposition 3.4 G = W p, so that a^T G is the mass of p on H* exactly where W^T a is the indicator of H*.
+
+  Raises:
+    ValueError: no such a exists; two posteriors with other mass on H* predict the same.
+  """
+  emission_matrix = np.asarray(hmm.emission_matrix, np.float64)
+  indicator = np.isin(np.arange(hmm.num_states), states).astype(float)
+  weights = np.linalg.lstsq(emission_matrix, indicator, rcond=thresholds.rank)[0]
+  error = np.abs(emission_matrix @ weights - indicator).max()
+  if error > math.sqrt(np.finfo(np.float64).eps):
+    raise ValueError(
+      f'states is {np.asarray(states).tolist()}; valid are states whose mass G tells (error {error:.2g})'
+    )
+  return weights
 
 
 def _require(finding: Finding) -> None:

@@ -20,6 +20,8 @@ from hmm_jax.theory.assumptions import Thresholds
 Array = jax.Array
 
 _MAX_DRAWS = 1000
+# The share of an imitator's emissions that gives it away.
+MARKED = 0.3
 
 
 class StateProblem(NamedTuple):
@@ -87,25 +89,25 @@ def for_theorem_3_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioni
 def for_theorem_3_6(
   key: Array, sizes: Sizes, thresholds: Thresholds, conditioning: float, max_nodes: int
 ) -> StateProblem:
-  """H > V allowed: two states B that move into a small H* alone, the other columns of W mixtures of those of H*.
+  """H > V allowed: two states B that move into a small H* alone, and H - |H*| imitators of H*.
 
-  With H* as large as V allows at most half of, a linear head cannot tell the other states from those of H*; a prompt
-  can.
+  An imitator emits as a random mixture of the states of H* does, but for a mark, the last token, in a share `MARKED` of
+  its emissions. So W is dependent where there are more imitators than |H*|, and yet the probability of the mark tells
+  the mass on H* from any G: 1 - G[V - 1] / MARKED.
   """
   num_essential = max(2, min(sizes.num_tokens, sizes.num_states) // 2)
 
   def propose(rng):
     order = rng.permutation(sizes.num_states)
-    essential, starts = order[:num_essential], order[-2:]
+    essential, imitators, starts = order[:num_essential], order[num_essential:], order[-2:]
     transition_matrix = sparse_probs(rng, sizes.num_states, sizes.num_states)
     transition_matrix[starts] = 0
-    halves = np.array_split(rng.permutation(essential), 2)
-    for start, half in zip(starts, halves):
-      transition_matrix[start, half] = rng.dirichlet(np.ones(len(half)))
-    emission_matrix = sparse_probs(rng, sizes.num_states, sizes.num_tokens)
-    others = np.setdiff1d(order, essential)
-    mixed = rng.dirichlet(np.ones(num_essential), len(others)) @ emission_matrix[essential]
-    emission_matrix[others] = 0.5 * mixed + 0.5 * emission_matrix[others]
+    for start, half in zip(starts, np.array_split(essential, 2)):
+      transition_matrix[start, half] = rng.dirichlet(np.full(len(half), 3.0))
+    emission_matrix = np.zeros((sizes.num_states, sizes.num_tokens))
+    emission_matrix[essential, :-1] = sparse_probs(rng, num_essential, sizes.num_tokens - 1)
+    imitated = rng.dirichlet(np.ones(num_essential), len(imitators)) @ emission_matrix[essential]
+    emission_matrix[imitators] = (1 - MARKED) * imitated + MARKED * np.eye(sizes.num_tokens)[-1]
     task_weights = np.zeros((sizes.num_classes, sizes.num_states))
     task_weights[:, essential] = rng.standard_normal((sizes.num_classes, num_essential))
     hmm = HMM(np.zeros(sizes.num_states), transition_matrix, emission_matrix)
@@ -156,10 +158,14 @@ def for_theorem_4_6(
 
 
 def sparse_probs(rng: np.random.Generator, num_rows: int, size: int) -> np.ndarray:
-  """Distributions [num_rows, size] with about half of their entries exactly 0, each at least 0.05 where positive."""
+  """Distributions [num_rows, size] with about half of their entries exactly 0, and uneven where positive.
+
+  Positive entries are proportional to 0.02 + u^4 with u uniform, so that one of them often dominates, as in the paper's
+  draws, and none is below 0.02 / (1.02 size).
+  """
   kept = rng.random((num_rows, size)) < 0.5
   kept[np.arange(num_rows), rng.integers(size, size=num_rows)] = True
-  weights = np.where(kept, 0.1 + rng.random((num_rows, size)), 0)
+  weights = np.where(kept, 0.02 + rng.random((num_rows, size)) ** 4, 0)
   return weights / weights.sum(-1, keepdims=True)
 
 

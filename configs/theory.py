@@ -1,0 +1,116 @@
+"""The theorems as programs, verified sequence by sequence; where they fail, proofs; where they say nothing, measured.
+
+Claim: the constructions of Theorems 3.3, 3.6, 4.3, 4.6 and C.6 give the exact label on every sequence that the theorem
+speaks of. For many random HMMs with |H| > |X| no linear head does, which linear programs prove.
+"""
+
+import ml_collections
+
+from configs import base
+
+
+def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
+  """`:small` (default) is what the claim speaks of; `:smoke` runs the path within a minute."""
+  config = base.start('theory', scale, scales=('small', 'smoke'))
+  config.hmm_file = ''  # a user's own HMM and task, .npz or .json: only that is examined
+  config.support_threshold = 0.0  # epsilon: probabilities up to this count as 0
+  config.rank_threshold = 1e-9  # singular values up to this share of the largest count as 0
+  config.stationarity_tolerance = 1e-9
+  config.margin = 1e-9  # labels whose two best scores differ by no more are near ties
+  config.conditioning = 0.05  # the least smallest singular value of a problem that is drawn
+  config.max_nodes = 100_000  # of the search for H* in Assumption 3.5
+  _verification(config)
+  _impossibility(config)
+  _imperfection(config)
+  _bert(config)
+  config.figure_width = 6.4
+  config.figure_height = 4.2
+  config.figure_dpi = 150
+  if scale == 'smoke':
+    _smoke(config)
+  return config
+
+
+def _verification(config: ml_collections.ConfigDict) -> None:
+  """Structured HMMs for each theorem: every sequence up to `max_length`, and sampled long ones."""
+  config.verification = ml_collections.ConfigDict()
+  config.verification.num_hmms = 100
+  config.verification.max_length = 6
+  config.verification.num_sampled = 6000
+  config.verification.sampled_length = 24
+  config.verification.num_states = 4
+  config.verification.num_states_3_6 = 8
+  config.verification.num_tokens = 5
+  config.verification.num_classes = 2
+  config.verification.memory_size = 3
+
+
+def _impossibility(config: ml_collections.ConfigDict) -> None:
+  """Random HMMs with more states than tokens, of two kinds."""
+  config.impossibility = ml_collections.ConfigDict()
+  config.impossibility.num_hmms = 20
+  config.impossibility.num_states = 8
+  config.impossibility.num_tokens = 5
+  config.impossibility.num_weighed = 2
+  config.impossibility.max_length = 4
+  config.impossibility.clear_gap = 1e-6  # labels nearer to a tie take no part
+  config.impossibility.num_train = 1200
+  config.impossibility.prompt_length = 4
+  config.impossibility.prompt_scale = 0.5
+  config.impossibility.tuning = base.schedule(0.03, 8, 15, 50)
+
+
+def _imperfection(config: ml_collections.ConfigDict) -> None:
+  """Noisy G, nearly singular W, leaking supports."""
+  config.imperfection = ml_collections.ConfigDict()
+  config.imperfection.num_hmms = 3
+  config.imperfection.num_states_3_3 = 6
+  config.imperfection.num_states_3_6 = 10
+  config.imperfection.num_tokens = 8
+  config.imperfection.length = 17
+  config.imperfection.num_train = 1200
+  config.imperfection.num_test = 1000
+  config.imperfection.largest_majority = 0.7  # tasks with a larger class are drawn again
+  config.imperfection.noise_levels = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)  # KL at the [MASK], nats
+  config.imperfection.noise_beside = 1e-3  # beside none, where W is nearly singular
+  config.imperfection.singular_values = (0.05, 0.01, 1e-3, 1e-4)
+  config.imperfection.leaks = (0.0, 1e-3, 1e-2, 3e-2)
+  config.imperfection.prompt_length = 4
+  config.imperfection.prompt_scale = 0.5
+  config.imperfection.tuning = base.schedule(0.03, 8, 15, 50)
+
+
+def _bert(config: ml_collections.ConfigDict) -> None:
+  """A BERT pretrained on the text of a problem of `imperfection`."""
+  config.bert = ml_collections.ConfigDict()
+  config.bert.num_hmms = 1
+  config.bert.checkpoints = (0, 50, 100, 200, 400, 800)
+  config.bert.steps_per_call = 50
+  config.bert.warmup_steps = 50
+  config.bert.learning_rate = 2e-3
+  config.bert.batch_size = 64
+  config.bert.num_documents = 16384
+  config.bert.mask_rate = 0.15
+  config.bert.mask_share = 0.8
+  config.bert.random_share = 0.1
+  config.bert.model = ml_collections.ConfigDict()
+  config.bert.model.num_layers = 2
+  config.bert.model.width = 64
+  config.bert.model.num_heads = 4
+  config.bert.model.ffn_width = 256
+  config.bert.model.max_positions = 32
+  config.bert.model.dropout_rate = 0.0
+  config.bert.model.init_stddev = 0.07  # BERT's 0.02 is for width 768; this is the same spread a layer at width 64
+  config.bert.model.dtype = 'float32'
+
+
+def _smoke(config: ml_collections.ConfigDict) -> None:
+  config.verification.update(num_hmms=3, max_length=3, num_sampled=50, sampled_length=6)
+  config.impossibility.update(num_hmms=2, max_length=3, num_train=60)
+  config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
+  config.imperfection.update(num_hmms=1, length=5, num_train=60, num_test=40, prompt_length=2)
+  config.imperfection.update(noise_levels=(0.0, 1e-2), singular_values=(0.01,), leaks=(0.0, 1e-2))
+  config.imperfection.tuning.update(num_epochs=1, warmup_steps=1)
+  config.bert.update(checkpoints=(0, 4), steps_per_call=2, warmup_steps=2, batch_size=8, num_documents=64)
+  config.bert.model.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=8)
+  config.update(figure_dpi=60)

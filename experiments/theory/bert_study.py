@@ -1,0 +1,83 @@
+"""The theorems on a pretrained BERT: recovery along pretraining, and what a trained prompt does to the posterior."""
+
+from collections.abc import Iterator
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.progress import Reporter
+from experiments.theory import imperfection
+from experiments.theory.imperfection import Case
+from experiments.theory.imperfection import Problem
+from experiments.theory.imperfection import Row
+from experiments.theory.settings import TheorySettings
+from hmm_jax import optimizer as optimizer_lib
+from hmm_jax import pretrain
+from hmm_jax import sharding
+from hmm_jax.bert import Bert
+from hmm_jax.bert import masked_lm
+from hmm_jax.hmm import sample_corpus
+
+Array = jax.Array
+
+
+def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
+  """Rows of `imperfection.evaluate` on BERT: every checkpoint for Theorem 3.3, the last one for Theorem 3.6.
+
+  For 3.3 the theorem's head reads BERT's G. For 3.6 the mass on H* is followed while a prompt is trained.
+  """
+  rows, model = [], masked_lm(_bert(settings))
+  for theorem, number in (('3.3', 33), ('3.6', 36)):
+    cases = []
+    for index in range(settings.bert.num_hmms):
+      key_hmm = jax.random.fold_in(jax.random.fold_in(key, index), number)
+      problem = imperfection.draw_problem(settings, theorem, key_hmm)
+      checkpoints = list(_pretrained(settings, problem, key_hmm, reporter))
+      if theorem == '3.6':
+        checkpoints, reader = checkpoints[-1:], imperfection.mass_reader(settings, problem)
+      else:
+        reader = np.zeros(settings.imperfection.num_tokens)
+      for step, params, kl in checkpoints:
+        fields = {'theorem': theorem, 'hmm': index, 'study': 'bert', 'model': 'bert', 'level': step, 'kl': kl}
+        cases.append(Case(problem, params, fields, reader))
+    rows += imperfection.evaluate(settings.imperfection, model, cases, key, reporter)
+  return rows
+
+
+def _bert(settings: TheorySettings) -> Bert:
+  return settings.bert.model.module(settings.imperfection.num_tokens)
+
+
+@functools.cache
+def _compiled(settings: TheorySettings):
+  b, bert, mesh = settings.bert, _bert(settings), sharding.data_mesh(1)
+  optimizer = optimizer_lib.adamw(b.learning_rate, b.warmup_steps, b.checkpoints[-1], weight_decay=0.0, clip_norm=1.0)
+  whole = sharding.replicated(mesh)
+  init = jax.jit(lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole)
+  corruption = b.corruption(settings.imperfection.num_tokens)
+  sizes = dict(batch_size=b.batch_size, steps_per_call=b.steps_per_call)
+  return init, pretrain.make_train_steps(bert, optimizer, corruption, mesh=mesh, **sizes)
+
+
+def _pretrained(
+  settings: TheorySettings, problem: Problem, key: Array, reporter: Reporter
+) -> Iterator[tuple[int, Any, float]]:
+  """(step, parameters, KL(G || BERT) at the [MASK]) at each checkpoint of one pretraining on the problem's text."""
+  b, s = settings.bert, settings.imperfection
+  key_text, key_init, key_steps = jax.random.split(key, 3)
+  init, train_steps = _compiled(settings)
+  state, model = init(key_init), masked_lm(_bert(settings))
+  hmm = imperfection.float32(problem.hmm)
+  corpus = jax.device_put(sample_corpus(key_text, hmm, b.num_documents, s.length), state.step.sharding)
+  ideal = pretrain.ideal_at_mask(hmm, problem.inputs[s.num_train :])
+  with reporter.track('pretraining', b.checkpoints[-1]) as advance:
+    for done in range(0, b.checkpoints[-1] + 1, b.steps_per_call):
+      if done:
+        state, losses = train_steps(state, corpus, key_steps)
+        advance(done, f'loss {float(losses.mean()):.3f}')
+      if done in b.checkpoints:
+        params = jax.tree.map(jnp.array, state.params)
+        yield done, params, float(pretrain.measure_gap(model, params, ideal, batch_size=s.num_test).kl)

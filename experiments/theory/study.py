@@ -1,0 +1,78 @@
+"""The theory experiment: every part in turn, kept as it ends; then the tables and the figures, from records alone."""
+
+from collections.abc import Callable
+import dataclasses
+import pathlib
+import time
+from typing import Any
+
+import jax
+
+from experiments import checkpoints
+from experiments import figures
+from experiments import report
+from experiments import results
+from experiments.environment import environment
+from experiments.progress import Reporter
+from experiments.settings import digest
+from experiments.theory import bert_study
+from experiments.theory import drawing
+from experiments.theory import imperfection
+from experiments.theory import impossibility
+from experiments.theory import tables
+from experiments.theory import verification
+from experiments.theory.settings import TheorySettings
+
+Row = dict[str, Any]
+Part = Callable[[TheorySettings, jax.Array, Reporter], list[Row]]
+
+_TIMING = 'timing.jsonl'
+
+
+def check(settings: TheorySettings) -> None:
+  """Raises SettingsError where the user's file is not what it should be."""
+
+
+def parts(settings: TheorySettings) -> dict[str, Part]:
+  """The parts of the experiment, in order."""
+  verify = lambda theorem: lambda settings, key, reporter: verification.verify(settings, theorem, key, reporter)
+  return {
+    **{f'verification-{theorem.name}': verify(theorem) for theorem in verification.theorems(settings)},
+    'impossibility': impossibility.run,
+    'imperfection': imperfection.run,
+    'bert': bert_study.run,
+  }
+
+
+def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Runs the parts that are missing; what an interrupted run finished is read back."""
+  kept = workdir / 'parts' / digest([{**dataclasses.asdict(settings), 'figure_dpi': 0}])
+  key, rows, timing = jax.random.key(settings.seed), [], []
+  for index, (name, part) in enumerate(parts(settings).items()):
+    path = kept / f'{name}.jsonl'
+    if not path.exists():
+      begun = time.monotonic()
+      found = part(settings, jax.random.fold_in(key, index), reporter)
+      checkpoints.write_json_lines(kept / f'{name}-{_TIMING}', [{'part': name, 'seconds': time.monotonic() - begun}])
+      checkpoints.write_json_lines(path, [{'part': name, **row} for row in found])
+    rows += checkpoints.read_json_lines(path)
+    timing += checkpoints.read_json_lines(kept / f'{name}-{_TIMING}')
+  same = {'experiment': settings.experiment, 'scale': settings.scale, 'seed': settings.seed}
+  checkpoints.write_json(workdir / 'environment.json', environment())
+  checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
+  checkpoints.write_json_lines(workdir / _TIMING, timing)
+  checkpoints.write_json_lines(workdir / results.FILE_NAME, [{**same, **row} for row in rows])
+
+
+def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Prints the tables of the records and draws their figures."""
+  records = results.load(workdir)
+  seconds = {row['part']: row['seconds'] for row in checkpoints.read_json_lines(workdir / _TIMING)}
+  text = '\n'.join(report.as_text(table) for table in tables.of_study(records, seconds, settings.margin))
+  reporter.show(text)
+  checkpoints.write_whole(workdir / 'table.txt', text)
+  reporter.say(f'records: {workdir / results.FILE_NAME}')
+  reporter.say(f'table: {workdir / "table.txt"}')
+  for name, draw in drawing.FIGURES.items():
+    paths = figures.save(draw(records, settings), workdir / name)
+    reporter.say(f'figure: {", ".join(str(path) for path in paths)}')

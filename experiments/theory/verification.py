@@ -1,0 +1,161 @@
+"""Each theorem on many structured HMMs: its construction beside the exact label, sequence by sequence."""
+
+from collections.abc import Callable
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments.progress import Reporter
+from experiments.theory import evaluation
+from experiments.theory.settings import TheorySettings
+from hmm_jax.hmm import sample_corpus
+from hmm_jax.theory import assumptions
+from hmm_jax.theory import recovery
+from hmm_jax.theory import structured
+from hmm_jax.theory.assumptions import Finding
+from hmm_jax.theory.structured import MemoryProblem
+from hmm_jax.theory.structured import Sizes
+from hmm_jax.theory.structured import StateProblem
+
+Array = jax.Array
+Row = dict[str, Any]
+
+
+class Theorem(NamedTuple):
+  """How one theorem is verified.
+
+  Attributes:
+    name: its number.
+    assumptions: the numbers of what it assumes.
+    sizes: of the problems.
+    draw: (settings, sizes, key) -> a problem that satisfies the assumptions.
+    violates: the number of the stronger assumption, of the theorem before it, that its problems need not satisfy.
+    violated: (settings, problem) -> whether that one fails.
+    evaluate: (settings, problem, tokens [n, T]) -> `Evaluation` of its construction.
+  """
+
+  name: str
+  assumptions: str
+  sizes: Sizes
+  draw: Callable
+  violates: str
+  violated: Callable
+  evaluate: Callable
+
+
+def theorems(settings: TheorySettings) -> list[Theorem]:
+  """The five that are verified, C.6 with two cells."""
+  v = settings.verification
+  states = functools.partial(Sizes, num_classes=v.num_classes, memory_size=0, num_cells=0)
+  memory = functools.partial(Sizes, v.num_states, v.num_tokens, v.num_classes)
+  return [
+    Theorem('3.3', '3.1, 3.2', states(v.num_states, v.num_tokens), _draw_3_3, '', _never, _evaluate_3_3),
+    Theorem('3.6', '3.2, 3.5', states(v.num_states_3_6, v.num_tokens), _draw_3_6, '3.1', _fails_3_1, _evaluate_3_6),
+    Theorem('4.3', '3.2, 4.2', memory(2, 2), _draw_4_3, '', _never, _evaluate_4_3),
+    Theorem('4.6', '4.4, 4.5', memory(v.memory_size, 1), _draw_4_6, '4.2', _fails_4_2, _evaluate_4_6),
+    Theorem('C.6', '4.4, C.5', memory(v.memory_size, 2), _draw_4_6, '4.2', _fails_4_2, _evaluate_4_6),
+  ]
+
+
+def verify(settings: TheorySettings, theorem: Theorem, key: Array, reporter: Reporter) -> list[Row]:
+  """One row an HMM: what was checked on every sequence up to a length, and on sampled long ones."""
+  v, rows = settings.verification, []
+  short = evaluation.all_sequences(v.num_tokens, v.max_length)
+  with reporter.track(f'Theorem {theorem.name}', v.num_hmms) as advance:
+    for index in range(v.num_hmms):
+      key_draw, key_text = jax.random.split(jax.random.fold_in(key, index))
+      problem = theorem.draw(settings, theorem.sizes, key_draw)
+      every = evaluation.count(theorem.evaluate(settings, problem, short), settings.margin)
+      sampled = _sampled(problem.hmm, key_text, v.num_sampled, v.sampled_length)
+      long = evaluation.count(theorem.evaluate(settings, problem, sampled), settings.margin)
+      rows.append(
+        {
+          'theorem': theorem.name,
+          'assumptions': theorem.assumptions,
+          'hmm': index,
+          'draws': problem.drawn,
+          'violates': theorem.violates if theorem.violated(settings, problem) else '',
+          **_fields('enumerated', every),
+          **_fields('sampled', long),
+        }
+      )
+      advance(index + 1, f'{sum(row["enumerated_in_region"] + row["sampled_in_region"] for row in rows):,} sequences')
+  return rows
+
+
+def _fields(kind: str, counts: evaluation.Count) -> Row:
+  """The counts by name; an infinite gap, that of no sequence, is null."""
+  fields = {f'{kind}_{name}': value for name, value in counts._asdict().items()}
+  gap = fields[f'{kind}_smallest_gap']
+  return {**fields, f'{kind}_smallest_gap': gap if math.isfinite(gap) else None}
+
+
+def _sampled(hmm, key: Array, count: int, length: int) -> np.ndarray:
+  as_float32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, hmm)
+  return np.asarray(sample_corpus(key, as_float32, count, length), np.int32)
+
+
+def _draw_3_3(settings: TheorySettings, sizes: Sizes, key: Array) -> StateProblem:
+  return structured.for_theorem_3_3(key, sizes, settings.thresholds, settings.conditioning)
+
+
+def _draw_3_6(settings: TheorySettings, sizes: Sizes, key: Array) -> StateProblem:
+  return structured.for_theorem_3_6(key, sizes, settings.thresholds, settings.conditioning, settings.max_nodes)
+
+
+def _draw_4_3(settings: TheorySettings, sizes: Sizes, key: Array) -> MemoryProblem:
+  return structured.for_theorem_4_3(key, sizes, settings.thresholds, settings.conditioning)
+
+
+def _draw_4_6(settings: TheorySettings, sizes: Sizes, key: Array) -> MemoryProblem:
+  return structured.for_theorem_4_6(
+    key, sizes, settings.thresholds, settings.conditioning, settings.stationarity_tolerance
+  )
+
+
+def _never(settings: TheorySettings, problem: Any) -> bool:
+  del settings, problem
+  return False
+
+
+def _fails_3_1(settings: TheorySettings, problem: StateProblem) -> bool:
+  return not assumptions.non_degeneracy(problem.hmm, settings.thresholds).holds
+
+
+def _fails_4_2(settings: TheorySettings, problem: MemoryProblem) -> bool:
+  return not assumptions.recoverable_hidden_states(problem.hmm, problem.cell, settings.thresholds).holds
+
+
+def _evaluate_3_3(settings: TheorySettings, problem: StateProblem, tokens: np.ndarray) -> evaluation.Evaluation:
+  hmm, silent_probs, mu, _ = problem
+  built = recovery.theorem_3_3(hmm, mu, silent_probs, settings.thresholds)
+  return evaluation.evaluate_states(hmm, silent_probs, mu, built, tokens)
+
+
+def _evaluate_3_6(settings: TheorySettings, problem: StateProblem, tokens: np.ndarray) -> evaluation.Evaluation:
+  hmm, silent_probs, mu, _ = problem
+  built = recovery.theorem_3_6(hmm, mu, silent_probs, settings.thresholds, settings.max_nodes)
+  return evaluation.evaluate_states(hmm, silent_probs, mu, built, tokens)
+
+
+def _evaluate_4_3(settings: TheorySettings, problem: MemoryProblem, tokens: np.ndarray) -> evaluation.Evaluation:
+  hmm, mu, cell, _ = problem
+  finding = assumptions.recoverable_hidden_states(hmm, cell, settings.thresholds)
+  built = recovery.theorem_4_3(hmm, mu, cell, tokens.shape[1], settings.thresholds)
+  return _evaluate_memory(problem, built, finding, tokens)
+
+
+def _evaluate_4_6(settings: TheorySettings, problem: MemoryProblem, tokens: np.ndarray) -> evaluation.Evaluation:
+  hmm, mu, cell, _ = problem
+  finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, mu, settings.thresholds)
+  built = recovery.theorem_4_6(hmm, mu, cell, tokens.shape[1], settings.thresholds, settings.stationarity_tolerance)
+  return _evaluate_memory(problem, built, finding, tokens)
+
+
+def _evaluate_memory(
+  problem: MemoryProblem, built: recovery.Construction, finding: Finding, tokens: np.ndarray
+) -> evaluation.Evaluation:
+  return evaluation.evaluate_memory(problem.hmm, problem.cell, problem.task_weights, built, finding, tokens)

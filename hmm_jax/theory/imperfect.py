@@ -1,0 +1,105 @@
+"""Ideal conditions made worse by a known amount: a noisy G, a nearly singular W, supports that leak.
+
+The theorems say nothing here; what is left of them is measured (`experiments/theory/imperfection.py`).
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize
+
+from hmm_jax.hmm import Distribution
+from hmm_jax.hmm import HMM
+from hmm_jax.model import exact_model
+from hmm_jax.model import MaskedLM
+
+Array = jax.Array
+
+
+class Noisy(NamedTuple):
+  """The parameters of `noisy_model`.
+
+  Attributes:
+    distribution: an `HMM` or a `MemoryHMM`, whose G is made noisy.
+    scale: [], the standard deviation of the noise on log-probabilities.
+    salt: [] uint32; another one is other noise.
+  """
+
+  distribution: Distribution
+  scale: Array
+  salt: Array
+
+
+@functools.cache
+def noisy_model(num_tokens: int) -> MaskedLM:
+  """The exact model with predictions proportional to G * exp(scale * z), z iid standard normal.
+
+  The noise is a fixed function of the whole embedded input, prompt included, so that the model is as deterministic as
+  a pretrained one, and without any pattern that a head or prompt could learn. Gradients see G alone. For small scales
+  KL(G || model) is about scale^2 / 2 times one minus the sum of squares of G.
+  """
+  exact = exact_model(num_tokens)
+
+  def predict(params: Noisy, embeddings: Array) -> Array:
+    probs = exact.predict(params.distribution, embeddings)
+    noise = lax.stop_gradient(_noise(params.salt, embeddings, probs.shape))
+    noisy = probs * jnp.exp(params.scale * noise)
+    totals = noisy.sum(-1, keepdims=True)
+    return noisy / jnp.where(totals > 0, totals, 1)
+
+  return exact._replace(
+    name='noisy',
+    embed=lambda params, tokens: exact.embed(params.distribution, tokens),
+    predict=predict,
+    represent=lambda params, embeddings: exact.represent(params.distribution, embeddings),
+    embedding_size=lambda params: exact.embedding_size(params.distribution),
+  )
+
+
+def _noise(salt: Array, embeddings: Array, shape: tuple[int, ...]) -> Array:
+  """Standard normal numbers [..., T, V] decided by the bits of each embedded sequence [..., T, E] and the salt."""
+  bits = lax.bitcast_convert_type(embeddings.astype(jnp.float32), jnp.uint32)
+  bits = bits.reshape(bits.shape[:-2] + (-1,))
+  # An odd multiplier for each place, and a mixing of high bits into low ones before it.
+  places = jax.random.bits(jax.random.key(0), bits.shape[-1:], jnp.uint32) | 1
+  hashed = ((bits ^ (bits >> 15)) * places).sum(-1, dtype=jnp.uint32) ^ salt
+  keys = jax.vmap(jax.random.key)(hashed.reshape(-1))
+  return jax.vmap(lambda key: jax.random.normal(key, shape[-2:]))(keys).reshape(shape)
+
+
+def with_smallest_singular_value(hmm: HMM, target: float) -> HMM:
+  """The HMM with the emissions of state 1 moved towards those of state 0 until W has this smallest singular value.
+
+  The value falls to 0 continuously on the way, so that every one below the present one is met.
+
+  Raises:
+    ValueError: `target` is not between 0 and the present smallest singular value.
+  """
+  W = np.asarray(hmm.emission_matrix, np.float64)
+
+  def moved(share: float) -> np.ndarray:
+    rows = W.copy()
+    rows[1] = (1 - share) * W[1] + share * W[0]
+    return rows
+
+  smallest = lambda share: np.linalg.svd(moved(share), compute_uv=False)[-1]
+  if not 0 < target <= smallest(0.0) or W.shape[0] > W.shape[1]:
+    raise ValueError(f'target is {target}; valid is above 0 and at most {smallest(0.0):.3g}, what W has')
+  share = scipy.optimize.brentq(lambda share: smallest(share) - target, 0.0, 1.0, xtol=1e-15)
+  return hmm._replace(emission_matrix=moved(share))
+
+
+def leaking(hmm: HMM, states: np.ndarray, into: np.ndarray, share: float) -> HMM:
+  """The HMM whose `states` (B) move with probability `share` into states outside `into` (H*), uniformly.
+
+  Assumption 3.5 holds at share 0; above, its supports hold up to a threshold of share / (H - |H*|).
+  """
+  outside = np.setdiff1d(np.arange(hmm.num_states), into)
+  transition_matrix = np.array(hmm.transition_matrix, np.float64)
+  transition_matrix[states] *= 1 - share
+  transition_matrix[np.ix_(states, outside)] += share / len(outside)
+  return hmm._replace(transition_matrix=transition_matrix)
