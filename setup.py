@@ -7,7 +7,7 @@ setuptools.setup(
   version='0.3.0',
   description='Why pretraining helps: exact HMM posteriors, masked-LM pretraining, head and prompt tuning in JAX.',
   license='Apache-2.0',
-  packages=['hmm_jax', 'hmm_jax.theory', 'experiments', 'configs'],
+  packages=['hmm_jax', 'hmm_jax.theory', 'experiments', 'experiments.theory', 'configs'],
   package_data={'experiments': ['figure_3_reference.json']},
   python_requires='>=3.11',
   install_requires=[

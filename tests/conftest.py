@@ -25,13 +25,13 @@ def in_float64(function, *arguments):
     leaf = np.asarray(leaf)
     return jnp.asarray(leaf, jnp.float64 if np.issubdtype(leaf.dtype, np.floating) else leaf.dtype)
 
-  with jax.enable_x64(True), _compiling_fast():
+  with jax.enable_x64(True), compiling_fast():
     return jax.tree.map(np.asarray, function(*jax.tree.map(convert, arguments)))
 
 
 @contextlib.contextmanager
-def _compiling_fast():
-  # What runs once and is small costs more to optimise than to run.
+def compiling_fast():
+  """What runs once and is small costs more to optimise than to run."""
   jax.config.update('jax_disable_most_optimizations', True)
   try:
     yield

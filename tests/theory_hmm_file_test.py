@@ -1,0 +1,374 @@
+"""A user's file: read as it was written, refused in one sentence, and reported on as the theorems say."""
+
+import io
+import json
+import pickle
+
+from conftest import compiling_fast
+import jax
+import numpy as np
+import pytest
+
+from experiments import report as report_lib
+from experiments.settings import SettingsError
+from experiments.theory import hmm_file
+from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.theory import structured
+from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.structured import MemoryProblem
+from hmm_jax.theory.structured import Sizes
+from hmm_jax.theory.structured import StateProblem
+
+THRESHOLDS = Thresholds(0.0, 1e-9)
+# Two states, three tokens, independent columns of W.
+HEALTHY = {
+  'initial_probs': [0.5, 0.5],
+  'transition_matrix': [[0.75, 0.25], [0.5, 0.5]],
+  'emission_matrix': [[0.5, 0.5, 0], [0, 0.25, 0.75]],
+  'task_weights': [1.0, -2.0],
+}
+# States 0 and 1 speak as 2 and 3 do, which state 4 alone leads to: W is dependent, but not on what 4 moves to.
+IMITATED = {
+  'initial_probs': [0.2] * 5,
+  'transition_matrix': (
+    np.array([[0, 4, 0, 0, 4], [5, 1, 0, 0, 2], [3, 2, 0, 1, 2], [0, 2, 2, 0, 4], [0, 0, 4, 4, 0]]) / 8
+  ).tolist(),
+  'emission_matrix': [[0, 1, 0], [0, 0, 1], [0, 1, 0], [0, 0, 1], [1, 0, 0]],
+  'task_weights': [0, 0, 1, -1, 0],
+}
+MEMORY = {
+  'initial_probs': [0.5, 0.5],
+  'transition_matrix': [[0.5, 0.5], [1, 0]],
+  'emission_matrix': [[[1, 0, 0], [0, 0.5, 0.5]], [[0, 1, 0], [0, 0.5, 0.5]]],
+  'task_weights': [[1, 0], [0, 1]],
+  'memory_probs': [[0.25, 0.25], [0.25, 0.25]],
+  'cell_index': [0, 1],
+  'cell': 1,
+}
+
+
+def _written(path, entries):
+  """The entries in a file of the path's kind."""
+  if path.suffix == '.npz':
+    np.savez(path, **entries)
+  else:
+    path.write_text(json.dumps({key: np.asarray(value).tolist() for key, value in entries.items()}))
+  return path
+
+
+def _entries(problem):
+  """What a file says of a problem."""
+  fields = problem._asdict()
+  del fields['hmm'], fields['drawn']
+  return {**problem.hmm._asdict(), **fields}
+
+
+def _report(problem, **changes):
+  arguments = dict(max_nodes=10_000, tolerance=1e-9, margin=1e-9, max_sequences=130, num_sampled=40, sampled_length=9)
+  records = hmm_file.report(problem, THRESHOLDS, **{**arguments, **changes}, key=jax.random.key(0))
+  return {record['statement']: record for record in json.loads(json.dumps(records, allow_nan=False))}
+
+
+def _loaded(tmp_path, entries):
+  return hmm_file.load(_written(tmp_path / 'hmm.json', entries))
+
+
+def _right_everywhere(record):
+  return all(
+    record[kind]['outside_margin_in_region'] == 0 and record[kind]['in_region'] > 0
+    for kind in ('enumerated', 'sampled')
+  )
+
+
+@pytest.fixture(autouse=True)
+def _fast():
+  with compiling_fast():
+    yield
+
+
+@pytest.mark.parametrize('suffix', ['.npz', '.json', '.NPZ'])
+@pytest.mark.parametrize('entries', [HEALTHY, IMITATED, MEMORY])
+def test_a_file_is_read_as_it_was_written(tmp_path, suffix, entries):
+  """Every array in float64, whatever the format."""
+  path = _written(tmp_path / f'hmm{suffix.lower()}', entries)
+  problem = hmm_file.load(path.rename(tmp_path / f'hmm{suffix}'))
+  assert isinstance(problem.hmm, MemoryHMM if 'cell' in entries else HMM)
+  for name, array in problem.hmm._asdict().items():
+    np.testing.assert_allclose(array, entries[name], rtol=1e-15)
+    assert array.dtype == (np.int32 if name == 'cell_index' else np.float64)
+  if 'cell' in entries:
+    assert problem.cell == 1
+    np.testing.assert_array_equal(problem.task_weights, entries['task_weights'])
+  else:
+    np.testing.assert_array_equal(problem.task_weights, [entries['task_weights'], np.zeros(problem.hmm.num_states)])
+    np.testing.assert_array_equal(problem.silent_probs, problem.hmm.initial_probs)
+
+
+def test_optional_shapes(tmp_path):
+  """A silent law, several classes, integers, and a first state that depends on the memory."""
+  several = _loaded(tmp_path, {**HEALTHY, 'silent_probs': [0.25, 0.75], 'task_weights': [[1, 0], [0, 1], [0.5, 0.5]]})
+  np.testing.assert_array_equal(several.silent_probs, [0.25, 0.75])
+  assert several.task_weights.shape == (3, 2)
+  by_memory = np.broadcast_to([0.25, 0.75], (2, 2, 2))
+  assert _loaded(tmp_path, {**MEMORY, 'initial_probs': by_memory}).hmm.initial_probs.shape == (2, 2, 2)
+
+
+def test_rows_are_divided_by_their_sums(tmp_path):
+  """Rows that a file rounded sum to 1 to the last bits."""
+  thirds = {**HEALTHY, 'emission_matrix': [[0.333333] * 3] * 2, 'silent_probs': [0.333333, 0.666666]}
+  problem = _loaded(tmp_path, thirds)
+  for rows in (*problem.hmm, problem.silent_probs):
+    np.testing.assert_allclose(rows.sum(-1), 1, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+  ('base', 'changes', 'words'),
+  [
+    (HEALTHY, {'initial_probs': None}, ['initial_probs is missing', 'transition_matrix']),
+    (HEALTHY, {'task_weights': None}, ['task_weights is missing']),
+    (HEALTHY, {'mu': [1, 0]}, ["'mu' is no key of an HMM without memory_probs", 'silent_probs']),
+    (HEALTHY, {'cell': 0}, ["'cell' is no key of an HMM without memory_probs"]),
+    (HEALTHY, {'initial_probs': [0.5, 0.25, 0.25]}, ['initial_probs has shape (3,)', '(2,)']),
+    (HEALTHY, {'initial_probs': [0.5, 0.25]}, ['initial_probs', 'sums to 0.75', 'valid is 1']),
+    (HEALTHY, {'silent_probs': [0.5, 0.6]}, ['silent_probs', 'sums to 1.1']),
+    (HEALTHY, {'silent_probs': [1.0]}, ['silent_probs has shape (1,)', '(2,)']),
+    (HEALTHY, {'transition_matrix': [[1, 0], [float('nan'), 1]]}, ['transition_matrix', 'not finite']),
+    (HEALTHY, {'transition_matrix': [[1, 0], [-0.5, 1.5]]}, ['transition_matrix', 'negative']),
+    (HEALTHY, {'transition_matrix': [[1, 0]]}, ['transition_matrix has shape (1, 2)', '(2, 2)']),
+    (HEALTHY, {'emission_matrix': [0.5, 0.5]}, ['emission_matrix has shape (2,)', '[num_states, num_tokens]']),
+    (HEALTHY, {'emission_matrix': []}, ['emission_matrix has shape (0,)']),
+    (HEALTHY, {'emission_matrix': [['a', 'b'], ['c', 'd']]}, ['emission_matrix', "'a'", 'array of numbers']),
+    (HEALTHY, {'initial_probs': [True, False]}, ['initial_probs', 'array of numbers']),
+    (HEALTHY, {'task_weights': [1, 2, 3]}, ['task_weights has shape (3,)', '[2] or [classes, 2]', 'hidden state']),
+    (HEALTHY, {'task_weights': [[1, 2]]}, ['task_weights has shape (1, 2)', 'C at least 2']),
+    (HEALTHY, {'task_weights': [0, 0]}, ['task_weights has equal rows', 'rows that differ']),
+    (HEALTHY, {'task_weights': [[1, 2], [1, 2]]}, ['task_weights has equal rows']),
+    (HEALTHY, {'task_weights': [float('nan'), 1]}, ['task_weights has the entry nan', 'numbers from -1e+100']),
+    (HEALTHY, {'task_weights': [1e200, 1]}, ['task_weights has the entry 1e+200']),
+    (MEMORY, {'cell_index': None}, ['cell_index is missing', 'an HMM with a memory']),
+    (MEMORY, {'silent_probs': [0.5, 0.5]}, ["'silent_probs' is no key of an HMM with a memory"]),
+    (MEMORY, {'cell': 2}, ['cell is 2', 'an integer from 0 to 1']),
+    (MEMORY, {'cell': -1}, ['cell is -1']),
+    (MEMORY, {'cell': 0.0}, ['cell is 0.0', 'integer']),
+    (MEMORY, {'cell': [0]}, ['cell is [0]']),
+    (MEMORY, {'cell_index': [0, 2]}, ['cell_index holds 2', 'from 0 to 1']),
+    (MEMORY, {'cell_index': [0.0, 1.0]}, ['cell_index has', 'float64', '2 integers']),
+    (MEMORY, {'memory_probs': [0.5, 0.25, 0.25]}, ['memory_probs has shape (3,)', 'an axis of 2 values']),
+    (MEMORY, {'memory_probs': [[0.25, 0.25], [0.25, 0.5]]}, ['memory_probs', 'sums to 1.25']),
+    (MEMORY, {'memory_probs': 1.0}, ['memory_probs has shape ()']),
+    (MEMORY, {'memory_probs': np.full((2,) * 13, 2.0**-13)}, ['13 cells of 2 values', '8192', 'the limit is 4096']),
+    (MEMORY, {'emission_matrix': [[1, 0, 0], [0, 1, 0]]}, ['emission_matrix has shape (2, 3)', 'memory_size']),
+    (MEMORY, {'task_weights': [1, 2, 3]}, ['task_weights has shape (3,)', 'value of the memory']),
+  ],
+)
+@pytest.mark.parametrize('suffix', ['.npz', '.json'])
+def test_wrong_contents_are_refused(tmp_path, suffix, base, changes, words):
+  """One sentence names the file, the key, what it holds and what would be valid."""
+  entries = {key: value for key, value in {**base, **changes}.items() if value is not None}
+  path = _written(tmp_path / f'hmm{suffix}', entries)
+  with pytest.raises(SettingsError) as refusal:
+    hmm_file.load(path)
+  for word in (str(path), *words):
+    assert word in str(refusal.value)
+  assert '\n' not in str(refusal.value)
+
+
+def _npz_bytes():
+  content = io.BytesIO()
+  np.savez(content, **HEALTHY)
+  return content.getvalue()
+
+
+def _npy_bytes(array, **options):
+  content = io.BytesIO()
+  np.save(content, array, **options)
+  return content.getvalue()
+
+
+@pytest.mark.parametrize(
+  ('name', 'content', 'words'),
+  [
+    ('hmm.npz', None, ['which is no file']),
+    ('hmm.txt', b'', ['.npz or a .json']),
+    ('hmm', b'', ['.npz or a .json']),
+    ('hmm.npz', b'', ['cannot be read as .npz']),
+    ('hmm.npz', b'garbage', ['cannot be read as .npz']),
+    ('hmm.npz', _npz_bytes()[:-40], ['cannot be read as .npz']),
+    ('hmm.npz', _npy_bytes(np.ones(3)), ['it holds one array', 'np.savez']),
+    ('hmm.npz', pickle.dumps(HEALTHY), ['cannot be read as .npz']),
+    ('hmm.json', b'', ['cannot be read as .json']),
+    ('hmm.json', b'{"initial_probs": [1.0', ['cannot be read as .json']),
+    ('hmm.json', b'\xff\xfe\x00', ['cannot be read as .json']),
+    ('hmm.json', b'[1, 2]', ['it holds [1, 2]', 'an object']),
+    ('hmm.json', b'{"cell": 0, "cell": 1}', ["'cell' is given 2 times"]),
+    ('hmm.json', b'[' * 200_000, ['cannot be read as .json']),
+    ('hmm.json', b'{"cell": {"a": 1}}', ["'cell' is no key"]),
+  ],
+)
+def test_unreadable_files_are_refused(tmp_path, name, content, words):
+  """One sentence, with the path and the reason."""
+  path = tmp_path / name
+  if content is not None:
+    path.write_bytes(content)
+  with pytest.raises(SettingsError) as refusal:
+    hmm_file.load(path)
+  for word in (str(path), *words):
+    assert word in str(refusal.value)
+  assert '\n' not in str(refusal.value)
+
+
+def test_a_directory_and_a_pickled_array_are_refused(tmp_path):
+  """A folder is no file, and nothing in a file is run."""
+  (tmp_path / 'folder.npz').mkdir()
+  np.savez(tmp_path / 'object.npz', **{**HEALTHY, 'initial_probs': np.array([0.5, None], object)})
+  for name, word in (('folder.npz', 'no file'), ('object.npz', 'cannot be read')):
+    with pytest.raises(SettingsError, match=word):
+      hmm_file.load(tmp_path / name)
+
+
+def test_ragged_lists_are_refused(tmp_path):
+  """JSON lists of unequal lengths are no array."""
+  path = tmp_path / 'hmm.json'
+  path.write_text(json.dumps({**HEALTHY, 'transition_matrix': [[1.0], [0.5, 0.5]]}))
+  with pytest.raises(SettingsError, match='transition_matrix is .*array of numbers'):
+    hmm_file.load(path)
+
+
+@pytest.mark.parametrize('suffix', ['.npz', '.json'])
+def test_a_damaged_file_is_refused_or_read(tmp_path, suffix):
+  """Whatever byte is lost or changed, the answer is a problem or a SettingsError."""
+  whole, rng = _written(tmp_path / f'whole{suffix}', MEMORY).read_bytes(), np.random.default_rng(0)
+  path = tmp_path / f'hmm{suffix}'
+  for _ in range(150):
+    damaged = bytearray(whole)
+    for place in rng.integers(len(whole), size=rng.integers(1, 4)):
+      damaged[place] = rng.integers(256)
+    path.write_bytes(damaged[: rng.integers(len(whole) // 2, len(whole) + 1)] if rng.random() < 0.5 else damaged)
+    try:
+      hmm_file.load(path)
+    except SettingsError as error:
+      assert '\n' not in str(error)
+
+
+def test_where_3_1_holds_both_constructions_are_right(tmp_path):
+  """Every assumption of an HMM, no linear program, and both theorems right on every sequence."""
+  records = _report(_loaded(tmp_path, HEALTHY))
+  assert list(records) == ['Assumption 3.1', 'Assumption 3.2', 'Assumption 3.5', 'Theorem 3.3', 'Theorem 3.6']
+  assert all(records[f'Assumption {name}']['holds'] for name in ('3.1', '3.2', '3.5'))
+  smallest = np.linalg.svd(HEALTHY['emission_matrix'], compute_uv=False)[-1]
+  assert records['Assumption 3.1']['closeness']['smallest_singular_value'] == pytest.approx(smallest)
+  assert records['Assumption 3.2']['closeness'] == {'smallest_positive_prob': 0.25}
+  for name in ('Theorem 3.3', 'Theorem 3.6'):
+    assert records[name]['built'] and _right_everywhere(records[name])
+    assert records[name]['enumerated']['longest'] == 4
+    # Every sequence of 1 to 4 tokens is possible.
+    assert records[name]['enumerated']['sequences'] == records[name]['enumerated']['in_region'] == 120
+    assert records[name]['sampled']['sequences'] == 40
+
+
+def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
+  """A dependence, the sets of Assumption 3.5, and a proof that every linear head is wrong somewhere."""
+  records = _report(_loaded(tmp_path, IMITATED))
+  W = np.array(IMITATED['emission_matrix']).T
+  degenerate = records['Assumption 3.1']
+  assert not degenerate['holds']
+  np.testing.assert_allclose(W @ degenerate['witness']['dependence'], 0, atol=1e-12)
+  assert degenerate['closeness'] == {'smallest_singular_value': 0.0, 'condition_number': None}
+  assert records['Assumption 3.5']['witness'] == {
+    'essential_states': [2, 3],
+    'prompt_states': [4],
+    'exhaustive': True,
+  }
+  assert not records['Theorem 3.3']['built'] and 'Assumption 3.1 fails' in records['Theorem 3.3']['reason']
+  assert records['Theorem 3.6']['built'] and _right_everywhere(records['Theorem 3.6'])
+  program = records['Linear head']
+  assert program['exists'] is False and program['confirmed'] is True and program['residual'] < 1e-12
+  assert program['sequences'] == records['Theorem 3.6']['enumerated']['sequences']
+  certificate = program['certificate']
+  assert len({tuple(row['tokens']) for row in certificate}) == program['certificate_sequences']
+  assert {row['label'] for row in certificate} == {0, 1} and all(max(row['tokens']) < 3 for row in certificate)
+  assert sum(row['weight'] for row in certificate) == pytest.approx(1)
+
+
+def test_a_linear_head_can_be_right_where_3_1_fails(tmp_path):
+  """Without imitators' sources the same W has a head that is right on all, which the program finds."""
+  moves = np.array([[2, 0, 0, 0, 6], [0, 2, 0, 0, 6], [4, 0, 0, 2, 2], [0, 4, 2, 0, 2], [0, 0, 4, 4, 0]]) / 8
+  records = _report(_loaded(tmp_path, {**IMITATED, 'transition_matrix': moves, 'task_weights': [0, 0, 1, -2, 0]}))
+  assert not records['Assumption 3.1']['holds']
+  assert records['Linear head']['exists'] is True and records['Linear head']['margin'] > 0.01
+
+
+@pytest.mark.parametrize('num_cells', [1, 2])
+def test_memories(tmp_path, num_cells):
+  """With one cell Theorem 4.6, with two 4.3, is right on every sequence of its region, and not on all."""
+  key = jax.random.key(3)
+  if num_cells == 1:
+    drawn = structured.for_theorem_4_6(key, Sizes(4, 5, 2, 3, 1), THRESHOLDS, 0.05, 1e-9)
+  else:
+    drawn = structured.for_theorem_4_3(key, Sizes(4, 5, 2, 2, 2), THRESHOLDS, 0.05)
+  path = _written(tmp_path / 'hmm.npz', _entries(drawn))
+  records = _report(hmm_file.load(path))
+  theorem, relaxed = ('4.6', '4.5') if num_cells == 1 else ('C.6', 'C.5')
+  assert list(records) == [
+    *(f'Assumption {name}' for name in ('3.2', '4.2', '4.4', relaxed)),
+    'Theorem 4.3',
+    f'Theorem {theorem}',
+  ]
+  built = records[f'Theorem {theorem}' if num_cells == 1 else 'Theorem 4.3']
+  assert built['built'] and _right_everywhere(built)
+  assert built['enumerated']['in_region'] < built['enumerated']['sequences']
+  assert 0 in records[f'Assumption {relaxed}']['witness']['recoverable_states']
+  assert records['Theorem 4.3']['built'] == records['Assumption 4.2']['holds']
+
+
+def test_labels_do_not_depend_on_the_scale_of_mu(tmp_path):
+  """Records of mu and of mu times a power of two are the same; so are those of two rows with the same contrast."""
+  plain = _report(_loaded(tmp_path, HEALTHY))
+  for weights in (np.multiply(HEALTHY['task_weights'], 2.0**-40), [[4, 1], [3, 3]]):
+    assert _report(_loaded(tmp_path, {**HEALTHY, 'task_weights': weights})) == plain
+
+
+def test_a_text_follows_the_silent_law(tmp_path):
+  """Sampled texts are those of the label's chain, whatever the model takes for its first law: all are possible."""
+  stuck = {
+    **HEALTHY,
+    'transition_matrix': [[0.5, 0.5], [0.5, 0.5]],
+    'emission_matrix': [[1, 0, 0], [0, 0.5, 0.5]],
+    'silent_probs': [0.125, 0.875],
+  }
+  records = _report(_loaded(tmp_path, stuck))
+  assert records['Theorem 3.3']['sampled']['sequences'] == 40
+
+
+def test_one_token(tmp_path):
+  """Nothing to tell apart, and nothing breaks."""
+  one_token = {**HEALTHY, 'emission_matrix': [[1], [1]], 'task_weights': [1, -1]}
+  records = _report(_loaded(tmp_path, one_token))
+  assert not records['Assumption 3.1']['holds'] and not records['Assumption 3.5']['holds']
+  assert 'all labels' in records['Linear head']['reason']
+
+
+def test_too_large_a_vocabulary_is_sampled_alone(tmp_path):
+  """Where even single tokens are too many to enumerate, long sequences are still checked."""
+  records = _report(_loaded(tmp_path, HEALTHY), max_sequences=2)
+  assert 'enumerated' not in records['Theorem 3.3'] and records['Theorem 3.3']['sampled']['agreement'] == 1
+
+
+@pytest.mark.parametrize('entries', [IMITATED, MEMORY])
+def test_tables_fit_and_name_everything(tmp_path, entries):
+  """Every statement has its row, within 120 columns."""
+  problem = _loaded(tmp_path, entries)
+  records = list(_report(problem).values())
+  texts = [report_lib.as_text(table) for table in hmm_file.tables(records)]
+  assert max(len(line) for text in texts for line in text.splitlines()) <= 120
+  for record in records:
+    name = record['statement'].removeprefix('Assumption ')
+    (row,) = [line for line in ''.join(texts).splitlines() if line.startswith(f'  {name} ')]
+    is_true = record.get('holds', record.get('built', record.get('exists')))
+    assert ('yes' if is_true else 'no') in row.split()
+
+
+def test_problems_of_the_library_are_problems():
+  """What `load` returns is what the generators draw."""
+  assert hmm_file.Problem == StateProblem | MemoryProblem
