@@ -13,6 +13,10 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default) is what the claim speaks of; `:smoke` runs the path within a minute."""
   config = base.start('theory', scale, scales=('small', 'smoke'))
   config.hmm_file = ''  # a user's own HMM and task, .npz or .json: only that is examined
+  config.examination = ml_collections.ConfigDict()
+  config.examination.max_sequences = 20_000  # every sequence is checked up to the length that has so many
+  config.examination.num_sampled = 2000
+  config.examination.sampled_length = 64
   config.support_threshold = 0.0  # epsilon: probabilities up to this count as 0
   config.rank_threshold = 1e-9  # singular values up to this share of the largest count as 0
   config.stationarity_tolerance = 1e-9
@@ -105,6 +109,7 @@ def _bert(config: ml_collections.ConfigDict) -> None:
 
 
 def _smoke(config: ml_collections.ConfigDict) -> None:
+  config.examination.update(max_sequences=500, num_sampled=50, sampled_length=8)
   config.verification.update(num_hmms=3, max_length=3, num_sampled=50, sampled_length=6)
   config.impossibility.update(num_hmms=2, max_length=3, num_train=60)
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)

@@ -246,6 +246,8 @@ def _check_tuning(s: Settings) -> None:
 
 def _check_theory(s: TheorySettings) -> None:
   v, i, d, b = s.verification, s.impossibility, s.imperfection, s.bert
+  most = s.examination.max_sequences
+  _require(most <= _MAX_SEQUENCES, 'examination.max_sequences', most, f'at most {_MAX_SEQUENCES}')
   for name, group in (('verification', v), ('impossibility', i), ('imperfection', d)):
     _require(
       group.num_tokens >= 5, f'{name}.num_tokens', group.num_tokens, 'at least 5, for the structure of the draws'

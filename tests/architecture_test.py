@@ -35,7 +35,9 @@ THEORY = [
 EXPERIMENTS_THEORY = [
   'settings',
   'evaluation',
+  'certificates',
   'hmm_file',
+  'examination',
   'verification',
   'problems',
   'side_by_side',

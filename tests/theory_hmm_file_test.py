@@ -11,6 +11,7 @@ import pytest
 
 from experiments import report as report_lib
 from experiments.settings import SettingsError
+from experiments.theory import examination
 from experiments.theory import hmm_file
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
@@ -66,7 +67,7 @@ def _entries(problem):
 
 def _report(problem, **changes):
   arguments = dict(max_nodes=10_000, tolerance=1e-9, margin=1e-9, max_sequences=130, num_sampled=40, sampled_length=9)
-  records = hmm_file.report(problem, THRESHOLDS, **{**arguments, **changes}, key=jax.random.key(0))
+  records = examination.report(problem, THRESHOLDS, **{**arguments, **changes}, key=jax.random.key(0))
   return {record['statement']: record for record in json.loads(json.dumps(records, allow_nan=False))}
 
 
@@ -360,7 +361,7 @@ def test_tables_fit_and_name_everything(tmp_path, entries):
   """Every statement has its row, within 120 columns."""
   problem = _loaded(tmp_path, entries)
   records = list(_report(problem).values())
-  texts = [report_lib.as_text(table) for table in hmm_file.tables(records)]
+  texts = [report_lib.as_text(table) for table in examination.tables(records)]
   assert max(len(line) for text in texts for line in text.splitlines()) <= 120
   for record in records:
     name = record['statement'].removeprefix('Assumption ')

@@ -5,13 +5,13 @@ finds its sets. `paper`: the paper's dense draw, where no support is exact and o
 is a linear program's dual, confirmed in exact rational arithmetic on the floats of the HMM.
 """
 
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from experiments.progress import Reporter
+from experiments.theory import certificates
 from experiments.theory import evaluation
 from experiments.theory import problems
 from experiments.theory import side_by_side
@@ -20,8 +20,6 @@ from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
 from hmm_jax.model import exact_model
-from hmm_jax.theory import assumptions
-from hmm_jax.theory import rationals
 from hmm_jax.theory import recovery
 from hmm_jax.theory import separability
 from hmm_jax.theory import structured
@@ -115,27 +113,8 @@ def _examine(settings: TheorySettings, kind: str, key: Array) -> Impossible | No
   if separation.separable:
     return None
   inputs = np.pad(tokens[chosen], ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
-  certified = _certified(hmm, task_weights, inputs, labels, separation)
-  return Impossible(hmm, task_weights, inputs, labels, separation, certified)
-
-
-def _certified(hmm, task_weights, inputs, labels, separation) -> bool:
-  """Whether weights, labels and G of the certificate's inputs are right in exact arithmetic."""
-  exact = rationals.exact_hmm(hmm)
-  mu = rationals.exact(assumptions.contrasts(task_weights))
-  chosen = sorted(set(separation.pairs[:, 0].tolist()))
-  place = {index: number for number, index in enumerate(chosen)}
-  features = []
-  for index in chosen:
-    rows = rationals.likelihood_rows(exact, inputs[index].tolist())
-    states = rationals.state_probs(exact, rows, 0, leave_out=True)
-    scores = mu @ states
-    if (scores[0] >= scores[1]) != (labels[index] == 0):
-      return False
-    features.append(states @ exact.emission_matrix)
-  pairs = [(place[index], other) for index, other in separation.pairs.tolist()]
-  weights = separability.exact_certificate(features, labels[chosen], pairs, 2)
-  return weights is not None and sum(weights) == Fraction(1)
+  certified = certificates.is_exact(hmm, hmm.initial_probs, task_weights, tokens[chosen], labels, separation)
+  return Impossible(hmm, task_weights, inputs, labels, separation, bool(certified))
 
 
 def _constructed(settings: TheorySettings, problem: Impossible) -> Row:

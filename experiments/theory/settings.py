@@ -22,6 +22,13 @@ class VerificationSettings:
 
 
 @dataclasses.dataclass(frozen=True)
+class ExaminationSettings:
+  max_sequences: int
+  num_sampled: int
+  sampled_length: int
+
+
+@dataclasses.dataclass(frozen=True)
 class ImpossibilitySettings:
   num_hmms: int
   num_states: int
@@ -80,6 +87,7 @@ class TheorySettings:
   scale: str
   seed: int
   hmm_file: str
+  examination: ExaminationSettings
   support_threshold: float
   rank_threshold: float
   stationarity_tolerance: float

@@ -17,6 +17,8 @@ from experiments.progress import Reporter
 from experiments.settings import digest
 from experiments.theory import bert_study
 from experiments.theory import drawing
+from experiments.theory import examination
+from experiments.theory import hmm_file
 from experiments.theory import imperfection
 from experiments.theory import impossibility
 from experiments.theory import tables
@@ -31,10 +33,14 @@ _TIMING = 'timing.jsonl'
 
 def check(settings: TheorySettings) -> None:
   """Raises SettingsError where the user's file is not what it should be."""
+  if settings.hmm_file:
+    hmm_file.load(settings.hmm_file)
 
 
 def parts(settings: TheorySettings) -> dict[str, Part]:
-  """The parts of the experiment, in order."""
+  """The parts of the experiment, in order; of a user's file there is one."""
+  if settings.hmm_file:
+    return {'examination': _examine}
   verify = lambda theorem: lambda settings, key, reporter: verification.verify(settings, theorem, key, reporter)
   return {
     **{f'verification-{theorem.name}': verify(theorem) for theorem in verification.theorems(settings)},
@@ -44,9 +50,22 @@ def parts(settings: TheorySettings) -> dict[str, Part]:
   }
 
 
+def _examine(settings: TheorySettings, key: jax.Array, reporter: Reporter) -> list[Row]:
+  reporter.say(f'examining {settings.hmm_file}')
+  return examination.report(
+    hmm_file.load(settings.hmm_file),
+    settings.thresholds,
+    max_nodes=settings.max_nodes,
+    tolerance=settings.stationarity_tolerance,
+    margin=settings.margin,
+    key=key,
+    **dataclasses.asdict(settings.examination),
+  )
+
+
 def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Runs the parts that are missing; what an interrupted run finished is read back."""
-  kept = workdir / 'parts' / digest([{**dataclasses.asdict(settings), 'figure_dpi': 0}])
+  kept = workdir / 'parts' / _id(settings)
   key, rows, timing = jax.random.key(settings.seed), [], []
   for index, (name, part) in enumerate(parts(settings).items()):
     path = kept / f'{name}.jsonl'
@@ -64,15 +83,25 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
   checkpoints.write_json_lines(workdir / results.FILE_NAME, [{**same, **row} for row in rows])
 
 
+def _id(settings: TheorySettings) -> str:
+  """Names what is run by all that decides its records: the settings, and the content of the user's file."""
+  content = pathlib.Path(settings.hmm_file).read_bytes().hex() if settings.hmm_file else ''
+  return digest([dataclasses.asdict(settings), content])
+
+
 def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the tables of the records and draws their figures."""
   records = results.load(workdir)
   seconds = {row['part']: row['seconds'] for row in checkpoints.read_json_lines(workdir / _TIMING)}
-  text = '\n'.join(report.as_text(table) for table in tables.of_study(records, seconds, settings.margin))
+  if settings.hmm_file:
+    found = examination.tables(records)
+  else:
+    found = tables.of_study(records, seconds, settings.margin)
+  text = '\n'.join(report.as_text(table) for table in found)
   reporter.show(text)
   checkpoints.write_whole(workdir / 'table.txt', text)
   reporter.say(f'records: {workdir / results.FILE_NAME}')
   reporter.say(f'table: {workdir / "table.txt"}')
-  for name, draw in drawing.FIGURES.items():
+  for name, draw in ({} if settings.hmm_file else drawing.FIGURES).items():
     paths = figures.save(draw(records, settings), workdir / name)
     reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
