@@ -122,7 +122,7 @@ def memory_problems(theorem):
     return [one, next(problem for problem in two if problem.hmm.cell_index[2] == 1)]
   one = structured.for_theorem_4_6(jax.random.key(0), sizes._replace(memory_size=3), EXACT, 0.05, 1e-9)
   keys = (jax.random.key(seed) for seed in itertools.count())
-  two = (structured.for_theorem_4_6(key, sizes._replace(num_cells=2), EXACT, 0.05, 1e-9) for key in keys)
+  two = (structured.for_theorem_4_6(key, sizes._replace(memory_size=3, num_cells=2), EXACT, 0.05, 1e-9) for key in keys)
   return [one, next(problem for problem in two if problem.hmm.cell_index[2] == 1), contradictory_memory()]
 
 
