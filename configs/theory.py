@@ -40,8 +40,8 @@ def _verification(config: ml_collections.ConfigDict) -> None:
   config.verification = ml_collections.ConfigDict()
   config.verification.num_hmms = 100
   config.verification.max_length = 6
-  config.verification.num_sampled = 5000
-  config.verification.sampled_length = 12
+  config.verification.num_sampled = 6000
+  config.verification.sampled_length = 10
   config.verification.num_states = 4
   config.verification.num_states_3_6 = 8
   config.verification.num_tokens = 5
@@ -72,16 +72,16 @@ def _imperfection(config: ml_collections.ConfigDict) -> None:
   config.imperfection.num_states_3_6 = 10
   config.imperfection.num_tokens = 8
   config.imperfection.length = 17
-  config.imperfection.num_train = 1200
+  config.imperfection.num_train = 1000
   config.imperfection.num_test = 1000
   config.imperfection.largest_majority = 0.7  # tasks with a larger class are drawn again
-  config.imperfection.noise_levels = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)  # KL at the [MASK], nats
+  config.imperfection.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)  # KL at the [MASK], nats
   config.imperfection.noise_beside = 1e-3  # beside none, where W is nearly singular
-  config.imperfection.singular_values = (0.05, 0.01, 1e-3, 1e-4)
+  config.imperfection.singular_values = (0.05, 0.01, 1e-3)
   config.imperfection.leaks = (0.0, 1e-3, 1e-2, 3e-2)
   config.imperfection.prompt_length = 4
   config.imperfection.prompt_scale = 0.5
-  config.imperfection.tuning = base.schedule(0.03, 8, 15, 50)
+  config.imperfection.tuning = base.schedule(0.03, 6, 15, 50)
 
 
 def _bert(config: ml_collections.ConfigDict) -> None:

@@ -1,5 +1,6 @@
 """A construction beside the exact label, in float64: the scores of both, and where the theorem speaks."""
 
+from collections.abc import Callable
 import functools
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from hmm_jax import inference
 from hmm_jax import tuning
 from hmm_jax.attention_head import attention_scores
 from hmm_jax.hmm import conditional_token_probs
+from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
@@ -71,6 +73,30 @@ def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
     for length in range(1, max_length + 1)
   ]
   return np.concatenate(padded)
+
+
+def possible_sequences(distribution: Distribution, max_length: int) -> np.ndarray:
+  """The sequences of `all_sequences` that have positive probability, by the supports alone, shortest first."""
+  moves = np.asarray(distribution.transition_matrix) > 0
+  emits_VxE = np.asarray(distribution.joint_emission_matrix).T > 0
+  alive = np.asarray(distribution.joint_initial_probs)[None] > 0
+  tokens, found = np.zeros((1, 0), np.int32), []
+  for length in range(1, max_length + 1):
+    if length > 1:
+      alive = (alive.reshape(len(alive), -1, len(moves)) @ moves).reshape(alive.shape)
+    extended = alive[:, None] & emits_VxE
+    before, token = np.nonzero(extended.any(-1))
+    tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token]
+    found.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=len(emits_VxE)))
+  return np.concatenate(found)
+
+
+def in_blocks(
+  evaluate: Callable[[np.ndarray], tuple[np.ndarray, ...]], tokens: np.ndarray, size: int
+) -> tuple[np.ndarray, ...]:
+  """`evaluate(tokens)`, `size` sequences at a time; the last block is filled up, so that all compile once."""
+  blocks = np.resize(tokens, (-(-len(tokens) // size), size, tokens.shape[1]))
+  return tuple(np.concatenate(parts)[: len(tokens)] for parts in zip(*map(evaluate, blocks)))
 
 
 def evaluate_states(hmm: HMM, silent_probs, task_weights, construction: Construction, tokens: np.ndarray) -> Evaluation:

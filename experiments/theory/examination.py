@@ -207,11 +207,7 @@ def _agreement(found: evaluation.Evaluation, margin: float) -> Record:
 def _in_blocks(evaluate: Evaluate, tokens: np.ndarray, num_states: int) -> tuple[np.ndarray, ...]:
   """`evaluate(tokens)`, as many sequences at a time as bounds the memory of their messages."""
   most = max(_BLOCK_ENTRIES // (tokens.shape[1] * num_states), 1)
-  num_blocks = -(-len(tokens) // most)
-  size = -(-len(tokens) // num_blocks)
-  # The last block is filled up with sequences already seen, so that all compile once.
-  blocks = np.resize(tokens, (num_blocks, size, tokens.shape[1]))
-  return tuple(np.concatenate(parts)[: len(tokens)] for parts in zip(*map(evaluate, blocks)))
+  return evaluation.in_blocks(evaluate, tokens, min(most, len(tokens)))
 
 
 def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) -> Record:

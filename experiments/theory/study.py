@@ -93,10 +93,7 @@ def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) ->
   """Prints the tables of the records and draws their figures."""
   records = results.load(workdir)
   seconds = {row['part']: row['seconds'] for row in checkpoints.read_json_lines(workdir / _TIMING)}
-  if settings.hmm_file:
-    found = examination.tables(records)
-  else:
-    found = tables.of_study(records, seconds, settings.margin)
+  found = examination.tables(records) if settings.hmm_file else tables.of_study(records, seconds, settings.margin)
   text = '\n'.join(report.as_text(table) for table in found)
   reporter.show(text)
   checkpoints.write_whole(workdir / 'table.txt', text)

@@ -1,0 +1,70 @@
+"""Settings of the theory experiment: valid scales, and refusals that name the field and its value."""
+
+import pytest
+
+from configs import theory
+from experiments import config as config_lib
+from experiments.settings import SettingsError
+
+
+def _settings(scale='small', **changes):
+  config = theory.get_config(scale)
+  config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
+  return config_lib.from_config(config)
+
+
+@pytest.mark.parametrize('scale', ['small', 'smoke'])
+def test_every_scale_is_valid(scale):
+  assert _settings(scale).scale == scale
+
+
+def test_the_default_run_is_what_the_issue_asks_for():
+  """At least 100 HMMs a theorem and 20 certified ones, and a small chain has its documented sizes."""
+  settings = _settings()
+  assert settings.verification.num_hmms >= 100 and settings.impossibility.num_hmms >= 20
+  assert settings.impossibility.num_states > settings.impossibility.num_tokens
+  assert settings.verification.num_states_3_6 > settings.verification.num_tokens
+
+
+@pytest.mark.parametrize(
+  ('field', 'value'),
+  [
+    ('support_threshold', -0.1),
+    ('rank_threshold', 0.0),
+    ('margin', float('nan')),
+    ('max_nodes', 0),
+    ('examination.max_sequences', 2**20 + 1),
+    ('verification.num_tokens', 4),
+    ('verification.num_classes', 1),
+    ('verification.memory_size', 1),
+    ('verification.max_length', 9),
+    ('verification.sampled_length', 5),
+    ('verification.num_states', 6),
+    ('verification.num_states_3_6', 5),
+    ('impossibility.num_states', 5),
+    ('impossibility.num_weighed', 9),
+    ('impossibility.max_length', 9),
+    ('impossibility.tuning.batch_size', 1201),
+    ('imperfection.num_states_3_3', 9),
+    ('imperfection.num_states_3_6', 5),
+    ('imperfection.largest_majority', 0.5),
+    ('imperfection.leaks', (0.0, 1.0)),
+    ('imperfection.noise_levels', (-0.1,)),
+    ('imperfection.singular_values', (0.0,)),
+    ('imperfection.tuning.warmup_steps', 396),
+    ('bert.checkpoints', (0, 25)),
+    ('bert.checkpoints', (100, 50)),
+    ('bert.mask_rate', 1.0),
+    ('bert.random_share', 0.3),
+    ('bert.batch_size', 20000),
+    ('bert.model.width', 66),
+    ('bert.model.max_positions', 20),
+    ('bert.model.dtype', 'int8'),
+  ],
+)
+def test_what_is_wrong_is_named(field, value):
+  """One sentence with the field, its value and what would be valid."""
+  with pytest.raises(SettingsError) as error:
+    _settings(**{field.replace('.', '__'): value})
+  message = str(error.value)
+  assert message.startswith(f'{field} is') and repr(value) in message and 'valid is' in message and '\n' not in message

@@ -1,0 +1,186 @@
+"""The theory experiment at smoke scale: what is recorded, printed and drawn, and what a second run does."""
+
+import dataclasses
+import io
+import json
+
+import numpy as np
+import pytest
+import rich.console
+
+from configs import theory
+from experiments import config as config_lib
+from experiments import results
+from experiments.progress import Reporter
+from experiments.settings import SettingsError
+from experiments.theory import drawing
+from experiments.theory import study
+from experiments.theory import verification
+
+THEOREMS = ('3.3', '3.6', '4.3', '4.6', 'C.6')
+
+
+def _settings(**changes):
+  return dataclasses.replace(config_lib.from_config(theory.get_config('smoke')), **changes)
+
+
+def _run(settings, workdir):
+  reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
+  study.check(settings)
+  study.run(settings, workdir, reporter)
+  study.show(settings, workdir, reporter)
+  return reporter.console.file.getvalue()
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """The workdir of a finished run, its settings and what it printed."""
+  workdir, settings = tmp_path_factory.mktemp('finished'), _settings()
+  return workdir, settings, _run(settings, workdir)
+
+
+def test_no_construction_is_wrong_outside_the_margin(finished):
+  """Every theorem has its HMMs, sequences in its region, and no clear disagreement."""
+  workdir, settings, printed = finished
+  records = [record for record in results.load(workdir) if record['part'].startswith('verification')]
+  assert [record['theorem'] for record in records] == [
+    name for name in THEOREMS for _ in range(settings.verification.num_hmms)
+  ]
+  for record in records:
+    for kind in ('enumerated', 'sampled'):
+      assert record[f'{kind}_outside_margin'] == 0
+      assert 0 <= record[f'{kind}_disagreements'] <= record[f'{kind}_ties'] <= record[f'{kind}_in_region']
+      assert record[f'{kind}_in_region'] <= record[f'{kind}_sequences']
+  for name in THEOREMS:
+    assert sum(record['enumerated_in_region'] for record in records if record['theorem'] == name) > 30
+    assert f' {name} ' in printed
+
+
+def test_problems_violate_the_assumption_that_is_relaxed(finished):
+  """Those of 3.6 have dependent W, those of 4.6 and C.6 fail 4.2."""
+  records = results.load(finished[0])
+  violated = {
+    name: {r['violates'] for r in records if r.get('violates') is not None and r['theorem'] == name}
+    for name in THEOREMS
+  }
+  assert violated == {'3.3': {''}, '3.6': {'3.1'}, '4.3': {''}, '4.6': {'4.2'}, 'C.6': {'4.2'}}
+
+
+def test_certificates_are_of_hmms_with_more_states_than_tokens(finished):
+  """Both kinds of draw have their certified HMMs; where Theorem 3.6 applies its construction is right on all inputs."""
+  workdir, settings, _ = finished
+  records = [record for record in results.load(workdir) if record['part'] == 'impossibility']
+  for kind in ('sparse', 'paper'):
+    rows = results.select(records, kind=kind)
+    assert len(rows) == settings.impossibility.num_hmms
+    for row in rows:
+      assert 2 <= row['certificate_size'] <= 2 * settings.impossibility.num_tokens
+      assert row['residual'] < 1e-9
+      assert row['construction'] == (1.0 if row['construction_exists'] else None)
+      assert row['construction_exists'] or 'Assumption 3.5 fails' in row['why_not']
+      # A certified head cannot be right everywhere.
+      assert row['head'] < 1
+
+
+def test_each_study_has_its_levels_and_methods(finished):
+  """Noise, singular values, leaks and checkpoints; noise is of the KL that was asked for."""
+  workdir, settings, _ = finished
+  s, records = settings.imperfection, [r for r in results.load(workdir) if 'method' in r]
+  methods = lambda **fields: {(r['level'], r['method']) for r in results.select(records, **fields)}
+  three = ('construction', 'head', 'prompt')
+  every = lambda levels: {(level, method) for level in levels for method in three}
+  assert methods(study='noise', theorem='3.3') == methods(study='noise', theorem='3.6') == every(s.noise_levels)
+  assert methods(study='singular_value') == every(s.singular_values)
+  assert methods(study='leak') == every(s.leaks)
+  assert methods(study='bert', theorem='3.3') == every(settings.bert.checkpoints)
+  assert methods(study='bert', theorem='3.6') == {(settings.bert.checkpoints[-1], m) for m in ('head', 'prompt')}
+  for record in results.select(records, study='noise'):
+    np.testing.assert_allclose(record['kl'], record['level'], rtol=0.1, atol=1e-6)
+  exact = results.select(records, study='noise', level=0.0, method='construction')
+  assert all(record['accuracy'] == 1 for record in exact)
+
+
+def test_the_mass_is_followed_on_both_models(finished):
+  """An epoch before training and one after each; masses are probabilities on the exact model."""
+  workdir, settings, _ = finished
+  records = [record for record in results.load(workdir) if 'epoch' in record]
+  for model in ('exact', 'bert'):
+    rows = results.select(records, model=model)
+    assert [row['epoch'] for row in rows] == list(range(settings.imperfection.tuning.num_epochs + 1))
+    assert len({row['mass_without'] for row in rows}) == 1
+  for row in results.select(records, model='exact'):
+    assert 0 <= row['mass_with'] <= 1 + 1e-6 and 0 <= row['mass_without'] <= 1 + 1e-6
+
+
+def test_files_of_a_run(finished):
+  """Table, records, settings, environment, and a figure of each kind in three formats."""
+  workdir, settings, printed = finished
+  assert json.loads((workdir / 'config.json').read_text())['verification'] == dataclasses.asdict(settings.verification)
+  assert (workdir / 'table.txt').read_text().strip() in printed
+  for name in drawing.FIGURES:
+    assert all((workdir / f'{name}.{extension}').stat().st_size for extension in ('png', 'pdf', 'svg'))
+    assert f'{name}.png' in printed
+
+
+def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
+  """No part runs again, and records, table and timing are the same bytes; a lost part alone is run again."""
+  workdir, settings, _ = finished
+  names = ('results.jsonl', 'table.txt', 'timing.jsonl')
+  before = [(workdir / name).read_bytes() for name in names]
+  calls = []
+
+  def counted(settings, theorem, key, reporter):
+    calls.append(theorem.name)
+    return verify(settings, theorem, key, reporter)
+
+  verify = verification.verify
+  monkeypatch.setattr(verification, 'verify', counted)
+  monkeypatch.setattr(study.impossibility, 'run', None)
+  _run(settings, workdir)
+  assert [(workdir / name).read_bytes() for name in names] == before and not calls
+  (lost,) = workdir.glob('parts/*/verification-4.3.jsonl')
+  lost.unlink()
+  _run(settings, workdir)
+  assert calls == ['4.3']
+  assert (workdir / 'results.jsonl').read_bytes() == before[0]
+
+
+def test_figures_draw_the_records(finished):
+  """Lines are the recorded means, every axis is labelled, and no panel is empty."""
+  workdir, settings, _ = finished
+  records = results.load(workdir)
+  for name, draw in drawing.FIGURES.items():
+    figure = draw(records, settings)
+    assert figure.legends[0].get_texts()
+    for axes in figure.axes:
+      assert axes.get_xlabel() and axes.get_title(), name
+      assert axes.lines, name
+  panel = drawing.leak(records, settings).axes[0]
+  line = next(line for line in panel.lines if line.get_label() == 'trained head')
+  expected = [100 * row['accuracy'] for row in records if row.get('study') == 'leak' and row.get('method') == 'head']
+  np.testing.assert_allclose(line.get_ydata(), expected)
+
+
+def test_a_users_file_replaces_the_study(tmp_path):
+  """Only the file is examined: tables of its assumptions and constructions, no figure; a changed file runs again."""
+  path = tmp_path / 'mine.json'
+  content = {
+    'initial_probs': [0.5, 0.5],
+    'transition_matrix': [[0.9, 0.1], [0.2, 0.8]],
+    'emission_matrix': [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]],
+    'task_weights': [1.0, -1.0],
+  }
+  path.write_text(json.dumps(content))
+  workdir = tmp_path / 'run'
+  printed = _run(_settings(hmm_file=str(path)), workdir)
+  assert 'Theorem 3.3' in printed and '100.00' in printed and not list(workdir.glob('*.png'))
+  first = results.load(workdir)
+  path.write_text(json.dumps({**content, 'task_weights': [1.0, -2.0]}))
+  _run(_settings(hmm_file=str(path)), workdir)
+  assert results.load(workdir) != first
+
+
+def test_a_bad_file_is_refused_before_anything_runs(tmp_path):
+  """One sentence that names the path."""
+  with pytest.raises(SettingsError, match='nothing.json'):
+    study.check(_settings(hmm_file=str(tmp_path / 'nothing.json')))
