@@ -101,10 +101,34 @@ def _states_last(message: Array) -> Array:
   return jnp.moveaxis(message.reshape((-1,) + message.shape[2:]), 0, -1)
 
 
-def _start(fmt: Format, chain: _Chain, rows: Array) -> tuple[Any, Array]:
-  """The first message forward, for rows [T, C, H, ...], and the log2 of its scale."""
+class _Scale(NamedTuple):
+  """What the messages of a pass forward were divided by, as log2, for each sequence.
+
+  A scan carries it from step to step: an array over positions, kept to be summed at the end, costs more than the sum.
+
+  Attributes:
+    before: of everything before the latest rescaling.
+    latest: of the latest rescaling.
+    least: the least of all rescalings, or 0 where that is more.
+  """
+
+  before: Array
+  latest: Array
+  least: Array
+
+  def then(self, row_scale: Array, scale: Array) -> '_Scale':
+    return _Scale(self.before + self.latest + row_scale, scale, jnp.minimum(self.least, scale))
+
+  def least_total(self, dtype) -> Array:
+    """The least sum, over positions and sequences, of a message of sum 1 times a row; up to a small factor."""
+    return jnp.exp2(self.least.min().astype(dtype) - 1)
+
+
+def _start(fmt: Format, chain: _Chain, rows: Array) -> tuple[Any, _Scale]:
+  """The first message forward, for rows [T, C, H, ...], and its scale."""
   start = chain.initial_probs.reshape(chain.initial_probs.shape + (1,) * (rows.ndim - 3))
-  return fmt.rescale(fmt.encode(jnp.broadcast_to(start, rows.shape[1:]).astype(rows.dtype)))
+  message, scale = fmt.rescale(fmt.encode(jnp.broadcast_to(start, rows.shape[1:]).astype(rows.dtype)))
+  return message, _Scale(jnp.zeros_like(scale), scale, jnp.zeros_like(scale))
 
 
 class _Quality(NamedTuple):
@@ -121,9 +145,8 @@ class _Quality(NamedTuple):
 
   def certifies(self, dtype) -> Array:
     # What was lost has its weight in the posterior multiplied by at most the inverse of the agreement.
-    agreement, lost = lax.stop_gradient((self.agreement, self.lost))
-    return (agreement > math.sqrt(float(jnp.finfo(dtype).tiny))) & (
-      lost < math.ldexp(_LOST_SHARE, lost_units(dtype)) * agreement
+    return (self.agreement > math.sqrt(float(jnp.finfo(dtype).tiny))) & (
+      self.lost < math.ldexp(_LOST_SHARE, lost_units(dtype)) * self.agreement
     )
 
 
@@ -136,38 +159,39 @@ def _smooth(fmt: Format, chain: _Chain, rows: Array) -> tuple[Posterior, _Qualit
   backward_matrix = fmt.contract(chain.transition_matrix)
   probs = lambda entries: _states_last(_normalise(entries))
 
-  def forward(alpha, row):
+  def forward(carry, row):
+    alpha, scale = carry
     updated, row_scale = fmt.observe(alpha, row)
-    scaled, scale = fmt.rescale(updated)
-    outputs = probs(fmt.entries(updated)), probs(fmt.entries(alpha)), scale, row_scale, fmt.lost(alpha)
-    return forward_matrix(scaled), (fmt.kept(alpha), *outputs)
+    scaled, step_scale = fmt.rescale(updated)
+    outputs = fmt.kept(alpha), probs(fmt.entries(updated)), probs(fmt.entries(alpha)), fmt.lost(alpha)
+    return (forward_matrix(scaled), scale.then(row_scale, step_scale)), outputs
 
-  def backward(beta, alpha_and_row):
-    alpha, row = alpha_and_row
+  def backward(carry, alpha_and_row):
+    (beta, agreement), (alpha, row) = carry, alpha_and_row
     updated, _ = fmt.observe(beta, row)
     smoothed = fmt.entries(fmt.product(alpha, updated))
     leave_one_out = fmt.entries(fmt.product(alpha, beta))
     before, _ = fmt.rescale(backward_matrix(updated))
-    return before, (probs(smoothed), probs(leave_one_out), smoothed.sum(STATE_AXES).min(), fmt.lost(beta))
+    agreement = jnp.minimum(agreement, lax.stop_gradient(smoothed.sum(STATE_AXES)))
+    return (before, agreement), (probs(smoothed), probs(leave_one_out), fmt.lost(beta))
 
-  alpha, start_scale = _start(fmt, chain, rows)
-  beta, _ = fmt.rescale(fmt.encode(jnp.ones_like(rows[0])))
-  last, (alphas, filtered, predicted, scales, row_scales, forward_lost) = lax.scan(forward, alpha, rows)
-  _, (smoothed, leave_one_out, totals, backward_lost) = lax.scan(backward, beta, (alphas, rows), reverse=True)
+  start = _start(fmt, chain, rows)
+  (last, scale), (alphas, filtered, predicted, forward_lost) = lax.scan(forward, start, rows)
+  end = fmt.rescale(fmt.encode(jnp.ones_like(rows[0])))[0], jnp.full(rows.shape[3:], jnp.inf, rows.dtype)
+  (_, agreement), backward_outputs = lax.scan(backward, end, (alphas, rows), reverse=True)
+  smoothed, leave_one_out, backward_lost = backward_outputs
   at_end, _ = fmt.observe(jax.tree.map(lambda x: x[-1], alphas), rows[-1])
-  loglik = _loglik(start_scale + scales[:-1].sum(0) + row_scales.sum(0), fmt.log_total(at_end))
-  agreement = jnp.minimum(totals.min() * 2.0 ** (-2 * narrow_exponent(rows.dtype)), _least_total(scales, rows.dtype))
-  quality = _Quality(agreement, jnp.maximum(forward_lost.max(), fmt.lost(last)) + backward_lost.max())
+  loglik = _loglik(scale.before, fmt.log_total(at_end))
+  agreement = agreement.min() * 2.0 ** (-2 * narrow_exponent(rows.dtype))
+  quality = _Quality(
+    jnp.minimum(agreement, scale.least_total(rows.dtype)),
+    jnp.maximum(forward_lost.max(), fmt.lost(last)) + backward_lost.max(),
+  )
   return Posterior(filtered, predicted, smoothed, leave_one_out, loglik), quality
 
 
 def _loglik(scale: Array, log_total: Array) -> Array:
   return scale.astype(log_total.dtype) * math.log(2) + log_total
-
-
-def _least_total(scales: Array, dtype) -> Array:
-  """The least sum, over positions and sequences, of a message of sum 1 times a row, from the log2 of their scales."""
-  return jnp.exp2(scales.min().astype(dtype) - 1)
 
 
 def _wide_posterior(chain: _Chain, rows: Array) -> Posterior:
@@ -273,18 +297,20 @@ def _filter_still(fmt: Format, chain: _Chain, rows: Array) -> tuple[StillPosteri
   """The recursion of `_smooth` forward, keeping nothing but its end; rows are [T, C, H, ...]."""
   stay, move = jnp.eye(chain.transition_matrix.shape[0], dtype=rows.dtype), chain.transition_matrix.T
 
-  def step(message, row_and_first):
+  def step(carry, row_and_first):
+    message, scale = carry
     # The state moves before every row but the first; a scan over the other rows alone would copy them.
     row, is_first = row_and_first
     observed, row_scale = fmt.observe(fmt.contract(jnp.where(is_first, stay, move))(message), row)
-    message, scale = fmt.rescale(observed)
-    return message, (scale, row_scale)
+    message, step_scale = fmt.rescale(observed)
+    return (message, scale.then(row_scale, step_scale)), fmt.lost(message)
 
-  start, start_scale = _start(fmt, chain, rows)
-  last, (scales, row_scales) = lax.scan(step, start, (rows, jnp.arange(rows.shape[0]) == 0))
+  start = _start(fmt, chain, rows)
+  # A bound that was held to the largest may fall again and be no bound, so every one counts, not only the last.
+  (last, scale), lost = lax.scan(step, start, (rows, jnp.arange(rows.shape[0]) == 0))
   probs = jnp.moveaxis(_normalise(fmt.entries(last)).sum(1), 0, -1)
-  loglik = _loglik(start_scale + scales.sum(0) + row_scales.sum(0), fmt.log_total(last))
-  return StillPosterior(probs, loglik), _Quality(_least_total(scales, rows.dtype), fmt.lost(last))
+  loglik = _loglik(scale.before + scale.latest, fmt.log_total(last))
+  return StillPosterior(probs, loglik), _Quality(scale.least_total(rows.dtype), lost.max())
 
 
 def _wide_filter_still(chain: _Chain, rows: Array) -> StillPosterior:

@@ -120,7 +120,8 @@ def _narrow_rescale(message: _Narrow) -> tuple[_Narrow, Array]:
   least = unit + jnp.finfo(dtype).minexp // 2 - 10
   exponent = jnp.maximum(_exponent(message.entries.sum(STATE_AXES)), least) - unit
   scale = _power_of_two(-exponent, dtype)
-  # A loss past any that can be certified is held there, so that no bound becomes infinite.
+  # A loss past any that can be certified is held there, so that no bound becomes infinite. What follows is no bound
+  # any more: a certificate asks for the largest of all steps.
   lost = jnp.minimum(message.lost * scale + _rounding_loss(dtype), math.ldexp(1, jnp.finfo(dtype).maxexp - 16))
   return _Narrow(message.entries * scale, lost), exponent
 

@@ -249,6 +249,13 @@ def test_late_evidence_revives_a_memory_that_was_all_but_ruled_out():
   np.testing.assert_allclose(posterior.joint.filtered_probs[:, 1], odds / (1 + odds), atol=1e-6)
 
 
+def test_a_memory_that_was_lost_and_favoured_is_taken_back_by_the_last_row():
+  """A memory ruled out by 1e60, favoured by 1e95, then set back by 1e34 holds 10/11: its loss passed every bound."""
+  hmm = MemoryHMM(jnp.full(2, 0.5), jnp.ones(1), jnp.ones((1, 1)), jnp.zeros(1, int), jnp.full((2, 1, 2), 0.5))
+  rows = jnp.array([[1, 1e-30]] * 2 + [[0.1, 1]] * 95 + [[1, 1e-34]])
+  np.testing.assert_allclose(inference.still_posterior(hmm, rows).probs, [1 / 11, 10 / 11], atol=1e-5)
+
+
 def test_vmap_over_memory_hmms():
   """A batch of memory HMMs, each with its own batch of evidence, is what each gives alone."""
   hmms = [float32(dense_hmm(np.random.default_rng(seed), 2, per_memory=True)) for seed in range(3)]
