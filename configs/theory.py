@@ -27,6 +27,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   _impossibility(config)
   _imperfection(config)
   _bert(config)
+  config.fast_compilation = False  # True: programs compile in half the time and run slower
   config.figure_width = 6.4
   config.figure_height = 4.2
   config.figure_dpi = 150
@@ -110,7 +111,7 @@ def _bert(config: ml_collections.ConfigDict) -> None:
 
 def _smoke(config: ml_collections.ConfigDict) -> None:
   config.examination.update(max_sequences=500, num_sampled=50, sampled_length=8)
-  config.verification.update(num_hmms=3, max_length=3, num_sampled=50, sampled_length=6)
+  config.verification.update(num_hmms=3, max_length=3, num_sampled=50, sampled_length=3)
   config.impossibility.update(num_hmms=2, max_length=3, num_train=60)
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
   config.imperfection.update(num_hmms=1, length=5, num_train=60, num_test=40, prompt_length=2)
@@ -118,4 +119,4 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.imperfection.tuning.update(num_epochs=1, warmup_steps=1)
   config.bert.update(checkpoints=(0, 4), steps_per_call=2, warmup_steps=2, batch_size=8, num_documents=64)
   config.bert.model.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=8)
-  config.update(figure_dpi=60)
+  config.update(figure_dpi=60, fast_compilation=True)

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import matplotlib.figure
+import matplotlib.ticker
+import matplotlib.transforms
 import numpy as np
 
 from experiments import results
@@ -12,7 +14,7 @@ from experiments.theory.settings import TheorySettings
 Record = dict[str, Any]
 
 # Colour, marker and dash differ together, so that the lines are told apart in grey.
-_STYLES = {
+_STYLES: dict[str, dict[str, Any]] = {
   'construction': dict(color='#4d9221', marker='^', linestyle=(0, (1, 1.2))),
   'head': dict(color='#1b5e9e', marker='s', linestyle=(0, (4, 1.5))),
   'prompt': dict(color='#d95f02', marker='o', linestyle='-'),
@@ -32,8 +34,8 @@ def noise(records: list[Record], settings: TheorySettings) -> matplotlib.figure.
   _lines(panels[2], along, 'kl')
   panels[2].set_title('BERT along its pretraining, Theorem 3.3', fontsize=10)
   panels[2].set_xlabel('KL(G || BERT) at the [MASK] (nats)')
-  if along:
-    panels[2].set_xscale('log')
+  panels[2].set_xscale('log')
+  panels[2].xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
   return _finished(figure, panels)
 
 
@@ -47,6 +49,7 @@ def singular_value(records: list[Record], settings: TheorySettings) -> matplotli
     axes.set_title(f'KL(G || model) = {kl:g} nats' if with_noise else 'exact G', fontsize=10)
     axes.set_xlabel('smallest singular value of W')
     axes.set_xscale('log')
+    axes.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
     axes.invert_xaxis()
   return _finished(figure, panels)
 
@@ -98,24 +101,31 @@ def _panels(settings: TheorySettings, count: int):
 def _lines(axes, records: list[Record], field: str) -> None:
   """A line a method against `field`: means over HMMs with 95% intervals, and every HMM as a faint marker."""
   levels = sorted({record[field] for record in records})
-  for method, style in _STYLES.items():
+  for place, (method, style) in enumerate(_STYLES.items()):
     rows = results.select(records, method=method)
     here = [level for level in levels if results.select(rows, **{field: level})]
     of_level = [[100 * row['accuracy'] for row in results.select(rows, **{field: level})] for level in here]
-    _line(axes, here, [results.mean_interval(values) for values in of_level], _NAMES[method], style)
+    # Methods stand side by side, so that no interval hides another.
+    shift = matplotlib.transforms.ScaledTranslation((place - 1) * 4 / 72, 0, axes.figure.dpi_scale_trans)
+    beside = axes.transData + shift
+    _line(axes, here, [results.mean_interval(values) for values in of_level], _NAMES[method], style, beside)
+    faint = dict(linestyle='', marker=style['marker'], color=style['color'], alpha=0.3, transform=beside)
     for level, values in zip(here, of_level):
-      axes.plot([level] * len(values), values, linestyle='', marker=style['marker'], color=style['color'], alpha=0.3)
+      axes.plot([level] * len(values), values, **faint)
   if levels and levels[0] == 0 and len(levels) > 1:
     # Zero has a place of its own on the logarithmic axis.
     axes.set_xscale('symlog', linthresh=levels[1], linscale=0.6)
+  axes.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
 
 
-def _line(axes, places, intervals, name: str, style: dict[str, Any]) -> None:
+def _line(axes, places, intervals, name: str, style: dict[str, Any], transform=None) -> None:
+  transform = transform or axes.transData
   means = [interval.mean for interval in intervals]
-  axes.plot(places, means, label=name, markersize=5, **style)
+  axes.plot(places, means, label=name, markersize=5, transform=transform, **style)
   widths = np.nan_to_num([interval.half_width for interval in intervals])
   if widths.any():
-    axes.errorbar(places, means, yerr=widths, fmt='none', ecolor=style['color'], elinewidth=0.9, capsize=2.5)
+    bars = dict(fmt='none', ecolor=style['color'], elinewidth=0.9, capsize=2.5, transform=transform)
+    axes.errorbar(places, means, yerr=widths, **bars)
 
 
 def _finished(figure, panels, unit: str = 'test accuracy (percent)') -> matplotlib.figure.Figure:

@@ -102,6 +102,7 @@ class TheorySettings:
   figure_height: float
   figure_dpi: int
   compilation_cache: str
+  fast_compilation: bool
 
   @property
   def thresholds(self) -> Thresholds:

@@ -1,6 +1,7 @@
 """The theory experiment: every part in turn, kept as it ends; then the tables and the figures, from records alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+import contextlib
 import dataclasses
 import pathlib
 import time
@@ -71,7 +72,8 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
     path = kept / f'{name}.jsonl'
     if not path.exists():
       begun = time.monotonic()
-      found = part(settings, jax.random.fold_in(key, index), reporter)
+      with _compiling(settings.fast_compilation):
+        found = part(settings, jax.random.fold_in(key, index), reporter)
       checkpoints.write_json_lines(kept / f'{name}-{_TIMING}', [{'part': name, 'seconds': time.monotonic() - begun}])
       checkpoints.write_json_lines(path, [{'part': name, **row} for row in found])
     rows += checkpoints.read_json_lines(path)
@@ -81,6 +83,15 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
   checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
   checkpoints.write_json_lines(workdir / _TIMING, timing)
   checkpoints.write_json_lines(workdir / results.FILE_NAME, [{**same, **row} for row in rows])
+
+
+@contextlib.contextmanager
+def _compiling(fast: bool) -> Iterator[None]:
+  jax.config.update('jax_disable_most_optimizations', fast)
+  try:
+    yield
+  finally:
+    jax.config.update('jax_disable_most_optimizations', False)
 
 
 def _id(settings: TheorySettings) -> str:
