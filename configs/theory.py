@@ -72,9 +72,9 @@ def _imperfection(config: ml_collections.ConfigDict) -> None:
   config.imperfection.num_states_3_3 = 6
   config.imperfection.num_states_3_6 = 10
   config.imperfection.num_tokens = 8
-  config.imperfection.length = 17
-  config.imperfection.num_train = 1000
-  config.imperfection.num_test = 1000
+  config.imperfection.length = 13
+  config.imperfection.num_train = 800
+  config.imperfection.num_test = 800
   config.imperfection.largest_majority = 0.7  # tasks with a larger class are drawn again
   config.imperfection.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)  # KL at the [MASK], nats
   config.imperfection.noise_beside = 1e-3  # beside none, where W is nearly singular
