@@ -79,7 +79,7 @@ def concentration(records: list[Record], settings: TheorySettings) -> matplotlib
       values = [results.mean_interval([100 * r[field] for r in results.select(rows, epoch=epoch)]) for epoch in epochs]
       _line(axes, epochs, values, name, style)
     name = 'exact G' if model == 'exact' else 'pretrained BERT'
-    axes.set_title(f'{name}, KL {max(round(np.mean([row["kl"] for row in rows]), 6), 0):.2g} nats', fontsize=10)
+    axes.set_title(f'{name}, KL {abs(round(np.mean([row["kl"] for row in rows]), 6)):.2g} nats', fontsize=10)
     axes.set_xlabel('epochs of prompt tuning')
   return _finished(figure, panels, 'percent')
 

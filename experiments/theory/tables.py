@@ -126,5 +126,5 @@ def _concentration(records: list[Record]) -> rich.table.Table:
     first = results.select(records, model=model, epoch=0)
     cells = of(rows, 'mass_without'), of(first, 'mass_with'), of(rows, 'mass_with'), of(rows, 'accuracy')
     # The KL of the exact model to itself is zero but for float32.
-    table.add_row(model, f'{max(round(np.mean([row["kl"] for row in rows]), 6), 0):.2g}', *cells)
+    table.add_row(model, f'{abs(round(np.mean([row["kl"] for row in rows]), 6)):.2g}', *cells)
   return table
