@@ -42,7 +42,7 @@ def _verification(config: ml_collections.ConfigDict) -> None:
   config.verification.num_hmms = 100
   config.verification.max_length = 6
   config.verification.num_sampled = 6000
-  config.verification.sampled_length = 10
+  config.verification.sampled_length = 8
   config.verification.num_states = 4
   config.verification.num_states_3_6 = 8
   config.verification.num_tokens = 5
@@ -59,10 +59,10 @@ def _impossibility(config: ml_collections.ConfigDict) -> None:
   config.impossibility.num_weighed = 2
   config.impossibility.max_length = 4
   config.impossibility.clear_gap = 1e-6  # labels nearer to a tie take no part
-  config.impossibility.num_train = 1200
+  config.impossibility.num_train = 1000
   config.impossibility.prompt_length = 4
   config.impossibility.prompt_scale = 0.5
-  config.impossibility.tuning = base.schedule(0.03, 8, 15, 50)
+  config.impossibility.tuning = base.schedule(0.03, 6, 15, 50)
 
 
 def _imperfection(config: ml_collections.ConfigDict) -> None:
@@ -78,11 +78,11 @@ def _imperfection(config: ml_collections.ConfigDict) -> None:
   config.imperfection.largest_majority = 0.7  # tasks with a larger class are drawn again
   config.imperfection.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)  # KL at the [MASK], nats
   config.imperfection.noise_beside = 1e-3  # beside none, where W is nearly singular
-  config.imperfection.singular_values = (0.05, 0.01, 1e-3)
+  config.imperfection.singular_values = (0.01, 1e-3)
   config.imperfection.leaks = (0.0, 1e-3, 1e-2, 3e-2)
   config.imperfection.prompt_length = 4
   config.imperfection.prompt_scale = 0.5
-  config.imperfection.tuning = base.schedule(0.03, 6, 15, 50)
+  config.imperfection.tuning = base.schedule(0.03, 5, 15, 50)
 
 
 def _bert(config: ml_collections.ConfigDict) -> None:
