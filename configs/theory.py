@@ -42,7 +42,7 @@ def _verification(config: ml_collections.ConfigDict) -> None:
   config.verification.num_hmms = 100
   config.verification.max_length = 6
   config.verification.num_sampled = 6000
-  config.verification.sampled_length = 8
+  config.verification.sampled_length = 10
   config.verification.num_states = 4
   config.verification.num_states_3_6 = 8
   config.verification.num_tokens = 5
@@ -51,9 +51,9 @@ def _verification(config: ml_collections.ConfigDict) -> None:
 
 
 def _impossibility(config: ml_collections.ConfigDict) -> None:
-  """Random HMMs with more states than tokens, of two kinds."""
+  """Random HMMs with more states than tokens, `num_hmms` certified ones of each of two kinds."""
   config.impossibility = ml_collections.ConfigDict()
-  config.impossibility.num_hmms = 20
+  config.impossibility.num_hmms = 12
   config.impossibility.num_states = 8
   config.impossibility.num_tokens = 5
   config.impossibility.num_weighed = 2
