@@ -1,7 +1,16 @@
 """The theorems as programs, verified sequence by sequence; where they fail, proofs; where they say nothing, measured.
 
 Claim: the constructions of Theorems 3.3, 3.6, 4.3, 4.6 and C.6 give the exact label on every sequence that the theorem
-speaks of. For many random HMMs with |H| > |X| no linear head does, which linear programs prove.
+speaks of and whose label is no near tie. For random HMMs with |H| > |X| no linear head does, which linear programs
+prove and exact arithmetic confirms. A construction is brittle under noise on G, and a prompt trained on the exact G
+moves the posterior onto H*.
+
+Command: python -m experiments.main --config=configs/theory.py
+Cost: COST on two CPU cores; `:smoke` SMOKE.
+Expected: 100 HMMs and over a million sequences a theorem, 0 clear disagreements; 24 certified HMMs; mass on H* from
+half to nearly all with the trained prompt. The tables stand in docs/theory.md.
+
+A user's own HMM and task, .npz or .json: --config.hmm_file=PATH
 """
 
 import ml_collections
@@ -73,13 +82,13 @@ def _imperfection(config: ml_collections.ConfigDict) -> None:
   config.imperfection.num_states_3_6 = 10
   config.imperfection.num_tokens = 8
   config.imperfection.length = 13
-  config.imperfection.num_train = 800
+  config.imperfection.num_train = 600
   config.imperfection.num_test = 800
   config.imperfection.largest_majority = 0.7  # tasks with a larger class are drawn again
   config.imperfection.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)  # KL at the [MASK], nats
   config.imperfection.noise_beside = 1e-3  # beside none, where W is nearly singular
   config.imperfection.singular_values = (0.01, 1e-3)
-  config.imperfection.leaks = (0.0, 1e-3, 1e-2, 3e-2)
+  config.imperfection.leaks = (0.0, 1e-2, 3e-2)
   config.imperfection.prompt_length = 4
   config.imperfection.prompt_scale = 0.5
   config.imperfection.tuning = base.schedule(0.03, 5, 15, 50)

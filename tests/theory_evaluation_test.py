@@ -153,3 +153,31 @@ def test_one_compilation_a_tuner_and_shape():
     if key == 5:
       after_first = size
   assert size == after_first
+
+
+@pytest.mark.parametrize('num_cells', [0, 1, 2])
+def test_possible_sequences_are_those_with_probability(num_cells):
+  """By supports alone, the very sequences of `all_sequences` that exact arithmetic finds possible, in its order."""
+  problem = _memory_problem(num_cells)[0] if num_cells else _prompt_problem(2)[0]
+  every = evaluation.all_sequences(problem.hmm.num_tokens, LENGTH)
+  exact = rationals.exact_hmm(problem.hmm)
+  is_possible = [
+    any(rationals.state_probs(exact, rationals.likelihood_rows(exact, x), 0, False)) for x in every.tolist()
+  ]
+  assert 0 < sum(is_possible) < len(every)
+  np.testing.assert_array_equal(evaluation.possible_sequences(problem.hmm, LENGTH), every[is_possible])
+
+
+@pytest.mark.parametrize('size', [1, 3, 7, 20])
+def test_blocks_change_nothing(size):
+  """Results of any block size are those of all at once, the filled-up last block cut off."""
+  tokens = np.arange(14).reshape(7, 2)
+  seen = []
+
+  def evaluate(block):
+    seen.append(len(block))
+    return block.sum(1), block[:, 0]
+
+  for whole, parts in zip(evaluate(tokens), evaluation.in_blocks(evaluate, tokens, size)):
+    np.testing.assert_array_equal(parts, whole)
+  assert set(seen[1:]) == {size}

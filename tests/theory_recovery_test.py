@@ -440,3 +440,29 @@ def test_a_construction_is_where_tuning_can_start(theorem):
     assert np.isfinite(leaf).all() and leaf.shape == before.shape
   if 'prompt' in construction:
     assert state.trainable['prompt'].min() >= 0 and state.trainable['prompt'].max() <= 1
+
+
+@pytest.mark.parametrize('seed', [0, 1])
+def test_mass_weights_read_the_mass_on_h_star_off_the_prediction(seed):
+  """a^T G is the exact P[H_1 in H* | x], on every text, where imitators of H* are marked."""
+  problem = problem_of('3.6', seed)
+  finding = assumptions.relaxed_non_degeneracy(problem.hmm, problem.task_weights, EXACT, 1000)
+  essential = finding.witness['essential_states']
+  weights = recovery.mass_weights(problem.hmm, essential, EXACT)
+  hmm, seen = rationals.exact_hmm(problem.hmm), set()
+  for text in itertools.product(range(hmm.num_tokens), repeat=2):
+    rows = rationals.likelihood_rows(hmm, (hmm.num_tokens, *text))
+    states = rationals.state_probs(hmm, rows, 0, leave_out=True)
+    mass = float(states[essential].sum())
+    np.testing.assert_allclose(weights @ np.float64(states @ hmm.emission_matrix), mass, atol=1e-12)
+    seen.add(round(mass, 3))
+  assert len(seen) > 3
+
+
+def test_a_mass_that_predictions_do_not_tell_is_refused():
+  """Two states that a third imitates exactly: posteriors with other mass on them predict the same."""
+  emission_matrix = np.array([[0.8, 0.2], [0.2, 0.8], [0.5, 0.5]])
+  hmm = problem_of('3.3', 0).hmm._replace(emission_matrix=emission_matrix)
+  with pytest.raises(ValueError, match=r'states is \[0, 1\]'):
+    recovery.mass_weights(hmm, [0, 1], EXACT)
+  np.testing.assert_allclose(recovery.mass_weights(hmm, [0, 1, 2], EXACT), [1, 1])

@@ -51,7 +51,7 @@ def test_the_default_run_is_what_the_issue_asks_for():
     ('imperfection.leaks', (0.0, 1.0)),
     ('imperfection.noise_levels', (-0.1,)),
     ('imperfection.singular_values', (0.0,)),
-    ('imperfection.tuning.warmup_steps', 265),
+    ('imperfection.tuning.warmup_steps', 200),
     ('bert.checkpoints', (0, 25)),
     ('bert.checkpoints', (100, 50)),
     ('bert.mask_rate', 1.0),

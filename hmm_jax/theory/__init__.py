@@ -9,6 +9,8 @@ from hmm_jax.theory.assumptions import relaxed_non_degeneracy
 from hmm_jax.theory.assumptions import relaxed_recoverable_hidden_states
 from hmm_jax.theory.assumptions import stationarity
 from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.recovery import mass_weights
+from hmm_jax.theory.recovery import recoverable_region
 from hmm_jax.theory.recovery import theorem_3_3
 from hmm_jax.theory.recovery import theorem_3_6
 from hmm_jax.theory.recovery import theorem_4_3
