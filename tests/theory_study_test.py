@@ -155,6 +155,8 @@ def test_figures_draw_the_records(finished):
     for axes in figure.axes:
       assert axes.get_xlabel() and axes.get_title(), name
       assert axes.lines, name
+      low, high = sorted(axes.get_xlim())
+      assert all(low < x < high for line in axes.lines for x in line.get_xdata()), name
   panel = drawing.leak(records, settings).axes[0]
   line = next(line for line in panel.lines if line.get_label() == 'trained head')
   expected = [100 * row['accuracy'] for row in records if row.get('study') == 'leak' and row.get('method') == 'head']

@@ -116,6 +116,10 @@ def _lines(axes, records: list[Record], field: str) -> None:
     # Zero has a place of its own on the logarithmic axis.
     axes.set_xscale('symlog', linthresh=levels[1], linscale=0.6)
   axes.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
+  # What is drawn beside its place takes no part in the automatic limits.
+  positive = [level for level in levels if level > 0]
+  if positive:
+    axes.set_xlim(-0.35 * positive[0] if levels[0] == 0 else positive[0] / 1.4, 1.4 * positive[-1])
 
 
 def _line(axes, places, intervals, name: str, style: dict[str, Any], transform=None) -> None:
