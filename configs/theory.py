@@ -6,7 +6,7 @@ prove and exact arithmetic confirms. A construction is brittle under noise on G,
 moves the posterior onto H*.
 
 Command: python -m experiments.main --config=configs/theory.py
-Cost: COST on two CPU cores; `:smoke` SMOKE.
+Cost: 5 minutes on two CPU cores.
 Expected: 100 HMMs and over a million sequences a theorem, 0 clear disagreements; 24 certified HMMs; mass on H* from
 half to nearly all with the trained prompt. The tables stand in docs/theory.md.
 
