@@ -123,9 +123,11 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.verification.update(num_hmms=3, max_length=3, num_sampled=50, sampled_length=3)
   config.impossibility.update(num_hmms=2, max_length=3, num_train=60)
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
-  config.imperfection.update(num_hmms=1, length=5, num_train=60, num_test=40, prompt_length=2)
+  # Both theorems' problems of one shape, so that they share their programs.
+  config.imperfection.update(num_hmms=1, num_states_3_3=8, num_states_3_6=8)
+  config.imperfection.update(length=5, num_train=60, num_test=40, prompt_length=2)
   config.imperfection.update(noise_levels=(0.0, 1e-2), singular_values=(0.01,), leaks=(0.0, 1e-2))
   config.imperfection.tuning.update(num_epochs=1, warmup_steps=1)
-  config.bert.update(checkpoints=(0, 4), steps_per_call=2, warmup_steps=2, batch_size=8, num_documents=64)
+  config.bert.update(checkpoints=(4,), steps_per_call=2, warmup_steps=2, batch_size=8, num_documents=64)
   config.bert.model.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=8)
   config.update(figure_dpi=60, fast_compilation=True)
