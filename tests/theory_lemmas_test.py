@@ -120,7 +120,8 @@ def memory_problems(theorem):
     keys = (jax.random.key(seed) for seed in itertools.count())
     two = (structured.for_theorem_4_3(key, sizes._replace(num_cells=2), EXACT, 0.05) for key in keys)
     return [one, next(problem for problem in two if problem.hmm.cell_index[2] == 1)]
-  one = structured.for_theorem_4_6(jax.random.key(0), sizes._replace(memory_size=3), EXACT, 0.05, 1e-9)
+  # Of this key, since on some of its texts the prompt rules states out.
+  one = structured.for_theorem_4_6(jax.random.key(4), sizes._replace(memory_size=3), EXACT, 0.05, 1e-9)
   keys = (jax.random.key(seed) for seed in itertools.count())
   two = (structured.for_theorem_4_6(key, sizes._replace(memory_size=3, num_cells=2), EXACT, 0.05, 1e-9) for key in keys)
   return [one, next(problem for problem in two if problem.hmm.cell_index[2] == 1), contradictory_memory()]
