@@ -10,12 +10,22 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import Posterior
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.structured import MemoryProblem
 from hmm_jax.theory.structured import StateProblem
+
+
+@pytest.fixture(autouse=True, scope='module')
+def few_compiled_programs():
+  """Every compiled program holds memory maps, of which Linux allows a process 65,530; XLA crashes at the next one."""
+  yield
+  maps = pathlib.Path('/proc/self/maps')
+  if maps.exists() and len(maps.read_text().splitlines()) > 20_000:
+    jax.clear_caches()
 
 
 def in_float64(function, *arguments):
