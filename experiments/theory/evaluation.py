@@ -14,6 +14,7 @@ from hmm_jax.attention_head import attention_scores
 from hmm_jax.hmm import conditional_token_probs
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
+from hmm_jax.hmm import sample_corpus
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.memory_hmm import MemoryHMM
@@ -138,11 +139,22 @@ def evaluate_memory(
   return Evaluation(cells[:, cell] @ assumptions.contrasts(task_weights).T, constructed, possible, in_region)
 
 
+def score_gaps(scores: np.ndarray) -> np.ndarray:
+  """By how much the best of the scores [n, C] is above the next, [n]."""
+  best = np.sort(scores, axis=-1)
+  return best[:, -1] - best[:, -2]
+
+
+def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:
+  """Texts [count, length] int32 of a distribution with float64 parameters, drawn in float32."""
+  as_float32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, distribution)
+  return np.asarray(sample_corpus(key, as_float32, count, length), np.int32)
+
+
 def count(evaluation: Evaluation, margin: float) -> Count:
   """Compares the labels of the sequences that the theorem speaks of."""
   exact, constructed = (scores[evaluation.in_region] for scores in (evaluation.exact, evaluation.constructed))
-  best = np.sort(exact, axis=-1)
-  gaps = best[:, -1] - best[:, -2]
+  gaps = score_gaps(exact)
   differs, clear = exact.argmax(-1) != constructed.argmax(-1), gaps > margin
   return Count(
     sequences=int(evaluation.possible.sum()),

@@ -12,7 +12,6 @@ import rich.table
 from experiments.theory import certificates
 from experiments.theory import evaluation
 from experiments.theory.hmm_file import Problem
-from hmm_jax.hmm import sample_corpus
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import recovery
 from hmm_jax.theory import separability
@@ -89,11 +88,9 @@ def _longest(num_tokens: int, max_sequences: int) -> int:
 
 def _sampled(problem: Problem, key: Array, count: int, length: int) -> np.ndarray:
   """Texts [n, T]; where the label speaks of a silent state, what follows it."""
-  as_float32 = lambda hmm: jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, hmm)
   if isinstance(problem, MemoryProblem):
-    return np.asarray(sample_corpus(key, as_float32(problem.hmm), count, length), np.int32)
-  from_silent = as_float32(problem.hmm.starting_from(problem.silent_probs))
-  return np.asarray(sample_corpus(key, from_silent, count, length + 1), np.int32)[:, 1:]
+    return evaluation.sampled(problem.hmm, key, count, length)
+  return evaluation.sampled(problem.hmm.starting_from(problem.silent_probs), key, count, length + 1)[:, 1:]
 
 
 # What makes a construction for texts of length T, and evaluates it on them; raises AssumptionError.
@@ -218,8 +215,7 @@ def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) ->
   _, scores, possible = _in_blocks(
     lambda block: evaluation.first_predictions(labelled, mu, block), tokens, hmm.num_states
   )
-  best = np.sort(scores, axis=-1)
-  chosen = possible & (best[:, -1] - best[:, -2] > margin)
+  chosen = possible & (evaluation.score_gaps(scores) > margin)
   tokens, features, labels = tokens[chosen], features[chosen], scores[chosen].argmax(-1)
   record = {'record': 'linear program', 'statement': 'Linear head', 'longest': tokens.shape[1]}
   record |= {'sequences': len(tokens), 'near_ties': int(possible.sum()) - len(tokens)}

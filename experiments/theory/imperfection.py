@@ -89,7 +89,7 @@ def _levels(settings: TheorySettings, theorem: str, key: Array) -> list[tuple[Pr
 def _calibrated(model: MaskedLM, cases: list[Case], targets: np.ndarray) -> list[Case]:
   """The cases with noise of the given KL at the [MASK], to a percent or so."""
   for _ in range(_CALIBRATIONS):
-    measured = _kls(cases, _plain(model, *_data(cases)[:2]))
+    measured = _kls(cases, side_by_side.predicted_without_prompt(model, *_data(cases)[:2]))
     factors = np.sqrt(np.divide(targets, measured, out=np.zeros_like(targets), where=targets > 0))
     cases = [
       case._replace(frozen=case.frozen._replace(scale=np.float32(case.frozen.scale * factor)))
@@ -103,13 +103,6 @@ def _data(cases: list[Case]) -> tuple[Any, np.ndarray, np.ndarray]:
   return side_by_side.stacked([(case.frozen, case.problem.inputs, case.problem.labels) for case in cases])
 
 
-def _plain(model: MaskedLM, frozen: Any, inputs: np.ndarray) -> np.ndarray:
-  """G of the model at the [MASK] without a prompt, [cases, n, V]."""
-  first = jax.tree.map(lambda leaf: leaf[0], frozen)
-  no_prompts = np.zeros((len(inputs), 0, model.embedding_size(first)), np.float32)
-  return np.asarray(side_by_side.predicted_at_mask(model, frozen, inputs, no_prompts))
-
-
 def _kls(cases: list[Case], token_probs: np.ndarray) -> np.ndarray:
   """KL(G || model) at the [MASK] of all inputs, in nats, [cases]."""
   ideal = np.stack([case.problem.ideal for case in cases])
@@ -121,7 +114,7 @@ def evaluate(s: ImperfectionSettings, model: MaskedLM, cases: list[Case], key: A
   """Rows of all three methods for cases of one shape, and of the mass on H* along the training of the prompt."""
   frozen, inputs, labels = _data(cases)
   train, test = slice(s.num_train), slice(s.num_train, None)
-  plain = _plain(model, frozen, inputs)
+  plain = side_by_side.predicted_without_prompt(model, frozen, inputs)
   for case, kl in zip(cases, _kls(cases, plain)):
     case.fields['kl'] = float(kl)
   tuners, schedule = side_by_side.tuners(model, s.prompt_length, s.prompt_scale), s.tuning.schedule

@@ -104,8 +104,7 @@ def _examine(settings: TheorySettings, kind: str, key: Array) -> Impossible | No
   hmm, task_weights = _draw(settings, kind, key)
   tokens = evaluation.all_sequences(hmm.num_tokens, settings.impossibility.max_length)
   features, scores, possible = evaluation.first_predictions(hmm, task_weights, tokens)
-  gaps = np.abs(scores[:, 0] - scores[:, 1])
-  chosen = possible & (gaps > settings.impossibility.clear_gap)
+  chosen = possible & (evaluation.score_gaps(scores) > settings.impossibility.clear_gap)
   labels = scores.argmax(-1)[chosen]
   if len(set(labels.tolist())) < 2:
     return None
@@ -139,8 +138,7 @@ def _trained(settings: TheorySettings, found: list[Impossible], key: Array, repo
   frozen, inputs, labels = side_by_side.stacked(
     [(problems.float32(p.hmm), p.inputs[where], p.labels[where]) for p, where in zip(found, drawn)]
   )
-  no_prompts = np.zeros((len(found), 0, s.num_states), np.float32)
-  plain = side_by_side.predicted_at_mask(model, frozen, inputs, no_prompts)
+  plain = side_by_side.predicted_without_prompt(model, frozen, inputs)
   tuners, schedule = side_by_side.tuners(model, s.prompt_length, s.prompt_scale), s.tuning.schedule
   learn = lambda method, features: side_by_side.train(
     tuners[method], schedule, frozen, features, labels, key, reporter, f'{method} on {len(found)} HMMs'

@@ -45,6 +45,13 @@ def predicted_at_mask(model: MaskedLM, frozen: Any, inputs: Array, prompts: Arra
   return jax.vmap(of_one)(frozen, inputs, prompts)
 
 
+def predicted_without_prompt(model: MaskedLM, frozen: Any, inputs: np.ndarray) -> np.ndarray:
+  """`predicted_at_mask` of no prompt, [problems, n, V]."""
+  first = jax.tree.map(lambda leaf: leaf[0], frozen)
+  no_prompts = np.zeros((len(inputs), 0, model.embedding_size(first)), np.float32)
+  return np.asarray(predicted_at_mask(model, frozen, inputs, no_prompts))
+
+
 def accuracies(head: Any, token_probs: Array, labels: Array) -> np.ndarray:
   """The share of each problem's inputs that get their label, [problems].
 

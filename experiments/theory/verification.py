@@ -14,17 +14,17 @@ import numpy as np
 from experiments.progress import Reporter
 from experiments.theory import evaluation
 from experiments.theory.settings import TheorySettings
-from hmm_jax.hmm import sample_corpus
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import recovery
 from hmm_jax.theory import structured
-from hmm_jax.theory.assumptions import Finding
 from hmm_jax.theory.structured import MemoryProblem
 from hmm_jax.theory.structured import Sizes
 from hmm_jax.theory.structured import StateProblem
 
 Array = jax.Array
 Row = dict[str, Any]
+# tokens [n, T] -> `Evaluation`.
+Evaluate = Callable[[np.ndarray], evaluation.Evaluation]
 
 # Sequences that are evaluated at a time.
 _BLOCK_SIZE = 2048
@@ -40,7 +40,7 @@ class Theorem(NamedTuple):
     draw: (settings, sizes, key) -> a problem that satisfies the assumptions.
     violates: the number of the stronger assumption, of the theorem before it, that its problems need not satisfy.
     violated: (settings, problem) -> whether that one fails.
-    evaluate: (settings, problem, tokens [n, T]) -> `Evaluation` of its construction.
+    construct: (settings, problem, T) -> the function that takes tokens [n, T] to the `Evaluation` of its construction.
   """
 
   name: str
@@ -49,7 +49,7 @@ class Theorem(NamedTuple):
   draw: Callable
   violates: str
   violated: Callable
-  evaluate: Callable
+  construct: Callable
 
 
 def theorems(settings: TheorySettings) -> list[Theorem]:
@@ -58,11 +58,11 @@ def theorems(settings: TheorySettings) -> list[Theorem]:
   states = functools.partial(Sizes, num_classes=v.num_classes, memory_size=0, num_cells=0)
   memory = functools.partial(Sizes, v.num_states, v.num_tokens, v.num_classes)
   return [
-    Theorem('3.3', '3.1, 3.2', states(v.num_states, v.num_tokens), _draw_3_3, '', _never, _evaluate_3_3),
-    Theorem('3.6', '3.2, 3.5', states(v.num_states_3_6, v.num_tokens), _draw_3_6, '3.1', _fails_3_1, _evaluate_3_6),
-    Theorem('4.3', '3.2, 4.2', memory(2, 2), _draw_4_3, '', _never, _evaluate_4_3),
-    Theorem('4.6', '4.4, 4.5', memory(v.memory_size, 1), _draw_4_6, '4.2', _fails_4_2, _evaluate_4_6),
-    Theorem('C.6', '4.4, C.5', memory(v.memory_size, 2), _draw_4_6, '4.2', _fails_4_2, _evaluate_4_6),
+    Theorem('3.3', '3.1, 3.2', states(v.num_states, v.num_tokens), _draw_3_3, '', _never, _construct_3_3),
+    Theorem('3.6', '3.2, 3.5', states(v.num_states_3_6, v.num_tokens), _draw_3_6, '3.1', _fails_3_1, _construct_3_6),
+    Theorem('4.3', '3.2, 4.2', memory(2, 2), _draw_4_3, '', _never, _construct_4_3),
+    Theorem('4.6', '4.4, 4.5', memory(v.memory_size, 1), _draw_4_6, '4.2', _fails_4_2, _construct_4_6),
+    Theorem('C.6', '4.4, C.5', memory(v.memory_size, 2), _draw_4_6, '4.2', _fails_4_2, _construct_4_6),
   ]
 
 
@@ -91,7 +91,7 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   problem = theorem.draw(settings, theorem.sizes, key_draw)
   texts = {
     'enumerated': evaluation.possible_sequences(problem.hmm, v.max_length),
-    'sampled': np.unique(_sampled(problem.hmm, key_text, v.num_sampled, v.sampled_length), axis=0),
+    'sampled': np.unique(evaluation.sampled(problem.hmm, key_text, v.num_sampled, v.sampled_length), axis=0),
   }
   row = {
     'theorem': theorem.name,
@@ -101,7 +101,7 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
     'violates': theorem.violates if theorem.violated(settings, problem) else '',
   }
   for kind, tokens in texts.items():
-    evaluate = functools.partial(theorem.evaluate, settings, problem)
+    evaluate = theorem.construct(settings, problem, tokens.shape[1])
     evaluated = evaluation.Evaluation(*evaluation.in_blocks(evaluate, tokens, _BLOCK_SIZE))
     row |= _fields(kind, evaluation.count(evaluated, settings.margin))
   return row
@@ -112,11 +112,6 @@ def _fields(kind: str, counts: evaluation.Count) -> Row:
   fields = {f'{kind}_{name}': value for name, value in counts._asdict().items()}
   gap = fields[f'{kind}_smallest_gap']
   return {**fields, f'{kind}_smallest_gap': gap if math.isfinite(gap) else None}
-
-
-def _sampled(hmm, key: Array, count: int, length: int) -> np.ndarray:
-  as_float32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, hmm)
-  return np.asarray(sample_corpus(key, as_float32, count, length), np.int32)
 
 
 def _draw_3_3(settings: TheorySettings, sizes: Sizes, key: Array) -> StateProblem:
@@ -150,33 +145,29 @@ def _fails_4_2(settings: TheorySettings, problem: MemoryProblem) -> bool:
   return not assumptions.recoverable_hidden_states(problem.hmm, problem.cell, settings.thresholds).holds
 
 
-def _evaluate_3_3(settings: TheorySettings, problem: StateProblem, tokens: np.ndarray) -> evaluation.Evaluation:
+def _construct_3_3(settings: TheorySettings, problem: StateProblem, length: int) -> Evaluate:
+  del length
   hmm, silent_probs, mu, _ = problem
   built = recovery.theorem_3_3(hmm, mu, silent_probs, settings.thresholds)
-  return evaluation.evaluate_states(hmm, silent_probs, mu, built, tokens)
+  return functools.partial(evaluation.evaluate_states, hmm, silent_probs, mu, built)
 
 
-def _evaluate_3_6(settings: TheorySettings, problem: StateProblem, tokens: np.ndarray) -> evaluation.Evaluation:
+def _construct_3_6(settings: TheorySettings, problem: StateProblem, length: int) -> Evaluate:
+  del length
   hmm, silent_probs, mu, _ = problem
   built = recovery.theorem_3_6(hmm, mu, silent_probs, settings.thresholds, settings.max_nodes)
-  return evaluation.evaluate_states(hmm, silent_probs, mu, built, tokens)
+  return functools.partial(evaluation.evaluate_states, hmm, silent_probs, mu, built)
 
 
-def _evaluate_4_3(settings: TheorySettings, problem: MemoryProblem, tokens: np.ndarray) -> evaluation.Evaluation:
+def _construct_4_3(settings: TheorySettings, problem: MemoryProblem, length: int) -> Evaluate:
   hmm, mu, cell, _ = problem
   finding = assumptions.recoverable_hidden_states(hmm, cell, settings.thresholds)
-  built = recovery.theorem_4_3(hmm, mu, cell, tokens.shape[1], settings.thresholds)
-  return _evaluate_memory(problem, built, finding, tokens)
+  built = recovery.theorem_4_3(hmm, mu, cell, length, settings.thresholds)
+  return functools.partial(evaluation.evaluate_memory, hmm, cell, mu, built, finding)
 
 
-def _evaluate_4_6(settings: TheorySettings, problem: MemoryProblem, tokens: np.ndarray) -> evaluation.Evaluation:
+def _construct_4_6(settings: TheorySettings, problem: MemoryProblem, length: int) -> Evaluate:
   hmm, mu, cell, _ = problem
   finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, mu, settings.thresholds)
-  built = recovery.theorem_4_6(hmm, mu, cell, tokens.shape[1], settings.thresholds, settings.stationarity_tolerance)
-  return _evaluate_memory(problem, built, finding, tokens)
-
-
-def _evaluate_memory(
-  problem: MemoryProblem, built: recovery.Construction, finding: Finding, tokens: np.ndarray
-) -> evaluation.Evaluation:
-  return evaluation.evaluate_memory(problem.hmm, problem.cell, problem.task_weights, built, finding, tokens)
+  built = recovery.theorem_4_6(hmm, mu, cell, length, settings.thresholds, settings.stationarity_tolerance)
+  return functools.partial(evaluation.evaluate_memory, hmm, cell, mu, built, finding)
