@@ -286,7 +286,7 @@ def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   G_i = W P[H_i | X_{-i}] (Proposition 3.4), and for a memory W P[M_J, H_i | X_{-i}] (the proof of Claim C.3). Zeros
   where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
   """
-  states = inference.batched_forward_backward(hmm, likelihoods).leave_one_out_probs
+  states = inference.forward_backward(hmm, likelihoods).leave_one_out_probs
   return jnp.matmul(states, hmm.joint_emission_matrix, precision=lax.Precision.HIGHEST)
 
 

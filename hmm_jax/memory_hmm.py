@@ -245,7 +245,7 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
   `jax.jit` what is not used is not computed. A row is a token's (`token_likelihoods`), ones for a [MASK], or a prompt
   over (memory, state), `lift`ed or not (appendix C.2). Where P[M] lacks full support its values have probability 0.
   """
-  joint = inference.batched_forward_backward(hmm, likelihoods)
+  joint = inference.forward_backward(hmm, likelihoods)
   over_states = lambda probs: probs.reshape(probs.shape[:-1] + (-1, hmm.num_states)).sum(-2)
   return MemoryPosterior(
     cell_probs=cell_probs(hmm, joint.filtered_probs[..., -1, :]),
@@ -260,7 +260,7 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
 
 def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
   """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a pass forward alone."""
-  return cell_probs(hmm, inference.still_posterior(hmm, likelihoods).probs)
+  return cell_probs(hmm, inference.last_filtered_probs(hmm, likelihoods))
 
 
 def to_hmm(hmm: MemoryHMM) -> HMM:
