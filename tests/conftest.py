@@ -39,6 +39,13 @@ def in_float64(function, *arguments):
     return jax.tree.map(np.asarray, function(*jax.tree.map(convert, arguments)))
 
 
+@pytest.fixture(scope='module')
+def without_optimisation():
+  """For modules whose facts do not hang on XLA's optimisations: what runs once and is small costs more to optimise."""
+  with compiling_fast():
+    yield
+
+
 @contextlib.contextmanager
 def compiling_fast():
   """What runs once and is small costs more to optimise than to run."""

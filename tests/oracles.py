@@ -1,6 +1,7 @@
-"""Forward-backward by sums of logarithms in float64, in plain numpy: the reference of every test of precision.
+"""References in plain numpy and float64, which share no line with the library and compile nothing.
 
-It shares no line with the library, compiles nothing, and its messages cannot underflow.
+Forward-backward by sums of logarithms, whose messages cannot underflow, is the reference of every test of precision;
+attention heads are the paper's equations, position by position.
 """
 
 import jax
@@ -74,3 +75,34 @@ def log_space_conditional(hmm, likelihoods):
   """The paper's G-bar: row i is P[X_i | X_{-i}], [..., T, V], float64."""
   emission_matrix = np.asarray(float64(hmm).joint_emission_matrix, np.float64)
   return log_space_posterior(hmm, likelihoods).leave_one_out_probs @ emission_matrix
+
+
+def attention_by_the_paper(head, token_probs, tokens, temperature):
+  """The weights of (4.1) and the scores of (4.2) for one sequence, a position and a class at a time."""
+  head = float64(head)
+  logits = [head.query @ (head.key_weights @ g + beta) for g, beta in zip(token_probs, head.positions, strict=True)]
+  if temperature:
+    weights = np.exp((np.array(logits) - max(logits)) / temperature)
+  else:
+    weights = np.array([float(logit == max(logits)) for logit in logits])
+  weights = weights / weights.sum()
+  embeddings = [*head.prompt_embeddings, *(head.token_embeddings[token] for token in tokens)]
+  scores = np.zeros(head.output.shape[1])
+  for weight, g, embedding in zip(weights, token_probs, embeddings, strict=True):
+    for c, b in enumerate(head.output.T):
+      scores[c] += weight * (b @ ((head.value_weights @ g) * embedding))
+  return weights, scores
+
+
+def attention_by_the_released_code(head, token_probs):
+  """The mean weights and the scores of an `OfficialAttentionHead` for one sequence.
+
+  The probability of each token of the vocabulary is averaged over positions with an attention of its own.
+  """
+  head, num_tokens = float64(head), token_probs.shape[1]
+  means, attentions = np.zeros(num_tokens), np.zeros(token_probs.shape[::-1])
+  for v in range(num_tokens):
+    logits = np.exp(head.query[v] * token_probs[:, v])
+    attentions[v] = logits / logits.sum()
+    means[v] = attentions[v] @ token_probs[:, v]
+  return attentions.mean(0), means @ head.linear.weights + head.linear.bias
