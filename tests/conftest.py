@@ -66,7 +66,8 @@ def run_on_devices(count, program):
   """Runs Python source in a process of its own that has `count` CPU devices; its traceback is the failure."""
   root = pathlib.Path(__file__).parents[1]
   flags = f'--xla_force_host_platform_device_count={count}'
-  env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(root)}
+  settings = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+  env = {**os.environ, 'XLA_FLAGS': flags, 'PYTHONPATH': str(root), **settings}
   done = subprocess.run([sys.executable, '-c', program], env=env, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
 
