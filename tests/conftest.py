@@ -39,6 +39,13 @@ def in_float64(function, *arguments):
     return jax.tree.map(np.asarray, function(*jax.tree.map(convert, arguments)))
 
 
+@pytest.fixture(scope='module')
+def without_optimisation():
+  """For modules whose facts do not hang on XLA's optimisations: what runs once and is small costs more to optimise."""
+  with compiling_fast():
+    yield
+
+
 @contextlib.contextmanager
 def compiling_fast():
   """What runs once and is small costs more to optimise than to run."""
@@ -59,7 +66,8 @@ def run_on_devices(count, program):
   """Runs Python source in a process of its own that has `count` CPU devices; its traceback is the failure."""
   root = pathlib.Path(__file__).parents[1]
   flags = f'--xla_force_host_platform_device_count={count}'
-  env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(root)}
+  settings = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+  env = {**os.environ, 'XLA_FLAGS': flags, 'PYTHONPATH': str(root), **settings}
   done = subprocess.run([sys.executable, '-c', program], env=env, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
 
