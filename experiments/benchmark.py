@@ -69,7 +69,7 @@ def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) 
       measured = _alternate(case, settings.repeats)
       rows.append({'case': case.name, 'num_states': case.num_states, 'peer': case.peer_name, **measured})
       advance(index + 1, case.name)
-  results.write(workdir, settings, results.stamped(settings, rows), [environment(jax.devices())])
+  results.write(workdir, settings, rows, [environment(jax.devices())])
 
 
 def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:

@@ -115,12 +115,13 @@ def _refusal(argv: list[str], error: BaseException) -> str:
 
 
 def _config_path(argv: list[str]) -> str:
-  """FILE[:scale] of the first --config."""
+  """FILE[:scale] of the last --config, which is the one that counts."""
+  path = ''
   for argument, following in zip(argv, [*argv[1:], '']):
     name, equals, value = argument.partition('=')
     if name in ('-config', '--config'):
-      return value if equals else following
-  return ''
+      path = value if equals else following
+  return path
 
 
 def _unknown_field(argv: list[str]) -> str | None:
@@ -134,8 +135,7 @@ def _unknown_field(argv: list[str]) -> str | None:
 
 
 def _check_records(workdir: pathlib.Path, experiment: str) -> None:
-  of = {record.get('experiment') for record in results.load(workdir)}
-  if experiment not in of:
+  if {record.get('experiment') for record in results.load(workdir)} != {experiment}:
     raise SettingsError(f'--workdir is {str(workdir)!r}; --mode=report needs one that holds records of {experiment}')
 
 

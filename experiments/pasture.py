@@ -61,7 +61,7 @@ def run(settings: PastureSettings, workdir: pathlib.Path, reporter: Reporter) ->
     held = np.unravel_index(states[0] // hmm.num_states, hmm.memory_probs.shape)
     memories.append({cell: names[value] for cell, names, value in zip(vocabulary.cells, vocabulary.values, held)})
   rows = _records(hmm, vocabulary, documents, memories)
-  results.write(workdir, settings, results.stamped(settings, rows), [environment(jax.devices())])
+  results.write(workdir, settings, rows, [environment(jax.devices())])
 
 
 def _whole_sentences(tokens: np.ndarray, vocabulary: example.Vocabulary) -> np.ndarray:

@@ -19,7 +19,7 @@ FILE_NAME = 'results.jsonl'
 ENVIRONMENT_NAME = 'environment.jsonl'
 
 # Raised when the fields of records change, so that none is read as what it is not.
-_SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1
 
 
 class Interval(NamedTuple):
@@ -42,21 +42,17 @@ class Difference(NamedTuple):
   p_value: float
 
 
-def stamped(settings: Any, records: list[Record]) -> list[Record]:
-  """The records as they are kept: each says what it is of, and which fields it has by its `schema_version`."""
-  stamp = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
-  return [{'schema_version': _SCHEMA_VERSION, **stamp, **record} for record in records]
-
-
 def write(workdir: pathlib.Path, settings: Any, records: list[Record], environments: list[Environment]) -> None:
   """Replaces the records of a workdir, with the settings that ask for them and what they came from beside them.
 
   A kill in between leaves no records, rather than some beside what they did not come from.
   """
+  asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
   (workdir / FILE_NAME).unlink(missing_ok=True)
   checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
   checkpoints.write_json_lines(workdir / ENVIRONMENT_NAME, environments)
-  checkpoints.write_json_lines(workdir / FILE_NAME, records)
+  rows = [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
+  checkpoints.write_json_lines(workdir / FILE_NAME, rows)
 
 
 def check_schema(workdir: pathlib.Path) -> None:
@@ -65,10 +61,10 @@ def check_schema(workdir: pathlib.Path) -> None:
     for path in workdir.glob(pattern):
       for record in checkpoints.read_json_lines(path):
         version = record.get('schema_version', 0)
-        if version != _SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
           raise SettingsError(
             f'--workdir is {str(workdir)!r}, whose records have schema {version}; '
-            f'valid is one without records or with records of schema {_SCHEMA_VERSION}'
+            f'valid is one without records or with records of schema {SCHEMA_VERSION}'
           )
 
 

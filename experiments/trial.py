@@ -190,16 +190,15 @@ def _make_ideals(
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
-  settings = trial.settings
   rows = checkpoints.read_json_lines(trial.records_path)
   # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
   which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
   checkpoints.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
-  new = []
   for one in outcome:
     tuned.save_arrays(trial.directory / 'tuned' / f'{model}-{method}-task{one.task}.npz', one.trainable)
-    new.append(
+    rows.append(
       {
+        'schema_version': results.SCHEMA_VERSION,
         **trial.point._asdict(),
         'trial': trial.trial,
         'task': one.task,
@@ -211,5 +210,5 @@ def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tune
         'pretraining_id': trial.pretraining_id,
       }
     )
-  rows = sorted(rows + results.stamped(settings, new), key=_triple)
+  rows.sort(key=_triple)
   checkpoints.write_json_lines(trial.records_path, rows)

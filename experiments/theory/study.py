@@ -76,7 +76,9 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
         rows = part(settings, jax.random.fold_in(key, index), reporter)
       made = {'part': name, 'seconds': time.monotonic() - begun, **environment(jax.devices())}
       checkpoints.write_json_lines(environment_path, [made])
-      checkpoints.write_json_lines(path, results.stamped(settings, [{'part': name, **row} for row in rows]))
+      checkpoints.write_json_lines(
+        path, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows]
+      )
     records += checkpoints.read_json_lines(path)
     environments += checkpoints.read_json_lines(environment_path)
   results.write(workdir, settings, records, environments)
