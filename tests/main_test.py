@@ -340,19 +340,14 @@ def test_the_process_exits_with_the_code_and_the_sentence(tmp_path):
   ]
 
 
-@pytest.mark.parametrize(
-  'name', ['results.jsonl', 'trials/0123456789ab/records.jsonl', 'parts/0123/bert/records.jsonl']
-)
-@pytest.mark.parametrize('version', [{}, {'schema_version': 2}])
-def test_records_of_another_schema_are_refused(name, version, tmp_path):
-  """Finished or not, records that this version cannot read are neither mixed with its own nor drawn."""
-  path = tmp_path / name
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text(json.dumps({'experiment': 'prompt_vs_head', **version}) + '\n')
-  for mode in ['run'] + ['report'] * (name == 'results.jsonl'):
-    code, _, err = _run(SMOKE, f'--workdir={tmp_path}', f'--mode={mode}')
-    (line,) = err.splitlines()
-    assert code == 2 and f'schema {version.get("schema_version", 0)};' in line and 'valid is' in line
+@pytest.mark.parametrize('mode', ['run', 'report'])
+def test_records_of_another_schema_are_refused(mode, tmp_path):
+  """Records that this version cannot read are neither mixed with its own nor drawn."""
+  (tmp_path / 'results.jsonl').write_text('{"experiment": "prompt_vs_head"}')
+  code, _, err = _run(SMOKE, f'--workdir={tmp_path}', f'--mode={mode}')
+  assert code == 2
+  (line,) = err.splitlines()
+  assert 'schema 0; valid is' in line
 
 
 def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
