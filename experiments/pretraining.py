@@ -118,10 +118,9 @@ def pretrained_params(
 def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
   """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
   path, here = directory / results.ENVIRONMENT_NAME, environment(_mesh(settings).devices.flat)
-  for there in checkpoints.read_json_lines(path):
-    different = differences(there, here)
-    if different:
-      reporter.say(f'{directory.name} was pretrained from step {there["from_step"]} on with {", ".join(different)}')
+  found = [', '.join(differences(there, here)) for there in checkpoints.read_json_lines(path)]
+  for different in dict.fromkeys(filter(None, found)):
+    reporter.say(f'{directory.name} was pretrained with {different}')
   if done < settings.pretrain.num_steps:
     checkpoints.append_json_line(path, {'from_step': done, **here})
 

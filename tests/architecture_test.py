@@ -118,3 +118,10 @@ def test_configdict_is_read_in_config_alone():
     uses = {name for name in _imported(path) if name.startswith('ml_collections')}
     if path.relative_to(ROOT / 'experiments').parts not in (('config.py',), ('main.py',)):
       assert not uses, path
+
+
+def test_nothing_asks_which_model_it_has():
+  """What works on one model works on the other: no name of a model is compared with any."""
+  for path in [*(ROOT / 'hmm_jax').rglob('*.py'), *(ROOT / 'experiments').rglob('*.py')]:
+    for node in ast.walk(ast.parse(path.read_text())):
+      assert not (isinstance(node, ast.Compare) and 'model.name' in ast.unparse(node)), f'{path}: {ast.unparse(node)}'
