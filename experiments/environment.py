@@ -60,9 +60,9 @@ def differences(there: Environment, here: Environment) -> list[str]:
 
 
 def _deciding(environment: Environment) -> dict[str, str]:
-  devices = Counter(environment['devices']).items()
+  devices: Counter[str] = Counter(environment['devices'])
   return {
     'platform': environment['platform'],
-    'devices': ', '.join(f'{count} x {kind}' for kind, count in devices),
+    'devices': ', '.join(f'{count} x {kind}' for kind, count in devices.items()),
     **{name: environment['packages'][name] for name in _COMPUTING},
   }

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 from jax import lax
 import jax.numpy as jnp
+import numpy as np
 
 from hmm_jax.number_formats import Format
 from hmm_jax.number_formats import log_or_minus_inf
@@ -45,12 +46,12 @@ class Chain(Protocol):
   """What inference needs of a distribution: the law of its joint states."""
 
   @property
-  def joint_initial_probs(self) -> Array:
+  def joint_initial_probs(self) -> Array | np.ndarray:
     """[E], of the first emitting joint state."""
     ...
 
   @property
-  def transition_matrix(self) -> Array:
+  def transition_matrix(self) -> Array | np.ndarray:
     """[H, H], of the part that moves."""
     ...
 

@@ -20,6 +20,7 @@ from hmm_jax import sharding
 from hmm_jax.bert import Bert
 from hmm_jax.bert import masked_lm
 from hmm_jax.hmm import sample_corpus
+from hmm_jax.theory import recovery
 
 Array = jax.Array
 
@@ -37,7 +38,8 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
       key_hmm = jax.random.fold_in(jax.random.fold_in(key, index), number)
       problem = problems.draw(settings, theorem, key_hmm)
       checkpoints = list(_pretrained(settings, problem, key_hmm, reporter))
-      construction, reader = problem.construction, np.zeros(settings.imperfection.num_tokens)
+      construction: recovery.Construction | None = problem.construction
+      reader = np.zeros(settings.imperfection.num_tokens)
       if theorem == '3.6':
         checkpoints, construction, reader = checkpoints[-1:], None, problems.mass_reader(settings, problem)
       for step, params in checkpoints:

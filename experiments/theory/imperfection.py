@@ -54,7 +54,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
       key_hmm = jax.random.fold_in(jax.random.fold_in(key, index), number)
       for problem, kl, fields in _levels(settings, theorem, key_hmm):
         salt = np.asarray(jax.random.bits(key_hmm, (), 'uint32'))
-        noisy = Noisy(problems.float32(problem.hmm), np.float32(np.sqrt(2 * kl)), salt)
+        noisy = Noisy(problems.float32(problem.hmm), np.asarray(np.sqrt(2 * kl), np.float32), salt)
         followed = theorem == '3.6' and fields == {'study': 'noise', 'level': 0.0}
         reader = problems.mass_reader(settings, problem) if followed else np.zeros(s.num_tokens)
         fields = {'theorem': theorem, 'hmm': index, 'model': 'exact', **fields}

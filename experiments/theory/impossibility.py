@@ -53,7 +53,8 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   """A row for each certified HMM: the certificate, and how often construction, trained head and prompt are right."""
   rows = []
   for kind in ('sparse', 'paper'):
-    found, drawn = [], 0
+    drawn = 0
+    found: list[Impossible] = []
     key_kind = jax.random.fold_in(key, len(kind))
     with reporter.track(f'certificates, {kind} draws', settings.impossibility.num_hmms) as advance:
       while len(found) < settings.impossibility.num_hmms and drawn < settings.impossibility.max_draws:
@@ -91,8 +92,8 @@ def _draw(settings: TheorySettings, kind: str, key: Array) -> tuple[HMM, np.ndar
       initial_temperature=s.initial_temperature,
       emission_temperature=s.emission_temperature,
     )
-    task_weights = tasks.draw_task_weights(key_task, s.num_states, num_nonzero=s.num_nonzero)
-    return jax.tree.map(np.float64, (hmm, task_weights))
+    drawn = tasks.draw_task_weights(key_task, s.num_states, num_nonzero=s.num_nonzero)
+    return jax.tree.map(np.float64, hmm), np.asarray(drawn, np.float64)
   rng = structured.generator(key)
   hmm = HMM(
     rng.dirichlet(np.ones(s.num_states)),
