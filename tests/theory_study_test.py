@@ -145,7 +145,7 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
   (lost,) = workdir.glob('parts/*/verification-4.3/records.jsonl')
   lost.unlink()
   monkeypatch.setattr(environment, '_process', lambda: {'commit': 'another'})
-  _run(settings, workdir)
+  study.run(settings, workdir, Reporter(rich.console.Console(quiet=True)))
   assert calls == ['4.3']
   assert (workdir / 'results.jsonl').read_bytes() == before[0]
   lines = [json.loads(line) for line in (workdir / 'environment.jsonl').read_text().splitlines()]
