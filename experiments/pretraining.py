@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import jax
 
 from experiments import checkpoints
+from experiments import results
+from experiments.environment import differences
+from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import Settings
 from hmm_jax import bert as bert_lib
@@ -87,6 +90,7 @@ def pretrained_params(
     like = checkpoints.sharded_like(jax.eval_shape(init, keys.params), whole)
     state, metrics = saved.restore(like) or (init(keys.params), [])
     done = int(state.step)
+    _note_environment(settings, directory, done, reporter)
     if done == p.num_steps:
       return state.params
     model = bert_lib.masked_lm(settings.bert_module())
@@ -111,6 +115,16 @@ def pretrained_params(
   return state.params
 
 
+def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
+  """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
+  path, here = directory / results.ENVIRONMENT_NAME, environment(_mesh(settings).devices.flat)
+  found = [', '.join(differences(there, here)) for there in checkpoints.read_json_lines(path)]
+  for different in dict.fromkeys(filter(None, found)):
+    reporter.say(f'{directory.name} was pretrained with {different}')
+  if done < settings.pretrain.num_steps:
+    checkpoints.append_json_line(path, {'from_step': done, **here})
+
+
 def _corpus(settings: Settings, hmm: Distribution, key: Array, whole: jax.sharding.Sharding) -> Array:
   c = settings.corpus
   documents = sample_corpus(key, hmm, c.num_documents, c.document_length)
@@ -130,9 +144,8 @@ class _SpeedLog:
       self._board = tensorboardX.SummaryWriter(str(directory / 'tensorboard'))
 
   def write(self, metrics: dict[str, float], tokens_per_second: float) -> None:
-    rows = checkpoints.read_json_lines(self._path)
-    rows.append({'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)})
-    checkpoints.write_json_lines(self._path, rows)
+    speed = {'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)}
+    checkpoints.append_json_line(self._path, speed)
     if self._board:
       for name, value in {**metrics, 'tokens_per_second': tokens_per_second}.items():
         self._board.add_scalar(name, value, metrics['step'])

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 from jax import lax
 import jax.numpy as jnp
+import numpy as np
 
 from hmm_jax.float64 import as_float64
 from hmm_jax.float64 import in_float64
@@ -38,10 +39,10 @@ class Chain(Protocol):
   """What inference needs of a distribution: `joint_initial_probs` [E], and the `transition_matrix` [H, H] of h."""
 
   @property
-  def joint_initial_probs(self) -> Array: ...
+  def joint_initial_probs(self) -> Array | np.ndarray: ...
 
   @property
-  def transition_matrix(self) -> Array: ...
+  def transition_matrix(self) -> Array | np.ndarray: ...
 
 
 class Posterior(NamedTuple):

@@ -6,7 +6,9 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,16 @@ from hmm_jax.inference import Posterior
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.structured import MemoryProblem
 from hmm_jax.theory.structured import StateProblem
+
+if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
+  # The workers of a session, and the processes that tests start, share what they compile.
+  _CACHE = tempfile.TemporaryDirectory(prefix='hmm-jax-tests-')
+  os.environ |= {'JAX_COMPILATION_CACHE_DIR': _CACHE.name, 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
+  jax.config.update('jax_compilation_cache_dir', _CACHE.name)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+
+hypothesis.settings.register_profile('house', deadline=None, derandomize=True)
+hypothesis.settings.load_profile('house')
 
 
 @pytest.fixture(autouse=True, scope='module')
