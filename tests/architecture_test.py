@@ -13,6 +13,7 @@ LIBRARY = [
   'memory_hmm',
   'example',
   'model',
+  'outputs',
   'tasks',
   'masking',
   'bert',
