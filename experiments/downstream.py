@@ -11,6 +11,7 @@ import scipy.special
 
 from experiments.settings import Point
 from experiments.settings import Settings
+from hmm_jax import compilation
 from hmm_jax import outputs
 from hmm_jax import tasks as tasks_lib
 from hmm_jax.hmm import Distribution
@@ -96,7 +97,9 @@ def draw(
   )
 
 
-@functools.partial(jax.jit, static_argnames=('num_inputs', 'num_documents', 'length'))
+@functools.partial(
+  jax.jit, static_argnames=('num_inputs', 'num_documents', 'length'), compiler_options=compilation.ONCE
+)
 def _texts(
   key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int
 ) -> tuple[Array, Array]:

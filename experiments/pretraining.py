@@ -13,6 +13,7 @@ from experiments import checkpoints
 from experiments.progress import Reporter
 from experiments.settings import Settings
 from hmm_jax import bert as bert_lib
+from hmm_jax import compilation
 from hmm_jax import optimizer as optimizer_lib
 from hmm_jax import pretrain
 from hmm_jax import sharding
@@ -69,7 +70,9 @@ def _compiled(settings: Settings):
     p.learning_rate, p.warmup_steps, p.num_steps, weight_decay=p.weight_decay, clip_norm=p.clip_norm
   )
   bert, whole = settings.bert_module(), sharding.replicated(_mesh(settings))
-  init = jax.jit(lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole)
+  init = jax.jit(
+    lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole, compiler_options=compilation.ONCE
+  )
   train_steps = pretrain.make_train_steps(
     bert,
     optimizer,

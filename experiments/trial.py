@@ -13,6 +13,7 @@ from experiments import tuned
 from experiments.progress import Reporter
 from experiments.settings import Point
 from experiments.settings import Settings
+from hmm_jax import compilation
 from hmm_jax import model as model_lib
 from hmm_jax import pretrain
 from hmm_jax import sharding
@@ -27,15 +28,13 @@ from hmm_jax.memory_hmm import random_memory_hmm
 Array = jax.Array
 
 
-# Fused arithmetic rounds otherwise: without it the draws have the bits that they have outside `jax.jit`.
-_UNFUSED = {'xla_disable_hlo_passes': 'fusion'}
 _random_hmm = jax.jit(
-  random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'), compiler_options=_UNFUSED
+  random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'), compiler_options=compilation.UNFUSED
 )
 _random_memory_hmm = jax.jit(
   random_memory_hmm,
   static_argnames=('memory_size', 'num_states', 'num_tokens', 'num_cells', 'joint_prior', 'num_permutations'),
-  compiler_options=_UNFUSED,
+  compiler_options=compilation.UNFUSED,
 )
 
 
@@ -137,9 +136,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
     # What is committed to a device takes what is computed from it there.
     key = jax.device_put(keys.distribution, sharding.exact_device())
     distribution = draw_distribution(settings, trial.point, key)
-    downstream = downstream_lib.draw(
-      settings, trial.point, trial.methods, distribution, keys.downstream, keys.tasks
-    )
+    downstream = downstream_lib.draw(settings, trial.point, trial.methods, distribution, keys.downstream, keys.tasks)
     ideals = _ideals(settings, distribution, downstream, keys.measure)
     models = {'exact': (model_lib.exact_model(settings.hmm.num_tokens), distribution)}
     if 'bert' in settings.models:
@@ -173,7 +170,9 @@ def _ideals(
   )
 
 
-@functools.partial(jax.jit, static_argnames=('num_chunks', 'length', 'chunks_per_document'))
+@functools.partial(
+  jax.jit, static_argnames=('num_chunks', 'length', 'chunks_per_document'), compiler_options=compilation.ONCE
+)
 def _chunks(
   key: Array, distribution: Distribution, num_chunks: int, length: int, *, chunks_per_document: int
 ) -> tuple[Distribution, Array]:

@@ -16,6 +16,7 @@ import numpy as np
 import optax
 import scipy.special
 
+from hmm_jax import compilation
 from hmm_jax import outputs
 from hmm_jax import sharding
 from hmm_jax.bert import Bert
@@ -183,7 +184,7 @@ def ideal_under_corruption(key: Array, hmm: Distribution, corruption: Corruption
   return Ideal(*jax.device_get(_under_corruption(key, hmm, corruption, chunks)))
 
 
-@functools.partial(jax.jit, static_argnames='corruption')
+@functools.partial(jax.jit, static_argnames='corruption', compiler_options=compilation.ONCE)
 def _under_corruption(
   key: Array, hmm: Distribution, corruption: Corruption, chunks: Array
 ) -> tuple[Array, Array, Array]:

@@ -7,6 +7,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 LIBRARY = [
+  'compilation',
   'number_formats',
   'inference',
   'hmm',

@@ -1,10 +1,9 @@
 """Facts about the masked-LM loss, its Bayes optimum against sums over every original text, and the gap from it."""
 
+import functools
 import itertools
 
 from conftest import path_probs
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
