@@ -5,7 +5,6 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.progress import Reporter
@@ -97,9 +96,8 @@ def train(
       yield of_one_task(states.trainable)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'))
 def _init(key, tuner, schedule, frozen, *, num_inputs):
-  task = jnp.zeros(1, jnp.int32)
+  task = np.zeros(1, np.int32)
   start = lambda frozen: tuning.init_tuning(key, tuner, schedule, frozen, tasks=task, num_inputs=num_inputs)
   return jax.vmap(start)(frozen)
 
