@@ -170,7 +170,7 @@ def test_only_the_tuned_arrays_are_saved(finished):
 
 
 def test_a_memory_beside_a_vanilla_hmm(finished):
-  """Records of both kinds of text, each with the fields of the README, two figures, a pretrained model a distribution."""
+  """Records of both kinds of text with the fields of the README, two figures, a pretrained model a distribution."""
   records = _records(finished.memory_files)
   kinds = {(r['num_states'], r['memory_size'], r['num_cells'], r['model'], r['method'], r['task']) for r in records}
   assert len(kinds) == len(records)
