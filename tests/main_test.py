@@ -300,7 +300,8 @@ REFUSED = [
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments, words, tmp_path):
   """One line on standard error names what is wrong; nothing is written."""
   workdir = tmp_path / 'work'
-  code, _, err = _run(f'--workdir={workdir}', SMOKE, *arguments)
+  config = [] if any(argument.startswith('--config=') for argument in arguments) else [SMOKE]
+  code, _, err = _run(f'--workdir={workdir}', *config, *arguments)
   assert code == 2
   (line,) = err.splitlines()
   for word in words:
