@@ -142,7 +142,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
 
 
 def _running(config: ml_collections.ConfigDict) -> None:
-  """How it runs; nothing here changes a number in a record."""
+  """How it runs. Nothing here is part of an id; of all this, only the number of devices may change a record's bits."""
   config.num_devices = 0  # 0: all
   config.pretrained = 'runs/pretrained'  # where experiments keep and find pretrained models; '': in the workdir
   config.tensorboard = False

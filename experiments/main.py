@@ -43,6 +43,7 @@ def main(argv: list[str]) -> int:
     experiment = _EXPERIMENTS[settings.experiment]
     workdir = pathlib.Path(values.workdir or f'runs/{settings.experiment}-{settings.scale}')
     if values.mode == 'run':
+      _set_up(settings.compilation_cache)
       experiment.check(settings)
     else:
       _check_records(workdir, settings.experiment)
@@ -52,13 +53,13 @@ def main(argv: list[str]) -> int:
     return 2
   reporter = Reporter(rich.console.Console())
   if values.mode == 'run':
-    _set_up(settings.compilation_cache)
     experiment.run(settings, workdir, reporter)
   experiment.show(settings, workdir, reporter)
   return 0
 
 
 def _set_up(compilation_cache: str) -> None:
+  """JAX as experiments use it, before anything is drawn or compiled."""
   # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)

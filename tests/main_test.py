@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -42,11 +43,6 @@ MEMORY = (
   *SHARED,
 )
 PROMPT = (SMOKE, '--config.num_states=6', *SHARED)
-PROMISED = (
-  'schema_version experiment scale num_states memory_size num_cells trial task seed model method accuracy '
-  'validation_accuracy train_accuracy train_loss majority_accuracy redraws smallest_margin near_tie_share kl_at_mask '
-  'excess_mlm_loss attention_by attention_profile trial_id pretraining_id'
-)
 
 
 class Finished(NamedTuple):
@@ -109,6 +105,13 @@ def _records(files):
   return [json.loads(line) for line in files['results.jsonl'].splitlines()]
 
 
+def _documented():
+  """The fields of records in the README's table of them."""
+  _, _, table = (ROOT / 'README.md').read_text().partition('| field | meaning |')
+  rows = table.partition('\n\n')[0].splitlines()[2:]
+  return {name for row in rows for name in re.findall(r'`(\w+)`', row.split('|')[1])}
+
+
 def _drawn(*names):
   return {f'{name}.{extension}' for name in names for extension in ('png', 'pdf', 'svg')}
 
@@ -125,12 +128,12 @@ def _kill_when(process, path):
 
 
 def test_a_run_leaves_records_table_and_figures(finished):
-  """One record a (task, model, method) with the promised fields, and three figure files."""
+  """One record a (task, model, method) with the fields that the README has, no other, and three figure files."""
   records = _records(finished.prompt_files)
   triples = {(record['task'], record['model'], record['method']) for record in records}
   assert len(triples) == len(records) == 2 * 2 * 2
   for record in records:
-    assert set(PROMISED.split()) <= set(record)
+    assert set(record) == _documented()
     assert (record['experiment'], record['scale'], record['seed']) == ('prompt_vs_head', 'smoke', 0)
     assert 0 <= record['accuracy'] <= 1
     assert record['kl_at_mask'] >= 0 or record['model'] == 'exact'
@@ -167,7 +170,7 @@ def test_only_the_tuned_arrays_are_saved(finished):
 
 
 def test_a_memory_beside_a_vanilla_hmm(finished):
-  """Records of both kinds of text, each with the promised fields, two figures, a pretrained model a distribution."""
+  """Records of both kinds of text with the fields of the README, two figures, a pretrained model a distribution."""
   records = _records(finished.memory_files)
   kinds = {(r['num_states'], r['memory_size'], r['num_cells'], r['model'], r['method'], r['task']) for r in records}
   assert len(kinds) == len(records)
@@ -178,7 +181,7 @@ def test_a_memory_beside_a_vanilla_hmm(finished):
     for task in (0, 1)
   }
   for record in records:
-    assert set(PROMISED.split()) <= set(record)
+    assert set(record) == _documented()
     assert record['experiment'] == 'memory_vs_vanilla'
     assert (record['attention_profile'] is not None) == (record['memory_size'] > 0)
   assert _drawn('figure_3_right', 'attention') <= {path.name for path in finished.workdir.iterdir()}
@@ -297,7 +300,8 @@ REFUSED = [
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments, words, tmp_path):
   """One line on standard error names what is wrong; nothing is written."""
   workdir = tmp_path / 'work'
-  code, _, err = _run(f'--workdir={workdir}', SMOKE, *arguments)
+  config = [] if any(argument.startswith('--config=') for argument in arguments) else [SMOKE]
+  code, _, err = _run(f'--workdir={workdir}', *config, *arguments)
   assert code == 2
   (line,) = err.splitlines()
   for word in words:
