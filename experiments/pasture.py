@@ -43,7 +43,7 @@ def check(settings: PastureSettings) -> None:
   except ValueError as error:
     raise SettingsError(f'sentence is {settings.sentence!r}; {error}')
   rows = token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
-  if not tokens.size or inference.still_posterior(hmm, rows).marginal_loglik == -jnp.inf:
+  if not tokens.size or inference.forward_backward(hmm, rows).marginal_loglik == -jnp.inf:
     valid = f'one that the example can say, such as {example.SENTENCE!r}'
     raise SettingsError(f'sentence is {settings.sentence!r}; valid is {valid}')
 

@@ -79,18 +79,15 @@ def _log_sum(log_weights: Array, axis: Any) -> Array:
 
 
 @jax.custom_jvp
-def _normalise(weights: Array) -> Array:
-  """Weights over their sum on the state axes; zeros where the sum is zero."""
-  return weights * (1 / _positive_or_one(weights.sum((0, 1))))
+def _probs(weights: Array) -> Array:
+  """Weights [..., H, C, B] that a constant brought to sum 1, with the slopes of whatever multiple of them has sum 1."""
+  return weights
 
 
-@_normalise.defjvp
-def _normalise_jvp(primals, tangents):
-  # The derived rule squares the sum, which may be far from 1, and would leave the range of floats.
-  (weights,), (tangent,) = primals, tangents
-  probs, total = _normalise(weights), weights.sum((0, 1))
-  scaled = jnp.where(total > 0, tangent * (1 / _positive_or_one(total)), 0)
-  return probs, scaled - probs * scaled.sum((0, 1))
+@_probs.defjvp
+def _probs_jvp(primals, tangents):
+  (probs,), (tangent,) = primals, tangents
+  return probs, tangent - probs * tangent.sum((-3, -2), keepdims=True)
 
 
 def _contract(matrix: Array, message: Array) -> Array:
@@ -106,11 +103,21 @@ class _Arithmetic(NamedTuple):
   times: Callable[[Array, Array], Array]
   contract: Callable[[Array, Array], Array]  # (matrix [I, J], message [J, C, B]) -> message [I, C, B]
   log_total: Callable[[Array], Array]  # message -> log of its sum, [B]
-  normalise: Callable[[Array], Array]  # to sum 1; zeros stay zeros
+  rescale: Callable[[Array], Array]  # to sum 1, by a constant to differentiation; zeros stay zeros
+
+
+def _rescale(weights: Array) -> Array:
+  total = lax.stop_gradient(weights).sum((0, 1))
+  return weights * jnp.where(total > 0, 1 / _positive_or_one(total), 0)
 
 
 _SCALED = _Arithmetic(
-  lambda x: x, lambda x: x, jnp.multiply, _contract, lambda message: _log(message.sum((0, 1))), _normalise
+  encode=lambda weights: weights,
+  decode=lambda weights: weights,
+  times=jnp.multiply,
+  contract=_contract,
+  log_total=lambda message: _log(message.sum((0, 1))),
+  rescale=_rescale,
 )
 _LOGARITHMIC = _Arithmetic(
   encode=_log,
@@ -118,56 +125,56 @@ _LOGARITHMIC = _Arithmetic(
   times=jnp.add,
   contract=lambda matrix, message: _log_sum(matrix[:, :, None, None] + message, 1),
   log_total=lambda message: _log_sum(message, (0, 1)),
-  normalise=lambda message: message - jnp.maximum(_log_sum(message, (0, 1)), -1e30),
+  rescale=lambda message: message - jnp.maximum(_log_sum(lax.stop_gradient(message), (0, 1)), -1e30),
 )
 
 
-def _forward(arithmetic: _Arithmetic, initial_probs: Array, transition_matrix: Array, rows: Array, scale: Array):
+def _forward(arithmetic: _Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array):
   """The last filtered message, the log-evidence [B], and by position the predicted message and filtered probabilities.
 
-  Rows are [T, H, C, B] and multiplied by `scale` [T, B]; `initial_probs` is [H, C].
+  Rows are [T, H, C, B], `initial_probs` [H, C, 1]; probabilities are stored as `dtype`.
   """
-  matrix = arithmetic.encode(as_float64(transition_matrix).T)
+  matrix = arithmetic.encode(transition_matrix.T)
+  log_constant = lambda message: lax.stop_gradient(arithmetic.log_total(message))
 
-  def step(carry, row_and_scale):
-    predicted, log_before, *_ = carry
-    row, scale = row_and_scale
-    updated = arithmetic.times(predicted, arithmetic.encode(as_float64(row) * scale))
-    filtered, log_evidence = arithmetic.normalise(updated), log_before + arithmetic.log_total(updated)
+  def step(carry, row):
+    predicted, log_scale, *_ = carry
+    updated = arithmetic.times(predicted, arithmetic.encode(row))
+    filtered = arithmetic.rescale(updated)
     moved = arithmetic.contract(matrix, filtered)
-    carry = arithmetic.normalise(moved), log_evidence + arithmetic.log_total(moved), filtered, log_evidence
-    return carry, (predicted, arithmetic.decode(filtered).astype(rows.dtype))
+    log_scale_of_next = log_scale + log_constant(updated) + log_constant(moved)
+    carry = arithmetic.rescale(moved), log_scale_of_next, updated, log_scale
+    return carry, (predicted, _probs(arithmetic.decode(filtered)).astype(dtype))
 
-  start = arithmetic.encode(jnp.broadcast_to(as_float64(initial_probs)[..., None], rows.shape[1:]))
-  carry = (arithmetic.normalise(start), arithmetic.log_total(start)) * 2
-  (*_, filtered, log_evidence), by_position = lax.scan(step, carry, (rows, scale))
-  return filtered, log_evidence, *by_position
+  start = arithmetic.encode(jnp.broadcast_to(initial_probs, rows.shape[1:]))
+  carry = (arithmetic.rescale(start), log_constant(start)) * 2
+  (*_, updated, log_scale), by_position = lax.scan(step, carry, rows)
+  return arithmetic.rescale(updated), log_scale + arithmetic.log_total(updated), *by_position
 
 
-def _smooth(arithmetic: _Arithmetic, initial_probs: Array, transition_matrix: Array, rows: Array, scale: Array):
-  """The `Posterior` of arguments as in `_forward`, its axes those of the rows, and the log-evidence.
+def _smooth(arithmetic: _Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array):
+  """The probabilities of a `Posterior`, their axes those of the rows, and the log-evidence; arguments as in `_forward`.
 
   Up to a factor for every t, predicted_t(h) = P[H_t = h, x_{1:t-1}] and future_t(h) = P[x_{t+1:T} | H_t = h].
   """
-  _, log_evidence, predicted, filtered_probs = _forward(arithmetic, initial_probs, transition_matrix, rows, scale)
-  matrix = arithmetic.encode(as_float64(transition_matrix))
-  probs = lambda message: arithmetic.decode(message).astype(rows.dtype)
+  _, log_evidence, predicted, filtered_probs = _forward(arithmetic, dtype, initial_probs, transition_matrix, rows)
+  matrix = arithmetic.encode(transition_matrix)
+  probs = lambda message: _probs(arithmetic.decode(message)).astype(dtype)
 
-  def step(future, position):
-    predicted, row, scale = position
-    observed = arithmetic.times(future, arithmetic.encode(as_float64(row) * scale))
-    joint = (arithmetic.normalise(arithmetic.times(predicted, message)) for message in (observed, future))
-    return arithmetic.normalise(arithmetic.contract(matrix, observed)), tuple(map(probs, joint))
+  def step(future, predicted_and_row):
+    predicted, row = predicted_and_row
+    observed = arithmetic.times(future, arithmetic.encode(row))
+    joint = (arithmetic.rescale(arithmetic.times(predicted, message)) for message in (observed, future))
+    return arithmetic.rescale(arithmetic.contract(matrix, observed)), tuple(map(probs, joint))
 
-  no_future = arithmetic.encode(jnp.ones_like(predicted[0]))
-  _, two_sided_probs = lax.scan(step, no_future, (predicted, rows, scale), reverse=True)
-  loglik = (log_evidence - jnp.log(scale).sum(0)).astype(rows.dtype)
-  return Posterior(filtered_probs, probs(predicted), *two_sided_probs, loglik), log_evidence
+  no_future = arithmetic.encode(jnp.ones_like(rows[0]))
+  _, two_sided_probs = lax.scan(step, no_future, (predicted, rows), reverse=True)
+  return (filtered_probs, probs(predicted), *two_sided_probs), log_evidence
 
 
-def _filter_to_end(arithmetic: _Arithmetic, *arguments: Array):
-  filtered, log_evidence, *_ = _forward(arithmetic, *arguments)
-  return arithmetic.decode(filtered).astype(arguments[2].dtype), log_evidence
+def _filter_to_end(arithmetic: _Arithmetic, dtype: Any, *arguments: Array):
+  filtered, log_evidence, *_ = _forward(arithmetic, dtype, *arguments)
+  return _probs(arithmetic.decode(filtered)).astype(dtype), log_evidence
 
 
 def _at_most_once(done: Array, otherwise: Any, function: Callable[[Any], Any]) -> Any:
@@ -181,15 +188,15 @@ def _once_with_reverse_mode(done: Array, otherwise: Any, function: Callable[[Any
 
 
 def _complete(unless: Callable[..., Any], run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array):
-  """`run` on scaled messages, and on logarithms for the sequences whose evidence is too improbable for that."""
-  arguments = initial_probs, matrix, rows, 1 / _positive_or_one(as_float64(lax.stop_gradient(rows).max((1, 2))))
-  scaled, log_evidence = run(_SCALED, *arguments)
-  certified = log_evidence > _LEAST_LOG_EVIDENCE
-
-  def replace(scaled):
-    return jax.tree.map(lambda x, y: jnp.where(certified, x, y), scaled, run(_LOGARITHMIC, *arguments)[0])
-
-  return unless(certified.all(), scaled, replace)
+  """What `run` tells and the log-likelihood [B]; by logarithms where the evidence is too improbable for scaling."""
+  initial_probs, matrix, rows_in_float64 = map(as_float64, (initial_probs, matrix, rows))
+  largest = _positive_or_one(lax.stop_gradient(rows_in_float64).max((1, 2), keepdims=True))
+  arguments = rows.dtype, initial_probs, matrix, rows_in_float64 * (1 / largest)
+  scaled = run(_SCALED, *arguments)
+  certified = scaled[1] > _LEAST_LOG_EVIDENCE
+  replace = lambda scaled: jax.tree.map(lambda *x: jnp.where(certified, *x), scaled, run(_LOGARITHMIC, *arguments))
+  probs, log_evidence = unless(certified.all(), scaled, replace)
+  return probs, (log_evidence + jnp.log(largest).sum((0, 1, 2))).astype(rows.dtype)
 
 
 # The rule holds the transpose inside of `in_float64` too.
@@ -203,7 +210,7 @@ _exact.defvjp(
 def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
   """What `run` makes of likelihoods [..., T, E], block by block; its arrays [..., H, C, B] become [B, ..., E]."""
   num_states = hmm.transition_matrix.shape[-1]
-  initial_probs = hmm.joint_initial_probs.reshape(-1, num_states).T
+  initial_probs = hmm.joint_initial_probs.reshape(-1, num_states, 1).swapaxes(0, 1)
   rows = likelihoods.reshape(-1, *likelihoods.shape[-2:]).astype(jnp.promote_types(likelihoods.dtype, jnp.float32))
   count = size = len(rows)
   if jax.default_backend() == 'cpu':
@@ -249,7 +256,8 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   Returns:
     A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.
   """
-  return _batched(_smooth, hmm, likelihoods)
+  probs, loglik = _batched(_smooth, hmm, likelihoods)
+  return Posterior(*probs, loglik)
 
 
 @jax.jit
@@ -258,7 +266,7 @@ def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
 
   Summed over hidden states it is the posterior of the part that never moves, a memory.
   """
-  return _batched(_filter_to_end, hmm, likelihoods)
+  return _batched(_filter_to_end, hmm, likelihoods)[0]
 
 
 @jax.jit
