@@ -6,11 +6,17 @@ import time
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from experiments import checkpoints
+from experiments import results
+from experiments.environment import differences
+from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import Settings
 from hmm_jax import bert as bert_lib
+from hmm_jax import compilation
 from hmm_jax import optimizer as optimizer_lib
 from hmm_jax import pretrain
 from hmm_jax import sharding
@@ -39,9 +45,10 @@ class Keys(NamedTuple):
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
   """How far the model is from ideal, by the names that records use; in nats, total variation in [0, 1]."""
-  gaps = [pretrain.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals]
-  corrupted, at_mask, one_at_a_time = jax.device_get(gaps)
-  values = {
+  corrupted, at_mask, one_at_a_time = (
+    pretrain.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals
+  )
+  return {
     'mlm_loss': corrupted.loss,
     'bayes_floor': corrupted.floor,
     'excess_mlm_loss': corrupted.kl,
@@ -50,7 +57,12 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
     'kl_over_positions': one_at_a_time.kl,
     'tv_over_positions': one_at_a_time.total_variation,
   }
-  return {name: float(value) for name, value in values.items()}
+
+
+def tuned_model(settings: Settings) -> MaskedLM:
+  """BERT as it is tuned and measured: half precision is for pretraining alone, since gradients through a prompt vanish
+  in it."""
+  return bert_lib.masked_lm(settings.bert_module().clone(dtype=jnp.float32))
 
 
 @functools.cache
@@ -61,7 +73,9 @@ def _compiled(settings: Settings):
     p.learning_rate, p.warmup_steps, p.num_steps, weight_decay=p.weight_decay, clip_norm=p.clip_norm
   )
   bert, whole = settings.bert_module(), sharding.replicated(_mesh(settings))
-  init = jax.jit(lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole)
+  init = jax.jit(
+    lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole, compiler_options=compilation.ONCE
+  )
   train_steps = pretrain.make_train_steps(
     bert,
     optimizer,
@@ -80,40 +94,56 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
 def pretrained_params(
   settings: Settings, hmm: Distribution, ideals: Ideals, keys: Keys, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
-  """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished."""
+  """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished.
+
+  They lie on the first device of this host, each array whole.
+  """
   p, whole = settings.pretrain, sharding.replicated(_mesh(settings))
   init, train_steps = _compiled(settings)
+  params_here = lambda state: jax.tree.map(lambda leaf: leaf.addressable_data(0), state.params)
   with checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
     like = checkpoints.sharded_like(jax.eval_shape(init, keys.params), whole)
     state, metrics = saved.restore(like) or (init(keys.params), [])
     done = int(state.step)
+    _note_environment(settings, directory, done, reporter)
     if done == p.num_steps:
-      return state.params
-    model = bert_lib.masked_lm(settings.bert_module())
-    metrics = metrics or [{'step': 0, **measure(settings, model, state.params, ideals)}]
+      return params_here(state)
+    model = tuned_model(settings)
+    metrics = metrics or [{'step': 0, **measure(settings, model, params_here(state), ideals)}]
     corpus = _corpus(settings, hmm, keys.corpus, whole)
     with reporter.track('pretraining', p.num_steps, done) as advance, _SpeedLog(settings, directory) as log:
       while done < p.num_steps:
         begun = time.monotonic()
-        state, losses = train_steps(state, corpus, keys.steps)
-        done, loss = done + p.steps_per_call, float(losses.mean())
+        with jax.default_matmul_precision('default'):
+          state, losses = train_steps(state, corpus, keys.steps)
+        done, loss = done + p.steps_per_call, float(np.mean(losses))
         tokens = p.steps_per_call * p.batch_size * settings.corpus.chunk_length
         speed = tokens / (time.monotonic() - begun)
         note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
         if done % p.measure_every == 0 or done == p.num_steps:
-          metrics.append({'step': done, 'train_loss': loss, **measure(settings, model, state.params, ideals)})
+          metrics.append({'step': done, 'train_loss': loss, **measure(settings, model, params_here(state), ideals)})
           log.write(metrics[-1], speed)
           note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
         if done % p.checkpoint_every == 0 or done == p.num_steps:
           saved.save(done, state, metrics)
         checkpoints.write_json_lines(directory / 'metrics.jsonl', metrics)
         advance(done, note)
-  return state.params
+  return params_here(state)
+
+
+def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
+  """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
+  path, here = directory / results.ENVIRONMENT_NAME, environment(_mesh(settings).devices.flat)
+  found = [', '.join(differences(there, here)) for there in checkpoints.read_json_lines(path)]
+  for different in dict.fromkeys(filter(None, found)):
+    reporter.say(f'{directory.name} was pretrained with {different}')
+  if done < settings.pretrain.num_steps:
+    checkpoints.append_json_line(path, {'from_step': done, **here})
 
 
 def _corpus(settings: Settings, hmm: Distribution, key: Array, whole: jax.sharding.Sharding) -> Array:
   c = settings.corpus
-  documents = sample_corpus(key, hmm, c.num_documents, c.document_length)
+  documents = np.asarray(sample_corpus(key, hmm, c.num_documents, c.document_length))
   chunks = documents[:, : c.chunks_per_document * c.chunk_length].reshape(c.num_chunks, c.chunk_length)
   return jax.device_put(chunks, whole)
 
@@ -130,9 +160,8 @@ class _SpeedLog:
       self._board = tensorboardX.SummaryWriter(str(directory / 'tensorboard'))
 
   def write(self, metrics: dict[str, float], tokens_per_second: float) -> None:
-    rows = checkpoints.read_json_lines(self._path)
-    rows.append({'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)})
-    checkpoints.write_json_lines(self._path, rows)
+    speed = {'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)}
+    checkpoints.append_json_line(self._path, speed)
     if self._board:
       for name, value in {**metrics, 'tokens_per_second': tokens_per_second}.items():
         self._board.add_scalar(name, value, metrics['step'])

@@ -5,28 +5,39 @@ import pathlib
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from experiments import checkpoints
 from experiments import downstream as downstream_lib
 from experiments import pretraining
+from experiments import results
 from experiments import tuned
+from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import Point
 from experiments.settings import Settings
-from hmm_jax import bert as bert_lib
+from hmm_jax import compilation
 from hmm_jax import model as model_lib
 from hmm_jax import pretrain
+from hmm_jax import sharding
 from hmm_jax.hmm import chunk_start
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
 from hmm_jax.hmm import sample_corpus
-from hmm_jax.masking import Corruption
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import random_memory_hmm
 
 Array = jax.Array
+
+
+_random_hmm = jax.jit(
+  random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'), compiler_options=compilation.UNFUSED
+)
+_random_memory_hmm = jax.jit(
+  random_memory_hmm,
+  static_argnames=('memory_size', 'num_states', 'num_tokens', 'num_cells', 'joint_prior', 'num_permutations'),
+  compiler_options=compilation.UNFUSED,
+)
 
 
 class Keys(NamedTuple):
@@ -70,6 +81,10 @@ class Trial(NamedTuple):
     return self.directory / 'records.jsonl'
 
   @property
+  def environment_path(self) -> pathlib.Path:
+    return self.directory / results.ENVIRONMENT_NAME
+
+  @property
   def methods(self) -> tuple[str, ...]:
     return self.settings.grid()[self.point]
 
@@ -90,8 +105,16 @@ class Trial(NamedTuple):
 
   def missing(self) -> set[tuple[int, str, str]]:
     """The wanted triples that have no record yet."""
-    done = {(row['task'], row['model'], row['method']) for row in checkpoints.read_json_lines(self.records_path)}
-    return self.wanted() - done
+    return self.wanted() - {_triple(record) for record in self.records()}
+
+  def records(self) -> list[results.Record]:
+    """The wanted records that there are, and no other that the trial was once asked for."""
+    wanted = self.wanted()
+    return [record for record in checkpoints.read_json_lines(self.records_path) if _triple(record) in wanted]
+
+
+def _triple(record: results.Record) -> tuple[int, str, str]:
+  return record['task'], record['model'], record['method']
 
 
 def draw_distribution(settings: Settings, point: Point, key: Array) -> HMM | MemoryHMM:
@@ -104,8 +127,8 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> HMM | Mem
   )
   num_permutations = h.num_permutations or None
   if not point.memory_size:
-    return random_hmm(key, point.num_states, h.num_tokens, num_permutations=num_permutations, **temperatures)
-  return random_memory_hmm(
+    return _random_hmm(key, point.num_states, h.num_tokens, num_permutations=num_permutations, **temperatures)
+  return _random_memory_hmm(
     key,
     point.memory_size,
     point.num_states,
@@ -122,19 +145,19 @@ def run(trial: Trial, reporter: Reporter) -> None:
   if not trial.missing():
     return
   settings, keys = trial.settings, trial.keys()
-  distribution = draw_distribution(settings, trial.point, keys.distribution)
-  downstream = downstream_lib.draw(settings, trial.point, distribution, keys.downstream, keys.tasks)
-  ideals = _ideals(settings, distribution, downstream, keys.measure)
-  models = {'exact': (model_lib.exact_model(settings.hmm.num_tokens), distribution)}
-  if 'bert' in settings.models:
-    pretrain_keys = pretraining.Keys(*jax.random.split(keys.pretraining, len(pretraining.Keys._fields)))
-    directory = trial.pretrained_directory
-    params = pretraining.pretrained_params(settings, distribution, ideals, pretrain_keys, directory, reporter)
-    # Half precision is for pretraining alone: in it the gradients through a prompt vanish.
-    bert = settings.bert_module().clone(dtype=jnp.float32)
-    models['bert'] = bert_lib.masked_lm(bert), jax.device_put(params, jax.devices()[0])
   # Some accelerators round float32 products unless told otherwise.
   with jax.default_matmul_precision('float32'):
+    # What is committed to a device takes what is computed from it there.
+    key = jax.device_put(keys.distribution, sharding.exact_device())
+    distribution = draw_distribution(settings, trial.point, key)
+    downstream = downstream_lib.draw(settings, trial.point, trial.methods, distribution, keys.downstream, keys.tasks)
+    ideals = _ideals(settings, distribution, downstream, keys.measure)
+    models = {'exact': (model_lib.exact_model(settings.hmm.num_tokens), distribution)}
+    if 'bert' in settings.models:
+      pretrain_keys = pretraining.Keys(*jax.random.split(keys.pretraining, len(pretraining.Keys._fields)))
+      directory = trial.pretrained_directory
+      params = pretraining.pretrained_params(settings, distribution, ideals, pretrain_keys, directory, reporter)
+      models['bert'] = pretraining.tuned_model(settings), params
     for name in settings.models:
       model, frozen = models[name]
       gap = pretraining.measure(settings, model, frozen, ideals)
@@ -148,46 +171,43 @@ def run(trial: Trial, reporter: Reporter) -> None:
 def _ideals(
   settings: Settings, distribution: Distribution, downstream: downstream_lib.Downstream, key: Array
 ) -> pretraining.Ideals:
-  corpus = settings.corpus
-  at_chunk = chunk_start(distribution, corpus.chunk_length, corpus.chunks_per_document)
-  chunks = sample_corpus(key, at_chunk, settings.measure.num_chunks, corpus.chunk_length)
-  test_inputs = downstream.inputs[downstream.splits['test']][: settings.measure.num_inputs]
+  corpus, measure = settings.corpus, settings.measure
+  at_chunk, chunks = _chunks(
+    key, distribution, measure.num_chunks, corpus.chunk_length, chunks_per_document=corpus.chunks_per_document
+  )
+  test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
   key_corrupt = jax.random.fold_in(key, 1)
-  return _make_ideals(
-    key_corrupt, distribution, at_chunk, settings.corruption(), chunks, test_inputs, downstream.documents
-  )
-
-
-@functools.partial(jax.jit, static_argnames='corruption')
-def _make_ideals(
-  key: Array,
-  distribution: Distribution,
-  at_chunk: Distribution,
-  corruption: Corruption,
-  chunks: Array,
-  test_inputs: Array,
-  documents: Array,
-) -> pretraining.Ideals:
   return pretraining.Ideals(
-    corrupted=pretrain.ideal_under_corruption(key, at_chunk, corruption, chunks),
-    at_mask=pretrain.ideal_at_mask(distribution, test_inputs),
-    one_at_a_time=pretrain.ideal_one_at_a_time(distribution, documents),
+    corrupted=pretrain.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
+    at_mask=pretrain.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
+    one_at_a_time=pretrain.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
   )
+
+
+@functools.partial(
+  jax.jit, static_argnames=('num_chunks', 'length', 'chunks_per_document'), compiler_options=compilation.ONCE
+)
+def _chunks(
+  key: Array, distribution: Distribution, num_chunks: int, length: int, *, chunks_per_document: int
+) -> tuple[Distribution, Array]:
+  """The distribution as seen from a chunk's start, and chunks from there."""
+  at_chunk = chunk_start(distribution, length, chunks_per_document)
+  return at_chunk, sample_corpus(key, at_chunk, num_chunks, length)
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
-  settings = trial.settings
   rows = checkpoints.read_json_lines(trial.records_path)
+  # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
+  which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
+  checkpoints.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
   for one in outcome:
     tuned.save_arrays(trial.directory / 'tuned' / f'{model}-{method}-task{one.task}.npz', one.trainable)
     rows.append(
       {
-        'experiment': settings.experiment,
-        'scale': settings.scale,
+        'schema_version': results.SCHEMA_VERSION,
         **trial.point._asdict(),
         'trial': trial.trial,
         'task': one.task,
-        'seed': settings.seed,
         'model': model,
         'method': method,
         **one.measured,
@@ -196,5 +216,5 @@ def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tune
         'pretraining_id': trial.pretraining_id,
       }
     )
-  rows.sort(key=lambda row: (row['task'], row['model'], row['method']))
+  rows.sort(key=_triple)
   checkpoints.write_json_lines(trial.records_path, rows)

@@ -6,7 +6,6 @@ import pathlib
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
@@ -80,24 +79,26 @@ def tune(
   key: Array,
   reporter: Reporter,
 ) -> list[Tuned]:
-  """Tunes `method` on the frozen model for all `tasks` side by side."""
+  """Tunes `method` on the frozen model for all `tasks` side by side, on the device that holds the model."""
   tuner, name = _tuner(settings, point, model, method), f'{method} on {model.name}'
   batch_size = settings.measure.batch_size
   features = tuning.frozen_features(tuner, frozen, downstream.inputs, batch_size=batch_size)
   labels = downstream.labels(tasks)
   train, test = downstream.splits['train'], downstream.splits['test']
-  trainable, losses = _train(
-    tuner, settings.tuning(method).schedule, frozen, _at(features, train), labels[:, train], tasks, key, name, reporter
-  )
-  correct = tuning.predictions(tuner, trainable, frozen, features, batch_size=batch_size) == labels
+  device = jax.tree.leaves(frozen)[0].sharding
+  frozen = frozen if tuner.reads_frozen else ()
+  data = jax.device_put((_at(features, train), labels[:, train]), device)
+  state, losses = _train(tuner, settings.tuning(method).schedule, frozen, *data, tasks, key, name, reporter)
+  predicted = tuning.predictions(tuner, state.trainable, frozen, features, batch_size=batch_size)
+  correct = np.asarray(predicted) == labels
   accuracies = {split: correct[:, where].mean(-1) for split, where in downstream.splits.items()}
   majority = tasks_lib.majority_accuracy(labels[:, train], labels[:, test])
   profiles = [{'attention_by': None, 'attention_profile': None, 'attention_rank_correlation': None}] * len(tasks)
   if method == 'attention':
-    weights = tuning.attention(tuner, trainable, frozen, _at(features, test), batch_size=batch_size)
-    profiles = [_attention_profile(np.asarray(weights_nxT), downstream) for weights_nxT in weights]
+    weights = tuning.attention(tuner, state.trainable, frozen, _at(features, test), batch_size=batch_size)
+    profiles = [_attention_profile(weights_nxT, downstream) for weights_nxT in np.asarray(weights)]
   reporter.say(f'{name}: accuracy {100 * float(accuracies["test"].mean()):.1f}% over {len(tasks)} tasks')
-  outcome = []
+  outcome, trainable = [], jax.device_get(state.trainable)
   for index, task in enumerate(tasks):
     margins = np.asarray(downstream.tasks[task].margins)
     is_clear = margins[test] >= _NEAR_TIE
@@ -107,14 +108,13 @@ def tune(
       'train_accuracy': float(accuracies['train'][index]),
       'train_loss': float(losses[index]),
       'majority_accuracy': float(majority[index]),
-      'label_noise_ceiling': 1.0,
       'redraws': downstream.tasks[task].redraws,
       'smallest_margin': float(margins.min()),
       'near_tie_share': float((~is_clear).mean()),
-      'clear_accuracy': float(np.asarray(correct)[index, test][is_clear].mean()) if is_clear.any() else None,
+      'clear_accuracy': float(correct[index, test][is_clear].mean()) if is_clear.any() else None,
       **profiles[index],
     }
-    outcome.append(Tuned(task, jax.tree.map(lambda x, index=index: np.asarray(x[index]), trainable), measured))
+    outcome.append(Tuned(task, jax.tree.map(lambda x, index=index: x[index], trainable), measured))
   return outcome
 
 
@@ -132,17 +132,17 @@ def _train(
   key: Array,
   name: str,
   reporter: Reporter,
-) -> tuple[Any, Array]:
+) -> tuple[tuning.TuneState, np.ndarray]:
   key_init, key_order = jax.random.split(key)
-  state = tuning.init_tuning(key_init, tuner, schedule, frozen, tasks=jnp.array(tasks), num_inputs=labels.shape[1])
+  numbers = np.array(tasks, np.int32)
+  state = tuning.init_tuning(key_init, tuner, schedule, frozen, tasks=numbers, num_inputs=labels.shape[1])
   # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
-  state = jax.device_put(state, jax.devices()[0])
-  losses = jnp.zeros(len(tasks))
+  state, losses = jax.device_put(state, labels.sharding), np.zeros(len(tasks))
   with reporter.track(name, schedule.num_epochs) as advance:
     for epoch in range(schedule.num_epochs):
       state, losses = tuning.tune_epoch(state, key_order, tuner, schedule, frozen, features, labels)
-      advance(epoch + 1, f'loss {float(losses.mean()):.3f}')
-  return state.trainable, losses
+      advance(epoch + 1, f'loss {np.mean(losses):.3f}')
+  return state, np.asarray(losses)
 
 
 def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, Any]:

@@ -12,17 +12,21 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import Mesh
+import numpy as np
 import optax
+import scipy.special
 
+from hmm_jax import compilation
+from hmm_jax import outputs
 from hmm_jax import sharding
 from hmm_jax.bert import Bert
 from hmm_jax.hmm import conditional_token_probs
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import evidence_likelihoods
-from hmm_jax.hmm import token_likelihoods
 from hmm_jax.masking import channel
 from hmm_jax.masking import corrupt
 from hmm_jax.masking import Corruption
+from hmm_jax.model import exact_model
 from hmm_jax.model import MaskedLM
 
 Array = jax.Array
@@ -141,7 +145,7 @@ def make_train_steps(
 
 
 class Ideal(NamedTuple):
-  """Inputs, and what the ideal model predicts on them.
+  """Inputs, and what the ideal model predicts on them; numpy arrays.
 
   Attributes:
     inputs: [n, T] int32 tokens with [MASK] as V.
@@ -149,9 +153,9 @@ class Ideal(NamedTuple):
     token_probs: [n, T, V], the exact distribution of the true token at each position given the input.
   """
 
-  inputs: Array
-  weights: Array
-  token_probs: Array
+  inputs: np.ndarray
+  weights: np.ndarray
+  token_probs: np.ndarray
 
 
 class Gap(NamedTuple):
@@ -164,10 +168,10 @@ class Gap(NamedTuple):
     total_variation: half the L1 distance, in [0, 1].
   """
 
-  loss: Array
-  floor: Array
-  kl: Array
-  total_variation: Array
+  loss: float
+  floor: float
+  kl: float
+  total_variation: float
 
 
 def ideal_under_corruption(key: Array, hmm: Distribution, corruption: Corruption, chunks: Array) -> Ideal:
@@ -177,54 +181,48 @@ def ideal_under_corruption(key: Array, hmm: Distribution, corruption: Corruption
   P[x_i | y, i selected] is proportional to P[x_i | y_{-i}] P[y_i | x_i, i selected], and the first factor is
   message passing on the likelihood rows P[y_t | H_t]. Pass the chain as seen from a chunk's start.
   """
+  return Ideal(*jax.device_get(_under_corruption(key, hmm, corruption, chunks)))
+
+
+@functools.partial(jax.jit, static_argnames='corruption', compiler_options=compilation.ONCE)
+def _under_corruption(
+  key: Array, hmm: Distribution, corruption: Corruption, chunks: Array
+) -> tuple[Array, Array, Array]:
   inputs, selected = corrupt(key, corruption, chunks)
   seen, seen_if_selected = channel(corruption)
   token_probs = conditional_token_probs(hmm, evidence_likelihoods(hmm, seen[inputs])) * seen_if_selected[inputs]
   # Where the corruption always shows [MASK], a visible token is never selected and its row is 0.
   totals = token_probs.sum(-1, keepdims=True)
   token_probs = token_probs / jnp.where(totals > 0, totals, 1)
-  return Ideal(inputs, selected / jnp.maximum(selected.sum(), 1), token_probs)
+  return inputs, selected / jnp.maximum(selected.sum(), 1), token_probs
 
 
-def ideal_at_mask(hmm: Distribution, inputs: Array) -> Ideal:
-  """G_1 on downstream inputs [n, T], whose first token is [MASK]."""
-  token_probs = conditional_token_probs(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
-  weights = jnp.zeros(inputs.shape).at[:, 0].set(1 / inputs.shape[0])
-  return Ideal(inputs, weights, token_probs)
+def _exact_token_probs(hmm: Distribution, tokens: np.ndarray, batch_size: int) -> np.ndarray:
+  predict = functools.partial(outputs.token_probs, exact_model(hmm.num_tokens), hmm)
+  return outputs.in_blocks(predict, tokens, batch_size)
 
 
-def ideal_one_at_a_time(hmm: Distribution, documents: Array) -> Ideal:
+def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int) -> Ideal:
+  """G_1 on downstream inputs [n, T], whose first token is [MASK], computed on `batch_size` of them at a time."""
+  weights = np.zeros(inputs.shape)
+  weights[:, 0] = 1 / len(inputs)
+  return Ideal(inputs, weights, _exact_token_probs(hmm, inputs, batch_size))
+
+
+def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size: int) -> Ideal:
   """G_i for every i of documents [n, T], each from the document with position i masked: [n T, T] inputs."""
-  documents = documents.astype(jnp.int32)
   count, length = documents.shape
-  is_masked = jnp.tile(jnp.eye(length, dtype=bool), (count, 1))
-  inputs = jnp.where(is_masked, hmm.num_tokens, jnp.repeat(documents, length, axis=0))
-  rows = token_likelihoods(hmm, documents, jnp.ones(documents.shape, bool))
-  token_probs = jnp.repeat(conditional_token_probs(hmm, rows), length, axis=0)
-  return Ideal(inputs, is_masked.astype(jnp.float32) / (count * length), token_probs)
-
-
-@functools.partial(jax.jit, static_argnames='model')
-def _gap_of_block(model: MaskedLM, params: Any, block: Ideal) -> Gap:
-  inputs, weights, ideal_probs = block
-  probs = jnp.maximum(model.predict(params, model.embed(params, inputs)), jnp.finfo(jnp.float32).tiny)
-  entropy = -jax.scipy.special.xlogy(ideal_probs, ideal_probs).sum(-1)
-  cross_entropy = -(ideal_probs * jnp.log(probs)).sum(-1)
-  total_variation = jnp.abs(ideal_probs - probs).sum(-1) / 2
-  values = cross_entropy, entropy, cross_entropy - entropy, total_variation
-  return Gap(*((weights * value).sum() for value in values))
+  is_masked = np.tile(np.eye(length, dtype=bool), (count, 1))
+  inputs = np.where(is_masked, hmm.num_tokens, np.repeat(documents, length, axis=0)).astype(np.int32)
+  # G_i does not look at token i, so that one pass over a document serves all its positions.
+  token_probs = np.repeat(_exact_token_probs(hmm, documents, batch_size), length, axis=0)
+  return Ideal(inputs, is_masked / is_masked.sum(), token_probs)
 
 
 def measure_gap(model: MaskedLM, params: Any, ideal: Ideal, *, batch_size: int) -> Gap:
-  """How far `model` is from `ideal`, measured on `batch_size` inputs at a time.
-
-  The last block is filled up with inputs of weight zero, so that inputs of one length compile once.
-  """
-  missing = -ideal.inputs.shape[0] % batch_size
-  ideal = jax.tree.map(lambda x: jnp.pad(x, [(0, missing)] + [(0, 0)] * (x.ndim - 1)), ideal)
-  starts = range(0, ideal.inputs.shape[0], batch_size)
-  gaps = [
-    _gap_of_block(model, params, jax.tree.map(lambda x, start=start: x[start : start + batch_size], ideal))
-    for start in starts
-  ]
-  return jax.tree.map(lambda *parts: sum(parts), *gaps)
+  """How far `model` is from `ideal`, its predictions computed on `batch_size` inputs at a time."""
+  predict = functools.partial(outputs.token_probs, model, params)
+  probs = np.maximum(np.float64(outputs.in_blocks(predict, ideal.inputs, batch_size)), np.finfo(np.float32).tiny)
+  mean = lambda values: float((ideal.weights * values.sum(-1)).sum())
+  loss, floor = mean(-ideal.token_probs * np.log(probs)), mean(scipy.special.entr(np.float64(ideal.token_probs)))
+  return Gap(loss, floor, loss - floor, mean(np.abs(ideal.token_probs - probs)) / 2)

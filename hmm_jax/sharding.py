@@ -1,4 +1,4 @@
-"""The mesh and every partition spec: the batch is split over the axis `data`, all else is replicated."""
+"""Where arrays live. Pretraining: the batch is split over the mesh axis `data`, all else is replicated."""
 
 import functools
 
@@ -24,3 +24,12 @@ def replicated(mesh: Mesh) -> NamedSharding:
 def batch_sharded(mesh: Mesh) -> NamedSharding:
   """The leading axis split over `data`."""
   return NamedSharding(mesh, PartitionSpec('data'))
+
+
+def exact_device() -> jax.Device:
+  """The device of this host for the distribution, and so for whatever is computed from it: texts, labels, exact models.
+
+  Exact inference is done in float64, which TPUs do not have: there it is the host's CPU. No compiled program mixes the
+  two, since what the exact model says reaches the measurement of another model as an array.
+  """
+  return jax.local_devices(backend='cpu' if jax.default_backend() == 'tpu' else None)[0]

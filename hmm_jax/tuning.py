@@ -5,15 +5,19 @@ array has a leading axis K, the frozen tree has none. The frozen tree is never d
 """
 
 from collections.abc import Callable
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
 import jax
 from jax import lax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
+from hmm_jax import compilation
 from hmm_jax import optimizer
+from hmm_jax import outputs
 from hmm_jax.attention_head import SequenceHead
 from hmm_jax.heads import init_linear_head
 from hmm_jax.heads import linear_scores
@@ -22,20 +26,25 @@ from hmm_jax.model import MaskedLM
 Array = jax.Array
 
 
-class Tuner(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Tuner:
   """What is trained, and how it classifies.
 
+  Two tuners are equal where they train the same, wherever their features come from: they share compiled programs.
+
   Attributes:
-    init: (key, frozen) -> trainable of one task.
     features: (frozen, inputs [B, T]) -> what `scores` needs of the inputs, leading axis B; computed before training.
+    init: (key, frozen) -> trainable of one task.
     scores: (trainable with leading K, frozen, features of B inputs) -> class scores [K, B, C].
+    reads_frozen: whether `init`, `scores` and `attend` look at `frozen`; where not, it may be anything, such as ().
     project: trainable -> the nearest one that is allowed, applied after every step.
     attend: (trainable with leading K, frozen, features) -> attention weights [K, B, P + T]; None if it has none.
   """
 
+  features: Callable[[Any, Array], Any] = dataclasses.field(compare=False)
   init: Callable[[Array, Any], Any]
-  features: Callable[[Any, Array], Any]
   scores: Callable[[Any, Any, Any], Array]
+  reads_frozen: bool
   project: Callable[[Any], Any]
   attend: Callable[[Any, Any, Any], Array] | None = None
 
@@ -75,13 +84,24 @@ def _keep(trainable):
   return trainable
 
 
+def _score_features(trainable, frozen, features):
+  del frozen
+  return _scores_of_tasks(trainable['head'], features)
+
+
 @functools.cache
+def _init_head(num_features: int, num_classes: int):
+  # Cached, as what a tuner is made of is elsewhere, so that tuners of the same parts are equal.
+  return lambda key, frozen: {'head': init_linear_head(key, num_features, num_classes)}
+
+
 def head_tuner(model: MaskedLM, num_classes: int) -> Tuner:
   """A linear head on the token probabilities predicted at the [MASK], b^T G_1(x) (Theorem 3.3)."""
   return Tuner(
-    init=lambda key, frozen: {'head': init_linear_head(key, model.num_tokens, num_classes)},
-    features=lambda frozen, inputs: model.predict(frozen, model.embed(frozen, inputs))[:, 0],
-    scores=lambda trainable, frozen, features: _scores_of_tasks(trainable['head'], features),
+    features=lambda frozen, inputs: outputs.token_probs(model, frozen, inputs)[:, 0],
+    init=_init_head(model.num_tokens, num_classes),
+    scores=_score_features,
+    reads_frozen=False,
     project=_keep,
   )
 
@@ -90,19 +110,14 @@ def head_tuner(model: MaskedLM, num_classes: int) -> Tuner:
 def probe_tuner(model: MaskedLM, num_classes: int) -> Tuner:
   """A linear head on the model's representation at the [MASK], rather than on the probabilities it predicts."""
 
-  def represent(frozen, inputs):
-    return model.represent(frozen, model.embed(frozen, inputs))[:, 0]
+  def features(frozen, inputs):
+    return outputs.representation(model, frozen, inputs)[:, 0]
 
   def init(key, frozen):
-    num_features = jax.eval_shape(represent, frozen, jax.ShapeDtypeStruct((1, 1), jnp.int32)).shape[-1]
+    num_features = jax.eval_shape(features, frozen, jax.ShapeDtypeStruct((1, 1), jnp.int32)).shape[-1]
     return {'head': init_linear_head(key, num_features, num_classes)}
 
-  return Tuner(
-    init=init,
-    features=represent,
-    scores=lambda trainable, frozen, features: _scores_of_tasks(trainable['head'], features),
-    project=_keep,
-  )
+  return Tuner(features=features, init=init, scores=_score_features, reads_frozen=True, project=_keep)
 
 
 def prepend(prompt: Array, embeddings: Array) -> Array:
@@ -144,31 +159,34 @@ def prompt_tuner(model: MaskedLM, num_classes: int, init_prompt: Callable[[Array
     return jax.vmap(linear_scores)(trainable['head'], probs_KxBxV)
 
   return Tuner(
-    init=init,
     features=lambda frozen, inputs: inputs,
+    init=init,
     scores=scores,
+    reads_frozen=True,
     project=lambda trainable: {**trainable, 'prompt': model.project_prompt(trainable['prompt'])},
   )
 
 
 @functools.cache
-def attention_tuner(model: MaskedLM, head: SequenceHead, length: int) -> Tuner:
-  """An attention head on the token probabilities predicted at all `length` positions (Theorem 4.3)."""
-
-  def features(frozen, inputs):
-    return {'token_probs': model.predict(frozen, model.embed(frozen, inputs)), 'tokens': inputs}
-
+def _attention_parts(head: SequenceHead, length: int) -> dict[str, Callable]:
   def over_tasks(function, *names):
     apply = lambda trainable, features: function(trainable['head'], *(features[name] for name in names))
     return lambda trainable, frozen, features: jax.vmap(apply, (0, None))(trainable, features)
 
-  return Tuner(
-    init=lambda key, frozen: {'head': head.init(key, 0, length)},
-    features=features,
-    scores=over_tasks(head.scores, 'token_probs', 'tokens'),
-    project=_keep,
-    attend=over_tasks(head.attend, 'token_probs'),
-  )
+  return {
+    'init': lambda key, frozen: {'head': head.init(key, 0, length)},
+    'scores': over_tasks(head.scores, 'token_probs', 'tokens'),
+    'attend': over_tasks(head.attend, 'token_probs'),
+  }
+
+
+def attention_tuner(model: MaskedLM, head: SequenceHead, length: int) -> Tuner:
+  """An attention head on the token probabilities predicted at all `length` positions (Theorem 4.3)."""
+
+  def features(frozen, inputs):
+    return {'token_probs': outputs.token_probs(model, frozen, inputs), 'tokens': inputs}
+
+  return Tuner(features=features, reads_frozen=False, project=_keep, **_attention_parts(head, length))
 
 
 @functools.cache
@@ -191,9 +209,10 @@ def prompt_attention_tuner(
     return jax.vmap(head.scores, (0, 0, None))(trainable['head'], probs_KxBxLxV, inputs)
 
   return Tuner(
-    init=init,
     features=lambda frozen, inputs: inputs,
+    init=init,
     scores=scores,
+    reads_frozen=True,
     project=lambda trainable: {**trainable, 'prompt': model.project_prompt(trainable['prompt'])},
     attend=lambda trainable, frozen, inputs: jax.vmap(head.attend)(
       trainable['head'], token_probs(trainable, frozen, inputs)
@@ -211,9 +230,10 @@ def finetune_tuner(model: MaskedLM, num_classes: int) -> Tuner:
     return linear_scores(trainable['head'], probs)
 
   return Tuner(
-    init=lambda key, frozen: {'params': frozen, 'head': init_linear_head(key, model.num_tokens, num_classes)},
     features=lambda frozen, inputs: inputs,
+    init=lambda key, frozen: {'params': frozen, 'head': init_linear_head(key, model.num_tokens, num_classes)},
     scores=lambda trainable, frozen, inputs: jax.vmap(scores_of_one, (0, None))(trainable, inputs),
+    reads_frozen=True,
     project=_keep,
   )
 
@@ -242,13 +262,12 @@ def _map_batches(function: Callable[[Any], Any], inputs: Any, batch_size: int) -
   return jax.tree.map(lambda x: x.reshape(blocks * batch_size, *x.shape[2:])[:count], outputs)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
-def frozen_features(tuner: Tuner, frozen: Any, inputs: Array, *, batch_size: int) -> Any:
-  """`tuner.features` of inputs [n, T], `batch_size` at a time."""
-  return _map_batches(lambda block: tuner.features(frozen, block), inputs, batch_size)
+def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size: int) -> Any:
+  """`tuner.features` of inputs [n, T], `batch_size` at a time; numpy arrays."""
+  return outputs.in_blocks(functools.partial(tuner.features, frozen), inputs, batch_size)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'))
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'), compiler_options=compilation.ONCE)
 def init_tuning(
   key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, *, tasks: Array, num_inputs: int
 ) -> TuneState:

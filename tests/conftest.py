@@ -7,7 +7,9 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +27,16 @@ from hmm_jax.theory.structured import StateProblem
 # sets XLA_FLAGS, to nothing even, has the compiler that experiments run with.
 if importlib.metadata.version('jaxlib') == '0.10.2':
   os.environ.setdefault('XLA_FLAGS', '--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1')
+
+if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
+  # The workers of a session, and the processes that tests start, share what they compile.
+  _CACHE = tempfile.TemporaryDirectory(prefix='hmm-jax-tests-')
+  os.environ |= {'JAX_COMPILATION_CACHE_DIR': _CACHE.name, 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
+  jax.config.update('jax_compilation_cache_dir', _CACHE.name)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+
+hypothesis.settings.register_profile('house', deadline=None, derandomize=True)
+hypothesis.settings.load_profile('house')
 
 
 def in_float64(function, *arguments):

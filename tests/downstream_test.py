@@ -38,7 +38,8 @@ def drawn(point, label_cell=0):
   """The distribution of a point and its tasks."""
   settings = make_settings(label_cell)
   distribution = trial_lib.draw_distribution(settings, point, jax.random.key(0))
-  return distribution, downstream_lib.draw(settings, point, distribution, jax.random.key(1), jax.random.key(2))
+  keys = jax.random.key(1), jax.random.key(2)
+  return distribution, downstream_lib.draw(settings, point, settings.methods, distribution, *keys)
 
 
 def leave_one_out(distribution, tokens):

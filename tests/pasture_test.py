@@ -79,7 +79,7 @@ def test_records_hold_the_posterior_after_each_word(finished):
     np.testing.assert_allclose([sum(row['reads'].values()) for row in rows], [0] + [1] * len(tokens), atol=1e-6)
   assert rows[0]['seed'] == settings.seed
   assert json.loads((workdir / 'config.json').read_text()) == dataclasses.asdict(settings)
-  assert {'packages', 'devices', 'commit'} <= set(json.loads((workdir / 'environment.json').read_text()))
+  assert {'packages', 'devices', 'commit'} <= set(json.loads((workdir / 'environment.jsonl').read_text()))
 
 
 def test_sampled_documents_end_with_a_sentence(finished):

@@ -1,5 +1,6 @@
 """Facts about the masked-LM loss, its Bayes optimum against sums over every original text, and the gap from it."""
 
+import functools
 import itertools
 
 from conftest import path_probs
@@ -51,9 +52,8 @@ def documents():
   return np.random.default_rng(2).integers(V, size=(60, T), dtype=np.uint8)
 
 
-ideal_under_corruption = jax.jit(pretrain.ideal_under_corruption, static_argnames='corruption')
-ideal_at_mask = jax.jit(pretrain.ideal_at_mask)
-ideal_one_at_a_time = jax.jit(pretrain.ideal_one_at_a_time)
+ideal_at_mask = functools.partial(pretrain.ideal_at_mask, batch_size=64)
+ideal_one_at_a_time = functools.partial(pretrain.ideal_one_at_a_time, batch_size=64)
 
 
 def first_masked(documents):
@@ -64,7 +64,7 @@ def first_masked(documents):
 def test_bayes_optimum_weighs_every_original_text(corruption, documents):
   """At selected positions it is P[x_i | y, i selected]: all texts x weighed by P(x) P(y | x), as Bayes' rule says."""
   inputs, selected = jax.jit(corrupt, static_argnums=1)(jax.random.key(3), corruption, documents)
-  ideal = ideal_under_corruption(jax.random.key(3), SOFT, corruption, documents)
+  ideal = pretrain.ideal_under_corruption(jax.random.key(3), SOFT, corruption, documents)
   np.testing.assert_array_equal(ideal.inputs, inputs)
   np.testing.assert_allclose(ideal.weights, selected / selected.sum(), rtol=1e-6)
 
@@ -123,7 +123,7 @@ def test_gap_is_the_weighted_mean_of_its_formulas(documents):
   draws = np.random.default_rng(0)
   params = jax.tree.map(lambda leaf: draws.normal(leaf.ndim == 1, 0.5, leaf.shape).astype(np.float32), tree)
   lm = masked_lm(bert)
-  ideal = ideal_under_corruption(jax.random.key(4), SOFT, Corruption(V, 0.4, 0.6, 0.3), documents)
+  ideal = pretrain.ideal_under_corruption(jax.random.key(4), SOFT, Corruption(V, 0.4, 0.6, 0.3), documents)
   predicted = jax.jit(lambda params: lm.predict(params, lm.embed(params, ideal.inputs)))(params)
   log_model = np.log(np.asarray(predicted, np.float64))
   probs, weights = (np.asarray(x, np.float64) for x in (ideal.token_probs, ideal.weights))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import io
 import json
 
 import jax
@@ -12,6 +13,7 @@ import rich.console
 
 from configs import prompt_vs_head
 from experiments import config as config_lib
+from experiments import environment
 from experiments import pretraining
 from experiments import trial as trial_lib
 from experiments.progress import Reporter
@@ -112,7 +114,7 @@ def test_trials_that_differ_in_tuning_share_one_model(finished):
   """A second trial with another head schedule finds the pretrained model and trains no step."""
   (directory,) = finished.workdir.glob('pretrained/*')
   before = {path: path.read_bytes() for path in directory.glob('*.jsonl')}
-  assert len(before) == 2
+  assert {path.name for path in before} == {'environment.jsonl', 'metrics.jsonl', 'timing.jsonl'}
   settings = finished.settings
   settings = dataclasses.replace(settings, head=dataclasses.replace(settings.head, batch_size=16), models=('bert',))
   trial_lib.run(finished._replace(settings=settings), _reporter())
@@ -133,3 +135,23 @@ def test_the_exact_model_has_no_gap(finished, tmp_path):
       assert abs(row[name]) < 1e-5
   hmm = trial_lib.draw_distribution(settings, Point(3), trial.keys().distribution)
   assert exact_model(settings.hmm.num_tokens).embedding_size(hmm) == 3
+
+
+def test_a_model_found_elsewhere_names_the_difference(tmp_path, monkeypatch):
+  """What trained a model stands beside it, once a start; found again by other versions, one line says which."""
+  settings, directory = _settings('smoke'), tmp_path / 'abc'
+  console = rich.console.Console(file=io.StringIO())
+  note = lambda done: pretraining._note_environment(settings, directory, done, Reporter(console))
+  note(0)
+  note(20)
+  kept = (directory / 'environment.jsonl').read_bytes()
+  assert [json.loads(line)['from_step'] for line in kept.splitlines()] == [0, 20]
+  assert {'commit', 'packages', 'platform', 'devices', 'command'} <= set(json.loads(kept.splitlines()[0]))
+  note(settings.pretrain.num_steps)
+  assert not console.file.getvalue()
+  here = environment.environment(jax.devices())
+  elsewhere = {**here, 'packages': {**here['packages'], 'jax': '9.9.9'}, 'commit': 'another'}
+  monkeypatch.setattr(pretraining, 'environment', lambda devices: elsewhere)
+  note(settings.pretrain.num_steps)
+  assert console.file.getvalue() == f'abc was pretrained with jax {jax.__version__} (here 9.9.9)\n'
+  assert (directory / 'environment.jsonl').read_bytes() == kept

@@ -44,7 +44,8 @@ def settings():
 def drawn(settings):
   """A distribution with two cells, and its tasks."""
   distribution = trial_lib.draw_distribution(settings, POINT, jax.random.key(0))
-  return distribution, downstream_lib.draw(settings, POINT, distribution, jax.random.key(1), jax.random.key(2))
+  keys = jax.random.key(1), jax.random.key(2)
+  return distribution, downstream_lib.draw(settings, POINT, settings.methods, distribution, *keys)
 
 
 def predictions(distribution, inputs):

@@ -5,7 +5,6 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.progress import Reporter
@@ -52,7 +51,7 @@ def predicted_without_prompt(model: MaskedLM, frozen: Any, inputs: np.ndarray) -
   return np.asarray(predicted_at_mask(model, frozen, inputs, no_prompts))
 
 
-def accuracies(head: Any, token_probs: Array, labels: Array) -> np.ndarray:
+def accuracies(head: Any, token_probs: Array | np.ndarray, labels: Array | np.ndarray) -> np.ndarray:
   """The share of each problem's inputs that get their label, [problems].
 
   Args:
@@ -68,8 +67,8 @@ def train(
   tuner: tuning.Tuner,
   schedule: tuning.Schedule,
   frozen: Any,
-  features: Array,
-  labels: Array,
+  features: Array | np.ndarray,
+  labels: Array | np.ndarray,
   key: Array,
   reporter: Reporter,
   name: str,
@@ -97,9 +96,8 @@ def train(
       yield of_one_task(states.trainable)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'))
 def _init(key, tuner, schedule, frozen, *, num_inputs):
-  task = jnp.zeros(1, jnp.int32)
+  task = np.zeros(1, np.int32)
   start = lambda frozen: tuning.init_tuning(key, tuner, schedule, frozen, tasks=task, num_inputs=num_inputs)
   return jax.vmap(start)(frozen)
 
