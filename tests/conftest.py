@@ -1,6 +1,7 @@
 """What several test modules share: the enumeration oracle, and running things in float64 or on several devices."""
 
 import contextlib
+import importlib.metadata
 import itertools
 import os
 import pathlib
@@ -20,6 +21,13 @@ from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.structured import MemoryProblem
 from hmm_jax.theory.structured import StateProblem
 
+# XLA's fusion emitters take over half of the CPU time of compiling a small program, and its parallel code generation
+# makes many little libraries of it, each with memory maps, of which Linux allows a process 65,530. Neither decides what
+# a program computes but for rounding. XLA ends the process at a flag that it does not know, hence the version; whoever
+# sets XLA_FLAGS, to nothing even, has the compiler that experiments run with.
+if importlib.metadata.version('jaxlib') == '0.10.2':
+  os.environ.setdefault('XLA_FLAGS', '--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1')
+
 if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   # The workers of a session, and the processes that tests start, share what they compile.
   _CACHE = tempfile.TemporaryDirectory(prefix='hmm-jax-tests-')
@@ -29,15 +37,6 @@ if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
 
 hypothesis.settings.register_profile('house', deadline=None, derandomize=True)
 hypothesis.settings.load_profile('house')
-
-
-@pytest.fixture(autouse=True, scope='module')
-def few_compiled_programs():
-  """Every compiled program holds memory maps, of which Linux allows a process 65,530; XLA crashes at the next one."""
-  yield
-  maps = pathlib.Path('/proc/self/maps')
-  if maps.exists() and len(maps.read_text().splitlines()) > 20_000:
-    jax.clear_caches()
 
 
 def in_float64(function, *arguments):
@@ -77,7 +76,7 @@ def assert_same_bits(first, second):
 def run_on_devices(count, program):
   """Runs Python source in a process of its own that has `count` CPU devices; its traceback is the failure."""
   root = pathlib.Path(__file__).parents[1]
-  flags = f'--xla_force_host_platform_device_count={count}'
+  flags = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={count}'
   settings = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
   env = {**os.environ, 'XLA_FLAGS': flags, 'PYTHONPATH': str(root), **settings}
   done = subprocess.run([sys.executable, '-c', program], env=env, capture_output=True, text=True)

@@ -78,7 +78,7 @@ def test_the_papers_sentence_is_read_as_in_the_paper(sentence):
   assert np.isfinite(posterior.marginal_loglik)
   tokens = example.encode(example.SENTENCE, VOCABULARY)
   rows = token_likelihoods(HMM, tokens, jnp.ones(tokens.shape, bool))
-  path = np.asarray(jax.jit(lambda rows: most_likely_states(to_hmm(HMM), rows))(rows))
+  path = np.asarray(most_likely_states(to_hmm(HMM), rows))
   assert len(set(path // HMM.num_states)) == 1
   held = np.unravel_index(path[0] // HMM.num_states, HMM.memory_probs.shape)
   assert [names[value] for names, value in zip(VOCABULARY.values, held)] == ['cow', 'pasture', 'happy']

@@ -53,8 +53,8 @@ MUTANTS = [
   Mutant(
     "a probe of the token after the mask's",
     'tuning',
-    'return model.represent(frozen, model.embed(frozen, inputs))[:, 0]',
-    'return model.represent(frozen, model.embed(frozen, inputs))[:, 1]',
+    'return outputs.representation(model, frozen, inputs)[:, 0]',
+    'return outputs.representation(model, frozen, inputs)[:, 1]',
     (TUNING, '-k', 'features_are'),
   ),
   Mutant(

@@ -412,9 +412,9 @@ def test_a_construction_is_where_tuning_can_start(theorem):
   frozen = jax.tree.map(lambda leaf: leaf.astype(jnp.result_type(leaf)), problem.hmm)
   shapes = jax.tree.map(jnp.shape, construction)
   assert shapes == jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(tuner.init, jax.random.key(0), frozen))
-  init = lambda key: tuning.init_tuning(key, tuner, SCHEDULE, frozen, tasks=jnp.arange(1), num_inputs=len(texts))
   # Adam starts from zeros; only their shapes are asked, which compiles nothing.
-  state = jax.eval_shape(init, jax.random.key(0))
+  arguments = jax.random.key(0), tuner, SCHEDULE, frozen
+  state = tuning.init_tuning.eval_shape(*arguments, tasks=jnp.arange(1), num_inputs=len(texts))
   state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), state)
   head = construction['head']
   scaled = {name: getattr(head, name) * 1e4 for name in head._fields if name in ('weights', 'output')}
