@@ -7,11 +7,11 @@ import sys
 import tempfile
 
 from absl import flags
-import jax
 from ml_collections import config_flags
 import rich.console
 
 from experiments import benchmark
+from experiments import cache
 from experiments import config as config_lib
 from experiments import pasture
 from experiments import results
@@ -47,9 +47,7 @@ def main(argv: list[str]) -> int:
   except settings_lib.SettingsError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  if settings.compilation_cache:
-    jax.config.update('jax_compilation_cache_dir', settings.compilation_cache)
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+  cache.keep_programs(settings.compilation_cache)
   reporter = Reporter(rich.console.Console())
   if _MODE.value == 'run':
     experiment.run(settings, workdir, reporter)

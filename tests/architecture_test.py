@@ -51,6 +51,7 @@ EXPERIMENTS_THEORY = [
   'study',
 ]
 EXPERIMENTS = [
+  'cache',
   'settings',
   'config',
   'checkpoints',
