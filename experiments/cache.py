@@ -1,5 +1,6 @@
 """Where compiled programs are kept between runs: each kind of host has a directory of its own."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -12,13 +13,14 @@ AUTO = 'auto'
 
 
 def keep_programs(setting: str) -> None:
-  """Keeps every compiled program in the directory `setting`, or that of this kind of host; '' keeps none.
+  """Keeps every compiled program in the directory `setting`; 'auto' is that of this kind of host, '' is nowhere.
 
-  The directory is made for its owner alone, since what lies in it is run.
+  A new directory is its owner's alone, since what lies in it is run. JAX warns, and compiles, where it cannot use it.
   """
   if setting:
     path = directory() if setting == AUTO else pathlib.Path(setting)
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):
+      path.mkdir(mode=0o700, parents=True, exist_ok=True)
     jax.config.update('jax_compilation_cache_dir', str(path))
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
