@@ -1,4 +1,4 @@
-"""pip install -e '.[test,parity]'"""
+"""pip install -c constraints/python311.txt -e '.[test,parity]'"""
 
 import setuptools
 
@@ -23,7 +23,16 @@ setuptools.setup(
     'rich>=14.0',
   ],
   extras_require={
-    'test': ['pytest>=9', 'dynamax>=1.0', 'hmmlearn>=0.3.3', 'tensorboardX>=2.6', 'ruff', 'mypy'],
+    'test': [
+      'pytest>=9',
+      'pytest-xdist>=3.8',
+      'hypothesis>=6.170',
+      'dynamax>=1.0.2',
+      'hmmlearn>=0.3.3',
+      'tensorboardX>=2.6',
+      'ruff>=0.17',
+      'mypy>=2.4',
+    ],
     # The exact version, since a range that admits a newer one takes a CUDA build.
     'parity': ['torch==2.13.0', 'transformers>=5.0'],
     'tensorboard': ['tensorboardX>=2.6', 'tensorboard'],

@@ -65,7 +65,12 @@ def _impossibility(config: ml_collections.ConfigDict) -> None:
   config.impossibility.num_hmms = 12
   config.impossibility.num_states = 8
   config.impossibility.num_tokens = 5
-  config.impossibility.num_weighed = 2
+  config.impossibility.num_weighed = 2  # states that mu weighs in the sparse draws
+  config.impossibility.num_nonzero = 6  # entries of mu in the paper's
+  config.impossibility.transition_temperature = 0.01  # of the paper's draws
+  config.impossibility.initial_temperature = 10.0
+  config.impossibility.emission_temperature = 0.01
+  config.impossibility.max_draws = 400  # of each kind, in search of `num_hmms` certified ones
   config.impossibility.max_length = 4
   config.impossibility.clear_gap = 1e-6  # labels nearer to a tie take no part
   config.impossibility.num_train = 1000
@@ -85,7 +90,9 @@ def _imperfection(config: ml_collections.ConfigDict) -> None:
   config.imperfection.num_train = 600
   config.imperfection.num_test = 800
   config.imperfection.largest_majority = 0.7  # tasks with a larger class are drawn again
+  config.imperfection.max_draws = 100  # of one task, until its larger class is small enough
   config.imperfection.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)  # KL at the [MASK], nats
+  config.imperfection.num_calibrations = 4  # steps towards a KL, which grows as the square of the noise while small
   config.imperfection.noise_beside = 1e-3  # beside none, where W is nearly singular
   config.imperfection.singular_values = (0.01, 1e-3)
   config.imperfection.leaks = (0.0, 1e-2, 3e-2)
@@ -102,6 +109,8 @@ def _bert(config: ml_collections.ConfigDict) -> None:
   config.bert.steps_per_call = 50
   config.bert.warmup_steps = 50
   config.bert.learning_rate = 2e-3
+  config.bert.weight_decay = 0.0
+  config.bert.clip_norm = 1.0
   config.bert.batch_size = 64
   config.bert.num_documents = 16384
   config.bert.mask_rate = 0.15
@@ -125,7 +134,7 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
   # Both theorems' problems of one shape, so that they share their programs.
   config.imperfection.update(num_hmms=1, num_states_3_3=8, num_states_3_6=8)
-  config.imperfection.update(length=5, num_train=60, num_test=40, prompt_length=2)
+  config.imperfection.update(length=5, num_train=60, num_test=40, prompt_length=1)
   config.imperfection.update(noise_levels=(0.0, 1e-2), singular_values=(0.01,), leaks=(0.0, 1e-2))
   config.imperfection.tuning.update(num_epochs=1, warmup_steps=1)
   config.bert.update(checkpoints=(4,), steps_per_call=2, warmup_steps=2, batch_size=8, num_documents=64)

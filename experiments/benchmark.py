@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import rich.box
 import rich.table
 
-from experiments import checkpoints
 from experiments import report
+from experiments import results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import BenchmarkSettings
@@ -35,8 +35,6 @@ from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import random_memory_hmm
 from hmm_jax.memory_hmm import to_hmm
-
-FILE_NAME = 'benchmark.jsonl'
 
 Array = jax.Array
 Timed = Callable[[], Any]
@@ -71,8 +69,7 @@ def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) 
       measured = _alternate(case, settings.repeats)
       rows.append({'case': case.name, 'num_states': case.num_states, 'peer': case.peer_name, **measured})
       advance(index + 1, case.name)
-  checkpoints.write_json_lines(workdir / FILE_NAME, rows)
-  checkpoints.write_json(workdir / 'environment.json', environment())
+  results.write(workdir, settings, rows, [environment(jax.devices())])
 
 
 def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
@@ -81,12 +78,12 @@ def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter)
   table = rich.table.Table(title='Median seconds a call; the ratio is how much faster ours is', box=rich.box.SIMPLE)
   for column in ('case', '|H|', 'ours', 'the peer', 'seconds', 'ratio', 'largest difference'):
     table.add_column(column, justify='left' if column in ('case', 'the peer') else 'right', no_wrap=True)
-  for row in checkpoints.read_json_lines(workdir / FILE_NAME):
+  for row in results.load(workdir):
     ours, peer = f'{row["ours_seconds"]:.4f}', f'{row["peer_seconds"]:.4f}'
     difference = '' if row['largest_difference'] is None else f'{row["largest_difference"]:.1e}'
     table.add_row(row['case'], str(row['num_states']), ours, row['peer'], peer, f'{row["ratio"]:.2f}', difference)
   reporter.show(report.as_text(table))
-  reporter.say(f'records: {workdir / FILE_NAME}')
+  reporter.say(f'records: {workdir / results.FILE_NAME}')
 
 
 def _alternate(case: Case, repeats: int) -> dict[str, Any]:

@@ -74,6 +74,11 @@ def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
   write_whole(path, ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows))
 
 
+def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
+  """Adds a row to those of `path`, whole or not at all."""
+  write_json_lines(path, [*read_json_lines(path), row])
+
+
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
   """The rows of `path`, none where it does not exist."""
   return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

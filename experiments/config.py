@@ -1,7 +1,6 @@
 """ConfigDict in, validated settings out; the only reader of ConfigDict.
 
-Every refusal is one sentence that names the field, its value and what would be valid, and is raised before
-anything is compiled or written.
+Every refusal is one sentence that names the field, its value and what would be valid.
 """
 
 import dataclasses

@@ -1,10 +1,14 @@
 """What the numbers of a run came from besides its config."""
 
+from collections import Counter
+from collections.abc import Iterable
+import functools
 import importlib.metadata
 import pathlib
 import platform
 import subprocess
 import sys
+from typing import Any
 
 import jax
 
@@ -20,18 +24,45 @@ _PACKAGES = (
   'absl-py',
   'matplotlib',
 )
+# Those whose programs compute a model.
+_COMPUTING = ('jax', 'jaxlib', 'flax', 'optax')
+
+Environment = dict[str, Any]
 
 
-def environment() -> dict[str, object]:
-  """What the numbers came from besides the config."""
+def environment(devices: Iterable[jax.Device]) -> Environment:
+  """Commit, versions, command and platform of this process, and the kinds of the devices that it computes on."""
+  return {
+    **_process(),
+    'platform': f'{platform.system()} {platform.machine()}',
+    'devices': [device.device_kind for device in devices],
+  }
+
+
+@functools.cache
+def _process() -> Environment:
+  """Looked at once: a commit made while a run goes on is not the one that runs."""
   root = pathlib.Path(__file__).parent.parent
   git = lambda *words: subprocess.run(['git', '-C', root, *words], capture_output=True, text=True).stdout.strip()
   return {
-    'python': platform.python_version(),
-    'packages': {name: importlib.metadata.version(name) for name in _PACKAGES},
-    'devices': [str(device.device_kind) for device in jax.devices()],
-    'platform': platform.platform(),
     'commit': git('rev-parse', 'HEAD') or 'unknown',
     'uncommitted_changes': bool(git('status', '--porcelain')),
     'command': sys.argv,
+    'python': platform.python_version(),
+    'packages': {name: importlib.metadata.version(name) for name in _PACKAGES},
+  }
+
+
+def differences(there: Environment, here: Environment) -> list[str]:
+  """Where two environments may compute other bits from the same settings, such as 'jax 0.10.1 (here 0.10.2)'."""
+  pairs = zip(_deciding(there).items(), _deciding(here).values())
+  return [f'{name} {value} (here {other})' for (name, value), other in pairs if value != other]
+
+
+def _deciding(environment: Environment) -> dict[str, str]:
+  devices: Counter[str] = Counter(environment['devices'])
+  return {
+    'platform': environment['platform'],
+    'devices': ', '.join(f'{count} x {kind}' for kind, count in devices.items()),
+    **{name: environment['packages'][name] for name in _COMPUTING},
   }

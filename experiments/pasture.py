@@ -1,6 +1,5 @@
 """The paper's Example 4.1: sampled documents, and what each word tells of the memory."""
 
-import dataclasses
 import pathlib
 
 import jax
@@ -62,10 +61,7 @@ def run(settings: PastureSettings, workdir: pathlib.Path, reporter: Reporter) ->
     held = np.unravel_index(states[0] // hmm.num_states, hmm.memory_probs.shape)
     memories.append({cell: names[value] for cell, names, value in zip(vocabulary.cells, vocabulary.values, held)})
   rows = _records(hmm, vocabulary, documents, memories)
-  checkpoints.write_json(workdir / 'environment.json', environment())
-  checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
-  same = {'experiment': settings.experiment, 'scale': settings.scale, 'seed': settings.seed}
-  checkpoints.write_json_lines(workdir / results.FILE_NAME, [{**same, **row} for row in rows])
+  results.write(workdir, settings, rows, [environment(jax.devices())])
 
 
 def _whole_sentences(tokens: np.ndarray, vocabulary: example.Vocabulary) -> np.ndarray:

@@ -10,6 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import checkpoints
+from experiments import results
+from experiments.environment import differences
+from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings
 from experiments.settings import Settings
@@ -103,6 +106,7 @@ def pretrained_params(
     like = checkpoints.sharded_like(jax.eval_shape(init, keys.params), whole)
     state, metrics = saved.restore(like) or (init(keys.params), [])
     done = int(state.step)
+    _note_environment(settings, directory, done, reporter)
     if done == p.num_steps:
       return params_here(state)
     model = tuned_model(settings)
@@ -128,6 +132,16 @@ def pretrained_params(
   return params_here(state)
 
 
+def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
+  """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
+  path, here = directory / results.ENVIRONMENT_NAME, environment(_mesh(settings).devices.flat)
+  found = [', '.join(differences(there, here)) for there in checkpoints.read_json_lines(path)]
+  for different in dict.fromkeys(filter(None, found)):
+    reporter.say(f'{directory.name} was pretrained with {different}')
+  if done < settings.pretrain.num_steps:
+    checkpoints.append_json_line(path, {'from_step': done, **here})
+
+
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
 def _corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
   """The chunks [N, T] that pretraining meets."""
@@ -148,9 +162,8 @@ class _SpeedLog:
       self._board = tensorboardX.SummaryWriter(str(directory / 'tensorboard'))
 
   def write(self, metrics: dict[str, float], tokens_per_second: float) -> None:
-    rows = checkpoints.read_json_lines(self._path)
-    rows.append({'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)})
-    checkpoints.write_json_lines(self._path, rows)
+    speed = {'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)}
+    checkpoints.append_json_line(self._path, speed)
     if self._board:
       for name, value in {**metrics, 'tokens_per_second': tokens_per_second}.items():
         self._board.add_scalar(name, value, metrics['step'])

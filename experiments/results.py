@@ -1,5 +1,6 @@
 """Records in, statistics out. Nothing here trains, and a record is never edited."""
 
+import dataclasses
 import pathlib
 from typing import Any, NamedTuple
 import warnings
@@ -8,12 +9,17 @@ import numpy as np
 import scipy.stats
 
 from experiments import checkpoints
+from experiments.environment import Environment
 from experiments.settings import Point
-from experiments.settings import Settings
+from experiments.settings import SettingsError
 
 Record = dict[str, Any]
 
 FILE_NAME = 'results.jsonl'
+ENVIRONMENT_NAME = 'environment.jsonl'
+
+# Raised when the fields of records change, so that none is read as what it is not.
+SCHEMA_VERSION = 1
 
 
 class Interval(NamedTuple):
@@ -36,14 +42,30 @@ class Difference(NamedTuple):
   p_value: float
 
 
-def collect(workdir: pathlib.Path, settings: Settings) -> None:
-  """Writes `results.jsonl`: the records of every trial of the grid that has any, in grid order."""
-  rows = []
-  for point in settings.grid():
-    for trial in range(settings.num_trials):
-      path = workdir / 'trials' / settings.trial_id(point, trial) / 'records.jsonl'
-      rows += checkpoints.read_json_lines(path)
+def write(workdir: pathlib.Path, settings: Any, records: list[Record], environments: list[Environment]) -> None:
+  """Replaces the records of a workdir, with the settings that ask for them and what they came from beside them.
+
+  A kill in between leaves no records, rather than some beside what they did not come from.
+  """
+  asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
+  (workdir / FILE_NAME).unlink(missing_ok=True)
+  checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
+  checkpoints.write_json_lines(workdir / ENVIRONMENT_NAME, environments)
+  rows = [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
   checkpoints.write_json_lines(workdir / FILE_NAME, rows)
+
+
+def check_schema(workdir: pathlib.Path) -> None:
+  """Raises SettingsError where a workdir holds records, finished or in parts, that this version cannot read."""
+  for pattern in (FILE_NAME, 'trials/*/records.jsonl', 'parts/*/*/records.jsonl'):
+    for path in workdir.glob(pattern):
+      for record in checkpoints.read_json_lines(path):
+        version = record.get('schema_version', 0)
+        if version != SCHEMA_VERSION:
+          raise SettingsError(
+            f'--workdir is {str(workdir)!r}, whose records have schema {version}; '
+            f'valid is one without records or with records of schema {SCHEMA_VERSION}'
+          )
 
 
 def load(workdir: pathlib.Path) -> list[Record]:

@@ -219,7 +219,10 @@ class Settings:
     return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0].memory_size > 0, item[0])))
 
   def pretraining_id(self, point: Point, trial: int) -> str:
-    """Names a pretrained model by all that decides its bits, whatever the experiment."""
+    """Names a pretrained model by all settings that decide its bits, whatever the experiment.
+
+    Platform, devices and versions may decide them too: they stand beside the model, and are not part of its name.
+    """
     pretrain = dataclasses.asdict(self.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
     parts = [_PRETRAINING_VERSION, self.seed, point.num_states, trial, self.hmm, self.corpus, self.bert, pretrain]
@@ -228,7 +231,7 @@ class Settings:
     return digest(parts)
 
   def trial_id(self, point: Point, trial: int) -> str:
-    """Names a trial by all that decides its records, whichever models, methods and tasks are asked for."""
+    """Names a trial by all settings that decide its records, whichever models, methods and tasks are asked for."""
     parts = [self.pretraining_id(point, trial), self.measure, self.downstream, [self.tuning(m) for m in METHODS]]
     if point.memory_size:
       parts.append(self.memory.label_cell)

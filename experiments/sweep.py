@@ -1,6 +1,5 @@
 """The grid of an experiment: every trial in turn, then the records, the table and the figure."""
 
-import dataclasses
 import importlib.util
 import pathlib
 
@@ -11,7 +10,6 @@ from experiments import figures
 from experiments import report
 from experiments import results
 from experiments import trial as trial_lib
-from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import Settings
 from experiments.settings import SettingsError
@@ -48,13 +46,12 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
     for point in settings.grid()
     for trial in range(settings.num_trials)
   ]
-  if any(trial.missing() for trial in grid):
-    checkpoints.write_json(workdir / 'environment.json', environment())
   for index, trial in enumerate(grid):
     with reporter.part(index + 1, len(grid), f'{trial.point} trial {trial.trial}'):
       trial_lib.run(trial, reporter)
-  checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
-  results.collect(workdir, settings)
+  records = [record for trial in grid for record in trial.records()]
+  environments = [row for trial in grid for row in checkpoints.read_json_lines(trial.environment_path)]
+  results.write(workdir, settings, records, environments)
 
 
 def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:

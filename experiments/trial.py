@@ -9,7 +9,9 @@ import jax
 from experiments import checkpoints
 from experiments import downstream as downstream_lib
 from experiments import pretraining
+from experiments import results
 from experiments import tuned
+from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import Point
 from experiments.settings import Settings
@@ -79,6 +81,10 @@ class Trial(NamedTuple):
     return self.directory / 'records.jsonl'
 
   @property
+  def environment_path(self) -> pathlib.Path:
+    return self.directory / results.ENVIRONMENT_NAME
+
+  @property
   def methods(self) -> tuple[str, ...]:
     return self.settings.grid()[self.point]
 
@@ -99,8 +105,16 @@ class Trial(NamedTuple):
 
   def missing(self) -> set[tuple[int, str, str]]:
     """The wanted triples that have no record yet."""
-    done = {(row['task'], row['model'], row['method']) for row in checkpoints.read_json_lines(self.records_path)}
-    return self.wanted() - done
+    return self.wanted() - {_triple(record) for record in self.records()}
+
+  def records(self) -> list[results.Record]:
+    """The wanted records that there are, and no other that the trial was once asked for."""
+    wanted = self.wanted()
+    return [record for record in checkpoints.read_json_lines(self.records_path) if _triple(record) in wanted]
+
+
+def _triple(record: results.Record) -> tuple[int, str, str]:
+  return record['task'], record['model'], record['method']
 
 
 def draw_distribution(settings: Settings, point: Point, key: Array) -> HMM | MemoryHMM:
@@ -182,18 +196,18 @@ def _chunks(
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
-  settings = trial.settings
   rows = checkpoints.read_json_lines(trial.records_path)
+  # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
+  which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
+  checkpoints.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
   for one in outcome:
     tuned.save_arrays(trial.directory / 'tuned' / f'{model}-{method}-task{one.task}.npz', one.trainable)
     rows.append(
       {
-        'experiment': settings.experiment,
-        'scale': settings.scale,
+        'schema_version': results.SCHEMA_VERSION,
         **trial.point._asdict(),
         'trial': trial.trial,
         'task': one.task,
-        'seed': settings.seed,
         'model': model,
         'method': method,
         **one.measured,
@@ -202,5 +216,5 @@ def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tune
         'pretraining_id': trial.pretraining_id,
       }
     )
-  rows.sort(key=lambda row: (row['task'], row['model'], row['method']))
+  rows.sort(key=_triple)
   checkpoints.write_json_lines(trial.records_path, rows)

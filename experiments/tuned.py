@@ -108,7 +108,6 @@ def tune(
       'train_accuracy': float(accuracies['train'][index]),
       'train_loss': float(losses[index]),
       'majority_accuracy': float(majority[index]),
-      'label_noise_ceiling': 1.0,
       'redraws': downstream.tasks[task].redraws,
       'smallest_margin': float(margins.min()),
       'near_tie_share': float((~is_clear).mean()),

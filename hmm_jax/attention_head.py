@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import lax
 import jax.numpy as jnp
+import numpy as np
 
 from hmm_jax.heads import init_linear_head
 from hmm_jax.heads import linear_scores
@@ -31,13 +32,13 @@ class AttentionHead(NamedTuple):
     output: [F, C], b.
   """
 
-  query: Array
-  key_weights: Array
-  positions: Array
-  value_weights: Array
-  token_embeddings: Array
-  prompt_embeddings: Array
-  output: Array
+  query: Array | np.ndarray
+  key_weights: Array | np.ndarray
+  positions: Array | np.ndarray
+  value_weights: Array | np.ndarray
+  token_embeddings: Array | np.ndarray
+  prompt_embeddings: Array | np.ndarray
+  output: Array | np.ndarray
 
 
 class OfficialAttentionHead(NamedTuple):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Array = jax.Array
 
@@ -17,8 +18,8 @@ class LinearHead(NamedTuple):
     bias: [C].
   """
 
-  weights: Array
-  bias: Array
+  weights: Array | np.ndarray
+  bias: Array | np.ndarray
 
 
 def init_linear_head(key: Array, num_features: int, num_classes: int) -> LinearHead:

@@ -21,14 +21,14 @@ class Distribution(inference.Chain, Protocol):
   """
 
   @property
-  def joint_emission_matrix(self) -> Array:
+  def joint_emission_matrix(self) -> Array | np.ndarray:
     """[E, V], entry (e, v) = P[X_t = v | joint state e]."""
     ...
 
   @property
   def num_tokens(self) -> int: ...
 
-  def starting_from(self, joint_initial_probs: Array) -> Self:
+  def starting_from(self, joint_initial_probs: Array | np.ndarray) -> Self:
     """The same distribution with another law [E] of the first joint state."""
     ...
 
@@ -47,16 +47,16 @@ class HMM(NamedTuple):
     emission_matrix: [H, V], entry (i, v) = P[X_t = v | H_t = i].
   """
 
-  initial_probs: Array
-  transition_matrix: Array
-  emission_matrix: Array
+  initial_probs: Array | np.ndarray
+  transition_matrix: Array | np.ndarray
+  emission_matrix: Array | np.ndarray
 
   @property
-  def joint_initial_probs(self) -> Array:
+  def joint_initial_probs(self) -> Array | np.ndarray:
     return self.initial_probs
 
   @property
-  def joint_emission_matrix(self) -> Array:
+  def joint_emission_matrix(self) -> Array | np.ndarray:
     return self.emission_matrix
 
   @property
@@ -67,7 +67,7 @@ class HMM(NamedTuple):
   def num_tokens(self) -> int:
     return self.emission_matrix.shape[-1]
 
-  def starting_from(self, joint_initial_probs: Array) -> 'HMM':
+  def starting_from(self, joint_initial_probs: Array | np.ndarray) -> 'HMM':
     return self._replace(initial_probs=joint_initial_probs)
 
   def validate(self) -> 'HMM':
@@ -160,7 +160,7 @@ class AliasTable(NamedTuple):
   alias: Array
 
 
-def alias_table(probs: Array) -> AliasTable:
+def alias_table(probs: Array | np.ndarray) -> AliasTable:
   """The alias table of each distribution on the last axis of `probs` (Walker 1977)."""
 
   def one(row):
@@ -286,11 +286,11 @@ def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   G_i = W P[H_i | X_{-i}] (Proposition 3.4), and for a memory W P[M_J, H_i | X_{-i}] (the proof of Claim C.3). Zeros
   where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
   """
-  states = inference.batched_forward_backward(hmm, likelihoods).leave_one_out_probs
+  states = inference.forward_backward(hmm, likelihoods).leave_one_out_probs
   return jnp.matmul(states, hmm.joint_emission_matrix, precision=lax.Precision.HIGHEST)
 
 
-def to_dynamax(hmm: HMM) -> dict[str, Array]:
+def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:
   """Keyword arguments of dynamax's `CategoricalHMM(...).initialize` (emission probs as [H, 1, V])."""
   return {
     'initial_probs': hmm.initial_probs,

@@ -1,75 +1,58 @@
 """Exact inference on a Markov chain from likelihood rows (the paper's G-bar before the emissions).
 
-Inference takes a likelihood row per position, not a token. The row of position t holds
-P[observation at t | state], up to any positive factor: a token is its column of the emission matrix,
-[MASK] is a row of ones, a theory prompt is the row u in [0, 1]^H, and a position past the end of a
-ragged sequence is a row of ones.
+The likelihood row of position t holds P[observation at t | state], up to any positive factor: a token is its column
+of the emission matrix, [MASK] is a row of ones, a theory prompt is the row u in [0, 1]^H, and a position past the end
+of a ragged sequence is a row of ones.
 
 A state may have a part that never moves, such as a memory: with E = C H joint states, number c H + h is the pair
-of a still part c and a moving part h. The transition matrix is that of h alone, and a step costs O(C H^2), not
-O((C H)^2). A plain chain has C = 1 and E = H.
+of a configuration c and a hidden state h. The transition matrix is that of h alone, and a step costs O(C H^2).
+A plain chain has C = 1 and E = H.
 
-Messages are [C, H], with any batch axes after: they ride along, and the batch is the minor axis, the fast layout
-on a CPU.
-
-Messages are kept in one of the two number formats of `hmm_jax.number_formats`: narrow where that is certified to lose
-nothing that matters, else wide.
+Arithmetic is float64 whatever the arrays are; results have the type of the likelihoods. Messages are [H, C, B], with
+the batch as the minor axis, the fast layout on a CPU, and are scaled to sum to 1. A sequence whose evidence is so
+improbable that what a scaled message rounds to zero could matter is worked out once more with logarithms. TPUs have
+no float64: there all of this runs on the host.
 """
 
 from collections.abc import Callable
 import functools
-import math
 from typing import Any, NamedTuple, Protocol
 
 import jax
 from jax import lax
 import jax.numpy as jnp
+import numpy as np
 
-from hmm_jax.number_formats import Format
-from hmm_jax.number_formats import log_or_minus_inf
-from hmm_jax.number_formats import lost_units
-from hmm_jax.number_formats import NARROW
-from hmm_jax.number_formats import narrow_exponent
-from hmm_jax.number_formats import positive_or_one
-from hmm_jax.number_formats import STATE_AXES
-from hmm_jax.number_formats import WIDE
-from hmm_jax.number_formats import without_subnormals
+from hmm_jax.float64 import as_float64
+from hmm_jax.float64 import in_float64
 
 Array = jax.Array
 
-# The largest share of a posterior that paths lost by the narrow format may hold.
-_LOST_SHARE = 1e-8
+# Rounding to zero takes from a message of sum 1 at most H^2 1e-308 a step, and so from any posterior, where the
+# evidence of rows with maximum 1 is at least exp(-650) = 1e-282, at most T H^2 1e-26.
+_LEAST_LOG_EVIDENCE = -650
+# Entries of the messages that a CPU works on at a time: they stay in its fastest cache.
+_CPU_BLOCK_ENTRIES = 1600
 
 
 class Chain(Protocol):
-  """What inference needs of a distribution: the law of its joint states."""
+  """What inference needs of a distribution: `joint_initial_probs` [E], and the `transition_matrix` [H, H] of h."""
 
   @property
-  def joint_initial_probs(self) -> Array:
-    """[E], of the first emitting joint state."""
-    ...
+  def joint_initial_probs(self) -> Array | np.ndarray: ...
 
   @property
-  def transition_matrix(self) -> Array:
-    """[H, H], of the part that moves."""
-    ...
-
-
-class _Chain(NamedTuple):
-  """Attributes: initial_probs [C, H], transition_matrix [H, H]."""
-
-  initial_probs: Array
-  transition_matrix: Array
+  def transition_matrix(self) -> Array | np.ndarray: ...
 
 
 class Posterior(NamedTuple):
   """What one pass forward and one backward tell. A row is all zeros where its evidence is impossible.
 
   Attributes:
-    filtered_probs: [T, H], P[H_t | x_{1:t}].
-    predicted_probs: [T, H], P[H_t | x_{1:t-1}]; row 0 is the initial distribution.
-    smoothed_probs: [T, H], P[H_t | x_{1:T}].
-    leave_one_out_probs: [T, H], P[H_t | x_{-t}]; row t does not depend on likelihood row t.
+    filtered_probs: [T, E], P[H_t | x_{1:t}].
+    predicted_probs: [T, E], P[H_t | x_{1:t-1}]; row 0 is the initial distribution.
+    smoothed_probs: [T, E], P[H_t | x_{1:T}].
+    leave_one_out_probs: [T, E], P[H_t | x_{-t}]; row t does not depend on likelihood row t.
     marginal_loglik: [], log P[x_{1:T}] in nats; -inf where the evidence has probability zero.
   """
 
@@ -80,278 +63,222 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
+def _positive_or_one(x: Array) -> Array:
+  return jnp.where(x > 0, x, 1)
+
+
+def _log(x: Array) -> Array:
+  """-inf at 0, with slope 0 there."""
+  return jnp.where(x > 0, jnp.log(_positive_or_one(x)), -jnp.inf)
+
+
+def _log_sum(log_weights: Array, axis: Any) -> Array:
+  largest = lax.stop_gradient(log_weights).max(axis, keepdims=True)
+  largest = jnp.where(jnp.isfinite(largest), largest, 0)
+  return _log(jnp.exp(log_weights - largest).sum(axis)) + largest.squeeze(axis)
+
+
 @jax.custom_jvp
 def _normalise(weights: Array) -> Array:
   """Weights over their sum on the state axes; zeros where the sum is zero."""
-  return weights * (1 / positive_or_one(weights.sum(STATE_AXES)))
+  return weights * (1 / _positive_or_one(weights.sum((0, 1))))
 
 
 @_normalise.defjvp
 def _normalise_jvp(primals, tangents):
-  # The derived rule squares the sum, which is far from 1 and would leave the range of floats.
+  # The derived rule squares the sum, which may be far from 1, and would leave the range of floats.
   (weights,), (tangent,) = primals, tangents
-  probs = _normalise(weights)
-  total = weights.sum(STATE_AXES)
-  scaled = jnp.where(total > 0, tangent * (1 / positive_or_one(total)), 0)
-  return probs, scaled - probs * scaled.sum(STATE_AXES)
+  probs, total = _normalise(weights), weights.sum((0, 1))
+  scaled = jnp.where(total > 0, tangent * (1 / _positive_or_one(total)), 0)
+  return probs, scaled - probs * scaled.sum((0, 1))
 
 
-def _states_last(message: Array) -> Array:
-  """[C, H, ...] as [..., E]."""
-  return jnp.moveaxis(message.reshape((-1,) + message.shape[2:]), 0, -1)
+def _contract(matrix: Array, message: Array) -> Array:
+  # Without an output type of its own, which `vmap` outside of `in_float64` would truncate.
+  return lax.dot_general(matrix, message, (((1,), (0,)), ((), ())), precision=lax.Precision.HIGHEST)
 
 
-class _Scale(NamedTuple):
-  """What the messages of a pass forward were divided by, as log2, for each sequence.
+class _Arithmetic(NamedTuple):
+  """How the weights of a message [H, C, B] are stored, and what the recursion does with messages."""
 
-  A scan carries it from step to step: an array over positions, kept to be summed at the end, costs more than the sum.
+  encode: Callable[[Array], Array]
+  decode: Callable[[Array], Array]
+  times: Callable[[Array, Array], Array]
+  contract: Callable[[Array, Array], Array]  # (matrix [I, J], message [J, C, B]) -> message [I, C, B]
+  log_total: Callable[[Array], Array]  # message -> log of its sum, [B]
+  normalise: Callable[[Array], Array]  # to sum 1; zeros stay zeros
 
-  Attributes:
-    before: of everything before the latest rescaling.
-    latest: of the latest rescaling.
-    least: the least of all rescalings, or 0 where that is more.
+
+_SCALED = _Arithmetic(
+  lambda x: x, lambda x: x, jnp.multiply, _contract, lambda message: _log(message.sum((0, 1))), _normalise
+)
+_LOGARITHMIC = _Arithmetic(
+  encode=_log,
+  decode=jnp.exp,
+  times=jnp.add,
+  contract=lambda matrix, message: _log_sum(matrix[:, :, None, None] + message, 1),
+  log_total=lambda message: _log_sum(message, (0, 1)),
+  normalise=lambda message: message - jnp.maximum(_log_sum(message, (0, 1)), -1e30),
+)
+
+
+def _forward(arithmetic: _Arithmetic, initial_probs: Array, transition_matrix: Array, rows: Array, scale: Array):
+  """The last filtered message, the log-evidence [B], and by position the predicted message and filtered probabilities.
+
+  Rows are [T, H, C, B] and multiplied by `scale` [T, B]; `initial_probs` is [H, C].
   """
+  matrix = arithmetic.encode(as_float64(transition_matrix).T)
 
-  before: Array
-  latest: Array
-  least: Array
+  def step(carry, row_and_scale):
+    predicted, log_before, *_ = carry
+    row, scale = row_and_scale
+    updated = arithmetic.times(predicted, arithmetic.encode(as_float64(row) * scale))
+    filtered, log_evidence = arithmetic.normalise(updated), log_before + arithmetic.log_total(updated)
+    moved = arithmetic.contract(matrix, filtered)
+    carry = arithmetic.normalise(moved), log_evidence + arithmetic.log_total(moved), filtered, log_evidence
+    return carry, (predicted, arithmetic.decode(filtered).astype(rows.dtype))
 
-  def then(self, row_scale: Array, scale: Array) -> '_Scale':
-    return _Scale(self.before + self.latest + row_scale, scale, jnp.minimum(self.least, scale))
-
-  def least_total(self, dtype) -> Array:
-    """The least sum, over positions and sequences, of a message of sum 1 times a row; up to a small factor."""
-    return jnp.exp2(self.least.min().astype(dtype) - 1)
-
-
-def _start(fmt: Format, chain: _Chain, rows: Array) -> tuple[Any, _Scale]:
-  """The first message forward, for rows [T, C, H, ...], and its scale."""
-  start = chain.initial_probs.reshape(chain.initial_probs.shape + (1,) * (rows.ndim - 3))
-  message, scale = fmt.rescale(fmt.encode(jnp.broadcast_to(start, rows.shape[1:]).astype(rows.dtype)))
-  return message, _Scale(jnp.zeros_like(scale), scale, jnp.zeros_like(scale))
+  start = arithmetic.encode(jnp.broadcast_to(as_float64(initial_probs)[..., None], rows.shape[1:]))
+  carry = (arithmetic.normalise(start), arithmetic.log_total(start)) * 2
+  (*_, filtered, log_evidence), by_position = lax.scan(step, carry, (rows, scale))
+  return filtered, log_evidence, *by_position
 
 
-class _Quality(NamedTuple):
-  """How far the narrow format can be trusted, over all positions and sequences.
+def _smooth(arithmetic: _Arithmetic, initial_probs: Array, transition_matrix: Array, rows: Array, scale: Array):
+  """The `Posterior` of arguments as in `_forward`, its axes those of the rows, and the log-evidence.
 
-  Attributes:
-    agreement: the least of past, present and future, sum_h alpha_t(h) l_t(h) beta_t(h), and of past and present,
-      sum_h alpha_t(h) l_t(h), with messages that sum to 1 and rows of maximum 1, up to small factors.
-    lost: the most of a message's sum that may have been rounded away, forward and backward added, in `lost_units`.
+  Up to a factor for every t, predicted_t(h) = P[H_t = h, x_{1:t-1}] and future_t(h) = P[x_{t+1:T} | H_t = h].
   """
+  _, log_evidence, predicted, filtered_probs = _forward(arithmetic, initial_probs, transition_matrix, rows, scale)
+  matrix = arithmetic.encode(as_float64(transition_matrix))
+  probs = lambda message: arithmetic.decode(message).astype(rows.dtype)
 
-  agreement: Array
-  lost: Array
+  def step(future, position):
+    predicted, row, scale = position
+    observed = arithmetic.times(future, arithmetic.encode(as_float64(row) * scale))
+    joint = (arithmetic.normalise(arithmetic.times(predicted, message)) for message in (observed, future))
+    return arithmetic.normalise(arithmetic.contract(matrix, observed)), tuple(map(probs, joint))
 
-  def certifies(self, dtype) -> Array:
-    # What was lost has its weight in the posterior multiplied by at most the inverse of the agreement.
-    return (self.agreement > math.sqrt(float(jnp.finfo(dtype).tiny))) & (
-      self.lost < math.ldexp(_LOST_SHARE, lost_units(dtype)) * self.agreement
-    )
-
-
-def _smooth(fmt: Format, chain: _Chain, rows: Array) -> tuple[Posterior, _Quality]:
-  """Runs the recursion once in each direction on rows [T, C, H, ...]; results are [T, ..., E].
-
-  Up to a factor for every t, alpha_t(h) = P[H_t = h, x_{1:t-1}] and beta_t(h) = P[x_{t+1:T} | H_t = h].
-  """
-  forward_matrix = fmt.contract(chain.transition_matrix.T)
-  backward_matrix = fmt.contract(chain.transition_matrix)
-  probs = lambda entries: _states_last(_normalise(entries))
-
-  def forward(carry, row):
-    alpha, scale = carry
-    updated, row_scale = fmt.observe(alpha, row)
-    scaled, step_scale = fmt.rescale(updated)
-    outputs = fmt.kept(alpha), probs(fmt.entries(updated)), probs(fmt.entries(alpha)), fmt.lost(alpha)
-    return (forward_matrix(scaled), scale.then(row_scale, step_scale)), outputs
-
-  def backward(carry, alpha_and_row):
-    (beta, agreement), (alpha, row) = carry, alpha_and_row
-    updated, _ = fmt.observe(beta, row)
-    smoothed = fmt.entries(fmt.product(alpha, updated))
-    leave_one_out = fmt.entries(fmt.product(alpha, beta))
-    before, _ = fmt.rescale(backward_matrix(updated))
-    agreement = jnp.minimum(agreement, lax.stop_gradient(smoothed.sum(STATE_AXES)))
-    return (before, agreement), (probs(smoothed), probs(leave_one_out), fmt.lost(beta))
-
-  start = _start(fmt, chain, rows)
-  (last, scale), (alphas, filtered, predicted, forward_lost) = lax.scan(forward, start, rows)
-  end = fmt.rescale(fmt.encode(jnp.ones_like(rows[0])))[0], jnp.full(rows.shape[3:], jnp.inf, rows.dtype)
-  (_, agreement), backward_outputs = lax.scan(backward, end, (alphas, rows), reverse=True)
-  smoothed, leave_one_out, backward_lost = backward_outputs
-  at_end, _ = fmt.observe(jax.tree.map(lambda x: x[-1], alphas), rows[-1])
-  loglik = _loglik(scale.before, fmt.log_total(at_end))
-  agreement = agreement.min() * 2.0 ** (-2 * narrow_exponent(rows.dtype))
-  quality = _Quality(
-    jnp.minimum(agreement, scale.least_total(rows.dtype)),
-    jnp.maximum(forward_lost.max(), fmt.lost(last)) + backward_lost.max(),
-  )
-  return Posterior(filtered, predicted, smoothed, leave_one_out, loglik), quality
+  no_future = arithmetic.encode(jnp.ones_like(predicted[0]))
+  _, two_sided_probs = lax.scan(step, no_future, (predicted, rows, scale), reverse=True)
+  loglik = (log_evidence - jnp.log(scale).sum(0)).astype(rows.dtype)
+  return Posterior(filtered_probs, probs(predicted), *two_sided_probs, loglik), log_evidence
 
 
-def _loglik(scale: Array, log_total: Array) -> Array:
-  return scale.astype(log_total.dtype) * math.log(2) + log_total
+def _filter_to_end(arithmetic: _Arithmetic, *arguments: Array):
+  filtered, log_evidence, *_ = _forward(arithmetic, *arguments)
+  return arithmetic.decode(filtered).astype(arguments[2].dtype), log_evidence
 
 
-def _wide_posterior(chain: _Chain, rows: Array) -> Posterior:
-  return _time_before_states(_smooth(WIDE, chain, rows)[0])
+def _at_most_once(done: Array, otherwise: Any, function: Callable[[Any], Any]) -> Any:
+  """`otherwise` where all is `done`, or `function` of it; under `vmap` a `cond` would always compute both."""
+  run = lambda state: (jnp.bool_(True), function(state[1]))
+  return lax.while_loop(lambda state: ~state[0], run, (done, otherwise))[1]
 
 
-def _time_before_states(posterior: Posterior) -> Posterior:
-  return Posterior(*(jnp.moveaxis(x, 0, -2) for x in posterior[:-1]), posterior.marginal_loglik)
+def _once_with_reverse_mode(done: Array, otherwise: Any, function: Callable[[Any], Any]) -> Any:
+  return lax.cond(done, lambda: otherwise, lambda: jax.checkpoint(function)(otherwise))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _repaired(wide: Callable[[_Chain, Array], Any], certified: Array, narrow: Any, chain: _Chain, rows: Array) -> Any:
-  """`narrow` where it is certified, else `wide(chain, rows)`.
+def _complete(unless: Callable[..., Any], run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array):
+  """`run` on scaled messages, and on logarithms for the sequences whose evidence is too improbable for that."""
+  arguments = initial_probs, matrix, rows, 1 / _positive_or_one(as_float64(lax.stop_gradient(rows).max((1, 2))))
+  scaled, log_evidence = run(_SCALED, *arguments)
+  certified = log_evidence > _LEAST_LOG_EVIDENCE
 
-  A loop of at most one round rather than a `cond`: it works in place, and under `jax.vmap` it runs only if some
-  sequence needs it. Loops have no reverse mode, hence the rule.
-  """
-  run = lambda _: (jnp.bool_(True), wide(chain, rows))
-  return lax.while_loop(lambda carry: ~carry[0], run, (certified, narrow))[1]
+  def replace(scaled):
+    return jax.tree.map(lambda x, y: jnp.where(certified, x, y), scaled, run(_LOGARITHMIC, *arguments)[0])
 
-
-def _repaired_forward(wide, certified, narrow, chain, rows):
-  return _repaired(wide, certified, narrow, chain, rows), (certified, chain, rows)
+  return unless(certified.all(), scaled, replace)
 
 
-def _repaired_backward(wide, residuals, cotangents):
-  certified, *arguments = residuals
-  run = lambda _: (jnp.bool_(True), jax.vjp(wide, *arguments)[1](cotangents))
-  start = certified, jax.tree.map(jnp.zeros_like, tuple(arguments))
-  _, wide_cotangents = lax.while_loop(lambda carry: ~carry[0], run, start)
-  # Evidence of probability 1e-76, say, has slopes past the largest float; they are held to it.
-  wide_cotangents = jax.tree.map(jnp.nan_to_num, wide_cotangents)
-  narrow_cotangents = jax.tree.map(lambda x: jnp.where(certified, x, 0), cotangents)
-  return None, narrow_cotangents, *wide_cotangents
+# The rule holds the transpose inside of `in_float64` too.
+_exact = jax.custom_vjp(in_float64(functools.partial(_complete, _at_most_once)), nondiff_argnums=(0,))
+_exact.defvjp(
+  in_float64(lambda run, *args: jax.vjp(functools.partial(_complete, _once_with_reverse_mode, run), *args)),
+  in_float64(lambda run, pull_back, cotangents: pull_back(cotangents)),
+)
 
 
-_repaired.defvjp(_repaired_forward, _repaired_backward)
+def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+  """What `run` makes of likelihoods [..., T, E], block by block; its arrays [..., H, C, B] become [B, ..., E]."""
+  num_states = hmm.transition_matrix.shape[-1]
+  initial_probs = hmm.joint_initial_probs.reshape(-1, num_states).T
+  rows = likelihoods.reshape(-1, *likelihoods.shape[-2:]).astype(jnp.promote_types(likelihoods.dtype, jnp.float32))
+  count = size = len(rows)
+  if jax.default_backend() == 'cpu':
+    num_blocks = -(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
+    # Whole vector registers, and no stride of a power of two, which caches are slow at.
+    size = min((-(-count // num_blocks // 16) | 1) * 16, count)
+
+  def of_block(rows_BxTxE: Array) -> Any:
+    rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
+    rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
+    batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
+    result = _exact(run, initial_probs, hmm.transition_matrix, rows_TxHxCxB)
+    return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
+
+  def fill(result: Any, start: Array) -> tuple[Any, None]:
+    block = of_block(lax.dynamic_slice_in_dim(rows, start, size))
+    return jax.tree.map(lambda x, part: lax.dynamic_update_slice_in_dim(x, part, start, 0), result, block), None
+
+  empty = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), jax.eval_shape(of_block, rows[:size]))
+  # The last block overlaps the one before it, which spares a padded copy of everything.
+  result, _ = lax.scan(fill, empty, jnp.minimum(jnp.arange(0, count, size), count - size))
+  return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 
-def _by_parts(hmm: Chain, likelihoods: Array) -> tuple[_Chain, Array]:
-  """The chain, without subnormal numbers, and the likelihoods [T, E, ...] as rows [T, C, H, ...]."""
-  parts = (-1, hmm.transition_matrix.shape[-1])
-  chain = _Chain(hmm.joint_initial_probs.reshape(parts), hmm.transition_matrix)
-  rows = likelihoods.reshape(likelihoods.shape[:1] + parts + likelihoods.shape[2:])
-  return jax.tree.map(without_subnormals, chain), rows
-
-
-def _forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
-  """`forward_backward` on [T, E, ...], where trailing axes hold further sequences; results are [..., T, E]."""
-  chain, rows = _by_parts(hmm, likelihoods)
-  narrow, quality = _smooth(NARROW, chain, rows)
-  return _repaired(_wide_posterior, quality.certifies(rows.dtype), _time_before_states(narrow), chain, rows)
-
-
+@jax.jit
 def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
-  """Exact posteriors of one sequence by message passing (Rabiner 1989; the paper's G-bar, section 3.1).
+  """Exact posteriors by message passing (Rabiner 1989; the paper's G-bar, section 3.1), of one sequence or of many.
 
   With A the row-stochastic `transition_matrix` and c the part of the state that never moves, if it has one,
   alpha_{t+1}(c, j) = sum_i alpha_t(c, i) l_t(c, i) A[i, j] and
   beta_t(c, i) = sum_j A[i, j] l_{t+1}(c, j) beta_{t+1}(c, j). Time O(T C H^2).
 
-  Differentiable in every argument (reverse mode, once), at rows that contain exact zeros too. Gradients are always
-  finite; where the wide format runs, the slope at an exact zero is held to that of the largest entry of its row.
+  Differentiable in every argument (reverse mode, once), at rows that contain exact zeros too. Slopes are held to a
+  millionth of the largest float; where the evidence of rows with maximum 1 is below exp(-650), the slope at an exact
+  zero is 0.
 
   Args:
     hmm: an `HMM` (E = H), a `MemoryHMM` (E = M^N H), or anything with their `joint_initial_probs` [E] and
       `transition_matrix` [H, H].
-    likelihoods: [T, E], nonnegative; `token_likelihoods` makes them from tokens.
+    likelihoods: [..., T, E], nonnegative; `token_likelihoods` makes them from tokens. Leading axes are batches, faster
+      so than by `jax.vmap`, and no sequence's result depends on its companions.
 
   Returns:
-    A `Posterior` over the E joint states. `jax.vmap` of this function and `batched_forward_backward` agree; the
-    latter is faster. Numbers below the smallest normal one count as 0.
+    A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.
   """
-  return _forward_backward(hmm, likelihoods)
+  return _batched(_smooth, hmm, likelihoods)
 
 
-def batched_forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
-  """`forward_backward` of every sequence in [..., T, E], with the batch as the minor axis inside the scans."""
-  batch_shape, likelihoods_TxExB = _batch_last(likelihoods)
-  posterior = _forward_backward(hmm, likelihoods_TxExB)
-  return jax.tree.map(lambda x: x.reshape(batch_shape + x.shape[1:]), posterior)
+@jax.jit
+def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
+  """P[H_T | x_{1:T}] [..., E] for likelihoods [..., T, E], by a pass forward alone; zeros for impossible evidence.
 
-
-def _batch_last(likelihoods: Array) -> tuple[tuple[int, ...], Array]:
-  """The batch shape of [..., T, E], and the array as [T, E, B]."""
-  batch_shape, rows_shape = likelihoods.shape[:-2], likelihoods.shape[-2:]
-  return batch_shape, jnp.moveaxis(likelihoods.reshape((-1, *rows_shape)), 0, -1)
-
-
-class StillPosterior(NamedTuple):
-  """What one pass forward tells of the part of the state that never moves. Zeros where the evidence is impossible.
-
-  Attributes:
-    probs: [..., C], P[c | x_{1:T}].
-    marginal_loglik: [...], log P[x_{1:T}] in nats; -inf where the evidence has probability zero.
+  Summed over hidden states it is the posterior of the part that never moves, a memory.
   """
-
-  probs: Array
-  marginal_loglik: Array
+  return _batched(_filter_to_end, hmm, likelihoods)
 
 
-def _filter_still(fmt: Format, chain: _Chain, rows: Array) -> tuple[StillPosterior, _Quality]:
-  """The recursion of `_smooth` forward, keeping nothing but its end; rows are [T, C, H, ...]."""
-  stay, move = jnp.eye(chain.transition_matrix.shape[0], dtype=rows.dtype), chain.transition_matrix.T
-
-  def step(carry, row_and_first):
-    message, scale = carry
-    # The state moves before every row but the first; a scan over the other rows alone would copy them.
-    row, is_first = row_and_first
-    observed, row_scale = fmt.observe(fmt.contract(jnp.where(is_first, stay, move))(message), row)
-    message, step_scale = fmt.rescale(observed)
-    return (message, scale.then(row_scale, step_scale)), fmt.lost(message)
-
-  start = _start(fmt, chain, rows)
-  # A bound that was held to the largest may fall again and be no bound, so every one counts, not only the last.
-  (last, scale), lost = lax.scan(step, start, (rows, jnp.arange(rows.shape[0]) == 0))
-  probs = jnp.moveaxis(_normalise(fmt.entries(last)).sum(1), 0, -1)
-  loglik = _loglik(scale.before + scale.latest, fmt.log_total(last))
-  return StillPosterior(probs, loglik), _Quality(scale.least_total(rows.dtype), lost.max())
-
-
-def _wide_filter_still(chain: _Chain, rows: Array) -> StillPosterior:
-  return _filter_still(WIDE, chain, rows)[0]
-
-
-def still_posterior(hmm: Chain, likelihoods: Array) -> StillPosterior:
-  """The posterior of the part of the state that never moves: a memory.
-
-  It is the same at every position, P[c | x_{1:T}] proportional to P[c] P[x_{1:T} | c], so that the pass backward
-  of `forward_backward` is not needed. Time O(T C H^2). Differentiable like `forward_backward`.
-
-  Args:
-    hmm: as in `forward_backward`; a chain without a still part has C = 1.
-    likelihoods: [..., T, E], nonnegative; leading axes are batches.
-  """
-  batch_shape, likelihoods_TxExB = _batch_last(likelihoods)
-  chain, rows = _by_parts(hmm, likelihoods_TxExB)
-  narrow, quality = _filter_still(NARROW, chain, rows)
-  posterior = _repaired(_wide_filter_still, quality.certifies(rows.dtype), narrow, chain, rows)
-  return jax.tree.map(lambda x: x.reshape(batch_shape + x.shape[1:]), posterior)
-
-
+@jax.jit
+@in_float64
 def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
-  """The Viterbi path argmax_h P[h_{1:T}, x_{1:T}] of one sequence, int32 [T]; ties go to the lower state.
+  """The Viterbi path argmax_e P[e_{1:T}, x_{1:T}] over joint states, of one sequence [T, E]; int32 [T].
 
-  Works on logarithms, so nothing underflows. Where the evidence has probability zero every path ties and the
-  answer carries no information; `forward_backward(...).marginal_loglik` is -inf there.
+  Ties go to the lower state; where the evidence has probability zero every path ties.
   """
-  log_transition = log_or_minus_inf(hmm.transition_matrix)
-  log_likelihoods = log_or_minus_inf(likelihoods)
+  num_states = hmm.transition_matrix.shape[-1]
+  log_by_parts = lambda x: _log(as_float64(x)).reshape(*x.shape[:-1], -1, num_states)
+  log_initial_CxH, log_rows_TxCxH = log_by_parts(hmm.joint_initial_probs), log_by_parts(likelihoods)
+  log_transition = _log(as_float64(hmm.transition_matrix))[:, None]
 
-  def forward(score, log_row):
-    through = score[:, None] + log_transition
-    return through.max(0) + log_row, through.argmax(0)
+  def forward(score_CxH, log_row):
+    through = score_CxH.T[:, :, None] + log_transition
+    return through.max(0) + log_row, through.argmax(0).astype(jnp.int32)
 
-  def backward(state, best_previous):
-    return best_previous[state], best_previous[state]
-
-  start = log_or_minus_inf(hmm.initial_probs) + log_likelihoods[0]
-  score, best_previous = lax.scan(forward, start, log_likelihoods[1:])
-  last = score.argmax()
-  _, states = lax.scan(backward, last, best_previous, reverse=True)
-  return jnp.append(states, last).astype(jnp.int32)
+  score, best_previous = lax.scan(forward, log_initial_CxH + log_rows_TxCxH[0], log_rows_TxCxH[1:])
+  configuration, last = jnp.divmod(score.argmax().astype(jnp.int32), num_states)
+  step_back = lambda state, best: (best[state], best[state])
+  _, states = lax.scan(step_back, last, best_previous[:, configuration], reverse=True)
+  return configuration * num_states + jnp.append(states, last)

@@ -37,11 +37,11 @@ class MemoryHMM(NamedTuple):
     emission_matrix: [M, H, V], entry (m, h, v) = P[X_t = v | M_J = m, H_t = h], the paper's W.
   """
 
-  memory_probs: Array
-  initial_probs: Array
-  transition_matrix: Array
-  cell_index: Array
-  emission_matrix: Array
+  memory_probs: Array | np.ndarray
+  initial_probs: Array | np.ndarray
+  transition_matrix: Array | np.ndarray
+  cell_index: Array | np.ndarray
+  emission_matrix: Array | np.ndarray
 
   @property
   def num_cells(self) -> int:
@@ -64,14 +64,14 @@ class MemoryHMM(NamedTuple):
     return self.memory_size**self.num_cells
 
   @property
-  def joint_initial_probs(self) -> Array:
+  def joint_initial_probs(self) -> Array | np.ndarray:
     return (self.memory_probs[..., None] * self.initial_probs).reshape(-1)
 
   @property
-  def joint_emission_matrix(self) -> Array:
+  def joint_emission_matrix(self) -> Array | np.ndarray:
     return lift(self, jnp.moveaxis(self.emission_matrix, -1, 0)).T
 
-  def starting_from(self, joint_initial_probs: Array) -> 'MemoryHMM':
+  def starting_from(self, joint_initial_probs: Array | np.ndarray) -> 'MemoryHMM':
     joint = joint_initial_probs.reshape(self.memory_probs.shape + (self.num_states,))
     memory_probs = joint.sum(-1)
     total = memory_probs[..., None]
@@ -193,7 +193,7 @@ def lift(hmm: MemoryHMM, rows: Array) -> Array:
   return lifted.reshape(rows.shape[:-2] + (-1,))
 
 
-def reverse_lift(hmm: MemoryHMM, rows: Array) -> Array:
+def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array:
   """The reverse lifting phi (C.4): rows [..., E] as [..., M, H], the mean over all configurations that read m at h.
 
   `reverse_lift(hmm, lift(hmm, rows))` equals `rows`.
@@ -201,14 +201,14 @@ def reverse_lift(hmm: MemoryHMM, rows: Array) -> Array:
   return _sum_by_value_read(hmm, rows) / hmm.memory_size ** (hmm.num_cells - 1)
 
 
-def _sum_by_value_read(hmm: MemoryHMM, joint: Array) -> Array:
+def _sum_by_value_read(hmm: MemoryHMM, joint: Array | np.ndarray) -> Array:
   """Sums [..., E] over all configurations that read the same value: [..., M, H]."""
   reads = jax.nn.one_hot(_values_read(hmm), hmm.memory_size, axis=0, dtype=joint.dtype)
   joint = joint.reshape(joint.shape[:-1] + reads.shape[1:])
   return jnp.einsum('...ch,mch->...mh', joint, reads, precision=jax.lax.Precision.HIGHEST)
 
 
-def cell_probs(hmm: MemoryHMM, joint_probs: Array) -> Array:
+def cell_probs(hmm: MemoryHMM, joint_probs: Array | np.ndarray) -> Array:
   """The distribution of each cell, [..., N, M], from one over joint states [..., E] or configurations [..., M^N]."""
   batch_shape = joint_probs.shape[:-1]
   memory = joint_probs.reshape(batch_shape + hmm.memory_probs.shape + (-1,)).sum(-1)
@@ -245,7 +245,7 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
   `jax.jit` what is not used is not computed. A row is a token's (`token_likelihoods`), ones for a [MASK], or a prompt
   over (memory, state), `lift`ed or not (appendix C.2). Where P[M] lacks full support its values have probability 0.
   """
-  joint = inference.batched_forward_backward(hmm, likelihoods)
+  joint = inference.forward_backward(hmm, likelihoods)
   over_states = lambda probs: probs.reshape(probs.shape[:-1] + (-1, hmm.num_states)).sum(-2)
   return MemoryPosterior(
     cell_probs=cell_probs(hmm, joint.filtered_probs[..., -1, :]),
@@ -260,7 +260,7 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
 
 def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
   """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a pass forward alone."""
-  return cell_probs(hmm, inference.still_posterior(hmm, likelihoods).probs)
+  return cell_probs(hmm, inference.last_filtered_probs(hmm, likelihoods))
 
 
 def to_hmm(hmm: MemoryHMM) -> HMM:

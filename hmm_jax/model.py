@@ -52,7 +52,7 @@ class MaskedLM(NamedTuple):
 
 
 def _posterior_states(hmm, likelihoods):
-  return inference.batched_forward_backward(hmm, likelihoods).leave_one_out_probs
+  return inference.forward_backward(hmm, likelihoods).leave_one_out_probs
 
 
 @functools.cache

@@ -70,7 +70,7 @@ def memory_probs(hmm: MemoryHMM, inputs: Array) -> Array:
 @jax.jit
 def _first_state_probs(hmm: HMM, tokens: Array) -> Array:
   rows = token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
-  return inference.batched_forward_backward(hmm, rows).leave_one_out_probs[:, 0]
+  return inference.forward_backward(hmm, rows).leave_one_out_probs[:, 0]
 
 
 @jax.jit

@@ -6,6 +6,9 @@ from conftest import in_float64
 import jax
 import jax.numpy as jnp
 import numpy as np
+from oracles import attention_by_the_paper
+from oracles import attention_by_the_released_code
+from oracles import float64
 import pytest
 import scipy.stats
 
@@ -13,6 +16,8 @@ from hmm_jax import attention_head
 from hmm_jax.attention_head import AttentionHead
 from hmm_jax.attention_head import OfficialAttentionHead
 from hmm_jax.heads import LinearHead
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 V, C, P, T = 4, 3, 2, 5
 L = P + T
@@ -44,20 +49,21 @@ def random_inputs(rng, *batch, length=L):
   return rng.dirichlet(np.ones(V), (*batch, length)), tokens
 
 
-def by_the_paper(head, token_probs, tokens, temperature):
-  """The weights of (4.1) and the scores of (4.2) for one sequence, a position and a class at a time."""
-  logits = [head.query @ (head.key_weights @ g + beta) for g, beta in zip(token_probs, head.positions, strict=True)]
-  if temperature:
-    weights = np.exp((np.array(logits) - max(logits)) / temperature)
-  else:
-    weights = np.array([float(logit == max(logits)) for logit in logits])
-  weights = weights / weights.sum()
-  embeddings = [*head.prompt_embeddings, *(head.token_embeddings[token] for token in tokens)]
-  scores = np.zeros(head.output.shape[1])
-  for weight, g, embedding in zip(weights, token_probs, embeddings, strict=True):
-    for c, b in enumerate(head.output.T):
-      scores[c] += weight * (b @ ((head.value_weights @ g) * embedding))
-  return weights, scores
+@functools.partial(jax.jit, static_argnames='temperature')
+def weigh_and_score(head, token_probs, tokens, temperature):
+  weights = attention_head.attention_weights(head, token_probs, temperature)
+  return weights, attention_head.attention_scores(head, token_probs, tokens, temperature)
+
+
+@jax.jit
+def weigh_and_score_officially(head, token_probs, tokens):
+  sequence_head = attention_head.official_attention_head(V, C)
+  return sequence_head.attend(head, token_probs), sequence_head.scores(head, token_probs, tokens)
+
+
+def in_float64_at(temperature, head, token_probs, tokens):
+  """Weights and scores in float64."""
+  return in_float64(functools.partial(weigh_and_score, temperature=temperature), head, token_probs, tokens)
 
 
 @pytest.mark.parametrize('prompt_length', [0, P])
@@ -66,13 +72,10 @@ def test_weights_and_scores_are_the_papers(temperature, prompt_length, rng):
   """Weights and the scores of three classes are (4.1) and (4.2), with the rows of a prompt before the tokens."""
   head = random_head(rng, prompt_length)
   token_probs, tokens = random_inputs(rng, 2, 3, length=prompt_length + T)
-  weigh = functools.partial(attention_head.attention_weights, temperature=temperature)
-  score = functools.partial(attention_head.attention_scores, temperature=temperature)
-  weights = in_float64(weigh, head, token_probs)
-  scores = in_float64(score, head, token_probs, tokens)
+  weights, scores = in_float64_at(temperature, head, token_probs, tokens)
   assert weights.shape == (2, 3, prompt_length + T) and scores.shape == (2, 3, C)
   for at in np.ndindex(2, 3):
-    expected_weights, expected_scores = by_the_paper(head, token_probs[at], tokens[at], temperature)
+    expected_weights, expected_scores = attention_by_the_paper(head, token_probs[at], tokens[at], temperature)
     np.testing.assert_allclose(weights[at], expected_weights, atol=1e-13)
     np.testing.assert_allclose(scores[at], expected_scores, atol=1e-12)
   np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-14)
@@ -82,10 +85,10 @@ def test_float32_agrees_with_float64(rng):
   """In float32, under jit, scores and weights are those of float64 to seven digits of the terms they sum."""
   head, (token_probs, tokens) = random_head(rng), random_inputs(rng, 50)
   sequence_head = attention_head.attention_head(V, C, key_size=KEY_SIZE, value_size=VALUE_SIZE, temperature=0.5)
-  single = jax.tree.map(jnp.float32, head)
-  scores = jax.jit(sequence_head.scores)(single, jnp.float32(token_probs), jnp.array(tokens))
-  weights = jax.jit(sequence_head.attend)(single, jnp.float32(token_probs))
-  expected = [by_the_paper(head, *each, 0.5) for each in zip(token_probs, tokens, strict=True)]
+  single = jax.tree.map(np.float32, head)
+  scores = jax.jit(sequence_head.scores)(single, np.float32(token_probs), tokens)
+  weights = jax.jit(sequence_head.attend)(single, np.float32(token_probs))
+  expected = [attention_by_the_paper(head, *each, 0.5) for each in zip(token_probs, tokens, strict=True)]
   np.testing.assert_allclose(weights, [pair[0] for pair in expected], atol=1e-5)
   np.testing.assert_allclose(scores, [pair[1] for pair in expected], atol=1e-4)
   assert scores.dtype == weights.dtype == jnp.float32
@@ -98,8 +101,7 @@ def test_a_falling_temperature_tends_to_argmax(rng):
   # The pair is made the largest: a step along the query raises both alike.
   step = head.query * 10 / (head.query @ head.query)
   head.positions[[1, 3]] += step
-  hard = in_float64(functools.partial(attention_head.attention_scores, temperature=0.0), head, token_probs, tokens)
-  weights = in_float64(functools.partial(attention_head.attention_weights, temperature=0.0), head, token_probs)
+  weights, hard = in_float64_at(0.0, head, token_probs, tokens)
   np.testing.assert_array_equal(weights, [0, 0.5, 0, 0.5, 0, 0, 0])
   values = [
     head.output.T @ ((head.value_weights @ token_probs[1]) * embedding)
@@ -108,18 +110,17 @@ def test_a_falling_temperature_tends_to_argmax(rng):
   np.testing.assert_allclose(hard, np.mean(values, 0), atol=1e-12)
   distances = []
   for temperature in (8.0, 2.0, 0.5, 0.1):
-    score = functools.partial(attention_head.attention_scores, temperature=temperature)
-    distances.append(np.abs(in_float64(score, head, token_probs, tokens) - hard).max())
+    distances.append(np.abs(in_float64_at(temperature, head, token_probs, tokens)[1] - hard).max())
   assert distances == sorted(distances, reverse=True) and distances[0] > 0.1 and distances[-1] < 1e-12
 
 
 def test_argmax_averages_over_all_where_all_tie(rng):
   """A query of zeros attends to every position alike, at temperature 0 as at any other."""
-  head, (token_probs, _) = random_head(rng), random_inputs(rng, 4)
+  head, (token_probs, tokens) = random_head(rng), random_inputs(rng, 2, 3)
   head = head._replace(query=np.zeros(KEY_SIZE))
   for temperature in (0.0, 1.0):
-    weigh = functools.partial(attention_head.attention_weights, temperature=temperature)
-    np.testing.assert_allclose(in_float64(weigh, head, token_probs), np.full((4, L), 1 / L), atol=1e-15)
+    weights, _ = in_float64_at(temperature, head, token_probs, tokens)
+    np.testing.assert_allclose(weights, np.full((2, 3, L), 1 / L), atol=1e-15)
 
 
 def test_argmax_averages_over_exact_ties_alone():
@@ -145,8 +146,7 @@ def test_a_head_made_to_look_at_one_position_returns_its_value(temperature, plac
     prompt_embeddings=rng.normal(size=(P, V)),
     output=np.eye(V),
   )
-  score = functools.partial(attention_head.attention_scores, temperature=temperature)
-  scores = in_float64(score, head, token_probs, tokens)
+  _, scores = in_float64_at(temperature, head, token_probs, tokens)
   embedding = head.prompt_embeddings[place] if place < P else head.token_embeddings[tokens[:, place - P]]
   np.testing.assert_allclose(scores, token_probs[:, place] * embedding, atol=1e-14)
 
@@ -155,8 +155,9 @@ def test_a_head_made_to_look_for_a_prediction_finds_it(rng):
   """Keys can single out the positions that predict a certain token, wherever they are (Theorem 4.3's use of them)."""
   is_sure = rng.permuted(np.tile(np.arange(L) < 2, (6, 1)), axis=-1)
   token_probs = np.where(is_sure[..., None], [0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.3, 0.4])
+  tokens = np.zeros((6, T), int)
   head = random_head(rng)._replace(query=np.ones(1), key_weights=np.array([[1.0, 0, 0, 0]]), positions=np.zeros((L, 1)))
-  weights = in_float64(functools.partial(attention_head.attention_weights, temperature=0.0), head, token_probs)
+  weights, _ = in_float64_at(0.0, head, token_probs, tokens)
   np.testing.assert_array_equal(weights, is_sure / 2)
 
 
@@ -168,10 +169,10 @@ def test_gradients_are_pytorchs(temperature, rng):
   direction = rng.normal(size=(3, C))
 
   def ours(head, token_probs):
-    scores = attention_head.attention_scores(head, token_probs, jnp.array(tokens), temperature)
+    scores = attention_head.attention_scores(head, token_probs, tokens, temperature)
     return (direction * jnp.sin(scores)).sum()
 
-  grads = in_float64(jax.grad(ours, (0, 1)), head, token_probs)
+  grads = in_float64(jax.jit(jax.grad(ours, (0, 1))), head, token_probs)
 
   theirs = [torch.tensor(x, requires_grad=True) for x in (*head, token_probs)]
   named, probs = AttentionHead(*theirs[:-1]), theirs[-1]
@@ -226,37 +227,31 @@ def official(rng):
 def test_the_official_head_attends_for_each_token_apart(rng):
   """Each token's probability is averaged with an attention of its own; weights are the mean of these attentions."""
   head, (token_probs, tokens) = official(rng), random_inputs(rng, 4)
-  sequence_head = attention_head.official_attention_head(V, C)
-  scores = in_float64(sequence_head.scores, head, token_probs, tokens)
-  weights = in_float64(sequence_head.attend, head, token_probs)
+  weights, scores = in_float64(weigh_and_score_officially, head, token_probs, tokens)
   for row, row_scores, row_weights in zip(token_probs, scores, weights, strict=True):
-    means, attentions = np.zeros(V), np.zeros((V, L))
-    for v in range(V):
-      logits = np.exp(head.query[v] * row[:, v])
-      attentions[v] = logits / logits.sum()
-      means[v] = sum(attentions[v, i] * row[i, v] for i in range(L))
-    np.testing.assert_allclose(row_scores, means @ head.linear.weights + head.linear.bias, atol=1e-13)
-    np.testing.assert_allclose(row_weights, attentions.mean(0), atol=1e-14)
+    expected_weights, expected_scores = attention_by_the_released_code(head, row)
+    np.testing.assert_allclose(row_scores, expected_scores, atol=1e-13)
+    np.testing.assert_allclose(row_weights, expected_weights, atol=1e-14)
   np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-14)
 
 
 def test_the_official_head_starts_as_the_mean_over_positions(rng):
   """Before training it is a linear head on the mean prediction, whatever the lengths of prompt and input."""
   sequence_head = attention_head.official_attention_head(V, C)
-  head = sequence_head.init(jax.random.key(0), P, T)
+  head = jax.jit(sequence_head.init, static_argnums=(1, 2))(jax.random.key(0), P, T)
   token_probs, tokens = random_inputs(rng, 4)
-  scores = in_float64(sequence_head.scores, head, token_probs, tokens)
-  linear = jax.tree.map(lambda x: np.asarray(x, np.float64), head.linear)
+  weights, scores = in_float64(weigh_and_score_officially, head, token_probs, tokens)
+  linear = float64(head.linear)
   np.testing.assert_allclose(scores, token_probs.mean(1) @ linear.weights + linear.bias, atol=1e-13)
-  np.testing.assert_allclose(in_float64(sequence_head.attend, head, token_probs), np.full((4, L), 1 / L), atol=1e-15)
+  np.testing.assert_allclose(weights, np.full((4, L), 1 / L), atol=1e-15)
   assert np.abs(linear.weights).max() <= V**-0.5 and np.unique(linear.weights).size == V * C
 
 
 def test_the_official_head_sees_neither_tokens_nor_places(rng):
   """Other tokens leave its scores as they are, and so does another order of the predictions."""
   head, (token_probs, tokens) = official(rng), random_inputs(rng, 4)
-  sequence_head = attention_head.official_attention_head(V, C)
-  scores = in_float64(sequence_head.scores, head, token_probs, tokens)
-  np.testing.assert_array_equal(in_float64(sequence_head.scores, head, token_probs, (tokens + 1) % (V + 1)), scores)
+  scores_of = lambda *inputs: in_float64(weigh_and_score_officially, head, *inputs)[1]
+  scores = scores_of(token_probs, tokens)
+  np.testing.assert_array_equal(scores_of(token_probs, (tokens + 1) % (V + 1)), scores)
   reordered = token_probs[:, rng.permutation(L)]
-  np.testing.assert_allclose(in_float64(sequence_head.scores, head, reordered, tokens), scores, atol=1e-13)
+  np.testing.assert_allclose(scores_of(reordered, tokens), scores, atol=1e-13)

@@ -11,6 +11,8 @@ from hmm_jax.pretrain import masked_cross_entropy
 torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
 transformers = pytest.importorskip('transformers', reason="parity needs transformers: pip install -e '.[parity]'")
 
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
 TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'
 SMALL = Bert(num_tokens=7, num_layers=2, width=12, num_heads=3, ffn_width=20, max_positions=10, dropout_rate=0.0)
 PAPER = Bert(num_tokens=10, num_layers=6, width=768, num_heads=12, ffn_width=3072, max_positions=512, dropout_rate=0.1)
@@ -73,7 +75,7 @@ def params():
   tree = jax.eval_shape(SMALL.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params']
   leaves, structure = jax.tree.flatten(tree)
   draws = np.random.default_rng(0)
-  leaves = [jnp.asarray(draws.normal(0, 0.3, leaf.shape) + (leaf.ndim == 1), jnp.float32) for leaf in leaves]
+  leaves = [np.float32(draws.normal(0, 0.3, leaf.shape) + (leaf.ndim == 1)) for leaf in leaves]
   return structure.unflatten(leaves)
 
 
@@ -121,7 +123,7 @@ def a_prompt(length):
 
 def test_logits_from_token_ids_equal_hugging_faces(params, reference, batch):
   """All V + 1 logits agree when the reference embeds the tokens itself."""
-  ours = our_logits(params, jnp.zeros((0, SMALL.width)), batch[0])
+  ours = jax.jit(our_logits)(params, np.zeros((0, SMALL.width), np.float32), batch[0])
   with torch.no_grad():
     theirs = reference(input_ids=torch.tensor(batch[0])).logits
   assert ours.shape == (3, 8, SMALL.num_tokens + 1)
@@ -139,7 +141,7 @@ def test_loss_and_every_gradient_equal_hugging_faces(params, reference, batch, p
     return masked_cross_entropy(logits, targets, selected), logits
 
   run = jax.jit(jax.value_and_grad(loss_fn, argnums=(0, 1), has_aux=True))
-  (loss, logits), (grads, prompt_grad) = run(params, jnp.asarray(prompt))
+  (loss, logits), (grads, prompt_grad) = run(params, prompt)
 
   reference.zero_grad()
   their_prompt = torch.tensor(prompt, requires_grad=True)

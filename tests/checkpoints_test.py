@@ -76,3 +76,14 @@ def test_a_save_is_not_touched_by_donation(tmp_path):
   with checkpoints.open_checkpoints(tmp_path / 'c') as saved:
     state, _ = saved.restore(_like({'weights': weights}))
   assert float(jnp.abs(state['weights']).max()) == 0
+
+
+def test_a_line_is_added_to_those_that_are_there(tmp_path, monkeypatch):
+  """The first line makes the file; a failure while a line is added leaves those before it."""
+  path = tmp_path / 'lines'
+  checkpoints.append_json_line(path, {'a': 1})
+  checkpoints.append_json_line(path, {'a': 2})
+  monkeypatch.setattr(checkpoints.os, 'replace', None)
+  with pytest.raises(TypeError):
+    checkpoints.append_json_line(path, {'a': 3})
+  assert checkpoints.read_json_lines(path) == [{'a': 1}, {'a': 2}]

@@ -6,7 +6,9 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,16 @@ from hmm_jax.inference import Posterior
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.structured import MemoryProblem
 from hmm_jax.theory.structured import StateProblem
+
+if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
+  # The workers of a session, and the processes that tests start, share what they compile.
+  _CACHE = tempfile.TemporaryDirectory(prefix='hmm-jax-tests-')
+  os.environ |= {'JAX_COMPILATION_CACHE_DIR': _CACHE.name, 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
+  jax.config.update('jax_compilation_cache_dir', _CACHE.name)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+
+hypothesis.settings.register_profile('house', deadline=None, derandomize=True)
+hypothesis.settings.load_profile('house')
 
 
 @pytest.fixture(autouse=True, scope='module')
@@ -39,6 +51,13 @@ def in_float64(function, *arguments):
     return jax.tree.map(np.asarray, function(*jax.tree.map(convert, arguments)))
 
 
+@pytest.fixture(scope='module')
+def without_optimisation():
+  """For modules whose facts do not hang on XLA's optimisations: what runs once and is small costs more to optimise."""
+  with compiling_fast():
+    yield
+
+
 @contextlib.contextmanager
 def compiling_fast():
   """What runs once and is small costs more to optimise than to run."""
@@ -59,7 +78,8 @@ def run_on_devices(count, program):
   """Runs Python source in a process of its own that has `count` CPU devices; its traceback is the failure."""
   root = pathlib.Path(__file__).parents[1]
   flags = f'--xla_force_host_platform_device_count={count}'
-  env = {**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(root)}
+  settings = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+  env = {**os.environ, 'XLA_FLAGS': flags, 'PYTHONPATH': str(root), **settings}
   done = subprocess.run([sys.executable, '-c', program], env=env, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
 

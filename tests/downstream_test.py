@@ -2,9 +2,10 @@
 
 import functools
 
-from conftest import in_float64
+from conftest import joint_hmm
 import jax
 import numpy as np
+from oracles import float64
 import pytest
 
 from configs import memory_cells
@@ -13,7 +14,8 @@ from experiments import downstream as downstream_lib
 from experiments import trial as trial_lib
 from experiments.settings import Point
 from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import to_hmm
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 SIZES = dict(length=7, num_train=24, num_validation=8, num_test=12)
 VANILLA, ONE_CELL, TWO_CELLS = Point(4), Point(4, 3, 1), Point(4, 2, 2)
@@ -43,7 +45,8 @@ def drawn(point, label_cell=0):
 def leave_one_out(distribution, tokens):
   """P[joint state at t | x_{-t}] of the flattened chain by matrix products in float64, [T, *memory, H]."""
   is_vanilla = isinstance(distribution, HMM)
-  initial, transition, emission = in_float64(lambda hmm: hmm if is_vanilla else to_hmm(hmm), distribution)
+  hmm = float64(distribution)
+  initial, transition, emission = hmm if is_vanilla else joint_hmm(hmm)
   rows = np.vstack([emission.T, np.ones(len(initial))])[tokens]
   ahead, behind = [initial], [np.ones(len(initial))]
   for row in rows[:-1]:

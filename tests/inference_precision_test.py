@@ -17,7 +17,7 @@ import pytest
 
 from hmm_jax import hmm as hmm_lib
 from hmm_jax import inference
-from hmm_jax import number_formats
+
 from hmm_jax.hmm import HMM
 
 

@@ -1,5 +1,8 @@
 """The command line: the whole path at smoke scale, what is refused, and what a second or a killed run does."""
 
+import contextlib
+import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -8,216 +11,370 @@ import signal
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
+from conftest import compiling_fast
+from hypothesis import given
+from hypothesis import strategies as st
+import jax
 import numpy as np
 import pytest
 
+from experiments import config as config_lib
+from experiments import main as main_lib
+from experiments.settings import SettingsError
+
 ROOT = pathlib.Path(__file__).parent.parent
-TINY = (
-  '--config=configs/prompt_vs_head.py:smoke',
-  '--config.num_states=3',
+SMOKE = '--config=configs/prompt_vs_head.py:smoke'
+SHARED = (
   '--config.downstream.num_train=64',
   '--config.prompt.num_epochs=1',
   '--config.head.num_epochs=1',
+  '--config.attention.num_epochs=1',
+  f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
 )
+# Memories of 2 values over 3 states, and beside them HMMs of 6 states, which are all that the other experiment has.
 MEMORY = (
   '--config=configs/memory_vs_vanilla.py:smoke',
+  '--config.num_states=3',
   '--config.memory.sizes=2',
-  '--config.downstream.num_train=64',
-  '--config.attention.num_epochs=1',
-  '--config.head.num_epochs=1',
+  "--config.memory.vanilla_methods=('head','prompt')",
+  *SHARED,
 )
-FIGURES = {f'figure_3_left.{extension}' for extension in ('png', 'pdf', 'svg')}
+PROMPT = (SMOKE, '--config.num_states=6', *SHARED)
+PROMISED = (
+  'schema_version experiment scale num_states memory_size num_cells trial task seed model method accuracy '
+  'validation_accuracy train_accuracy train_loss majority_accuracy redraws smallest_margin near_tie_share kl_at_mask '
+  'excess_mlm_loss attention_by attention_profile trial_id pretraining_id'
+)
 
 
-def _command(*arguments):
-  return [sys.executable, '-m', 'experiments.main', *arguments]
+class Finished(NamedTuple):
+  """A workdir in which MEMORY and then PROMPT ran; of each what it printed, and the files that it left."""
+
+  workdir: pathlib.Path
+  memory_printed: str
+  memory_files: dict[str, bytes]
+  prompt_printed: str
+  prompt_files: dict[str, bytes]
+
+
+@pytest.fixture(scope='module', autouse=True)
+def cheap():
+  """Programs compile fast, here and in the processes that are started, and configs are found from the root."""
+  with compiling_fast(), contextlib.chdir(ROOT):
+    yield
 
 
 def _run(*arguments):
-  return subprocess.run(_command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=600)
+  """The exit code, and what went to standard output and error."""
+  # A second config of one process would be read into the names of the first.
+  sys.modules.pop('config_config', None)
+  out, err = io.StringIO(), io.StringIO()
+  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    code = main_lib.main(['main', *arguments])
+  return code, out.getvalue(), err.getvalue()
+
+
+def _finish(*arguments):
+  """What a run printed that must succeed."""
+  code, out, err = _run(*arguments)
+  assert code == 0, err
+  return out
+
+
+def _start(*arguments):
+  env = {**os.environ, 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1', 'PYTHONPATH': str(ROOT)}
+  command = [sys.executable, '-m', 'experiments.main', *arguments]
+  return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope='module')
-def tiny(tmp_path_factory):
-  """The arguments of a tiny run; the runs share compiled programs, which spares the tests minutes."""
-  return (*TINY, f'--config.compilation_cache={tmp_path_factory.mktemp("cache")}')
-
-
-@pytest.fixture(scope='module')
-def finished(tmp_path_factory, tiny):
-  """A finished tiny run: its workdir and what it printed."""
+def finished(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
-  done = _run(*tiny, f'--workdir={workdir}')
-  assert done.returncode == 0, done.stderr
-  return workdir, done.stdout
+  memory_printed = _finish(*MEMORY, f'--workdir={workdir}')
+  memory_files = _files(workdir)
+  prompt_printed = _finish(*PROMPT, f'--workdir={workdir}')
+  return Finished(workdir, memory_printed, memory_files, prompt_printed, _files(workdir))
 
 
-def _records(workdir):
-  return [json.loads(line) for line in (workdir / 'results.jsonl').read_text().splitlines()]
-
-
-def _bytes(workdir):
+def _files(workdir):
   """Everything that must not depend on the machine or on interruptions."""
   kept = [*workdir.glob('pretrained/*/metrics.jsonl'), *workdir.glob('trials/*/records.jsonl')]
   kept += [*workdir.glob('trials/*/tuned/*.npz'), workdir / 'results.jsonl', workdir / 'table.txt']
   return {str(path.relative_to(workdir)): path.read_bytes() for path in kept}
 
 
+def _records(files):
+  return [json.loads(line) for line in files['results.jsonl'].splitlines()]
+
+
+def _drawn(*names):
+  return {f'{name}.{extension}' for name in names for extension in ('png', 'pdf', 'svg')}
+
+
 def _kill_when(process, path):
   """Kill -9 as soon as `path` exists."""
   deadline = time.monotonic() + 300
   while not path.exists():
-    assert process.poll() is None, 'the run ended before it could be killed'
+    assert process.poll() is None, process.stderr.read()
     assert time.monotonic() < deadline
     time.sleep(0.005)
   os.kill(process.pid, signal.SIGKILL)
-  process.wait()
+  process.communicate()
 
 
 def test_a_run_leaves_records_table_and_figures(finished):
   """One record a (task, model, method) with the promised fields, and three figure files."""
-  workdir, printed = finished
-  records = _records(workdir)
+  records = _records(finished.prompt_files)
   triples = {(record['task'], record['model'], record['method']) for record in records}
   assert len(triples) == len(records) == 2 * 2 * 2
-  promised = 'experiment scale num_states memory_size trial task seed model method accuracy majority_accuracy'
-  promised += ' kl_at_mask excess_mlm_loss trial_id'
   for record in records:
-    assert set(promised.split()) <= set(record)
+    assert set(PROMISED.split()) <= set(record)
+    assert (record['experiment'], record['scale'], record['seed']) == ('prompt_vs_head', 'smoke', 0)
     assert 0 <= record['accuracy'] <= 1
     assert record['kl_at_mask'] >= 0 or record['model'] == 'exact'
-  assert FIGURES <= {path.name for path in workdir.iterdir()}
-  assert str(workdir / 'figure_3_left.png') in printed
-  environment = json.loads((workdir / 'environment.json').read_text())
-  assert {'packages', 'devices', 'commit'} <= set(environment)
-  assert json.loads((workdir / 'config.json').read_text())['num_states'] == [3]
+  assert _drawn('figure_3_left') <= {path.name for path in finished.workdir.iterdir()}
+  assert str(finished.workdir / 'figure_3_left.png') in finished.prompt_printed
+  assert json.loads((finished.workdir / 'config.json').read_text())['num_states'] == [6]
+
+
+def test_every_record_has_its_provenance_beside_it(finished):
+  """`environment.jsonl` says of every (trial, task, model, method) which code, versions and devices it came from."""
+  lines = [json.loads(line) for line in (finished.workdir / 'environment.jsonl').read_text().splitlines()]
+  for line in lines:
+    assert {'commit', 'uncommitted_changes', 'command', 'python', 'packages', 'platform', 'devices'} <= set(line)
+  name = lambda row: (row['trial_id'], row['model'], row['method'])
+  described = {(*name(line), task) for line in lines for task in line['tasks']}
+  assert described == {(*name(record), record['task']) for record in _records(finished.prompt_files)}
 
 
 def test_methods_are_compared_on_the_same_tasks(finished):
   """Within a task the majority baseline, so the labels, and the trial are one, whatever model and method."""
   for task in (0, 1):
-    of_task = [record for record in _records(finished[0]) if record['task'] == task]
-    assert (
-      len({(record['majority_accuracy'], record['smallest_margin'], record['trial_id']) for record in of_task}) == 1
-    )
+    of_task = [record for record in _records(finished.prompt_files) if record['task'] == task]
+    same = {(record['majority_accuracy'], record['smallest_margin'], record['trial_id']) for record in of_task}
+    assert len(same) == 1
 
 
 def test_only_the_tuned_arrays_are_saved(finished):
   """The saved head has the head's arrays and the saved prompt those of prompt and head: nothing of the model."""
-  head = np.load(next(finished[0].glob('trials/*/tuned/bert-head-task0.npz')))
-  prompt = np.load(next(finished[0].glob('trials/*/tuned/bert-prompt-task0.npz')))
+  head = np.load(next(finished.workdir.glob('trials/*/tuned/bert-head-task0.npz')))
+  prompt = np.load(next(finished.workdir.glob('trials/*/tuned/bert-prompt-task0.npz')))
   assert set(head.files) == {'head/weights', 'head/bias'}
   assert set(prompt.files) == {'head/weights', 'head/bias', 'prompt'}
   assert prompt['prompt'].shape == (4, 16)
 
 
-def test_a_second_run_only_reports(finished, tiny):
-  """The same command again changes no file but the report, which is the same."""
-  workdir, printed = finished
-  before = _bytes(workdir)
-  times = {path: path.stat().st_mtime_ns for path in workdir.glob('trials/*/*')}
-  again = _run(*tiny, f'--workdir={workdir}')
-  assert again.returncode == 0, again.stderr
-  assert 'pretraining' not in again.stdout
-  assert again.stdout.split('Test accuracy')[1] == printed.split('Test accuracy')[1]
-  assert _bytes(workdir) == before
-  assert {path: path.stat().st_mtime_ns for path in workdir.glob('trials/*/*')} == times
-
-
-def test_report_redraws_from_records_alone(finished, tmp_path):
-  """`--mode=report` needs results.jsonl and nothing else, and draws the same bytes."""
-  workdir, _ = finished
-  (tmp_path / 'results.jsonl').write_bytes((workdir / 'results.jsonl').read_bytes())
-  done = _run(*TINY, '--mode=report', f'--workdir={tmp_path}')
-  assert done.returncode == 0, done.stderr
-  for name in FIGURES | {'table.txt'}:
-    assert (tmp_path / name).read_bytes() == (workdir / name).read_bytes()
-
-
-def test_a_killed_run_continues_to_the_same_bits(finished, tiny, tmp_path):
-  """Kill -9 in the middle of pretraining, run again: parameters, metrics and records are byte-equal."""
-  process = subprocess.Popen(_command(*tiny, f'--workdir={tmp_path}'), cwd=ROOT, stdout=subprocess.DEVNULL)
-  _kill_when(process, tmp_path / 'pretrained' / _records(finished[0])[0]['pretraining_id'] / 'checkpoints' / '20')
-  assert not (tmp_path / 'results.jsonl').exists()
-  done = _run(*tiny, f'--workdir={tmp_path}')
-  assert done.returncode == 0, done.stderr
-  assert _bytes(tmp_path) == _bytes(finished[0])
-
-
-def test_a_memory_beside_a_vanilla_hmm(tiny, tmp_path):
-  """Records of both kinds of text, two figures; killed in the second pretraining, a run continues to the same bits."""
-  cache = tiny[-1]
-  straight, killed = tmp_path / 'straight', tmp_path / 'killed'
-  done = _run(*MEMORY, cache, f'--workdir={straight}')
-  assert done.returncode == 0, done.stderr
-  records = _records(straight)
+def test_a_memory_beside_a_vanilla_hmm(finished):
+  """Records of both kinds of text, each with the promised fields, two figures, a pretrained model a distribution."""
+  records = _records(finished.memory_files)
   kinds = {(r['num_states'], r['memory_size'], r['num_cells'], r['model'], r['method'], r['task']) for r in records}
   assert len(kinds) == len(records)
   assert kinds == {
     (*point, model, method, task)
-    for *point, method in ((8, 0, 0, 'head'), (4, 2, 1, 'attention'))
+    for *point, method in ((6, 0, 0, 'head'), (6, 0, 0, 'prompt'), (3, 2, 1, 'attention'))
     for model in ('bert', 'exact')
     for task in (0, 1)
   }
-  promised = 'experiment scale trial seed accuracy validation_accuracy train_accuracy train_loss majority_accuracy'
-  promised += (
-    ' redraws smallest_margin near_tie_share kl_at_mask excess_mlm_loss attention_by attention_profile trial_id'
-  )
   for record in records:
-    assert set(promised.split()) <= set(record)
+    assert set(PROMISED.split()) <= set(record)
     assert record['experiment'] == 'memory_vs_vanilla'
     assert (record['attention_profile'] is not None) == (record['memory_size'] > 0)
-  drawn = {f'{name}.{extension}' for name in ('figure_3_right', 'attention') for extension in ('png', 'pdf', 'svg')}
-  assert drawn <= {path.name for path in straight.iterdir()}
-  assert len({path.name for path in straight.glob('pretrained/*')}) == 2
-
-  # As if the first distribution had just been finished.
-  second = next(record for record in records if record['memory_size'])
-  shutil.copytree(straight, killed)
-  shutil.rmtree(killed / 'pretrained' / second['pretraining_id'])
-  shutil.rmtree(killed / 'trials' / second['trial_id'])
-  (killed / 'results.jsonl').unlink()
-  process = subprocess.Popen(_command(*MEMORY, cache, f'--workdir={killed}'), cwd=ROOT, stdout=subprocess.DEVNULL)
-  _kill_when(process, killed / 'pretrained' / second['pretraining_id'] / 'checkpoints' / '20')
-  assert not (killed / 'results.jsonl').exists()
-  again = _run(*MEMORY, cache, f'--workdir={killed}')
-  assert again.returncode == 0, again.stderr
-  assert _bytes(killed) == _bytes(straight)
+  assert _drawn('figure_3_right', 'attention') <= {path.name for path in finished.workdir.iterdir()}
+  assert len(list(finished.workdir.glob('pretrained/*'))) == 2
 
 
-@pytest.mark.parametrize(
-  ('arguments', 'words'),
-  [
-    (['--config.num_statez=3'], ['num_statez', 'num_states']),
-    (['--config.nothing.here=3'], ['nothing.here', 'nearest']),
-    (['--config.bert.widht=3'], ['bert.widht', 'bert.width']),
-    (['--config.seed=abc'], ['seed', 'abc']),
-    (['--config.num_trials=0'], ['num_trials', '0', 'positive']),
-    (['--config.prompt.length=500'], ['prompt.length', '500', 'at most']),
-    (['--config.pretrain.mask_rate=1.5'], ['mask_rate', '1.5', '(0, 1)']),
-    (['--config.memory.sizes=1'], ['memory.sizes', '1', 'at least 2']),
-    (['--config.memory.sizes=9', '--config.memory.cells=4'], ['memory.cells', '9^4', '4096']),
-    (['--config.memory.sizes=2', '--config.memory.cells=3'], ['num_states', '(4, 6)', 'multiples', 'memory.cells']),
-    (['--config.memory.sizes=2', '--config.memory.label_cell=1'], ['memory.label_cell', '1', 'below']),
-    (['--config.attention.form=other'], ['attention.form', 'other', 'paper, official']),
-    (['--config.num_devices=64'], ['num_devices', '64', 'at most']),
-    (['--config.tensorboard', 'no'], ["'no'", 'stray']),
-    (['--workdir=/proc/nothing'], ['workdir', '/proc/nothing', 'writable']),
-    (['--mode=replay'], ['mode', 'replay', 'report']),
-    (['--mode=report'], ['workdir', 'records']),
-    (['--config=configs/nothing.py'], ['configs/nothing.py', 'not exist']),
-    (['--config=configs/prompt_vs_head.py:huge'], ['huge', 'small, paper']),
-    (['--no_such_flag=1'], ['no_such_flag']),
-  ],
-)
+def test_experiments_share_the_trials_of_a_workdir(finished):
+  """What one experiment has of another's grid is read back, and reported under the name that asks for it."""
+  assert 'pretraining' in finished.memory_printed and 'pretraining' not in finished.prompt_printed
+  of_hmm = [record for record in _records(finished.memory_files) if not record['memory_size']]
+  assert [{**record, 'experiment': 'prompt_vs_head'} for record in of_hmm] == _records(finished.prompt_files)
+
+
+def test_a_second_run_only_reports(finished):
+  """The same command again changes no file but the report, which is the same."""
+  times = lambda: {path: path.stat().st_mtime_ns for path in finished.workdir.glob('trials/*/*')}
+  before = times()
+  printed = _finish(*PROMPT, f'--workdir={finished.workdir}')
+  assert 'pretraining' not in printed
+  assert printed.split('Test accuracy')[1] == finished.prompt_printed.split('Test accuracy')[1]
+  assert _files(finished.workdir) == finished.prompt_files
+  assert times() == before
+
+
+def test_results_are_of_what_is_asked_for_alone(finished, tmp_path):
+  """A run that asks for fewer methods, models and tasks reports those, and leaves the other records in the trial."""
+  workdir = tmp_path / 'fewer'
+  shutil.copytree(finished.workdir, workdir)
+  fewer = ("--config.methods=('head',)", "--config.models=('exact',)", '--config.tasks_per_trial=1')
+  printed = _finish(*PROMPT, *fewer, f'--workdir={workdir}')
+  (record,) = _records(_files(workdir))
+  assert (record['model'], record['method'], record['task']) == ('exact', 'head', 0)
+  assert 'BERT' not in printed and 'prompt' not in printed.split('Test accuracy')[1].split('records:')[0]
+  for name, content in finished.prompt_files.items():
+    assert '/' not in name or (workdir / name).read_bytes() == content
+
+
+@pytest.mark.parametrize('lacking', ['--config.num_devices=64', '--config.tensorboard=True'])
+def test_report_redraws_from_records_alone(finished, tmp_path, monkeypatch, lacking):
+  """`--mode=report` needs results.jsonl and nothing else, not what the run needed, and draws the same bytes."""
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  (tmp_path / 'results.jsonl').write_bytes(finished.prompt_files['results.jsonl'])
+  _finish(*PROMPT, lacking, '--mode=report', f'--workdir={tmp_path}')
+  for name in _drawn('figure_3_left') | {'table.txt'}:
+    assert (tmp_path / name).read_bytes() == (finished.workdir / name).read_bytes()
+
+
+def test_a_benchmark_is_reported_without_its_peer(tmp_path, monkeypatch):
+  """The table of the recorded medians needs no dynamax; measuring does."""
+  arguments = ('--config=configs/benchmark.py:smoke', f'--workdir={tmp_path}')
+  row = dict(schema_version=1, experiment='benchmark', case='smooth', num_states=3, peer='dynamax', ratio=2.0)
+  row |= dict(ours_seconds=0.5, peer_seconds=1.0, largest_difference=None)
+  (tmp_path / 'results.jsonl').write_text(json.dumps(row))
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  printed = _finish(*arguments, '--mode=report')
+  assert all(word in printed for word in ('smooth', 'dynamax', '0.5000', '2.00'))
+  code, _, err = _run(*arguments)
+  assert code == 2 and 'dynamax' in err
+
+
+def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path):
+  """Kill -9 in the middle of pretraining, run again: parameters, metrics and records are byte-equal."""
+  record = _records(finished.prompt_files)[0]
+  process = _start(*PROMPT, f'--workdir={tmp_path}')
+  _kill_when(process, tmp_path / 'pretrained' / record['pretraining_id'] / 'checkpoints' / '20')
+  assert not (tmp_path / 'results.jsonl').exists()
+  _finish(*PROMPT, f'--workdir={tmp_path}')
+  ids = (record['pretraining_id'], record['trial_id'])
+  of_prompt = lambda name: '/' not in name or name.split('/')[1] in ids
+  assert _files(tmp_path) == {name: data for name, data in finished.prompt_files.items() if of_prompt(name)}
+
+
+def test_a_run_killed_in_its_second_pretraining_continues_to_the_same_bits(finished, tmp_path):
+  """As if the first distribution had just been finished: what is finished stays, and the rest is byte-equal."""
+  workdir = tmp_path / 'killed'
+  second = next(record for record in _records(finished.memory_files) if record['memory_size'])
+  shutil.copytree(finished.workdir, workdir)
+  shutil.rmtree(workdir / 'pretrained' / second['pretraining_id'])
+  shutil.rmtree(workdir / 'trials' / second['trial_id'])
+  (workdir / 'results.jsonl').unlink()
+  process = _start(*MEMORY, f'--workdir={workdir}')
+  _kill_when(process, workdir / 'pretrained' / second['pretraining_id'] / 'checkpoints' / '20')
+  assert not (workdir / 'results.jsonl').exists()
+  _finish(*MEMORY, f'--workdir={workdir}')
+  assert _files(workdir) == finished.memory_files
+
+
+REFUSED = [
+  (['--config.num_statez=3'], ['num_statez', 'num_states']),
+  (['--config.nothing.here=3'], ['nothing.here', 'nearest']),
+  (['--config.bert.widht=3'], ['bert.widht', 'bert.width']),
+  (['--config.num_states[0]=3'], ['num_states[0]', 'no field']),
+  (['--config.seed=abc'], ['seed', 'abc']),
+  (['--config.num_trials=0'], ['num_trials', '0', 'positive']),
+  (['--config.prompt.length=500'], ['prompt.length', '500', 'at most']),
+  (['--config.pretrain.mask_rate=1.5'], ['mask_rate', '1.5', '(0, 1)']),
+  (['--config.memory.sizes=1'], ['memory.sizes', '1', 'at least 2']),
+  (['--config.memory.sizes=9', '--config.memory.cells=4'], ['memory.cells', '9^4', '4096']),
+  (['--config.memory.sizes=2', '--config.memory.cells=3'], ['num_states', '(4, 6)', 'multiples', 'memory.cells']),
+  (['--config.memory.sizes=2', '--config.memory.label_cell=1'], ['memory.label_cell', '1', 'below']),
+  (['--config.attention.form=other'], ['attention.form', 'other', 'paper, official']),
+  (['--config.num_devices=64'], ['num_devices', '64', 'at most']),
+  (['--config.tensorboard', 'no'], ["'no'", 'stray']),
+  (['--workdir=/proc/nothing'], ['workdir', '/proc/nothing', 'writable']),
+  (['--mode=replay'], ['mode', 'replay', 'report']),
+  (['--mode=report'], ['workdir', 'records of prompt_vs_head']),
+  (['--config=configs/nothing.py'], ['configs/nothing.py', 'not exist']),
+  (['--config=configs/prompt_vs_head.py:huge'], ['huge', 'small, paper']),
+  (['--config=README.md'], ['README.md', 'SyntaxError', 'get_config']),
+  (['--config=setup.py'], ['setup.py', 'SystemExit', 'get_config']),
+  (['--no_such_flag=1'], ['no_such_flag']),
+]
+
+
+@pytest.mark.parametrize(('arguments', 'words'), REFUSED)
 def test_bad_input_is_one_sentence_and_exit_code_2(arguments, words, tmp_path):
   """One line on standard error names what is wrong; nothing is written."""
   workdir = tmp_path / 'work'
-  done = _run(f'--workdir={workdir}', '--config=configs/prompt_vs_head.py:smoke', *arguments)
-  assert done.returncode == 2, done.stderr
-  lines = done.stderr.strip().splitlines()
-  assert len(lines) == 1, done.stderr
+  code, _, err = _run(f'--workdir={workdir}', SMOKE, *arguments)
+  assert code == 2
+  (line,) = err.splitlines()
   for word in words:
-    assert word in lines[0]
+    assert word in line
   assert not list(workdir.glob('*'))
+
+
+@pytest.mark.parametrize(
+  ('source', 'words'),
+  [
+    ('x = 1', ['no attribute', 'get_config']),
+    ('def get_config():\n  raise KeyError("colour")', ['KeyError', 'colour']),
+    ('def get_config():\n  raise ValueError("no such colour")', ['no such colour']),
+    ('def get_config():\n  raise SystemExit(7)', ['SystemExit', '7']),
+    ('import sys\nsys.exit()', ['SystemExit']),
+    ('import no_such_module', ['no_such_module']),
+    ('def get_config():\n  return {"seed": 1}', ['returned a dict']),
+    ('def get_config():\n  return open("/no/such/file")', ['/no/such/file']),
+  ],
+)
+def test_a_config_file_that_fails_is_named(source, words, tmp_path):
+  """Whatever it raises, or if it exits or has no `get_config`: one sentence with its path, and our exit code."""
+  path = tmp_path / 'mine.py'
+  path.write_text(source)
+  for arguments in ([f'--config={path}'], ['--config', str(path)]):
+    code, _, err = _run(f'--workdir={tmp_path / "work"}', *arguments)
+    assert code == 2
+    (line,) = err.splitlines()
+    for word in (str(path), *words):
+      assert word in line
+
+
+def test_the_process_exits_with_the_code_and_the_sentence(tmp_path):
+  """What `main` returns is the exit code of `python -m experiments.main`."""
+  process = _start(SMOKE, '--config.num_statez=3', f'--workdir={tmp_path}')
+  _, err = process.communicate()
+  assert process.returncode == 2
+  assert err.splitlines() == [
+    'error: --config.num_statez is no field of the config; the nearest is --config.num_states'
+  ]
+
+
+@pytest.mark.parametrize('mode', ['run', 'report'])
+def test_records_of_another_schema_are_refused(mode, tmp_path):
+  """Records that this version cannot read are neither mixed with its own nor drawn."""
+  (tmp_path / 'results.jsonl').write_text('{"experiment": "prompt_vs_head"}')
+  code, _, err = _run(SMOKE, f'--workdir={tmp_path}', f'--mode={mode}')
+  assert code == 2
+  (line,) = err.splitlines()
+  assert 'schema 0; valid is' in line
+
+
+def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
+  """Neither JAX's defaults nor the user's environment decide what a seed draws, once an experiment starts."""
+  with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
+    bits = lambda: jax.random.key_data(jax.random.split(jax.random.key(0))).tolist()
+    other = bits()
+    main_lib._set_up('')
+  assert bits() != other
+  assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
+
+
+@given(st.sampled_from(config_lib.field_names()), st.text(max_size=20))
+def test_any_override_gives_settings_or_one_sentence(field, value):
+  """No text after --config.FIELD= ends in a traceback."""
+  _check_refusal([SMOKE, f'--config.{field}={value}'])
+
+
+@given(st.lists(st.text(max_size=20), max_size=3))
+def test_any_arguments_give_settings_or_one_sentence(arguments):
+  """No command line ends in a traceback."""
+  _check_refusal([SMOKE, *arguments])
+
+
+def _check_refusal(arguments):
+  try:
+    _, config = main_lib._parse(['main', *arguments])
+    config_lib.from_config(config)
+  except SettingsError as error:
+    assert str(error) and '\n' not in str(error)

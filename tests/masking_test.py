@@ -10,6 +10,8 @@ from hmm_jax.masking import channel
 from hmm_jax.masking import corrupt
 from hmm_jax.masking import Corruption
 
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
 V = 4
 SETTINGS = [Corruption(V, 0.15, 0.8, 0.1), Corruption(V, 0.05, 0.8, 0.1), Corruption(V, 0.5, 0.2, 0.7)]
 

@@ -1,19 +1,28 @@
 """Pretraining as the experiments run it: the paper's scale, one compilation, metrics and events."""
 
+import dataclasses
+import importlib.util
+import io
 import json
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 import rich.console
 
 from configs import prompt_vs_head
 from experiments import config as config_lib
+from experiments import environment
 from experiments import pretraining
 from experiments import trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import Point
+from hmm_jax import pretrain
+from hmm_jax.hmm import HMM
 from hmm_jax.model import exact_model
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
 def _settings(scale, **changes):
@@ -44,48 +53,105 @@ def test_the_paper_scale_builds_and_traces():
   assert jax.tree.leaves(lowered.out_info)[-1].shape == (settings.pretrain.steps_per_call,)
 
 
-def test_all_sizes_share_one_compilation(tmp_path):
-  """Pretraining on HMMs of 3 and of 5 states compiles the training steps once."""
-  settings = _settings('smoke', num_states=(3, 5), methods=('head',), models=('bert',), seed=11)
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """A trial of each model at three states, and its settings, which ask for five states too."""
+  settings = _settings('smoke', num_states=(3, 5), methods=('head',), tensorboard=_has_tensorboard())
+  trial = trial_lib.Trial(settings, Point(3), 0, tmp_path_factory.mktemp('finished'))
+  trial_lib.run(trial, _reporter())
+  return trial
+
+
+def _has_tensorboard():
+  return importlib.util.find_spec('tensorboardX') is not None
+
+
+def _some_ideals(settings):
+  """Inputs and answers of no HMM, for what measures a model whatever the truth."""
+  rng, num_tokens = np.random.default_rng(0), settings.hmm.num_tokens
+
+  def ideal(count, length):
+    inputs = rng.integers(num_tokens, size=(count, length), dtype=np.int32)
+    weights = np.full(inputs.shape, 1 / inputs.size, np.float32)
+    probs = rng.dirichlet(np.ones(num_tokens), inputs.shape).astype(np.float32)
+    return pretrain.Ideal(*map(jnp.array, (inputs, weights, probs)))
+
+  return pretraining.Ideals(*(ideal(4, settings.downstream.length) for _ in pretraining.Ideals._fields))
+
+
+def test_all_sizes_share_one_compilation(finished, tmp_path):
+  """After a trial of 3 states, pretraining on an HMM of 5 states compiles no training step; and it trains."""
+  settings, rng = finished.settings, np.random.default_rng(1)
   _, train_steps = pretraining._compiled(settings)
-  for num_states in settings.num_states:
-    trial_lib.run(trial_lib.Trial(settings, Point(num_states), 0, tmp_path), _reporter())
   assert train_steps._cache_size() == 1
+  hmm = HMM(*(jnp.float32(rng.dirichlet(np.ones(size), 5)) for size in (5, 5, settings.hmm.num_tokens)))
+  hmm = hmm._replace(initial_probs=hmm.initial_probs[0])
+  keys = pretraining.Keys(*jax.random.split(jax.random.key(1), len(pretraining.Keys._fields)))
+  pretraining.pretrained_params(settings, hmm, _some_ideals(settings), keys, tmp_path, _reporter())
+  assert train_steps._cache_size() == 1
+  assert _lines(tmp_path / 'metrics.jsonl')[-1]['step'] == settings.pretrain.num_steps
 
 
-def test_trials_that_differ_in_tuning_share_one_model(tmp_path):
-  """A second trial with another head schedule finds the pretrained model and trains no step."""
-  for batch_size in (8, 16):
-    settings = _settings('smoke', num_states=(3,), methods=('head',), models=('bert',), head__batch_size=batch_size)
-    trial_lib.run(trial_lib.Trial(settings, Point(3), 0, tmp_path), _reporter())
-  assert len(list(tmp_path.glob('pretrained/*'))) == 1
-  assert len(list(tmp_path.glob('trials/*'))) == 2
+def _lines(path):
+  return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_metrics_and_events_are_written(tmp_path):
+def test_metrics_and_events_are_written(finished):
   """Metrics at every measured step, speed apart from them, and TensorBoard events when asked."""
-  pytest.importorskip('tensorboardX', reason='the extra tensorboard is not installed')
-  settings = _settings('smoke', num_states=(3,), methods=('head',), models=('bert',), tensorboard=True)
-  trial_lib.run(trial_lib.Trial(settings, Point(3), 0, tmp_path), _reporter())
-  (directory,) = tmp_path.glob('pretrained/*')
-  rows = [json.loads(line) for line in (directory / 'metrics.jsonl').read_text().splitlines()]
+  (directory,) = finished.workdir.glob('pretrained/*')
+  rows = _lines(directory / 'metrics.jsonl')
   assert [row['step'] for row in rows] == [0, 20, 40]
   for row in rows:
     assert row['excess_mlm_loss'] == pytest.approx(row['mlm_loss'] - row['bayes_floor'], abs=1e-4)
     assert row['excess_mlm_loss'] > 0
-  timing = [json.loads(line) for line in (directory / 'timing.jsonl').read_text().splitlines()]
-  assert all(row['tokens_per_second'] > 0 for row in timing)
+  assert all(row['tokens_per_second'] > 0 for row in _lines(directory / 'timing.jsonl'))
+  if not _has_tensorboard():
+    pytest.skip('the extra tensorboard is not installed')
   assert list((directory / 'tensorboard').glob('events.*'))
 
 
-def test_the_exact_model_has_no_gap(tmp_path):
-  """The exact model's distance from the ideal one is zero at the [MASK] and over positions."""
-  settings = _settings('smoke', num_states=(3,), models=('exact',), methods=('head',))
+def test_trials_that_differ_in_tuning_share_one_model(finished):
+  """A second trial with another head schedule finds the pretrained model and trains no step."""
+  (directory,) = finished.workdir.glob('pretrained/*')
+  before = {path: path.read_bytes() for path in directory.glob('*.jsonl')}
+  assert {path.name for path in before} == {'environment.jsonl', 'metrics.jsonl', 'timing.jsonl'}
+  settings = finished.settings
+  settings = dataclasses.replace(settings, head=dataclasses.replace(settings.head, batch_size=16), models=('bert',))
+  trial_lib.run(finished._replace(settings=settings), _reporter())
+  assert list(finished.workdir.glob('pretrained/*')) == [directory]
+  assert {path: path.read_bytes() for path in directory.glob('*.jsonl')} == before
+  assert len(list(finished.workdir.glob('trials/*'))) == 2
+
+
+def test_the_exact_model_has_no_gap(finished, tmp_path):
+  """The exact model's distance from the ideal one is zero at the [MASK] and over positions; it needs no pretraining."""
+  settings = dataclasses.replace(finished.settings, models=('exact',))
   trial = trial_lib.Trial(settings, Point(3), 0, tmp_path)
   trial_lib.run(trial, _reporter())
-  (row, *_) = [json.loads(line) for line in trial.records_path.read_text().splitlines()]
+  assert not list(tmp_path.glob('pretrained/*'))
+  for path in (trial.records_path, finished.records_path):
+    (row, *_) = [row for row in _lines(path) if row['model'] == 'exact']
+    for name in ('kl_at_mask', 'tv_at_mask', 'kl_over_positions', 'tv_over_positions'):
+      assert abs(row[name]) < 1e-5
   hmm = trial_lib.draw_distribution(settings, Point(3), trial.keys().distribution)
   assert exact_model(settings.hmm.num_tokens).embedding_size(hmm) == 3
-  for name in ('kl_at_mask', 'tv_at_mask', 'kl_over_positions', 'tv_over_positions'):
-    assert abs(row[name]) < 1e-5
-  assert not list(tmp_path.glob('pretrained/*'))
+
+
+def test_a_model_found_elsewhere_names_the_difference(tmp_path, monkeypatch):
+  """What trained a model stands beside it, once a start; found again by other versions, one line says which."""
+  settings, directory = _settings('smoke'), tmp_path / 'abc'
+  console = rich.console.Console(file=io.StringIO())
+  note = lambda done: pretraining._note_environment(settings, directory, done, Reporter(console))
+  note(0)
+  note(20)
+  kept = (directory / 'environment.jsonl').read_bytes()
+  assert [json.loads(line)['from_step'] for line in kept.splitlines()] == [0, 20]
+  assert {'commit', 'packages', 'platform', 'devices', 'command'} <= set(json.loads(kept.splitlines()[0]))
+  note(settings.pretrain.num_steps)
+  assert not console.file.getvalue()
+  here = environment.environment(jax.devices())
+  elsewhere = {**here, 'packages': {**here['packages'], 'jax': '9.9.9'}, 'commit': 'another'}
+  monkeypatch.setattr(pretraining, 'environment', lambda devices: elsewhere)
+  note(settings.pretrain.num_steps)
+  assert console.file.getvalue() == f'abc was pretrained with jax {jax.__version__} (here 9.9.9)\n'
+  assert (directory / 'environment.jsonl').read_bytes() == kept

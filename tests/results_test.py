@@ -1,11 +1,17 @@
-"""Statistics of records."""
+"""Statistics of records, and how they are kept."""
+
+import json
 
 import numpy as np
 import pytest
 import scipy.stats
 
+from configs import benchmark
+from experiments import checkpoints
+from experiments import config as config_lib
 from experiments import results
 from experiments.settings import Point
+from experiments.settings import SettingsError
 
 
 def _record(trial=0, task=0, method='head', accuracy=0.5, **fields):
@@ -124,3 +130,37 @@ def test_pairs_are_of_one_distribution():
   attention = [{**_record(task=task, accuracy=0.9 + 0.01 * task), 'memory_size': 2} for task in range(3)]
   head = [_record(task=task, accuracy=0.5) for task in range(3)]
   assert not results.paired_difference(attention, head).interval.values.size
+
+
+def _benchmark():
+  return config_lib.from_config(benchmark.get_config('smoke'))
+
+
+def test_what_is_written_says_what_it_is_of(tmp_path):
+  """Records come back with their schema, experiment, scale and seed; settings and environments stand beside them."""
+  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [{'commit': 'abc'}])
+  (record,) = results.load(tmp_path)
+  assert record == dict(schema_version=1, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
+  assert checkpoints.read_json_lines(tmp_path / 'environment.jsonl') == [{'commit': 'abc'}]
+  assert json.loads((tmp_path / 'config.json').read_text())['num_states'] == [3]
+  results.check_schema(tmp_path)
+
+
+def test_no_record_stands_beside_what_it_did_not_come_from(tmp_path, monkeypatch):
+  """A failure while records are replaced leaves none."""
+  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [{'commit': 'abc'}])
+  monkeypatch.setattr(checkpoints.os, 'replace', None)
+  with pytest.raises(TypeError):
+    results.write(tmp_path, _benchmark(), [{'ratio': 3.0}], [{'commit': 'def'}])
+  assert not results.load(tmp_path)
+
+
+@pytest.mark.parametrize('name', ['results.jsonl', 'trials/abc/records.jsonl', 'parts/abc/bert/records.jsonl'])
+def test_records_of_another_schema_are_refused(name, tmp_path):
+  """One sentence with the workdir and both versions; records from before there were versions count as 0."""
+  for version in ({}, {'schema_version': 2}):
+    checkpoints.append_json_line(tmp_path / name, {'schema_version': 1})
+    checkpoints.append_json_line(tmp_path / name, version)
+    with pytest.raises(SettingsError, match=rf'schema {version.get("schema_version", 0)}; valid is .* schema 1'):
+      results.check_schema(tmp_path)
+    (tmp_path / name).unlink()

@@ -1,7 +1,10 @@
 """Settings: the grid, what is refused, and what names a trial."""
 
 import pathlib
+import re
 
+from hypothesis import given
+from hypothesis import strategies as st
 import jax
 import pytest
 
@@ -12,6 +15,7 @@ from configs import prompt_vs_head
 from experiments import config as config_lib
 from experiments import trial as trial_lib
 from experiments.settings import Point
+from experiments.settings import Settings
 from experiments.settings import SettingsError
 
 CONFIGS = {'prompt_vs_head': prompt_vs_head, 'memory_vs_vanilla': memory_vs_vanilla, 'memory_cells': memory_cells}
@@ -270,3 +274,42 @@ def test_without_a_memory_its_cells_do_not_matter():
   assert _settings(num_states=(7,), memory__cells=(2, 40), memory__label_cell=1).grid() == {
     Point(7): ('head', 'prompt')
   }
+
+
+_VALUES = st.recursive(
+  st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+  lambda inner: st.lists(inner, max_size=3).map(tuple),
+  max_leaves=4,
+)
+
+
+@given(st.sampled_from(config_lib._field_names(Settings, '')), _VALUES)
+def test_any_value_is_taken_as_it_is_or_refused_in_one_sentence(field, value):
+  """Whatever is in a config: the settings hold that very value, or one sentence starts with a field's name."""
+  config = prompt_vs_head.get_config()
+  with config.ignore_type():
+    config.update_from_flattened_dict({field: value})
+  try:
+    settings = config_lib.from_config(config)
+  except SettingsError as error:
+    assert re.match(r'[\w.]+ is ', str(error)) and '\n' not in str(error)
+    return
+  held = settings
+  for name in field.split('.'):
+    held = getattr(held, name)
+  assert held == value and type(held) in (type(value), float)
+
+
+@given(st.data())
+def test_any_count_that_is_taken_keeps_the_grid_whole(data):
+  """Whatever sizes are asked for, every point of the grid has its methods, and ids that no other point has."""
+  few = lambda numbers: st.lists(numbers, min_size=1, max_size=3, unique=True).map(tuple)
+  sizes, cells = data.draw(few(st.sampled_from([0, 2, 3, 5]))), data.draw(few(st.sampled_from([1, 2])))
+  num_states = data.draw(few(st.sampled_from([2, 4, 6, 8])))
+  settings = _settings(experiment='memory_vs_vanilla', memory__sizes=sizes, memory__cells=cells, num_states=num_states)
+  grid = settings.grid()
+  assert {point.memory_size for point in grid} >= set(sizes) and all(grid.values())
+  with_memory = [point for point in grid if point.memory_size]
+  assert len(with_memory) == len(num_states) * len(cells) * len([size for size in sizes if size])
+  assert all(Point(point.joint_states) in grid for point in with_memory)
+  assert len({settings.trial_id(point, 0) for point in grid}) == len(grid)

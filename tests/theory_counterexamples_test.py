@@ -13,14 +13,12 @@ import re
 
 from conftest import dirichlet_hmm
 import jax
-import jax.numpy as jnp
 import numpy as np
+from oracles import attention_by_the_paper
 import pytest
 
 from hmm_jax import theory
-from hmm_jax.attention_head import attention_scores
 from hmm_jax.attention_head import AttentionHead
-from hmm_jax.heads import linear_scores
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import exact_model
@@ -29,6 +27,8 @@ from hmm_jax.theory import counterexamples
 from hmm_jax.theory import rationals
 from hmm_jax.theory import structured
 from hmm_jax.tuning import prepend
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 PAGE = (pathlib.Path(__file__).parent.parent / 'docs' / 'theory.md').read_text()
 THRESHOLDS = theory.Thresholds(support=1e-12, rank=1e-9)
@@ -188,14 +188,14 @@ def model_probs(hmm, prompt, texts):
   for row, text in zip(inputs, texts):
     row[1 : 1 + len(text)] = text
   predict = jax.jit(lambda hmm, prompt, inputs: model.predict(hmm, prepend(prompt, model.embed(hmm, inputs))))
-  return predict(jax.tree.map(jnp.asarray, hmm), prompt, jnp.array(inputs))
+  with jax.enable_x64(True):
+    return np.asarray(predict(hmm, prompt, inputs))
 
 
 def predicted_in_floats(construction, texts):
   """What a construction of Theorem 3.6 predicts on the exact model, in float64."""
-  with jax.enable_x64(True):
-    probs = model_probs(STATES.hmm, construction['prompt'], texts)
-    return linear_scores(construction['head'], probs[:, 1]).argmax(-1).tolist()
+  head, probs = construction['head'], model_probs(STATES.hmm, construction['prompt'], texts)
+  return (probs[:, 1] @ head.weights + head.bias).argmax(-1).tolist()
 
 
 def test_no_small_change_of_the_first_example_repairs_it():
@@ -334,14 +334,11 @@ def test_attention_of_theorem_4_3_is_right_on_all_of_r():
 
 def attended_in_floats(texts):
   """What the head of Theorem 4.3 predicts on the exact model, in float64, at the paper's argmax."""
-  classes, scores = [], jax.jit(attention_scores, static_argnames='temperature')
-  with jax.enable_x64(True):
-    probs = model_probs(MEMORY.hmm, np.zeros((0, 6)), texts)
-    for length, group in itertools.groupby(enumerate(texts), lambda pair: len(pair[1])):
-      numbers, of_length = zip(*group)
-      inputs = jnp.array([(MEMORY.hmm.num_tokens, *text) for text in of_length])
-      of_texts = probs[np.array(numbers), : length + 1]
-      classes += scores(attention_head(length + 1), of_texts, inputs, temperature=0.0).argmax(-1).tolist()
+  classes = []
+  for text, probs in zip(texts, model_probs(MEMORY.hmm, np.zeros((0, 6)), texts), strict=True):
+    length = 1 + len(text)
+    _, scores = attention_by_the_paper(attention_head(length), probs[:length], (MEMORY.hmm.num_tokens, *text), 0.0)
+    classes.append(int(scores.argmax()))
   return classes
 
 

@@ -147,7 +147,7 @@ def test_one_compilation_a_tuner_and_shape():
   for key in (5, 6):
     problem = structured.for_theorem_3_3(jax.random.key(key), Sizes(4, 4, 2, 0, 0), THRESHOLDS, 0.01)
     built = recovery.theorem_3_3(problem.hmm, problem.task_weights, problem.silent_probs, THRESHOLDS)
-    tokens = evaluation.all_sequences(4, 2)
+    tokens = evaluation.all_sequences(4, LENGTH)[::3]
     evaluation.evaluate_states(problem.hmm, problem.silent_probs, problem.task_weights, built, tokens)
     size = evaluation._state_scores._cache_size()
     if key == 5:

@@ -9,12 +9,11 @@ from conftest import in_float64
 import jax
 import jax.numpy as jnp
 import numpy as np
+from oracles import attention_by_the_paper
 import pytest
 
 from hmm_jax import tuning
 from hmm_jax.attention_head import attention_head
-from hmm_jax.attention_head import attention_scores
-from hmm_jax.heads import linear_scores
 from hmm_jax.model import exact_model
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import rationals
@@ -24,6 +23,8 @@ from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.structured import Sizes
 from hmm_jax.theory.structured import StateProblem
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
 T = 3
@@ -180,14 +181,14 @@ def exact_predictions(problem, inputs, positions, prompt=()):
 
 
 def scores_on_exact_predictions(theorem, problem, texts):
-  """Scores of the construction in float64, which compiles no inference."""
+  """Scores of the construction by the equations of its head, in float64; compiles nothing."""
   inputs = inputs_of(theorem, texts, problem.hmm.num_tokens)
   construction = construct(theorem, problem, texts.shape[1])
   prompt, head = construction.get('prompt', ()), construction['head']
   if theorem in ('3.3', '3.6'):
-    return in_float64(linear_scores, head, exact_predictions(problem, inputs, [len(prompt)], prompt)[:, 0])
+    return exact_predictions(problem, inputs, [len(prompt)], prompt)[:, 0] @ head.weights + head.bias
   probs = exact_predictions(problem, inputs, range(len(prompt) + texts.shape[1]), prompt)
-  return in_float64(functools.partial(attention_scores, temperature=0.0), head, probs, inputs)
+  return np.array([attention_by_the_paper(head, *each, temperature=0.0)[1] for each in zip(probs, inputs, strict=True)])
 
 
 def run(theorem, problem, texts, with_attention=False):
@@ -408,18 +409,16 @@ def test_a_construction_is_where_tuning_can_start(theorem):
     sure &= region_by_definition(problem, finding_of(theorem, problem), texts)
   texts, labels = texts[sure][:16], scores[sure][:16].argmax(-1)
   tuner, construction = tuner_of(theorem, problem, length), construct(theorem, problem, length)
-  frozen = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), problem.hmm)
+  frozen = jax.tree.map(lambda leaf: leaf.astype(jnp.result_type(leaf)), problem.hmm)
   shapes = jax.tree.map(jnp.shape, construction)
   assert shapes == jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(tuner.init, jax.random.key(0), frozen))
   init = lambda key: tuning.init_tuning(key, tuner, SCHEDULE, frozen, tasks=jnp.arange(1), num_inputs=len(texts))
   # Adam starts from zeros; only their shapes are asked, which compiles nothing.
   state = jax.eval_shape(init, jax.random.key(0))
-  state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state)
+  state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), state)
   head = construction['head']
   scaled = {name: getattr(head, name) * 1e4 for name in head._fields if name in ('weights', 'output')}
-  start = jax.tree.map(
-    lambda leaf: jnp.asarray(leaf, jnp.float32)[None], {**construction, 'head': head._replace(**scaled)}
-  )
+  start = jax.tree.map(lambda leaf: np.float32(leaf)[None], {**construction, 'head': head._replace(**scaled)})
   # What `tuner.features` gives; with a prompt these are the inputs.
   features = inputs = inputs_of(theorem, texts, problem.hmm.num_tokens)
   if theorem == '3.3':
@@ -427,13 +426,13 @@ def test_a_construction_is_where_tuning_can_start(theorem):
   elif theorem == '4.3':
     features = {'token_probs': np.float32(exact_predictions(problem, inputs, range(T))), 'tokens': inputs}
   state, losses = tuning.tune_epoch(
-    state._replace(trainable=jax.tree.map(jnp.copy, start)),
+    state._replace(trainable=start),
     jax.random.key(1),
     tuner,
     SCHEDULE,
     frozen,
-    jax.tree.map(jnp.asarray, features),
-    jnp.asarray(labels, jnp.int32)[None],
+    features,
+    np.int32(labels)[None],
   )
   assert state.step == len(texts) // SCHEDULE.batch_size >= 2 and losses[0] < 1e-3
   for leaf, before in zip(jax.tree.leaves(state.trainable), jax.tree.leaves(start), strict=True):

@@ -10,6 +10,7 @@ import rich.console
 
 from configs import theory
 from experiments import config as config_lib
+from experiments import environment
 from experiments import results
 from experiments.progress import Reporter
 from experiments.settings import SettingsError
@@ -123,9 +124,12 @@ def test_files_of_a_run(finished):
 
 
 def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
-  """No part runs again, and records, table and timing are the same bytes; a lost part alone is run again."""
+  """No part runs again, and records, table and provenance are the same bytes; a lost part alone is run again.
+
+  The lost part is then of the commit that ran it, and the others stay of theirs.
+  """
   workdir, settings, _ = finished
-  names = ('results.jsonl', 'table.txt', 'timing.jsonl')
+  names = ('results.jsonl', 'table.txt', 'environment.jsonl')
   before = [(workdir / name).read_bytes() for name in names]
   calls = []
 
@@ -138,11 +142,15 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
   monkeypatch.setattr(study.impossibility, 'run', None)
   _run(settings, workdir)
   assert [(workdir / name).read_bytes() for name in names] == before and not calls
-  (lost,) = workdir.glob('parts/*/verification-4.3.jsonl')
+  (lost,) = workdir.glob('parts/*/verification-4.3/records.jsonl')
   lost.unlink()
-  _run(settings, workdir)
+  monkeypatch.setattr(environment, '_process', lambda: {'commit': 'another'})
+  study.run(settings, workdir, Reporter(rich.console.Console(quiet=True)))
   assert calls == ['4.3']
   assert (workdir / 'results.jsonl').read_bytes() == before[0]
+  lines = [json.loads(line) for line in (workdir / 'environment.jsonl').read_text().splitlines()]
+  assert [line['part'] for line in lines] == list(study.parts(settings))
+  assert [line['part'] for line in lines if line['commit'] == 'another'] == ['verification-4.3']
 
 
 def test_figures_draw_the_records(finished):

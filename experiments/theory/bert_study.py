@@ -20,6 +20,7 @@ from hmm_jax import sharding
 from hmm_jax.bert import Bert
 from hmm_jax.bert import masked_lm
 from hmm_jax.hmm import sample_corpus
+from hmm_jax.theory import recovery
 
 Array = jax.Array
 
@@ -27,7 +28,8 @@ Array = jax.Array
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   """Rows of `imperfection.evaluate` on BERT: every checkpoint for Theorem 3.3, the last one for Theorem 3.6.
 
-  For 3.3 the theorem's head reads BERT's G. For 3.6 the mass on H* is followed while a prompt is trained.
+  For 3.3 the theorem's head reads BERT's G. For 3.6 the mass on H* is followed while a prompt is trained; the theorem's
+  own prompt is a row over hidden states, which BERT has no place for.
   """
   rows, model = [], masked_lm(_bert(settings))
   for theorem, number in (('3.3', 33), ('3.6', 36)):
@@ -36,12 +38,13 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
       key_hmm = jax.random.fold_in(jax.random.fold_in(key, index), number)
       problem = problems.draw(settings, theorem, key_hmm)
       checkpoints = list(_pretrained(settings, problem, key_hmm, reporter))
+      construction: recovery.Construction | None = problem.construction
       reader = np.zeros(settings.imperfection.num_tokens)
       if theorem == '3.6':
-        checkpoints, reader = checkpoints[-1:], problems.mass_reader(settings, problem)
+        checkpoints, construction, reader = checkpoints[-1:], None, problems.mass_reader(settings, problem)
       for step, params in checkpoints:
         fields = {'theorem': theorem, 'hmm': index, 'study': 'bert', 'model': 'bert', 'level': step}
-        cases.append(Case(problem, params, fields, reader))
+        cases.append(Case(problem, params, construction, fields, reader))
     rows += imperfection.evaluate(settings.imperfection, model, cases, key, reporter)
   return rows
 
@@ -53,7 +56,9 @@ def _bert(settings: TheorySettings) -> Bert:
 @functools.cache
 def _compiled(settings: TheorySettings):
   b, bert, mesh = settings.bert, _bert(settings), sharding.data_mesh(1)
-  optimizer = optimizer_lib.adamw(b.learning_rate, b.warmup_steps, b.checkpoints[-1], weight_decay=0.0, clip_norm=1.0)
+  optimizer = optimizer_lib.adamw(
+    b.learning_rate, b.warmup_steps, b.checkpoints[-1], weight_decay=b.weight_decay, clip_norm=b.clip_norm
+  )
   whole = sharding.replicated(mesh)
   init = jax.jit(lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole)
   corruption = b.corruption(settings.imperfection.num_tokens)

@@ -62,12 +62,14 @@ def report(
   texts = {'sampled': _sampled(problem, key, num_sampled, sampled_length)}
   if longest:
     texts = {'enumerated': evaluation.all_sequences(problem.hmm.num_tokens, longest), **texts}
-  examine = _examine_states if isinstance(problem, StateProblem) else _examine_memory
-  findings, constructions = examine(problem, thresholds, max_nodes, tolerance)
+  if isinstance(problem, StateProblem):
+    findings, constructions = _examine_states(problem, thresholds, max_nodes)
+  else:
+    findings, constructions = _examine_memory(problem, thresholds, tolerance)
   records = [_assumption(finding) for finding in findings]
   records += [_construction(problem, name, make, texts, margin) for name, make in constructions.items()]
   degenerate = any(finding.statement == 'Assumption 3.1' and not finding.holds for finding in findings)
-  if degenerate and longest:
+  if isinstance(problem, StateProblem) and degenerate and longest:
     records.append(_linear_program(problem, texts['enumerated'], margin))
   return records
 
@@ -98,9 +100,8 @@ _Make = Callable[[int], Evaluate]
 
 
 def _examine_states(
-  problem: StateProblem, thresholds: Thresholds, max_nodes: int, tolerance: float
+  problem: StateProblem, thresholds: Thresholds, max_nodes: int
 ) -> tuple[list[Finding], dict[str, _Make]]:
-  del tolerance
   hmm, silent_probs, mu, _ = problem
   both_laws = hmm._replace(initial_probs=np.stack([hmm.initial_probs, silent_probs]))
   findings = [
@@ -124,9 +125,8 @@ def _examine_states(
 
 
 def _examine_memory(
-  problem: MemoryProblem, thresholds: Thresholds, max_nodes: int, tolerance: float
+  problem: MemoryProblem, thresholds: Thresholds, tolerance: float
 ) -> tuple[list[Finding], dict[str, _Make]]:
-  del max_nodes
   hmm, mu, cell, _ = problem
   whole = assumptions.recoverable_hidden_states(hmm, cell, thresholds)
   relaxed = assumptions.relaxed_recoverable_hidden_states(hmm, cell, mu, thresholds)

@@ -16,6 +16,7 @@ from typing import Any
 import zipfile
 import zlib
 
+import jax
 import numpy as np
 
 from experiments.settings import SettingsError
@@ -147,7 +148,7 @@ def _memory_problem(arrays: dict[str, np.ndarray]) -> MemoryProblem:
   return MemoryProblem(exact, task_weights, int(cell), drawn=0)
 
 
-def _normalised(rows: np.ndarray) -> np.ndarray:
+def _normalised(rows: jax.Array | np.ndarray) -> np.ndarray:
   rows = np.asarray(rows, np.float64)
   return rows / rows.sum(-1, keepdims=True)
 

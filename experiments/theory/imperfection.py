@@ -16,6 +16,7 @@ from experiments.theory.problems import Problem
 from experiments.theory.settings import ImperfectionSettings
 from experiments.theory.settings import TheorySettings
 from hmm_jax.model import MaskedLM
+from hmm_jax.theory import recovery
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.imperfect import leaking
 from hmm_jax.theory.imperfect import Noisy
@@ -25,9 +26,6 @@ from hmm_jax.theory.imperfect import with_smallest_singular_value
 Array = jax.Array
 Row = dict[str, Any]
 
-# Steps towards a KL, which grows as the square of the noise where it is small.
-_CALIBRATIONS = 4
-
 
 class Case(NamedTuple):
   """A problem under a model.
@@ -35,12 +33,14 @@ class Case(NamedTuple):
   Attributes:
     problem: what is asked.
     frozen: the model's parameters.
+    construction: of the theorem, as this model takes it; None, in all cases of one shape, where it has no place for it.
     fields: of its records.
     reader: a [V] with a^T G the mass on H*, where that is followed while a prompt is trained; else zeros.
   """
 
   problem: Problem
   frozen: Any
+  construction: recovery.Construction | None
   fields: Row
   reader: np.ndarray
 
@@ -54,13 +54,14 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
       key_hmm = jax.random.fold_in(jax.random.fold_in(key, index), number)
       for problem, kl, fields in _levels(settings, theorem, key_hmm):
         salt = np.asarray(jax.random.bits(key_hmm, (), 'uint32'))
-        noisy = Noisy(problems.float32(problem.hmm), np.float32(np.sqrt(2 * kl)), salt)
+        noisy = Noisy(problems.float32(problem.hmm), np.asarray(np.sqrt(2 * kl), np.float32), salt)
         followed = theorem == '3.6' and fields == {'study': 'noise', 'level': 0.0}
         reader = problems.mass_reader(settings, problem) if followed else np.zeros(s.num_tokens)
-        cases.append(Case(problem, noisy, {'theorem': theorem, 'hmm': index, 'model': 'exact', **fields}, reader))
+        fields = {'theorem': theorem, 'hmm': index, 'model': 'exact', **fields}
+        cases.append(Case(problem, noisy, problem.construction, fields, reader))
         targets.append(kl)
     model = noisy_model(s.num_tokens)
-    rows += evaluate(s, model, _calibrated(model, cases, np.array(targets)), key, reporter)
+    rows += evaluate(s, model, _calibrated(s, model, cases, np.array(targets)), key, reporter)
   return rows
 
 
@@ -86,9 +87,9 @@ def _levels(settings: TheorySettings, theorem: str, key: Array) -> list[tuple[Pr
   return levels
 
 
-def _calibrated(model: MaskedLM, cases: list[Case], targets: np.ndarray) -> list[Case]:
+def _calibrated(s: ImperfectionSettings, model: MaskedLM, cases: list[Case], targets: np.ndarray) -> list[Case]:
   """The cases with noise of the given KL at the [MASK], to a percent or so."""
-  for _ in range(_CALIBRATIONS):
+  for _ in range(s.num_calibrations):
     measured = _kls(cases, side_by_side.predicted_without_prompt(model, *_data(cases)[:2]))
     factors = np.sqrt(np.divide(targets, measured, out=np.zeros_like(targets), where=targets > 0))
     cases = [
@@ -131,10 +132,9 @@ def evaluate(s: ImperfectionSettings, model: MaskedLM, cases: list[Case], key: A
       right = side_by_side.accuracies(trained['head'], prompted, labels[:, test])
       rows += _masses(cases, epoch, plain[:, test], np.asarray(prompted), right)
   rows += _rows('prompt', cases, right)
-  constructions = [case.problem.construction for case in cases]
-  if model.name == 'bert' and 'prompt' in constructions[0]:
-    return rows  # A prompt of Theorem 3.6 is a row over hidden states, which BERT has no place for.
-  built = jax.tree.map(np.float32, side_by_side.stacked(constructions))
+  if cases[0].construction is None:
+    return rows
+  built = jax.tree.map(np.float32, side_by_side.stacked([case.construction for case in cases]))
   if 'prompt' in built:
     predicted = side_by_side.predicted_at_mask(model, frozen, inputs[:, test], built['prompt'])
   else:

@@ -28,8 +28,6 @@ from hmm_jax.theory.assumptions import AssumptionError
 Array = jax.Array
 Row = dict[str, Any]
 
-_MAX_DRAWS = 400
-
 
 class Impossible(NamedTuple):
   """An HMM for which no linear head on G_1 gives the labels of the masked first state.
@@ -55,10 +53,11 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   """A row for each certified HMM: the certificate, and how often construction, trained head and prompt are right."""
   rows = []
   for kind in ('sparse', 'paper'):
-    found, drawn = [], 0
+    drawn = 0
+    found: list[Impossible] = []
     key_kind = jax.random.fold_in(key, len(kind))
     with reporter.track(f'certificates, {kind} draws', settings.impossibility.num_hmms) as advance:
-      while len(found) < settings.impossibility.num_hmms and drawn < _MAX_DRAWS:
+      while len(found) < settings.impossibility.num_hmms and drawn < settings.impossibility.max_draws:
         problem = _examine(settings, kind, jax.random.fold_in(key_kind, drawn))
         drawn += 1
         found += [problem] if problem and problem.certified else []
@@ -85,8 +84,16 @@ def _draw(settings: TheorySettings, kind: str, key: Array) -> tuple[HMM, np.ndar
   s = settings.impossibility
   if kind == 'paper':
     key_hmm, key_task = jax.random.split(key)
-    hmm = jax.tree.map(np.float64, random_hmm(key_hmm, s.num_states, s.num_tokens))
-    return hmm, np.float64(tasks.draw_task_weights(key_task, s.num_states))
+    hmm = random_hmm(
+      key_hmm,
+      s.num_states,
+      s.num_tokens,
+      transition_temperature=s.transition_temperature,
+      initial_temperature=s.initial_temperature,
+      emission_temperature=s.emission_temperature,
+    )
+    drawn = tasks.draw_task_weights(key_task, s.num_states, num_nonzero=s.num_nonzero)
+    return jax.tree.map(np.float64, hmm), np.asarray(drawn, np.float64)
   rng = structured.generator(key)
   hmm = HMM(
     rng.dirichlet(np.ones(s.num_states)),

@@ -21,8 +21,6 @@ from hmm_jax.theory.assumptions import Thresholds
 Array = jax.Array
 Construct = Callable[[HMM, np.ndarray], recovery.Construction]
 
-_MAX_REDRAWS = 100
-
 
 class Problem(NamedTuple):
   """A chain, a task on its masked first state, its inputs, and what a theorem constructs for it.
@@ -61,7 +59,7 @@ def draw(settings: TheorySettings, theorem: str, key: Array) -> Problem:
   Every state has a start above the supports' largest leak, so that a threshold over the leak takes it for possible.
   """
   s, thresholds = settings.imperfection, settings.thresholds
-  for redraw in range(_MAX_REDRAWS):
+  for redraw in range(s.max_draws):
     key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
     if theorem == '3.3':
       sizes = structured.Sizes(s.num_states_3_3, s.num_tokens, 2, 0, 0)
@@ -74,7 +72,7 @@ def draw(settings: TheorySettings, theorem: str, key: Array) -> Problem:
     problem = make(s, drawn.hmm, drawn.task_weights, constructor(settings, theorem, thresholds), key_text)
     if np.bincount(problem.labels).max() <= s.largest_majority * problem.labels.size:
       return problem
-  raise ValueError(f'{_MAX_REDRAWS} draws for Theorem {theorem} had one class above {s.largest_majority:.0%}')
+  raise ValueError(f'{s.max_draws} draws for Theorem {theorem} had one class above {s.largest_majority:.0%}')
 
 
 def constructor(settings: TheorySettings, theorem: str, thresholds: Thresholds) -> Construct:

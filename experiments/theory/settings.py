@@ -34,6 +34,11 @@ class ImpossibilitySettings:
   num_states: int
   num_tokens: int
   num_weighed: int
+  num_nonzero: int
+  transition_temperature: float
+  initial_temperature: float
+  emission_temperature: float
+  max_draws: int
   max_length: int
   clear_gap: float
   num_train: int
@@ -52,7 +57,9 @@ class ImperfectionSettings:
   num_train: int
   num_test: int
   largest_majority: float
+  max_draws: int
   noise_levels: tuple[float, ...]
+  num_calibrations: int
   noise_beside: float
   singular_values: tuple[float, ...]
   leaks: tuple[float, ...]
@@ -68,6 +75,8 @@ class BertStudySettings:
   steps_per_call: int
   warmup_steps: int
   learning_rate: float
+  weight_decay: float
+  clip_norm: float
   batch_size: int
   num_documents: int
   mask_rate: float

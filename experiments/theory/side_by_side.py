@@ -51,7 +51,7 @@ def predicted_without_prompt(model: MaskedLM, frozen: Any, inputs: np.ndarray) -
   return np.asarray(predicted_at_mask(model, frozen, inputs, no_prompts))
 
 
-def accuracies(head: Any, token_probs: Array, labels: Array) -> np.ndarray:
+def accuracies(head: Any, token_probs: Array | np.ndarray, labels: Array | np.ndarray) -> np.ndarray:
   """The share of each problem's inputs that get their label, [problems].
 
   Args:
@@ -67,8 +67,8 @@ def train(
   tuner: tuning.Tuner,
   schedule: tuning.Schedule,
   frozen: Any,
-  features: Array,
-  labels: Array,
+  features: Array | np.ndarray,
+  labels: Array | np.ndarray,
   key: Array,
   reporter: Reporter,
   name: str,

@@ -29,8 +29,6 @@ from experiments.theory.settings import TheorySettings
 Row = dict[str, Any]
 Part = Callable[[TheorySettings, jax.Array, Reporter], list[Row]]
 
-_TIMING = 'timing.jsonl'
-
 
 def check(settings: TheorySettings) -> None:
   """Raises SettingsError where the user's file is not what it should be."""
@@ -67,22 +65,23 @@ def _examine(settings: TheorySettings, key: jax.Array, reporter: Reporter) -> li
 def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Runs the parts that are missing; what an interrupted run finished is read back."""
   kept = workdir / 'parts' / _id(settings)
-  key, rows, timing = jax.random.key(settings.seed), [], []
+  key = jax.random.key(settings.seed)
+  records: list[Row] = []
+  environments: list[Row] = []
   for index, (name, part) in enumerate(parts(settings).items()):
-    path = kept / f'{name}.jsonl'
+    path, environment_path = kept / name / 'records.jsonl', kept / name / results.ENVIRONMENT_NAME
     if not path.exists():
       begun = time.monotonic()
       with _compiling(settings.fast_compilation):
-        found = part(settings, jax.random.fold_in(key, index), reporter)
-      checkpoints.write_json_lines(kept / f'{name}-{_TIMING}', [{'part': name, 'seconds': time.monotonic() - begun}])
-      checkpoints.write_json_lines(path, [{'part': name, **row} for row in found])
-    rows += checkpoints.read_json_lines(path)
-    timing += checkpoints.read_json_lines(kept / f'{name}-{_TIMING}')
-  same = {'experiment': settings.experiment, 'scale': settings.scale, 'seed': settings.seed}
-  checkpoints.write_json(workdir / 'environment.json', environment())
-  checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
-  checkpoints.write_json_lines(workdir / _TIMING, timing)
-  checkpoints.write_json_lines(workdir / results.FILE_NAME, [{**same, **row} for row in rows])
+        rows = part(settings, jax.random.fold_in(key, index), reporter)
+      made = {'part': name, 'seconds': time.monotonic() - begun, **environment(jax.devices())}
+      checkpoints.write_json_lines(environment_path, [made])
+      checkpoints.write_json_lines(
+        path, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows]
+      )
+    records += checkpoints.read_json_lines(path)
+    environments += checkpoints.read_json_lines(environment_path)
+  results.write(workdir, settings, records, environments)
 
 
 @contextlib.contextmanager
@@ -103,7 +102,8 @@ def _id(settings: TheorySettings) -> str:
 def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the tables of the records and draws their figures."""
   records = results.load(workdir)
-  seconds = {row['part']: row['seconds'] for row in checkpoints.read_json_lines(workdir / _TIMING)}
+  made = checkpoints.read_json_lines(workdir / results.ENVIRONMENT_NAME)
+  seconds = {row['part']: row['seconds'] for row in made}
   found = examination.tables(records) if settings.hmm_file else tables.of_study(records, seconds, settings.margin)
   text = '\n'.join(report.as_text(table) for table in found)
   reporter.show(text)

@@ -231,7 +231,8 @@ def _spectrum(columns: np.ndarray, thresholds: Thresholds) -> _Spectrum:
 def _best_cover(W, supports, targets, max_nodes) -> tuple[frozenset[int], bool]:
   """The union of supports over `targets` with the largest smallest singular value, and whether the search ended."""
   best, best_value = frozenset().union(*supports), -1.0
-  seen, stack = set(), [frozenset()]
+  seen: set[frozenset] = set()
+  stack: list[frozenset] = [frozenset()]
   while stack and len(seen) < max_nodes:
     covered = stack.pop()
     if covered in seen:

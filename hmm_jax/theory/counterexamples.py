@@ -106,7 +106,7 @@ def head_fails_prompt_succeeds() -> StateCounterexample:
   return StateCounterexample(
     hmm=HMM(*(array.astype(np.float64) for array in exact_hmm)),
     exact_hmm=exact_hmm,
-    silent_probs=exact_hmm.initial_probs.astype(np.float64),
+    silent_probs=np.asarray(exact_hmm.initial_probs, np.float64),
     task_weights=np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
     states=states,
     tokens=tokens,

@@ -30,8 +30,8 @@ class Noisy(NamedTuple):
   """
 
   distribution: Distribution
-  scale: Array
-  salt: Array
+  scale: Array | np.ndarray
+  salt: Array | np.ndarray
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def noisy_model(num_tokens: int) -> MaskedLM:
   )
 
 
-def _noise(salt: Array, embeddings: Array, shape: tuple[int, ...]) -> Array:
+def _noise(salt: Array | np.ndarray, embeddings: Array, shape: tuple[int, ...]) -> Array:
   """Standard normal numbers [..., T, V] decided by the bits of each embedded sequence [..., T, E] and the salt."""
   bits = lax.bitcast_convert_type(embeddings.astype(jnp.float32), jnp.uint32)
   bits = bits.reshape(bits.shape[:-2] + (-1,))

@@ -40,7 +40,8 @@ def exact_hmm(distribution: Distribution) -> HMM:
 def likelihood_rows(hmm: HMM, tokens) -> list[np.ndarray]:
   """The row [E] of each token; the id V, [MASK], has a row of ones."""
   ones = np.full(hmm.num_states, Fraction(1), object)
-  return [ones if token == hmm.num_tokens else hmm.emission_matrix[:, token] for token in tokens]
+  columns = np.asarray(hmm.emission_matrix).T
+  return [ones if token == hmm.num_tokens else columns[token] for token in tokens]
 
 
 def state_probs(hmm: HMM, rows: list[np.ndarray], position: int, leave_out: bool) -> np.ndarray:
@@ -52,12 +53,12 @@ def state_probs(hmm: HMM, rows: list[np.ndarray], position: int, leave_out: bool
     position: t.
     leave_out: without the row at t, as in the paper's G (section 3.1); else given all rows.
   """
-  forward = hmm.initial_probs
+  forward, transition_matrix = np.asarray(hmm.initial_probs), np.asarray(hmm.transition_matrix)
   for row in rows[:position]:
-    forward = (forward * row) @ hmm.transition_matrix
+    forward = (forward * row) @ transition_matrix
   backward = np.full_like(forward, Fraction(1))
   for row in reversed(rows[position + 1 :]):
-    backward = hmm.transition_matrix @ (backward * row)
+    backward = transition_matrix @ (backward * row)
   weights = forward * backward if leave_out else forward * backward * rows[position]
   total = weights.sum()
   return weights / total if total else weights * 0

@@ -110,7 +110,9 @@ def _differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: i
 
 def _only_null_vector(rows: list[list[Fraction]]) -> list[Fraction] | None:
   """The solution of rows @ x = 0 that is unique up to scale, with its last free entry 1; None if there is none."""
-  width, pivots, reduced = len(rows[0]), [], []
+  width = len(rows[0])
+  pivots: list[int] = []
+  reduced: list[list[Fraction]] = []
   for row in rows:
     row = [Fraction(value) for value in row]
     for pivot, done in zip(pivots, reduced):

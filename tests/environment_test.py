@@ -1,0 +1,42 @@
+"""What is recorded of where numbers came from, and when two such places differ."""
+
+import copy
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from experiments import environment
+
+
+def test_an_environment_names_code_versions_and_devices():
+  """Commit, command, versions, platform, and a kind for each device that was given."""
+  here = environment.environment(jax.devices()[:1] * 3)
+  root = environment.pathlib.Path(environment.__file__).parent
+  head = subprocess.run(['git', '-C', root, 'rev-parse', 'HEAD'], capture_output=True, text=True).stdout.strip()
+  assert here['commit'] == (head or 'unknown') and here['command'] == sys.argv
+  assert here['packages']['jax'] == jax.__version__
+  assert here['devices'] == [jax.devices()[0].device_kind] * 3
+
+
+@pytest.mark.parametrize(
+  ('change', 'words'),
+  [
+    (lambda there: there['packages'].update(jax='0.9.9'), [f'jax 0.9.9 (here {jax.__version__})']),
+    (lambda there: there.update(platform='Linux arm64'), ['platform Linux arm64 (here ']),
+    (lambda there: there.update(devices=['cpu'] * 8), ['devices 8 x cpu (here 1 x ']),
+    (lambda there: there.update(devices=['NVIDIA H100']), ['devices 1 x NVIDIA H100 (here 1 x ']),
+    (lambda there: there.update(commit='0' * 40, command=['other'], uncommitted_changes=True), []),
+    (lambda there: there['packages'].update(matplotlib='1.0'), []),
+  ],
+)
+def test_differences_are_those_that_may_change_bits(change, words):
+  """Platform, devices and the libraries that compute; neither the commit, nor the command, nor a plotting library."""
+  here = environment.environment(jax.devices()[:1])
+  there = copy.deepcopy(here)
+  change(there)
+  found = environment.differences(there, here)
+  assert len(found) == len(words)
+  for sentence, start in zip(found, words):
+    assert sentence.startswith(start)

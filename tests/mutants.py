@@ -1,0 +1,230 @@
+"""Errors that the tests must notice: each is one wrong line of the library, and its own module's tests.
+
+Run by hand: `python tests/mutants.py` runs all, `python tests/mutants.py tuning hmm` those of these modules. Each is
+made in a copy of the tree. Exit code 1 if a mutant survives, or its old text is not in the file exactly once.
+"""
+
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+class Mutant(NamedTuple):
+  """One wrong line.
+
+  Attributes:
+    name: what is wrong.
+    module: the file of `hmm_jax` that has it.
+    old: text that is in the file exactly once.
+    new: what stands there instead.
+    tests: arguments of pytest: a file of tests, or the tests of it that speak of this line.
+  """
+
+  name: str
+  module: str
+  old: str
+  new: str
+  tests: tuple[str, ...]
+
+
+TUNING = 'tests/tuning_test.py'
+MUTANTS = [
+  Mutant(
+    'the prompt behind the input',
+    'tuning',
+    'jnp.concatenate([jnp.broadcast_to(prompt, embeddings.shape[:1] + prompt.shape), embeddings], axis=1)',
+    'jnp.concatenate([embeddings, jnp.broadcast_to(prompt, embeddings.shape[:1] + prompt.shape)], axis=1)',
+    (TUNING, '-k', 'mask_is_read or no_rows'),
+  ),
+  Mutant(
+    'the row before the mask is read',
+    'tuning',
+    "mask_position = trainable['prompt'].shape[1]",
+    "mask_position = trainable['prompt'].shape[1] - 1",
+    (TUNING, '-k', 'mask_is_read or no_rows'),
+  ),
+  Mutant(
+    "a probe of the token after the mask's",
+    'tuning',
+    'return model.represent(frozen, model.embed(frozen, inputs))[:, 0]',
+    'return model.represent(frozen, model.embed(frozen, inputs))[:, 1]',
+    (TUNING, '-k', 'features_are'),
+  ),
+  Mutant(
+    'labels of another task',
+    'tuning',
+    'scores, labels[:, batch])',
+    'scores, labels[::-1, batch])',
+    (TUNING, '-k', 'side_by_side or an_epoch_meets'),
+  ),
+  Mutant(
+    'prompts are not projected',
+    'tuning',
+    'trainable = tuner.project(optax.apply_updates(state.trainable, updates))',
+    'trainable = optax.apply_updates(state.trainable, updates)',
+    (TUNING, '-k', 'stay_in_the_unit_cube'),
+  ),
+  Mutant(
+    'the same order in every epoch',
+    'tuning',
+    'jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)',
+    'jax.random.permutation(key, num_inputs)',
+    (TUNING, '-k', 'an_epoch_meets'),
+  ),
+  Mutant(
+    'inputs in the order they came',
+    'tuning',
+    'jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)',
+    'jnp.arange(num_inputs)',
+    (TUNING, '-k', 'an_epoch_meets'),
+  ),
+  Mutant(
+    'the frozen tree is donated',
+    'tuning',
+    "donate_argnames='state'",
+    "donate_argnames=('state', 'frozen')",
+    (TUNING, '-k', 'frozen_tree'),
+  ),
+  Mutant(
+    'one clip for all tasks',
+    'tuning',
+    'jax.vmap(optimizer_.update)(grads, state.opt_state, state.trainable)',
+    """(lambda norm: jax.vmap(optimizer_.update)(
+      jax.tree.map(lambda g: g / jnp.maximum(norm / schedule.clip_norm, 1), grads), state.opt_state, state.trainable
+    ))(optax.global_norm(grads))""",
+    (TUNING, '-k', 'side_by_side and head'),
+  ),
+  Mutant(
+    "a task's start by its place",
+    'tuning',
+    'jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)',
+    'jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(tasks)))',
+    (TUNING, '-k', 'draw_of_its_own'),
+  ),
+  Mutant(
+    'blocks out of order',
+    'tuning',
+    'outputs = lax.map(function, blocked)',
+    'outputs = jax.tree.map(lambda x: x[::-1], lax.map(function, blocked))',
+    (TUNING, '-k', 'features_are or predictions_are'),
+  ),
+  Mutant(
+    'sampling by the transposed chain',
+    'hmm',
+    'rows = hmm.joint_initial_probs[None], hmm.transition_matrix, hmm.joint_emission_matrix',
+    'rows = hmm.joint_initial_probs[None], hmm.transition_matrix.T, hmm.joint_emission_matrix',
+    ('tests/hmm_test.py', '-k', 'samples_follow'),
+  ),
+  Mutant(
+    'emissions of the next state',
+    'hmm',
+    'rows = jnp.take(hmm.joint_emission_matrix.T, tokens, axis=0',
+    'rows = jnp.take(jnp.roll(hmm.joint_emission_matrix, 1, 0).T, tokens, axis=0',
+    ('tests/hmm_test.py', '-k', 'token_likelihoods'),
+  ),
+  Mutant(
+    'temperatures multiply',
+    'hmm',
+    'jax.random.uniform(key, shape) / temperature',
+    'jax.random.uniform(key, shape) * temperature',
+    ('tests/hmm_test.py', '-k', 'temperature'),
+  ),
+  Mutant(
+    'the memory is lost after the first token',
+    'hmm',
+    'states = first - first_moving + jnp.append(moving, last)',
+    'states = jnp.append(first, jnp.append(moving, last)[1:])',
+    ('tests/memory_hmm_test.py', '-k', 'samples_follow'),
+  ),
+  Mutant(
+    'chunks begin one chunk late',
+    'hmm',
+    'advance = lambda probs, _: (multiply(probs, stride), probs)',
+    'advance = lambda probs, _: (multiply(probs, stride), multiply(probs, stride))',
+    ('tests/memory_hmm_test.py', '-k', 'chunk_start'),
+  ),
+  Mutant(
+    'states read the next cell',
+    'memory_hmm',
+    'jnp.asarray(configurations)[hmm.cell_index].T',
+    'jnp.asarray(configurations)[(hmm.cell_index + 1) % hmm.num_cells].T',
+    ('tests/memory_hmm_test.py', '-k', 'joint_emissions or lift'),
+  ),
+  Mutant(
+    'the reverse lifting is a sum',
+    'memory_hmm',
+    'return _sum_by_value_read(hmm, rows) / hmm.memory_size ** (hmm.num_cells - 1)',
+    'return _sum_by_value_read(hmm, rows)',
+    ('tests/memory_hmm_test.py', '-k', 'lift'),
+  ),
+  Mutant(
+    'cells in reverse',
+    'memory_hmm',
+    'cells = range(-hmm.num_cells, 0)',
+    'cells = range(-hmm.num_cells, 0)[::-1]',
+    ('tests/memory_hmm_test.py', '-k', 'independent_cells'),
+  ),
+  Mutant(
+    'the flattened chain moves the memory',
+    'memory_hmm',
+    'jnp.kron(identity, hmm.transition_matrix)',
+    'jnp.kron(hmm.transition_matrix, identity)',
+    ('tests/memory_hmm_test.py', '-k', 'flattened_chain'),
+  ),
+  Mutant(
+    'a joint law of the start is not divided by that of the memory',
+    'memory_hmm',
+    'joint / jnp.where(total > 0, total, 1)',
+    'joint',
+    ('tests/memory_hmm_test.py', '-k', 'chunk_start or random_draw'),
+  ),
+]
+
+
+def verdict(mutant: Mutant) -> str:
+  """'killed' where a test fails, 'SURVIVED' where all pass, else what is wrong with the mutant itself."""
+  with tempfile.TemporaryDirectory() as folder:
+    tree = pathlib.Path(folder) / 'tree'
+    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns('.git', '__pycache__', '.*_cache'))
+    path = tree / 'hmm_jax' / f'{mutant.module}.py'
+    text = path.read_text()
+    if text.count(mutant.old) != 1:
+      return f'NOT MADE: the old text is in {path.name} {text.count(mutant.old)} times'
+    path.write_text(text.replace(mutant.old, mutant.new))
+    settings = {'PYTHONPATH': str(tree), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+    command = [sys.executable, '-m', 'pytest', '-x', '-p', 'no:cacheprovider', *mutant.tests]
+    done = subprocess.run(command, cwd=tree, env={**os.environ, **settings}, capture_output=True, text=True)
+    # Pytest's 1 is a failed test; others are errors of its own, such as 5, no test.
+    failed = [line for line in done.stdout.splitlines() if line.startswith(('FAILED', 'ERROR'))]
+    if done.returncode == 1 and failed:
+      return f'killed by {failed[0].split("::")[-1].split(" - ")[0]}'
+    return 'SURVIVED' if done.returncode == 0 else f'NOT RUN: pytest ended with {done.returncode}'
+
+
+def main(modules: list[str]) -> int:
+  """Prints a line a mutant; the exit code."""
+  unknown = set(modules) - {mutant.module for mutant in MUTANTS}
+  if unknown:
+    print(f'no mutants of {", ".join(sorted(unknown))}', file=sys.stderr)
+    return 2
+  failures, seconds = 0, 0.0
+  for mutant in MUTANTS:
+    if modules and mutant.module not in modules:
+      continue
+    answer = verdict(mutant)
+    failures += not answer.startswith('killed')
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds, before = used.ru_utime + used.ru_stime, seconds
+    print(f'{mutant.module}: {mutant.name}: {answer} ({seconds - before:.0f} CPU s)', flush=True)
+  return int(failures > 0)
+
+
+if __name__ == '__main__':
+  sys.exit(main(sys.argv[1:]))

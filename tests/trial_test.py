@@ -1,0 +1,102 @@
+"""The records of a trial: which of them are asked for, and what stands beside them of where they came from."""
+
+import hashlib
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from configs import prompt_vs_head
+from experiments import config as config_lib
+from experiments import environment
+from experiments import trial as trial_lib
+from experiments.settings import Point
+from experiments.tuned import Tuned
+from hmm_jax.hmm import sample_corpus
+from hmm_jax.tasks import draw_task_weights
+
+
+def _trial(workdir, **changes):
+  config = prompt_vs_head.get_config('smoke')
+  config.update_from_flattened_dict(changes)
+  return trial_lib.Trial(config_lib.from_config(config), Point(4), 0, workdir)
+
+
+def _add(trial, model, method, tasks):
+  outcome = [Tuned(task, {'head': np.zeros(2)}, {'accuracy': 0.5}) for task in tasks]
+  trial_lib._add_records(trial, model, method, outcome, {'kl_at_mask': 0.0})
+
+
+def _triples(records):
+  return [(record['task'], record['model'], record['method']) for record in records]
+
+
+def test_records_are_those_that_are_asked_for(tmp_path):
+  """A method, model or task that is no longer asked for stays on file, is not reported, and is not missing."""
+  for model in ('bert', 'exact'):
+    for method in ('head', 'prompt'):
+      _add(_trial(tmp_path), model, method, (0, 1))
+  assert len(_trial(tmp_path).records()) == 8
+  fewer = _trial(tmp_path, models=('exact',), methods=('head', 'probe'), tasks_per_trial=1)
+  assert _triples(fewer.records()) == [(0, 'exact', 'head')]
+  assert fewer.missing() == {(0, 'exact', 'probe')}
+  assert len(_trial(tmp_path).records()) == 8
+
+
+def test_records_keep_the_commit_that_made_them(tmp_path, monkeypatch):
+  """What a later commit adds to a trial is said to be of that commit, and what was there is left as it was."""
+  trial = _trial(tmp_path)
+  _add(trial, 'exact', 'head', (0, 1))
+  first = trial.environment_path.read_bytes()
+  monkeypatch.setattr(environment, '_process', lambda: {'commit': 'another', 'packages': {}})
+  _add(trial, 'exact', 'head', (2,))
+  _add(trial, 'exact', 'prompt', (0,))
+  assert trial.environment_path.read_bytes().startswith(first)
+  earlier, *later = [json.loads(line) for line in trial.environment_path.read_text().splitlines()]
+  assert earlier['tasks'] == [0, 1] and earlier['commit'] != 'another'
+  assert [(line['method'], line['tasks'], line['commit']) for line in later] == [
+    ('head', [2], 'another'),
+    ('prompt', [0], 'another'),
+  ]
+  assert all(line['trial_id'] == trial.id for line in later)
+
+
+def test_a_kill_leaves_no_record_without_its_provenance(tmp_path, monkeypatch):
+  """The environment is written first: where the records are not, the run says them again."""
+  trial = _trial(tmp_path)
+
+  def fail(*_):
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patched, np.testing.assert_raises(KeyboardInterrupt):
+    patched.setattr(trial_lib.tuned, 'save_arrays', fail)
+    _add(trial, 'exact', 'head', (0,))
+  assert not trial.records_path.exists() and len(trial.environment_path.read_text().splitlines()) == 1
+  _add(trial, 'exact', 'head', (0,))
+  assert len(trial.records()) == 1 and len(trial.environment_path.read_text().splitlines()) == 2
+
+
+# Of seed 0. Where one of these changes, the ids of models and trials name other bits than they did: then
+# `_PRETRAINING_VERSION` is raised. Values are rounded, or reduced to signs, to what unlike CPUs agree on.
+_DRAWN = {
+  'generator': '1263fb0f6c8f52c3',
+  'documents': '8bea94cd290269d9',
+  'task weights': '1f0f988d08bd314f',
+  'parameters': '9ff9b1afb3500c24',
+}
+
+
+def test_seed_0_draws_what_it_has_always_drawn(tmp_path):
+  """A new JAX or flax that draws other documents, tasks or parameters from the same keys is seen here."""
+  trial = _trial(tmp_path)
+  settings, keys = trial.settings, trial.keys()
+  hmm = trial_lib.draw_distribution(settings, trial.point, keys.distribution)
+  params = jax.jit(settings.bert_module().init)(keys.pretraining, jnp.zeros((1, 1), jnp.int32))
+  drawn = {
+    'generator': jax.random.bits(keys.pretraining, (64,)),
+    'documents': np.asarray(sample_corpus(keys.downstream, hmm, 4, 256), np.uint8),
+    'task weights': np.int32(np.round(100 * draw_task_weights(keys.tasks, 10))),
+    'parameters': np.concatenate([np.int8(np.sign(leaf)).ravel() for leaf in jax.tree.leaves(params)]),
+  }
+  assert {name: hashlib.sha256(np.asarray(x).tobytes()).hexdigest()[:16] for name, x in drawn.items()} == _DRAWN
