@@ -28,7 +28,7 @@ from hmm_jax.hmm import random_hmm
 from hmm_jax.hmm import sample_corpus
 from hmm_jax.hmm import to_dynamax
 from hmm_jax.hmm import token_likelihoods
-from hmm_jax.inference import batched_forward_backward
+from hmm_jax.inference import forward_backward
 from hmm_jax.memory_hmm import cell_posterior
 from hmm_jax.memory_hmm import cell_probs
 from hmm_jax.memory_hmm import memory_forward_backward
@@ -122,7 +122,7 @@ def _smoothing(settings: BenchmarkSettings, num_states: int) -> Case:
   rows = _rows(settings, hmm)
   log_rows = jnp.log(rows)
   peer_smoother = jax.vmap(lambda log_row: hmm_smoother(hmm.initial_probs, hmm.transition_matrix, log_row))
-  ours, peer = jax.jit(batched_forward_backward), jax.jit(peer_smoother)
+  ours, peer = jax.jit(forward_backward), jax.jit(peer_smoother)
   name = f'smooth {settings.num_sequences} x {settings.length}'
   # dynamax takes a predicted probability near zero for zero, so the two need not agree at large H.
   return Case(name, num_states, lambda: ours(hmm, rows), 'dynamax', lambda: peer(log_rows), None)
@@ -158,12 +158,12 @@ def _memory(settings: BenchmarkSettings) -> Case:
   """What a label needs: P[M | x]."""
 
   def flattened(hmm: MemoryHMM, flat: HMM, rows: Array) -> Array:
-    return cell_probs(hmm, batched_forward_backward(flat, rows).smoothed_probs[:, 0])
+    return cell_probs(hmm, forward_backward(flat, rows).smoothed_probs[:, 0])
 
   return _memory_case(settings, 'posterior of the memory', cell_posterior, flattened)
 
 
 def _every_posterior(settings: BenchmarkSettings) -> Case:
   """Every row of every posterior over (memory, state)."""
-  flattened = lambda hmm, flat, rows: batched_forward_backward(flat, rows)
+  flattened = lambda hmm, flat, rows: forward_backward(flat, rows)
   return _memory_case(settings, 'every posterior', lambda *args: memory_forward_backward(*args).joint, flattened)

@@ -247,12 +247,14 @@ def sample_corpus(key: Array, hmm: Distribution, num_documents: int, length: int
   return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
 
 
+@jax.jit
 def token_likelihoods(hmm: Distribution, tokens: Array, observed: Array) -> Array:
   """Likelihood rows [..., T, E]: P[X = x_t | state] where `observed` [..., T] holds, rows of ones elsewhere."""
   rows = jnp.take(hmm.joint_emission_matrix.T, tokens, axis=0, mode='clip')
   return jnp.where(observed[..., None], rows, 1)
 
 
+@jax.jit
 def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
   """Likelihood rows [..., T, E] of noisy sight: evidence[t, v] = P[what is seen at t | X_t = v], [..., T, V].
 
@@ -280,6 +282,7 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
   return hmm.starting_from(mean / mean.sum())
 
 
+@jax.jit
 def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
 

@@ -272,13 +272,15 @@ def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   log_by_parts = lambda x: _log(as_float64(x)).reshape(*x.shape[:-1], -1, num_states)
   log_initial_CxH, log_rows_TxCxH = log_by_parts(hmm.joint_initial_probs), log_by_parts(likelihoods)
   log_transition = _log(as_float64(hmm.transition_matrix))[:, None]
+  # XLA lowers an argmax of float64 outside of `in_float64`, where it fails.
+  first_best = lambda score, axis: (score == score.max(axis, keepdims=True)).argmax(axis).astype(jnp.int32)
 
   def forward(score_CxH, log_row):
     through = score_CxH.T[:, :, None] + log_transition
-    return through.max(0) + log_row, through.argmax(0).astype(jnp.int32)
+    return through.max(0) + log_row, first_best(through, 0)
 
   score, best_previous = lax.scan(forward, log_initial_CxH + log_rows_TxCxH[0], log_rows_TxCxH[1:])
-  configuration, last = jnp.divmod(score.argmax().astype(jnp.int32), num_states)
+  configuration, last = jnp.divmod(first_best(score.reshape(-1), 0), num_states)
   step_back = lambda state, best: (best[state], best[state])
   _, states = lax.scan(step_back, last, best_previous[:, configuration], reverse=True)
   return configuration * num_states + jnp.append(states, last)

@@ -238,6 +238,7 @@ class MemoryPosterior(NamedTuple):
   marginal_loglik: Array
 
 
+@jax.jit
 def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosterior:
   """Exact posteriors of memory and hidden state from likelihood rows over joint states, [..., T, E].
 
@@ -258,11 +259,13 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
   )
 
 
+@jax.jit
 def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
   """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a pass forward alone."""
   return cell_probs(hmm, inference.last_filtered_probs(hmm, likelihoods))
 
 
+@jax.jit
 def to_hmm(hmm: MemoryHMM) -> HMM:
   """The flattened chain of E = M^N H states, which agrees with `hmm` in every quantity and costs E^2 a step."""
   identity = jnp.eye(hmm.num_configurations, dtype=hmm.transition_matrix.dtype)

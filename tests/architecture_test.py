@@ -9,7 +9,6 @@ ROOT = pathlib.Path(__file__).parent.parent
 # The modules of a room and of the rooms inside it, in one order.
 LIBRARY = [
   'compilation',
-  'number_formats',
   'inference',
   'hmm',
   'memory_hmm',

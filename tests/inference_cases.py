@@ -5,11 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import hmm as hmm_lib
-from hmm_jax import inference
 from hmm_jax.hmm import HMM
-
-forward_backward = jax.jit(inference.forward_backward)
-batched_forward_backward = jax.jit(inference.batched_forward_backward)
 
 
 def assert_posteriors_close(actual, expected, atol, loglik_rtol=None):
@@ -22,21 +18,25 @@ def at(tree, index):
   return jax.tree.map(lambda x: x[index], tree)
 
 
+def stacked(cases):
+  """Trees of arrays of one shape as a tree of arrays with a leading axis, float32."""
+  return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float32), *cases)
+
+
 def paper_draw(num_states, seed=0):
   return hmm_lib.random_hmm(jax.random.key(seed), num_states, 10)
 
 
 def sampled_tokens(hmm, batch_size, length):
-  keys = jax.random.split(jax.random.key(1), batch_size)
-  return jax.vmap(lambda key: hmm_lib.sample(key, hmm, length)[1])(keys)
+  return np.asarray(hmm_lib.sample_corpus(jax.random.key(1), hmm, batch_size, length))
 
 
 def uniform_tokens(hmm, batch_size, length):
-  return jax.random.randint(jax.random.key(2), (batch_size, length), 0, hmm.num_tokens)
+  return np.random.default_rng(2).integers(hmm.num_tokens, size=(batch_size, length))
 
 
 def likelihood_rows(hmm, tokens):
-  return hmm_lib.token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
+  return np.asarray(hmm.emission_matrix).T[tokens]
 
 
 # One chain of two states that never leaves its state, and evidence for the state that it is almost never in:

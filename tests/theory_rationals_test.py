@@ -147,7 +147,7 @@ def test_token_probs_are_the_share_of_each_token_among_texts():
 
 @jax.jit
 def inferred(distribution, likelihoods):
-  posterior = inference.batched_forward_backward(distribution, likelihoods)
+  posterior = inference.forward_backward(distribution, likelihoods)
   return posterior, hmm_lib.conditional_token_probs(distribution, likelihoods)
 
 

@@ -168,14 +168,14 @@ def _after_mask(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
 @functools.partial(jax.jit, static_argnames='tuner')
 def _state_scores(tuner, hmm, silent_probs, trainable, inputs):
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
-  posterior = inference.batched_forward_backward(hmm.starting_from(silent_probs), rows)
+  posterior = inference.forward_backward(hmm.starting_from(silent_probs), rows)
   scores = tuner.scores(trainable, hmm, tuner.features(hmm, inputs))[0]
   return posterior.smoothed_probs[:, 0], scores, posterior.marginal_loglik
 
 
 @jax.jit
 def _first_state_probs(hmm, inputs):
-  posterior = inference.batched_forward_backward(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
+  posterior = inference.forward_backward(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
   return posterior.leave_one_out_probs[:, 0], posterior.marginal_loglik
 
 
