@@ -32,7 +32,7 @@ def start(experiment: str, scale: str, scales: tuple[str, ...]) -> ml_collection
   config.experiment = experiment
   config.scale = scale
   config.seed = 0
-  config.compilation_cache = ''  # a directory, to keep compiled programs between runs
+  config.compilation_cache = 'auto'  # where compiled programs are kept between runs: auto, a directory, or '' nowhere
   return config
 
 

@@ -85,7 +85,7 @@ def draw(
     if read:
       concentration = moving_probs[..., np.asarray(distribution.cell_index) == settings.memory.label_cell].sum(-1)
     else:
-      concentration = scipy.special.entr(moving_probs).sum(-1)
+      concentration = scipy.special.entr(np.float64(moving_probs)).sum(-1)
   return Downstream(
     inputs=inputs,
     tasks=[draw_task(jax.random.fold_in(key_tasks, task)) for task in range(settings.tasks_per_trial)],

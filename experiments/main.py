@@ -13,6 +13,7 @@ from ml_collections import config_flags
 import rich.console
 
 from experiments import benchmark
+from experiments import cache
 from experiments import config as config_lib
 from experiments import pasture
 from experiments import results
@@ -63,9 +64,7 @@ def _set_up(compilation_cache: str) -> None:
   # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)
-  if compilation_cache:
-    jax.config.update('jax_compilation_cache_dir', compilation_cache)
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+  cache.keep_programs(compilation_cache)
 
 
 def _parse(argv: list[str]) -> tuple[flags.FlagValues, ml_collections.ConfigDict]:

@@ -14,6 +14,7 @@ from experiments import results
 from experiments.environment import differences
 from experiments.environment import environment
 from experiments.progress import Reporter
+from experiments.settings import CorpusSettings
 from experiments.settings import Settings
 from hmm_jax import bert as bert_lib
 from hmm_jax import compilation
@@ -110,7 +111,7 @@ def pretrained_params(
       return params_here(state)
     model = tuned_model(settings)
     metrics = metrics or [{'step': 0, **measure(settings, model, params_here(state), ideals)}]
-    corpus = _corpus(settings, hmm, keys.corpus, whole)
+    corpus = jax.device_put(np.asarray(_corpus(keys.corpus, hmm, settings.corpus)), whole)
     with reporter.track('pretraining', p.num_steps, done) as advance, _SpeedLog(settings, directory) as log:
       while done < p.num_steps:
         begun = time.monotonic()
@@ -141,11 +142,12 @@ def _note_environment(settings: Settings, directory: pathlib.Path, done: int, re
     checkpoints.append_json_line(path, {'from_step': done, **here})
 
 
-def _corpus(settings: Settings, hmm: Distribution, key: Array, whole: jax.sharding.Sharding) -> Array:
-  c = settings.corpus
-  documents = np.asarray(sample_corpus(key, hmm, c.num_documents, c.document_length))
-  chunks = documents[:, : c.chunks_per_document * c.chunk_length].reshape(c.num_chunks, c.chunk_length)
-  return jax.device_put(chunks, whole)
+@functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
+def _corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
+  """The chunks [N, T] that pretraining meets."""
+  documents = sample_corpus(key, hmm, corpus.num_documents, corpus.document_length)
+  whole_chunks = documents[:, : corpus.chunks_per_document * corpus.chunk_length]
+  return whole_chunks.reshape(corpus.num_chunks, corpus.chunk_length)
 
 
 class _SpeedLog:

@@ -33,6 +33,7 @@ LIBRARY = [
   'theory.counterexamples',
 ]
 EXPERIMENTS = [
+  'cache',
   'settings',
   'theory.settings',
   'config',

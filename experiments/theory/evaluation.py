@@ -1,6 +1,5 @@
 """A construction beside the exact label, in float64: the scores of both, and where the theorem speaks."""
 
-from collections.abc import Callable
 import functools
 from typing import Any, NamedTuple
 
@@ -90,14 +89,6 @@ def possible_sequences(distribution: Distribution, max_length: int) -> np.ndarra
     tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token]
     found.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=len(emits_VxE)))
   return np.concatenate(found)
-
-
-def in_blocks(
-  evaluate: Callable[[np.ndarray], tuple[np.ndarray, ...]], tokens: np.ndarray, size: int
-) -> tuple[np.ndarray, ...]:
-  """`evaluate(tokens)`, `size` sequences at a time; the last block is filled up, so that all compile once."""
-  blocks = np.resize(tokens, (-(-len(tokens) // size), size, tokens.shape[1]))
-  return tuple(np.concatenate(parts)[: len(tokens)] for parts in zip(*map(evaluate, blocks)))
 
 
 def evaluate_states(hmm: HMM, silent_probs, task_weights, construction: Construction, tokens: np.ndarray) -> Evaluation:

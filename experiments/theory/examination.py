@@ -12,6 +12,7 @@ import rich.table
 from experiments.theory import certificates
 from experiments.theory import evaluation
 from experiments.theory.hmm_file import Problem
+from hmm_jax import outputs
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import recovery
 from hmm_jax.theory import separability
@@ -176,7 +177,7 @@ def _construction(problem: Problem, name: str, make: _Make, texts: dict[str, np.
       evaluate = make(tokens.shape[1])
     except AssumptionError as error:
       return {**record, 'built': False, 'reason': str(error)}
-    found = evaluation.Evaluation(*_in_blocks(evaluate, tokens, problem.hmm.joint_initial_probs.size))
+    found = _in_blocks(evaluate, tokens, problem.hmm.joint_initial_probs.size)
     checked[kind] = {'longest': tokens.shape[1], **_agreement(found, margin)}
   return {**record, 'built': True, 'reason': 'its assumptions hold', **checked}
 
@@ -201,10 +202,10 @@ def _agreement(found: evaluation.Evaluation, margin: float) -> Record:
   return _plain(fields)
 
 
-def _in_blocks(evaluate: Evaluate, tokens: np.ndarray, num_states: int) -> tuple[np.ndarray, ...]:
+def _in_blocks(evaluate: Evaluate, tokens: np.ndarray, num_states: int) -> Any:
   """`evaluate(tokens)`, as many sequences at a time as bounds the memory of their messages."""
   most = max(_BLOCK_ENTRIES // (tokens.shape[1] * num_states), 1)
-  return evaluation.in_blocks(evaluate, tokens, min(most, len(tokens)))
+  return outputs.in_blocks(evaluate, tokens, min(most, len(tokens)))
 
 
 def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) -> Record:

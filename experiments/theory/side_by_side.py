@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from experiments.progress import Reporter
+from hmm_jax import compilation
 from hmm_jax import tuning
 from hmm_jax.model import MaskedLM
 
@@ -96,9 +97,14 @@ def train(
       yield of_one_task(states.trainable)
 
 
+@functools.partial(
+  jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'), compiler_options=compilation.ONCE
+)
 def _init(key, tuner, schedule, frozen, *, num_inputs):
   task = np.zeros(1, np.int32)
-  start = lambda frozen: tuning.init_tuning(key, tuner, schedule, frozen, tasks=task, num_inputs=num_inputs)
+  # A program inside another has no compiler options of its own.
+  init = tuning.init_tuning.__wrapped__
+  start = lambda frozen: init(key, tuner, schedule, frozen, tasks=task, num_inputs=num_inputs)
   return jax.vmap(start)(frozen)
 
 

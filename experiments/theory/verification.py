@@ -14,6 +14,7 @@ import numpy as np
 from experiments.progress import Reporter
 from experiments.theory import evaluation
 from experiments.theory.settings import TheorySettings
+from hmm_jax import outputs
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import recovery
 from hmm_jax.theory import structured
@@ -102,7 +103,7 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   }
   for kind, tokens in texts.items():
     evaluate = theorem.construct(settings, problem, tokens.shape[1])
-    evaluated = evaluation.Evaluation(*evaluation.in_blocks(evaluate, tokens, _BLOCK_SIZE))
+    evaluated = outputs.in_blocks(evaluate, tokens, _BLOCK_SIZE)
     row |= _fields(kind, evaluation.count(evaluated, settings.margin))
   return row
 

@@ -1,0 +1,38 @@
+"""Where compiled programs are kept between runs: each kind of host has a directory of its own."""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import platform
+
+import jax
+import jaxlib
+
+AUTO = 'auto'
+
+
+def keep_programs(setting: str) -> None:
+  """Keeps every compiled program in the directory `setting`; 'auto' is that of this kind of host, '' is nowhere.
+
+  A new directory is its owner's alone, since what lies in it is run. JAX warns, and compiles, where it cannot use it.
+  """
+  if setting:
+    path = directory() if setting == AUTO else pathlib.Path(setting)
+    with contextlib.suppress(OSError):
+      path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    jax.config.update('jax_compilation_cache_dir', str(path))
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+
+
+def directory() -> pathlib.Path:
+  """A directory that hosts share only where jaxlib and the CPU, its flags included, are the same.
+
+  A program compiled for another CPU can be refused, or can stop the process with an illegal instruction.
+  """
+  info = pathlib.Path('/proc/cpuinfo')
+  lines = info.read_text().splitlines() if info.exists() else []
+  cpu = sorted({line for line in lines if line.startswith(('model name', 'flags', 'Features', 'CPU part'))})
+  host = '\n'.join([platform.system(), platform.machine(), platform.processor(), *cpu])
+  name = f'jaxlib-{jaxlib.__version__}-{hashlib.sha256(host.encode()).hexdigest()[:12]}'
+  return pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'hmm_jax' / name
