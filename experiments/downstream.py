@@ -82,8 +82,9 @@ def draw(
   concentration = None
   if 'attention' in methods:
     moving_probs = _moving_state_probs(distribution, inputs[splits['test']], settings.measure.batch_size)
-    if read:
-      concentration = moving_probs[..., np.asarray(distribution.cell_index) == settings.memory.label_cell].sum(-1)
+    if isinstance(distribution, MemoryHMM) and read:
+      reads = np.asarray(distribution.cell_index) == settings.memory.label_cell
+      concentration = moving_probs[..., reads].sum(-1)
     else:
       concentration = scipy.special.entr(np.float64(moving_probs)).sum(-1)
   return Downstream(

@@ -87,8 +87,8 @@ def tune(
   train, test = downstream.splits['train'], downstream.splits['test']
   device = jax.tree.leaves(frozen)[0].sharding
   frozen = frozen if tuner.reads_frozen else ()
-  data = jax.device_put((_at(features, train), labels[:, train]), device)
-  state, losses = _train(tuner, settings.tuning(method).schedule, frozen, *data, tasks, key, name, reporter)
+  shown, taught = jax.device_put((_at(features, train), labels[:, train]), device)
+  state, losses = _train(tuner, settings.tuning(method).schedule, frozen, shown, taught, tasks, key, name, reporter)
   predicted = tuning.predictions(tuner, state.trainable, frozen, features, batch_size=batch_size)
   correct = np.asarray(predicted) == labels
   accuracies = {split: correct[:, where].mean(-1) for split, where in downstream.splits.items()}
@@ -152,6 +152,7 @@ def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str,
   positions in it. Weights are in units of the uniform one, 1 / T. The correlation is Spearman's.
   """
   relative = weights.ravel() * weights.shape[1]
+  assert downstream.concentration is not None, 'drawn where attention is a method'
   concentration = downstream.concentration.ravel()
   bins = np.minimum((concentration / downstream.most_concentration * _PROFILE_BINS).astype(int), _PROFILE_BINS - 1)
   profile = []

@@ -39,9 +39,9 @@ from hmm_jax.hmm import to_dynamax
 from hmm_jax.hmm import to_hmmlearn
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.inference import forward_backward
+from hmm_jax.inference import last_filtered_probs
 from hmm_jax.inference import most_likely_states
 from hmm_jax.inference import Posterior
-from hmm_jax.inference import last_filtered_probs
 from hmm_jax.memory_hmm import cell_posterior
 from hmm_jax.memory_hmm import independent_cells
 from hmm_jax.memory_hmm import memory_forward_backward

@@ -1,18 +1,23 @@
 """Downstream tasks: inputs, `task_weights` (the paper's mu), labels from the exact posterior, degeneracy."""
 
 from collections.abc import Callable
+import functools
 from typing import Any, NamedTuple
 
 import jax
-from jax import lax
 import jax.numpy as jnp
+import numpy as np
 
 from hmm_jax import inference
+from hmm_jax.float64 import as_float64
+from hmm_jax.float64 import in_float64
 from hmm_jax.hmm import Distribution
+from hmm_jax.hmm import DistributionT
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import cell_posterior
 from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.outputs import in_blocks
 
 Array = jax.Array
 
@@ -33,9 +38,9 @@ class Task(NamedTuple):
   """
 
   task_weights: Array
-  labels: Array
+  labels: np.ndarray
   redraws: int
-  margins: Array
+  margins: np.ndarray
 
 
 def draw_task_weights(
@@ -57,43 +62,45 @@ def mask_first(tokens: Array, num_tokens: int) -> Array:
   return tokens.astype(jnp.int32).at[..., 0].set(num_tokens)
 
 
-def first_state_probs(hmm: HMM, inputs: Array) -> Array:
+def first_state_probs(hmm: HMM, inputs: Array | np.ndarray) -> np.ndarray:
   """P[H_1 | X_{-1}] in float64, [n, H], for inputs [n, T] whose first token is [MASK]."""
-  return _in_float64_blocks(_first_state_probs, hmm, inputs)
+  return _in_blocks(_first_state_probs, hmm, inputs)
 
 
-def memory_probs(hmm: MemoryHMM, inputs: Array) -> Array:
+def memory_probs(hmm: MemoryHMM, inputs: Array | np.ndarray) -> np.ndarray:
   """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK]."""
-  return _in_float64_blocks(_memory_probs, hmm, inputs)
+  return _in_blocks(_memory_probs, hmm, inputs)
 
 
 @jax.jit
+@in_float64
 def _first_state_probs(hmm: HMM, tokens: Array) -> Array:
+  hmm = _widened(hmm)
   rows = token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
   return inference.forward_backward(hmm, rows).leave_one_out_probs[:, 0]
 
 
 @jax.jit
+@in_float64
 def _memory_probs(hmm: MemoryHMM, tokens: Array) -> Array:
+  hmm = _widened(hmm)
   return cell_posterior(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
 
 
-def _in_float64_blocks(function: Callable[[Any, Array], Array], hmm: Distribution, inputs: Array) -> Array:
-  """`function(hmm, inputs)` in float64, as many inputs at a time as bounds the memory of their messages."""
-  with jax.enable_x64(True):
-    is_float = lambda x: jnp.issubdtype(x.dtype, jnp.floating)
-    hmm = jax.tree.map(lambda x: x.astype(jnp.float64) if is_float(x) else x, hmm)
-    most = max(_BLOCK_ENTRIES // (inputs.shape[1] * hmm.joint_initial_probs.size), 1)
-    num_blocks = -(-inputs.shape[0] // most)
-    size = -(-inputs.shape[0] // num_blocks)
-    # The last block is filled up with inputs already seen, so that all compile once.
-    blocks = jnp.resize(inputs, (num_blocks, size, inputs.shape[1]))
-    return jnp.concatenate([function(hmm, block) for block in blocks])[: inputs.shape[0]]
+def _widened(hmm: DistributionT) -> DistributionT:
+  return jax.tree.map(lambda x: as_float64(x) if jnp.issubdtype(x.dtype, jnp.floating) else x, hmm)
+
+
+def _in_blocks(function: Callable[[Any, Array], Array], hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
+  """`function(hmm, inputs)`, as many inputs at a time as bounds the memory of their messages."""
+  most = max(_BLOCK_ENTRIES // (inputs.shape[1] * hmm.joint_initial_probs.size), 1)
+  num_blocks = -(-inputs.shape[0] // most)
+  return in_blocks(functools.partial(function, hmm), inputs, -(-inputs.shape[0] // num_blocks))
 
 
 def draw_task(
   key: Array,
-  state_probs: Array,
+  state_probs: np.ndarray,
   num_train: int,
   *,
   num_nonzero: int = 6,
@@ -121,17 +128,15 @@ def draw_task(
       num_classes=num_classes,
       with_replacement=with_replacement,
     )
-    with jax.enable_x64(True):
-      scores = jnp.matmul(state_probs, weights.astype(jnp.float64).T, precision=lax.Precision.HIGHEST)
-      best, labels = lax.top_k(scores, 2)
-      labels = labels[:, 0].astype(jnp.int32)
-      if int(labels[:num_train].min()) != int(labels[:num_train].max()):
-        return Task(weights, labels, redraws, best[:, 0] - best[:, 1])
+    scores = np.asarray(state_probs, np.float64) @ np.asarray(weights, np.float64).T
+    labels, best = scores.argmax(-1).astype(np.int32), np.sort(scores, -1)
+    if np.ptp(labels[:num_train]):
+      return Task(weights, labels, redraws, best[:, -1] - best[:, -2])
   raise ValueError(f'{_MAX_REDRAWS} draws of task_weights in a row gave all {num_train} training inputs one label')
 
 
-def majority_accuracy(train_labels: Array, test_labels: Array) -> Array:
+def majority_accuracy(train_labels: np.ndarray, test_labels: np.ndarray) -> np.ndarray:
   """The share of test labels equal to the commonest training label; leading axes are batches."""
-  classes = jnp.arange(int(max(train_labels.max(), test_labels.max())) + 1)
+  classes = np.arange(max(train_labels.max(), test_labels.max()) + 1)
   counts = (train_labels[..., None] == classes).sum(-2)
   return (test_labels == counts.argmax(-1)[..., None]).mean(-1)

@@ -9,6 +9,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 # The modules of a room and of the rooms inside it, in one order.
 LIBRARY = [
   'compilation',
+  'float64',
   'inference',
   'hmm',
   'memory_hmm',

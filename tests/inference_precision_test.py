@@ -4,7 +4,6 @@ import warnings
 
 from conftest import in_float64
 from inference_cases import assert_posteriors_close
-from inference_cases import at
 from inference_cases import likelihood_rows
 from inference_cases import paper_draw
 from inference_cases import sampled_tokens

@@ -166,14 +166,13 @@ def test_batches_blocks_and_companions(monkeypatch, block_entries):
   rows = rng.uniform(0.1, 1, (40, T, H)).astype(np.float32)
   rows[5::7] = CASES['all but forbidden'][1]
   rows[3::11, 2] = 0
-  alone = jax.jit(lambda chain, rows: jax.lax.map(lambda row: inference._batched(inference._smooth, chain, row), rows))
-  together = jax.jit(lambda chain, rows: inference._batched(inference._smooth, chain, rows))(
-    chain, rows.reshape(2, 20, T, H)
-  )
+  anew = lambda chain, rows: forward_backward.__wrapped__(chain, rows)
+  alone = jax.jit(lambda chain, rows: jax.lax.map(lambda row: anew(chain, row), rows))
+  together = jax.jit(anew)(chain, rows.reshape(2, 20, T, H))
   assert [x.shape for x in together] == 4 * [(2, 20, T, H)] + [(2, 20)]
   expected = alone(chain, rows)
   assert_posteriors_close(jax.tree.map(lambda x: x.reshape(40, *x.shape[2:]), together), expected, 1e-7)
-  mapped = jax.jit(jax.vmap(forward_backward.__wrapped__, (None, 0)))(chain, rows)
+  mapped = jax.jit(jax.vmap(anew, (None, 0)))(chain, rows)
   assert_posteriors_close(mapped, expected, 1e-7)
   assert np.isneginf(np.asarray(expected.marginal_loglik)).sum() == 4
 
