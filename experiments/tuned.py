@@ -15,6 +15,7 @@ from experiments.progress import Reporter
 from experiments.settings import Point
 from experiments.settings import Settings
 from hmm_jax import attention_head
+from hmm_jax import compilation
 from hmm_jax import tasks as tasks_lib
 from hmm_jax import tuning
 from hmm_jax.model import MaskedLM
@@ -24,6 +25,11 @@ Array = jax.Array
 _PROFILE_BINS = 10
 # A gap between class scores that float32 token probabilities do not show.
 _NEAR_TIE = 1e-6
+
+
+_init_tuning = jax.jit(
+  tuning.init_tuning, static_argnames=('tuner', 'schedule', 'num_inputs'), compiler_options=compilation.ONCE
+)
 
 
 class Tuned(NamedTuple):
@@ -135,7 +141,7 @@ def _train(
 ) -> tuple[tuning.TuneState, np.ndarray]:
   key_init, key_order = jax.random.split(key)
   numbers = np.array(tasks, np.int32)
-  state = tuning.init_tuning(key_init, tuner, schedule, frozen, tasks=numbers, num_inputs=labels.shape[1])
+  state = _init_tuning(key_init, tuner, schedule, frozen, tasks=numbers, num_inputs=labels.shape[1])
   # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
   state, losses = jax.device_put(state, labels.sharding), np.zeros(len(tasks))
   with reporter.track(name, schedule.num_epochs) as advance:

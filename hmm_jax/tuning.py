@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from hmm_jax import compilation
 from hmm_jax import optimizer
 from hmm_jax import outputs
 from hmm_jax.attention_head import SequenceHead
@@ -267,7 +266,7 @@ def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size
   return outputs.in_blocks(functools.partial(tuner.features, frozen), inputs, batch_size)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'), compiler_options=compilation.ONCE)
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'))
 def init_tuning(
   key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, *, tasks: Array, num_inputs: int
 ) -> TuneState:

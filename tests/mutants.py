@@ -185,6 +185,90 @@ MUTANTS = [
     'joint',
     ('tests/memory_hmm_test.py', '-k', 'chunk_start or random_draw'),
   ),
+  *(
+    Mutant(name, 'inference', old, new, (f'tests/inference{which}_test.py', '-k', tests))
+    for name, old, new, which, tests in (
+      (
+        'the transition matrix transposed forward',
+        'matrix = arithmetic.encode(transition_matrix.T)',
+        'matrix = arithmetic.encode(transition_matrix)',
+        '',
+        'posterior_equals_enumeration',
+      ),
+      (
+        'leave-one-out keeps its own row',
+        'for message in (observed, future))',
+        'for message in (observed, observed))',
+        '',
+        'leave_one_out_ignores',
+      ),
+      (
+        'leave-one-out off by one',
+        'arithmetic.contract(matrix, observed)), tuple(map(probs, joint))',
+        'arithmetic.contract(matrix, future)), tuple(map(probs, joint))',
+        '',
+        'posterior_equals_enumeration',
+      ),
+      (
+        'a forgotten normaliser',
+        'return probs, tangent - probs * tangent.sum((-3, -2), keepdims=True)',
+        'return probs, tangent',
+        '_gradient',
+        'equals_enumeration',
+      ),
+      (
+        'evidence of the moved message left out',
+        'log_scale + log_constant(updated) + log_constant(moved)',
+        'log_scale + log_constant(updated)',
+        '_precision',
+        'float64_results',
+      ),
+      (
+        'the largest entries of rows forgotten',
+        '(log_evidence + jnp.log(largest).sum((0, 1, 2)))',
+        'log_evidence',
+        '',
+        'row_scale',
+      ),
+      ('logarithms too late', '_LEAST_LOG_EVIDENCE = -650', '_LEAST_LOG_EVIDENCE = -740', '_precision', 'detour'),
+      ('no logarithms', '_LEAST_LOG_EVIDENCE = -650', '_LEAST_LOG_EVIDENCE = -1e9', '_precision', 'extreme'),
+      (
+        'one uncertified sequence replaces its whole batch',
+        'jnp.where(certified, *x), scaled',
+        'jnp.where(certified.all(), *x), scaled',
+        '',
+        'companions',
+      ),
+      (
+        'blocks that do not overlap',
+        'jnp.minimum(jnp.arange(0, count, max(size, 1)), count - size)',
+        'jnp.arange(0, count - size + 1, max(size, 1))',
+        '',
+        'companions',
+      ),
+      (
+        'arithmetic in float32',
+        'rows.dtype, initial_probs, matrix, rows_in_float64 * (1 / largest)',
+        'rows.dtype, *(x.astype(jnp.float32) for x in (initial_probs, matrix, rows_in_float64 / largest))',
+        '_precision',
+        'text_is_rounded',
+      ),
+      (
+        'Viterbi without the start',
+        'log_initial_CxH + log_rows_TxCxH[0]',
+        '0 * log_initial_CxH + log_rows_TxCxH[0]',
+        '',
+        'most_likely',
+      ),
+      (
+        'the memory of the last state forgotten',
+        'configuration * num_states + jnp.append(states, last)',
+        'jnp.append(states, last)',
+        '',
+        'most_likely',
+      ),
+    )
+  ),
 ]
 
 

@@ -97,14 +97,10 @@ def train(
       yield of_one_task(states.trainable)
 
 
-@functools.partial(
-  jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'), compiler_options=compilation.ONCE
-)
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'), compiler_options=compilation.ONCE)
 def _init(key, tuner, schedule, frozen, *, num_inputs):
   task = np.zeros(1, np.int32)
-  # A program inside another has no compiler options of its own.
-  init = tuning.init_tuning.__wrapped__
-  start = lambda frozen: init(key, tuner, schedule, frozen, tasks=task, num_inputs=num_inputs)
+  start = lambda frozen: tuning.init_tuning(key, tuner, schedule, frozen, tasks=task, num_inputs=num_inputs)
   return jax.vmap(start)(frozen)
 
 
