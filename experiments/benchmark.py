@@ -61,7 +61,11 @@ def check(settings: BenchmarkSettings) -> None:
 def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Measures anew on every call, since what is measured is this machine now."""
   rows = []
-  makers = [functools.partial(_smoothing, settings, num_states) for num_states in settings.num_states]
+  makers = [
+    functools.partial(_smoothing, settings, num_states, wanted)
+    for num_states in settings.num_states
+    for wanted in ('all posteriors', 'smoothed rows', 'smoothed rows of both')
+  ]
   makers += [functools.partial(maker, settings) for maker in (_sampling, _memory, _every_posterior)]
   with reporter.track('benchmark', len(makers)) as advance:
     for index, make in enumerate(makers):
@@ -115,15 +119,24 @@ def _rows(settings: BenchmarkSettings, hmm: Distribution) -> Array:
   return token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
 
 
-def _smoothing(settings: BenchmarkSettings, num_states: int) -> Case:
+def _smoothing(settings: BenchmarkSettings, num_states: int, wanted: str) -> Case:
+  """Everything, or the smoothed rows alone, beside all that dynamax's smoother tells; or the smoothed rows of both."""
   from dynamax.hidden_markov_model.inference import hmm_smoother
 
   hmm = random_hmm(jax.random.key(settings.seed), num_states, settings.num_tokens)
   rows = _rows(settings, hmm)
   log_rows = jnp.log(rows)
-  peer_smoother = jax.vmap(lambda log_row: hmm_smoother(hmm.initial_probs, hmm.transition_matrix, log_row))
-  ours, peer = jax.jit(forward_backward), jax.jit(peer_smoother)
-  name = f'smooth {settings.num_sequences} x {settings.length}'
+  smoothed = lambda posterior: posterior.smoothed_probs
+  everything = lambda posterior: posterior
+  ours_of, peer_of = {
+    'all posteriors': (everything, everything),
+    'smoothed rows': (smoothed, everything),
+    'smoothed rows of both': (smoothed, smoothed),
+  }[wanted]
+  peer_smoother = lambda log_row: peer_of(hmm_smoother(hmm.initial_probs, hmm.transition_matrix, log_row))
+  ours = jax.jit(lambda hmm, rows: ours_of(forward_backward(hmm, rows)))
+  peer = jax.jit(jax.vmap(peer_smoother))
+  name = f'{wanted}, {settings.num_sequences} x {settings.length}'
   # dynamax takes a predicted probability near zero for zero, so the two need not agree at large H.
   return Case(name, num_states, lambda: ours(hmm, rows), 'dynamax', lambda: peer(log_rows), None)
 

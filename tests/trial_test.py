@@ -3,6 +3,7 @@
 import hashlib
 import json
 
+from conftest import run_on_devices
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -100,3 +101,40 @@ def test_seed_0_draws_what_it_has_always_drawn(tmp_path):
     'parameters': np.concatenate([np.int8(np.sign(leaf)).ravel() for leaf in jax.tree.leaves(params)]),
   }
   assert {name: hashlib.sha256(np.asarray(x).tobytes()).hexdigest()[:16] for name, x in drawn.items()} == _DRAWN
+
+
+def test_all_that_is_exact_stays_on_its_device(tmp_path):
+  """Where the exact device is not the first, as on a TPU's host, texts and tuning of the exact model are on it."""
+  run_on_devices(
+    2,
+    f"""
+import pathlib
+import jax
+import rich.console
+from configs import prompt_vs_head
+from experiments import config, trial
+from experiments.progress import Reporter
+from experiments.settings import Point
+from hmm_jax import sharding, tuning
+
+exact = jax.devices()[1]
+sharding.exact_device = lambda: exact
+seen = []
+
+def watched(function):
+  def run(*args, **kwargs):
+    result = function(*args, **kwargs)
+    seen.append({{d for leaf in jax.tree.leaves(result) for d in leaf.devices()}})
+    return result
+  return run
+
+tuning.tune_epoch = watched(tuning.tune_epoch)
+trial.draw_distribution = watched(trial.draw_distribution)
+options = prompt_vs_head.get_config('smoke')
+options.update(num_states=(3,), models=('exact',), methods=('head',))
+settings = config.from_config(options)
+reporter = Reporter(rich.console.Console(quiet=True))
+trial.run(trial.Trial(settings, Point(3), 0, pathlib.Path({str(tmp_path)!r})), reporter)
+assert len(seen) >= 2 and all(devices == {{exact}} for devices in seen), seen
+""",
+  )

@@ -25,6 +25,7 @@ from experiments.theory import impossibility
 from experiments.theory import tables
 from experiments.theory import verification
 from experiments.theory.settings import TheorySettings
+from hmm_jax.sharding import exact_device
 
 Row = dict[str, Any]
 Part = Callable[[TheorySettings, jax.Array, Reporter], list[Row]]
@@ -72,9 +73,10 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
     path, environment_path = kept / name / 'records.jsonl', kept / name / results.ENVIRONMENT_NAME
     if not path.exists():
       begun = time.monotonic()
-      with _compiling(settings.fast_compilation):
+      # All but a small BERT is exact.
+      with jax.default_device(exact_device()), _compiling(settings.fast_compilation):
         rows = part(settings, jax.random.fold_in(key, index), reporter)
-      made = {'part': name, 'seconds': time.monotonic() - begun, **environment(jax.devices())}
+      made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
       checkpoints.write_json_lines(environment_path, [made])
       checkpoints.write_json_lines(
         path, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows]
