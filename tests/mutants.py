@@ -236,8 +236,8 @@ MUTANTS = [
         'one uncertified sequence replaces its whole batch',
         'jnp.where(certified, *x), scaled',
         'jnp.where(certified.all(), *x), scaled',
-        '',
-        'companions',
+        '_gradient',
+        'how_it_is_taken',
       ),
       (
         'blocks that do not overlap',
