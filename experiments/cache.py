@@ -17,12 +17,20 @@ def keep_programs(setting: str) -> None:
 
   A new directory is its owner's alone, since what lies in it is run. JAX warns, and compiles, where it cannot use it.
   """
-  if setting:
-    path = directory() if setting == AUTO else pathlib.Path(setting)
+  path = _auto() if setting == AUTO else setting
+  if path and '://' not in path:
+    path = os.path.expanduser(path)
     with contextlib.suppress(OSError):
-      path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    jax.config.update('jax_compilation_cache_dir', str(path))
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+      pathlib.Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+  jax.config.update('jax_compilation_cache_dir', path or None)
+  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+
+
+def _auto() -> str:
+  try:
+    return str(directory())
+  except RuntimeError:  # a user without a home
+    return ''
 
 
 def directory() -> pathlib.Path:

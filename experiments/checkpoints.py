@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
+from experiments.settings import SettingsError
+
 _STATE = 'state'
 _METRICS = 'metrics'
 
@@ -80,5 +82,15 @@ def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of `path`, none where it does not exist."""
-  return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+  """The rows of `path`, none where it does not exist. Raises SettingsError where it is damaged."""
+  if not path.exists():
+    return []
+  try:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+  except (OSError, ValueError):
+    rows = [None]
+  if not all(isinstance(row, dict) for row in rows):
+    raise SettingsError(
+      f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then'
+    )
+  return rows

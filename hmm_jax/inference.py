@@ -68,8 +68,12 @@ def _positive_or_one(x: Array) -> Array:
 
 
 def _log(x: Array) -> Array:
-  """-inf at 0, with slope 0 there."""
-  return jnp.where(x > 0, jnp.log(_positive_or_one(x)), -jnp.inf)
+  """-inf at 0, with slope 0 there; NaN where x is negative or NaN."""
+  return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))
+
+
+def _as_float(x: Any) -> Array:
+  return jnp.asarray(x, jnp.promote_types(x.dtype, jnp.float32))
 
 
 def _log_sum(log_weights: Array, axis: Any) -> Array:
@@ -187,16 +191,20 @@ def _once_with_reverse_mode(done: Array, otherwise: Any, function: Callable[[Any
   return lax.cond(done, lambda: otherwise, lambda: jax.checkpoint(function)(otherwise))
 
 
-def _complete(unless: Callable[..., Any], run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array):
+def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: Array):
   """What `run` tells and the log-likelihood [B]; by logarithms where the evidence is too improbable for scaling."""
-  initial_probs, matrix, rows_in_float64 = map(as_float64, (initial_probs, matrix, rows))
-  largest = _positive_or_one(lax.stop_gradient(rows_in_float64).max((1, 2), keepdims=True))
-  arguments = rows.dtype, initial_probs, matrix, rows_in_float64 * (1 / largest)
-  scaled = run(_SCALED, *arguments)
+  constant = lambda x: _positive_or_one(lax.stop_gradient(x))
+  initial_probs, matrix, rows = map(as_float64, arguments)
+  # Distributions and rows of maximum 1 have evidence of at most 1, which the bound speaks of.
+  total, row_sum, largest = constant(initial_probs.sum()), constant(matrix.sum(1).max()), constant(rows.max((1, 2)))
+  scaled_arguments = initial_probs / total, matrix / row_sum, rows * (1 / largest[:, None, None])
+  tell = lambda arithmetic: run(arithmetic, arguments[-1].dtype, *scaled_arguments)
+  scaled = tell(_SCALED)
   certified = scaled[1] > _LEAST_LOG_EVIDENCE
-  replace = lambda scaled: jax.tree.map(lambda *x: jnp.where(certified, *x), scaled, run(_LOGARITHMIC, *arguments))
+  replace = lambda scaled: jax.tree.map(lambda *x: jnp.where(certified, *x), scaled, tell(_LOGARITHMIC))
   probs, log_evidence = unless(certified.all(), scaled, replace)
-  return probs, (log_evidence + jnp.log(largest).sum((0, 1, 2))).astype(rows.dtype)
+  log_constants = jnp.log(total) + (len(rows) - 1) * jnp.log(row_sum) + jnp.log(largest).sum(0)
+  return probs, (log_evidence + log_constants).astype(arguments[-1].dtype)
 
 
 # The rule holds the transpose inside of `in_float64` too.
@@ -209,9 +217,12 @@ _exact.defvjp(
 
 def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
   """What `run` makes of likelihoods [..., T, E], block by block; its arrays [..., H, C, B] become [B, ..., E]."""
-  num_states = hmm.transition_matrix.shape[-1]
-  initial_probs = hmm.joint_initial_probs.reshape(-1, num_states, 1).swapaxes(0, 1)
-  rows = likelihoods.reshape(-1, *likelihoods.shape[-2:]).astype(jnp.promote_types(likelihoods.dtype, jnp.float32))
+  num_joint, num_states = hmm.joint_initial_probs.shape[-1], hmm.transition_matrix.shape[-1]
+  if likelihoods.shape[-1] != num_joint:
+    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}]')
+  initial_probs = _as_float(hmm.joint_initial_probs).reshape(-1, num_states, 1).swapaxes(0, 1)
+  transition_matrix = _as_float(hmm.transition_matrix)
+  rows = _as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
   count = size = len(rows)
   if jax.default_backend() == 'cpu':
     num_blocks = max(-(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16)), 1)
@@ -222,7 +233,7 @@ def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
     rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
     rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
     batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
-    result = _exact(run, initial_probs, hmm.transition_matrix, rows_TxHxCxB)
+    result = _exact(run, initial_probs, transition_matrix, rows_TxHxCxB)
     return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
 
   def fill(result: Any, start: Array) -> tuple[Any, None]:
@@ -277,9 +288,10 @@ def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   Ties go to the lower state; where the evidence has probability zero every path ties.
   """
   num_states = hmm.transition_matrix.shape[-1]
-  log_by_parts = lambda x: _log(as_float64(x)).reshape(*x.shape[:-1], -1, num_states)
+  log_constant = lambda x: _log(as_float64(lax.stop_gradient(_as_float(x))))
+  log_by_parts = lambda x: log_constant(x).reshape(*x.shape[:-1], -1, num_states)
   log_initial_CxH, log_rows_TxCxH = log_by_parts(hmm.joint_initial_probs), log_by_parts(likelihoods)
-  log_transition = _log(as_float64(hmm.transition_matrix))[:, None]
+  log_transition = log_constant(hmm.transition_matrix)[:, None]
   # XLA lowers an argmax of float64 outside of `in_float64`, where it fails.
   first_best = lambda score, axis: (score == score.max(axis, keepdims=True)).argmax(axis).astype(jnp.int32)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import checkpoints
+from experiments.settings import SettingsError
 from hmm_jax import sharding
 
 
@@ -87,3 +88,12 @@ def test_a_line_is_added_to_those_that_are_there(tmp_path, monkeypatch):
   with pytest.raises(TypeError):
     checkpoints.append_json_line(path, {'a': 3})
   assert checkpoints.read_json_lines(path) == [{'a': 1}, {'a': 2}]
+
+
+@pytest.mark.parametrize('content', [b'{"a": 1}\n{"a": ', b'{"a": 1}\n\n', b'\xff\xfe', b'[1, 2]\n'])
+def test_a_damaged_file_is_named(tmp_path, content):
+  """Lines that are cut off, empty, no text or no object are one sentence with the file's name, not a traceback."""
+  path = tmp_path / 'results.jsonl'
+  path.write_bytes(content)
+  with pytest.raises(SettingsError, match=r"results.jsonl' is damaged; valid is "):
+    checkpoints.read_json_lines(path)

@@ -72,11 +72,30 @@ def test_programs_are_compiled_once(settings, kept_programs, tmp_path):
 
 
 def test_programs_are_kept_apart_for_each_jaxlib_and_only_if_asked(kept_programs, monkeypatch):
-  """Another jaxlib has another directory, and '' leaves JAX as it was."""
+  """Another jaxlib has another directory, and '' keeps none, whatever was set before or is in the environment."""
+  jax.config.update('jax_compilation_cache_dir', str(kept_programs))
   cache.keep_programs('')
-  assert not kept_programs.exists() and jax.config.jax_compilation_cache_dir != str(kept_programs)
+  assert jax.config.jax_compilation_cache_dir is None and not kept_programs.exists()
   monkeypatch.setattr(cache.jaxlib, '__version__', '0.0.0')
   assert cache.directory() != kept_programs
+
+
+def test_where_programs_are_kept(kept_programs, tmp_path, monkeypatch):
+  """A bucket is JAX's to open and makes no directory here; ~ is the user's home; without one nothing is kept."""
+  monkeypatch.chdir(tmp_path)
+  cache.keep_programs('gs://bucket/programs')
+  assert jax.config.jax_compilation_cache_dir == 'gs://bucket/programs' and not list(tmp_path.iterdir())
+  monkeypatch.setenv('HOME', str(tmp_path / 'someone'))
+  cache.keep_programs('~/programs')
+  assert (tmp_path / 'someone/programs').is_dir()
+
+  def homeless():
+    raise RuntimeError('Could not determine home directory.')
+
+  monkeypatch.delenv('XDG_CACHE_HOME')
+  monkeypatch.setattr(cache.pathlib.Path, 'home', homeless)
+  cache.keep_programs('auto')
+  assert jax.config.jax_compilation_cache_dir is None
 
 
 def test_tuners_are_equal_where_they_train_the_same(settings):

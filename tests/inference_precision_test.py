@@ -4,6 +4,7 @@ import warnings
 
 from conftest import in_float64
 from inference_cases import assert_posteriors_close
+from inference_cases import at
 from inference_cases import likelihood_rows
 from inference_cases import paper_draw
 from inference_cases import sampled_tokens
@@ -180,3 +181,28 @@ def test_float64_stays_inside():
     assert jnp.ones(2, 'float64').dtype == np.float32
     assert jnp.asarray(np.ones(2)).dtype == np.float32
   assert not jax.config.jax_enable_x64
+
+
+def test_what_is_not_a_number_is_told():
+  """A NaN among a sequence's rows, or in the chain, is NaN in every result of it, and in no companion's."""
+  chain, rows = surviving_path_case(-1)
+  batch = np.stack([rows] * 3)
+  batch[1, 2, 0] = np.nan
+  posterior = forward_backward(chain, batch)
+  assert np.isnan(posterior.smoothed_probs[1]).all()
+  assert np.isnan(posterior.marginal_loglik[1])
+  for companion in (0, 2):
+    assert_posteriors_close(at(posterior, companion), log_space_posterior(chain, rows), 1e-7)
+  broken = chain._replace(transition_matrix=chain.transition_matrix.at[0, 1].set(jnp.nan))
+  assert np.isnan(forward_backward(broken, batch).marginal_loglik).all()
+
+
+def test_potentials_that_are_no_probabilities():
+  """The bound speaks of evidence, not of the scale of a matrix whose rows do not sum to 1, or of the start."""
+  initial = np.float32([1, 1e-12, 1])
+  rows = np.float32([[1, 1e-30, 1e-30]] * 10 + [[0, 1, 1e-7], [1, 1, 1e-30]])
+  chains = [
+    HMM(initial * np.float32(start), np.eye(3) * 10.0**power, np.eye(3)) for start, power in [(1, 10), (1e30, 0)]
+  ]
+  chains, rows = stacked([(chain, rows) for chain in chains])
+  assert_rounded(of_each(chains, rows), log_space_posterior(chains, rows))

@@ -307,3 +307,16 @@ def test_every_product_of_exact_code_asks_for_full_precision():
       assert set(equation.params['precision']) == {jax.lax.Precision.HIGHEST}
     if function is forward_backward:
       assert {x.aval.dtype for equation in found for x in equation.invars} == {np.dtype('float64')}
+
+
+def test_most_likely_states_are_constant_to_differentiation():
+  """A gradient that passes by the Viterbi path, as in hard EM, is that of what it picks out."""
+  chain, rows = jax.tree.map(jnp.float32, CASES['dense'])
+  picked = lambda rows: jnp.take_along_axis(rows, most_likely_states(chain, rows)[:, None], 1).sum()
+  np.testing.assert_array_equal(jax.grad(picked)(rows), np.eye(H)[most_likely_states(chain, rows)])
+
+
+def test_rows_of_another_length_are_refused():
+  """Rows that are not over the joint states are named with their shape, though a multiple would fit a memory."""
+  with pytest.raises(ValueError, match=r'\(3, 6\).*\[\.\.\., T, 3\]'):
+    forward_backward(jax.tree.map(np.float32, CASES['dense'][0]), np.ones((3, 6), np.float32))

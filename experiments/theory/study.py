@@ -97,10 +97,15 @@ def _computing(fast_compilation: bool) -> Iterator[None]:
     jax.config.update('jax_disable_most_optimizations', False)
 
 
+# What decides no record: how it is drawn, where programs are kept, and where the user's file lies.
+_NO_PART_OF_ID = ('compilation_cache', 'figure_width', 'figure_height', 'figure_dpi', 'hmm_file')
+
+
 def _id(settings: TheorySettings) -> str:
   """Names what is run by all that decides its records: the settings, and the content of the user's file."""
   content = pathlib.Path(settings.hmm_file).read_bytes().hex() if settings.hmm_file else ''
-  return digest([dataclasses.asdict(settings), content])
+  fields = {name: value for name, value in dataclasses.asdict(settings).items() if name not in _NO_PART_OF_ID}
+  return digest([fields, content])
 
 
 def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
