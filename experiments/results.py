@@ -31,8 +31,8 @@ class Interval(NamedTuple):
 
   def __str__(self) -> str:
     if np.isnan(self.half_width):
-      return f'{self.mean:.1f}'
-    return f'{self.mean:.1f} ± {self.half_width:.1f}'
+      return f'{self.mean:z.1f}'
+    return f'{self.mean:z.1f} ± {self.half_width:.1f}'
 
 
 class Difference(NamedTuple):
