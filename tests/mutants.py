@@ -225,8 +225,8 @@ MUTANTS = [
       ),
       (
         'the largest entries of rows forgotten',
-        '(log_evidence + jnp.log(largest).sum((0, 1, 2)))',
-        'log_evidence',
+        '+ jnp.log(largest).sum(0)',
+        '',
         '',
         'row_scale',
       ),
@@ -248,10 +248,24 @@ MUTANTS = [
       ),
       (
         'arithmetic in float32',
-        'rows.dtype, initial_probs, matrix, rows_in_float64 * (1 / largest)',
-        'rows.dtype, *(x.astype(jnp.float32) for x in (initial_probs, matrix, rows_in_float64 / largest))',
+        'run(arithmetic, arguments[-1].dtype, *scaled_arguments)',
+        'run(arithmetic, arguments[-1].dtype, *(x.astype(jnp.float32) for x in scaled_arguments))',
         '_precision',
         'text_is_rounded',
+      ),
+      (
+        'the scale of the matrix taken for evidence',
+        'matrix / row_sum, rows * (1 / largest[:, None, None])',
+        'matrix, rows * (1 / largest[:, None, None])',
+        '_precision',
+        'potentials',
+      ),
+      (
+        'NaN taken for zero',
+        'jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))',
+        'jnp.where(x > 0, jnp.log(jnp.where(x > 0, x, 1)), -jnp.inf)',
+        '_precision',
+        'not_a_number',
       ),
       (
         'Viterbi without the start',
