@@ -65,9 +65,9 @@ def draw(
   num_documents = settings.measure.num_documents
   inputs, documents = jax.device_get(_texts(key, distribution, ends[-1], num_documents, d.length))
   if isinstance(distribution, MemoryHMM):
-    state_probs = np.asarray(tasks_lib.memory_probs(distribution, inputs))[:, settings.memory.label_cell]
+    state_probs = tasks_lib.memory_probs(distribution, inputs)[:, settings.memory.label_cell]
   else:
-    state_probs = np.asarray(tasks_lib.first_state_probs(distribution, inputs))
+    state_probs = tasks_lib.first_state_probs(distribution, inputs)
   draw_task = functools.partial(
     tasks_lib.draw_task,
     state_probs=state_probs,

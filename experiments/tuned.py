@@ -106,7 +106,7 @@ def tune(
   reporter.say(f'{name}: accuracy {100 * float(accuracies["test"].mean()):.1f}% over {len(tasks)} tasks')
   outcome, trainable = [], jax.device_get(state.trainable)
   for index, task in enumerate(tasks):
-    margins = np.asarray(downstream.tasks[task].margins)
+    margins = downstream.tasks[task].margins
     is_clear = margins[test] >= _NEAR_TIE
     measured = {
       'accuracy': float(accuracies['test'][index]),

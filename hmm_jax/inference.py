@@ -225,7 +225,7 @@ def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
   rows = _as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
   count = size = len(rows)
   if jax.default_backend() == 'cpu':
-    num_blocks = max(-(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16)), 1)
+    num_blocks = -(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
     # Whole vector registers, and no stride of a power of two, which caches are slow at.
     size = min((-(-count // num_blocks // 16) | 1) * 16, count)
 
@@ -242,7 +242,7 @@ def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
 
   empty = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), jax.eval_shape(of_block, rows[:size]))
   # The last block overlaps the one before it, which spares a padded copy of everything.
-  result, _ = lax.scan(fill, empty, jnp.minimum(jnp.arange(0, count, max(size, 1)), count - size))
+  result, _ = lax.scan(fill, empty, jnp.minimum(jnp.arange(0, count, size), count - size))
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 

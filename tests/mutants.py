@@ -241,8 +241,8 @@ MUTANTS = [
       ),
       (
         'blocks that do not overlap',
-        'jnp.minimum(jnp.arange(0, count, max(size, 1)), count - size)',
-        'jnp.arange(0, count - size + 1, max(size, 1))',
+        'jnp.minimum(jnp.arange(0, count, size), count - size)',
+        'jnp.arange(0, count - size + 1, size)',
         '',
         'companions',
       ),
