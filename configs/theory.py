@@ -36,7 +36,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   _impossibility(config)
   _imperfection(config)
   _bert(config)
-  config.fast_compilation = False  # True: programs compile in half the time and run slower
   config.figure_width = 6.4
   config.figure_height = 4.2
   config.figure_dpi = 150
@@ -139,4 +138,4 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.imperfection.tuning.update(num_epochs=1, warmup_steps=1)
   config.bert.update(checkpoints=(4,), steps_per_call=2, warmup_steps=2, batch_size=8, num_documents=64)
   config.bert.model.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=8)
-  config.update(figure_dpi=60, fast_compilation=True)
+  config.figure_dpi = 60

@@ -25,7 +25,6 @@ from experiments.settings import SettingsError
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
-from hmm_jax.hmm import sample_corpus
 from hmm_jax.hmm import to_dynamax
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.inference import forward_backward
@@ -35,6 +34,7 @@ from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import random_memory_hmm
 from hmm_jax.memory_hmm import to_hmm
+from hmm_jax.sampling import sample_corpus
 
 Array = jax.Array
 Timed = Callable[[], Any]

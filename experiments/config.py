@@ -14,9 +14,9 @@ from experiments.settings import ATTENTION_FORMS
 from experiments.settings import BenchmarkSettings
 from experiments.settings import BertSettings
 from experiments.settings import DTYPES
+from experiments.settings import ExampleSettings
 from experiments.settings import METHODS
 from experiments.settings import MODELS
-from experiments.settings import PastureSettings
 from experiments.settings import PretrainSettings
 from experiments.settings import PROMPT_INITS
 from experiments.settings import PROMPT_METHODS
@@ -31,11 +31,11 @@ _CLASSES = {
   'memory_vs_vanilla': Settings,
   'memory_cells': Settings,
   'benchmark': BenchmarkSettings,
-  'cow_in_the_pasture': PastureSettings,
+  'example_4_1': ExampleSettings,
   'theory': TheorySettings,
 }
 
-AnySettings = Settings | BenchmarkSettings | PastureSettings | TheorySettings
+AnySettings = Settings | BenchmarkSettings | ExampleSettings | TheorySettings
 
 
 def from_config(config: ml_collections.ConfigDict) -> AnySettings:

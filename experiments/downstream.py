@@ -16,9 +16,9 @@ from hmm_jax import outputs
 from hmm_jax import tasks as tasks_lib
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
-from hmm_jax.hmm import sample_corpus
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import exact_model
+from hmm_jax.sampling import sample_corpus
 
 Array = jax.Array
 

@@ -15,7 +15,7 @@ import rich.console
 from experiments import benchmark
 from experiments import cache
 from experiments import config as config_lib
-from experiments import pasture
+from experiments import example_4_1
 from experiments import results
 from experiments import sweep
 from experiments.progress import Reporter
@@ -28,7 +28,7 @@ _EXPERIMENTS = {
   'memory_vs_vanilla': sweep,
   'memory_cells': sweep,
   'benchmark': benchmark,
-  'cow_in_the_pasture': pasture,
+  'example_4_1': example_4_1,
   'theory': study,
 }
 
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     experiment = _EXPERIMENTS[settings.experiment]
     workdir = pathlib.Path(values.workdir or f'runs/{settings.experiment}-{settings.scale}')
     if values.mode == 'run':
-      _set_up(settings.compilation_cache)
+      _set_up(settings)
       experiment.check(settings)
     else:
       _check_records(workdir, settings.experiment)
@@ -59,12 +59,13 @@ def main(argv: list[str]) -> int:
   return 0
 
 
-def _set_up(compilation_cache: str) -> None:
+def _set_up(settings: config_lib.AnySettings) -> None:
   """JAX as experiments use it, before anything is drawn or compiled."""
   # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)
-  cache.keep_programs(compilation_cache)
+  jax.config.update('jax_disable_most_optimizations', settings.fast_compilation)
+  cache.keep_programs(settings.compilation_cache)
 
 
 def _parse(argv: list[str]) -> tuple[flags.FlagValues, ml_collections.ConfigDict]:

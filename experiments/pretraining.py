@@ -16,14 +16,15 @@ from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings
 from experiments.settings import Settings
+from hmm_jax import bayes_gap
 from hmm_jax import bert as bert_lib
 from hmm_jax import compilation
 from hmm_jax import optimizer as optimizer_lib
 from hmm_jax import pretrain
 from hmm_jax import sharding
 from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import sample_corpus
 from hmm_jax.model import MaskedLM
+from hmm_jax.sampling import sample_corpus
 
 Array = jax.Array
 
@@ -31,9 +32,9 @@ Array = jax.Array
 class Ideals(NamedTuple):
   """The three sets of inputs on which the distance from the ideal model is measured."""
 
-  corrupted: pretrain.Ideal
-  at_mask: pretrain.Ideal
-  one_at_a_time: pretrain.Ideal
+  corrupted: bayes_gap.Ideal
+  at_mask: bayes_gap.Ideal
+  one_at_a_time: bayes_gap.Ideal
 
 
 class Keys(NamedTuple):
@@ -47,7 +48,7 @@ class Keys(NamedTuple):
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
   """How far the model is from ideal, by the names that records use; in nats, total variation in [0, 1]."""
   corrupted, at_mask, one_at_a_time = (
-    pretrain.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals
+    bayes_gap.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals
   )
   return {
     'mlm_loss': corrupted.loss,

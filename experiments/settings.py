@@ -192,6 +192,7 @@ class Settings:
   prompt_attention: TuneSettings
   num_devices: int
   compilation_cache: str
+  fast_compilation: bool
   pretrained: str
   tensorboard: bool
   figure: FigureSettings
@@ -226,6 +227,8 @@ class Settings:
     pretrain = dataclasses.asdict(self.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
     parts = [_PRETRAINING_VERSION, self.seed, point.num_states, trial, self.hmm, self.corpus, self.bert, pretrain]
+    if self.fast_compilation:
+      parts.append('fast compilation')
     if point.memory_size:
       parts += [point, self.memory.joint_prior, self.memory.joint_permutations]
     return digest(parts)
@@ -256,11 +259,12 @@ class BenchmarkSettings:
   document_length: int
   repeats: int
   compilation_cache: str
+  fast_compilation: bool
 
 
 @dataclasses.dataclass(frozen=True)
-class PastureSettings:
-  """The paper's Example 4.1. Fields as in `configs/cow_in_the_pasture.py`."""
+class ExampleSettings:
+  """The paper's Example 4.1. Fields as in `configs/example_4_1.py`."""
 
   experiment: str
   scale: str
@@ -272,6 +276,7 @@ class PastureSettings:
   figure_height: float
   figure_dpi: int
   compilation_cache: str
+  fast_compilation: bool
 
 
 def digest(parts: list[Any]) -> str:

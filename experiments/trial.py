@@ -15,17 +15,17 @@ from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import Point
 from experiments.settings import Settings
+from hmm_jax import bayes_gap
 from hmm_jax import compilation
 from hmm_jax import model as model_lib
-from hmm_jax import pretrain
 from hmm_jax import sharding
 from hmm_jax.hmm import chunk_start
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
-from hmm_jax.hmm import sample_corpus
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import random_memory_hmm
+from hmm_jax.sampling import sample_corpus
 
 Array = jax.Array
 
@@ -178,9 +178,9 @@ def _ideals(
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
   key_corrupt = jax.random.fold_in(key, 1)
   return pretraining.Ideals(
-    corrupted=pretrain.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
-    at_mask=pretrain.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
-    one_at_a_time=pretrain.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
+    corrupted=bayes_gap.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
+    at_mask=bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
+    one_at_a_time=bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
   )
 
 

@@ -33,14 +33,11 @@ from hmm_jax.hmm import from_dynamax
 from hmm_jax.hmm import from_hmmlearn
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
-from hmm_jax.hmm import sample
-from hmm_jax.hmm import sample_corpus
 from hmm_jax.hmm import to_dynamax
 from hmm_jax.hmm import to_hmmlearn
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.inference import forward_backward
 from hmm_jax.inference import last_filtered_probs
-from hmm_jax.inference import most_likely_states
 from hmm_jax.inference import Posterior
 from hmm_jax.memory_hmm import cell_posterior
 from hmm_jax.memory_hmm import independent_cells
@@ -49,3 +46,6 @@ from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import MemoryPosterior
 from hmm_jax.memory_hmm import random_memory_hmm
 from hmm_jax.memory_hmm import to_hmm
+from hmm_jax.sampling import sample
+from hmm_jax.sampling import sample_corpus
+from hmm_jax.viterbi import most_likely_states

@@ -67,19 +67,19 @@ def _positive_or_one(x: Array) -> Array:
   return jnp.where(x > 0, x, 1)
 
 
-def _log(x: Array) -> Array:
+def log(x: Array) -> Array:
   """-inf at 0, with slope 0 there; NaN where x is negative or NaN."""
   return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))
 
 
-def _as_float(x: Any) -> Array:
+def as_float(x: Any) -> Array:
   return jnp.asarray(x, jnp.promote_types(x.dtype, jnp.float32))
 
 
 def _log_sum(log_weights: Array, axis: Any) -> Array:
   largest = lax.stop_gradient(log_weights).max(axis, keepdims=True)
   largest = jnp.where(jnp.isfinite(largest), largest, 0)
-  return _log(jnp.exp(log_weights - largest).sum(axis)) + largest.squeeze(axis)
+  return log(jnp.exp(log_weights - largest).sum(axis)) + largest.squeeze(axis)
 
 
 @jax.custom_jvp
@@ -120,11 +120,11 @@ _SCALED = _Arithmetic(
   decode=lambda weights: weights,
   times=jnp.multiply,
   contract=_contract,
-  log_total=lambda message: _log(message.sum((0, 1))),
+  log_total=lambda message: log(message.sum((0, 1))),
   rescale=_rescale,
 )
 _LOGARITHMIC = _Arithmetic(
-  encode=_log,
+  encode=log,
   decode=jnp.exp,
   times=jnp.add,
   contract=lambda matrix, message: _log_sum(matrix[:, :, None, None] + message, 1),
@@ -220,9 +220,9 @@ def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
   num_joint, num_states = hmm.joint_initial_probs.shape[-1], hmm.transition_matrix.shape[-1]
   if likelihoods.shape[-1] != num_joint:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}]')
-  initial_probs = _as_float(hmm.joint_initial_probs).reshape(-1, num_states, 1).swapaxes(0, 1)
-  transition_matrix = _as_float(hmm.transition_matrix)
-  rows = _as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
+  initial_probs = as_float(hmm.joint_initial_probs).reshape(-1, num_states, 1).swapaxes(0, 1)
+  transition_matrix = as_float(hmm.transition_matrix)
+  rows = as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
   count = size = len(rows)
   if jax.default_backend() == 'cpu':
     num_blocks = -(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
@@ -278,29 +278,3 @@ def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
   Summed over hidden states it is the posterior of the part that never moves, a memory.
   """
   return _batched(_filter_to_end, hmm, likelihoods)[0]
-
-
-@jax.jit
-@in_float64
-def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
-  """The Viterbi path argmax_e P[e_{1:T}, x_{1:T}] over joint states, of one sequence [T, E]; int32 [T].
-
-  Ties go to the lower state; where the evidence has probability zero every path ties.
-  """
-  num_states = hmm.transition_matrix.shape[-1]
-  log_constant = lambda x: _log(as_float64(lax.stop_gradient(_as_float(x))))
-  log_by_parts = lambda x: log_constant(x).reshape(*x.shape[:-1], -1, num_states)
-  log_initial_CxH, log_rows_TxCxH = log_by_parts(hmm.joint_initial_probs), log_by_parts(likelihoods)
-  log_transition = log_constant(hmm.transition_matrix)[:, None]
-  # XLA lowers an argmax of float64 outside of `in_float64`, where it fails.
-  first_best = lambda score, axis: (score == score.max(axis, keepdims=True)).argmax(axis).astype(jnp.int32)
-
-  def forward(score_CxH, log_row):
-    through = score_CxH.T[:, :, None] + log_transition
-    return through.max(0) + log_row, first_best(through, 0)
-
-  score, best_previous = lax.scan(forward, log_initial_CxH + log_rows_TxCxH[0], log_rows_TxCxH[1:])
-  configuration, last = jnp.divmod(first_best(score.reshape(-1), 0), num_states)
-  step_back = lambda state, best: (best[state], best[state])
-  _, states = lax.scan(step_back, last, best_previous[:, configuration], reverse=True)
-  return configuration * num_states + jnp.append(states, last)

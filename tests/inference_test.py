@@ -25,7 +25,7 @@ from hmm_jax import inference
 from hmm_jax import memory_hmm as memory_lib
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import forward_backward
-from hmm_jax.inference import most_likely_states
+from hmm_jax.viterbi import most_likely_states
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 # Half a unit in the last place of a float32 below 1: the arithmetic is float64, and only the result is rounded.

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from hmm_jax import bayes_gap
 from hmm_jax import pretrain
 from hmm_jax.bert import Bert
 from hmm_jax.bert import masked_lm
@@ -52,8 +53,8 @@ def documents():
   return np.random.default_rng(2).integers(V, size=(60, T), dtype=np.uint8)
 
 
-ideal_at_mask = functools.partial(pretrain.ideal_at_mask, batch_size=64)
-ideal_one_at_a_time = functools.partial(pretrain.ideal_one_at_a_time, batch_size=64)
+ideal_at_mask = functools.partial(bayes_gap.ideal_at_mask, batch_size=64)
+ideal_one_at_a_time = functools.partial(bayes_gap.ideal_one_at_a_time, batch_size=64)
 
 
 def first_masked(documents):
@@ -64,7 +65,7 @@ def first_masked(documents):
 def test_bayes_optimum_weighs_every_original_text(corruption, documents):
   """At selected positions it is P[x_i | y, i selected]: all texts x weighed by P(x) P(y | x), as Bayes' rule says."""
   inputs, selected = jax.jit(corrupt, static_argnums=1)(jax.random.key(3), corruption, documents)
-  ideal = pretrain.ideal_under_corruption(jax.random.key(3), SOFT, corruption, documents)
+  ideal = bayes_gap.ideal_under_corruption(jax.random.key(3), SOFT, corruption, documents)
   np.testing.assert_array_equal(ideal.inputs, inputs)
   np.testing.assert_allclose(ideal.weights, selected / selected.sum(), rtol=1e-6)
 
@@ -110,7 +111,7 @@ def test_ideal_one_at_a_time_masks_every_position_of_every_document(documents):
 def test_exact_model_has_no_gap(documents):
   """The exact model attains the floor, with no divergence and no total variation from the ideal."""
   for ideal in (ideal_at_mask(SOFT, first_masked(documents)), ideal_one_at_a_time(SOFT, documents[:15])):
-    gap = pretrain.measure_gap(EXACT, SOFT, ideal, batch_size=64)
+    gap = bayes_gap.measure_gap(EXACT, SOFT, ideal, batch_size=64)
     assert abs(gap.kl) < 1e-5 and gap.total_variation < 1e-5
     np.testing.assert_allclose(gap.loss, gap.floor, atol=1e-5)
     assert 0.1 < gap.floor < np.log(V)
@@ -123,14 +124,14 @@ def test_gap_is_the_weighted_mean_of_its_formulas(documents):
   draws = np.random.default_rng(0)
   params = jax.tree.map(lambda leaf: draws.normal(leaf.ndim == 1, 0.5, leaf.shape).astype(np.float32), tree)
   lm = masked_lm(bert)
-  ideal = pretrain.ideal_under_corruption(jax.random.key(4), SOFT, Corruption(V, 0.4, 0.6, 0.3), documents)
+  ideal = bayes_gap.ideal_under_corruption(jax.random.key(4), SOFT, Corruption(V, 0.4, 0.6, 0.3), documents)
   predicted = jax.jit(lambda params: lm.predict(params, lm.embed(params, ideal.inputs)))(params)
   log_model = np.log(np.asarray(predicted, np.float64))
   probs, weights = (np.asarray(x, np.float64) for x in (ideal.token_probs, ideal.weights))
   mean = lambda values: (weights * values.sum(-1)).sum()
   loss, floor = mean(-probs * log_model), mean(-probs * np.log(probs))
   total_variation = mean(np.abs(probs - np.exp(log_model))) / 2
-  gap = pretrain.measure_gap(lm, params, ideal, batch_size=7)
+  gap = bayes_gap.measure_gap(lm, params, ideal, batch_size=7)
   np.testing.assert_allclose(gap, (loss, floor, loss - floor, total_variation), rtol=1e-4)
   assert gap.kl > 0.01
 
@@ -140,7 +141,7 @@ def test_gap_of_a_model_that_rules_out_the_truth_is_finite():
   inputs = np.tile(np.int32([[V, 1, 0, 1], [V, 0, 1, 0]]), (30, 1))
   alternating = HMM(*map(np.float32, ([0.5, 0.5], np.eye(2)[::-1], np.eye(2, V))))
   constant = alternating._replace(transition_matrix=np.eye(2, dtype=np.float32))
-  gap = pretrain.measure_gap(EXACT, constant, ideal_at_mask(alternating, inputs), batch_size=64)
+  gap = bayes_gap.measure_gap(EXACT, constant, ideal_at_mask(alternating, inputs), batch_size=64)
   assert np.isfinite(gap).all()
   np.testing.assert_allclose(gap.floor, 0, atol=1e-6)
   assert gap.kl > 10 and abs(gap.loss - gap.kl) < 1e-4

@@ -18,7 +18,7 @@ from experiments import pretraining
 from experiments import trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import Point
-from hmm_jax import pretrain
+from hmm_jax import bayes_gap
 from hmm_jax.hmm import HMM
 from hmm_jax.model import exact_model
 
@@ -74,7 +74,7 @@ def _some_ideals(settings):
     inputs = rng.integers(num_tokens, size=(count, length), dtype=np.int32)
     weights = np.full(inputs.shape, 1 / inputs.size, np.float32)
     probs = rng.dirichlet(np.ones(num_tokens), inputs.shape).astype(np.float32)
-    return pretrain.Ideal(*map(jnp.array, (inputs, weights, probs)))
+    return bayes_gap.Ideal(*map(jnp.array, (inputs, weights, probs)))
 
   return pretraining.Ideals(*(ideal(4, settings.downstream.length) for _ in pretraining.Ideals._fields))
 

@@ -14,7 +14,7 @@ from experiments import environment
 from experiments import trial as trial_lib
 from experiments.settings import Point
 from experiments.tuned import Tuned
-from hmm_jax.hmm import sample_corpus
+from hmm_jax.sampling import sample_corpus
 from hmm_jax.tasks import draw_task_weights
 
 

@@ -20,10 +20,10 @@ from hmm_jax.attention_head import official_attention_head
 from hmm_jax.bert import Bert
 from hmm_jax.bert import masked_lm
 from hmm_jax.hmm import HMM
-from hmm_jax.hmm import sample_corpus
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import random_memory_hmm
 from hmm_jax.model import exact_model
+from hmm_jax.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

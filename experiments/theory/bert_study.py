@@ -19,7 +19,7 @@ from hmm_jax import pretrain
 from hmm_jax import sharding
 from hmm_jax.bert import Bert
 from hmm_jax.bert import masked_lm
-from hmm_jax.hmm import sample_corpus
+from hmm_jax.sampling import sample_corpus
 from hmm_jax.theory import recovery
 
 Array = jax.Array

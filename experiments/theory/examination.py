@@ -9,12 +9,12 @@ import numpy as np
 import rich.box
 import rich.table
 
-from experiments.theory import certificates
-from experiments.theory import evaluation
 from experiments.theory.hmm_file import Problem
 from hmm_jax import outputs
 from hmm_jax.theory import assumptions
+from hmm_jax.theory import certificates
 from hmm_jax.theory import recovery
+from hmm_jax.theory import scoring
 from hmm_jax.theory import separability
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.assumptions import Finding
@@ -62,7 +62,7 @@ def report(
   longest = _longest(problem.hmm.num_tokens, max_sequences)
   texts = {'sampled': _sampled(problem, key, num_sampled, sampled_length)}
   if longest:
-    texts = {'enumerated': evaluation.all_sequences(problem.hmm.num_tokens, longest), **texts}
+    texts = {'enumerated': scoring.all_sequences(problem.hmm.num_tokens, longest), **texts}
   if isinstance(problem, StateProblem):
     findings, constructions = _examine_states(problem, thresholds, max_nodes)
   else:
@@ -92,8 +92,8 @@ def _longest(num_tokens: int, max_sequences: int) -> int:
 def _sampled(problem: Problem, key: Array, count: int, length: int) -> np.ndarray:
   """Texts [n, T]; where the label speaks of a silent state, what follows it."""
   if isinstance(problem, MemoryProblem):
-    return evaluation.sampled(problem.hmm, key, count, length)
-  return evaluation.sampled(problem.hmm.starting_from(problem.silent_probs), key, count, length + 1)[:, 1:]
+    return scoring.sampled(problem.hmm, key, count, length)
+  return scoring.sampled(problem.hmm.starting_from(problem.silent_probs), key, count, length + 1)[:, 1:]
 
 
 # What makes a construction for texts of length T, and evaluates it on them; raises AssumptionError.
@@ -115,7 +115,7 @@ def _examine_states(
     def make(length):
       del length
       built = build()
-      return lambda tokens: evaluation.evaluate_states(hmm, silent_probs, mu, built, tokens)
+      return lambda tokens: scoring.evaluate_states(hmm, silent_probs, mu, built, tokens)
 
     return make
 
@@ -141,7 +141,7 @@ def _examine_memory(
   def evaluated(build, finding):
     def make(length):
       built = build(length)
-      return lambda tokens: evaluation.evaluate_memory(hmm, cell, mu, built, finding, tokens)
+      return lambda tokens: scoring.evaluate_memory(hmm, cell, mu, built, finding, tokens)
 
     return make
 
@@ -182,10 +182,10 @@ def _construction(problem: Problem, name: str, make: _Make, texts: dict[str, np.
   return {**record, 'built': True, 'reason': 'its assumptions hold', **checked}
 
 
-def _agreement(found: evaluation.Evaluation, margin: float) -> Record:
+def _agreement(found: scoring.Evaluation, margin: float) -> Record:
   """How the construction did on all sequences, and on those that its theorem speaks of."""
-  overall = evaluation.count(found._replace(in_region=found.possible), margin)
-  inside = evaluation.count(found, margin)
+  overall = scoring.count(found._replace(in_region=found.possible), margin)
+  inside = scoring.count(found, margin)
   share = lambda count: 1 - count.disagreements / count.in_region if count.in_region else None
   labels = np.bincount(found.exact[found.possible].argmax(-1), minlength=1)
   fields = {
@@ -212,11 +212,9 @@ def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) ->
   """Whether any linear head on G_1 has the labels that no near tie decides, of all sequences at once."""
   hmm, silent_probs, mu, _ = problem
   labelled = hmm.starting_from(silent_probs)
-  features, *_ = _in_blocks(lambda block: evaluation.first_predictions(hmm, mu, block), tokens, hmm.num_states)
-  _, scores, possible = _in_blocks(
-    lambda block: evaluation.first_predictions(labelled, mu, block), tokens, hmm.num_states
-  )
-  chosen = possible & (evaluation.score_gaps(scores) > margin)
+  features, *_ = _in_blocks(lambda block: scoring.first_predictions(hmm, mu, block), tokens, hmm.num_states)
+  _, scores, possible = _in_blocks(lambda block: scoring.first_predictions(labelled, mu, block), tokens, hmm.num_states)
+  chosen = possible & (scoring.score_gaps(scores) > margin)
   tokens, features, labels = tokens[chosen], features[chosen], scores[chosen].argmax(-1)
   record = {'record': 'linear program', 'statement': 'Linear head', 'longest': tokens.shape[1]}
   record |= {'sequences': len(tokens), 'near_ties': int(possible.sum()) - len(tokens)}

@@ -18,10 +18,10 @@ from experiments.theory.settings import TheorySettings
 from hmm_jax.model import MaskedLM
 from hmm_jax.theory import recovery
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.imperfect import leaking
-from hmm_jax.theory.imperfect import Noisy
-from hmm_jax.theory.imperfect import noisy_model
-from hmm_jax.theory.imperfect import with_smallest_singular_value
+from hmm_jax.theory.degradation import leaking
+from hmm_jax.theory.degradation import Noisy
+from hmm_jax.theory.degradation import noisy_model
+from hmm_jax.theory.degradation import with_smallest_singular_value
 
 Array = jax.Array
 Row = dict[str, Any]

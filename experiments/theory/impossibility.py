@@ -11,8 +11,6 @@ import jax
 import numpy as np
 
 from experiments.progress import Reporter
-from experiments.theory import certificates
-from experiments.theory import evaluation
 from experiments.theory import problems
 from experiments.theory import side_by_side
 from experiments.theory.settings import TheorySettings
@@ -20,7 +18,9 @@ from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
 from hmm_jax.model import exact_model
+from hmm_jax.theory import certificates
 from hmm_jax.theory import recovery
+from hmm_jax.theory import scoring
 from hmm_jax.theory import separability
 from hmm_jax.theory import structured
 from hmm_jax.theory.assumptions import AssumptionError
@@ -109,9 +109,9 @@ def _draw(settings: TheorySettings, kind: str, key: Array) -> tuple[HMM, np.ndar
 def _examine(settings: TheorySettings, kind: str, key: Array) -> Impossible | None:
   """None where a linear head exists, or the labels are all one."""
   hmm, task_weights = _draw(settings, kind, key)
-  tokens = evaluation.all_sequences(hmm.num_tokens, settings.impossibility.max_length)
-  features, scores, possible = evaluation.first_predictions(hmm, task_weights, tokens)
-  chosen = possible & (evaluation.score_gaps(scores) > settings.impossibility.clear_gap)
+  tokens = scoring.all_sequences(hmm.num_tokens, settings.impossibility.max_length)
+  features, scores, possible = scoring.first_predictions(hmm, task_weights, tokens)
+  chosen = possible & (scoring.score_gaps(scores) > settings.impossibility.clear_gap)
   labels = scores.argmax(-1)[chosen]
   if len(set(labels.tolist())) < 2:
     return None
@@ -130,7 +130,7 @@ def _constructed(settings: TheorySettings, problem: Impossible) -> Row:
     built = recovery.theorem_3_6(hmm, mu, hmm.initial_probs, settings.thresholds, settings.max_nodes)
   except AssumptionError as error:
     return {'construction_exists': False, 'construction': None, 'why_not': str(error)}
-  result = evaluation.evaluate_states(hmm, hmm.initial_probs, mu, built, problem.inputs[:, 1:])
+  result = scoring.evaluate_states(hmm, hmm.initial_probs, mu, built, problem.inputs[:, 1:])
   right = float((result.constructed.argmax(-1) == problem.labels).mean())
   return {'construction_exists': True, 'construction': right, 'why_not': ''}
 

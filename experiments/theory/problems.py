@@ -11,7 +11,7 @@ from experiments.theory.settings import ImperfectionSettings
 from experiments.theory.settings import TheorySettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
-from hmm_jax.hmm import sample_corpus
+from hmm_jax.sampling import sample_corpus
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import recovery
 from hmm_jax.theory import structured

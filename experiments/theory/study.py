@@ -73,7 +73,7 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
     path, environment_path = kept / name / 'records.jsonl', kept / name / results.ENVIRONMENT_NAME
     if not path.exists():
       begun = time.monotonic()
-      with _computing(settings.fast_compilation):
+      with _on_exact_device():
         rows = part(settings, jax.random.fold_in(key, index), reporter)
       made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
       checkpoints.write_json_lines(environment_path, [made])
@@ -86,15 +86,13 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
 
 
 @contextlib.contextmanager
-def _computing(fast_compilation: bool) -> Iterator[None]:
-  """On the exact device, since all but a small BERT is exact; in every thread, as `jax.default_device` would not be."""
+def _on_exact_device() -> Iterator[None]:
+  """All but a small BERT is exact. In every thread, as `jax.default_device` would not be."""
   jax.config.update('jax_default_device', exact_device())
-  jax.config.update('jax_disable_most_optimizations', fast_compilation)
   try:
     yield
   finally:
     jax.config.update('jax_default_device', None)
-    jax.config.update('jax_disable_most_optimizations', False)
 
 
 # What decides no record: how it is drawn, where programs are kept, and where the user's file lies.

@@ -12,11 +12,11 @@ import jax
 import numpy as np
 
 from experiments.progress import Reporter
-from experiments.theory import evaluation
 from experiments.theory.settings import TheorySettings
 from hmm_jax import outputs
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import recovery
+from hmm_jax.theory import scoring
 from hmm_jax.theory import structured
 from hmm_jax.theory.structured import MemoryProblem
 from hmm_jax.theory.structured import Sizes
@@ -25,7 +25,7 @@ from hmm_jax.theory.structured import StateProblem
 Array = jax.Array
 Row = dict[str, Any]
 # tokens [n, T] -> `Evaluation`.
-Evaluate = Callable[[np.ndarray], evaluation.Evaluation]
+Evaluate = Callable[[np.ndarray], scoring.Evaluation]
 
 # Sequences that are evaluated at a time.
 _BLOCK_SIZE = 2048
@@ -91,8 +91,8 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   key_draw, key_text = jax.random.split(jax.random.fold_in(key, index))
   problem = theorem.draw(settings, theorem.sizes, key_draw)
   texts = {
-    'enumerated': evaluation.possible_sequences(problem.hmm, v.max_length),
-    'sampled': np.unique(evaluation.sampled(problem.hmm, key_text, v.num_sampled, v.sampled_length), axis=0),
+    'enumerated': scoring.possible_sequences(problem.hmm, v.max_length),
+    'sampled': np.unique(scoring.sampled(problem.hmm, key_text, v.num_sampled, v.sampled_length), axis=0),
   }
   row = {
     'theorem': theorem.name,
@@ -104,11 +104,11 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   for kind, tokens in texts.items():
     evaluate = theorem.construct(settings, problem, tokens.shape[1])
     evaluated = outputs.in_blocks(evaluate, tokens, _BLOCK_SIZE)
-    row |= _fields(kind, evaluation.count(evaluated, settings.margin))
+    row |= _fields(kind, scoring.count(evaluated, settings.margin))
   return row
 
 
-def _fields(kind: str, counts: evaluation.Count) -> Row:
+def _fields(kind: str, counts: scoring.Count) -> Row:
   """The counts by name; an infinite gap, that of no sequence, is null."""
   fields = {f'{kind}_{name}': value for name, value in counts._asdict().items()}
   gap = fields[f'{kind}_smallest_gap']
@@ -150,25 +150,25 @@ def _construct_3_3(settings: TheorySettings, problem: StateProblem, length: int)
   del length
   hmm, silent_probs, mu, _ = problem
   built = recovery.theorem_3_3(hmm, mu, silent_probs, settings.thresholds)
-  return functools.partial(evaluation.evaluate_states, hmm, silent_probs, mu, built)
+  return functools.partial(scoring.evaluate_states, hmm, silent_probs, mu, built)
 
 
 def _construct_3_6(settings: TheorySettings, problem: StateProblem, length: int) -> Evaluate:
   del length
   hmm, silent_probs, mu, _ = problem
   built = recovery.theorem_3_6(hmm, mu, silent_probs, settings.thresholds, settings.max_nodes)
-  return functools.partial(evaluation.evaluate_states, hmm, silent_probs, mu, built)
+  return functools.partial(scoring.evaluate_states, hmm, silent_probs, mu, built)
 
 
 def _construct_4_3(settings: TheorySettings, problem: MemoryProblem, length: int) -> Evaluate:
   hmm, mu, cell, _ = problem
   finding = assumptions.recoverable_hidden_states(hmm, cell, settings.thresholds)
   built = recovery.theorem_4_3(hmm, mu, cell, length, settings.thresholds)
-  return functools.partial(evaluation.evaluate_memory, hmm, cell, mu, built, finding)
+  return functools.partial(scoring.evaluate_memory, hmm, cell, mu, built, finding)
 
 
 def _construct_4_6(settings: TheorySettings, problem: MemoryProblem, length: int) -> Evaluate:
   hmm, mu, cell, _ = problem
   finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, mu, settings.thresholds)
   built = recovery.theorem_4_6(hmm, mu, cell, length, settings.thresholds, settings.stationarity_tolerance)
-  return functools.partial(evaluation.evaluate_memory, hmm, cell, mu, built, finding)
+  return functools.partial(scoring.evaluate_memory, hmm, cell, mu, built, finding)

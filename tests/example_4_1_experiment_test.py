@@ -10,13 +10,13 @@ from oracles import log_space_posterior
 import pytest
 import rich.console
 
-from configs import cow_in_the_pasture
+from configs import example_4_1 as config_file
 from experiments import config as config_lib
-from experiments import pasture
+from experiments import example_4_1 as experiment
 from experiments import results
 from experiments import settings as settings_lib
 from experiments.progress import Reporter
-from hmm_jax import example
+from hmm_jax import example_4_1
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -26,7 +26,7 @@ DRAWN = [
 
 
 def _settings(**changes):
-  settings = config_lib.from_config(cow_in_the_pasture.get_config('smoke'))
+  settings = config_lib.from_config(config_file.get_config('smoke'))
   return dataclasses.replace(settings, **changes)
 
 
@@ -38,9 +38,9 @@ def _reporter():
 def finished(tmp_path_factory):
   """The workdir of a finished run, its settings and what it printed."""
   workdir, settings, reporter = tmp_path_factory.mktemp('finished'), _settings(num_documents=2), _reporter()
-  pasture.check(settings)
-  pasture.run(settings, workdir, reporter)
-  pasture.show(settings, workdir, reporter)
+  experiment.check(settings)
+  experiment.run(settings, workdir, reporter)
+  experiment.show(settings, workdir, reporter)
   return workdir, settings, reporter.console.file.getvalue()
 
 
@@ -51,7 +51,7 @@ def test_a_run_prints_sentences_and_both_tables(finished):
   assert settings.sentence in printed
   for document in (1, 2):
     rows = results.select(records, document=document)
-    assert example.as_text([row['word'] for row in rows[1:]]) in printed
+    assert example_4_1.as_text([row['word'] for row in rows[1:]]) in printed
     assert f'[{", ".join(rows[0]["memory"].values())}]' in printed
   (row,) = [line for line in (workdir / 'sentence.txt').read_text().splitlines() if line.split()[:1] == ['happily']]
   (record,) = results.select(records, document=0, word='happily')
@@ -62,12 +62,12 @@ def test_a_run_prints_sentences_and_both_tables(finished):
 def test_records_hold_the_posterior_after_each_word(finished):
   """Each is the posterior of the memory given the words up to it, and the probabilities of reading a cell sum to 1."""
   workdir, settings, _ = finished
-  hmm, vocabulary = example.cow_in_the_pasture()
+  hmm, vocabulary = example_4_1.cow_in_the_pasture()
   records = results.load(workdir)
   assert {record['document'] for record in records} == {0, 1, 2}
   for document in (0, 1):
     rows = results.select(records, document=document)
-    tokens = example.encode(' '.join(row['word'] for row in rows), vocabulary)
+    tokens = example_4_1.encode(' '.join(row['word'] for row in rows), vocabulary)
     assert len(tokens) == len(rows) - 1
     seen = np.tri(len(rows), len(tokens), -1, dtype=bool)
     likelihoods = np.asarray(float64(hmm).joint_emission_matrix, np.float64).T[np.asarray(tokens)]
@@ -92,7 +92,7 @@ def test_the_figure_draws_the_records(finished):
   """A panel a cell, whose lines are the posteriors of its values and whose bars say which cell is read."""
   workdir, settings, _ = finished
   rows = results.select(results.load(workdir), document=0)
-  figure = pasture.draw(rows, settings)
+  figure = experiment.draw(rows, settings)
   assert len(figure.axes) == 3
   for axes, (cell, values) in zip(figure.axes, rows[0]['posterior'].items()):
     assert cell in axes.get_title(loc='left') and axes.get_ylabel()
@@ -109,7 +109,7 @@ def test_report_redraws_from_records_alone(finished, tmp_path):
   """`show` needs results.jsonl and nothing else, and writes the same bytes."""
   workdir, settings, _ = finished
   (tmp_path / results.FILE_NAME).write_bytes((workdir / results.FILE_NAME).read_bytes())
-  pasture.show(settings, tmp_path, _reporter())
+  experiment.show(settings, tmp_path, _reporter())
   for name in DRAWN:
     assert (tmp_path / name).read_bytes() == (workdir / name).read_bytes()
 
@@ -125,6 +125,6 @@ def test_report_redraws_from_records_alone(finished, tmp_path):
 def test_a_sentence_that_cannot_be_said_is_refused(sentence, words):
   """One sentence names what is wrong."""
   with pytest.raises(settings_lib.SettingsError) as refusal:
-    pasture.check(_settings(sentence=sentence))
+    experiment.check(_settings(sentence=sentence))
   for word in ('sentence is', *words):
     assert word in str(refusal.value)

@@ -7,19 +7,19 @@ from oracles import float64
 from oracles import log_space_posterior
 import pytest
 
-from hmm_jax import example
-from hmm_jax.hmm import sample
+from hmm_jax import example_4_1
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.inference import forward_backward
-from hmm_jax.inference import most_likely_states
 from hmm_jax.memory_hmm import cell_probs
 from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.memory_hmm import to_hmm
+from hmm_jax.sampling import sample
+from hmm_jax.viterbi import most_likely_states
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-HMM, VOCABULARY = example.cow_in_the_pasture()
-WORDS = example.SENTENCE.lower().replace('.', ' .').split()
+HMM, VOCABULARY = example_4_1.cow_in_the_pasture()
+WORDS = example_4_1.SENTENCE.lower().replace('.', ' .').split()
 # The cell that the paper says each of these words reads, from 0.
 READ_IN_THE_PAPER = {'cow': 0, 'rolled': 0, 'pasture': 1, 'grass': 1, 'happily': 2}
 RECOVERABLE = {
@@ -38,7 +38,7 @@ def cells_of(joint):
 
 def posterior_of(sentence):
   """The posterior over joint states in float64, and the filtered probabilities of each cell [T, N, M]."""
-  rows = np.asarray(float64(HMM).joint_emission_matrix, np.float64).T[example.encode(sentence, VOCABULARY)]
+  rows = np.asarray(float64(HMM).joint_emission_matrix, np.float64).T[example_4_1.encode(sentence, VOCABULARY)]
   posterior = log_space_posterior(HMM, rows)
   return posterior, cells_of(posterior.filtered_probs)
 
@@ -50,7 +50,7 @@ def of_states(joint):
 
 @pytest.fixture(scope='module')
 def sentence():
-  return posterior_of(example.SENTENCE)
+  return posterior_of(example_4_1.SENTENCE)
 
 
 def state_numbers(*names):
@@ -76,7 +76,7 @@ def test_the_papers_sentence_is_read_as_in_the_paper(sentence):
   """The likeliest memory and state path read the subject at cow and rolled, and so on, and so do the posteriors."""
   posterior, cells_TxNxM = sentence
   assert np.isfinite(posterior.marginal_loglik)
-  tokens = example.encode(example.SENTENCE, VOCABULARY)
+  tokens = example_4_1.encode(example_4_1.SENTENCE, VOCABULARY)
   rows = token_likelihoods(HMM, tokens, jnp.ones(tokens.shape, bool))
   path = np.asarray(most_likely_states(to_hmm(HMM), rows))
   assert len(set(path // HMM.num_states)) == 1
@@ -100,10 +100,10 @@ def test_the_posterior_of_the_papers_memory_sharpens_at_more_than_one_word(sente
 
 def test_articles_prepositions_and_full_stops_tell_nothing(sentence):
   """Where syntax is certain, the posterior of every cell after such a word is the one before it."""
-  sampled = example.decode(sample(jax.random.key(0), HMM, 60)[1], VOCABULARY)
+  sampled = example_4_1.decode(sample(jax.random.key(0), HMM, 60)[1], VOCABULARY)
   prior = cells_of(np.asarray(HMM.memory_probs, np.float64).reshape(-1))
-  for text, (_, cells_TxNxM) in ((example.SENTENCE, sentence), (sampled, posterior_of(sampled))):
-    words = np.asarray(example.encode(text, VOCABULARY))
+  for text, (_, cells_TxNxM) in ((example_4_1.SENTENCE, sentence), (sampled, posterior_of(sampled))):
+    words = np.asarray(example_4_1.encode(text, VOCABULARY))
     before = np.concatenate([prior[None], cells_TxNxM[:-1]])
     silent = np.isin(np.array(VOCABULARY.words)[words], ['the', 'a', 'in', 'near', 'on', 'beside', '.'])
     assert silent.sum() >= 5
@@ -116,7 +116,7 @@ def test_the_posterior_is_that_of_enumerated_memories(sentence):
   """P[M_j | x_1:t] by Bayes' rule over all 27 memories, each a plain chain, is what `memory_forward_backward` and the
   flattened HMM give in float32."""
   _, cells_TxNxM = sentence
-  tokens = example.encode(example.SENTENCE, VOCABULARY)
+  tokens = example_4_1.encode(example_4_1.SENTENCE, VOCABULARY)
   hmm = jax.tree.map(lambda x: np.asarray(x, np.float64), HMM)
   expected = np.zeros(cells_TxNxM.shape)
   for memory in np.ndindex(hmm.memory_probs.shape):
@@ -184,12 +184,12 @@ def test_the_memory_persists_from_sentence_to_sentence():
 def test_text_and_tokens_translate_into_each_other():
   """`encode` undoes `decode`, and `decode` writes sentences."""
   tokens = np.asarray(sample(jax.random.key(1), HMM, 60)[1])
-  np.testing.assert_array_equal(example.encode(example.decode(tokens, VOCABULARY), VOCABULARY), tokens)
-  twice = f'{example.SENTENCE} {example.SENTENCE}'
-  assert example.decode(example.encode(twice, VOCABULARY), VOCABULARY) == twice
+  np.testing.assert_array_equal(example_4_1.encode(example_4_1.decode(tokens, VOCABULARY), VOCABULARY), tokens)
+  twice = f'{example_4_1.SENTENCE} {example_4_1.SENTENCE}'
+  assert example_4_1.decode(example_4_1.encode(twice, VOCABULARY), VOCABULARY) == twice
 
 
 def test_an_unknown_word_is_named():
   """The refusal names the word and lists those that are known."""
   with pytest.raises(ValueError, match=r"'horse' is no word of the example; valid are \. a .*pasture"):
-    example.encode('The horse in the pasture.', VOCABULARY)
+    example_4_1.encode('The horse in the pasture.', VOCABULARY)

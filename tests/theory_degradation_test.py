@@ -11,10 +11,10 @@ import pytest
 from hmm_jax.hmm import HMM
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.imperfect import leaking
-from hmm_jax.theory.imperfect import Noisy
-from hmm_jax.theory.imperfect import noisy_model
-from hmm_jax.theory.imperfect import with_smallest_singular_value
+from hmm_jax.theory.degradation import leaking
+from hmm_jax.theory.degradation import Noisy
+from hmm_jax.theory.degradation import noisy_model
+from hmm_jax.theory.degradation import with_smallest_singular_value
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -4,7 +4,7 @@ Claim: in "The cow in the pasture rolled on the grass happily." the cell read is
 location at "pasture" and "grass" and the sentiment at "happily"; the posterior of each cell sharpens there, and no
 article or preposition moves any.
 
-Command: python -m experiments.main --config=configs/cow_in_the_pasture.py
+Command: python -m experiments.main --config=configs/example_4_1.py
 Cost: seconds on two CPU cores.
 Expected: after the whole sentence P[cow] = 0.88, P[pasture] = 0.88, P[happy] = 0.82.
 
@@ -19,7 +19,7 @@ from configs import base
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default) is what the claim speaks of; `:smoke` runs the path."""
-  config = base.start('cow_in_the_pasture', scale, scales=('small', 'smoke'))
+  config = base.start('example_4_1', scale, scales=('small', 'smoke'))
   config.sentence = 'The cow in the pasture rolled on the grass happily.'
   # Sampled documents; the last, unfinished sentence of each is left out.
   config.num_documents = 5

@@ -13,11 +13,11 @@ from hmm_jax.attention_head import attention_scores
 from hmm_jax.hmm import conditional_token_probs
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
-from hmm_jax.hmm import sample_corpus
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import exact_model
+from hmm_jax.sampling import sample_corpus
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Finding
 from hmm_jax.theory.recovery import Construction

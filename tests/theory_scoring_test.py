@@ -7,11 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.theory import evaluation
 from hmm_jax import outputs
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import rationals
 from hmm_jax.theory import recovery
+from hmm_jax.theory import scoring
 from hmm_jax.theory import structured
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.structured import Sizes
@@ -63,7 +63,7 @@ def _rows(hmm, tokens):
 
 def test_all_sequences():
   """Each of V + ... + V^T sequences once, with [MASK] after the end and nowhere else."""
-  tokens = evaluation.all_sequences(3, 4)
+  tokens = scoring.all_sequences(3, 4)
   assert tokens.shape == (3 + 9 + 27 + 81, 4) and tokens.dtype == np.int32
   assert len(np.unique(tokens, axis=0)) == len(tokens) and set(tokens.flat) == {0, 1, 2, 3}
   is_mask = tokens == 3
@@ -77,8 +77,8 @@ def test_states_agree_with_rational_arithmetic(make, num_classes):
   problem, built = make(num_classes)
   mu, hmm = assumptions.contrasts(problem.task_weights), rationals.exact_hmm(problem.hmm)
   silent = hmm._replace(initial_probs=rationals.exact(problem.silent_probs))
-  tokens = evaluation.all_sequences(problem.hmm.num_tokens, LENGTH)[::3]
-  found = evaluation.evaluate_states(problem.hmm, problem.silent_probs, problem.task_weights, built, tokens)
+  tokens = scoring.all_sequences(problem.hmm.num_tokens, LENGTH)[::3]
+  found = scoring.evaluate_states(problem.hmm, problem.silent_probs, problem.task_weights, built, tokens)
   prompt = [rationals.exact(row) for row in built.get('prompt', [])]
   for index, sequence in enumerate(tokens):
     posterior = rationals.state_probs(silent, _rows(silent, sequence), 0, leave_out=False)
@@ -86,7 +86,7 @@ def test_states_agree_with_rational_arithmetic(make, num_classes):
     assert found.possible[index] == found.in_region[index] == bool(posterior.any())
     features = rationals.token_probs(hmm, prompt + _rows(hmm, sequence), len(prompt)).astype(float)
     np.testing.assert_allclose(found.constructed[index], features @ built['head'].weights, atol=1e-9)
-  count = evaluation.count(found, MARGIN)
+  count = scoring.count(found, MARGIN)
   assert count.sequences == count.in_region == found.possible.sum() and count.outside_margin == 0
 
 
@@ -94,8 +94,8 @@ def test_first_predictions_agree_with_rational_arithmetic():
   """G_1 of (MASK, x) and the scores of the masked state."""
   problem, _ = _head_problem(2)
   hmm = rationals.exact_hmm(problem.hmm)
-  tokens = evaluation.all_sequences(problem.hmm.num_tokens, 2)
-  features, scores, possible = evaluation.first_predictions(problem.hmm, problem.task_weights, tokens)
+  tokens = scoring.all_sequences(problem.hmm.num_tokens, 2)
+  features, scores, possible = scoring.first_predictions(problem.hmm, problem.task_weights, tokens)
   for index, sequence in enumerate(tokens):
     rows = _rows(hmm, sequence)
     states = rationals.state_probs(hmm, rows, 0, leave_out=True).astype(float)
@@ -108,8 +108,8 @@ def test_first_predictions_agree_with_rational_arithmetic():
 def test_memory_agrees_with_rational_arithmetic(num_cells):
   """Scores of P[M_j* | x], the region R by exact zeros, and in it the exact labels."""
   problem, finding, built = _memory_problem(num_cells)
-  tokens = evaluation.all_sequences(problem.hmm.num_tokens, LENGTH)[::2]
-  found = evaluation.evaluate_memory(problem.hmm, problem.cell, problem.task_weights, built, finding, tokens)
+  tokens = scoring.all_sequences(problem.hmm.num_tokens, LENGTH)[::2]
+  found = scoring.evaluate_memory(problem.hmm, problem.cell, problem.task_weights, built, finding, tokens)
   hmm, mu = rationals.exact_hmm(problem.hmm), assumptions.contrasts(problem.task_weights)
   shape = problem.hmm.memory_probs.shape + (problem.hmm.num_states,)
   others = tuple(axis for axis in range(len(shape)) if axis != problem.cell)
@@ -138,7 +138,7 @@ def test_counts():
   constructed = np.array([[1.0, 0], [0, 1.0], [0, 1.0], [0, 1.0], [1.0, 0], [1.0, 0]])
   possible = np.array([True, True, True, True, True, False])
   in_region = np.array([True, True, True, True, False, False])
-  count = evaluation.count(evaluation.Evaluation(exact, constructed, possible, in_region), MARGIN)
+  count = scoring.count(scoring.Evaluation(exact, constructed, possible, in_region), MARGIN)
   expected = dict(sequences=5, in_region=4, disagreements=2, outside_margin=1, ties=1, smallest_gap=0.25)
   assert count._asdict() == expected
 
@@ -148,9 +148,9 @@ def test_one_compilation_a_tuner_and_shape():
   for key in (5, 6):
     problem = structured.for_theorem_3_3(jax.random.key(key), Sizes(4, 4, 2, 0, 0), THRESHOLDS, 0.01)
     built = recovery.theorem_3_3(problem.hmm, problem.task_weights, problem.silent_probs, THRESHOLDS)
-    tokens = evaluation.all_sequences(4, LENGTH)[::3]
-    evaluation.evaluate_states(problem.hmm, problem.silent_probs, problem.task_weights, built, tokens)
-    size = evaluation._state_scores._cache_size()
+    tokens = scoring.all_sequences(4, LENGTH)[::3]
+    scoring.evaluate_states(problem.hmm, problem.silent_probs, problem.task_weights, built, tokens)
+    size = scoring._state_scores._cache_size()
     if key == 5:
       after_first = size
   assert size == after_first
@@ -160,13 +160,13 @@ def test_one_compilation_a_tuner_and_shape():
 def test_possible_sequences_are_those_with_probability(num_cells):
   """By supports alone, the very sequences of `all_sequences` that exact arithmetic finds possible, in its order."""
   problem = _memory_problem(num_cells)[0] if num_cells else _prompt_problem(2)[0]
-  every = evaluation.all_sequences(problem.hmm.num_tokens, LENGTH)
+  every = scoring.all_sequences(problem.hmm.num_tokens, LENGTH)
   exact = rationals.exact_hmm(problem.hmm)
   is_possible = [
     any(rationals.state_probs(exact, rationals.likelihood_rows(exact, x), 0, False)) for x in every.tolist()
   ]
   assert sum(is_possible) < len(every) or not num_cells
-  np.testing.assert_array_equal(evaluation.possible_sequences(problem.hmm, LENGTH), every[is_possible])
+  np.testing.assert_array_equal(scoring.possible_sequences(problem.hmm, LENGTH), every[is_possible])
 
 
 @pytest.mark.parametrize('size', [1, 3, 7, 20])

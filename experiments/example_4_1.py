@@ -16,15 +16,15 @@ from experiments import results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.results import Record
-from experiments.settings import PastureSettings
+from experiments.settings import ExampleSettings
 from experiments.settings import SettingsError
-from hmm_jax import example
+from hmm_jax import example_4_1
 from hmm_jax import inference
-from hmm_jax.hmm import sample
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import cell_probs
 from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.sampling import sample
 
 # The documents that are drawn and tabulated: the sentence of the settings is document 0, samples follow.
 _SHOWN = {0: 'sentence', 1: 'sampled_document'}
@@ -35,24 +35,24 @@ Memory = dict[str, str]
 _LINES = [('#d95f02', 'o', '-'), ('#1b5e9e', 's', (0, (4, 1.5))), ('#4d9221', '^', (0, (1, 1.2)))]
 
 
-def check(settings: PastureSettings) -> None:
+def check(settings: ExampleSettings) -> None:
   """Raises SettingsError where the example cannot say the sentence."""
-  hmm, vocabulary = example.cow_in_the_pasture()
+  hmm, vocabulary = example_4_1.cow_in_the_pasture()
   try:
-    tokens = example.encode(settings.sentence, vocabulary)
+    tokens = example_4_1.encode(settings.sentence, vocabulary)
   except ValueError as error:
     raise SettingsError(f'sentence is {settings.sentence!r}; {error}')
   rows = token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
   if not tokens.size or inference.forward_backward(hmm, rows).marginal_loglik == -jnp.inf:
-    valid = f'one that the example can say, such as {example.SENTENCE!r}'
+    valid = f'one that the example can say, such as {example_4_1.SENTENCE!r}'
     raise SettingsError(f'sentence is {settings.sentence!r}; valid is {valid}')
 
 
-def run(settings: PastureSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+def run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Samples the documents and records, for each word, the posterior of every cell and which cell is read."""
   del reporter
-  hmm, vocabulary = example.cow_in_the_pasture()
-  documents = [np.asarray(example.encode(settings.sentence, vocabulary))]
+  hmm, vocabulary = example_4_1.cow_in_the_pasture()
+  documents = [np.asarray(example_4_1.encode(settings.sentence, vocabulary))]
   memories: list[Memory | None] = [None]
   for index in range(settings.num_documents):
     key = jax.random.fold_in(jax.random.key(settings.seed), index)
@@ -64,14 +64,14 @@ def run(settings: PastureSettings, workdir: pathlib.Path, reporter: Reporter) ->
   results.write(workdir, settings, rows, [environment(jax.devices())])
 
 
-def _whole_sentences(tokens: np.ndarray, vocabulary: example.Vocabulary) -> np.ndarray:
+def _whole_sentences(tokens: np.ndarray, vocabulary: example_4_1.Vocabulary) -> np.ndarray:
   """Without the last sentence where it is unfinished, unless there is no other."""
-  ends = np.flatnonzero(tokens == vocabulary.words.index(example.FULL_STOP))
+  ends = np.flatnonzero(tokens == vocabulary.words.index(example_4_1.FULL_STOP))
   return tokens[: ends[-1] + 1] if ends.size else tokens
 
 
 def _records(
-  hmm: MemoryHMM, vocabulary: example.Vocabulary, documents: list[np.ndarray], memories: list[Memory | None]
+  hmm: MemoryHMM, vocabulary: example_4_1.Vocabulary, documents: list[np.ndarray], memories: list[Memory | None]
 ) -> list[Record]:
   """A record a (document, word), and one before the first word, where the posterior is the prior."""
   lengths = np.array([len(tokens) for tokens in documents])
@@ -104,7 +104,7 @@ def _records(
   return rows
 
 
-def show(settings: PastureSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+def show(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the documents on record, and draws the posteriors of the sentence and of the first sampled document."""
   records = results.load(workdir)
   documents = sorted({record['document'] for record in records})
@@ -124,7 +124,7 @@ def show(settings: PastureSettings, workdir: pathlib.Path, reporter: Reporter) -
 
 
 def _text(rows: list[Record]) -> str:
-  return example.as_text([row['word'] for row in rows[1:]])
+  return example_4_1.as_text([row['word'] for row in rows[1:]])
 
 
 def _table(rows: list[Record]) -> rich.table.Table:
@@ -145,7 +145,7 @@ def _table(rows: list[Record]) -> rich.table.Table:
   return out
 
 
-def draw(rows: list[Record], settings: PastureSettings) -> matplotlib.figure.Figure:
+def draw(rows: list[Record], settings: ExampleSettings) -> matplotlib.figure.Figure:
   """A panel a cell: a line for each value's posterior after each word, over bars of P[the word reads this cell]."""
   size = settings.figure_width, settings.figure_height
   figure = matplotlib.figure.Figure(figsize=size, dpi=settings.figure_dpi, layout='constrained')

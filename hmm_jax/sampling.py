@@ -1,0 +1,112 @@
+"""Sampling text from an `HMM` or a `MemoryHMM`, by Walker's alias method: one random word per draw."""
+
+import functools
+from typing import NamedTuple
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax.hmm import Distribution
+
+Array = jax.Array
+
+
+class AliasTable(NamedTuple):
+  """Walker's alias method: a draw from any row costs two look-ups and one 32-bit word.
+
+  Attributes:
+    threshold: [..., K] in [0, 1], the share of column k that stays with outcome k.
+    alias: [..., K] int32, the outcome that has the rest of column k.
+  """
+
+  threshold: Array
+  alias: Array
+
+
+def alias_table(probs: Array | np.ndarray) -> AliasTable:
+  """The alias table of each distribution on the last axis of `probs` (Walker 1977)."""
+
+  def one(row):
+    size = row.shape[0]
+
+    def settle(_, carry):
+      # Fills the emptiest open column from the fullest one, which stays open with what is left of it.
+      level, is_open, threshold, alias = carry
+      low = jnp.where(is_open, level, jnp.inf).argmin()
+      high = jnp.where(is_open, level, -jnp.inf).argmax()
+      share = jnp.minimum(level[low], 1)
+      threshold, alias = threshold.at[low].set(share), alias.at[low].set(high.astype(jnp.int32))
+      return level.at[high].add(share - 1), is_open.at[low].set(False), threshold, alias
+
+    level = row / row.sum() * size
+    start = (level, jnp.ones(size, bool), jnp.ones(size, row.dtype), jnp.arange(size, dtype=jnp.int32))
+    return lax.fori_loop(0, size, settle, start)[2:]
+
+  tables = jax.vmap(one)(probs.reshape((-1, probs.shape[-1])))
+  return AliasTable(*(table.reshape(probs.shape) for table in tables))
+
+
+def alias_draw(table: AliasTable, row: Array | int, word: Array) -> Array:
+  """One draw from row `row` of `table`, decided by one uniform uint32 `word`; int32."""
+  size = table.threshold.shape[-1]
+  # word * size / 2**32 by halves: its whole part picks the column, its fraction is compared with the threshold.
+  low = (word & 0xFFFF) * size
+  high = (word >> 16) * size + (low >> 16)
+  column = (high >> 16).astype(jnp.int32)
+  fraction = ((high & 0xFFFF) << 8) | ((low & 0xFFFF) >> 8)
+  stays = fraction.astype(jnp.float32) < table.threshold[row, column] * 2.0**24
+  return jnp.where(stays, column, table.alias[row, column])
+
+
+class _Sampler(NamedTuple):
+  initial: AliasTable
+  transition: AliasTable
+  emission: AliasTable
+
+
+def _sampler(hmm: Distribution) -> _Sampler:
+  rows = hmm.joint_initial_probs[None], hmm.transition_matrix, hmm.joint_emission_matrix
+  return _Sampler(*map(alias_table, rows))
+
+
+def _sample(key: Array, sampler: _Sampler, length: int) -> tuple[Array, Array]:
+  words_2xT = jax.random.bits(key, (2, length), jnp.uint32)
+
+  def step(moving, word):
+    return alias_draw(sampler.transition, moving, word), moving
+
+  first = alias_draw(sampler.initial, 0, words_2xT[0, 0])
+  first_moving = first % sampler.transition.threshold.shape[0]
+  last, moving = lax.scan(step, first_moving, words_2xT[0, 1:])
+  states = first - first_moving + jnp.append(moving, last)
+  return states, alias_draw(sampler.emission, states, words_2xT[1])
+
+
+@functools.partial(jax.jit, static_argnames='length')
+def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
+  """Draws one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
+
+  The still part of the state is drawn once and stays for the whole document.
+  """
+  return _sample(key, _sampler(hmm), length)
+
+
+@functools.partial(jax.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
+def sample_corpus(key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = 256) -> Array:
+  """Tokens of many documents, [D, T], in the smallest unsigned type that holds the vocabulary and [MASK].
+
+  Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
+  `chunk_size` at a time, which bounds the memory of the random words.
+  """
+  sampler = _sampler(hmm)
+  dtype = jnp.uint8 if hmm.num_tokens < 255 else jnp.uint16 if hmm.num_tokens < 65535 else jnp.uint32
+
+  def document(index):
+    return _sample(jax.random.fold_in(key, index), sampler, length)[1].astype(dtype)
+
+  # Chunks of one size, the last one running over, compile once; a remainder would compile again.
+  num_chunks = -(-num_documents // chunk_size)
+  chunk_size = -(-num_documents // num_chunks)
+  return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
