@@ -10,16 +10,15 @@ from typing import Any
 
 import ml_collections
 
+from experiments.methods import METHODS
 from experiments.settings import ATTENTION_FORMS
 from experiments.settings import BenchmarkSettings
 from experiments.settings import BertSettings
 from experiments.settings import DTYPES
 from experiments.settings import ExampleSettings
-from experiments.settings import METHODS
 from experiments.settings import MODELS
 from experiments.settings import PretrainSettings
 from experiments.settings import PROMPT_INITS
-from experiments.settings import PROMPT_METHODS
 from experiments.settings import Settings
 from experiments.settings import SettingsError
 from experiments.theory.settings import BertStudySettings
@@ -202,7 +201,7 @@ def _check_module(bert: BertSettings, name: str, longest: int, what: str) -> Non
 def _check_bert(s: Settings) -> None:
   longest = max(s.corpus.chunk_length, s.downstream.length)
   _check_module(s.bert, 'bert', longest, 'the longest of corpus.chunk_length and downstream.length')
-  if set(PROMPT_METHODS) & set(s.methods + s.memory.vanilla_methods) and 'bert' in s.models:
+  if any(METHODS[name].prompt for name in s.methods + s.memory.vanilla_methods) and 'bert' in s.models:
     room = s.bert.max_positions - s.downstream.length
     valid = f'at most {room}: bert.max_positions {s.bert.max_positions} less downstream.length {s.downstream.length}'
     _require(s.prompt.length <= room, 'prompt.length', s.prompt.length, valid)

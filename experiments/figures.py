@@ -11,6 +11,7 @@ import numpy as np
 from experiments import checkpoints
 from experiments import report
 from experiments import results
+from experiments.methods import METHODS
 from experiments.results import Record
 from experiments.settings import FigureSettings
 from experiments.settings import Point
@@ -18,15 +19,6 @@ from experiments.settings import Point
 FORMATS = ('png', 'pdf', 'svg')
 
 # Colour, marker and dash differ together, so that the lines are told apart in grey.
-_COLOURS = {
-  'prompt': '#d95f02',
-  'head': '#1b5e9e',
-  'probe': '#4d9221',
-  'finetune': '#6a3d9a',
-  'attention': '#b2182b',
-  'prompt_attention': '#b8860b',
-}
-_MARKERS = {'prompt': 'o', 'head': 's', 'probe': '^', 'finetune': 'D', 'attention': 'P', 'prompt_attention': 'X'}
 _MODEL_STYLES = {'bert': dict(linestyle='-', linewidth=1.8), 'exact': dict(linestyle=(0, (4, 2)), linewidth=1.1)}
 _MODEL_NAMES = {'bert': 'pretrained BERT', 'exact': 'exact G'}
 _CONCENTRATION_NAMES = {
@@ -41,7 +33,7 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
   if settings.paper_overlay:
     for method in ('prompt', 'head'):
       label = f'{method}, paper (digitised)'
-      _draw_paper(axes, report.paper_left(method), sizes, _MARKERS[method], label)
+      _draw_paper(axes, report.paper_left(method), sizes, METHODS[method].marker, label)
   _draw_vocabulary_mark(axes, list(sizes))
   _finish(figure, axes, sizes, 'number of hidden states |H|')
   return figure
@@ -143,7 +135,7 @@ def _lines(records: list[Record], prefix: str = '') -> list[tuple[str, str, str,
   """(label, model, method, records) of each pair of model and method, those with a prompt first."""
   by_line = lambda pair: (pair[0], 'prompt' not in pair[1], pair[1])
   pairs = sorted({(record['model'], record['method']) for record in records}, key=by_line)
-  name = lambda model, method: f'{prefix}{report.METHOD_NAMES.get(method, method)}, {_MODEL_NAMES[model]}'
+  name = lambda model, method: f'{prefix}{METHODS[method].label}, {_MODEL_NAMES[model]}'
   return [(name(*pair), *pair, results.select(records, model=pair[0], method=pair[1])) for pair in pairs]
 
 
@@ -157,13 +149,13 @@ def _draw_lines(axes, lines, places: dict[int, int], size: Callable[[Point], int
     sizes = [wanted for wanted in places if _at(records, size, wanted)]
     intervals = [results.percent(_at(records, size, wanted), 'accuracy') for wanted in sizes]
     where = [places[wanted] + shift for wanted in sizes]
-    colour = _COLOURS[method]
+    colour = METHODS[method].colour
     axes.errorbar(
       where,
       [interval.mean for interval in intervals],
       yerr=np.nan_to_num([interval.half_width for interval in intervals]),
       color=colour,
-      marker=_MARKERS[method],
+      marker=METHODS[method].marker,
       markersize=6 if model == 'bert' else 4,
       markerfacecolor=colour if model == 'bert' else 'white',
       capsize=2.5,

@@ -12,11 +12,11 @@ import rich.console
 import rich.table
 
 from experiments import results
+from experiments.methods import METHODS
 from experiments.results import Record
 from experiments.settings import Point
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
-METHOD_NAMES = {'prompt_attention': 'prompt + attention'}
 
 _MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
 # Which method stands for a kind of text where the two are compared: the first of these that was run.
@@ -130,7 +130,7 @@ def _accuracy_column(model: str, method: str, field: str = 'accuracy') -> _Colum
     chosen = results.select(rows, model=model, method=method)
     return str(results.percent(chosen, field)) if chosen else ''
 
-  return _Column(f'{METHOD_NAMES.get(method, method)}\n{_MODEL_NAMES[model]}', cell)
+  return _Column(f'{METHODS[method].label}\n{_MODEL_NAMES[model]}', cell)
 
 
 def _difference_columns(title: str, difference: Callable[[Point, list[Record]], results.Difference | None]):
@@ -150,7 +150,7 @@ def _contrast_columns(first: str, second: str) -> list[_Column]:
     pair = [results.select(rows, model='bert', method=method) for method in (first, second)]
     return results.paired_difference(*pair) if all(pair) else None
 
-  return _difference_columns(f'{METHOD_NAMES.get(first, first)}\n- {second}, BERT', difference)
+  return _difference_columns(f'{METHODS[first].label}\n- {second}, BERT', difference)
 
 
 def _memory_columns(records: list[Record]) -> list[_Column]:
@@ -170,7 +170,7 @@ def _memory_columns(records: list[Record]) -> list[_Column]:
     vanilla = results.select(beside(records, point), model='bert', method=methods['vanilla'])
     return results.unpaired_difference(memory, vanilla) if memory and vanilla else None
 
-  names = {text: METHOD_NAMES.get(method, method) for text, method in methods.items()}
+  names = {text: METHODS[method].label for text, method in methods.items()}
   return _difference_columns(f'memory {names["memory"]}\n- vanilla {names["vanilla"]}, BERT', difference)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from experiments.methods import METHODS
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
 from hmm_jax.tuning import Schedule
@@ -16,8 +17,6 @@ from hmm_jax.tuning import Schedule
 _PRETRAINING_VERSION = 1
 
 MODELS = ('bert', 'exact')
-METHODS = ('head', 'prompt', 'probe', 'finetune', 'attention', 'prompt_attention')
-PROMPT_METHODS = ('prompt', 'prompt_attention')
 PROMPT_INITS = ('uniform', 'vocabulary')
 ATTENTION_FORMS = ('paper', 'official')
 DTYPES = ('float32', 'bfloat16', 'float16')

@@ -40,6 +40,7 @@ LIBRARY = [
 ]
 EXPERIMENTS = [
   'cache',
+  'methods',
   'settings',
   'theory.settings',
   'config',

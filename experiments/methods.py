@@ -1,0 +1,35 @@
+"""The methods of tuning, each named here once: what it trains, and how tables and figures tell it apart."""
+
+from typing import NamedTuple
+
+
+class Method(NamedTuple):
+  """One way to solve a downstream task on a pretrained model.
+
+  Attributes:
+    label: what tables and figures call it.
+    reads: what its head is a function of: 'mask' is the token probabilities at the [MASK], 'sequence' those of all
+      positions, 'representation' what the model's prediction at the [MASK] is read out of.
+    prompt: whether a prompt is trained with the head.
+    finetunes: whether the model's own parameters are trained with the head.
+    colour: of its line, a colour of Okabe and Ito.
+    marker: of its line.
+  """
+
+  label: str
+  reads: str
+  prompt: bool
+  finetunes: bool
+  colour: str
+  marker: str
+
+
+# In the order in which tables and legends name them.
+METHODS = {
+  'head': Method('head', 'mask', False, False, '#0072B2', 's'),
+  'prompt': Method('prompt', 'mask', True, False, '#D55E00', 'o'),
+  'probe': Method('probe', 'representation', False, False, '#009E73', '^'),
+  'finetune': Method('finetune', 'mask', False, True, '#CC79A7', 'D'),
+  'attention': Method('attention', 'sequence', False, False, '#000000', 'P'),
+  'prompt_attention': Method('prompt + attention', 'sequence', True, False, '#E69F00', 'X'),
+}
