@@ -12,12 +12,13 @@ import scipy.special
 from experiments.settings import Point
 from experiments.settings import Settings
 from hmm_jax import compilation
-from hmm_jax import outputs
 from hmm_jax import tasks as tasks_lib
+from hmm_jax.blocks import in_blocks
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
+from hmm_jax.model import representation
 from hmm_jax.sampling import sample_corpus
 
 Array = jax.Array
@@ -111,6 +112,6 @@ def _texts(
 
 def _moving_state_probs(distribution: Distribution, inputs: np.ndarray, batch_size: int) -> np.ndarray:
   """P[H_i | X_{-i}], [n, T, H], without the part of the state that never moves."""
-  represent = functools.partial(outputs.representation, exact_model(distribution.num_tokens), distribution)
-  joint = outputs.in_blocks(represent, inputs, batch_size)
+  represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
+  joint = in_blocks(represent, inputs, batch_size)
   return joint.reshape(inputs.shape + (-1, distribution.transition_matrix.shape[0])).sum(-2)

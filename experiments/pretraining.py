@@ -64,7 +64,7 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
 def tuned_model(settings: Settings) -> MaskedLM:
   """BERT as it is tuned and measured: half precision is for pretraining alone, since gradients through a prompt vanish
   in it."""
-  return bert_lib.masked_lm(settings.bert_module().clone(dtype=jnp.float32))
+  return bert_lib.BertModel(settings.bert_module().clone(dtype=jnp.float32))
 
 
 @functools.cache

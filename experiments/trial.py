@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -152,7 +152,9 @@ def run(trial: Trial, reporter: Reporter) -> None:
     distribution = draw_distribution(settings, trial.point, key)
     downstream = downstream_lib.draw(settings, trial.point, trial.methods, distribution, keys.downstream, keys.tasks)
     ideals = _ideals(settings, distribution, downstream, keys.measure)
-    models = {'exact': (model_lib.exact_model(settings.hmm.num_tokens), distribution)}
+    models: dict[str, tuple[model_lib.MaskedLM, Any]] = {
+      'exact': (model_lib.ExactModel(settings.hmm.num_tokens), distribution)
+    }
     if 'bert' in settings.models:
       pretrain_keys = pretraining.Keys(*jax.random.split(keys.pretraining, len(pretraining.Keys._fields)))
       directory = trial.pretrained_directory

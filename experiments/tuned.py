@@ -1,6 +1,5 @@
 """Tuning one method on one frozen model for the tasks of a trial, and what is measured of the result."""
 
-import functools
 import io
 import pathlib
 from typing import Any, NamedTuple
@@ -11,11 +10,12 @@ import scipy.stats
 
 from experiments import checkpoints
 from experiments.downstream import Downstream
+from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.settings import Point
 from experiments.settings import Settings
-from hmm_jax import attention_head
 from hmm_jax import compilation
+from hmm_jax import heads
 from hmm_jax import tasks as tasks_lib
 from hmm_jax import tuning
 from hmm_jax.model import MaskedLM
@@ -27,9 +27,7 @@ _PROFILE_BINS = 10
 _NEAR_TIE = 1e-6
 
 
-_init_tuning = jax.jit(
-  tuning.init_tuning, static_argnames=('tuner', 'schedule', 'num_inputs'), compiler_options=compilation.ONCE
-)
+_init_tuning = jax.jit(tuning.init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
 
 
 class Tuned(NamedTuple):
@@ -40,38 +38,24 @@ class Tuned(NamedTuple):
   measured: dict[str, Any]
 
 
-@functools.cache
-def _prompt_init(model: MaskedLM, init: str, length: int, scale: float):
-  # Cached, so that the tuner, and with it the compiled steps, is the same object in every trial.
-  if init == 'vocabulary':
-    return lambda key, frozen: tuning.vocabulary_prompt(key, model, frozen, length)
-  return lambda key, frozen: tuning.uniform_prompt(key, model, frozen, length, scale)
-
-
-def _sequence_head(settings: Settings, point: Point, num_tokens: int) -> attention_head.SequenceHead:
-  a, num_classes = settings.attention, settings.downstream.num_classes
-  if a.form == 'official':
-    return attention_head.official_attention_head(num_tokens, num_classes)
-  key_size = a.key_size or point.num_states + 1
-  value_size = a.value_size or max(point.memory_size, 1) * point.num_states
-  return attention_head.attention_head(
-    num_tokens, num_classes, key_size=key_size, value_size=value_size, temperature=a.temperature
+def _tuner(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
+  p, chosen = settings.prompt, METHODS[method]
+  return tuning.Tuner(
+    model=model,
+    head=_attention(settings, point) if chosen.reads == 'sequence' else heads.Linear(settings.downstream.num_classes),
+    prompt=tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None) if chosen.prompt else None,
+    probes=chosen.reads == 'representation',
+    finetunes=chosen.finetunes,
   )
 
 
-def _tuner(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
-  num_classes, length, p = settings.downstream.num_classes, settings.downstream.length, settings.prompt
-  init_prompt = _prompt_init(model, p.init, p.length, p.init_scale)
-  sequence_head = _sequence_head(settings, point, model.num_tokens)
-  makers = {
-    'head': lambda: tuning.head_tuner(model, num_classes),
-    'probe': lambda: tuning.probe_tuner(model, num_classes),
-    'finetune': lambda: tuning.finetune_tuner(model, num_classes),
-    'prompt': lambda: tuning.prompt_tuner(model, num_classes, init_prompt),
-    'attention': lambda: tuning.attention_tuner(model, sequence_head, length),
-    'prompt_attention': lambda: tuning.prompt_attention_tuner(model, sequence_head, length, init_prompt),
-  }
-  return makers[method]()
+def _attention(settings: Settings, point: Point) -> heads.Head:
+  a, num_classes = settings.attention, settings.downstream.num_classes
+  if a.form == 'official':
+    return heads.OfficialAttention(num_classes)
+  key_size = a.key_size or point.num_states + 1
+  value_size = a.value_size or max(point.memory_size, 1) * point.num_states
+  return heads.Attention(num_classes, key_size, value_size, a.temperature)
 
 
 def tune(
@@ -92,7 +76,7 @@ def tune(
   labels = downstream.labels(tasks)
   train, test = downstream.splits['train'], downstream.splits['test']
   device = jax.tree.leaves(frozen)[0].sharding
-  frozen = frozen if tuner.reads_frozen else ()
+  tuner, frozen = tuner.after_features(frozen)
   shown, taught = jax.device_put((_at(features, train), labels[:, train]), device)
   state, losses = _train(tuner, settings.tuning(method).schedule, frozen, shown, taught, tasks, key, name, reporter)
   predicted = tuning.predictions(tuner, state.trainable, frozen, features, batch_size=batch_size)
@@ -140,8 +124,7 @@ def _train(
   reporter: Reporter,
 ) -> tuple[tuning.TuneState, np.ndarray]:
   key_init, key_order = jax.random.split(key)
-  numbers = np.array(tasks, np.int32)
-  state = _init_tuning(key_init, tuner, schedule, frozen, tasks=numbers, num_inputs=labels.shape[1])
+  state = _init_tuning(key_init, tuner, schedule, frozen, features, np.array(tasks, np.int32))
   # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
   state, losses = jax.device_put(state, labels.sharding), np.zeros(len(tasks))
   with reporter.track(name, schedule.num_epochs) as advance:

@@ -9,15 +9,17 @@ import numpy as np
 import scipy.special
 
 from hmm_jax import compilation
-from hmm_jax import outputs
+from hmm_jax.blocks import in_blocks
+from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import conditional_token_probs
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import evidence_likelihoods
 from hmm_jax.masking import channel
 from hmm_jax.masking import corrupt
 from hmm_jax.masking import Corruption
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 from hmm_jax.model import MaskedLM
+from hmm_jax.model import token_probs
 
 Array = jax.Array
 
@@ -70,14 +72,13 @@ def _under_corruption(
   seen, seen_if_selected = channel(corruption)
   token_probs = conditional_token_probs(hmm, evidence_likelihoods(hmm, seen[inputs])) * seen_if_selected[inputs]
   # Where the corruption always shows [MASK], a visible token is never selected and its row is 0.
-  totals = token_probs.sum(-1, keepdims=True)
-  token_probs = token_probs / jnp.where(totals > 0, totals, 1)
+  token_probs = token_probs / positive_or_one(token_probs.sum(-1, keepdims=True))
   return inputs, selected / jnp.maximum(selected.sum(), 1), token_probs
 
 
 def _exact_token_probs(hmm: Distribution, tokens: np.ndarray, batch_size: int) -> np.ndarray:
-  predict = functools.partial(outputs.token_probs, exact_model(hmm.num_tokens), hmm)
-  return outputs.in_blocks(predict, tokens, batch_size)
+  predict = functools.partial(token_probs, ExactModel(hmm.num_tokens), hmm)
+  return in_blocks(predict, tokens, batch_size)
 
 
 def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int) -> Ideal:
@@ -99,8 +100,8 @@ def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size:
 
 def measure_gap(model: MaskedLM, params: Any, ideal: Ideal, *, batch_size: int) -> Gap:
   """How far `model` is from `ideal`, its predictions computed on `batch_size` inputs at a time."""
-  predict = functools.partial(outputs.token_probs, model, params)
-  probs = np.maximum(np.float64(outputs.in_blocks(predict, ideal.inputs, batch_size)), np.finfo(np.float32).tiny)
+  predict = functools.partial(token_probs, model, params)
+  probs = np.maximum(np.float64(in_blocks(predict, ideal.inputs, batch_size)), np.finfo(np.float32).tiny)
   mean = lambda values: float((ideal.weights * values.sum(-1)).sum())
   loss, floor = mean(-ideal.token_probs * np.log(probs)), mean(scipy.special.entr(np.float64(ideal.token_probs)))
   return Gap(loss, floor, loss - floor, mean(np.abs(ideal.token_probs - probs)) / 2)

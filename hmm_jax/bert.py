@@ -4,13 +4,16 @@ The encoder equals Hugging Face's `BertForMaskedLM` with the same weights (token
 text here has none of, left out); `tests/bert_parity_test.py` compares logits and gradients.
 """
 
+from collections.abc import Callable
+import dataclasses
 import functools
+from typing import Any
 
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
 
-from hmm_jax.model import MaskedLM
+from hmm_jax.model import PromptSpace
 
 Array = jax.Array
 
@@ -109,28 +112,31 @@ class Bert(nn.Module):
     return self.decode(self.encode(self.embed(tokens), deterministic))[..., : self.num_tokens]
 
 
-@functools.cache
-def masked_lm(bert: Bert) -> MaskedLM:
+@dataclasses.dataclass(frozen=True)
+class BertModel:
   """`bert` through the interface of models; its parameters are the linen variables' 'params' tree."""
 
-  def embed(params, tokens):
-    return bert.apply({'params': params}, tokens, method=Bert.embed)
+  bert: Bert
 
-  def encode(params, embeddings):
-    return bert.apply({'params': params}, embeddings, method=Bert.encode)
+  name = 'bert'
+  prompt_space = PromptSpace(center=0.0, unit=1.0)
 
-  def predict(params, embeddings):
-    logits = bert.apply({'params': params}, encode(params, embeddings), method=Bert.decode)
-    return jax.nn.softmax(logits[..., : bert.num_tokens])
+  @property
+  def num_tokens(self) -> int:
+    return self.bert.num_tokens
 
-  return MaskedLM(
-    name='bert',
-    num_tokens=bert.num_tokens,
-    embed=embed,
-    predict=predict,
-    represent=encode,
-    embedding_size=lambda params: bert.width,
-    prompt_center=0.0,
-    prompt_unit=1.0,
-    project_prompt=lambda prompt: prompt,
-  )
+  def embed(self, params: Any, tokens: Array) -> Array:
+    return self._apply(Bert.embed, params, tokens)
+
+  def predict(self, params: Any, embeddings: Array) -> Array:
+    hidden = self.represent(params, embeddings)
+    return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])
+
+  def represent(self, params: Any, embeddings: Array) -> Array:
+    return self._apply(Bert.encode, params, embeddings)
+
+  def embedding_size(self, params: Any) -> int:
+    return self.bert.width
+
+  def _apply(self, method: Callable[..., Any], params: Any, x: Array) -> Any:
+    return self.bert.apply({'params': params}, x, method=method)

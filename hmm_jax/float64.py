@@ -1,4 +1,4 @@
-"""Float64 arithmetic inside of functions of float32 arrays, without `jax_enable_x64`."""
+"""Float64 arithmetic inside of functions of float32 arrays, without `jax_enable_x64`, and logarithms of zero."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -40,3 +40,31 @@ def _hold_slopes(like: Array, slopes: Array) -> tuple[Array]:
 
 
 as_float64.defvjp(lambda x: (as_float64(x), jnp.zeros((), x.dtype)), _hold_slopes)
+
+
+def widened(tree: Any) -> Any:
+  """The tree with its floating-point arrays in float64."""
+  is_floating = lambda x: jnp.issubdtype(x.dtype, jnp.floating)
+  return jax.tree.map(lambda x: as_float64(x) if is_floating(x) else x, tree)
+
+
+def as_float(x: Any) -> Array:
+  """`x` as an array of at least float32."""
+  return jnp.asarray(x, jnp.promote_types(x.dtype, jnp.float32))
+
+
+def log(x: Array) -> Array:
+  """-inf at 0, with slope 0 there; NaN where x is negative or NaN."""
+  return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))
+
+
+def log_sum(log_weights: Array, axis: Any) -> Array:
+  """The log of the sum of exp(log_weights) over axes, -inf where all are."""
+  largest = lax.stop_gradient(log_weights).max(axis, keepdims=True)
+  largest = jnp.where(jnp.isfinite(largest), largest, 0)
+  return log(jnp.exp(log_weights - largest).sum(axis)) + largest.squeeze(axis)
+
+
+def positive_or_one(x: Array) -> Array:
+  """1 where x is not positive: a divisor."""
+  return jnp.where(x > 0, x, 1)

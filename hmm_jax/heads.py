@@ -1,17 +1,44 @@
-"""Classification heads: functions of a model's output."""
+"""Classification heads on a model's output: linear at the [MASK], or attention over all positions (section 4.1).
 
+A `Head` says how parameters start and what scores they give; the parameters are trees of arrays, `LinearHead` and
+`AttentionHead`, which is what a theorem's construction is made of.
+"""
+
+import dataclasses
+import functools
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
+from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
 Array = jax.Array
 
 
+class Head(Protocol):
+  """How a model's output becomes class scores. Leading axes `...` are batches; P prompt rows come first, L = P + T."""
+
+  def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> Any:
+    """Parameters for outputs of F = `num_features`, P = `prompt_length` and T = `length`."""
+    ...
+
+  def read(self, outputs: Array, tokens: Array) -> Any:
+    """What `scores` needs of the model's outputs [..., L, F] at all positions and the tokens [..., T]."""
+    ...
+
+  def scores(self, params: Any, features: Any) -> Array:
+    """Class scores [..., C] of what `read` gave."""
+    ...
+
+  def attend(self, params: Any, features: Any) -> Array:
+    """Attention weights [..., L], which sum to 1. Raises ValueError for a head without attention."""
+    ...
+
+
 class LinearHead(NamedTuple):
-  """Scores features @ weights + bias; on G_1 it is the paper's b^T G_1(x) (Theorem 3.3), a row a class.
+  """Scores features @ weights + bias; on G_1 it is the paper's b^T G_1(x) (Theorem 3.3), one row per class.
 
   Attributes:
     weights: [F, C].
@@ -35,3 +62,162 @@ def init_linear_head(key: Array, num_features: int, num_classes: int) -> LinearH
 def linear_scores(head: LinearHead, features: Array) -> Array:
   """Scores [..., C] of features [..., F]."""
   return jnp.matmul(features, head.weights, precision=jax.lax.Precision.HIGHEST) + head.bias
+
+
+class AttentionHead(NamedTuple):
+  """One query over the positions of a sequence, equations (4.1) and (4.2), with a column of `output` for each class.
+
+  Positions of a prompt come first, L = P + T. The paper has Q = |H| + 1 and F = |M||H|.
+
+  Attributes:
+    query: [Q], the paper's q.
+    key_weights: [Q, V], Theta^(K).
+    positions: [L, Q], beta.
+    value_weights: [F, V], Theta^(V).
+    token_embeddings: [V + 1, F], e, with a row for [MASK].
+    prompt_embeddings: [P, F], what stands for e at the positions of the prompt.
+    output: [F, C], b.
+  """
+
+  query: Array | np.ndarray
+  key_weights: Array | np.ndarray
+  positions: Array | np.ndarray
+  value_weights: Array | np.ndarray
+  token_embeddings: Array | np.ndarray
+  prompt_embeddings: Array | np.ndarray
+  output: Array | np.ndarray
+
+
+class OfficialAttentionHead(NamedTuple):
+  """The released code's head: an attention of its own for each token of the vocabulary, then a linear head.
+
+  Attributes:
+    query: [V].
+    linear: on the V averages.
+  """
+
+  query: Array
+  linear: LinearHead
+
+
+_matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+
+
+def softmax_or_argmax(logits: Array, temperature: float) -> Array:
+  """softmax(logits / temperature) on the last axis; its limit at temperature 0 shares 1 among the largest logits."""
+  if temperature > 0:
+    return jax.nn.softmax(logits / temperature)
+  is_largest = (logits == logits.max(-1, keepdims=True)).astype(logits.dtype)
+  return is_largest / is_largest.sum(-1, keepdims=True)
+
+
+def attention_weights(head: AttentionHead, token_probs: Array, temperature: float) -> Array:
+  """Weights [..., L] of the positions from q^T (Theta^(K) G_i + beta_i), equation (4.1).
+
+  Args:
+    head: the parameters.
+    token_probs: [..., L, V], the model's G.
+    temperature: of the softmax; 0 is the paper's argmax, which averages over ties.
+  """
+  keys = _matmul(token_probs, head.key_weights.T) + head.positions
+  return softmax_or_argmax(_matmul(keys, head.query), temperature)
+
+
+def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, temperature: float) -> Array:
+  """Class scores [..., C]: the weighted mean over positions of b^T ((Theta^(V) G_i) * e(x_i)), equation (4.2)."""
+  weights = attention_weights(head, token_probs, temperature)
+  embeddings = head.token_embeddings[tokens]
+  prompt = jnp.broadcast_to(head.prompt_embeddings, embeddings.shape[:-2] + head.prompt_embeddings.shape)
+  values = _matmul(token_probs, head.value_weights.T) * jnp.concatenate([prompt, embeddings], axis=-2)
+  mean = jnp.einsum('...l,...lf->...f', weights, values, precision=lax.Precision.HIGHEST)
+  return _matmul(mean, head.output)
+
+
+def init_attention_head(
+  key: Array, num_tokens: int, num_classes: int, *, key_size: int, value_size: int, prompt_length: int, length: int
+) -> AttentionHead:
+  """Matrices as PyTorch's `nn.Linear`, embeddings standard normal as its `nn.Embedding`, positions 0."""
+  keys = jax.random.split(key, 6)
+  uniform = lambda key, shape, fan_in: jax.random.uniform(key, shape, minval=-1, maxval=1) / math.sqrt(fan_in)
+  return AttentionHead(
+    query=uniform(keys[0], (key_size,), key_size),
+    key_weights=uniform(keys[1], (key_size, num_tokens), num_tokens),
+    positions=jnp.zeros((prompt_length + length, key_size)),
+    value_weights=uniform(keys[2], (value_size, num_tokens), num_tokens),
+    token_embeddings=jax.random.normal(keys[3], (num_tokens + 1, value_size)),
+    prompt_embeddings=jax.random.normal(keys[4], (prompt_length, value_size)),
+    output=uniform(keys[5], (value_size, num_classes), value_size),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+  """`LinearHead` on the output at the [MASK], the first position after the prompt."""
+
+  num_classes: int
+
+  def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> LinearHead:
+    del prompt_length, length
+    return init_linear_head(key, num_features, self.num_classes)
+
+  def read(self, outputs: Array, tokens: Array) -> Array:
+    return outputs[..., outputs.shape[-2] - tokens.shape[-1], :]
+
+  def scores(self, params: LinearHead, features: Array) -> Array:
+    return linear_scores(params, features)
+
+  def attend(self, params: LinearHead, features: Array) -> Array:
+    raise ValueError('a linear head has no attention weights; valid are Attention and OfficialAttention')
+
+
+class Sequence(NamedTuple):
+  """What an attention head reads: the model's outputs [..., L, V], and tokens [..., T]."""
+
+  token_probs: Array
+  tokens: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Attention:
+  """`AttentionHead` with a softmax of this temperature; 0 is the paper's argmax, without a gradient by the keys."""
+
+  num_classes: int
+  key_size: int
+  value_size: int
+  temperature: float
+
+  def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> AttentionHead:
+    sizes = dict(key_size=self.key_size, value_size=self.value_size, prompt_length=prompt_length, length=length)
+    return init_attention_head(key, num_features, self.num_classes, **sizes)
+
+  def read(self, outputs: Array, tokens: Array) -> Sequence:
+    return Sequence(outputs, tokens)
+
+  def scores(self, params: AttentionHead, features: Sequence) -> Array:
+    return attention_scores(params, *features, self.temperature)
+
+  def attend(self, params: AttentionHead, features: Sequence) -> Array:
+    return attention_weights(params, features.token_probs, self.temperature)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfficialAttention:
+  """`OfficialAttentionHead`, whose query starts at 0: the mean over positions. It sees neither tokens nor places."""
+
+  num_classes: int
+
+  def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> OfficialAttentionHead:
+    del prompt_length, length
+    return OfficialAttentionHead(jnp.zeros(num_features), init_linear_head(key, num_features, self.num_classes))
+
+  def read(self, outputs: Array, tokens: Array) -> Array:
+    return outputs
+
+  def scores(self, params: OfficialAttentionHead, features: Array) -> Array:
+    return linear_scores(params.linear, (self._weights(params, features) * features).sum(-2))
+
+  def attend(self, params: OfficialAttentionHead, features: Array) -> Array:
+    return self._weights(params, features).mean(-1)
+
+  def _weights(self, params: OfficialAttentionHead, token_probs: Array) -> Array:
+    return jax.nn.softmax(token_probs * params.query, axis=-2)

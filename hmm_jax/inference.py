@@ -23,8 +23,13 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax.blocks import map_blocks
+from hmm_jax.float64 import as_float
 from hmm_jax.float64 import as_float64
 from hmm_jax.float64 import in_float64
+from hmm_jax.float64 import log
+from hmm_jax.float64 import log_sum
+from hmm_jax.float64 import positive_or_one
 
 Array = jax.Array
 
@@ -63,25 +68,6 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
-def _positive_or_one(x: Array) -> Array:
-  return jnp.where(x > 0, x, 1)
-
-
-def log(x: Array) -> Array:
-  """-inf at 0, with slope 0 there; NaN where x is negative or NaN."""
-  return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))
-
-
-def as_float(x: Any) -> Array:
-  return jnp.asarray(x, jnp.promote_types(x.dtype, jnp.float32))
-
-
-def _log_sum(log_weights: Array, axis: Any) -> Array:
-  largest = lax.stop_gradient(log_weights).max(axis, keepdims=True)
-  largest = jnp.where(jnp.isfinite(largest), largest, 0)
-  return log(jnp.exp(log_weights - largest).sum(axis)) + largest.squeeze(axis)
-
-
 @jax.custom_jvp
 def _probs(weights: Array) -> Array:
   """Weights [..., H, C, B] that a constant brought to sum 1, with the slopes of whatever multiple of them has sum 1."""
@@ -112,7 +98,7 @@ class _Arithmetic(NamedTuple):
 
 def _rescale(weights: Array) -> Array:
   total = lax.stop_gradient(weights).sum((0, 1))
-  return weights * jnp.where(total > 0, 1 / _positive_or_one(total), 0)
+  return weights * jnp.where(total > 0, 1 / positive_or_one(total), 0)
 
 
 _SCALED = _Arithmetic(
@@ -127,9 +113,9 @@ _LOGARITHMIC = _Arithmetic(
   encode=log,
   decode=jnp.exp,
   times=jnp.add,
-  contract=lambda matrix, message: _log_sum(matrix[:, :, None, None] + message, 1),
-  log_total=lambda message: _log_sum(message, (0, 1)),
-  rescale=lambda message: message - jnp.maximum(_log_sum(lax.stop_gradient(message), (0, 1)), -1e30),
+  contract=lambda matrix, message: log_sum(matrix[:, :, None, None] + message, 1),
+  log_total=lambda message: log_sum(message, (0, 1)),
+  rescale=lambda message: message - jnp.maximum(log_sum(lax.stop_gradient(message), (0, 1)), -1e30),
 )
 
 
@@ -193,7 +179,7 @@ def _once_with_reverse_mode(done: Array, otherwise: Any, function: Callable[[Any
 
 def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: Array):
   """What `run` tells and the log-likelihood [B]; by logarithms where the evidence is too improbable for scaling."""
-  constant = lambda x: _positive_or_one(lax.stop_gradient(x))
+  constant = lambda x: positive_or_one(lax.stop_gradient(x))
   initial_probs, matrix, rows = map(as_float64, arguments)
   # Distributions and rows of maximum 1 have evidence of at most 1, which the bound speaks of.
   total, row_sum, largest = constant(initial_probs.sum()), constant(matrix.sum(1).max()), constant(rows.max((1, 2)))
@@ -236,13 +222,7 @@ def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
     result = _exact(run, initial_probs, transition_matrix, rows_TxHxCxB)
     return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
 
-  def fill(result: Any, start: Array) -> tuple[Any, None]:
-    block = of_block(lax.dynamic_slice_in_dim(rows, start, size))
-    return jax.tree.map(lambda x, part: lax.dynamic_update_slice_in_dim(x, part, start, 0), result, block), None
-
-  empty = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), jax.eval_shape(of_block, rows[:size]))
-  # The last block overlaps the one before it, which spares a padded copy of everything.
-  result, _ = lax.scan(fill, empty, jnp.minimum(jnp.arange(0, count, size), count - size))
+  result = map_blocks(of_block, rows, size)
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 

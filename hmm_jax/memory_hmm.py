@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import inference
+from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import check_probs
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import mixed_permutations
@@ -75,7 +76,7 @@ class MemoryHMM(NamedTuple):
     joint = joint_initial_probs.reshape(self.memory_probs.shape + (self.num_states,))
     memory_probs = joint.sum(-1)
     total = memory_probs[..., None]
-    initial_probs = jnp.where(total > 0, joint / jnp.where(total > 0, total, 1), self.initial_probs)
+    initial_probs = jnp.where(total > 0, joint / positive_or_one(total), self.initial_probs)
     return self._replace(memory_probs=memory_probs, initial_probs=initial_probs)
 
   def validate(self) -> 'MemoryHMM':

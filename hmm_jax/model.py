@@ -5,72 +5,112 @@ A model is two functions with a prompt's worth of room between them: `embed` tur
 heads, metrics and figures see this interface alone, and never ask which model they have.
 """
 
-from collections.abc import Callable
+import dataclasses
 import functools
-from typing import Any, NamedTuple
+import math
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from hmm_jax import inference
 from hmm_jax.hmm import conditional_token_probs
+from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import token_likelihoods
 
 Array = jax.Array
 
 
-class MaskedLM(NamedTuple):
-  """A masked language model as pure functions of its parameters. Leading axes `...` are batches.
-
-  Token ids 0 to V - 1 are the vocabulary; id V is [MASK].
+class PromptSpace(NamedTuple):
+  """Which prompts a model takes, and where they start.
 
   Attributes:
-    name: what records call it.
-    num_tokens: V.
-    embed: (params, tokens [..., T]) -> embeddings [..., T, E].
-    predict: (params, embeddings [..., T, E]) -> token probabilities [..., T, V], the paper's G-bar.
-    represent: (params, embeddings [..., T, E]) -> the representation [..., T, R] that `predict` reads out.
-    embedding_size: (params) -> E.
-    prompt_center: the middle of the region that prompts start in.
-    prompt_unit: the half-width of that region per unit of the initial scale.
-    project_prompt: maps a prompt to the nearest one that the model accepts.
+    center: the middle of the region that prompts start in.
+    unit: the half-width of that region per unit of the initial scale.
+    low: the least entry of a prompt.
+    high: the largest.
   """
 
-  name: str
-  num_tokens: int
-  embed: Callable[[Any, Array], Array]
-  predict: Callable[[Any, Array], Array]
-  represent: Callable[[Any, Array], Array]
-  embedding_size: Callable[[Any], int]
-  prompt_center: float
-  prompt_unit: float
-  project_prompt: Callable[[Array], Array]
+  center: float
+  unit: float
+  low: float = -math.inf
+  high: float = math.inf
+
+  def project(self, prompt: Array) -> Array:
+    """The nearest prompt that the model takes."""
+    return jnp.clip(prompt, self.low, self.high)
+
+
+class MaskedLM(Protocol):
+  """A masked language model as pure functions of its parameters. Leading axes `...` are batches.
+
+  Token ids 0 to V - 1 are the vocabulary; id V is [MASK]. Models of equal fields are equal and share programs.
+  """
 
   @property
-  def mask_id(self) -> int:
-    return self.num_tokens
+  def name(self) -> str:
+    """What records call it."""
+    ...
+
+  @property
+  def num_tokens(self) -> int:
+    """V."""
+    ...
+
+  @property
+  def prompt_space(self) -> PromptSpace: ...
+
+  def embed(self, params: Any, tokens: Array) -> Array:
+    """Embeddings [..., T, E] of tokens [..., T]."""
+    ...
+
+  def predict(self, params: Any, embeddings: Array) -> Array:
+    """Token probabilities [..., T, V], the paper's G-bar, of embeddings [..., T, E]."""
+    ...
+
+  def represent(self, params: Any, embeddings: Array) -> Array:
+    """The representation [..., T, E] that `predict` reads out."""
+    ...
+
+  def embedding_size(self, params: Any) -> int:
+    """E."""
+    ...
 
 
-def _posterior_states(hmm, likelihoods):
-  return inference.forward_backward(hmm, likelihoods).leave_one_out_probs
+@functools.partial(jax.jit, static_argnames='model')
+def token_probs(model: MaskedLM, params: Any, tokens: Array) -> Array:
+  """What the model predicts at every position of tokens [..., T], [..., T, V]."""
+  return model.predict(params, model.embed(params, tokens))
 
 
-@functools.cache
-def exact_model(num_tokens: int) -> MaskedLM:
+@functools.partial(jax.jit, static_argnames='model')
+def representation(model: MaskedLM, params: Any, tokens: Array) -> Array:
+  """What the model's predictions are read out of at every position of tokens [..., T], [..., T, E]."""
+  return model.represent(params, model.embed(params, tokens))
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactModel:
   """The model that pretraining aims at: embeddings are likelihood rows, prediction is message passing.
 
   Its parameters are an `HMM` or a `MemoryHMM`. A prompt row is u in [0, 1]^E, the emission probability of a fake
   token (section 3.1, appendix C.2); what it represents is the posterior of the joint state, P[H_i | X_{-i}].
   """
-  return MaskedLM(
-    name='exact',
-    num_tokens=num_tokens,
-    embed=lambda hmm, tokens: token_likelihoods(hmm, tokens, tokens != num_tokens),
-    predict=conditional_token_probs,
-    represent=_posterior_states,
-    embedding_size=lambda hmm: hmm.joint_initial_probs.shape[-1],
-    # Rows of ones say nothing, so a start in [1/2, 1] is close to no prompt at all.
-    prompt_center=0.75,
-    prompt_unit=0.5,
-    project_prompt=lambda prompt: jnp.clip(prompt, 0, 1),
-  )
+
+  num_tokens: int
+
+  name = 'exact'
+  # Rows of ones say nothing, so a start in [1/2, 1] is close to no prompt at all.
+  prompt_space = PromptSpace(center=0.75, unit=0.5, low=0.0, high=1.0)
+
+  def embed(self, params: Distribution, tokens: Array) -> Array:
+    return token_likelihoods(params, tokens, tokens != self.num_tokens)
+
+  def predict(self, params: Distribution, embeddings: Array) -> Array:
+    return conditional_token_probs(params, embeddings)
+
+  def represent(self, params: Distribution, embeddings: Array) -> Array:
+    return inference.forward_backward(params, embeddings).leave_one_out_probs
+
+  def embedding_size(self, params: Distribution) -> int:
+    return params.joint_initial_probs.shape[-1]

@@ -9,15 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import inference
-from hmm_jax.float64 import as_float64
+from hmm_jax.blocks import in_blocks
 from hmm_jax.float64 import in_float64
+from hmm_jax.float64 import widened
 from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import DistributionT
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import cell_posterior
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.outputs import in_blocks
 
 Array = jax.Array
 
@@ -75,7 +74,7 @@ def memory_probs(hmm: MemoryHMM, inputs: Array | np.ndarray) -> np.ndarray:
 @jax.jit
 @in_float64
 def _first_state_probs(hmm: HMM, tokens: Array) -> Array:
-  hmm = _widened(hmm)
+  hmm = widened(hmm)
   rows = token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
   return inference.forward_backward(hmm, rows).leave_one_out_probs[:, 0]
 
@@ -83,12 +82,8 @@ def _first_state_probs(hmm: HMM, tokens: Array) -> Array:
 @jax.jit
 @in_float64
 def _memory_probs(hmm: MemoryHMM, tokens: Array) -> Array:
-  hmm = _widened(hmm)
+  hmm = widened(hmm)
   return cell_posterior(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
-
-
-def _widened(hmm: DistributionT) -> DistributionT:
-  return jax.tree.map(lambda x: as_float64(x) if jnp.issubdtype(x.dtype, jnp.floating) else x, hmm)
 
 
 def _in_blocks(function: Callable[[Any, Array], Array], hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:

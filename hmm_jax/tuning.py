@@ -1,10 +1,9 @@
-"""Tuning on a frozen model: head, prompt with head, and for comparison a probe and full fine-tuning.
+"""Tuning on a frozen model: a head, a prompt with a head, and for comparison a probe and full fine-tuning.
 
-A `Tuner` is a pair of pure functions of (trainable, frozen, batch). K tasks train side by side: every trainable
-array has a leading axis K, the frozen tree has none. The frozen tree is never donated and never written.
+A `Tuner` says what is trained, as pure functions of (trainable, frozen, batch). K tasks train side by side: every
+trainable array has a leading axis K, the frozen tree has none. The frozen tree is never donated and never written.
 """
 
-from collections.abc import Callable
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -16,36 +15,121 @@ import numpy as np
 import optax
 
 from hmm_jax import optimizer
-from hmm_jax import outputs
-from hmm_jax.attention_head import SequenceHead
-from hmm_jax.heads import init_linear_head
-from hmm_jax.heads import linear_scores
+from hmm_jax.blocks import in_blocks
+from hmm_jax.blocks import map_blocks
+from hmm_jax.heads import Head
 from hmm_jax.model import MaskedLM
+from hmm_jax.model import representation
+from hmm_jax.model import token_probs
 
 Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuner:
-  """What is trained, and how it classifies.
-
-  Two tuners are equal where they train the same, wherever their features come from: they share compiled programs.
+class Prompt:
+  """`length` trained rows before the input, P of them, and how they start.
 
   Attributes:
-    features: (frozen, inputs [B, T]) -> what `scores` needs of the inputs, leading axis B; computed before training.
-    init: (key, frozen) -> trainable of one task.
-    scores: (trainable with leading K, frozen, features of B inputs) -> class scores [K, B, C].
-    reads_frozen: whether `init`, `scores` and `attend` look at `frozen`; where not, it may be anything, such as ().
-    project: trainable -> the nearest one that is allowed, applied after every step.
-    attend: (trainable with leading K, frozen, features) -> attention weights [K, B, P + T]; None if it has none.
+    length: P.
+    scale: iid uniform within `scale` units of the centre of the model's `prompt_space` (U[-0.5, 0.5] in the paper); or
+      None for the embeddings of uniformly drawn tokens, as in the released code.
   """
 
-  features: Callable[[Any, Array], Any] = dataclasses.field(compare=False)
-  init: Callable[[Array, Any], Any]
-  scores: Callable[[Any, Any, Any], Array]
-  reads_frozen: bool
-  project: Callable[[Any], Any]
-  attend: Callable[[Any, Any, Any], Array] | None = None
+  length: int
+  scale: float | None
+
+  def init(self, key: Array, model: MaskedLM, frozen: Any) -> Array:
+    """A prompt [P, E]."""
+    if self.scale is None:
+      return model.embed(frozen, jax.random.randint(key, (self.length,), 0, model.num_tokens)).astype(jnp.float32)
+    space, shape = model.prompt_space, (self.length, model.embedding_size(frozen))
+    return space.center + space.unit * jax.random.uniform(key, shape, minval=-self.scale, maxval=self.scale)
+
+
+def prepend(prompt: Array, embeddings: Array) -> Array:
+  """The prompt [P, E] before each embedded sequence [B, T, E]; the paper's (3.2)."""
+  return jnp.concatenate([jnp.broadcast_to(prompt, embeddings.shape[:1] + prompt.shape), embeddings], axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuner:
+  """What is trained on a model, and how it classifies. Tuners of equal fields are equal, and share compiled programs.
+
+  With a linear head: b^T G_1(x) of Theorem 3.3, and with a prompt before the input that of Theorem 3.6. With an
+  attention head: Theorems 4.3 and 4.6.
+
+  Attributes:
+    model: exact or pretrained; None where what the head reads of it is computed already (`after_features`).
+    head: on its output.
+    prompt: trained with the head; None for none.
+    probes: whether the head reads the model's representation rather than the probabilities it predicts.
+    finetunes: whether a copy of the model's own parameters is trained with the head, without a prompt.
+  """
+
+  model: MaskedLM | None
+  head: Head
+  prompt: Prompt | None = None
+  probes: bool = False
+  finetunes: bool = False
+
+  @property
+  def trains_head_alone(self) -> bool:
+    return self.prompt is None and not self.finetunes
+
+  def after_features(self, frozen: Any) -> tuple['Tuner', Any]:
+    """The tuner and the frozen tree of what is left to do once the features are there.
+
+    Where the head alone is trained both go without the model, so that all models share compiled programs.
+    """
+    return (dataclasses.replace(self, model=None), ()) if self.trains_head_alone else (self, frozen)
+
+  def features(self, frozen: Any, inputs: Array) -> Any:
+    """What `scores` needs of inputs [B, T], leading axis B: what the head reads, where nothing before it is trained."""
+    if not self.trains_head_alone:
+      return inputs
+    assert self.model is not None
+    output = representation if self.probes else token_probs
+    return self.head.read(output(self.model, frozen, inputs), inputs)
+
+  def init(self, key: Array, frozen: Any, features: Any) -> dict[str, Any]:
+    """The trainable of one task: its `head`, and its `prompt` or its `params`."""
+    if self.trains_head_alone:
+      *_, length, num_features = jax.tree.leaves(features)[0].shape
+      return {'head': self.head.init(key, num_features, 0, length)}
+    assert self.model is not None
+    num_tokens, length = self.model.num_tokens, features.shape[-1]
+    if self.prompt is None:
+      return {'params': frozen, 'head': self.head.init(key, num_tokens, 0, length)}
+    key_prompt, key_head = jax.random.split(key)
+    prompt = self.prompt.init(key_prompt, self.model, frozen)
+    head = self.head.init(key_head, num_tokens, self.prompt.length, length)
+    return self.project({'prompt': prompt, 'head': head})
+
+  def project(self, trainable: dict[str, Any]) -> dict[str, Any]:
+    """The nearest trainable that is allowed; applied after every step."""
+    if self.prompt is None or self.model is None:
+      return trainable
+    return {**trainable, 'prompt': self.model.prompt_space.project(trainable['prompt'])}
+
+  def scores(self, trainable: Any, frozen: Any, features: Any) -> Array:
+    """Class scores [K, B, C] by trainables with leading K."""
+    return self._of_tasks(self.head.scores, trainable, frozen, features)
+
+  def attend(self, trainable: Any, frozen: Any, features: Any) -> Array:
+    """Attention weights [K, B, P + T]; raises ValueError for a head without attention."""
+    return self._of_tasks(self.head.attend, trainable, frozen, features)
+
+  def _of_tasks(self, function, trainable: Any, frozen: Any, features: Any) -> Array:
+    if self.trains_head_alone:
+      return jax.vmap(function, (0, None))(trainable['head'], features)
+    model, tokens = self.model, features
+    assert model is not None
+    if self.finetunes:
+      outputs = jax.vmap(lambda params: model.predict(params, model.embed(params, tokens)))(trainable['params'])
+    else:
+      embeddings_KxBxLxE = jax.vmap(prepend, (0, None))(trainable['prompt'], model.embed(frozen, tokens))
+      outputs = model.predict(frozen, embeddings_KxBxLxE)
+    return jax.vmap(lambda head, outputs: function(head, self.head.read(outputs, tokens)))(trainable['head'], outputs)
 
 
 class Schedule(NamedTuple):
@@ -76,167 +160,6 @@ class TuneState(NamedTuple):
   step: Array
 
 
-_scores_of_tasks = jax.vmap(linear_scores, (0, None))
-
-
-def _keep(trainable):
-  return trainable
-
-
-def _score_features(trainable, frozen, features):
-  del frozen
-  return _scores_of_tasks(trainable['head'], features)
-
-
-@functools.cache
-def _init_head(num_features: int, num_classes: int):
-  # Cached, as what a tuner is made of is elsewhere, so that tuners of the same parts are equal.
-  return lambda key, frozen: {'head': init_linear_head(key, num_features, num_classes)}
-
-
-def head_tuner(model: MaskedLM, num_classes: int) -> Tuner:
-  """A linear head on the token probabilities predicted at the [MASK], b^T G_1(x) (Theorem 3.3)."""
-  return Tuner(
-    features=lambda frozen, inputs: outputs.token_probs(model, frozen, inputs)[:, 0],
-    init=_init_head(model.num_tokens, num_classes),
-    scores=_score_features,
-    reads_frozen=False,
-    project=_keep,
-  )
-
-
-@functools.cache
-def probe_tuner(model: MaskedLM, num_classes: int) -> Tuner:
-  """A linear head on the model's representation at the [MASK], rather than on the probabilities it predicts."""
-
-  def features(frozen, inputs):
-    return outputs.representation(model, frozen, inputs)[:, 0]
-
-  def init(key, frozen):
-    num_features = jax.eval_shape(features, frozen, jax.ShapeDtypeStruct((1, 1), jnp.int32)).shape[-1]
-    return {'head': init_linear_head(key, num_features, num_classes)}
-
-  return Tuner(features=features, init=init, scores=_score_features, reads_frozen=True, project=_keep)
-
-
-def prepend(prompt: Array, embeddings: Array) -> Array:
-  """The prompt [P, E] before each embedded sequence [B, T, E]; the paper's (3.2)."""
-  return jnp.concatenate([jnp.broadcast_to(prompt, embeddings.shape[:1] + prompt.shape), embeddings], axis=1)
-
-
-def uniform_prompt(key: Array, model: MaskedLM, frozen: Any, length: int, scale: float) -> Array:
-  """A prompt [P, E] iid uniform within `scale` units of the model's `prompt_center`; U[-0.5, 0.5] in the paper."""
-  shape = (length, model.embedding_size(frozen))
-  return model.prompt_center + model.prompt_unit * jax.random.uniform(key, shape, minval=-scale, maxval=scale)
-
-
-def vocabulary_prompt(key: Array, model: MaskedLM, frozen: Any, length: int) -> Array:
-  """A prompt [P, E] of the embeddings of uniformly drawn tokens, as in the released code."""
-  return model.embed(frozen, jax.random.randint(key, (length,), 0, model.num_tokens)).astype(jnp.float32)
-
-
-@functools.cache
-def prompt_tuner(model: MaskedLM, num_classes: int, init_prompt: Callable[[Array, Any], Array]) -> Tuner:
-  """Head tuning with a prompt before the input, both trained (Theorem 3.6).
-
-  Args:
-    model: exact or pretrained.
-    num_classes: C.
-    init_prompt: (key, frozen) -> prompt [P, E]: `uniform_prompt` or `vocabulary_prompt` with the rest bound, or
-      any function that returns a given array.
-  """
-
-  def init(key, frozen):
-    key_prompt, key_head = jax.random.split(key)
-    prompt = model.project_prompt(init_prompt(key_prompt, frozen))
-    return {'prompt': prompt, 'head': init_linear_head(key_head, model.num_tokens, num_classes)}
-
-  def scores(trainable, frozen, inputs):
-    embeddings_KxBxTxE = jax.vmap(prepend, (0, None))(trainable['prompt'], model.embed(frozen, inputs))
-    mask_position = trainable['prompt'].shape[1]
-    probs_KxBxV = model.predict(frozen, embeddings_KxBxTxE)[:, :, mask_position]
-    return jax.vmap(linear_scores)(trainable['head'], probs_KxBxV)
-
-  return Tuner(
-    features=lambda frozen, inputs: inputs,
-    init=init,
-    scores=scores,
-    reads_frozen=True,
-    project=lambda trainable: {**trainable, 'prompt': model.project_prompt(trainable['prompt'])},
-  )
-
-
-@functools.cache
-def _attention_parts(head: SequenceHead, length: int) -> dict[str, Callable]:
-  def over_tasks(function, *names):
-    apply = lambda trainable, features: function(trainable['head'], *(features[name] for name in names))
-    return lambda trainable, frozen, features: jax.vmap(apply, (0, None))(trainable, features)
-
-  return {
-    'init': lambda key, frozen: {'head': head.init(key, 0, length)},
-    'scores': over_tasks(head.scores, 'token_probs', 'tokens'),
-    'attend': over_tasks(head.attend, 'token_probs'),
-  }
-
-
-def attention_tuner(model: MaskedLM, head: SequenceHead, length: int) -> Tuner:
-  """An attention head on the token probabilities predicted at all `length` positions (Theorem 4.3)."""
-
-  def features(frozen, inputs):
-    return {'token_probs': outputs.token_probs(model, frozen, inputs), 'tokens': inputs}
-
-  return Tuner(features=features, reads_frozen=False, project=_keep, **_attention_parts(head, length))
-
-
-@functools.cache
-def prompt_attention_tuner(
-  model: MaskedLM, head: SequenceHead, length: int, init_prompt: Callable[[Array, Any], Array]
-) -> Tuner:
-  """An attention head over prompt and input, both trained (Theorem 4.6); `init_prompt` as in `prompt_tuner`."""
-
-  def init(key, frozen):
-    key_prompt, key_head = jax.random.split(key)
-    prompt = model.project_prompt(init_prompt(key_prompt, frozen))
-    return {'prompt': prompt, 'head': head.init(key_head, prompt.shape[0], length)}
-
-  def token_probs(trainable, frozen, inputs):
-    embeddings_KxBxLxE = jax.vmap(prepend, (0, None))(trainable['prompt'], model.embed(frozen, inputs))
-    return model.predict(frozen, embeddings_KxBxLxE)
-
-  def scores(trainable, frozen, inputs):
-    probs_KxBxLxV = token_probs(trainable, frozen, inputs)
-    return jax.vmap(head.scores, (0, 0, None))(trainable['head'], probs_KxBxLxV, inputs)
-
-  return Tuner(
-    features=lambda frozen, inputs: inputs,
-    init=init,
-    scores=scores,
-    reads_frozen=True,
-    project=lambda trainable: {**trainable, 'prompt': model.project_prompt(trainable['prompt'])},
-    attend=lambda trainable, frozen, inputs: jax.vmap(head.attend)(
-      trainable['head'], token_probs(trainable, frozen, inputs)
-    ),
-  )
-
-
-@functools.cache
-def finetune_tuner(model: MaskedLM, num_classes: int) -> Tuner:
-  """Full fine-tuning: the head of `head_tuner` and a copy of the model's own parameters, both trained."""
-
-  def scores_of_one(trainable, inputs):
-    params = trainable['params']
-    probs = model.predict(params, model.embed(params, inputs))[:, 0]
-    return linear_scores(trainable['head'], probs)
-
-  return Tuner(
-    features=lambda frozen, inputs: inputs,
-    init=lambda key, frozen: {'params': frozen, 'head': init_linear_head(key, model.num_tokens, num_classes)},
-    scores=lambda trainable, frozen, inputs: jax.vmap(scores_of_one, (0, None))(trainable, inputs),
-    reads_frozen=True,
-    project=_keep,
-  )
-
-
 def _steps_per_epoch(schedule: Schedule, num_inputs: int) -> int:
   return num_inputs // schedule.batch_size
 
@@ -252,28 +175,18 @@ def _optimizer(schedule: Schedule, num_inputs: int) -> optax.GradientTransformat
   )
 
 
-def _map_batches(function: Callable[[Any], Any], inputs: Any, batch_size: int) -> Any:
-  """`function` of blocks of `batch_size` inputs, concatenated; the last block repeats the first inputs."""
-  count = jax.tree.leaves(inputs)[0].shape[0]
-  blocks = -(-count // batch_size)
-  blocked = jax.tree.map(lambda x: jnp.resize(x, (blocks, batch_size, *x.shape[1:])), inputs)
-  outputs = lax.map(function, blocked)
-  return jax.tree.map(lambda x: x.reshape(blocks * batch_size, *x.shape[2:])[:count], outputs)
-
-
 def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size: int) -> Any:
   """`tuner.features` of inputs [n, T], `batch_size` at a time; numpy arrays."""
-  return outputs.in_blocks(functools.partial(tuner.features, frozen), inputs, batch_size)
+  return in_blocks(functools.partial(tuner.features, frozen), inputs, batch_size)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'))
-def init_tuning(
-  key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, *, tasks: Array, num_inputs: int
-) -> TuneState:
-  """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k)."""
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))
+def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Any, tasks: Array) -> TuneState:
+  """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k). Of features, shapes."""
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)
-  trainable = jax.vmap(tuner.init, (0, None))(keys, frozen)
-  return TuneState(trainable, jax.vmap(_optimizer(schedule, num_inputs).init)(trainable), jnp.zeros((), jnp.int32))
+  trainable = jax.vmap(lambda key: tuner.init(key, frozen, features))(keys)
+  optimizer_ = _optimizer(schedule, len(jax.tree.leaves(features)[0]))
+  return TuneState(trainable, jax.vmap(optimizer_.init)(trainable), jnp.zeros((), jnp.int32))
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), donate_argnames='state')
@@ -289,7 +202,7 @@ def tune_epoch(
     key: PRNG key of the order.
     tuner: what is trained.
     schedule: how.
-    frozen: the model's parameters, read only.
+    frozen: the model's parameters, read only; it and the tuner `after_features`, or whole.
     features: with leading axis n, from `frozen_features`.
     labels: [K, n] int32.
 
@@ -320,8 +233,7 @@ def tune_epoch(
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
 def predictions(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
   """The class each task predicts for each input, [K, n] int32; `batch_size` inputs at a time."""
-  classify = lambda block: tuner.scores(trainable, frozen, block).argmax(-1).T
-  return _map_batches(classify, features, batch_size).T
+  return map_blocks(lambda block: tuner.scores(trainable, frozen, block).argmax(-1).T, features, batch_size).T
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
@@ -330,8 +242,5 @@ def attention(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch
 
   Raises ValueError for a tuner without an attention head.
   """
-  attend = tuner.attend
-  if attend is None:
-    raise ValueError('the tuner has no attention head; valid are attention_tuner and prompt_attention_tuner')
-  inputs_first = lambda block: jnp.moveaxis(attend(trainable, frozen, block), 0, 1)
-  return jnp.moveaxis(_map_batches(inputs_first, features, batch_size), 1, 0)
+  inputs_first = lambda block: jnp.moveaxis(tuner.attend(trainable, frozen, block), 0, 1)
+  return jnp.moveaxis(map_blocks(inputs_first, features, batch_size), 1, 0)

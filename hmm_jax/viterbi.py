@@ -4,11 +4,11 @@ import jax
 from jax import lax
 import jax.numpy as jnp
 
+from hmm_jax.float64 import as_float
 from hmm_jax.float64 import as_float64
 from hmm_jax.float64 import in_float64
-from hmm_jax.inference import as_float
+from hmm_jax.float64 import log
 from hmm_jax.inference import Chain
-from hmm_jax.inference import log
 
 Array = jax.Array
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.stats
 
 from hmm_jax.bert import Bert
-from hmm_jax.bert import masked_lm
+from hmm_jax.bert import BertModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -149,7 +149,7 @@ def test_mask_is_never_predicted(params):
   _, every = decoded(TINY, params, TOKENS)
   assert every.shape == (2, 5, 6)
   np.testing.assert_allclose(logits(TINY, params, TOKENS), every[..., :5], atol=1e-5)
-  lm = masked_lm(TINY)
+  lm = BertModel(TINY)
   probs = jax.jit(lambda params: lm.predict(params, lm.embed(params, TOKENS)))(params)
   weights = np.exp(np.asarray(every[..., :5], np.float64))
   np.testing.assert_allclose(probs, weights / weights.sum(-1, keepdims=True), atol=1e-6)

@@ -1,6 +1,7 @@
 """What is compiled, and how often: counted by JAX's own events."""
 
 import collections
+import dataclasses
 import stat
 
 import jax
@@ -17,9 +18,10 @@ from experiments import trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import Point
 from hmm_jax import compilation
+from hmm_jax import heads
 from hmm_jax import tuning
 from hmm_jax.hmm import random_hmm
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 
 _EVENTS = collections.Counter()
 _COMPILED = '/jax/core/compile/backend_compile_duration'
@@ -100,12 +102,13 @@ def test_where_programs_are_kept(kept_programs, tmp_path, monkeypatch):
 
 def test_tuners_are_equal_where_they_train_the_same(settings):
   """A head is one tuner on whichever model's features; a prompt is part of its model."""
-  exact, bert = exact_model(settings.hmm.num_tokens), pretraining.tuned_model(settings)
-  assert tuning.head_tuner(exact, 2) == tuning.head_tuner(bert, 2)
-  assert hash(tuning.head_tuner(exact, 2)) == hash(tuning.head_tuner(bert, 2))
-  assert tuning.head_tuner(exact, 2) != tuning.head_tuner(exact, 3)
-  init_prompt = lambda key, frozen: np.zeros((1, 1))
-  assert tuning.prompt_tuner(exact, 2, init_prompt) != tuning.prompt_tuner(bert, 2, init_prompt)
+  exact, bert = ExactModel(settings.hmm.num_tokens), pretraining.tuned_model(settings)
+  tuners = [tuning.Tuner(model, heads.Linear(2)) for model in (exact, bert)]
+  left = [tuner.after_features(())[0] for tuner in tuners]
+  assert left[0] == left[1] and hash(left[0]) == hash(left[1]) and left[0] != tuning.Tuner(None, heads.Linear(3))
+  prompted = [dataclasses.replace(tuner, prompt=tuning.Prompt(1, 0.5)) for tuner in tuners]
+  assert prompted[0].after_features(())[0] != prompted[1].after_features(())[0]
+  assert prompted[0] == dataclasses.replace(tuners[0], prompt=tuning.Prompt(1, 0.5))
 
 
 @pytest.mark.parametrize('num_states', [4, 6])

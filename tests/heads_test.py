@@ -5,9 +5,12 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from hmm_jax.heads import Attention
 from hmm_jax.heads import init_linear_head
+from hmm_jax.heads import Linear
 from hmm_jax.heads import linear_scores
 from hmm_jax.heads import LinearHead
+from hmm_jax.heads import OfficialAttention
 
 
 @pytest.mark.parametrize('batch', [(), (3,), (2, 3)])
@@ -37,3 +40,19 @@ def test_a_head_is_a_function_of_its_key():
   np.testing.assert_array_equal(first.weights, again.weights)
   np.testing.assert_array_equal(first.bias, again.bias)
   assert (first.weights != second.weights).all()
+
+
+@pytest.mark.parametrize('prompt_length', [0, 2])
+def test_a_linear_head_reads_the_mask_behind_the_prompt(prompt_length):
+  """Of the outputs at P + T positions it reads position P, and it has no attention to show."""
+  outputs = np.arange(2 * (prompt_length + 5) * 3).reshape(2, prompt_length + 5, 3)
+  head = Linear(2)
+  np.testing.assert_array_equal(head.read(outputs, np.zeros((2, 5), int)), outputs[:, prompt_length])
+  with pytest.raises(ValueError, match='^a linear head has no attention weights; valid are'):
+    head.attend(None, outputs)
+
+
+def test_heads_of_equal_sizes_are_equal():
+  """So that what is compiled for one is compiled for all."""
+  assert Attention(2, 3, 4, 1.0) == Attention(2, 3, 4, 1.0) != Attention(2, 3, 4, 0.5)
+  assert hash(Linear(2)) == hash(Linear(2)) and Linear(2) != Linear(3) != OfficialAttention(3)

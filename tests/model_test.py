@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hmm_jax.bert import Bert
-from hmm_jax.bert import masked_lm
+from hmm_jax.bert import BertModel
 from hmm_jax.hmm import HMM
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -52,7 +52,7 @@ def embed(model, params, tokens):
 
 def test_prediction_is_the_conditional_of_each_token_given_the_others(hmm):
   """On every input of T tokens, [MASK] included, `predict` is P[X_i | X_-i] and `represent` P[H_i | X_-i]."""
-  model = exact_model(V)
+  model = ExactModel(V)
   inputs = np.array(list(itertools.product(range(V + 1), repeat=T)))
   predicted, represented = predict_and_represent(model, hmm, embed(model, hmm, inputs))
   states = np.stack([state_posteriors(hmm, emissions_of(hmm, tokens)) for tokens in inputs])
@@ -62,7 +62,7 @@ def test_prediction_is_the_conditional_of_each_token_given_the_others(hmm):
 
 def test_a_prompt_row_is_a_fake_token_with_that_emission(hmm):
   """Predictions after a prompt u are conditionals in the HMM whose first token is z~ with P[z~ | H_1] = u (B.1)."""
-  model = exact_model(V)
+  model = ExactModel(V)
   prompt = np.array([[0.9, 0.05, 0.4]])
   # The modified first emission: z~ with probability u, else a real token as before; rows still sum to 1.
   first = np.concatenate([(1 - prompt.T) * np.asarray(hmm.emission_matrix, np.float64), prompt.T], axis=1)
@@ -80,7 +80,7 @@ def test_a_prompt_row_is_a_fake_token_with_that_emission(hmm):
 
 def test_a_prompt_can_rule_states_out(hmm):
   """A prompt of zeros but for one state fixes H_1: what follows is predicted from that state's transitions."""
-  model = exact_model(V)
+  model = ExactModel(V)
   embedded = np.concatenate([np.eye(H, dtype=np.float32)[1:2], embed(model, hmm, np.int32([MASK]))])
   expected = np.asarray(hmm.transition_matrix, np.float64)[1] @ np.asarray(hmm.emission_matrix, np.float64)
   np.testing.assert_allclose(predict_and_represent(model, hmm, embedded)[0][1], expected, atol=1e-6)
@@ -89,7 +89,7 @@ def test_a_prompt_can_rule_states_out(hmm):
 def test_predictions_from_impossible_evidence_are_zero():
   """Where the other tokens cannot occur together, prediction and representation are 0 rather than NaN."""
   cycle = HMM(*map(np.float32, ([0.5, 0.5], [[0, 1], [1, 0]], np.eye(2))))
-  model = exact_model(2)
+  model = ExactModel(2)
   predicted, represented = predict_and_represent(model, cycle, embed(model, cycle, np.int32([2, 0, 0])))
   np.testing.assert_array_equal(predicted, [[0, 0], [0, 1], [0, 1]])
   np.testing.assert_array_equal(represented, [[0, 0], [0, 1], [0, 1]])
@@ -97,9 +97,10 @@ def test_predictions_from_impossible_evidence_are_zero():
 
 def test_prompts_of_the_exact_model_live_in_the_unit_cube():
   """Projection clips each entry to [0, 1] and moves nothing inside, where the paper's start of +-0.5 units lies."""
-  model = exact_model(V)
-  np.testing.assert_array_equal(model.project_prompt(jnp.array([[-0.2, 0.3, 1.7]])), np.float32([[0, 0.3, 1]]))
-  assert 0 <= model.prompt_center - 0.5 * model.prompt_unit < model.prompt_center + 0.5 * model.prompt_unit <= 1
+  model = ExactModel(V)
+  np.testing.assert_array_equal(model.prompt_space.project(jnp.array([[-0.2, 0.3, 1.7]])), np.float32([[0, 0.3, 1]]))
+  center, unit, *_ = model.prompt_space
+  assert 0 <= center - 0.5 * unit < center + 0.5 * unit <= 1
 
 
 BERT = Bert(num_tokens=V, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
@@ -108,10 +109,10 @@ TOKENS = np.int32([[[0, MASK, 2]], [[1, 1, MASK]]])
 
 def model_and_params(name, hmm):
   if name == 'exact':
-    return exact_model(V), hmm
+    return ExactModel(V), hmm
   tree, draws = jax.eval_shape(BERT.init, jax.random.key(0), TOKENS[0])['params'], np.random.default_rng(1)
   draw = lambda leaf: draws.normal(leaf.ndim == 1, 0.5, leaf.shape).astype(np.float32)
-  return masked_lm(BERT), jax.tree.map(draw, tree)
+  return BertModel(BERT), jax.tree.map(draw, tree)
 
 
 @pytest.mark.parametrize('name', ['exact', 'bert'])
@@ -119,7 +120,7 @@ def test_every_model_keeps_the_interface(name, hmm):
   """Embeddings are [..., T, embedding_size] and local to their token; predictions are distributions over V tokens."""
   model, params = model_and_params(name, hmm)
   embeddings = np.asarray(embed(model, params, TOKENS))
-  assert model.name == name and model.num_tokens == V and model.mask_id == MASK
+  assert model.name == name and model.num_tokens == V
   assert embeddings.shape == (2, 1, 3, model.embedding_size(params))
   np.testing.assert_array_equal(embeddings[0, 0, 1], embeddings[1, 0, 2])
   np.testing.assert_array_equal(embeddings[0, 0, ::-1], embed(model, params, TOKENS[0, 0, ::-1]))
@@ -128,8 +129,8 @@ def test_every_model_keeps_the_interface(name, hmm):
   np.testing.assert_allclose(probs.sum(-1), 1, atol=1e-5)
   exchanged, _ = predict_and_represent(model, params, embeddings[::-1])
   np.testing.assert_allclose(probs[::-1], exchanged, atol=1e-6)
-  prompt = np.full((2, model.embedding_size(params)), model.prompt_center, np.float32)
-  np.testing.assert_array_equal(model.project_prompt(prompt), prompt)
+  prompt = np.full((2, model.embedding_size(params)), model.prompt_space.center, np.float32)
+  np.testing.assert_array_equal(model.prompt_space.project(prompt), prompt)
 
 
 def test_berts_predictions_are_read_out_of_its_representation():

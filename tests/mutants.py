@@ -53,8 +53,8 @@ MUTANTS = [
   Mutant(
     "a probe of the token after the mask's",
     'tuning',
-    'return outputs.representation(model, frozen, inputs)[:, 0]',
-    'return outputs.representation(model, frozen, inputs)[:, 1]',
+    'return representation(model, frozen, inputs)[:, 0]',
+    'return representation(model, frozen, inputs)[:, 1]',
     (TUNING, '-k', 'features_are'),
   ),
   Mutant(

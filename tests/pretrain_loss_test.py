@@ -12,17 +12,17 @@ import pytest
 from hmm_jax import bayes_gap
 from hmm_jax import pretrain
 from hmm_jax.bert import Bert
-from hmm_jax.bert import masked_lm
+from hmm_jax.bert import BertModel
 from hmm_jax.hmm import chunk_start
 from hmm_jax.hmm import HMM
 from hmm_jax.masking import corrupt
 from hmm_jax.masking import Corruption
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 H, V, T = 2, 3, 4
-EXACT = exact_model(V)
+EXACT = ExactModel(V)
 SOFT = HMM(
   *map(np.float32, ([0.6, 0.4], [[0.7, 0.3], [0.25, 0.75]], [[0.6, 0.3, 0.1], [0.15, 0.25, 0.6]])),
 )
@@ -123,7 +123,7 @@ def test_gap_is_the_weighted_mean_of_its_formulas(documents):
   tree = jax.eval_shape(bert.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params']
   draws = np.random.default_rng(0)
   params = jax.tree.map(lambda leaf: draws.normal(leaf.ndim == 1, 0.5, leaf.shape).astype(np.float32), tree)
-  lm = masked_lm(bert)
+  lm = BertModel(bert)
   ideal = bayes_gap.ideal_under_corruption(jax.random.key(4), SOFT, Corruption(V, 0.4, 0.6, 0.3), documents)
   predicted = jax.jit(lambda params: lm.predict(params, lm.embed(params, ideal.inputs)))(params)
   log_model = np.log(np.asarray(predicted, np.float64))

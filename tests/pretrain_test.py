@@ -13,7 +13,7 @@ import pytest
 from hmm_jax import pretrain
 from hmm_jax import sharding
 from hmm_jax.bert import Bert
-from hmm_jax.bert import masked_lm
+from hmm_jax.bert import BertModel
 from hmm_jax.masking import Corruption
 from hmm_jax.optimizer import adamw
 
@@ -78,7 +78,7 @@ def test_training_learns_the_cycle(train_steps, start, corpus):
   state, losses = run(train_steps, start, corpus, calls=40)
   assert state.step == 200
   assert losses[:5].mean() > np.log(4) > np.log(4) / 2 > losses[-50:].mean()
-  model, documents = masked_lm(BERT), np.asarray(corpus)[:8]
+  model, documents = BertModel(BERT), np.asarray(corpus)[:8]
   inputs = np.where(np.eye(8, dtype=bool), model.mask_id, documents)
   predicted = jax.jit(lambda params: model.predict(params, model.embed(params, inputs)))(state.params).argmax(-1)
   assert (np.diagonal(predicted) == np.diagonal(documents)).mean() >= 0.75

@@ -20,7 +20,7 @@ from experiments.progress import Reporter
 from experiments.settings import Point
 from hmm_jax import bayes_gap
 from hmm_jax.hmm import HMM
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -134,7 +134,7 @@ def test_the_exact_model_has_no_gap(finished, tmp_path):
     for name in ('kl_at_mask', 'tv_at_mask', 'kl_over_positions', 'tv_over_positions'):
       assert abs(row[name]) < 1e-5
   hmm = trial_lib.draw_distribution(settings, Point(3), trial.keys().distribution)
-  assert exact_model(settings.hmm.num_tokens).embedding_size(hmm) == 3
+  assert ExactModel(settings.hmm.num_tokens).embedding_size(hmm) == 3
 
 
 def test_a_model_found_elsewhere_names_the_difference(tmp_path, monkeypatch):

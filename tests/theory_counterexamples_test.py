@@ -18,10 +18,10 @@ from oracles import attention_by_the_paper
 import pytest
 
 from hmm_jax import theory
-from hmm_jax.attention_head import AttentionHead
+from hmm_jax.heads import AttentionHead
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import counterexamples
 from hmm_jax.theory import rationals
@@ -183,7 +183,7 @@ def model_probs(hmm, prompt, texts):
 
   Shorter texts end in [MASK]s, which say nothing, so that all compile once.
   """
-  model = exact_model(hmm.num_tokens)
+  model = ExactModel(hmm.num_tokens)
   inputs = np.full((len(texts), 1 + LONGEST), model.mask_id)
   for row, text in zip(inputs, texts):
     row[1 : 1 + len(text)] = text

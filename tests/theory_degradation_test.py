@@ -13,7 +13,7 @@ from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.degradation import leaking
 from hmm_jax.theory.degradation import Noisy
-from hmm_jax.theory.degradation import noisy_model
+from hmm_jax.theory.degradation import NoisyModel
 from hmm_jax.theory.degradation import with_smallest_singular_value
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -30,7 +30,7 @@ def _predict(model, params, tokens):
 
 
 def _predicted(scale, salt=1, tokens=TOKENS):
-  return np.asarray(_predict(noisy_model(6), Noisy(DRAWN, jnp.float32(scale), jnp.uint32(salt)), tokens))
+  return np.asarray(_predict(NoisyModel(6), Noisy(DRAWN, jnp.float32(scale), jnp.uint32(salt)), tokens))
 
 
 def _exact(tokens=TOKENS):
@@ -76,7 +76,7 @@ def test_the_kl_of_small_noise_is_as_stated():
 def test_impossible_evidence_stays_zero():
   """Where G is defined as 0 the noisy model predicts 0, not NaN."""
   hmm = HMM(*map(np.float32, ([1, 0], np.eye(2), np.eye(2))))
-  model = noisy_model(2)
+  model = NoisyModel(2)
   params = Noisy(hmm, jnp.float32(0.3), jnp.uint32(0))
   impossible = np.int32([[0, 1, 1]])
   np.testing.assert_array_equal(log_space_conditional(hmm, np.eye(2)[impossible])[0, 0], 0)
@@ -85,7 +85,7 @@ def test_impossible_evidence_stays_zero():
 
 def test_gradients_see_g_alone():
   """The slope by a prompt is that of G weighed by the noise factor, and finite."""
-  model, prompt = noisy_model(6), jnp.full((1, 4), 0.7)
+  model, prompt = NoisyModel(6), jnp.full((1, 4), 0.7)
 
   @jax.jit
   @jax.grad

@@ -13,8 +13,9 @@ from oracles import attention_by_the_paper
 import pytest
 
 from hmm_jax import tuning
-from hmm_jax.attention_head import attention_head
-from hmm_jax.model import exact_model
+from hmm_jax.heads import Attention
+from hmm_jax.heads import Linear
+from hmm_jax.model import ExactModel
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import rationals
 from hmm_jax.theory import recovery
@@ -57,34 +58,14 @@ def construct(theorem, problem, length=T):
   return recovery.theorem_4_6(problem.hmm, problem.task_weights, problem.cell, length, EXACT, TOLERANCE)
 
 
-def empty_prompt(num_rows, key, frozen):
-  """As many rows of ones as a construction has, for what `tuner.init` starts from."""
-  del key
-  return jnp.ones((num_rows, frozen.joint_initial_probs.shape[-1]))
-
-
-# One function, so that the tuners it makes are the same and compile once.
-one_row = functools.partial(empty_prompt, 1)
-
-
-def tuner_of(theorem, problem, length=T):
+def tuner_of(theorem, problem):
   """The tuner whose trainable the construction is, on the exact model; attention is the paper's argmax."""
   hmm, num_classes = problem.hmm, len(problem.task_weights)
-  model = exact_model(hmm.num_tokens)
-  if theorem == '3.3':
-    return tuning.head_tuner(model, num_classes)
-  if theorem == '3.6':
-    return tuning.prompt_tuner(model, num_classes, one_row)
-  head = attention_head(
-    hmm.num_tokens,
-    num_classes,
-    key_size=hmm.num_states + 1,
-    value_size=hmm.memory_size * hmm.num_states,
-    temperature=0.0,
-  )
-  if theorem == '4.3':
-    return tuning.attention_tuner(model, head, length)
-  return tuning.prompt_attention_tuner(model, head, length, one_row)
+  prompt = tuning.Prompt(1, 0.5) if theorem in ('3.6', '4.6') else None
+  if theorem in ('3.3', '3.6'):
+    return tuning.Tuner(ExactModel(hmm.num_tokens), Linear(num_classes), prompt)
+  head = Attention(num_classes, hmm.num_states + 1, hmm.memory_size * hmm.num_states, temperature=0.0)
+  return tuning.Tuner(ExactModel(hmm.num_tokens), head, prompt)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -194,7 +175,7 @@ def scores_on_exact_predictions(theorem, problem, texts):
 def run(theorem, problem, texts, with_attention=False):
   """Scores of the construction on the texts, in float64, and its attention if asked."""
   inputs = inputs_of(theorem, texts, problem.hmm.num_tokens)
-  score = functools.partial(scored, tuner_of(theorem, problem, texts.shape[1]), with_attention)
+  score = functools.partial(scored, tuner_of(theorem, problem), with_attention)
   return in_float64(score, construct(theorem, problem, texts.shape[1]), problem.hmm, inputs)
 
 
@@ -408,23 +389,25 @@ def test_a_construction_is_where_tuning_can_start(theorem):
   if theorem in ('4.3', '4.6'):
     sure &= region_by_definition(problem, finding_of(theorem, problem), texts)
   texts, labels = texts[sure][:16], scores[sure][:16].argmax(-1)
-  tuner, construction = tuner_of(theorem, problem, length), construct(theorem, problem, length)
+  tuner, construction = tuner_of(theorem, problem), construct(theorem, problem, length)
   frozen = jax.tree.map(lambda leaf: leaf.astype(jnp.result_type(leaf)), problem.hmm)
-  shapes = jax.tree.map(jnp.shape, construction)
-  assert shapes == jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(tuner.init, jax.random.key(0), frozen))
-  # Adam starts from zeros; only their shapes are asked, which compiles nothing.
-  arguments = jax.random.key(0), tuner, SCHEDULE, frozen
-  state = tuning.init_tuning.eval_shape(*arguments, tasks=jnp.arange(1), num_inputs=len(texts))
-  state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), state)
-  head = construction['head']
-  scaled = {name: getattr(head, name) * 1e4 for name in head._fields if name in ('weights', 'output')}
-  start = jax.tree.map(lambda leaf: np.float32(leaf)[None], {**construction, 'head': head._replace(**scaled)})
   # What `tuner.features` gives; with a prompt these are the inputs.
   features = inputs = inputs_of(theorem, texts, problem.hmm.num_tokens)
   if theorem == '3.3':
     features = np.float32(exact_predictions(problem, inputs, [0])[:, 0])
   elif theorem == '4.3':
-    features = {'token_probs': np.float32(exact_predictions(problem, inputs, range(T))), 'tokens': inputs}
+    features = tuner.head.read(np.float32(exact_predictions(problem, inputs, range(T))), inputs)
+  shapes = jax.tree.map(jnp.shape, construction)
+  assert shapes == jax.tree.map(
+    lambda leaf: leaf.shape, jax.eval_shape(tuner.init, jax.random.key(0), frozen, features)
+  )
+  # Adam starts from zeros; only their shapes are asked, which compiles nothing.
+  arguments = jax.random.key(0), tuner, SCHEDULE, frozen
+  state = tuning.init_tuning.eval_shape(*arguments, features, jnp.arange(1))
+  state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), state)
+  head = construction['head']
+  scaled = {name: getattr(head, name) * 1e4 for name in head._fields if name in ('weights', 'output')}
+  start = jax.tree.map(lambda leaf: np.float32(leaf)[None], {**construction, 'head': head._replace(**scaled)})
   state, losses = tuning.tune_epoch(
     state._replace(trainable=start),
     jax.random.key(1),

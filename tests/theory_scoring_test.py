@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from hmm_jax import outputs
+from hmm_jax.blocks import in_blocks
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import rationals
 from hmm_jax.theory import recovery
@@ -179,6 +179,6 @@ def test_blocks_change_nothing(size):
     seen.append(len(block))
     return block.sum(1), block[:, 0]
 
-  for whole, parts in zip(evaluate(tokens), outputs.in_blocks(evaluate, tokens, size)):
+  for whole, parts in zip(evaluate(tokens), in_blocks(evaluate, tokens, size)):
     np.testing.assert_array_equal(parts, whole)
   assert set(seen[1:]) == {size}

@@ -13,11 +13,11 @@ from experiments.progress import Reporter
 from experiments.theory import side_by_side
 from hmm_jax import tuning
 from hmm_jax.hmm import HMM
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-MODEL = exact_model(4)
+MODEL = ExactModel(4)
 SCHEDULE = tuning.Schedule(0.05, 2, 4, 2, 0.0, 1.0)
 KEY = jax.random.key(3)
 
@@ -52,7 +52,7 @@ def test_training_side_by_side_is_training_alone(method, data):
   assert len(history) == SCHEDULE.num_epochs + 1
   for problem in (0, 1):
     hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
-    state = tuning.init_tuning(KEY, tuner, SCHEDULE, hmm, tasks=jnp.zeros(1, jnp.int32), num_inputs=12)
+    state = tuning.init_tuning(KEY, tuner, SCHEDULE, hmm, features[problem], jnp.zeros(1, jnp.int32))
     for trained in history:
       for one, other in zip(jax.tree.leaves(trained), jax.tree.leaves(state.trainable), strict=True):
         np.testing.assert_allclose(one[problem], other[0], rtol=1e-4, atol=1e-5)

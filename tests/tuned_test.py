@@ -18,13 +18,13 @@ from experiments import trial as trial_lib
 from experiments import tuned
 from experiments.progress import Reporter
 from experiments.settings import Point
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 LENGTH = 7
 POINT = Point(4, 2, 2)
-MODEL = exact_model(10)
+MODEL = ExactModel(10)
 
 
 @pytest.fixture(scope='module')

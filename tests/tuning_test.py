@@ -1,5 +1,6 @@
 """Facts about tuning: what it leaves alone, that its optimisation is AdamW's, and where prompts may go."""
 
+import dataclasses
 import functools
 
 from conftest import assert_same_bits
@@ -15,21 +16,22 @@ import pytest
 import scipy.stats
 
 from hmm_jax import tuning
-from hmm_jax.attention_head import attention_head
-from hmm_jax.attention_head import official_attention_head
 from hmm_jax.bert import Bert
-from hmm_jax.bert import masked_lm
+from hmm_jax.bert import BertModel
+from hmm_jax.heads import Attention
+from hmm_jax.heads import Linear
+from hmm_jax.heads import OfficialAttention
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import random_memory_hmm
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 from hmm_jax.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 H, V, T, P = 3, 4, 5, 2
 BERT = Bert(num_tokens=V, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=T + P, dropout_rate=0.0)
-EXACT = exact_model(V)
+EXACT = ExactModel(V)
 # Eleven batches of 6 and a remainder of 2.
 NUM_INPUTS = 68
 SCHEDULE = tuning.Schedule(
@@ -106,34 +108,23 @@ def labels():
   return jnp.array(np.random.default_rng(0).integers(0, 2, (len(TASKS), NUM_INPUTS)), jnp.int32)
 
 
-def wide_prompt(model, key, frozen):
-  return tuning.uniform_prompt(key, model, frozen, P, 0.5)
-
-
-EXACT_PROMPT = tuning.prompt_tuner(EXACT, 2, functools.partial(wide_prompt, EXACT))
-BERT_PROMPT = tuning.prompt_tuner(masked_lm(BERT), 2, functools.partial(wide_prompt, masked_lm(BERT)))
-ATTENTION_HEAD = attention_head(V, 2, key_size=3, value_size=6, temperature=0.5)
+PROMPT = tuning.Prompt(P, 0.5)
+HEAD = tuning.Tuner(EXACT, Linear(2))
+EXACT_PROMPT = tuning.Tuner(EXACT, Linear(2), PROMPT)
+BERT_HEAD = tuning.Tuner(BertModel(BERT), Linear(2))
+ATTENTION_HEAD = Attention(2, key_size=3, value_size=6, temperature=0.5)
 # The frozen tree that each attention tuner is tried on, as a fixture and a model.
-FROZEN = [('hmm', EXACT), ('memory_hmm', EXACT), ('bert_params', masked_lm(BERT))]
+FROZEN = [('hmm', EXACT), ('memory_hmm', EXACT), ('bert_params', BertModel(BERT))]
 
 
-def attention_tuner(model, head=ATTENTION_HEAD):
-  return tuning.attention_tuner(model, head, T)
+def start(tuner, frozen, features, tasks=TASKS, schedule=SCHEDULE):
+  return tuning.init_tuning(jax.random.key(5), tuner, schedule, frozen, features, jnp.array(tasks))
 
 
-@functools.cache
-def prompt_attention_tuner(model, head=ATTENTION_HEAD):
-  return tuning.prompt_attention_tuner(model, head, T, functools.partial(wide_prompt, model))
-
-
-def start(tuner, frozen, tasks=TASKS, schedule=SCHEDULE, num_inputs=NUM_INPUTS):
-  return tuning.init_tuning(jax.random.key(5), tuner, schedule, frozen, tasks=jnp.array(tasks), num_inputs=num_inputs)
-
-
-def some_trainable(tuner, frozen, num_tasks=3):
+def some_trainable(tuner, frozen, features, num_tasks=3):
   """What `init_tuning` gives in its tree and shapes, with no entry at zero and every prompt one that is allowed."""
   rng = np.random.default_rng(4)
-  shapes = jax.eval_shape(tuner.init, jax.random.key(0), frozen)
+  shapes = jax.eval_shape(tuner.init, jax.random.key(0), frozen, features)
   trainable = jax.tree.map(lambda leaf: rng.normal(size=(num_tasks, *leaf.shape)), shapes)
   if 'prompt' in trainable:
     trainable['prompt'] = rng.uniform(0.1, 0.9, trainable['prompt'].shape)
@@ -149,7 +140,7 @@ def linear(head, features):
 def train(tuner, frozen, features, labels, *, tasks=TASKS, epochs=SCHEDULE.num_epochs, state=None, schedule=SCHEDULE):
   """The state, and the losses of each epoch; `state` is copied, since an epoch donates its own."""
   if state is None:
-    state = start(tuner, frozen, tasks, schedule, labels.shape[1])
+    state = start(tuner, frozen, features, tasks, schedule)
   state, losses = jax.tree.map(lambda leaf: jnp.array(np.asarray(leaf)), state), []
   for _ in range(epochs):
     state, some = tuning.tune_epoch(state, jax.random.key(6), tuner, schedule, frozen, features, labels)
@@ -164,12 +155,12 @@ def pointers(tree):
 @pytest.mark.parametrize(
   'tuner',
   [
-    tuning.head_tuner(masked_lm(BERT), 2),
-    tuning.probe_tuner(masked_lm(BERT), 2),
-    tuning.finetune_tuner(masked_lm(BERT), 2),
-    BERT_PROMPT,
-    attention_tuner(masked_lm(BERT)),
-    prompt_attention_tuner(masked_lm(BERT)),
+    BERT_HEAD,
+    dataclasses.replace(BERT_HEAD, probes=True),
+    dataclasses.replace(BERT_HEAD, finetunes=True),
+    dataclasses.replace(BERT_HEAD, prompt=PROMPT),
+    tuning.Tuner(BertModel(BERT), ATTENTION_HEAD),
+    tuning.Tuner(BertModel(BERT), ATTENTION_HEAD, PROMPT),
   ],
   ids=['head', 'probe', 'finetune', 'prompt', 'attention', 'prompt_attention'],
 )
@@ -179,7 +170,7 @@ def test_the_frozen_tree_is_untouched(tuner, bert_params, inputs, labels):
   frozen = bert_params
   before, at = jax.tree.map(np.array, frozen), pointers(frozen)
   features = tuning.frozen_features(tuner, frozen, inputs, batch_size=16)
-  first = start(tuner, frozen, TASKS[:1])
+  first = start(tuner, frozen, features, TASKS[:1])
   began = jax.tree.map(np.array, first.trainable)
   assert not set(pointers(first)) & set(at)
   state, _ = train(tuner, frozen, features, labels[:1], state=first, epochs=2)
@@ -195,9 +186,9 @@ def test_tasks_side_by_side_equal_tasks_apart(method, hmm, memory_hmm, inputs, a
   """Training three tasks in one call gives each what training it alone gives, by its number and not its place."""
   tuner, frozen, features = {
     # Large enough that gradients reach the clip, which is each task's own.
-    'head': (tuning.head_tuner(EXACT, 2), hmm, jnp.float32(40 * at_mask[:NUM_INPUTS])),
+    'head': (HEAD, hmm, jnp.float32(40 * at_mask[:NUM_INPUTS])),
     'prompt': (EXACT_PROMPT, hmm, inputs),
-    'prompt_attention': (prompt_attention_tuner(EXACT), memory_hmm, inputs),
+    'prompt_attention': (tuning.Tuner(EXACT, ATTENTION_HEAD, PROMPT), memory_hmm, inputs),
   }[method]
   together, losses = train(tuner, frozen, features, labels)
   # For a prompt alone means three times over, which needs no second compilation.
@@ -223,9 +214,9 @@ def test_resuming_at_an_epoch_boundary_gives_the_same_bits(hmm, inputs, labels):
 
 def test_an_epoch_meets_every_input_once_but_for_a_remainder(hmm, at_mask, labels):
   """At rate zero an epoch's loss is the mean cross-entropy over all inputs but two, other ones in each epoch."""
-  tuner = tuning.head_tuner(EXACT, 2)
+  tuner = HEAD
   features = np.float32(at_mask[:NUM_INPUTS] + np.arange(NUM_INPUTS)[:, None] / 20)
-  scores = linear(start(tuner, hmm).trainable['head'], features)
+  scores = linear(start(tuner, hmm, features).trainable['head'], features)
   log_probs = scores - np.log(np.exp(scores).sum(-1, keepdims=True))
   each = -np.take_along_axis(log_probs, np.asarray(labels)[..., None], -1)[..., 0]
   pairs = np.stack(np.triu_indices(NUM_INPUTS, 1))
@@ -250,8 +241,8 @@ def test_head_tuning_is_pytorchs_adamw_with_clip_and_schedule():
   schedule = tuning.Schedule(
     learning_rate=0.05, num_epochs=5, batch_size=9, warmup_steps=6, weight_decay=0.0, clip_norm=1.0
   )
-  tuner, task = tuning.head_tuner(EXACT, 3), np.array([2])
-  first = start(tuner, (), task, schedule, 40)
+  tuner, task = tuning.Tuner(EXACT, Linear(3)), np.array([2])
+  first = start(tuner, (), features, task, schedule)
   ours, losses = train(
     tuner, (), jnp.array(features), jnp.array(labels)[None], state=first, schedule=schedule, epochs=5
   )
@@ -285,7 +276,7 @@ def test_head_tuning_recovers_a_label_that_is_linear_in_the_posterior(hmm, poste
   scores = posteriors @ task_weights.T
   labels = scores.argmax(-1)
   assert np.linalg.svd(hmm.emission_matrix)[1].min() > 0.2 and 0.4 < labels.mean() < 0.6
-  tuner, train_inputs = tuning.head_tuner(EXACT, 2), slice(0, 400)
+  tuner, train_inputs = HEAD, slice(0, 400)
   schedule = tuning.Schedule(
     learning_rate=1.0, num_epochs=20, batch_size=20, warmup_steps=10, weight_decay=0.0, clip_norm=1.0
   )
@@ -300,8 +291,8 @@ def test_head_tuning_recovers_a_label_that_is_linear_in_the_posterior(hmm, poste
 def test_features_are_the_models_output_at_the_mask(method, batch_size, hmm, inputs, posteriors, at_mask):
   """Features are G_1 for a head and P[H_1 | X_-1] for a probe, in order, whether or not batches come out even."""
   tuner, expected = {
-    'head': (tuning.head_tuner(EXACT, 2), at_mask),
-    'probe': (tuning.probe_tuner(EXACT, 2), posteriors),
+    'head': (HEAD, at_mask),
+    'probe': (dataclasses.replace(HEAD, probes=True), posteriors),
   }[method]
   features = tuning.frozen_features(tuner, hmm, inputs, batch_size=batch_size)
   np.testing.assert_allclose(features, expected[:NUM_INPUTS], atol=1e-5)
@@ -309,9 +300,9 @@ def test_features_are_the_models_output_at_the_mask(method, batch_size, hmm, inp
 
 def test_predictions_are_the_class_of_the_highest_score():
   """Each task's class for each input is the argmax of its scores, whether or not batches come out even."""
-  tuner = tuning.head_tuner(EXACT, 3)
-  trainable = some_trainable(tuner, ())
+  tuner = tuning.Tuner(EXACT, Linear(3))
   features = np.random.default_rng(5).normal(size=(10, V)).astype(np.float32)
+  trainable = some_trainable(tuner, (), features)
   expected = linear(trainable['head'], features).argmax(-1)
   assert expected.shape == (3, 10) and len(np.unique(expected)) == 3
   for batch_size in (4, 16):
@@ -321,7 +312,7 @@ def test_predictions_are_the_class_of_the_highest_score():
 
 def test_the_mask_is_read_behind_the_prompt(hmm, inputs):
   """Scores are the head on the prediction at position P of prompt and input; another row is not read."""
-  trainable = some_trainable(EXACT_PROMPT, hmm)
+  trainable = some_trainable(EXACT_PROMPT, hmm, inputs)
   scores = jax.jit(EXACT_PROMPT.scores)(trainable, hmm, inputs)
   assert scores.shape == (3, NUM_INPUTS, 2)
   token_probs = log_space_conditional(hmm, behind_prompts(trainable['prompt'], rows_of(hmm, inputs)))
@@ -330,8 +321,8 @@ def test_the_mask_is_read_behind_the_prompt(hmm, inputs):
 
 def test_a_prompt_of_no_rows_is_head_tuning(hmm, inputs, at_mask):
   """With P = 0 the prompt tuner scores as a head on G_1 does."""
-  tuner = tuning.prompt_tuner(EXACT, 2, lambda key, frozen: tuning.uniform_prompt(key, EXACT, frozen, 0, 0.5))
-  trainable = some_trainable(tuner, hmm)
+  tuner = dataclasses.replace(HEAD, prompt=tuning.Prompt(0, 0.5))
+  trainable = some_trainable(tuner, hmm, inputs)
   assert trainable['prompt'].shape == (3, 0, H)
   expected = linear(trainable['head'], at_mask[:NUM_INPUTS])
   np.testing.assert_allclose(jax.jit(tuner.scores)(trainable, hmm, inputs), expected, atol=2e-6)
@@ -339,8 +330,8 @@ def test_a_prompt_of_no_rows_is_head_tuning(hmm, inputs, at_mask):
 
 def test_finetuning_starts_as_head_tuning_on_a_copy(bert_params, inputs):
   """Before its first step full fine-tuning scores as the head tuner, from a copy of the tree that alone it reads."""
-  tuner, head = tuning.finetune_tuner(masked_lm(BERT), 2), tuning.head_tuner(masked_lm(BERT), 2)
-  trainable = start(tuner, bert_params, TASKS[:1]).trainable
+  tuner, head = dataclasses.replace(BERT_HEAD, finetunes=True), BERT_HEAD
+  trainable = start(tuner, bert_params, inputs, TASKS[:1]).trainable
   assert_same_bits(trainable['params'], jax.tree.map(lambda x: np.asarray(x)[None], bert_params))
   features = tuning.frozen_features(head, bert_params, inputs, batch_size=16)
   nothing = jax.tree.map(np.zeros_like, bert_params)
@@ -351,7 +342,7 @@ def test_finetuning_starts_as_head_tuning_on_a_copy(bert_params, inputs):
 def test_prompt_gradients_are_the_slopes_of_the_loss(hmm, inputs, labels):
   """On the exact model the loss's gradient in each entry of the prompt is the central difference of the loss in numpy,
   float64."""
-  trainable = some_trainable(EXACT_PROMPT, hmm, 1)
+  trainable = some_trainable(EXACT_PROMPT, hmm, inputs, 1)
 
   @jax.jit
   @jax.grad
@@ -377,41 +368,45 @@ def test_prompts_of_the_exact_model_stay_in_the_unit_cube(hmm, inputs, labels):
   assert np.isin(prompt, (0, 1)).any()
 
 
-def test_prompts_from_outside_are_moved_to_the_nearest_allowed(hmm):
-  """A prompt outside the unit cube starts at the nearest point of it."""
+def test_prompts_from_outside_are_moved_to_the_nearest_allowed(hmm, inputs):
+  """A prompt outside the unit cube starts at the nearest point of it; BERT takes any."""
+  tuner = dataclasses.replace(HEAD, prompt=tuning.Prompt(20, 3.0))
+  prompt = np.asarray(start(tuner, hmm, inputs).trainable['prompt'])
+  assert prompt.min() == 0 and prompt.max() == 1 and 0.4 < np.isin(prompt, (0, 1)).mean() < 0.9
   given = np.float32([[-1, 0.25, 3], [0, 1, 0.5]])
-  tuner = tuning.prompt_tuner(EXACT, 2, lambda key, frozen: jnp.array(given))
-  np.testing.assert_array_equal(start(tuner, hmm).trainable['prompt'], np.stack([given.clip(0, 1)] * 3))
+  np.testing.assert_array_equal(EXACT.prompt_space.project(given), given.clip(0, 1))
+  np.testing.assert_array_equal(BertModel(BERT).prompt_space.project(given), given)
 
 
-@pytest.mark.parametrize('model', [EXACT, masked_lm(BERT)], ids=['exact', 'bert'])
+@pytest.mark.parametrize('model', [EXACT, BertModel(BERT)], ids=['exact', 'bert'])
 def test_uniform_prompts_fill_the_region_around_the_centre(model, hmm, bert_params):
   """Entries are iid uniform within `scale` units of the model's centre: U[-0.5, 0.5] for BERT at the paper's 0.5."""
   frozen = hmm if model is EXACT else bert_params
-  prompt = tuning.uniform_prompt(jax.random.key(0), model, frozen, 300, 0.5)
+  prompt = tuning.Prompt(300, 0.5).init(jax.random.key(0), model, frozen)
   assert prompt.shape == (300, model.embedding_size(frozen))
-  width = 0.5 * model.prompt_unit
-  assert model is EXACT or (model.prompt_center, width) == (0, 0.5)
-  within = scipy.stats.uniform(model.prompt_center - width, 2 * width)
-  assert np.abs(prompt - model.prompt_center).max() <= width * (1 + 1e-6)
+  center, unit, *_ = model.prompt_space
+  width = 0.5 * unit
+  assert model is EXACT or (center, width) == (0, 0.5)
+  within = scipy.stats.uniform(center - width, 2 * width)
+  assert np.abs(prompt - center).max() <= width * (1 + 1e-6)
   assert scipy.stats.kstest(np.ravel(prompt), within.cdf).pvalue > 1e-4
 
 
 def test_vocabulary_prompts_are_rows_of_the_embedding(bert_params):
   """Each row embeds a token of the vocabulary, each token equally often and [MASK] never."""
-  prompt = tuning.vocabulary_prompt(jax.random.key(0), masked_lm(BERT), bert_params, 400)
+  prompt = tuning.Prompt(400, None).init(jax.random.key(0), BertModel(BERT), bert_params)
   table = np.asarray(bert_params['word_embedding']['embedding'])
   is_row = (np.asarray(prompt)[:, None] == table).all(-1)
   assert (is_row.sum(-1) == 1).all() and not is_row[:, V].any()
   assert scipy.stats.chisquare(is_row[:, :V].sum(0)).pvalue > 1e-4
 
 
-def test_each_task_starts_from_a_draw_of_its_own(hmm):
+def test_each_task_starts_from_a_draw_of_its_own(hmm, inputs):
   """Prompts and heads differ from task to task, and a task's start depends on its number alone."""
-  starts = jax.tree.map(np.asarray, start(EXACT_PROMPT, hmm).trainable)
+  starts = jax.tree.map(np.asarray, start(EXACT_PROMPT, hmm, inputs).trainable)
   for leaf in jax.tree.leaves(starts):
     assert (leaf[0] != leaf[1]).all() and (leaf[1] != leaf[2]).all()
-  reordered = start(EXACT_PROMPT, hmm, TASKS[::-1]).trainable
+  reordered = start(EXACT_PROMPT, hmm, inputs, TASKS[::-1]).trainable
   assert_same_bits(jax.tree.map(lambda x: np.asarray(x)[::-1], reordered), starts)
 
 
@@ -419,7 +414,7 @@ def predictions_of(name, frozen, rows):
   """The model's prediction [..., L, V] from its embeddings [..., L, E]; of the exact one in numpy."""
   if name != 'bert_params':
     return log_space_conditional(frozen, rows)
-  return np.asarray(jax.jit(masked_lm(BERT).predict)(frozen, np.float32(rows)), np.float64)
+  return np.asarray(jax.jit(BertModel(BERT).predict)(frozen, np.float32(rows)), np.float64)
 
 
 def embeddings_of(name, frozen, inputs):
@@ -443,19 +438,19 @@ def assert_attends_and_scores(head, trainable, token_probs, inputs, scores, weig
 
 @pytest.mark.parametrize(
   'name, model, head',
-  [(*pair, ATTENTION_HEAD) for pair in FROZEN] + [('memory_hmm', EXACT, official_attention_head(V, 2))],
+  [(*pair, ATTENTION_HEAD) for pair in FROZEN] + [('memory_hmm', EXACT, OfficialAttention(2))],
   ids=['hmm', 'memory', 'bert', 'memory-official'],
 )
 def test_attention_reads_the_prediction_at_every_position(name, model, head, request, inputs):
   """Scores and weights, by task and input, are each task's head on what the model predicts for the input, position by
   position, whether or not batches come out even."""
-  frozen, tuner = request.getfixturevalue(name), attention_tuner(model, head)
-  trainable = some_trainable(tuner, frozen)
+  frozen, tuner = request.getfixturevalue(name), tuning.Tuner(model, head)
   token_probs = predictions_of(name, frozen, embeddings_of(name, frozen, inputs))
   if head is ATTENTION_HEAD:
     features = tuning.frozen_features(tuner, frozen, inputs, batch_size=16)
   else:
-    features = {'token_probs': np.float32(token_probs), 'tokens': inputs}
+    features = head.read(np.float32(token_probs), inputs)
+  trainable = some_trainable(tuner, frozen, features)
   scores = np.asarray(jax.jit(tuner.scores)(trainable, frozen, features))
   weights = np.asarray(tuning.attention(tuner, trainable, frozen, features, batch_size=30))
   token_probs = np.broadcast_to(token_probs, (3, *token_probs.shape))
@@ -465,8 +460,8 @@ def test_attention_reads_the_prediction_at_every_position(name, model, head, req
 @pytest.mark.parametrize('name, model', FROZEN[1:], ids=['memory', 'bert'])
 def test_prompt_attention_reads_prompt_and_input(name, model, request, inputs):
   """Scores and weights are each task's head on the predictions at all P + T positions of its prompt and the input."""
-  frozen, tuner = request.getfixturevalue(name), prompt_attention_tuner(model)
-  trainable = some_trainable(tuner, frozen)
+  frozen, tuner = request.getfixturevalue(name), tuning.Tuner(model, ATTENTION_HEAD, PROMPT)
+  trainable = some_trainable(tuner, frozen, inputs)
   scores = np.asarray(jax.jit(tuner.scores)(trainable, frozen, inputs))
   weights = np.asarray(tuning.attention(tuner, trainable, frozen, inputs, batch_size=1000))
   rows = behind_prompts(trainable['prompt'], embeddings_of(name, frozen, inputs))
@@ -477,7 +472,7 @@ def test_prompt_attention_reads_prompt_and_input(name, model, request, inputs):
 def test_prompts_of_attention_stay_inside_the_unit_cube(memory_hmm, inputs, labels):
   """On the exact model the prompt under an attention head is projected after steps that led outside, and the model
   left alone."""
-  tuner, before = prompt_attention_tuner(EXACT), jax.tree.map(np.array, memory_hmm)
+  tuner, before = tuning.Tuner(EXACT, ATTENTION_HEAD, PROMPT), jax.tree.map(np.array, memory_hmm)
   state, _ = train(tuner, memory_hmm, inputs, labels)
   assert_same_bits(jax.tree.map(np.array, memory_hmm), before)
   prompt = np.asarray(state.trainable['prompt'])
@@ -486,12 +481,12 @@ def test_prompts_of_attention_stay_inside_the_unit_cube(memory_hmm, inputs, labe
   assert np.isin(prompt, (0, 1)).any()
 
 
-def test_tuners_without_an_attention_head_have_no_attention():
-  """Only the two tuners with an attention head have weights to show."""
-  for tuner in (tuning.head_tuner(EXACT, 2), tuning.probe_tuner(EXACT, 2), EXACT_PROMPT):
-    assert tuner.attend is None
-    with pytest.raises(ValueError, match='^the tuner has no attention head; valid are'):
-      tuning.attention(tuner, (), (), (), batch_size=1)
+def test_tuners_without_an_attention_head_have_no_attention(hmm, inputs):
+  """Only tuners with an attention head have weights to show."""
+  trainable = some_trainable(EXACT_PROMPT, hmm, inputs)
+  for tuner, features in ((HEAD, np.zeros((NUM_INPUTS, V))), (EXACT_PROMPT, inputs)):
+    with pytest.raises(ValueError, match='^a linear head has no attention weights; valid are'):
+      tuning.attention(tuner, trainable, hmm, features, batch_size=1)
 
 
 def test_an_attention_head_learns_what_the_memory_holds():
@@ -504,13 +499,12 @@ def test_an_attention_head_learns_what_the_memory_holds():
   of_memory = posterior.smoothed_probs[:, 0].reshape(-1, 2, 4).sum(-1)
   labels = of_memory.argmax(-1)
   assert 0.2 < labels.mean() < 0.8
-  head = attention_head(10, 2, key_size=5, value_size=8, temperature=1.0)
-  tuner = tuning.attention_tuner(exact_model(10), head, length)
+  tuner = tuning.Tuner(ExactModel(10), Attention(2, key_size=5, value_size=8, temperature=1.0))
   schedule = tuning.Schedule(
     learning_rate=0.03, num_epochs=8, batch_size=10, warmup_steps=20, weight_decay=0.0, clip_norm=1.0
   )
   token_probs = posterior.leave_one_out_probs @ np.asarray(hmm.joint_emission_matrix, np.float64)
-  features = {'token_probs': np.float32(token_probs), 'tokens': inputs}
+  features = tuner.head.read(np.float32(token_probs), inputs)
   train_features = jax.tree.map(lambda x: jnp.array(x[:num_train]), features)
   train_labels = jnp.array(labels[None, :num_train], jnp.int32)
   state, _ = train(tuner, hmm, train_features, train_labels, tasks=TASKS[:1], schedule=schedule, epochs=8)

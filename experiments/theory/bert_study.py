@@ -18,7 +18,7 @@ from hmm_jax import optimizer as optimizer_lib
 from hmm_jax import pretrain
 from hmm_jax import sharding
 from hmm_jax.bert import Bert
-from hmm_jax.bert import masked_lm
+from hmm_jax.bert import BertModel
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.theory import recovery
 
@@ -31,7 +31,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   For 3.3 the theorem's head reads BERT's G. For 3.6 the mass on H* is followed while a prompt is trained; the theorem's
   own prompt is a row over hidden states, which BERT has no place for.
   """
-  rows, model = [], masked_lm(_bert(settings))
+  rows, model = [], BertModel(_bert(settings))
   for theorem, number in (('3.3', 33), ('3.6', 36)):
     cases = []
     for index in range(settings.bert.num_hmms):

@@ -10,7 +10,7 @@ import rich.box
 import rich.table
 
 from experiments.theory.hmm_file import Problem
-from hmm_jax import outputs
+from hmm_jax.blocks import in_blocks
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import certificates
 from hmm_jax.theory import recovery
@@ -205,7 +205,7 @@ def _agreement(found: scoring.Evaluation, margin: float) -> Record:
 def _in_blocks(evaluate: Evaluate, tokens: np.ndarray, num_states: int) -> Any:
   """`evaluate(tokens)`, as many sequences at a time as bounds the memory of their messages."""
   most = max(_BLOCK_ENTRIES // (tokens.shape[1] * num_states), 1)
-  return outputs.in_blocks(evaluate, tokens, min(most, len(tokens)))
+  return in_blocks(evaluate, tokens, min(most, len(tokens)))
 
 
 def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) -> Record:

@@ -20,7 +20,7 @@ from hmm_jax.theory import recovery
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.degradation import leaking
 from hmm_jax.theory.degradation import Noisy
-from hmm_jax.theory.degradation import noisy_model
+from hmm_jax.theory.degradation import NoisyModel
 from hmm_jax.theory.degradation import with_smallest_singular_value
 
 Array = jax.Array
@@ -60,7 +60,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
         fields = {'theorem': theorem, 'hmm': index, 'model': 'exact', **fields}
         cases.append(Case(problem, noisy, problem.construction, fields, reader))
         targets.append(kl)
-    model = noisy_model(s.num_tokens)
+    model = NoisyModel(s.num_tokens)
     rows += evaluate(s, model, _calibrated(s, model, cases, np.array(targets)), key, reporter)
   return rows
 

@@ -17,7 +17,7 @@ from experiments.theory.settings import TheorySettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import random_hmm
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 from hmm_jax.theory import certificates
 from hmm_jax.theory import recovery
 from hmm_jax.theory import scoring
@@ -138,7 +138,7 @@ def _constructed(settings: TheorySettings, problem: Impossible) -> Row:
 def _trained(settings: TheorySettings, found: list[Impossible], key: Array, reporter: Reporter) -> list[Row]:
   """The accuracy of a trained head and of a trained prompt with its head on the very inputs they were trained on."""
   s = settings.impossibility
-  model = exact_model(s.num_tokens)
+  model = ExactModel(s.num_tokens)
   rng = structured.generator(key)
   # One shape for all: as many inputs for each, drawn again where there are fewer.
   drawn = [rng.permutation(np.resize(np.arange(len(p.labels)), s.num_train)) for p in found]

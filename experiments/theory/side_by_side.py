@@ -1,6 +1,7 @@
 """Tuning on many problems of one shape at once, each with a frozen model of its own: one compiled program for all."""
 
 from collections.abc import Iterator
+import dataclasses
 import functools
 from typing import Any
 
@@ -10,16 +11,16 @@ import numpy as np
 from experiments.progress import Reporter
 from hmm_jax import compilation
 from hmm_jax import tuning
+from hmm_jax.heads import Linear
 from hmm_jax.model import MaskedLM
 
 Array = jax.Array
 
 
-@functools.cache
 def tuners(model: MaskedLM, prompt_length: int, prompt_scale: float) -> dict[str, tuning.Tuner]:
   """The head, and the prompt with its head, that are trained; binary labels."""
-  init_prompt = lambda key, frozen: tuning.uniform_prompt(key, model, frozen, prompt_length, prompt_scale)
-  return {'head': tuning.head_tuner(model, 2), 'prompt': tuning.prompt_tuner(model, 2, init_prompt)}
+  head = tuning.Tuner(model, Linear(2))
+  return {'head': head, 'prompt': dataclasses.replace(head, prompt=tuning.Prompt(prompt_length, prompt_scale))}
 
 
 def stacked(trees: list[Any]) -> Any:
@@ -86,7 +87,7 @@ def train(
     reporter: follows the epochs.
     name: what it calls them.
   """
-  states = _init(key, tuner, schedule, frozen, num_inputs=labels.shape[1])
+  states = _init(key, tuner, schedule, frozen, features)
   of_one_task = lambda trainable: jax.tree.map(lambda leaf: np.asarray(leaf[:, 0]), trainable)
   key_order = jax.random.fold_in(key, 1)
   yield of_one_task(states.trainable)
@@ -97,11 +98,10 @@ def train(
       yield of_one_task(states.trainable)
 
 
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule', 'num_inputs'), compiler_options=compilation.ONCE)
-def _init(key, tuner, schedule, frozen, *, num_inputs):
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
+def _init(key, tuner, schedule, frozen, features):
   task = np.zeros(1, np.int32)
-  start = lambda frozen: tuning.init_tuning(key, tuner, schedule, frozen, tasks=task, num_inputs=num_inputs)
-  return jax.vmap(start)(frozen)
+  return jax.vmap(lambda *data: tuning.init_tuning(key, tuner, schedule, *data, task))(frozen, features)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.progress import Reporter
 from experiments.theory.settings import TheorySettings
-from hmm_jax import outputs
+from hmm_jax.blocks import in_blocks
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import recovery
 from hmm_jax.theory import scoring
@@ -103,7 +103,7 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   }
   for kind, tokens in texts.items():
     evaluate = theorem.construct(settings, problem, tokens.shape[1])
-    evaluated = outputs.in_blocks(evaluate, tokens, _BLOCK_SIZE)
+    evaluated = in_blocks(evaluate, tokens, _BLOCK_SIZE)
     row |= _fields(kind, scoring.count(evaluated, settings.margin))
   return row
 

@@ -1,9 +1,9 @@
 """Ideal conditions made worse by a known amount: a noisy G, a nearly singular W, supports that leak.
 
-The theorems say nothing here; what is left of them is measured (`experiments/theory/imperfection.py`).
+The theorems say nothing here; what is left of them is measured (`experiments/theory/degradation.py`).
 """
 
-import functools
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -12,16 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
+from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
-from hmm_jax.model import exact_model
-from hmm_jax.model import MaskedLM
+from hmm_jax.model import ExactModel
 
 Array = jax.Array
 
 
 class Noisy(NamedTuple):
-  """The parameters of `noisy_model`.
+  """The parameters of `NoisyModel`.
 
   Attributes:
     distribution: an `HMM` or a `MemoryHMM`, whose G is made noisy.
@@ -34,30 +34,38 @@ class Noisy(NamedTuple):
   salt: Array | np.ndarray
 
 
-@functools.cache
-def noisy_model(num_tokens: int) -> MaskedLM:
-  """The exact model with predictions proportional to G * exp(scale * z), z iid standard normal.
+@dataclasses.dataclass(frozen=True)
+class NoisyModel:
+  """The exact model with predictions proportional to G * exp(scale * z), z iid standard normal; parameters are `Noisy`.
 
   The noise is a fixed function of the whole embedded input, prompt included, so that the model is as deterministic as
   a pretrained one, and without any pattern that a head or prompt could learn. Gradients see G alone. For small scales
   KL(G || model) is about scale^2 / 2 times one minus the sum of squares of G.
   """
-  exact = exact_model(num_tokens)
 
-  def predict(params: Noisy, embeddings: Array) -> Array:
-    probs = exact.predict(params.distribution, embeddings)
+  num_tokens: int
+
+  name = 'noisy'
+  prompt_space = ExactModel.prompt_space
+
+  @property
+  def _exact(self) -> ExactModel:
+    return ExactModel(self.num_tokens)
+
+  def embed(self, params: Noisy, tokens: Array) -> Array:
+    return self._exact.embed(params.distribution, tokens)
+
+  def predict(self, params: Noisy, embeddings: Array) -> Array:
+    probs = self._exact.predict(params.distribution, embeddings)
     noise = lax.stop_gradient(_noise(params.salt, embeddings, probs.shape))
     noisy = probs * jnp.exp(params.scale * noise)
-    totals = noisy.sum(-1, keepdims=True)
-    return noisy / jnp.where(totals > 0, totals, 1)
+    return noisy / positive_or_one(noisy.sum(-1, keepdims=True))
 
-  return exact._replace(
-    name='noisy',
-    embed=lambda params, tokens: exact.embed(params.distribution, tokens),
-    predict=predict,
-    represent=lambda params, embeddings: exact.represent(params.distribution, embeddings),
-    embedding_size=lambda params: exact.embedding_size(params.distribution),
-  )
+  def represent(self, params: Noisy, embeddings: Array) -> Array:
+    return self._exact.represent(params.distribution, embeddings)
+
+  def embedding_size(self, params: Noisy) -> int:
+    return self._exact.embedding_size(params.distribution)
 
 
 def _noise(salt: Array | np.ndarray, embeddings: Array, shape: tuple[int, ...]) -> Array:

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hmm_jax.attention_head import AttentionHead
+from hmm_jax.heads import AttentionHead
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
@@ -34,7 +34,7 @@ Construction = dict[str, Any]
 
 
 def theorem_3_3(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds) -> Construction:
-  """The linear head b on G_1(x'), x' = (MASK, x), of Theorem 3.3; a trainable of `tuning.head_tuner`.
+  """The linear head b on G_1(x'), x' = (MASK, x), of Theorem 3.3; a trainable of a `Tuner` with `Linear`.
 
   By Claim A.1, P[H_1 | X_{2:T+1} = x] = r_x D P[H_0 | X_{1:T} = x] with D = diag(P[H_1] / P[H_0]), so that
   P[H_0 | x] = B G_1(x') / r_x with B = D^-1 W^+ (A.1), and b = mu B.
@@ -58,7 +58,7 @@ def theorem_3_3(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds) ->
 
 
 def theorem_3_6(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, max_nodes: int) -> Construction:
-  """The prompt u and the linear head b on G_2(u, MASK, x) of Theorem 3.6; a trainable of `tuning.prompt_tuner`.
+  """The prompt u and the linear head b on G_2(u, MASK, x) of Theorem 3.6; a trainable of a `Tuner` with a prompt.
 
   u is the indicator of B (Assumption 3.5). By Lemmas B.1 and B.2, P[H_2 | prompt, x] = r_x D v with
   v = A(u * P[H_1]) * P[H_0 | x], supported on H*, and D = diag(1 / P[H_0]): (3.3). So W^+ of the columns in H* alone
@@ -90,7 +90,7 @@ def theorem_3_6(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, ma
 
 
 def theorem_4_3(hmm: MemoryHMM, task_weights, cell: int, length: int, thresholds: Thresholds) -> Construction:
-  """The attention head on G(x) of Theorem 4.3, right for x in R (4.3); a trainable of `tuning.attention_tuner`.
+  """The attention head on G(x) of Theorem 4.3, right for x in R (4.3); a trainable of a `Tuner` with `Attention`.
 
   Keys (Lemma C.2): Theta^(K) recovers P[H_i = h | x_{-i}] for h in H*, and q adds them up, so that the positions whose
   state surely lies in H* score 1 and all others less; beta = 0. Values (Lemma C.4): at those positions Theta^(V) G_i =
@@ -119,7 +119,7 @@ def theorem_4_6(
 ) -> Construction:
   """The prompt and the attention head of Theorem 4.6, and with several cells of C.6 (D.6 in the later text).
 
-  A trainable of `tuning.prompt_attention_tuner`. The prompt u is the indicator of m_{j*} in supp(mu) over joint
+  A trainable of a `Tuner` with `Attention` and a prompt. The prompt u is the indicator of m_{j*} in supp(mu) over joint
   states, (C.6), which leaves the memory no other value (Proposition C.11). Keys and values are those of `theorem_4_3`
   with the columns of W over supp(mu) alone (Claim C.10, Lemma C.13); beta is 0 but at the prompt, where it is -2 on
   the last key, so that the prompt is never attended to (Lemma C.9). Its own embedding is phi(u), the reverse lifting

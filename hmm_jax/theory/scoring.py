@@ -1,7 +1,7 @@
 """A construction beside the exact label, in float64: the scores of both, and where the theorem speaks."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +9,17 @@ import numpy as np
 
 from hmm_jax import inference
 from hmm_jax import tuning
-from hmm_jax.attention_head import attention_scores
+from hmm_jax.float64 import as_float64
+from hmm_jax.float64 import widened
+from hmm_jax.heads import attention_scores
+from hmm_jax.heads import Linear
 from hmm_jax.hmm import conditional_token_probs
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.model import exact_model
+from hmm_jax.model import ExactModel
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Finding
@@ -94,13 +97,11 @@ def possible_sequences(distribution: Distribution, max_length: int) -> np.ndarra
 def evaluate_states(hmm: HMM, silent_probs, task_weights, construction: Construction, tokens: np.ndarray) -> Evaluation:
   """Theorems 3.3 and 3.6: the input is (MASK, x), the label that of P[H_0 | X_{1:T} = x], for x in tokens [n, T]."""
   mu = assumptions.contrasts(task_weights)
-  model = exact_model(hmm.num_tokens)
-  tuner = (
-    tuning.prompt_tuner(model, len(mu), _no_start) if 'prompt' in construction else tuning.head_tuner(model, len(mu))
-  )
+  prompt = tuning.Prompt(len(construction['prompt']), None) if 'prompt' in construction else None
+  tuner = tuning.Tuner(ExactModel(hmm.num_tokens), Linear(len(mu)), prompt)
   with jax.enable_x64(True):
-    one_task = jax.tree.map(lambda leaf: jnp.float64(leaf)[None], construction)
-    results = _state_scores(tuner, _float64(hmm), jnp.float64(silent_probs), one_task, _after_mask(hmm, tokens))
+    one_task = jax.tree.map(lambda leaf: as_float64(leaf)[None], construction)
+    results = _state_scores(tuner, widened(hmm), as_float64(silent_probs), one_task, _after_mask(hmm, tokens))
     states, constructed, loglik = jax.tree.map(np.asarray, results)
   possible = loglik > -np.inf
   return Evaluation(states @ mu.T, constructed, possible, possible)
@@ -109,7 +110,7 @@ def evaluate_states(hmm: HMM, silent_probs, task_weights, construction: Construc
 def first_predictions(hmm: HMM, task_weights, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """G_1 [n, V] of (MASK, x), the scores [n, C] of its masked first state, and which x in tokens [n, T] are possible."""
   with jax.enable_x64(True):
-    results = _first_state_probs(_float64(hmm), _after_mask(hmm, tokens))
+    results = _first_state_probs(widened(hmm), _after_mask(hmm, tokens))
     states, loglik = jax.tree.map(np.asarray, results)
   features = states @ np.asarray(hmm.emission_matrix, np.float64)
   return features, states @ assumptions.contrasts(task_weights).T, loglik > -np.inf
@@ -123,7 +124,7 @@ def evaluate_memory(
   The head attends to the positions of x and its prompt alone, whatever [MASK] follows.
   """
   with jax.enable_x64(True):
-    results = _memory_scores(_float64(hmm), jax.tree.map(jnp.float64, construction), tokens)
+    results = _memory_scores(widened(hmm), widened(construction), tokens)
     cells, constructed, states, loglik = jax.tree.map(np.asarray, results)
   possible = loglik > -np.inf
   in_region = possible & recoverable_region(hmm, states, finding)
@@ -157,10 +158,6 @@ def count(evaluation: Evaluation, margin: float) -> Count:
   )
 
 
-def _no_start(key, frozen):
-  raise NotImplementedError('a construction is scored, not trained')
-
-
 def _after_mask(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
   return np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
 
@@ -190,8 +187,3 @@ def _memory_scores(hmm, construction, tokens):
   scores = attention_scores(construction['head'], jnp.where(within, token_probs, 0), tokens, temperature=0.0)
   states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
   return posterior.cell_probs, scores, states, posterior.marginal_loglik
-
-
-def _float64(distribution: Any) -> Any:
-  is_integer = lambda leaf: np.issubdtype(np.asarray(leaf).dtype, np.integer)
-  return jax.tree.map(lambda leaf: jnp.asarray(leaf) if is_integer(leaf) else jnp.float64(leaf), distribution)

@@ -12,10 +12,10 @@ from oracles import float64
 import pytest
 import scipy.stats
 
-from hmm_jax import attention_head
-from hmm_jax.attention_head import AttentionHead
-from hmm_jax.attention_head import OfficialAttentionHead
+from hmm_jax import heads
+from hmm_jax.heads import AttentionHead
 from hmm_jax.heads import LinearHead
+from hmm_jax.heads import OfficialAttentionHead
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -51,14 +51,15 @@ def random_inputs(rng, *batch, length=L):
 
 @functools.partial(jax.jit, static_argnames='temperature')
 def weigh_and_score(head, token_probs, tokens, temperature):
-  weights = attention_head.attention_weights(head, token_probs, temperature)
-  return weights, attention_head.attention_scores(head, token_probs, tokens, temperature)
+  weights = heads.attention_weights(head, token_probs, temperature)
+  return weights, heads.attention_scores(head, token_probs, tokens, temperature)
 
 
 @jax.jit
 def weigh_and_score_officially(head, token_probs, tokens):
-  sequence_head = attention_head.official_attention_head(V, C)
-  return sequence_head.attend(head, token_probs), sequence_head.scores(head, token_probs, tokens)
+  kind = heads.OfficialAttention(C)
+  features = kind.read(token_probs, tokens)
+  return kind.attend(head, features), kind.scores(head, features)
 
 
 def in_float64_at(temperature, head, token_probs, tokens):
@@ -84,10 +85,9 @@ def test_weights_and_scores_are_the_papers(temperature, prompt_length, rng):
 def test_float32_agrees_with_float64(rng):
   """In float32, under jit, scores and weights are those of float64 to seven digits of the terms they sum."""
   head, (token_probs, tokens) = random_head(rng), random_inputs(rng, 50)
-  sequence_head = attention_head.attention_head(V, C, key_size=KEY_SIZE, value_size=VALUE_SIZE, temperature=0.5)
-  single = jax.tree.map(np.float32, head)
-  scores = jax.jit(sequence_head.scores)(single, np.float32(token_probs), tokens)
-  weights = jax.jit(sequence_head.attend)(single, np.float32(token_probs))
+  kind = heads.Attention(C, KEY_SIZE, VALUE_SIZE, temperature=0.5)
+  single, features = jax.tree.map(np.float32, head), kind.read(np.float32(token_probs), tokens)
+  scores, weights = (jax.jit(function)(single, features) for function in (kind.scores, kind.attend))
   expected = [attention_by_the_paper(head, *each, 0.5) for each in zip(token_probs, tokens, strict=True)]
   np.testing.assert_allclose(weights, [pair[0] for pair in expected], atol=1e-5)
   np.testing.assert_allclose(scores, [pair[1] for pair in expected], atol=1e-4)
@@ -126,7 +126,7 @@ def test_argmax_averages_over_all_where_all_tie(rng):
 def test_argmax_averages_over_exact_ties_alone():
   """A logit next to the largest gets nothing, however close; equal ones share alike, whatever their size."""
   logits = np.array([[2, 2 - 1e-12, 2, -1], [1e30, 0, 0, 0], [-1e30, -2e30, -3e30, -1e30]])
-  weights = in_float64(lambda logits: attention_head.softmax_or_argmax(logits, 0.0), logits)
+  weights = in_float64(lambda logits: heads.softmax_or_argmax(logits, 0.0), logits)
   np.testing.assert_array_equal(weights, [[0.5, 0, 0.5, 0], [1, 0, 0, 0], [0.5, 0, 0, 0.5]])
 
 
@@ -169,7 +169,7 @@ def test_gradients_are_pytorchs(temperature, rng):
   direction = rng.normal(size=(3, C))
 
   def ours(head, token_probs):
-    scores = attention_head.attention_scores(head, token_probs, tokens, temperature)
+    scores = heads.attention_scores(head, token_probs, tokens, temperature)
     return (direction * jnp.sin(scores)).sum()
 
   grads = in_float64(jax.jit(jax.grad(ours, (0, 1))), head, token_probs)
@@ -195,8 +195,8 @@ def test_gradients_are_pytorchs(temperature, rng):
 
 def test_init_has_the_papers_shapes_and_pytorchs_spreads():
   """Shapes follow P, T and the sizes; matrices are uniform within fan-in^-1/2, embeddings normal, positions zero."""
-  sequence_head = attention_head.attention_head(70, C, key_size=80, value_size=90, temperature=1.0)
-  head = jax.jit(lambda key: sequence_head.init(key, 40, 11))(jax.random.key(0))
+  kind = heads.Attention(C, key_size=80, value_size=90, temperature=1.0)
+  head = jax.jit(lambda key: kind.init(key, 70, 40, 11))(jax.random.key(0))
   assert jax.tree.map(jnp.shape, head) == AttentionHead(
     (80,), (80, 70), (51, 80), (90, 70), (71, 90), (40, 90), (90, C)
   )
@@ -210,14 +210,6 @@ def test_init_has_the_papers_shapes_and_pytorchs_spreads():
   # No two arrays share their draws.
   starts = [np.ravel(x)[:20] for x in head if np.any(x)]
   assert np.abs(np.corrcoef(starts) - np.eye(len(starts))).max() < 0.8
-
-
-def test_the_same_head_is_the_same_object():
-  """Heads of equal sizes are one object, so that what is compiled for one is compiled for all."""
-  make = functools.partial(attention_head.attention_head, V, C, key_size=2, value_size=3)
-  assert make(temperature=1.0) is make(temperature=1.0)
-  assert make(temperature=1.0) is not make(temperature=0.0)
-  assert attention_head.official_attention_head(V, C) is attention_head.official_attention_head(V, C)
 
 
 def official(rng):
@@ -237,8 +229,7 @@ def test_the_official_head_attends_for_each_token_apart(rng):
 
 def test_the_official_head_starts_as_the_mean_over_positions(rng):
   """Before training it is a linear head on the mean prediction, whatever the lengths of prompt and input."""
-  sequence_head = attention_head.official_attention_head(V, C)
-  head = jax.jit(sequence_head.init, static_argnums=(1, 2))(jax.random.key(0), P, T)
+  head = jax.jit(heads.OfficialAttention(C).init, static_argnums=(1, 2, 3))(jax.random.key(0), V, P, T)
   token_probs, tokens = random_inputs(rng, 4)
   weights, scores = in_float64(weigh_and_score_officially, head, token_probs, tokens)
   linear = float64(head.linear)

@@ -1,0 +1,45 @@
+"""A function of many inputs, a block of fixed size at a time: bounded memory, and one compiled program."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+
+
+def _count(inputs: Any) -> int:
+  return len(jax.tree.leaves(inputs)[0])
+
+
+def in_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:
+  """`function` of `size` inputs at a time, concatenated on the host: numpy arrays, leading axis n, in trees or alone.
+
+  The last block is filled up with the first inputs, so that all are of one shape.
+  """
+  count = _count(inputs)
+  blocks = range(-(-count // size))
+  filled = jax.tree.map(lambda x: np.resize(x, (len(blocks) * size, *x.shape[1:])), inputs)
+  at = lambda b: jax.tree.map(lambda x: x[b * size : (b + 1) * size], filled)
+  results = [jax.device_get(function(at(block))) for block in blocks]
+  return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *results)
+
+
+def map_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:
+  """`function` of `size` inputs at a time, inside of one program: arrays with leading axis n, in trees or alone.
+
+  The last block overlaps the one before it, which spares a padded copy of everything.
+  """
+  count = _count(inputs)
+  size = min(size, count)
+  of_block = lambda start: function(jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), inputs))
+
+  def fill(result: Any, start: Array) -> tuple[Any, None]:
+    put = lambda x, part: lax.dynamic_update_slice_in_dim(x, part, start, 0)
+    return jax.tree.map(put, result, of_block(start)), None
+
+  empty = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), jax.eval_shape(of_block, 0))
+  return lax.scan(fill, empty, jnp.minimum(jnp.arange(0, count, size), count - size))[0]
