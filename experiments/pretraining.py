@@ -15,6 +15,7 @@ from experiments.environment import differences
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings
+from experiments.settings import MlmSettings
 from experiments.settings import Settings
 from hmm_jax import bayes_gap
 from hmm_jax import bert as bert_lib
@@ -68,25 +69,19 @@ def tuned_model(settings: Settings) -> MaskedLM:
 
 
 @functools.cache
-def _compiled(settings: Settings):
-  """The compiled initialisation and steps: one for every size of H, since no shape depends on it."""
-  p = settings.pretrain
+def compiled(bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: jax.sharding.Mesh):
+  """The compiled initialisation and steps of a pretraining: one for every HMM, since no shape depends on it."""
+  s = settings
   optimizer = optimizer_lib.adamw(
-    p.learning_rate, p.warmup_steps, p.num_steps, weight_decay=p.weight_decay, clip_norm=p.clip_norm
+    s.learning_rate, s.warmup_steps, num_steps, weight_decay=s.weight_decay, clip_norm=s.clip_norm
   )
-  bert, whole = settings.bert_module(), sharding.replicated(_mesh(settings))
   init = jax.jit(
-    lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole, compiler_options=compilation.ONCE
+    lambda key: pretrain.init_train_state(key, bert, optimizer),
+    out_shardings=sharding.replicated(mesh),
+    compiler_options=compilation.ONCE,
   )
-  train_steps = pretrain.make_train_steps(
-    bert,
-    optimizer,
-    settings.corruption(),
-    batch_size=p.batch_size,
-    steps_per_call=p.steps_per_call,
-    mesh=_mesh(settings),
-  )
-  return init, train_steps
+  sizes = dict(batch_size=s.batch_size, steps_per_call=s.steps_per_call)
+  return init, pretrain.make_train_steps(bert, optimizer, s.corruption(bert.num_tokens), mesh=mesh, **sizes)
 
 
 def _mesh(settings: Settings) -> jax.sharding.Mesh:
@@ -101,7 +96,7 @@ def pretrained_params(
   They lie on the first device of this host, each array whole.
   """
   p, whole = settings.pretrain, sharding.replicated(_mesh(settings))
-  init, train_steps = _compiled(settings)
+  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, _mesh(settings))
   params_here = lambda state: jax.tree.map(lambda leaf: leaf.addressable_data(0), state.params)
   with checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
     like = checkpoints.sharded_like(jax.eval_shape(init, keys.params), whole)

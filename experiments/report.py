@@ -11,8 +11,10 @@ import rich.box
 import rich.console
 import rich.table
 
+from experiments import checkpoints
 from experiments import results
 from experiments.methods import METHODS
+from experiments.progress import Reporter
 from experiments.results import Record
 from experiments.settings import Point
 
@@ -203,3 +205,11 @@ def as_text(rich_table: rich.table.Table) -> str:
   console = rich.console.Console(width=240, no_color=True, file=io.StringIO(), record=True)
   console.print(rich_table)
   return '\n'.join(line.rstrip() for line in console.export_text().splitlines()) + '\n'
+
+
+def show(text: str, workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Prints the tables of a workdir, keeps them beside its records, and says where both are."""
+  reporter.show(text)
+  checkpoints.write_whole(workdir / 'table.txt', text)
+  for name, path in (('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')):
+    reporter.say(f'{name}: {path}')

@@ -57,12 +57,7 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
 def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Draws the table and the figure of a workdir from its records."""
   records = results.load(workdir)
-  overlay = settings.figure.paper_overlay
-  table = report.render(records, overlay)
-  reporter.show(table)
-  checkpoints.write_whole(workdir / 'table.txt', table)
-  for name, path in [('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')]:
-    reporter.say(f'{name}: {path}')
+  report.show(report.render(records, settings.figure.paper_overlay), workdir, reporter)
   for name in settings.figures:
     paths = figures.save(getattr(figures, name)(records, settings.figure), workdir / name)
     reporter.say(f'figure: {", ".join(str(path) for path in paths)}')

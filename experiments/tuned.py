@@ -1,5 +1,6 @@
 """Tuning one method on one frozen model for the tasks of a trial, and what is measured of the result."""
 
+from collections.abc import Callable, Iterator
 import io
 import pathlib
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from hmm_jax import tuning
 from hmm_jax.model import MaskedLM
 
 Array = jax.Array
+# state -> (state, losses).
+Epoch = Callable[[tuning.TuneState], tuple[tuning.TuneState, Array]]
 
 _PROFILE_BINS = 10
 # A gap between class scores that float32 token probabilities do not show.
@@ -126,12 +129,19 @@ def _train(
   key_init, key_order = jax.random.split(key)
   state = _init_tuning(key_init, tuner, schedule, frozen, features, np.array(tasks, np.int32))
   # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
-  state, losses = jax.device_put(state, labels.sharding), np.zeros(len(tasks))
-  with reporter.track(name, schedule.num_epochs) as advance:
-    for epoch in range(schedule.num_epochs):
-      state, losses = tuning.tune_epoch(state, key_order, tuner, schedule, frozen, features, labels)
-      advance(epoch + 1, f'loss {np.mean(losses):.3f}')
+  state = jax.device_put(state, labels.sharding)
+  epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, frozen, features, labels)
+  *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, name, reporter)
   return state, np.asarray(losses)
+
+
+def epochs(epoch: Epoch, state: tuning.TuneState, count: int, name: str, reporter: Reporter) -> Iterator[Any]:
+  """Yields (state, losses) after each of `count` epochs; a state is donated to the next one."""
+  with reporter.track(name, count) as advance:
+    for done in range(1, count + 1):
+      state, losses = epoch(state)
+      advance(done, f'loss {np.mean(losses):.3f}')
+      yield state, losses
 
 
 def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from experiments import trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import Point
 from hmm_jax import bayes_gap
+from hmm_jax import sharding
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 
@@ -31,6 +32,11 @@ def _settings(scale, **changes):
   return config_lib.from_config(config)
 
 
+def _compiled(settings):
+  p = settings.pretrain
+  return pretraining.compiled(settings.bert_module(), p, p.num_steps, sharding.data_mesh(settings.num_devices or None))
+
+
 def _reporter():
   return Reporter(rich.console.Console(quiet=True))
 
@@ -38,7 +44,7 @@ def _reporter():
 def test_the_paper_scale_builds_and_traces():
   """BERT-base with 6 layers has 43,522,571 parameters, and its training steps lower for the paper's corpus."""
   settings = _settings('paper')
-  init, train_steps = pretraining._compiled(settings)
+  init, train_steps = _compiled(settings)
   key = jax.eval_shape(lambda: jax.random.key(0))
   state = jax.eval_shape(init, key)
   layer = 4 * (768 * 768 + 768) + 2 * 768 * 3072 + 3072 + 768 + 4 * 768
@@ -82,7 +88,7 @@ def _some_ideals(settings):
 def test_all_sizes_share_one_compilation(finished, tmp_path):
   """After a trial of 3 states, pretraining on an HMM of 5 states compiles no training step; and it trains."""
   settings, rng = finished.settings, np.random.default_rng(1)
-  _, train_steps = pretraining._compiled(settings)
+  _, train_steps = _compiled(settings)
   assert train_steps._cache_size() == 1
   hmm = HMM(*(jnp.float32(rng.dirichlet(np.ones(size), 5)) for size in (5, 5, settings.hmm.num_tokens)))
   hmm = hmm._replace(initial_probs=hmm.initial_probs[0])

@@ -1,50 +1,316 @@
-"""A user's own HMM and task: which assumptions hold, and what the constructions that apply give."""
+"""A user's own HMM and task: which assumptions hold, and what the constructions that apply give.
 
+`hmm_file` is an .npz of arrays or a .json of nested lists with these keys, shapes as in `HMM` and `MemoryHMM`:
+
+  initial_probs, transition_matrix, emission_matrix
+  task_weights    mu [C, S], or [S] for the paper's label 1(mu^T P >= 0), class 0 where it is 1
+  silent_probs    P[H_0] [H], optional: the label speaks of H_0; without it, of the masked first state
+  memory_probs, cell_index, cell    of a memory-augmented HMM; the label speaks of cell j*, S = M values
+"""
+
+import functools
+import json
+import math
 import pathlib
+import reprlib
+import textwrap
+from typing import Any
 
 import jax
+import numpy as np
 
-from experiments import checkpoints
-from experiments import report
 from experiments import results
 from experiments.environment import environment
 from experiments.progress import Reporter
-from experiments.theory import examination
-from experiments.theory import hmm_file
+from experiments.settings import SettingsError
+from experiments.theory import report
+from experiments.theory import verification
 from experiments.theory.settings import ExamineSettings
+from experiments.theory.verification import Problem
+from hmm_jax.blocks import in_blocks
+from hmm_jax.hmm import check_probs
+from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.sharding import exact_device
+from hmm_jax.theory import assumptions
+from hmm_jax.theory import certificates
+from hmm_jax.theory import scoring
+from hmm_jax.theory import separability
+from hmm_jax.theory.assumptions import AssumptionError
+from hmm_jax.theory.structured import MemoryProblem
+from hmm_jax.theory.structured import StateProblem
 
+Array = jax.Array
+Record = dict[str, Any]
 SETTINGS = ExamineSettings
+
+_STATE_KEYS = (*HMM._fields, 'task_weights')
+_MEMORY_KEYS = (*_STATE_KEYS, 'memory_probs', 'cell_index', 'cell')
+_LARGEST_WEIGHT = 1e100
+_LONGEST_REASON = 160
+# Entries of the likelihood rows that are evaluated at a time; XLA folds constants of the size of a batch.
+_BLOCK_ENTRIES = 2**17
 
 
 def check(settings: ExamineSettings) -> None:
   """Raises SettingsError where the user's file is not what it should be."""
-  hmm_file.load(settings.hmm_file)
+  load(settings.hmm_file)
 
 
 def run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Examines the file, anew on every call."""
   reporter.say(f'examining {settings.hmm_file}')
   with jax.default_device(exact_device()):
-    records = examination.report(
-      hmm_file.load(settings.hmm_file),
-      settings.thresholds,
-      max_nodes=settings.max_nodes,
-      tolerance=settings.stationarity_tolerance,
-      margin=settings.margin,
-      max_sequences=settings.max_sequences,
-      num_sampled=settings.num_sampled,
-      sampled_length=settings.sampled_length,
-      key=jax.random.key(settings.seed),
-    )
+    records = examined(load(settings.hmm_file), settings)
   results.write(workdir, settings, records, [environment([exact_device()])])
 
 
 def show(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the tables of the records."""
   del settings
-  text = '\n'.join(report.as_text(table) for table in examination.tables(results.load(workdir)))
-  reporter.show(text)
-  checkpoints.write_whole(workdir / 'table.txt', text)
-  for name, path in (('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')):
-    reporter.say(f'{name}: {path}')
+  report.show(report.of_examination(results.load(workdir)), workdir, reporter)
+
+
+def load(path: str | pathlib.Path) -> Problem:
+  """The HMM and the task of a file, float64, rows divided by their sums.
+
+  Raises:
+    SettingsError: one sentence that names the key, its value and what would be valid.
+  """
+  path = pathlib.Path(path)
+  name, suffix = f'hmm_file is {str(path)!r}', path.suffix.lower()
+  readers = {'.npz': _read_npz, '.json': _read_json}
+  if suffix not in readers or not path.is_file():
+    missing = ', which is no file' if suffix in readers else ''
+    raise SettingsError(f'{name}{missing}; valid is the path of an .npz or a .json file')
+  try:
+    entries = readers[suffix](path)
+  except Exception as error:
+    # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
+    reason = textwrap.shorten(repr(str(error) or type(error).__name__)[1:-1], _LONGEST_REASON)
+    raise SettingsError(f'{name}, which cannot be read as {suffix} ({reason})')
+  try:
+    return _problem(entries)
+  except ValueError as error:
+    raise SettingsError(f'{path}: {error}')
+
+
+def _read_npz(path: pathlib.Path) -> dict[str, Any]:
+  content = np.load(path, allow_pickle=False)
+  if not isinstance(content, np.lib.npyio.NpzFile):
+    raise ValueError('it holds one array; valid are arrays by name, as np.savez writes them')
+  with content:
+    return dict(content)
+
+
+def _read_json(path: pathlib.Path) -> dict[str, Any]:
+  content = json.loads(path.read_text('utf-8-sig'), object_pairs_hook=_once_each)
+  if not isinstance(content, dict):
+    raise ValueError(f'it holds {reprlib.repr(content)}; valid is an object, nested lists of numbers by key')
+  return content
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  keys = [key for key, _ in pairs]
+  for key in keys:
+    if keys.count(key) > 1:
+      raise ValueError(f'{key!r} is given {keys.count(key)} times; valid is once')
+  return dict(pairs)
+
+
+def _problem(entries: dict[str, Any]) -> Problem:
+  """Raises ValueError, one sentence, at the first key that is wrong."""
+  has_memory = 'memory_probs' in entries
+  required, optional = (_MEMORY_KEYS, ()) if has_memory else (_STATE_KEYS, ('silent_probs',))
+  kind = 'an HMM with a memory' if has_memory else 'an HMM without memory_probs'
+  for key in entries:
+    if key not in required + optional:
+      raise ValueError(f'{key!r} is no key of {kind}; valid are {", ".join(required + optional)}')
+  for key in required:
+    if key not in entries:
+      raise ValueError(f'{key} is missing; {kind} has {", ".join(required)}')
+  arrays = {key: _numbers(key, value) for key, value in entries.items()}
+  chain = MemoryHMM if has_memory else HMM
+  hmm = chain(**{key: arrays[key] for key in chain._fields}).validate()
+  normalised = hmm._replace(**{key: _normalised(getattr(hmm, key)) for key in HMM._fields})
+  if not isinstance(normalised, MemoryHMM):
+    silent_probs = arrays.get('silent_probs', hmm.initial_probs)
+    check_probs('silent_probs', silent_probs, (hmm.num_states,))
+    task_weights = _task_weights(arrays['task_weights'], hmm.num_states, 'hidden state')
+    return StateProblem(normalised, _normalised(silent_probs), task_weights, drawn=0)
+  cell, memory_probs = arrays['cell'], arrays['memory_probs']
+  if cell.shape or cell.dtype.kind not in 'iu' or not 0 <= cell < normalised.num_cells:
+    raise ValueError(f'cell is {cell.tolist()}; valid is an integer from 0 to {normalised.num_cells - 1}')
+  memory_probs = _normalised(memory_probs.reshape(-1)).reshape(memory_probs.shape)
+  normalised = normalised._replace(memory_probs=memory_probs, cell_index=arrays['cell_index'].astype(np.int32))
+  task_weights = _task_weights(arrays['task_weights'], normalised.memory_size, 'value of the memory')
+  return MemoryProblem(normalised, task_weights, int(cell), drawn=0)
+
+
+def _numbers(key: str, value: Any) -> np.ndarray:
+  """An array of integers or of float64."""
+  try:
+    array = np.asarray(value)
+  except ValueError:
+    array = np.empty((), object)
+  if array.dtype.kind not in 'iuf':
+    raise ValueError(f'{key} is {reprlib.repr(value)}; valid is an array of numbers')
+  return array if array.dtype.kind in 'iu' else array.astype(np.float64)
+
+
+def _normalised(rows: Any) -> np.ndarray:
+  rows = np.asarray(rows, np.float64)
+  return rows / rows.sum(-1, keepdims=True)
+
+
+def _task_weights(weights: np.ndarray, size: int, what: str) -> np.ndarray:
+  """mu [C, S] float64; a mu [S] is that of class 0 beside a class of zeros."""
+  if weights.ndim not in (1, 2) or weights.shape[-1] != size:
+    valid = f'[{size}] or [classes, {size}], a weight for each {what}'
+    raise ValueError(f'task_weights has shape {weights.shape}; valid is {valid}')
+  weights = np.asarray(weights, np.float64)
+  wrong = weights[~(np.abs(weights) <= _LARGEST_WEIGHT)]
+  if wrong.size:
+    valid = f'numbers from {-_LARGEST_WEIGHT:g} to {_LARGEST_WEIGHT:g}'
+    raise ValueError(f'task_weights has the entry {wrong[0]:g}; valid are {valid}')
+  weights = np.stack([weights, np.zeros(size)]) if weights.ndim == 1 else weights
+  assumptions.contrasts(weights)
+  return weights
+
+
+def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
+  """A record for each assumption and each construction that applies, and for the linear program where 3.1 fails.
+
+  Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, and sampled long ones.
+  """
+  problem = problem._replace(task_weights=_scaled(problem.task_weights))
+  key, num_tokens, longest = jax.random.key(settings.seed), problem.hmm.num_tokens, 0
+  # One token has as many sequences as two.
+  while max(num_tokens, 2) ** (longest + 1) <= settings.max_sequences:
+    longest += 1
+  texts = {'enumerated': scoring.all_sequences(num_tokens, longest)} if longest else {}
+  texts['sampled'] = _sampled(problem, key, settings.num_sampled, settings.sampled_length)
+  if isinstance(problem, StateProblem):
+    numbers, theorems = ('3.1', '3.2', '3.5'), ('3.3', '3.6')
+  else:
+    numbers, theorems = ('3.2', '4.2', '4.4', '4.5'), ('4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6')
+  findings = {number: verification.finding(number, problem, settings) for number in numbers}
+  records = [_assumption(finding) for finding in findings.values()]
+  records += [_construction(problem, theorem, texts, settings) for theorem in theorems]
+  if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
+    records.append(_linear_program(problem, texts['enumerated'], settings.margin))
+  return records
+
+
+def _scaled(task_weights: np.ndarray) -> np.ndarray:
+  """mu over the power of two, which rounds nothing, that brings its largest contrast into [1, 2)."""
+  _, exponent = np.frexp(np.abs(assumptions.contrasts(task_weights)).max())
+  return np.ldexp(task_weights, 1 - exponent)
+
+
+def _sampled(problem: Problem, key: Array, count: int, length: int) -> np.ndarray:
+  """Texts [n, T]; where the label speaks of a silent state, what follows it."""
+  if isinstance(problem, MemoryProblem):
+    return scoring.sampled(problem.hmm, key, count, length)
+  return scoring.sampled(problem.hmm.starting_from(problem.silent_probs), key, count, length + 1)[:, 1:]
+
+
+def _assumption(finding: assumptions.Finding) -> Record:
+  fields = {**finding._asdict(), 'holds': bool(finding.holds), 'thresholds': finding.thresholds._asdict()}
+  return {'record': 'assumption', **_plain(fields)}
+
+
+def _plain(value: Any) -> Any:
+  """As JSON has it: arrays as lists, keys as texts, null for what is not finite."""
+  if isinstance(value, dict):
+    return {str(key): _plain(entry) for key, entry in value.items()}
+  if isinstance(value, (list, tuple, np.ndarray)):
+    return [_plain(entry) for entry in value]
+  if isinstance(value, np.generic):
+    value = value.item()
+  return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _construction(problem: Problem, theorem: str, texts: dict[str, np.ndarray], settings: ExamineSettings) -> Record:
+  record, checked = {'record': 'construction', 'statement': f'Theorem {theorem}'}, {}
+  for kind, tokens in texts.items():
+    try:
+      evaluate = verification.evaluator(theorem, problem, tokens.shape[1], settings)
+    except AssumptionError as error:
+      return {**record, 'built': False, 'reason': str(error)}
+    found = _in_blocks(evaluate, problem, tokens)
+    checked[kind] = {'longest': tokens.shape[1], **_agreement(found, settings.margin)}
+  return {**record, 'built': True, 'reason': 'its assumptions hold', **checked}
+
+
+def _in_blocks(evaluate: Any, problem: Problem, tokens: np.ndarray) -> Any:
+  """`evaluate(tokens)`, as many sequences at a time as bounds the memory of their messages."""
+  most = max(_BLOCK_ENTRIES // (tokens.shape[1] * problem.hmm.joint_initial_probs.size), 1)
+  return in_blocks(evaluate, tokens, min(most, len(tokens)))
+
+
+def _agreement(found: scoring.Evaluation, margin: float) -> Record:
+  """How the construction did on all sequences, and on those that its theorem speaks of."""
+  overall = scoring.count(found._replace(in_region=found.possible), margin)
+  inside = scoring.count(found, margin)
+  share = lambda count: 1 - count.disagreements / count.in_region if count.in_region else None
+  labels = np.bincount(found.exact[found.possible].argmax(-1), minlength=1)
+  fields = {
+    'sequences': overall.sequences,
+    'majority': labels.max() / overall.sequences if overall.sequences else None,
+    'agreement': share(overall),
+    'in_region': inside.in_region,
+    'agreement_in_region': share(inside),
+    'disagreements_in_region': inside.disagreements,
+    'outside_margin_in_region': inside.outside_margin,
+    'ties_in_region': inside.ties,
+    'smallest_gap_in_region': inside.smallest_gap,
+  }
+  return _plain(fields)
+
+
+def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) -> Record:
+  """Whether any linear head on G_1 has the labels that no near tie decides, of all sequences at once."""
+  hmm, silent_probs, mu, _ = problem
+  predict = functools.partial(scoring.first_predictions, hmm, silent_probs, mu)
+  features, scores, possible = _in_blocks(predict, problem, tokens)
+  chosen = possible & (scoring.score_gaps(scores) > margin)
+  tokens, features, labels = tokens[chosen], features[chosen], scores[chosen].argmax(-1)
+  record = {'record': 'linear program', 'statement': 'Linear head', 'longest': tokens.shape[1]}
+  record |= {'sequences': len(tokens), 'near_ties': int(possible.sum()) - len(tokens)}
+  if len(np.unique(labels)) < 2:
+    return {**record, 'exists': True, 'reason': 'all labels that no near tie decides are equal'}
+  try:
+    found = separability.linear_separation(features, labels, len(mu), margin)
+  except RuntimeError as error:
+    return {**record, 'exists': None, 'reason': f'the linear program was given up ({error})'}
+  if found.separable:
+    least = _least_gap(features @ found.head, labels)
+    reason = f'the head found is {"right" if least > 0 else "not right"} on all, with margin {least:.2g}'
+    return {**record, 'exists': True if least > 0 else None, 'reason': reason, 'margin': least}
+  inputs = np.unique(found.pairs[:, 0])
+  confirmed = certificates.is_exact(hmm, silent_probs, mu, tokens, labels, found)
+  proof = {True: 'confirmed', False: 'not confirmed', None: 'too large to be confirmed'}[confirmed]
+  return {
+    **record,
+    'exists': False,
+    'reason': f'a certificate of {len(inputs)} sequences, residual {found.residual:.1e}, {proof} in exact arithmetic',
+    'certificate_sequences': len(inputs),
+    'residual': found.residual,
+    'confirmed': confirmed,
+    'certificate': [
+      {
+        'tokens': [token for token in tokens[index].tolist() if token < hmm.num_tokens],
+        'label': int(labels[index]),
+        'other': int(other),
+        'weight': float(weight),
+      }
+      for (index, other), weight in zip(found.pairs.tolist(), found.weights)
+    ],
+  }
+
+
+def _least_gap(scores: np.ndarray, labels: np.ndarray) -> float:
+  """By how much the score of the label is above all others, at the least."""
+  is_label = np.eye(scores.shape[1], dtype=bool)[labels]
+  return float((scores[is_label] - np.where(is_label, -np.inf, scores).max(-1)).min())

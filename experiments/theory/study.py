@@ -11,16 +11,14 @@ import jax
 
 from experiments import checkpoints
 from experiments import figures
-from experiments import report
 from experiments import results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
-from experiments.theory import bert_study
+from experiments.theory import degradation
 from experiments.theory import drawing
-from experiments.theory import imperfection
 from experiments.theory import impossibility
-from experiments.theory import tables
+from experiments.theory import report
 from experiments.theory import verification
 from experiments.theory.settings import TheorySettings
 from hmm_jax.sharding import exact_device
@@ -42,8 +40,8 @@ def parts(settings: TheorySettings) -> dict[str, Part]:
   return {
     **{f'verification-{theorem.name}': verify(theorem) for theorem in verification.theorems(settings)},
     'impossibility': impossibility.run,
-    'degradation': imperfection.run,
-    'bert': bert_study.run,
+    'degradation': degradation.run,
+    'bert': degradation.run_bert,
   }
 
 
@@ -91,12 +89,7 @@ def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) ->
   records = results.load(workdir)
   made = checkpoints.read_json_lines(workdir / results.ENVIRONMENT_NAME)
   seconds = {row['part']: row['seconds'] for row in made}
-  found = tables.of_study(records, seconds, settings.margin)
-  text = '\n'.join(report.as_text(table) for table in found)
-  reporter.show(text)
-  checkpoints.write_whole(workdir / 'table.txt', text)
-  reporter.say(f'records: {workdir / results.FILE_NAME}')
-  reporter.say(f'table: {workdir / "table.txt"}')
+  report.show(report.of_study(records, seconds, settings.margin), workdir, reporter)
   for name, draw in drawing.FIGURES.items():
     paths = figures.save(draw(records, settings), workdir / name)
     reporter.say(f'figure: {", ".join(str(path) for path in paths)}')

@@ -13,6 +13,7 @@ import numpy as np
 
 from experiments.progress import Reporter
 from experiments.theory.settings import TheorySettings
+from experiments.theory.settings import ThresholdSettings
 from hmm_jax.blocks import in_blocks
 from hmm_jax.theory import assumptions
 from hmm_jax.theory import recovery
@@ -24,6 +25,7 @@ from hmm_jax.theory.structured import StateProblem
 
 Array = jax.Array
 Row = dict[str, Any]
+Problem = StateProblem | MemoryProblem
 # tokens [n, T] -> `Evaluation`.
 Evaluate = Callable[[np.ndarray], scoring.Evaluation]
 
@@ -32,25 +34,19 @@ _BLOCK_SIZE = 2048
 
 
 class Theorem(NamedTuple):
-  """How one theorem is verified.
+  """What one theorem is verified on.
 
   Attributes:
     name: its number.
     assumptions: the numbers of what it assumes.
     sizes: of the problems.
-    draw: (settings, sizes, key) -> a problem that satisfies the assumptions.
-    violates: the number of the stronger assumption, of the theorem before it, that its problems need not satisfy.
-    violated: (settings, problem) -> whether that one fails.
-    construct: (settings, problem, T) -> the function that takes tokens [n, T] to the `Evaluation` of its construction.
+    relaxes: the number of the stronger assumption, of the theorem before it, that its problems need not satisfy.
   """
 
   name: str
   assumptions: str
   sizes: Sizes
-  draw: Callable
-  violates: str
-  violated: Callable
-  construct: Callable
+  relaxes: str = ''
 
 
 def theorems(settings: TheorySettings) -> list[Theorem]:
@@ -59,18 +55,18 @@ def theorems(settings: TheorySettings) -> list[Theorem]:
   states = functools.partial(Sizes, num_classes=v.num_classes, memory_size=0, num_cells=0)
   memory = functools.partial(Sizes, v.num_states, v.num_tokens, v.num_classes)
   return [
-    Theorem('3.3', '3.1, 3.2', states(v.num_states, v.num_tokens), _draw_3_3, '', _never, _construct_3_3),
-    Theorem('3.6', '3.2, 3.5', states(v.num_states_3_6, v.num_tokens), _draw_3_6, '3.1', _fails_3_1, _construct_3_6),
-    Theorem('4.3', '3.2, 4.2', memory(2, 2), _draw_4_3, '', _never, _construct_4_3),
-    Theorem('4.6', '4.4, 4.5', memory(v.memory_size, 1), _draw_4_6, '4.2', _fails_4_2, _construct_4_6),
-    Theorem('C.6', '4.4, C.5', memory(v.memory_size, 2), _draw_4_6, '4.2', _fails_4_2, _construct_4_6),
+    Theorem('3.3', '3.1, 3.2', states(v.num_states, v.num_tokens)),
+    Theorem('3.6', '3.2, 3.5', states(v.num_states_3_6, v.num_tokens), '3.1'),
+    Theorem('4.3', '3.2, 4.2', memory(2, 2)),
+    Theorem('4.6', '4.4, 4.5', memory(v.memory_size, 1), '4.2'),
+    Theorem('C.6', '4.4, C.5', memory(v.memory_size, 2), '4.2'),
   ]
 
 
 def verify(settings: TheorySettings, theorem: Theorem, key: Array, reporter: Reporter) -> list[Row]:
-  """One row an HMM: what was checked on every possible sequence up to a length, and on sampled long ones.
+  """One row per HMM: what was checked on every possible sequence up to a length, and on sampled long ones.
 
-  HMMs are worked on side by side, one a core; a row is a function of the key and its number alone.
+  HMMs are worked on side by side, one per core; a row is a function of the key and its number alone.
   """
   v, rows = settings.verification, []
   verify_one = functools.partial(_verify_one, settings, theorem, key)
@@ -89,86 +85,81 @@ def verify(settings: TheorySettings, theorem: Theorem, key: Array, reporter: Rep
 def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: int) -> Row:
   v = settings.verification
   key_draw, key_text = jax.random.split(jax.random.fold_in(key, index))
-  problem = theorem.draw(settings, theorem.sizes, key_draw)
+  problem = draw(theorem.name, theorem.sizes, key_draw, settings)
   texts = {
     'enumerated': scoring.possible_sequences(problem.hmm, v.max_length),
     'sampled': np.unique(scoring.sampled(problem.hmm, key_text, v.num_sampled, v.sampled_length), axis=0),
   }
+  violates = theorem.relaxes and not finding(theorem.relaxes, problem, settings).holds
   row = {
     'theorem': theorem.name,
     'assumptions': theorem.assumptions,
     'hmm': index,
     'draws': problem.drawn,
-    'violates': theorem.violates if theorem.violated(settings, problem) else '',
+    'violates': theorem.relaxes if violates else '',
   }
   for kind, tokens in texts.items():
-    evaluate = theorem.construct(settings, problem, tokens.shape[1])
-    evaluated = in_blocks(evaluate, tokens, _BLOCK_SIZE)
-    row |= _fields(kind, scoring.count(evaluated, settings.margin))
+    evaluated = in_blocks(evaluator(theorem.name, problem, tokens.shape[1], settings), tokens, _BLOCK_SIZE)
+    counts = scoring.count(evaluated, settings.margin)
+    row |= {f'{kind}_{name}': value for name, value in counts._asdict().items()}
+    # That of no sequence is infinite.
+    row[f'{kind}_smallest_gap'] = counts.smallest_gap if math.isfinite(counts.smallest_gap) else None
   return row
 
 
-def _fields(kind: str, counts: scoring.Count) -> Row:
-  """The counts by name; an infinite gap, that of no sequence, is null."""
-  fields = {f'{kind}_{name}': value for name, value in counts._asdict().items()}
-  gap = fields[f'{kind}_smallest_gap']
-  return {**fields, f'{kind}_smallest_gap': gap if math.isfinite(gap) else None}
+def draw(theorem: str, sizes: Sizes, key: Array, settings: TheorySettings) -> Any:
+  """A problem that satisfies the assumptions of the theorem."""
+  thresholds, conditioning = settings.thresholds, settings.conditioning
+  match theorem:
+    case '3.3':
+      return structured.for_theorem_3_3(key, sizes, thresholds, conditioning)
+    case '3.6':
+      return structured.for_theorem_3_6(key, sizes, thresholds, conditioning, settings.max_nodes)
+    case '4.3':
+      return structured.for_theorem_4_3(key, sizes, thresholds, conditioning)
+    case _:
+      return structured.for_theorem_4_6(key, sizes, thresholds, conditioning, settings.stationarity_tolerance)
 
 
-def _draw_3_3(settings: TheorySettings, sizes: Sizes, key: Array) -> StateProblem:
-  return structured.for_theorem_3_3(key, sizes, settings.thresholds, settings.conditioning)
+def finding(assumption: str, problem: Any, settings: ThresholdSettings) -> assumptions.Finding:
+  """Whether the problem satisfies the assumption of this number."""
+  hmm, mu, thresholds = problem.hmm, problem.task_weights, settings.thresholds
+  match assumption:
+    case '3.1':
+      return assumptions.non_degeneracy(hmm, thresholds)
+    case '3.2' if isinstance(problem, StateProblem):
+      both_laws = np.stack([hmm.initial_probs, problem.silent_probs])
+      return assumptions.regularity(hmm._replace(initial_probs=both_laws), thresholds)
+    case '3.2':
+      return assumptions.regularity(hmm, thresholds)
+    case '3.5':
+      return assumptions.relaxed_non_degeneracy(hmm, mu, thresholds, settings.max_nodes)
+    case '4.2':
+      return assumptions.recoverable_hidden_states(hmm, problem.cell, thresholds)
+    case '4.4':
+      return assumptions.stationarity(hmm, thresholds, settings.stationarity_tolerance)
+    case _:
+      return assumptions.relaxed_recoverable_hidden_states(hmm, problem.cell, mu, thresholds)
 
 
-def _draw_3_6(settings: TheorySettings, sizes: Sizes, key: Array) -> StateProblem:
-  return structured.for_theorem_3_6(key, sizes, settings.thresholds, settings.conditioning, settings.max_nodes)
+def construct(theorem: str, problem: Any, length: int, settings: ThresholdSettings) -> recovery.Construction:
+  """The prompt and the head of the theorem for texts of length T; raises AssumptionError."""
+  hmm, mu, thresholds = problem.hmm, problem.task_weights, settings.thresholds
+  match theorem:
+    case '3.3':
+      return recovery.theorem_3_3(hmm, mu, problem.silent_probs, thresholds)
+    case '3.6':
+      return recovery.theorem_3_6(hmm, mu, problem.silent_probs, thresholds, settings.max_nodes)
+    case '4.3':
+      return recovery.theorem_4_3(hmm, mu, problem.cell, length, thresholds)
+    case _:
+      return recovery.theorem_4_6(hmm, mu, problem.cell, length, thresholds, settings.stationarity_tolerance)
 
 
-def _draw_4_3(settings: TheorySettings, sizes: Sizes, key: Array) -> MemoryProblem:
-  return structured.for_theorem_4_3(key, sizes, settings.thresholds, settings.conditioning)
-
-
-def _draw_4_6(settings: TheorySettings, sizes: Sizes, key: Array) -> MemoryProblem:
-  return structured.for_theorem_4_6(
-    key, sizes, settings.thresholds, settings.conditioning, settings.stationarity_tolerance
-  )
-
-
-def _never(settings: TheorySettings, problem: Any) -> bool:
-  del settings, problem
-  return False
-
-
-def _fails_3_1(settings: TheorySettings, problem: StateProblem) -> bool:
-  return not assumptions.non_degeneracy(problem.hmm, settings.thresholds).holds
-
-
-def _fails_4_2(settings: TheorySettings, problem: MemoryProblem) -> bool:
-  return not assumptions.recoverable_hidden_states(problem.hmm, problem.cell, settings.thresholds).holds
-
-
-def _construct_3_3(settings: TheorySettings, problem: StateProblem, length: int) -> Evaluate:
-  del length
-  hmm, silent_probs, mu, _ = problem
-  built = recovery.theorem_3_3(hmm, mu, silent_probs, settings.thresholds)
-  return functools.partial(scoring.evaluate_states, hmm, silent_probs, mu, built)
-
-
-def _construct_3_6(settings: TheorySettings, problem: StateProblem, length: int) -> Evaluate:
-  del length
-  hmm, silent_probs, mu, _ = problem
-  built = recovery.theorem_3_6(hmm, mu, silent_probs, settings.thresholds, settings.max_nodes)
-  return functools.partial(scoring.evaluate_states, hmm, silent_probs, mu, built)
-
-
-def _construct_4_3(settings: TheorySettings, problem: MemoryProblem, length: int) -> Evaluate:
-  hmm, mu, cell, _ = problem
-  finding = assumptions.recoverable_hidden_states(hmm, cell, settings.thresholds)
-  built = recovery.theorem_4_3(hmm, mu, cell, length, settings.thresholds)
-  return functools.partial(scoring.evaluate_memory, hmm, cell, mu, built, finding)
-
-
-def _construct_4_6(settings: TheorySettings, problem: MemoryProblem, length: int) -> Evaluate:
-  hmm, mu, cell, _ = problem
-  finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, mu, settings.thresholds)
-  built = recovery.theorem_4_6(hmm, mu, cell, length, settings.thresholds, settings.stationarity_tolerance)
-  return functools.partial(scoring.evaluate_memory, hmm, cell, mu, built, finding)
+def evaluator(theorem: str, problem: Problem, length: int, settings: ThresholdSettings) -> Evaluate:
+  """What scores the construction of the theorem beside the exact label on texts of length T; raises AssumptionError."""
+  built, hmm, mu = construct(theorem, problem, length, settings), problem.hmm, problem.task_weights
+  if isinstance(problem, StateProblem):
+    return functools.partial(scoring.evaluate_states, hmm, problem.silent_probs, mu, built)
+  recoverable = finding('4.2' if theorem == '4.3' else '4.5', problem, settings)
+  return functools.partial(scoring.evaluate_memory, hmm, problem.cell, mu, built, recoverable)

@@ -6,11 +6,11 @@ rational number, so a drawn HMM has exact posteriors too; its rows are divided b
 
 from fractions import Fraction
 
-import jax
 import numpy as np
 
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
 
 
 def exact(array) -> np.ndarray:
@@ -20,20 +20,17 @@ def exact(array) -> np.ndarray:
 
 
 def exact_hmm(distribution: Distribution) -> HMM:
-  """An `HMM` of `Fraction`s over joint states, each row divided by its exact sum."""
-  num_moving = np.shape(distribution.transition_matrix)[0]
-  num_still = np.shape(distribution.joint_initial_probs)[0] // num_moving
-  # A memory's emissions are gathered in JAX, which without this rounds float64 to float32.
-  with jax.enable_x64(True):
-    emission_matrix = exact(distribution.joint_emission_matrix)
-  moves = exact(distribution.transition_matrix)
-  nothing = np.full_like(moves, Fraction(0))
-  transition_matrix = np.block([[moves if i == j else nothing for j in range(num_still)] for i in range(num_still)])
-  rows = (
-    exact(distribution.joint_initial_probs),
-    transition_matrix,
-    emission_matrix,
-  )
+  """An `HMM` of `Fraction`s over joint states (memory, state), each row divided by its exact sum."""
+  moves, num_configurations = exact(distribution.transition_matrix), 1
+  emission_matrix = np.asarray(distribution.emission_matrix)
+  if isinstance(distribution, MemoryHMM):
+    values_NxC = np.indices(distribution.memory_probs.shape).reshape(distribution.num_cells, -1)
+    read_CxH = values_NxC[np.asarray(distribution.cell_index)].T
+    num_configurations = len(read_CxH)
+    emission_matrix = emission_matrix[read_CxH, np.arange(len(moves))].reshape(-1, distribution.num_tokens)
+  # The memory stays as it is and the state moves.
+  transition_matrix = np.kron(np.diag(np.full(num_configurations, Fraction(1))), moves)
+  rows = exact(distribution.joint_initial_probs), transition_matrix, exact(emission_matrix)
   return HMM(*(row / row.sum(-1, keepdims=True) for row in rows))
 
 

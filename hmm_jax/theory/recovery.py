@@ -20,6 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from hmm_jax.float64 import as_float64
+from hmm_jax.float64 import in_float64
 from hmm_jax.heads import AttentionHead
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
@@ -30,6 +32,7 @@ from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.assumptions import Finding
 from hmm_jax.theory.assumptions import Thresholds
 
+Array = jax.Array
 Construction = dict[str, Any]
 
 
@@ -230,15 +233,16 @@ def _attention_head(
     positions=positions,
     value_weights=recover_MxHxV.reshape(-1, num_tokens),
     token_embeddings=np.vstack([W, np.ones(W.shape[1])]),
-    prompt_embeddings=_reverse_lifted(hmm, prompt),
+    prompt_embeddings=np.asarray(_reverse_lifted(hmm, prompt)),
     output=mu_CxMxH.reshape(len(mu_CxMxH), -1).T,
   )
 
 
-def _reverse_lifted(hmm: MemoryHMM, prompt: np.ndarray) -> np.ndarray:
-  """phi of each prompt row, [P, M H] float64."""
-  with jax.enable_x64(True):
-    return np.asarray(reverse_lift(hmm, prompt)).reshape(len(prompt), hmm.memory_size * hmm.num_states)
+@jax.jit
+@in_float64
+def _reverse_lifted(hmm: MemoryHMM, prompt: Array) -> Array:
+  """phi of each prompt row, [P, M H] float64; indicators lose nothing on the way in."""
+  return reverse_lift(hmm, as_float64(prompt)).reshape(len(prompt), hmm.memory_size * hmm.num_states)
 
 
 def _recovery(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:

@@ -107,13 +107,17 @@ def evaluate_states(hmm: HMM, silent_probs, task_weights, construction: Construc
   return Evaluation(states @ mu.T, constructed, possible, possible)
 
 
-def first_predictions(hmm: HMM, task_weights, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """G_1 [n, V] of (MASK, x), the scores [n, C] of its masked first state, and which x in tokens [n, T] are possible."""
+def first_predictions(hmm: HMM, silent_probs, task_weights, tokens: np.ndarray) -> tuple[np.ndarray, ...]:
+  """What a linear head sees of x in tokens [n, T], and what it should say.
+
+  Returns:
+    G_1 [n, V] of (MASK, x), the scores [n, C] of P[H_0 | X_{1:T} = x], and which x are possible [n].
+  """
+  mu, inputs = assumptions.contrasts(task_weights), _after_mask(hmm, tokens)
+  first = lambda silent_probs: _first_state_probs(widened(hmm.starting_from(as_float64(silent_probs))), inputs)
   with jax.enable_x64(True):
-    results = _first_state_probs(widened(hmm), _after_mask(hmm, tokens))
-    states, loglik = jax.tree.map(np.asarray, results)
-  features = states @ np.asarray(hmm.emission_matrix, np.float64)
-  return features, states @ assumptions.contrasts(task_weights).T, loglik > -np.inf
+    (states, _), (labelled, loglik) = jax.tree.map(np.asarray, [first(hmm.initial_probs), first(silent_probs)])
+  return states @ np.asarray(hmm.emission_matrix, np.float64), labelled @ mu.T, loglik > -np.inf
 
 
 def evaluate_memory(
