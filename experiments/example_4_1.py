@@ -75,12 +75,12 @@ def _records(
 ) -> list[Record]:
   """A record a (document, word), and one before the first word, where the posterior is the prior."""
   lengths = np.array([len(tokens) for tokens in documents])
-  tokens_DxT = jnp.array([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in documents])
-  observed_DxT = jnp.arange(lengths.max()) < lengths[:, None]
-  posterior = jax.jit(memory_forward_backward)(hmm, token_likelihoods(hmm, tokens_DxT, observed_DxT))
+  tokens_BxT = jnp.array([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in documents])
+  observed_BxT = jnp.arange(lengths.max()) < lengths[:, None]
+  posterior = jax.jit(memory_forward_backward)(hmm, token_likelihoods(hmm, tokens_BxT, observed_BxT))
   prior_NxM = cell_probs(hmm, hmm.memory_probs.reshape(-1))
-  after_DxTxNxM = cell_probs(hmm, posterior.joint.filtered_probs)
-  reads_DxTxN = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
+  after_BxTxNxM = cell_probs(hmm, posterior.joint.filtered_probs)
+  reads_BxTxN = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
 
   def record(document, position, word, cells_NxM, reads_N):
     of_cell = lambda names, probs: dict(zip(names, np.asarray(probs).tolist()))
@@ -100,7 +100,7 @@ def _records(
     rows.append(record(document, 0, '', prior_NxM, np.zeros(hmm.num_cells)))
     for t, token in enumerate(tokens):
       word = vocabulary.words[token]
-      rows.append(record(document, t + 1, word, after_DxTxNxM[document, t], reads_DxTxN[document, t]))
+      rows.append(record(document, t + 1, word, after_BxTxNxM[document, t], reads_BxTxN[document, t]))
   return rows
 
 

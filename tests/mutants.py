@@ -160,8 +160,8 @@ MUTANTS = [
   Mutant(
     'the memory is lost after the first token',
     'sampling',
-    'states = first - first_moving + jnp.append(moving, last)',
-    'states = jnp.append(first, jnp.append(moving, last)[1:])',
+    'joint_states = first - first_state + jnp.append(states, last)',
+    'joint_states = jnp.append(first, jnp.append(states, last)[1:])',
     ('tests/memory_hmm_test.py', '-k', 'samples_follow'),
   ),
   Mutant(
