@@ -1,4 +1,5 @@
-"""Every default of every experiment, once. Configs are data: `experiments/config.py` validates them.
+"""Every default of every experiment, once. Configs are data: what a field means and takes stands in its class of
+settings, and `python -m experiments.main --help` prints it.
 
 The scales: `small` is for a CPU with two cores, `paper` is what the paper's text says, `official` what its released
 code does, `smoke` runs the whole path in a minute and measures nothing.
@@ -7,7 +8,7 @@ code does, `smoke` runs the whole path in a minute and measures nothing.
 import ml_collections
 
 SCALES = ('small', 'paper', 'official', 'smoke')
-METHODS = ('head', 'probe', 'finetune', 'prompt', 'attention', 'prompt_attention')
+SMALL_AND_SMOKE = ('small', 'smoke')
 
 
 def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
@@ -24,6 +25,20 @@ def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_step
   )
 
 
+def figure(width: float = 6.4, height: float = 4.2) -> ml_collections.ConfigDict:
+  """How figures are drawn."""
+  return ml_collections.ConfigDict(dict(width=width, height=height, dpi=150, paper_overlay=False))
+
+
+def thresholds(config: ml_collections.ConfigDict) -> None:
+  """What the theory takes for zero, for a tie and for too long a search."""
+  config.support_threshold = 0.0
+  config.rank_threshold = 1e-9
+  config.stationarity_tolerance = 1e-9
+  config.margin = 1e-9
+  config.max_nodes = 100_000
+
+
 def start(experiment: str, scale: str, scales: tuple[str, ...]) -> ml_collections.ConfigDict:
   """What every experiment has, whatever else it is made of; raises ValueError for a scale outside `scales`."""
   if scale not in scales:
@@ -32,8 +47,8 @@ def start(experiment: str, scale: str, scales: tuple[str, ...]) -> ml_collection
   config.experiment = experiment
   config.scale = scale
   config.seed = 0
-  config.compilation_cache = 'auto'  # where compiled programs are kept between runs: auto, a directory, or '' nowhere
-  config.fast_compilation = scale == 'smoke'  # True: programs compile in half the time and run slower
+  config.compilation_cache = 'auto'
+  config.fast_compilation = scale == 'smoke'
   return config
 
 
@@ -64,17 +79,17 @@ def _text(config: ml_collections.ConfigDict) -> None:
   """The distribution that text is drawn from, and the corpus."""
   config.hmm = ml_collections.ConfigDict()
   config.hmm.num_tokens = 10
-  config.hmm.num_permutations = 0  # 0: as many as states
+  config.hmm.num_permutations = 0
   config.hmm.transition_temperature = 0.01
   config.hmm.initial_temperature = 10.0
   config.hmm.emission_temperature = 0.01
   config.memory = ml_collections.ConfigDict()
-  config.memory.sizes = (0,)  # |M|; 0: an HMM without a memory
-  config.memory.cells = (1,)  # N
-  config.memory.label_cell = 0  # the cell that labels speak of, the paper's j*
-  config.memory.joint_prior = False  # P[M, H_1] drawn at once
-  config.memory.joint_permutations = False  # as many permutations as joint states |M||H|
-  config.memory.vanilla_methods = ()  # methods on the HMM of |M||H| states beside each memory; (): none beside
+  config.memory.sizes = (0,)
+  config.memory.cells = (1,)
+  config.memory.label_cell = 0
+  config.memory.joint_prior = False
+  config.memory.joint_permutations = False
+  config.memory.vanilla_methods = ()
   config.corpus = ml_collections.ConfigDict()
   config.corpus.num_documents = 256
   config.corpus.document_length = 10240
@@ -106,7 +121,6 @@ def _pretraining(config: ml_collections.ConfigDict) -> None:
   config.pretrain.checkpoint_every = 250
   config.pretrain.measure_every = 250
 
-  # How far from ideal: chunks corrupted as in pretraining, downstream inputs, documents masked one position at a time.
   config.measure = ml_collections.ConfigDict()
   config.measure.num_chunks = 256
   config.measure.num_inputs = 512
@@ -125,33 +139,35 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.downstream.num_nonzero = 6
   config.downstream.with_replacement = False
 
-  # Tuning.
   config.head = schedule(0.01, 5, 8, 100)
   config.probe = schedule(0.01, 5, 8, 100)
   config.finetune = schedule(1e-4, 5, 32, 100)
   config.prompt = schedule(0.01, 5, 15, 100)
   config.prompt.length = 20
-  config.prompt.init = 'uniform'  # uniform, vocabulary
+  config.prompt.init = 'uniform'
   config.prompt.init_scale = 0.5
 
   config.attention = schedule(0.01, 5, 8, 100)
-  config.attention.form = 'paper'  # paper, official
-  config.attention.temperature = 1.0  # 0: argmax, averaging over ties
-  config.attention.key_size = 0  # 0: |H| + 1
-  config.attention.value_size = 0  # 0: |M||H|
+  config.attention.form = 'paper'
+  config.attention.temperature = 1.0
+  config.attention.key_size = 0
+  config.attention.value_size = 0
   config.prompt_attention = schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
 
 
 def _running(config: ml_collections.ConfigDict) -> None:
   """How it runs. Nothing here is part of an id; of all this, only the number of devices may change a record's bits."""
-  config.num_devices = 0  # 0: all
-  config.pretrained = 'runs/pretrained'  # where experiments keep and find pretrained models; '': in the workdir
+  config.num_devices = 0
+  config.pretrained = 'runs/pretrained'
   config.tensorboard = False
-  config.figure = ml_collections.ConfigDict()
-  config.figure.width = 6.4
-  config.figure.height = 4.2
-  config.figure.dpi = 150
-  config.figure.paper_overlay = False
+  config.figures = ('figure_3_left',)
+  config.figure = figure()
+
+
+def _schedules(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
+  """The groups that say how a method is tuned."""
+  groups = [group for group in config.values() if isinstance(group, ml_collections.ConfigDict)]
+  return [group for group in groups if 'num_epochs' in group]
 
 
 def _paper(config: ml_collections.ConfigDict) -> None:
@@ -179,8 +195,8 @@ def _official(config: ml_collections.ConfigDict) -> None:
   config.prompt.init = 'vocabulary'
   config.memory.update(joint_prior=True, joint_permutations=True)
   config.attention.form = 'official'
-  for method in METHODS:
-    config[method].update(num_epochs=100, batch_size=128, warmup_steps=500)
+  for group in _schedules(config):
+    group.update(num_epochs=100, batch_size=128, warmup_steps=500)
 
 
 def _smoke(config: ml_collections.ConfigDict) -> None:
@@ -194,5 +210,5 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.measure.update(num_chunks=16, num_inputs=32, num_documents=2, batch_size=16)
   config.downstream.update(length=9, num_train=256, num_validation=32, num_test=64)
   config.prompt.length = 4
-  for method in METHODS:
-    config[method].update(num_epochs=2, batch_size=8, warmup_steps=4)
+  for group in _schedules(config):
+    group.update(num_epochs=2, batch_size=8, warmup_steps=4)

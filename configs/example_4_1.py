@@ -4,7 +4,7 @@ Claim: in "The cow in the pasture rolled on the grass happily." the cell read is
 location at "pasture" and "grass" and the sentiment at "happily"; the posterior of each cell sharpens there, and no
 article or preposition moves any.
 
-Command: python -m experiments.main --config=configs/example_4_1.py
+Command: python -m experiments.main --config=example_4_1
 Cost: seconds on two CPU cores.
 Expected: after the whole sentence P[cow] = 0.88, P[pasture] = 0.88, P[happy] = 0.82.
 
@@ -16,17 +16,17 @@ import ml_collections
 
 from configs import base
 
+SCALES = base.SMALL_AND_SMOKE
+
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default) is what the claim speaks of; `:smoke` runs the path."""
-  config = base.start('example_4_1', scale, scales=('small', 'smoke'))
+  config = base.start('example_4_1', scale, SCALES)
   config.sentence = 'The cow in the pasture rolled on the grass happily.'
-  # Sampled documents; the last, unfinished sentence of each is left out.
   config.num_documents = 5
   config.document_length = 28
-  config.figure_width = 7.2
-  config.figure_height = 6.0
-  config.figure_dpi = 150
+  config.figure = base.figure(7.2, 6.0)
   if scale == 'smoke':
-    config.update(num_documents=1, document_length=12, figure_dpi=60)
+    config.update(num_documents=1, document_length=12)
+    config.figure.dpi = 60
   return config

@@ -8,7 +8,7 @@ paper proves this and does not run it.
 From N = 2 on the attention figure asks how far P[J_i = j* | X_{-i}] draws the attention; at N = 1, where every position
 reads the one cell, it shows attention against the entropy of P[H_i | X_{-i}].
 
-Command: python -m experiments.main --config=configs/memory_cells.py[:small|paper|official|smoke]
+Command: python -m experiments.main --config=memory_cells[:small|paper|official|smoke]
 
 Cost: `small` took 14 min 19 s of CPU time, on two cores shared with other work. `paper` and `official` have not been
 run.
@@ -21,11 +21,14 @@ import ml_collections
 
 from configs import base
 
+SCALES = base.SCALES
+
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default), `:paper`, `:official` or `:smoke`."""
   config = base.get_config(scale)
   config.experiment = 'memory_cells'
+  config.figures = ('memory_cells', 'attention')
   config.num_states = (6,)
   config.memory.sizes = (3,)
   config.memory.cells = (1, 2, 3)

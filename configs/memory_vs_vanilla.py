@@ -5,7 +5,7 @@ P[M | X_{-1}], for |H| = 4 and |M| in {2, 3, 5, 7}, where a linear head at the f
 P[H_1 | X_{-1}] on the vanilla HMM of |M||H| states. Assumption 4.2 itself fails for these draws once |M||H| > |X| = 10,
 so that the theorem does not say why the head still succeeds there.
 
-Command: python -m experiments.main --config=configs/memory_vs_vanilla.py[:small|paper|official|smoke]
+Command: python -m experiments.main --config=memory_vs_vanilla[:small|paper|official|smoke]
 
 Cost: `small` was timed alone on two CPU cores with 1000 steps of pretraining, 12 min 4 s, and then cut to 750 steps, a
 quarter of the longest part; that took 16 min 48 s of CPU time, against 19 min 15 s.
@@ -23,7 +23,7 @@ almost certain of such a value, the label is decided by what little mass is left
 1e-6 from which `near_tie_share` counts, and float32 token probabilities do not show it. Measured on the exact model
 alone, 8 draws of 4 tasks a size, with 5 and with 25 epochs:
 
-python -m experiments.main --config=configs/memory_vs_vanilla.py --config.models="('exact',)" --config.num_trials=8 \\
+python -m experiments.main --config=memory_vs_vanilla --config.models="('exact',)" --config.num_trials=8 \\
   --config.memory.sizes=5,7 --config.memory.vanilla_methods="()" --config.attention.num_epochs=25 --workdir=runs/ties
 
 |M| = 5, 12.2% near ties: 2 of 32 tasks below 98.5% with 5 epochs and the same number with 25; without the near ties
@@ -37,11 +37,14 @@ import ml_collections
 
 from configs import base
 
+SCALES = base.SCALES
+
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default), `:paper`, `:official` or `:smoke`."""
   config = base.get_config(scale)
   config.experiment = 'memory_vs_vanilla'
+  config.figures = ('figure_3_right', 'attention')
   config.num_states = (4,)
   config.memory.sizes = (2, 3, 5, 7)
   config.methods = ('attention',)

@@ -3,7 +3,7 @@
 Claim (Theorems 3.3 and 3.6): a linear head on the predicted token probabilities recovers the label while
 |H| <= |X| = 10 and fails past it, where a tuned prompt still can.
 
-Command: python -m experiments.main --config=configs/prompt_vs_head.py[:small|paper|official|smoke]
+Command: python -m experiments.main --config=prompt_vs_head[:small|paper|official|smoke]
 
 Cost: `small` takes minutes on two CPU cores. `paper` has 7 sizes x 20 trials of 37,500 steps of BERT-base with 6
 layers on 8 chunks of 512, for an accelerator; `official` the same with the released code's settings. Neither of the
@@ -18,6 +18,8 @@ of steps optimises other parameters, so its prompt may end below BERT's.
 import ml_collections
 
 from configs import base
+
+SCALES = base.SCALES
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:

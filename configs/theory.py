@@ -5,40 +5,29 @@ speaks of and whose label is no near tie. For random HMMs with |H| > |X| no line
 prove and exact arithmetic confirms. A construction is brittle under noise on G, and a prompt trained on the exact G
 moves the posterior onto H*.
 
-Command: python -m experiments.main --config=configs/theory.py
+Command: python -m experiments.main --config=theory
 Cost: 5 minutes on two CPU cores.
 Expected: 100 HMMs and over a million sequences a theorem, 0 clear disagreements; 24 certified HMMs; mass on H* from
 half to nearly all with the trained prompt. The tables stand in docs/theory.md.
-
-A user's own HMM and task, .npz or .json: --config.hmm_file=PATH
 """
 
 import ml_collections
 
 from configs import base
 
+SCALES = base.SMALL_AND_SMOKE
+
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default) is what the claim speaks of; `:smoke` runs the path within a minute."""
-  config = base.start('theory', scale, scales=('small', 'smoke'))
-  config.hmm_file = ''  # a user's own HMM and task, .npz or .json: only that is examined
-  config.examination = ml_collections.ConfigDict()
-  config.examination.max_sequences = 20_000  # every sequence is checked up to the length that has so many
-  config.examination.num_sampled = 2000
-  config.examination.sampled_length = 64
-  config.support_threshold = 0.0  # epsilon: probabilities up to this count as 0
-  config.rank_threshold = 1e-9  # singular values up to this share of the largest count as 0
-  config.stationarity_tolerance = 1e-9
-  config.margin = 1e-9  # labels whose two best scores differ by no more are near ties
-  config.conditioning = 0.05  # the least smallest singular value of a problem that is drawn
-  config.max_nodes = 100_000  # of the search for H* in Assumption 3.5
+  config = base.start('theory', scale, SCALES)
+  base.thresholds(config)
+  config.conditioning = 0.05
   _verification(config)
   _impossibility(config)
-  _imperfection(config)
+  _degradation(config)
   _bert(config)
-  config.figure_width = 6.4
-  config.figure_height = 4.2
-  config.figure_dpi = 150
+  config.figure = base.figure()
   if scale == 'smoke':
     _smoke(config)
   return config
@@ -64,44 +53,44 @@ def _impossibility(config: ml_collections.ConfigDict) -> None:
   config.impossibility.num_hmms = 12
   config.impossibility.num_states = 8
   config.impossibility.num_tokens = 5
-  config.impossibility.num_weighed = 2  # states that mu weighs in the sparse draws
-  config.impossibility.num_nonzero = 6  # entries of mu in the paper's
-  config.impossibility.transition_temperature = 0.01  # of the paper's draws
+  config.impossibility.num_weighed = 2
+  config.impossibility.num_nonzero = 6
+  config.impossibility.transition_temperature = 0.01
   config.impossibility.initial_temperature = 10.0
   config.impossibility.emission_temperature = 0.01
-  config.impossibility.max_draws = 400  # of each kind, in search of `num_hmms` certified ones
+  config.impossibility.max_draws = 400
   config.impossibility.max_length = 4
-  config.impossibility.clear_gap = 1e-6  # labels nearer to a tie take no part
+  config.impossibility.clear_gap = 1e-6
   config.impossibility.num_train = 1000
   config.impossibility.prompt_length = 4
   config.impossibility.prompt_scale = 0.5
   config.impossibility.tuning = base.schedule(0.03, 6, 15, 50)
 
 
-def _imperfection(config: ml_collections.ConfigDict) -> None:
+def _degradation(config: ml_collections.ConfigDict) -> None:
   """Noisy G, nearly singular W, leaking supports."""
-  config.imperfection = ml_collections.ConfigDict()
-  config.imperfection.num_hmms = 3
-  config.imperfection.num_states_3_3 = 6
-  config.imperfection.num_states_3_6 = 10
-  config.imperfection.num_tokens = 8
-  config.imperfection.length = 13
-  config.imperfection.num_train = 600
-  config.imperfection.num_test = 800
-  config.imperfection.largest_majority = 0.7  # tasks with a larger class are drawn again
-  config.imperfection.max_draws = 100  # of one task, until its larger class is small enough
-  config.imperfection.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)  # KL at the [MASK], nats
-  config.imperfection.num_calibrations = 4  # steps towards a KL, which grows as the square of the noise while small
-  config.imperfection.noise_beside = 1e-3  # beside none, where W is nearly singular
-  config.imperfection.singular_values = (0.01, 1e-3)
-  config.imperfection.leaks = (0.0, 1e-2, 3e-2)
-  config.imperfection.prompt_length = 4
-  config.imperfection.prompt_scale = 0.5
-  config.imperfection.tuning = base.schedule(0.03, 5, 15, 50)
+  config.degradation = ml_collections.ConfigDict()
+  config.degradation.num_hmms = 3
+  config.degradation.num_states_3_3 = 6
+  config.degradation.num_states_3_6 = 10
+  config.degradation.num_tokens = 8
+  config.degradation.length = 13
+  config.degradation.num_train = 600
+  config.degradation.num_test = 800
+  config.degradation.largest_majority = 0.7
+  config.degradation.max_draws = 100
+  config.degradation.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)
+  config.degradation.num_calibrations = 4
+  config.degradation.noise_beside = 1e-3
+  config.degradation.singular_values = (0.01, 1e-3)
+  config.degradation.leaks = (0.0, 1e-2, 3e-2)
+  config.degradation.prompt_length = 4
+  config.degradation.prompt_scale = 0.5
+  config.degradation.tuning = base.schedule(0.03, 5, 15, 50)
 
 
 def _bert(config: ml_collections.ConfigDict) -> None:
-  """A BERT pretrained on the text of a problem of `imperfection`."""
+  """A BERT pretrained on the text of a problem of `degradation`."""
   config.bert = ml_collections.ConfigDict()
   config.bert.num_hmms = 1
   config.bert.checkpoints = (0, 50, 100, 200, 400, 800)
@@ -127,15 +116,14 @@ def _bert(config: ml_collections.ConfigDict) -> None:
 
 
 def _smoke(config: ml_collections.ConfigDict) -> None:
-  config.examination.update(max_sequences=500, num_sampled=50, sampled_length=8)
   config.verification.update(num_hmms=3, max_length=3, num_sampled=50, sampled_length=3)
   config.impossibility.update(num_hmms=2, max_length=3, num_train=60)
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
   # Both theorems' problems of one shape, so that they share their programs.
-  config.imperfection.update(num_hmms=1, num_states_3_3=8, num_states_3_6=8)
-  config.imperfection.update(length=5, num_train=60, num_test=40, prompt_length=1)
-  config.imperfection.update(noise_levels=(0.0, 1e-2), singular_values=(0.01,), leaks=(0.0, 1e-2))
-  config.imperfection.tuning.update(num_epochs=1, warmup_steps=1)
+  config.degradation.update(num_hmms=1, num_states_3_3=8, num_states_3_6=8)
+  config.degradation.update(length=5, num_train=60, num_test=40, prompt_length=1)
+  config.degradation.update(noise_levels=(0.0, 1e-2), singular_values=(0.01,), leaks=(0.0, 1e-2))
+  config.degradation.tuning.update(num_epochs=1, warmup_steps=1)
   config.bert.update(checkpoints=(4,), steps_per_call=2, warmup_steps=2, batch_size=8, num_documents=64)
   config.bert.model.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=8)
-  config.figure_dpi = 60
+  config.figure.dpi = 60

@@ -20,7 +20,8 @@ from experiments import report
 from experiments import results
 from experiments.environment import environment
 from experiments.progress import Reporter
-from experiments.settings import BenchmarkSettings
+from experiments.settings import Experiment
+from experiments.settings import setting
 from experiments.settings import SettingsError
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
@@ -38,6 +39,24 @@ from hmm_jax.sampling import sample_corpus
 
 Array = jax.Array
 Timed = Callable[[], Any]
+
+
+class BenchmarkSettings(Experiment):
+  """The benchmark."""
+
+  num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs that are smoothed', most=4096)
+  num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
+  num_sequences: int = setting('sequences of a batch', most=10**7)
+  length: int = setting('tokens of a sequence', most=10**6)
+  memory_size: int = setting('values |M| of the memory', most=4096)
+  memory_states: int = setting('hidden states beside the memory', most=4096)
+  sampling_states: int = setting('hidden states of the HMM that is sampled', most=4096)
+  num_documents: int = setting('sampled documents', most=10**7)
+  document_length: int = setting('their length', most=10**7)
+  repeats: int = setting('measurements, of which the median counts')
+
+
+SETTINGS = BenchmarkSettings
 
 
 class Case(NamedTuple):

@@ -16,7 +16,9 @@ from experiments import results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.results import Record
-from experiments.settings import ExampleSettings
+from experiments.settings import Experiment
+from experiments.settings import FigureSettings
+from experiments.settings import setting
 from experiments.settings import SettingsError
 from hmm_jax import example_4_1
 from hmm_jax import inference
@@ -33,6 +35,18 @@ _SHOWN = {0: 'sentence', 1: 'sampled_document'}
 Memory = dict[str, str]
 
 _LINES = [('#d95f02', 'o', '-'), ('#1b5e9e', 's', (0, (4, 1.5))), ('#4d9221', '^', (0, (1, 1.2)))]
+
+
+class ExampleSettings(Experiment):
+  """The paper's Example 4.1."""
+
+  sentence: str = setting('any that the example can say')
+  num_documents: int = setting('sampled documents', most=1000)
+  document_length: int = setting('words of each, of which the last, unfinished sentence is left out', most=10**5)
+  figure: FigureSettings
+
+
+SETTINGS = ExampleSettings
 
 
 def check(settings: ExampleSettings) -> None:
@@ -147,8 +161,8 @@ def _table(rows: list[Record]) -> rich.table.Table:
 
 def draw(rows: list[Record], settings: ExampleSettings) -> matplotlib.figure.Figure:
   """A panel a cell: a line for each value's posterior after each word, over bars of P[the word reads this cell]."""
-  size = settings.figure_width, settings.figure_height
-  figure = matplotlib.figure.Figure(figsize=size, dpi=settings.figure_dpi, layout='constrained')
+  size = settings.figure.width, settings.figure.height
+  figure = matplotlib.figure.Figure(figsize=size, dpi=settings.figure.dpi, layout='constrained')
   cells, memory = list(rows[0]['posterior']), rows[0]['memory']
   positions = [row['position'] for row in rows]
   panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]

@@ -1,10 +1,11 @@
-"""python -m experiments.main --config=configs/prompt_vs_head.py[:scale] [--workdir=DIR] [--config.field=value]"""
+"""python -m experiments.main --config=prompt_vs_head[:scale] [--workdir=DIR] [--config.field=value]; --help, --list"""
 
 import difflib
 import pathlib
 import re
 import sys
 import tempfile
+from typing import Any
 
 from absl import flags
 import jax
@@ -12,26 +13,14 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments import benchmark
 from experiments import cache
 from experiments import config as config_lib
-from experiments import example_4_1
 from experiments import results
-from experiments import sweep
+from experiments import usage
 from experiments.progress import Reporter
+from experiments.registry import EXPERIMENTS
+from experiments.settings import Experiment
 from experiments.settings import SettingsError
-from experiments.theory import study
-
-# What an experiment is: `check` whether this machine can run it, `run` what is missing, `show` what is on record.
-_EXPERIMENTS = {
-  'prompt_vs_head': sweep,
-  'memory_vs_vanilla': sweep,
-  'memory_cells': sweep,
-  'benchmark': benchmark,
-  'example_4_1': example_4_1,
-  'theory': study,
-}
-
 
 _VALID_FILE = 'a Python file whose get_config returns a ConfigDict'
 
@@ -40,15 +29,16 @@ def main(argv: list[str]) -> int:
   """Runs one command line; returns the exit code."""
   try:
     values, config = _parse(argv)
+    if values.help or values.list:
+      print(usage.help_text(config) if values.help else usage.listing(), end='')
+      return 0
     settings = config_lib.from_config(config)
-    experiment = _EXPERIMENTS[settings.experiment]
+    experiment = EXPERIMENTS[settings.experiment]
     workdir = pathlib.Path(values.workdir or f'runs/{settings.experiment}-{settings.scale}')
     if values.mode == 'run':
       _set_up(settings)
       experiment.check(settings)
-    else:
-      _check_records(workdir, settings.experiment)
-    _check_workdir(workdir)
+    _check_workdir(workdir, settings.experiment, values.mode)
   except SettingsError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
@@ -59,7 +49,7 @@ def main(argv: list[str]) -> int:
   return 0
 
 
-def _set_up(settings: config_lib.AnySettings) -> None:
+def _set_up(settings: Experiment) -> None:
   """JAX as experiments use it, before anything is drawn or compiled."""
   # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
@@ -68,16 +58,16 @@ def _set_up(settings: config_lib.AnySettings) -> None:
   cache.keep_programs(settings.compilation_cache)
 
 
-def _parse(argv: list[str]) -> tuple[flags.FlagValues, ml_collections.ConfigDict]:
-  """The flags and the config; raises SettingsError with one sentence for whatever is wrong."""
+def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
+  """The flags and the config, None where help needs none; raises SettingsError in one sentence for what is wrong."""
   values = flags.FlagValues()
   # No default: absl would parse it, overrides included, before errors can be caught.
-  help_config = 'File of the experiment, with :scale.'
-  config_flags.DEFINE_config_file('config', None, help_config, flag_values=values, sys_argv=argv)
-  help_workdir = 'Where records go; runs/EXPERIMENT-SCALE where empty.'
-  flags.DEFINE_string('workdir', '', help_workdir, flag_values=values)
-  help_mode = 'report: redraw table and figure from the records alone.'
-  flags.DEFINE_enum('mode', 'run', ['run', 'report'], help_mode, flag_values=values)
+  argv, path = _located(argv)
+  config_flags.DEFINE_config_file('config', None, '', flag_values=values, sys_argv=argv)
+  flags.DEFINE_string('workdir', '', '', flag_values=values)
+  flags.DEFINE_enum('mode', 'run', ['run', 'report'], '', flag_values=values)
+  flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
+  flags.DEFINE_bool('list', False, '', flag_values=values)
   try:
     rest, config = values(argv), values.config
     if values['config'].present:
@@ -87,15 +77,26 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, ml_collections.ConfigDict
         raise TypeError(f'get_config() returned a {type(config).__name__}')
   except (Exception, SystemExit) as error:
     # A config file is a program, which may fail in any way or exit.
-    raise SettingsError(_refusal(argv, error))
-  if config is None:
-    raise SettingsError('--config is missing; valid is --config=configs/FILE.py[:scale]')
+    raise SettingsError(_refusal(argv, path, error))
+  if config is None and not (values.help or values.list):
+    raise SettingsError(f'--config is missing; valid is --config=NAME[:scale] with one of {", ".join(EXPERIMENTS)}')
   if len(rest) > 1:
     raise SettingsError(f'{rest[1]!r} is a stray argument; valid are --flag=value only')
   return values, config
 
 
-def _refusal(argv: list[str], error: BaseException) -> str:
+def _located(argv: list[str]) -> tuple[list[str], str]:
+  """The arguments with the path of a config for its name, and PATH[:scale] of the last --config, which counts."""
+  argv, path = list(argv), ''
+  for index, argument in enumerate(argv):
+    name, equals, value = argument.partition('=')
+    if name in ('-config', '--config') and (equals or argv[index + 1 :]):
+      path = config_lib.locate(value if equals else argv[index + 1])
+      argv[index : index + 2 - bool(equals)] = [f'--config={path}'] if equals else ['--config', path]
+  return argv, path
+
+
+def _refusal(argv: list[str], path: str, error: BaseException) -> str:
   """One sentence for what a flag, or the config file itself, has raised."""
   lines = [line for line in str(error).splitlines() if line.strip()] or ['']
   in_file = 'Traceback' in str(error)
@@ -104,25 +105,12 @@ def _refusal(argv: list[str], error: BaseException) -> str:
   unknown = _unknown_field(argv)
   if unknown:
     return unknown
-  path = _config_path(argv)
-  if not pathlib.Path(path.partition(':')[0]).is_file():
-    return f'--config is {path!r}, which does not exist; valid is the path of a config file'
   # Within a traceback the last line names the type of the error itself.
   reason = lines[-1] if in_file else f'{type(error).__name__}: {lines[-1]}'
   if reason.startswith('ValueError: '):
     # Its own words: what get_config says of its argument.
     return f'--config is {path!r}: {reason.removeprefix("ValueError: ")}'
   return f'--config is {path!r}, which fails with {reason}; valid is {_VALID_FILE}'
-
-
-def _config_path(argv: list[str]) -> str:
-  """FILE[:scale] of the last --config, which is the one that counts."""
-  path = ''
-  for argument, following in zip(argv, [*argv[1:], '']):
-    name, equals, value = argument.partition('=')
-    if name in ('-config', '--config'):
-      path = value if equals else following
-  return path
 
 
 def _unknown_field(argv: list[str]) -> str | None:
@@ -135,19 +123,21 @@ def _unknown_field(argv: list[str]) -> str | None:
   return None
 
 
-def _check_records(workdir: pathlib.Path, experiment: str) -> None:
-  if {record.get('experiment') for record in results.load(workdir)} != {experiment}:
-    raise SettingsError(f'--workdir is {str(workdir)!r}; --mode=report needs one that holds records of {experiment}')
-
-
-def _check_workdir(workdir: pathlib.Path) -> None:
+def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> None:
+  """A report needs records of the experiment; a run replaces them, and so must not meet those of another."""
+  name = f'--workdir is {str(workdir)!r}'
   try:
+    found = {record.get('experiment') for record in results.load(workdir)}
+    if mode == 'report' and found != {experiment}:
+      raise SettingsError(f'{name}; --mode=report needs one that holds records of {experiment}')
+    if not found <= {experiment}:
+      raise SettingsError(f'{name}, whose results.jsonl is of another experiment than {experiment}; valid is another')
+    results.check_schema(workdir)
     workdir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=workdir):
       pass
   except OSError as error:
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error.strerror})')
-  results.check_schema(workdir)
+    raise SettingsError(f'{name}; valid is a writable directory ({error.strerror})')
 
 
 if __name__ == '__main__':

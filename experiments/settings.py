@@ -1,9 +1,15 @@
-"""The settings of every experiment as frozen dataclasses, and the ids that they give to models and trials."""
+"""The settings of experiments as frozen dataclasses that check themselves, and the ids of models and trials.
+
+A field says what it means and which values it takes; a group checks, whenever it is built, that its fields fit. The
+defaults stand in `configs/`.
+"""
 
 import dataclasses
 import hashlib
 import itertools
 import json
+import operator
+import typing
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -11,19 +17,89 @@ import jax.numpy as jnp
 from experiments.methods import METHODS
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
+from hmm_jax.memory_hmm import check_configurations
 from hmm_jax.tuning import Schedule
 
 # Raised when a change of the code changes the bits of a pretrained model, so that none of before is found again.
 _PRETRAINING_VERSION = 1
 
-MODELS = ('bert', 'exact')
-PROMPT_INITS = ('uniform', 'vocabulary')
-ATTENTION_FORMS = ('paper', 'official')
-DTYPES = ('float32', 'bfloat16', 'float16')
+_BOUNDS = {
+  'least': (operator.ge, 'at least'),
+  'above': (operator.gt, 'above'),
+  'most': (operator.le, 'at most'),
+  'below': (operator.lt, 'below'),
+}
+_KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a text'}
 
 
 class SettingsError(ValueError):
   """Bad input, as one sentence for the user."""
+
+
+def require(holds: bool, name: str, value: Any, valid: str) -> None:
+  """Raises SettingsError, 'NAME is VALUE; valid is ...', unless it holds."""
+  if not holds:
+    raise SettingsError(f'{name} is {value!r}; valid is {valid}')
+
+
+def setting(meaning: str, *, choices: tuple[str, ...] = (), may_be_empty: bool = False, **bounds: float) -> Any:
+  """A field. Numbers have `bounds` by the names in _BOUNDS, positive and below 2**31 unless told otherwise, and texts
+  may have `choices`; of a tuple both speak of each entry."""
+  lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
+  upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
+  metadata = dict(meaning=meaning, choices=choices, may_be_empty=may_be_empty, bounds={**lower, **bounds, **upper})
+  return dataclasses.field(metadata=metadata)
+
+
+def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
+  """The type of a field or, where it is a tuple, of its entries; and whether it is one."""
+  entries = typing.get_args(field.type)
+  return (entries[0], True) if entries else (field.type, False)
+
+
+def valid_values(field: dataclasses.Field) -> str:
+  """The values that a field takes, in words."""
+  entry, several = _kind(field)
+  words = [f'{_BOUNDS[name][1]} {bound}' for name, bound in field.metadata['bounds'].items()]
+  text = ' and '.join(words).replace('above 0 ', 'positive ').replace(str(2**31), '2**31')
+  if entry not in (int, float):
+    text = ', '.join(field.metadata['choices'])
+  if several:
+    text = f'distinct {entry.__name__}s, each {text}' if entry is not str else f'distinct ones of {text}'
+    return f'a tuple of {text}' + (', or ()' if field.metadata['may_be_empty'] else '')
+  if field.metadata['choices']:
+    return f'one of {text}'
+  return f'{_KINDS[entry]}, {text}' if text else _KINDS[entry]
+
+
+def _takes(field: dataclasses.Field, value: Any) -> bool:
+  entry, several = _kind(field)
+  if several and (type(value) is not tuple or not (value or field.metadata['may_be_empty'])):
+    return False
+  values, choices = value if several else (value,), field.metadata['choices']
+  bounds = field.metadata['bounds'].items() if entry in (int, float) else ()
+  fits = lambda x: type(x) is entry and all(_BOUNDS[name][0](x, bound) for name, bound in bounds)
+  return all(fits(x) and (not choices or x in choices) for x in values) and len(set(values)) == len(values)
+
+
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
+class Group:
+  """Fields, and groups of them; each subclass is a frozen dataclass."""
+
+  __dataclass_fields__: typing.ClassVar[dict[str, Any]]
+
+  def __init_subclass__(cls):
+    dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+  def __post_init__(self):
+    for field in dataclasses.fields(self):
+      if field.metadata:
+        value = getattr(self, field.name)
+        require(_takes(field, value), field.name, value, valid_values(field))
+    self.check()
+
+  def check(self) -> None:
+    """Raises SettingsError where fields do not fit each other; names are as seen from this group."""
 
 
 class Point(NamedTuple):
@@ -43,30 +119,61 @@ class Point(NamedTuple):
     return f'|H|={self.num_states}{memory}'
 
 
-@dataclasses.dataclass(frozen=True)
-class HmmSettings:
-  num_tokens: int
-  num_permutations: int
-  transition_temperature: float
-  initial_temperature: float
-  emission_temperature: float
+class Experiment(Group):
+  """What every experiment has."""
+
+  experiment: str = setting('name of the experiment')
+  scale: str = setting('name of the defaults: what is run, and how much of it')
+  seed: int = setting('of everything that is drawn', least=0)
+  compilation_cache: str = setting("where compiled programs are kept between runs: auto, a directory, or '' nowhere")
+  fast_compilation: bool = setting('whether programs compile in half the time and run slower')
 
 
-@dataclasses.dataclass(frozen=True)
-class MemorySettings:
-  sizes: tuple[int, ...]
-  cells: tuple[int, ...]
-  label_cell: int
-  joint_prior: bool
-  joint_permutations: bool
-  vanilla_methods: tuple[str, ...]
+class FigureSettings(Group):
+  width: float = setting('inches', least=1, most=30)
+  height: float = setting('inches', least=1, most=30)
+  dpi: int = setting('dots per inch', least=10, most=600)
+  paper_overlay: bool = setting("whether the paper's Figure 3 is drawn and tabulated beside ours")
 
 
-@dataclasses.dataclass(frozen=True)
-class CorpusSettings:
-  num_documents: int
-  document_length: int
-  chunk_length: int
+class HmmSettings(Group):
+  num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
+  num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=2**16)
+  transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=10**6)
+  initial_temperature: float = setting('of P[H_1]', least=1e-6, most=10**6)
+  emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=10**6)
+
+
+class MemorySettings(Group):
+  sizes: tuple[int, ...] = setting('values |M| of a cell; 0: an HMM without a memory', least=0)
+  cells: tuple[int, ...] = setting('numbers N of cells')
+  label_cell: int = setting("the cell that labels speak of, the paper's j*", least=0)
+  joint_prior: bool = setting('whether P[M, H_1] is drawn at once')
+  joint_permutations: bool = setting('whether as many permutations are mixed as joint states |M||H|')
+  vanilla_methods: tuple[str, ...] = setting(
+    'methods on the HMM of |M||H| states beside each memory', choices=tuple(METHODS), may_be_empty=True
+  )
+
+  def check(self) -> None:
+    require(1 not in self.sizes, 'sizes', self.sizes, 'at least 2 values, or 0 for no memory')
+    if any(self.sizes):
+      for cells, size in itertools.product(self.cells, self.sizes):
+        try:
+          check_configurations(max(size, 1), cells)
+        except ValueError as error:
+          require(False, 'cells', self.cells, f'fewer, for sizes {self.sizes}: {error}')
+      fewest = min(self.cells)
+      require(self.label_cell < fewest, 'label_cell', self.label_cell, f'below the fewest in cells, {fewest}')
+
+
+class CorpusSettings(Group):
+  num_documents: int = setting('documents of the corpus')
+  document_length: int = setting('tokens of a document')
+  chunk_length: int = setting('tokens that pretraining sees at once; a remainder of the document is left out')
+
+  def check(self) -> None:
+    valid = f'at most document_length, {self.document_length}'
+    require(self.chunk_length <= self.document_length, 'chunk_length', self.chunk_length, valid)
 
   @property
   def chunks_per_document(self) -> int:
@@ -77,105 +184,115 @@ class CorpusSettings:
     return self.num_documents * self.chunks_per_document
 
 
-@dataclasses.dataclass(frozen=True)
-class BertSettings:
-  num_layers: int
-  width: int
-  num_heads: int
-  ffn_width: int
-  max_positions: int
-  dropout_rate: float
-  init_stddev: float
-  dtype: str
+class BertSettings(Group):
+  num_layers: int = setting('layers', most=1000)
+  width: int = setting('width D of an embedding')
+  num_heads: int = setting('attention heads of a layer')
+  ffn_width: int = setting('width of the inner layer of the feed-forward network')
+  max_positions: int = setting('positions, those of a prompt included')
+  dropout_rate: float = setting('share that dropout zeroes in pretraining', least=0, below=1)
+  init_stddev: float = setting("standard deviation of initial weights; BERT's 0.02 is for width 768")
+  dtype: str = setting('of pretraining; parameters are float32', choices=('float32', 'bfloat16', 'float16'))
+
+  def check(self) -> None:
+    require(self.width % self.num_heads == 0, 'width', self.width, f'a multiple of num_heads, {self.num_heads}')
 
   def module(self, num_tokens: int) -> Bert:
     return Bert(num_tokens=num_tokens, **{**dataclasses.asdict(self), 'dtype': jnp.dtype(self.dtype)})
 
 
-@dataclasses.dataclass(frozen=True)
-class PretrainSettings:
-  num_steps: int
-  batch_size: int
-  learning_rate: float
-  warmup_steps: int
-  weight_decay: float
-  clip_norm: float
-  mask_rate: float
-  mask_share: float
-  random_share: float
-  steps_per_call: int
-  checkpoint_every: int
-  measure_every: int
+class AdamWSettings(Group):
+  learning_rate: float = setting('peak of the linear warm-up and decay')
+  batch_size: int = setting('inputs of an optimiser step')
+  warmup_steps: int = setting('steps until the peak', least=0)
+  weight_decay: float = setting('of AdamW', least=0)
+  clip_norm: float = setting('most norm of a gradient')
 
 
-@dataclasses.dataclass(frozen=True)
-class MeasureSettings:
-  num_chunks: int
-  num_inputs: int
-  num_documents: int
-  batch_size: int
+class MlmSettings(AdamWSettings):
+  mask_rate: float = setting('share of positions that are selected', above=0, below=1)
+  mask_share: float = setting('share of the selected that become [MASK]', above=0, most=1)
+  random_share: float = setting('share of the selected that become a random token', least=0, most=1)
+  steps_per_call: int = setting('steps of one call of the compiled program')
+
+  def check(self) -> None:
+    rest = 1 - self.mask_share
+    valid = f'at most {rest:.3g}, what mask_share leaves'
+    require(self.random_share <= rest + 1e-9, 'random_share', self.random_share, valid)
+
+  def corruption(self, num_tokens: int) -> Corruption:
+    return Corruption(num_tokens, self.mask_rate, self.mask_share, self.random_share)
 
 
-@dataclasses.dataclass(frozen=True)
-class DownstreamSettings:
-  length: int
-  num_train: int
-  num_validation: int
-  num_test: int
-  num_classes: int
-  num_nonzero: int
-  with_replacement: bool
+class PretrainSettings(MlmSettings):
+  num_steps: int = setting('optimiser steps')
+  checkpoint_every: int = setting('steps between checkpoints')
+  measure_every: int = setting('steps between measurements of the distance from the ideal model')
+
+  def check(self) -> None:
+    super().check()
+    require(self.warmup_steps < self.num_steps, 'warmup_steps', self.warmup_steps, f'below num_steps, {self.num_steps}')
+    for name in ('num_steps', 'checkpoint_every', 'measure_every'):
+      value, valid = getattr(self, name), f'a multiple of steps_per_call, {self.steps_per_call}'
+      require(value % self.steps_per_call == 0, name, value, valid)
 
 
-@dataclasses.dataclass(frozen=True)
-class TuneSettings:
-  learning_rate: float
-  num_epochs: int
-  batch_size: int
-  warmup_steps: int
-  weight_decay: float
-  clip_norm: float
+class MeasureSettings(Group):
+  num_chunks: int = setting('chunks corrupted as in pretraining, for the loss above its Bayes floor')
+  num_inputs: int = setting('test inputs at most, for KL and total variation at the [MASK]')
+  num_documents: int = setting('documents masked one position at a time')
+  batch_size: int = setting('inputs that are computed at a time')
+
+
+class DownstreamSettings(Group):
+  length: int = setting('tokens of an input, the [MASK] and at least one more', least=2)
+  num_train: int = setting('training inputs')
+  num_validation: int = setting('validation inputs')
+  num_test: int = setting('test inputs')
+  num_classes: int = setting('labels', least=2, most=1000)
+  num_nonzero: int = setting('nonzero entries of mu, at most all', most=10**6)
+  with_replacement: bool = setting('whether the places of the nonzero entries may coincide')
+
+
+class TuneSettings(AdamWSettings):
+  num_epochs: int = setting('passes over the training inputs')
 
   @property
   def schedule(self) -> Schedule:
     return Schedule(*(getattr(self, name) for name in Schedule._fields))
 
+  def check_for(self, name: str, num_train: int, where: str = '') -> None:
+    """Raises SettingsError where `num_train` inputs make no batch, or fewer steps than the warm-up has."""
+    valid = f'at most {where}num_train, {num_train}'
+    require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
+    steps = self.num_epochs * (num_train // self.batch_size)
+    require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
 
-@dataclasses.dataclass(frozen=True)
+
 class PromptSettings(TuneSettings):
-  length: int
-  init: str
-  init_scale: float
+  length: int = setting('vectors of a prompt', most=2**16)
+  init: str = setting('of its entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
+  init_scale: float = setting('most magnitude of a uniform entry')
 
 
-@dataclasses.dataclass(frozen=True)
 class AttentionSettings(TuneSettings):
-  form: str
-  temperature: float
-  key_size: int
-  value_size: int
+  form: str = setting("of the head: the paper's (4.1), or the released code's", choices=('paper', 'official'))
+  temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=10**6)
+  key_size: int = setting('of its keys; 0: |H| + 1', least=0, most=2**16)
+  value_size: int = setting('of its values; 0: |M||H|', least=0, most=2**16)
+
+  def check(self) -> None:
+    require(not 0 < self.temperature < 1e-6, 'temperature', self.temperature, '0, or at least 1e-06')
 
 
-@dataclasses.dataclass(frozen=True)
-class FigureSettings:
-  width: float
-  height: float
-  dpi: int
-  paper_overlay: bool
+class Settings(Experiment):
+  """A grid of trials: a distribution with its corpus and pretrained model, and tasks, draws of mu, in each."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """One experiment. Fields as in `configs/base.py`."""
-
-  experiment: str
-  scale: str
-  seed: int
-  num_states: tuple[int, ...]
-  num_trials: int
-  tasks_per_trial: int
-  models: tuple[str, ...]
-  methods: tuple[str, ...]
+  num_states: tuple[int, ...] = setting('hidden states |H|', most=4096)
+  num_trials: int = setting('draws of the distribution, with a pretraining each')
+  tasks_per_trial: int = setting('draws of mu in each')
+  models: tuple[str, ...] = setting('what is tuned', choices=('bert', 'exact'))
+  methods: tuple[str, ...] = setting('how it is tuned', choices=tuple(METHODS))
   hmm: HmmSettings
   memory: MemorySettings
   corpus: CorpusSettings
@@ -189,12 +306,33 @@ class Settings:
   prompt: PromptSettings
   attention: AttentionSettings
   prompt_attention: TuneSettings
-  num_devices: int
-  compilation_cache: str
-  fast_compilation: bool
-  pretrained: str
-  tensorboard: bool
+  num_devices: int = setting('devices that pretraining is spread over; 0: all', least=0)
+  pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
+  tensorboard: bool = setting('whether pretraining writes TensorBoard events')
+  figures: tuple[str, ...] = setting(
+    'what is drawn', choices=('figure_3_left', 'figure_3_right', 'memory_cells', 'attention'), may_be_empty=True
+  )
   figure: FigureSettings
+
+  def check(self) -> None:
+    d, m, p = self.downstream, self.memory, self.pretrain
+    for cells in m.cells if any(m.sizes) else ():
+      valid = f'multiples of every number in memory.cells, {m.cells}'
+      require(all(states % cells == 0 for states in self.num_states), 'num_states', self.num_states, valid)
+    longest, what = max(self.corpus.chunk_length, d.length), 'the longest of corpus.chunk_length and downstream.length'
+    positions, chunks = self.bert.max_positions, self.corpus.num_chunks
+    require(positions >= longest, 'bert.max_positions', positions, f'at least {longest}, {what}')
+    valid = f'at most {chunks}, the number of chunks in the corpus'
+    require(p.batch_size <= chunks, 'pretrain.batch_size', p.batch_size, valid)
+    used = tuple(dict.fromkeys(self.methods + m.vanilla_methods))
+    if any(METHODS[name].prompt for name in used) and 'bert' in self.models:
+      valid = f'at most {positions - d.length}: bert.max_positions {positions} less downstream.length {d.length}'
+      require(self.prompt.length <= positions - d.length, 'prompt.length', self.prompt.length, valid)
+    for method in used:
+      self.tuning(method).check_for(method, d.num_train, 'downstream.')
+    for name, methods in (('methods', self.methods), ('memory.vanilla_methods', m.vanilla_methods)):
+      both = 'finetune' in methods and self.models == ('exact',)
+      require(not both, name, methods, "without 'finetune' where models is ('exact',): it has nothing to fine-tune")
 
   def tuning(self, method: str) -> TuneSettings:
     """The settings of one of METHODS."""
@@ -204,9 +342,7 @@ class Settings:
     return self.bert.module(self.hmm.num_tokens)
 
   def corruption(self) -> Corruption:
-    return Corruption(
-      self.hmm.num_tokens, self.pretrain.mask_rate, self.pretrain.mask_share, self.pretrain.random_share
-    )
+    return self.pretrain.corruption(self.hmm.num_tokens)
 
   def grid(self) -> dict[Point, tuple[str, ...]]:
     """The points of the experiment, each with its methods: those with a memory, then the vanilla HMMs beside them."""
@@ -238,44 +374,6 @@ class Settings:
     if point.memory_size:
       parts.append(self.memory.label_cell)
     return digest(parts)
-
-
-@dataclasses.dataclass(frozen=True)
-class BenchmarkSettings:
-  """The benchmark. Fields as in `configs/benchmark.py`."""
-
-  experiment: str
-  scale: str
-  seed: int
-  num_states: tuple[int, ...]
-  num_tokens: int
-  num_sequences: int
-  length: int
-  memory_size: int
-  memory_states: int
-  sampling_states: int
-  num_documents: int
-  document_length: int
-  repeats: int
-  compilation_cache: str
-  fast_compilation: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class ExampleSettings:
-  """The paper's Example 4.1. Fields as in `configs/example_4_1.py`."""
-
-  experiment: str
-  scale: str
-  seed: int
-  sentence: str
-  num_documents: int
-  document_length: int
-  figure_width: float
-  figure_height: float
-  figure_dpi: int
-  compilation_cache: str
-  fast_compilation: bool
 
 
 def digest(parts: list[Any]) -> str:

@@ -2,45 +2,45 @@
 
 import importlib.util
 import pathlib
+import tempfile
 
 import jax
 
 from experiments import checkpoints
 from experiments import figures
+from experiments import memory
 from experiments import report
 from experiments import results
 from experiments import trial as trial_lib
 from experiments.progress import Reporter
+from experiments.settings import require
 from experiments.settings import Settings
 from experiments.settings import SettingsError
 
-# The figures of each experiment, by file name.
-FIGURES = {
-  'prompt_vs_head': {'figure_3_left': figures.figure_3_left},
-  'memory_vs_vanilla': {'figure_3_right': figures.figure_3_right, 'attention': figures.attention},
-  'memory_cells': {'memory_cells': figures.memory_cells, 'attention': figures.attention},
-}
+SETTINGS = Settings
 
 
 def check(settings: Settings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
   if settings.tensorboard and not importlib.util.find_spec('tensorboardX'):
     raise SettingsError('tensorboard is True, which needs tensorboardX; valid is False, or the extra tensorboard')
-  available = len(jax.devices())
-  if settings.num_devices > available:
-    raise SettingsError(f'num_devices is {settings.num_devices}; valid is at most {available}, or 0 for all')
-  used, batch_size = settings.num_devices or available, settings.pretrain.batch_size
-  if batch_size % used:
-    raise SettingsError(f'pretrain.batch_size is {batch_size}; valid is a multiple of the {used} devices')
+  available, wanted, batch_size = len(jax.devices()), settings.num_devices, settings.pretrain.batch_size
+  require(wanted <= available, 'num_devices', wanted, f'at most {available}, or 0 for all')
+  used = wanted or available
+  require(batch_size % used == 0, 'pretrain.batch_size', batch_size, f'a multiple of the {used} devices')
+  # In the directory itself or the one in which it would be made, so that nothing is left of a refusal.
+  directory = pathlib.Path(settings.pretrained).absolute()
   try:
-    pathlib.Path(settings.pretrained).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=next(path for path in (directory, *directory.parents) if path.exists())):
+      pass
   except OSError as error:
-    valid = f'a writable directory ({error.strerror})'
-    raise SettingsError(f'pretrained is {settings.pretrained!r}; valid is {valid}')
+    require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
+  memory.check(settings)
 
 
 def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Runs what is missing of the grid. The records of finished trials are read back, not made again."""
+  reporter.say(memory.line(settings))
   grid = [
     trial_lib.Trial(settings, point, trial, workdir)
     for point in settings.grid()
@@ -63,6 +63,6 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   checkpoints.write_whole(workdir / 'table.txt', table)
   for name, path in [('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')]:
     reporter.say(f'{name}: {path}')
-  for name, draw in FIGURES[settings.experiment].items():
-    paths = figures.save(draw(records, settings.figure), workdir / name)
+  for name in settings.figures:
+    paths = figures.save(getattr(figures, name)(records, settings.figure), workdir / name)
     reporter.say(f'figure: {", ".join(str(path) for path in paths)}')

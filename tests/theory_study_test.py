@@ -13,7 +13,6 @@ from experiments import config as config_lib
 from experiments import environment
 from experiments import results
 from experiments.progress import Reporter
-from experiments.settings import SettingsError
 from experiments.theory import drawing
 from experiments.theory import study
 from experiments.theory import verification
@@ -86,7 +85,7 @@ def test_certificates_are_of_hmms_with_more_states_than_tokens(finished):
 def test_each_study_has_its_levels_and_methods(finished):
   """Noise, singular values, leaks and checkpoints; noise is of the KL that was asked for."""
   workdir, settings, _ = finished
-  s, records = settings.imperfection, [r for r in results.load(workdir) if 'method' in r]
+  s, records = settings.degradation, [r for r in results.load(workdir) if 'method' in r]
   methods = lambda **fields: {(r['level'], r['method']) for r in results.select(records, **fields)}
   three = ('construction', 'head', 'prompt')
   every = lambda levels: {(level, method) for level in levels for method in three}
@@ -107,7 +106,7 @@ def test_the_mass_is_followed_on_both_models(finished):
   records = [record for record in results.load(workdir) if 'epoch' in record]
   for model in ('exact', 'bert'):
     rows = results.select(records, model=model)
-    assert [row['epoch'] for row in rows] == list(range(settings.imperfection.tuning.num_epochs + 1))
+    assert [row['epoch'] for row in rows] == list(range(settings.degradation.tuning.num_epochs + 1))
     assert len({row['mass_without'] for row in rows}) == 1
   for row in results.select(records, model='exact'):
     assert 0 <= row['mass_with'] <= 1 + 1e-6 and 0 <= row['mass_without'] <= 1 + 1e-6
@@ -169,28 +168,3 @@ def test_figures_draw_the_records(finished):
   line = next(line for line in panel.lines if line.get_label() == 'trained head')
   expected = [100 * row['accuracy'] for row in records if row.get('study') == 'leak' and row.get('method') == 'head']
   np.testing.assert_allclose(line.get_ydata(), expected)
-
-
-def test_a_users_file_replaces_the_study(tmp_path):
-  """Only the file is examined: tables of its assumptions and constructions, no figure; a changed file runs again."""
-  path = tmp_path / 'mine.json'
-  content = {
-    'initial_probs': [0.5, 0.5],
-    'transition_matrix': [[0.9, 0.1], [0.2, 0.8]],
-    'emission_matrix': [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]],
-    'task_weights': [1.0, -1.0],
-  }
-  path.write_text(json.dumps(content))
-  workdir = tmp_path / 'run'
-  printed = _run(_settings(hmm_file=str(path)), workdir)
-  assert 'Theorem 3.3' in printed and '100.00' in printed and not list(workdir.glob('*.png'))
-  first = results.load(workdir)
-  path.write_text(json.dumps({**content, 'task_weights': [1.0, -2.0]}))
-  _run(_settings(hmm_file=str(path)), workdir)
-  assert results.load(workdir) != first
-
-
-def test_a_bad_file_is_refused_before_anything_runs(tmp_path):
-  """One sentence that names the path."""
-  with pytest.raises(SettingsError, match='nothing.json'):
-    study.check(_settings(hmm_file=str(tmp_path / 'nothing.json')))

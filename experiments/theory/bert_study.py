@@ -39,18 +39,18 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
       problem = problems.draw(settings, theorem, key_hmm)
       checkpoints = list(_pretrained(settings, problem, key_hmm, reporter))
       construction: recovery.Construction | None = problem.construction
-      reader = np.zeros(settings.imperfection.num_tokens)
+      reader = np.zeros(settings.degradation.num_tokens)
       if theorem == '3.6':
         checkpoints, construction, reader = checkpoints[-1:], None, problems.mass_reader(settings, problem)
       for step, params in checkpoints:
         fields = {'theorem': theorem, 'hmm': index, 'study': 'bert', 'model': 'bert', 'level': step}
         cases.append(Case(problem, params, construction, fields, reader))
-    rows += imperfection.evaluate(settings.imperfection, model, cases, key, reporter)
+    rows += imperfection.evaluate(settings.degradation, model, cases, key, reporter)
   return rows
 
 
 def _bert(settings: TheorySettings) -> Bert:
-  return settings.bert.model.module(settings.imperfection.num_tokens)
+  return settings.bert.model.module(settings.degradation.num_tokens)
 
 
 @functools.cache
@@ -61,7 +61,7 @@ def _compiled(settings: TheorySettings):
   )
   whole = sharding.replicated(mesh)
   init = jax.jit(lambda key: pretrain.init_train_state(key, bert, optimizer), out_shardings=whole)
-  corruption = b.corruption(settings.imperfection.num_tokens)
+  corruption = b.corruption(settings.degradation.num_tokens)
   sizes = dict(batch_size=b.batch_size, steps_per_call=b.steps_per_call)
   return init, pretrain.make_train_steps(bert, optimizer, corruption, mesh=mesh, **sizes)
 
@@ -74,7 +74,7 @@ def _pretrained(
   key_text, key_init, key_steps = jax.random.split(key, 3)
   init, train_steps = _compiled(settings)
   state = init(key_init)
-  documents = sample_corpus(key_text, problems.float32(problem.hmm), b.num_documents, settings.imperfection.length)
+  documents = sample_corpus(key_text, problems.float32(problem.hmm), b.num_documents, settings.degradation.length)
   corpus = jax.device_put(documents, state.step.sharding)
   with reporter.track('pretraining', b.checkpoints[-1]) as advance:
     for done in range(0, b.checkpoints[-1] + 1, b.steps_per_call):

@@ -45,7 +45,7 @@ def singular_value(records: list[Record], settings: TheorySettings) -> matplotli
   chosen = results.select([r for r in records if 'method' in r], study='singular_value')
   for axes, with_noise in zip(panels, (False, True)):
     _lines(axes, [record for record in chosen if (record['kl'] > 0) == with_noise], 'level')
-    kl = settings.imperfection.noise_beside
+    kl = settings.degradation.noise_beside
     axes.set_title(f'KL(G || model) = {kl:g} nats' if with_noise else 'exact G', fontsize=10)
     axes.set_xlabel('smallest singular value of W')
     axes.set_xscale('log')
@@ -93,8 +93,8 @@ FIGURES: dict[str, Callable[[list[Record], TheorySettings], matplotlib.figure.Fi
 
 
 def _panels(settings: TheorySettings, count: int):
-  size = (settings.figure_width * (0.62 * count + 0.38), settings.figure_height)
-  figure = matplotlib.figure.Figure(figsize=size, dpi=settings.figure_dpi, layout='constrained')
+  size = (settings.figure.width * (0.62 * count + 0.38), settings.figure.height)
+  figure = matplotlib.figure.Figure(figsize=size, dpi=settings.figure.dpi, layout='constrained')
   return figure, figure.subplots(1, count, sharey=True, squeeze=False)[0]
 
 

@@ -13,7 +13,7 @@ from experiments.progress import Reporter
 from experiments.theory import problems
 from experiments.theory import side_by_side
 from experiments.theory.problems import Problem
-from experiments.theory.settings import ImperfectionSettings
+from experiments.theory.settings import DegradationSettings
 from experiments.theory.settings import TheorySettings
 from hmm_jax.model import MaskedLM
 from hmm_jax.theory import recovery
@@ -47,7 +47,7 @@ class Case(NamedTuple):
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   """A row for each (study, HMM, level, method): accuracy on test inputs, and the KL(G || model) at the [MASK]."""
-  s, rows = settings.imperfection, []
+  s, rows = settings.degradation, []
   for theorem, number in (('3.3', 33), ('3.6', 36)):
     cases, targets = [], []
     for index in range(s.num_hmms):
@@ -67,7 +67,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
 
 def _levels(settings: TheorySettings, theorem: str, key: Array) -> list[tuple[Problem, float, Row]]:
   """(problem, KL of the noise, study and level) of one HMM: each study from its mildest level on."""
-  s = settings.imperfection
+  s = settings.degradation
   problem = problems.draw(settings, theorem, key)
   levels = [(problem, kl, {'study': 'noise', 'level': kl}) for kl in s.noise_levels]
   if theorem == '3.3':
@@ -87,7 +87,7 @@ def _levels(settings: TheorySettings, theorem: str, key: Array) -> list[tuple[Pr
   return levels
 
 
-def _calibrated(s: ImperfectionSettings, model: MaskedLM, cases: list[Case], targets: np.ndarray) -> list[Case]:
+def _calibrated(s: DegradationSettings, model: MaskedLM, cases: list[Case], targets: np.ndarray) -> list[Case]:
   """The cases with noise of the given KL at the [MASK], to a percent or so."""
   for _ in range(s.num_calibrations):
     measured = _kls(cases, side_by_side.predicted_without_prompt(model, *_data(cases)[:2]))
@@ -111,7 +111,7 @@ def _kls(cases: list[Case], token_probs: np.ndarray) -> np.ndarray:
   return scipy.special.rel_entr(ideal, probs).sum(-1).mean(-1)
 
 
-def evaluate(s: ImperfectionSettings, model: MaskedLM, cases: list[Case], key: Array, reporter: Reporter) -> list[Row]:
+def evaluate(s: DegradationSettings, model: MaskedLM, cases: list[Case], key: Array, reporter: Reporter) -> list[Row]:
   """Rows of all three methods for cases of one shape, and of the mass on H* along the training of the prompt."""
   frozen, inputs, labels = _data(cases)
   train, test = slice(s.num_train), slice(s.num_train, None)

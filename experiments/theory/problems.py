@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.theory.settings import ImperfectionSettings
+from experiments.theory.settings import DegradationSettings
 from experiments.theory.settings import TheorySettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
@@ -42,7 +42,7 @@ class Problem(NamedTuple):
   ideal: np.ndarray
 
 
-def make(s: ImperfectionSettings, hmm: HMM, task_weights: np.ndarray, construct: Construct, key: Array) -> Problem:
+def make(s: DegradationSettings, hmm: HMM, task_weights: np.ndarray, construct: Construct, key: Array) -> Problem:
   """Inputs from the chain, labels of their masked first state in float64: P[H_0] of the theorems is `initial_probs`."""
   tokens = sample_corpus(key, float32(hmm), s.num_train + s.num_test, s.length)
   inputs = tasks.mask_first(tokens, hmm.num_tokens)
@@ -58,7 +58,7 @@ def draw(settings: TheorySettings, theorem: str, key: Array) -> Problem:
 
   Every state has a start above the supports' largest leak, so that a threshold over the leak takes it for possible.
   """
-  s, thresholds = settings.imperfection, settings.thresholds
+  s, thresholds = settings.degradation, settings.thresholds
   for redraw in range(s.max_draws):
     key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
     if theorem == '3.3':

@@ -1,118 +1,150 @@
-"""The settings of the theory experiment. Fields as in `configs/theory.py`."""
+"""The settings of the theory's experiments."""
 
-import dataclasses
+import math
 
 from experiments.settings import BertSettings
+from experiments.settings import Experiment
+from experiments.settings import FigureSettings
+from experiments.settings import Group
+from experiments.settings import MlmSettings
+from experiments.settings import require
+from experiments.settings import setting
 from experiments.settings import TuneSettings
-from hmm_jax.masking import Corruption
 from hmm_jax.theory.assumptions import Thresholds
 
-
-@dataclasses.dataclass(frozen=True)
-class VerificationSettings:
-  num_hmms: int
-  max_length: int
-  num_sampled: int
-  sampled_length: int
-  num_states: int
-  num_states_3_6: int
-  num_tokens: int
-  num_classes: int
-  memory_size: int
+# The most sequences that are enumerated at a time.
+_MAX_SEQUENCES = 2**20
 
 
-@dataclasses.dataclass(frozen=True)
-class ExaminationSettings:
-  max_sequences: int
-  num_sampled: int
-  sampled_length: int
+def _check_length(length: int, num_tokens: int) -> None:
+  longest = int(math.log(_MAX_SEQUENCES, num_tokens) + 1e-9)
+  valid = f'at most {longest}, for {_MAX_SEQUENCES} sequences of {num_tokens} tokens'
+  require(length <= longest, 'max_length', length, valid)
 
 
-@dataclasses.dataclass(frozen=True)
-class ImpossibilitySettings:
-  num_hmms: int
-  num_states: int
-  num_tokens: int
-  num_weighed: int
-  num_nonzero: int
-  transition_temperature: float
-  initial_temperature: float
-  emission_temperature: float
-  max_draws: int
-  max_length: int
-  clear_gap: float
-  num_train: int
-  prompt_length: int
-  prompt_scale: float
+def _check_3_1(name: str, states: int, tokens: int) -> None:
+  require(states <= tokens, name, states, f'from 2 to num_tokens, {tokens}, as Assumption 3.1 needs')
+
+
+class VerificationSettings(Group):
+  num_hmms: int = setting('HMMs for each theorem')
+  max_length: int = setting('every sequence is checked up to this length')
+  num_sampled: int = setting('sampled long sequences of each HMM', most=10**7)
+  sampled_length: int = setting('their length', most=10**5)
+  num_states: int = setting('hidden states |H|, but for Theorem 3.6', least=2)
+  num_states_3_6: int = setting('hidden states |H| for Theorem 3.6: H* and its imitators', least=6, most=1000)
+  num_tokens: int = setting('size V of the vocabulary, with room for the structure of the draws', least=5, most=1000)
+  num_classes: int = setting('labels', least=2, most=1000)
+  memory_size: int = setting('values |M| of a cell', least=2, most=64)
+
+  def check(self) -> None:
+    _check_length(self.max_length, self.num_tokens)
+    valid = f'at least max_length, {self.max_length}'
+    require(self.sampled_length >= self.max_length, 'sampled_length', self.sampled_length, valid)
+    _check_3_1('num_states', self.num_states, self.num_tokens)
+
+
+class ImpossibilitySettings(Group):
+  num_hmms: int = setting('certified HMMs of each of two kinds')
+  num_states: int = setting('hidden states |H|', most=1000)
+  num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
+  num_weighed: int = setting('states that mu weighs in the sparse draws')
+  num_nonzero: int = setting("entries of mu in the paper's draws", most=10**6)
+  transition_temperature: float = setting("of the paper's draws", least=1e-6, most=10**6)
+  initial_temperature: float = setting("of the paper's draws", least=1e-6, most=10**6)
+  emission_temperature: float = setting("of the paper's draws", least=1e-6, most=10**6)
+  max_draws: int = setting('draws of each kind in search of num_hmms certified ones')
+  max_length: int = setting('every sequence up to this length is asked for')
+  clear_gap: float = setting('labels nearer to a tie take no part')
+  num_train: int = setting('training inputs', most=10**7)
+  prompt_length: int = setting('vectors of a prompt', most=1000)
+  prompt_scale: float = setting('most magnitude of an initial entry')
   tuning: TuneSettings
 
+  def check(self) -> None:
+    _check_length(self.max_length, self.num_tokens)
+    require(
+      self.num_states > self.num_tokens, 'num_states', self.num_states, f'more than num_tokens, {self.num_tokens}'
+    )
+    valid = f'from 1 to num_states, {self.num_states}'
+    require(self.num_weighed <= self.num_states, 'num_weighed', self.num_weighed, valid)
+    self.tuning.check_for('tuning', self.num_train)
 
-@dataclasses.dataclass(frozen=True)
-class ImperfectionSettings:
-  num_hmms: int
-  num_states_3_3: int
-  num_states_3_6: int
-  num_tokens: int
-  length: int
-  num_train: int
-  num_test: int
-  largest_majority: float
-  max_draws: int
-  noise_levels: tuple[float, ...]
-  num_calibrations: int
-  noise_beside: float
-  singular_values: tuple[float, ...]
-  leaks: tuple[float, ...]
-  prompt_length: int
-  prompt_scale: float
+
+class DegradationSettings(Group):
+  num_hmms: int = setting('HMMs for each theorem')
+  num_states_3_3: int = setting('hidden states |H| for Theorem 3.3', least=2)
+  num_states_3_6: int = setting('hidden states |H| for Theorem 3.6: H* and its imitators', least=6, most=1000)
+  num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
+  length: int = setting('tokens of an input', most=10**4)
+  num_train: int = setting('training inputs', most=10**7)
+  num_test: int = setting('test inputs', most=10**7)
+  largest_majority: float = setting('tasks with a larger class are drawn again', above=0.5, below=1)
+  max_draws: int = setting('draws of one task until its larger class is small enough')
+  noise_levels: tuple[float, ...] = setting('KL(G || noisy G) at the [MASK], nats', least=0)
+  num_calibrations: int = setting('steps towards a KL, which grows as the square of the noise while small')
+  noise_beside: float = setting('KL beside 0 where W is nearly singular, nats')
+  singular_values: tuple[float, ...] = setting('smallest singular values of W')
+  leaks: tuple[float, ...] = setting('probabilities with which B moves out of H*', least=0, below=1)
+  prompt_length: int = setting('vectors of a prompt', most=1000)
+  prompt_scale: float = setting('most magnitude of an initial entry')
   tuning: TuneSettings
 
+  def check(self) -> None:
+    _check_3_1('num_states_3_3', self.num_states_3_3, self.num_tokens)
+    self.tuning.check_for('tuning', self.num_train)
 
-@dataclasses.dataclass(frozen=True)
-class BertStudySettings:
-  num_hmms: int
-  checkpoints: tuple[int, ...]
-  steps_per_call: int
-  warmup_steps: int
-  learning_rate: float
-  weight_decay: float
-  clip_norm: float
-  batch_size: int
-  num_documents: int
-  mask_rate: float
-  mask_share: float
-  random_share: float
+
+class BertStudySettings(MlmSettings):
+  num_hmms: int = setting('HMMs for each theorem')
+  checkpoints: tuple[int, ...] = setting('steps at which BERT is compared', least=0)
+  num_documents: int = setting('documents of the corpus', most=10**7)
   model: BertSettings
 
-  def corruption(self, num_tokens: int) -> Corruption:
-    return Corruption(num_tokens, self.mask_rate, self.mask_share, self.random_share)
+  def check(self) -> None:
+    super().check()
+    steps, each = self.checkpoints, self.steps_per_call
+    ascending = tuple(sorted(steps)) == steps and steps[-1] > self.warmup_steps
+    valid = f'ascending multiples of steps_per_call, {each}, the last above warmup_steps'
+    require(ascending and not any(step % each for step in steps), 'checkpoints', steps, valid)
+    valid = f'at most num_documents, {self.num_documents}'
+    require(self.batch_size <= self.num_documents, 'batch_size', self.batch_size, valid)
 
 
-@dataclasses.dataclass(frozen=True)
-class TheorySettings:
-  """The theory experiment."""
+class ThresholdSettings(Experiment):
+  """What counts as zero, as a tie and as too long a search."""
 
-  experiment: str
-  scale: str
-  seed: int
-  hmm_file: str
-  examination: ExaminationSettings
-  support_threshold: float
-  rank_threshold: float
-  stationarity_tolerance: float
-  margin: float
-  conditioning: float
-  max_nodes: int
-  verification: VerificationSettings
-  impossibility: ImpossibilitySettings
-  imperfection: ImperfectionSettings
-  bert: BertStudySettings
-  figure_width: float
-  figure_height: float
-  figure_dpi: int
-  compilation_cache: str
-  fast_compilation: bool
+  support_threshold: float = setting('epsilon: probabilities up to this count as 0', least=0, below=1)
+  rank_threshold: float = setting('singular values up to this share of the largest count as 0', above=0, below=1)
+  stationarity_tolerance: float = setting('most |P[H_0] A - P[H_0]| of a stationary start')
+  margin: float = setting('labels whose two best scores differ by no more are near ties')
+  max_nodes: int = setting('nodes of the search for H* in Assumption 3.5')
 
   @property
   def thresholds(self) -> Thresholds:
     return Thresholds(self.support_threshold, self.rank_threshold)
+
+
+class ExamineSettings(ThresholdSettings):
+  """A user's own HMM and task."""
+
+  hmm_file: str = setting('the HMM and its task, .npz or .json')
+  max_sequences: int = setting('every sequence is checked up to the length that has so many', most=_MAX_SEQUENCES)
+  num_sampled: int = setting('sampled long sequences', most=10**7)
+  sampled_length: int = setting('their length', most=10**5)
+
+
+class TheorySettings(ThresholdSettings):
+  """The theorems verified, and what lies beyond them measured."""
+
+  conditioning: float = setting('least smallest singular value of a problem that is drawn', above=0, below=1)
+  verification: VerificationSettings
+  impossibility: ImpossibilitySettings
+  degradation: DegradationSettings
+  bert: BertStudySettings
+  figure: FigureSettings
+
+  def check(self) -> None:
+    positions, longest = self.bert.model.max_positions, self.degradation.length + self.degradation.prompt_length
+    valid = f'at least {longest}, degradation.length and prompt_length'
+    require(positions >= longest, 'bert.model.max_positions', positions, valid)

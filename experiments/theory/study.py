@@ -18,8 +18,6 @@ from experiments.progress import Reporter
 from experiments.settings import digest
 from experiments.theory import bert_study
 from experiments.theory import drawing
-from experiments.theory import examination
-from experiments.theory import hmm_file
 from experiments.theory import imperfection
 from experiments.theory import impossibility
 from experiments.theory import tables
@@ -31,36 +29,22 @@ Row = dict[str, Any]
 Part = Callable[[TheorySettings, jax.Array, Reporter], list[Row]]
 
 
+SETTINGS = TheorySettings
+
+
 def check(settings: TheorySettings) -> None:
-  """Raises SettingsError where the user's file is not what it should be."""
-  if settings.hmm_file:
-    hmm_file.load(settings.hmm_file)
+  """Whatever the settings ask for, this machine can run."""
 
 
 def parts(settings: TheorySettings) -> dict[str, Part]:
-  """The parts of the experiment, in order; of a user's file there is one."""
-  if settings.hmm_file:
-    return {'examination': _examine}
+  """The parts of the experiment, in order."""
   verify = lambda theorem: lambda settings, key, reporter: verification.verify(settings, theorem, key, reporter)
   return {
     **{f'verification-{theorem.name}': verify(theorem) for theorem in verification.theorems(settings)},
     'impossibility': impossibility.run,
-    'imperfection': imperfection.run,
+    'degradation': imperfection.run,
     'bert': bert_study.run,
   }
-
-
-def _examine(settings: TheorySettings, key: jax.Array, reporter: Reporter) -> list[Row]:
-  reporter.say(f'examining {settings.hmm_file}')
-  return examination.report(
-    hmm_file.load(settings.hmm_file),
-    settings.thresholds,
-    max_nodes=settings.max_nodes,
-    tolerance=settings.stationarity_tolerance,
-    margin=settings.margin,
-    key=key,
-    **dataclasses.asdict(settings.examination),
-  )
 
 
 def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
@@ -95,15 +79,11 @@ def _on_exact_device() -> Iterator[None]:
     jax.config.update('jax_default_device', None)
 
 
-# What decides no record: how it is drawn, where programs are kept, and where the user's file lies.
-_NO_PART_OF_ID = ('compilation_cache', 'figure_width', 'figure_height', 'figure_dpi', 'hmm_file')
-
-
 def _id(settings: TheorySettings) -> str:
-  """Names what is run by all that decides its records: the settings, and the content of the user's file."""
-  content = pathlib.Path(settings.hmm_file).read_bytes().hex() if settings.hmm_file else ''
-  fields = {name: value for name, value in dataclasses.asdict(settings).items() if name not in _NO_PART_OF_ID}
-  return digest([fields, content])
+  """Names what is run by all that decides its records: not how it is drawn or where programs are kept."""
+  fields = dataclasses.asdict(settings)
+  del fields['compilation_cache'], fields['figure']
+  return digest([fields])
 
 
 def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
@@ -111,12 +91,12 @@ def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) ->
   records = results.load(workdir)
   made = checkpoints.read_json_lines(workdir / results.ENVIRONMENT_NAME)
   seconds = {row['part']: row['seconds'] for row in made}
-  found = examination.tables(records) if settings.hmm_file else tables.of_study(records, seconds, settings.margin)
+  found = tables.of_study(records, seconds, settings.margin)
   text = '\n'.join(report.as_text(table) for table in found)
   reporter.show(text)
   checkpoints.write_whole(workdir / 'table.txt', text)
   reporter.say(f'records: {workdir / results.FILE_NAME}')
   reporter.say(f'table: {workdir / "table.txt"}')
-  for name, draw in ({} if settings.hmm_file else drawing.FIGURES).items():
+  for name, draw in drawing.FIGURES.items():
     paths = figures.save(draw(records, settings), workdir / name)
     reporter.say(f'figure: {", ".join(str(path) for path in paths)}')

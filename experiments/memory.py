@@ -1,0 +1,136 @@
+"""What a grid takes of memory, estimated from its settings before anything is allocated.
+
+Counted are the process itself with JAX and its compiled programs; the distribution; the corpus while it is drawn, cut
+and put on the device; the parameters with the two moments of AdamW, gradients and a copy for a checkpoint; the
+activations that one batch keeps for its gradients; exact inference on the largest block, whose likelihood rows and
+posteriors are [B, T, E] float64; what the distance from the ideal model is measured on, [n, T, V] float64; and the
+features that heads are tuned on. It is an estimate: parts that do not live at the same time are added, and what XLA
+makes besides, or spares, is not known.
+"""
+
+import operator
+import pathlib
+from typing import NamedTuple
+
+import jax
+
+from experiments.methods import METHODS
+from experiments.settings import Settings
+from experiments.settings import SettingsError
+
+_PROCESS = 500e6
+# What inference holds of one size: likelihood rows, and the filtered, smoothed and leave-one-out probabilities.
+_POSTERIORS = 4
+# The entries that labels are computed on at a time (`hmm_jax/tasks.py`).
+_LABEL_ENTRIES = 2**24
+
+
+class Part(NamedTuple):
+  """Bytes, what they are for, and the setting that most drives them."""
+
+  size: float
+  what: str
+  field: str
+
+
+def parts(s: Settings) -> list[Part]:
+  """What is counted, for the largest distribution of the grid."""
+  tokens, d, m, p = s.hmm.num_tokens, s.downstream, s.measure, s.pretrain
+  methods = dict.fromkeys(s.methods + s.memory.vanilla_methods)
+  states = max(point.joint_states for point in s.grid())
+  largest = max(point.num_states for point in s.grid())
+  inputs = d.num_train + d.num_validation + d.num_test
+  token_size = 1 if tokens < 255 else 2 if tokens < 65535 else 4
+  block = max(
+    m.num_chunks * s.corpus.chunk_length,
+    min(m.batch_size, inputs) * d.length,
+    min(inputs * d.length, max(_LABEL_ENTRIES // states, d.length)),
+  )
+  measured = m.num_chunks * s.corpus.chunk_length + (m.num_inputs + m.num_documents * d.length) * d.length
+  draw = 8 * (largest * (largest + s.hmm.num_permutations) + states * tokens)
+  found = [
+    Part(_PROCESS, 'the process itself', 'scale'),
+    Part(draw, 'the distribution', 'num_states'),
+    Part(3 * token_size * s.corpus.num_documents * s.corpus.document_length, 'the corpus', 'corpus.num_documents'),
+    Part(8 * _POSTERIORS * block * states, 'exact inference', 'num_states'),
+    Part(8 * inputs * (states + d.length), 'inputs and labels', 'downstream.num_train'),
+    Part(3 * 8 * measured * tokens, 'measuring the distance from the ideal model', 'measure.num_documents'),
+    *(_features(s, method, inputs, states) for method in methods),
+  ]
+  if 'bert' in s.models:
+    copies = 1 + (s.tasks_per_trial if any(METHODS[method].finetunes for method in methods) else 0)
+    found.append(Part(4 * 5 * _num_params(s) * copies, "BERT with its optimiser's state", 'bert.width'))
+    batch = -(-p.batch_size // (s.num_devices or len(jax.devices())))
+    found.append(Part(_activations(s, batch, s.corpus.chunk_length), 'a batch of pretraining', 'pretrain.batch_size'))
+  return found
+
+
+def _num_params(s: Settings) -> int:
+  b = s.bert
+  layer = 4 * b.width * (b.width + 1) + 2 * b.width * b.ffn_width + b.ffn_width + 5 * b.width
+  return b.num_layers * layer + (s.hmm.num_tokens + b.max_positions + b.width + 6) * b.width
+
+
+def _activations(s: Settings, batch: int, length: int) -> int:
+  """Of one batch, in the dtype of pretraining: what each layer keeps for its gradient, and the logits."""
+  b = s.bert
+  layer = 10 * b.width + 3 * b.ffn_width + 3 * b.num_heads * length
+  return batch * length * ((4 if b.dtype == 'float32' else 2) * b.num_layers * layer + 12 * s.hmm.num_tokens)
+
+
+def _features(s: Settings, method: str, inputs: int, states: int) -> Part:
+  """Those of all inputs, twice in float32; where the model itself is run in tuning, the activations of a batch."""
+  kind, length = METHODS[method], s.downstream.length
+  if kind.prompt or kind.finetunes:
+    length += s.prompt.length if kind.prompt else 0
+    batch = s.tasks_per_trial * s.tuning(method).batch_size
+    of_bert = 2 * _activations(s, batch, length) if 'bert' in s.models else 0
+    size = max(of_bert, 8 * _POSTERIORS * batch * length * states) + 8 * inputs * length
+    return Part(size, f'a batch of {method} tuning', f'{method}.batch_size')
+  width = {'mask': s.hmm.num_tokens, 'sequence': length * s.hmm.num_tokens, 'representation': max(s.bert.width, states)}
+  return Part(8 * inputs * width[kind.reads], f'the features of {method} tuning', 'downstream.num_train')
+
+
+def available() -> float | None:
+  """Bytes for a run: of the accelerator, or what the host or its control group has; None where nobody says."""
+  device = jax.local_devices()[0]
+  if device.platform != 'cpu':
+    return (device.memory_stats() or {}).get('bytes_limit')
+  sizes = []
+  for line in _lines('/proc/meminfo'):
+    if line.startswith('MemAvailable:'):
+      sizes.append(1024 * int(line.split()[1]))
+  for path in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory/memory.limit_in_bytes'):
+    sizes += [int(line) for line in _lines(path) if line.strip().isdigit()]
+  return min(sizes, default=None)
+
+
+def _lines(path: str) -> list[str]:
+  try:
+    return pathlib.Path(path).read_text().splitlines()
+  except OSError:
+    return []
+
+
+def check(s: Settings) -> None:
+  """Raises SettingsError where more is needed than there is."""
+  there, found = available(), parts(s)
+  if there is not None and _total(found) > there:
+    largest = max(found)
+    valid = f'what fits the {_in_words(there)} of memory: {largest.what} takes about {_in_words(largest.size)}'
+    value = operator.attrgetter(largest.field)(s)
+    raise SettingsError(f'{largest.field} is {value!r}; valid is {valid}, and all {_in_words(_total(found))}')
+
+
+def line(s: Settings) -> str:
+  """The estimate in words."""
+  there = available()
+  return f'memory: about {_in_words(_total(parts(s)))}' + (f' of {_in_words(there)}' if there else '')
+
+
+def _total(found: list[Part]) -> float:
+  return sum(part.size for part in found)
+
+
+def _in_words(size: float) -> str:
+  return f'{size / 1e9:,.1f} GB'

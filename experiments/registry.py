@@ -1,0 +1,23 @@
+"""Every experiment by its name.
+
+Its module has SETTINGS, the class of its settings; `check`, which raises SettingsError where this machine cannot run
+it; `run`, which runs what is missing; and `show`, which shows what is on record.
+"""
+
+from types import ModuleType
+
+from experiments import benchmark
+from experiments import example_4_1
+from experiments import sweep
+from experiments.theory import examine
+from experiments.theory import study
+
+EXPERIMENTS: dict[str, ModuleType] = {
+  'prompt_vs_head': sweep,
+  'memory_vs_vanilla': sweep,
+  'memory_cells': sweep,
+  'benchmark': benchmark,
+  'example_4_1': example_4_1,
+  'theory': study,
+  'examine': examine,
+}

@@ -1,0 +1,48 @@
+"""What `--help` and `--list` print: plain lines, which read the same on a terminal and in a pipe."""
+
+import textwrap
+from typing import Any
+
+import ml_collections
+
+from experiments import config as config_lib
+from experiments.registry import EXPERIMENTS
+from experiments.settings import valid_values
+
+_WIDTH = 100
+_USAGE = """\
+python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=run|report] [--config.FIELD=VALUE ...]
+
+  --config   a name below, or the path of a config file (a file, or whatever ends in .py or has a slash), with :SCALE
+  --workdir  where records go; runs/EXPERIMENT-SCALE where it is left out
+  --mode     run (default): run what is missing; report: redraw tables and figures from the records alone
+  --list     the experiments and their scales
+  --help     the fields of all experiments; with --config of that one, with the values that it has there
+"""
+
+
+def listing() -> str:
+  """The experiments, each with what it asks or shows and its scales."""
+  lines = []
+  for name in EXPERIMENTS:
+    shipped = config_lib.shipped(name)
+    lines += [f'{name}  [{", ".join(shipped["SCALES"])}]', f'  {shipped["__doc__"].splitlines()[0]}']
+  return '\n'.join(lines) + '\n'
+
+
+def help_text(config: ml_collections.ConfigDict | None) -> str:
+  """The usage, and every field: its name, its value in `config`, what it means and what is valid."""
+  configs = [config] if config else [config_lib.shipped(name)['get_config']() for name in EXPERIMENTS]
+  return '\n'.join([_USAGE, *([] if config else [listing()]), *map(_fields, configs)])
+
+
+def _fields(config: ml_collections.ConfigDict) -> str:
+  lines = [f'{config.experiment}:{config.scale}']
+  for name, field in config_lib.fields(EXPERIMENTS[config.experiment].SETTINGS):
+    value: Any = config
+    for part in name.split('.'):
+      value = value[part]
+    text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}'
+    lines.append(f'  {name} = {value!r}')
+    lines += textwrap.wrap(text, _WIDTH, initial_indent=' ' * 6, subsequent_indent=' ' * 6)
+  return '\n'.join(lines) + '\n'
