@@ -1,9 +1,11 @@
 """The grid of an experiment: every trial in turn, then the records, the table and the figure."""
 
+from collections.abc import Callable
 import importlib.util
 import pathlib
 
 import jax
+import matplotlib.figure
 
 from experiments import checkpoints
 from experiments import figures
@@ -11,13 +13,15 @@ from experiments import report
 from experiments import results
 from experiments import trial as trial_lib
 from experiments.progress import Reporter
+from experiments.results import Record
+from experiments.settings import FigureSettings
 from experiments.settings import Settings
 from experiments.settings import SettingsError
 
 # The figures of each experiment, by file name.
-FIGURES = {
+FIGURES: dict[str, dict[str, Callable[[list[Record], FigureSettings], matplotlib.figure.Figure | None]]] = {
   'prompt_vs_head': {'figure_3_left': figures.figure_3_left},
-  'memory_vs_vanilla': {'figure_3_right': figures.figure_3_right, 'attention': figures.attention},
+  'memory_vs_vanilla': {'figure_3_right': figures.figure_3_right},
   'memory_cells': {'memory_cells': figures.memory_cells, 'attention': figures.attention},
 }
 
@@ -64,5 +68,6 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   for name, path in [('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')]:
     reporter.say(f'{name}: {path}')
   for name, draw in FIGURES[settings.experiment].items():
-    paths = figures.save(draw(records, settings.figure), workdir / name)
-    reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
+    figure = draw(records, settings.figure)
+    if figure:
+      reporter.say(f'figure: {", ".join(str(path) for path in figures.save(figure, workdir / name))}')

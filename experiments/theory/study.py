@@ -16,6 +16,7 @@ from experiments import results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
+from experiments.settings import FigureSettings
 from experiments.theory import bert_study
 from experiments.theory import drawing
 from experiments.theory import examination
@@ -117,6 +118,7 @@ def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) ->
   checkpoints.write_whole(workdir / 'table.txt', text)
   reporter.say(f'records: {workdir / results.FILE_NAME}')
   reporter.say(f'table: {workdir / "table.txt"}')
+  figure = FigureSettings(settings.figure_width, settings.figure_height, settings.figure_dpi, paper_overlay=False)
   for name, draw in ({} if settings.hmm_file else drawing.FIGURES).items():
-    paths = figures.save(draw(records, settings), workdir / name)
+    paths = figures.save(draw(records, figure), workdir / name)
     reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
