@@ -3,12 +3,12 @@
 from collections.abc import Callable
 import io
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import matplotlib.figure
 import matplotlib.style
-import matplotlib.transforms
+from matplotlib.transforms import ScaledTranslation
 import numpy as np
 
 from experiments import checkpoints
@@ -27,18 +27,13 @@ LEAST_FOR_INTERVAL = 5
 MODEL_NAMES = {'bert': 'pretrained BERT', 'exact': 'exact G'}
 _ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
-# A decorator: what is drawn inside is drawn in this style, whatever the user's own.
+# A decorator, and no `with` block: what is drawn inside is drawn in this style, whatever the user's own.
 styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplstyle', after_reset=True)
 
 # The value of a distribution on the x axis.
 _Size = Callable[[Point], int]
-
-
-class _Line(NamedTuple):
-  label: str
-  method: str
-  model: str
-  records: list[Record]
+# A label, how it is drawn, and what it is of.
+_Line = tuple[str, dict[str, Any], list[Record]]
 
 
 @styled
@@ -56,7 +51,7 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
     # Past |X| = 10 the emission rows cannot be independent.
     axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     axes.text(10, 1.01, '|H| = |X|', transform=axes.get_xaxis_transform(), ha='center', fontsize='small', color='0.35')
-  _finish_accuracy(figure, records, 'number of hidden states |H|')
+  _finish(figure, records, 'number of hidden states |H|')
   return figure
 
 
@@ -66,18 +61,17 @@ def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotli
   figure, (axes,) = panels(settings)
   size = lambda point: point.joint_states
   of_text = lambda text: [r for r in records if report.text_name(results.point_of(r)) == text]
-  memory, vanilla = (_lines(of_text(text), f'{text}: ') for text in ('memory', 'vanilla'))
-  # A method of both texts is drawn on vanilla text as a method that is on neither.
-  used = {line.method for line in (*memory, *vanilla)}
-  free = iter([method for method in METHODS if method not in used])
-  others = {line.method: line.method for line in vanilla}
-  others |= {method: next(free) for method in others if method in {line.method for line in memory}}
-  _draw_lines(axes, memory + [line._replace(method=others[line.method]) for line in vanilla], size)
+  memory, vanilla = of_text('memory'), of_text('vanilla')
+  # A method of both texts is drawn on vanilla text as a method of neither.
+  of_memory, of_vanilla = ({record['method'] for record in rows} for rows in (memory, vanilla))
+  free = [method for method in METHODS if method not in of_memory | of_vanilla]
+  drawn_as = dict(zip(sorted(of_memory & of_vanilla), free))
+  _draw_lines(axes, _lines(memory, 'memory: ') + _lines(vanilla, 'vanilla: ', drawn_as), size)
   for text, dash, marker in (('memory', ':', 'P'), ('vanilla', '-.', 's')):
     draw_majority(axes, _samples(of_text(text), size, 'majority_accuracy'), f'{text}: majority class', dash)
     if settings.paper_overlay:
       _draw_paper(axes, records, size, report.paper_right(text), marker, text)
-  _finish_accuracy(figure, records, 'number of joint states |M||H|')
+  _finish(figure, records, 'number of joint states |M||H|')
   return figure
 
 
@@ -86,13 +80,15 @@ def memory_cells(records: list[Record], settings: FigureSettings) -> matplotlib.
   """Error against the number of memory cells N; where there is none, a triangle on the bottom edge."""
   figure, (axes,) = panels(settings)
   size = lambda point: point.num_cells
+  errors = {field: [1 - record[field] for record in records] for field in ('accuracy', 'majority_accuracy')}
+  records = [record | dict(zip(errors, values)) for record, *values in zip(records, *errors.values())]
   lines = _lines(records)
-  samples = [values for line in lines for values in _samples(line.records, size, 'accuracy', is_error=True).values()]
-  errors = np.array([error for values in samples for error in (values.mean(), *values)])
-  floor = min(errors[errors > 1e-9], default=0.1) / 2
+  samples = [values for *_, rows in lines for values in _samples(rows, size, 'accuracy').values()]
+  shown = np.array([error for values in samples for error in (values.mean(), *values)])
+  floor = min(shown[shown > 1e-9], default=0.1) / 2
   axes.set_yscale('log')
   _draw_lines(axes, lines, size, floor)
-  draw_majority(axes, _samples(records, size, 'majority_accuracy', is_error=True))
+  draw_majority(axes, _samples(records, size, 'majority_accuracy'))
   _finish(figure, records, 'number of memory cells N', 'test error (%)')
   ticks = [tick for tick in _ERROR_TICKS if 1.5 * floor < tick <= axes.get_ylim()[1]]
   axes.set_yticks([floor, *ticks], ['0 (▼)', *(f'{tick:g}' for tick in ticks)])
@@ -121,7 +117,7 @@ def attention(records: list[Record], settings: FigureSettings) -> matplotlib.fig
   axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
   axes.set_ylabel('mean attention weight (uniform = 1)')
   axes.set_ylim(bottom=0)
-  finish(figure, caption(chosen, f'mean, {_count(chosen, count)}', 'area: share of positions'))
+  finish(figure, caption(chosen, f'mean over {_counted(chosen, spread=False)}', 'area: share of positions'))
   return figure
 
 
@@ -164,9 +160,8 @@ def draw_line(axes, samples: dict[float, np.ndarray], label: str, style: dict[st
   It stands `beside` points beside its place, so that no line hides another. What is below `floor` is drawn on it, as
   triangles.
   """
-  at = lambda points: (
-    axes.transData + matplotlib.transforms.ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
-  )
+  moved = lambda points: ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
+  at = lambda points: axes.transData + moved(points)
   intervals = {place: results.mean_interval(values) for place, values in samples.items()}
   means = np.array([interval.mean for interval in intervals.values()])
   below: list[tuple[float, float, float]] = [(place, 0, 7) for place, mean in zip(intervals, means) if mean < floor]
@@ -208,30 +203,27 @@ def finish(figure, title: str) -> None:
   figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
 
 
-def _lines(records: list[Record], prefix: str = '') -> list[_Line]:
-  """A line for each pair of model and method, those with a prompt first."""
+def _lines(records: list[Record], prefix: str = '', drawn_as: dict[str, str] | None = None) -> list[_Line]:
+  """A line for each pair of model and method, those with a prompt first; drawn as another method where one is given."""
   by_line = lambda pair: (pair[0], 'prompt' not in pair[1], pair[1])
-  pairs = sorted({(record['model'], record['method']) for record in records}, key=by_line)
-  return [
-    _Line(f'{prefix}{METHODS[method].label}, {MODEL_NAMES[model]}', method, model, rows)
-    for model, method in pairs
-    for rows in [results.select(records, model=model, method=method)]
-  ]
+  lines = []
+  for model, method in sorted({(record['model'], record['method']) for record in records}, key=by_line):
+    style = _shown(style_of(drawn_as.get(method, method) if drawn_as else method), model)
+    rows = results.select(records, model=model, method=method)
+    lines.append((f'{prefix}{METHODS[method].label}, {MODEL_NAMES[model]}', style, rows))
+  return lines
 
 
-def _samples(records: list[Record], size: _Size, field: str, is_error: bool = False) -> dict[float, np.ndarray]:
-  """The values of the independent units in percent, by size; as errors where asked."""
+def _samples(records: list[Record], size: _Size, field: str) -> dict[float, np.ndarray]:
+  """The values of the independent units in percent, by size."""
   sizes = sorted({size(point) for point in results.points(records)})
   at = {wanted: [record for record in records if size(results.point_of(record)) == wanted] for wanted in sizes}
-  values = {wanted: results.percent(rows, field).values for wanted, rows in at.items()}
-  return {wanted: 100 - found if is_error else found for wanted, found in values.items()}
+  return {wanted: results.percent(rows, field).values for wanted, rows in at.items()}
 
 
 def _draw_lines(axes, lines: list[_Line], size: _Size, floor: float = -np.inf) -> None:
-  for index, line in enumerate(lines):
-    samples = _samples(line.records, size, 'accuracy', is_error=floor > 0)
-    beside = 6 * (index - (len(lines) - 1) / 2)
-    draw_line(axes, samples, line.label, _shown(style_of(line.method), line.model), beside, floor)
+  for index, (label, style, rows) in enumerate(lines):
+    draw_line(axes, _samples(rows, size, 'accuracy'), label, style, 6 * (index - (len(lines) - 1) / 2), floor)
 
 
 def draw_majority(axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash='-.') -> None:
@@ -251,38 +243,30 @@ def _draw_paper(axes, records, size: _Size, values: dict[int, float], marker: st
   axes.plot(list(shown), list(shown.values()), label=label, **style)
 
 
-def _finish_accuracy(figure, records: list[Record], label: str) -> None:
-  _finish(figure, records, label, 'test accuracy (%)')
-  # An interval may reach past what an accuracy can be, a tick should not.
-  (axes,) = figure.axes
-  axes.set_yticks([tick for tick in axes.get_yticks() if 0 <= tick <= 100])
-
-
-def _finish(figure, records: list[Record], label: str, unit: str) -> None:
+def _finish(figure, records: list[Record], label: str, unit: str = 'test accuracy (%)') -> None:
   (axes,) = figure.axes
   axes.set_xticks(sorted({x for line in axes.lines for x in line.get_xdata()}))
+  # An interval may reach past what an accuracy can be, a tick should not.
+  low, high = axes.get_ylim()
+  axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
   axes.set_xlabel(label)
   axes.set_ylabel(unit)
-  finish(figure, caption(records, _count(records, counted)))
+  finish(figure, caption(records, _counted(records)))
 
 
-def _count(records: list[Record], say: Callable[..., str]) -> str:
+def _counted(records: list[Record], spread: bool = True) -> str:
   of_point = [[r for r in records if results.point_of(r) == point] for point in results.points(records)]
   counts = [len(results.by_unit(rows, 'majority_accuracy')) for rows in of_point]
-  return say(counts, *(['HMM'] if len({r['trial'] for r in records}) > 1 else ['task', ' of one HMM']))
+  several = len({record['trial'] for record in records}) > 1
+  return counted(counts, 'HMMs' if several else 'tasks of one HMM', spread)
 
 
-def count(counts: list[int], unit: str, of: str = '') -> str:
-  """n and what it counts, as in 'n = 4 tasks of one HMM'."""
+def counted(counts: list[int], unit: str, spread: bool = True) -> str:
+  """n, what it counts, and how `draw_line` shows the spread, as in 'tasks of one HMM: n = 4, each a dot'."""
   few, most = min(counts), max(counts)
-  return f'n = {f"{few} to " * (few < most)}{most} {unit}{"s" * (most > 1)}{of}'
-
-
-def counted(counts: list[int], unit: str, of: str = '') -> str:
-  """`count`, and how `draw_line` shows the values."""
-  dots, bars = min(counts) < LEAST_FOR_INTERVAL and max(counts) > 1, max(counts) >= LEAST_FOR_INTERVAL
-  shown = ' or '.join(['each a dot'] * dots + ['95% t intervals'] * bars)
-  return f'{count(counts, unit, of)}{shown and ", "}{shown}'
+  dots, bars = few < LEAST_FOR_INTERVAL and most > 1, most >= LEAST_FOR_INTERVAL
+  shown = ' or '.join(['each a dot'] * dots + ['95% t intervals'] * bars) if spread else ''
+  return f'{unit}: n = {f"{few} to " * (few < most)}{most}{shown and ", "}{shown}'
 
 
 @styled

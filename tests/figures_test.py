@@ -165,7 +165,7 @@ def test_few_values_are_dots_and_no_interval(num_trials):
   at_30 = [list(line.get_ydata()) for line in axes.lines if line.get_marker() == '.' and set(line.get_xdata()) == {30}]
   values = [65.0, 67.0, 69.0] if num_trials == 1 else [67.0, 68.0, 69.0, 67.0]
   assert pytest.approx(values) in at_30 and len(at_30) == 4
-  counted = 'n = 3 tasks of one HMM' if num_trials == 1 else 'n = 4 HMMs'
+  counted = 'tasks of one HMM: n = 3' if num_trials == 1 else 'HMMs: n = 4'
   assert figure.get_suptitle() == f'some_experiment, scale small, seed 7; {counted}, each a dot'
 
 
@@ -173,7 +173,7 @@ def test_five_values_have_the_t_interval():
   """From five independent values on the bar is the 95% t interval, and no dot is drawn."""
   figure = figures.figure_3_left(_records(num_trials=5), _settings())
   (axes,) = figure.axes
-  assert figure.get_suptitle() == 'some_experiment, scale small, seed 7; n = 5 HMMs, 95% t intervals'
+  assert figure.get_suptitle() == 'some_experiment, scale small, seed 7; HMMs: n = 5, 95% t intervals'
   assert not [line for line in axes.lines if line.get_marker() == '.']
   values = [67.0, 68.0, 69.0, 67.0, 68.0]
   interval = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
@@ -186,7 +186,7 @@ def test_the_caption_counts_what_differs_between_sizes():
   """A run of 2 HMMs at one size and 6 at another says so, and that both kinds of spread are drawn."""
   records = [record for record in _records(num_trials=6) if record['num_states'] > 4 or record['trial'] < 2]
   caption = figures.figure_3_left(records, _settings()).get_suptitle()
-  assert caption.endswith('; n = 2 to 6 HMMs, each a dot or 95% t intervals')
+  assert caption.endswith('; HMMs: n = 2 to 6, each a dot or 95% t intervals')
 
 
 def test_nothing_is_clipped():
@@ -311,7 +311,7 @@ def test_the_attention_figure_is_of_the_read_probability():
   (axes,) = figure.axes
   lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != '_'}
   assert set(lines) == {f'|H|=6 |M|=3 N={cells}, pretrained BERT' for cells in (2, 3)}
-  assert 'probability' in axes.get_xlabel() and 'n = 3 tasks of one HMM' in figure.get_suptitle()
+  assert 'probability' in axes.get_xlabel() and 'mean over tasks of one HMM: n = 3;' in figure.get_suptitle()
   for line in lines.values():
     assert line.get_xdata() == pytest.approx([0.05, 0.45, 0.98])
     assert line.get_ydata() == pytest.approx([0.6, 1.1, 1.9])
@@ -367,8 +367,7 @@ def test_colours_hold_under_deuteranopia_and_in_grey():
   methods = [(method.colour, method.marker, method.dash) for method in METHODS.values()]
   assert not _too_near(methods)
   assert not _too_near([tuple(style.values()) for style in drawing.STYLES.values()])
-  with figures.styled:
-    cycle = matplotlib.rcParams['axes.prop_cycle']
+  cycle = figures.styled(lambda: matplotlib.rcParams['axes.prop_cycle'])()
   assert not _too_near([tuple(style.values()) for style in cycle])
   # As it was: the prompt beside prompt + attention, and the head beside the fine-tuned model.
   old = [(colour, *style[1:]) for colour, style in zip(OLD_COLOURS, methods)]

@@ -168,7 +168,7 @@ def test_figures_draw_the_records(finished):
     figure = draw(records, FIGURE)
     assert figure.legends[0].get_texts() and figure.get_suptitle() == 'theory, scale smoke, seed 0'
     for axes in figure.axes:
-      assert axes.get_xlabel() and 'n = 1 HMM' in axes.get_title(), name
+      assert axes.get_xlabel() and 'HMMs: n = 1' in axes.get_title(), name
       assert axes.lines, name
       low, high = sorted(axes.get_xlim())
       assert all(low < x < high for line in axes.lines for x in line.get_xdata()), name
@@ -177,7 +177,7 @@ def test_figures_draw_the_records(finished):
   np.testing.assert_allclose(line.get_ydata(), [100 * row['accuracy'] for row in heads])
 
 
-@pytest.mark.parametrize(('num_hmms', 'counted'), [(4, 'n = 4 HMMs, each a dot'), (5, 'n = 5 HMMs, 95% t intervals')])
+@pytest.mark.parametrize(('num_hmms', 'counted'), [(4, 'HMMs: n = 4, each a dot'), (5, 'HMMs: n = 5, 95% t intervals')])
 def test_steps_stand_in_order_above_the_majority(num_hmms, counted):
   """Levels and checkpoints in order, whatever the order of records and of KL; HMMs as dots, or their interval."""
   of = dict(experiment='theory', scale='small', seed=0, method='head')

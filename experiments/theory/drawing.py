@@ -85,7 +85,7 @@ def _samples(records: list[Record], by: str, field: str) -> dict[float, np.ndarr
 
 
 def _counted(records: list[Record]) -> str:
-  return figures.counted([len({record['hmm'] for record in records})], 'HMM')
+  return figures.counted([len({record['hmm'] for record in records})], 'HMMs')
 
 
 def _finished(figure, records: list[Record], unit: str) -> matplotlib.figure.Figure:
