@@ -185,7 +185,6 @@ def _paper(config: ml_collections.ConfigDict) -> None:
   for method in ('head', 'probe', 'attention', 'prompt', 'prompt_attention'):
     config[method].update(batch_size=8, warmup_steps=500)
   config.finetune.update(learning_rate=1e-5, batch_size=8, warmup_steps=500)
-  config.figure.paper_overlay = True
 
 
 def _official(config: ml_collections.ConfigDict) -> None:

@@ -34,8 +34,6 @@ _SHOWN = {0: 'sentence', 1: 'sampled_document'}
 # The name of what each cell holds.
 Memory = dict[str, str]
 
-_LINES = [('#d95f02', 'o', '-'), ('#1b5e9e', 's', (0, (4, 1.5))), ('#4d9221', '^', (0, (1, 1.2)))]
-
 
 class ExampleSettings(Experiment):
   """The paper's Example 4.1."""
@@ -132,7 +130,7 @@ def show(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
     text = report.as_text(_table(rows))
     reporter.show(f'\n{_text(rows)}\n\n{text.rstrip()}')
     checkpoints.write_whole(workdir / f'{name}.txt', text)
-    paths = figures.save(draw(rows, settings), workdir / name)
+    paths = figures.save(draw(rows, settings.figure), workdir / name)
     written += [f'table: {workdir / name}.txt', f'figure: {", ".join(str(path) for path in paths)}']
   reporter.say('\n' + '\n'.join(written))
 
@@ -159,29 +157,27 @@ def _table(rows: list[Record]) -> rich.table.Table:
   return out
 
 
-def draw(rows: list[Record], settings: ExampleSettings) -> matplotlib.figure.Figure:
+@figures.styled
+def draw(rows: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """A panel a cell: a line for each value's posterior after each word, over bars of P[the word reads this cell]."""
-  size = settings.figure.width, settings.figure.height
-  figure = matplotlib.figure.Figure(figsize=size, dpi=settings.figure.dpi, layout='constrained')
+  figure = matplotlib.figure.Figure(figsize=(settings.width, settings.height), dpi=settings.dpi)
   cells, memory = list(rows[0]['posterior']), rows[0]['memory']
   positions = [row['position'] for row in rows]
   panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]
   for index, (axes, cell) in enumerate(zip(panels, cells)):
+    for value in rows[0]['posterior'][cell]:
+      axes.plot(positions, [row['posterior'][cell][value] for row in rows], label=value)
     reads = [row['reads'][cell] for row in rows]
-    bars = axes.bar(positions, reads, width=0.86, color='0.88', label=f'P[J = {index + 1} | all words]')
-    for value, (colour, marker, dash) in zip(rows[0]['posterior'][cell], _LINES):
-      probs = [row['posterior'][cell][value] for row in rows]
-      axes.plot(positions, probs, color=colour, marker=marker, linestyle=dash, markersize=5, label=value)
+    axes.bar(positions, reads, width=0.86, color='0.85', zorder=0.5, label=f'P[J = {index + 1} | all words]')
     axes.set_ylim(-0.04, 1.04)
     axes.set_xlim(-0.5, len(rows) - 0.5)
     axes.set_yticks([0, 0.5, 1])
     axes.set_ylabel('probability')
     held = f', holds {memory[cell]!r}' if memory else ''
-    axes.set_title(f'$M_{index + 1}$: {cell}{held}', loc='left', fontsize=10)
-    axes.spines[['top', 'right']].set_visible(False)
-    lines = axes.get_lines()
-    axes.legend(handles=[*lines, bars], loc='center left', bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+    axes.set_title(f'$M_{index + 1}$: {cell}{held}', loc='left')
+    axes.legend(loc='center left', bbox_to_anchor=(1.0, 0.5))
   words = [row['word'] or '(prior)' for row in rows]
-  panels[-1].set_xticks(positions, words, rotation=60, ha='right', va='center', rotation_mode='anchor', fontsize=9)
+  panels[-1].set_xticks(positions, words, rotation=60, ha='right', va='center', rotation_mode='anchor')
   panels[-1].set_xlabel('words in order; each point is the posterior after its word')
+  figure.suptitle(figures.caption(rows, f'document {rows[0]["document"]}, exact posterior'))
   return figure

@@ -64,5 +64,6 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   for name, path in [('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')]:
     reporter.say(f'{name}: {path}')
   for name in settings.figures:
-    paths = figures.save(getattr(figures, name)(records, settings.figure), workdir / name)
-    reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
+    figure = getattr(figures, name)(records, settings.figure)
+    if figure:
+      reporter.say(f'figure: {", ".join(str(path) for path in figures.save(figure, workdir / name))}')

@@ -13,10 +13,13 @@ from experiments import config as config_lib
 from experiments import environment
 from experiments import results
 from experiments.progress import Reporter
+from experiments.settings import FigureSettings
 from experiments.theory import drawing
 from experiments.theory import study
 from experiments.theory import verification
 
+FIGURE = FigureSettings(width=6.4, height=4.2, dpi=60, paper_overlay=False)
+NOISES = (0.1, 0.0, 0.01)
 THEOREMS = ('3.3', '3.6', '4.3', '4.6', 'C.6')
 
 
@@ -152,19 +155,44 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
   assert [line['part'] for line in lines if line['commit'] == 'another'] == ['verification-4.3']
 
 
+def _line(axes, name):
+  (line,) = [line for line in axes.lines if line.get_label() == name]
+  return line
+
+
 def test_figures_draw_the_records(finished):
-  """Lines are the recorded means, every axis is labelled, and no panel is empty."""
-  workdir, settings, _ = finished
-  records = results.load(workdir)
+  """Lines are the recorded means, every axis is labelled and says how many HMMs, and no panel is empty."""
+  records = results.load(finished[0])
   for name, draw in drawing.FIGURES.items():
-    figure = draw(records, settings)
-    assert figure.legends[0].get_texts()
+    figure = draw(records, FIGURE)
+    assert figure.legends[0].get_texts() and figure.get_suptitle() == 'theory, scale smoke, seed 0'
     for axes in figure.axes:
-      assert axes.get_xlabel() and axes.get_title(), name
+      assert axes.get_xlabel() and 'HMMs: n = 1' in axes.get_title(), name
       assert axes.lines, name
       low, high = sorted(axes.get_xlim())
       assert all(low < x < high for line in axes.lines for x in line.get_xdata()), name
-  panel = drawing.leak(records, settings).axes[0]
-  line = next(line for line in panel.lines if line.get_label() == 'trained head')
-  expected = [100 * row['accuracy'] for row in records if row.get('study') == 'leak' and row.get('method') == 'head']
-  np.testing.assert_allclose(line.get_ydata(), expected)
+  heads = results.select([row for row in records if 'method' in row], study='noise', theorem='3.6', method='head')
+  line = _line(drawing.noise(records, FIGURE).axes[1], 'trained head')
+  np.testing.assert_allclose(line.get_ydata(), [100 * row['accuracy'] for row in heads])
+
+
+@pytest.mark.parametrize(('num_hmms', 'counted'), [(4, 'HMMs: n = 4, each a dot'), (5, 'HMMs: n = 5, 95% t intervals')])
+def test_steps_stand_in_order_above_the_majority(num_hmms, counted):
+  """Levels and checkpoints in order, whatever the order of records and of KL; HMMs as dots, or their interval."""
+  of = dict(experiment='theory', scale='small', seed=0, method='head')
+  records = [
+    dict(of, study=study, theorem=theorem, hmm=hmm, level=level, kl=kl, accuracy=0.6 + hmm / 20, majority_accuracy=0.5)
+    for study, theorem, levels in (('noise', '3.3', NOISES), ('noise', '3.6', NOISES), ('bert', '3.3', (100, 0, 50)))
+    for level, kl in zip(levels, (0.1, 0.7, 0.3))
+    for hmm in range(num_hmms)
+  ]
+  noise, _, bert = drawing.noise(records, FIGURE).axes
+  for axes, levels in ((noise, sorted(NOISES)), (bert, [0, 50, 100])):
+    head, majority = _line(axes, 'trained head'), _line(axes, 'majority class')
+    assert list(head.get_xdata()) == list(majority.get_xdata()) == levels
+    np.testing.assert_allclose(head.get_ydata(), 60 + 2.5 * (num_hmms - 1))
+    np.testing.assert_allclose(majority.get_ydata(), 50)
+    assert bool(axes.containers) == (num_hmms >= 5)
+    assert any(line.get_marker() == '.' for line in axes.lines) == (num_hmms < 5)
+    assert counted in axes.get_title()
+  assert [label.get_text() for label in bert.get_xticklabels()] == ['0\n0.7', '50\n0.3', '100\n0.1']

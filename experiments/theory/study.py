@@ -98,5 +98,5 @@ def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) ->
   reporter.say(f'records: {workdir / results.FILE_NAME}')
   reporter.say(f'table: {workdir / "table.txt"}')
   for name, draw in drawing.FIGURES.items():
-    paths = figures.save(draw(records, settings), workdir / name)
+    paths = figures.save(draw(records, settings.figure), workdir / name)
     reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
