@@ -208,7 +208,7 @@ def _lines(records: list[Record], prefix: str = '', drawn_as: dict[str, str] | N
   by_line = lambda pair: (pair[0], 'prompt' not in pair[1], pair[1])
   lines = []
   for model, method in sorted({(record['model'], record['method']) for record in records}, key=by_line):
-    style = _shown(style_of((drawn_as or {}).get(method, method)), model)
+    style = _shown(style_of({method: method, **(drawn_as or {})}[method]), model)
     rows = results.select(records, model=model, method=method)
     lines.append((f'{prefix}{METHODS[method].label}, {MODEL_NAMES[model]}', style, rows))
   return lines
@@ -222,8 +222,10 @@ def _samples(records: list[Record], size: _Size, field: str) -> dict[float, np.n
 
 
 def _draw_lines(axes, lines: list[_Line], size: _Size, floor: float = -np.inf) -> None:
+  # All within the margin of the axis.
+  step = min(6, 36 / len(lines))
   for index, (label, style, rows) in enumerate(lines):
-    draw_line(axes, _samples(rows, size, 'accuracy'), label, style, 6 * (index - (len(lines) - 1) / 2), floor)
+    draw_line(axes, _samples(rows, size, 'accuracy'), label, style, step * (index - (len(lines) - 1) / 2), floor)
 
 
 def draw_majority(axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash='-.') -> None:

@@ -160,17 +160,23 @@ def _line(axes, name):
   return line
 
 
+def _check_nothing_is_clipped(figure):
+  figure.draw_without_rendering()
+  for axes in figure.axes:
+    for line in axes.lines:
+      assert all(axes.bbox.contains(*point) for point in line.get_transform().transform(line.get_xydata()))
+
+
 def test_figures_draw_the_records(finished):
   """Lines are the recorded means, every axis is labelled and says how many HMMs, and no panel is empty."""
   records = results.load(finished[0])
   for name, draw in drawing.FIGURES.items():
     figure = draw(records, FIGURE)
+    _check_nothing_is_clipped(figure)
     assert figure.legends[0].get_texts() and figure.get_suptitle() == 'theory, scale smoke, seed 0'
     for axes in figure.axes:
       assert axes.get_xlabel() and 'HMMs: n = 1' in axes.get_title(), name
       assert axes.lines, name
-      low, high = sorted(axes.get_xlim())
-      assert all(low < x < high for line in axes.lines for x in line.get_xdata()), name
   heads = results.select([row for row in records if 'method' in row], study='noise', theorem='3.6', method='head')
   line = _line(drawing.noise(records, FIGURE).axes[1], 'trained head')
   np.testing.assert_allclose(line.get_ydata(), [100 * row['accuracy'] for row in heads])
@@ -179,18 +185,19 @@ def test_figures_draw_the_records(finished):
 @pytest.mark.parametrize(('num_hmms', 'counted'), [(4, 'HMMs: n = 4, each a dot'), (5, 'HMMs: n = 5, 95% t intervals')])
 def test_steps_stand_in_order_above_the_majority(num_hmms, counted):
   """Levels and checkpoints in order, whatever the order of records and of KL; HMMs as dots, or their interval."""
-  of = dict(experiment='theory', scale='small', seed=0, method='head')
+  of = dict(experiment='theory', scale='small', seed=0, method='prompt')
   records = [
-    dict(of, study=study, theorem=theorem, hmm=hmm, level=level, kl=kl, accuracy=0.6 + hmm / 20, majority_accuracy=0.5)
+    dict(of, study=study, theorem=theorem, hmm=hmm, level=level, kl=kl, accuracy=0.6 + hmm / 20)
     for study, theorem, levels in (('noise', '3.3', NOISES), ('noise', '3.6', NOISES), ('bert', '3.3', (100, 0, 50)))
     for level, kl in zip(levels, (0.1, 0.7, 0.3))
     for hmm in range(num_hmms)
   ]
-  noise, _, bert = drawing.noise(records, FIGURE).axes
+  _check_nothing_is_clipped(drawing.noise(records, FIGURE))
+  noise, _, bert = drawing.noise([row | {'majority_accuracy': 0.5} for row in records], FIGURE).axes
   for axes, levels in ((noise, sorted(NOISES)), (bert, [0, 50, 100])):
-    head, majority = _line(axes, 'trained head'), _line(axes, 'majority class')
-    assert list(head.get_xdata()) == list(majority.get_xdata()) == levels
-    np.testing.assert_allclose(head.get_ydata(), 60 + 2.5 * (num_hmms - 1))
+    prompt, majority = _line(axes, 'trained prompt and head'), _line(axes, 'majority class')
+    assert list(prompt.get_xdata()) == list(majority.get_xdata()) == levels
+    np.testing.assert_allclose(prompt.get_ydata(), 60 + 2.5 * (num_hmms - 1))
     np.testing.assert_allclose(majority.get_ydata(), 50)
     assert bool(axes.containers) == (num_hmms >= 5)
     assert any(line.get_marker() == '.' for line in axes.lines) == (num_hmms < 5)

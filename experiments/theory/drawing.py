@@ -61,15 +61,15 @@ FIGURES: dict[str, Callable[[list[Record], FigureSettings], matplotlib.figure.Fi
 
 def _lines(axes, records: list[Record], title: str, tick: str) -> None:
   """A line a method and the majority class at each level, in order, over HMMs."""
+  levels = sorted({record['level'] for record in records})
+  if len(levels) > 1:
+    # Zero has a place of its own on the logarithmic axis.
+    axes.set_xscale('symlog', linthresh=levels[1], linscale=0.6)
   for place, (method, style) in enumerate(STYLES.items()):
     samples = _samples(results.select(records, method=method), 'level', 'accuracy')
     figures.draw_line(axes, samples, _NAMES[method], style, 7 * (place - 1))
   known = [record for record in records if 'majority_accuracy' in record]
   figures.draw_majority(axes, _samples(known, 'level', 'majority_accuracy'))
-  levels = sorted({record['level'] for record in records})
-  if len(levels) > 1:
-    # Zero has a place of its own on the logarithmic axis.
-    axes.set_xscale('symlog', linthresh=levels[1], linscale=0.6)
   kls = [np.mean([row['kl'] for row in results.select(records, level=level)]) for level in levels]
   axes.set_xticks(levels, [tick.format(level=level, kl=kl) for level, kl in zip(levels, kls)])
   axes.minorticks_off()
