@@ -136,12 +136,15 @@ class FigureSettings(Group):
   paper_overlay: bool = setting("whether the paper's Figure 3 is drawn and tabulated beside ours")
 
 
-class HmmSettings(Group):
-  num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=2**16)
+class TemperatureSettings(Group):
   transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=10**6)
   initial_temperature: float = setting('of P[H_1]', least=1e-6, most=10**6)
   emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=10**6)
+
+
+class HmmSettings(TemperatureSettings):
+  num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
+  num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=2**16)
 
 
 class MemorySettings(Group):
