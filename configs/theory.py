@@ -35,84 +35,89 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 def _verification(config: ml_collections.ConfigDict) -> None:
   """Structured HMMs for each theorem: every sequence up to `max_length`, and sampled long ones."""
-  config.verification = ml_collections.ConfigDict()
-  config.verification.num_hmms = 100
-  config.verification.max_length = 6
-  config.verification.num_sampled = 6000
-  config.verification.sampled_length = 10
-  config.verification.num_states = 4
-  config.verification.num_states_3_6 = 8
-  config.verification.num_tokens = 5
-  config.verification.num_classes = 2
-  config.verification.memory_size = 3
+  config.verification = base.group(
+    num_hmms=100,
+    max_length=6,
+    num_sampled=6000,
+    sampled_length=10,
+    num_states=4,
+    num_states_3_6=8,
+    num_tokens=5,
+    num_classes=2,
+    memory_size=3,
+  )
 
 
 def _impossibility(config: ml_collections.ConfigDict) -> None:
   """Random HMMs with more states than tokens, `num_hmms` certified ones of each of two kinds."""
-  config.impossibility = ml_collections.ConfigDict()
-  config.impossibility.num_hmms = 12
-  config.impossibility.num_states = 8
-  config.impossibility.num_tokens = 5
-  config.impossibility.num_weighed = 2
-  config.impossibility.num_nonzero = 6
-  config.impossibility.transition_temperature = 0.01
-  config.impossibility.initial_temperature = 10.0
-  config.impossibility.emission_temperature = 0.01
-  config.impossibility.max_draws = 400
-  config.impossibility.max_length = 4
-  config.impossibility.clear_gap = 1e-6
-  config.impossibility.num_train = 1000
-  config.impossibility.prompt_length = 4
-  config.impossibility.prompt_scale = 0.5
-  config.impossibility.tuning = base.schedule(0.03, 6, 15, 50)
+  config.impossibility = base.group(
+    num_hmms=12,
+    num_states=8,
+    num_tokens=5,
+    num_weighed=2,
+    num_nonzero=6,
+    transition_temperature=0.01,
+    initial_temperature=10.0,
+    emission_temperature=0.01,
+    max_draws=400,
+    max_length=4,
+    clear_gap=1e-6,
+    num_train=1000,
+    prompt_length=4,
+    prompt_scale=0.5,
+    tuning=base.schedule(0.03, 6, 15, 50),
+  )
 
 
 def _degradation(config: ml_collections.ConfigDict) -> None:
   """Noisy G, nearly singular W, leaking supports."""
-  config.degradation = ml_collections.ConfigDict()
-  config.degradation.num_hmms = 3
-  config.degradation.num_states_3_3 = 6
-  config.degradation.num_states_3_6 = 10
-  config.degradation.num_tokens = 8
-  config.degradation.length = 13
-  config.degradation.num_train = 600
-  config.degradation.num_test = 800
-  config.degradation.largest_majority = 0.7
-  config.degradation.max_draws = 100
-  config.degradation.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)
-  config.degradation.num_calibrations = 4
-  config.degradation.noise_beside = 1e-3
-  config.degradation.singular_values = (0.01, 1e-3)
-  config.degradation.leaks = (0.0, 1e-2, 3e-2)
-  config.degradation.prompt_length = 4
-  config.degradation.prompt_scale = 0.5
-  config.degradation.tuning = base.schedule(0.03, 5, 15, 50)
+  config.degradation = base.group(
+    num_hmms=3,
+    num_states_3_3=6,
+    num_states_3_6=10,
+    num_tokens=8,
+    length=13,
+    num_train=600,
+    num_test=800,
+    largest_majority=0.7,
+    max_draws=100,
+    noise_levels=(0.0, 1e-3, 1e-2, 1e-1),
+    num_calibrations=4,
+    noise_beside=1e-3,
+    singular_values=(0.01, 1e-3),
+    leaks=(0.0, 1e-2, 3e-2),
+    prompt_length=4,
+    prompt_scale=0.5,
+    tuning=base.schedule(0.03, 5, 15, 50),
+  )
 
 
 def _bert(config: ml_collections.ConfigDict) -> None:
   """A BERT pretrained on the text of a problem of `degradation`."""
-  config.bert = ml_collections.ConfigDict()
-  config.bert.num_hmms = 1
-  config.bert.checkpoints = (0, 50, 100, 200, 400, 800)
-  config.bert.steps_per_call = 50
-  config.bert.warmup_steps = 50
-  config.bert.learning_rate = 2e-3
-  config.bert.weight_decay = 0.0
-  config.bert.clip_norm = 1.0
-  config.bert.batch_size = 64
-  config.bert.num_documents = 16384
-  config.bert.mask_rate = 0.15
-  config.bert.mask_share = 0.8
-  config.bert.random_share = 0.1
-  config.bert.model = ml_collections.ConfigDict()
-  config.bert.model.num_layers = 2
-  config.bert.model.width = 64
-  config.bert.model.num_heads = 4
-  config.bert.model.ffn_width = 256
-  config.bert.model.max_positions = 32
-  config.bert.model.dropout_rate = 0.0
-  config.bert.model.init_stddev = 0.07  # BERT's 0.02 is for width 768; this is the same spread a layer at width 64
-  config.bert.model.dtype = 'float32'
+  config.bert = base.group(
+    num_hmms=1,
+    checkpoints=(0, 50, 100, 200, 400, 800),
+    steps_per_call=50,
+    warmup_steps=50,
+    learning_rate=2e-3,
+    weight_decay=0.0,
+    clip_norm=1.0,
+    batch_size=64,
+    num_documents=16384,
+    mask_rate=0.15,
+    mask_share=0.8,
+    random_share=0.1,
+  )
+  config.bert.model = base.group(
+    num_layers=2,
+    width=64,
+    num_heads=4,
+    ffn_width=256,
+    max_positions=32,
+    dropout_rate=0.0,
+    init_stddev=0.07,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 64
+    dtype='float32',
+  )
 
 
 def _smoke(config: ml_collections.ConfigDict) -> None:

@@ -82,12 +82,12 @@ def draw(
   read = point.num_cells > 1
   concentration = None
   if 'attention' in methods:
-    moving_probs = _moving_state_probs(distribution, inputs[splits['test']], settings.measure.batch_size)
+    state_probs_at = _hidden_state_probs(distribution, inputs[splits['test']], settings.measure.batch_size)
     if isinstance(distribution, MemoryHMM) and read:
       reads = np.asarray(distribution.cell_index) == settings.memory.label_cell
-      concentration = moving_probs[..., reads].sum(-1)
+      concentration = state_probs_at[..., reads].sum(-1)
     else:
-      concentration = scipy.special.entr(np.float64(moving_probs)).sum(-1)
+      concentration = scipy.special.entr(np.float64(state_probs_at)).sum(-1)
   return Downstream(
     inputs=inputs,
     tasks=[draw_task(jax.random.fold_in(key_tasks, task)) for task in range(settings.tasks_per_trial)],
@@ -110,8 +110,8 @@ def _texts(
   return tasks_lib.mask_first(documents[:num_inputs], distribution.num_tokens), documents[num_inputs:]
 
 
-def _moving_state_probs(distribution: Distribution, inputs: np.ndarray, batch_size: int) -> np.ndarray:
-  """P[H_i | X_{-i}], [n, T, H], without the part of the state that never moves."""
+def _hidden_state_probs(distribution: Distribution, inputs: np.ndarray, batch_size: int) -> np.ndarray:
+  """P[H_i | X_{-i}], [n, T, H], summed over what the memory holds."""
   represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
   joint = in_blocks(represent, inputs, batch_size)
   return joint.reshape(inputs.shape + (-1, distribution.transition_matrix.shape[0])).sum(-2)

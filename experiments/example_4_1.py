@@ -34,8 +34,6 @@ _SHOWN = {0: 'sentence', 1: 'sampled_document'}
 # The name of what each cell holds.
 Memory = dict[str, str]
 
-_LINES = [('#d95f02', 'o', '-'), ('#1b5e9e', 's', (0, (4, 1.5))), ('#4d9221', '^', (0, (1, 1.2)))]
-
 
 class ExampleSettings(Experiment):
   """The paper's Example 4.1."""
@@ -89,12 +87,12 @@ def _records(
 ) -> list[Record]:
   """A record a (document, word), and one before the first word, where the posterior is the prior."""
   lengths = np.array([len(tokens) for tokens in documents])
-  tokens_DxT = jnp.array([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in documents])
-  observed_DxT = jnp.arange(lengths.max()) < lengths[:, None]
-  posterior = jax.jit(memory_forward_backward)(hmm, token_likelihoods(hmm, tokens_DxT, observed_DxT))
+  tokens_BxT = jnp.array([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in documents])
+  observed_BxT = jnp.arange(lengths.max()) < lengths[:, None]
+  posterior = jax.jit(memory_forward_backward)(hmm, token_likelihoods(hmm, tokens_BxT, observed_BxT))
   prior_NxM = cell_probs(hmm, hmm.memory_probs.reshape(-1))
-  after_DxTxNxM = cell_probs(hmm, posterior.joint.filtered_probs)
-  reads_DxTxN = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
+  after_BxTxNxM = cell_probs(hmm, posterior.joint.filtered_probs)
+  reads_BxTxN = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
 
   def record(document, position, word, cells_NxM, reads_N):
     of_cell = lambda names, probs: dict(zip(names, np.asarray(probs).tolist()))
@@ -114,7 +112,7 @@ def _records(
     rows.append(record(document, 0, '', prior_NxM, np.zeros(hmm.num_cells)))
     for t, token in enumerate(tokens):
       word = vocabulary.words[token]
-      rows.append(record(document, t + 1, word, after_DxTxNxM[document, t], reads_DxTxN[document, t]))
+      rows.append(record(document, t + 1, word, after_BxTxNxM[document, t], reads_BxTxN[document, t]))
   return rows
 
 
@@ -132,7 +130,7 @@ def show(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
     text = report.as_text(_table(rows))
     reporter.show(f'\n{_text(rows)}\n\n{text.rstrip()}')
     checkpoints.write_whole(workdir / f'{name}.txt', text)
-    paths = figures.save(draw(rows, settings), workdir / name)
+    paths = figures.save(draw(rows, settings.figure), workdir / name)
     written += [f'table: {workdir / name}.txt', f'figure: {", ".join(str(path) for path in paths)}']
   reporter.say('\n' + '\n'.join(written))
 
@@ -159,29 +157,27 @@ def _table(rows: list[Record]) -> rich.table.Table:
   return out
 
 
-def draw(rows: list[Record], settings: ExampleSettings) -> matplotlib.figure.Figure:
+@figures.styled
+def draw(rows: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """A panel a cell: a line for each value's posterior after each word, over bars of P[the word reads this cell]."""
-  size = settings.figure.width, settings.figure.height
-  figure = matplotlib.figure.Figure(figsize=size, dpi=settings.figure.dpi, layout='constrained')
+  figure = matplotlib.figure.Figure(figsize=(settings.width, settings.height), dpi=settings.dpi)
   cells, memory = list(rows[0]['posterior']), rows[0]['memory']
   positions = [row['position'] for row in rows]
   panels = figure.subplots(len(cells), 1, sharex=True, squeeze=False)[:, 0]
   for index, (axes, cell) in enumerate(zip(panels, cells)):
+    for value in rows[0]['posterior'][cell]:
+      axes.plot(positions, [row['posterior'][cell][value] for row in rows], label=value)
     reads = [row['reads'][cell] for row in rows]
-    bars = axes.bar(positions, reads, width=0.86, color='0.88', label=f'P[J = {index + 1} | all words]')
-    for value, (colour, marker, dash) in zip(rows[0]['posterior'][cell], _LINES):
-      probs = [row['posterior'][cell][value] for row in rows]
-      axes.plot(positions, probs, color=colour, marker=marker, linestyle=dash, markersize=5, label=value)
+    axes.bar(positions, reads, width=0.86, color='0.85', zorder=0.5, label=f'P[J = {index + 1} | all words]')
     axes.set_ylim(-0.04, 1.04)
     axes.set_xlim(-0.5, len(rows) - 0.5)
     axes.set_yticks([0, 0.5, 1])
     axes.set_ylabel('probability')
     held = f', holds {memory[cell]!r}' if memory else ''
-    axes.set_title(f'$M_{index + 1}$: {cell}{held}', loc='left', fontsize=10)
-    axes.spines[['top', 'right']].set_visible(False)
-    lines = axes.get_lines()
-    axes.legend(handles=[*lines, bars], loc='center left', bbox_to_anchor=(1.0, 0.5), fontsize=8, frameon=False)
+    axes.set_title(f'$M_{index + 1}$: {cell}{held}', loc='left')
+    axes.legend(loc='center left', bbox_to_anchor=(1.0, 0.5))
   words = [row['word'] or '(prior)' for row in rows]
-  panels[-1].set_xticks(positions, words, rotation=60, ha='right', va='center', rotation_mode='anchor', fontsize=9)
+  panels[-1].set_xticks(positions, words, rotation=60, ha='right', va='center', rotation_mode='anchor')
   panels[-1].set_xlabel('words in order; each point is the posterior after its word')
+  figure.suptitle(figures.caption(rows, f'document {rows[0]["document"]}, exact posterior'))
   return figure

@@ -1,11 +1,14 @@
-"""Figures, drawn from records alone."""
+"""Figures, drawn from records alone, all in the style of `figures.mplstyle`."""
 
 from collections.abc import Callable
 import io
 import pathlib
+from typing import Any
 
 import matplotlib
 import matplotlib.figure
+import matplotlib.style
+from matplotlib.transforms import ScaledTranslation
 import numpy as np
 
 from experiments import checkpoints
@@ -18,85 +21,107 @@ from experiments.settings import Point
 
 FORMATS = ('png', 'pdf', 'svg')
 
-# Colour, marker and dash differ together, so that the lines are told apart in grey.
-_MODEL_STYLES = {'bert': dict(linestyle='-', linewidth=1.8), 'exact': dict(linestyle=(0, (4, 2)), linewidth=1.1)}
-_MODEL_NAMES = {'bert': 'pretrained BERT', 'exact': 'exact G'}
-_CONCENTRATION_NAMES = {
-  'read_probability': r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell',
-  'entropy': r'entropy of $P[H_i \mid X_{-i}]$ (nats)',
-}
+# The fewest values of which a t interval says more than the values themselves.
+LEAST_FOR_INTERVAL = 5
+
+MODEL_NAMES = {'bert': 'pretrained BERT', 'exact': 'exact G'}
+_ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
+
+# A decorator, and no `with` block: what is drawn inside is drawn in this style, whatever the user's own.
+styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplstyle', after_reset=True)
+
+# The value of a distribution on the x axis.
+_Size = Callable[[Point], int]
+# A label, how it is drawn, and what it is of.
+_Line = tuple[str, dict[str, Any], list[Record]]
 
 
+@styled
 def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
-  """Accuracy against |H| for each method on each model, with 95% intervals and every single task."""
-  figure, axes, sizes = _accuracies(records, settings, lambda point: point.num_states)
+  """Accuracy against |H| for each method on each model."""
+  figure, (axes,) = panels(settings)
+  size = lambda point: point.num_states
+  _draw_lines(axes, _lines(records), size)
+  draw_majority(axes, _samples(records, size, 'majority_accuracy'))
   if settings.paper_overlay:
-    for method in ('prompt', 'head'):
-      label = f'{method}, paper (digitised)'
-      _draw_paper(axes, report.paper_left(method), sizes, METHODS[method].marker, label)
-  _draw_vocabulary_mark(axes, list(sizes))
-  _finish(figure, axes, sizes, 'number of hidden states |H|')
+    for method in ('head', 'prompt'):
+      _draw_paper(axes, records, size, report.paper_left(method), METHODS[method].marker, METHODS[method].label)
+  low, high = axes.dataLim.intervalx
+  if low <= 10 <= high:
+    # Past |X| = 10 the emission rows cannot be independent.
+    axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+    axes.text(10, 1.01, '|H| = |X|', transform=axes.get_xaxis_transform(), ha='center', fontsize='small', color='0.35')
+  _finish(figure, records, 'number of hidden states |H|')
   return figure
 
 
+@styled
 def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
-  """Accuracy against |M||H| of text with a memory and of vanilla text, with 95% intervals and every single task."""
-  figure, axes = _new(settings)
+  """Accuracy against |M||H| of text with a memory and of vanilla text."""
+  figure, (axes,) = panels(settings)
   size = lambda point: point.joint_states
-  sizes = _places(records, size)
-  texts = {
-    text: [r for r in records if report.text_name(results.point_of(r)) == text] for text in ('memory', 'vanilla')
-  }
-  lines = [line for text, some in texts.items() for line in _lines(some, f'{text}: ')]
-  _draw_lines(axes, lines, sizes, size)
-  for (text, some), dash in zip(texts.items(), (':', '-.')):
-    if some:
-      _draw_majority(axes, some, sizes, size, f'{text}: majority class', dash)
-  if settings.paper_overlay:
-    for text, marker in (('memory', 'P'), ('vanilla', 's')):
-      _draw_paper(axes, report.paper_right(text), sizes, marker, f'{text}, paper (digitised)')
-  _finish(figure, axes, sizes, 'number of joint states |M||H|')
+  of_text = lambda text: [r for r in records if report.text_name(results.point_of(r)) == text]
+  memory, vanilla = of_text('memory'), of_text('vanilla')
+  # A method of both texts is drawn on vanilla text as a method of neither.
+  of_memory, of_vanilla = ({record['method'] for record in rows} for rows in (memory, vanilla))
+  free = [method for method in METHODS if method not in of_memory | of_vanilla]
+  drawn_as = dict(zip(sorted(of_memory & of_vanilla), free))
+  _draw_lines(axes, _lines(memory, 'memory: ') + _lines(vanilla, 'vanilla: ', drawn_as), size)
+  for text, dash, marker in (('memory', ':', 'P'), ('vanilla', '-.', 's')):
+    draw_majority(axes, _samples(of_text(text), size, 'majority_accuracy'), f'{text}: majority class', dash)
+    if settings.paper_overlay:
+      _draw_paper(axes, records, size, report.paper_right(text), marker, text)
+  _finish(figure, records, 'number of joint states |M||H|')
   return figure
 
 
+@styled
 def memory_cells(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
-  """Accuracy against the number of memory cells N, with 95% intervals and every single task."""
-  figure, axes, sizes = _accuracies(records, settings, lambda point: point.num_cells)
-  _finish(figure, axes, sizes, 'number of memory cells N')
+  """Error against the number of memory cells N; where there is none, a triangle on the bottom edge."""
+  figure, (axes,) = panels(settings)
+  size = lambda point: point.num_cells
+  errors = {field: [1 - record[field] for record in records] for field in ('accuracy', 'majority_accuracy')}
+  records = [record | dict(zip(errors, values)) for record, *values in zip(records, *errors.values())]
+  lines = _lines(records)
+  samples = [values for *_, rows in lines for values in _samples(rows, size, 'accuracy').values()]
+  shown = np.array([error for values in samples for error in (values.mean(), *values)])
+  floor = min(shown[shown > 1e-9], default=0.1) / 2
+  axes.set_yscale('log')
+  _draw_lines(axes, lines, size, floor)
+  draw_majority(axes, _samples(records, size, 'majority_accuracy'))
+  _finish(figure, records, 'number of memory cells N', 'test error (%)')
+  ticks = [tick for tick in _ERROR_TICKS if 1.5 * floor < tick <= axes.get_ylim()[1]]
+  axes.set_yticks([floor, *ticks], ['0 (▼)', *(f'{tick:g}' for tick in ticks)])
+  axes.minorticks_off()
+  axes.set_ylim(bottom=floor)
   return figure
 
 
-def attention(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
-  """Attention weight against how far P[H_i | X_{-i}] concentrates, a panel for each measure of concentration.
+@styled
+def attention(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure | None:
+  """Attention weight against the probability that a position reads the label's cell; None where every one does.
 
   Each line is a distribution and a model, the mean over its tasks; the area of a marker is the share of positions
   that it stands for.
   """
-  chosen = [record for record in records if record['attention_profile']]
-  measures = sorted({record['attention_by'] for record in chosen}, reverse=True)
-  size = (settings.width * max(len(measures), 1) * 0.8 + 1.6, settings.height)
-  figure = matplotlib.figure.Figure(figsize=size, dpi=settings.dpi, layout='constrained')
-  panels = figure.subplots(1, max(len(measures), 1), squeeze=False)[0]
-  points = results.points(chosen)
-  greys = dict(zip(points, np.linspace(0, 0.85, len(points))))
-  colour_map = matplotlib.colormaps['viridis']
-  for axes, measure in zip(panels, measures):
-    of_measure = results.select(chosen, attention_by=measure)
-    for point in results.points(of_measure):
-      for model in sorted({record['model'] for record in of_measure}):
-        rows = [r for r in results.select(of_measure, model=model) if results.point_of(r) == point]
-        if rows:
-          _draw_profile(axes, rows, colour_map(greys[point]), 'osD^vPX'[points.index(point) % 7], model, str(point))
-    axes.axhline(1, color='0.6', linewidth=0.9, linestyle=(0, (1, 2)), zorder=0)
-    axes.set_xlabel(_CONCENTRATION_NAMES[measure])
-    axes.set_ylabel('mean attention weight (uniform = 1)')
-    axes.set_ylim(bottom=0)
-    axes.spines[['top', 'right']].set_visible(False)
-    axes.legend(fontsize=7, frameon=False, loc='upper center', bbox_to_anchor=(0.5, -0.16), ncols=2)
+  chosen = results.select(records, attention_by='read_probability')
+  if not chosen:
+    return None
+  figure, (axes,) = panels(settings)
+  for point, style in zip(results.points(chosen), matplotlib.rcParams['axes.prop_cycle']()):
+    for model in sorted({record['model'] for record in chosen}):
+      rows = [row for row in results.select(chosen, model=model) if results.point_of(row) == point]
+      if rows:
+        _draw_profile(axes, rows, style, model)
+  axes.axhline(1, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+  axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
+  axes.set_ylabel('mean attention weight (uniform = 1)')
+  axes.set_ylim(bottom=0)
+  finish(figure, caption(chosen, f'mean over {_counted(chosen, spread=False)}', 'area: share of positions'))
   return figure
 
 
-def _draw_profile(axes, records: list[Record], colour, marker: str, model: str, name: str) -> None:
+def _draw_profile(axes, records: list[Record], style: dict[str, Any], model: str) -> None:
   bins = []
   for rows in zip(*(record['attention_profile'] for record in records)):
     filled = [row for row in rows if row[2]]
@@ -105,128 +130,155 @@ def _draw_profile(axes, records: list[Record], colour, marker: str, model: str, 
       means = [np.average(values, weights=share) for values in (concentration, weight)]
       bins.append((*means, sum(share) / len(rows)))
   concentration, weight, share = np.array(bins).T
-  fill = colour if model == 'bert' else 'white'
-  label = f'{name}, {_MODEL_NAMES[model]}'
-  style = dict(color=colour, marker=marker, markersize=4, markerfacecolor=fill, **_MODEL_STYLES[model])
-  axes.plot(concentration, weight, label=label, **style)
-  axes.scatter(concentration, weight, s=16 + 300 * share, color=fill, edgecolors=colour, marker=marker, zorder=3)
+  label = f'{results.point_of(records[0])}, {MODEL_NAMES[model]}'
+  shown = _shown(style, model)
+  axes.plot(concentration, weight, label=label, **shown)
+  fill = dict(color=shown['markerfacecolor'], edgecolors=style['color'], marker=style['marker'])
+  axes.scatter(concentration, weight, s=16 + 300 * share, zorder=3, clip_on=False, **fill)
 
 
-def _accuracies(records: list[Record], settings: FigureSettings, size: Callable[[Point], int]):
-  """A figure of each method on each model and of the majority class, its axes, and where each size stands on them."""
-  figure, axes = _new(settings)
-  sizes = _places(records, size)
-  _draw_lines(axes, _lines(records), sizes, size)
-  _draw_majority(axes, records, sizes, size, 'majority class')
-  return figure, axes, sizes
+def panels(settings: FigureSettings, count: int = 1):
+  """A figure and its panels side by side, with one y axis."""
+  figure = matplotlib.figure.Figure((settings.width * (0.4 * count + 0.6), settings.height), settings.dpi)
+  return figure, figure.subplots(1, count, sharey=True, squeeze=False)[0]
 
 
-def _new(settings: FigureSettings):
-  figure = matplotlib.figure.Figure(figsize=(settings.width, settings.height), dpi=settings.dpi, layout='constrained')
-  return figure, figure.add_subplot()
+def style_of(method: str) -> dict[str, Any]:
+  """The line of a method."""
+  return dict(color=METHODS[method].colour, marker=METHODS[method].marker, linestyle=METHODS[method].dash)
 
 
-def _places(records: list[Record], size: Callable[[Point], int]) -> dict[int, int]:
-  """Where each size stands on the axis."""
-  return {size: place for place, size in enumerate(sorted({size(point) for point in results.points(records)}))}
+def _shown(style: dict[str, Any], model: str) -> dict[str, Any]:
+  """A line's style on a model: thin and hollow on the exact one."""
+  exact = model == 'exact'
+  return style | dict(markerfacecolor='white' if exact else style['color'], linewidth=0.9 if exact else 1.8)
 
 
-def _lines(records: list[Record], prefix: str = '') -> list[tuple[str, str, str, list[Record]]]:
-  """(label, model, method, records) of each pair of model and method, those with a prompt first."""
+def draw_line(axes, samples: dict[float, np.ndarray], label: str, style: dict[str, Any], beside=0.0, floor=-np.inf):
+  """A line through the mean at each place, with the 95% interval of five values or more, or every value as a dot.
+
+  It stands `beside` points beside its place, so that no line hides another. What is below `floor` is drawn on it, as
+  triangles.
+  """
+  moved = lambda points: ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
+  at = lambda points: axes.transData + moved(points)
+  intervals = {place: results.mean_interval(values) for place, values in samples.items()}
+  means = np.array([interval.mean for interval in intervals.values()])
+  below: list[tuple[float, float, float]] = [(place, 0, 7) for place, mean in zip(intervals, means) if mean < floor]
+  line = dict(markevery=list(means >= floor), zorder=3, transform=at(beside))
+  axes.plot(list(intervals), np.maximum(means, floor), label=label, **line, **style)
+  colour, extent = style['color'], [*means]
+  for place, (mean, half_width, values) in intervals.items():
+    if len(values) >= LEAST_FOR_INTERVAL:
+      middle, low, high = np.maximum([mean, mean - half_width, mean + half_width], floor)
+      bar = dict(fmt='none', ecolor=colour, elinewidth=0.9, transform=at(beside))
+      axes.errorbar([place], [middle], yerr=[[middle - low], [high - middle]], **bar)
+      below += [(place, 0, 5)] * bool(mean - half_width < floor)
+      extent += [low, high]
+    elif len(values) > 1:
+      dot = dict(marker='.', markersize=4.5, markeredgewidth=0.5, color=colour, transform=at(beside - 4))
+      over = values[values >= floor]
+      axes.plot([place] * len(over), over, linestyle='', markerfacecolor=style.get('markerfacecolor', colour), **dot)
+      below += [(place, -4, 3.5)] * (len(over) < len(values))
+      extent += [*values]
+  for place, points, size in below:
+    mark = dict(marker='v', markersize=size, color=colour, clip_on=False, zorder=4, transform=at(beside + points))
+    axes.plot([place], [floor], linestyle='', **mark)
+  # What is drawn beside its place takes no part in the automatic limits.
+  axes.update_datalim([(place, max(y, floor)) for place in samples for y in extent])
+  axes.autoscale_view()
+
+
+def caption(records: list[Record], *more: str) -> str:
+  """What the records are of, for the head of a figure."""
+  first = records[0]
+  return '; '.join([f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}', *more])
+
+
+def finish(figure, title: str) -> None:
+  """Writes the caption above the panels and their common legend below them."""
+  figure.suptitle(title)
+  entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
+  columns = min(len(entries), 2 * len(figure.axes))
+  figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
+
+
+def _lines(records: list[Record], prefix: str = '', drawn_as: dict[str, str] | None = None) -> list[_Line]:
+  """A line for each pair of model and method, those with a prompt first; drawn as another method where one is given."""
   by_line = lambda pair: (pair[0], 'prompt' not in pair[1], pair[1])
-  pairs = sorted({(record['model'], record['method']) for record in records}, key=by_line)
-  name = lambda model, method: f'{prefix}{METHODS[method].label}, {_MODEL_NAMES[model]}'
-  return [(name(*pair), *pair, results.select(records, model=pair[0], method=pair[1])) for pair in pairs]
+  lines = []
+  for model, method in sorted({(record['model'], record['method']) for record in records}, key=by_line):
+    style = _shown(style_of({method: method, **(drawn_as or {})}[method]), model)
+    rows = results.select(records, model=model, method=method)
+    lines.append((f'{prefix}{METHODS[method].label}, {MODEL_NAMES[model]}', style, rows))
+  return lines
 
 
-def _at(records: list[Record], size: Callable[[Point], int], wanted: int) -> list[Record]:
-  return [record for record in records if size(results.point_of(record)) == wanted]
+def _samples(records: list[Record], size: _Size, field: str) -> dict[float, np.ndarray]:
+  """The values of the independent units in percent, by size."""
+  sizes = sorted({size(point) for point in results.points(records)})
+  at = {wanted: [record for record in records if size(results.point_of(record)) == wanted] for wanted in sizes}
+  return {wanted: results.percent(rows, field).values for wanted, rows in at.items()}
 
 
-def _draw_lines(axes, lines, places: dict[int, int], size: Callable[[Point], int]) -> None:
-  for index, (label, model, method, records) in enumerate(lines):
-    shift = 0.36 * (index / max(len(lines) - 1, 1) - 0.5)
-    sizes = [wanted for wanted in places if _at(records, size, wanted)]
-    intervals = [results.percent(_at(records, size, wanted), 'accuracy') for wanted in sizes]
-    where = [places[wanted] + shift for wanted in sizes]
-    colour = METHODS[method].colour
-    axes.errorbar(
-      where,
-      [interval.mean for interval in intervals],
-      yerr=np.nan_to_num([interval.half_width for interval in intervals]),
-      color=colour,
-      marker=METHODS[method].marker,
-      markersize=6 if model == 'bert' else 4,
-      markerfacecolor=colour if model == 'bert' else 'white',
-      capsize=2.5,
-      elinewidth=1.0,
-      label=label,
-      zorder=3,
-      **_MODEL_STYLES[model],
-    )
-    if model == 'bert':
-      for place, interval in zip(where, intervals):
-        axes.scatter(
-          np.full(len(interval.values), place - 0.045), interval.values, s=14, color=colour, alpha=0.5, linewidths=0
-        )
+def _draw_lines(axes, lines: list[_Line], size: _Size, floor: float = -np.inf) -> None:
+  # All within the margin of the axis.
+  step = min(6, 36 / len(lines))
+  for index, (label, style, rows) in enumerate(lines):
+    draw_line(axes, _samples(rows, size, 'accuracy'), label, style, step * (index - (len(lines) - 1) / 2), floor)
 
 
-def _draw_majority(axes, records, places, size: Callable[[Point], int], label: str, dash: str = ':') -> None:
-  sizes = [wanted for wanted in places if _at(records, size, wanted)]
-  means = [results.percent(_at(records, size, wanted), 'majority_accuracy').mean for wanted in sizes]
-  axes.plot([places[wanted] for wanted in sizes], means, color='0.45', linestyle=dash, linewidth=1.4, label=label)
+def draw_majority(axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash='-.') -> None:
+  """The mean accuracy, or error, of the majority class at each place."""
+  means = [values.mean() for values in samples.values()]
+  if means:
+    axes.plot(list(samples), means, color='0.45', marker='', linestyle=dash, linewidth=1.4, label=label)
 
 
-def _draw_paper(axes, values: dict[int, float], places: dict[int, int], marker: str, label: str) -> None:
-  shown = {size: value for size, value in values.items() if size in places}
-  axes.plot(
-    [places[size] for size in shown],
-    list(shown.values()),
-    color='0.2',
-    marker=marker,
-    markersize=5,
-    markerfacecolor='none',
-    linestyle='none',
-    label=label,
-  )
+def _draw_paper(axes, records, size: _Size, values: dict[int, float], marker: str, name: str) -> None:
+  """The paper's points within the range of ours."""
+  sizes = [size(point) for point in results.points(records)]
+  shown = {x: value for x, value in values.items() if min(sizes) <= x <= max(sizes)}
+  of = 'BERT-base' if records[0]['scale'] in ('paper', 'official') else 'BERT-base on more text'
+  label = f'{name}, the paper ({of}; digitised)'
+  style = dict(color='0.35', marker=marker, markersize=7, markerfacecolor='none', linestyle='none', zorder=5)
+  axes.plot(list(shown), list(shown.values()), label=label, **style)
 
 
-def _draw_vocabulary_mark(axes, sizes: list[int]) -> None:
-  """A vertical line at |H| = |X| = 10, past which the emission rows cannot be independent."""
-  place = float(np.interp(10, sizes, range(len(sizes))))
-  if sizes[0] <= 10 <= sizes[-1]:
-    axes.axvline(place, color='0.6', linewidth=0.9, linestyle=(0, (1, 2)), zorder=0)
-    axes.annotate(
-      '|H| = |X|',
-      (place, 0.97),
-      xycoords=('data', 'axes fraction'),
-      xytext=(4, 0),
-      textcoords='offset points',
-      fontsize=8,
-      color='0.35',
-    )
-
-
-def _finish(figure, axes, places: dict[int, int], label: str) -> None:
-  axes.set_xticks(list(places.values()), [str(size) for size in places])
-  axes.set_xlim(-0.4, len(places) - 0.6)
+def _finish(figure, records: list[Record], label: str, unit: str = 'test accuracy (%)') -> None:
+  (axes,) = figure.axes
+  axes.set_xticks(sorted({x for line in axes.lines for x in line.get_xdata()}))
+  # An interval may reach past what an accuracy can be, a tick should not.
+  low, high = axes.get_ylim()
+  axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
   axes.set_xlabel(label)
-  axes.set_ylabel('test accuracy (%)')
-  # Intervals of few values reach past what an accuracy can be.
-  axes.set_ylim(max(axes.get_ylim()[0], 0), min(axes.get_ylim()[1], 103))
-  axes.grid(axis='y', color='0.9', linewidth=0.6)
-  axes.spines[['top', 'right']].set_visible(False)
-  figure.legend(loc='outside right upper', fontsize=8, frameon=False)
+  axes.set_ylabel(unit)
+  finish(figure, caption(records, _counted(records)))
 
 
+def _counted(records: list[Record], spread: bool = True) -> str:
+  of_point = [[r for r in records if results.point_of(r) == point] for point in results.points(records)]
+  counts = [len(results.by_unit(rows, 'majority_accuracy')) for rows in of_point]
+  several = len({record['trial'] for record in records}) > 1
+  return counted(counts, 'HMMs' if several else 'tasks of one HMM', spread)
+
+
+def counted(counts: list[int], unit: str, spread: bool = True) -> str:
+  """n, what it counts, and how `draw_line` shows the spread, as in 'tasks of one HMM: n = 4, each a dot'."""
+  few, most = min(counts), max(counts)
+  dots, bars = few < LEAST_FOR_INTERVAL and most > 1, most >= LEAST_FOR_INTERVAL
+  shown = ' or '.join(['each a dot'] * dots + ['95% t intervals'] * bars) if spread else ''
+  return f'{unit}: n = {f"{few} to " * (few < most)}{most}{shown and ", "}{shown}'
+
+
+@styled
 def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.Path]:
   """Writes the figure in each of FORMATS, the same bytes for the same records."""
   paths = []
   for extension in FORMATS:
     buffer = io.BytesIO()
     metadata = {'png': None, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}[extension]
-    with matplotlib.rc_context({'svg.hashsalt': 'hmm_jax'}):
-      figure.savefig(buffer, format=extension, metadata=metadata)
+    figure.savefig(buffer, format=extension, metadata=metadata)
     paths.append(stem.with_suffix(f'.{extension}'))
     checkpoints.write_whole(paths[-1], buffer.getvalue())
   return paths

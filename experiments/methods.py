@@ -12,8 +12,9 @@ class Method(NamedTuple):
       positions, 'representation' what the model's prediction at the [MASK] is read out of.
     prompt: whether a prompt is trained with the head.
     finetunes: whether the model's own parameters are trained with the head.
-    colour: of its line, a colour of Okabe and Ito.
+    colour: of its line, one of Okabe and Ito's: apart under deuteranopia, and in grey where marker and dash are not.
     marker: of its line.
+    dash: of its line.
   """
 
   label: str
@@ -22,14 +23,15 @@ class Method(NamedTuple):
   finetunes: bool
   colour: str
   marker: str
+  dash: str
 
 
 # In the order in which tables and legends name them.
 METHODS = {
-  'head': Method('head', 'mask', False, False, '#0072B2', 's'),
-  'prompt': Method('prompt', 'mask', True, False, '#D55E00', 'o'),
-  'probe': Method('probe', 'representation', False, False, '#009E73', '^'),
-  'finetune': Method('finetune', 'mask', False, True, '#CC79A7', 'D'),
-  'attention': Method('attention', 'sequence', False, False, '#000000', 'P'),
-  'prompt_attention': Method('prompt + attention', 'sequence', True, False, '#E69F00', 'X'),
+  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--'),
+  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-'),
+  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':'),
+  'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.'),
+  'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-'),
+  'prompt_attention': Method('prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.'),
 }

@@ -140,7 +140,7 @@ def _note_environment(settings: Settings, directory: pathlib.Path, done: int, re
 
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
 def _corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
-  """The chunks [N, T] that pretraining meets."""
+  """The chunks [S, T] that pretraining meets."""
   documents = sample_corpus(key, hmm, corpus.num_documents, corpus.document_length)
   whole_chunks = documents[:, : corpus.chunks_per_document * corpus.chunk_length]
   return whole_chunks.reshape(corpus.num_chunks, corpus.chunk_length)

@@ -65,7 +65,7 @@ def valid_values(field: dataclasses.Field) -> str:
   if entry not in (int, float):
     text = ', '.join(field.metadata['choices'])
   if several:
-    text = f'distinct {entry.__name__}s, each {text}' if entry is not str else f'a choice of {text}'
+    text = f'distinct {entry.__name__}s, each {text}' if entry is not str else f'distinct ones of {text}'
     return f'a tuple of {text}' + (', or ()' if field.metadata['may_be_empty'] else '')
   if field.metadata['choices']:
     return f'one of {text}'
@@ -136,12 +136,15 @@ class FigureSettings(Group):
   paper_overlay: bool = setting("whether the paper's Figure 3 is drawn and tabulated beside ours")
 
 
-class HmmSettings(Group):
+class TemperatureSettings(Group):
+  transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=10**6)
+  initial_temperature: float = setting('of P[H_1]', least=1e-6, most=10**6)
+  emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=10**6)
+
+
+class HmmSettings(TemperatureSettings):
   num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
   num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=2**16)
-  transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=1e6)
-  initial_temperature: float = setting('of P[H_1]', least=1e-6, most=1e6)
-  emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=1e6)
 
 
 class MemorySettings(Group):
@@ -277,7 +280,7 @@ class PromptSettings(TuneSettings):
 
 class AttentionSettings(TuneSettings):
   form: str = setting("of the head: the paper's (4.1), or the released code's", choices=('paper', 'official'))
-  temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=1e6)
+  temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=10**6)
   key_size: int = setting('of its keys; 0: |H| + 1', least=0, most=2**16)
   value_size: int = setting('of its values; 0: |M||H|', least=0, most=2**16)
 

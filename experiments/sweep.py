@@ -59,5 +59,6 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   records = results.load(workdir)
   report.show(report.render(records, settings.figure.paper_overlay), workdir, reporter)
   for name in settings.figures:
-    paths = figures.save(getattr(figures, name)(records, settings.figure), workdir / name)
-    reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
+    figure = getattr(figures, name)(records, settings.figure)
+    if figure:
+      reporter.say(f'figure: {", ".join(str(path) for path in figures.save(figure, workdir / name))}')

@@ -5,6 +5,7 @@ Axes in names, for example `likelihoods_TxH`:
 | letter | axis | the paper |
 | --- | --- | --- |
 | B | batch | |
+| S | sequences of a corpus: documents, or chunks of them | |
 | T | time (positions) | T or t |
 | V | tokens of the vocabulary, [MASK] not counted | script X |
 | H | hidden states | script H |

@@ -14,10 +14,9 @@ Array = jax.Array
 
 
 class Distribution(inference.Chain, Protocol):
-  """A distribution of text with a hidden joint state, the number e = c H + h of a still part c and a moving part h.
+  """A distribution of text with a joint state e = c H + h: memory configuration c, which stays, and hidden state h.
 
-  An `HMM` has no still part, so that E = H. In a `MemoryHMM` c is what the memory holds. Its tokens depend on the
-  joint state alone, and every function below serves both.
+  An `HMM` has no memory, so that E = H. Tokens depend on the joint state alone, and every function below serves both.
   """
 
   @property
@@ -167,18 +166,18 @@ def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
 def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> DistributionT:
   """The distribution as seen from the start of a random one of a document's first `num_chunks` chunks.
 
-  Its first moving part has the mean over k < num_chunks of `initial @ transition_matrix^(k chunk_length)`; the still
-  part stays what it was.
+  Its first hidden state has the mean over k < num_chunks of `initial @ transition_matrix^(k chunk_length)`; the law of
+  the memory stays what it was.
   """
   multiply = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-  num_moving = hmm.transition_matrix.shape[-1]
-  stride = jnp.eye(num_moving)
+  num_states = hmm.transition_matrix.shape[-1]
+  stride = jnp.eye(num_states)
   for bit in bin(chunk_length)[2:]:
     stride = multiply(stride, stride)
     if bit == '1':
       stride = multiply(stride, hmm.transition_matrix)
   advance = lambda probs, _: (multiply(probs, stride), probs)
-  _, starts = lax.scan(advance, hmm.joint_initial_probs.reshape(-1, num_moving), None, length=num_chunks)
+  _, starts = lax.scan(advance, hmm.joint_initial_probs.reshape(-1, num_states), None, length=num_chunks)
   mean = starts.mean(0).reshape(-1)
   return hmm.starting_from(mean / mean.sum())
 

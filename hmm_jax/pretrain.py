@@ -105,7 +105,7 @@ def make_train_steps(
   steps_per_call: int,
   mesh: Mesh,
 ) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
-  """Compiles `(state, corpus [N, T], key) -> (state, losses [steps_per_call])` over the mesh.
+  """Compiles `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
 
   The batch is split over `data`; the state is donated. One compilation serves every corpus of one shape, if the
   first state is already on the mesh.

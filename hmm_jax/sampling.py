@@ -14,11 +14,11 @@ Array = jax.Array
 
 
 class AliasTable(NamedTuple):
-  """Walker's alias method: a draw from any row costs two look-ups and one 32-bit word.
+  """Walker's alias method: a draw of one of V outcomes, from any row, costs two look-ups and one 32-bit word.
 
   Attributes:
-    threshold: [..., K] in [0, 1], the share of column k that stays with outcome k.
-    alias: [..., K] int32, the outcome that has the rest of column k.
+    threshold: [..., V] in [0, 1], the share of column k that stays with outcome k.
+    alias: [..., V] int32, the outcome that has the rest of column k.
   """
 
   threshold: Array
@@ -74,28 +74,28 @@ def _sampler(hmm: Distribution) -> _Sampler:
 def _sample(key: Array, sampler: _Sampler, length: int) -> tuple[Array, Array]:
   words_2xT = jax.random.bits(key, (2, length), jnp.uint32)
 
-  def step(moving, word):
-    return alias_draw(sampler.transition, moving, word), moving
+  def step(state, word):
+    return alias_draw(sampler.transition, state, word), state
 
   first = alias_draw(sampler.initial, 0, words_2xT[0, 0])
-  first_moving = first % sampler.transition.threshold.shape[0]
-  last, moving = lax.scan(step, first_moving, words_2xT[0, 1:])
-  states = first - first_moving + jnp.append(moving, last)
-  return states, alias_draw(sampler.emission, states, words_2xT[1])
+  first_state = first % sampler.transition.threshold.shape[0]
+  last, states = lax.scan(step, first_state, words_2xT[0, 1:])
+  joint_states = first - first_state + jnp.append(states, last)
+  return joint_states, alias_draw(sampler.emission, joint_states, words_2xT[1])
 
 
 @functools.partial(jax.jit, static_argnames='length')
 def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   """Draws one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
 
-  The still part of the state is drawn once and stays for the whole document.
+  The memory is drawn once and stays for the whole document.
   """
   return _sample(key, _sampler(hmm), length)
 
 
 @functools.partial(jax.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
 def sample_corpus(key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = 256) -> Array:
-  """Tokens of many documents, [D, T], in the smallest unsigned type that holds the vocabulary and [MASK].
+  """Tokens of many documents, [S, T], in the smallest unsigned type that holds the vocabulary and [MASK].
 
   Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
   `chunk_size` at a time, which bounds the memory of the random words.

@@ -1,9 +1,12 @@
 """Figures and tables say what the records say."""
 
+import itertools
 import json
 import pathlib
 import xml.etree.ElementTree
 
+import matplotlib
+import matplotlib.colors
 import numpy as np
 import pytest
 import scipy.stats
@@ -11,30 +14,35 @@ import scipy.stats
 from experiments import figures
 from experiments import report
 from experiments import results
+from experiments.methods import METHODS
 from experiments.settings import FigureSettings
 from experiments.settings import Point
+from experiments.theory import drawing
 
 MODELS = ('pretrained BERT', 'exact G')
+RUN = dict(experiment='some_experiment', scale='small', seed=7)
 REFERENCE = pathlib.Path(report.__file__).parent / 'figure_3_reference.json'
 
 
-def _records():
+def _records(num_trials=1):
   return [
     dict(
+      RUN,
       num_states=num_states,
       memory_size=0,
       num_cells=0,
       near_tie_share=0.0,
-      trial=0,
+      trial=trial,
       task=task,
       model=model,
       method=method,
-      accuracy=base + 0.02 * task - 0.005 * num_states,
+      accuracy=base + 0.02 * task + 0.01 * (trial % 3) - 0.005 * num_states,
       majority_accuracy=0.55,
       kl_at_mask=0.123,
       excess_mlm_loss=0.045,
     )
     for num_states in (4, 10, 30)
+    for trial in range(num_trials)
     for task in range(3)
     for model, method, base in (
       ('bert', 'head', 0.8),
@@ -54,7 +62,7 @@ def _profile(offset):
 def _record(point, task, model, method, accuracy, majority, measure='entropy'):
   has_profile = method == 'attention'
   return dict(
-    point._asdict(),
+    RUN | point._asdict(),
     trial=0,
     task=task,
     model=model,
@@ -103,32 +111,93 @@ def _settings(overlay=False):
   return FigureSettings(width=6.4, height=4.2, dpi=60, paper_overlay=overlay)
 
 
+def _lines_by_label(axes):
+  return {line.get_label(): line for line in axes.lines}
+
+
+def _drawn(axes):
+  """(x, y) on the page, in pixels, of everything drawn as a line, with the caps of intervals."""
+  axes.figure.draw_without_rendering()
+  return np.concatenate([line.get_transform().transform(line.get_xydata()) for line in axes.lines])
+
+
 def test_the_figure_draws_the_means_of_the_records():
-  """The line of a method passes through its mean accuracies, in percent."""
+  """The line of a method passes through its mean accuracies, in percent, over the sizes themselves."""
   (axes,) = figures.figure_3_left(_records(), _settings()).axes
-  lines = {container.get_label(): container.lines[0] for container in axes.containers}
+  lines = _lines_by_label(axes)
   assert lines['head, pretrained BERT'].get_ydata() == pytest.approx([80.0, 77.0, 67.0])
   assert lines['prompt, exact G'].get_ydata() == pytest.approx([95.0, 92.0, 82.0])
+  for line in lines.values():
+    assert set(line.get_xdata()) <= {4, 10, 30}
 
 
 def test_the_figure_names_its_axes_and_marks_the_vocabulary():
-  """Axes are labelled with units, every curve is in the legend, and |H| = |X| is marked at 10."""
+  """Axes are labelled with units, every curve is in the legend below, and |H| = |X| is marked at 10."""
   figure = figures.figure_3_left(_records(), _settings())
   (axes,) = figure.axes
   assert '|H|' in axes.get_xlabel()
   assert '%' in axes.get_ylabel()
+  assert [label.get_text() for label in axes.get_xticklabels()] == ['4', '10', '30']
   assert len(figure.legends[0].get_texts()) == 5
-  assert [text.get_text() for text in axes.texts] == ['|H| = |X|']
-  assert axes.texts[0].xy[0] == 1
+  assert [(text.get_text(), text.get_position()[0]) for text in axes.texts] == [('|H| = |X|', 10)]
 
 
 def test_the_paper_is_drawn_beside_ours_only_when_asked():
-  """The overlay adds the digitised values of the sizes on record."""
+  """The overlay adds the digitised values within our range of sizes, as hollow marks, and names what they are of."""
   (plain,) = figures.figure_3_left(_records(), _settings()).axes
-  (overlaid,) = figures.figure_3_left(_records(), _settings(overlay=True)).axes
-  added = [line for line in overlaid.lines if 'paper' in str(line.get_label())]
-  assert not [line for line in plain.lines if 'paper' in str(line.get_label())]
-  assert [list(line.get_ydata()) for line in added] == [[99.7, 93.0, 75.1], [94.0, 79.7, 66.2]]
+  assert not [line for line in plain.lines if 'paper' in line.get_label()]
+  for scale, of in (('small', 'BERT-base on more text'), ('paper', 'BERT-base')):
+    records = [record | {'scale': scale} for record in _records() if record['num_states'] > 4]
+    (axes,) = figures.figure_3_left(records, _settings(overlay=True)).axes
+    lines = [_lines_by_label(axes)[f'{method}, the paper ({of}; digitised)'] for method in ('prompt', 'head')]
+    assert [list(line.get_xdata()) for line in lines] == [[10, 15, 25, 30]] * 2
+    assert [list(line.get_ydata()) for line in lines] == [[93.0, 87.0, 74.8, 75.1], [79.7, 74.6, 66.1, 66.2]]
+    assert {(line.get_markerfacecolor(), line.get_linestyle()) for line in lines} == {('none', 'None')}
+    assert '15' in [label.get_text() for label in axes.get_xticklabels()]
+
+
+@pytest.mark.parametrize('num_trials', [1, 4])
+def test_few_values_are_dots_and_no_interval(num_trials):
+  """Below five independent values each is a dot; the caption says what they are."""
+  figure = figures.figure_3_left(_records(num_trials), _settings())
+  (axes,) = figure.axes
+  assert not axes.containers and not axes.collections
+  at_30 = [list(line.get_ydata()) for line in axes.lines if line.get_marker() == '.' and set(line.get_xdata()) == {30}]
+  values = [65.0, 67.0, 69.0] if num_trials == 1 else [67.0, 68.0, 69.0, 67.0]
+  assert pytest.approx(values) in at_30 and len(at_30) == 4
+  counted = 'tasks of one HMM: n = 3' if num_trials == 1 else 'HMMs: n = 4'
+  assert figure.get_suptitle() == f'some_experiment, scale small, seed 7; {counted}, each a dot'
+
+
+def test_five_values_have_the_t_interval():
+  """From five independent values on the bar is the 95% t interval, and no dot is drawn."""
+  figure = figures.figure_3_left(_records(num_trials=5), _settings())
+  (axes,) = figure.axes
+  assert figure.get_suptitle() == 'some_experiment, scale small, seed 7; HMMs: n = 5, 95% t intervals'
+  assert not [line for line in axes.lines if line.get_marker() == '.']
+  values = [67.0, 68.0, 69.0, 67.0, 68.0]
+  interval = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
+  bars = [bar.get_segments()[0] for container in axes.containers for bar in container.lines[2]]
+  assert len(bars) == 12
+  assert any(bar == pytest.approx(np.array([[30, interval[0]], [30, interval[1]]])) for bar in bars)
+
+
+def test_the_caption_counts_what_differs_between_sizes():
+  """A run of 2 HMMs at one size and 6 at another says so, and that both kinds of spread are drawn."""
+  records = [record for record in _records(num_trials=6) if record['num_states'] > 4 or record['trial'] < 2]
+  caption = figures.figure_3_left(records, _settings()).get_suptitle()
+  assert caption.endswith('; HMMs: n = 2 to 6, each a dot or 95% t intervals')
+
+
+def test_nothing_is_clipped():
+  """The limits hold every mark and interval, those that reach past 100 percent as well; no tick does."""
+  records = [dict(r, accuracy=(0.4, 1.0)[r['trial'] % 2]) for r in _records(num_trials=5)]
+  many = [dict(r, method=method) for r in _records() if r['method'] == 'head' for method in METHODS]
+  for rows, overlay in ((records, False), (_records(), True), (many, False)):
+    (axes,) = figures.figure_3_left(rows, _settings(overlay)).axes
+    # The mark of |H| = |X| runs from edge to edge.
+    assert all(axes.bbox.padded(1).contains(*point) for point in _drawn(axes))
+    assert max(axes.get_yticks()) <= 100 and (rows is not records or axes.get_ylim()[1] > 100)
 
 
 DRAWINGS = [
@@ -160,80 +229,99 @@ def test_the_table_holds_means_differences_and_the_gap():
     assert number in row
 
 
-def _lines_by_label(axes):
-  return {container.get_label(): container.lines[0] for container in axes.containers}
-
-
 def test_the_right_figure_draws_memory_and_vanilla():
   """Each text has a line a model through its means and its own majority baseline, at its number of joint states."""
   figure = figures.figure_3_right(_memory_records(), _settings())
   (axes,) = figure.axes
   lines = _lines_by_label(axes)
-  assert set(lines) == {f'{text}, {model}' for text in ('memory: attention', 'vanilla: head') for model in MODELS}
+  assert {f'{text}, {model}' for text in ('memory: attention', 'vanilla: head') for model in MODELS} <= set(lines)
   assert lines['memory: attention, exact G'].get_ydata() == pytest.approx([96, 95, 93])
   spread = 100 * 0.02 * 5 / 3
   assert lines['vanilla: head, exact G'].get_ydata() == pytest.approx(np.array([82, 78, 70]) + spread)
   # BERT has no record beside the largest memory, and the line stops before it.
   assert lines['vanilla: head, pretrained BERT'].get_ydata() == pytest.approx(np.array([82, 78]) + spread)
-  plain = {line.get_label(): line for line in axes.lines}
-  majorities = [plain[f'{text}: majority class'] for text in ('memory', 'vanilla')]
+  majorities = [lines[f'{text}: majority class'] for text in ('memory', 'vanilla')]
   assert [list(line.get_ydata()) for line in majorities] == [pytest.approx([55] * 3), pytest.approx([60] * 3)]
   assert majorities[0].get_linestyle() != majorities[1].get_linestyle()
   assert [label.get_text() for label in axes.get_xticklabels()] == ['8', '12', '20']
-  # Places on the axis are shifted apart by less than half a step.
-  for line in lines.values():
-    assert np.abs(np.array(line.get_xdata(), float) - range(len(line.get_xdata()))).max() < 0.25
   assert '|M||H|' in axes.get_xlabel() and '%' in axes.get_ylabel()
   assert len(figure.legends[0].get_texts()) == 6
 
 
+def test_a_method_of_both_texts_has_two_styles():
+  """The attention head on vanilla text is drawn as no other line of its model is."""
+  records = _memory_records()
+  both = [r | {'method': 'attention'} for r in records if r['method'] == 'head']
+  (axes,) = figures.figure_3_right(records + both, _settings()).axes
+  lines = [line for label, line in _lines_by_label(axes).items() if label.endswith('exact G')]
+  assert len({(line.get_color(), line.get_marker()) for line in lines}) == 3
+
+
 def test_the_right_figure_draws_the_paper_when_asked():
-  """The overlay is the digitised values of the later text at the sizes on record, for both texts."""
+  """The overlay is the digitised values of the later text within our range of sizes, for both texts."""
   right = json.loads(REFERENCE.read_text())['right_later_version']
-  sizes = right['memory_times_states']
   (axes,) = figures.figure_3_right(_memory_records(), _settings(overlay=True)).axes
-  drawn = {line.get_label(): line for line in axes.lines if 'paper' in str(line.get_label())}
+  drawn = {label: line for label, line in _lines_by_label(axes).items() if 'paper' in label}
   assert len(drawn) == 2
   for text in ('memory', 'vanilla'):
-    line = drawn[f'{text}, paper (digitised)']
-    assert list(line.get_ydata()) == [right[text]['mean'][sizes.index(size)] for size in (8, 12, 20)]
-    assert list(line.get_xdata()) == [0, 1, 2]
+    (line,) = [line for label, line in drawn.items() if label.startswith(text)]
+    assert list(line.get_xdata()) == [8, 12, 20]
+    assert list(line.get_ydata()) == right[text]['mean'][:3]
   (plain,) = figures.figure_3_right(_memory_records(), _settings()).axes
-  assert not [line for line in plain.lines if 'paper' in str(line.get_label())]
+  assert not [line for line in plain.lines if 'paper' in line.get_label()]
 
 
-def test_the_figure_of_cells_is_drawn_against_their_number():
-  """Each method has a line through its means at N cells, those with a prompt first in the legend."""
+def test_the_figure_of_cells_draws_errors_on_a_logarithmic_axis():
+  """Each method has a line through its mean errors at N cells, those with a prompt first in the legend."""
   figure = figures.memory_cells(_cell_records(), _settings())
   (axes,) = figure.axes
   lines = _lines_by_label(axes)
-  assert list(lines) == [f'{name}, pretrained BERT' for name in ('prompt + attention', 'attention', 'head')]
-  assert lines['attention, pretrained BERT'].get_ydata() == pytest.approx([86, 81, 76])
-  assert lines['prompt + attention, pretrained BERT'].get_ydata() == pytest.approx([91, 86, 81])
+  names = [f'{name}, pretrained BERT' for name in ('prompt + attention', 'attention', 'head')]
+  assert [text.get_text() for text in figure.legends[0].get_texts()] == [*names, 'majority class']
+  assert lines['attention, pretrained BERT'].get_ydata() == pytest.approx([14, 19, 24])
+  assert lines['prompt + attention, pretrained BERT'].get_ydata() == pytest.approx([9, 14, 19])
+  assert lines['majority class'].get_ydata() == pytest.approx([50] * 3)
   assert [label.get_text() for label in axes.get_xticklabels()] == ['1', '2', '3']
-  assert 'N' in axes.get_xlabel() and '%' in axes.get_ylabel()
+  assert axes.get_yscale() == 'log' and 'error (%)' in axes.get_ylabel() and 'N' in axes.get_xlabel()
 
 
-def test_the_attention_figure_has_a_panel_for_each_measure():
-  """Entropy and read probability have panels of their own, each line the mean profile of a distribution's tasks."""
+@pytest.mark.parametrize('num_trials', [3, 5])
+def test_no_error_is_marked_on_the_bottom_edge(num_trials):
+  """Triangles on the edge: a mean without error, a task without, and an interval that reaches below; no other mark."""
+  errors = {1: [0.0] * 5, 2: [0.0, 0.0, 0.0, 0.0, 0.001], 3: [0.2, 0.21, 0.2, 0.2, 0.2]}
+  records = [
+    _record(Point(6, 3, cells), 0, 'bert', 'head', 1 - errors[cells][-1 - trial], 0.5) | {'trial': trial}
+    for cells in errors
+    for trial in range(num_trials)
+  ]
+  (axes,) = figures.memory_cells(records, _settings()).axes
+  bottom = axes.get_ylim()[0]
+  assert bottom == pytest.approx(0.1 / num_trials / 2)
+  on_edge = [line for line in axes.lines if line.get_marker() == 'v']
+  assert {(*line.get_xdata(), *line.get_ydata()) for line in on_edge} == {(1, bottom), (2, bottom)}
+  assert not any(line.get_clip_on() for line in on_edge)
+  line = _lines_by_label(axes)['head, pretrained BERT']
+  assert line.get_markevery() == [False, True, True]
+  assert line.get_ydata()[1] == pytest.approx(0.1 / num_trials)
+  assert axes.get_yticklabels()[0].get_text() == '0 (▼)' and axes.get_yticks()[0] == bottom
+
+
+def test_the_attention_figure_is_of_the_read_probability():
+  """One panel, each line the mean profile of a distribution's tasks; none of what attends by entropy alone."""
   figure = figures.attention(_cell_records(), _settings())
-  assert len(figure.axes) == 2
-  by_label = {'entropy': None, 'probability': None}
-  for axes in figure.axes:
-    (word,) = [word for word in by_label if word in axes.get_xlabel()]
-    by_label[word] = {line.get_label(): line for line in axes.lines if line.get_label()[0] != '_'}
-  assert set(by_label['entropy']) == {'|H|=6 |M|=3 N=1, pretrained BERT'}
-  names = {f'|H|=6 |M|=3 N={cells}, pretrained BERT' for cells in (2, 3)}
-  assert set(by_label['probability']) == names
-  for line in (*by_label['entropy'].values(), *by_label['probability'].values()):
+  (axes,) = figure.axes
+  lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != '_'}
+  assert set(lines) == {f'|H|=6 |M|=3 N={cells}, pretrained BERT' for cells in (2, 3)}
+  assert 'probability' in axes.get_xlabel() and 'mean over tasks of one HMM: n = 3;' in figure.get_suptitle()
+  for line in lines.values():
     assert line.get_xdata() == pytest.approx([0.05, 0.45, 0.98])
     assert line.get_ydata() == pytest.approx([0.6, 1.1, 1.9])
-  assert len(figures.attention(_memory_records(), _settings()).axes) == 1
+  assert figures.attention(_memory_records(), _settings()) is None
 
 
 def test_bins_are_averaged_by_the_share_of_positions():
   """A bin that one task fills more than another counts for the first in proportion, and empty bins for nothing."""
-  records = [_record(Point(4, 2, 1), task, 'exact', 'attention', 0.9, 0.5) for task in range(2)]
+  records = [_record(Point(4, 2, 2), task, 'exact', 'attention', 0.9, 0.5, 'read_probability') for task in range(2)]
   records[0]['attention_profile'] = [[0.1, 1.0, 0.3], [0.2, 3.0, 0.7]]
   records[1]['attention_profile'] = [[0.4, 2.0, 0.1], [None, None, 0.0]]
   (axes,) = figures.attention(records, _settings()).axes
@@ -242,10 +330,52 @@ def test_bins_are_averaged_by_the_share_of_positions():
   assert line.get_ydata() == pytest.approx([(1 * 0.3 + 2 * 0.1) / 0.4, 3])
 
 
-def test_an_attention_figure_without_attention_is_empty():
-  """Records of other methods draw an empty panel, and no error."""
-  (axes,) = figures.attention([r for r in _memory_records() if r['method'] == 'head'], _settings()).axes
-  assert not axes.lines
+OLD_COLOURS = ('#1b5e9e', '#d95f02', '#4d9221', '#6a3d9a', '#b2182b', '#b8860b')
+# CIELAB distances that two colours need, and the difference in lightness from which grey alone tells them apart.
+LEAST_NORMAL, LEAST_DEUTERANOPIA, LEAST_GREY = 25, 18, 10
+# Machado, Oliveira and Fernandes 2009, deuteranopia, on linear RGB.
+DEUTERANOPIA = np.array(
+  [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+)
+XYZ = np.array([[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]])
+
+
+def _cielab(colour, sight=None):
+  """L*, a*, b* under D65 of an sRGB colour, as a `sight` sees it."""
+  rgb = np.array(matplotlib.colors.to_rgb(colour))
+  linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+  seen = np.clip(linear if sight is None else sight @ linear, 0, 1)
+  ratio = XYZ @ seen / XYZ.sum(1)
+  x, y, z = np.where(ratio > (6 / 29) ** 3, np.cbrt(ratio), ratio / (3 * (6 / 29) ** 2) + 4 / 29)
+  return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def _too_near(styles):
+  """The pairs of (colour, marker, dash) that are not told apart, each with why."""
+  found = []
+  for (one, *marks), (other, *other_marks) in itertools.combinations(styles, 2):
+    for sight, least in ((None, LEAST_NORMAL), (DEUTERANOPIA, LEAST_DEUTERANOPIA)):
+      if np.linalg.norm(_cielab(one, sight) - _cielab(other, sight)) < least:
+        found.append((one, other, least))
+    both_differ = all(mark != other_mark for mark, other_mark in zip(marks, other_marks))
+    if abs(_cielab(one)[0] - _cielab(other)[0]) < LEAST_GREY and not both_differ:
+      found.append((one, other, 'grey'))
+  return found
+
+
+def test_colours_hold_under_deuteranopia_and_in_grey():
+  """Any two methods are apart in CIELAB, as a deuteranope sees them, and in grey or in both marker and dash."""
+  methods = [(method.colour, method.marker, method.dash) for method in METHODS.values()]
+  assert not _too_near(methods)
+  assert not _too_near([tuple(style.values()) for style in drawing.STYLES.values()])
+  cycle = figures.styled(lambda: matplotlib.rcParams['axes.prop_cycle'])()
+  assert not _too_near([tuple(style.values()) for style in cycle])
+  # As it was: the prompt beside prompt + attention, and the head beside the fine-tuned model.
+  old = [(colour, *style[1:]) for colour, style in zip(OLD_COLOURS, methods)]
+  near = {(one, other) for one, other, why in _too_near(old) if why == LEAST_DEUTERANOPIA}
+  assert {('#d95f02', '#b8860b'), ('#1b5e9e', '#6a3d9a')} <= near
+  # Marker and dash are asked for where grey does not do.
+  assert _too_near([('#56B4E9', 'o', '-'), ('#E69F00', 's', '-')]) == [('#56B4E9', '#E69F00', 'grey')]
 
 
 def _rows(records, overlay=False):

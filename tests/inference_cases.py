@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import hmm as hmm_lib
+from hmm_jax import sampling
 from hmm_jax.hmm import HMM
 
 
@@ -28,7 +29,7 @@ def paper_draw(num_states, seed=0):
 
 
 def sampled_tokens(hmm, batch_size, length):
-  return np.asarray(hmm_lib.sample_corpus(jax.random.key(1), hmm, batch_size, length))
+  return np.asarray(sampling.sample_corpus(jax.random.key(1), hmm, batch_size, length))
 
 
 def uniform_tokens(hmm, batch_size, length):
@@ -45,3 +46,11 @@ def surviving_path_case(power=-30):
   chain = HMM(jnp.array([1, 10.0**power]), jnp.eye(2), jnp.eye(2))
   alive = [1.0, 10.0**power]
   return chain, jnp.array([alive, alive, alive, [0.0, 1.0], [1.0, 1.0]])
+
+
+def random_rows(rng, length, num_states):
+  """Likelihood rows: one in three all ones, and half the entries of one in three exact zeros."""
+  rows = rng.uniform(size=(length, num_states))
+  rows[1::3] = 1
+  rows[2::3, ::2] = 0
+  return rows

@@ -3,16 +3,13 @@
 from conftest import dirichlet_hmm
 from conftest import enumerated_posterior
 from conftest import in_float64
-from conftest import joint_hmm
-from conftest import path_probs
-from conftest import state_paths
 from dynamax.hidden_markov_model import hmm_posterior_mode
 from dynamax.hidden_markov_model import hmm_smoother
 import hmmlearn.hmm
 from inference_cases import assert_posteriors_close
 from inference_cases import at
+from inference_cases import random_rows
 from inference_cases import stacked
-from inference_cases import surviving_path_case
 import jax
 import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm
@@ -31,14 +28,6 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 # Half a unit in the last place of a float32 below 1: the arithmetic is float64, and only the result is rounded.
 ROUNDING = 3.1e-8
 H, T = 3, 5
-
-
-def random_rows(rng, length, num_states):
-  """Likelihood rows: one in three all ones, and half the entries of one in three exact zeros."""
-  rows = rng.uniform(size=(length, num_states))
-  rows[1::3] = 1
-  rows[2::3, ::2] = 0
-  return rows
 
 
 def evidence_cases():
@@ -222,35 +211,6 @@ def test_leave_one_out_has_no_derivative_by_its_own_row():
     assert np.abs(jacobian[2, :, 1]).max() > 1e-3
 
 
-@pytest.mark.parametrize('num_states, length', [(2, 1), (3, 5)])
-def test_most_likely_states_equal_enumeration(num_states, length):
-  """The Viterbi path is the state path of largest probability, exact zeros among the evidence."""
-  rng = np.random.default_rng(length)
-  hmm, rows = dirichlet_hmm(rng, num_states), random_rows(rng, length, num_states)
-  best = state_paths(num_states, length)[path_probs(hmm, rows).argmax()]
-  states = most_likely_states(*jax.tree.map(np.float32, (hmm, rows)))
-  assert states.dtype == np.int32
-  np.testing.assert_array_equal(states, best)
-
-
-def test_most_likely_states_of_a_memory():
-  """The Viterbi path of joint states keeps the memory that it begins with, and is that of the flattened chain."""
-  hmm = dense_hmm(np.random.default_rng(1), 2, per_memory=True)
-  configuration = np.arange(12) // 3
-  for favoured in range(4):
-    rows = rows_of(hmm, [1, 0, 3, 2]) * np.where(configuration == favoured, 1, 0.2)
-    best = state_paths(12, 4)[path_probs(joint_hmm(hmm), rows).argmax()]
-    assert set(configuration[best]) == {favoured}
-    states = most_likely_states(jax.tree.map(np.asarray, hmm), np.float32(rows))
-    np.testing.assert_array_equal(states, best)
-
-
-def test_most_likely_states_of_an_improbable_path():
-  """Logarithms do not underflow: the one path left is found, however improbable."""
-  chain, rows = surviving_path_case()
-  np.testing.assert_array_equal(most_likely_states(chain, rows), 1)
-
-
 def compiled_programs(capture, function):
   """How many programs the call compiles."""
   with jax.log_compiles(), capture.at_level('WARNING'):
@@ -307,13 +267,6 @@ def test_every_product_of_exact_code_asks_for_full_precision():
       assert set(equation.params['precision']) == {jax.lax.Precision.HIGHEST}
     if function is forward_backward:
       assert {x.aval.dtype for equation in found for x in equation.invars} == {np.dtype('float64')}
-
-
-def test_most_likely_states_are_constant_to_differentiation():
-  """A gradient that passes by the Viterbi path, as in hard EM, is that of what it picks out."""
-  chain, rows = jax.tree.map(jnp.float32, CASES['dense'])
-  picked = lambda rows: jnp.take_along_axis(rows, most_likely_states(chain, rows)[:, None], 1).sum()
-  np.testing.assert_array_equal(jax.grad(picked)(rows), np.eye(H)[most_likely_states(chain, rows)])
 
 
 def test_rows_of_another_length_are_refused():

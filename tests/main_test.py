@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from typing import NamedTuple
 
 from conftest import compiling_fast
@@ -23,6 +24,7 @@ import pytest
 
 from experiments import config as config_lib
 from experiments import main as main_lib
+from experiments.registry import EXPERIMENTS
 from experiments.settings import SettingsError
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -79,10 +81,10 @@ def _finish(*arguments):
   return out
 
 
-def _start(*arguments):
+def _start(*arguments, cwd=None):
   env = {**os.environ, 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1', 'PYTHONPATH': str(ROOT)}
   command = [sys.executable, '-m', 'experiments.main', *arguments]
-  return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+  return subprocess.Popen(command, env=env, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(scope='module')
@@ -90,6 +92,7 @@ def finished(tmp_path_factory):
   workdir = tmp_path_factory.mktemp('finished')
   memory_printed = _finish(*MEMORY, f'--workdir={workdir}')
   memory_files = _files(workdir)
+  (workdir / 'results.jsonl').unlink()
   prompt_printed = _finish(*PROMPT, f'--workdir={workdir}')
   return Finished(workdir, memory_printed, memory_files, prompt_printed, _files(workdir))
 
@@ -170,7 +173,7 @@ def test_only_the_tuned_arrays_are_saved(finished):
 
 
 def test_a_memory_beside_a_vanilla_hmm(finished):
-  """Records of both kinds of text with the fields of the README, two figures, a pretrained model a distribution."""
+  """Records of both kinds of text with the fields of the README, the figure, a pretrained model a distribution."""
   records = _records(finished.memory_files)
   kinds = {(r['num_states'], r['memory_size'], r['num_cells'], r['model'], r['method'], r['task']) for r in records}
   assert len(kinds) == len(records)
@@ -184,7 +187,8 @@ def test_a_memory_beside_a_vanilla_hmm(finished):
     assert set(record) == _documented()
     assert record['experiment'] == 'memory_vs_vanilla'
     assert (record['attention_profile'] is not None) == (record['memory_size'] > 0)
-  assert _drawn('figure_3_right', 'attention') <= {path.name for path in finished.workdir.iterdir()}
+  drawn = {path.name for path in finished.workdir.iterdir()}
+  assert _drawn('figure_3_right') <= drawn and not _drawn('attention') & drawn
   assert len(list(finished.workdir.glob('pretrained/*'))) == 2
 
 
@@ -277,7 +281,7 @@ REFUSED = [
   (['--config.seed=abc'], ['seed', 'abc']),
   (['--config.num_trials=0'], ['num_trials', '0', 'positive']),
   (['--config.prompt.length=500'], ['prompt.length', '500', 'at most']),
-  (['--config.pretrain.mask_rate=1.5'], ['mask_rate', '1.5', '(0, 1)']),
+  (['--config.pretrain.mask_rate=1.5'], ['mask_rate', '1.5', 'positive and below 1']),
   (['--config.memory.sizes=1'], ['memory.sizes', '1', 'at least 2']),
   (['--config.memory.sizes=9', '--config.memory.cells=4'], ['memory.cells', '9^4', '4096']),
   (['--config.memory.sizes=2', '--config.memory.cells=3'], ['num_states', '(4, 6)', 'multiples', 'memory.cells']),
@@ -289,6 +293,11 @@ REFUSED = [
   (['--mode=replay'], ['mode', 'replay', 'report']),
   (['--mode=report'], ['workdir', 'records of prompt_vs_head']),
   (['--config=configs/nothing.py'], ['configs/nothing.py', 'not exist']),
+  (['--config=/etc'], ['/etc', 'is a directory']),
+  (['--config=promt_vs_head:smoke'], ['promt_vs_head:smoke', 'one of', 'nearest is prompt_vs_head']),
+  (['--config=prompt_vs_head:huge'], ['huge', 'small, paper']),
+  (['--config.pretrained=/proc/nothing'], ['pretrained', '/proc/nothing', 'writable']),
+  (['--config.pretrained=README.md'], ['pretrained', 'README.md', 'writable']),
   (['--config=configs/prompt_vs_head.py:huge'], ['huge', 'small, paper']),
   (['--config=README.md'], ['README.md', 'SyntaxError', 'get_config']),
   (['--config=setup.py'], ['setup.py', 'SystemExit', 'get_config']),
@@ -334,6 +343,56 @@ def test_a_config_file_that_fails_is_named(source, words, tmp_path):
       assert word in line
 
 
+def test_the_experiments_are_listed():
+  """Each with its claim and its scales, at exit code 0."""
+  code, out, _ = _run('--list')
+  assert code == 0
+  for name in EXPERIMENTS:
+    shipped = config_lib.shipped(name)
+    assert f'{name}  [{", ".join(shipped["SCALES"])}]\n  {shipped["__doc__"].splitlines()[0]}\n' in out
+
+
+def test_help_names_every_field():
+  """Of every experiment, or of the one that is asked for with the values that it has there; no line is wide."""
+  code, out, _ = _run('--help')
+  assert code == 0 and max(map(len, out.splitlines())) <= 120
+  *_, usage = out.partition('prompt_vs_head:small\n')
+  for name, text in zip(EXPERIMENTS, re.split(r'\n\w+:small\n', usage), strict=True):
+    for field, _ in config_lib.fields(EXPERIMENTS[name].SETTINGS):
+      assert text.count(f'  {field} = ') == 1, (name, field)
+  code, out, _ = _run('--help', SMOKE, '--config.seed=5')
+  assert code == 0 and '  seed = 5\n' in out and '  num_states = (4, 6)\n' in out
+  assert 'prompt_vs_head:smoke\n' in out and 'conditioning' not in out
+
+
+def test_a_config_is_found_by_name_from_any_folder(tmp_path):
+  """The shipped file, in a process that starts elsewhere; a file of that name there wins."""
+  process = _start('--help', '--config=memory_cells:smoke', cwd=tmp_path)
+  assert process.communicate()[1] == '' and process.returncode == 0
+  assert config_lib.locate('theory:smoke') == f'{ROOT / "configs" / "theory.py"}:smoke'
+  with contextlib.chdir(tmp_path):
+    pathlib.Path('theory').touch()
+    assert config_lib.locate('theory:smoke') == 'theory:smoke'
+
+
+def test_a_refusal_leaves_nothing(tmp_path):
+  """Not the directory of the pretrained models, and not the workdir."""
+  models, workdir = tmp_path / 'models', tmp_path / 'work'
+  huge = ('--config.corpus.num_documents=2000000000', f'--config.pretrained={models}', f'--workdir={workdir}')
+  code, _, err = _run(SMOKE, *huge)
+  assert code == 2 and err.startswith('error: corpus.num_documents is 2000000000; valid is what fits ')
+  assert not list(tmp_path.iterdir())
+
+
+def test_records_of_another_experiment_are_not_overwritten(tmp_path):
+  """A run replaces the records of its workdir, so it needs one of its own."""
+  records = tmp_path / 'results.jsonl'
+  records.write_text('{"schema_version": 1, "experiment": "benchmark"}')
+  code, _, err = _run(SMOKE, f'--workdir={tmp_path}')
+  assert code == 2 and 'another experiment' in err and len(err.splitlines()) == 1
+  assert records.read_text() == '{"schema_version": 1, "experiment": "benchmark"}'
+
+
 def test_the_process_exits_with_the_code_and_the_sentence(tmp_path):
   """What `main` returns is the exit code of `python -m experiments.main`."""
   process = _start(SMOKE, '--config.num_statez=3', f'--workdir={tmp_path}')
@@ -359,7 +418,7 @@ def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
   with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
     bits = lambda: jax.random.key_data(jax.random.split(jax.random.key(0))).tolist()
     other = bits()
-    main_lib._set_up('')
+    main_lib._set_up(types.SimpleNamespace(compilation_cache='', fast_compilation=True))
   assert bits() != other
   assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
 

@@ -19,6 +19,7 @@ import pytest
 from hmm_jax import hmm as hmm_lib
 from hmm_jax import inference
 from hmm_jax import memory_hmm as memory_lib
+from hmm_jax import sampling
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import MemoryPosterior
 
@@ -215,7 +216,7 @@ def test_gradient_of_cell_probs_equals_enumeration(num_cells, quantity):
 def sampled_rows(hmm):
   """Rows [4, 512, E] of text of `hmm`, its first token masked; every second text ends after 129 tokens."""
   keys = jax.random.split(jax.random.key(1), 4)
-  tokens = jax.vmap(lambda key: hmm_lib.sample(key, hmm, 512)[1])(keys)
+  tokens = jax.vmap(lambda key: sampling.sample(key, hmm, 512)[1])(keys)
   position = jnp.arange(512)
   return hmm_lib.token_likelihoods(hmm, tokens, (position > 0) & (position < jnp.array([[512], [129]] * 2)))
 

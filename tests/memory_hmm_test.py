@@ -18,6 +18,7 @@ from scipy import stats
 
 from hmm_jax import hmm as hmm_lib
 from hmm_jax import memory_hmm as memory_lib
+from hmm_jax import sampling
 
 
 @pytest.mark.parametrize('num_cells', [1, 2, 3])
@@ -93,7 +94,7 @@ def test_samples_follow_the_parameters():
   """A document keeps its memory; first joint states, transitions and tokens have the frequencies of the parameters."""
   hmm = dense_hmm(np.random.default_rng(0), 2, per_memory=True)
   hmm = hmm._replace(memory_probs=np.array([[0.2, 0.5], [0.3, 0]]))
-  draw = jax.jit(jax.vmap(lambda key: hmm_lib.sample(key, float32(hmm), 12)))
+  draw = jax.jit(jax.vmap(lambda key: sampling.sample(key, float32(hmm), 12)))
   states, tokens = map(np.asarray, draw(jax.random.split(jax.random.key(0), 3000)))
   memory, state = states // 3, states % 3
   np.testing.assert_array_equal(memory, np.broadcast_to(memory[:, :1], memory.shape))
@@ -106,8 +107,8 @@ def test_samples_follow_the_parameters():
   assert stats.chisquare(first[:9], initial.reshape(-1)[:9] * 3000).pvalue > 1e-4
   for counts, probs in [*zip(moves, hmm.transition_matrix), *zip(emitted[:9], emissions(hmm).reshape(12, 4))]:
     assert stats.chisquare(counts, probs * counts.sum()).pvalue > 1e-4
-  corpus = hmm_lib.sample_corpus(jax.random.key(3), float32(hmm), 5, 8, chunk_size=2)
-  one_by_one = [hmm_lib.sample(jax.random.fold_in(jax.random.key(3), d), float32(hmm), 8)[1] for d in range(5)]
+  corpus = sampling.sample_corpus(jax.random.key(3), float32(hmm), 5, 8, chunk_size=2)
+  one_by_one = [sampling.sample(jax.random.fold_in(jax.random.key(3), d), float32(hmm), 8)[1] for d in range(5)]
   np.testing.assert_array_equal(corpus, one_by_one)
 
 

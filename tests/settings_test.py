@@ -13,10 +13,13 @@ from configs import memory_cells
 from configs import memory_vs_vanilla
 from configs import prompt_vs_head
 from experiments import config as config_lib
+from experiments import figures
 from experiments import trial as trial_lib
+from experiments.registry import EXPERIMENTS
 from experiments.settings import Point
 from experiments.settings import Settings
 from experiments.settings import SettingsError
+from experiments.settings import valid_values
 
 CONFIGS = {'prompt_vs_head': prompt_vs_head, 'memory_vs_vanilla': memory_vs_vanilla, 'memory_cells': memory_cells}
 
@@ -72,6 +75,11 @@ def test_an_unknown_scale_names_the_valid_ones(experiment):
     ('models', ('gpt',)),
     ('methods', ('head', 'head')),
     ('num_states', (4, 0)),
+    ('num_states', (10**12,)),
+    ('hmm.emission_temperature', 1e-300),
+    ('attention.temperature', 1e-300),
+    ('figures', ('figure_4',)),
+    ('figure.dpi', 10**6),
     ('num_states', ()),
     ('memory.sizes', ()),
     ('memory.sizes', (1, 2)),
@@ -102,9 +110,40 @@ def test_wrong_types_are_refused():
   config = prompt_vs_head.get_config()
   with config.ignore_type():
     config.head.batch_size = 2.5
-  with pytest.raises(SettingsError, match=r'head\.batch_size is 2\.5; valid is a value of type int'):
+  with pytest.raises(SettingsError, match=r'head\.batch_size is 2\.5; valid is an int, positive'):
     config_lib.from_config(config)
   assert _settings(hmm__initial_temperature=3.0).hmm.initial_temperature == 3.0
+
+
+@pytest.mark.parametrize('experiment', EXPERIMENTS)
+def test_every_field_says_what_it_means_and_takes(experiment):
+  """Each has a meaning and a range in words, and the shipped defaults lie in it at every scale."""
+  shipped = config_lib.shipped(experiment)
+  for scale in shipped['SCALES']:
+    settings = config_lib.from_config(shipped['get_config'](scale))
+    assert (settings.experiment, settings.scale) == (experiment, scale)
+  for name, field in config_lib.fields(EXPERIMENTS[experiment].SETTINGS):
+    assert len(field.metadata['meaning']) > 3 and valid_values(field), name
+
+
+@pytest.mark.parametrize('experiment', EXPERIMENTS)
+@pytest.mark.parametrize('bad', [float('nan'), float('-inf'), -1.0, -1, 10**12])
+def test_every_number_has_two_ends(experiment, bad):
+  """A number below or above its range, or none at all, is refused by the field's name, alone and in a tuple."""
+  for name, field in config_lib.fields(EXPERIMENTS[experiment].SETTINGS):
+    kinds = {int: bad, float: bad, tuple[int, ...]: (bad,), tuple[float, ...]: (bad,)}
+    if field.type in kinds:
+      config = config_lib.shipped(experiment)['get_config']()
+      with config.ignore_type():
+        config.update_from_flattened_dict({name: kinds[field.type]})
+      with pytest.raises(SettingsError, match=rf'^{re.escape(name)} is .*; valid is '):
+        config_lib.from_config(config)
+
+
+def test_figures_are_named_as_their_functions():
+  """Whatever may be asked for can be drawn."""
+  ((_, field),) = [(name, field) for name, field in config_lib.fields(Settings) if name == 'figures']
+  assert all(callable(getattr(figures, name)) for name in field.metadata['choices'])
 
 
 def test_prompt_must_fit_the_positions():
@@ -152,6 +191,7 @@ def test_what_decides_no_number_changes_no_id():
   plain = _settings()
   changed = _settings(
     figure__dpi=300,
+    figures=('attention',),
     pretrain__checkpoint_every=50,
     num_devices=1,
     num_states=(4,),
@@ -253,7 +293,7 @@ def test_attention_settings_change_the_trial_alone(field):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(memory__cells=(8,), num_states=(8,)), r'memory\.cells is \(8,\) .*3\^8 .*6\.?56.* 4096'),
+    (dict(memory__cells=(8,), num_states=(8,)), r'memory\.cells is \(8,\); .*3\^8 .*6\.?56.* 4096'),
     (dict(memory__cells=(1, 2), memory__label_cell=1), r'memory\.label_cell is 1; .* below .* 1$'),
     (dict(memory__cells=(2,), num_states=(6, 7)), r'num_states is \(6, 7\); valid is multiples .*memory\.cells'),
     (dict(memory__sizes=(1,)), r'memory\.sizes is \(1,\); valid is at least 2 values, or 0'),
@@ -283,7 +323,7 @@ _VALUES = st.recursive(
 )
 
 
-@given(st.sampled_from(config_lib._field_names(Settings, '')), _VALUES)
+@given(st.sampled_from([name for name, _ in config_lib.fields(Settings)]), _VALUES)
 def test_any_value_is_taken_as_it_is_or_refused_in_one_sentence(field, value):
   """Whatever is in a config: the settings hold that very value, or one sentence starts with a field's name."""
   config = prompt_vs_head.get_config()

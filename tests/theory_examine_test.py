@@ -1,5 +1,6 @@
-"""A user's file: read as it was written, refused in one sentence, and reported on as the theorems say."""
+"""A user's own HMM: read as it was written, refused in one sentence, and reported on as the theorems say."""
 
+import dataclasses
 import io
 import json
 import pickle
@@ -8,11 +9,17 @@ from conftest import compiling_fast
 import jax
 import numpy as np
 import pytest
+import rich.console
 
+from configs import examine as config_file
+from experiments import config as config_lib
 from experiments import report as report_lib
+from experiments import results
+from experiments.progress import Reporter
 from experiments.settings import SettingsError
-from experiments.theory import examination
-from experiments.theory import hmm_file
+from experiments.theory import examine
+from experiments.theory import report
+from experiments.theory import verification
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory import structured
@@ -65,14 +72,18 @@ def _entries(problem):
   return {**problem.hmm._asdict(), **fields}
 
 
+def _settings(path, **changes):
+  return dataclasses.replace(config_lib.from_config(config_file.get_config('smoke')), hmm_file=str(path), **changes)
+
+
 def _report(problem, **changes):
-  arguments = dict(max_nodes=10_000, tolerance=1e-9, margin=1e-9, max_sequences=130, num_sampled=40, sampled_length=9)
-  records = examination.report(problem, THRESHOLDS, **{**arguments, **changes}, key=jax.random.key(0))
+  changes = dict(max_sequences=130, num_sampled=40, sampled_length=9) | changes
+  records = examine.examined(problem, _settings('mine.json', **changes))
   return {record['statement']: record for record in json.loads(json.dumps(records, allow_nan=False))}
 
 
 def _loaded(tmp_path, entries):
-  return hmm_file.load(_written(tmp_path / 'hmm.json', entries))
+  return examine.load(_written(tmp_path / 'hmm.json', entries))
 
 
 def _right_everywhere(record):
@@ -93,7 +104,7 @@ def _fast():
 def test_a_file_is_read_as_it_was_written(tmp_path, suffix, entries):
   """Every array in float64, whatever the format."""
   path = _written(tmp_path / f'hmm{suffix.lower()}', entries)
-  problem = hmm_file.load(path.rename(tmp_path / f'hmm{suffix}'))
+  problem = examine.load(path.rename(tmp_path / f'hmm{suffix}'))
   assert isinstance(problem.hmm, MemoryHMM if 'cell' in entries else HMM)
   for name, array in problem.hmm._asdict().items():
     np.testing.assert_allclose(array, entries[name], rtol=1e-15)
@@ -169,7 +180,7 @@ def test_wrong_contents_are_refused(tmp_path, suffix, base, changes, words):
   entries = {key: value for key, value in {**base, **changes}.items() if value is not None}
   path = _written(tmp_path / f'hmm{suffix}', entries)
   with pytest.raises(SettingsError) as refusal:
-    hmm_file.load(path)
+    examine.load(path)
   for word in (str(path), *words):
     assert word in str(refusal.value)
   assert '\n' not in str(refusal.value)
@@ -213,7 +224,7 @@ def test_unreadable_files_are_refused(tmp_path, name, content, words):
   if content is not None:
     path.write_bytes(content)
   with pytest.raises(SettingsError) as refusal:
-    hmm_file.load(path)
+    examine.load(path)
   for word in (str(path), *words):
     assert word in str(refusal.value)
   assert '\n' not in str(refusal.value)
@@ -225,7 +236,7 @@ def test_a_directory_and_a_pickled_array_are_refused(tmp_path):
   np.savez(tmp_path / 'object.npz', **{**HEALTHY, 'initial_probs': np.array([0.5, None], object)})
   for name, word in (('folder.npz', 'no file'), ('object.npz', 'cannot be read')):
     with pytest.raises(SettingsError, match=word):
-      hmm_file.load(tmp_path / name)
+      examine.load(tmp_path / name)
 
 
 def test_ragged_lists_are_refused(tmp_path):
@@ -233,7 +244,7 @@ def test_ragged_lists_are_refused(tmp_path):
   path = tmp_path / 'hmm.json'
   path.write_text(json.dumps({**HEALTHY, 'transition_matrix': [[1.0], [0.5, 0.5]]}))
   with pytest.raises(SettingsError, match='transition_matrix is .*array of numbers'):
-    hmm_file.load(path)
+    examine.load(path)
 
 
 @pytest.mark.parametrize('suffix', ['.npz', '.json'])
@@ -247,7 +258,7 @@ def test_a_damaged_file_is_refused_or_read(tmp_path, suffix):
       damaged[place] = rng.integers(256)
     path.write_bytes(damaged[: rng.integers(len(whole) // 2, len(whole) + 1)] if rng.random() < 0.5 else damaged)
     try:
-      hmm_file.load(path)
+      examine.load(path)
     except SettingsError as error:
       assert '\n' not in str(error)
 
@@ -309,7 +320,7 @@ def test_memories(tmp_path, num_cells):
   else:
     drawn = structured.for_theorem_4_3(key, Sizes(4, 5, 2, 2, 2), THRESHOLDS, 0.05)
   path = _written(tmp_path / 'hmm.npz', _entries(drawn))
-  records = _report(hmm_file.load(path))
+  records = _report(examine.load(path))
   theorem, relaxed = ('4.6', '4.5') if num_cells == 1 else ('C.6', 'C.5')
   assert list(records) == [
     *(f'Assumption {name}' for name in ('3.2', '4.2', '4.4', relaxed)),
@@ -361,7 +372,7 @@ def test_tables_fit_and_name_everything(tmp_path, entries):
   """Every statement has its row, within 120 columns."""
   problem = _loaded(tmp_path, entries)
   records = list(_report(problem).values())
-  texts = [report_lib.as_text(table) for table in examination.tables(records)]
+  texts = [report_lib.as_text(table) for table in report.of_examination(records)]
   assert max(len(line) for text in texts for line in text.splitlines()) <= 120
   for record in records:
     name = record['statement'].removeprefix('Assumption ')
@@ -372,4 +383,36 @@ def test_tables_fit_and_name_everything(tmp_path, entries):
 
 def test_problems_of_the_library_are_problems():
   """What `load` returns is what the generators draw."""
-  assert hmm_file.Problem == StateProblem | MemoryProblem
+  assert verification.Problem == StateProblem | MemoryProblem
+
+
+def test_a_users_file_is_examined_anew(tmp_path):
+  """Tables of its assumptions and constructions, and no figure; a changed file has other records."""
+  path, workdir = tmp_path / 'mine.json', tmp_path / 'run'
+  content = {
+    'initial_probs': [0.5, 0.5],
+    'transition_matrix': [[0.9, 0.1], [0.2, 0.8]],
+    'emission_matrix': [[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]],
+  }
+  found = []
+  for task_weights in ([1.0, -1.0], [1.0, -2.0]):
+    path.write_text(json.dumps({**content, 'task_weights': task_weights}))
+    reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
+    for step in (examine.run, examine.show):
+      step(_settings(path), workdir, reporter)
+    found.append(results.load(workdir))
+  printed = reporter.console.file.getvalue()
+  assert 'Theorem 3.3' in printed and '100.00' in printed and not list(workdir.glob('*.png'))
+  assert found[0] != found[1]
+
+
+def test_a_bad_file_is_refused_before_anything_runs(tmp_path):
+  """One sentence that names the path."""
+  with pytest.raises(SettingsError, match='nothing.json'):
+    examine.check(_settings(tmp_path / 'nothing.json'))
+
+
+@pytest.mark.parametrize(('field', 'value'), [('max_sequences', 2**20 + 1), ('rank_threshold', 0.0)])
+def test_what_is_wrong_is_named(field, value):
+  with pytest.raises(SettingsError, match=f'^{field} is {value}; valid is'):
+    _settings('mine.json', **{field: value})

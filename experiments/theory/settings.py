@@ -9,6 +9,7 @@ from experiments.settings import Group
 from experiments.settings import MlmSettings
 from experiments.settings import require
 from experiments.settings import setting
+from experiments.settings import TemperatureSettings
 from experiments.settings import TuneSettings
 from hmm_jax.theory.assumptions import Thresholds
 
@@ -31,8 +32,8 @@ class VerificationSettings(Group):
   max_length: int = setting('every sequence is checked up to this length')
   num_sampled: int = setting('sampled long sequences of each HMM', most=10**7)
   sampled_length: int = setting('their length', most=10**5)
-  num_states: int = setting('|H|, but for Theorem 3.6', least=2)
-  num_states_3_6: int = setting('|H| for Theorem 3.6: H* and its imitators', least=6, most=1000)
+  num_states: int = setting('hidden states |H|, but for Theorem 3.6', least=2)
+  num_states_3_6: int = setting('hidden states |H| for Theorem 3.6: H* and its imitators', least=6, most=1000)
   num_tokens: int = setting('size V of the vocabulary, with room for the structure of the draws', least=5, most=1000)
   num_classes: int = setting('labels', least=2, most=1000)
   memory_size: int = setting('values |M| of a cell', least=2, most=64)
@@ -44,22 +45,27 @@ class VerificationSettings(Group):
     _check_3_1('num_states', self.num_states, self.num_tokens)
 
 
-class ImpossibilitySettings(Group):
-  num_hmms: int = setting('certified HMMs of each of two kinds')
-  num_states: int = setting('|H|', most=1000)
+class _TunedSettings(Group):
+  """Heads and prompts that are tuned on drawn HMMs."""
+
   num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
-  num_weighed: int = setting('states that mu weighs in the sparse draws')
-  num_nonzero: int = setting("entries of mu in the paper's draws", most=10**6)
-  transition_temperature: float = setting("of the paper's draws", least=1e-6, most=1e6)
-  initial_temperature: float = setting("of the paper's draws", least=1e-6, most=1e6)
-  emission_temperature: float = setting("of the paper's draws", least=1e-6, most=1e6)
-  max_draws: int = setting('draws of each kind in search of num_hmms certified ones')
-  max_length: int = setting('every sequence up to this length is asked for')
-  clear_gap: float = setting('labels nearer to a tie take no part')
   num_train: int = setting('training inputs', most=10**7)
   prompt_length: int = setting('vectors of a prompt', most=1000)
   prompt_scale: float = setting('most magnitude of an initial entry')
   tuning: TuneSettings
+
+  def check(self) -> None:
+    self.tuning.check_for('tuning', self.num_train)
+
+
+class ImpossibilitySettings(_TunedSettings, TemperatureSettings):
+  num_hmms: int = setting('certified HMMs of each of two kinds')
+  num_states: int = setting('hidden states |H|', most=1000)
+  num_weighed: int = setting('states that mu weighs in the sparse draws')
+  num_nonzero: int = setting("entries of mu in the paper's draws", most=10**6)
+  max_draws: int = setting('draws of each kind in search of num_hmms certified ones')
+  max_length: int = setting('every sequence up to this length is asked for')
+  clear_gap: float = setting('labels nearer to a tie take no part')
 
   def check(self) -> None:
     _check_length(self.max_length, self.num_tokens)
@@ -68,16 +74,14 @@ class ImpossibilitySettings(Group):
     )
     valid = f'from 1 to num_states, {self.num_states}'
     require(self.num_weighed <= self.num_states, 'num_weighed', self.num_weighed, valid)
-    self.tuning.check_for('tuning', self.num_train)
+    super().check()
 
 
-class DegradationSettings(Group):
+class DegradationSettings(_TunedSettings):
   num_hmms: int = setting('HMMs for each theorem')
-  num_states_3_3: int = setting('|H| for Theorem 3.3', least=2)
-  num_states_3_6: int = setting('|H| for Theorem 3.6: H* and its imitators', least=6, most=1000)
-  num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
+  num_states_3_3: int = setting('hidden states |H| for Theorem 3.3', least=2)
+  num_states_3_6: int = setting('hidden states |H| for Theorem 3.6: H* and its imitators', least=6, most=1000)
   length: int = setting('tokens of an input', most=10**4)
-  num_train: int = setting('training inputs', most=10**7)
   num_test: int = setting('test inputs', most=10**7)
   largest_majority: float = setting('tasks with a larger class are drawn again', above=0.5, below=1)
   max_draws: int = setting('draws of one task until its larger class is small enough')
@@ -86,13 +90,10 @@ class DegradationSettings(Group):
   noise_beside: float = setting('KL beside 0 where W is nearly singular, nats')
   singular_values: tuple[float, ...] = setting('smallest singular values of W')
   leaks: tuple[float, ...] = setting('probabilities with which B moves out of H*', least=0, below=1)
-  prompt_length: int = setting('vectors of a prompt', most=1000)
-  prompt_scale: float = setting('most magnitude of an initial entry')
-  tuning: TuneSettings
 
   def check(self) -> None:
     _check_3_1('num_states_3_3', self.num_states_3_3, self.num_tokens)
-    self.tuning.check_for('tuning', self.num_train)
+    super().check()
 
 
 class BertStudySettings(MlmSettings):

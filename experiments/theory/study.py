@@ -91,5 +91,5 @@ def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) ->
   seconds = {row['part']: row['seconds'] for row in made}
   report.show(report.of_study(records, seconds, settings.margin), workdir, reporter)
   for name, draw in drawing.FIGURES.items():
-    paths = figures.save(draw(records, settings), workdir / name)
+    paths = figures.save(draw(records, settings.figure), workdir / name)
     reporter.say(f'figure: {", ".join(str(path) for path in paths)}')

@@ -1,6 +1,7 @@
-"""Tuning many problems at once is tuning each alone."""
+"""What the study of degradation trains: tuning many problems at once is tuning each alone."""
 
 import io
+import types
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +11,15 @@ import pytest
 import rich.console
 
 from experiments.progress import Reporter
-from experiments.theory import side_by_side
+from experiments.theory import degradation
 from hmm_jax import tuning
+from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-MODEL = ExactModel(4)
+TUNERS = degradation.tuners(ExactModel(4), types.SimpleNamespace(prompt_length=2, prompt_scale=0.5))
 SCHEDULE = tuning.Schedule(0.05, 2, 4, 2, 0.0, 1.0)
 KEY = jax.random.key(3)
 
@@ -41,30 +43,31 @@ def embedded(hmm, inputs):
 def test_training_side_by_side_is_training_alone(method, data):
   """The start and every epoch of each problem are those of `tuning` on that problem alone."""
   frozen, inputs, labels = data
-  tuner = side_by_side.tuners(MODEL, 2, 0.5)[method]
-  features = inputs
+  tuner, features = TUNERS[method], degradation.features(TUNERS[method], frozen, inputs)
   if method == 'head':
     hmms = [HMM(*(leaf[problem] for leaf in frozen)) for problem in (0, 1)]
-    features = [log_space_conditional(hmm, embedded(hmm, some))[:, 0] for hmm, some in zip(hmms, inputs, strict=True)]
-    features = np.float32(features)
+    expected = [log_space_conditional(hmm, embedded(hmm, some))[:, 0] for hmm, some in zip(hmms, inputs, strict=True)]
+    np.testing.assert_allclose(features, expected, atol=1e-6)
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  history = list(side_by_side.train(tuner, SCHEDULE, frozen, features, labels, KEY, reporter, 'test'))
+  history = list(degradation.side_by_side(tuner, SCHEDULE, frozen, features, labels, KEY, 'test', reporter))
   assert len(history) == SCHEDULE.num_epochs + 1
   for problem in (0, 1):
     hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
     state = tuning.init_tuning(KEY, tuner, SCHEDULE, hmm, features[problem], jnp.zeros(1, jnp.int32))
     for trained in history:
       for one, other in zip(jax.tree.leaves(trained), jax.tree.leaves(state.trainable), strict=True):
-        np.testing.assert_allclose(one[problem], other[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(one[problem], other, rtol=1e-4, atol=1e-5)
       order = jax.random.fold_in(KEY, 1)
       state, _ = tuning.tune_epoch(state, order, tuner, SCHEDULE, hmm, features[problem], labels[problem][None])
 
 
-def test_predictions_behind_a_prompt_are_those_of_the_model(data):
-  """The row at the [MASK], shifted by the prompt, problem by problem."""
+def test_scores_behind_a_prompt_are_those_of_the_model(data):
+  """A head that is the identity reads the row at the [MASK], shifted by the prompt, problem by problem."""
   frozen, inputs, _ = data
   prompts = np.random.default_rng(1).uniform(size=(2, 2, 3)).astype(np.float32)
-  found = side_by_side.predicted_at_mask(MODEL, frozen, inputs, prompts)
+  identity = LinearHead(np.tile(np.eye(4, dtype=np.float32), (2, 1, 1, 1)), np.zeros((2, 1, 4), np.float32))
+  trainables = {'prompt': prompts[:, None], 'head': identity}
+  found = degradation.scores(TUNERS['prompt'], trainables, frozen, inputs)
   for problem in (0, 1):
     hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
     before = np.broadcast_to(prompts[problem], (12, 2, 3))

@@ -1,0 +1,66 @@
+"""The memory estimate: what it grows with, and what is refused before anything is allocated."""
+
+import resource
+
+import pytest
+
+from experiments import config as config_lib
+from experiments import memory
+from experiments import sweep
+from experiments.settings import SettingsError
+
+
+def _settings(**changes):
+  config = config_lib.shipped('memory_cells')['get_config']('smoke')
+  config.update_from_flattened_dict({'compilation_cache': '', **changes})
+  return config_lib.from_config(config)
+
+
+def _total(**changes):
+  return sum(part.size for part in memory.parts(_settings(**changes)))
+
+
+GROWING = [
+  ('num_states', (8,)),
+  ('memory.sizes', (3,)),
+  ('hmm.num_tokens', 300),
+  ('corpus.num_documents', 9),
+  ('corpus.document_length', 1024),
+  ('bert.num_layers', 2),
+  ('bert.width', 32),
+  ('bert.ffn_width', 64),
+  ('bert.max_positions', 48),
+  ('pretrain.batch_size', 64),
+  ('measure.num_documents', 3),
+  ('downstream.num_train', 512),
+]
+
+
+@pytest.mark.parametrize(('field', 'value'), GROWING)
+def test_more_of_anything_takes_more(field, value):
+  assert _total(**{field: value}) > _total()
+
+
+def test_what_does_not_fit_is_refused_in_one_sentence(monkeypatch):
+  """The field that drives most of it, what it takes and what there is; and nothing of it is allocated."""
+  monkeypatch.setattr(memory, 'available', lambda: 8e9)
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+  for field, value in (('corpus.num_documents', 10**7), ('bert.width', 2**24), ('downstream.num_train', 2 * 10**9)):
+    with pytest.raises(SettingsError) as error:
+      sweep.check(_settings(**{field: value}))
+    assert str(error.value).startswith(f'{field} is {value}; valid is what fits the 8.0 GB of memory')
+    assert '\n' not in str(error.value)
+  assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2**18
+
+
+def test_what_fits_or_cannot_be_known_is_not_refused(monkeypatch):
+  for there in (8e9, None):
+    monkeypatch.setattr(memory, 'available', lambda there=there: there)
+    sweep.check(_settings())
+  assert memory.line(_settings()).startswith('memory: about ')
+
+
+def test_the_host_says_what_it_has():
+  """Linux does; elsewhere there is no estimate to compare with."""
+  there = memory.available()
+  assert there is None or 1e7 < there < 1e15
