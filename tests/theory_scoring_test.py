@@ -78,7 +78,7 @@ def test_states_agree_with_rational_arithmetic(make, num_classes):
   mu, hmm = assumptions.contrasts(problem.task_weights), rationals.exact_hmm(problem.hmm)
   silent = hmm._replace(initial_probs=rationals.exact(problem.silent_probs))
   tokens = scoring.all_sequences(problem.hmm.num_tokens, LENGTH)[::3]
-  found = scoring.evaluate_states(problem.hmm, problem.silent_probs, problem.task_weights, built, tokens)
+  found = scoring.evaluate_states(problem, built, tokens)
   prompt = [rationals.exact(row) for row in built.get('prompt', [])]
   for index, sequence in enumerate(tokens):
     posterior = rationals.state_probs(silent, _rows(silent, sequence), 0, leave_out=False)
@@ -95,10 +95,11 @@ def test_first_predictions_agree_with_rational_arithmetic():
   problem, _ = _head_problem(2)
   hmm = rationals.exact_hmm(problem.hmm)
   tokens = scoring.all_sequences(problem.hmm.num_tokens, 2)
-  features, scores, possible = scoring.first_predictions(problem.hmm, problem.task_weights, tokens)
+  silent = hmm._replace(initial_probs=rationals.exact(problem.silent_probs))
+  features, scores, possible = scoring.first_predictions(problem, tokens)
   for index, sequence in enumerate(tokens):
     rows = _rows(hmm, sequence)
-    states = rationals.state_probs(hmm, rows, 0, leave_out=True).astype(float)
+    states = rationals.state_probs(silent, rows, 0, leave_out=True).astype(float)
     np.testing.assert_allclose(features[index], rationals.token_probs(hmm, rows, 0).astype(float), atol=1e-12)
     np.testing.assert_allclose(scores[index], assumptions.contrasts(problem.task_weights) @ states, atol=1e-12)
     assert possible[index] == (states.sum() > 0)
@@ -109,7 +110,7 @@ def test_memory_agrees_with_rational_arithmetic(num_cells):
   """Scores of P[M_j* | x], the region R by exact zeros, and in it the exact labels."""
   problem, finding, built = _memory_problem(num_cells)
   tokens = scoring.all_sequences(problem.hmm.num_tokens, LENGTH)[::2]
-  found = scoring.evaluate_memory(problem.hmm, problem.cell, problem.task_weights, built, finding, tokens)
+  found = scoring.evaluate_memory(problem, built, finding, tokens)
   hmm, mu = rationals.exact_hmm(problem.hmm), assumptions.contrasts(problem.task_weights)
   shape = problem.hmm.memory_probs.shape + (problem.hmm.num_states,)
   others = tuple(axis for axis in range(len(shape)) if axis != problem.cell)
@@ -149,7 +150,7 @@ def test_one_compilation_a_tuner_and_shape():
     problem = structured.for_theorem_3_3(jax.random.key(key), Sizes(4, 4, 2, 0, 0), THRESHOLDS, 0.01)
     built = recovery.theorem_3_3(problem.hmm, problem.task_weights, problem.silent_probs, THRESHOLDS)
     tokens = scoring.all_sequences(4, LENGTH)[::3]
-    scoring.evaluate_states(problem.hmm, problem.silent_probs, problem.task_weights, built, tokens)
+    scoring.evaluate_states(problem, built, tokens)
     size = scoring._state_scores._cache_size()
     if key == 5:
       after_first = size

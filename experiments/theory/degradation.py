@@ -46,15 +46,18 @@ _THEOREMS = (('3.3', 33), ('3.6', 36))
 
 
 class Problem(NamedTuple):
-  """A chain, a task on its masked first state, what a theorem constructs for it, and inputs.
+  """A chain, a task on its masked first state, and what a theorem constructs for it; then a model that it is put to.
 
   Attributes:
     hmm: float64.
     task_weights: mu [C, H].
-    construction: of Theorem 3.3 or 3.6; None where a model has no place for it.
+    construction: of Theorem 3.3 or 3.6; None where the model has no place for it.
     inputs: [n, T] int32, the first token [MASK]; training inputs first.
     labels: [n] int32.
     ideal: G at the [MASK], [n, V] float64.
+    reader: a [V] with a^T G the mass on H*, where that is followed while a prompt is trained; else zeros.
+    frozen: the model's parameters.
+    fields: of its records.
   """
 
   hmm: HMM
@@ -63,22 +66,9 @@ class Problem(NamedTuple):
   inputs: np.ndarray
   labels: np.ndarray
   ideal: np.ndarray
-
-
-class Case(NamedTuple):
-  """A problem under a model.
-
-  Attributes:
-    problem: what is asked.
-    frozen: the model's parameters.
-    reader: a [V] with a^T G the mass on H*, where that is followed while a prompt is trained; else zeros.
-    fields: of its records.
-  """
-
-  problem: Problem
-  frozen: Any
   reader: np.ndarray
-  fields: Row
+  frozen: Any = None
+  fields: Row | None = None
 
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
@@ -86,18 +76,18 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   s, rows = settings.degradation, []
   model = NoisyModel(s.num_tokens)
   for theorem, number in _THEOREMS:
-    cases, targets = [], []
+    problems, targets = [], []
     for index in range(s.num_hmms):
       key_hmm = jax.random.fold_in(jax.random.fold_in(key, index), number)
       salt = np.asarray(jax.random.bits(key_hmm, (), 'uint32'))
       for problem, kl, study, level in _levels(settings, theorem, key_hmm):
+        if theorem == '3.6' and study == 'noise' and level == 0:
+          problem = _following_mass(settings, problem)
         noisy = Noisy(float32(problem.hmm), np.asarray(np.sqrt(2 * kl), np.float32), salt)
-        followed = theorem == '3.6' and study == 'noise' and level == 0
-        reader = _mass_reader(settings, problem) if followed else np.zeros(s.num_tokens)
         fields = {'theorem': theorem, 'hmm': index, 'model': 'exact', 'study': study, 'level': level}
-        cases.append(Case(problem, noisy, reader, fields))
+        problems.append(problem._replace(frozen=noisy, fields=fields))
         targets.append(kl)
-    rows += _evaluate(s, model, _calibrated(s, model, cases, np.array(targets)), key, reporter)
+    rows += _evaluate(s, model, _calibrated(s, model, problems, np.array(targets)), key, reporter)
   return rows
 
 
@@ -109,18 +99,17 @@ def run_bert(settings: TheorySettings, key: Array, reporter: Reporter) -> list[R
   """
   s, rows = settings.degradation, []
   for theorem, number in _THEOREMS:
-    cases = []
+    problems = []
     for index in range(settings.bert.num_hmms):
       key_hmm = jax.random.fold_in(jax.random.fold_in(key, index), number)
-      problem, reader = _draw(settings, theorem, key_hmm), np.zeros(s.num_tokens)
+      problem = _draw(settings, theorem, key_hmm)
       checkpoints = list(_pretrained(settings, problem, key_hmm, reporter))
       if theorem == '3.6':
-        problem, reader = problem._replace(construction=None), _mass_reader(settings, problem)
-        checkpoints = checkpoints[-1:]
+        problem, checkpoints = _following_mass(settings, problem)._replace(construction=None), checkpoints[-1:]
       for step, params in checkpoints:
         fields = {'theorem': theorem, 'hmm': index, 'model': 'bert', 'study': 'bert', 'level': step}
-        cases.append(Case(problem, params, reader, fields))
-    rows += _evaluate(s, BertModel(settings.bert.model.module(s.num_tokens)), cases, key, reporter)
+        problems.append(problem._replace(frozen=params, fields=fields))
+    rows += _evaluate(s, BertModel(settings.bert.model.module(s.num_tokens)), problems, key, reporter)
   return rows
 
 
@@ -168,7 +157,8 @@ def _with_inputs(s: DegradationSettings, hmm: HMM, task_weights, built: recovery
   inputs = tasks.mask_first(tokens, hmm.num_tokens)
   states = np.asarray(tasks.first_state_probs(hmm, inputs))
   labels = (states @ assumptions.contrasts(task_weights).T).argmax(-1).astype(np.int32)
-  return Problem(hmm, task_weights, built, np.asarray(inputs), labels, states @ hmm.emission_matrix)
+  ideal, reader = states @ hmm.emission_matrix, np.zeros(hmm.num_tokens)
+  return Problem(hmm, task_weights, built, np.asarray(inputs), labels, ideal, reader)
 
 
 def _levels(settings: TheorySettings, theorem: str, key: Array) -> list[tuple[Problem, float, str, float]]:
@@ -194,10 +184,10 @@ def _levels(settings: TheorySettings, theorem: str, key: Array) -> list[tuple[Pr
   return levels
 
 
-def _mass_reader(settings: TheorySettings, problem: Problem) -> np.ndarray:
-  """a [V] with a^T G the mass on H* (`recovery.mass_weights`)."""
+def _following_mass(settings: TheorySettings, problem: Problem) -> Problem:
+  """The problem with what reads the mass on H* (`recovery.mass_weights`)."""
   states = verification.finding('3.5', problem, settings).witness['essential_states']
-  return recovery.mass_weights(problem.hmm, states, settings.thresholds)
+  return problem._replace(reader=recovery.mass_weights(problem.hmm, states, settings.thresholds))
 
 
 def float32(hmm: HMM) -> HMM:
@@ -205,49 +195,45 @@ def float32(hmm: HMM) -> HMM:
   return jax.tree.map(jnp.float32, hmm)
 
 
-def _calibrated(s: DegradationSettings, model: MaskedLM, cases: list[Case], targets: np.ndarray) -> list[Case]:
-  """The cases with noise of the given KL at the [MASK], to a percent or so."""
-  head = tuners(model, s)['head']
-  inputs = np.stack([case.problem.inputs for case in cases])
+def _calibrated(s: DegradationSettings, model: MaskedLM, problems: list[Problem], targets: np.ndarray) -> list[Problem]:
+  """The problems with noise of the given KL at the [MASK], to a percent or so."""
+  head, inputs = tuners(model, s)['head'], np.stack([problem.inputs for problem in problems])
   for _ in range(s.num_calibrations):
-    measured = _kls(cases, features(head, stacked([case.frozen for case in cases]), inputs))
+    measured = _kls(problems, features(head, stacked([problem.frozen for problem in problems]), inputs))
     factors = np.sqrt(np.divide(targets, measured, out=np.zeros_like(targets), where=targets > 0))
-    cases = [
-      case._replace(frozen=case.frozen._replace(scale=np.float32(case.frozen.scale * factor)))
-      for case, factor in zip(cases, factors)
-    ]
-  return cases
+    scaled = [p.frozen._replace(scale=np.float32(p.frozen.scale * factor)) for p, factor in zip(problems, factors)]
+    problems = [problem._replace(frozen=frozen) for problem, frozen in zip(problems, scaled)]
+  return problems
 
 
-def _kls(cases: list[Case], token_probs: np.ndarray) -> np.ndarray:
-  """KL(G || model) at the [MASK] of all inputs, in nats, [cases]."""
-  ideal = np.stack([case.problem.ideal for case in cases])
+def _kls(problems: list[Problem], token_probs: np.ndarray) -> np.ndarray:
+  """KL(G || model) at the [MASK] of all inputs, in nats, [problems]."""
+  ideal = np.stack([problem.ideal for problem in problems])
   probs = np.maximum(np.float64(token_probs), np.finfo(np.float32).tiny)
   return scipy.special.rel_entr(ideal, probs).sum(-1).mean(-1)
 
 
-def _evaluate(s: DegradationSettings, model: MaskedLM, cases: list[Case], key: Array, reporter: Reporter) -> list[Row]:
-  """Rows of all three methods for cases of one shape, and of the mass on H* along the training of the prompt."""
-  parts = [(case.frozen, case.problem.inputs, case.problem.labels, case.reader) for case in cases]
-  frozen, inputs, labels, readers = stacked(parts)
-  train, test = slice(s.num_train), slice(s.num_train, None)
-  methods = tuners(model, s)
+def _evaluate(
+  s: DegradationSettings, model: MaskedLM, problems: list[Problem], key: Array, reporter: Reporter
+) -> list[Row]:
+  """Rows of all three methods for problems of one shape, and of the mass on H* along the training of the prompt."""
+  frozen, inputs, labels, readers = stacked([(p.frozen, p.inputs, p.labels, p.reader) for p in problems])
+  train, test, methods = slice(s.num_train), slice(s.num_train, None), tuners(model, s)
   # What each method sees: what the model predicts, or the tokens that a prompt is put before.
   seen = {'head': features(methods['head'], frozen, inputs), 'prompt': inputs}
+  kls, majorities = _kls(problems, seen['head']), tasks.majority_accuracy(labels[:, train], labels[:, test])
   fields = [
-    {**case.fields, 'kl': float(kl), 'majority_accuracy': float(majority)}
-    for case, kl, majority in zip(
-      cases, _kls(cases, seen['head']), tasks.majority_accuracy(labels[:, train], labels[:, test])
-    )
+    {**(problem.fields or {}), 'kl': float(kl), 'majority_accuracy': float(majority)}
+    for problem, kl, majority in zip(problems, kls, majorities)
   ]
 
   def learn(method):
-    name = f'{method} on {len(cases)} problems of {model.name} G'
+    name = f'{method} on {len(problems)} problems of {model.name} G'
     data = frozen, seen[method][:, train], labels[:, train]
     return side_by_side(methods[method], s.tuning.schedule, *data, key, name, reporter)
 
   def tested(method, trainable):
-    """The accuracy of each case, and its mean mass on H*, which a column of the head reads."""
+    """The accuracy of each problem, and its mean mass on H*, which a column of the head reads."""
     head = trainable['head']
     weights = np.concatenate([head.weights, readers[:, None, :, None]], axis=-1, dtype=np.float32)
     reading = LinearHead(weights, np.pad(head.bias, ((0, 0), (0, 0), (0, 1))))
@@ -263,14 +249,15 @@ def _evaluate(s: DegradationSettings, model: MaskedLM, cases: list[Case], key: A
   for epoch, trained in enumerate(learn('prompt')):
     if followed.any() or epoch == s.tuning.num_epochs:
       accuracies, masses = tested('prompt', trained)
-      for case in np.flatnonzero(followed):
-        values = {'mass_without': without[case], 'mass_with': masses[case], 'accuracy': accuracies[case]}
-        values = {name: float(value) for name, value in values.items()}
-        rows.append({**fields[case], 'study': 'concentration', 'epoch': epoch, **values})
+      for index in np.flatnonzero(followed):
+        measured = dict(mass_without=without, mass_with=masses, accuracy=accuracies)
+        values = {name: float(value[index]) for name, value in measured.items()}
+        rows.append({**fields[index], 'study': 'concentration', 'epoch': epoch, **values})
   rows += rows_of('prompt', accuracies)
-  if cases[0].problem.construction is None:
+  if problems[0].construction is None:
     return rows
-  built = jax.tree.map(lambda leaf: np.float32(leaf)[:, None], stacked([case.problem.construction for case in cases]))
+  constructions = stacked([problem.construction for problem in problems])
+  built = jax.tree.map(lambda leaf: leaf[:, None].astype(np.float32), constructions)
   return rows + rows_of('construction', tested('prompt' if 'prompt' in built else 'head', built)[0])
 
 

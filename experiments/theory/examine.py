@@ -190,10 +190,9 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
     longest += 1
   texts = {'enumerated': scoring.all_sequences(num_tokens, longest)} if longest else {}
   texts['sampled'] = _sampled(problem, key, settings.num_sampled, settings.sampled_length)
-  if isinstance(problem, StateProblem):
-    numbers, theorems = ('3.1', '3.2', '3.5'), ('3.3', '3.6')
-  else:
-    numbers, theorems = ('3.2', '4.2', '4.4', '4.5'), ('4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6')
+  numbers, theorems = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
+  if isinstance(problem, MemoryProblem):
+    numbers, theorems = ['3.2', '4.2', '4.4', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
   findings = {number: verification.finding(number, problem, settings) for number in numbers}
   records = [_assumption(finding) for finding in findings.values()]
   records += [_construction(problem, theorem, texts, settings) for theorem in theorems]
@@ -271,8 +270,7 @@ def _agreement(found: scoring.Evaluation, margin: float) -> Record:
 
 def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) -> Record:
   """Whether any linear head on G_1 has the labels that no near tie decides, of all sequences at once."""
-  hmm, silent_probs, mu, _ = problem
-  predict = functools.partial(scoring.first_predictions, hmm, silent_probs, mu)
+  predict = functools.partial(scoring.first_predictions, problem)
   features, scores, possible = _in_blocks(predict, problem, tokens)
   chosen = possible & (scoring.score_gaps(scores) > margin)
   tokens, features, labels = tokens[chosen], features[chosen], scores[chosen].argmax(-1)
@@ -281,7 +279,7 @@ def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) ->
   if len(np.unique(labels)) < 2:
     return {**record, 'exists': True, 'reason': 'all labels that no near tie decides are equal'}
   try:
-    found = separability.linear_separation(features, labels, len(mu), margin)
+    found = separability.linear_separation(features, labels, scores.shape[1], margin)
   except RuntimeError as error:
     return {**record, 'exists': None, 'reason': f'the linear program was given up ({error})'}
   if found.separable:
@@ -289,7 +287,7 @@ def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) ->
     reason = f'the head found is {"right" if least > 0 else "not right"} on all, with margin {least:.2g}'
     return {**record, 'exists': True if least > 0 else None, 'reason': reason, 'margin': least}
   inputs = np.unique(found.pairs[:, 0])
-  confirmed = certificates.is_exact(hmm, silent_probs, mu, tokens, labels, found)
+  confirmed = certificates.is_exact(problem, tokens, labels, found)
   proof = {True: 'confirmed', False: 'not confirmed', None: 'too large to be confirmed'}[confirmed]
   return {
     **record,
@@ -300,7 +298,7 @@ def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) ->
     'confirmed': confirmed,
     'certificate': [
       {
-        'tokens': [token for token in tokens[index].tolist() if token < hmm.num_tokens],
+        'tokens': [token for token in tokens[index].tolist() if token < problem.hmm.num_tokens],
         'label': int(labels[index]),
         'other': int(other),
         'weight': float(weight),

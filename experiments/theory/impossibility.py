@@ -106,7 +106,7 @@ def _examine(settings: TheorySettings, kind: str, key: Array) -> Impossible | No
   """None where a linear head exists, or the labels are all one."""
   problem = _draw(settings, kind, key)
   tokens = scoring.all_sequences(problem.hmm.num_tokens, settings.impossibility.max_length)
-  features, scores, possible = scoring.first_predictions(*problem[:3], tokens)
+  features, scores, possible = scoring.first_predictions(problem, tokens)
   chosen = possible & (scoring.score_gaps(scores) > settings.impossibility.clear_gap)
   labels = scores.argmax(-1)[chosen]
   if len(set(labels.tolist())) < 2:
@@ -115,7 +115,7 @@ def _examine(settings: TheorySettings, kind: str, key: Array) -> Impossible | No
   if separation.separable:
     return None
   inputs = np.pad(tokens[chosen], ((0, 0), (1, 0)), constant_values=problem.hmm.num_tokens)
-  certified = certificates.is_exact(*problem[:3], tokens[chosen], labels, separation)
+  certified = certificates.is_exact(problem, tokens[chosen], labels, separation)
   return Impossible(problem, inputs, labels, separation, bool(certified))
 
 

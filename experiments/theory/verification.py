@@ -158,8 +158,8 @@ def construct(theorem: str, problem: Any, length: int, settings: ThresholdSettin
 
 def evaluator(theorem: str, problem: Problem, length: int, settings: ThresholdSettings) -> Evaluate:
   """What scores the construction of the theorem beside the exact label on texts of length T; raises AssumptionError."""
-  built, hmm, mu = construct(theorem, problem, length, settings), problem.hmm, problem.task_weights
+  built = construct(theorem, problem, length, settings)
   if isinstance(problem, StateProblem):
-    return functools.partial(scoring.evaluate_states, hmm, problem.silent_probs, mu, built)
+    return functools.partial(scoring.evaluate_states, problem, built)
   recoverable = finding('4.2' if theorem == '4.3' else '4.5', problem, settings)
-  return functools.partial(scoring.evaluate_memory, hmm, problem.cell, mu, built, recoverable)
+  return functools.partial(scoring.evaluate_memory, problem, built, recoverable)

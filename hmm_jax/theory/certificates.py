@@ -4,27 +4,26 @@ import math
 
 import numpy as np
 
-from hmm_jax.hmm import HMM
 from hmm_jax.theory import rationals
 from hmm_jax.theory import separability
+from hmm_jax.theory.structured import StateProblem
 
 # pairs^2 H T up to which a certificate is confirmed, about a minute's work: the numbers of exact arithmetic grow.
 _LARGEST_PROOF = 20_000
 
 
 def is_exact(
-  hmm: HMM, silent_probs, task_weights, tokens: np.ndarray, labels: np.ndarray, found: separability.Separation
+  problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, found: separability.Separation
 ) -> bool | None:
   """Whether labels and weights of a certificate hold for the floats of the HMM; None where it is too large.
 
   Args:
-    hmm: the model's chain.
-    silent_probs: P[H_0] [H], the law of the state that the labels speak of.
-    task_weights: mu [C, H].
+    problem: the model's chain, and the task that the labels are of.
     tokens: x [n, T], with [MASK] (id V) after the end; the head sees G_1 of (MASK, x).
     labels: [n].
     found: the answer of the linear program on these inputs.
   """
+  hmm, silent_probs, task_weights, _ = problem
   if len(found.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
     return None
   exact, mu, silent = rationals.exact_hmm(hmm), rationals.exact(task_weights), rationals.exact(silent_probs)

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 
@@ -19,7 +18,7 @@ def exact(array) -> np.ndarray:
   return np.array([Fraction(value) for value in array.reshape(-1).tolist()], object).reshape(array.shape)
 
 
-def exact_hmm(distribution: Distribution) -> HMM:
+def exact_hmm(distribution: HMM | MemoryHMM) -> HMM:
   """An `HMM` of `Fraction`s over joint states (memory, state), each row divided by its exact sum."""
   moves, num_configurations = exact(distribution.transition_matrix), 1
   emission_matrix = np.asarray(distribution.emission_matrix)

@@ -18,13 +18,14 @@ from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
-from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import ExactModel
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Finding
 from hmm_jax.theory.recovery import Construction
 from hmm_jax.theory.recovery import recoverable_region
+from hmm_jax.theory.structured import MemoryProblem
+from hmm_jax.theory.structured import StateProblem
 
 Array = jax.Array
 
@@ -94,45 +95,47 @@ def possible_sequences(distribution: Distribution, max_length: int) -> np.ndarra
   return np.concatenate(found)
 
 
-def evaluate_states(hmm: HMM, silent_probs, task_weights, construction: Construction, tokens: np.ndarray) -> Evaluation:
+def evaluate_states(problem: StateProblem, construction: Construction, tokens: np.ndarray) -> Evaluation:
   """Theorems 3.3 and 3.6: the input is (MASK, x), the label that of P[H_0 | X_{1:T} = x], for x in tokens [n, T]."""
-  mu = assumptions.contrasts(task_weights)
+  hmm, mu = problem.hmm, assumptions.contrasts(problem.task_weights)
   prompt = tuning.Prompt(len(construction['prompt']), None) if 'prompt' in construction else None
   tuner = tuning.Tuner(ExactModel(hmm.num_tokens), Linear(len(mu)), prompt)
   with jax.enable_x64(True):
     one_task = jax.tree.map(lambda leaf: as_float64(leaf)[None], construction)
-    results = _state_scores(tuner, widened(hmm), as_float64(silent_probs), one_task, _after_mask(hmm, tokens))
+    results = _state_scores(tuner, widened(hmm), as_float64(problem.silent_probs), one_task, _after_mask(hmm, tokens))
     states, constructed, loglik = jax.tree.map(np.asarray, results)
   possible = loglik > -np.inf
   return Evaluation(states @ mu.T, constructed, possible, possible)
 
 
-def first_predictions(hmm: HMM, silent_probs, task_weights, tokens: np.ndarray) -> tuple[np.ndarray, ...]:
+def first_predictions(problem: StateProblem, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """What a linear head sees of x in tokens [n, T], and what it should say.
 
   Returns:
     G_1 [n, V] of (MASK, x), the scores [n, C] of P[H_0 | X_{1:T} = x], and which x are possible [n].
   """
-  mu, inputs = assumptions.contrasts(task_weights), _after_mask(hmm, tokens)
-  first = lambda silent_probs: _first_state_probs(widened(hmm.starting_from(as_float64(silent_probs))), inputs)
+  hmm, mu = problem.hmm, assumptions.contrasts(problem.task_weights)
+  labelled, inputs = hmm.starting_from(problem.silent_probs), _after_mask(hmm, tokens)
   with jax.enable_x64(True):
-    (states, _), (labelled, loglik) = jax.tree.map(np.asarray, [first(hmm.initial_probs), first(silent_probs)])
-  return states @ np.asarray(hmm.emission_matrix, np.float64), labelled @ mu.T, loglik > -np.inf
+    results = _first_state_probs(widened(hmm), inputs), _first_state_probs(widened(labelled), inputs)
+    (states, _), (silent_states, loglik) = jax.tree.map(np.asarray, results)
+  return states @ np.asarray(hmm.emission_matrix, np.float64), silent_states @ mu.T, loglik > -np.inf
 
 
 def evaluate_memory(
-  hmm: MemoryHMM, cell: int, task_weights, construction: Construction, finding: Finding, tokens: np.ndarray
+  problem: MemoryProblem, construction: Construction, finding: Finding, tokens: np.ndarray
 ) -> Evaluation:
   """Theorems 4.3, 4.6 and C.6: the input is x, the label that of P[M_j* | x]; `finding` says which states are H*.
 
   The head attends to the positions of x and its prompt alone, whatever [MASK] follows.
   """
+  hmm, mu = problem.hmm, assumptions.contrasts(problem.task_weights)
   with jax.enable_x64(True):
     results = _memory_scores(widened(hmm), widened(construction), tokens)
     cells, constructed, states, loglik = jax.tree.map(np.asarray, results)
   possible = loglik > -np.inf
   in_region = possible & recoverable_region(hmm, states, finding)
-  return Evaluation(cells[:, cell] @ assumptions.contrasts(task_weights).T, constructed, possible, in_region)
+  return Evaluation(cells[:, problem.cell] @ mu.T, constructed, possible, in_region)
 
 
 def score_gaps(scores: np.ndarray) -> np.ndarray:
