@@ -219,8 +219,8 @@ def _evaluate(
   """Rows of all three methods for problems of one shape, and of the mass on H* along the training of the prompt."""
   frozen, inputs, labels, readers = stacked([(p.frozen, p.inputs, p.labels, p.reader) for p in problems])
   train, test, methods = slice(s.num_train), slice(s.num_train, None), tuners(model, s)
-  # What each method sees: what the model predicts, or the tokens that a prompt is put before.
-  seen = {'head': features(methods['head'], frozen, inputs), 'prompt': inputs}
+  # What the model predicts, or the tokens that a prompt is put before.
+  seen = {method: features(tuner, frozen, inputs) for method, tuner in methods.items()}
   kls, majorities = _kls(problems, seen['head']), tasks.majority_accuracy(labels[:, train], labels[:, test])
   fields = [
     {**(problem.fields or {}), 'kl': float(kl), 'majority_accuracy': float(majority)}
@@ -274,7 +274,7 @@ def stacked(trees: list[Any]) -> Any:
 
 def features(tuner: tuning.Tuner, frozen: Any, inputs: np.ndarray) -> np.ndarray:
   """What the tuner needs of the inputs [problems, n, T] of problems that each have a model, [problems, n, ...]."""
-  return np.asarray(_features(tuner, frozen, inputs))
+  return np.asarray(_features(tuner, frozen, inputs)) if tuner.trains_head_alone else inputs
 
 
 def side_by_side(

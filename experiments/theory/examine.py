@@ -48,6 +48,7 @@ _STATE_KEYS = (*HMM._fields, 'task_weights')
 _MEMORY_KEYS = (*_STATE_KEYS, 'memory_probs', 'cell_index', 'cell')
 _LARGEST_WEIGHT = 1e100
 _LONGEST_REASON = 160
+_OF_REGION = ('disagreements', 'outside_margin', 'ties', 'smallest_gap')
 # Entries of the likelihood rows that are evaluated at a time; XLA folds constants of the size of a batch.
 _BLOCK_ENTRIES = 2**17
 
@@ -174,7 +175,7 @@ def _task_weights(weights: np.ndarray, size: int, what: str) -> np.ndarray:
     valid = f'numbers from {-_LARGEST_WEIGHT:g} to {_LARGEST_WEIGHT:g}'
     raise ValueError(f'task_weights has the entry {wrong[0]:g}; valid are {valid}')
   weights = np.stack([weights, np.zeros(size)]) if weights.ndim == 1 else weights
-  assumptions.contrasts(weights)
+  assumptions.contrasts(weights)  # Raises where its rows do not differ.
   return weights
 
 
@@ -194,7 +195,7 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   if isinstance(problem, MemoryProblem):
     numbers, theorems = ['3.2', '4.2', '4.4', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
   findings = {number: verification.finding(number, problem, settings) for number in numbers}
-  records = [_assumption(finding) for finding in findings.values()]
+  records = [{'record': 'assumption', **_plain(finding._asdict())} for finding in findings.values()]
   records += [_construction(problem, theorem, texts, settings) for theorem in theorems]
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
     records.append(_linear_program(problem, texts['enumerated'], settings.margin))
@@ -214,13 +215,10 @@ def _sampled(problem: Problem, key: Array, count: int, length: int) -> np.ndarra
   return scoring.sampled(problem.hmm.starting_from(problem.silent_probs), key, count, length + 1)[:, 1:]
 
 
-def _assumption(finding: assumptions.Finding) -> Record:
-  fields = {**finding._asdict(), 'holds': bool(finding.holds), 'thresholds': finding.thresholds._asdict()}
-  return {'record': 'assumption', **_plain(fields)}
-
-
 def _plain(value: Any) -> Any:
-  """As JSON has it: arrays as lists, keys as texts, null for what is not finite."""
+  """As JSON has it: arrays as lists, fields and keys by their texts, null for what is not finite."""
+  if hasattr(value, '_asdict'):
+    value = value._asdict()
   if isinstance(value, dict):
     return {str(key): _plain(entry) for key, entry in value.items()}
   if isinstance(value, (list, tuple, np.ndarray)):
@@ -260,10 +258,7 @@ def _agreement(found: scoring.Evaluation, margin: float) -> Record:
     'agreement': share(overall),
     'in_region': inside.in_region,
     'agreement_in_region': share(inside),
-    'disagreements_in_region': inside.disagreements,
-    'outside_margin_in_region': inside.outside_margin,
-    'ties_in_region': inside.ties,
-    'smallest_gap_in_region': inside.smallest_gap,
+    **{f'{name}_in_region': getattr(inside, name) for name in _OF_REGION},
   }
   return _plain(fields)
 
@@ -283,9 +278,11 @@ def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) ->
   except RuntimeError as error:
     return {**record, 'exists': None, 'reason': f'the linear program was given up ({error})'}
   if found.separable:
-    least = _least_gap(features @ found.head, labels)
-    reason = f'the head found is {"right" if least > 0 else "not right"} on all, with margin {least:.2g}'
-    return {**record, 'exists': True if least > 0 else None, 'reason': reason, 'margin': least}
+    by_head = features @ found.head
+    margin = float(scoring.score_gaps(by_head).min())
+    is_right = margin > 0 and bool((by_head.argmax(-1) == labels).all())
+    reason = f'the head found is {"right" if is_right else "not right"} on all, with margin {margin:.2g}'
+    return {**record, 'exists': is_right or None, 'reason': reason, 'margin': margin}
   inputs = np.unique(found.pairs[:, 0])
   confirmed = certificates.is_exact(problem, tokens, labels, found)
   proof = {True: 'confirmed', False: 'not confirmed', None: 'too large to be confirmed'}[confirmed]
@@ -306,9 +303,3 @@ def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) ->
       for (index, other), weight in zip(found.pairs.tolist(), found.weights)
     ],
   }
-
-
-def _least_gap(scores: np.ndarray, labels: np.ndarray) -> float:
-  """By how much the score of the label is above all others, at the least."""
-  is_label = np.eye(scores.shape[1], dtype=bool)[labels]
-  return float((scores[is_label] - np.where(is_label, -np.inf, scores).max(-1)).min())

@@ -33,21 +33,19 @@ _TEMPERATURES = ('transition_temperature', 'initial_temperature', 'emission_temp
 
 
 class Impossible(NamedTuple):
-  """A problem on the masked first state for which no linear head on G_1 gives the labels.
+  """A problem on the masked first state for which, by exact arithmetic, no linear head on G_1 gives the labels.
 
   Attributes:
     problem: float64; its label speaks of P[H_1].
     inputs: [n, 1 + T], (MASK, x) for the x whose label no near tie decides.
     labels: [n].
-    separation: the linear program's answer.
-    certified: whether the proof holds in exact arithmetic.
+    separation: the proof.
   """
 
   problem: StateProblem
   inputs: np.ndarray
   labels: np.ndarray
   separation: separability.Separation
-  certified: bool
 
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
@@ -59,9 +57,8 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
     key_kind = jax.random.fold_in(key, len(kind))
     with reporter.track(f'certificates, {kind} draws', settings.impossibility.num_hmms) as advance:
       while len(found) < settings.impossibility.num_hmms and drawn < settings.impossibility.max_draws:
-        tried = _examine(settings, kind, jax.random.fold_in(key_kind, drawn))
+        found += _certified(settings, kind, jax.random.fold_in(key_kind, drawn))
         drawn += 1
-        found += [tried] if tried and tried.certified else []
         advance(len(found), f'{drawn} drawn')
     trained = _trained(settings, found, key_kind, reporter) if found else []
     for index, (one, accuracies) in enumerate(zip(found, trained)):
@@ -102,21 +99,20 @@ def _draw(settings: TheorySettings, kind: str, key: Array) -> StateProblem:
   return StateProblem(hmm, hmm.initial_probs, task_weights, drawn=1)
 
 
-def _examine(settings: TheorySettings, kind: str, key: Array) -> Impossible | None:
-  """None where a linear head exists, or the labels are all one."""
+def _certified(settings: TheorySettings, kind: str, key: Array) -> list[Impossible]:
+  """One draw; none where the labels are all one, a linear head exists, or the proof is not exact."""
   problem = _draw(settings, kind, key)
   tokens = scoring.all_sequences(problem.hmm.num_tokens, settings.impossibility.max_length)
   features, scores, possible = scoring.first_predictions(problem, tokens)
   chosen = possible & (scoring.score_gaps(scores) > settings.impossibility.clear_gap)
   labels = scores.argmax(-1)[chosen]
   if len(set(labels.tolist())) < 2:
-    return None
+    return []
   separation = separability.linear_separation(features[chosen], labels, 2, settings.margin)
-  if separation.separable:
-    return None
+  if separation.separable or not certificates.is_exact(problem, tokens[chosen], labels, separation):
+    return []
   inputs = np.pad(tokens[chosen], ((0, 0), (1, 0)), constant_values=problem.hmm.num_tokens)
-  certified = certificates.is_exact(problem, tokens[chosen], labels, separation)
-  return Impossible(problem, inputs, labels, separation, bool(certified))
+  return [Impossible(problem, inputs, labels, separation)]
 
 
 def _constructed(settings: TheorySettings, found: Impossible) -> Row:

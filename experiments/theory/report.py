@@ -1,6 +1,7 @@
 """The tables that end a theory run or an examination, from records alone."""
 
 from collections.abc import Callable
+import itertools
 import math
 import pathlib
 from typing import Any
@@ -18,12 +19,10 @@ Cells = Callable[[list[Record]], list[str]]
 
 _METHODS = ('construction', 'head', 'prompt')
 _STUDIES = {
-  ('noise', '3.3'): 'noisy G (KL), 3.3',
-  ('noise', '3.6'): 'noisy G (KL), 3.6',
-  ('singular_value', '3.3'): 'smallest singular value of W, 3.3',
-  ('leak', '3.6'): 'leak out of H*, 3.6',
-  ('bert', '3.3'): 'BERT (steps), 3.3',
-  ('bert', '3.6'): 'BERT (steps), 3.6',
+  'noise': 'noisy G (KL)',
+  'singular_value': 'smallest singular value of W',
+  'leak': 'leak out of H*',
+  'bert': 'BERT (steps)',
 }
 # Entries of a witness that are printed.
 _SHOWN = 8
@@ -118,14 +117,14 @@ def _degradation(records: list[Record]) -> rich.table.Table:
   table = rich.table.Table(title=title, box=rich.box.SIMPLE)
   for column in ('what is degraded', 'level', 'KL', 'majority', 'construction', 'trained head', 'trained prompt'):
     table.add_column(column, justify='right', no_wrap=True)
-  for (study, theorem), name in _STUDIES.items():
+  for study, theorem in itertools.product(_STUDIES, ('3.3', '3.6')):
     chosen = results.select(records, study=study, theorem=theorem)
     for level, with_noise in dict.fromkeys((row['level'], row['kl'] > 0) for row in chosen):
       rows = [row for row in chosen if row['level'] == level and (row['kl'] > 0) == with_noise]
       kl = np.mean([row['kl'] if study == 'bert' else round(row['kl'], 5) for row in rows])
       cells = [_interval(results.select(rows, method=method), 'accuracy') for method in _METHODS]
       majority = _interval(results.select(rows, method='head'), 'majority_accuracy')
-      table.add_row(name, f'{level:g}', f'{kl:.2g}', majority, *cells)
+      table.add_row(f'{_STUDIES[study]}, {theorem}', f'{level:g}', f'{kl:.2g}', majority, *cells)
   return table
 
 
