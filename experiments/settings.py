@@ -141,6 +141,10 @@ class TemperatureSettings(Group):
   initial_temperature: float = setting('of P[H_1]', least=1e-6, most=10**6)
   emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=10**6)
 
+  @property
+  def temperatures(self) -> dict[str, Any]:
+    return {field.name: getattr(self, field.name) for field in dataclasses.fields(TemperatureSettings)}
+
 
 class HmmSettings(TemperatureSettings):
   num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)

@@ -120,14 +120,9 @@ def _triple(record: results.Record) -> tuple[int, str, str]:
 def draw_distribution(settings: Settings, point: Point, key: Array) -> HMM | MemoryHMM:
   """The HMM or memory-augmented HMM of a trial."""
   h, memory = settings.hmm, settings.memory
-  temperatures = dict(
-    transition_temperature=h.transition_temperature,
-    initial_temperature=h.initial_temperature,
-    emission_temperature=h.emission_temperature,
-  )
   num_permutations = h.num_permutations or None
   if not point.memory_size:
-    return _random_hmm(key, point.num_states, h.num_tokens, num_permutations=num_permutations, **temperatures)
+    return _random_hmm(key, point.num_states, h.num_tokens, num_permutations=num_permutations, **h.temperatures)
   return _random_memory_hmm(
     key,
     point.memory_size,
@@ -136,7 +131,7 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> HMM | Mem
     num_cells=point.num_cells,
     joint_prior=memory.joint_prior,
     num_permutations=point.joint_states if memory.joint_permutations else num_permutations,
-    **temperatures,
+    **h.temperatures,
   )
 
 

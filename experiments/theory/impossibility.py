@@ -28,9 +28,6 @@ from hmm_jax.theory.structured import StateProblem
 Array = jax.Array
 Row = dict[str, Any]
 
-# Of the paper's draws.
-_TEMPERATURES = ('transition_temperature', 'initial_temperature', 'emission_temperature')
-
 
 class Impossible(NamedTuple):
   """A problem on the masked first state for which, by exact arithmetic, no linear head on G_1 gives the labels.
@@ -82,8 +79,7 @@ def _draw(settings: TheorySettings, kind: str, key: Array) -> StateProblem:
   s = settings.impossibility
   if kind == 'paper':
     key_hmm, key_task = jax.random.split(key)
-    temperatures = {name: getattr(s, name) for name in _TEMPERATURES}
-    drawn = random_hmm(key_hmm, s.num_states, s.num_tokens, **temperatures)
+    drawn = random_hmm(key_hmm, s.num_states, s.num_tokens, **s.temperatures)
     mu = tasks.draw_task_weights(key_task, s.num_states, num_nonzero=s.num_nonzero)
     hmm, task_weights = jax.tree.map(np.float64, (drawn, mu))
   else:
