@@ -44,7 +44,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default), `:paper`, `:official` or `:smoke`."""
   config = base.get_config(scale)
   config.experiment = 'memory_vs_vanilla'
-  config.figure.paper_overlay = True
+  config.figure.paper_overlay = scale != 'smoke'
   config.figures = ('figure_3_right',)
   config.num_states = (4,)
   config.memory.sizes = (2, 3, 5, 7)

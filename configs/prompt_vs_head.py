@@ -26,5 +26,5 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default), `:paper`, `:official` or `:smoke`."""
   config = base.get_config(scale)
   config.experiment = 'prompt_vs_head'
-  config.figure.paper_overlay = True
+  config.figure.paper_overlay = scale != 'smoke'
   return config
