@@ -60,7 +60,6 @@ EXPERIMENTS = [
   'theory.degradation',
   'theory.impossibility',
   'theory.report',
-  'theory.drawing',
   'theory.examine',
   'theory.study',
   'theory.examine',

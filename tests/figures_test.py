@@ -17,7 +17,7 @@ from experiments import results
 from experiments.methods import METHODS
 from experiments.settings import FigureSettings
 from experiments.settings import Point
-from experiments.theory import drawing
+from experiments.theory import report as theory_report
 
 MODELS = ('pretrained BERT', 'exact G')
 RUN = dict(experiment='some_experiment', scale='small', seed=7)
@@ -367,7 +367,7 @@ def test_colours_hold_under_deuteranopia_and_in_grey():
   """Any two methods are apart in CIELAB, as a deuteranope sees them, and in grey or in both marker and dash."""
   methods = [(method.colour, method.marker, method.dash) for method in METHODS.values()]
   assert not _too_near(methods)
-  assert not _too_near([tuple(style.values()) for style in drawing.STYLES.values()])
+  assert not _too_near([tuple(style.values()) for style in theory_report.STYLES.values()])
   cycle = figures.styled(lambda: matplotlib.rcParams['axes.prop_cycle'])()
   assert not _too_near([tuple(style.values()) for style in cycle])
   # As it was: the prompt beside prompt + attention, and the head beside the fine-tuned model.

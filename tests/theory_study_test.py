@@ -14,7 +14,7 @@ from experiments import environment
 from experiments import results
 from experiments.progress import Reporter
 from experiments.settings import FigureSettings
-from experiments.theory import drawing
+from experiments.theory import report as theory_report
 from experiments.theory import study
 from experiments.theory import verification
 
@@ -121,7 +121,7 @@ def test_files_of_a_run(finished):
   workdir, settings, printed = finished
   assert json.loads((workdir / 'config.json').read_text())['verification'] == dataclasses.asdict(settings.verification)
   assert (workdir / 'table.txt').read_text().strip() in printed
-  for name in drawing.FIGURES:
+  for name in theory_report.FIGURES:
     assert all((workdir / f'{name}.{extension}').stat().st_size for extension in ('png', 'pdf', 'svg'))
     assert f'{name}.png' in printed
 
@@ -171,7 +171,7 @@ def _check_nothing_is_clipped(figure):
 def test_figures_draw_the_records(finished):
   """Lines are the recorded means, every axis is labelled and says how many HMMs, and no panel is empty."""
   records = results.load(finished[0])
-  for name, draw in drawing.FIGURES.items():
+  for name, draw in theory_report.FIGURES.items():
     figure = draw(records, FIGURE)
     _check_nothing_is_clipped(figure)
     assert figure.legends[0].get_texts() and figure.get_suptitle() == 'theory, scale smoke, seed 0'
@@ -179,7 +179,7 @@ def test_figures_draw_the_records(finished):
       assert axes.get_xlabel() and 'HMMs: n = 1' in axes.get_title(), name
       assert axes.lines, name
   heads = results.select([row for row in records if 'method' in row], study='noise', theorem='3.6', method='head')
-  line = _line(drawing.noise(records, FIGURE).axes[1], 'trained head')
+  line = _line(theory_report.noise(records, FIGURE).axes[1], 'trained head')
   np.testing.assert_allclose(line.get_ydata(), [100 * row['accuracy'] for row in heads])
 
 
@@ -193,8 +193,8 @@ def test_steps_stand_in_order_above_the_majority(num_hmms, counted):
     for level, kl in zip(levels, (0.1, 0.7, 0.3))
     for hmm in range(num_hmms)
   ]
-  _check_nothing_is_clipped(drawing.noise(records, FIGURE))
-  noise, _, bert = drawing.noise([row | {'majority_accuracy': 0.5} for row in records], FIGURE).axes
+  _check_nothing_is_clipped(theory_report.noise(records, FIGURE))
+  noise, _, bert = theory_report.noise([row | {'majority_accuracy': 0.5} for row in records], FIGURE).axes
   for axes, levels in ((noise, sorted(NOISES)), (bert, [0, 50, 100])):
     prompt, majority = _line(axes, 'trained prompt and head'), _line(axes, 'majority class')
     assert list(prompt.get_xdata()) == list(majority.get_xdata()) == levels

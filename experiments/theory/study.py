@@ -16,7 +16,6 @@ from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
 from experiments.theory import degradation
-from experiments.theory import drawing
 from experiments.theory import impossibility
 from experiments.theory import report
 from experiments.theory import verification
@@ -90,6 +89,6 @@ def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) ->
   made = checkpoints.read_json_lines(workdir / results.ENVIRONMENT_NAME)
   seconds = {row['part']: row['seconds'] for row in made}
   report.show(report.of_study(records, seconds, settings.margin), workdir, reporter)
-  for name, draw in drawing.FIGURES.items():
+  for name, draw in report.FIGURES.items():
     paths = figures.save(draw(records, settings.figure), workdir / name)
     reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
