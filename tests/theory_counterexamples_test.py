@@ -184,7 +184,7 @@ def model_probs(hmm, prompt, texts):
   Shorter texts end in [MASK]s, which say nothing, so that all compile once.
   """
   model = ExactModel(hmm.num_tokens)
-  inputs = np.full((len(texts), 1 + LONGEST), model.mask_id)
+  inputs = np.full((len(texts), 1 + LONGEST), model.num_tokens)
   for row, text in zip(inputs, texts):
     row[1 : 1 + len(text)] = text
   predict = jax.jit(lambda hmm, prompt, inputs: model.predict(hmm, prepend(prompt, model.embed(hmm, inputs))))
