@@ -12,6 +12,7 @@ import time
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import rich.box
 import rich.table
@@ -37,7 +38,6 @@ from hmm_jax.memory_hmm import random_memory_hmm
 from hmm_jax.memory_hmm import to_hmm
 from hmm_jax.sampling import sample_corpus
 
-Array = jax.Array
 Timed = Callable[[], Any]
 
 

@@ -5,6 +5,7 @@ import math
 from typing import NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
@@ -20,8 +21,6 @@ from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import ExactModel
 from hmm_jax.model import representation
 from hmm_jax.sampling import sample_corpus
-
-Array = jax.Array
 
 
 class Downstream(NamedTuple):

@@ -6,6 +6,7 @@ import time
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
@@ -25,8 +26,6 @@ from hmm_jax import sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus
-
-Array = jax.Array
 
 
 class Ideals(NamedTuple):

@@ -5,6 +5,7 @@ import pathlib
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 
 from experiments import checkpoints
 from experiments import downstream as downstream_lib
@@ -26,9 +27,6 @@ from hmm_jax.hmm import random_hmm
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.memory_hmm import random_memory_hmm
 from hmm_jax.sampling import sample_corpus
-
-Array = jax.Array
-
 
 _random_hmm = jax.jit(
   random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'), compiler_options=compilation.UNFUSED

@@ -5,6 +5,7 @@ import pathlib
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import numpy as np
 import scipy.stats
 
@@ -19,8 +20,6 @@ from hmm_jax import heads
 from hmm_jax import tasks as tasks_lib
 from hmm_jax import tuning
 from hmm_jax.model import MaskedLM
-
-Array = jax.Array
 
 _PROFILE_BINS = 10
 # A gap between class scores that float32 token probabilities do not show.

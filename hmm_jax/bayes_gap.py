@@ -4,6 +4,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
@@ -20,8 +21,6 @@ from hmm_jax.masking import Corruption
 from hmm_jax.model import ExactModel
 from hmm_jax.model import MaskedLM
 from hmm_jax.model import token_probs
-
-Array = jax.Array
 
 
 class Ideal(NamedTuple):

@@ -9,13 +9,11 @@ posterior sharpens word by word.
 import re
 from typing import NamedTuple
 
-import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax.memory_hmm import MemoryHMM
-
-Array = jax.Array
 
 SENTENCE = 'The cow in the pasture rolled on the grass happily.'
 FULL_STOP = '.'

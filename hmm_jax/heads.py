@@ -10,11 +10,10 @@ import math
 from typing import Any, NamedTuple, Protocol
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 import numpy as np
-
-Array = jax.Array
 
 
 class Head(Protocol):

@@ -4,13 +4,12 @@ import functools
 from typing import NamedTuple
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax.hmm import Distribution
-
-Array = jax.Array
 
 
 class AliasTable(NamedTuple):

@@ -5,6 +5,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,8 +18,6 @@ from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import cell_posterior
 from hmm_jax.memory_hmm import MemoryHMM
-
-Array = jax.Array
 
 _MAX_REDRAWS = 1000
 # Entries of the likelihood rows that are labelled at a time.

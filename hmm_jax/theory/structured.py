@@ -9,6 +9,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import numpy as np
 
 from hmm_jax.hmm import HMM
@@ -16,8 +17,6 @@ from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Finding
 from hmm_jax.theory.assumptions import Thresholds
-
-Array = jax.Array
 
 _MAX_DRAWS = 1000
 # The share of an imitator's emissions that gives it away.
