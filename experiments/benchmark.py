@@ -4,6 +4,7 @@ The peer of smoothing and sampling is dynamax; that of a memory's posterior is o
 """
 
 from collections.abc import Callable, Iterator
+import functools
 import importlib.util
 import pathlib
 import statistics
@@ -132,7 +133,8 @@ def _smoothing(settings: BenchmarkSettings, num_states: int) -> Iterator[Case]:
   smoothed = jax.jit(lambda hmm, rows: hmm_jax.forward_backward(hmm, rows).smoothed_probs)
   # dynamax takes a predicted probability near zero for zero, so the two need not agree at large H.
   for name, ours in (('all posteriors', hmm_jax.forward_backward), ('smoothed rows', smoothed)):
-    yield Case(f'{name}, {size}', num_states, lambda ours=ours: ours(hmm, rows), 'dynamax', lambda: peer(log_rows))
+    call = functools.partial(ours, hmm, rows)
+    yield Case(f'{name}, {size}', num_states, call, 'dynamax', functools.partial(peer, log_rows))
 
 
 def _sampling(settings: BenchmarkSettings) -> Case:

@@ -60,25 +60,17 @@ def draw(
   key_tasks: Array,
 ) -> Downstream:
   """The inputs and the tasks of a trial. A label speaks of H_1, or of the memory cell `memory.label_cell`."""
-  d = settings.downstream
+  d, read = settings.downstream, point.num_cells > 1
   ends = [int(end) for end in np.cumsum([0, d.num_train, d.num_validation, d.num_test])]
-  num_documents = settings.measure.num_documents
-  inputs, documents = jax.device_get(_texts(key, distribution, ends[-1], num_documents, d.length))
+  sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
+  inputs, documents = jax.device_get(_texts(key, distribution, **sizes))
   if isinstance(distribution, MemoryHMM):
     state_probs = tasks_lib.memory_probs(distribution, inputs)[:, settings.memory.label_cell]
   else:
     state_probs = tasks_lib.first_state_probs(distribution, inputs)
-  draw_task = functools.partial(
-    tasks_lib.draw_task,
-    state_probs=state_probs,
-    num_train=d.num_train,
-    num_nonzero=d.num_nonzero,
-    num_classes=d.num_classes,
-    with_replacement=d.with_replacement,
-  )
-  names = ('train', 'validation', 'test')
-  splits = {name: slice(start, end) for name, start, end in zip(names, ends, ends[1:])}
-  read = point.num_cells > 1
+  how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
+  keys = [jax.random.fold_in(key_tasks, task) for task in range(settings.tasks_per_trial)]
+  splits = {name: slice(*ends[i : i + 2]) for i, name in enumerate(('train', 'validation', 'test'))}
   concentration = None
   if 'attention' in methods:
     state_probs_at = _hidden_state_probs(distribution, inputs[splits['test']], settings.measure.batch_size)
@@ -89,7 +81,7 @@ def draw(
       concentration = scipy.special.entr(np.float64(state_probs_at)).sum(-1)
   return Downstream(
     inputs=inputs,
-    tasks=[draw_task(jax.random.fold_in(key_tasks, task)) for task in range(settings.tasks_per_trial)],
+    tasks=[tasks_lib.draw_task(key, state_probs, d.num_train, **how) for key in keys],
     splits=splits,
     documents=documents,
     concentration=concentration,
