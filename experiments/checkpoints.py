@@ -58,11 +58,6 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
   os.replace(partial, path)
 
 
-def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
-  """One JSON object, indented for a reader."""
-  write_whole(path, json.dumps(value, indent=2) + '\n')
-
-
 def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
   """One JSON object a line; NaN is refused, since JSON has none."""
   write_whole(path, ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows))

@@ -1,6 +1,7 @@
 """Records in, statistics out. Nothing here trains, and a record is never edited."""
 
 import dataclasses
+import json
 import pathlib
 from typing import Any, NamedTuple
 import warnings
@@ -47,7 +48,7 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
   """
   asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
   (workdir / FILE_NAME).unlink(missing_ok=True)
-  checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
+  checkpoints.write_whole(workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n')
   checkpoints.write_json_lines(workdir / ENVIRONMENT_NAME, environments)
   rows = [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
   checkpoints.write_json_lines(workdir / FILE_NAME, rows)

@@ -32,9 +32,9 @@ class Ideal(NamedTuple):
     token_probs: [n, T, V], the exact distribution of the true token at each position given the input.
   """
 
-  inputs: np.ndarray
-  weights: np.ndarray
-  token_probs: np.ndarray
+  inputs: Array | np.ndarray
+  weights: Array | np.ndarray
+  token_probs: Array | np.ndarray
 
 
 class Gap(NamedTuple):
@@ -60,19 +60,17 @@ def ideal_under_corruption(key: Array, hmm: Distribution, corruption: Corruption
   P[x_i | y, i selected] is proportional to P[x_i | y_{-i}] P[y_i | x_i, i selected], and the first factor is
   message passing on the likelihood rows P[y_t | H_t]. Pass the chain as seen from a chunk's start.
   """
-  return Ideal(*jax.device_get(_under_corruption(key, hmm, corruption, chunks)))
+  return jax.device_get(_under_corruption(key, hmm, corruption, chunks))
 
 
 @functools.partial(jax.jit, static_argnames='corruption', compiler_options=compilation.ONCE)
-def _under_corruption(
-  key: Array, hmm: Distribution, corruption: Corruption, chunks: Array
-) -> tuple[Array, Array, Array]:
+def _under_corruption(key: Array, hmm: Distribution, corruption: Corruption, chunks: Array) -> Ideal:
   inputs, selected = corrupt(key, corruption, chunks)
   seen, seen_if_selected = channel(corruption)
   token_probs = conditional_token_probs(hmm, evidence_likelihoods(hmm, seen[inputs])) * seen_if_selected[inputs]
   # Where the corruption always shows [MASK], a visible token is never selected and its row is 0.
   token_probs = token_probs / positive_or_one(token_probs.sum(-1, keepdims=True))
-  return inputs, selected / jnp.maximum(selected.sum(), 1), token_probs
+  return Ideal(inputs, selected / jnp.maximum(selected.sum(), 1), token_probs)
 
 
 def _exact_token_probs(hmm: Distribution, tokens: np.ndarray, batch_size: int) -> np.ndarray:
