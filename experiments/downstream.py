@@ -12,15 +12,13 @@ import scipy.special
 
 from experiments.settings import Point
 from experiments.settings import Settings
+import hmm_jax
 from hmm_jax import compilation
 from hmm_jax import tasks as tasks_lib
 from hmm_jax.blocks import in_blocks
 from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import ExactModel
 from hmm_jax.model import representation
-from hmm_jax.sampling import sample_corpus
 
 
 class Downstream(NamedTuple):
@@ -55,7 +53,7 @@ def draw(
   settings: Settings,
   point: Point,
   methods: tuple[str, ...],
-  distribution: HMM | MemoryHMM,
+  distribution: hmm_jax.HMM | hmm_jax.MemoryHMM,
   key: Array,
   key_tasks: Array,
 ) -> Downstream:
@@ -64,7 +62,7 @@ def draw(
   ends = [int(end) for end in np.cumsum([0, d.num_train, d.num_validation, d.num_test])]
   sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
   inputs, documents = jax.device_get(_texts(key, distribution, **sizes))
-  if isinstance(distribution, MemoryHMM):
+  if isinstance(distribution, hmm_jax.MemoryHMM):
     state_probs = tasks_lib.memory_probs(distribution, inputs)[:, settings.memory.label_cell]
   else:
     state_probs = tasks_lib.first_state_probs(distribution, inputs)
@@ -73,8 +71,11 @@ def draw(
   splits = {name: slice(*ends[i : i + 2]) for i, name in enumerate(('train', 'validation', 'test'))}
   concentration = None
   if 'attention' in methods:
-    state_probs_at = _hidden_state_probs(distribution, inputs[splits['test']], settings.measure.batch_size)
-    if isinstance(distribution, MemoryHMM) and read:
+    # P[H_i | X_{-i}], [n, T, H], summed over what the memory holds.
+    represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
+    joint = in_blocks(represent, inputs[splits['test']], settings.measure.batch_size)
+    state_probs_at = joint.reshape(*joint.shape[:2], -1, point.num_states).sum(-2)
+    if isinstance(distribution, hmm_jax.MemoryHMM) and read:
       reads = np.asarray(distribution.cell_index) == settings.memory.label_cell
       concentration = state_probs_at[..., reads].sum(-1)
     else:
@@ -97,12 +98,5 @@ def _texts(
   key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int
 ) -> tuple[Array, Array]:
   """Inputs [n, T] whose first token is masked, and whole documents [m, T] after them, int32."""
-  documents = sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
+  documents = hmm_jax.sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
   return tasks_lib.mask_first(documents[:num_inputs], distribution.num_tokens), documents[num_inputs:]
-
-
-def _hidden_state_probs(distribution: Distribution, inputs: np.ndarray, batch_size: int) -> np.ndarray:
-  """P[H_i | X_{-i}], [n, T, H], summed over what the memory holds."""
-  represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
-  joint = in_blocks(represent, inputs, batch_size)
-  return joint.reshape(inputs.shape + (-1, distribution.transition_matrix.shape[0])).sum(-2)

@@ -19,22 +19,18 @@ from experiments.progress import Reporter
 from experiments.settings import CorpusSettings
 from experiments.settings import Point
 from experiments.settings import Settings
+import hmm_jax
 from hmm_jax import bayes_gap
 from hmm_jax import compilation
 from hmm_jax import model as model_lib
 from hmm_jax import sharding
 from hmm_jax.hmm import chunk_start
 from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.hmm import random_hmm
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.memory_hmm import random_memory_hmm
-from hmm_jax.sampling import sample_corpus
 
 _jit = functools.partial(jax.jit, compiler_options=compilation.UNFUSED)
-_random_hmm = _jit(random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'))
+_random_hmm = _jit(hmm_jax.random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'))
 _random_memory_hmm = _jit(
-  random_memory_hmm,
+  hmm_jax.random_memory_hmm,
   static_argnames=('memory_size', 'num_states', 'num_tokens', 'num_cells', 'joint_prior', 'num_permutations'),
 )
 
@@ -113,7 +109,7 @@ def _triple(record: results.Record) -> tuple[int, str, str]:
   return record['task'], record['model'], record['method']
 
 
-def draw_distribution(settings: Settings, point: Point, key: Array) -> HMM | MemoryHMM:
+def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
   """The HMM or memory-augmented HMM of a trial."""
   drawn, memory = dataclasses.asdict(settings.hmm), settings.memory
   drawn['num_permutations'] = drawn['num_permutations'] or None
@@ -174,7 +170,7 @@ def _chunks(
 ) -> tuple[Distribution, Array]:
   """The distribution as seen from a chunk's start, and chunks from there."""
   at_chunk = chunk_start(distribution, corpus.chunk_length, corpus.chunks_per_document)
-  return at_chunk, sample_corpus(key, at_chunk, num_chunks, corpus.chunk_length)
+  return at_chunk, hmm_jax.sample_corpus(key, at_chunk, num_chunks, corpus.chunk_length)
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:

@@ -38,23 +38,15 @@ class Tuned(NamedTuple):
 
 
 def _tuner(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
-  p, chosen = settings.prompt, METHODS[method]
-  return tuning.Tuner(
-    model=model,
-    head=_attention(settings, point) if chosen.reads == 'sequence' else heads.Linear(settings.downstream.num_classes),
-    prompt=tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None) if chosen.prompt else None,
-    probes=chosen.reads == 'representation',
-    finetunes=chosen.finetunes,
-  )
-
-
-def _attention(settings: Settings, point: Point) -> heads.Head:
-  a, num_classes = settings.attention, settings.downstream.num_classes
-  if a.form == 'official':
-    return heads.OfficialAttention(num_classes)
-  key_size = a.key_size or point.num_states + 1
-  value_size = a.value_size or max(point.memory_size, 1) * point.num_states
-  return heads.Attention(num_classes, key_size, value_size, a.temperature)
+  p, a, num_classes, chosen = settings.prompt, settings.attention, settings.downstream.num_classes, METHODS[method]
+  head: heads.Head = heads.Linear(num_classes)
+  if chosen.reads == 'sequence' and a.form == 'official':
+    head = heads.OfficialAttention(num_classes)
+  elif chosen.reads == 'sequence':
+    value_size = a.value_size or max(point.memory_size, 1) * point.num_states
+    head = heads.Attention(num_classes, a.key_size or point.num_states + 1, value_size, a.temperature)
+  prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None) if chosen.prompt else None
+  return tuning.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
 
 def tune(
