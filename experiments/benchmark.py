@@ -3,7 +3,7 @@
 The peer of smoothing and sampling is dynamax; that of a memory's posterior is our own pass over the flattened chain.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import functools
 import importlib.util
 import pathlib
@@ -12,6 +12,7 @@ import time
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import rich.box
 import rich.table
@@ -23,22 +24,9 @@ from experiments.progress import Reporter
 from experiments.settings import Experiment
 from experiments.settings import setting
 from experiments.settings import SettingsError
+import hmm_jax
 from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.hmm import random_hmm
-from hmm_jax.hmm import to_dynamax
-from hmm_jax.hmm import token_likelihoods
-from hmm_jax.inference import forward_backward
-from hmm_jax.memory_hmm import cell_posterior
 from hmm_jax.memory_hmm import cell_probs
-from hmm_jax.memory_hmm import memory_forward_backward
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.memory_hmm import random_memory_hmm
-from hmm_jax.memory_hmm import to_hmm
-from hmm_jax.sampling import sample_corpus
-
-Array = jax.Array
-Timed = Callable[[], Any]
 
 
 class BenchmarkSettings(Experiment):
@@ -60,14 +48,14 @@ SETTINGS = BenchmarkSettings
 
 
 class Case(NamedTuple):
-  """Two ways to one thing. `compared` takes both results to arrays that must agree, or is None for random ones."""
+  """Two ways to one thing, whose results are compared where they must agree."""
 
   name: str
   num_states: int
-  ours: Timed
+  ours: Callable[[], Any]
   peer_name: str
-  peer: Timed
-  compared: Callable[[Any, Any], tuple[Any, Any]] | None
+  peer: Callable[[], Any]
+  agree: bool = False
 
 
 def check(settings: BenchmarkSettings) -> None:
@@ -80,18 +68,11 @@ def check(settings: BenchmarkSettings) -> None:
 def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Measures anew on every call, since what is measured is this machine now."""
   rows = []
-  makers = [
-    functools.partial(_smoothing, settings, num_states, wanted)
-    for num_states in settings.num_states
-    for wanted in ('all posteriors', 'smoothed rows', 'smoothed rows of both')
-  ]
-  makers += [functools.partial(maker, settings) for maker in (_sampling, _memory, _every_posterior)]
-  with reporter.track('benchmark', len(makers)) as advance:
-    for index, make in enumerate(makers):
-      case = make()
-      measured = _alternate(case, settings.repeats)
-      rows.append({'case': case.name, 'num_states': case.num_states, 'peer': case.peer_name, **measured})
-      advance(index + 1, case.name)
+  with reporter.track('benchmark', 2 * len(settings.num_states) + 2) as advance:
+    for case in _cases(settings):
+      rows.append({'case': case.name, 'num_states': case.num_states, 'peer': case.peer_name})
+      rows[-1] |= _alternate(case, settings.repeats)
+      advance(len(rows), case.name)
   results.write(workdir, settings, rows, [environment(jax.devices())])
 
 
@@ -110,92 +91,72 @@ def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter)
 
 
 def _alternate(case: Case, repeats: int) -> dict[str, Any]:
-  calls = {'ours': case.ours, 'peer': case.peer}
   # The first round compiles.
-  first = {name: jax.block_until_ready(call()) for name, call in calls.items()}
-  largest_difference = None
-  if case.compared:
-    pairs = zip(*map(jax.tree.leaves, case.compared(first['ours'], first['peer'])), strict=True)
-    largest_difference = max(float(jnp.abs(one - other).max()) for one, other in pairs)
-  seconds: dict[str, list[float]] = {name: [] for name in calls}
-  for _ in range(repeats):
-    for name, call in calls.items():
-      begun = time.perf_counter()
-      jax.block_until_ready(call())
-      seconds[name].append(time.perf_counter() - begun)
-  medians = {name: statistics.median(values) for name, values in seconds.items()}
+  first = [jax.block_until_ready(call()) for call in (case.ours, case.peer)]
+  seconds = [(_seconds(case.ours), _seconds(case.peer)) for _ in range(repeats)]
+  ours, peer = map(statistics.median, zip(*seconds))
   return {
-    'ours_seconds': medians['ours'],
-    'peer_seconds': medians['peer'],
-    'ratio': medians['peer'] / medians['ours'],
-    'largest_difference': largest_difference,
+    'ours_seconds': ours,
+    'peer_seconds': peer,
+    'ratio': peer / ours,
+    'largest_difference': float(jnp.abs(first[0] - first[1]).max()) if case.agree else None,
     'repeats': repeats,
   }
 
 
+def _seconds(call: Callable[[], Any]) -> float:
+  begun = time.perf_counter()
+  jax.block_until_ready(call())
+  return time.perf_counter() - begun
+
+
+def _cases(settings: BenchmarkSettings) -> Iterator[Case]:
+  for num_states in settings.num_states:
+    yield from _smoothing(settings, num_states)
+  yield _sampling(settings)
+  yield _memory(settings)
+
+
 def _rows(settings: BenchmarkSettings, hmm: Distribution) -> Array:
-  tokens = sample_corpus(jax.random.key(settings.seed + 1), hmm, settings.num_sequences, settings.length)
-  return token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
+  tokens = hmm_jax.sample_corpus(jax.random.key(settings.seed + 1), hmm, settings.num_sequences, settings.length)
+  return hmm_jax.token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
 
 
-def _smoothing(settings: BenchmarkSettings, num_states: int, wanted: str) -> Case:
-  """Everything, or the smoothed rows alone, beside all that dynamax's smoother tells; or the smoothed rows of both."""
+def _smoothing(settings: BenchmarkSettings, num_states: int) -> Iterator[Case]:
+  """Everything, and the smoothed rows alone, beside all that dynamax's smoother tells."""
   from dynamax.hidden_markov_model.inference import hmm_smoother
 
-  hmm = random_hmm(jax.random.key(settings.seed), num_states, settings.num_tokens)
+  hmm = hmm_jax.random_hmm(jax.random.key(settings.seed), num_states, settings.num_tokens)
   rows = _rows(settings, hmm)
-  log_rows = jnp.log(rows)
-  smoothed = lambda posterior: posterior.smoothed_probs
-  everything = lambda posterior: posterior
-  ours_of, peer_of = {
-    'all posteriors': (everything, everything),
-    'smoothed rows': (smoothed, everything),
-    'smoothed rows of both': (smoothed, smoothed),
-  }[wanted]
-  peer_smoother = lambda log_row: peer_of(hmm_smoother(hmm.initial_probs, hmm.transition_matrix, log_row))
-  ours = jax.jit(lambda hmm, rows: ours_of(forward_backward(hmm, rows)))
-  peer = jax.jit(jax.vmap(peer_smoother))
-  name = f'{wanted}, {settings.num_sequences} x {settings.length}'
+  log_rows, size = jnp.log(rows), f'{settings.num_sequences} x {settings.length}'
+  peer = jax.jit(jax.vmap(lambda log_row: hmm_smoother(hmm.initial_probs, hmm.transition_matrix, log_row)))
+  smoothed = jax.jit(lambda hmm, rows: hmm_jax.forward_backward(hmm, rows).smoothed_probs)
   # dynamax takes a predicted probability near zero for zero, so the two need not agree at large H.
-  return Case(name, num_states, lambda: ours(hmm, rows), 'dynamax', lambda: peer(log_rows), None)
+  for name, ours in (('all posteriors', hmm_jax.forward_backward), ('smoothed rows', smoothed)):
+    call = functools.partial(ours, hmm, rows)
+    yield Case(f'{name}, {size}', num_states, call, 'dynamax', functools.partial(peer, log_rows))
 
 
 def _sampling(settings: BenchmarkSettings) -> Case:
   from dynamax.hidden_markov_model import CategoricalHMM
 
-  hmm = random_hmm(jax.random.key(settings.seed), settings.sampling_states, settings.num_tokens)
+  hmm = hmm_jax.random_hmm(jax.random.key(settings.seed), settings.sampling_states, settings.num_tokens)
   count, length = settings.num_documents, settings.document_length
   dynamax_hmm = CategoricalHMM(hmm.num_states, 1, hmm.num_tokens)
-  params, _ = dynamax_hmm.initialize(**to_dynamax(hmm))
+  params, _ = dynamax_hmm.initialize(**hmm_jax.to_dynamax(hmm))
   key = jax.random.key(settings.seed + 1)
   peer = jax.jit(jax.vmap(lambda key: dynamax_hmm.sample(params, key, length)[1]))
   keys = jax.random.split(key, count)
-  ours = lambda: sample_corpus(key, hmm, count, length)
-  return Case(f'sample {count} x {length}', hmm.num_states, ours, 'dynamax', lambda: peer(keys), None)
-
-
-def _memory_case(settings: BenchmarkSettings, name: str, ours: Callable[..., Any], peer: Callable[..., Any]) -> Case:
-  """`ours(hmm, rows)` beside `peer(hmm, its flattened chain, rows)`."""
-  hmm = random_memory_hmm(
-    jax.random.key(settings.seed), settings.memory_size, settings.memory_states, settings.num_tokens
-  )
-  rows, flat = _rows(settings, hmm), to_hmm(hmm)
-  ours, peer = jax.jit(ours), jax.jit(peer)
-  name = f'{name}, |M| = {hmm.memory_size}, {settings.num_sequences} x {settings.length}'
-  call = lambda: ours(hmm, rows)
-  return Case(name, hmm.num_states, call, 'flattened chain', lambda: peer(hmm, flat, rows), lambda *results: results)
+  ours = lambda: hmm_jax.sample_corpus(key, hmm, count, length)
+  return Case(f'sample {count} x {length}', hmm.num_states, ours, 'dynamax', lambda: peer(keys))
 
 
 def _memory(settings: BenchmarkSettings) -> Case:
-  """What a label needs: P[M | x]."""
-
-  def flattened(hmm: MemoryHMM, flat: HMM, rows: Array) -> Array:
-    return cell_probs(hmm, forward_backward(flat, rows).smoothed_probs[:, 0])
-
-  return _memory_case(settings, 'posterior of the memory', cell_posterior, flattened)
-
-
-def _every_posterior(settings: BenchmarkSettings) -> Case:
-  """Every row of every posterior over (memory, state)."""
-  flattened = lambda hmm, flat, rows: forward_backward(flat, rows)
-  return _memory_case(settings, 'every posterior', lambda *args: memory_forward_backward(*args).joint, flattened)
+  """What a label needs, P[M | x]: by the memory's own structure, and through the flattened chain."""
+  sizes = settings.memory_size, settings.memory_states, settings.num_tokens
+  hmm = hmm_jax.random_memory_hmm(jax.random.key(settings.seed), *sizes)
+  rows, flat = _rows(settings, hmm), hmm_jax.to_hmm(hmm)
+  flattened = jax.jit(lambda flat, rows: cell_probs(hmm, hmm_jax.forward_backward(flat, rows).smoothed_probs[:, 0]))
+  name = f'posterior of the memory, |M| = {hmm.memory_size}, {settings.num_sequences} x {settings.length}'
+  ours = lambda: hmm_jax.cell_posterior(hmm, rows)
+  return Case(name, hmm.num_states, ours, 'flattened chain', lambda: flattened(flat, rows), agree=True)

@@ -9,28 +9,24 @@ import platform
 import jax
 import jaxlib
 
-AUTO = 'auto'
-
 
 def keep_programs(setting: str) -> None:
   """Keeps every compiled program in the directory `setting`; 'auto' is that of this kind of host, '' is nowhere.
 
   A new directory is its owner's alone, since what lies in it is run. JAX warns, and compiles, where it cannot use it.
   """
-  path = _auto() if setting == AUTO else setting
+  path = setting
+  if setting == 'auto':
+    try:
+      path = str(directory())
+    except RuntimeError:  # a user without a home
+      path = ''
   if path and '://' not in path:
     path = os.path.expanduser(path)
     with contextlib.suppress(OSError):
       pathlib.Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
   jax.config.update('jax_compilation_cache_dir', path or None)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
-
-
-def _auto() -> str:
-  try:
-    return str(directory())
-  except RuntimeError:  # a user without a home
-    return ''
 
 
 def directory() -> pathlib.Path:

@@ -5,48 +5,40 @@ import contextlib
 import json
 import os
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
 
 from experiments.settings import SettingsError
 
-_STATE = 'state'
-_METRICS = 'metrics'
 
-
-class Checkpoints:
+class Checkpoints(NamedTuple):
   """The train state and the metrics so far, saved together under one step, so that neither can run ahead."""
 
-  def __init__(self, manager: ocp.CheckpointManager):
-    self._manager = manager
+  manager: ocp.CheckpointManager
 
   def save(self, step: int, state: Any, metrics: list[dict[str, Any]]) -> None:
     """Saves in the background; an interrupted save leaves the one before it in force."""
-    args = ocp.args.Composite(**{_STATE: ocp.args.StandardSave(state), _METRICS: ocp.args.JsonSave(metrics)})
-    self._manager.save(step, args=args)
+    args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(metrics))
+    self.manager.save(step, args=args)
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
     """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings."""
-    step = self._manager.latest_step()
+    step = self.manager.latest_step()
     if step is None:
       return None
-    args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore(like), _METRICS: ocp.args.JsonRestore()})
-    restored = self._manager.restore(step, args=args)
-    return restored[_STATE], restored[_METRICS]
+    args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
+    restored = self.manager.restore(step, args=args)
+    return restored.state, restored.metrics
 
 
 @contextlib.contextmanager
 def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   """Keeps the newest checkpoint; waits for the last save on leaving."""
   options = ocp.CheckpointManagerOptions(max_to_keep=1, cleanup_tmp_directories=True)
-  manager = ocp.CheckpointManager(directory.absolute(), options=options)
-  try:
+  with ocp.CheckpointManager(directory.absolute(), options=options) as manager:
     yield Checkpoints(manager)
-  finally:
-    manager.wait_until_finished()
-    manager.close()
 
 
 def sharded_like(tree: Any, sharding: jax.sharding.Sharding) -> Any:
@@ -64,11 +56,6 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
     file.flush()
     os.fsync(file.fileno())
   os.replace(partial, path)
-
-
-def write_json(path: pathlib.Path, value: dict[str, Any]) -> None:
-  """One JSON object, indented for a reader."""
-  write_whole(path, json.dumps(value, indent=2) + '\n')
 
 
 def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:

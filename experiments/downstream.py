@@ -5,23 +5,20 @@ import math
 from typing import NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
 from experiments.settings import Point
 from experiments.settings import Settings
+import hmm_jax
 from hmm_jax import compilation
 from hmm_jax import tasks as tasks_lib
 from hmm_jax.blocks import in_blocks
 from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import ExactModel
 from hmm_jax.model import representation
-from hmm_jax.sampling import sample_corpus
-
-Array = jax.Array
 
 
 class Downstream(NamedTuple):
@@ -56,41 +53,36 @@ def draw(
   settings: Settings,
   point: Point,
   methods: tuple[str, ...],
-  distribution: HMM | MemoryHMM,
+  distribution: hmm_jax.HMM | hmm_jax.MemoryHMM,
   key: Array,
   key_tasks: Array,
 ) -> Downstream:
   """The inputs and the tasks of a trial. A label speaks of H_1, or of the memory cell `memory.label_cell`."""
-  d = settings.downstream
+  d, read = settings.downstream, point.num_cells > 1
   ends = [int(end) for end in np.cumsum([0, d.num_train, d.num_validation, d.num_test])]
-  num_documents = settings.measure.num_documents
-  inputs, documents = jax.device_get(_texts(key, distribution, ends[-1], num_documents, d.length))
-  if isinstance(distribution, MemoryHMM):
+  sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
+  inputs, documents = jax.device_get(_texts(key, distribution, **sizes))
+  if isinstance(distribution, hmm_jax.MemoryHMM):
     state_probs = tasks_lib.memory_probs(distribution, inputs)[:, settings.memory.label_cell]
   else:
     state_probs = tasks_lib.first_state_probs(distribution, inputs)
-  draw_task = functools.partial(
-    tasks_lib.draw_task,
-    state_probs=state_probs,
-    num_train=d.num_train,
-    num_nonzero=d.num_nonzero,
-    num_classes=d.num_classes,
-    with_replacement=d.with_replacement,
-  )
-  names = ('train', 'validation', 'test')
-  splits = {name: slice(start, end) for name, start, end in zip(names, ends, ends[1:])}
-  read = point.num_cells > 1
+  how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
+  keys = [jax.random.fold_in(key_tasks, task) for task in range(settings.tasks_per_trial)]
+  splits = {name: slice(*ends[i : i + 2]) for i, name in enumerate(('train', 'validation', 'test'))}
   concentration = None
   if 'attention' in methods:
-    state_probs_at = _hidden_state_probs(distribution, inputs[splits['test']], settings.measure.batch_size)
-    if isinstance(distribution, MemoryHMM) and read:
+    # P[H_i | X_{-i}], [n, T, H], summed over what the memory holds.
+    represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
+    joint = in_blocks(represent, inputs[splits['test']], settings.measure.batch_size)
+    state_probs_at = joint.reshape(*joint.shape[:2], -1, point.num_states).sum(-2)
+    if isinstance(distribution, hmm_jax.MemoryHMM) and read:
       reads = np.asarray(distribution.cell_index) == settings.memory.label_cell
       concentration = state_probs_at[..., reads].sum(-1)
     else:
       concentration = scipy.special.entr(np.float64(state_probs_at)).sum(-1)
   return Downstream(
     inputs=inputs,
-    tasks=[draw_task(jax.random.fold_in(key_tasks, task)) for task in range(settings.tasks_per_trial)],
+    tasks=[tasks_lib.draw_task(key, state_probs, d.num_train, **how) for key in keys],
     splits=splits,
     documents=documents,
     concentration=concentration,
@@ -106,12 +98,5 @@ def _texts(
   key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int
 ) -> tuple[Array, Array]:
   """Inputs [n, T] whose first token is masked, and whole documents [m, T] after them, int32."""
-  documents = sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
+  documents = hmm_jax.sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
   return tasks_lib.mask_first(documents[:num_inputs], distribution.num_tokens), documents[num_inputs:]
-
-
-def _hidden_state_probs(distribution: Distribution, inputs: np.ndarray, batch_size: int) -> np.ndarray:
-  """P[H_i | X_{-i}], [n, T, H], summed over what the memory holds."""
-  represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
-  joint = in_blocks(represent, inputs, batch_size)
-  return joint.reshape(inputs.shape + (-1, distribution.transition_matrix.shape[0])).sum(-2)

@@ -12,20 +12,9 @@ from typing import Any
 
 import jax
 
-_PACKAGES = (
-  'jax',
-  'jaxlib',
-  'flax',
-  'optax',
-  'orbax-checkpoint',
-  'numpy',
-  'scipy',
-  'ml_collections',
-  'absl-py',
-  'matplotlib',
-)
-# Those whose programs compute a model.
+# Those whose programs compute a model, and the others.
 _COMPUTING = ('jax', 'jaxlib', 'flax', 'optax')
+_OTHERS = ('orbax-checkpoint', 'numpy', 'scipy', 'ml_collections', 'absl-py', 'matplotlib')
 
 Environment = dict[str, Any]
 
@@ -49,7 +38,7 @@ def _process() -> Environment:
     'uncommitted_changes': bool(git('status', '--porcelain')),
     'command': sys.argv,
     'python': platform.python_version(),
-    'packages': {name: importlib.metadata.version(name) for name in _PACKAGES},
+    'packages': {name: importlib.metadata.version(name) for name in _COMPUTING + _OTHERS},
   }
 
 

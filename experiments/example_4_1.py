@@ -20,13 +20,9 @@ from experiments.settings import Experiment
 from experiments.settings import FigureSettings
 from experiments.settings import setting
 from experiments.settings import SettingsError
+import hmm_jax
 from hmm_jax import example_4_1
-from hmm_jax import inference
-from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import cell_probs
-from hmm_jax.memory_hmm import memory_forward_backward
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.sampling import sample
 
 # The documents that are drawn and tabulated: the sentence of the settings is document 0, samples follow.
 _SHOWN = {0: 'sentence', 1: 'sampled_document'}
@@ -54,8 +50,8 @@ def check(settings: ExampleSettings) -> None:
     tokens = example_4_1.encode(settings.sentence, vocabulary)
   except ValueError as error:
     raise SettingsError(f'sentence is {settings.sentence!r}; {error}')
-  rows = token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
-  if not tokens.size or inference.forward_backward(hmm, rows).marginal_loglik == -jnp.inf:
+  rows = hmm_jax.token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
+  if not tokens.size or hmm_jax.forward_backward(hmm, rows).marginal_loglik == -jnp.inf:
     valid = f'one that the example can say, such as {example_4_1.SENTENCE!r}'
     raise SettingsError(f'sentence is {settings.sentence!r}; valid is {valid}')
 
@@ -68,7 +64,7 @@ def run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) ->
   memories: list[Memory | None] = [None]
   for index in range(settings.num_documents):
     key = jax.random.fold_in(jax.random.key(settings.seed), index)
-    states, tokens = map(np.asarray, sample(key, hmm, settings.document_length))
+    states, tokens = map(np.asarray, hmm_jax.sample(key, hmm, settings.document_length))
     documents.append(_whole_sentences(tokens, vocabulary))
     held = np.unravel_index(states[0] // hmm.num_states, hmm.memory_probs.shape)
     memories.append({cell: names[value] for cell, names, value in zip(vocabulary.cells, vocabulary.values, held)})
@@ -83,36 +79,27 @@ def _whole_sentences(tokens: np.ndarray, vocabulary: example_4_1.Vocabulary) -> 
 
 
 def _records(
-  hmm: MemoryHMM, vocabulary: example_4_1.Vocabulary, documents: list[np.ndarray], memories: list[Memory | None]
+  hmm: hmm_jax.MemoryHMM, vocabulary: example_4_1.Vocabulary, documents: list[np.ndarray], memories: list[Memory | None]
 ) -> list[Record]:
   """A record a (document, word), and one before the first word, where the posterior is the prior."""
   lengths = np.array([len(tokens) for tokens in documents])
   tokens_BxT = jnp.array([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in documents])
   observed_BxT = jnp.arange(lengths.max()) < lengths[:, None]
-  posterior = jax.jit(memory_forward_backward)(hmm, token_likelihoods(hmm, tokens_BxT, observed_BxT))
+  posterior = hmm_jax.memory_forward_backward(hmm, hmm_jax.token_likelihoods(hmm, tokens_BxT, observed_BxT))
   prior_NxM = cell_probs(hmm, hmm.memory_probs.reshape(-1))
-  after_BxTxNxM = cell_probs(hmm, posterior.joint.filtered_probs)
+  after_BxTxNxM = np.asarray(cell_probs(hmm, posterior.joint.filtered_probs))
   reads_BxTxN = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
 
-  def record(document, position, word, cells_NxM, reads_N):
-    of_cell = lambda names, probs: dict(zip(names, np.asarray(probs).tolist()))
-    return {
-      'document': document,
-      'memory': memories[document],
-      'position': position,
-      'word': word,
-      'posterior': {
-        cell: of_cell(names, probs) for cell, names, probs in zip(vocabulary.cells, vocabulary.values, cells_NxM)
-      },
-      'reads': of_cell(vocabulary.cells, reads_N),
-    }
-
+  named = lambda names, probs: dict(zip(names, np.asarray(probs).tolist()))
   rows = []
   for document, tokens in enumerate(documents):
-    rows.append(record(document, 0, '', prior_NxM, np.zeros(hmm.num_cells)))
-    for t, token in enumerate(tokens):
-      word = vocabulary.words[token]
-      rows.append(record(document, t + 1, word, after_BxTxNxM[document, t], reads_BxTxN[document, t]))
+    words = ['', *(vocabulary.words[token] for token in tokens)]
+    cells = [prior_NxM, *after_BxTxNxM[document]]
+    reads = [np.zeros(hmm.num_cells), *reads_BxTxN[document]]
+    for position, (word, cells_NxM, reads_N) in enumerate(zip(words, cells, reads)):
+      of_cells = dict(zip(vocabulary.cells, map(named, vocabulary.values, cells_NxM)))
+      row = {'document': document, 'memory': memories[document], 'position': position, 'word': word}
+      rows.append(row | {'posterior': of_cells, 'reads': named(vocabulary.cells, reads_N)})
   return rows
 
 

@@ -108,11 +108,9 @@ def attention(records: list[Record], settings: FigureSettings) -> matplotlib.fig
   if not chosen:
     return None
   figure, (axes,) = panels(settings)
-  for point, style in zip(results.points(chosen), matplotlib.rcParams['axes.prop_cycle']()):
-    for model in sorted({record['model'] for record in chosen}):
-      rows = [row for row in results.select(chosen, model=model) if results.point_of(row) == point]
-      if rows:
-        _draw_profile(axes, rows, style, model)
+  for of_point, style in zip(results.by_point(chosen).values(), matplotlib.rcParams['axes.prop_cycle']()):
+    for model in sorted({record['model'] for record in of_point}):
+      _draw_profile(axes, results.select(of_point, model=model), style, model)
   axes.axhline(1, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
   axes.set_ylabel('mean attention weight (uniform = 1)')
@@ -216,8 +214,8 @@ def _lines(records: list[Record], prefix: str = '', drawn_as: dict[str, str] | N
 
 def _samples(records: list[Record], size: _Size, field: str) -> dict[float, np.ndarray]:
   """The values of the independent units in percent, by size."""
-  sizes = sorted({size(point) for point in results.points(records)})
-  at = {wanted: [record for record in records if size(results.point_of(record)) == wanted] for wanted in sizes}
+  sizes = [size(results.point_of(record)) for record in records]
+  at = {wanted: [record for record, its in zip(records, sizes) if its == wanted] for wanted in sorted(set(sizes))}
   return {wanted: results.percent(rows, field).values for wanted, rows in at.items()}
 
 
@@ -237,7 +235,7 @@ def draw_majority(axes, samples: dict[float, np.ndarray], label: str = 'majority
 
 def _draw_paper(axes, records, size: _Size, values: dict[int, float], marker: str, name: str) -> None:
   """The paper's points within the range of ours."""
-  sizes = [size(point) for point in results.points(records)]
+  sizes = [size(point) for point in results.by_point(records)]
   shown = {x: value for x, value in values.items() if min(sizes) <= x <= max(sizes)}
   of = 'BERT-base' if records[0]['scale'] in ('paper', 'official') else 'BERT-base on more text'
   label = f'{name}, the paper ({of}; digitised)'
@@ -257,8 +255,7 @@ def _finish(figure, records: list[Record], label: str, unit: str = 'test accurac
 
 
 def _counted(records: list[Record], spread: bool = True) -> str:
-  of_point = [[r for r in records if results.point_of(r) == point] for point in results.points(records)]
-  counts = [len(results.by_unit(rows, 'majority_accuracy')) for rows in of_point]
+  counts = [len(results.by_unit(rows, 'majority_accuracy')) for rows in results.by_point(records).values()]
   several = len({record['trial'] for record in records}) > 1
   return counted(counts, 'HMMs' if several else 'tasks of one HMM', spread)
 

@@ -9,15 +9,17 @@ makes besides, or spares, is not known. On two CPU cores prompt_vs_head:smoke wa
 0.99 GB, and with 1,000,000 documents of 512 tokens at 3.6 GB and 3.2 GB.
 """
 
+import contextlib
 import operator
 import pathlib
+import re
 from typing import NamedTuple
 
 import jax
 
 from experiments.methods import METHODS
+from experiments.settings import require
 from experiments.settings import Settings
-from experiments.settings import SettingsError
 
 # Measured: the peak of prompt_vs_head:smoke on a CPU, whose arrays are next to nothing.
 _PROCESS = 1e9
@@ -37,40 +39,34 @@ class Part(NamedTuple):
 
 def parts(s: Settings) -> list[Part]:
   """What is counted, for the largest distribution of the grid."""
-  tokens, d, m, p = s.hmm.num_tokens, s.downstream, s.measure, s.pretrain
+  tokens, b, d, m, corpus = s.hmm.num_tokens, s.bert, s.downstream, s.measure, s.corpus
   methods = dict.fromkeys(s.methods + s.memory.vanilla_methods)
   states = max(point.joint_states for point in s.grid())
   largest = max(point.num_states for point in s.grid())
   inputs = d.num_train + d.num_validation + d.num_test
   token_size = 1 if tokens < 255 else 2 if tokens < 65535 else 4
-  block = max(
-    m.num_chunks * s.corpus.chunk_length,
-    min(m.batch_size, inputs) * d.length,
-    min(inputs * d.length, max(_LABEL_ENTRIES // states, d.length)),
-  )
-  measured = m.num_chunks * s.corpus.chunk_length + (m.num_inputs + m.num_documents * d.length) * d.length
+  chunks = m.num_chunks * corpus.chunk_length
+  labelled = min(inputs * d.length, max(_LABEL_ENTRIES // states, d.length))
+  block = max(chunks, min(m.batch_size, inputs) * d.length, labelled)
+  measured = chunks + (m.num_inputs + m.num_documents * d.length) * d.length
   draw = 8 * (largest * (largest + s.hmm.num_permutations) + states * tokens)
   found = [
     Part(_PROCESS, 'the process itself', 'scale'),
     Part(draw, 'the distribution', 'num_states'),
-    Part(5 * token_size * s.corpus.num_documents * s.corpus.document_length, 'the corpus', 'corpus.num_documents'),
+    Part(5 * token_size * corpus.num_documents * corpus.document_length, 'the corpus', 'corpus.num_documents'),
     Part(8 * _POSTERIORS * block * states, 'exact inference', 'num_states'),
     Part(8 * inputs * (states + d.length), 'inputs and labels', 'downstream.num_train'),
     Part(3 * 8 * measured * tokens, 'measuring the distance from the ideal model', 'measure.num_documents'),
     *(_features(s, method, inputs, states) for method in methods),
   ]
   if 'bert' in s.models:
-    copies = 1 + (s.tasks_per_trial if any(METHODS[method].finetunes for method in methods) else 0)
-    found.append(Part(4 * 5 * _num_params(s) * copies, "BERT with its optimiser's state", 'bert.width'))
-    batch = -(-p.batch_size // (s.num_devices or len(jax.devices())))
-    found.append(Part(_activations(s, batch, s.corpus.chunk_length), 'a batch of pretraining', 'pretrain.batch_size'))
+    layer = 4 * b.width * (b.width + 1) + 2 * b.width * b.ffn_width + b.ffn_width + 5 * b.width
+    params = b.num_layers * layer + (tokens + b.max_positions + b.width + 6) * b.width
+    copies = 1 + s.tasks_per_trial * any(METHODS[method].finetunes for method in methods)
+    found.append(Part(4 * 5 * params * copies, "BERT with its optimiser's state", 'bert.width'))
+    batch = -(-s.pretrain.batch_size // (s.num_devices or len(jax.devices())))
+    found.append(Part(_activations(s, batch, corpus.chunk_length), 'a batch of pretraining', 'pretrain.batch_size'))
   return found
-
-
-def _num_params(s: Settings) -> int:
-  b = s.bert
-  layer = 4 * b.width * (b.width + 1) + 2 * b.width * b.ffn_width + b.ffn_width + 5 * b.width
-  return b.num_layers * layer + (s.hmm.num_tokens + b.max_positions + b.width + 6) * b.width
 
 
 def _activations(s: Settings, batch: int, length: int) -> int:
@@ -99,39 +95,29 @@ def available() -> float | None:
   if device.platform != 'cpu':
     return (device.memory_stats() or {}).get('bytes_limit')
   sizes = []
-  for line in _lines('/proc/meminfo'):
-    if line.startswith('MemAvailable:'):
-      sizes.append(1024 * int(line.split()[1]))
   for path in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory/memory.limit_in_bytes'):
-    sizes += [int(line) for line in _lines(path) if line.strip().isdigit()]
+    with contextlib.suppress(OSError, ValueError):  # No such file, or the word max.
+      sizes.append(int(pathlib.Path(path).read_text()))
+  with contextlib.suppress(OSError):
+    kibibytes = re.findall(r'MemAvailable: *(\d+)', pathlib.Path('/proc/meminfo').read_text())
+    sizes += [1024 * int(size) for size in kibibytes]
   return min(sizes, default=None)
-
-
-def _lines(path: str) -> list[str]:
-  try:
-    return pathlib.Path(path).read_text().splitlines()
-  except OSError:
-    return []
 
 
 def check(s: Settings) -> None:
   """Raises SettingsError where more is needed than there is."""
   there, found = available(), parts(s)
-  if there is not None and _total(found) > there:
-    largest = max(found)
-    valid = f'what fits the {_in_words(there)} of memory: {largest.what} takes about {_in_words(largest.size)}'
-    value = operator.attrgetter(largest.field)(s)
-    raise SettingsError(f'{largest.field} is {value!r}; valid is {valid}, and all {_in_words(_total(found))}')
+  total = sum(part.size for part in found)
+  if there is not None and total > there:
+    size, what, field = max(found)
+    valid = f'what fits the {_in_words(there)} of memory: {what} takes about {_in_words(size)}'
+    require(False, field, operator.attrgetter(field)(s), f'{valid}, and all {_in_words(total)}')
 
 
 def line(s: Settings) -> str:
   """The estimate in words."""
-  there = available()
-  return f'memory: about {_in_words(_total(parts(s)))}' + (f' of {_in_words(there)}' if there else '')
-
-
-def _total(found: list[Part]) -> float:
-  return sum(part.size for part in found)
+  there, total = available(), sum(part.size for part in parts(s))
+  return f'memory: about {_in_words(total)}' + (f' of {_in_words(there)}' if there else '')
 
 
 def _in_words(size: float) -> str:

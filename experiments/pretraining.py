@@ -1,11 +1,13 @@
 """Pretraining with checkpoints: the model that tuning finds frozen, and its distance from the ideal one."""
 
+import contextlib
 import functools
 import pathlib
 import time
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
@@ -27,8 +29,6 @@ from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus
 
-Array = jax.Array
-
 
 class Ideals(NamedTuple):
   """The three sets of inputs on which the distance from the ideal model is measured."""
@@ -36,14 +36,6 @@ class Ideals(NamedTuple):
   corrupted: bayes_gap.Ideal
   at_mask: bayes_gap.Ideal
   one_at_a_time: bayes_gap.Ideal
-
-
-class Keys(NamedTuple):
-  """What pretraining draws."""
-
-  corpus: Array
-  params: Array
-  steps: Array
 
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
@@ -89,7 +81,7 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
 
 
 def pretrained_params(
-  settings: Settings, hmm: Distribution, ideals: Ideals, keys: Keys, directory: pathlib.Path, reporter: Reporter
+  settings: Settings, hmm: Distribution, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
   """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished.
 
@@ -97,29 +89,30 @@ def pretrained_params(
   """
   p, whole = settings.pretrain, sharding.replicated(_mesh(settings))
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, _mesh(settings))
+  key_corpus, key_params, key_steps = jax.random.split(key, 3)
   params_here = lambda state: jax.tree.map(lambda leaf: leaf.addressable_data(0), state.params)
   with checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
-    like = checkpoints.sharded_like(jax.eval_shape(init, keys.params), whole)
-    state, metrics = saved.restore(like) or (init(keys.params), [])
+    like = checkpoints.sharded_like(jax.eval_shape(init, key_params), whole)
+    state, metrics = saved.restore(like) or (init(key_params), [])
     done = int(state.step)
     _note_environment(settings, directory, done, reporter)
     if done == p.num_steps:
       return params_here(state)
     model = tuned_model(settings)
     metrics = metrics or [{'step': 0, **measure(settings, model, params_here(state), ideals)}]
-    corpus = jax.device_put(np.asarray(_corpus(keys.corpus, hmm, settings.corpus)), whole)
-    with reporter.track('pretraining', p.num_steps, done) as advance, _SpeedLog(settings, directory) as log:
+    corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), whole)
+    with reporter.track('pretraining', p.num_steps, done) as advance, _board(settings, directory) as board:
       while done < p.num_steps:
         begun = time.monotonic()
         with jax.default_matmul_precision('default'):
-          state, losses = train_steps(state, corpus, keys.steps)
+          state, losses = train_steps(state, corpus, key_steps)
         done, loss = done + p.steps_per_call, float(np.mean(losses))
         tokens = p.steps_per_call * p.batch_size * settings.corpus.chunk_length
         speed = tokens / (time.monotonic() - begun)
         note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
         if done % p.measure_every == 0 or done == p.num_steps:
           metrics.append({'step': done, 'train_loss': loss, **measure(settings, model, params_here(state), ideals)})
-          log.write(metrics[-1], speed)
+          _log_speed(board, directory, metrics[-1], speed)
           note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
         if done % p.checkpoint_every == 0 or done == p.num_steps:
           saved.save(done, state, metrics)
@@ -146,27 +139,18 @@ def _corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
   return whole_chunks.reshape(corpus.num_chunks, corpus.chunk_length)
 
 
-class _SpeedLog:
-  """Tokens per second as JSON lines, apart from the metrics, which no machine changes; TensorBoard if asked for."""
+def _board(settings: Settings, directory: pathlib.Path) -> contextlib.AbstractContextManager[Any]:
+  """TensorBoard's writer if it is asked for, or else None."""
+  if not settings.tensorboard:
+    return contextlib.nullcontext()
+  import tensorboardX  # An optional extra.
 
-  def __init__(self, settings: Settings, directory: pathlib.Path):
-    self._path = directory / 'timing.jsonl'
-    self._board = None
-    if settings.tensorboard:
-      import tensorboardX  # An optional extra.
+  return tensorboardX.SummaryWriter(str(directory / 'tensorboard'))
 
-      self._board = tensorboardX.SummaryWriter(str(directory / 'tensorboard'))
 
-  def write(self, metrics: dict[str, float], tokens_per_second: float) -> None:
-    speed = {'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)}
-    checkpoints.append_json_line(self._path, speed)
-    if self._board:
-      for name, value in {**metrics, 'tokens_per_second': tokens_per_second}.items():
-        self._board.add_scalar(name, value, metrics['step'])
-
-  def __enter__(self) -> '_SpeedLog':
-    return self
-
-  def __exit__(self, *_) -> None:
-    if self._board:
-      self._board.close()
+def _log_speed(board: Any, directory: pathlib.Path, metrics: dict[str, float], tokens_per_second: float) -> None:
+  """Tokens per second as JSON lines, apart from the metrics, which no machine changes; both for TensorBoard."""
+  speed = {'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)}
+  checkpoints.append_json_line(directory / 'timing.jsonl', speed)
+  for name, value in ({**metrics, 'tokens_per_second': tokens_per_second} if board else {}).items():
+    board.add_scalar(name, value, metrics['step'])

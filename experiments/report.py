@@ -4,7 +4,6 @@ from collections.abc import Callable
 import io
 import json
 import pathlib
-from typing import NamedTuple
 
 import numpy as np
 import rich.box
@@ -22,17 +21,15 @@ REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json
 
 _MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
 # Which method stands for a kind of text where the two are compared: the first of these that was run.
-_METHODS_OF_MEMORY = ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune')
-_METHODS_OF_VANILLA = ('head', 'attention', 'prompt', 'prompt_attention', 'probe', 'finetune')
+_STANDING_FOR = {
+  'memory': ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune'),
+  'vanilla': ('head', 'attention', 'prompt', 'prompt_attention', 'probe', 'finetune'),
+}
 # Pairs of methods whose difference on BERT, paired by task, has a column where both were run.
 _CONTRASTS = (('prompt', 'head'), ('attention', 'head'), ('prompt_attention', 'attention'))
 
-
-class _Column(NamedTuple):
-  """A column: its title, and its cell for a point, given the records of that point."""
-
-  title: str
-  cell: Callable[[Point, list[Record]], str]
+# The cells of a distribution, each with the title of its column.
+_Row = list[tuple[str, str]]
 
 
 def paper_left(method: str) -> dict[int, float]:
@@ -52,144 +49,90 @@ def text_name(point: Point) -> str:
   return 'memory' if point.memory_size else 'vanilla'
 
 
-def beside(records: list[Record], point: Point) -> list[Record]:
-  """The records of the vanilla HMM with as many states as `point` has joint states."""
-  return [record for record in records if results.point_of(record) == Point(point.joint_states)]
-
-
 def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
   """One row a distribution: accuracies in percent with 95% intervals, paired gains, and the Bayes gap."""
-  title = 'Test accuracy in percent, mean ± half-width of the 95% interval'
-  return _table(title, records, _columns(records, paper_overlay))
+  rows, (memory, vanilla) = [], (_standing_for(text, records) for text in _STANDING_FOR)
+  for point, of_point in results.by_point(records).items():
+    bert = results.select(of_point, model='bert')
+    row = _start_of_row(point, of_point, records, 'accuracy')
+    for first, second in _CONTRASTS:
+      pair = [results.select(bert, method=method) for method in (first, second)]
+      row += _difference(f'{METHODS[first].label}\n- {second}, BERT', results.paired_difference, *pair)
+    if any(record['near_tie_share'] for record in records):
+      row.append(('near\nties', f'{100 * np.mean([record["near_tie_share"] for record in of_point]):.1f}'))
+    if memory and vanilla:
+      title = f'memory {METHODS[memory].label}\n- vanilla {METHODS[vanilla].label}, BERT'
+      beside = results.select(records, **Point(point.joint_states)._asdict()) if point.memory_size else []
+      pair = [results.select(bert, method=memory), results.select(beside, model='bert', method=vanilla)]
+      row += _difference(title, results.unpaired_difference, *pair)
+    row.append(('majority', str(results.percent(of_point, 'majority_accuracy'))))
+    for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
+      row.append((title, f'{np.mean([record[field] for record in bert]):.3f}' if bert else ''))
+    rows.append(row + [_paper(point, _has_memory(records))] * paper_overlay)
+  return _table('Test accuracy in percent, mean ± half-width of the 95% interval', rows)
 
 
 def clear_table(records: list[Record]) -> rich.table.Table:
   """The accuracies where labels are clear: on test inputs whose class scores differ by 1e-6 or more."""
   title = 'The same without near ties: test inputs whose class scores differ by 1e-6 or more'
   clear = [record for record in records if record['clear_accuracy'] is not None]
-  methods = sorted({(record['model'], record['method']) for record in clear})
-  columns = [_accuracy_column(*pair, 'clear_accuracy') for pair in methods]
-  return _table(title, clear, _point_columns(clear) + columns)
+  rows = [_start_of_row(point, rows, clear, 'clear_accuracy') for point, rows in results.by_point(clear).items()]
+  return _table(title, rows)
 
 
-def _table(title: str, records: list[Record], columns: list[_Column]) -> rich.table.Table:
+def _table(title: str, rows: list[_Row]) -> rich.table.Table:
+  """The rows, whose titles are the same, without the columns that are empty in all of them."""
+  columns = [column for column in zip(*rows) if any(cell for _, cell in column)]
   out = rich.table.Table(title=title, box=rich.box.SIMPLE)
-  for column in columns:
-    out.add_column(column.title, justify='right', no_wrap=True)
-  for point in results.points(records):
-    of_point = [record for record in records if results.point_of(record) == point]
-    out.add_row(*(column.cell(point, of_point) for column in columns))
+  for (name, _), *_ in columns:
+    out.add_column(name, justify='right', no_wrap=True)
+  for row in zip(*columns):
+    out.add_row(*(cell for _, cell in row))
   return out
 
 
-def _point_columns(records: list[Record]) -> list[_Column]:
-  has_memory = any(point.memory_size for point in results.points(records))
-  columns = []
-  if has_memory:
-    columns += [
-      _Column('text', lambda point, _: text_name(point)),
-      _Column('|M|', lambda point, _: str(point.memory_size or '')),
-      _Column('N', lambda point, _: str(point.num_cells or '')),
-    ]
-  columns.append(_Column('|H|', lambda point, _: str(point.num_states)))
-  if has_memory:
-    columns.append(_Column('|M|^N |H|', lambda point, _: str(point.joint_states)))
-  columns.append(_Column('n', lambda _, rows: str(len(results.by_unit(rows, 'majority_accuracy')))))
-  return columns
+def _has_memory(records: list[Record]) -> bool:
+  return any(record['memory_size'] for record in records)
 
 
-def _columns(records: list[Record], paper_overlay: bool) -> list[_Column]:
-  points = results.points(records)
-  has_memory = any(point.memory_size for point in points)
-  has_vanilla = any(not point.memory_size for point in points)
-  methods = {(record['model'], record['method']) for record in records}
-  columns = _point_columns(records)
-  columns += [_accuracy_column(*pair) for pair in sorted(methods)]
-  for first, second in _CONTRASTS:
-    if any({first, second} <= _bert_methods(records, point) for point in points):
-      columns += _contrast_columns(first, second)
-  if any(record['near_tie_share'] for record in records):
-    columns.append(_Column('near\nties', lambda _, rows: f'{100 * np.mean([r["near_tie_share"] for r in rows]):.1f}'))
-  if has_memory and has_vanilla:
-    columns += _memory_columns(records)
-  columns += [
-    _Column('majority', lambda _, rows: str(results.percent(rows, 'majority_accuracy'))),
-    _mean_column('KL at\n[MASK]', 'kl_at_mask'),
-    _mean_column('excess\nMLM loss', 'excess_mlm_loss'),
+def _start_of_row(point: Point, of_point: list[Record], records: list[Record], field: str) -> _Row:
+  """What the distribution is, of how many units, and the accuracy of each method on each model of the records."""
+  has_memory = _has_memory(records)
+  row = [
+    ('text', text_name(point) if has_memory else ''),
+    ('|M|', str(point.memory_size or '')),
+    ('N', str(point.num_cells or '')),
+    ('|H|', str(point.num_states)),
+    ('|M|^N |H|', str(point.joint_states) if has_memory else ''),
+    ('n', str(len(results.by_unit(of_point, field)))),
   ]
-  if paper_overlay:
-    columns.append(_paper_column(has_memory))
-  return columns
+  for model, method in sorted({(record['model'], record['method']) for record in records}):
+    chosen = results.select(of_point, model=model, method=method)
+    row.append(
+      (f'{METHODS[method].label}\n{_MODEL_NAMES[model]}', str(results.percent(chosen, field)) if chosen else '')
+    )
+  return row
 
 
-def _bert_methods(records: list[Record], point: Point) -> set[str]:
-  chosen = results.select(records, model='bert')
-  return {record['method'] for record in chosen if results.point_of(record) == point}
+def _difference(title: str, difference: Callable[..., results.Difference], *pair: list[Record]) -> _Row:
+  if not all(pair):
+    return [(title, ''), ('p', '')]
+  interval, p_value = difference(*pair)
+  return [(title, str(interval)), ('p', '' if np.isnan(p_value) else f'{p_value:.2g}')]
 
 
-def _accuracy_column(model: str, method: str, field: str = 'accuracy') -> _Column:
-  def cell(_, rows):
-    chosen = results.select(rows, model=model, method=method)
-    return str(results.percent(chosen, field)) if chosen else ''
-
-  return _Column(f'{METHODS[method].label}\n{_MODEL_NAMES[model]}', cell)
+def _standing_for(text: str, records: list[Record]) -> str | None:
+  """The method that stands for a kind of text, on BERT; None where there is none."""
+  of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
+  return min({record['method'] for record in of_text}, key=_STANDING_FOR[text].index, default=None)
 
 
-def _difference_columns(title: str, difference: Callable[[Point, list[Record]], results.Difference | None]):
-  def mean(point, rows):
-    found = difference(point, rows)
-    return str(found.interval) if found else ''
-
-  def p_value(point, rows):
-    found = difference(point, rows)
-    return '' if not found or np.isnan(found.p_value) else f'{found.p_value:.2g}'
-
-  return [_Column(title, mean), _Column('p', p_value)]
-
-
-def _contrast_columns(first: str, second: str) -> list[_Column]:
-  def difference(_, rows):
-    pair = [results.select(rows, model='bert', method=method) for method in (first, second)]
-    return results.paired_difference(*pair) if all(pair) else None
-
-  return _difference_columns(f'{METHODS[first].label}\n- {second}, BERT', difference)
-
-
-def _memory_columns(records: list[Record]) -> list[_Column]:
-  """How far a memory is above the vanilla HMM of as many joint states, each with one method, on BERT."""
-  methods = {}
-  for text, order in (('memory', _METHODS_OF_MEMORY), ('vanilla', _METHODS_OF_VANILLA)):
-    of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
-    met = {record['method'] for record in of_text}
-    if not met:
-      return []
-    methods[text] = next(method for method in order if method in met)
-
-  def difference(point, rows):
-    if not point.memory_size:
-      return None
-    memory = results.select(rows, model='bert', method=methods['memory'])
-    vanilla = results.select(beside(records, point), model='bert', method=methods['vanilla'])
-    return results.unpaired_difference(memory, vanilla) if memory and vanilla else None
-
-  names = {text: METHODS[method].label for text, method in methods.items()}
-  return _difference_columns(f'memory {names["memory"]}\n- vanilla {names["vanilla"]}, BERT', difference)
-
-
-def _mean_column(title: str, field: str) -> _Column:
-  def cell(_, rows):
-    bert = results.select(rows, model='bert')
-    return f'{np.mean([record[field] for record in bert]):.3f}' if bert else ''
-
-  return _Column(title, cell)
-
-
-def _paper_column(right: bool) -> _Column:
+def _paper(point: Point, right: bool) -> tuple[str, str]:
   show = lambda value: '-' if value is None else f'{value}'
   if right:
-    return _Column("paper's", lambda point, _: show(paper_right(text_name(point)).get(point.joint_states)))
-  pair = lambda point: (paper_left(method).get(point.num_states) for method in ('head', 'prompt'))
-  return _Column("paper's\nhead / prompt", lambda point, _: ' / '.join(map(show, pair(point))))
+    return "paper's", show(paper_right(text_name(point)).get(point.joint_states))
+  pair = (paper_left(method).get(point.num_states) for method in ('head', 'prompt'))
+  return "paper's\nhead / prompt", ' / '.join(map(show, pair))
 
 
 def render(records: list[Record], paper_overlay: bool) -> str:

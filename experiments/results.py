@@ -1,6 +1,7 @@
 """Records in, statistics out. Nothing here trains, and a record is never edited."""
 
 import dataclasses
+import json
 import pathlib
 from typing import Any, NamedTuple
 import warnings
@@ -30,9 +31,7 @@ class Interval(NamedTuple):
   values: np.ndarray
 
   def __str__(self) -> str:
-    if np.isnan(self.half_width):
-      return f'{self.mean:z.1f}'
-    return f'{self.mean:z.1f} ± {self.half_width:.1f}'
+    return f'{self.mean:z.1f}' + ('' if np.isnan(self.half_width) else f' ± {self.half_width:.1f}')
 
 
 class Difference(NamedTuple):
@@ -49,7 +48,7 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
   """
   asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
   (workdir / FILE_NAME).unlink(missing_ok=True)
-  checkpoints.write_json(workdir / 'config.json', dataclasses.asdict(settings))
+  checkpoints.write_whole(workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n')
   checkpoints.write_json_lines(workdir / ENVIRONMENT_NAME, environments)
   rows = [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
   checkpoints.write_json_lines(workdir / FILE_NAME, rows)
@@ -73,14 +72,17 @@ def load(workdir: pathlib.Path) -> list[Record]:
   return checkpoints.read_json_lines(workdir / FILE_NAME)
 
 
-def points(records: list[Record]) -> list[Point]:
-  """The distributions that the records speak of, in the order of the records."""
-  return list(dict.fromkeys(point_of(record) for record in records))
-
-
 def point_of(record: Record) -> Point:
   """The distribution of a record."""
   return Point(*(record[name] for name in Point._fields))
+
+
+def by_point(records: list[Record]) -> dict[Point, list[Record]]:
+  """The records of each distribution that they speak of, in the order of the records."""
+  groups: dict[Point, list[Record]] = {}
+  for record in records:
+    groups.setdefault(point_of(record), []).append(record)
+  return groups
 
 
 def select(records: list[Record], **fields: Any) -> list[Record]:
@@ -120,12 +122,8 @@ def paired_difference(first: list[Record], second: list[Record]) -> Difference:
   """Accuracy of `first` minus that of `second` on the (trial, task) pairs that both have, in percentage points."""
   key = lambda record: (point_of(record), record['trial'], record['task'])
   others = {key(record): record['accuracy'] for record in second}
-  differences = [
-    {**record, 'difference': 100 * (record['accuracy'] - others[key(record)])}
-    for record in first
-    if key(record) in others
-  ]
-  interval = mean_interval(list(by_unit(differences, 'difference').values()))
+  pairs = [(record, others[key(record)]) for record in first if key(record) in others]
+  interval = percent([{**record, 'difference': record['accuracy'] - other} for record, other in pairs], 'difference')
   if len(interval.values) < 2 or np.ptp(interval.values) == 0:
     return Difference(interval, np.nan)
   return Difference(interval, float(scipy.stats.ttest_1samp(interval.values, 0.0).pvalue))
@@ -133,7 +131,7 @@ def paired_difference(first: list[Record], second: list[Record]) -> Difference:
 
 def unpaired_difference(first: list[Record], second: list[Record]) -> Difference:
   """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
-  samples = [100 * np.array(list(by_unit(records, 'accuracy').values())) for records in (first, second)]
+  samples = [percent(records, 'accuracy').values for records in (first, second)]
   mean = float(samples[0].mean() - samples[1].mean())
   if min(len(sample) for sample in samples) < 2 or max(np.ptp(sample) for sample in samples) == 0:
     return Difference(Interval(mean, np.nan, np.array([mean])), np.nan)

@@ -1,10 +1,13 @@
 """One trial: settings -> distribution -> corpus -> pretrained model -> tasks -> tuned head and prompt -> records."""
 
+import dataclasses
 import functools
+import itertools
 import pathlib
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 
 from experiments import checkpoints
 from experiments import downstream as downstream_lib
@@ -13,30 +16,22 @@ from experiments import results
 from experiments import tuned
 from experiments.environment import environment
 from experiments.progress import Reporter
+from experiments.settings import CorpusSettings
 from experiments.settings import Point
 from experiments.settings import Settings
+import hmm_jax
 from hmm_jax import bayes_gap
 from hmm_jax import compilation
 from hmm_jax import model as model_lib
 from hmm_jax import sharding
 from hmm_jax.hmm import chunk_start
 from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.hmm import random_hmm
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.memory_hmm import random_memory_hmm
-from hmm_jax.sampling import sample_corpus
 
-Array = jax.Array
-
-
-_random_hmm = jax.jit(
-  random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'), compiler_options=compilation.UNFUSED
-)
-_random_memory_hmm = jax.jit(
-  random_memory_hmm,
+_jit = functools.partial(jax.jit, compiler_options=compilation.UNFUSED)
+_random_hmm = _jit(hmm_jax.random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'))
+_random_memory_hmm = _jit(
+  hmm_jax.random_memory_hmm,
   static_argnames=('memory_size', 'num_states', 'num_tokens', 'num_cells', 'joint_prior', 'num_permutations'),
-  compiler_options=compilation.UNFUSED,
 )
 
 
@@ -97,11 +92,8 @@ class Trial(NamedTuple):
 
   def wanted(self) -> set[tuple[int, str, str]]:
     """The (task, model, method) triples that the settings ask for; the exact model has nothing to fine-tune."""
-    s = self.settings
-    pairs = [
-      (model, method) for model in s.models for method in self.methods if (model, method) != ('exact', 'finetune')
-    ]
-    return {(task, *pair) for task in range(s.tasks_per_trial) for pair in pairs}
+    triples = itertools.product(range(self.settings.tasks_per_trial), self.settings.models, self.methods)
+    return {triple for triple in triples if triple[1:] != ('exact', 'finetune')}
 
   def missing(self) -> set[tuple[int, str, str]]:
     """The wanted triples that have no record yet."""
@@ -117,22 +109,16 @@ def _triple(record: results.Record) -> tuple[int, str, str]:
   return record['task'], record['model'], record['method']
 
 
-def draw_distribution(settings: Settings, point: Point, key: Array) -> HMM | MemoryHMM:
+def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
   """The HMM or memory-augmented HMM of a trial."""
-  h, memory = settings.hmm, settings.memory
-  num_permutations = h.num_permutations or None
+  drawn, memory = dataclasses.asdict(settings.hmm), settings.memory
+  drawn['num_permutations'] = drawn['num_permutations'] or None
   if not point.memory_size:
-    return _random_hmm(key, point.num_states, h.num_tokens, num_permutations=num_permutations, **h.temperatures)
-  return _random_memory_hmm(
-    key,
-    point.memory_size,
-    point.num_states,
-    h.num_tokens,
-    num_cells=point.num_cells,
-    joint_prior=memory.joint_prior,
-    num_permutations=point.joint_states if memory.joint_permutations else num_permutations,
-    **h.temperatures,
-  )
+    return _random_hmm(key, point.num_states, **drawn)
+  if memory.joint_permutations:
+    drawn['num_permutations'] = point.joint_states
+  drawn.update(num_cells=point.num_cells, joint_prior=memory.joint_prior)
+  return _random_memory_hmm(key, point.memory_size, point.num_states, **drawn)
 
 
 def run(trial: Trial, reporter: Reporter) -> None:
@@ -151,9 +137,8 @@ def run(trial: Trial, reporter: Reporter) -> None:
       'exact': (model_lib.ExactModel(settings.hmm.num_tokens), distribution)
     }
     if 'bert' in settings.models:
-      pretrain_keys = pretraining.Keys(*jax.random.split(keys.pretraining, len(pretraining.Keys._fields)))
-      directory = trial.pretrained_directory
-      params = pretraining.pretrained_params(settings, distribution, ideals, pretrain_keys, directory, reporter)
+      where = trial.pretrained_directory
+      params = pretraining.pretrained_params(settings, distribution, ideals, keys.pretraining, where, reporter)
       models['bert'] = pretraining.tuned_model(settings), params
     for name in settings.models:
       model, frozen = models[name]
@@ -168,10 +153,8 @@ def run(trial: Trial, reporter: Reporter) -> None:
 def _ideals(
   settings: Settings, distribution: Distribution, downstream: downstream_lib.Downstream, key: Array
 ) -> pretraining.Ideals:
-  corpus, measure = settings.corpus, settings.measure
-  at_chunk, chunks = _chunks(
-    key, distribution, measure.num_chunks, corpus.chunk_length, chunks_per_document=corpus.chunks_per_document
-  )
+  measure = settings.measure
+  at_chunk, chunks = _chunks(key, distribution, measure.num_chunks, settings.corpus)
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
   key_corrupt = jax.random.fold_in(key, 1)
   return pretraining.Ideals(
@@ -181,15 +164,13 @@ def _ideals(
   )
 
 
-@functools.partial(
-  jax.jit, static_argnames=('num_chunks', 'length', 'chunks_per_document'), compiler_options=compilation.ONCE
-)
+@functools.partial(jax.jit, static_argnames=('num_chunks', 'corpus'), compiler_options=compilation.ONCE)
 def _chunks(
-  key: Array, distribution: Distribution, num_chunks: int, length: int, *, chunks_per_document: int
+  key: Array, distribution: Distribution, num_chunks: int, corpus: CorpusSettings
 ) -> tuple[Distribution, Array]:
   """The distribution as seen from a chunk's start, and chunks from there."""
-  at_chunk = chunk_start(distribution, length, chunks_per_document)
-  return at_chunk, sample_corpus(key, at_chunk, num_chunks, length)
+  at_chunk = chunk_start(distribution, corpus.chunk_length, corpus.chunks_per_document)
+  return at_chunk, hmm_jax.sample_corpus(key, at_chunk, num_chunks, corpus.chunk_length)
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
@@ -199,19 +180,7 @@ def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tune
   checkpoints.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
   for one in outcome:
     tuned.save_arrays(trial.directory / 'tuned' / f'{model}-{method}-task{one.task}.npz', one.trainable)
-    rows.append(
-      {
-        'schema_version': results.SCHEMA_VERSION,
-        **trial.point._asdict(),
-        'trial': trial.trial,
-        'task': one.task,
-        'model': model,
-        'method': method,
-        **one.measured,
-        **gap,
-        'trial_id': trial.id,
-        'pretraining_id': trial.pretraining_id,
-      }
-    )
-  rows.sort(key=_triple)
-  checkpoints.write_json_lines(trial.records_path, rows)
+    row = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
+    row |= {'model': model, 'method': method, **one.measured, **gap}
+    rows.append(row | {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id})
+  checkpoints.write_json_lines(trial.records_path, sorted(rows, key=_triple))

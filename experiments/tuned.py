@@ -6,6 +6,7 @@ import pathlib
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import numpy as np
 import scipy.stats
 
@@ -21,7 +22,6 @@ from hmm_jax import tasks as tasks_lib
 from hmm_jax import tuning
 from hmm_jax.model import MaskedLM
 
-Array = jax.Array
 # state -> (state, losses).
 Epoch = Callable[[tuning.TuneState], tuple[tuning.TuneState, Array]]
 
@@ -42,23 +42,15 @@ class Tuned(NamedTuple):
 
 
 def _tuner(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
-  p, chosen = settings.prompt, METHODS[method]
-  return tuning.Tuner(
-    model=model,
-    head=_attention(settings, point) if chosen.reads == 'sequence' else heads.Linear(settings.downstream.num_classes),
-    prompt=tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None) if chosen.prompt else None,
-    probes=chosen.reads == 'representation',
-    finetunes=chosen.finetunes,
-  )
-
-
-def _attention(settings: Settings, point: Point) -> heads.Head:
-  a, num_classes = settings.attention, settings.downstream.num_classes
-  if a.form == 'official':
-    return heads.OfficialAttention(num_classes)
-  key_size = a.key_size or point.num_states + 1
-  value_size = a.value_size or max(point.memory_size, 1) * point.num_states
-  return heads.Attention(num_classes, key_size, value_size, a.temperature)
+  p, a, num_classes, chosen = settings.prompt, settings.attention, settings.downstream.num_classes, METHODS[method]
+  head: heads.Head = heads.Linear(num_classes)
+  if chosen.reads == 'sequence' and a.form == 'official':
+    head = heads.OfficialAttention(num_classes)
+  elif chosen.reads == 'sequence':
+    value_size = a.value_size or max(point.memory_size, 1) * point.num_states
+    head = heads.Attention(num_classes, a.key_size or point.num_states + 1, value_size, a.temperature)
+  prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None) if chosen.prompt else None
+  return tuning.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
 
 def tune(
@@ -73,66 +65,51 @@ def tune(
   reporter: Reporter,
 ) -> list[Tuned]:
   """Tunes `method` on the frozen model for all `tasks` side by side, on the device that holds the model."""
-  tuner, name = _tuner(settings, point, model, method), f'{method} on {model.name}'
-  batch_size = settings.measure.batch_size
+  tuner, schedule = _tuner(settings, point, model, method), settings.tuning(method).schedule
+  name, batch_size = f'{method} on {model.name}', settings.measure.batch_size
+  train, test = downstream.splits['train'], downstream.splits['test']
   features = tuning.frozen_features(tuner, frozen, downstream.inputs, batch_size=batch_size)
   labels = downstream.labels(tasks)
-  train, test = downstream.splits['train'], downstream.splits['test']
   device = jax.tree.leaves(frozen)[0].sharding
   tuner, frozen = tuner.after_features(frozen)
   shown, taught = jax.device_put((_at(features, train), labels[:, train]), device)
-  state, losses = _train(tuner, settings.tuning(method).schedule, frozen, shown, taught, tasks, key, name, reporter)
-  predicted = tuning.predictions(tuner, state.trainable, frozen, features, batch_size=batch_size)
-  correct = np.asarray(predicted) == labels
-  accuracies = {split: correct[:, where].mean(-1) for split, where in downstream.splits.items()}
-  majority = tasks_lib.majority_accuracy(labels[:, train], labels[:, test])
+  key_init, key_order = jax.random.split(key)
+  state = _init_tuning(key_init, tuner, schedule, frozen, shown, np.array(tasks, np.int32))
+  # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
+  state = jax.device_put(state, taught.sharding)
+  epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, frozen, shown, taught)
+  *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, name, reporter)
+  correct = np.asarray(tuning.predictions(tuner, state.trainable, frozen, features, batch_size=batch_size)) == labels
+  reporter.say(f'{name}: accuracy {100 * float(correct[:, test].mean()):.1f}% over {len(tasks)} tasks')
   profiles = [{'attention_by': None, 'attention_profile': None, 'attention_rank_correlation': None}] * len(tasks)
   if method == 'attention':
     weights = tuning.attention(tuner, state.trainable, frozen, _at(features, test), batch_size=batch_size)
     profiles = [_attention_profile(weights_nxT, downstream) for weights_nxT in np.asarray(weights)]
-  reporter.say(f'{name}: accuracy {100 * float(accuracies["test"].mean()):.1f}% over {len(tasks)} tasks')
   outcome, trainable = [], jax.device_get(state.trainable)
-  for index, task in enumerate(tasks):
-    margins = downstream.tasks[task].margins
-    is_clear = margins[test] >= _NEAR_TIE
-    measured = {
-      'accuracy': float(accuracies['test'][index]),
-      'validation_accuracy': float(accuracies['validation'][index]),
-      'train_accuracy': float(accuracies['train'][index]),
-      'train_loss': float(losses[index]),
-      'majority_accuracy': float(majority[index]),
-      'redraws': downstream.tasks[task].redraws,
-      'smallest_margin': float(margins.min()),
-      'near_tie_share': float((~is_clear).mean()),
-      'clear_accuracy': float(correct[index, test][is_clear].mean()) if is_clear.any() else None,
-      **profiles[index],
-    }
-    outcome.append(Tuned(task, jax.tree.map(lambda x, index=index: x[index], trainable), measured))
+  for index, (task, loss) in enumerate(zip(tasks, np.asarray(losses))):
+    measured = _measured(downstream.tasks[task], correct[index], float(loss), downstream.splits)
+    outcome.append(Tuned(task, _at(trainable, index), {**measured, **profiles[index]}))
   return outcome
 
 
-def _at(features: Any, where: slice) -> Any:
-  return jax.tree.map(lambda x: x[where], features)
+def _at(tree: Any, where: slice | int) -> Any:
+  return jax.tree.map(lambda x: x[where], tree)
 
 
-def _train(
-  tuner: tuning.Tuner,
-  schedule: tuning.Schedule,
-  frozen: Any,
-  features: Any,
-  labels: Array,
-  tasks: list[int],
-  key: Array,
-  name: str,
-  reporter: Reporter,
-) -> tuple[tuning.TuneState, np.ndarray]:
-  key_init, key_order = jax.random.split(key)
-  state = _init_tuning(key_init, tuner, schedule, frozen, features, np.array(tasks, np.int32))
-  # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
-  state = jax.device_put(state, labels.sharding)
-  epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, frozen, features, labels)
-  *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, name, reporter)
-  return state, np.asarray(losses)
+def _measured(task: tasks_lib.Task, correct: np.ndarray, loss: float, splits: dict[str, slice]) -> dict[str, Any]:
+  test = splits['test']
+  is_clear = task.margins[test] >= _NEAR_TIE
+  return {
+    'accuracy': float(correct[test].mean()),
+    'validation_accuracy': float(correct[splits['validation']].mean()),
+    'train_accuracy': float(correct[splits['train']].mean()),
+    'train_loss': loss,
+    'majority_accuracy': float(tasks_lib.majority_accuracy(task.labels[splits['train']], task.labels[test])),
+    'redraws': task.redraws,
+    'smallest_margin': float(task.margins.min()),
+    'near_tie_share': float((~is_clear).mean()),
+    'clear_accuracy': float(correct[test][is_clear].mean()) if is_clear.any() else None,
+  }
 
 
 def epochs(epoch: Epoch, state: tuning.TuneState, count: int, name: str, reporter: Reporter) -> Iterator[Any]:

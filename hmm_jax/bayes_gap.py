@@ -4,6 +4,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
@@ -21,8 +22,6 @@ from hmm_jax.model import ExactModel
 from hmm_jax.model import MaskedLM
 from hmm_jax.model import token_probs
 
-Array = jax.Array
-
 
 class Ideal(NamedTuple):
   """Inputs, and what the ideal model predicts on them; numpy arrays.
@@ -33,9 +32,9 @@ class Ideal(NamedTuple):
     token_probs: [n, T, V], the exact distribution of the true token at each position given the input.
   """
 
-  inputs: np.ndarray
-  weights: np.ndarray
-  token_probs: np.ndarray
+  inputs: Array | np.ndarray
+  weights: Array | np.ndarray
+  token_probs: Array | np.ndarray
 
 
 class Gap(NamedTuple):
@@ -61,19 +60,17 @@ def ideal_under_corruption(key: Array, hmm: Distribution, corruption: Corruption
   P[x_i | y, i selected] is proportional to P[x_i | y_{-i}] P[y_i | x_i, i selected], and the first factor is
   message passing on the likelihood rows P[y_t | H_t]. Pass the chain as seen from a chunk's start.
   """
-  return Ideal(*jax.device_get(_under_corruption(key, hmm, corruption, chunks)))
+  return jax.device_get(_under_corruption(key, hmm, corruption, chunks))
 
 
 @functools.partial(jax.jit, static_argnames='corruption', compiler_options=compilation.ONCE)
-def _under_corruption(
-  key: Array, hmm: Distribution, corruption: Corruption, chunks: Array
-) -> tuple[Array, Array, Array]:
+def _under_corruption(key: Array, hmm: Distribution, corruption: Corruption, chunks: Array) -> Ideal:
   inputs, selected = corrupt(key, corruption, chunks)
   seen, seen_if_selected = channel(corruption)
   token_probs = conditional_token_probs(hmm, evidence_likelihoods(hmm, seen[inputs])) * seen_if_selected[inputs]
   # Where the corruption always shows [MASK], a visible token is never selected and its row is 0.
   token_probs = token_probs / positive_or_one(token_probs.sum(-1, keepdims=True))
-  return inputs, selected / jnp.maximum(selected.sum(), 1), token_probs
+  return Ideal(inputs, selected / jnp.maximum(selected.sum(), 1), token_probs)
 
 
 def _exact_token_probs(hmm: Distribution, tokens: np.ndarray, batch_size: int) -> np.ndarray:

@@ -11,11 +11,10 @@ from typing import Any
 
 from flax import linen as nn
 import jax
+from jax import Array
 import jax.numpy as jnp
 
 from hmm_jax.model import PromptSpace
-
-Array = jax.Array
 
 
 class Layer(nn.Module):

@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 import numpy as np
-
-Array = jax.Array
 
 
 def _count(inputs: Any) -> int:

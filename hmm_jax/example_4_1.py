@@ -9,20 +9,16 @@ posterior sharpens word by word.
 import re
 from typing import NamedTuple
 
-import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax.memory_hmm import MemoryHMM
 
-Array = jax.Array
-
 SENTENCE = 'The cow in the pasture rolled on the grass happily.'
 FULL_STOP = '.'
 
 _ANY = 'any value'
-
-Words = dict[str, float]
 
 
 class Vocabulary(NamedTuple):
@@ -45,15 +41,10 @@ class _State(NamedTuple):
   """A hidden state: the cell it reads, its words for each value there (or for _ANY), what may follow it."""
 
   cell: str
-  words: dict[str, Words]
+  words: dict[str, dict[str, float]]
   then: dict[str, float]
 
 
-_VALUES = {
-  'subject': ('cow', 'toy', 'child'),
-  'location': ('pasture', 'garden', 'kitchen'),
-  'sentiment': ('happy', 'calm', 'sad'),
-}
 _SUBJECT_PROBS = {'cow': 0.3, 'toy': 0.2, 'child': 0.5}
 # P[location | subject], so that where it happens tells of whom, too.
 _LOCATION_PROBS = {
@@ -62,6 +53,7 @@ _LOCATION_PROBS = {
   'child': {'pasture': 0.3, 'garden': 0.4, 'kitchen': 0.3},
 }
 _SENTIMENT_PROBS = {'happy': 0.4, 'calm': 0.35, 'sad': 0.25}
+_VALUES = dict(subject=tuple(_SUBJECT_PROBS), location=tuple(_LOCATION_PROBS['cow']), sentiment=tuple(_SENTIMENT_PROBS))
 
 _PREDICATE = {'subject verb': 0.7, 'mood verb': 0.3}
 _AFTER_VERB = {'ground preposition': 0.5, 'adverb': 0.35, 'full stop': 0.15}
@@ -138,7 +130,8 @@ def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
   memory holds. A sentence ends with a full stop, after which the next one is told of the same memory.
   """
   cells = tuple(_VALUES)
-  said = {name: [_words_of(state, value) for value in _VALUES[state.cell]] for name, state in _STATES.items()}
+  words_of = lambda state, value: state.words[_ANY if _ANY in state.words else value]
+  said = {name: [words_of(state, value) for value in _VALUES[state.cell]] for name, state in _STATES.items()}
   words = tuple(dict.fromkeys(word for rows in said.values() for row in rows for word in row))
   row = lambda probs, names: [probs.get(name, 0) for name in names]
   subject = np.array(row(_SUBJECT_PROBS, _VALUES['subject']))
@@ -152,10 +145,6 @@ def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
     emission_matrix=jnp.moveaxis(jnp.asarray([[row(r, words) for r in said[name]] for name in _STATES]), 0, 1),
   )
   return hmm, Vocabulary(words, cells, tuple(_VALUES.values()), tuple(_STATES))
-
-
-def _words_of(state: _State, value: str) -> Words:
-  return state.words[_ANY if _ANY in state.words else value]
 
 
 def encode(sentence: str, vocabulary: Vocabulary) -> Array:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
+from jax import Array
 from jax import lax
 
 # No public name of this setting is scoped: `jax.config.update` would change it for the user's whole program.
@@ -12,7 +13,6 @@ from jax._src.config import ExplicitX64Mode
 import jax.numpy as jnp
 import numpy as np
 
-Array = jax.Array
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 
 

@@ -10,11 +10,12 @@ import math
 from typing import Any, NamedTuple, Protocol
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
-Array = jax.Array
+_matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 class Head(Protocol):
@@ -61,7 +62,7 @@ def init_linear_head(key: Array, num_features: int, num_classes: int) -> LinearH
 
 def linear_scores(head: LinearHead, features: Array) -> Array:
   """Scores [..., C] of features [..., F]."""
-  return jnp.matmul(features, head.weights, precision=jax.lax.Precision.HIGHEST) + head.bias
+  return _matmul(features, head.weights) + head.bias
 
 
 class AttentionHead(NamedTuple):
@@ -100,9 +101,6 @@ class OfficialAttentionHead(NamedTuple):
   linear: LinearHead
 
 
-_matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-
-
 def softmax_or_argmax(logits: Array, temperature: float) -> Array:
   """softmax(logits / temperature) on the last axis; its limit at temperature 0 shares 1 among the largest logits."""
   if temperature > 0:
@@ -133,23 +131,6 @@ def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, tem
   return _matmul(mean, head.output)
 
 
-def init_attention_head(
-  key: Array, num_tokens: int, num_classes: int, *, key_size: int, value_size: int, prompt_length: int, length: int
-) -> AttentionHead:
-  """Matrices as PyTorch's `nn.Linear`, embeddings standard normal as its `nn.Embedding`, positions 0."""
-  keys = jax.random.split(key, 6)
-  uniform = lambda key, shape, fan_in: jax.random.uniform(key, shape, minval=-1, maxval=1) / math.sqrt(fan_in)
-  return AttentionHead(
-    query=uniform(keys[0], (key_size,), key_size),
-    key_weights=uniform(keys[1], (key_size, num_tokens), num_tokens),
-    positions=jnp.zeros((prompt_length + length, key_size)),
-    value_weights=uniform(keys[2], (value_size, num_tokens), num_tokens),
-    token_embeddings=jax.random.normal(keys[3], (num_tokens + 1, value_size)),
-    prompt_embeddings=jax.random.normal(keys[4], (prompt_length, value_size)),
-    output=uniform(keys[5], (value_size, num_classes), value_size),
-  )
-
-
 @dataclasses.dataclass(frozen=True)
 class Linear:
   """`LinearHead` on the output at the [MASK], the first position after the prompt."""
@@ -157,7 +138,6 @@ class Linear:
   num_classes: int
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> LinearHead:
-    del prompt_length, length
     return init_linear_head(key, num_features, self.num_classes)
 
   def read(self, outputs: Array, tokens: Array) -> Array:
@@ -170,13 +150,6 @@ class Linear:
     raise ValueError('a linear head has no attention weights; valid are Attention and OfficialAttention')
 
 
-class Sequence(NamedTuple):
-  """What an attention head reads: the model's outputs [..., L, V], and tokens [..., T]."""
-
-  token_probs: Array
-  tokens: Array
-
-
 @dataclasses.dataclass(frozen=True)
 class Attention:
   """`AttentionHead` with a softmax of this temperature; 0 is the paper's argmax, without a gradient by the keys."""
@@ -187,17 +160,27 @@ class Attention:
   temperature: float
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> AttentionHead:
-    sizes = dict(key_size=self.key_size, value_size=self.value_size, prompt_length=prompt_length, length=length)
-    return init_attention_head(key, num_features, self.num_classes, **sizes)
+    """Matrices as PyTorch's `nn.Linear`, embeddings standard normal as its `nn.Embedding`, positions 0."""
+    keys = jax.random.split(key, 6)
+    uniform = lambda key, shape, fan_in: jax.random.uniform(key, shape, minval=-1, maxval=1) / math.sqrt(fan_in)
+    return AttentionHead(
+      query=uniform(keys[0], (self.key_size,), self.key_size),
+      key_weights=uniform(keys[1], (self.key_size, num_features), num_features),
+      positions=jnp.zeros((prompt_length + length, self.key_size)),
+      value_weights=uniform(keys[2], (self.value_size, num_features), num_features),
+      token_embeddings=jax.random.normal(keys[3], (num_features + 1, self.value_size)),
+      prompt_embeddings=jax.random.normal(keys[4], (prompt_length, self.value_size)),
+      output=uniform(keys[5], (self.value_size, self.num_classes), self.value_size),
+    )
 
-  def read(self, outputs: Array, tokens: Array) -> Sequence:
-    return Sequence(outputs, tokens)
+  def read(self, outputs: Array, tokens: Array) -> tuple[Array, Array]:
+    return outputs, tokens
 
-  def scores(self, params: AttentionHead, features: Sequence) -> Array:
+  def scores(self, params: AttentionHead, features: tuple[Array, Array]) -> Array:
     return attention_scores(params, *features, self.temperature)
 
-  def attend(self, params: AttentionHead, features: Sequence) -> Array:
-    return attention_weights(params, features.token_probs, self.temperature)
+  def attend(self, params: AttentionHead, features: tuple[Array, Array]) -> Array:
+    return attention_weights(params, features[0], self.temperature)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +190,6 @@ class OfficialAttention:
   num_classes: int
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> OfficialAttentionHead:
-    del prompt_length, length
     return OfficialAttentionHead(jnp.zeros(num_features), init_linear_head(key, num_features, self.num_classes))
 
   def read(self, outputs: Array, tokens: Array) -> Array:

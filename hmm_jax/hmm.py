@@ -4,13 +4,12 @@ import functools
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import inference
-
-Array = jax.Array
 
 
 class Distribution(inference.Chain, Protocol):

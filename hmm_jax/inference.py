@@ -19,6 +19,7 @@ import functools
 from typing import Any, NamedTuple, Protocol
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 import numpy as np
@@ -30,8 +31,6 @@ from hmm_jax.float64 import in_float64
 from hmm_jax.float64 import log
 from hmm_jax.float64 import log_sum
 from hmm_jax.float64 import positive_or_one
-
-Array = jax.Array
 
 # Rounding to zero takes from a message of sum 1 at most H^2 1e-308 a step, and so from any posterior, where the
 # evidence of rows with maximum 1 is at least exp(-650) = 1e-282, at most T H^2 1e-26.

@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
-
-Array = jax.Array
 
 
 class Corruption(NamedTuple):

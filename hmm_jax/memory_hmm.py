@@ -9,6 +9,7 @@ import math
 from typing import NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,8 +19,6 @@ from hmm_jax.hmm import check_probs
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import mixed_permutations
 from hmm_jax.hmm import softmax_of_uniform
-
-Array = jax.Array
 
 # The most memory configurations, M^N, that inference enumerates.
 MAX_CONFIGURATIONS = 4096

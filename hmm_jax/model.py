@@ -11,14 +11,13 @@ import math
 from typing import Any, NamedTuple, Protocol
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 
 from hmm_jax import inference
 from hmm_jax.hmm import conditional_token_probs
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import token_likelihoods
-
-Array = jax.Array
 
 
 class PromptSpace(NamedTuple):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 from jax.sharding import Mesh
@@ -17,8 +18,6 @@ from hmm_jax import sharding
 from hmm_jax.bert import Bert
 from hmm_jax.masking import corrupt
 from hmm_jax.masking import Corruption
-
-Array = jax.Array
 
 
 class TrainState(NamedTuple):

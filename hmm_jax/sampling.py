@@ -4,13 +4,12 @@ import functools
 from typing import NamedTuple
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax.hmm import Distribution
-
-Array = jax.Array
 
 
 class AliasTable(NamedTuple):
@@ -60,28 +59,23 @@ def alias_draw(table: AliasTable, row: Array | int, word: Array) -> Array:
   return jnp.where(stays, column, table.alias[row, column])
 
 
-class _Sampler(NamedTuple):
-  initial: AliasTable
-  transition: AliasTable
-  emission: AliasTable
-
-
-def _sampler(hmm: Distribution) -> _Sampler:
+def _tables(hmm: Distribution) -> tuple[AliasTable, ...]:
   rows = hmm.joint_initial_probs[None], hmm.transition_matrix, hmm.joint_emission_matrix
-  return _Sampler(*map(alias_table, rows))
+  return tuple(map(alias_table, rows))
 
 
-def _sample(key: Array, sampler: _Sampler, length: int) -> tuple[Array, Array]:
+def _sample(key: Array, tables: tuple[AliasTable, ...], length: int) -> tuple[Array, Array]:
+  initial, transition, emission = tables
   words_2xT = jax.random.bits(key, (2, length), jnp.uint32)
 
   def step(state, word):
-    return alias_draw(sampler.transition, state, word), state
+    return alias_draw(transition, state, word), state
 
-  first = alias_draw(sampler.initial, 0, words_2xT[0, 0])
-  first_state = first % sampler.transition.threshold.shape[0]
+  first = alias_draw(initial, 0, words_2xT[0, 0])
+  first_state = first % transition.threshold.shape[0]
   last, states = lax.scan(step, first_state, words_2xT[0, 1:])
   joint_states = first - first_state + jnp.append(states, last)
-  return joint_states, alias_draw(sampler.emission, joint_states, words_2xT[1])
+  return joint_states, alias_draw(emission, joint_states, words_2xT[1])
 
 
 @functools.partial(jax.jit, static_argnames='length')
@@ -90,7 +84,7 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
 
   The memory is drawn once and stays for the whole document.
   """
-  return _sample(key, _sampler(hmm), length)
+  return _sample(key, _tables(hmm), length)
 
 
 @functools.partial(jax.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
@@ -100,11 +94,11 @@ def sample_corpus(key: Array, hmm: Distribution, num_documents: int, length: int
   Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
   `chunk_size` at a time, which bounds the memory of the random words.
   """
-  sampler = _sampler(hmm)
+  tables = _tables(hmm)
   dtype = jnp.uint8 if hmm.num_tokens < 255 else jnp.uint16 if hmm.num_tokens < 65535 else jnp.uint32
 
   def document(index):
-    return _sample(jax.random.fold_in(key, index), sampler, length)[1].astype(dtype)
+    return _sample(jax.random.fold_in(key, index), tables, length)[1].astype(dtype)
 
   # Chunks of one size, the last one running over, compile once; a remainder would compile again.
   num_chunks = -(-num_documents // chunk_size)

@@ -5,6 +5,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,8 +18,6 @@ from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.memory_hmm import cell_posterior
 from hmm_jax.memory_hmm import MemoryHMM
-
-Array = jax.Array
 
 _MAX_REDRAWS = 1000
 # Entries of the likelihood rows that are labelled at a time.
@@ -93,36 +92,20 @@ def _in_blocks(function: Callable[[Any, Array], Array], hmm: Distribution, input
   return in_blocks(functools.partial(function, hmm), inputs, -(-inputs.shape[0] // num_blocks))
 
 
-def draw_task(
-  key: Array,
-  state_probs: np.ndarray,
-  num_train: int,
-  *,
-  num_nonzero: int = 6,
-  num_classes: int = 2,
-  with_replacement: bool = False,
-) -> Task:
+def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -> Task:
   """Draws `task_weights` until the first `num_train` inputs do not all share one label.
 
   Args:
     key: a PRNG key; draw a uses fold_in(key, a).
     state_probs: [n, H] float64 from `first_state_probs`, or [n, M] a cell of `memory_probs`; training inputs first.
     num_train: how many of them are training inputs.
-    num_nonzero: nonzero entries of `task_weights`.
-    num_classes: C.
-    with_replacement: see `draw_task_weights`.
+    **how: `num_nonzero`, `num_classes` and `with_replacement` of `draw_task_weights`.
 
   Raises:
     ValueError: every one of 1000 draws was degenerate, so the inputs cannot carry such a task.
   """
   for redraws in range(_MAX_REDRAWS):
-    weights = draw_task_weights(
-      jax.random.fold_in(key, redraws),
-      state_probs.shape[1],
-      num_nonzero=num_nonzero,
-      num_classes=num_classes,
-      with_replacement=with_replacement,
-    )
+    weights = draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **how)
     scores = np.asarray(state_probs, np.float64) @ np.asarray(weights, np.float64).T
     labels, best = scores.argmax(-1).astype(np.int32), np.sort(scores, -1)
     if np.ptp(labels[:num_train]):

@@ -9,6 +9,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 import numpy as np
@@ -21,8 +22,6 @@ from hmm_jax.heads import Head
 from hmm_jax.model import MaskedLM
 from hmm_jax.model import representation
 from hmm_jax.model import token_probs
-
-Array = jax.Array
 
 
 @dataclasses.dataclass(frozen=True)

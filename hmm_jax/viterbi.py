@@ -1,6 +1,7 @@
 """The most likely path of hidden states (Viterbi 1967), from likelihood rows as in `hmm_jax.inference`."""
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 
@@ -9,8 +10,6 @@ from hmm_jax.float64 import as_float64
 from hmm_jax.float64 import in_float64
 from hmm_jax.float64 import log
 from hmm_jax.inference import Chain
-
-Array = jax.Array
 
 
 @jax.jit

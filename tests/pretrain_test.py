@@ -79,7 +79,7 @@ def test_training_learns_the_cycle(train_steps, start, corpus):
   assert state.step == 200
   assert losses[:5].mean() > np.log(4) > np.log(4) / 2 > losses[-50:].mean()
   model, documents = BertModel(BERT), np.asarray(corpus)[:8]
-  inputs = np.where(np.eye(8, dtype=bool), model.mask_id, documents)
+  inputs = np.where(np.eye(8, dtype=bool), model.num_tokens, documents)
   predicted = jax.jit(lambda params: model.predict(params, model.embed(params, inputs)))(state.params).argmax(-1)
   assert (np.diagonal(predicted) == np.diagonal(documents)).mean() >= 0.75
 

@@ -92,8 +92,7 @@ def test_all_sizes_share_one_compilation(finished, tmp_path):
   assert train_steps._cache_size() == 1
   hmm = HMM(*(jnp.float32(rng.dirichlet(np.ones(size), 5)) for size in (5, 5, settings.hmm.num_tokens)))
   hmm = hmm._replace(initial_probs=hmm.initial_probs[0])
-  keys = pretraining.Keys(*jax.random.split(jax.random.key(1), len(pretraining.Keys._fields)))
-  pretraining.pretrained_params(settings, hmm, _some_ideals(settings), keys, tmp_path, _reporter())
+  pretraining.pretrained_params(settings, hmm, _some_ideals(settings), jax.random.key(1), tmp_path, _reporter())
   assert train_steps._cache_size() == 1
   assert _lines(tmp_path / 'metrics.jsonl')[-1]['step'] == settings.pretrain.num_steps
 

@@ -121,7 +121,9 @@ def test_points_are_the_distributions_in_the_order_of_the_records():
   """Each point once, with its memory, in the order in which it first appears."""
   places = [(8, 0, 0), (4, 2, 1), (8, 0, 0), (4, 2, 2), (4, 3, 1), (4, 2, 1)]
   records = [{**_record(), **dict(zip(Point._fields, place))} for place in places]
-  assert results.points(records) == [Point(8), Point(4, 2, 1), Point(4, 2, 2), Point(4, 3, 1)]
+  groups = results.by_point(records)
+  assert list(groups) == [Point(8), Point(4, 2, 1), Point(4, 2, 2), Point(4, 3, 1)]
+  assert groups[Point(8)] == [records[0], records[2]]
   assert [results.point_of(record) for record in records] == [Point(*place) for place in places]
 
 

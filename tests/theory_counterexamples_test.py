@@ -37,6 +37,7 @@ LONGEST = 6
 
 STATES = counterexamples.head_fails_prompt_succeeds()
 MEMORY = counterexamples.head_fails_attention_succeeds()
+CELL = 0
 
 
 def small(array):
@@ -280,7 +281,7 @@ def nouns_for_sure(text):
 @functools.cache
 def attention_head(length):
   """Of Theorem 4.3, for x' of this length."""
-  return theory.theorem_4_3(MEMORY.hmm, MEMORY.task_weights, MEMORY.cell, length, THRESHOLDS)['head']
+  return theory.theorem_4_3(MEMORY.hmm, MEMORY.task_weights, CELL, length, THRESHOLDS)['head']
 
 
 def attention(text):
@@ -301,7 +302,7 @@ def test_what_holds_of_the_second_example():
   assert not theory.non_degeneracy(joint, THRESHOLDS).holds
   assert np.linalg.matrix_rank(joint.emission_matrix) == 4
   assert theory.stationarity(MEMORY.hmm, THRESHOLDS, 1e-9).holds
-  finding = theory.recoverable_hidden_states(MEMORY.hmm, MEMORY.cell, THRESHOLDS)
+  finding = theory.recoverable_hidden_states(MEMORY.hmm, CELL, THRESHOLDS)
   assert finding.holds
   assert [MEMORY.states[h] for h in finding.witness['recoverable_states']] == ['noun']
 
@@ -387,7 +388,7 @@ def test_the_page_has_the_matrices():
   header = ['now', 'P[H_1]', *(f'next {state}' for state in MEMORY.states)]
   rows = fraction_rows(MEMORY.states, small(hmm.initial_probs)[:, None], small(hmm.transition_matrix))
   assert table(header, rows) in PAGE
-  joint = [f'{value}, {state}' for value in MEMORY.values for state in MEMORY.states]
+  joint = [f'{value}, {state}' for value in MEMORY.classes for state in MEMORY.states]
   header = ['memory, state', *(f'"{token}"' for token in MEMORY.tokens)]
   assert table(header, fraction_rows(joint, exact.emission_matrix)) in PAGE
   cow, toy = small(hmm.memory_probs)
@@ -426,7 +427,7 @@ def test_the_page_has_the_texts_of_the_second_example():
     prob, label = text_prob(MEMORY.exact_hmm, text), MEMORY.classes[memory_label(text)]
     seen = [', '.join(str(i + 1) for i in sure), attention(text)[2]] if sure else ['', '']
     rows.append([words(MEMORY, text), prob, *probs, label, ', '.join(map(str, g)), *seen])
-  posterior = [f'P[{value}]' for value in MEMORY.values]
+  posterior = [f'P[{value}]' for value in MEMORY.classes]
   header = ['x', 'P[x]', *posterior, 'label', 'G_1', 'surely a noun', 'attention']
   assert table(header, rows) in PAGE
 

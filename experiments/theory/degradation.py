@@ -9,6 +9,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
@@ -38,7 +39,6 @@ from hmm_jax.theory.degradation import NoisyModel
 from hmm_jax.theory.degradation import with_smallest_singular_value
 from hmm_jax.theory.structured import Sizes
 
-Array = jax.Array
 Row = dict[str, Any]
 
 # Each theorem with the number that its problems are drawn by.

@@ -17,6 +17,7 @@ import textwrap
 from typing import Any
 
 import jax
+from jax import Array
 import numpy as np
 
 from experiments import results
@@ -40,7 +41,6 @@ from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.structured import MemoryProblem
 from hmm_jax.theory.structured import StateProblem
 
-Array = jax.Array
 Record = dict[str, Any]
 SETTINGS = ExamineSettings
 

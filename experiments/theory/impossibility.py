@@ -8,6 +8,7 @@ is a linear program's dual, confirmed in exact rational arithmetic on the floats
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import numpy as np
 
 from experiments.progress import Reporter
@@ -25,7 +26,6 @@ from hmm_jax.theory import structured
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.structured import StateProblem
 
-Array = jax.Array
 Row = dict[str, Any]
 
 

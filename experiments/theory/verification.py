@@ -9,6 +9,7 @@ import os
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import numpy as np
 
 from experiments.progress import Reporter
@@ -23,7 +24,6 @@ from hmm_jax.theory.structured import MemoryProblem
 from hmm_jax.theory.structured import Sizes
 from hmm_jax.theory.structured import StateProblem
 
-Array = jax.Array
 Row = dict[str, Any]
 Problem = StateProblem | MemoryProblem
 # tokens [n, T] -> `Evaluation`.

@@ -88,14 +88,11 @@ def non_degeneracy(hmm: HMM, thresholds: Thresholds) -> Finding:
   of c predict the same token.
   """
   W = _float64(hmm.emission_matrix).T
-  spectrum = _spectrum(W, thresholds)
-  size = f'the {W.shape[1]} columns of W in {W.shape[0]} dimensions'
-  if spectrum.independent:
-    reason = f'{size} are independent, smallest singular value {spectrum.smallest:.3g}'
-  else:
-    reason = f'{size} are dependent'
-  witness = {} if spectrum.independent else {'dependence': spectrum.direction}
-  return Finding('Assumption 3.1', spectrum.independent, reason, witness, spectrum.closeness(), thresholds)
+  independent, direction, closeness = _spectrum(W, thresholds)
+  smallest = f'independent, smallest singular value {closeness["smallest_singular_value"]:.3g}'
+  reason = f'the {W.shape[1]} columns of W in {W.shape[0]} dimensions are {smallest if independent else "dependent"}'
+  witness = {} if independent else {'dependence': direction}
+  return Finding('Assumption 3.1', independent, reason, witness, closeness, thresholds)
 
 
 def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
@@ -111,13 +108,9 @@ def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
   classes = [np.flatnonzero(part == index) for index in range(count)]
   period = _period(edges, classes[0])
   without_start = np.flatnonzero((start.reshape(-1, start.shape[-1]) <= thresholds.support).any(0))
-  failures = []
-  if count > 1:
-    failures.append(f'the chain has {count} communicating classes')
-  if period != 1:
-    failures.append(f'its period is {period}')
-  if without_start.size:
-    failures.append(f'state {without_start[0]} has no probability at the start')
+  failures = [f'the chain has {count} communicating classes'] * (count > 1)
+  failures += [f'its period is {period}'] * (period != 1)
+  failures += [f'state {state} has no probability at the start' for state in without_start[:1]]
   witness = {'communicating_classes': classes, 'period': period, 'states_without_start': without_start}
   closeness = {'smallest_positive_prob': _smallest_positive(thresholds, A, start)}
   reason = ', '.join(failures) or 'the chain is irreducible and aperiodic, and every state can be first'
@@ -147,16 +140,15 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights, thresholds: Thresholds, max_n
   cover, exhaustive = _best_cover(W, supports, frozenset(targets.tolist()), max_nodes)
   states = np.array(sorted(cover))
   starts = np.array([h for h, support in enumerate(supports) if support <= cover])
-  spectrum = _spectrum(W[:, states], thresholds)
+  independent, direction, closeness = _spectrum(W[:, states], thresholds)
   witness = {'essential_states': states, 'prompt_states': starts, 'exhaustive': exhaustive}
-  if not spectrum.independent:
-    witness['dependence'] = spectrum.direction
-  closeness = spectrum.closeness() | {'smallest_positive_prob': _smallest_positive(thresholds, A[:, starts])}
-  adjective = 'independent' if spectrum.independent else 'dependent'
+  closeness |= {'smallest_positive_prob': _smallest_positive(thresholds, A[:, starts])}
+  adjective = 'independent' if independent else 'dependent'
   reason = f'H* = {_listed(states)}, reached from B = {_listed(starts)}, has {adjective} columns of W'
-  if not spectrum.independent:
+  if not independent:
+    witness['dependence'] = direction
     reason = f'the best of the covers {"of supp(mu)" if exhaustive else "that were searched"}, {reason}'
-  return Finding(statement, spectrum.independent, reason, witness, closeness, thresholds)
+  return Finding(statement, independent, reason, witness, closeness, thresholds)
 
 
 def recoverable_hidden_states(hmm: MemoryHMM, cell: int, thresholds: Thresholds) -> Finding:
@@ -208,24 +200,13 @@ def stationary_probs(transition_matrix) -> np.ndarray:
   return probs / probs.sum()
 
 
-class _Spectrum(NamedTuple):
-  """Of a matrix of columns: whether they are independent, singular values, and the direction of the smallest one."""
-
-  independent: bool
-  smallest: float
-  largest: float
-  direction: np.ndarray
-
-  def closeness(self) -> dict[str, float]:
-    condition = self.largest / self.smallest if self.smallest > 0 else math.inf
-    return {'smallest_singular_value': self.smallest, 'condition_number': condition}
-
-
-def _spectrum(columns: np.ndarray, thresholds: Thresholds) -> _Spectrum:
+def _spectrum(columns: np.ndarray, thresholds: Thresholds) -> tuple[bool, np.ndarray, dict[str, float]]:
+  """Whether the columns are independent, the direction of their smallest singular value, and their `closeness`."""
   _, values, rows = np.linalg.svd(columns, full_matrices=True)
   smallest = float(values[-1]) if columns.shape[1] <= columns.shape[0] else 0.0
-  largest = float(values[0])
-  return _Spectrum(smallest > thresholds.rank * largest, smallest, largest, rows[-1])
+  condition = float(values[0]) / smallest if smallest > 0 else math.inf
+  closeness = {'smallest_singular_value': smallest, 'condition_number': condition}
+  return smallest > thresholds.rank * float(values[0]), rows[-1], closeness
 
 
 def _best_cover(W, supports, targets, max_nodes) -> tuple[frozenset[int], bool]:
@@ -278,12 +259,11 @@ def _recoverable(statement, hmm, cell, memory_values, thresholds) -> Finding:
   columns = W[:, memory_values][:, :, states].reshape(W.shape[0], -1)
   closeness = {
     'smallest_singular_value': min(distances[state] for state in states),
-    'condition_number': _spectrum(columns, thresholds).closeness()['condition_number'],
+    'condition_number': _spectrum(columns, thresholds)[2]['condition_number'],
     'principal_angle': float(min(angles)),
   }
-  reason = (
-    f'H* = {_listed(states)}, over memory values {_listed(memory_values)}, is independent of all other columns of W'
-  )
+  of_states = f'H* = {_listed(states)}, over memory values {_listed(memory_values)}'
+  reason = f'{of_states}, is independent of all other columns of W'
   return Finding(statement, True, reason, witness, closeness, thresholds)
 
 

@@ -7,6 +7,7 @@ import dataclasses
 from typing import NamedTuple
 
 import jax
+from jax import Array
 from jax import lax
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +17,6 @@ from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
-
-Array = jax.Array
 
 
 class Noisy(NamedTuple):

@@ -18,6 +18,7 @@ import math
 from typing import Any
 
 import jax
+from jax import Array
 import numpy as np
 
 from hmm_jax.float64 import as_float64
@@ -32,7 +33,6 @@ from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.assumptions import Finding
 from hmm_jax.theory.assumptions import Thresholds
 
-Array = jax.Array
 Construction = dict[str, Any]
 
 

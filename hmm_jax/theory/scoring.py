@@ -4,6 +4,7 @@ import functools
 from typing import NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
@@ -26,8 +27,6 @@ from hmm_jax.theory.recovery import Construction
 from hmm_jax.theory.recovery import recoverable_region
 from hmm_jax.theory.structured import MemoryProblem
 from hmm_jax.theory.structured import StateProblem
-
-Array = jax.Array
 
 
 class Evaluation(NamedTuple):

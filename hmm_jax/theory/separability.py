@@ -51,7 +51,7 @@ def linear_separation(features, labels, num_classes: int, tolerance: float) -> S
     RuntimeError: HiGHS gave up.
   """
   features, labels = np.asarray(features, np.float64), np.asarray(labels)
-  pairs = _pairs(labels, num_classes)
+  pairs = np.argwhere(np.arange(num_classes) != labels[:, None])
   size = num_classes * features.shape[1]
   rows = scipy.sparse.csr_array(_differences(features, labels, pairs, num_classes))
   bound = scipy.sparse.hstack([-rows, np.ones((len(pairs), 1))], format='csr')
@@ -85,18 +85,11 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
   """
   if not len(pairs):
     return None
-  columns = [row.tolist() for row in _differences(np.array(features, object), np.asarray(labels), pairs, num_classes)]
-  solution = _only_null_vector([list(row) for row in zip(*columns)])
-  if solution is None:
+  rows = _differences(np.array(features, object), np.asarray(labels), pairs, num_classes)
+  solution = _only_null_vector(rows.T)
+  if solution is None or not ((solution > 0).all() or (solution < 0).all()):
     return None
-  total = sum(solution)
-  weights = [value / total for value in solution] if total else solution
-  return weights if all(value > 0 for value in weights) else None
-
-
-def _pairs(labels: np.ndarray, num_classes: int) -> np.ndarray:
-  others = np.arange(num_classes)[None] != labels[:, None]
-  return np.argwhere(others)
+  return (solution / solution.sum()).tolist()
 
 
 def _differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: int) -> np.ndarray:
@@ -108,26 +101,22 @@ def _differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: i
   return rows.reshape(len(pairs), -1)
 
 
-def _only_null_vector(rows: list[list[Fraction]]) -> list[Fraction] | None:
-  """The solution of rows @ x = 0 that is unique up to scale, with its last free entry 1; None if there is none."""
-  width = len(rows[0])
+def _only_null_vector(matrix: np.ndarray) -> np.ndarray | None:
+  """The x with matrix @ x = 0 that is unique up to scale, its free entry 1, of `Fraction`s; None if there is none."""
+  rows = np.array([[Fraction(value) for value in row] for row in matrix.tolist()], object)
   pivots: list[int] = []
-  reduced: list[list[Fraction]] = []
-  for row in rows:
-    row = [Fraction(value) for value in row]
-    for pivot, done in zip(pivots, reduced):
-      row = [value - row[pivot] * other for value, other in zip(row, done)]
-    lead = next((index for index, value in enumerate(row) if value), None)
-    if lead is None:
-      continue
-    row = [value / row[lead] for value in row]
-    reduced = [[value - done[lead] * other for value, other in zip(done, row)] for done in reduced]
-    pivots, reduced = [*pivots, lead], [*reduced, row]
-  free = [index for index in range(width) if index not in pivots]
+  for column in range(matrix.shape[1]):
+    at = len(pivots)
+    candidates = at + np.flatnonzero(rows[at:, column])
+    if candidates.size:
+      rows[[at, candidates[0]]] = rows[[candidates[0], at]]
+      rows[at] /= rows[at, column]
+      others = np.arange(len(rows)) != at
+      rows[others] -= np.outer(rows[others, column], rows[at])
+      pivots.append(column)
+  free = np.setdiff1d(np.arange(matrix.shape[1]), pivots)
   if len(free) != 1:
     return None
-  solution = [Fraction(0)] * width
-  solution[free[0]] = Fraction(1)
-  for pivot, row in zip(pivots, reduced):
-    solution[pivot] = -row[free[0]]
+  solution = np.array([Fraction(1)] * matrix.shape[1], object)
+  solution[pivots] = -rows[: len(pivots), free[0]]
   return solution

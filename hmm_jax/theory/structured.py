@@ -4,20 +4,17 @@ Each draws a proposal with the structure that its theorem asks for and redraws u
 by `hmm_jax.theory.assumptions`, holds with a smallest singular value of at least `conditioning`. Arrays are float64.
 """
 
-from collections.abc import Callable
 import functools
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import Finding
 from hmm_jax.theory.assumptions import Thresholds
-
-Array = jax.Array
 
 _MAX_DRAWS = 1000
 # The share of an imitator's emissions that gives it away.
@@ -75,15 +72,13 @@ def for_theorem_3_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioni
   """H <= V, sparse transitions and emissions, W with independent columns: Assumptions 3.1 and 3.2."""
 
   def propose(rng):
-    hmm = HMM(
-      np.zeros(sizes.num_states),
-      sparse_probs(rng, sizes.num_states, sizes.num_states),
-      sparse_probs(rng, sizes.num_states, sizes.num_tokens),
-    )
+    matrices = (sparse_probs(rng, sizes.num_states, size) for size in (sizes.num_states, sizes.num_tokens))
+    hmm = HMM(np.zeros(sizes.num_states), *matrices)
     return _with_silent_state(rng, hmm, rng.standard_normal((sizes.num_classes, sizes.num_states)))
 
   check = lambda problem: assumptions.non_degeneracy(problem.hmm, thresholds)
-  return _redrawn(generator(key), propose, check, _regular_states(thresholds), conditioning)
+  regular = lambda problem: assumptions.regularity(problem.hmm._replace(initial_probs=problem.silent_probs), thresholds)
+  return _redrawn(key, propose, check, regular, conditioning)
 
 
 def for_theorem_3_6(
@@ -114,7 +109,8 @@ def for_theorem_3_6(
     return _with_silent_state(rng, hmm, task_weights)
 
   check = lambda problem: assumptions.relaxed_non_degeneracy(problem.hmm, problem.task_weights, thresholds, max_nodes)
-  return _redrawn(generator(key), propose, check, _regular_states(thresholds), conditioning)
+  regular = lambda problem: assumptions.regularity(problem.hmm._replace(initial_probs=problem.silent_probs), thresholds)
+  return _redrawn(key, propose, check, regular, conditioning)
 
 
 def for_theorem_4_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioning: float) -> MemoryProblem:
@@ -131,7 +127,7 @@ def for_theorem_4_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioni
 
   check = lambda problem: assumptions.recoverable_hidden_states(problem.hmm, problem.cell, thresholds)
   regular = lambda problem: assumptions.regularity(problem.hmm, thresholds)
-  return _redrawn(generator(key), propose, check, regular, conditioning)
+  return _redrawn(key, propose, check, regular, conditioning)
 
 
 def for_theorem_4_6(
@@ -150,11 +146,10 @@ def for_theorem_4_6(
     task_weights[:, :2] = rng.standard_normal((sizes.num_classes, 2))
     return MemoryProblem(hmm, task_weights, 0, 0)
 
-  check = lambda problem: assumptions.relaxed_recoverable_hidden_states(
-    problem.hmm, problem.cell, problem.task_weights, thresholds
-  )
+  relaxed = assumptions.relaxed_recoverable_hidden_states
+  check = lambda problem: relaxed(problem.hmm, problem.cell, problem.task_weights, thresholds)
   stationary = lambda problem: assumptions.stationarity(problem.hmm, thresholds, tolerance)
-  return _redrawn(generator(key), propose, check, stationary, conditioning)
+  return _redrawn(key, propose, check, stationary, conditioning)
 
 
 def sparse_probs(rng: np.random.Generator, num_rows: int, size: int) -> np.ndarray:
@@ -198,19 +193,11 @@ def _announced(rng, sizes: Sizes, num_values: int) -> MemoryHMM:
   )
 
 
-def _regular_states(thresholds: Thresholds) -> Callable[[StateProblem], Finding]:
-  def check(problem):
-    return assumptions.regularity(problem.hmm._replace(initial_probs=problem.silent_probs), thresholds)
-
-  return check
-
-
-def _redrawn(rng, propose, check, check_chain, conditioning: float) -> Any:
+def _redrawn(key, propose, check, check_chain, conditioning: float) -> Any:
+  rng = generator(key)
   for drawn in range(1, _MAX_DRAWS + 1):
     problem = propose(rng)
-    if not check_chain(problem).holds:
-      continue
-    finding = check(problem)
-    if finding.holds and finding.closeness['smallest_singular_value'] >= conditioning:
+    finding = check(problem) if check_chain(problem).holds else None
+    if finding and finding.holds and finding.closeness['smallest_singular_value'] >= conditioning:
       return problem._replace(drawn=drawn)
   raise ValueError(f'conditioning is {conditioning}; valid is less: {_MAX_DRAWS} draws at these sizes had none so well')
