@@ -203,8 +203,8 @@ _exact.defvjp(
 def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
   """What `run` makes of likelihoods [..., T, E], block by block; its arrays [..., H, C, B] become [B, ..., E]."""
   num_joint, num_states = hmm.joint_initial_probs.shape[-1], hmm.transition_matrix.shape[-1]
-  if likelihoods.shape[-1] != num_joint:
-    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}]')
+  if likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
+    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], none of them 0')
   initial_probs = as_float(hmm.joint_initial_probs).reshape(-1, num_states, 1).swapaxes(0, 1)
   transition_matrix = as_float(hmm.transition_matrix)
   rows = as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])

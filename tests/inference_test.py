@@ -1,5 +1,7 @@
 """Facts about exact inference, checked against enumeration, dynamax and hmmlearn."""
 
+import re
+
 from conftest import dirichlet_hmm
 from conftest import enumerated_posterior
 from conftest import in_float64
@@ -269,7 +271,8 @@ def test_every_product_of_exact_code_asks_for_full_precision():
       assert {x.aval.dtype for equation in found for x in equation.invars} == {np.dtype('float64')}
 
 
-def test_rows_of_another_length_are_refused():
-  """Rows that are not over the joint states are named with their shape, though a multiple would fit a memory."""
-  with pytest.raises(ValueError, match=r'\(3, 6\).*\[\.\.\., T, 3\]'):
-    forward_backward(jax.tree.map(np.float32, CASES['dense'][0]), np.ones((3, 6), np.float32))
+@pytest.mark.parametrize('shape', [(3, 6), (0, 5, 3), (2, 0, 3)], ids=['states', 'sequences', 'positions'])
+def test_rows_of_another_shape_are_refused(shape):
+  """Rows not over the joint states are named with their shape, though a multiple would fit a memory; so is nothing."""
+  with pytest.raises(ValueError, match=rf'{re.escape(str(shape))}.*\[\.\.\., T, 3\], none of them 0'):
+    forward_backward(jax.tree.map(np.float32, CASES['dense'][0]), np.ones(shape, np.float32))
