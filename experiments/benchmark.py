@@ -60,7 +60,6 @@ class Case(NamedTuple):
 
 def check(settings: BenchmarkSettings) -> None:
   """Raises SettingsError where the peer is not installed."""
-  del settings
   if not importlib.util.find_spec('dynamax'):
     raise SettingsError("experiment is 'benchmark', which needs dynamax; valid is an installation with the extra test")
 
@@ -78,7 +77,6 @@ def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) 
 
 def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the medians and the ratios that are on record."""
-  del settings
   table = rich.table.Table(title='Median seconds a call; the ratio is how much faster ours is', box=rich.box.SIMPLE)
   for column in ('case', '|H|', 'ours', 'the peer', 'seconds', 'ratio', 'largest difference'):
     table.add_column(column, justify='left' if column in ('case', 'the peer') else 'right', no_wrap=True)

@@ -58,7 +58,6 @@ def check(settings: ExampleSettings) -> None:
 
 def run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Samples the documents and records, for each word, the posterior of every cell and which cell is read."""
-  del reporter
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
   documents = [np.asarray(example_4_1.encode(settings.sentence, vocabulary))]
   memories: list[Memory | None] = [None]

@@ -80,8 +80,8 @@ def memory_cells(records: list[Record], settings: FigureSettings) -> matplotlib.
   """Error against the number of memory cells N; where there is none, a triangle on the bottom edge."""
   figure, (axes,) = panels(settings)
   size = lambda point: point.num_cells
-  errors = {field: [1 - record[field] for record in records] for field in ('accuracy', 'majority_accuracy')}
-  records = [record | dict(zip(errors, values)) for record, *values in zip(records, *errors.values())]
+  error_of = lambda record: {field: 1 - record[field] for field in ('accuracy', 'majority_accuracy')}
+  records = [record | error_of(record) for record in records]
   lines = _lines(records)
   samples = [values for *_, rows in lines for values in _samples(rows, size, 'accuracy').values()]
   shown = np.array([error for values in samples for error in (values.mean(), *values)])

@@ -22,8 +22,6 @@ from experiments.registry import EXPERIMENTS
 from experiments.settings import Experiment
 from experiments.settings import SettingsError
 
-_VALID_FILE = 'a Python file whose get_config returns a ConfigDict'
-
 
 def main(argv: list[str]) -> int:
   """Runs one command line; returns the exit code."""
@@ -110,7 +108,8 @@ def _refusal(argv: list[str], path: str, error: BaseException) -> str:
   if reason.startswith('ValueError: '):
     # Its own words: what get_config says of its argument.
     return f'--config is {path!r}: {reason.removeprefix("ValueError: ")}'
-  return f'--config is {path!r}, which fails with {reason}; valid is {_VALID_FILE}'
+  valid = 'a Python file whose get_config returns a ConfigDict'
+  return f'--config is {path!r}, which fails with {reason}; valid is {valid}'
 
 
 def _unknown_field(argv: list[str]) -> str | None:

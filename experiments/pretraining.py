@@ -4,7 +4,7 @@ import contextlib
 import functools
 import pathlib
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import Array
@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import checkpoints
+from experiments import environment
 from experiments import results
-from experiments.environment import differences
-from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings
 from experiments.settings import MlmSettings
@@ -29,13 +28,9 @@ from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus
 
-
-class Ideals(NamedTuple):
-  """The three sets of inputs on which the distance from the ideal model is measured."""
-
-  corrupted: bayes_gap.Ideal
-  at_mask: bayes_gap.Ideal
-  one_at_a_time: bayes_gap.Ideal
+# What the distance from the ideal model is measured on: corrupted chunks, inputs with one [MASK] at their start, and
+# documents with one at each position in turn.
+Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
 
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
@@ -123,8 +118,8 @@ def pretrained_params(
 
 def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
   """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
-  path, here = directory / results.ENVIRONMENT_NAME, environment(_mesh(settings).devices.flat)
-  found = [', '.join(differences(there, here)) for there in checkpoints.read_json_lines(path)]
+  path, here = directory / results.ENVIRONMENT_NAME, environment.environment(_mesh(settings).devices.flat)
+  found = [', '.join(environment.differences(there, here)) for there in checkpoints.read_json_lines(path)]
   for different in dict.fromkeys(filter(None, found)):
     reporter.say(f'{directory.name} was pretrained with {different}')
   if done < settings.pretrain.num_steps:

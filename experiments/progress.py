@@ -37,12 +37,9 @@ class Reporter:
     finally:
       self._prefix = ''
 
-  @contextlib.contextmanager
-  def track(self, name: str, total: int, start: int = 0) -> Iterator[Advance]:
+  def track(self, name: str, total: int, start: int = 0) -> contextlib.AbstractContextManager[Advance]:
     """Follows work of `total` units of which `start` are done."""
-    track = self._bar if self.console.is_terminal else self._lines
-    with track(name, total, start) as advance:
-      yield advance
+    return (self._bar if self.console.is_terminal else self._lines)(name, total, start)
 
   @contextlib.contextmanager
   def _bar(self, name: str, total: int, start: int) -> Iterator[Advance]:

@@ -56,15 +56,12 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
 
 def check_schema(workdir: pathlib.Path) -> None:
   """Raises SettingsError where a workdir holds records, finished or in parts, that this version cannot read."""
-  for pattern in (FILE_NAME, 'trials/*/records.jsonl', 'parts/*/*/records.jsonl'):
-    for path in workdir.glob(pattern):
-      for record in checkpoints.read_json_lines(path):
-        version = record.get('schema_version', 0)
-        if version != SCHEMA_VERSION:
-          raise SettingsError(
-            f'--workdir is {str(workdir)!r}, whose records have schema {version}; '
-            f'valid is one without records or with records of schema {SCHEMA_VERSION}'
-          )
+  patterns = (FILE_NAME, 'trials/*/records.jsonl', 'parts/*/*/records.jsonl')
+  paths = [path for pattern in patterns for path in workdir.glob(pattern)]
+  versions = {record.get('schema_version', 0) for path in paths for record in checkpoints.read_json_lines(path)}
+  for version in versions - {SCHEMA_VERSION}:
+    valid = f'one without records or with records of schema {SCHEMA_VERSION}'
+    raise SettingsError(f'--workdir is {str(workdir)!r}, whose records have schema {version}; valid is {valid}')
 
 
 def load(workdir: pathlib.Path) -> list[Record]:

@@ -157,10 +157,10 @@ def _ideals(
   at_chunk, chunks = _chunks(key, distribution, measure.num_chunks, settings.corpus)
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
   key_corrupt = jax.random.fold_in(key, 1)
-  return pretraining.Ideals(
-    corrupted=bayes_gap.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
-    at_mask=bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
-    one_at_a_time=bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
+  return (
+    bayes_gap.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
+    bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
+    bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
   )
 
 

@@ -1,7 +1,7 @@
 """What `--help` and `--list` print: plain lines, which read the same on a terminal and in a pipe."""
 
+import operator
 import textwrap
-from typing import Any
 
 import ml_collections
 
@@ -39,10 +39,7 @@ def help_text(config: ml_collections.ConfigDict | None) -> str:
 def _fields(config: ml_collections.ConfigDict) -> str:
   lines = [f'{config.experiment}:{config.scale}']
   for name, field in config_lib.fields(EXPERIMENTS[config.experiment].SETTINGS):
-    value: Any = config
-    for part in name.split('.'):
-      value = value[part]
     text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}'
-    lines.append(f'  {name} = {value!r}')
+    lines.append(f'  {name} = {operator.attrgetter(name)(config)!r}')
     lines += textwrap.wrap(text, _WIDTH, initial_indent=' ' * 6, subsequent_indent=' ' * 6)
   return '\n'.join(lines) + '\n'

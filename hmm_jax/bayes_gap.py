@@ -10,14 +10,12 @@ import numpy as np
 import scipy.special
 
 from hmm_jax import compilation
+from hmm_jax import masking
 from hmm_jax.blocks import in_blocks
 from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import conditional_token_probs
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import evidence_likelihoods
-from hmm_jax.masking import channel
-from hmm_jax.masking import corrupt
-from hmm_jax.masking import Corruption
 from hmm_jax.model import ExactModel
 from hmm_jax.model import MaskedLM
 from hmm_jax.model import token_probs
@@ -53,7 +51,7 @@ class Gap(NamedTuple):
   total_variation: float
 
 
-def ideal_under_corruption(key: Array, hmm: Distribution, corruption: Corruption, chunks: Array) -> Ideal:
+def ideal_under_corruption(key: Array, hmm: Distribution, corruption: masking.Corruption, chunks: Array) -> Ideal:
   """The Bayes optimum of the masked-LM loss on corrupted chunks [n, T].
 
   The optimum knows the corruption's rates but not which visible tokens it altered: with y the corrupted input,
@@ -64,9 +62,9 @@ def ideal_under_corruption(key: Array, hmm: Distribution, corruption: Corruption
 
 
 @functools.partial(jax.jit, static_argnames='corruption', compiler_options=compilation.ONCE)
-def _under_corruption(key: Array, hmm: Distribution, corruption: Corruption, chunks: Array) -> Ideal:
-  inputs, selected = corrupt(key, corruption, chunks)
-  seen, seen_if_selected = channel(corruption)
+def _under_corruption(key: Array, hmm: Distribution, corruption: masking.Corruption, chunks: Array) -> Ideal:
+  inputs, selected = masking.corrupt(key, corruption, chunks)
+  seen, seen_if_selected = masking.channel(corruption)
   token_probs = conditional_token_probs(hmm, evidence_likelihoods(hmm, seen[inputs])) * seen_if_selected[inputs]
   # Where the corruption always shows [MASK], a visible token is never selected and its row is 0.
   token_probs = token_probs / positive_or_one(token_probs.sum(-1, keepdims=True))

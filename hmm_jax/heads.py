@@ -23,19 +23,15 @@ class Head(Protocol):
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> Any:
     """Parameters for outputs of F = `num_features`, P = `prompt_length` and T = `length`."""
-    ...
 
   def read(self, outputs: Array, tokens: Array) -> Any:
     """What `scores` needs of the model's outputs [..., L, F] at all positions and the tokens [..., T]."""
-    ...
 
   def scores(self, params: Any, features: Any) -> Array:
     """Class scores [..., C] of what `read` gave."""
-    ...
 
   def attend(self, params: Any, features: Any) -> Array:
     """Attention weights [..., L], which sum to 1. Raises ValueError for a head without attention."""
-    ...
 
 
 class LinearHead(NamedTuple):

@@ -21,14 +21,12 @@ class Distribution(inference.Chain, Protocol):
   @property
   def joint_emission_matrix(self) -> Array | np.ndarray:
     """[E, V], entry (e, v) = P[X_t = v | joint state e]."""
-    ...
 
   @property
   def num_tokens(self) -> int: ...
 
   def starting_from(self, joint_initial_probs: Array | np.ndarray) -> Self:
     """The same distribution with another law [E] of the first joint state."""
-    ...
 
 
 DistributionT = TypeVar('DistributionT', bound=Distribution)

@@ -24,13 +24,8 @@ from jax import lax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax import float64
 from hmm_jax.blocks import map_blocks
-from hmm_jax.float64 import as_float
-from hmm_jax.float64 import as_float64
-from hmm_jax.float64 import in_float64
-from hmm_jax.float64 import log
-from hmm_jax.float64 import log_sum
-from hmm_jax.float64 import positive_or_one
 
 # Rounding to zero takes from a message of sum 1 at most H^2 1e-308 a step, and so from any posterior, where the
 # evidence of rows with maximum 1 is at least exp(-650) = 1e-282, at most T H^2 1e-26.
@@ -97,7 +92,7 @@ class _Arithmetic(NamedTuple):
 
 def _rescale(weights: Array) -> Array:
   total = lax.stop_gradient(weights).sum((0, 1))
-  return weights * jnp.where(total > 0, 1 / positive_or_one(total), 0)
+  return weights * jnp.where(total > 0, 1 / float64.positive_or_one(total), 0)
 
 
 _SCALED = _Arithmetic(
@@ -105,16 +100,16 @@ _SCALED = _Arithmetic(
   decode=lambda weights: weights,
   times=jnp.multiply,
   contract=_contract,
-  log_total=lambda message: log(message.sum((0, 1))),
+  log_total=lambda message: float64.log(message.sum((0, 1))),
   rescale=_rescale,
 )
 _LOGARITHMIC = _Arithmetic(
-  encode=log,
+  encode=float64.log,
   decode=jnp.exp,
   times=jnp.add,
-  contract=lambda matrix, message: log_sum(matrix[:, :, None, None] + message, 1),
-  log_total=lambda message: log_sum(message, (0, 1)),
-  rescale=lambda message: message - jnp.maximum(log_sum(lax.stop_gradient(message), (0, 1)), -1e30),
+  contract=lambda matrix, message: float64.log_sum(matrix[:, :, None, None] + message, 1),
+  log_total=lambda message: float64.log_sum(message, (0, 1)),
+  rescale=lambda message: message - jnp.maximum(float64.log_sum(lax.stop_gradient(message), (0, 1)), -1e30),
 )
 
 
@@ -178,8 +173,8 @@ def _once_with_reverse_mode(done: Array, otherwise: Any, function: Callable[[Any
 
 def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: Array):
   """What `run` tells and the log-likelihood [B]; by logarithms where the evidence is too improbable for scaling."""
-  constant = lambda x: positive_or_one(lax.stop_gradient(x))
-  initial_probs, matrix, rows = map(as_float64, arguments)
+  constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
+  initial_probs, matrix, rows = map(float64.as_float64, arguments)
   # Distributions and rows of maximum 1 have evidence of at most 1, which the bound speaks of.
   total, row_sum, largest = constant(initial_probs.sum()), constant(matrix.sum(1).max()), constant(rows.max((1, 2)))
   scaled_arguments = initial_probs / total, matrix / row_sum, rows * (1 / largest[:, None, None])
@@ -193,10 +188,10 @@ def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: A
 
 
 # The rule holds the transpose inside of `in_float64` too.
-_exact = jax.custom_vjp(in_float64(functools.partial(_complete, _at_most_once)), nondiff_argnums=(0,))
+_exact = jax.custom_vjp(float64.in_float64(functools.partial(_complete, _at_most_once)), nondiff_argnums=(0,))
 _exact.defvjp(
-  in_float64(lambda run, *args: jax.vjp(functools.partial(_complete, _once_with_reverse_mode, run), *args)),
-  in_float64(lambda run, pull_back, cotangents: pull_back(cotangents)),
+  float64.in_float64(lambda run, *args: jax.vjp(functools.partial(_complete, _once_with_reverse_mode, run), *args)),
+  float64.in_float64(lambda run, pull_back, cotangents: pull_back(cotangents)),
 )
 
 
@@ -205,9 +200,9 @@ def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
   num_joint, num_states = hmm.joint_initial_probs.shape[-1], hmm.transition_matrix.shape[-1]
   if likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], none of them 0')
-  initial_probs = as_float(hmm.joint_initial_probs).reshape(-1, num_states, 1).swapaxes(0, 1)
-  transition_matrix = as_float(hmm.transition_matrix)
-  rows = as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
+  initial_probs = float64.as_float(hmm.joint_initial_probs).reshape(-1, num_states, 1).swapaxes(0, 1)
+  transition_matrix = float64.as_float(hmm.transition_matrix)
+  rows = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
   count = size = len(rows)
   if jax.default_backend() == 'cpu':
     num_blocks = -(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))

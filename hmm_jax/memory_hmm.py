@@ -60,10 +60,6 @@ class MemoryHMM(NamedTuple):
     return self.emission_matrix.shape[2]
 
   @property
-  def num_configurations(self) -> int:
-    return self.memory_size**self.num_cells
-
-  @property
   def joint_initial_probs(self) -> Array | np.ndarray:
     return (self.memory_probs[..., None] * self.initial_probs).reshape(-1)
 
@@ -80,18 +76,17 @@ class MemoryHMM(NamedTuple):
 
   def validate(self) -> 'MemoryHMM':
     """Returns self. Raises ValueError naming the field whose shape, entries or row sums are wrong."""
-    emission_shape = np.shape(self.emission_matrix)
+    emission_shape, memory_shape = np.shape(self.emission_matrix), np.shape(self.memory_probs)
     if len(emission_shape) != 3 or 0 in emission_shape:
       valid = '[memory_size, num_states, num_tokens], all positive'
       raise ValueError(f'emission_matrix has shape {emission_shape}; valid is {valid}')
     memory_size, num_states, _ = emission_shape
-    memory_shape = np.shape(self.memory_probs)
     if not memory_shape or set(memory_shape) != {memory_size}:
       valid = f'an axis of {memory_size} values, as emission_matrix has, for each cell'
       raise ValueError(f'memory_probs has shape {memory_shape}; valid is {valid}')
     check_probs('memory_probs', np.reshape(self.memory_probs, -1), (math.prod(memory_shape),))
-    per_memory = np.ndim(self.initial_probs) > 1
-    check_probs('initial_probs', self.initial_probs, (memory_shape if per_memory else ()) + (num_states,))
+    of_memory = memory_shape if np.ndim(self.initial_probs) > 1 else ()
+    check_probs('initial_probs', self.initial_probs, of_memory + (num_states,))
     check_probs('transition_matrix', self.transition_matrix, (num_states, num_states))
     check_probs('emission_matrix', self.emission_matrix, emission_shape)
     cells = np.asarray(self.cell_index)
@@ -113,10 +108,8 @@ def check_configurations(memory_size: int, num_cells: int) -> None:
   if num_cells * math.log(memory_size) > math.log(MAX_CONFIGURATIONS) + 1e-9:
     digits = num_cells * math.log10(memory_size)
     count = f'= {memory_size**num_cells}' if digits < 15 else f'> 1e{int(digits)}'
-    configurations = f'{memory_size}^{num_cells} {count} memory configurations'
-    raise ValueError(
-      f'{num_cells} cells of {memory_size} values have {configurations}; the limit is {MAX_CONFIGURATIONS}'
-    )
+    configurations = f'{memory_size}^{num_cells} {count} memory configurations; the limit is {MAX_CONFIGURATIONS}'
+    raise ValueError(f'{num_cells} cells of {memory_size} values have {configurations}')
 
 
 def independent_cells(cell_probs: Array) -> Array:
@@ -268,6 +261,6 @@ def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
 @jax.jit
 def to_hmm(hmm: MemoryHMM) -> HMM:
   """The flattened chain of E = M^N H states, which agrees with `hmm` in every quantity and costs E^2 a step."""
-  identity = jnp.eye(hmm.num_configurations, dtype=hmm.transition_matrix.dtype)
+  identity = jnp.eye(hmm.memory_probs.size, dtype=hmm.transition_matrix.dtype)
   transition_matrix = jnp.kron(identity, hmm.transition_matrix)
   return HMM(hmm.joint_initial_probs, transition_matrix, hmm.joint_emission_matrix)

@@ -49,31 +49,25 @@ class MaskedLM(Protocol):
   @property
   def name(self) -> str:
     """What records call it."""
-    ...
 
   @property
   def num_tokens(self) -> int:
     """V."""
-    ...
 
   @property
   def prompt_space(self) -> PromptSpace: ...
 
   def embed(self, params: Any, tokens: Array) -> Array:
     """Embeddings [..., T, E] of tokens [..., T]."""
-    ...
 
   def predict(self, params: Any, embeddings: Array) -> Array:
     """Token probabilities [..., T, V], the paper's G-bar, of embeddings [..., T, E]."""
-    ...
 
   def represent(self, params: Any, embeddings: Array) -> Array:
     """The representation [..., T, E] that `predict` reads out."""
-    ...
 
   def embedding_size(self, params: Any) -> int:
     """E."""
-    ...
 
 
 @functools.partial(jax.jit, static_argnames='model')

@@ -14,10 +14,9 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 import optax
 
+from hmm_jax import masking
 from hmm_jax import sharding
 from hmm_jax.bert import Bert
-from hmm_jax.masking import corrupt
-from hmm_jax.masking import Corruption
 
 
 class TrainState(NamedTuple):
@@ -76,14 +75,14 @@ def masked_cross_entropy(logits: Array, targets: Array, selected: Array) -> Arra
 def train_step(
   bert: Bert,
   optimizer: optax.GradientTransformation,
-  corruption: Corruption,
+  corruption: masking.Corruption,
   state: TrainState,
   chunks: Array,
   key: Array,
 ) -> tuple[TrainState, Array]:
   """One step on chunks [B, T]: the new state and the masked-LM loss before it. `key` decides the corruption."""
   key_corrupt, key_dropout = jax.random.split(key)
-  inputs, selected = corrupt(key_corrupt, corruption, chunks)
+  inputs, selected = masking.corrupt(key_corrupt, corruption, chunks)
 
   def loss_fn(params):
     deterministic = bert.dropout_rate == 0
@@ -98,7 +97,7 @@ def train_step(
 def make_train_steps(
   bert: Bert,
   optimizer: optax.GradientTransformation,
-  corruption: Corruption,
+  corruption: masking.Corruption,
   *,
   batch_size: int,
   steps_per_call: int,

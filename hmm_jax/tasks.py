@@ -9,10 +9,9 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax import float64
 from hmm_jax import inference
 from hmm_jax.blocks import in_blocks
-from hmm_jax.float64 import in_float64
-from hmm_jax.float64 import widened
 from hmm_jax.hmm import Distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.hmm import token_likelihoods
@@ -71,17 +70,17 @@ def memory_probs(hmm: MemoryHMM, inputs: Array | np.ndarray) -> np.ndarray:
 
 
 @jax.jit
-@in_float64
+@float64.in_float64
 def _first_state_probs(hmm: HMM, tokens: Array) -> Array:
-  hmm = widened(hmm)
+  hmm = float64.widened(hmm)
   rows = token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
   return inference.forward_backward(hmm, rows).leave_one_out_probs[:, 0]
 
 
 @jax.jit
-@in_float64
+@float64.in_float64
 def _memory_probs(hmm: MemoryHMM, tokens: Array) -> Array:
-  hmm = widened(hmm)
+  hmm = float64.widened(hmm)
   return cell_posterior(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
 
 

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from hmm_jax import optimizer
 from hmm_jax.blocks import in_blocks
 from hmm_jax.blocks import map_blocks
 from hmm_jax.heads import Head
 from hmm_jax.model import MaskedLM
 from hmm_jax.model import representation
 from hmm_jax.model import token_probs
+from hmm_jax.optimizer import adamw
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +150,14 @@ class Schedule(NamedTuple):
   weight_decay: float
   clip_norm: float
 
+  def steps_per_epoch(self, num_inputs: int) -> int:
+    return num_inputs // self.batch_size
+
+  def optimizer(self, num_inputs: int) -> optax.GradientTransformation:
+    num_steps = self.num_epochs * self.steps_per_epoch(num_inputs)
+    limits = dict(weight_decay=self.weight_decay, clip_norm=self.clip_norm)
+    return adamw(self.learning_rate, self.warmup_steps, num_steps, **limits)
+
 
 class TuneState(NamedTuple):
   """Attributes: trainable (leading axis K), opt_state (leading axis K), step [] int32."""
@@ -157,21 +165,6 @@ class TuneState(NamedTuple):
   trainable: Any
   opt_state: Any
   step: Array
-
-
-def _steps_per_epoch(schedule: Schedule, num_inputs: int) -> int:
-  return num_inputs // schedule.batch_size
-
-
-def _optimizer(schedule: Schedule, num_inputs: int) -> optax.GradientTransformation:
-  num_steps = schedule.num_epochs * _steps_per_epoch(schedule, num_inputs)
-  return optimizer.adamw(
-    schedule.learning_rate,
-    schedule.warmup_steps,
-    num_steps,
-    weight_decay=schedule.weight_decay,
-    clip_norm=schedule.clip_norm,
-  )
 
 
 def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size: int) -> Any:
@@ -184,7 +177,7 @@ def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, featu
   """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k). Of features, shapes."""
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)
   trainable = jax.vmap(lambda key: tuner.init(key, frozen, features))(keys)
-  optimizer_ = _optimizer(schedule, len(jax.tree.leaves(features)[0]))
+  optimizer_ = schedule.optimizer(len(jax.tree.leaves(features)[0]))
   return TuneState(trainable, jax.vmap(optimizer_.init)(trainable), jnp.zeros((), jnp.int32))
 
 
@@ -209,8 +202,8 @@ def tune_epoch(
     The new state, and the mean cross-entropy of each task over the epoch in nats, [K].
   """
   num_inputs = labels.shape[1]
-  steps = _steps_per_epoch(schedule, num_inputs)
-  optimizer_ = _optimizer(schedule, num_inputs)
+  steps = schedule.steps_per_epoch(num_inputs)
+  optimizer_ = schedule.optimizer(num_inputs)
   order = jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)
   batches = order[: steps * schedule.batch_size].reshape(steps, schedule.batch_size)
 

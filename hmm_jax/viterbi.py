@@ -5,22 +5,19 @@ from jax import Array
 from jax import lax
 import jax.numpy as jnp
 
-from hmm_jax.float64 import as_float
-from hmm_jax.float64 import as_float64
-from hmm_jax.float64 import in_float64
-from hmm_jax.float64 import log
+from hmm_jax import float64
 from hmm_jax.inference import Chain
 
 
 @jax.jit
-@in_float64
+@float64.in_float64
 def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   """The Viterbi path argmax_e P[e_{1:T}, x_{1:T}] over joint states, of one sequence [T, E]; int32 [T].
 
   Ties go to the lower state; where the evidence has probability zero every path ties.
   """
   num_states = hmm.transition_matrix.shape[-1]
-  log_constant = lambda x: log(as_float64(lax.stop_gradient(as_float(x))))
+  log_constant = lambda x: float64.log(float64.as_float64(lax.stop_gradient(float64.as_float(x))))
   log_by_parts = lambda x: log_constant(x).reshape(*x.shape[:-1], -1, num_states)
   log_initial_CxH, log_rows_TxCxH = log_by_parts(hmm.joint_initial_probs), log_by_parts(likelihoods)
   log_transition = log_constant(hmm.transition_matrix)[:, None]

@@ -124,7 +124,7 @@ def test_random_draw(num_cells, memory_size, num_states, joint_prior):
   assert hmm.memory_probs.shape == memory_shape
   assert hmm.initial_probs.shape == (memory_shape if joint_prior else ()) + (num_states,)
   assert hmm.emission_matrix.shape == (memory_size, num_states, 10)
-  sizes = hmm.num_cells, hmm.memory_size, hmm.num_states, hmm.num_tokens, hmm.num_configurations
+  sizes = hmm.num_cells, hmm.memory_size, hmm.num_states, hmm.num_tokens, hmm.memory_probs.size
   assert sizes == (num_cells, memory_size, num_states, 10, memory_size**num_cells)
   np.testing.assert_array_equal(hmm.cell_index, np.repeat(np.arange(num_cells), num_states // num_cells))
   # Logits in [0, 1] over a temperature of 10: what is drawn at once spreads over at most 0.1.

@@ -82,7 +82,7 @@ def _some_ideals(settings):
     probs = rng.dirichlet(np.ones(num_tokens), inputs.shape).astype(np.float32)
     return bayes_gap.Ideal(*map(jnp.array, (inputs, weights, probs)))
 
-  return pretraining.Ideals(*(ideal(4, settings.downstream.length) for _ in pretraining.Ideals._fields))
+  return tuple(ideal(4, settings.downstream.length) for _ in range(3))
 
 
 def test_all_sizes_share_one_compilation(finished, tmp_path):
@@ -156,7 +156,7 @@ def test_a_model_found_elsewhere_names_the_difference(tmp_path, monkeypatch):
   assert not console.file.getvalue()
   here = environment.environment(jax.devices())
   elsewhere = {**here, 'packages': {**here['packages'], 'jax': '9.9.9'}, 'commit': 'another'}
-  monkeypatch.setattr(pretraining, 'environment', lambda devices: elsewhere)
+  monkeypatch.setattr(environment, 'environment', lambda devices: elsewhere)
   note(settings.pretrain.num_steps)
   assert console.file.getvalue() == f'abc was pretrained with jax {jax.__version__} (here 9.9.9)\n'
   assert (directory / 'environment.jsonl').read_bytes() == kept

@@ -374,7 +374,7 @@ def test_proposition_c_8():
     (memory_problems('4.3')[0], False)
   ]:
     hmm, length, largest = problem.hmm, 2, 0
-    size = hmm.num_configurations * hmm.num_states
+    size = hmm.memory_probs.size * hmm.num_states
     now = paths_of(hmm, 1 + length)
     for i in (1, 2):
       then = paths_of(hmm, 1 + i + length)

@@ -47,24 +47,20 @@ class NoisyModel:
   name = 'noisy'
   prompt_space = ExactModel.prompt_space
 
-  @property
-  def _exact(self) -> ExactModel:
-    return ExactModel(self.num_tokens)
-
   def embed(self, params: Noisy, tokens: Array) -> Array:
-    return self._exact.embed(params.distribution, tokens)
+    return ExactModel(self.num_tokens).embed(params.distribution, tokens)
 
   def predict(self, params: Noisy, embeddings: Array) -> Array:
-    probs = self._exact.predict(params.distribution, embeddings)
+    probs = ExactModel(self.num_tokens).predict(params.distribution, embeddings)
     noise = lax.stop_gradient(_noise(params.salt, embeddings, probs.shape))
     noisy = probs * jnp.exp(params.scale * noise)
     return noisy / positive_or_one(noisy.sum(-1, keepdims=True))
 
   def represent(self, params: Noisy, embeddings: Array) -> Array:
-    return self._exact.represent(params.distribution, embeddings)
+    return ExactModel(self.num_tokens).represent(params.distribution, embeddings)
 
   def embedding_size(self, params: Noisy) -> int:
-    return self._exact.embedding_size(params.distribution)
+    return ExactModel(self.num_tokens).embedding_size(params.distribution)
 
 
 def _noise(salt: Array | np.ndarray, embeddings: Array, shape: tuple[int, ...]) -> Array:
