@@ -17,13 +17,10 @@ import jax.numpy as jnp
 import rich.box
 import rich.table
 
-from experiments import report
-from experiments import results
+from experiments import report, results
 from experiments.environment import environment
 from experiments.progress import Reporter
-from experiments.settings import Experiment
-from experiments.settings import setting
-from experiments.settings import SettingsError
+from experiments.settings import Experiment, setting, SettingsError
 import hmm_jax
 from hmm_jax.hmm import Distribution
 from hmm_jax.memory_hmm import cell_probs

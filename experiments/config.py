@@ -10,8 +10,7 @@ from typing import Any
 import ml_collections
 
 from experiments.registry import EXPERIMENTS
-from experiments.settings import require
-from experiments.settings import SettingsError
+from experiments.settings import require, SettingsError
 
 _SHIPPED = pathlib.Path(__file__).parents[1] / 'configs'
 

@@ -10,15 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from experiments.settings import Point
-from experiments.settings import Settings
+from experiments.settings import Point, Settings
 import hmm_jax
-from hmm_jax import compilation
-from hmm_jax import tasks as tasks_lib
+from hmm_jax import compilation, tasks as tasks_lib
 from hmm_jax.blocks import in_blocks
 from hmm_jax.hmm import Distribution
-from hmm_jax.model import ExactModel
-from hmm_jax.model import representation
+from hmm_jax.model import ExactModel, representation
 
 
 class Downstream(NamedTuple):

@@ -9,17 +9,11 @@ import numpy as np
 import rich.box
 import rich.table
 
-from experiments import checkpoints
-from experiments import figures
-from experiments import report
-from experiments import results
+from experiments import checkpoints, figures, report, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.results import Record
-from experiments.settings import Experiment
-from experiments.settings import FigureSettings
-from experiments.settings import setting
-from experiments.settings import SettingsError
+from experiments.settings import Experiment, FigureSettings, setting, SettingsError
 import hmm_jax
 from hmm_jax import example_4_1
 from hmm_jax.memory_hmm import cell_probs

@@ -11,13 +11,10 @@ import matplotlib.style
 from matplotlib.transforms import ScaledTranslation
 import numpy as np
 
-from experiments import checkpoints
-from experiments import report
-from experiments import results
+from experiments import checkpoints, report, results
 from experiments.methods import METHODS
 from experiments.results import Record
-from experiments.settings import FigureSettings
-from experiments.settings import Point
+from experiments.settings import FigureSettings, Point
 
 FORMATS = ('png', 'pdf', 'svg')
 

@@ -13,14 +13,10 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments import cache
-from experiments import config as config_lib
-from experiments import results
-from experiments import usage
+from experiments import cache, config as config_lib, results, usage
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
-from experiments.settings import Experiment
-from experiments.settings import SettingsError
+from experiments.settings import Experiment, SettingsError
 
 
 def main(argv: list[str]) -> int:

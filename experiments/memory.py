@@ -18,8 +18,7 @@ from typing import NamedTuple
 import jax
 
 from experiments.methods import METHODS
-from experiments.settings import require
-from experiments.settings import Settings
+from experiments.settings import require, Settings
 
 # Measured: the peak of prompt_vs_head:smoke on a CPU, whose arrays are next to nothing.
 _PROCESS = 1e9

@@ -11,19 +11,10 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints
-from experiments import environment
-from experiments import results
+from experiments import checkpoints, environment, results
 from experiments.progress import Reporter
-from experiments.settings import CorpusSettings
-from experiments.settings import MlmSettings
-from experiments.settings import Settings
-from hmm_jax import bayes_gap
-from hmm_jax import bert as bert_lib
-from hmm_jax import compilation
-from hmm_jax import optimizer as optimizer_lib
-from hmm_jax import pretrain
-from hmm_jax import sharding
+from experiments.settings import CorpusSettings, MlmSettings, Settings
+from hmm_jax import bayes_gap, bert as bert_lib, compilation, optimizer as optimizer_lib, pretrain, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus

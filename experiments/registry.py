@@ -6,11 +6,8 @@ it; `run`, which runs what is missing; and `show`, which shows what is on record
 
 from types import ModuleType
 
-from experiments import benchmark
-from experiments import example_4_1
-from experiments import sweep
-from experiments.theory import examine
-from experiments.theory import study
+from experiments import benchmark, example_4_1, sweep
+from experiments.theory import examine, study
 
 EXPERIMENTS: dict[str, ModuleType] = {
   'prompt_vs_head': sweep,

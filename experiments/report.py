@@ -10,8 +10,7 @@ import rich.box
 import rich.console
 import rich.table
 
-from experiments import checkpoints
-from experiments import results
+from experiments import checkpoints, results
 from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.results import Record

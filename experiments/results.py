@@ -11,8 +11,7 @@ import scipy.stats
 
 from experiments import checkpoints
 from experiments.environment import Environment
-from experiments.settings import Point
-from experiments.settings import SettingsError
+from experiments.settings import Point, SettingsError
 
 Record = dict[str, Any]
 

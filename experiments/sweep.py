@@ -6,16 +6,9 @@ import tempfile
 
 import jax
 
-from experiments import checkpoints
-from experiments import figures
-from experiments import memory
-from experiments import report
-from experiments import results
-from experiments import trial as trial_lib
+from experiments import checkpoints, figures, memory, report, results, trial as trial_lib
 from experiments.progress import Reporter
-from experiments.settings import require
-from experiments.settings import Settings
-from experiments.settings import SettingsError
+from experiments.settings import require, Settings, SettingsError
 
 SETTINGS = Settings
 

@@ -9,23 +9,13 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from experiments import checkpoints
-from experiments import downstream as downstream_lib
-from experiments import pretraining
-from experiments import results
-from experiments import tuned
+from experiments import checkpoints, downstream as downstream_lib, pretraining, results, tuned
 from experiments.environment import environment
 from experiments.progress import Reporter
-from experiments.settings import CorpusSettings
-from experiments.settings import Point
-from experiments.settings import Settings
+from experiments.settings import CorpusSettings, Point, Settings
 import hmm_jax
-from hmm_jax import bayes_gap
-from hmm_jax import compilation
-from hmm_jax import model as model_lib
-from hmm_jax import sharding
-from hmm_jax.hmm import chunk_start
-from hmm_jax.hmm import Distribution
+from hmm_jax import bayes_gap, compilation, model as model_lib, sharding
+from hmm_jax.hmm import chunk_start, Distribution
 
 _jit = functools.partial(jax.jit, compiler_options=compilation.UNFUSED)
 _random_hmm = _jit(hmm_jax.random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'))

@@ -14,12 +14,8 @@ from experiments import checkpoints
 from experiments.downstream import Downstream
 from experiments.methods import METHODS
 from experiments.progress import Reporter
-from experiments.settings import Point
-from experiments.settings import Settings
-from hmm_jax import compilation
-from hmm_jax import heads
-from hmm_jax import tasks as tasks_lib
-from hmm_jax import tuning
+from experiments.settings import Point, Settings
+from hmm_jax import compilation, heads, tasks as tasks_lib, tuning
 from hmm_jax.model import MaskedLM
 
 # state -> (state, losses).

@@ -29,24 +29,25 @@ Axes in names, for example `likelihoods_TxH`:
 | `prompt` | u |
 """
 
-from hmm_jax.hmm import conditional_token_probs
-from hmm_jax.hmm import from_dynamax
-from hmm_jax.hmm import from_hmmlearn
-from hmm_jax.hmm import HMM
-from hmm_jax.hmm import random_hmm
-from hmm_jax.hmm import to_dynamax
-from hmm_jax.hmm import to_hmmlearn
-from hmm_jax.hmm import token_likelihoods
-from hmm_jax.inference import forward_backward
-from hmm_jax.inference import last_filtered_probs
-from hmm_jax.inference import Posterior
-from hmm_jax.memory_hmm import cell_posterior
-from hmm_jax.memory_hmm import independent_cells
-from hmm_jax.memory_hmm import memory_forward_backward
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.memory_hmm import MemoryPosterior
-from hmm_jax.memory_hmm import random_memory_hmm
-from hmm_jax.memory_hmm import to_hmm
-from hmm_jax.sampling import sample
-from hmm_jax.sampling import sample_corpus
+from hmm_jax.hmm import (
+  conditional_token_probs,
+  from_dynamax,
+  from_hmmlearn,
+  HMM,
+  random_hmm,
+  to_dynamax,
+  to_hmmlearn,
+  token_likelihoods,
+)
+from hmm_jax.inference import forward_backward, last_filtered_probs, Posterior
+from hmm_jax.memory_hmm import (
+  cell_posterior,
+  independent_cells,
+  memory_forward_backward,
+  MemoryHMM,
+  MemoryPosterior,
+  random_memory_hmm,
+  to_hmm,
+)
+from hmm_jax.sampling import sample, sample_corpus
 from hmm_jax.viterbi import most_likely_states

@@ -9,16 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from hmm_jax import compilation
-from hmm_jax import masking
+from hmm_jax import compilation, masking
 from hmm_jax.blocks import in_blocks
 from hmm_jax.float64 import positive_or_one
-from hmm_jax.hmm import conditional_token_probs
-from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import evidence_likelihoods
-from hmm_jax.model import ExactModel
-from hmm_jax.model import MaskedLM
-from hmm_jax.model import token_probs
+from hmm_jax.hmm import conditional_token_probs, Distribution, evidence_likelihoods
+from hmm_jax.model import ExactModel, MaskedLM, token_probs
 
 
 class Ideal(NamedTuple):

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax import Array
-from jax import lax
+from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 

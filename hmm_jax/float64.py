@@ -4,12 +4,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
-from jax import Array
-from jax import lax
+from jax import Array, lax
 
 # No public name of this setting is scoped: `jax.config.update` would change it for the user's whole program.
-from jax._src.config import explicit_x64_dtypes
-from jax._src.config import ExplicitX64Mode
+from jax._src.config import explicit_x64_dtypes, ExplicitX64Mode
 import jax.numpy as jnp
 import numpy as np
 

@@ -10,8 +10,7 @@ import math
 from typing import Any, NamedTuple, Protocol
 
 import jax
-from jax import Array
-from jax import lax
+from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 

@@ -4,8 +4,7 @@ import functools
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import jax
-from jax import Array
-from jax import lax
+from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 

@@ -15,10 +15,7 @@ import numpy as np
 
 from hmm_jax import inference
 from hmm_jax.float64 import positive_or_one
-from hmm_jax.hmm import check_probs
-from hmm_jax.hmm import HMM
-from hmm_jax.hmm import mixed_permutations
-from hmm_jax.hmm import softmax_of_uniform
+from hmm_jax.hmm import check_probs, HMM, mixed_permutations, softmax_of_uniform
 
 # The most memory configurations, M^N, that inference enumerates.
 MAX_CONFIGURATIONS = 4096

@@ -15,9 +15,7 @@ from jax import Array
 import jax.numpy as jnp
 
 from hmm_jax import inference
-from hmm_jax.hmm import conditional_token_probs
-from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import token_likelihoods
+from hmm_jax.hmm import conditional_token_probs, Distribution, token_likelihoods
 
 
 class PromptSpace(NamedTuple):

@@ -8,14 +8,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-from jax import Array
-from jax import lax
+from jax import Array, lax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 import optax
 
-from hmm_jax import masking
-from hmm_jax import sharding
+from hmm_jax import masking, sharding
 from hmm_jax.bert import Bert
 
 

@@ -9,14 +9,10 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import float64
-from hmm_jax import inference
+from hmm_jax import float64, inference
 from hmm_jax.blocks import in_blocks
-from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.hmm import token_likelihoods
-from hmm_jax.memory_hmm import cell_posterior
-from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.hmm import Distribution, HMM, token_likelihoods
+from hmm_jax.memory_hmm import cell_posterior, MemoryHMM
 
 _MAX_REDRAWS = 1000
 # Entries of the likelihood rows that are labelled at a time.

@@ -9,18 +9,14 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
-from jax import Array
-from jax import lax
+from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from hmm_jax.blocks import in_blocks
-from hmm_jax.blocks import map_blocks
+from hmm_jax.blocks import in_blocks, map_blocks
 from hmm_jax.heads import Head
-from hmm_jax.model import MaskedLM
-from hmm_jax.model import representation
-from hmm_jax.model import token_probs
+from hmm_jax.model import MaskedLM, representation, token_probs
 from hmm_jax.optimizer import adamw
 
 

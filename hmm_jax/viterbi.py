@@ -1,8 +1,7 @@
 """The most likely path of hidden states (Viterbi 1967), from likelihood rows as in `hmm_jax.inference`."""
 
 import jax
-from jax import Array
-from jax import lax
+from jax import Array, lax
 import jax.numpy as jnp
 
 from hmm_jax import float64

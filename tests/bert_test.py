@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hmm_jax.bert import Bert
-from hmm_jax.bert import BertModel
+from hmm_jax.bert import Bert, BertModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -11,15 +11,10 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import cache
-from experiments import config as config_lib
-from experiments import pretraining
-from experiments import trial as trial_lib
+from experiments import cache, config as config_lib, pretraining, trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import Point
-from hmm_jax import compilation
-from hmm_jax import heads
-from hmm_jax import tuning
+from hmm_jax import compilation, heads, tuning
 from hmm_jax.hmm import random_hmm
 from hmm_jax.model import ExactModel
 

@@ -9,9 +9,7 @@ from oracles import float64
 import pytest
 
 from configs import memory_cells
-from experiments import config as config_lib
-from experiments import downstream as downstream_lib
-from experiments import trial as trial_lib
+from experiments import config as config_lib, downstream as downstream_lib, trial as trial_lib
 from experiments.settings import Point
 from hmm_jax.hmm import HMM
 

@@ -5,16 +5,12 @@ import io
 import json
 
 import numpy as np
-from oracles import float64
-from oracles import log_space_posterior
+from oracles import float64, log_space_posterior
 import pytest
 import rich.console
 
 from configs import example_4_1 as config_file
-from experiments import config as config_lib
-from experiments import example_4_1 as experiment
-from experiments import results
-from experiments import settings as settings_lib
+from experiments import config as config_lib, example_4_1 as experiment, results, settings as settings_lib
 from experiments.progress import Reporter
 from hmm_jax import example_4_1
 

@@ -3,16 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from oracles import float64
-from oracles import log_space_posterior
+from oracles import float64, log_space_posterior
 import pytest
 
 from hmm_jax import example_4_1
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.inference import forward_backward
-from hmm_jax.memory_hmm import cell_probs
-from hmm_jax.memory_hmm import memory_forward_backward
-from hmm_jax.memory_hmm import to_hmm
+from hmm_jax.memory_hmm import cell_probs, memory_forward_backward, to_hmm
 from hmm_jax.sampling import sample
 from hmm_jax.viterbi import most_likely_states
 

@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from experiments import figures
-from experiments import report
-from experiments import results
+from experiments import figures, report, results
 from experiments.methods import METHODS
-from experiments.settings import FigureSettings
-from experiments.settings import Point
+from experiments.settings import FigureSettings, Point
 from experiments.theory import report as theory_report
 
 MODELS = ('pretrained BERT', 'exact G')

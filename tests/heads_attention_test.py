@@ -6,16 +6,12 @@ from conftest import in_float64
 import jax
 import jax.numpy as jnp
 import numpy as np
-from oracles import attention_by_the_paper
-from oracles import attention_by_the_released_code
-from oracles import float64
+from oracles import attention_by_the_paper, attention_by_the_released_code, float64
 import pytest
 import scipy.stats
 
 from hmm_jax import heads
-from hmm_jax.heads import AttentionHead
-from hmm_jax.heads import LinearHead
-from hmm_jax.heads import OfficialAttentionHead
+from hmm_jax.heads import AttentionHead, LinearHead, OfficialAttentionHead
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -5,12 +5,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hmm_jax.heads import Attention
-from hmm_jax.heads import init_linear_head
-from hmm_jax.heads import Linear
-from hmm_jax.heads import linear_scores
-from hmm_jax.heads import LinearHead
-from hmm_jax.heads import OfficialAttention
+from hmm_jax.heads import Attention, init_linear_head, Linear, linear_scores, LinearHead, OfficialAttention
 
 
 @pytest.mark.parametrize('batch', [(), (3,), (2, 3)])

@@ -1,19 +1,15 @@
 """Facts about the HMM: validation, the paper's draw, the exact G, and other libraries' formats."""
 
-from conftest import dirichlet_hmm
-from conftest import in_float64
-from conftest import path_probs
+from conftest import dirichlet_hmm, in_float64, path_probs
 from dynamax.hidden_markov_model import CategoricalHMM
-from hmm_cases import float32_hmm
-from hmm_cases import sparse_hmm
+from hmm_cases import float32_hmm, sparse_hmm
 import hmmlearn.hmm
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hmm_jax import hmm as hmm_lib
-from hmm_jax import inference
+from hmm_jax import hmm as hmm_lib, inference
 from hmm_jax.hmm import HMM
 
 

@@ -4,8 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import hmm as hmm_lib
-from hmm_jax import sampling
+from hmm_jax import hmm as hmm_lib, sampling
 from hmm_jax.hmm import HMM
 
 

@@ -2,14 +2,8 @@
 
 import warnings
 
-from conftest import dirichlet_hmm
-from conftest import enumerated_posterior
-from conftest import in_float64
-from inference_cases import at
-from inference_cases import likelihood_rows
-from inference_cases import paper_draw
-from inference_cases import sampled_tokens
-from inference_cases import uniform_tokens
+from conftest import dirichlet_hmm, enumerated_posterior, in_float64
+from inference_cases import at, likelihood_rows, paper_draw, sampled_tokens, uniform_tokens
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -3,14 +3,16 @@
 import warnings
 
 from conftest import in_float64
-from inference_cases import assert_posteriors_close
-from inference_cases import at
-from inference_cases import likelihood_rows
-from inference_cases import paper_draw
-from inference_cases import sampled_tokens
-from inference_cases import stacked
-from inference_cases import surviving_path_case
-from inference_cases import uniform_tokens
+from inference_cases import (
+  assert_posteriors_close,
+  at,
+  likelihood_rows,
+  paper_draw,
+  sampled_tokens,
+  stacked,
+  surviving_path_case,
+  uniform_tokens,
+)
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,8 +20,7 @@ from oracles import log_space_posterior
 import pytest
 
 from hmm_jax import inference
-from hmm_jax.float64 import as_float64
-from hmm_jax.float64 import in_float64 as allowing_float64
+from hmm_jax.float64 import as_float64, in_float64 as allowing_float64
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import forward_backward
 

@@ -2,26 +2,17 @@
 
 import re
 
-from conftest import dirichlet_hmm
-from conftest import enumerated_posterior
-from conftest import in_float64
-from dynamax.hidden_markov_model import hmm_posterior_mode
-from dynamax.hidden_markov_model import hmm_smoother
+from conftest import dirichlet_hmm, enumerated_posterior, in_float64
+from dynamax.hidden_markov_model import hmm_posterior_mode, hmm_smoother
 import hmmlearn.hmm
-from inference_cases import assert_posteriors_close
-from inference_cases import at
-from inference_cases import random_rows
-from inference_cases import stacked
+from inference_cases import assert_posteriors_close, at, random_rows, stacked
 import jax
 import jax.numpy as jnp
-from memory_hmm_cases import dense_hmm
-from memory_hmm_cases import rows_of
+from memory_hmm_cases import dense_hmm, rows_of
 import numpy as np
 import pytest
 
-from hmm_jax import hmm as hmm_lib
-from hmm_jax import inference
-from hmm_jax import memory_hmm as memory_lib
+from hmm_jax import hmm as hmm_lib, inference, memory_hmm as memory_lib
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import forward_backward
 from hmm_jax.viterbi import most_likely_states

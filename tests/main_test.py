@@ -16,14 +16,12 @@ import types
 from typing import NamedTuple
 
 from conftest import compiling_fast
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 import jax
 import numpy as np
 import pytest
 
-from experiments import config as config_lib
-from experiments import main as main_lib
+from experiments import config as config_lib, main as main_lib
 from experiments.registry import EXPERIMENTS
 from experiments.settings import SettingsError
 

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hmm_jax.masking import channel
-from hmm_jax.masking import corrupt
-from hmm_jax.masking import Corruption
+from hmm_jax.masking import channel, corrupt, Corruption
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -5,23 +5,13 @@ import itertools
 from conftest import in_float64
 import jax
 import jax.numpy as jnp
-from memory_hmm_cases import configurations
-from memory_hmm_cases import dense_hmm
-from memory_hmm_cases import DRAWN
-from memory_hmm_cases import emissions
-from memory_hmm_cases import float32
-from memory_hmm_cases import MASK
-from memory_hmm_cases import rows_of
+from memory_hmm_cases import configurations, dense_hmm, DRAWN, emissions, float32, MASK, rows_of
 import numpy as np
 from oracles import log_space_posterior
 import pytest
 
-from hmm_jax import hmm as hmm_lib
-from hmm_jax import inference
-from hmm_jax import memory_hmm as memory_lib
-from hmm_jax import sampling
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.memory_hmm import MemoryPosterior
+from hmm_jax import hmm as hmm_lib, inference, memory_hmm as memory_lib, sampling
+from hmm_jax.memory_hmm import MemoryHMM, MemoryPosterior
 
 
 @jax.jit

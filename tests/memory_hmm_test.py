@@ -5,20 +5,12 @@ import itertools
 from conftest import in_float64
 import jax
 import jax.numpy as jnp
-from memory_hmm_cases import configurations
-from memory_hmm_cases import dense_hmm
-from memory_hmm_cases import DRAWN
-from memory_hmm_cases import emissions
-from memory_hmm_cases import float32
-from memory_hmm_cases import MASK
-from memory_hmm_cases import rows_of
+from memory_hmm_cases import configurations, dense_hmm, DRAWN, emissions, float32, MASK, rows_of
 import numpy as np
 import pytest
 from scipy import stats
 
-from hmm_jax import hmm as hmm_lib
-from hmm_jax import memory_hmm as memory_lib
-from hmm_jax import sampling
+from hmm_jax import hmm as hmm_lib, memory_hmm as memory_lib, sampling
 
 
 @pytest.mark.parametrize('num_cells', [1, 2, 3])

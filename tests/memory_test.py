@@ -4,9 +4,7 @@ import resource
 
 import pytest
 
-from experiments import config as config_lib
-from experiments import memory
-from experiments import sweep
+from experiments import config as config_lib, memory, sweep
 from experiments.settings import SettingsError
 
 

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hmm_jax.bert import Bert
-from hmm_jax.bert import BertModel
+from hmm_jax.bert import Bert, BertModel
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 

@@ -1,8 +1,6 @@
 """Facts about the oracle: it is what its definition says, by enumeration."""
 
-from conftest import dirichlet_hmm
-from conftest import enumerated_posterior
-from conftest import joint_hmm
+from conftest import dirichlet_hmm, enumerated_posterior, joint_hmm
 from memory_hmm_cases import dense_hmm
 import numpy as np
 from oracles import log_space_posterior

@@ -9,14 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hmm_jax import bayes_gap
-from hmm_jax import pretrain
-from hmm_jax.bert import Bert
-from hmm_jax.bert import BertModel
-from hmm_jax.hmm import chunk_start
-from hmm_jax.hmm import HMM
-from hmm_jax.masking import corrupt
-from hmm_jax.masking import Corruption
+from hmm_jax import bayes_gap, pretrain
+from hmm_jax.bert import Bert, BertModel
+from hmm_jax.hmm import chunk_start, HMM
+from hmm_jax.masking import corrupt, Corruption
 from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')

@@ -2,18 +2,15 @@
 
 import functools
 
-from conftest import assert_same_bits
-from conftest import run_on_devices
+from conftest import assert_same_bits, run_on_devices
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hmm_jax import pretrain
-from hmm_jax import sharding
-from hmm_jax.bert import Bert
-from hmm_jax.bert import BertModel
+from hmm_jax import pretrain, sharding
+from hmm_jax.bert import Bert, BertModel
 from hmm_jax.masking import Corruption
 from hmm_jax.optimizer import adamw
 

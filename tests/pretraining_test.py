@@ -12,14 +12,10 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import config as config_lib
-from experiments import environment
-from experiments import pretraining
-from experiments import trial as trial_lib
+from experiments import config as config_lib, environment, pretraining, trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import Point
-from hmm_jax import bayes_gap
-from hmm_jax import sharding
+from hmm_jax import bayes_gap, sharding
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 

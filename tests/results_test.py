@@ -7,11 +7,8 @@ import pytest
 import scipy.stats
 
 from configs import benchmark
-from experiments import checkpoints
-from experiments import config as config_lib
-from experiments import results
-from experiments.settings import Point
-from experiments.settings import SettingsError
+from experiments import checkpoints, config as config_lib, results
+from experiments.settings import Point, SettingsError
 
 
 def _record(trial=0, task=0, method='head', accuracy=0.5, **fields):

@@ -1,15 +1,13 @@
 """Facts about sampling: the alias method draws what it should, and a document depends on its key and number alone."""
 
-from hmm_cases import float32_hmm
-from hmm_cases import sparse_hmm
+from hmm_cases import float32_hmm, sparse_hmm
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
-from hmm_jax import hmm as hmm_lib
-from hmm_jax import sampling
+from hmm_jax import hmm as hmm_lib, sampling
 
 
 def alias_probs(table):

@@ -3,23 +3,14 @@
 import pathlib
 import re
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 import jax
 import pytest
 
-from configs import base
-from configs import memory_cells
-from configs import memory_vs_vanilla
-from configs import prompt_vs_head
-from experiments import config as config_lib
-from experiments import figures
-from experiments import trial as trial_lib
+from configs import base, memory_cells, memory_vs_vanilla, prompt_vs_head
+from experiments import config as config_lib, figures, trial as trial_lib
 from experiments.registry import EXPERIMENTS
-from experiments.settings import Point
-from experiments.settings import Settings
-from experiments.settings import SettingsError
-from experiments.settings import valid_values
+from experiments.settings import Point, Settings, SettingsError, valid_values
 
 CONFIGS = {'prompt_vs_head': prompt_vs_head, 'memory_vs_vanilla': memory_vs_vanilla, 'memory_cells': memory_cells}
 

@@ -2,8 +2,7 @@
 
 from conftest import run_on_devices
 import jax
-from jax.sharding import AxisType
-from jax.sharding import PartitionSpec
+from jax.sharding import AxisType, PartitionSpec
 import numpy as np
 
 from hmm_jax import sharding

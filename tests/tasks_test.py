@@ -2,15 +2,11 @@
 
 import itertools
 
-from conftest import enumerated_posterior
-from conftest import joint_hmm
-from conftest import path_probs
-from conftest import state_paths
+from conftest import enumerated_posterior, joint_hmm, path_probs, state_paths
 import jax
 import jax.numpy as jnp
 import numpy as np
-from oracles import float64
-from oracles import log_space_posterior
+from oracles import float64, log_space_posterior
 import pytest
 import scipy.stats
 

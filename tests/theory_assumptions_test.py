@@ -7,13 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from hmm_jax.hmm import HMM
-from hmm_jax.hmm import random_hmm
+from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import AssumptionError
-from hmm_jax.theory.assumptions import Finding
-from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.assumptions import AssumptionError, Finding, Thresholds
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
 CYCLE = np.roll(np.eye(3), 1, axis=1)

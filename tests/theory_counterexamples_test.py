@@ -22,10 +22,7 @@ from hmm_jax.heads import AttentionHead
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import assumptions
-from hmm_jax.theory import counterexamples
-from hmm_jax.theory import rationals
-from hmm_jax.theory import structured
+from hmm_jax.theory import assumptions, counterexamples, rationals, structured
 from hmm_jax.tuning import prepend
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')

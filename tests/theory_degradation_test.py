@@ -11,10 +11,7 @@ import pytest
 from hmm_jax.hmm import HMM
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.degradation import leaking
-from hmm_jax.theory.degradation import Noisy
-from hmm_jax.theory.degradation import NoisyModel
-from hmm_jax.theory.degradation import with_smallest_singular_value
+from hmm_jax.theory.degradation import leaking, Noisy, NoisyModel, with_smallest_singular_value
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -12,21 +12,15 @@ import pytest
 import rich.console
 
 from configs import examine as config_file
-from experiments import config as config_lib
-from experiments import report as report_lib
-from experiments import results
+from experiments import config as config_lib, report as report_lib, results
 from experiments.progress import Reporter
 from experiments.settings import SettingsError
-from experiments.theory import examine
-from experiments.theory import report
-from experiments.theory import verification
+from experiments.theory import examine, report, verification
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory import structured
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.structured import MemoryProblem
-from hmm_jax.theory.structured import Sizes
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory.structured import MemoryProblem, Sizes, StateProblem
 
 THRESHOLDS = Thresholds(0.0, 1e-9)
 # Two states, three tokens, independent columns of W.

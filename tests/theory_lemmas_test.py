@@ -9,20 +9,14 @@ import functools
 import itertools
 from typing import NamedTuple
 
-from conftest import contradictory_memory
-from conftest import contradictory_states
-from conftest import in_float64
+from conftest import contradictory_memory, contradictory_states, in_float64
 import jax
 import numpy as np
 import pytest
 
-from hmm_jax.hmm import conditional_token_probs
-from hmm_jax.hmm import HMM
+from hmm_jax.hmm import conditional_token_probs, HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory import assumptions
-from hmm_jax.theory import rationals
-from hmm_jax.theory import recovery
-from hmm_jax.theory import structured
+from hmm_jax.theory import assumptions, rationals, recovery, structured
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.structured import Sizes
 

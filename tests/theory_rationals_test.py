@@ -3,17 +3,12 @@
 from fractions import Fraction
 import itertools
 
-from conftest import dirichlet_hmm
-from conftest import in_float64
-from conftest import joint_hmm
-from conftest import path_probs
-from conftest import state_paths
+from conftest import dirichlet_hmm, in_float64, joint_hmm, path_probs, state_paths
 import jax
 import numpy as np
 import pytest
 
-from hmm_jax import hmm as hmm_lib
-from hmm_jax import inference
+from hmm_jax import hmm as hmm_lib, inference
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory import rationals

@@ -3,9 +3,7 @@
 import functools
 import itertools
 
-from conftest import contradictory_memory
-from conftest import contradictory_states
-from conftest import in_float64
+from conftest import contradictory_memory, contradictory_states, in_float64
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,17 +11,11 @@ from oracles import attention_by_the_paper
 import pytest
 
 from hmm_jax import tuning
-from hmm_jax.heads import Attention
-from hmm_jax.heads import Linear
+from hmm_jax.heads import Attention, Linear
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import assumptions
-from hmm_jax.theory import rationals
-from hmm_jax.theory import recovery
-from hmm_jax.theory import structured
-from hmm_jax.theory.assumptions import AssumptionError
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.structured import Sizes
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory import assumptions, rationals, recovery, structured
+from hmm_jax.theory.assumptions import AssumptionError, Thresholds
+from hmm_jax.theory.structured import Sizes, StateProblem
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

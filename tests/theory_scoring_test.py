@@ -8,11 +8,7 @@ import numpy as np
 import pytest
 
 from hmm_jax.blocks import in_blocks
-from hmm_jax.theory import assumptions
-from hmm_jax.theory import rationals
-from hmm_jax.theory import recovery
-from hmm_jax.theory import scoring
-from hmm_jax.theory import structured
+from hmm_jax.theory import assumptions, rationals, recovery, scoring, structured
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.structured import Sizes
 

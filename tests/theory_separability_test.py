@@ -8,8 +8,7 @@ import pytest
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory import rationals
-from hmm_jax.theory.separability import exact_certificate
-from hmm_jax.theory.separability import linear_separation
+from hmm_jax.theory.separability import exact_certificate, linear_separation
 
 TOLERANCE = 1e-9
 HALF, QUARTER, THIRD = Fraction(1, 2), Fraction(1, 4), Fraction(1, 3)

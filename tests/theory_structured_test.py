@@ -4,8 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from hmm_jax.theory import assumptions
-from hmm_jax.theory import structured
+from hmm_jax.theory import assumptions, structured
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.structured import Sizes
 

@@ -9,14 +9,10 @@ import pytest
 import rich.console
 
 from configs import theory
-from experiments import config as config_lib
-from experiments import environment
-from experiments import results
+from experiments import config as config_lib, environment, results
 from experiments.progress import Reporter
 from experiments.settings import FigureSettings
-from experiments.theory import report as theory_report
-from experiments.theory import study
-from experiments.theory import verification
+from experiments.theory import report as theory_report, study, verification
 
 FIGURE = FigureSettings(width=6.4, height=4.2, dpi=60, paper_overlay=False)
 NOISES = (0.1, 0.0, 0.01)

@@ -9,9 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from configs import prompt_vs_head
-from experiments import config as config_lib
-from experiments import environment
-from experiments import trial as trial_lib
+from experiments import config as config_lib, environment, trial as trial_lib
 from experiments.settings import Point
 from experiments.tuned import Tuned
 from hmm_jax.sampling import sample_corpus

@@ -5,17 +5,13 @@ import io
 
 import jax
 import numpy as np
-from oracles import attention_by_the_paper
-from oracles import log_space_conditional
+from oracles import attention_by_the_paper, log_space_conditional
 import pytest
 import rich.console
 import scipy.stats
 
 from configs import memory_cells
-from experiments import config as config_lib
-from experiments import downstream as downstream_lib
-from experiments import trial as trial_lib
-from experiments import tuned
+from experiments import config as config_lib, downstream as downstream_lib, trial as trial_lib, tuned
 from experiments.progress import Reporter
 from experiments.settings import Point
 from hmm_jax.model import ExactModel

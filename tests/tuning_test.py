@@ -8,22 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from oracles import attention_by_the_paper
-from oracles import attention_by_the_released_code
-from oracles import log_space_conditional
-from oracles import log_space_posterior
+from oracles import attention_by_the_paper, attention_by_the_released_code, log_space_conditional, log_space_posterior
 import pytest
 import scipy.stats
 
 from hmm_jax import tuning
-from hmm_jax.bert import Bert
-from hmm_jax.bert import BertModel
-from hmm_jax.heads import Attention
-from hmm_jax.heads import Linear
-from hmm_jax.heads import OfficialAttention
+from hmm_jax.bert import Bert, BertModel
+from hmm_jax.heads import Attention, Linear, OfficialAttention
 from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.memory_hmm import random_memory_hmm
+from hmm_jax.memory_hmm import MemoryHMM, random_memory_hmm
 from hmm_jax.model import ExactModel
 from hmm_jax.sampling import sample_corpus
 

@@ -1,15 +1,10 @@
 """Facts about the most likely path, checked against enumeration; inference_test.py compares it with dynamax's."""
 
-from conftest import dirichlet_hmm
-from conftest import joint_hmm
-from conftest import path_probs
-from conftest import state_paths
-from inference_cases import random_rows
-from inference_cases import surviving_path_case
+from conftest import dirichlet_hmm, joint_hmm, path_probs, state_paths
+from inference_cases import random_rows, surviving_path_case
 import jax
 import jax.numpy as jnp
-from memory_hmm_cases import dense_hmm
-from memory_hmm_cases import rows_of
+from memory_hmm_cases import dense_hmm, rows_of
 import numpy as np
 import pytest
 

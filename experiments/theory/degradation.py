@@ -14,29 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from experiments import pretraining
-from experiments import tuned
+from experiments import pretraining, tuned
 from experiments.progress import Reporter
 from experiments.theory import verification
-from experiments.theory.settings import DegradationSettings
-from experiments.theory.settings import TheorySettings
-from hmm_jax import compilation
-from hmm_jax import sharding
-from hmm_jax import tasks
-from hmm_jax import tuning
+from experiments.theory.settings import DegradationSettings, TheorySettings
+from hmm_jax import compilation, sharding, tasks, tuning
 from hmm_jax.bert import BertModel
-from hmm_jax.heads import Linear
-from hmm_jax.heads import LinearHead
+from hmm_jax.heads import Linear, LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus
-from hmm_jax.theory import assumptions
-from hmm_jax.theory import recovery
+from hmm_jax.theory import assumptions, recovery
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.degradation import leaking
-from hmm_jax.theory.degradation import Noisy
-from hmm_jax.theory.degradation import NoisyModel
-from hmm_jax.theory.degradation import with_smallest_singular_value
+from hmm_jax.theory.degradation import leaking, Noisy, NoisyModel, with_smallest_singular_value
 from hmm_jax.theory.structured import Sizes
 
 Row = dict[str, Any]

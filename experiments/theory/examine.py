@@ -24,22 +24,16 @@ from experiments import results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import SettingsError
-from experiments.theory import report
-from experiments.theory import verification
+from experiments.theory import report, verification
 from experiments.theory.settings import ExamineSettings
 from experiments.theory.verification import Problem
 from hmm_jax.blocks import in_blocks
-from hmm_jax.hmm import check_probs
-from hmm_jax.hmm import HMM
+from hmm_jax.hmm import check_probs, HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.sharding import exact_device
-from hmm_jax.theory import assumptions
-from hmm_jax.theory import certificates
-from hmm_jax.theory import scoring
-from hmm_jax.theory import separability
+from hmm_jax.theory import assumptions, certificates, scoring, separability
 from hmm_jax.theory.assumptions import AssumptionError
-from hmm_jax.theory.structured import MemoryProblem
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory.structured import MemoryProblem, StateProblem
 
 Record = dict[str, Any]
 SETTINGS = ExamineSettings

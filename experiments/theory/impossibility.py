@@ -12,17 +12,12 @@ from jax import Array
 import numpy as np
 
 from experiments.progress import Reporter
-from experiments.theory import degradation
-from experiments.theory import verification
+from experiments.theory import degradation, verification
 from experiments.theory.settings import TheorySettings
 from hmm_jax import tasks
-from hmm_jax.hmm import HMM
-from hmm_jax.hmm import random_hmm
+from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import certificates
-from hmm_jax.theory import scoring
-from hmm_jax.theory import separability
-from hmm_jax.theory import structured
+from hmm_jax.theory import certificates, scoring, separability, structured
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.structured import StateProblem
 

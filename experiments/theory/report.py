@@ -11,9 +11,7 @@ import numpy as np
 import rich.box
 import rich.table
 
-from experiments import figures
-from experiments import report
-from experiments import results
+from experiments import figures, report, results
 from experiments.progress import Reporter
 from experiments.results import Record
 from experiments.settings import FigureSettings

@@ -2,15 +2,17 @@
 
 import math
 
-from experiments.settings import BertSettings
-from experiments.settings import Experiment
-from experiments.settings import FigureSettings
-from experiments.settings import Group
-from experiments.settings import MlmSettings
-from experiments.settings import require
-from experiments.settings import setting
-from experiments.settings import TemperatureSettings
-from experiments.settings import TuneSettings
+from experiments.settings import (
+  BertSettings,
+  Experiment,
+  FigureSettings,
+  Group,
+  MlmSettings,
+  require,
+  setting,
+  TemperatureSettings,
+  TuneSettings,
+)
 from hmm_jax.theory.assumptions import Thresholds
 
 # The most sequences that are enumerated at a time.

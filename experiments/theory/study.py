@@ -9,16 +9,11 @@ from typing import Any
 
 import jax
 
-from experiments import checkpoints
-from experiments import figures
-from experiments import results
+from experiments import checkpoints, figures, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
-from experiments.theory import degradation
-from experiments.theory import impossibility
-from experiments.theory import report
-from experiments.theory import verification
+from experiments.theory import degradation, impossibility, report, verification
 from experiments.theory.settings import TheorySettings
 from hmm_jax.sharding import exact_device
 

@@ -13,16 +13,10 @@ from jax import Array
 import numpy as np
 
 from experiments.progress import Reporter
-from experiments.theory.settings import TheorySettings
-from experiments.theory.settings import ThresholdSettings
+from experiments.theory.settings import TheorySettings, ThresholdSettings
 from hmm_jax.blocks import in_blocks
-from hmm_jax.theory import assumptions
-from hmm_jax.theory import recovery
-from hmm_jax.theory import scoring
-from hmm_jax.theory import structured
-from hmm_jax.theory.structured import MemoryProblem
-from hmm_jax.theory.structured import Sizes
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory import assumptions, recovery, scoring, structured
+from hmm_jax.theory.structured import MemoryProblem, Sizes, StateProblem
 
 Row = dict[str, Any]
 Problem = StateProblem | MemoryProblem

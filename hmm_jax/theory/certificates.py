@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 
-from hmm_jax.theory import rationals
-from hmm_jax.theory import separability
+from hmm_jax.theory import rationals, separability
 from hmm_jax.theory.structured import StateProblem
 
 # pairs^2 H T up to which a certificate is confirmed, about a minute's work: the numbers of exact arithmetic grow.

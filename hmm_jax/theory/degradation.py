@@ -7,15 +7,13 @@ import dataclasses
 from typing import NamedTuple
 
 import jax
-from jax import Array
-from jax import lax
+from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
 from hmm_jax.float64 import positive_or_one
-from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import HMM
+from hmm_jax.hmm import Distribution, HMM
 from hmm_jax.model import ExactModel
 
 

@@ -21,17 +21,12 @@ import jax
 from jax import Array
 import numpy as np
 
-from hmm_jax.float64 import as_float64
-from hmm_jax.float64 import in_float64
-from hmm_jax.heads import AttentionHead
-from hmm_jax.heads import LinearHead
+from hmm_jax.float64 import as_float64, in_float64
+from hmm_jax.heads import AttentionHead, LinearHead
 from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.memory_hmm import reverse_lift
+from hmm_jax.memory_hmm import MemoryHMM, reverse_lift
 from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import AssumptionError
-from hmm_jax.theory.assumptions import Finding
-from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.assumptions import AssumptionError, Finding, Thresholds
 
 Construction = dict[str, Any]
 

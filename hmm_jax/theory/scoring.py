@@ -8,25 +8,17 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import inference
-from hmm_jax import tuning
-from hmm_jax.float64 import as_float64
-from hmm_jax.float64 import widened
-from hmm_jax.heads import attention_scores
-from hmm_jax.heads import Linear
-from hmm_jax.hmm import conditional_token_probs
-from hmm_jax.hmm import Distribution
-from hmm_jax.hmm import HMM
-from hmm_jax.hmm import token_likelihoods
+from hmm_jax import inference, tuning
+from hmm_jax.float64 import as_float64, widened
+from hmm_jax.heads import attention_scores, Linear
+from hmm_jax.hmm import conditional_token_probs, Distribution, HMM, token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.model import ExactModel
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Finding
-from hmm_jax.theory.recovery import Construction
-from hmm_jax.theory.recovery import recoverable_region
-from hmm_jax.theory.structured import MemoryProblem
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory.recovery import Construction, recoverable_region
+from hmm_jax.theory.structured import MemoryProblem, StateProblem
 
 
 class Evaluation(NamedTuple):
