@@ -9,7 +9,7 @@ import numpy as np
 import rich.box
 import rich.table
 
-from experiments import checkpoints, figures, report, results
+from experiments import figures, files, report, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.results import Record
@@ -109,7 +109,7 @@ def show(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
     rows = results.select(records, document=document)
     text = report.as_text(_table(rows))
     reporter.show(f'\n{_text(rows)}\n\n{text.rstrip()}')
-    checkpoints.write_whole(workdir / f'{name}.txt', text)
+    files.write_whole(workdir / f'{name}.txt', text)
     paths = figures.save(draw(rows, settings.figure), workdir / name)
     written += [f'table: {workdir / name}.txt', f'figure: {", ".join(str(path) for path in paths)}']
   reporter.say('\n' + '\n'.join(written))
@@ -120,7 +120,7 @@ def _text(rows: list[Record]) -> str:
 
 
 def _table(rows: list[Record]) -> rich.table.Table:
-  """A row a word: the posterior of each cell after it, and the cell it reads given all words."""
+  """A row per word: the posterior of each cell after it, and the cell it reads given all words."""
   posterior = rows[0]['posterior']
   title = 'Posterior of each cell after each word; the probability, given all words, that the word reads a cell'
   out = rich.table.Table(title=title, box=rich.box.SIMPLE)
@@ -139,7 +139,7 @@ def _table(rows: list[Record]) -> rich.table.Table:
 
 @figures.styled
 def draw(rows: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
-  """A panel a cell: a line for each value's posterior after each word, over bars of P[the word reads this cell]."""
+  """A panel per cell: a line for each value's posterior after each word, over bars of P[the word reads this cell]."""
   figure = matplotlib.figure.Figure(figsize=(settings.width, settings.height), dpi=settings.dpi)
   cells, memory = list(rows[0]['posterior']), rows[0]['memory']
   positions = [row['position'] for row in rows]

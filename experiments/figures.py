@@ -11,7 +11,7 @@ import matplotlib.style
 from matplotlib.transforms import ScaledTranslation
 import numpy as np
 
-from experiments import checkpoints, report, results
+from experiments import files, report, results
 from experiments.methods import METHODS
 from experiments.results import Record
 from experiments.settings import FigureSettings, Point
@@ -274,5 +274,5 @@ def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.P
     metadata = {'png': None, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}[extension]
     figure.savefig(buffer, format=extension, metadata=metadata)
     paths.append(stem.with_suffix(f'.{extension}'))
-    checkpoints.write_whole(paths[-1], buffer.getvalue())
+    files.write_whole(paths[-1], buffer.getvalue())
   return paths

@@ -11,7 +11,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints, environment, results
+from experiments import checkpoints, environment, files, results
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, MlmSettings, Settings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, optimizer as optimizer_lib, pretrain, sharding
@@ -102,7 +102,7 @@ def pretrained_params(
           note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
         if done % p.checkpoint_every == 0 or done == p.num_steps:
           saved.save(done, state, metrics)
-        checkpoints.write_json_lines(directory / 'metrics.jsonl', metrics)
+        files.write_json_lines(directory / 'metrics.jsonl', metrics)
         advance(done, note)
   return params_here(state)
 
@@ -110,11 +110,11 @@ def pretrained_params(
 def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
   """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
   path, here = directory / results.ENVIRONMENT_NAME, environment.environment(_mesh(settings).devices.flat)
-  found = [', '.join(environment.differences(there, here)) for there in checkpoints.read_json_lines(path)]
+  found = [', '.join(environment.differences(there, here)) for there in files.read_json_lines(path)]
   for different in dict.fromkeys(filter(None, found)):
     reporter.say(f'{directory.name} was pretrained with {different}')
   if done < settings.pretrain.num_steps:
-    checkpoints.append_json_line(path, {'from_step': done, **here})
+    files.append_json_line(path, {'from_step': done, **here})
 
 
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
@@ -137,6 +137,6 @@ def _board(settings: Settings, directory: pathlib.Path) -> contextlib.AbstractCo
 def _log_speed(board: Any, directory: pathlib.Path, metrics: dict[str, float], tokens_per_second: float) -> None:
   """Tokens per second as JSON lines, apart from the metrics, which no machine changes; both for TensorBoard."""
   speed = {'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)}
-  checkpoints.append_json_line(directory / 'timing.jsonl', speed)
+  files.append_json_line(directory / 'timing.jsonl', speed)
   for name, value in ({**metrics, 'tokens_per_second': tokens_per_second} if board else {}).items():
     board.add_scalar(name, value, metrics['step'])

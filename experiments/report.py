@@ -10,7 +10,7 @@ import rich.box
 import rich.console
 import rich.table
 
-from experiments import checkpoints, results
+from experiments import files, results
 from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.results import Record
@@ -49,7 +49,7 @@ def text_name(point: Point) -> str:
 
 
 def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
-  """One row a distribution: accuracies in percent with 95% intervals, paired gains, and the Bayes gap."""
+  """One row per distribution: accuracies in percent with 95% intervals, paired gains, and the Bayes gap."""
   rows, (memory, vanilla) = [], (_standing_for(text, records) for text in _STANDING_FOR)
   for point, of_point in results.by_point(records).items():
     bert = results.select(of_point, model='bert')
@@ -152,6 +152,6 @@ def as_text(rich_table: rich.table.Table) -> str:
 def show(text: str, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the tables of a workdir, keeps them beside its records, and says where both are."""
   reporter.show(text)
-  checkpoints.write_whole(workdir / 'table.txt', text)
+  files.write_whole(workdir / 'table.txt', text)
   for name, path in (('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')):
     reporter.say(f'{name}: {path}')

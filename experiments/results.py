@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 import scipy.stats
 
-from experiments import checkpoints
+from experiments import files
 from experiments.environment import Environment
 from experiments.settings import Point, SettingsError
 
@@ -47,17 +47,17 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
   """
   asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
   (workdir / FILE_NAME).unlink(missing_ok=True)
-  checkpoints.write_whole(workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n')
-  checkpoints.write_json_lines(workdir / ENVIRONMENT_NAME, environments)
+  files.write_whole(workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n')
+  files.write_json_lines(workdir / ENVIRONMENT_NAME, environments)
   rows = [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
-  checkpoints.write_json_lines(workdir / FILE_NAME, rows)
+  files.write_json_lines(workdir / FILE_NAME, rows)
 
 
 def check_schema(workdir: pathlib.Path) -> None:
   """Raises SettingsError where a workdir holds records, finished or in parts, that this version cannot read."""
   patterns = (FILE_NAME, 'trials/*/records.jsonl', 'parts/*/*/records.jsonl')
   paths = [path for pattern in patterns for path in workdir.glob(pattern)]
-  versions = {record.get('schema_version', 0) for path in paths for record in checkpoints.read_json_lines(path)}
+  versions = {record.get('schema_version', 0) for path in paths for record in files.read_json_lines(path)}
   for version in versions - {SCHEMA_VERSION}:
     valid = f'one without records or with records of schema {SCHEMA_VERSION}'
     raise SettingsError(f'--workdir is {str(workdir)!r}, whose records have schema {version}; valid is {valid}')
@@ -65,7 +65,7 @@ def check_schema(workdir: pathlib.Path) -> None:
 
 def load(workdir: pathlib.Path) -> list[Record]:
   """The records of a workdir."""
-  return checkpoints.read_json_lines(workdir / FILE_NAME)
+  return files.read_json_lines(workdir / FILE_NAME)
 
 
 def point_of(record: Record) -> Point:

@@ -6,7 +6,7 @@ import tempfile
 
 import jax
 
-from experiments import checkpoints, figures, memory, report, results, trial as trial_lib
+from experiments import figures, files, memory, report, results, trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import require, Settings, SettingsError
 
@@ -43,7 +43,7 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
     with reporter.part(index + 1, len(grid), f'{trial.point} trial {trial.trial}'):
       trial_lib.run(trial, reporter)
   records = [record for trial in grid for record in trial.records()]
-  environments = [row for trial in grid for row in checkpoints.read_json_lines(trial.environment_path)]
+  environments = [row for trial in grid for row in files.read_json_lines(trial.environment_path)]
   results.write(workdir, settings, records, environments)
 
 

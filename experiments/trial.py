@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from experiments import checkpoints, downstream as downstream_lib, pretraining, results, tuned
+from experiments import downstream as downstream_lib, files, pretraining, results, tuned
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, Point, Settings
@@ -92,7 +92,7 @@ class Trial(NamedTuple):
   def records(self) -> list[results.Record]:
     """The wanted records that there are, and no other that the trial was once asked for."""
     wanted = self.wanted()
-    return [record for record in checkpoints.read_json_lines(self.records_path) if _triple(record) in wanted]
+    return [record for record in files.read_json_lines(self.records_path) if _triple(record) in wanted]
 
 
 def _triple(record: results.Record) -> tuple[int, str, str]:
@@ -164,13 +164,13 @@ def _chunks(
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
-  rows = checkpoints.read_json_lines(trial.records_path)
+  rows = files.read_json_lines(trial.records_path)
   # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
   which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
-  checkpoints.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
+  files.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
   for one in outcome:
     tuned.save_arrays(trial.directory / 'tuned' / f'{model}-{method}-task{one.task}.npz', one.trainable)
     row = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
     row |= {'model': model, 'method': method, **one.measured, **gap}
     rows.append(row | {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id})
-  checkpoints.write_json_lines(trial.records_path, sorted(rows, key=_triple))
+  files.write_json_lines(trial.records_path, sorted(rows, key=_triple))

@@ -10,7 +10,7 @@ from jax import Array
 import numpy as np
 import scipy.stats
 
-from experiments import checkpoints
+from experiments import files
 from experiments.downstream import Downstream
 from experiments.methods import METHODS
 from experiments.progress import Reporter
@@ -145,4 +145,4 @@ def save_arrays(path: pathlib.Path, trainable: Any) -> None:
   arrays = {jax.tree_util.keystr(where, simple=True, separator='/'): leaf for where, leaf in leaves}
   buffer = io.BytesIO()
   np.savez(buffer, **arrays)
-  checkpoints.write_whole(path, buffer.getvalue())
+  files.write_whole(path, buffer.getvalue())

@@ -27,7 +27,7 @@ class MemoryHMM(NamedTuple):
   Configurations are numbered in C order, the last cell fastest, and there are M^N of them, so E = M^N H.
 
   Attributes:
-    memory_probs: [M, ..., M], an axis a cell: P[M_1, ..., M_N].
+    memory_probs: [M, ..., M], an axis per cell: P[M_1, ..., M_N].
     initial_probs: [H], P[H_1]; or [M, ..., M, H], P[H_1 | M], where the first state depends on the memory.
     transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
     cell_index: [H] integers below N, the cell J that each hidden state reads.
@@ -88,7 +88,7 @@ class MemoryHMM(NamedTuple):
     check_probs('emission_matrix', self.emission_matrix, emission_shape)
     cells = np.asarray(self.cell_index)
     if cells.shape != (num_states,) or not np.issubdtype(cells.dtype, np.integer):
-      valid = f'{num_states} integers, one a hidden state'
+      valid = f'{num_states} integers, one per hidden state'
       raise ValueError(f'cell_index has shape {cells.shape} and type {cells.dtype}; valid is {valid}')
     outside = cells[(cells < 0) | (cells >= len(memory_shape))]
     if outside.size:

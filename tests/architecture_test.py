@@ -42,6 +42,7 @@ EXPERIMENTS = [
   'methods',
   'settings',
   'theory.settings',
+  'files',
   'checkpoints',
   'progress',
   'environment',

@@ -85,7 +85,7 @@ def test_sampled_documents_end_with_a_sentence(finished):
 
 
 def test_the_figure_draws_the_records(finished):
-  """A panel a cell, whose lines are the posteriors of its values and whose bars say which cell is read."""
+  """A panel per cell, whose lines are the posteriors of its values and whose bars say which cell is read."""
   rows = results.select(results.load(finished[0]), document=0)
   figure = experiment.draw(rows, settings_lib.FigureSettings(width=7.2, height=6.0, dpi=60, paper_overlay=False))
   assert len(figure.axes) == 3 and 'scale smoke, seed 0; document 0' in figure.get_suptitle()

@@ -219,7 +219,7 @@ def test_three_formats_with_the_same_bytes_every_time(draw, records, tmp_path):
 
 
 def test_the_table_holds_means_differences_and_the_gap():
-  """A row a size: accuracies with intervals, the paired gain, the majority and the distance from ideal."""
+  """A row per size: accuracies with intervals, the paired gain, the majority and the distance from ideal."""
   text = report.render(_records(), paper_overlay=True)
   row = next(line for line in text.splitlines() if line.split()[:1] == ['30'])
   for number in ('67.0 ±', '77.0 ±', '82.0 ±', '10.0 ±', '55.0', '0.123', '0.045', '66.2 / 75.1'):
@@ -382,7 +382,7 @@ def _rows(records, overlay=False):
 
 
 def test_the_table_compares_memory_with_vanilla():
-  """A row a distribution; the gain over the vanilla HMM of as many joint states is Welch's, where BERT has both."""
+  """A row per distribution; the gain over the vanilla HMM of as many joint states is Welch's, where BERT has both."""
   text = report.render(_memory_records(), paper_overlay=True)
   assert 'memory attention' in text and '- vanilla head, BERT' in text
   rows = _rows(_memory_records(), overlay=True)

@@ -68,7 +68,7 @@ def test_random_hmm_is_stochastic(num_states):
 
 @pytest.mark.parametrize('num_permutations', [1, 2, 3])
 def test_number_of_permutations_bounds_the_support(num_permutations):
-  """A mixture of k permutations has at most k successors a state; equally mixed, entries are multiples of 1 / k."""
+  """A mixture of k permutations has at most k successors per state; equally mixed, entries are multiples of 1 / k."""
   hmm = hmm_lib.random_hmm(jax.random.key(0), 8, 10, num_permutations=num_permutations, transition_temperature=1e6)
   assert (np.asarray(hmm.transition_matrix) > 0).sum(1).max() <= num_permutations
   multiples = np.asarray(hmm.transition_matrix) * num_permutations
@@ -183,7 +183,7 @@ def test_dynamax_round_trip():
 
 @pytest.mark.parametrize('shape', [(3, 4), (3, 2, 4)])
 def test_from_dynamax_wants_one_emission_a_step(shape):
-  """Emission probabilities of another rank, or of several emissions a step, are refused by name."""
+  """Emission probabilities of another rank, or of several emissions per step, are refused by name."""
   with pytest.raises(ValueError, match='^emission_probs has shape'):
     hmm_lib.from_dynamax(np.full(3, 1 / 3), np.full((3, 3), 1 / 3), np.full(shape, 0.25))
 

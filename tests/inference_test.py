@@ -213,7 +213,7 @@ def compiled_programs(capture, function):
 
 
 def test_a_second_eager_call_compiles_nothing(caplog):
-  """What users call without `jax.jit` is compiled once a shape."""
+  """What users call without `jax.jit` is compiled once per shape."""
   hmm, memory = jax.tree.map(np.asarray, (CASES['dense'][0], dense_hmm(np.random.default_rng(0), 1)))
   rows, memory_rows = np.float32(CASES['dense'][1]), np.float32(rows_of(memory, [1, 0, 3]))
   calls = (

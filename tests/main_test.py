@@ -129,7 +129,7 @@ def _kill_when(process, path):
 
 
 def test_a_run_leaves_records_table_and_figures(finished):
-  """One record a (task, model, method) with the documented fields, no other, and three figure files."""
+  """One record per (task, model, method) with the documented fields, no other, and three figure files."""
   records = _records(finished.prompt_files)
   triples = {(record['task'], record['model'], record['method']) for record in records}
   assert len(triples) == len(records) == 2 * 2 * 2
@@ -171,7 +171,7 @@ def test_only_the_tuned_arrays_are_saved(finished):
 
 
 def test_a_memory_beside_a_vanilla_hmm(finished):
-  """Records of both kinds of text with the documented fields, the figure, a pretrained model a distribution."""
+  """Records of both kinds of text with the documented fields, the figure, a pretrained model per distribution."""
   records = _records(finished.memory_files)
   kinds = {(r['num_states'], r['memory_size'], r['num_cells'], r['model'], r['method'], r['task']) for r in records}
   assert len(kinds) == len(records)

@@ -328,7 +328,7 @@ def verdict(mutant: Mutant) -> str:
 
 
 def main(modules: list[str]) -> int:
-  """Prints a line a mutant; the exit code."""
+  """Prints a line per mutant; the exit code."""
   unknown = set(modules) - {mutant.module for mutant in MUTANTS}
   if unknown:
     print(f'no mutants of {", ".join(sorted(unknown))}', file=sys.stderr)

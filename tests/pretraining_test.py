@@ -139,7 +139,7 @@ def test_the_exact_model_has_no_gap(finished, tmp_path):
 
 
 def test_a_model_found_elsewhere_names_the_difference(tmp_path, monkeypatch):
-  """What trained a model stands beside it, once a start; found again by other versions, one line says which."""
+  """What trained a model stands beside it, once per start; found again by other versions, one line says which."""
   settings, directory = _settings('smoke'), tmp_path / 'abc'
   console = rich.console.Console(file=io.StringIO())
   note = lambda done: pretraining._note_environment(settings, directory, done, Reporter(console))

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from configs import benchmark
-from experiments import checkpoints, config as config_lib, results
+from experiments import checkpoints, config as config_lib, files, results
 from experiments.settings import Point, SettingsError
 
 
@@ -140,7 +140,7 @@ def test_what_is_written_says_what_it_is_of(tmp_path):
   results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [{'commit': 'abc'}])
   (record,) = results.load(tmp_path)
   assert record == dict(schema_version=1, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
-  assert checkpoints.read_json_lines(tmp_path / 'environment.jsonl') == [{'commit': 'abc'}]
+  assert files.read_json_lines(tmp_path / 'environment.jsonl') == [{'commit': 'abc'}]
   assert json.loads((tmp_path / 'config.json').read_text())['num_states'] == [3]
   results.check_schema(tmp_path)
 
@@ -158,8 +158,8 @@ def test_no_record_stands_beside_what_it_did_not_come_from(tmp_path, monkeypatch
 def test_records_of_another_schema_are_refused(name, tmp_path):
   """One sentence with the workdir and both versions; records from before there were versions count as 0."""
   for version in ({}, {'schema_version': 2}):
-    checkpoints.append_json_line(tmp_path / name, {'schema_version': 1})
-    checkpoints.append_json_line(tmp_path / name, version)
+    files.append_json_line(tmp_path / name, {'schema_version': 1})
+    files.append_json_line(tmp_path / name, version)
     with pytest.raises(SettingsError, match=rf'schema {version.get("schema_version", 0)}; valid is .* schema 1'):
       results.check_schema(tmp_path)
     (tmp_path / name).unlink()

@@ -259,7 +259,7 @@ FIGURES: dict[str, Callable[[list[Record], FigureSettings], matplotlib.figure.Fi
 
 
 def _lines(axes, records: list[Record], title: str, tick: str) -> None:
-  """A line a method and the majority class at each level, in order, over HMMs."""
+  """A line per method and the majority class at each level, in order, over HMMs."""
   levels = sorted({record['level'] for record in records})
   if len(levels) > 1:
     # Zero has a place of its own on the logarithmic axis.

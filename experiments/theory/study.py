@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from experiments import checkpoints, figures, results
+from experiments import figures, files, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
@@ -52,12 +52,10 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
       with _on_exact_device():
         rows = part(settings, jax.random.fold_in(key, index), reporter)
       made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
-      checkpoints.write_json_lines(environment_path, [made])
-      checkpoints.write_json_lines(
-        path, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows]
-      )
-    records += checkpoints.read_json_lines(path)
-    environments += checkpoints.read_json_lines(environment_path)
+      files.write_json_lines(environment_path, [made])
+      files.write_json_lines(path, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows])
+    records += files.read_json_lines(path)
+    environments += files.read_json_lines(environment_path)
   results.write(workdir, settings, records, environments)
 
 
@@ -81,7 +79,7 @@ def _id(settings: TheorySettings) -> str:
 def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the tables of the records and draws their figures."""
   records = results.load(workdir)
-  made = checkpoints.read_json_lines(workdir / results.ENVIRONMENT_NAME)
+  made = files.read_json_lines(workdir / results.ENVIRONMENT_NAME)
   seconds = {row['part']: row['seconds'] for row in made}
   report.show(report.of_study(records, seconds, settings.margin), workdir, reporter)
   for name, draw in report.FIGURES.items():

@@ -80,7 +80,7 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
     num_classes: C.
 
   Returns:
-    Positive weights with sum 1, one a pair, that solve the equations exactly. None where the pairs do not have exactly
+    Positive weights with sum 1, one per pair, that solve the equations exactly. None where the pairs have not exactly
     one solution up to scale, or where it is not positive throughout.
   """
   if not len(pairs):
