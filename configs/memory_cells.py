@@ -5,8 +5,8 @@ P[M_j* | X_{-1}] by attending to positions that read cell j*, and a linear head 
 paper proves this and does not run it.
 
 |H| = 6 hidden states (j, s) are shared evenly among N in {1, 2, 3} cells of |M| = 3 values; labels speak of cell 0.
-From N = 2 on the attention figure asks how far P[J_i = j* | X_{-i}] draws the attention; at N = 1, where every position
-reads the one cell, it shows attention against the entropy of P[H_i | X_{-i}].
+The attention figure asks, from N = 2 on, how far P[J_i = j* | X_{-i}] draws the attention; at N = 1 every position
+reads the one cell.
 
 Command: python -m experiments.main --config=memory_cells[:small|paper|official|smoke]
 
@@ -14,7 +14,7 @@ Cost: `small` took 14 min 19 s of CPU time, on two cores shared with other work.
 run.
 
 Expected at `small` (seed 0, 4 tasks): attention above 95% on BERT and 99% on the exact model at every N, with a prompt
-no lower, the linear head below 90% at N = 1 and falling with N. README.md holds the table of such a run.
+no lower, the linear head below 90% at N = 1 and falling with N. docs/results.md holds the table of such a run.
 """
 
 import ml_collections

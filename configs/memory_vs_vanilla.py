@@ -14,14 +14,14 @@ same with the released code's settings (its attention, joint P[M, H_1], |M||H| p
 text too). Neither has been run yet: what is checked is that they build, and that their vanilla models are those of
 prompt_vs_head at the same scale and size, by id. At `small` the two experiments have no size in common.
 
-Expected at `small` (seed 0, one distribution and 4 tasks a size): the attention head at 97% or more on the exact model
-and 90% or more on BERT, the vanilla head below it at |M||H| = 20 and 28. README.md holds the table of such a run.
+Expected at `small` (seed 0, one distribution and 4 tasks per size): the attention head at 97% or more on exact G
+and 90% or more on BERT, the vanilla head below it at |M||H| = 20 and 28. docs/results.md holds the table of such a run.
 
 Why some draws fall short on the exact model: near ties, and at |M| = 7 optimisation. A draw of mu has 6 nonzero
 entries among 2|M|, so that from |M| = 4 on some memory values have weight 0 in both scores. Where the posterior is
 almost certain of such a value, the label is decided by what little mass is left on the others, often far below the
 1e-6 from which `near_tie_share` counts, and float32 token probabilities do not show it. Measured on the exact model
-alone, 8 draws of 4 tasks a size, with 5 and with 25 epochs:
+alone, 8 draws of 4 tasks per size, with 5 and with 25 epochs:
 
 python -m experiments.main --config=memory_vs_vanilla --config.models="('exact',)" --config.num_trials=8 \\
   --config.memory.sizes=5,7 --config.memory.vanilla_methods="()" --config.attention.num_epochs=25 --workdir=runs/ties

@@ -7,7 +7,7 @@ moves the posterior onto H*.
 
 Command: python -m experiments.main --config=theory
 Cost: 5 minutes on two CPU cores.
-Expected: 100 HMMs and over a million sequences a theorem, 0 clear disagreements; 24 certified HMMs; mass on H* from
+Expected: 100 HMMs and over a million sequences per theorem, 0 clear disagreements; 24 certified HMMs; mass on H* from
 half to nearly all with the trained prompt. The tables stand in docs/theory.md.
 """
 

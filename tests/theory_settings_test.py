@@ -19,7 +19,7 @@ def test_every_scale_is_valid(scale):
 
 
 def test_the_default_run_is_what_the_issue_asks_for():
-  """At least 100 HMMs per theorem and 20 certified ones over the two kinds of draw, all with more states than tokens."""
+  """At least 100 HMMs per theorem and 20 certified ones of two kinds, all with more states than tokens."""
   settings = _settings()
   assert settings.verification.num_hmms >= 100 and 2 * settings.impossibility.num_hmms >= 20
   assert settings.impossibility.num_states > settings.impossibility.num_tokens
