@@ -11,8 +11,8 @@ two has been run yet: what is checked is that they build, trace and lower.
 
 Expected at `small` (seed 0, one HMM and 4 tasks per size): at |H| = 30 the prompt is 6 points or more above the head
 on BERT, the head on BERT within 5 points of the head on the exact model, and KL at the [MASK] below 0.3 at every size.
-docs/results.md holds the table of such a run. Tuned prompts need not reach their best: on the exact model the same budget
-of steps optimises other parameters, so its prompt may end below BERT's.
+docs/results.md holds the table of such a run. Tuned prompts need not reach their best: on the exact model the same
+budget of steps optimises other parameters, so its prompt may end below BERT's.
 """
 
 import ml_collections
