@@ -159,5 +159,6 @@ def draw(rows: list[Record], settings: FigureSettings) -> matplotlib.figure.Figu
   words = [row['word'] or '(prior)' for row in rows]
   panels[-1].set_xticks(positions, words, rotation=60, ha='right', va='center', rotation_mode='anchor')
   panels[-1].set_xlabel('words in order; each point is the posterior after its word')
-  figure.suptitle(figures.caption(rows, f'document {rows[0]["document"]}, exact posterior'))
+  name = _SHOWN.get(rows[0]['document'], f'document {rows[0]["document"]}').replace('_', ' ')
+  figure.suptitle(figures.caption(rows, f'{name}, exact posterior'))
   return figure

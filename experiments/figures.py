@@ -254,11 +254,11 @@ def _finish(figure, records: list[Record], label: str, unit: str = 'test accurac
 def _counted(records: list[Record], spread: bool = True) -> str:
   counts = [len(results.by_unit(rows, 'majority_accuracy')) for rows in results.by_point(records).values()]
   several = len({record['trial'] for record in records}) > 1
-  return counted(counts, 'HMMs' if several else 'tasks of one HMM', spread)
+  return counted(counts, 'HMMs' if several else 'tasks of one HMM per size', spread)
 
 
 def counted(counts: list[int], unit: str, spread: bool = True) -> str:
-  """n, what it counts, and how `draw_line` shows the spread, as in 'tasks of one HMM: n = 4, each a dot'."""
+  """n, what it counts, and how `draw_line` shows the spread, as in 'tasks of one HMM per size: n = 4, each a dot'."""
   few, most = min(counts), max(counts)
   dots, bars = few < LEAST_FOR_INTERVAL and most > 1, most >= LEAST_FOR_INTERVAL
   shown = ' or '.join(['each a dot'] * dots + ['95% t intervals'] * bars) if spread else ''

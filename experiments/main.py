@@ -74,6 +74,9 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
     raise SettingsError(_refusal(argv, path, error))
   if config is None and not (values.help or values.list):
     raise SettingsError(f'--config is missing; valid is --config=NAME[:scale] with one of {", ".join(EXPERIMENTS)}')
+  decided = [name for name in ('experiment', 'scale') if any(re.match(rf'--?config\.{name}\b', word) for word in argv)]
+  if decided:
+    raise SettingsError(f'--config.{decided[0]} is decided by --config=NAME:SCALE; valid is any other field')
   if len(rest) > 1:
     raise SettingsError(f'{rest[1]!r} is a stray argument; valid are --flag=value only')
   return values, config

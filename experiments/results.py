@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 
 
 class Interval(NamedTuple):
-  """A mean with the half-width of its 95% t interval (NaN for fewer than two values) and the values themselves."""
+  """A mean with the half-width of its 95% t interval (NaN for fewer than three values) and the values themselves."""
 
   mean: float
   half_width: float
@@ -87,9 +87,9 @@ def select(records: list[Record], **fields: Any) -> list[Record]:
 
 
 def mean_interval(values: list[float] | np.ndarray) -> Interval:
-  """Mean and 95% t interval of independent values."""
+  """Mean and 95% t interval of independent values; two of them say next to nothing of their spread."""
   values = np.asarray(values, float)
-  if len(values) < 2:
+  if len(values) < 3:
     return Interval(float(values.mean()) if len(values) else np.nan, np.nan, values)
   half_width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
   return Interval(float(values.mean()), float(half_width), values)

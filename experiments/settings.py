@@ -122,9 +122,9 @@ class Point(NamedTuple):
 class Experiment(Group):
   """What every experiment has."""
 
-  experiment: str = setting('name of the experiment')
-  scale: str = setting('name of the defaults: what is run, and how much of it')
-  seed: int = setting('of everything that is drawn', least=0)
+  experiment: str = setting('name of the experiment, decided by --config')
+  scale: str = setting('name of the defaults, how much is run: decided by --config=NAME:SCALE')
+  seed: int = setting('decides everything that is drawn', least=0)
   compilation_cache: str = setting("where compiled programs are kept between runs: auto, a directory, or '' nowhere")
   fast_compilation: bool = setting('whether programs compile in half the time and run slower')
 
@@ -199,7 +199,7 @@ class BertSettings(Group):
   max_positions: int = setting('positions, those of a prompt included')
   dropout_rate: float = setting('share that dropout zeroes in pretraining', least=0, below=1)
   init_stddev: float = setting("standard deviation of initial weights; BERT's 0.02 is for width 768")
-  dtype: str = setting('of pretraining; parameters are float32', choices=('float32', 'bfloat16', 'float16'))
+  dtype: str = setting('arithmetic of pretraining; parameters are float32', choices=('float32', 'bfloat16', 'float16'))
 
   def check(self) -> None:
     require(self.width % self.num_heads == 0, 'width', self.width, f'a multiple of num_heads, {self.num_heads}')
@@ -278,8 +278,8 @@ class TuneSettings(AdamWSettings):
 
 class PromptSettings(TuneSettings):
   length: int = setting('vectors of a prompt', most=2**16)
-  init: str = setting('of its entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
-  init_scale: float = setting('most magnitude of a uniform entry')
+  init: str = setting('how it starts: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
+  init_scale: float = setting('half-width of the uniform start, in units of the prompt space of the model')
 
 
 class AttentionSettings(TuneSettings):

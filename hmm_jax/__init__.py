@@ -15,6 +15,10 @@ Axes in names, for example `likelihoods_TxH`:
 | E | joint states, C H; what a model's `embed` returns: joint states for the exact model, D for BERT | |
 | D | width of BERT | |
 | P | prompt length | |
+| L | positions of prompt and text, P + T | |
+| F | features that a head reads: V, or E of a probe | |
+| Q | positions that are read; in an attention head, the size of its keys | |
+| n | inputs of a task | |
 | K | tasks: draws of `task_weights` tuned side by side | |
 
 | here | the paper |

@@ -1,4 +1,4 @@
-"""The hidden Markov model: its parameters, the paper's random draw, sampling, and the exact G."""
+"""The hidden Markov model: its parameters, the paper's random draw, and the exact G."""
 
 import functools
 from typing import NamedTuple, Protocol, Self, TypeVar

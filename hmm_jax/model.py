@@ -91,7 +91,7 @@ class ExactModel:
   num_tokens: int
 
   name = 'exact'
-  # Rows of ones say nothing, so a start in [1/2, 1] is close to no prompt at all.
+  # Rows of ones say nothing, so a start in [1/2, 1], that of scale 0.5, is close to no prompt at all.
   prompt_space = PromptSpace(center=0.75, unit=0.5, low=0.0, high=1.0)
 
   def embed(self, params: Distribution, tokens: Array) -> Array:

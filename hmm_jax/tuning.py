@@ -89,6 +89,7 @@ class Tuner:
   def init(self, key: Array, frozen: Any, features: Any) -> dict[str, Any]:
     """The trainable of one task: its `head`, and its `prompt` or its `params`."""
     if self.trains_head_alone:
+      # A linear head's features are [n, F], and it asks for no length.
       *_, length, num_features = jax.tree.leaves(features)[0].shape
       return {'head': self.head.init(key, num_features, 0, length)}
     assert self.model is not None
@@ -170,7 +171,10 @@ def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))
 def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, features: Any, tasks: Array) -> TuneState:
-  """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k). Of features, shapes."""
+  """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k).
+
+  Only the shapes of `features` matter.
+  """
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)
   trainable = jax.vmap(lambda key: tuner.init(key, frozen, features))(keys)
   optimizer_ = schedule.optimizer(len(jax.tree.leaves(features)[0]))

@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 
 import pytest
 
@@ -124,6 +125,17 @@ def test_configdict_is_read_in_config_alone():
     uses = {name for name in _imported(path) if name.startswith('ml_collections')}
     if path.relative_to(ROOT / 'experiments').parts not in (('config.py',), ('usage.py',), ('main.py',)):
       assert not uses, path
+
+
+def test_the_readme_is_short_and_whole():
+  """At most 140 lines, nothing left to fill in, and every file that pages link to is there."""
+  readme = (ROOT / 'README.md').read_text()
+  assert len(readme.splitlines()) <= 140 and not re.search('@[A-Z]+@', readme)
+  for page in (ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')):
+    links = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text())
+    assert page.name != 'README.md' or links
+    for link in links:
+      assert (page.parent / link).exists(), f'{page.name} links to {link}'
 
 
 def test_nothing_asks_which_model_it_has():

@@ -162,7 +162,7 @@ def test_few_values_are_dots_and_no_interval(num_trials):
   at_30 = [list(line.get_ydata()) for line in axes.lines if line.get_marker() == '.' and set(line.get_xdata()) == {30}]
   values = [65.0, 67.0, 69.0] if num_trials == 1 else [67.0, 68.0, 69.0, 67.0]
   assert pytest.approx(values) in at_30 and len(at_30) == 4
-  counted = 'tasks of one HMM: n = 3' if num_trials == 1 else 'HMMs: n = 4'
+  counted = 'tasks of one HMM per size: n = 3' if num_trials == 1 else 'HMMs: n = 4'
   assert figure.get_suptitle() == f'some_experiment, scale small, seed 7; {counted}, each a dot'
 
 
@@ -309,7 +309,7 @@ def test_the_attention_figure_is_of_the_read_probability():
   (axes,) = figure.axes
   lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != '_'}
   assert set(lines) == {f'|H|=6 |M|=3 N={cells}, pretrained BERT' for cells in (2, 3)}
-  assert 'probability' in axes.get_xlabel() and 'mean over tasks of one HMM: n = 3;' in figure.get_suptitle()
+  assert 'probability' in axes.get_xlabel() and 'mean over tasks of one HMM per size: n = 3;' in figure.get_suptitle()
   for line in lines.values():
     assert line.get_xdata() == pytest.approx([0.05, 0.45, 0.98])
     assert line.get_ydata() == pytest.approx([0.6, 1.1, 1.9])

@@ -72,6 +72,8 @@ def load(path: str | pathlib.Path) -> Problem:
   Raises:
     SettingsError: one sentence that names the key, its value and what would be valid.
   """
+  if not str(path):
+    raise SettingsError('hmm_file is missing; valid is --config.hmm_file=PATH, an .npz or a .json file')
   path = pathlib.Path(path)
   name, suffix = f'hmm_file is {str(path)!r}', path.suffix.lower()
   readers = {'.npz': _read_npz, '.json': _read_json}
