@@ -218,7 +218,7 @@ def _samples(records: list[Record], size: _Size, field: str) -> dict[float, np.n
 
 def _draw_lines(axes, lines: list[_Line], size: _Size, floor: float = -np.inf) -> None:
   # All within the margin of the axis.
-  step = min(6, 36 / len(lines))
+  step = min(4, 36 / len(lines))
   for index, (label, style, rows) in enumerate(lines):
     draw_line(axes, _samples(rows, size, 'accuracy'), label, style, step * (index - (len(lines) - 1) / 2), floor)
 

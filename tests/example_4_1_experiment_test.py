@@ -88,7 +88,7 @@ def test_the_figure_draws_the_records(finished):
   """A panel per cell, whose lines are the posteriors of its values and whose bars say which cell is read."""
   rows = results.select(results.load(finished[0]), document=0)
   figure = experiment.draw(rows, settings_lib.FigureSettings(width=7.2, height=6.0, dpi=60, paper_overlay=False))
-  assert len(figure.axes) == 3 and 'scale smoke, seed 0; document 0' in figure.get_suptitle()
+  assert len(figure.axes) == 3 and 'scale smoke, seed 0; sentence' in figure.get_suptitle()
   for axes, (cell, values) in zip(figure.axes, rows[0]['posterior'].items()):
     assert cell in axes.get_title(loc='left') and axes.get_ylabel()
     assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axes.get_lines()}) == 3

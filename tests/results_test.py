@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from configs import benchmark
-from experiments import checkpoints, config as config_lib, files, results
+from experiments import config as config_lib, files, results
 from experiments.settings import Point, SettingsError
 
 
@@ -148,7 +148,7 @@ def test_what_is_written_says_what_it_is_of(tmp_path):
 def test_no_record_stands_beside_what_it_did_not_come_from(tmp_path, monkeypatch):
   """A failure while records are replaced leaves none."""
   results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [{'commit': 'abc'}])
-  monkeypatch.setattr(checkpoints.os, 'replace', None)
+  monkeypatch.setattr(files.os, 'replace', None)
   with pytest.raises(TypeError):
     results.write(tmp_path, _benchmark(), [{'ratio': 3.0}], [{'commit': 'def'}])
   assert not results.load(tmp_path)
