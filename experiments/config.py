@@ -59,9 +59,10 @@ def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]
       yield from fields(field.type, f'{prefix}{field.name}.')
 
 
-def field_names() -> list[str]:
-  """Every field of every experiment by its dotted name."""
-  return sorted({name for module in EXPERIMENTS.values() for name, _ in fields(module.SETTINGS)})
+def field_names(experiment: str) -> list[str]:
+  """Every field of the experiment by its dotted name; of every one where there is none of that name."""
+  modules = [EXPERIMENTS[experiment]] if experiment in EXPERIMENTS else EXPERIMENTS.values()
+  return sorted({name for module in modules for name, _ in fields(module.SETTINGS)})
 
 
 def shipped(experiment: str) -> dict[str, Any]:
@@ -77,7 +78,11 @@ def locate(config: str) -> str:
   """
   name, colon, scale = config.partition(':')
   path = pathlib.Path(name)
-  if path.is_file():
+  try:
+    is_file = path.is_file()
+  except OSError as error:
+    raise SettingsError(f'--config is {config[:80]!r}, which is no path ({error.strerror}); valid is a path, or a name')
+  if is_file:
     return config
   if path.suffix == '.py' or '/' in name:
     what = 'is a directory' if path.is_dir() else 'does not exist'

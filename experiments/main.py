@@ -24,6 +24,8 @@ def main(argv: list[str]) -> int:
   try:
     values, config = _parse(argv)
     if values.help or values.list:
+      if config is not None:
+        config_lib.from_config(config)
       print(usage.help_text(config) if values.help else usage.listing(), end='')
       return 0
     settings = config_lib.from_config(config)
@@ -33,13 +35,13 @@ def main(argv: list[str]) -> int:
       _set_up(settings)
       experiment.check(settings)
     _check_workdir(workdir, settings.experiment, values.mode)
+    reporter = Reporter(rich.console.Console())
+    if values.mode == 'run':
+      experiment.run(settings, workdir, reporter)
+    experiment.show(settings, workdir, reporter)
   except SettingsError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  reporter = Reporter(rich.console.Console())
-  if values.mode == 'run':
-    experiment.run(settings, workdir, reporter)
-  experiment.show(settings, workdir, reporter)
   return 0
 
 
@@ -57,12 +59,12 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   values = flags.FlagValues()
   # No default: absl would parse it, overrides included, before errors can be caught.
   argv, path = _located(argv)
-  config_flags.DEFINE_config_file('config', None, '', flag_values=values, sys_argv=argv)
   flags.DEFINE_string('workdir', '', '', flag_values=values)
   flags.DEFINE_enum('mode', 'run', ['run', 'report'], '', flag_values=values)
   flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
   flags.DEFINE_bool('list', False, '', flag_values=values)
   try:
+    config_flags.DEFINE_config_file('config', None, '', flag_values=values, sys_argv=argv)
     rest, config = values(argv), values.config
     if values['config'].present:
       # Where the file could not be read, a look at any field raises the error.
@@ -99,7 +101,7 @@ def _refusal(argv: list[str], path: str, error: BaseException) -> str:
   in_file = 'Traceback' in str(error)
   if isinstance(error, flags.Error) and not in_file:
     return ' '.join(lines)
-  unknown = _unknown_field(argv)
+  unknown = _unknown_field(argv, path)
   if unknown:
     return unknown
   # Within a traceback the last line names the type of the error itself.
@@ -111,13 +113,13 @@ def _refusal(argv: list[str], path: str, error: BaseException) -> str:
   return f'--config is {path!r}, which fails with {reason}; valid is {valid}'
 
 
-def _unknown_field(argv: list[str]) -> str | None:
-  valid = config_lib.field_names()
+def _unknown_field(argv: list[str], path: str) -> str | None:
+  valid = config_lib.field_names(pathlib.Path(path.partition(':')[0]).stem)
   for argument in argv[1:]:
     match = re.match(r'--?config\.([^=]*)', argument)
     if match and match[1] not in valid:
       nearest = difflib.get_close_matches(match[1], valid, n=1, cutoff=0) or valid
-      return f'--config.{match[1]} is no field of the config; the nearest is --config.{nearest[0]}'
+      return f'--config.{match[1]} is no field of this config; the nearest is --config.{nearest[0]}'
   return None
 
 

@@ -24,6 +24,8 @@ from experiments.settings import require, Settings
 _PROCESS = 1e9
 # What inference holds of one size: likelihood rows, and the filtered, smoothed and leave-one-out probabilities.
 _POSTERIORS = 4
+# Bytes of a token while its document is drawn, measured with 256 documents of 200,000 tokens; documents at a time.
+_DRAWN, _DOCUMENTS = 32, 256
 # The entries that labels are computed on at a time (`hmm_jax/tasks.py`).
 _LABEL_ENTRIES = 2**24
 
@@ -46,19 +48,23 @@ def parts(s: Settings) -> list[Part]:
   token_size = 1 if tokens < 255 else 2 if tokens < 65535 else 4
   chunks = m.num_chunks * corpus.chunk_length
   labelled = min(inputs * d.length, max(_LABEL_ENTRIES // states, d.length))
-  block = max(chunks, min(m.batch_size, inputs) * d.length, labelled)
+  block = max(chunks, m.batch_size * d.length, labelled)
   measured = chunks + (m.num_inputs + m.num_documents * d.length) * d.length
-  draw = 8 * (largest * (largest + s.hmm.num_permutations) + states * tokens)
+  permutations = states if s.memory.joint_permutations else s.hmm.num_permutations or largest
+  draw = 8 * (largest * (largest + permutations) + states * tokens)
   found = [
     Part(_PROCESS, 'the process itself', 'scale'),
     Part(draw, 'the distribution', 'num_states'),
-    Part(5 * token_size * corpus.num_documents * corpus.document_length, 'the corpus', 'corpus.num_documents'),
     Part(8 * _POSTERIORS * block * states, 'exact inference', 'num_states'),
-    Part(8 * inputs * (states + d.length), 'inputs and labels', 'downstream.num_train'),
+    Part(8 * inputs * (states + d.length + s.tasks_per_trial), 'inputs and labels', 'downstream.num_train'),
     Part(3 * 8 * measured * tokens, 'measuring the distance from the ideal model', 'measure.num_documents'),
     *(_features(s, method, inputs, states) for method in methods),
   ]
   if 'bert' in s.models:
+    drawn = _DRAWN * min(_DOCUMENTS, corpus.num_documents) * corpus.document_length
+    kept = 5 * token_size * corpus.num_documents * corpus.document_length
+    found.append(Part(drawn, 'drawing documents', 'corpus.document_length'))
+    found.append(Part(kept, 'the corpus', 'corpus.num_documents'))
     layer = 4 * b.width * (b.width + 1) + 2 * b.width * b.ffn_width + b.ffn_width + 5 * b.width
     params = b.num_layers * layer + (tokens + b.max_positions + b.width + 6) * b.width
     copies = 1 + s.tasks_per_trial * any(METHODS[method].finetunes for method in methods)

@@ -74,8 +74,7 @@ def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
 def clear_table(records: list[Record]) -> rich.table.Table:
   """The accuracies where labels are clear: on test inputs whose class scores differ by 1e-6 or more."""
   title = 'The same without near ties: test inputs whose class scores differ by 1e-6 or more'
-  clear = [record for record in records if record['clear_accuracy'] is not None]
-  rows = [_start_of_row(point, rows, clear, 'clear_accuracy') for point, rows in results.by_point(clear).items()]
+  rows = [_start_of_row(point, rows, records, 'clear_accuracy') for point, rows in results.by_point(records).items()]
   return _table(title, rows)
 
 

@@ -30,7 +30,8 @@ class Interval(NamedTuple):
   values: np.ndarray
 
   def __str__(self) -> str:
-    return f'{self.mean:z.1f}' + ('' if np.isnan(self.half_width) else f' ± {self.half_width:.1f}')
+    numbers = (self.mean, 'z.1f'), (self.half_width, '.1f')
+    return ' ± '.join(f'{value:{form}}' for value, form in numbers if not np.isnan(value))
 
 
 class Difference(NamedTuple):
@@ -99,11 +100,12 @@ def by_unit(records: list[Record], field: str) -> dict[tuple[int, ...], float]:
   """The field's mean in each independent unit.
 
   Tasks of one trial share an HMM and a pretrained model, so where there are several trials the unit is the
-  trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model.
+  trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model. Records without the
+  field take no part, and do not change the unit.
   """
   several = len({record['trial'] for record in records}) > 1
   groups: dict[tuple[int, ...], list[float]] = {}
-  for record in records:
+  for record in (record for record in records if record[field] is not None):
     unit = (record['trial'],) if several else (record['trial'], record['task'])
     groups.setdefault(unit, []).append(record[field])
   return {unit: float(np.mean(values)) for unit, values in sorted(groups.items())}

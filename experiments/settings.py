@@ -248,7 +248,7 @@ class MeasureSettings(Group):
   num_chunks: int = setting('chunks corrupted as in pretraining, for the loss above its Bayes floor')
   num_inputs: int = setting('test inputs at most, for KL and total variation at the [MASK]')
   num_documents: int = setting('documents masked one position at a time')
-  batch_size: int = setting('inputs that are computed at a time')
+  batch_size: int = setting('inputs that are computed at a time', most=2**16)
 
 
 class DownstreamSettings(Group):
@@ -296,8 +296,8 @@ class Settings(Experiment):
   """A grid of trials: a distribution with its corpus and pretrained model, and tasks, draws of mu, in each."""
 
   num_states: tuple[int, ...] = setting('hidden states |H|', most=4096)
-  num_trials: int = setting('draws of the distribution, with a pretraining each')
-  tasks_per_trial: int = setting('draws of mu in each')
+  num_trials: int = setting('draws of the distribution, with a pretraining each', most=10**5)
+  tasks_per_trial: int = setting('draws of mu in each', most=10**4)
   models: tuple[str, ...] = setting('what is tuned', choices=('bert', 'exact'))
   methods: tuple[str, ...] = setting('how it is tuned', choices=tuple(METHODS))
   hmm: HmmSettings
@@ -335,11 +335,24 @@ class Settings(Experiment):
     if any(METHODS[name].prompt for name in used) and 'bert' in self.models:
       valid = f'at most {positions - d.length}: bert.max_positions {positions} less downstream.length {d.length}'
       require(self.prompt.length <= positions - d.length, 'prompt.length', self.prompt.length, valid)
+    self._check_figures()
     for method in used:
       self.tuning(method).check_for(method, d.num_train, 'downstream.')
     for name, methods in (('methods', self.methods), ('memory.vanilla_methods', m.vanilla_methods)):
       both = 'finetune' in methods and self.models == ('exact',)
       require(not both, name, methods, "without 'finetune' where models is ('exact',): it has nothing to fine-tune")
+
+  def _check_figures(self) -> None:
+    """Each distribution has a place of its own on the axis of each figure."""
+    places = {
+      'figure_3_left': lambda point: point.num_states,
+      'figure_3_right': lambda point: (point.memory_size > 0, point.joint_states),
+      'memory_cells': lambda point: point.num_cells,
+    }
+    for name in set(places) & set(self.figures):
+      taken = [places[name](point) for point in self.grid()]
+      valid = f'without {name}, which would draw several distributions in one place, such as ()'
+      require(len(set(taken)) == len(taken), 'figures', self.figures, valid)
 
   def tuning(self, method: str) -> TuneSettings:
     """The settings of one of METHODS."""

@@ -121,7 +121,8 @@ def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str,
   """Attention against concentration, over all positions of the test inputs.
 
   The profile has a row for each bin of concentration: the means of both, null where the bin is empty, and the share of
-  positions in it. Weights are in units of the uniform one, 1 / T. The correlation is Spearman's.
+  positions in it. Weights are in units of the uniform one, 1 / T. The correlation is Spearman's, of values rounded to
+  1e-6: ranks would else tell nearly certain states apart by their last digits.
   """
   relative = weights.ravel() * weights.shape[1]
   assert downstream.concentration is not None, 'drawn where attention is a method'
@@ -131,11 +132,12 @@ def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str,
   for where in (bins == index for index in range(_PROFILE_BINS)):
     means = [float(x[where].mean()) for x in (concentration, relative)] if where.any() else [None, None]
     profile.append([*means, float(where.mean())])
-  varies = np.ptp(concentration) > 0 and np.ptp(relative) > 0
+  ranked = np.round(concentration, 6), np.round(relative, 6)
+  varies = all(np.ptp(values) > 0 for values in ranked)
   return {
     'attention_by': downstream.concentration_name,
     'attention_profile': profile,
-    'attention_rank_correlation': float(scipy.stats.spearmanr(concentration, relative).statistic) if varies else None,
+    'attention_rank_correlation': float(scipy.stats.spearmanr(*ranked).statistic) if varies else None,
   }
 
 

@@ -10,7 +10,10 @@ import numpy as np
 
 
 def _count(inputs: Any) -> int:
-  return len(jax.tree.leaves(inputs)[0])
+  count = len(jax.tree.leaves(inputs)[0])
+  if not count:
+    raise ValueError('inputs are empty; valid is at least one')
+  return count
 
 
 def in_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:

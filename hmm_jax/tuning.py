@@ -67,6 +67,10 @@ class Tuner:
   probes: bool = False
   finetunes: bool = False
 
+  def __post_init__(self):
+    if (self.prompt is not None) + self.probes + self.finetunes > 1:
+      raise ValueError('prompt, probes and finetunes are set together; valid is one of them at most')
+
   @property
   def trains_head_alone(self) -> bool:
     return self.prompt is None and not self.finetunes

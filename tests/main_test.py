@@ -295,6 +295,9 @@ REFUSED = [
   (['--config=promt_vs_head:smoke'], ['promt_vs_head:smoke', 'one of', 'nearest is prompt_vs_head']),
   (['--config=prompt_vs_head:huge'], ['huge', 'small, paper']),
   (['--config.pretrained=/proc/nothing'], ['pretrained', '/proc/nothing', 'writable']),
+  (['--config=theory:smoke', '--config.bert.width=16'], ['config.bert.width', 'no field', 'config.bert.model.width']),
+  (['--flagfile=/nonexistent'], ['/nonexistent']),
+  (['--config=' + 'x' * 5000], ['no path', 'xxx']),
   (['--config.scale=paper'], ['config.scale', 'NAME:SCALE']),
   (['--config.experiment=theory'], ['config.experiment', 'NAME:SCALE']),
   (['--config.pretrained=README.md'], ['pretrained', 'README.md', 'writable']),
@@ -399,7 +402,7 @@ def test_the_process_exits_with_the_code_and_the_sentence(tmp_path):
   _, err = process.communicate()
   assert process.returncode == 2
   assert err.splitlines() == [
-    'error: --config.num_statez is no field of the config; the nearest is --config.num_states'
+    'error: --config.num_statez is no field of this config; the nearest is --config.num_states'
   ]
 
 
@@ -423,7 +426,7 @@ def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
   assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
 
 
-@given(st.sampled_from(config_lib.field_names()), st.text(max_size=20))
+@given(st.sampled_from(config_lib.field_names('')), st.text(max_size=20))
 def test_any_override_gives_settings_or_one_sentence(field, value):
   """No text after --config.FIELD= ends in a traceback."""
   _check_refusal([SMOKE, f'--config.{field}={value}'])

@@ -10,7 +10,7 @@ from experiments.settings import SettingsError
 
 def _settings(**changes):
   config = config_lib.shipped('memory_cells')['get_config']('smoke')
-  config.update_from_flattened_dict({'compilation_cache': '', **changes})
+  config.update_from_flattened_dict({'compilation_cache': '', 'figures': (), **changes})
   return config_lib.from_config(config)
 
 
@@ -31,6 +31,9 @@ GROWING = [
   ('pretrain.batch_size', 64),
   ('measure.num_documents', 3),
   ('downstream.num_train', 512),
+  ('tasks_per_trial', 50),
+  ('measure.batch_size', 6000),
+  ('num_states', (4, 6, 8)),
 ]
 
 
@@ -49,6 +52,13 @@ def test_what_does_not_fit_is_refused_in_one_sentence(monkeypatch):
     assert str(error.value).startswith(f'{field} is {value}; valid is what fits the 8.0 GB of memory')
     assert '\n' not in str(error.value)
   assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 2**18
+
+
+def test_a_long_document_is_counted_as_it_is_drawn():
+  """256 documents of 200,000 tokens peaked at 1.89 GB; and the exact model alone draws no corpus."""
+  long = {'corpus.num_documents': 256, 'corpus.document_length': 200_000}
+  assert 1.7e9 < _total(**long) - _total() < 2.1e9
+  assert _total(**long, models=('exact',)) == _total(models=('exact',))
 
 
 def test_what_fits_or_cannot_be_known_is_not_refused(monkeypatch):

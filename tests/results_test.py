@@ -163,3 +163,11 @@ def test_records_of_another_schema_are_refused(name, tmp_path):
     with pytest.raises(SettingsError, match=rf'schema {version.get("schema_version", 0)}; valid is .* schema 1'):
       results.check_schema(tmp_path)
     (tmp_path / name).unlink()
+
+
+def test_records_without_a_field_do_not_change_the_unit():
+  """With three trials the unit is the trial, though one of them alone has clear inputs."""
+  records = [_record(trial, task, clear_accuracy=0.5 if trial == 0 else None) for trial in range(3) for task in (0, 1)]
+  assert results.by_unit(records, 'clear_accuracy') == {(0,): 0.5}
+  assert str(results.percent(records[2:], 'clear_accuracy')) == ''
+  assert str(results.percent(records, 'clear_accuracy')) == '50.0'

@@ -96,6 +96,14 @@ def test_bad_values_are_refused_by_name(field, value):
   assert '\n' not in str(error.value)
 
 
+def test_distributions_that_would_share_a_place_in_a_figure_are_refused():
+  """Four memories over 4 states and two over 8 have as many joint states; without the figure they may run."""
+  both = dict(num_states=(4, 8), memory__sizes=(2, 4), memory__vanilla_methods=())
+  with pytest.raises(SettingsError, match=r'figures is .*without figure_3_right.*such as \(\)'):
+    _settings('smoke', 'memory_vs_vanilla', **both)
+  assert _settings('smoke', 'memory_vs_vanilla', **both, figures=()).figures == ()
+
+
 def test_wrong_types_are_refused():
   """A string is no number, a float is no count, and an int is a fine float."""
   config = prompt_vs_head.get_config()
@@ -223,7 +231,7 @@ def test_the_grid_of_each_experiment():
 
 def test_a_size_of_zero_is_an_hmm_without_memory():
   """Memory sizes may include 0, which is one point whatever the number of cells."""
-  grid = _settings(num_states=(4,), memory__sizes=(0, 2), memory__cells=(1, 2)).grid()
+  grid = _settings(num_states=(4,), memory__sizes=(0, 2), memory__cells=(1, 2), figures=()).grid()
   assert set(grid) == {Point(4), Point(4, 2, 1), Point(4, 2, 2)}
 
 
@@ -337,7 +345,8 @@ def test_any_count_that_is_taken_keeps_the_grid_whole(data):
   few = lambda numbers: st.lists(numbers, min_size=1, max_size=3, unique=True).map(tuple)
   sizes, cells = data.draw(few(st.sampled_from([0, 2, 3, 5]))), data.draw(few(st.sampled_from([1, 2])))
   num_states = data.draw(few(st.sampled_from([2, 4, 6, 8])))
-  settings = _settings(experiment='memory_vs_vanilla', memory__sizes=sizes, memory__cells=cells, num_states=num_states)
+  memory = dict(memory__sizes=sizes, memory__cells=cells)
+  settings = _settings(experiment='memory_vs_vanilla', num_states=num_states, figures=(), **memory)
   grid = settings.grid()
   assert {point.memory_size for point in grid} >= set(sizes) and all(grid.values())
   with_memory = [point for point in grid if point.memory_size]

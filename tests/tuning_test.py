@@ -321,6 +321,17 @@ def test_a_prompt_of_no_rows_is_head_tuning(hmm, inputs, at_mask):
   np.testing.assert_allclose(jax.jit(tuner.scores)(trainable, hmm, inputs), expected, atol=2e-6)
 
 
+def test_what_is_trained_before_the_head_is_one_thing():
+  """A prompt, a probe and fine-tuning do not go together."""
+  for both in (
+    dict(prompt=PROMPT, finetunes=True),
+    dict(prompt=PROMPT, probes=True),
+    dict(probes=True, finetunes=True),
+  ):
+    with pytest.raises(ValueError, match='valid is one of them at most'):
+      dataclasses.replace(HEAD, **both)
+
+
 def test_finetuning_starts_as_head_tuning_on_a_copy(bert_params, inputs):
   """Before its first step full fine-tuning scores as the head tuner, from a copy of the tree that alone it reads."""
   tuner, head = dataclasses.replace(BERT_HEAD, finetunes=True), BERT_HEAD

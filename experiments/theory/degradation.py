@@ -16,6 +16,7 @@ import scipy.special
 
 from experiments import pretraining, tuned
 from experiments.progress import Reporter
+from experiments.settings import SettingsError
 from experiments.theory import verification
 from experiments.theory.settings import DegradationSettings, TheorySettings
 from hmm_jax import compilation, sharding, tasks, tuning
@@ -138,7 +139,9 @@ def _draw(settings: TheorySettings, theorem: str, key: Array) -> Problem:
     problem = _with_inputs(s, drawn.hmm, drawn.task_weights, built, key_text)
     if np.bincount(problem.labels).max() <= s.largest_majority * problem.labels.size:
       return problem
-  raise ValueError(f'{s.max_draws} draws for Theorem {theorem} had one class above {s.largest_majority:.0%}')
+  most = f'{s.largest_majority:.0%}'
+  valid = f'more, for Theorem {theorem}: one class was above {most} in each draw, or a start below a leak'
+  raise SettingsError(f'degradation.max_draws is {s.max_draws}; valid is {valid}')
 
 
 def _with_inputs(s: DegradationSettings, hmm: HMM, task_weights, built: recovery.Construction, key: Array) -> Problem:
