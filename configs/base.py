@@ -30,6 +30,17 @@ def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_step
   )
 
 
+def temperatures() -> dict[str, float]:
+  """Of the paper's random draw."""
+  return dict(transition_temperature=0.01, initial_temperature=10.0, emission_temperature=0.01)
+
+
+def masked_lm(**fields: Any) -> ml_collections.ConfigDict:
+  """How a BERT is pretrained at the small scale: AdamW, and BERT's corruption."""
+  of_adamw = dict(learning_rate=2e-3, weight_decay=0.0, clip_norm=1.0)
+  return group(mask_rate=0.15, mask_share=0.8, random_share=0.1, steps_per_call=50, **of_adamw, **fields)
+
+
 def figure(width: float = 6.4, height: float = 4.2) -> ml_collections.ConfigDict:
   """How figures are drawn."""
   return group(width=width, height=height, dpi=150, paper_overlay=False)
@@ -82,9 +93,7 @@ def _grid(config: ml_collections.ConfigDict) -> None:
 
 def _text(config: ml_collections.ConfigDict) -> None:
   """The distribution that text is drawn from, and the corpus."""
-  config.hmm = group(
-    num_tokens=10, num_permutations=0, transition_temperature=0.01, initial_temperature=10.0, emission_temperature=0.01
-  )
+  config.hmm = group(num_tokens=10, num_permutations=0, **temperatures())
   config.memory = group(
     sizes=(0,), cells=(1,), label_cell=0, joint_prior=False, joint_permutations=False, vanilla_methods=()
   )
@@ -103,20 +112,7 @@ def _pretraining(config: ml_collections.ConfigDict) -> None:
     init_stddev=0.05,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
     dtype='float32',
   )
-  config.pretrain = group(
-    num_steps=1250,
-    batch_size=32,
-    learning_rate=2e-3,
-    warmup_steps=100,
-    weight_decay=0.0,
-    clip_norm=1.0,
-    mask_rate=0.15,
-    mask_share=0.8,
-    random_share=0.1,
-    steps_per_call=50,
-    checkpoint_every=250,
-    measure_every=250,
-  )
+  config.pretrain = masked_lm(num_steps=1250, batch_size=32, warmup_steps=100, checkpoint_every=250, measure_every=250)
   config.measure = group(num_chunks=256, num_inputs=512, num_documents=16, batch_size=64)
 
 

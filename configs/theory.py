@@ -56,9 +56,7 @@ def _impossibility(config: ml_collections.ConfigDict) -> None:
     num_tokens=5,
     num_weighed=2,
     num_nonzero=6,
-    transition_temperature=0.01,
-    initial_temperature=10.0,
-    emission_temperature=0.01,
+    **base.temperatures(),
     max_draws=400,
     max_length=4,
     clear_gap=1e-6,
@@ -94,19 +92,8 @@ def _degradation(config: ml_collections.ConfigDict) -> None:
 
 def _bert(config: ml_collections.ConfigDict) -> None:
   """A BERT pretrained on the text of a problem of `degradation`."""
-  config.bert = base.group(
-    num_hmms=1,
-    checkpoints=(0, 50, 100, 200, 400, 800),
-    steps_per_call=50,
-    warmup_steps=50,
-    learning_rate=2e-3,
-    weight_decay=0.0,
-    clip_norm=1.0,
-    batch_size=64,
-    num_documents=16384,
-    mask_rate=0.15,
-    mask_share=0.8,
-    random_share=0.1,
+  config.bert = base.masked_lm(
+    num_hmms=1, checkpoints=(0, 50, 100, 200, 400, 800), warmup_steps=50, batch_size=64, num_documents=16384
   )
   config.bert.model = base.group(
     num_layers=2,

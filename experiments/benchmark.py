@@ -19,8 +19,9 @@ import rich.table
 
 from experiments import report, results
 from experiments.environment import environment
+from experiments.fields import setting, SettingsError
 from experiments.progress import Reporter
-from experiments.settings import Experiment, setting, SettingsError
+from experiments.settings import Experiment
 import hmm_jax
 from hmm_jax.hmm import Distribution
 from hmm_jax.memory_hmm import cell_probs

@@ -9,8 +9,8 @@ from typing import Any
 
 import ml_collections
 
+from experiments.fields import require, SettingsError
 from experiments.registry import EXPERIMENTS
-from experiments.settings import require, SettingsError
 
 _SHIPPED = pathlib.Path(__file__).parents[1] / 'configs'
 

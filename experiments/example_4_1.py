@@ -11,9 +11,10 @@ import rich.table
 
 from experiments import figures, files, report, results
 from experiments.environment import environment
+from experiments.fields import setting, SettingsError
 from experiments.progress import Reporter
 from experiments.results import Record
-from experiments.settings import Experiment, FigureSettings, setting, SettingsError
+from experiments.settings import Experiment, FigureSettings
 import hmm_jax
 from hmm_jax import example_4_1
 from hmm_jax.memory_hmm import cell_probs
@@ -110,8 +111,7 @@ def show(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
     text = report.as_text(_table(rows))
     reporter.show(f'\n{_text(rows)}\n\n{text.rstrip()}')
     files.write_whole(workdir / f'{name}.txt', text)
-    paths = figures.save(draw(rows, settings.figure), workdir / name)
-    written += [f'table: {workdir / name}.txt', f'figure: {", ".join(str(path) for path in paths)}']
+    written += [f'table: {workdir / name}.txt', figures.saved(draw(rows, settings.figure), workdir / name)]
   reporter.say('\n' + '\n'.join(written))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from experiments import files, report, results
 from experiments.methods import METHODS
 from experiments.results import Record
-from experiments.settings import FigureSettings, Point
+from experiments.settings import AXES, FigureSettings, Point
 
 FORMATS = ('png', 'pdf', 'svg')
 
@@ -37,7 +37,7 @@ _Line = tuple[str, dict[str, Any], list[Record]]
 def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |H| for each method on each model."""
   figure, (axes,) = panels(settings)
-  size = lambda point: point.num_states
+  size = AXES['figure_3_left']
   _draw_lines(axes, _lines(records), size)
   draw_majority(axes, _samples(records, size, 'majority_accuracy'))
   if settings.paper_overlay:
@@ -56,7 +56,7 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
 def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, (axes,) = panels(settings)
-  size = lambda point: point.joint_states
+  size = AXES['figure_3_right']
   of_text = lambda text: [r for r in records if report.text_name(results.point_of(r)) == text]
   memory, vanilla = of_text('memory'), of_text('vanilla')
   # A method of both texts is drawn on vanilla text as a method of neither.
@@ -76,7 +76,7 @@ def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotli
 def memory_cells(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Error against the number of memory cells N; where there is none, a triangle on the bottom edge."""
   figure, (axes,) = panels(settings)
-  size = lambda point: point.num_cells
+  size = AXES['memory_cells']
   error_of = lambda record: {field: 1 - record[field] for field in ('accuracy', 'majority_accuracy')}
   records = [record | error_of(record) for record in records]
   lines = _lines(records)
@@ -278,3 +278,8 @@ def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.P
     paths.append(stem.with_suffix(f'.{extension}'))
     files.write_whole(paths[-1], buffer.getvalue())
   return paths
+
+
+def saved(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> str:
+  """Saves the figure; the line that says where."""
+  return f'figure: {", ".join(str(path) for path in save(figure, stem))}'

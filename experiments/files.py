@@ -5,7 +5,7 @@ import os
 import pathlib
 from typing import Any
 
-from experiments.settings import SettingsError
+from experiments.fields import SettingsError
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:

@@ -14,9 +14,10 @@ from ml_collections import config_flags
 import rich.console
 
 from experiments import cache, config as config_lib, results, usage
+from experiments.fields import SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
-from experiments.settings import Experiment, SettingsError
+from experiments.settings import Experiment
 
 
 def main(argv: list[str]) -> int:

@@ -17,17 +17,18 @@ from typing import NamedTuple
 
 import jax
 
+from experiments.fields import require
 from experiments.methods import METHODS
-from experiments.settings import require, Settings
+from experiments.settings import Settings
+from hmm_jax.sampling import DOCUMENTS_AT_A_TIME, token_dtype
+from hmm_jax.tasks import LABELLED_ENTRIES
 
 # Measured: the peak of prompt_vs_head:smoke on a CPU, whose arrays are next to nothing.
 _PROCESS = 1e9
 # What inference holds of one size: likelihood rows, and the filtered, smoothed and leave-one-out probabilities.
 _POSTERIORS = 4
-# Bytes of a token while its document is drawn, measured with 256 documents of 200,000 tokens; documents at a time.
-_DRAWN, _DOCUMENTS = 32, 256
-# The entries that labels are computed on at a time (`hmm_jax/tasks.py`).
-_LABEL_ENTRIES = 2**24
+# Bytes of a token while its document is drawn, measured with 256 documents of 200,000 tokens.
+_DRAWN = 32
 
 
 class Part(NamedTuple):
@@ -45,9 +46,8 @@ def parts(s: Settings) -> list[Part]:
   states = max(point.joint_states for point in s.grid())
   largest = max(point.num_states for point in s.grid())
   inputs = d.num_train + d.num_validation + d.num_test
-  token_size = 1 if tokens < 255 else 2 if tokens < 65535 else 4
   chunks = m.num_chunks * corpus.chunk_length
-  labelled = min(inputs * d.length, max(_LABEL_ENTRIES // states, d.length))
+  labelled = min(inputs * d.length, max(LABELLED_ENTRIES // states, d.length))
   block = max(chunks, m.batch_size * d.length, labelled)
   measured = chunks + (m.num_inputs + m.num_documents * d.length) * d.length
   permutations = states if s.memory.joint_permutations else s.hmm.num_permutations or largest
@@ -61,8 +61,8 @@ def parts(s: Settings) -> list[Part]:
     *(_features(s, method, inputs, states) for method in methods),
   ]
   if 'bert' in s.models:
-    drawn = _DRAWN * min(_DOCUMENTS, corpus.num_documents) * corpus.document_length
-    kept = 5 * token_size * corpus.num_documents * corpus.document_length
+    drawn = _DRAWN * min(DOCUMENTS_AT_A_TIME, corpus.num_documents) * corpus.document_length
+    kept = 5 * token_dtype(tokens).itemsize * corpus.num_documents * corpus.document_length
     found.append(Part(drawn, 'drawing documents', 'corpus.document_length'))
     found.append(Part(kept, 'the corpus', 'corpus.num_documents'))
     layer = 4 * b.width * (b.width + 1) + 2 * b.width * b.ffn_width + b.ffn_width + 5 * b.width

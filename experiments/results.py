@@ -11,7 +11,8 @@ import scipy.stats
 
 from experiments import files
 from experiments.environment import Environment
-from experiments.settings import Point, SettingsError
+from experiments.fields import SettingsError
+from experiments.settings import Point
 
 Record = dict[str, Any]
 

@@ -1,19 +1,18 @@
-"""The settings of experiments as frozen dataclasses that check themselves, and the ids of models and trials.
+"""The settings of experiments, groups of fields that check themselves, and the ids of models and trials.
 
-A field says what it means and which values it takes; a group checks, whenever it is built, that its fields fit. The
-defaults stand in `configs/`.
+The defaults stand in `configs/`.
 """
 
+from collections.abc import Callable
 import dataclasses
 import hashlib
 import itertools
 import json
-import operator
-import typing
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from experiments.fields import Group, require, setting
 from experiments.methods import METHODS
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
@@ -22,84 +21,6 @@ from hmm_jax.tuning import Schedule
 
 # Raised when a change of the code changes the bits of a pretrained model, so that none of before is found again.
 _PRETRAINING_VERSION = 1
-
-_BOUNDS = {
-  'least': (operator.ge, 'at least'),
-  'above': (operator.gt, 'above'),
-  'most': (operator.le, 'at most'),
-  'below': (operator.lt, 'below'),
-}
-_KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a text'}
-
-
-class SettingsError(ValueError):
-  """Bad input, as one sentence for the user."""
-
-
-def require(holds: bool, name: str, value: Any, valid: str) -> None:
-  """Raises SettingsError, 'NAME is VALUE; valid is ...', unless it holds."""
-  if not holds:
-    raise SettingsError(f'{name} is {value!r}; valid is {valid}')
-
-
-def setting(meaning: str, *, choices: tuple[str, ...] = (), may_be_empty: bool = False, **bounds: float) -> Any:
-  """A field. Numbers have `bounds` by the names in _BOUNDS, positive and below 2**31 unless told otherwise, and texts
-  may have `choices`; of a tuple both speak of each entry."""
-  lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
-  upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
-  metadata = dict(meaning=meaning, choices=choices, may_be_empty=may_be_empty, bounds={**lower, **bounds, **upper})
-  return dataclasses.field(metadata=metadata)
-
-
-def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
-  """The type of a field or, where it is a tuple, of its entries; and whether it is one."""
-  entries = typing.get_args(field.type)
-  return (entries[0], True) if entries else (field.type, False)
-
-
-def valid_values(field: dataclasses.Field) -> str:
-  """The values that a field takes, in words."""
-  entry, several = _kind(field)
-  words = [f'{_BOUNDS[name][1]} {bound}' for name, bound in field.metadata['bounds'].items()]
-  text = ' and '.join(words).replace('above 0 ', 'positive ').replace(str(2**31), '2**31')
-  if entry not in (int, float):
-    text = ', '.join(field.metadata['choices'])
-  if several:
-    text = f'distinct {entry.__name__}s, each {text}' if entry is not str else f'distinct ones of {text}'
-    return f'a tuple of {text}' + (', or ()' if field.metadata['may_be_empty'] else '')
-  if field.metadata['choices']:
-    return f'one of {text}'
-  return f'{_KINDS[entry]}, {text}' if text else _KINDS[entry]
-
-
-def _takes(field: dataclasses.Field, value: Any) -> bool:
-  entry, several = _kind(field)
-  if several and (type(value) is not tuple or not (value or field.metadata['may_be_empty'])):
-    return False
-  values, choices = value if several else (value,), field.metadata['choices']
-  bounds = field.metadata['bounds'].items() if entry in (int, float) else ()
-  fits = lambda x: type(x) is entry and all(_BOUNDS[name][0](x, bound) for name, bound in bounds)
-  return all(fits(x) and (not choices or x in choices) for x in values) and len(set(values)) == len(values)
-
-
-@typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
-class Group:
-  """Fields, and groups of them; each subclass is a frozen dataclass."""
-
-  __dataclass_fields__: typing.ClassVar[dict[str, Any]]
-
-  def __init_subclass__(cls):
-    dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-
-  def __post_init__(self):
-    for field in dataclasses.fields(self):
-      if field.metadata:
-        value = getattr(self, field.name)
-        require(_takes(field, value), field.name, value, valid_values(field))
-    self.check()
-
-  def check(self) -> None:
-    """Raises SettingsError where fields do not fit each other; names are as seen from this group."""
 
 
 class Point(NamedTuple):
@@ -117,6 +38,14 @@ class Point(NamedTuple):
   def __str__(self) -> str:
     memory = f' |M|={self.memory_size} N={self.num_cells}' if self.memory_size else ''
     return f'|H|={self.num_states}{memory}'
+
+
+# The x axis of each figure that has a place for each distribution.
+AXES: dict[str, Callable[[Point], int]] = {
+  'figure_3_left': lambda point: point.num_states,
+  'figure_3_right': lambda point: point.joint_states,
+  'memory_cells': lambda point: point.num_cells,
+}
 
 
 class Experiment(Group):
@@ -316,9 +245,7 @@ class Settings(Experiment):
   num_devices: int = setting('devices that pretraining is spread over; 0: all', least=0)
   pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
   tensorboard: bool = setting('whether pretraining writes TensorBoard events')
-  figures: tuple[str, ...] = setting(
-    'what is drawn', choices=('figure_3_left', 'figure_3_right', 'memory_cells', 'attention'), may_be_empty=True
-  )
+  figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention'), may_be_empty=True)
   figure: FigureSettings
 
   def check(self) -> None:
@@ -344,13 +271,9 @@ class Settings(Experiment):
 
   def _check_figures(self) -> None:
     """Each distribution has a place of its own on the axis of each figure."""
-    places = {
-      'figure_3_left': lambda point: point.num_states,
-      'figure_3_right': lambda point: (point.memory_size > 0, point.joint_states),
-      'memory_cells': lambda point: point.num_cells,
-    }
-    for name in set(places) & set(self.figures):
-      taken = [places[name](point) for point in self.grid()]
+    for name in set(AXES) & set(self.figures):
+      # The right panel tells text with a memory and vanilla text apart.
+      taken = [(AXES[name](p), name == 'figure_3_right' and p.memory_size > 0) for p in self.grid()]
       valid = f'without {name}, which would draw several distributions in one place, such as ()'
       require(len(set(taken)) == len(taken), 'figures', self.figures, valid)
 

@@ -7,8 +7,9 @@ import tempfile
 import jax
 
 from experiments import figures, files, memory, report, results, trial as trial_lib
+from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
-from experiments.settings import require, Settings, SettingsError
+from experiments.settings import Settings
 
 SETTINGS = Settings
 
@@ -54,4 +55,4 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   for name in settings.figures:
     figure = getattr(figures, name)(records, settings.figure)
     if figure:
-      reporter.say(f'figure: {", ".join(str(path) for path in figures.save(figure, workdir / name))}')
+      reporter.say(figures.saved(figure, workdir / name))

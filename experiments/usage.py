@@ -6,8 +6,8 @@ import textwrap
 import ml_collections
 
 from experiments import config as config_lib
+from experiments.fields import valid_values
 from experiments.registry import EXPERIMENTS
-from experiments.settings import valid_values
 
 _WIDTH = 100
 _USAGE = """\

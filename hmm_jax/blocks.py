@@ -16,6 +16,12 @@ def _count(inputs: Any) -> int:
   return count
 
 
+def even_size(count: int, entries: int, most: int) -> int:
+  """The size of blocks, as even as can be, of inputs with this many entries each and at most `most` in a block."""
+  num_blocks = -(-count // max(most // entries, 1))
+  return -(-count // max(num_blocks, 1))
+
+
 def in_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:
   """`function` of `size` inputs at a time, concatenated on the host: numpy arrays, leading axis n, in trees or alone.
 

@@ -10,6 +10,9 @@ import numpy as np
 
 from hmm_jax.hmm import Distribution
 
+# Documents of a corpus that are drawn at once.
+DOCUMENTS_AT_A_TIME = 256
+
 
 class AliasTable(NamedTuple):
   """Walker's alias method: a draw of one of V outcomes, from any row, costs two look-ups and one 32-bit word.
@@ -86,18 +89,24 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   return _sample(key, _tables(hmm), length)
 
 
+def token_dtype(num_tokens: int) -> np.dtype:
+  """The smallest unsigned type that holds the vocabulary and [MASK]."""
+  return np.dtype(np.uint8 if num_tokens < 255 else np.uint16 if num_tokens < 65535 else np.uint32)
+
+
 @functools.partial(jax.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
-def sample_corpus(key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = 256) -> Array:
-  """Tokens of many documents, [S, T], in the smallest unsigned type that holds the vocabulary and [MASK].
+def sample_corpus(
+  key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
+) -> Array:
+  """Tokens of many documents, [S, T], as `token_dtype`.
 
   Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
   `chunk_size` at a time, which bounds the memory of the random words.
   """
   tables = _tables(hmm)
-  dtype = jnp.uint8 if hmm.num_tokens < 255 else jnp.uint16 if hmm.num_tokens < 65535 else jnp.uint32
 
   def document(index):
-    return _sample(jax.random.fold_in(key, index), tables, length)[1].astype(dtype)
+    return _sample(jax.random.fold_in(key, index), tables, length)[1].astype(token_dtype(hmm.num_tokens))
 
   # Chunks of one size, the last one running over, compile once; a remainder would compile again.
   num_chunks = -(-num_documents // chunk_size)

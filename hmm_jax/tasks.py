@@ -10,13 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import float64, inference
-from hmm_jax.blocks import in_blocks
+from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.hmm import Distribution, HMM, token_likelihoods
 from hmm_jax.memory_hmm import cell_posterior, MemoryHMM
 
 _MAX_REDRAWS = 1000
 # Entries of the likelihood rows that are labelled at a time.
-_BLOCK_ENTRIES = 2**24
+LABELLED_ENTRIES = 2**24
 
 
 class Task(NamedTuple):
@@ -82,9 +82,8 @@ def _memory_probs(hmm: MemoryHMM, tokens: Array) -> Array:
 
 def _in_blocks(function: Callable[[Any, Array], Array], hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
   """`function(hmm, inputs)`, as many inputs at a time as bounds the memory of their messages."""
-  most = max(_BLOCK_ENTRIES // (inputs.shape[1] * hmm.joint_initial_probs.size), 1)
-  num_blocks = -(-inputs.shape[0] // most)
-  return in_blocks(functools.partial(function, hmm), inputs, -(-inputs.shape[0] // num_blocks))
+  size = even_size(len(inputs), inputs.shape[1] * hmm.joint_initial_probs.size, LABELLED_ENTRIES)
+  return in_blocks(functools.partial(function, hmm), inputs, size)
 
 
 def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -> Task:

@@ -40,6 +40,7 @@ LIBRARY = [
 ]
 EXPERIMENTS = [
   'cache',
+  'fields',
   'methods',
   'settings',
   'theory.settings',

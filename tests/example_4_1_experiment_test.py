@@ -11,6 +11,7 @@ import rich.console
 
 from configs import example_4_1 as config_file
 from experiments import config as config_lib, example_4_1 as experiment, results, settings as settings_lib
+from experiments.fields import SettingsError
 from experiments.progress import Reporter
 from hmm_jax import example_4_1
 
@@ -119,7 +120,7 @@ def test_report_redraws_from_records_alone(finished, tmp_path):
 )
 def test_a_sentence_that_cannot_be_said_is_refused(sentence, words):
   """One sentence names what is wrong."""
-  with pytest.raises(settings_lib.SettingsError) as refusal:
+  with pytest.raises(SettingsError) as refusal:
     experiment.check(_settings(sentence=sentence))
   for word in ('sentence is', *words):
     assert word in str(refusal.value)

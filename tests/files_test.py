@@ -3,7 +3,7 @@
 import pytest
 
 from experiments import files
-from experiments.settings import SettingsError
+from experiments.fields import SettingsError
 
 
 def test_write_whole_keeps_the_old_file_when_the_write_fails(tmp_path, monkeypatch):

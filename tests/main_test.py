@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 
 from experiments import config as config_lib, main as main_lib
+from experiments.fields import SettingsError
 from experiments.registry import EXPERIMENTS
-from experiments.settings import SettingsError
 
 ROOT = pathlib.Path(__file__).parent.parent
 SMOKE = '--config=configs/prompt_vs_head.py:smoke'

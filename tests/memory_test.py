@@ -5,7 +5,7 @@ import resource
 import pytest
 
 from experiments import config as config_lib, memory, sweep
-from experiments.settings import SettingsError
+from experiments.fields import SettingsError
 
 
 def _settings(**changes):

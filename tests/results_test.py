@@ -8,7 +8,8 @@ import scipy.stats
 
 from configs import benchmark
 from experiments import config as config_lib, files, results
-from experiments.settings import Point, SettingsError
+from experiments.fields import SettingsError
+from experiments.settings import Point
 
 
 def _record(trial=0, task=0, method='head', accuracy=0.5, **fields):

@@ -9,8 +9,9 @@ import pytest
 
 from configs import base, memory_cells, memory_vs_vanilla, prompt_vs_head
 from experiments import config as config_lib, figures, trial as trial_lib
+from experiments.fields import SettingsError, valid_values
 from experiments.registry import EXPERIMENTS
-from experiments.settings import Point, Settings, SettingsError, valid_values
+from experiments.settings import Point, Settings
 
 CONFIGS = {'prompt_vs_head': prompt_vs_head, 'memory_vs_vanilla': memory_vs_vanilla, 'memory_cells': memory_cells}
 

@@ -112,7 +112,7 @@ def test_memory_probs_are_those_of_each_input_alone(monkeypatch):
   together = tasks.memory_probs(memory_hmm, inputs)
   np.testing.assert_allclose(together, expected, rtol=1e-11)
   # Room for the messages of three inputs of 6 tokens and 18 joint states.
-  monkeypatch.setattr(tasks, '_BLOCK_ENTRIES', 3 * 6 * 18 + 1)
+  monkeypatch.setattr(tasks, 'LABELLED_ENTRIES', 3 * 6 * 18 + 1)
   sizes, compute = [], tasks._memory_probs
   monkeypatch.setattr(tasks, '_memory_probs', lambda hmm, block: sizes.append(len(block)) or compute(hmm, block))
   np.testing.assert_allclose(tasks.memory_probs(memory_hmm, inputs), together, rtol=1e-13)

@@ -13,8 +13,8 @@ import rich.console
 
 from configs import examine as config_file
 from experiments import config as config_lib, report as report_lib, results
+from experiments.fields import SettingsError
 from experiments.progress import Reporter
-from experiments.settings import SettingsError
 from experiments.theory import examine, report, verification
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM

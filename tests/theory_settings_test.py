@@ -4,7 +4,7 @@ import pytest
 
 from configs import theory
 from experiments import config as config_lib
-from experiments.settings import SettingsError
+from experiments.fields import SettingsError
 
 
 def _settings(scale='small', **changes):

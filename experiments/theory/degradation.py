@@ -15,8 +15,8 @@ import numpy as np
 import scipy.special
 
 from experiments import pretraining, tuned
+from experiments.fields import SettingsError
 from experiments.progress import Reporter
-from experiments.settings import SettingsError
 from experiments.theory import verification
 from experiments.theory.settings import DegradationSettings, TheorySettings
 from hmm_jax import compilation, sharding, tasks, tuning
@@ -225,7 +225,7 @@ def _evaluate(
     data = frozen, seen[method][:, train], labels[:, train]
     return side_by_side(methods[method], s.tuning.schedule, *data, key, name, reporter)
 
-  def tested(method, trainable):
+  def on_test_inputs(method, trainable):
     """The accuracy of each problem, and its mean mass on H*, which a column of the head reads."""
     head = trainable['head']
     weights = np.concatenate([head.weights, readers[:, None, :, None]], axis=-1, dtype=np.float32)
@@ -237,11 +237,11 @@ def _evaluate(
     return [{**row, 'method': method, 'accuracy': float(value)} for row, value in zip(fields, accuracies)]
 
   *_, trained = learn('head')
-  accuracies, without = tested('head', trained)
+  accuracies, without = on_test_inputs('head', trained)
   rows, followed = rows_of('head', accuracies), readers.any(-1)
   for epoch, trained in enumerate(learn('prompt')):
     if followed.any() or epoch == s.tuning.num_epochs:
-      accuracies, masses = tested('prompt', trained)
+      accuracies, masses = on_test_inputs('prompt', trained)
       for index in np.flatnonzero(followed):
         measured = dict(mass_without=without, mass_with=masses, accuracy=accuracies)
         values = {name: float(value[index]) for name, value in measured.items()}
@@ -251,7 +251,7 @@ def _evaluate(
     return rows
   constructions = stacked([problem.construction for problem in problems])
   built = jax.tree.map(lambda leaf: leaf[:, None].astype(np.float32), constructions)
-  return rows + rows_of('construction', tested('prompt' if 'prompt' in built else 'head', built)[0])
+  return rows + rows_of('construction', on_test_inputs('prompt' if 'prompt' in built else 'head', built)[0])
 
 
 def tuners(model: MaskedLM, settings: Any) -> dict[str, tuning.Tuner]:

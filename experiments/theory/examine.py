@@ -22,12 +22,12 @@ import numpy as np
 
 from experiments import results
 from experiments.environment import environment
+from experiments.fields import SettingsError
 from experiments.progress import Reporter
-from experiments.settings import SettingsError
 from experiments.theory import report, verification
 from experiments.theory.settings import ExamineSettings
 from experiments.theory.verification import Problem
-from hmm_jax.blocks import in_blocks
+from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.hmm import check_probs, HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.sharding import exact_device
@@ -238,8 +238,8 @@ def _construction(problem: Problem, theorem: str, texts: dict[str, np.ndarray], 
 
 def _in_blocks(evaluate: Any, problem: Problem, tokens: np.ndarray) -> Any:
   """`evaluate(tokens)`, as many sequences at a time as bounds the memory of their messages."""
-  most = max(_BLOCK_ENTRIES // (tokens.shape[1] * problem.hmm.joint_initial_probs.size), 1)
-  return in_blocks(evaluate, tokens, min(most, len(tokens)))
+  size = even_size(len(tokens), tokens.shape[1] * problem.hmm.joint_initial_probs.size, _BLOCK_ENTRIES)
+  return in_blocks(evaluate, tokens, size)
 
 
 def _agreement(found: scoring.Evaluation, margin: float) -> Record:

@@ -2,14 +2,12 @@
 
 import math
 
+from experiments.fields import Group, require, setting
 from experiments.settings import (
   BertSettings,
   Experiment,
   FigureSettings,
-  Group,
   MlmSettings,
-  require,
-  setting,
   TemperatureSettings,
   TuneSettings,
 )

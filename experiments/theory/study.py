@@ -83,5 +83,4 @@ def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) ->
   seconds = {row['part']: row['seconds'] for row in made}
   report.show(report.of_study(records, seconds, settings.margin), workdir, reporter)
   for name, draw in report.FIGURES.items():
-    paths = figures.save(draw(records, settings.figure), workdir / name)
-    reporter.say(f'figure: {", ".join(str(path) for path in paths)}')
+    reporter.say(figures.saved(draw(records, settings.figure), workdir / name))
