@@ -37,8 +37,8 @@ def temperatures() -> dict[str, float]:
 
 def masked_lm(**fields: Any) -> ml_collections.ConfigDict:
   """How a BERT is pretrained at the small scale: AdamW, and BERT's corruption."""
-  of_adamw = dict(learning_rate=2e-3, weight_decay=0.0, clip_norm=1.0)
-  return group(mask_rate=0.15, mask_share=0.8, random_share=0.1, steps_per_call=50, **of_adamw, **fields)
+  of_optimizer = dict(optimizer='adamw', learning_rate=2e-3, decay='linear', b2=0.999, weight_decay=0.0, clip_norm=1.0)
+  return group(mask_rate=0.15, mask_share=0.8, random_share=0.1, steps_per_call=50, **of_optimizer, **fields)
 
 
 def figure(width: float = 6.4, height: float = 4.2) -> ml_collections.ConfigDict:

@@ -14,7 +14,7 @@ import numpy as np
 from experiments import checkpoints, environment, files, results
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, MlmSettings, Settings
-from hmm_jax import bayes_gap, bert as bert_lib, compilation, optimizer as optimizer_lib, pretrain, sharding
+from hmm_jax import bayes_gap, bert as bert_lib, compilation, pretrain, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus
@@ -50,9 +50,7 @@ def tuned_model(settings: Settings) -> MaskedLM:
 def compiled(bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: jax.sharding.Mesh):
   """The compiled initialisation and steps of a pretraining: one for every HMM, since no shape depends on it."""
   s = settings
-  optimizer = optimizer_lib.adamw(
-    s.learning_rate, s.warmup_steps, num_steps, weight_decay=s.weight_decay, clip_norm=s.clip_norm
-  )
+  optimizer = s.gradient_transformation(num_steps)
   init = jax.jit(
     lambda key: pretrain.init_train_state(key, bert, optimizer),
     out_shardings=sharding.replicated(mesh),

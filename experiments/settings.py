@@ -11,12 +11,14 @@ import json
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import optax
 
 from experiments.fields import Group, require, setting
 from experiments.methods import METHODS
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
 from hmm_jax.memory_hmm import check_configurations
+from hmm_jax.optimizer import DECAYS, OPTIMIZERS
 from hmm_jax.tuning import Schedule
 
 # Raised when a change of the code changes the bits of a pretrained model, so that none of before is found again.
@@ -138,7 +140,7 @@ class BertSettings(Group):
 
 
 class AdamWSettings(Group):
-  learning_rate: float = setting('peak of the linear warm-up and decay')
+  learning_rate: float = setting('peak, after a linear warm-up and before the decay')
   batch_size: int = setting('inputs of an optimiser step')
   warmup_steps: int = setting('steps until the peak', least=0)
   weight_decay: float = setting('of AdamW', least=0)
@@ -146,6 +148,9 @@ class AdamWSettings(Group):
 
 
 class MlmSettings(AdamWSettings):
+  optimizer: str = setting('AdamW, or Muon for the matrices of the layers', choices=tuple(OPTIMIZERS))
+  decay: str = setting('of the learning rate; wsd: over the last fifth of the steps', choices=DECAYS)
+  b2: float = setting("of Adam's mean square", least=0, below=1)
   mask_rate: float = setting('share of positions that are selected', above=0, below=1)
   mask_share: float = setting('share of the selected that become [MASK]', above=0, most=1)
   random_share: float = setting('share of the selected that become a random token', least=0, most=1)
@@ -155,6 +160,11 @@ class MlmSettings(AdamWSettings):
     rest = 1 - self.mask_share
     valid = f'at most {rest:.3g}, what mask_share leaves'
     require(self.random_share <= rest + 1e-9, 'random_share', self.random_share, valid)
+
+  def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
+    """The optimiser whose learning rate is 0 after `num_steps`."""
+    limits = dict(weight_decay=self.weight_decay, clip_norm=self.clip_norm, b2=self.b2, decay=self.decay)
+    return OPTIMIZERS[self.optimizer](self.learning_rate, self.warmup_steps, num_steps, **limits)
 
   def corruption(self, num_tokens: int) -> Corruption:
     return Corruption(num_tokens, self.mask_rate, self.mask_share, self.random_share)
