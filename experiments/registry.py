@@ -6,13 +6,14 @@ it; `run`, which runs what is missing; and `show`, which shows what is on record
 
 from types import ModuleType
 
-from experiments import benchmark, example_4_1, sweep
+from experiments import benchmark, example_4_1, recipes, sweep
 from experiments.theory import examine, study
 
 EXPERIMENTS: dict[str, ModuleType] = {
   'prompt_vs_head': sweep,
   'memory_vs_vanilla': sweep,
   'memory_cells': sweep,
+  'recipes': recipes,
   'benchmark': benchmark,
   'example_4_1': example_4_1,
   'theory': study,

@@ -163,8 +163,15 @@ class MlmSettings(AdamWSettings):
 
   def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
     """The optimiser whose learning rate is 0 after `num_steps`."""
-    limits = dict(weight_decay=self.weight_decay, clip_norm=self.clip_norm, b2=self.b2, decay=self.decay)
-    return OPTIMIZERS[self.optimizer](self.learning_rate, self.warmup_steps, num_steps, **limits)
+    return OPTIMIZERS[self.optimizer](
+      self.learning_rate,
+      self.warmup_steps,
+      num_steps,
+      weight_decay=self.weight_decay,
+      clip_norm=self.clip_norm,
+      b2=self.b2,
+      decay=self.decay,
+    )
 
   def corruption(self, num_tokens: int) -> Corruption:
     return Corruption(num_tokens, self.mask_rate, self.mask_share, self.random_share)

@@ -77,6 +77,13 @@ def muon(
   return optax.chain(optax.clip_by_global_norm(clip_norm), _on_separate_matrices(of_matrices))
 
 
+def muon_operations(rows: int, columns: int) -> float:
+  """Floating-point operations of the matrix products of one update of a matrix: five steps of X X^T, its square, and a
+  product with X."""
+  few, many = sorted((rows, columns))
+  return 5 * (4 * few**2 * many + 2 * few**3)
+
+
 OPTIMIZERS = {'adamw': adamw, 'muon': muon}
 
 

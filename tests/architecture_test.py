@@ -57,6 +57,7 @@ EXPERIMENTS = [
   'figures',
   'memory',
   'sweep',
+  'recipes',
   'benchmark',
   'example_4_1',
   'theory.verification',
