@@ -17,7 +17,7 @@ from experiments.fields import require, setting
 from experiments.progress import Reporter
 from experiments.results import Record
 from experiments.settings import FigureSettings, Settings
-from hmm_jax import optimizer as optimizer_lib
+from hmm_jax import masking, optimizer as optimizer_lib
 
 BASE = 'base'
 # What a recipe may change; the rest makes the task.
@@ -59,7 +59,9 @@ class RecipeSettings(Settings):
       p.warmup_steps if 'warmup_steps' in named else round(p.warmup_steps * num_steps / self.pretrain.num_steps)
     )
     every = max(round(calls / self.num_measurements), 1) * p.steps_per_call
-    steps = dict(num_steps=num_steps, warmup_steps=warmup_steps, measure_every=every, checkpoint_every=every)
+    steps: dict[str, Any] = dict(
+      num_steps=num_steps, warmup_steps=warmup_steps, measure_every=every, checkpoint_every=every
+    )
     return dataclasses.replace(changed, pretrain=dataclasses.replace(p, **steps))
 
   def _changes(self, text: str) -> dict[str, dict[str, Any]]:
@@ -83,12 +85,17 @@ SETTINGS = RecipeSettings
 
 
 def step_operations(settings: Settings) -> float:
-  """Floating-point operations of the matrix products of an optimiser step: forward, twice that backward, and Muon's."""
+  """Floating-point operations of the matrix products of an optimiser step: forward, twice that backward, and Muon's.
+
+  The last layer and the output are computed at the slots alone, but for keys and values.
+  """
   b, p, length = settings.bert, settings.pretrain, settings.corpus.chunk_length
-  weights = 4 * b.width**2 + 2 * b.width * b.ffn_width
-  attention = 2 * length * b.width
-  output = b.width**2 + b.width * (settings.hmm.num_tokens + 1)
-  forward = 2 * p.batch_size * length * (b.num_layers * (weights + attention) + output)
+  slots = masking.num_slots(settings.corruption(), p.batch_size, length)
+  square = b.width**2
+  keys_and_values, rest = 2 * square, 2 * square + 2 * b.width * b.ffn_width + 2 * length * b.width
+  output = square + b.width * (settings.hmm.num_tokens + 1)
+  layers = b.num_layers * keys_and_values + (b.num_layers - 1) * rest
+  forward = 2 * p.batch_size * (length * layers + slots * (rest + output))
   return 3 * forward + (_muon_operations(settings) if p.optimizer == 'muon' else 0)
 
 
