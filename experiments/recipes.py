@@ -13,7 +13,7 @@ import matplotlib.figure
 import numpy as np
 
 from experiments import figures, files, memory, report, results, sweep, trial as trial_lib
-from experiments.fields import require, setting
+from experiments.fields import require, setting, SettingsError
 from experiments.progress import Reporter
 from experiments.results import Record
 from experiments.settings import FigureSettings, Settings
@@ -37,7 +37,10 @@ class RecipeSettings(Settings):
   def check(self) -> None:
     super().check()
     for text in self.variants:
-      self.recipe(text)
+      try:
+        self.recipe(text)
+      except SettingsError as error:
+        raise SettingsError(f'variants has {text!r}: {error}')
 
   def recipes(self) -> dict[str, 'RecipeSettings']:
     """The settings of each recipe by its name, the base first."""
@@ -72,12 +75,12 @@ class RecipeSettings(Settings):
     changes: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
     for word in text.split():
       name, _, value = word.partition('=')
-      require(name in kinds, 'variants', text, f'FIELD=VALUE with one of {", ".join(kinds)}')
+      require(name in kinds, 'a change', word, f'FIELD=VALUE of one of {", ".join(kinds)}')
       group, _, field = name.partition('.')
       try:
         changes[group][field] = kinds[name](value)
       except ValueError:
-        require(False, 'variants', text, f'a {kinds[name].__name__} for {name}')
+        require(False, name, value, f'{kinds[name].__name__}, as it is in the config')
     return changes
 
 
