@@ -37,7 +37,15 @@ def temperatures() -> dict[str, float]:
 
 def masked_lm(**fields: Any) -> ml_collections.ConfigDict:
   """How a BERT is pretrained at the small scale: AdamW, and BERT's corruption."""
-  of_optimizer = dict(optimizer='adamw', learning_rate=2e-3, decay='linear', b2=0.999, weight_decay=0.0, clip_norm=1.0)
+  of_optimizer = dict(
+    optimizer='adamw',
+    learning_rate=2e-3,
+    muon_learning_rate=0.02,
+    decay='linear',
+    b2=0.999,
+    weight_decay=0.0,
+    clip_norm=1.0,
+  )
   return group(mask_rate=0.15, mask_share=0.8, random_share=0.1, steps_per_call=50, **of_optimizer, **fields)
 
 

@@ -5,6 +5,7 @@ The defaults stand in `configs/`.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -15,10 +16,10 @@ import optax
 
 from experiments.fields import Group, require, setting
 from experiments.methods import METHODS
+from hmm_jax import optimizer as optimizer_lib
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
 from hmm_jax.memory_hmm import check_configurations
-from hmm_jax.optimizer import DECAYS, OPTIMIZERS
 from hmm_jax.tuning import Schedule
 
 # Raised when a change of the code changes the bits of a pretrained model, so that none of before is found again.
@@ -148,8 +149,9 @@ class AdamWSettings(Group):
 
 
 class MlmSettings(AdamWSettings):
-  optimizer: str = setting('AdamW, or Muon for the matrices of the layers', choices=tuple(OPTIMIZERS))
-  decay: str = setting('of the learning rate; wsd: over the last fifth of the steps', choices=DECAYS)
+  optimizer: str = setting('AdamW, or Muon for the matrices of the layers', choices=('adamw', 'muon'))
+  muon_learning_rate: float = setting('as learning_rate, of the matrices that Muon trains')
+  decay: str = setting('of the learning rate; wsd: over the last fifth of the steps', choices=optimizer_lib.DECAYS)
   b2: float = setting("of Adam's mean square", least=0, below=1)
   mask_rate: float = setting('share of positions that are selected', above=0, below=1)
   mask_share: float = setting('share of the selected that become [MASK]', above=0, most=1)
@@ -163,7 +165,9 @@ class MlmSettings(AdamWSettings):
 
   def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
     """The optimiser whose learning rate is 0 after `num_steps`."""
-    return OPTIMIZERS[self.optimizer](
+    muon = functools.partial(optimizer_lib.muon, muon_learning_rate=self.muon_learning_rate)
+    build = {'adamw': optimizer_lib.adamw, 'muon': muon}[self.optimizer]
+    return build(
       self.learning_rate,
       self.warmup_steps,
       num_steps,

@@ -10,9 +10,6 @@ DECAYS = ('linear', 'cosine', 'wsd')
 
 # Of all steps, those over which `wsd` decays.
 _WSD_SHARE = 0.2
-# The root mean square of an entry of Muon's update at rate 1, about that of AdamW's (Liu et al. 2025), so that one
-# learning rate speaks of both.
-_MUON_RMS = 0.2
 
 
 def learning_rates(peak: float, warmup_steps: int, num_steps: int, decay: str) -> optax.Schedule:
@@ -54,6 +51,7 @@ def muon(
   warmup_steps: int,
   num_steps: int,
   *,
+  muon_learning_rate: float,
   weight_decay: float,
   clip_norm: float,
   b2: float = 0.999,
@@ -62,17 +60,19 @@ def muon(
   """Muon (Jordan et al. 2024) for the matrices of layers, NAdamW for all else, with a clip, under `learning_rates`.
 
   The matrices are the leaves named `kernel`: optax's own rule, every leaf of two axes, would take embeddings too.
-  Query, key and value are three matrices although they lie side by side in one kernel. An update [m, n] of a matrix is
-  scaled by 0.2 sqrt(max(m, n)), so that its entries are as large as those of AdamW at the same rate.
+  Query, key and value are three matrices although they lie side by side in one kernel. An update [m, n] of a matrix, m
+  inputs and n outputs, has singular values near sqrt(max(1, n / m)) times its rate, whose peak is `muon_learning_rate`.
   """
-  rates = learning_rates(learning_rate, warmup_steps, num_steps, decay)
+  rates, muon_rates = (
+    learning_rates(peak, warmup_steps, num_steps, decay) for peak in (learning_rate, muon_learning_rate)
+  )
   of_matrices = contrib.muon(
-    rates,
+    muon_rates,
     weight_decay=weight_decay,
+    adam_learning_rate=rates,
     adam_weight_decay=weight_decay,
     adam_b2=b2,
     muon_weight_dimension_numbers=_dimension_numbers,
-    consistent_rms=_MUON_RMS,
   )
   return optax.chain(optax.clip_by_global_norm(clip_norm), _on_separate_matrices(of_matrices))
 
@@ -82,9 +82,6 @@ def muon_operations(rows: int, columns: int) -> float:
   product with X."""
   few, many = sorted((rows, columns))
   return 5 * (4 * few**2 * many + 2 * few**3)
-
-
-OPTIMIZERS = {'adamw': adamw, 'muon': muon}
 
 
 def _dimension_numbers(params: Any) -> Any:
