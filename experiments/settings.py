@@ -166,7 +166,7 @@ class MlmSettings(AdamWSettings):
   def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
     """The optimiser whose learning rate is 0 after `num_steps`."""
     muon = functools.partial(optimizer_lib.muon, muon_learning_rate=self.muon_learning_rate)
-    build = {'adamw': optimizer_lib.adamw, 'muon': muon}[self.optimizer]
+    build = muon if self.optimizer == 'muon' else optimizer_lib.adamw
     return build(
       self.learning_rate,
       self.warmup_steps,
