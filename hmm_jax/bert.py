@@ -7,18 +7,28 @@ text here has none of, left out); `tests/bert_parity_test.py` compares logits an
 from collections.abc import Callable
 import dataclasses
 import functools
+import math
 from typing import Any
 
 from flax import linen as nn
 import jax
-from jax import Array
+from jax import Array, lax
 import jax.numpy as jnp
 
 from hmm_jax.model import at_positions, Positions, PromptSpace
 
 
+def gelu(x: Array) -> Array:
+  """x Phi(x) with Phi of the standard normal, by one erf where `nn.gelu` evaluates both branches of erfc."""
+  return x * (lax.erf(x * math.sqrt(0.5)) + 1) / 2
+
+
 class Projection(nn.Module):
-  """`nn.Dense` of which a range of columns can be asked alone."""
+  """`nn.Dense` of which a range of columns can be asked alone.
+
+  All rows of a batch are one matrix, so that the kernel's gradient is one product of two; on a CPU XLA would copy the
+  transpose of anything of higher rank.
+  """
 
   features: int
   kernel_init: nn.initializers.Initializer
@@ -29,7 +39,7 @@ class Projection(nn.Module):
     kernel = self.param('kernel', self.kernel_init, (x.shape[-1], self.features))
     bias = self.param('bias', nn.initializers.zeros, (self.features,))
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel[:, columns], bias[columns], dtype=self.dtype)
-    return x @ kernel + bias
+    return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], -1)
 
 
 class Layer(nn.Module):
@@ -45,11 +55,11 @@ class Layer(nn.Module):
   def __call__(self, x_BxTxD: Array, deterministic: bool, positions: Positions = None) -> Array:
     """The layer's output at `positions`, [B, Q, D]; keys and values are computed everywhere, all else there alone."""
     init = nn.initializers.truncated_normal(self.init_stddev)
-    dense = functools.partial(nn.Dense, dtype=self.dtype, kernel_init=init)
+    dense = functools.partial(Projection, dtype=self.dtype, kernel_init=init)
     norm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False, dtype=self.dtype)
     dropout = nn.Dropout(self.dropout_rate, deterministic=deterministic)
     width = x_BxTxD.shape[-1]
-    heads = lambda x, parts: jnp.moveaxis(x.reshape(*x.shape[:-1], parts, self.num_heads, -1), -3, 0)
+    heads = lambda x, parts: [y.reshape(*x.shape[:-1], self.num_heads, -1) for y in jnp.split(x, parts, axis=-1)]
 
     x_BxQxD, project = at_positions(x_BxTxD, positions), Projection(3 * width, init, self.dtype, name='qkv')
     if positions is None:
@@ -62,7 +72,7 @@ class Layer(nn.Module):
     attended = jnp.einsum('...nqk,...knd->...qnd', weights, value).reshape(x_BxQxD.shape)
     x_BxQxD = norm(name='attention_norm')(x_BxQxD + dropout(dense(width, name='attention_out')(attended)))
 
-    ffn = nn.gelu(dense(self.ffn_width, name='ffn_in')(x_BxQxD), approximate=False)
+    ffn = gelu(dense(self.ffn_width, name='ffn_in')(x_BxQxD))
     return norm(name='ffn_norm')(x_BxQxD + dropout(dense(width, name='ffn_out')(ffn)))
 
 
@@ -102,7 +112,7 @@ class Bert(nn.Module):
       Layer(self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype)
       for _ in range(self.num_layers)
     ]
-    self.transform = nn.Dense(self.width, kernel_init=init, dtype=self.dtype)
+    self.transform = Projection(self.width, kernel_init=init, dtype=self.dtype)
     self.transform_norm = norm()
     self.output_bias = self.param('output_bias', nn.initializers.zeros, (self.num_tokens + 1,))
 
@@ -123,7 +133,7 @@ class Bert(nn.Module):
 
   def decode(self, hidden: Array) -> Array:
     """Logits [..., T, V + 1] in float32, with the word embedding as the output matrix."""
-    x = self.transform_norm(nn.gelu(self.transform(hidden), approximate=False))
+    x = self.transform_norm(gelu(self.transform(hidden)))
     return self.word_embedding.attend(x).astype(jnp.float32) + self.output_bias
 
   def __call__(self, tokens: Array, deterministic: bool = True, positions: Positions = None) -> Array:

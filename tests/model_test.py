@@ -135,8 +135,10 @@ def test_every_model_keeps_the_interface(name, hmm):
   np.testing.assert_array_equal(model.prompt_space.project(prompt), prompt)
 
 
-@pytest.mark.parametrize('positions', [np.int32([2]), np.int32([[[1, 0]], [[2, 2]]])], ids=['of all', 'of each'])
-@pytest.mark.parametrize('name', ['exact', 'bert', 'noisy'])
+ONE, OF_EACH = np.int32([2]), np.int32([[[1, 0]], [[2, 2]]])
+
+
+@pytest.mark.parametrize(('name', 'positions'), [('exact', OF_EACH), ('bert', ONE), ('bert', OF_EACH), ('noisy', ONE)])
 def test_what_is_read_is_what_all_positions_give_there(name, positions, hmm):
   """Predictions, representations and gradients at `positions` are those of all positions, taken there."""
   model, params = model_and_params(name, hmm)
