@@ -13,7 +13,7 @@ import pytest
 import rich.console
 import scipy.stats
 
-from configs import recipes as config_file
+from configs import prompt_vs_head, recipes as config_file
 from experiments import checkpoints, config as config_lib, pretraining, recipes, results, trial as trial_lib
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
@@ -69,6 +69,15 @@ def test_no_recipe_takes_more_operations_than_the_base(scale):
   for recipe in settings.recipes().values():
     step, p = recipes.step_operations(recipe), recipe.pretrain
     assert p.num_steps * step <= whole * (1 + 1e-9) < (p.num_steps + p.steps_per_call) * step
+
+
+def test_tuned_differs_from_the_paper_in_training_alone():
+  """The scale `tuned` has the paper's model, text and tasks, and no more operations than `paper`."""
+  paper, tuned = (config_lib.from_config(prompt_vs_head.get_config(scale)) for scale in ('paper', 'tuned'))
+  steps = dict(scale='paper', pretrain=paper.pretrain)
+  assert dataclasses.replace(tuned, **steps) == paper != tuned
+  total = lambda settings: settings.pretrain.num_steps * recipes.step_operations(settings)
+  assert 0.97 * total(paper) < total(tuned) <= total(paper)
 
 
 def test_a_recipe_changes_what_it_says_and_its_steps():
