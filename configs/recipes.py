@@ -33,6 +33,12 @@ _ONE_FACTOR = (
   'corpus.chunk_length=128 pretrain.batch_size=16 bert.max_positions=128',
 )
 
+# With 0.68 of the operations of the base.
+_FINALISTS = (
+  'pretrain.optimizer=muon pretrain.num_steps=630',
+  'pretrain.optimizer=muon pretrain.mask_rate=0.3 pretrain.num_steps=580',
+)
+
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   """`:small` (default), `:finalists` or `:smoke`; raises ValueError for another."""
@@ -68,7 +74,8 @@ def _small(config: ml_collections.ConfigDict) -> None:
 def _finalists(config: ml_collections.ConfigDict) -> None:
   config.num_states = (10, 30)
   config.num_trials = 3
-  config.variants = ()
+  config.tasks_per_trial = 2
+  config.variants = _FINALISTS
   config.num_measurements = 10
 
 
