@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import checkpoints, environment, files, results
+from experiments.fields import require
 from experiments.progress import Reporter
-from experiments.settings import CorpusSettings, MlmSettings, Settings
+from experiments.settings import BertSettings, CorpusSettings, MlmSettings, Settings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, optimizer as optimizer_lib, pretrain, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
@@ -40,10 +41,16 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
   }
 
 
-def tuned_model(settings: Settings) -> MaskedLM:
+def check(bert: BertSettings) -> None:
+  """Raises SettingsError where this machine lacks the kernel that attention asks for."""
+  on_gpu = jax.default_backend() == 'gpu'
+  require(on_gpu or bert.attention != 'cudnn', 'bert.attention', bert.attention, "'xla' where there is no GPU")
+
+
+def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
   """BERT as it is tuned and measured: half precision is for pretraining alone, since gradients through a prompt vanish
   in it."""
-  return bert_lib.BertModel(settings.bert_module().clone(dtype=jnp.float32))
+  return bert_lib.BertModel(bert.clone(dtype=jnp.float32, attention='xla'))
 
 
 @functools.cache
@@ -84,7 +91,7 @@ def pretrained_params(
     _note_environment(settings, directory, done, reporter)
     if done == p.num_steps:
       return params_here(state)
-    model = tuned_model(settings)
+    model = tuned_model(settings.bert_module())
     metrics = metrics or [{'step': 0, **measure(settings, model, params_here(state), ideals)}]
     corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), whole)
     with reporter.track('pretraining', p.num_steps, done) as advance, _board(settings, directory) as board:
