@@ -12,6 +12,7 @@ LIBRARY = [
   'compilation',
   'float64',
   'blocks',
+  'messages',
   'inference',
   'viterbi',
   'hmm',
