@@ -38,8 +38,11 @@ def main(argv: list[str]) -> int:
     _check_workdir(workdir, settings.experiment, values.mode)
     reporter = Reporter(rich.console.Console())
     if values.mode == 'run':
-      experiment.run(settings, workdir, reporter)
+      with reporter.clock.counting_compilation():
+        experiment.run(settings, workdir, reporter)
     experiment.show(settings, workdir, reporter)
+    if values.mode == 'run':
+      reporter.say(reporter.clock.line())
   except SettingsError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2

@@ -84,9 +84,14 @@ def pretrained_params(
     _note_environment(settings, directory, done, reporter)
     if done == p.num_steps:
       return params_here(state)
-    model = tuned_model(settings)
-    metrics = metrics or [{'step': 0, **measure(settings, model, params_here(state), ideals)}]
-    corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), whole)
+
+    def measured(state: pretrain.TrainState) -> dict[str, float]:
+      with reporter.clock.phase('measuring'):
+        return measure(settings, tuned_model(settings), params_here(state), ideals)
+
+    metrics = metrics or [{'step': 0, **measured(state)}]
+    with reporter.clock.phase('corpus'):
+      corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), whole)
     with reporter.track('pretraining', p.num_steps, done) as advance, _board(settings, directory) as board:
       while done < p.num_steps:
         begun = time.monotonic()
@@ -97,7 +102,7 @@ def pretrained_params(
         speed = tokens / (time.monotonic() - begun)
         note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
         if done % p.measure_every == 0 or done == p.num_steps:
-          metrics.append({'step': done, 'train_loss': loss, **measure(settings, model, params_here(state), ideals)})
+          metrics.append({'step': done, 'train_loss': loss, **measured(state)})
           _log_speed(board, directory, metrics[-1], speed)
           note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
         if done % p.checkpoint_every == 0 or done == p.num_steps:

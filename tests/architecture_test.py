@@ -46,6 +46,7 @@ EXPERIMENTS = [
   'theory.settings',
   'files',
   'checkpoints',
+  'timing',
   'progress',
   'environment',
   'results',
