@@ -37,9 +37,9 @@ class Clock:
     self._phases = [_REST]
     self._begun = self._last = _now()
 
-  def elapsed(self) -> float:
-    """Wall seconds so far."""
-    return _now().minus(self._begun).wall
+  def is_past(self, minutes: float) -> bool:
+    """Whether so many minutes of the wall have passed; 0 sets no limit."""
+    return 0 < minutes <= _now().minus(self._begun).wall / 60
 
   def spent(self) -> dict[str, Time]:
     """The time of each phase so far; together all the time there was."""

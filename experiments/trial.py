@@ -114,7 +114,10 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.H
 
 
 def run(trial: Trial, reporter: Reporter) -> None:
-  """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished."""
+  """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished.
+
+  Raises OutOfTime where pretraining does.
+  """
   if not trial.missing():
     return
   settings, keys = trial.settings, trial.keys()
@@ -132,8 +135,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
     }
     if 'bert' in settings.models:
       where = trial.pretrained_directory
-      with clock.phase('pretraining'):
-        params = pretraining.pretrained_params(settings, distribution, ideals, keys.pretraining, where, reporter)
+      params = pretraining.pretrained_params(settings, distribution, ideals, keys.pretraining, where, reporter)
       models['bert'] = pretraining.tuned_model(settings), params
     for name in settings.models:
       model, frozen = models[name]

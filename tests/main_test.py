@@ -287,6 +287,23 @@ def test_a_run_killed_in_its_second_pretraining_continues_to_the_same_bits(finis
   assert _files(workdir) == finished.memory_files
 
 
+def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):
+  """Pretraining stops at its next checkpoint, with exit code 0 and what is left in the last line; then it goes on."""
+  budget = (*PROMPT, f'--workdir={tmp_path}', '--config.time_budget=1e-9')
+  printed = _finish(*budget)
+  *_, steps, time_line, last = printed.splitlines()
+  assert 'step 20 of 40 of pretraining' in steps and 'CPU time' in time_line
+  assert last == '0 of 1 trials are finished (|H|=6: 0); the same command goes on'
+  (checkpoint,) = tmp_path.glob('pretrained/*/checkpoints/*')
+  assert checkpoint.name == '20' and not (tmp_path / 'table.txt').exists()
+  assert 'pretraining 40/40' in _finish(*budget)
+  ids = {name for record in _records(finished.prompt_files) for name in (record['pretraining_id'], record['trial_id'])}
+  of_prompt = lambda name: '/' not in name or name.split('/')[1] in ids
+  assert _files(tmp_path) == {name: data for name, data in finished.prompt_files.items() if of_prompt(name)}
+  (timing,) = tmp_path.glob('trials/*/timing.jsonl')
+  assert len(timing.read_text().splitlines()) == 2
+
+
 REFUSED = [
   (['--config.num_statez=3'], ['num_statez', 'num_states']),
   (['--config.nothing.here=3'], ['nothing.here', 'nearest']),
