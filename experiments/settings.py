@@ -20,7 +20,7 @@ from hmm_jax.memory_hmm import check_configurations
 from hmm_jax.tuning import Schedule
 
 # Raised when a change of the code changes the bits of a pretrained model, so that none of before is found again.
-_PRETRAINING_VERSION = 1
+_PRETRAINING_VERSION = 2
 
 
 class Point(NamedTuple):

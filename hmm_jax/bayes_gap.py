@@ -21,11 +21,13 @@ class Ideal(NamedTuple):
 
   Attributes:
     inputs: [n, T] int32 tokens with [MASK] as V.
-    weights: [n, T], which predictions count; they sum to 1, or are all 0 where none does.
-    token_probs: [n, T, V], the exact distribution of the true token at each position given the input.
+    positions: [n, Q] int32, the positions that are compared.
+    weights: [n, Q], which predictions count; they sum to 1, or are all 0 where none does.
+    token_probs: [n, Q, V], the exact distribution of the true token at each of `positions` given the input.
   """
 
   inputs: Array | np.ndarray
+  positions: Array | np.ndarray
   weights: Array | np.ndarray
   token_probs: Array | np.ndarray
 
@@ -63,19 +65,20 @@ def _under_corruption(key: Array, hmm: Distribution, corruption: masking.Corrupt
   token_probs = conditional_token_probs(hmm, evidence_likelihoods(hmm, seen[inputs])) * seen_if_selected[inputs]
   # Where the corruption always shows [MASK], a visible token is never selected and its row is 0.
   token_probs = token_probs / positive_or_one(token_probs.sum(-1, keepdims=True))
-  return Ideal(inputs, selected / jnp.maximum(selected.sum(), 1), token_probs)
+  everywhere = jnp.broadcast_to(jnp.arange(inputs.shape[1]), inputs.shape)
+  return Ideal(inputs, everywhere, selected / jnp.maximum(selected.sum(), 1), token_probs)
 
 
-def _exact_token_probs(hmm: Distribution, tokens: np.ndarray, batch_size: int) -> np.ndarray:
-  predict = functools.partial(token_probs, ExactModel(hmm.num_tokens), hmm)
-  return in_blocks(predict, tokens, batch_size)
+def _predicted(model: MaskedLM, params: Any, inputs: Any, positions: Any, batch_size: int) -> np.ndarray:
+  predict = lambda block: token_probs(model, params, *block)
+  return in_blocks(predict, (inputs, positions), batch_size)
 
 
 def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int) -> Ideal:
   """G_1 on downstream inputs [n, T], whose first token is [MASK], computed on `batch_size` of them at a time."""
-  weights = np.zeros(inputs.shape)
-  weights[:, 0] = 1 / len(inputs)
-  return Ideal(inputs, weights, _exact_token_probs(hmm, inputs, batch_size))
+  first = np.zeros((len(inputs), 1), np.int32)
+  probs = _predicted(ExactModel(hmm.num_tokens), hmm, inputs, first, batch_size)
+  return Ideal(inputs, first, np.full(first.shape, 1 / len(inputs)), probs)
 
 
 def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size: int) -> Ideal:
@@ -84,14 +87,16 @@ def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size:
   is_masked = np.tile(np.eye(length, dtype=bool), (count, 1))
   inputs = np.where(is_masked, hmm.num_tokens, np.repeat(documents, length, axis=0)).astype(np.int32)
   # G_i does not look at token i, so that one pass over a document serves all its positions.
-  token_probs = np.repeat(_exact_token_probs(hmm, documents, batch_size), length, axis=0)
-  return Ideal(inputs, is_masked / is_masked.sum(), token_probs)
+  everywhere = np.broadcast_to(np.arange(length, dtype=np.int32), documents.shape)
+  probs = _predicted(ExactModel(hmm.num_tokens), hmm, documents, everywhere, batch_size)
+  weights = np.full((count * length, 1), 1 / (count * length))
+  return Ideal(inputs, everywhere.reshape(-1, 1), weights, probs.reshape(-1, 1, hmm.num_tokens))
 
 
 def measure_gap(model: MaskedLM, params: Any, ideal: Ideal, *, batch_size: int) -> Gap:
   """How far `model` is from `ideal`, its predictions computed on `batch_size` inputs at a time."""
-  predict = functools.partial(token_probs, model, params)
-  probs = np.maximum(np.float64(in_blocks(predict, ideal.inputs, batch_size)), np.finfo(np.float32).tiny)
+  probs = np.float64(_predicted(model, params, ideal.inputs, ideal.positions, batch_size))
+  probs = np.maximum(probs, np.finfo(np.float32).tiny)
   mean = lambda values: float((ideal.weights * values.sum(-1)).sum())
   loss, floor = mean(-ideal.token_probs * np.log(probs)), mean(scipy.special.entr(np.float64(ideal.token_probs)))
   return Gap(loss, floor, loss - floor, mean(np.abs(ideal.token_probs - probs)) / 2)

@@ -7,14 +7,39 @@ text here has none of, left out); `tests/bert_parity_test.py` compares logits an
 from collections.abc import Callable
 import dataclasses
 import functools
+import math
 from typing import Any
 
 from flax import linen as nn
 import jax
-from jax import Array
+from jax import Array, lax
 import jax.numpy as jnp
 
-from hmm_jax.model import PromptSpace
+from hmm_jax.model import at_positions, Positions, PromptSpace
+
+
+def gelu(x: Array) -> Array:
+  """x Phi(x) with Phi of the standard normal, by one erf where `nn.gelu` evaluates both branches of erfc."""
+  return x * (lax.erf(x * math.sqrt(0.5)) + 1) / 2
+
+
+class Projection(nn.Module):
+  """`nn.Dense` of which a range of columns can be asked alone.
+
+  All rows of a batch are one matrix, so that the kernel's gradient is one product of two; on a CPU XLA would copy the
+  transpose of anything of higher rank.
+  """
+
+  features: int
+  kernel_init: nn.initializers.Initializer
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x: Array, columns: slice = slice(None)) -> Array:
+    kernel = self.param('kernel', self.kernel_init, (x.shape[-1], self.features))
+    bias = self.param('bias', nn.initializers.zeros, (self.features,))
+    x, kernel, bias = nn.dtypes.promote_dtype(x, kernel[:, columns], bias[columns], dtype=self.dtype)
+    return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], -1)
 
 
 class Layer(nn.Module):
@@ -27,23 +52,28 @@ class Layer(nn.Module):
   dtype: jnp.dtype
 
   @nn.compact
-  def __call__(self, x_BxTxD: Array, deterministic: bool) -> Array:
+  def __call__(self, x_BxTxD: Array, deterministic: bool, positions: Positions = None) -> Array:
+    """The layer's output at `positions`, [B, Q, D]; keys and values are computed everywhere, all else there alone."""
     init = nn.initializers.truncated_normal(self.init_stddev)
-    dense = functools.partial(nn.Dense, dtype=self.dtype, kernel_init=init)
+    dense = functools.partial(Projection, dtype=self.dtype, kernel_init=init)
     norm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False, dtype=self.dtype)
     dropout = nn.Dropout(self.dropout_rate, deterministic=deterministic)
     width = x_BxTxD.shape[-1]
+    heads = lambda x, parts: [y.reshape(*x.shape[:-1], self.num_heads, -1) for y in jnp.split(x, parts, axis=-1)]
 
-    qkv = dense(3 * width, name='qkv')(x_BxTxD)
-    qkv = qkv.reshape(qkv.shape[:-1] + (3, self.num_heads, width // self.num_heads))
-    query, key, value = jnp.moveaxis(qkv, -3, 0)
+    x_BxQxD, project = at_positions(x_BxTxD, positions), Projection(3 * width, init, self.dtype, name='qkv')
+    if positions is None:
+      query, key, value = heads(project(x_BxTxD), 3)
+    else:
+      (query,) = heads(project(x_BxQxD, slice(width)), 1)
+      key, value = heads(project(x_BxTxD, slice(width, None)), 2)
     scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
     weights = dropout(jax.nn.softmax(scores.astype(jnp.float32)).astype(self.dtype))
-    attended = jnp.einsum('...nqk,...knd->...qnd', weights, value).reshape(x_BxTxD.shape)
-    x_BxTxD = norm(name='attention_norm')(x_BxTxD + dropout(dense(width, name='attention_out')(attended)))
+    attended = jnp.einsum('...nqk,...knd->...qnd', weights, value).reshape(x_BxQxD.shape)
+    x_BxQxD = norm(name='attention_norm')(x_BxQxD + dropout(dense(width, name='attention_out')(attended)))
 
-    ffn = nn.gelu(dense(self.ffn_width, name='ffn_in')(x_BxTxD), approximate=False)
-    return norm(name='ffn_norm')(x_BxTxD + dropout(dense(width, name='ffn_out')(ffn)))
+    ffn = gelu(dense(self.ffn_width, name='ffn_in')(x_BxQxD))
+    return norm(name='ffn_norm')(x_BxQxD + dropout(dense(width, name='ffn_out')(ffn)))
 
 
 class Bert(nn.Module):
@@ -82,7 +112,7 @@ class Bert(nn.Module):
       Layer(self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype)
       for _ in range(self.num_layers)
     ]
-    self.transform = nn.Dense(self.width, kernel_init=init, dtype=self.dtype)
+    self.transform = Projection(self.width, kernel_init=init, dtype=self.dtype)
     self.transform_norm = norm()
     self.output_bias = self.param('output_bias', nn.initializers.zeros, (self.num_tokens + 1,))
 
@@ -90,25 +120,25 @@ class Bert(nn.Module):
     """Word embeddings [..., T, D]; positions are added by `encode`, so that a prompt shifts them."""
     return self.word_embedding(tokens)
 
-  def encode(self, embeddings: Array, deterministic: bool = True) -> Array:
-    """The last layer's hidden states [..., T, D]. Raises ValueError past `max_positions`."""
+  def encode(self, embeddings: Array, deterministic: bool = True, positions: Positions = None) -> Array:
+    """The last layer's hidden states at `positions`, [..., Q, D]. Raises ValueError past `max_positions`."""
     length = embeddings.shape[-2]
     if length > self.max_positions:
       raise ValueError(f'sequence length {length} exceeds max_positions {self.max_positions}')
     x = embeddings.astype(self.dtype) + self.position_embedding[:length].astype(self.dtype)
     x = self.embedding_dropout(self.embedding_norm(x), deterministic=deterministic)
-    for layer in self.layers:
+    for layer in self.layers[:-1]:
       x = layer(x, deterministic)
-    return x
+    return self.layers[-1](x, deterministic, positions)
 
   def decode(self, hidden: Array) -> Array:
     """Logits [..., T, V + 1] in float32, with the word embedding as the output matrix."""
-    x = self.transform_norm(nn.gelu(self.transform(hidden), approximate=False))
+    x = self.transform_norm(gelu(self.transform(hidden)))
     return self.word_embedding.attend(x).astype(jnp.float32) + self.output_bias
 
-  def __call__(self, tokens: Array, deterministic: bool = True) -> Array:
-    """Logits over the vocabulary, [..., T, V]: [MASK] is never a target, so its logit is left out."""
-    return self.decode(self.encode(self.embed(tokens), deterministic))[..., : self.num_tokens]
+  def __call__(self, tokens: Array, deterministic: bool = True, positions: Positions = None) -> Array:
+    """Logits at `positions`, [..., Q, V]: [MASK] is never a target, so its logit is left out."""
+    return self.decode(self.encode(self.embed(tokens), deterministic, positions))[..., : self.num_tokens]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +157,12 @@ class BertModel:
   def embed(self, params: Any, tokens: Array) -> Array:
     return self._apply(Bert.embed, params, tokens)
 
-  def predict(self, params: Any, embeddings: Array) -> Array:
-    hidden = self.represent(params, embeddings)
+  def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
+    hidden = self.represent(params, embeddings, positions)
     return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])
 
-  def represent(self, params: Any, embeddings: Array) -> Array:
-    return self._apply(Bert.encode, params, embeddings)
+  def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
+    return self._apply(functools.partial(Bert.encode, positions=positions), params, embeddings)
 
   def embedding_size(self, params: Any) -> int:
     return self.bert.width

@@ -23,8 +23,11 @@ class Head(Protocol):
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> Any:
     """Parameters for outputs of F = `num_features`, P = `prompt_length` and T = `length`."""
 
+  def positions(self, prompt_length: int) -> np.ndarray | None:
+    """Which of the model's L positions it reads, [Q]; None for all."""
+
   def read(self, outputs: Array, tokens: Array) -> Any:
-    """What `scores` needs of the model's outputs [..., L, F] at all positions and the tokens [..., T]."""
+    """What `scores` needs of the model's outputs [..., Q, F] at `positions` and the tokens [..., T]."""
 
   def scores(self, params: Any, features: Any) -> Array:
     """Class scores [..., C] of what `read` gave."""
@@ -135,8 +138,11 @@ class Linear:
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> LinearHead:
     return init_linear_head(key, num_features, self.num_classes)
 
+  def positions(self, prompt_length: int) -> np.ndarray:
+    return np.array([prompt_length])
+
   def read(self, outputs: Array, tokens: Array) -> Array:
-    return outputs[..., outputs.shape[-2] - tokens.shape[-1], :]
+    return outputs[..., 0, :]
 
   def scores(self, params: LinearHead, features: Array) -> Array:
     return linear_scores(params, features)
@@ -168,6 +174,9 @@ class Attention:
       output=uniform(keys[5], (self.value_size, self.num_classes), self.value_size),
     )
 
+  def positions(self, prompt_length: int) -> None:
+    return None
+
   def read(self, outputs: Array, tokens: Array) -> tuple[Array, Array]:
     return outputs, tokens
 
@@ -186,6 +195,9 @@ class OfficialAttention:
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> OfficialAttentionHead:
     return OfficialAttentionHead(jnp.zeros(num_features), init_linear_head(key, num_features, self.num_classes))
+
+  def positions(self, prompt_length: int) -> None:
+    return None
 
   def read(self, outputs: Array, tokens: Array) -> Array:
     return outputs

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import jax
 from jax import Array
 import jax.numpy as jnp
+import scipy.stats
 
 
 class Corruption(NamedTuple):
@@ -34,6 +35,14 @@ def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, A
   shown = jnp.where(kind < corruption.mask_share, corruption.num_tokens, tokens.astype(jnp.int32))
   shown = jnp.where((kind >= corruption.mask_share) & (kind < random_below), uniform_tokens, shown)
   return jnp.where(selected, shown, tokens.astype(jnp.int32)), selected
+
+
+def num_slots(corruption: Corruption, batch_size: int, length: int) -> int:
+  """So many positions that 99 in 100 batches of B sequences [T] select no more in any of theirs.
+
+  It is the `max_predictions_per_seq` of BERT: selected are a binomial number of a sequence, independent of the others.
+  """
+  return int(scipy.stats.binom.ppf(0.99 ** (1 / batch_size), length, corruption.mask_rate))
 
 
 def channel(corruption: Corruption) -> tuple[Array, Array]:

@@ -11,11 +11,12 @@ import math
 from typing import Any, NamedTuple, Protocol
 
 import jax
-from jax import Array
+from jax import Array, lax
 import jax.numpy as jnp
+import numpy as np
 
 from hmm_jax import inference
-from hmm_jax.hmm import conditional_token_probs, Distribution, token_likelihoods
+from hmm_jax.hmm import Distribution, token_likelihoods
 
 
 class PromptSpace(NamedTuple):
@@ -38,10 +39,25 @@ class PromptSpace(NamedTuple):
     return jnp.clip(prompt, self.low, self.high)
 
 
+# Which positions are read, [Q] for all inputs or [..., Q] of each; None for all in order.
+Positions = Array | np.ndarray | None
+
+
+def at_positions(x: Array, positions: Positions) -> Array:
+  """The rows [..., Q, D] of x [..., T, D] at `positions`; x itself where None."""
+  if positions is None:
+    return x
+  if positions.ndim == 1:
+    return jnp.take(x, positions, axis=-2, mode='clip')
+  return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
+
+
 class MaskedLM(Protocol):
   """A masked language model as pure functions of its parameters. Leading axes `...` are batches.
 
   Token ids 0 to V - 1 are the vocabulary; id V is [MASK]. Models of equal fields are equal and share programs.
+  `positions` are those that are read, as in `at_positions`: T of them, all, where None. What nobody reads need not be
+  computed.
   """
 
   @property
@@ -58,26 +74,26 @@ class MaskedLM(Protocol):
   def embed(self, params: Any, tokens: Array) -> Array:
     """Embeddings [..., T, E] of tokens [..., T]."""
 
-  def predict(self, params: Any, embeddings: Array) -> Array:
-    """Token probabilities [..., T, V], the paper's G-bar, of embeddings [..., T, E]."""
+  def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
+    """Token probabilities [..., Q, V], the paper's G-bar, of embeddings [..., T, E]."""
 
-  def represent(self, params: Any, embeddings: Array) -> Array:
-    """The representation [..., T, E] that `predict` reads out."""
+  def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
+    """The representation [..., Q, E] that `predict` reads out."""
 
   def embedding_size(self, params: Any) -> int:
     """E."""
 
 
 @functools.partial(jax.jit, static_argnames='model')
-def token_probs(model: MaskedLM, params: Any, tokens: Array) -> Array:
-  """What the model predicts at every position of tokens [..., T], [..., T, V]."""
-  return model.predict(params, model.embed(params, tokens))
+def token_probs(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
+  """What the model predicts at `positions` of tokens [..., T], [..., Q, V]."""
+  return model.predict(params, model.embed(params, tokens), positions)
 
 
 @functools.partial(jax.jit, static_argnames='model')
-def representation(model: MaskedLM, params: Any, tokens: Array) -> Array:
-  """What the model's predictions are read out of at every position of tokens [..., T], [..., T, E]."""
-  return model.represent(params, model.embed(params, tokens))
+def representation(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
+  """What the model's predictions are read out of at `positions` of tokens [..., T], [..., Q, E]."""
+  return model.represent(params, model.embed(params, tokens), positions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,11 +113,12 @@ class ExactModel:
   def embed(self, params: Distribution, tokens: Array) -> Array:
     return token_likelihoods(params, tokens, tokens != self.num_tokens)
 
-  def predict(self, params: Distribution, embeddings: Array) -> Array:
-    return conditional_token_probs(params, embeddings)
+  def predict(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
+    states = self.represent(params, embeddings, positions)
+    return jnp.matmul(states, params.joint_emission_matrix, precision=lax.Precision.HIGHEST)
 
-  def represent(self, params: Distribution, embeddings: Array) -> Array:
-    return inference.forward_backward(params, embeddings).leave_one_out_probs
+  def represent(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
+    return at_positions(inference.forward_backward(params, embeddings).leave_one_out_probs, positions)
 
   def embedding_size(self, params: Distribution) -> int:
     return params.joint_initial_probs.shape[-1]

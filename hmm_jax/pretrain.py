@@ -5,6 +5,7 @@ the device as small integers, and many steps run in one call.
 """
 
 from collections.abc import Callable
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -78,16 +79,28 @@ def train_step(
   chunks: Array,
   key: Array,
 ) -> tuple[TrainState, Array]:
-  """One step on chunks [B, T]: the new state and the masked-LM loss before it. `key` decides the corruption."""
+  """One step on chunks [B, T]: the new state and the masked-LM loss before it. `key` decides the corruption.
+
+  The model reads out no more positions of a sequence than `masking.num_slots`; all, in a batch that selects more.
+  """
   key_corrupt, key_dropout = jax.random.split(key)
   inputs, selected = masking.corrupt(key_corrupt, corruption, chunks)
+  targets, slots = chunks.astype(jnp.int32), masking.num_slots(corruption, *chunks.shape)
 
-  def loss_fn(params):
+  def loss_at(params, positions):
     deterministic = bert.dropout_rate == 0
-    logits = bert.apply({'params': params}, inputs, deterministic, rngs={'dropout': key_dropout})
-    return masked_cross_entropy(logits, chunks.astype(jnp.int32), selected)
+    logits = bert.apply({'params': params}, inputs, deterministic, positions, rngs={'dropout': key_dropout})
+    if positions is None:
+      return masked_cross_entropy(logits, targets, selected)
+    read = functools.partial(jnp.take_along_axis, indices=positions, axis=-1)
+    return masked_cross_entropy(logits, read(targets), read(selected))
 
-  loss, grads = jax.value_and_grad(loss_fn)(state.params)
+  def in_slots():
+    selected_first = jnp.argsort(~selected, axis=-1)
+    return jax.value_and_grad(loss_at)(state.params, selected_first[:, :slots])
+
+  everywhere = lambda: jax.value_and_grad(loss_at)(state.params, None)
+  loss, grads = lax.cond(selected.sum(-1).max() <= slots, in_slots, everywhere)
   updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
   return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), loss
 

@@ -88,7 +88,7 @@ class Tuner:
       return inputs
     assert self.model is not None
     output = representation if self.probes else token_probs
-    return self.head.read(output(self.model, frozen, inputs), inputs)
+    return self.head.read(output(self.model, frozen, inputs, self.head.positions(0)), inputs)
 
   def init(self, key: Array, frozen: Any, features: Any) -> dict[str, Any]:
     """The trainable of one task: its `head`, and its `prompt` or its `params`."""
@@ -124,11 +124,13 @@ class Tuner:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features
     assert model is not None
+    positions = self.head.positions(self.prompt.length if self.prompt else 0)
     if self.finetunes:
-      outputs = jax.vmap(lambda params: model.predict(params, model.embed(params, tokens)))(trainable['params'])
+      predict = lambda params: model.predict(params, model.embed(params, tokens), positions)
+      outputs = jax.vmap(predict)(trainable['params'])
     else:
       embeddings_KxBxLxE = jax.vmap(prepend, (0, None))(trainable['prompt'], model.embed(frozen, tokens))
-      outputs = model.predict(frozen, embeddings_KxBxLxE)
+      outputs = model.predict(frozen, embeddings_KxBxLxE, positions)
     return jax.vmap(lambda head, outputs: function(head, self.head.read(outputs, tokens)))(trainable['head'], outputs)
 
 

@@ -39,10 +39,11 @@ def test_a_head_is_a_function_of_its_key():
 
 @pytest.mark.parametrize('prompt_length', [0, 2])
 def test_a_linear_head_reads_the_mask_behind_the_prompt(prompt_length):
-  """Of the outputs at P + T positions it reads position P, and it has no attention to show."""
+  """Of the outputs at P + T positions it asks for position P alone, and it has no attention to show."""
   outputs = np.arange(2 * (prompt_length + 5) * 3).reshape(2, prompt_length + 5, 3)
   head = Linear(2)
-  np.testing.assert_array_equal(head.read(outputs, np.zeros((2, 5), int)), outputs[:, prompt_length])
+  asked = outputs[:, head.positions(prompt_length)]
+  np.testing.assert_array_equal(head.read(asked, np.zeros((2, 5), int)), outputs[:, prompt_length])
   with pytest.raises(ValueError, match='^a linear head has no attention weights; valid are'):
     head.attend(None, outputs)
 

@@ -1,12 +1,14 @@
 """Facts about BERT's corruption; frequencies are judged by chi-square tests at p = 1e-4 on fixed seeds."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
 
-from hmm_jax.masking import channel, corrupt, Corruption
+from hmm_jax.masking import channel, corrupt, Corruption, num_slots
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -96,3 +98,12 @@ def test_channel_columns_are_distributions(corruption):
   for probs in channel(corruption):
     assert probs.min() >= -1e-7
     np.testing.assert_allclose(probs.sum(0), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(('rate', 'batch_size', 'length', 'slots'), [(0.15, 32, 64, 20), (0.05, 8, 512, 42)])
+def test_one_batch_in_a_hundred_selects_more_than_its_slots(rate, batch_size, length, slots):
+  """At small and at paper scale the chance, by sums of binomial terms, is at most 1%; with a slot less it is above."""
+  term = lambda k: math.comb(length, k) * rate**k * (1 - rate) ** (length - k)
+  overflows = lambda slots: 1 - math.fsum(map(term, range(slots + 1))) ** batch_size
+  assert num_slots(Corruption(V, rate, 0.8, 0.1), batch_size, length) == slots
+  assert overflows(slots) <= 0.01 < overflows(slots - 1)

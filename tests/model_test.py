@@ -12,6 +12,7 @@ import pytest
 from hmm_jax.bert import Bert, BertModel
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
+from hmm_jax.theory.degradation import Noisy, NoisyModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -109,6 +110,8 @@ TOKENS = np.int32([[[0, MASK, 2]], [[1, 1, MASK]]])
 def model_and_params(name, hmm):
   if name == 'exact':
     return ExactModel(V), hmm
+  if name == 'noisy':
+    return NoisyModel(V), Noisy(hmm, jnp.float32(0.3), jnp.uint32(1))
   tree, draws = jax.eval_shape(BERT.init, jax.random.key(0), TOKENS[0])['params'], np.random.default_rng(1)
   draw = lambda leaf: draws.normal(leaf.ndim == 1, 0.5, leaf.shape).astype(np.float32)
   return BertModel(BERT), jax.tree.map(draw, tree)
@@ -130,6 +133,30 @@ def test_every_model_keeps_the_interface(name, hmm):
   np.testing.assert_allclose(probs[::-1], exchanged, atol=1e-6)
   prompt = np.full((2, model.embedding_size(params)), model.prompt_space.center, np.float32)
   np.testing.assert_array_equal(model.prompt_space.project(prompt), prompt)
+
+
+ONE, OF_EACH = np.int32([2]), np.int32([[[1, 0]], [[2, 2]]])
+
+
+@pytest.mark.parametrize(('name', 'positions'), [('exact', OF_EACH), ('bert', ONE), ('bert', OF_EACH), ('noisy', ONE)])
+def test_what_is_read_is_what_all_positions_give_there(name, positions, hmm):
+  """Predictions, representations and gradients at `positions` are those of all positions, taken there."""
+  model, params = model_and_params(name, hmm)
+  embeddings, weights = embed(model, params, TOKENS), np.random.default_rng(3).normal(size=V).astype(np.float32)
+  places = np.broadcast_to(positions, (2, 1, positions.shape[-1]))
+
+  def read(params, embeddings, positions):
+    outputs = model.predict(params, embeddings, positions), model.represent(params, embeddings, positions)
+    if positions is None:
+      outputs = [jnp.take_along_axis(output, places[..., None], axis=-2) for output in jax.tree.leaves(outputs)]
+    return ((outputs[0] @ weights) ** 2).sum() + (outputs[1] ** 3).sum(), tuple(outputs)
+
+  gradients = jax.jit(jax.value_and_grad(read, argnums=(0, 1), allow_int=True, has_aux=True))
+  some, everywhere = gradients(params, embeddings, positions), gradients(params, embeddings, None)
+  assert some[0][1][0].shape == (2, 1, positions.shape[-1], V)
+  for leaf, expected in zip(*map(jax.tree.leaves, (some, everywhere)), strict=True):
+    if leaf.dtype == np.float32:
+      np.testing.assert_allclose(leaf, expected, rtol=1e-5, atol=2e-5)
 
 
 def test_berts_predictions_are_read_out_of_its_representation():

@@ -85,22 +85,23 @@ def test_ideal_at_the_mask_is_the_conditional_of_the_first_token(documents):
   weights = probs * (np.asarray(inputs)[:, None, 1:] == texts[:, 1:]).all(-1)
   np.testing.assert_array_equal(ideal.inputs, inputs)
   np.testing.assert_allclose(ideal.token_probs[:, 0], conditionals(texts, weights, 0), atol=1e-5)
-  np.testing.assert_allclose(ideal.weights, np.tile([1 / 60, 0, 0, 0], (60, 1)), rtol=1e-6)
+  np.testing.assert_array_equal(ideal.positions, np.zeros((60, 1)))
+  np.testing.assert_allclose(ideal.weights, np.full((60, 1), 1 / 60), rtol=1e-6)
 
 
 def test_ideal_one_at_a_time_masks_every_position_of_every_document(documents):
-  """Each document comes once for each position, that one masked and counted, with G_i(x) for its answer."""
+  """Each document comes once for each position, that one masked and read, with G_i(x) for its answer."""
   documents = documents[:15]
   ideal = ideal_one_at_a_time(SOFT, documents)
   texts, probs = text_probs(SOFT, T)
-  for number, (inputs, weights, token_probs) in enumerate(zip(*map(np.asarray, ideal), strict=True)):
+  for number, (inputs, positions, weights, token_probs) in enumerate(zip(*map(np.asarray, ideal), strict=True)):
     document, i = divmod(number, T)
     others = np.arange(T) != i
-    assert inputs[i] == V
+    assert inputs[i] == V and positions == [i]
     np.testing.assert_array_equal(inputs[others], documents[document, others])
-    np.testing.assert_allclose(weights, ~others / (15 * T), rtol=1e-6)
+    np.testing.assert_allclose(weights, [1 / (15 * T)], rtol=1e-6)
     consistent = probs * (inputs[others] == texts[:, others]).all(-1)
-    np.testing.assert_allclose(token_probs[i], conditionals(texts, consistent, i), atol=1e-5)
+    np.testing.assert_allclose(token_probs[0], conditionals(texts, consistent, i), atol=1e-5)
   assert number == 15 * T - 1
 
 

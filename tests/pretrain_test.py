@@ -7,11 +7,12 @@ from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from hmm_jax import pretrain, sharding
 from hmm_jax.bert import Bert, BertModel
-from hmm_jax.masking import Corruption
+from hmm_jax.masking import corrupt, Corruption
 from hmm_jax.optimizer import adamw
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -21,6 +22,8 @@ BERT = Bert(
 )
 CORRUPTION = Corruption(num_tokens=4, mask_rate=0.2, mask_share=0.8, random_share=0.1)
 OPTIMIZER = adamw(1e-2, 5, 200, weight_decay=0.0, clip_norm=1.0)
+# Without moments, which would magnify rounding where a gradient is zero.
+SGD = optax.sgd(0.1)
 # Thirteen batches an epoch and one chunk left over, so that calls of five steps straddle epochs.
 NUM_CHUNKS, BATCH_SIZE = 105, 8
 
@@ -172,7 +175,7 @@ def test_the_state_is_donated(train_steps, start, corpus):
 
 @pytest.mark.parametrize('rate', [0.0, 0.5])
 def test_training_drops_out_where_the_model_has_a_rate(rate):
-  """Every dropout of the encoder is active in a training step, unless the rate is 0."""
+  """Every dropout of the encoder is active in a training step, in slots and without, unless the rate is 0."""
   is_active = []
 
   def record(next_fun, args, kwargs, context):
@@ -186,7 +189,26 @@ def test_training_drops_out_where_the_model_has_a_rate(rate):
   step = functools.partial(pretrain.train_step, bert, OPTIMIZER, CORRUPTION)
   with nn.intercept_methods(record):
     jax.eval_shape(step, state, chunks, jax.random.key(0))
-  assert is_active == [rate > 0] * 4
+  assert is_active == [rate > 0] * 8
+
+
+@pytest.mark.parametrize('slots', [7, 4, 1])
+def test_slots_change_neither_loss_nor_step(slots, start, corpus, monkeypatch):
+  """Enough slots, or too few for the batch, and the loss and the next state are those of all eight positions."""
+  key = jax.random.key(5)
+  _, selected = corrupt(jax.random.split(key)[0], CORRUPTION, corpus[:BATCH_SIZE])
+  assert selected.sum(-1).max() == 4
+
+  def step_with(slots):
+    monkeypatch.setattr(pretrain.masking, 'num_slots', lambda *_: slots)
+    return jax.jit(functools.partial(pretrain.train_step, BERT, SGD, CORRUPTION))(state, corpus[:BATCH_SIZE], key)
+
+  state = pretrain.TrainState(start.step, start.params, SGD.init(start.params))
+  (state_then, loss), (expected_state, expected_loss) = step_with(slots), step_with(8)
+  np.testing.assert_allclose(loss, expected_loss, rtol=1e-6)
+  for leaf, expected, before in zip(*map(jax.tree.leaves, (state_then.params, expected_state.params, start.params))):
+    np.testing.assert_allclose(leaf, expected, atol=1e-7)
+    assert np.shape(before) == () or (np.asarray(expected) != before).any()
 
 
 ON_EIGHT_DEVICES = """

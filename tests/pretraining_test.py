@@ -124,9 +124,10 @@ def _some_ideals(settings):
 
   def ideal(count, length):
     inputs = rng.integers(num_tokens, size=(count, length), dtype=np.int32)
+    positions = np.broadcast_to(np.arange(length), inputs.shape)
     weights = np.full(inputs.shape, 1 / inputs.size, np.float32)
     probs = rng.dirichlet(np.ones(num_tokens), inputs.shape).astype(np.float32)
-    return bayes_gap.Ideal(*map(jnp.array, (inputs, weights, probs)))
+    return bayes_gap.Ideal(*map(jnp.array, (inputs, positions, weights, probs)))
 
   return tuple(ideal(4, settings.downstream.length) for _ in range(3))
 

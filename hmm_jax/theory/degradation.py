@@ -14,7 +14,7 @@ import scipy.optimize
 
 from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import Distribution, HMM
-from hmm_jax.model import ExactModel
+from hmm_jax.model import at_positions, ExactModel, Positions
 
 
 class Noisy(NamedTuple):
@@ -48,28 +48,28 @@ class NoisyModel:
   def embed(self, params: Noisy, tokens: Array) -> Array:
     return ExactModel(self.num_tokens).embed(params.distribution, tokens)
 
-  def predict(self, params: Noisy, embeddings: Array) -> Array:
-    probs = ExactModel(self.num_tokens).predict(params.distribution, embeddings)
-    noise = lax.stop_gradient(_noise(params.salt, embeddings, probs.shape))
-    noisy = probs * jnp.exp(params.scale * noise)
+  def predict(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
+    probs = ExactModel(self.num_tokens).predict(params.distribution, embeddings, positions)
+    noise = lax.stop_gradient(_noise(params.salt, embeddings, self.num_tokens))
+    noisy = probs * jnp.exp(params.scale * at_positions(noise, positions))
     return noisy / positive_or_one(noisy.sum(-1, keepdims=True))
 
-  def represent(self, params: Noisy, embeddings: Array) -> Array:
-    return ExactModel(self.num_tokens).represent(params.distribution, embeddings)
+  def represent(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
+    return ExactModel(self.num_tokens).represent(params.distribution, embeddings, positions)
 
   def embedding_size(self, params: Noisy) -> int:
     return ExactModel(self.num_tokens).embedding_size(params.distribution)
 
 
-def _noise(salt: Array | np.ndarray, embeddings: Array, shape: tuple[int, ...]) -> Array:
+def _noise(salt: Array | np.ndarray, embeddings: Array, num_tokens: int) -> Array:
   """Standard normal numbers [..., T, V] decided by the bits of each embedded sequence [..., T, E] and the salt."""
   bits = lax.bitcast_convert_type(embeddings.astype(jnp.float32), jnp.uint32)
   bits = bits.reshape(bits.shape[:-2] + (-1,))
   # An odd multiplier for each place, and a mixing of high bits into low ones before it.
   places = jax.random.bits(jax.random.key(0), bits.shape[-1:], jnp.uint32) | 1
   hashed = ((bits ^ (bits >> 15)) * places).sum(-1, dtype=jnp.uint32) ^ salt
-  keys = jax.vmap(jax.random.key)(hashed.reshape(-1))
-  return jax.vmap(lambda key: jax.random.normal(key, shape[-2:]))(keys).reshape(shape)
+  keys, shape = jax.vmap(jax.random.key)(hashed.reshape(-1)), (embeddings.shape[-2], num_tokens)
+  return jax.vmap(lambda key: jax.random.normal(key, shape))(keys).reshape(*hashed.shape, *shape)
 
 
 def with_smallest_singular_value(hmm: HMM, target: float) -> HMM:
