@@ -13,6 +13,8 @@ import contextlib
 import operator
 import pathlib
 import re
+import resource
+import sys
 from typing import NamedTuple
 
 import jax
@@ -107,6 +109,15 @@ def available() -> float | None:
     kibibytes = re.findall(r'MemAvailable: *(\d+)', pathlib.Path('/proc/meminfo').read_text())
     sizes += [1024 * int(size) for size in kibibytes]
   return min(sizes, default=None)
+
+
+def peak() -> int:
+  """The most bytes that there have been at once so far: of the accelerator, or of this process."""
+  device = jax.local_devices()[0]
+  if device.platform != 'cpu':
+    return (device.memory_stats() or {}).get('peak_bytes_in_use', 0)
+  # In kibibytes, but for macOS.
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)
 
 
 def check(s: Settings) -> None:

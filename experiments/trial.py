@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from experiments import downstream as downstream_lib, files, pretraining, results, timing, tuned
+from experiments import downstream as downstream_lib, files, memory, pretraining, results, timing, tuned
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, Point, Settings
@@ -151,13 +151,15 @@ def run(trial: Trial, reporter: Reporter) -> None:
 
 @contextlib.contextmanager
 def _timed(trial: Trial, clock: timing.Clock) -> Iterator[None]:
-  """Adds to the trial's directory what each phase took, however the trial ends but for a kill."""
+  """Adds to the trial's directory what each phase took, and the peak of memory so far, unless the process is killed."""
   before = clock.spent()
   try:
     yield
   finally:
     spent = timing.difference(clock.spent(), before)
-    files.append_json_line(trial.directory / 'timing.jsonl', {'trial_id': trial.id, **spent})
+    files.append_json_line(
+      trial.directory / 'timing.jsonl', {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()}
+    )
 
 
 def _ideals(
