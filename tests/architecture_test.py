@@ -50,6 +50,7 @@ EXPERIMENTS = [
   'progress',
   'environment',
   'results',
+  'cost',
   'memory',
   'pretraining',
   'downstream',
