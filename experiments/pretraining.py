@@ -11,7 +11,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints, environment, files, results
+from experiments import checkpoints, environment, files, results, timing
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, MlmSettings, PretrainSettings, Settings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, optimizer as optimizer_lib, pretrain, sharding
@@ -205,6 +205,6 @@ def _board(settings: Settings, directory: pathlib.Path) -> contextlib.AbstractCo
 def _log_speed(board: Any, directory: pathlib.Path, metrics: dict[str, float], tokens_per_second: float) -> None:
   """Tokens per second as JSON lines, apart from the metrics, which no machine changes; both for TensorBoard."""
   speed = {'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)}
-  files.append_json_line(directory / 'timing.jsonl', speed)
+  files.append_json_line(directory / timing.FILE_NAME, speed)
   for name, value in ({**metrics, 'tokens_per_second': tokens_per_second} if board else {}).items():
     board.add_scalar(name, value, metrics['step'])

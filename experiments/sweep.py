@@ -8,7 +8,7 @@ import tempfile
 
 import jax
 
-from experiments import figures, files, memory, pretraining, report, results, trial as trial_lib
+from experiments import figures, files, memory, pretraining, report, results, timing, trial as trial_lib
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.settings import Settings
@@ -50,6 +50,8 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | 
   records = [record for trial in trials for record in trial.records()]
   environments = [row for trial in trials for row in files.read_json_lines(trial.environment_path)]
   results.write(workdir, settings, records, environments)
+  timings = [row for trial in trials for row in files.read_json_lines(trial.timing_path)]
+  files.write_json_lines(workdir / timing.FILE_NAME, timings)
   if len(trials) == len(grid):
     return None
   counts = ', '.join(f'{point}: {len(of_point)}' for point, of_point in zip(points, finished))

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+FILE_NAME = 'timing.jsonl'
+
 # The events by which JAX tells of tracing, lowering and compiling: a scalar at the start, a duration at the end.
 _COMPILING = '/jax/core/compile/'
 _COMPILE, _REST = 'compile', 'the rest'

@@ -72,6 +72,10 @@ class Trial(NamedTuple):
     return self.directory / results.ENVIRONMENT_NAME
 
   @property
+  def timing_path(self) -> pathlib.Path:
+    return self.directory / timing.FILE_NAME
+
+  @property
   def methods(self) -> tuple[str, ...]:
     return self.settings.grid()[self.point]
 
