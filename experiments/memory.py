@@ -90,6 +90,11 @@ def _features(s: Settings, method: str, inputs: int, states: int) -> Part:
   return Part(8 * inputs * width[kind.reads], f'the features of {method} tuning', 'downstream.num_train')
 
 
+def total(s: Settings) -> float:
+  """All parts together, bytes."""
+  return sum(part.size for part in parts(s))
+
+
 def available() -> float | None:
   """Bytes for a run: of the accelerator, or what the host or its control group has; None where nobody says."""
   device = jax.local_devices()[0]
@@ -116,18 +121,17 @@ def peak() -> int:
 
 def check(s: Settings) -> None:
   """Raises SettingsError where more is needed than there is."""
-  there, found = available(), parts(s)
-  total = sum(part.size for part in found)
-  if there is not None and total > there:
-    size, what, field = max(found)
+  there = available()
+  if there is not None and total(s) > there:
+    size, what, field = max(parts(s))
     valid = f'what fits the {_in_words(there)} of memory: {what} takes about {_in_words(size)}'
-    require(False, field, operator.attrgetter(field)(s), f'{valid}, and all {_in_words(total)}')
+    require(False, field, operator.attrgetter(field)(s), f'{valid}, and all {_in_words(total(s))}')
 
 
 def line(s: Settings) -> str:
   """The estimate in words."""
-  there, total = available(), sum(part.size for part in parts(s))
-  return f'memory: about {_in_words(total)}' + (f' of {_in_words(there)}' if there else '')
+  there = available()
+  return f'memory: about {_in_words(total(s))}' + (f' of {_in_words(there)}' if there else '')
 
 
 def _in_words(size: float) -> str:

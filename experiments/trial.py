@@ -161,9 +161,7 @@ def _timed(trial: Trial, clock: timing.Clock) -> Iterator[None]:
     yield
   finally:
     spent = timing.difference(clock.spent(), before)
-    files.append_json_line(
-      trial.directory / 'timing.jsonl', {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()}
-    )
+    files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()})
 
 
 def _ideals(

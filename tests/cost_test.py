@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+import re
 
 from conftest import run_on_devices
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import config as config_lib, cost, pretraining, tuned
+from experiments import config as config_lib, cost, cost_report, pretraining, tuned
 from experiments.settings import Point
 from hmm_jax import inference, sharding
 from hmm_jax.hmm import HMM
@@ -130,3 +131,11 @@ for size in filter(None, sizes):
 assert cost.all_reduce_bytes(settings, 2) == 4 * cost.num_params(settings) and not cost.all_reduce_bytes(settings, 1)
 """,
   )
+
+
+def test_the_page_has_the_tables_that_are_printed():
+  """docs/cost.md is what `python -m experiments.cost_report` prints, and the records it speaks of are there."""
+  page = (cost_report.RECORDS.parents[2] / 'docs/cost.md').read_text()
+  tables = re.findall(r'<!-- tables -->\n(.*?)<!-- end -->', page, re.DOTALL)
+  assert '\n'.join(tables) == cost_report.tables()
+  assert list(cost_report.RECORDS.glob('*'))
