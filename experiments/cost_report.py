@@ -1,4 +1,4 @@
-"""The tables of docs/cost.md: `python -m experiments.cost_report` prints them.
+"""The tables of docs/cost.md: `python -m experiments.cost_report` writes them there.
 
 What is predicted comes from the shipped settings alone (`experiments/cost.py`), what is measured from the records of
 runs, which keep `config.json`, `environment.jsonl` and `timing.jsonl` in a folder of docs/results/cost each.
@@ -8,23 +8,26 @@ from collections.abc import Callable
 import dataclasses
 import json
 import pathlib
+import re
 from typing import Any
-
-import ml_collections
 
 from experiments import config as config_lib, cost, files, memory, results, timing
 from experiments.settings import Point, Settings
 
-RECORDS = pathlib.Path(__file__).parents[1] / 'docs/results/cost'
+_DOCS = pathlib.Path(__file__).parents[1] / 'docs'
+PAGE, RECORDS = _DOCS / 'cost.md', _DOCS / 'results/cost'
 _SCALES = ('small', 'paper', 'official')
 # FLOPs a second of products of these shapes, measured: on two CPU cores in float32, and on an H200 in bfloat16.
 _TWO_CORES, _GPU = 110e9, 790e12
 _SIZES = ((1e15, 'P'), (1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'), (1, ''))
 
 
-def tables() -> str:
-  """All of them, as Markdown."""
-  return '\n'.join([by_part(), by_scale(), growth(), *map(measured, sorted(RECORDS.glob('*')))])
+def filled(page: str) -> str:
+  """The page with the tables that it has places for, as they are now."""
+  runs = '\n'.join(map(measured, sorted(RECORDS.iterdir())))
+  tables = iter((f'{by_part()}\n{by_scale()}', growth(), runs))
+  place = re.compile('(<!-- tables -->\n).*?(<!-- end -->)', re.DOTALL)
+  return place.sub(lambda match: match[1] + next(tables) + match[2], page)
 
 
 def shipped(scale: str) -> Settings:
@@ -121,8 +124,9 @@ def _costs(s: Settings, point: Point, num_devices: int) -> dict[str, float]:
 
 def measured(folder: pathlib.Path) -> str:
   """What a run took beside what its settings say."""
-  s = _settings(json.loads((folder / 'config.json').read_text()))
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)[0]
+  s = _settings(json.loads((folder / 'config.json').read_text()))
+  s = dataclasses.replace(s, num_devices=len(made['devices']))
   trials = files.read_json_lines(folder / timing.FILE_NAME)
   spent = lambda kind, phase: sum(row[kind].get(phase, 0.0) for row in trials)
   number = len(s.grid()) * s.num_trials
@@ -147,15 +151,17 @@ def measured(folder: pathlib.Path) -> str:
   return text + _table(['phase', 'predicted products on BERT', 'CPU time', 'wall time', 'products a CPU second'], rows)
 
 
-def _settings(config: dict[str, Any]) -> Settings:
-  """Settings from what JSON made of them."""
+def _settings(recorded: dict[str, Any]) -> Settings:
+  """The settings of a run from its `config.json`; a field that is younger than the run has its default."""
 
   def read(value: Any) -> Any:
     if isinstance(value, dict):
-      return ml_collections.ConfigDict({name: read(entry) for name, entry in value.items()})
-    return tuple(map(read, value)) if isinstance(value, list) else value
+      return {name: read(entry) for name, entry in value.items()}
+    return tuple(value) if isinstance(value, list) else value
 
-  return config_lib.from_config(read(config))
+  config = config_lib.shipped(recorded['experiment'])['get_config'](recorded['scale'])
+  config.update(read(recorded))
+  return config_lib.from_config(config)
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:
@@ -182,4 +188,4 @@ def _seconds(seconds: float) -> str:
 
 
 if __name__ == '__main__':
-  print(tables(), end='')
+  PAGE.write_text(filled(PAGE.read_text()))

@@ -2,7 +2,6 @@
 
 import functools
 import pathlib
-import re
 
 from conftest import run_on_devices
 import jax
@@ -133,9 +132,7 @@ assert cost.all_reduce_bytes(settings, 2) == 4 * cost.num_params(settings) and n
   )
 
 
-def test_the_page_has_the_tables_that_are_printed():
-  """docs/cost.md is what `python -m experiments.cost_report` prints, and the records it speaks of are there."""
-  page = (cost_report.RECORDS.parents[2] / 'docs/cost.md').read_text()
-  tables = re.findall(r'<!-- tables -->\n(.*?)<!-- end -->', page, re.DOTALL)
-  assert '\n'.join(tables) == cost_report.tables()
-  assert list(cost_report.RECORDS.glob('*'))
+def test_the_page_on_cost_has_the_tables_of_today():
+  """Where this fails, `python -m experiments.cost_report` writes them."""
+  page = cost_report.PAGE.read_text()
+  assert cost_report.filled(page) == page and page.count('| --- |') >= 5
