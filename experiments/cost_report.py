@@ -5,8 +5,8 @@ runs, which keep `config.json`, `environment.jsonl` and `timing.jsonl` in a fold
 """
 
 from collections.abc import Callable
-import dataclasses
 import json
+import operator
 import pathlib
 import re
 from typing import Any
@@ -30,9 +30,11 @@ def filled(page: str) -> str:
   return place.sub(lambda match: match[1] + next(tables) + match[2], page)
 
 
-def shipped(scale: str) -> Settings:
-  """The settings of Figure 3 (left)."""
-  return config_lib.from_config(config_lib.shipped('prompt_vs_head')['get_config'](scale))
+def shipped(scale: str, **changes: Any) -> Settings:
+  """The settings of Figure 3 (left), with fields changed by their dotted names."""
+  config = config_lib.shipped('prompt_vs_head')['get_config'](scale)
+  config.update_from_flattened_dict(changes)
+  return config_lib.from_config(config)
 
 
 def by_part() -> str:
@@ -67,7 +69,7 @@ def by_scale() -> str:
     'pretraining at 110 GFLOP/s (two cores)': lambda s: _seconds(cost.pretraining(s) / _TWO_CORES),
     'pretraining at 790 TFLOP/s (H200)': lambda s: _seconds(cost.pretraining(s) / _GPU),
   }
-  settings = [dataclasses.replace(shipped(scale), num_devices=1) for scale in _SCALES]
+  settings = [shipped(scale, num_devices=1) for scale in _SCALES]
   return _table(
     ['one trial at H = 30, predicted', *_SCALES], [[what, *map(say, settings)] for what, say in rows.items()]
   )
@@ -84,34 +86,29 @@ def _activations(s: Settings) -> int:
 def growth() -> str:
   """By what each cost grows at the scale of the paper when one size doubles."""
   s, point, devices = shipped('paper'), Point(4, 2, 1), 2
-  b, corpus = s.bert, s.corpus
-  longer = dataclasses.replace(corpus, chunk_length=2 * corpus.chunk_length)
-  with_bert = lambda **changes: dataclasses.replace(s, bert=dataclasses.replace(b, **changes))
-  doubled: dict[str, tuple[Settings, Point, int]] = {
-    'T, of chunks and inputs': (
-      dataclasses.replace(
-        with_bert(max_positions=2 * b.max_positions),
-        corpus=longer,
-        downstream=dataclasses.replace(s.downstream, length=2 * s.downstream.length),
-      ),
-      point,
-      devices,
-    ),
-    'H': (s, point._replace(num_states=8), devices),
-    'M, with N = 1': (s, point._replace(memory_size=4), devices),
-    'N, from 1 to 2, with M = 2': (s, point._replace(num_cells=2), devices),
-    'D, and the feed-forward width': (with_bert(width=2 * b.width, ffn_width=2 * b.ffn_width), point, devices),
-    'layers': (with_bert(num_layers=2 * b.num_layers), point, devices),
-    'tasks': (dataclasses.replace(s, tasks_per_trial=2), point, devices),
-    'devices, from 2 to 4': (s, point, 4),
+  twice = lambda *names: {name: 2 * operator.attrgetter(name)(s) for name in names}
+  of_settings = {
+    'T, of chunks and inputs': twice('corpus.chunk_length', 'bert.max_positions', 'downstream.length'),
+    'D, and the feed-forward width': twice('bert.width', 'bert.ffn_width'),
+    'layers': twice('bert.num_layers'),
+    'B, chunks of a step': twice('pretrain.batch_size'),
+    'tasks': twice('tasks_per_trial'),
   }
+  of_point = {
+    'H': point._replace(num_states=8),
+    'M, with N = 1': point._replace(memory_size=4),
+    'N, from 1 to 2, with M = 2': point._replace(num_cells=2),
+  }
+  doubled = {what: _costs(shipped('paper', **changes), point, devices) for what, changes in of_settings.items()}
+  doubled |= {what: _costs(s, larger, devices) for what, larger in of_point.items()}
+  doubled['devices, from 2 to 4'] = _costs(s, point, 2 * devices)
   before = _costs(s, point, devices)
-  rows = [[what, *(f'{cost / before[name]:.2f}' for name, cost in _costs(*of).items())] for what, of in doubled.items()]
+  rows = [[what, *(f'{costs[name] / before[name]:.2f}' for name in before)] for what, costs in doubled.items()]
   return _table(['twice', *before], rows)
 
 
 def _costs(s: Settings, point: Point, num_devices: int) -> dict[str, float]:
-  """Of the devices, for one of them."""
+  """What the growth of is told; of what is spread over devices, one's share."""
   return {
     'parameters': cost.num_params(s),
     'a step': sum(cost.pretraining_step(s).values()) / num_devices,
@@ -125,30 +122,31 @@ def _costs(s: Settings, point: Point, num_devices: int) -> dict[str, float]:
 def measured(folder: pathlib.Path) -> str:
   """What a run took beside what its settings say."""
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)[0]
-  s = _settings(json.loads((folder / 'config.json').read_text()))
-  s = dataclasses.replace(s, num_devices=len(made['devices']))
-  trials = files.read_json_lines(folder / timing.FILE_NAME)
-  spent = lambda kind, phase: sum(row[kind].get(phase, 0.0) for row in trials)
-  number = len(s.grid()) * s.num_trials
-  flops = {
-    'pretraining': number * cost.pretraining(s),
-    # Once more where the trained model is tuned.
-    'measuring': number * (cost.measurements(s) + 1) * cost.measuring(s),
-    'tuning': number * sum(cost.tuning(s, method) for method in s.methods),
-  }
+  s = _settings({**json.loads((folder / 'config.json').read_text()), 'num_devices': len(made['devices'])})
+  trials, predicted = files.read_json_lines(folder / timing.FILE_NAME), _by_phase(s)
   rows = []
-  for phase in dict.fromkeys([*flops, *(phase for row in trials for phase in row['cpu_seconds'])]):
-    cpu, wall = spent('cpu_seconds', phase), spent('wall_seconds', phase)
-    rate = f'{_flops(flops[phase] / cpu)}/s' if phase in flops else ''
-    rows.append([phase, _flops(flops[phase]) if phase in flops else '', f'{cpu:.1f} s', f'{wall:.1f} s', rate])
-  packages = ', '.join(f'{name} {made["packages"][name]}' for name in ('jax', 'jaxlib', 'flax'))
+  for phase in dict.fromkeys([*predicted, *(phase for row in trials for phase in row['cpu_seconds'])]):
+    cpu, wall = (sum(row[kind].get(phase, 0.0) for row in trials) for kind in ('cpu_seconds', 'wall_seconds'))
+    flops = predicted.get(phase)
+    of_bert = [_flops(flops), f'{_flops(flops / cpu)}/s'] if flops else ['', '']
+    rows.append([phase, f'{cpu:.1f} s', f'{wall:.1f} s', *of_bert])
   command = ' '.join(['python -m experiments.main', *made['command'][1:]])
+  versions = ', '.join(f'{name} {made["packages"][name]}' for name in ('jax', 'jaxlib', 'flax'))
   peak = max(row['peak_bytes'] for row in trials)
-  text = (
-    f'`{command}`\n\nCommit {made["commit"][:7]}, Python {made["python"]}, {packages}, {", ".join(made["devices"])}. '
-  )
-  text += f'Memory: predicted {_bytes(memory.total(s))}, at its peak {_bytes(peak)}.\n\n'
-  return text + _table(['phase', 'predicted products on BERT', 'CPU time', 'wall time', 'products a CPU second'], rows)
+  return (
+    f'`{command}`\n\nCommit {made["commit"][:7]}, Python {made["python"]}, {versions}, {", ".join(made["devices"])}. '
+    f'Memory: predicted {_bytes(memory.total(s))}, at its peak {_bytes(peak)}.\n\n'
+  ) + _table(['phase', 'CPU time', 'wall time', 'predicted products of BERT', 'products a CPU second'], rows)
+
+
+def _by_phase(s: Settings) -> cost.Flops:
+  """Products of BERT in the phases of a grid; it is measured once more where it is tuned."""
+  one = {
+    'pretraining': cost.pretraining(s),
+    'measuring': (cost.measurements(s) + 1) * cost.measuring(s),
+    'tuning': sum(cost.tuning(s, method) for method in s.methods),
+  }
+  return {phase: len(s.grid()) * s.num_trials * flops for phase, flops in one.items()}
 
 
 def _settings(recorded: dict[str, Any]) -> Settings:
