@@ -20,13 +20,25 @@ def _work(seconds):
     pass
 
 
-def _total(clock):
-  return timing.Time(*map(sum, zip(*clock.spent().values())))
+class _Watched:
+  """A clock, of which all phases together must be the time between its making and its reading."""
+
+  def __init__(self):
+    self.before = timing._now()
+    self.clock = timing.Clock()
+    self.after = timing._now()
+
+  def spent(self):
+    last, spent = timing._now(), self.clock.spent()
+    total, end = timing.Time(*map(sum, zip(*spent.values()))), timing._now()
+    assert all(np.add(last.minus(self.after), -1e-6) <= total) and all(total <= np.add(end.minus(self.before), 1e-6))
+    return spent
 
 
 def test_phases_add_up_to_all_the_time():
   """CPU and wall seconds; inside a phase the inner one counts, and what sleeps takes no CPU time."""
-  begun, clock = timing._now(), timing.Clock()
+  watched = _Watched()
+  clock = watched.clock
   _work(0.05)
   with clock.phase('outer'):
     _work(0.1)
@@ -34,29 +46,26 @@ def test_phases_add_up_to_all_the_time():
       _work(0.2)
       time.sleep(0.2)
     _work(0.1)
-  spent, passed = clock.spent(), timing._now().minus(begun)
+  spent = watched.spent()
   assert {name: one.cpu for name, one in spent.items()} == pytest.approx(
     {'the rest': 0.05, 'outer': 0.2, 'inner': 0.2}, abs=0.04
   )
   assert spent['inner'].wall >= 0.39
-  np.testing.assert_allclose(_total(clock), passed, atol=0.02)
 
 
 def test_compiling_is_counted_once_and_apart():
   """In whatever phase; a second call adds nothing, and neither does what compiles after the count has ended."""
-  clock, function = timing.Clock(), lambda x: jnp.linalg.norm(jnp.sort(x) @ x)
-  compiled = jax.jit(function)
-  begun = timing._now()
+  watched, function = _Watched(), lambda x: jnp.linalg.norm(jnp.sort(x) @ x)
+  clock, compiled = watched.clock, jax.jit(function)
   with clock.counting_compilation():
     with clock.phase('computing'):
       compiled(jnp.ones((7, 7))).block_until_ready()
     first = clock.spent()
     with clock.phase('computing'):
       compiled(jnp.ones((7, 7))).block_until_ready()
-  assert first['compile'].cpu > 0 and first['compile'].wall > first['computing'].wall
+  assert first['compile'].cpu > 0 and first['compile'].wall > 0
   jax.jit(function)(jnp.ones((8, 8))).block_until_ready()
-  assert clock.spent()['compile'] == first['compile']
-  np.testing.assert_allclose(_total(clock), timing._now().minus(begun), atol=0.02)
+  assert watched.spent()['compile'] == first['compile']
 
 
 def test_what_fails_leaves_the_phase_outside_of_it():
