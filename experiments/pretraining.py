@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import checkpoints, environment, files, results, timing
+from experiments.fields import require
 from experiments.progress import Reporter
-from experiments.settings import CorpusSettings, MlmSettings, PretrainSettings, Settings
+from experiments.settings import BertSettings, CorpusSettings, MlmSettings, PretrainSettings, Settings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, optimizer as optimizer_lib, pretrain, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
@@ -50,10 +51,16 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
   }
 
 
-def tuned_model(settings: Settings) -> MaskedLM:
+def check(bert: BertSettings) -> None:
+  """Raises SettingsError where this machine lacks the kernel that attention asks for."""
+  on_gpu = jax.default_backend() == 'gpu'
+  require(on_gpu or bert.attention != 'cudnn', 'bert.attention', bert.attention, "'xla' where there is no GPU")
+
+
+def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
   """BERT as it is tuned and measured: half precision is for pretraining alone, since gradients through a prompt vanish
   in it."""
-  return bert_lib.BertModel(settings.bert_module().clone(dtype=jnp.float32))
+  return bert_lib.BertModel(bert.clone(dtype=jnp.float32, attention='xla'))
 
 
 @functools.cache
@@ -117,10 +124,11 @@ def _train(
 ) -> State:
   """Goes on from a state and its metrics; all that is measured, told and kept on the way."""
   p, clock, start = settings.pretrain, reporter.clock, int(state.step)
+  model = tuned_model(settings.bert_module())
 
   def measure_state(state: State, **loss: float) -> None:
     with clock.phase('measuring'):
-      measured = measure(settings, tuned_model(settings), _params_here(state), ideals)
+      measured = measure(settings, model, _params_here(state), ideals)
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 

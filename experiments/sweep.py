@@ -24,6 +24,8 @@ def check(settings: Settings) -> None:
   require(wanted <= available, 'num_devices', wanted, f'at most {available}, or 0 for all')
   used = wanted or available
   require(batch_size % used == 0, 'pretrain.batch_size', batch_size, f'a multiple of the {used} devices')
+  if 'bert' in settings.models:
+    pretraining.check(settings.bert)
   # In the directory itself or the one in which it would be made, so that nothing is left of a refusal.
   directory = pathlib.Path(settings.pretrained).absolute()
   try:

@@ -140,7 +140,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
     if 'bert' in settings.models:
       where = trial.pretrained_directory
       params = pretraining.pretrained_params(settings, distribution, ideals, keys.pretraining, where, reporter)
-      models['bert'] = pretraining.tuned_model(settings), params
+      models['bert'] = pretraining.tuned_model(settings.bert_module()), params
     for name in settings.models:
       model, frozen = models[name]
       with clock.phase('measuring'):

@@ -50,6 +50,7 @@ class Layer(nn.Module):
   dropout_rate: float
   init_stddev: float
   dtype: jnp.dtype
+  attention: str
 
   @nn.compact
   def __call__(self, x_BxTxD: Array, deterministic: bool, positions: Positions = None) -> Array:
@@ -67,9 +68,13 @@ class Layer(nn.Module):
     else:
       (query,) = heads(project(x_BxQxD, slice(width)), 1)
       key, value = heads(project(x_BxTxD, slice(width, None)), 2)
-    scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
-    weights = dropout(jax.nn.softmax(scores.astype(jnp.float32)).astype(self.dtype))
-    attended = jnp.einsum('...nqk,...knd->...qnd', weights, value).reshape(x_BxQxD.shape)
+    if self.attention == 'cudnn':
+      attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
+    else:
+      scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
+      weights = dropout(jax.nn.softmax(scores.astype(jnp.float32)).astype(self.dtype))
+      attended = jnp.einsum('...nqk,...knd->...qnd', weights, value)
+    attended = attended.reshape(x_BxQxD.shape)
     x_BxQxD = norm(name='attention_norm')(x_BxQxD + dropout(dense(width, name='attention_out')(attended)))
 
     ffn = gelu(dense(self.ffn_width, name='ffn_in')(x_BxQxD))
@@ -89,6 +94,8 @@ class Bert(nn.Module):
     dropout_rate: of embeddings, attention weights and both residual branches.
     init_stddev: of the truncated normal that weights start from (0.02 in BERT, whose width is 768).
     dtype: of the computation; parameters, softmax and normalisation statistics are float32.
+    attention: 'xla', or on a GPU 'cudnn', whose fused kernel wants half precision, [B, T, D] and no dropout.
+    scan_layers: whether all layers but the last are one, compiled once; their parameters then have a leading axis.
   """
 
   num_tokens: int
@@ -100,6 +107,8 @@ class Bert(nn.Module):
   dropout_rate: float
   init_stddev: float = 0.02
   dtype: jnp.dtype = jnp.float32
+  attention: str = 'xla'
+  scan_layers: bool = False
 
   def setup(self):
     init = nn.initializers.truncated_normal(self.init_stddev)
@@ -108,10 +117,13 @@ class Bert(nn.Module):
     self.position_embedding = self.param('position_embedding', init, (self.max_positions, self.width))
     self.embedding_norm = norm()
     self.embedding_dropout = nn.Dropout(self.dropout_rate)
-    self.layers = [
-      Layer(self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype)
-      for _ in range(self.num_layers)
-    ]
+    layer = functools.partial(
+      Layer, self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype, self.attention
+    )
+    if self.scan_layers:
+      self.scanned, self.last = layer(), layer()
+    else:
+      self.layers = [layer() for _ in range(self.num_layers)]
     self.transform = Projection(self.width, kernel_init=init, dtype=self.dtype)
     self.transform_norm = norm()
     self.output_bias = self.param('output_bias', nn.initializers.zeros, (self.num_tokens + 1,))
@@ -127,6 +139,14 @@ class Bert(nn.Module):
       raise ValueError(f'sequence length {length} exceeds max_positions {self.max_positions}')
     x = embeddings.astype(self.dtype) + self.position_embedding[:length].astype(self.dtype)
     x = self.embedding_dropout(self.embedding_norm(x), deterministic=deterministic)
+    if self.scan_layers:
+      scan = nn.scan(
+        lambda layer, x, _: (layer(x, deterministic), None),
+        variable_axes={'params': 0},
+        split_rngs={'params': True, 'dropout': True},
+        length=self.num_layers - 1,
+      )
+      return self.last(scan(self.scanned, x, None)[0], deterministic, positions)
     for layer in self.layers[:-1]:
       x = layer(x, deterministic)
     return self.layers[-1](x, deterministic, positions)

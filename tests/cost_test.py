@@ -65,7 +65,7 @@ def test_the_products_of_pretraining_are_those_of_the_traced_step(scale):
 def test_the_products_of_tuning_are_those_of_the_traced_step(method):
   """All tasks of a trial at the small scale, to the head's own, which the width of BERT dwarfs."""
   settings = _settings('small')
-  model, d, tasks = pretraining.tuned_model(settings), settings.downstream, settings.tasks_per_trial
+  model, d, tasks = pretraining.tuned_model(settings.bert_module()), settings.downstream, settings.tasks_per_trial
   tuner, batch_size = tuned._tuner(settings, Point(4), model, method), settings.tuning(method).batch_size
   _, (state, *_) = _train_steps(settings)
   params, inputs = state.params, jnp.zeros((batch_size, d.length), jnp.int32)

@@ -319,6 +319,10 @@ REFUSED = [
   (['--config.memory.sizes=2', '--config.memory.label_cell=1'], ['memory.label_cell', '1', 'below']),
   (['--config.attention.form=other'], ['attention.form', 'other', 'paper, official']),
   (['--config.num_devices=64'], ['num_devices', '64', 'at most']),
+  (
+    ['--config.bert.attention=cudnn', '--config.bert.dtype=bfloat16'],
+    ['bert.attention', 'cudnn', "'xla' where there is no GPU"],
+  ),
   (['--config.tensorboard', 'no'], ["'no'", 'stray']),
   (['--workdir=/proc/nothing'], ['workdir', '/proc/nothing', 'writable']),
   (['--mode=replay'], ['mode', 'replay', 'report']),
@@ -454,9 +458,19 @@ def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
   with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
     bits = lambda: jax.random.key_data(jax.random.split(jax.random.key(0))).tolist()
     other = bits()
-    main_lib._set_up(types.SimpleNamespace(compilation_cache='', fast_compilation=True))
+    main_lib._set_up(types.SimpleNamespace(compilation_cache='', fast_compilation=True, deterministic=False))
   assert bits() != other
   assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
+
+
+def test_determinism_is_asked_of_xla_beside_other_flags(monkeypatch):
+  """XLA is told to leave out what differs from run to run, and the user's flags stay."""
+  monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_enable_fast_math=false')
+  main_lib._set_up(types.SimpleNamespace(compilation_cache='', fast_compilation=True, deterministic=True))
+  assert os.environ['XLA_FLAGS'].split() == [
+    '--xla_cpu_enable_fast_math=false',
+    '--xla_gpu_exclude_nondeterministic_ops=true',
+  ]
 
 
 @given(st.sampled_from(config_lib.field_names('')), st.text(max_size=20))

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from experiments import figures, files, results
+from experiments import figures, files, pretraining, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
@@ -25,7 +25,8 @@ SETTINGS = TheorySettings
 
 
 def check(settings: TheorySettings) -> None:
-  """Whatever the settings ask for, this machine can run."""
+  """Raises SettingsError where this machine lacks what the settings ask for."""
+  pretraining.check(settings.bert.model)
 
 
 def parts(settings: TheorySettings) -> dict[str, Part]:
