@@ -139,6 +139,7 @@ def _running(config: ml_collections.ConfigDict) -> None:
   """How it runs. Nothing here is part of an id; of all this, only the number of devices may change a record's bits."""
   config.num_devices = 0
   config.pretrained = 'runs/pretrained'
+  config.time_budget = 0.0
   config.tensorboard = False
   config.figures = ('figure_3_left',)
   config.figure = figure()

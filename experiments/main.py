@@ -37,10 +37,15 @@ def main(argv: list[str]) -> int:
       _set_up(settings)
       experiment.check(settings)
     _check_workdir(workdir, settings.experiment, values.mode)
-    reporter = Reporter(rich.console.Console())
+    reporter, left = Reporter(rich.console.Console()), None
     if values.mode == 'run':
-      experiment.run(settings, workdir, reporter)
+      with reporter.clock.counting_compilation():
+        left = experiment.run(settings, workdir, reporter)
     experiment.show(settings, workdir, reporter)
+    if values.mode == 'run':
+      reporter.say(reporter.clock.line())
+    if left:
+      reporter.say(left)
   except SettingsError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2

@@ -251,6 +251,11 @@ class Settings(Experiment):
   prompt_attention: TuneSettings
   num_devices: int = setting('devices that pretraining is spread over; 0: all', least=0)
   pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
+  time_budget: float = setting(
+    'minutes after which no trial is begun, and pretraining stops at its next checkpoint, for another run to go on; 0: '
+    'none',
+    least=0,
+  )
   tensorboard: bool = setting('whether pretraining writes TensorBoard events')
   figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention'), may_be_empty=True)
   figure: FigureSettings

@@ -50,7 +50,7 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
     path, environment_path = kept / name / 'records.jsonl', kept / name / results.ENVIRONMENT_NAME
     if not path.exists():
       begun = time.monotonic()
-      with _on_exact_device():
+      with _on_exact_device(), reporter.clock.phase(name):
         rows = part(settings, jax.random.fold_in(key, index), reporter)
       made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
       files.write_json_lines(environment_path, [made])
