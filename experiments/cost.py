@@ -58,13 +58,20 @@ def measuring(s: Settings) -> float:
 def tuning_step(s: Settings, method: str) -> Flops:
   """Of one step of all tasks of a trial on BERT, for a method that runs it in tuning.
 
-  Of a frozen weight the input alone has a gradient, which is one more product; both sides of attention have one.
+  Of a frozen weight the input alone has a gradient, which is one more product; both sides of attention have one. In
+  the first layer a prompt is projected once for a batch and a text once for all tasks, and the text has no gradient.
   """
-  kind, length = METHODS[method], s.downstream.length
-  length += s.prompt.length if kind.prompt else 0
-  one = forward(s, length, length if kind.reads == 'sequence' else 1)
+  kind, text, tasks, batch_size = METHODS[method], s.downstream.length, s.tasks_per_trial, s.tuning(method).batch_size
+  prompt = s.prompt.length if kind.prompt else 0
+  read = prompt + text if kind.reads == 'sequence' else 1
+  one = forward(s, prompt + text, read)
   products = lambda part: 3 if kind.finetunes or part == 'attention' else 2
-  return {part: products(part) * s.tasks_per_trial * s.tuning(method).batch_size * one[part] for part in one}
+  step = {part: products(part) * tasks * batch_size * one[part] for part in one}
+  if kind.prompt:
+    a_row = 2 * s.bert.width**2 * (3 if s.bert.num_layers > 1 or read > 1 else 2)
+    shared = 2 * tasks * prompt + batch_size * text
+    step['queries, keys, values'] += a_row * (shared - 2 * tasks * batch_size * (prompt + text))
+  return step
 
 
 def tuning(s: Settings, method: str) -> float:
