@@ -95,15 +95,13 @@ def _bert(config: ml_collections.ConfigDict) -> None:
   config.bert = base.masked_lm(
     num_hmms=1, checkpoints=(0, 50, 100, 200, 400, 800), warmup_steps=50, batch_size=64, num_documents=16384
   )
-  config.bert.model = base.group(
+  config.bert.model = base.bert(
     num_layers=2,
     width=64,
     num_heads=4,
     ffn_width=256,
     max_positions=32,
-    dropout_rate=0.0,
     init_stddev=0.07,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 64
-    dtype='float32',
   )
 
 

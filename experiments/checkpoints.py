@@ -15,8 +15,11 @@ class Checkpoints(NamedTuple):
   manager: ocp.CheckpointManager
 
   def save(self, step: int, state: Any, metrics: list[dict[str, Any]]) -> None:
-    """Saves in the background; an interrupted save leaves the one before it in force."""
-    args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(metrics))
+    """Saves in the background, and needs neither argument any longer on returning.
+
+    An interrupted save leaves the one before it in force.
+    """
+    args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(list(metrics)))
     self.manager.save(step, args=args)
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:

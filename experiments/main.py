@@ -1,6 +1,7 @@
 """python -m experiments.main --config=prompt_vs_head[:scale] [--workdir=DIR] [--config.field=value]; --help, --list"""
 
 import difflib
+import os
 import pathlib
 import re
 import sys
@@ -36,10 +37,15 @@ def main(argv: list[str]) -> int:
       _set_up(settings)
       experiment.check(settings)
     _check_workdir(workdir, settings.experiment, values.mode)
-    reporter = Reporter(rich.console.Console())
+    reporter, left = Reporter(rich.console.Console()), None
     if values.mode == 'run':
-      experiment.run(settings, workdir, reporter)
+      with reporter.clock.counting_compilation():
+        left = experiment.run(settings, workdir, reporter)
     experiment.show(settings, workdir, reporter)
+    if values.mode == 'run':
+      reporter.say(reporter.clock.line())
+    if left:
+      reporter.say(left)
   except SettingsError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
@@ -52,6 +58,10 @@ def _set_up(settings: Experiment) -> None:
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)
   jax.config.update('jax_disable_most_optimizations', settings.fast_compilation)
+  if settings.deterministic:
+    # XLA reads its flags once, when the first device is looked at.
+    others = os.environ.get('XLA_FLAGS', '')
+    os.environ['XLA_FLAGS'] = f'{others} --xla_gpu_exclude_nondeterministic_ops=true'.strip()
   cache.keep_programs(settings.compilation_cache)
 
 

@@ -13,14 +13,17 @@ import contextlib
 import operator
 import pathlib
 import re
+import resource
+import sys
 from typing import NamedTuple
 
 import jax
 
+from experiments import cost
 from experiments.fields import require
 from experiments.methods import METHODS
 from experiments.settings import Settings
-from hmm_jax.sampling import DOCUMENTS_AT_A_TIME, token_dtype
+from hmm_jax.sampling import DOCUMENTS_AT_A_TIME
 from hmm_jax.tasks import LABELLED_ENTRIES
 
 # Measured: the peak of prompt_vs_head:smoke on a CPU, whose arrays are next to nothing.
@@ -41,7 +44,7 @@ class Part(NamedTuple):
 
 def parts(s: Settings) -> list[Part]:
   """What is counted, for the largest distribution of the grid."""
-  tokens, b, d, m, corpus = s.hmm.num_tokens, s.bert, s.downstream, s.measure, s.corpus
+  tokens, d, m, corpus = s.hmm.num_tokens, s.downstream, s.measure, s.corpus
   methods = dict.fromkeys(s.methods + s.memory.vanilla_methods)
   states = max(point.joint_states for point in s.grid())
   largest = max(point.num_states for point in s.grid())
@@ -62,23 +65,16 @@ def parts(s: Settings) -> list[Part]:
   ]
   if 'bert' in s.models:
     drawn = _DRAWN * min(DOCUMENTS_AT_A_TIME, corpus.num_documents) * corpus.document_length
-    kept = 5 * token_dtype(tokens).itemsize * corpus.num_documents * corpus.document_length
+    kept = 5 * cost.corpus_bytes(s)
     found.append(Part(drawn, 'drawing documents', 'corpus.document_length'))
     found.append(Part(kept, 'the corpus', 'corpus.num_documents'))
-    layer = 4 * b.width * (b.width + 1) + 2 * b.width * b.ffn_width + b.ffn_width + 5 * b.width
-    params = b.num_layers * layer + (tokens + b.max_positions + b.width + 6) * b.width
     copies = 1 + s.tasks_per_trial * any(METHODS[method].finetunes for method in methods)
-    found.append(Part(4 * 5 * params * copies, "BERT with its optimiser's state", 'bert.width'))
+    found.append(Part(4 * 5 * cost.num_params(s) * copies, "BERT with its optimiser's state", 'bert.width'))
     batch = -(-s.pretrain.batch_size // (s.num_devices or len(jax.devices())))
-    found.append(Part(_activations(s, batch, corpus.chunk_length), 'a batch of pretraining', 'pretrain.batch_size'))
+    found.append(
+      Part(cost.activation_bytes(s, batch, corpus.chunk_length), 'a batch of pretraining', 'pretrain.batch_size')
+    )
   return found
-
-
-def _activations(s: Settings, batch: int, length: int) -> int:
-  """Of one batch, in the dtype of pretraining: what each layer keeps for its gradient, and the logits."""
-  b = s.bert
-  layer = 10 * b.width + 3 * b.ffn_width + 3 * b.num_heads * length
-  return batch * length * ((4 if b.dtype == 'float32' else 2) * b.num_layers * layer + 12 * s.hmm.num_tokens)
 
 
 def _features(s: Settings, method: str, inputs: int, states: int) -> Part:
@@ -87,11 +83,16 @@ def _features(s: Settings, method: str, inputs: int, states: int) -> Part:
   if kind.prompt or kind.finetunes:
     length += s.prompt.length if kind.prompt else 0
     batch = s.tasks_per_trial * s.tuning(method).batch_size
-    of_bert = 2 * _activations(s, batch, length) if 'bert' in s.models else 0
+    of_bert = 2 * cost.activation_bytes(s, batch, length) if 'bert' in s.models else 0
     size = max(of_bert, 8 * _POSTERIORS * batch * length * states) + 8 * inputs * length
     return Part(size, f'a batch of {method} tuning', f'{method}.batch_size')
   width = {'mask': s.hmm.num_tokens, 'sequence': length * s.hmm.num_tokens, 'representation': max(s.bert.width, states)}
   return Part(8 * inputs * width[kind.reads], f'the features of {method} tuning', 'downstream.num_train')
+
+
+def total(s: Settings) -> float:
+  """All parts together, bytes."""
+  return sum(part.size for part in parts(s))
 
 
 def available() -> float | None:
@@ -109,20 +110,28 @@ def available() -> float | None:
   return min(sizes, default=None)
 
 
+def peak() -> int:
+  """The most bytes that there have been at once so far: of the accelerator, or of this process."""
+  device = jax.local_devices()[0]
+  if device.platform != 'cpu':
+    return (device.memory_stats() or {}).get('peak_bytes_in_use', 0)
+  # In kibibytes, but for macOS.
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)
+
+
 def check(s: Settings) -> None:
   """Raises SettingsError where more is needed than there is."""
-  there, found = available(), parts(s)
-  total = sum(part.size for part in found)
-  if there is not None and total > there:
-    size, what, field = max(found)
+  there = available()
+  if there is not None and total(s) > there:
+    size, what, field = max(parts(s))
     valid = f'what fits the {_in_words(there)} of memory: {what} takes about {_in_words(size)}'
-    require(False, field, operator.attrgetter(field)(s), f'{valid}, and all {_in_words(total)}')
+    require(False, field, operator.attrgetter(field)(s), f'{valid}, and all {_in_words(total(s))}')
 
 
 def line(s: Settings) -> str:
   """The estimate in words."""
-  there, total = available(), sum(part.size for part in parts(s))
-  return f'memory: about {_in_words(total)}' + (f' of {_in_words(there)}' if there else '')
+  there = available()
+  return f'memory: about {_in_words(total(s))}' + (f' of {_in_words(there)}' if there else '')
 
 
 def _in_words(size: float) -> str:

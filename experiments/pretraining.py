@@ -1,9 +1,9 @@
 """Pretraining with checkpoints: the model that tuning finds frozen, and its distance from the ideal one."""
 
+from collections.abc import Callable
 import contextlib
 import functools
 import pathlib
-import time
 from typing import Any
 
 import jax
@@ -11,9 +11,10 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints, environment, files, results
+from experiments import checkpoints, environment, files, results, timing
+from experiments.fields import require
 from experiments.progress import Reporter
-from experiments.settings import CorpusSettings, MlmSettings, Settings
+from experiments.settings import BertSettings, CorpusSettings, MlmSettings, PretrainSettings, Settings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, pretrain, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
@@ -22,6 +23,16 @@ from hmm_jax.sampling import sample_corpus
 # What the distance from the ideal model is measured on: corrupted chunks, inputs with one [MASK] at their start, and
 # documents with one at each position in turn.
 Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
+
+
+State = pretrain.TrainState
+
+
+class OutOfTime(Exception):
+  """The time budget has ended before the pretraining has; what was done is kept."""
+
+
+_copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), compiler_options=compilation.ONCE)
 
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
@@ -40,10 +51,16 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
   }
 
 
-def tuned_model(settings: Settings) -> MaskedLM:
+def check(bert: BertSettings) -> None:
+  """Raises SettingsError where this machine lacks the kernel that attention asks for."""
+  on_gpu = jax.default_backend() == 'gpu'
+  require(on_gpu or bert.attention != 'cudnn', 'bert.attention', bert.attention, "'xla' where there is no GPU")
+
+
+def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
   """BERT as it is tuned and measured: half precision is for pretraining alone, since gradients through a prompt vanish
   in it."""
-  return bert_lib.BertModel(settings.bert_module().clone(dtype=jnp.float32))
+  return bert_lib.BertModel(bert.clone(dtype=jnp.float32, attention='xla'))
 
 
 @functools.cache
@@ -69,40 +86,99 @@ def pretrained_params(
 ) -> Any:
   """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished.
 
-  They lie on the first device of this host, each array whole.
+  They lie on the first device of this host, each array whole. Raises OutOfTime at a checkpoint past the time budget.
   """
   p, whole = settings.pretrain, sharding.replicated(_mesh(settings))
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, _mesh(settings))
   key_corpus, key_params, key_steps = jax.random.split(key, 3)
-  params_here = lambda state: jax.tree.map(lambda leaf: leaf.addressable_data(0), state.params)
-  with checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
+  with reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
     like = checkpoints.sharded_like(jax.eval_shape(init, key_params), whole)
     state, metrics = saved.restore(like) or (init(key_params), [])
-    done = int(state.step)
-    _note_environment(settings, directory, done, reporter)
-    if done == p.num_steps:
-      return params_here(state)
-    model = tuned_model(settings)
-    metrics = metrics or [{'step': 0, **measure(settings, model, params_here(state), ideals)}]
-    corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), whole)
-    with reporter.track('pretraining', p.num_steps, done) as advance, _board(settings, directory) as board:
-      while done < p.num_steps:
-        begun = time.monotonic()
-        with jax.default_matmul_precision('default'):
-          state, losses = train_steps(state, corpus, key_steps)
-        done, loss = done + p.steps_per_call, float(np.mean(losses))
-        tokens = p.steps_per_call * p.batch_size * settings.corpus.chunk_length
-        speed = tokens / (time.monotonic() - begun)
-        note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
-        if done % p.measure_every == 0 or done == p.num_steps:
-          metrics.append({'step': done, 'train_loss': loss, **measure(settings, model, params_here(state), ideals)})
-          _log_speed(board, directory, metrics[-1], speed)
-          note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
-        if done % p.checkpoint_every == 0 or done == p.num_steps:
-          saved.save(done, state, metrics)
-        files.write_json_lines(directory / 'metrics.jsonl', metrics)
-        advance(done, note)
-  return params_here(state)
+    _note_environment(settings, directory, int(state.step), reporter)
+    if int(state.step) < p.num_steps:
+      with reporter.clock.phase('corpus'):
+        corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), whole)
+      call = lambda state: train_steps(state, corpus, key_steps)
+      state = _train(settings, state, metrics, call, ideals, saved, directory, reporter)
+  if int(state.step) < p.num_steps:
+    reporter.say(f'the time budget ends at step {int(state.step)} of {p.num_steps} of pretraining')
+    raise OutOfTime
+  return _params_here(state)
+
+
+def _params_here(state: State) -> Any:
+  return jax.tree.map(lambda leaf: leaf.addressable_data(0), state.params)
+
+
+def _train(
+  settings: Settings,
+  state: State,
+  metrics: list[dict[str, float]],
+  call: Callable[[State], tuple[State, Array]],
+  ideals: Ideals,
+  saved: checkpoints.Checkpoints,
+  directory: pathlib.Path,
+  reporter: Reporter,
+) -> State:
+  """Goes on from a state and its metrics; all that is measured, told and kept on the way."""
+  p, clock, start = settings.pretrain, reporter.clock, int(state.step)
+  model = tuned_model(settings.bert_module())
+
+  def measure_state(state: State, **loss: float) -> None:
+    with clock.phase('measuring'):
+      measured = measure(settings, model, _params_here(state), ideals)
+    metrics.append({'step': int(state.step), **loss, **measured})
+    files.write_json_lines(directory / 'metrics.jsonl', metrics)
+
+  def finish(step: int, losses: Array, copy: State | None) -> None:
+    tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
+    note = f'loss {np.mean(losses):.3f}, '
+    speed = tokens / (clock.spent()['pretraining'].wall - before)
+    note += f'{speed:,.0f} tokens/s'
+    if metrics[-1]['step'] == step:
+      _log_speed(board, directory, metrics[-1], speed)
+      note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
+    if copy is not None:
+      saved.save(step, copy, metrics)
+    advance(step, note)
+
+  if not metrics:
+    measure_state(state)
+  before = clock.spent()['pretraining'].wall
+  with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
+    measured = lambda state, losses: measure_state(state, train_loss=float(np.mean(losses)))
+    return _call_ahead(p, state, call, measured, finish, lambda: clock.is_past(settings.time_budget))
+
+
+def _call_ahead(
+  p: PretrainSettings,
+  state: State,
+  call: Callable[[State], tuple[State, Array]],
+  measured: Callable[[State, Array], None],
+  finish: Callable[[int, Array, State | None], None],
+  is_over: Callable[[], bool],
+) -> State:
+  """The last state, or that of the first checkpoint at which it `is_over`.
+
+  A call is finished while the next one runs: its losses are read, and a checkpoint is made of a copy, since the state
+  itself is donated. Measuring comes first: it would wait for the same device.
+  """
+  step, waiting = int(state.step), None
+  while step < p.num_steps:
+    with jax.default_matmul_precision('default'):
+      state, losses = call(state)
+    if waiting:
+      finish(*waiting)
+    step += p.steps_per_call
+    if step % p.measure_every == 0 or step == p.num_steps:
+      measured(state, losses)
+    is_kept = step % p.checkpoint_every == 0 or step == p.num_steps
+    waiting = step, losses, _copy(state) if is_kept else None
+    if is_kept and is_over():
+      break
+  if waiting:
+    finish(*waiting)
+  return state
 
 
 def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
@@ -135,6 +211,6 @@ def _board(settings: Settings, directory: pathlib.Path) -> contextlib.AbstractCo
 def _log_speed(board: Any, directory: pathlib.Path, metrics: dict[str, float], tokens_per_second: float) -> None:
   """Tokens per second as JSON lines, apart from the metrics, which no machine changes; both for TensorBoard."""
   speed = {'step': metrics['step'], 'tokens_per_second': round(tokens_per_second, 1)}
-  files.append_json_line(directory / 'timing.jsonl', speed)
+  files.append_json_line(directory / timing.FILE_NAME, speed)
   for name, value in ({**metrics, 'tokens_per_second': tokens_per_second} if board else {}).items():
     board.add_scalar(name, value, metrics['step'])

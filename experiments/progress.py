@@ -7,6 +7,8 @@ import time
 import rich.console
 import rich.progress
 
+from experiments.timing import Clock
+
 _SECONDS_BETWEEN_LINES = 10.0
 
 # Called with how many units are done, and a few words on how it goes.
@@ -14,10 +16,11 @@ Advance = Callable[[int, str], None]
 
 
 class Reporter:
-  """Where a run tells the person in front of it what it does."""
+  """Where a run tells the person in front of it what it does, and by whose clock the time of each phase is taken."""
 
   def __init__(self, console: rich.console.Console):
     self.console = console
+    self.clock = Clock()
     self._prefix = ''
 
   def say(self, text: str) -> None:

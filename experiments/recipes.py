@@ -12,12 +12,11 @@ import matplotlib
 import matplotlib.figure
 import numpy as np
 
-from experiments import figures, files, memory, report, results, sweep, trial as trial_lib
+from experiments import cost, figures, files, memory, report, results, sweep, trial as trial_lib
 from experiments.fields import require, setting, SettingsError
 from experiments.progress import Reporter
 from experiments.results import Record
 from experiments.settings import FigureSettings, Settings
-from hmm_jax import masking, optimizer as optimizer_lib
 
 BASE = 'base'
 # What a recipe may change; the rest makes the task.
@@ -55,7 +54,7 @@ class RecipeSettings(Settings):
     groups = {name: dataclasses.replace(getattr(self, name), **fields) for name, fields in changes.items()}
     changed = dataclasses.replace(self, variants=(), **groups)
     p, named = changed.pretrain, changes['pretrain']
-    ratio = 1.0 if 'num_steps' in named else step_operations(self) / step_operations(changed)
+    ratio = 1.0 if 'num_steps' in named else cost.optimizer_step(self) / cost.optimizer_step(changed)
     calls = max(int(p.num_steps * ratio / p.steps_per_call + 1e-9), 1)
     num_steps = calls * p.steps_per_call
     warmup_steps = (
@@ -87,59 +86,38 @@ class RecipeSettings(Settings):
 SETTINGS = RecipeSettings
 
 
-def step_operations(settings: Settings) -> float:
-  """Floating-point operations of the matrix products of an optimiser step: forward, twice that backward, and Muon's.
-
-  The last layer and the output are computed at the slots alone, but for keys and values.
-  """
-  b, p, length = settings.bert, settings.pretrain, settings.corpus.chunk_length
-  slots = masking.num_slots(settings.corruption(), p.batch_size, length)
-  square = b.width**2
-  keys_and_values, rest = 2 * square, 2 * square + 2 * b.width * b.ffn_width + 2 * length * b.width
-  output = square + b.width * (settings.hmm.num_tokens + 1)
-  layers = b.num_layers * keys_and_values + (b.num_layers - 1) * rest
-  forward = 2 * p.batch_size * (length * layers + slots * (rest + output))
-  return 3 * forward + (_muon_operations(settings) if p.optimizer == 'muon' else 0)
-
-
-def _muon_operations(settings: Settings) -> float:
-  b = settings.bert
-  square, oblong = (optimizer_lib.muon_operations(b.width, size) for size in (b.width, b.ffn_width))
-  return b.num_layers * (4 * square + 2 * oblong) + square
-
-
 def check(settings: RecipeSettings) -> None:
   """Raises SettingsError where this machine lacks what a recipe asks for."""
   for recipe in settings.recipes().values():
     sweep.check(recipe)
 
 
-def run(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Runs what is missing of every recipe, distribution by distribution."""
+def run(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
+  """Runs what is missing of every recipe, distribution by distribution, as `sweep.run` does its grid."""
   reporter.say(memory.line(settings))
   recipes = settings.recipes()
   drawn = itertools.product(range(settings.num_trials), settings.grid(), recipes)
   trials = [(name, trial_lib.Trial(recipes[name], point, number, workdir)) for number, point, name in drawn]
-  for index, (name, trial) in enumerate(trials):
-    with reporter.part(index + 1, len(trials), f'{trial.point} trial {trial.trial} {_label(name)}'):
-      trial_lib.run(trial, reporter)
-  records = [_record(settings, name, trial) for name, trial in trials]
-  environments = [row for _, trial in trials for row in files.read_json_lines(trial.environment_path)]
-  results.write(workdir, settings, records, environments)
+  sweep.fill({f'{trial} {_label(name)}': trial for name, trial in trials}, settings.time_budget, reporter)
+  finished = [(name, trial) for name, trial in trials if not trial.missing()]
+  records = [_record(settings, name, trial) for name, trial in finished]
+  sweep.write(workdir, settings, [trial for _, trial in finished], records)
+  left = len(trials) - len(finished)
+  return f'{left} of {len(trials)} pretrainings are left; the same command goes on' if left else None
 
 
 def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial) -> Record:
   """What a recipe made of a distribution: how far from ideal, along which way, and the mean accuracy of each method."""
   rows, recipe = trial.records(), trial.settings
   metrics = files.read_json_lines(trial.pretrained_directory / 'metrics.jsonl')
-  whole = settings.pretrain.num_steps * step_operations(settings)
+  whole = settings.pretrain.num_steps * cost.optimizer_step(settings)
   accuracy = {method: np.mean([r['accuracy'] for r in results.select(rows, method=method)]) for method in trial.methods}
   return {
     'recipe': name,
     **trial.point._asdict(),
     'trial': trial.trial,
     'num_steps': recipe.pretrain.num_steps,
-    'operations': recipe.pretrain.num_steps * step_operations(recipe) / whole,
+    'operations': recipe.pretrain.num_steps * cost.optimizer_step(recipe) / whole,
     **{field: value for field, value in metrics[-1].items() if field not in ('step', 'train_loss')},
     'accuracy': {method: float(mean) for method, mean in accuracy.items()},
     'curve': [[row['step'], row['kl_at_mask']] for row in metrics],
@@ -151,6 +129,8 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial) -> Reco
 def show(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the table of the recipes on record, and draws their way to the ideal model."""
   records = results.load(workdir)
+  if not records:
+    return
   report.show(render(records), workdir, reporter)
   reporter.say(figures.saved(draw(records, settings.figure), workdir / 'recipes'))
 

@@ -1,7 +1,8 @@
 """Every experiment by its name.
 
 Its module has SETTINGS, the class of its settings; `check`, which raises SettingsError where this machine cannot run
-it; `run`, which runs what is missing; and `show`, which shows what is on record.
+it; `run`, which runs what is missing, and may return a sentence that says what is still left; and `show`, which shows
+what is on record.
 """
 
 from types import ModuleType

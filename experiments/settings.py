@@ -59,6 +59,7 @@ class Experiment(Group):
   seed: int = setting('decides everything that is drawn', least=0)
   compilation_cache: str = setting("where compiled programs are kept between runs: auto, a directory, or '' nowhere")
   fast_compilation: bool = setting('whether programs compile in half the time and run slower')
+  deterministic: bool = setting('whether a GPU goes without operations whose last bits differ from run to run')
 
 
 class FigureSettings(Group):
@@ -132,8 +133,14 @@ class BertSettings(Group):
   dropout_rate: float = setting('share that dropout zeroes in pretraining', least=0, below=1)
   init_stddev: float = setting("standard deviation of initial weights; BERT's 0.02 is for width 768")
   dtype: str = setting('arithmetic of pretraining; parameters are float32', choices=('float32', 'bfloat16', 'float16'))
+  attention: str = setting('its kernel in pretraining; cudnn needs a GPU', choices=('xla', 'cudnn'))
+  scan_layers: bool = setting('whether all layers but the last compile as one')
 
   def check(self) -> None:
+    if self.attention == 'cudnn':
+      require(self.dtype != 'float32', 'dtype', self.dtype, "bfloat16 or float16 where attention is 'cudnn'")
+      require(self.dropout_rate == 0, 'dropout_rate', self.dropout_rate, "0 where attention is 'cudnn'")
+    require(not self.scan_layers or self.num_layers > 1, 'scan_layers', self.scan_layers, 'False for one layer')
     require(self.width % self.num_heads == 0, 'width', self.width, f'a multiple of num_heads, {self.num_heads}')
 
   def module(self, num_tokens: int) -> Bert:
@@ -265,6 +272,11 @@ class Settings(Experiment):
   prompt_attention: TuneSettings
   num_devices: int = setting('devices that pretraining is spread over; 0: all', least=0)
   pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
+  time_budget: float = setting(
+    'minutes after which no trial is begun, and pretraining stops at its next checkpoint, for another run to go on; 0: '
+    'none',
+    least=0,
+  )
   tensorboard: bool = setting('whether pretraining writes TensorBoard events')
   figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention'), may_be_empty=True)
   figure: FigureSettings

@@ -1,5 +1,7 @@
 """One trial: settings -> distribution -> corpus -> pretrained model -> tasks -> tuned head and prompt -> records."""
 
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -9,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from experiments import downstream as downstream_lib, files, pretraining, results, tuned
+from experiments import downstream as downstream_lib, files, memory, pretraining, results, timing, tuned
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, Point, Settings
@@ -44,6 +46,9 @@ class Trial(NamedTuple):
   trial: int
   workdir: pathlib.Path
 
+  def __str__(self) -> str:
+    return f'{self.point} trial {self.trial}'
+
   @property
   def id(self) -> str:
     return self.settings.trial_id(self.point, self.trial)
@@ -68,6 +73,10 @@ class Trial(NamedTuple):
   @property
   def environment_path(self) -> pathlib.Path:
     return self.directory / results.ENVIRONMENT_NAME
+
+  @property
+  def timing_path(self) -> pathlib.Path:
+    return self.directory / timing.FILE_NAME
 
   @property
   def methods(self) -> tuple[str, ...]:
@@ -112,32 +121,50 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.H
 
 
 def run(trial: Trial, reporter: Reporter) -> None:
-  """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished."""
+  """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished.
+
+  Raises OutOfTime where pretraining does.
+  """
   if not trial.missing():
     return
   settings, keys = trial.settings, trial.keys()
+  clock = reporter.clock
   # Some accelerators round float32 products unless told otherwise.
-  with jax.default_matmul_precision('float32'):
+  with _timed(trial, clock), jax.default_matmul_precision('float32'):
     # What is committed to a device takes what is computed from it there.
     key = jax.device_put(keys.distribution, sharding.exact_device())
     distribution = draw_distribution(settings, trial.point, key)
     downstream = downstream_lib.draw(settings, trial.point, trial.methods, distribution, keys.downstream, keys.tasks)
-    ideals = _ideals(settings, distribution, downstream, keys.measure)
+    with clock.phase('measuring'):
+      ideals = _ideals(settings, distribution, downstream, keys.measure)
     models: dict[str, tuple[model_lib.MaskedLM, Any]] = {
       'exact': (model_lib.ExactModel(settings.hmm.num_tokens), distribution)
     }
     if 'bert' in settings.models:
       where = trial.pretrained_directory
       params = pretraining.pretrained_params(settings, distribution, ideals, keys.pretraining, where, reporter)
-      models['bert'] = pretraining.tuned_model(settings), params
+      models['bert'] = pretraining.tuned_model(settings.bert_module()), params
     for name in settings.models:
       model, frozen = models[name]
-      gap = pretraining.measure(settings, model, frozen, ideals)
+      with clock.phase('measuring'):
+        gap = pretraining.measure(settings, model, frozen, ideals)
       for method in trial.methods:
         tasks = sorted(task for task, *pair in trial.missing() if pair == [name, method])
         if tasks:
-          outcome = tuned.tune(settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter)
+          with clock.phase('tuning'):
+            outcome = tuned.tune(settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter)
           _add_records(trial, model.name, method, outcome, gap)
+
+
+@contextlib.contextmanager
+def _timed(trial: Trial, clock: timing.Clock) -> Iterator[None]:
+  """Adds to the trial's directory what each phase took, and the peak of memory so far, unless the process is killed."""
+  before = clock.spent()
+  try:
+    yield
+  finally:
+    spent = timing.difference(clock.spent(), before)
+    files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()})
 
 
 def _ideals(

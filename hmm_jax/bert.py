@@ -4,7 +4,7 @@ The encoder equals Hugging Face's `BertForMaskedLM` with the same weights (token
 text here has none of, left out); `tests/bert_parity_test.py` compares logits and gradients.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import math
@@ -14,6 +14,7 @@ from flax import linen as nn
 import jax
 from jax import Array, lax
 import jax.numpy as jnp
+import numpy as np
 
 from hmm_jax.model import at_positions, Positions, PromptSpace
 
@@ -42,6 +43,14 @@ class Projection(nn.Module):
     return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], -1)
 
 
+def _joined(parts: Sequence[Array]) -> Array:
+  """Parts [..., T_i, D], whose leading axes broadcast to one another, one after another."""
+  if len(parts) == 1:
+    return parts[0]
+  shape = jnp.broadcast_shapes(*(part.shape[:-2] for part in parts))
+  return jnp.concatenate([jnp.broadcast_to(part, shape + part.shape[-2:]) for part in parts], axis=-2)
+
+
 class Layer(nn.Module):
   """One post-LN transformer layer: attention, then feed-forward, each added to its input and normalised."""
 
@@ -50,26 +59,36 @@ class Layer(nn.Module):
   dropout_rate: float
   init_stddev: float
   dtype: jnp.dtype
+  attention: str
 
   @nn.compact
-  def __call__(self, x_BxTxD: Array, deterministic: bool, positions: Positions = None) -> Array:
-    """The layer's output at `positions`, [B, Q, D]; keys and values are computed everywhere, all else there alone."""
+  def __call__(self, parts: Sequence[Array], deterministic: bool, positions: Positions = None) -> Array:
+    """The layer's output at `positions`, [B, Q, D]; keys and values are computed everywhere, all else there alone.
+
+    The input [B, T, D] comes in parts along time, whose batch axes broadcast to one another: what is the same for all
+    of a batch is projected once.
+    """
     init = nn.initializers.truncated_normal(self.init_stddev)
     dense = functools.partial(Projection, dtype=self.dtype, kernel_init=init)
     norm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False, dtype=self.dtype)
     dropout = nn.Dropout(self.dropout_rate, deterministic=deterministic)
+    x_BxTxD = _joined(parts)
     width = x_BxTxD.shape[-1]
     heads = lambda x, parts: [y.reshape(*x.shape[:-1], self.num_heads, -1) for y in jnp.split(x, parts, axis=-1)]
 
     x_BxQxD, project = at_positions(x_BxTxD, positions), Projection(3 * width, init, self.dtype, name='qkv')
     if positions is None:
-      query, key, value = heads(project(x_BxTxD), 3)
+      query, key, value = heads(_joined([project(part) for part in parts]), 3)
     else:
       (query,) = heads(project(x_BxQxD, slice(width)), 1)
-      key, value = heads(project(x_BxTxD, slice(width, None)), 2)
-    scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
-    weights = dropout(jax.nn.softmax(scores.astype(jnp.float32)).astype(self.dtype))
-    attended = jnp.einsum('...nqk,...knd->...qnd', weights, value).reshape(x_BxQxD.shape)
+      key, value = heads(_joined([project(part, slice(width, None)) for part in parts]), 2)
+    if self.attention == 'cudnn':
+      attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
+    else:
+      scores = jnp.einsum('...qnd,...knd->...nqk', query, key) / jnp.sqrt(query.shape[-1]).astype(self.dtype)
+      weights = dropout(jax.nn.softmax(scores.astype(jnp.float32)).astype(self.dtype))
+      attended = jnp.einsum('...nqk,...knd->...qnd', weights, value)
+    attended = attended.reshape(x_BxQxD.shape)
     x_BxQxD = norm(name='attention_norm')(x_BxQxD + dropout(dense(width, name='attention_out')(attended)))
 
     ffn = gelu(dense(self.ffn_width, name='ffn_in')(x_BxQxD))
@@ -89,6 +108,8 @@ class Bert(nn.Module):
     dropout_rate: of embeddings, attention weights and both residual branches.
     init_stddev: of the truncated normal that weights start from (0.02 in BERT, whose width is 768).
     dtype: of the computation; parameters, softmax and normalisation statistics are float32.
+    attention: 'xla', or on a GPU 'cudnn', whose fused kernel wants half precision, [B, T, D] and no dropout.
+    scan_layers: whether all layers but the last are one, compiled once; their parameters then have a leading axis.
   """
 
   num_tokens: int
@@ -100,6 +121,8 @@ class Bert(nn.Module):
   dropout_rate: float
   init_stddev: float = 0.02
   dtype: jnp.dtype = jnp.float32
+  attention: str = 'xla'
+  scan_layers: bool = False
 
   def setup(self):
     init = nn.initializers.truncated_normal(self.init_stddev)
@@ -108,10 +131,13 @@ class Bert(nn.Module):
     self.position_embedding = self.param('position_embedding', init, (self.max_positions, self.width))
     self.embedding_norm = norm()
     self.embedding_dropout = nn.Dropout(self.dropout_rate)
-    self.layers = [
-      Layer(self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype)
-      for _ in range(self.num_layers)
-    ]
+    layer = functools.partial(
+      Layer, self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype, self.attention
+    )
+    if self.scan_layers:
+      self.scanned, self.last = layer(), layer()
+    else:
+      self.layers = [layer() for _ in range(self.num_layers)]
     self.transform = Projection(self.width, kernel_init=init, dtype=self.dtype)
     self.transform_norm = norm()
     self.output_bias = self.param('output_bias', nn.initializers.zeros, (self.num_tokens + 1,))
@@ -120,16 +146,30 @@ class Bert(nn.Module):
     """Word embeddings [..., T, D]; positions are added by `encode`, so that a prompt shifts them."""
     return self.word_embedding(tokens)
 
-  def encode(self, embeddings: Array, deterministic: bool = True, positions: Positions = None) -> Array:
-    """The last layer's hidden states at `positions`, [..., Q, D]. Raises ValueError past `max_positions`."""
-    length = embeddings.shape[-2]
+  def encode(self, *parts: Array, deterministic: bool = True, positions: Positions = None) -> Array:
+    """The last layer's hidden states at `positions`, [..., Q, D], of embeddings [..., T, D].
+
+    These may come in parts along time, such as a prompt and what stands behind it; leading axes broadcast to one
+    another. Raises ValueError past `max_positions`.
+    """
+    length = sum(part.shape[-2] for part in parts)
     if length > self.max_positions:
       raise ValueError(f'sequence length {length} exceeds max_positions {self.max_positions}')
-    x = embeddings.astype(self.dtype) + self.position_embedding[:length].astype(self.dtype)
-    x = self.embedding_dropout(self.embedding_norm(x), deterministic=deterministic)
+    places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])
+    parts = tuple(part.astype(self.dtype) + place.astype(self.dtype) for part, place in zip(parts, places))
+    parts = tuple(self.embedding_dropout(self.embedding_norm(x), deterministic=deterministic) for x in parts)
+    if self.scan_layers:
+      scan = nn.scan(
+        lambda layer, x, _: (layer([x], deterministic), None),
+        variable_axes={'params': 0},
+        split_rngs={'params': True, 'dropout': True},
+        length=self.num_layers - 1,
+      )
+      parts = scan(self.scanned, _joined(parts), None)[:1]
+      return self.last(parts, deterministic, positions)
     for layer in self.layers[:-1]:
-      x = layer(x, deterministic)
-    return self.layers[-1](x, deterministic, positions)
+      parts = (layer(parts, deterministic),)
+    return self.layers[-1](parts, deterministic, positions)
 
   def decode(self, hidden: Array) -> Array:
     """Logits [..., T, V + 1] in float32, with the word embedding as the output matrix."""
@@ -138,7 +178,9 @@ class Bert(nn.Module):
 
   def __call__(self, tokens: Array, deterministic: bool = True, positions: Positions = None) -> Array:
     """Logits at `positions`, [..., Q, V]: [MASK] is never a target, so its logit is left out."""
-    return self.decode(self.encode(self.embed(tokens), deterministic, positions))[..., : self.num_tokens]
+    return self.decode(self.encode(self.embed(tokens), deterministic=deterministic, positions=positions))[
+      ..., : self.num_tokens
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,14 +200,20 @@ class BertModel:
     return self._apply(Bert.embed, params, tokens)
 
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
-    hidden = self.represent(params, embeddings, positions)
-    return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])
+    return self._decode(params, self.represent(params, embeddings, positions))
+
+  def predict_prompted(self, params: Any, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
+    parts = prompts[:, None], self.embed(params, tokens)
+    return self._decode(params, self._apply(Bert.encode, params, *parts, positions=positions))
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
-    return self._apply(functools.partial(Bert.encode, positions=positions), params, embeddings)
+    return self._apply(Bert.encode, params, embeddings, positions=positions)
 
   def embedding_size(self, params: Any) -> int:
     return self.bert.width
 
-  def _apply(self, method: Callable[..., Any], params: Any, x: Array) -> Any:
-    return self.bert.apply({'params': params}, x, method=method)
+  def _decode(self, params: Any, hidden: Array) -> Array:
+    return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])
+
+  def _apply(self, method: Callable[..., Any], params: Any, *args: Array, **kwargs: Any) -> Any:
+    return self.bert.apply({'params': params}, *args, method=method, **kwargs)

@@ -23,8 +23,9 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import float64
+from hmm_jax import float64, messages
 from hmm_jax.blocks import map_blocks
+from hmm_jax.messages import Arithmetic
 
 # Rounding to zero takes from a message of sum 1 at most H^2 1e-308 a step, and so from any posterior, where the
 # evidence of rows with maximum 1 is at least exp(-650) = 1e-282, at most T H^2 1e-26.
@@ -61,58 +62,7 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
-@jax.custom_jvp
-def _probs(weights: Array) -> Array:
-  """Weights [..., H, C, B] that a constant brought to sum 1, with the slopes of whatever multiple of them has sum 1."""
-  return weights
-
-
-@_probs.defjvp
-def _probs_jvp(primals, tangents):
-  (probs,), (tangent,) = primals, tangents
-  return probs, tangent - probs * tangent.sum((-3, -2), keepdims=True)
-
-
-def _contract(matrix: Array, message: Array) -> Array:
-  # Without an output type of its own, which `vmap` outside of `in_float64` would truncate.
-  return lax.dot_general(matrix, message, (((1,), (0,)), ((), ())), precision=lax.Precision.HIGHEST)
-
-
-class _Arithmetic(NamedTuple):
-  """How the weights of a message [H, C, B] are stored, and what the recursion does with messages."""
-
-  encode: Callable[[Array], Array]
-  decode: Callable[[Array], Array]
-  times: Callable[[Array, Array], Array]
-  contract: Callable[[Array, Array], Array]  # (matrix [I, J], message [J, C, B]) -> message [I, C, B]
-  log_total: Callable[[Array], Array]  # message -> log of its sum, [B]
-  rescale: Callable[[Array], Array]  # to sum 1, by a constant to differentiation; zeros stay zeros
-
-
-def _rescale(weights: Array) -> Array:
-  total = lax.stop_gradient(weights).sum((0, 1))
-  return weights * jnp.where(total > 0, 1 / float64.positive_or_one(total), 0)
-
-
-_SCALED = _Arithmetic(
-  encode=lambda weights: weights,
-  decode=lambda weights: weights,
-  times=jnp.multiply,
-  contract=_contract,
-  log_total=lambda message: float64.log(message.sum((0, 1))),
-  rescale=_rescale,
-)
-_LOGARITHMIC = _Arithmetic(
-  encode=float64.log,
-  decode=jnp.exp,
-  times=jnp.add,
-  contract=lambda matrix, message: float64.log_sum(matrix[:, :, None, None] + message, 1),
-  log_total=lambda message: float64.log_sum(message, (0, 1)),
-  rescale=lambda message: message - jnp.maximum(float64.log_sum(lax.stop_gradient(message), (0, 1)), -1e30),
-)
-
-
-def _forward(arithmetic: _Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array):
+def _forward(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array):
   """The last filtered message, the log-evidence [B], and by position the predicted message and filtered probabilities.
 
   Rows are [T, H, C, B], `initial_probs` [H, C, 1]; probabilities are stored as `dtype`.
@@ -127,7 +77,7 @@ def _forward(arithmetic: _Arithmetic, dtype: Any, initial_probs: Array, transiti
     moved = arithmetic.contract(matrix, filtered)
     log_scale_of_next = log_scale + log_constant(updated) + log_constant(moved)
     carry = arithmetic.rescale(moved), log_scale_of_next, updated, log_scale
-    return carry, (predicted, _probs(arithmetic.decode(filtered)).astype(dtype))
+    return carry, (predicted, messages.probs(arithmetic.decode(filtered)).astype(dtype))
 
   start = arithmetic.encode(jnp.broadcast_to(initial_probs, rows.shape[1:]))
   carry = (arithmetic.rescale(start), log_constant(start)) * 2
@@ -135,14 +85,14 @@ def _forward(arithmetic: _Arithmetic, dtype: Any, initial_probs: Array, transiti
   return arithmetic.rescale(updated), log_scale + arithmetic.log_total(updated), *by_position
 
 
-def _smooth(arithmetic: _Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array):
+def _smooth(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array):
   """The probabilities of a `Posterior`, their axes those of the rows, and the log-evidence; arguments as in `_forward`.
 
   Up to a factor for every t, predicted_t(h) = P[H_t = h, x_{1:t-1}] and future_t(h) = P[x_{t+1:T} | H_t = h].
   """
   _, log_evidence, predicted, filtered_probs = _forward(arithmetic, dtype, initial_probs, transition_matrix, rows)
   matrix = arithmetic.encode(transition_matrix)
-  probs = lambda message: _probs(arithmetic.decode(message)).astype(dtype)
+  probs = lambda message: messages.probs(arithmetic.decode(message)).astype(dtype)
 
   def step(future, predicted_and_row):
     predicted, row = predicted_and_row
@@ -155,9 +105,33 @@ def _smooth(arithmetic: _Arithmetic, dtype: Any, initial_probs: Array, transitio
   return (filtered_probs, probs(predicted), *two_sided_probs), log_evidence
 
 
-def _filter_to_end(arithmetic: _Arithmetic, dtype: Any, *arguments: Array):
+def _between(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, *rows: Array):
+  """P[H_t | x_{-t}], [1, H, C, K B], and the log-evidence [K B] of rows [P, H, C, K, 1] before t and
+  [T, H, C, 1, B] after it.
+
+  Pairs meet at t alone: the pass forward is made once for each beginning, the one backward once for each end.
+  """
+  before, after = rows
+  open_end = jnp.concatenate([before, jnp.ones((1, *before.shape[1:]), before.dtype)])
+  _, log_evidence, predicted, _ = _forward(arithmetic, dtype, initial_probs, transition_matrix, open_end)
+  matrix = arithmetic.encode(transition_matrix)
+
+  def step(carry, row):
+    future, log_scale = carry
+    moved = arithmetic.contract(matrix, arithmetic.times(future, arithmetic.encode(row)))
+    return (arithmetic.rescale(moved), log_scale + lax.stop_gradient(arithmetic.log_total(moved))), None
+
+  no_future = arithmetic.encode(jnp.ones(after.shape[1:], after.dtype))
+  (future, log_scale), _ = lax.scan(step, (no_future, jnp.zeros(after.shape[3:], after.dtype)), after, reverse=True)
+  joint = arithmetic.times(predicted[-1], future)
+  joint, log_evidence = joint.reshape(*joint.shape[:2], -1), (log_evidence + log_scale).reshape(-1)
+  probs = messages.probs(arithmetic.decode(arithmetic.rescale(joint))).astype(dtype)
+  return probs[None], log_evidence + arithmetic.log_total(joint)
+
+
+def _filter_to_end(arithmetic: Arithmetic, dtype: Any, *arguments: Array):
   filtered, log_evidence, *_ = _forward(arithmetic, dtype, *arguments)
-  return _probs(arithmetic.decode(filtered)).astype(dtype), log_evidence
+  return messages.probs(arithmetic.decode(filtered)).astype(dtype), log_evidence
 
 
 def _at_most_once(done: Array, otherwise: Any, function: Callable[[Any], Any]) -> Any:
@@ -173,17 +147,26 @@ def _once_with_reverse_mode(done: Array, otherwise: Any, function: Callable[[Any
 def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: Array):
   """What `run` tells and the log-likelihood [B]; by logarithms where the evidence is too improbable for scaling."""
   constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
-  initial_probs, matrix, rows = map(float64.as_float64, arguments)
+  initial_probs, matrix, *rows = map(float64.as_float64, arguments)
   # Distributions and rows of maximum 1 have evidence of at most 1, which the bound speaks of.
-  total, row_sum, largest = constant(initial_probs.sum()), constant(matrix.sum(1).max()), constant(rows.max((1, 2)))
-  scaled_arguments = initial_probs / total, matrix / row_sum, rows * (1 / largest[:, None, None])
+  total, row_sum, largest = (
+    constant(initial_probs.sum()),
+    constant(matrix.sum(1).max()),
+    [constant(x.max((1, 2))) for x in rows],
+  )
+  scaled_arguments = (
+    initial_probs / total,
+    matrix / row_sum,
+    *(x * (1 / y[:, None, None]) for x, y in zip(rows, largest)),
+  )
   tell = lambda arithmetic: run(arithmetic, arguments[-1].dtype, *scaled_arguments)
-  scaled = tell(_SCALED)
+  scaled = tell(messages.SCALED)
   certified = scaled[1] > _LEAST_LOG_EVIDENCE
-  replace = lambda scaled: jax.tree.map(lambda *x: jnp.where(certified, *x), scaled, tell(_LOGARITHMIC))
+  replace = lambda scaled: jax.tree.map(lambda *x: jnp.where(certified, *x), scaled, tell(messages.LOGARITHMIC))
   probs, log_evidence = unless(certified.all(), scaled, replace)
-  log_constants = jnp.log(total) + (len(rows) - 1) * jnp.log(row_sum) + jnp.log(largest).sum(0)
-  return probs, (log_evidence + log_constants).astype(arguments[-1].dtype)
+  moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
+  log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
+  return probs, (log_evidence + log_constants.reshape(-1)).astype(arguments[-1].dtype)
 
 
 # The rule holds the transpose inside of `in_float64` too.
@@ -242,6 +225,26 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   """
   probs, loglik = _batched(_smooth, hmm, likelihoods)
   return Posterior._make((*probs, loglik))
+
+
+@jax.jit
+def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
+  """P[H_t | x_{1:t-1}, x_{t+1:}] of every beginning with every end, [K, B, E], as in `leave_one_out_probs`.
+
+  K beginnings and B ends cost K + B passes where K B sequences would cost two each. Differentiable as
+  `forward_backward`.
+
+  Args:
+    hmm: as there.
+    before: [K, P, E], likelihood rows of what comes before t.
+    after: [B, T, E], of what comes after it.
+  """
+  num_states = hmm.transition_matrix.shape[-1]
+  split = lambda x: float64.as_float(x).reshape(*x.shape[:-1], x.shape[-1] // num_states, num_states)
+  initial_probs = jnp.moveaxis(split(hmm.joint_initial_probs), -1, 0)[..., None, None]
+  rows = jnp.einsum('kpch->phck', split(before))[..., None], jnp.einsum('btch->thcb', split(after))[:, :, :, None]
+  (probs_HxCxN,), _ = _exact(_between, initial_probs, float64.as_float(hmm.transition_matrix), *rows)
+  return probs_HxCxN.transpose(2, 1, 0).reshape(len(before), len(after), after.shape[-1])
 
 
 @jax.jit

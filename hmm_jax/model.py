@@ -52,6 +52,13 @@ def at_positions(x: Array, positions: Positions) -> Array:
   return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
 
 
+def prepend(prompts: Array, embeddings: Array) -> Array:
+  """Each prompt [..., P, E] before each embedded sequence [B, T, E], [..., B, P + T, E]; the paper's (3.2)."""
+  shape = prompts.shape[:-2] + embeddings.shape[:1]
+  before = jnp.broadcast_to(prompts[..., None, :, :], shape + prompts.shape[-2:])
+  return jnp.concatenate([before, jnp.broadcast_to(embeddings, shape + embeddings.shape[-2:])], axis=-2)
+
+
 class MaskedLM(Protocol):
   """A masked language model as pure functions of its parameters. Leading axes `...` are batches.
 
@@ -76,6 +83,12 @@ class MaskedLM(Protocol):
 
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     """Token probabilities [..., Q, V], the paper's G-bar, of embeddings [..., T, E]."""
+
+  def predict_prompted(self, params: Any, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
+    """Token probabilities [K, B, Q, V] of tokens [B, T] after each of the prompts [K, P, E].
+
+    They are what `predict` gives of `prepend(prompts, embed(tokens))`, and may cost less; `positions` count the prompt.
+    """
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     """The representation [..., Q, E] that `predict` reads out."""
@@ -115,6 +128,13 @@ class ExactModel:
 
   def predict(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
     states = self.represent(params, embeddings, positions)
+    return jnp.matmul(states, params.joint_emission_matrix, precision=lax.Precision.HIGHEST)
+
+  def predict_prompted(self, params: Distribution, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
+    embeddings, first = self.embed(params, tokens), prompts.shape[-2]
+    if not isinstance(positions, np.ndarray) or positions.tolist() != [first]:
+      return self.predict(params, prepend(prompts, embeddings), positions)
+    states = inference.probs_between(params, prompts, embeddings[:, 1:])[:, :, None]
     return jnp.matmul(states, params.joint_emission_matrix, precision=lax.Precision.HIGHEST)
 
   def represent(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:

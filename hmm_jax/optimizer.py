@@ -77,26 +77,23 @@ def muon(
   return optax.chain(optax.clip_by_global_norm(clip_norm), _on_separate_matrices(of_matrices))
 
 
-def muon_operations(rows: int, columns: int) -> float:
-  """Floating-point operations of the matrix products of one update of a matrix: five steps of X X^T, its square, and a
-  product with X."""
-  few, many = sorted((rows, columns))
-  return 5 * (4 * few**2 * many + 2 * few**3)
+def _is_fused(path: tuple[Any, ...]) -> bool:
+  """Whether a leaf is a kernel [D, 3 D] of query, key and value."""
+  return [key.key for key in path[-2:]] == ['qkv', 'kernel']
 
 
 def _dimension_numbers(params: Any) -> Any:
-  """Which axes of a kernel are input and output, a third one counting matrices; None for what is no matrix."""
-  matrix = contrib.MuonDimensionNumbers(reduction_axis=0, output_axis=-1)
-  return jax.tree_util.tree_map_with_path(lambda path, _: matrix if path[-1].key == 'kernel' else None, params)
+  """Which axes of a kernel are input and output, the others counting matrices; None for what is no matrix."""
+
+  def axes(path, _):
+    return contrib.MuonDimensionNumbers(-3 if _is_fused(path) else -2, -1) if path[-1].key == 'kernel' else None
+
+  return jax.tree_util.tree_map_with_path(axes, params)
 
 
 def _separate(params: Any) -> Any:
   """The tree with each kernel [D, 3 D] of query, key and value as [D, 3, D]."""
-
-  def split(path, leaf):
-    is_fused = [key.key for key in path[-2:]] == ['qkv', 'kernel']
-    return leaf.reshape(leaf.shape[0], 3, -1) if is_fused else leaf
-
+  split = lambda path, leaf: leaf.reshape(*leaf.shape[:-1], 3, -1) if _is_fused(path) else leaf
   return jax.tree_util.tree_map_with_path(split, params)
 
 

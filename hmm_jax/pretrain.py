@@ -17,6 +17,8 @@ import optax
 from hmm_jax import masking, sharding
 from hmm_jax.bert import Bert
 
+_MEMBERS = 'members'
+
 
 class TrainState(NamedTuple):
   """What a checkpoint holds.
@@ -78,10 +80,12 @@ def train_step(
   state: TrainState,
   chunks: Array,
   key: Array,
+  most_of_all: Callable[[Array], Array] = lambda most: most,
 ) -> tuple[TrainState, Array]:
   """One step on chunks [B, T]: the new state and the masked-LM loss before it. `key` decides the corruption.
 
   The model reads out no more positions of a sequence than `masking.num_slots`; all, in a batch that selects more.
+  `most_of_all` makes the largest number of all members of an ensemble from that of this one.
   """
   key_corrupt, key_dropout = jax.random.split(key)
   inputs, selected = masking.corrupt(key_corrupt, corruption, chunks)
@@ -100,7 +104,7 @@ def train_step(
     return jax.value_and_grad(loss_at)(state.params, selected_first[:, :slots])
 
   everywhere = lambda: jax.value_and_grad(loss_at)(state.params, None)
-  loss, grads = lax.cond(selected.sum(-1).max() <= slots, in_slots, everywhere)
+  loss, grads = lax.cond(most_of_all(selected.sum(-1).max()) <= slots, in_slots, everywhere)
   updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
   return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), loss
 
@@ -113,12 +117,17 @@ def make_train_steps(
   batch_size: int,
   steps_per_call: int,
   mesh: Mesh,
+  num_members: int | None = None,
 ) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
   """Compiles `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
 
   The batch is split over `data`; the state is donated. One compilation serves every corpus of one shape, if the
-  first state is already on the mesh.
+  first state is already on the mesh. With `num_members`, models of one shape train side by side, each on a corpus
+  and with a key of its own: all arrays have a leading axis, which is split over `data` in place of the batch. They
+  must have taken equally many steps.
   """
+  # A maximum over members is the same for all of them, so that what hangs on it is branched on and not computed twice.
+  of_all = functools.partial(lax.pmax, axis_name=_MEMBERS) if num_members else lambda x: x
 
   def train_steps(state, corpus, key):
     key_order, key_noise = jax.random.split(key)
@@ -126,17 +135,21 @@ def make_train_steps(
 
     def one(carry, _):
       state, ordered_epoch, order = carry
-      epoch = state.step // batches.steps_per_epoch
+      step = of_all(state.step)
+      epoch = step // batches.steps_per_epoch
       order = lax.cond(epoch != ordered_epoch, lambda: batches.order(epoch), lambda: order)
-      chunks = jnp.take(corpus, batches.indices(order, state.step), axis=0)
-      chunks = lax.with_sharding_constraint(chunks, sharding.batch_sharded(mesh))
-      key = jax.random.fold_in(key_noise, state.step)
-      state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
+      chunks = jnp.take(corpus, batches.indices(order, step), axis=0)
+      if not num_members:
+        chunks = lax.with_sharding_constraint(chunks, sharding.batch_sharded(mesh))
+      key = jax.random.fold_in(key_noise, step)
+      state, loss = train_step(bert, optimizer, corruption, state, chunks, key, of_all)
       return (state, epoch, order), loss
 
     unordered = jnp.int32(-1), jnp.arange(corpus.shape[0])
     (state, *_), losses = lax.scan(one, (state, *unordered), length=steps_per_call)
     return state, losses
 
-  whole = sharding.replicated(mesh)
-  return jax.jit(train_steps, donate_argnums=0, in_shardings=(whole, whole, whole), out_shardings=(whole, whole))
+  where = sharding.batch_sharded(mesh) if num_members else sharding.replicated(mesh)
+  if num_members:
+    train_steps = jax.vmap(train_steps, axis_name=_MEMBERS, axis_size=num_members)
+  return jax.jit(train_steps, donate_argnums=0, in_shardings=(where, where, where), out_shardings=(where, where))

@@ -41,11 +41,6 @@ class Prompt:
     return space.center + space.unit * jax.random.uniform(key, shape, minval=-self.scale, maxval=self.scale)
 
 
-def prepend(prompt: Array, embeddings: Array) -> Array:
-  """The prompt [P, E] before each embedded sequence [B, T, E]; the paper's (3.2)."""
-  return jnp.concatenate([jnp.broadcast_to(prompt, embeddings.shape[:1] + prompt.shape), embeddings], axis=1)
-
-
 @dataclasses.dataclass(frozen=True)
 class Tuner:
   """What is trained on a model, and how it classifies. Tuners of equal fields are equal, and share compiled programs.
@@ -129,8 +124,7 @@ class Tuner:
       predict = lambda params: model.predict(params, model.embed(params, tokens), positions)
       outputs = jax.vmap(predict)(trainable['params'])
     else:
-      embeddings_KxBxLxE = jax.vmap(prepend, (0, None))(trainable['prompt'], model.embed(frozen, tokens))
-      outputs = model.predict(frozen, embeddings_KxBxLxE, positions)
+      outputs = model.predict_prompted(frozen, trainable['prompt'], tokens, positions)
     return jax.vmap(lambda head, outputs: function(head, self.head.read(outputs, tokens)))(trainable['head'], outputs)
 
 

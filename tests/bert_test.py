@@ -54,6 +54,29 @@ def test_weights_start_from_a_truncated_normal():
       np.testing.assert_array_equal(leaf, 1.0 if 'scale' in name else 0.0, name)
 
 
+def test_scanned_layers_compute_what_unrolled_ones_do():
+  """With the numbers of three layers stacked, logits and gradients are those of the layers one after another."""
+  unrolled = TINY.clone(num_layers=4)
+  scanned = unrolled.clone(scan_layers=True)
+  tree = jax.eval_shape(unrolled.init, jax.random.key(0), TOKENS)['params']
+  draws = np.random.default_rng(0)
+  tree = jax.tree.map(lambda leaf: draws.normal(leaf.ndim == 1, 0.5, leaf.shape).astype(np.float32), tree)
+
+  def stacked(tree):
+    layers = [tree[f'layers_{number}'] for number in range(4)]
+    rest = {name: leaves for name, leaves in tree.items() if not name.startswith('layers_')}
+    return {**rest, 'scanned': jax.tree.map(lambda *leaves: np.stack(leaves), *layers[:3]), 'last': layers[3]}
+
+  shapes = jax.tree.map(np.shape, jax.eval_shape(scanned.init, jax.random.key(0), TOKENS)['params'])
+  assert shapes == jax.tree.map(np.shape, stacked(tree))
+  loss = lambda bert: jax.jit(jax.value_and_grad(lambda params: (logits(bert, params, TOKENS) ** 2).mean()))
+  (value, grads), (expected, expected_grads) = loss(scanned)(stacked(tree)), loss(unrolled)(tree)
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  expected_grads = stacked(jax.tree.map(np.asarray, expected_grads))
+  largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(expected_grads))
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5 * largest), grads, expected_grads)
+
+
 def test_dropout_acts_only_where_asked_and_by_its_key(params):
   """Evaluation ignores the dropout rate; training is a function of the dropout key and of nothing else."""
   dropping = TINY.clone(dropout_rate=0.3)

@@ -97,7 +97,7 @@ def test_where_programs_are_kept(kept_programs, tmp_path, monkeypatch):
 
 def test_tuners_are_equal_where_they_train_the_same(settings):
   """A head is one tuner on whichever model's features; a prompt is part of its model."""
-  exact, bert = ExactModel(settings.hmm.num_tokens), pretraining.tuned_model(settings)
+  exact, bert = ExactModel(settings.hmm.num_tokens), pretraining.tuned_model(settings.bert_module())
   tuners = [tuning.Tuner(model, heads.Linear(2)) for model in (exact, bert)]
   left = [tuner.after_features(())[0] for tuner in tuners]
   assert left[0] == left[1] and hash(left[0]) == hash(left[1]) and left[0] != tuning.Tuner(None, heads.Linear(3))

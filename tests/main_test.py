@@ -153,6 +153,20 @@ def test_every_record_has_its_provenance_beside_it(finished):
   assert described == {(*name(record), record['task']) for record in _records(finished.prompt_files)}
 
 
+def test_a_run_says_where_its_time_went(finished):
+  """In one line at its end, and phase by phase beside each trial, once for each run that worked on it."""
+  name, phases = r'[\w ]+', {'compile', 'corpus', 'pretraining', 'measuring', 'tuning', 'the rest'}
+  *_, line = finished.memory_printed.splitlines()
+  assert re.fullmatch(rf'CPU time [\dmins ]+: ({name} \d+ s, )+the rest [\dmins ]+; wall time [\dmins ]+', line)
+  assert set(re.findall(r'[:,] ([a-z ]+) ', line)) == phases
+  trials = [json.loads(path.read_text()) for path in finished.workdir.glob('trials/*/timing.jsonl')]
+  assert len(trials) == 2
+  for row in trials:
+    assert set(row['cpu_seconds']) == set(row['wall_seconds']) == phases
+    assert all(seconds >= 0 for seconds in (*row['cpu_seconds'].values(), *row['wall_seconds'].values()))
+  assert 'tuning' not in finished.prompt_printed.splitlines()[-1]
+
+
 def test_methods_are_compared_on_the_same_tasks(finished):
   """Within a task the majority baseline, so the labels, and the trial are one, whatever model and method."""
   for task in (0, 1):
@@ -203,7 +217,8 @@ def test_a_second_run_only_reports(finished):
   before = times()
   printed = _finish(*PROMPT, f'--workdir={finished.workdir}')
   assert 'pretraining' not in printed
-  assert printed.split('Test accuracy')[1] == finished.prompt_printed.split('Test accuracy')[1]
+  report = lambda printed: printed.split('Test accuracy')[1].split('CPU time')[0]
+  assert report(printed) == report(finished.prompt_printed)
   assert _files(finished.workdir) == finished.prompt_files
   assert times() == before
 
@@ -254,6 +269,7 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path):
   ids = (record['pretraining_id'], record['trial_id'])
   of_prompt = lambda name: '/' not in name or name.split('/')[1] in ids
   assert _files(tmp_path) == {name: data for name, data in finished.prompt_files.items() if of_prompt(name)}
+  assert len((tmp_path / 'trials' / record['trial_id'] / 'timing.jsonl').read_text().splitlines()) == 1
 
 
 def test_a_run_killed_in_its_second_pretraining_continues_to_the_same_bits(finished, tmp_path):
@@ -271,6 +287,23 @@ def test_a_run_killed_in_its_second_pretraining_continues_to_the_same_bits(finis
   assert _files(workdir) == finished.memory_files
 
 
+def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):
+  """Pretraining stops at its next checkpoint, with exit code 0 and what is left in the last line; then it goes on."""
+  budget = (*PROMPT, f'--workdir={tmp_path}', '--config.time_budget=1e-9')
+  printed = _finish(*budget)
+  *_, steps, time_line, last = printed.splitlines()
+  assert 'step 20 of 40 of pretraining' in steps and 'CPU time' in time_line
+  assert last == '0 of 1 trials are finished (|H|=6: 0); the same command goes on'
+  (checkpoint,) = tmp_path.glob('pretrained/*/checkpoints/*')
+  assert checkpoint.name == '20' and not (tmp_path / 'table.txt').exists()
+  assert 'pretraining 40/40' in _finish(*budget)
+  ids = {name for record in _records(finished.prompt_files) for name in (record['pretraining_id'], record['trial_id'])}
+  of_prompt = lambda name: '/' not in name or name.split('/')[1] in ids
+  assert _files(tmp_path) == {name: data for name, data in finished.prompt_files.items() if of_prompt(name)}
+  (timing,) = tmp_path.glob('trials/*/timing.jsonl')
+  assert len(timing.read_text().splitlines()) == 2
+
+
 REFUSED = [
   (['--config.num_statez=3'], ['num_statez', 'num_states']),
   (['--config.nothing.here=3'], ['nothing.here', 'nearest']),
@@ -286,6 +319,10 @@ REFUSED = [
   (['--config.memory.sizes=2', '--config.memory.label_cell=1'], ['memory.label_cell', '1', 'below']),
   (['--config.attention.form=other'], ['attention.form', 'other', 'paper, official']),
   (['--config.num_devices=64'], ['num_devices', '64', 'at most']),
+  (
+    ['--config.bert.attention=cudnn', '--config.bert.dtype=bfloat16'],
+    ['bert.attention', 'cudnn', "'xla' where there is no GPU"],
+  ),
   (['--config.tensorboard', 'no'], ["'no'", 'stray']),
   (['--workdir=/proc/nothing'], ['workdir', '/proc/nothing', 'writable']),
   (['--mode=replay'], ['mode', 'replay', 'report']),
@@ -421,9 +458,19 @@ def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
   with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
     bits = lambda: jax.random.key_data(jax.random.split(jax.random.key(0))).tolist()
     other = bits()
-    main_lib._set_up(types.SimpleNamespace(compilation_cache='', fast_compilation=True))
+    main_lib._set_up(types.SimpleNamespace(compilation_cache='', fast_compilation=True, deterministic=False))
   assert bits() != other
   assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
+
+
+def test_determinism_is_asked_of_xla_beside_other_flags(monkeypatch):
+  """XLA is told to leave out what differs from run to run, and the user's flags stay."""
+  monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_enable_fast_math=false')
+  main_lib._set_up(types.SimpleNamespace(compilation_cache='', fast_compilation=True, deterministic=True))
+  assert os.environ['XLA_FLAGS'].split() == [
+    '--xla_cpu_enable_fast_math=false',
+    '--xla_gpu_exclude_nondeterministic_ops=true',
+  ]
 
 
 @given(st.sampled_from(config_lib.field_names('')), st.text(max_size=20))

@@ -11,7 +11,7 @@ import pytest
 
 from hmm_jax.bert import Bert, BertModel
 from hmm_jax.hmm import HMM
-from hmm_jax.model import ExactModel
+from hmm_jax.model import ExactModel, prepend
 from hmm_jax.theory.degradation import Noisy, NoisyModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -157,6 +157,26 @@ def test_what_is_read_is_what_all_positions_give_there(name, positions, hmm):
   for leaf, expected in zip(*map(jax.tree.leaves, (some, everywhere)), strict=True):
     if leaf.dtype == np.float32:
       np.testing.assert_allclose(leaf, expected, rtol=1e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(('name', 'positions'), [('exact', np.array([2])), ('bert', np.array([2])), ('bert', None)])
+def test_a_prompt_is_rows_before_the_text(name, positions, hmm):
+  """What `predict_prompted` says of each prompt and each text is what `predict` says of the two as one; slopes too."""
+  model, params = model_and_params(name, hmm)
+  draws = np.random.default_rng(4)
+  prompts = draws.uniform(0.1, 1, (3, 2, model.embedding_size(params))).astype(np.float32)
+  read = 5 if positions is None else 1
+  weights = draws.normal(size=(3, 2, read, V)).astype(np.float32)
+
+  def value_and_slopes(predict):
+    total = lambda prompts: (predict(params, prompts) * weights).sum()
+    return jax.jit(lambda prompts: (predict(params, prompts), jax.grad(total)(prompts)))(prompts)
+
+  separate = lambda params, prompts: model.predict_prompted(params, prompts, TOKENS[:, 0], positions)
+  whole = lambda params, prompts: model.predict(params, prepend(prompts, model.embed(params, TOKENS[:, 0])), positions)
+  (probs, slopes), expected = value_and_slopes(separate), value_and_slopes(whole)
+  assert probs.shape == (3, 2, read, V) and np.abs(probs[0] - probs[1]).max() > 1e-3
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), (probs, slopes), expected)
 
 
 def test_berts_predictions_are_read_out_of_its_representation():

@@ -38,16 +38,16 @@ TUNING = 'tests/tuning_test.py'
 MUTANTS = [
   Mutant(
     'the prompt behind the input',
-    'tuning',
-    'jnp.concatenate([jnp.broadcast_to(prompt, embeddings.shape[:1] + prompt.shape), embeddings], axis=1)',
-    'jnp.concatenate([embeddings, jnp.broadcast_to(prompt, embeddings.shape[:1] + prompt.shape)], axis=1)',
-    (TUNING, '-k', 'mask_is_read or no_rows'),
+    'model',
+    'jnp.concatenate([before, jnp.broadcast_to(embeddings, shape + embeddings.shape[-2:])], axis=-2)',
+    'jnp.concatenate([jnp.broadcast_to(embeddings, shape + embeddings.shape[-2:]), before], axis=-2)',
+    ('tests/model_test.py', '-k', 'rows_before'),
   ),
   Mutant(
     'the row after the mask is read',
     'heads',
-    'return outputs[..., outputs.shape[-2] - tokens.shape[-1], :]',
-    'return outputs[..., outputs.shape[-2] - tokens.shape[-1] + 1, :]',
+    'return np.array([prompt_length])',
+    'return np.array([prompt_length + 1])',
     ('tests/heads_test.py', '-k', 'reads_the_mask'),
   ),
   Mutant(
@@ -67,8 +67,8 @@ MUTANTS = [
   Mutant(
     'fine-tuning of the frozen tree',
     'tuning',
-    "model.embed(params, tokens)))(trainable['params'])",
-    "model.embed(frozen, tokens)))(trainable['params'])",
+    'predict = lambda params: model.predict(params, model.embed(params, tokens), positions)',
+    'predict = lambda params: model.predict(params, model.embed(frozen, tokens), positions)',
     (TUNING, '-k', 'finetuning'),
   ),
   Mutant(
@@ -234,6 +234,42 @@ MUTANTS = [
     'jnp.append(states, last)',
     ('tests/viterbi_test.py',),
   ),
+  Mutant(
+    'a forgotten normaliser',
+    'messages',
+    'return probs, tangent - probs * tangent.sum((-3, -2), keepdims=True)',
+    'return probs, tangent',
+    ('tests/inference_gradient_test.py', '-k', 'equals_enumeration'),
+  ),
+  *(
+    Mutant(name, module, old, new, (f'tests/{module}_test.py', '-k', tests))
+    for name, module, old, new, tests in (
+      ('slots for what is not selected', 'pretrain', 'jnp.argsort(~selected', 'jnp.argsort(selected', 'slots'),
+      ('a batch that overflows its slots', 'pretrain', '<= slots, in_slots', '<= slots + 9, in_slots', 'slots'),
+      (
+        'both branches computed for an ensemble',
+        'pretrain',
+        'functools.partial(lax.pmax, axis_name=_MEMBERS) if num_members else lambda x: x',
+        'lambda x: x',
+        'members',
+      ),
+      ('slots for one sequence alone', 'masking', '0.99 ** (1 / batch_size)', '0.99', 'slots'),
+    )
+  ),
+  Mutant(
+    'keys and values only where something is read',
+    'bert',
+    'key, value = heads(_joined([project(part, slice(width, None)) for part in parts]), 2)',
+    'key, value = heads(project(x_BxQxD, slice(width, None)), 2)',
+    ('tests/model_test.py', '-k', 'what_is_read and bert'),
+  ),
+  Mutant(
+    'a text whose places do not follow those of its prompt',
+    'bert',
+    'places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])',
+    'places = [self.position_embedding[: part.shape[-2]] for part in parts]',
+    ('tests/model_test.py', '-k', 'rows_before and bert'),
+  ),
   *(
     Mutant(name, 'inference', old, new, (f'tests/inference{which}_test.py', '-k', tests))
     for name, old, new, which, tests in (
@@ -259,11 +295,18 @@ MUTANTS = [
         'posterior_equals_enumeration',
       ),
       (
-        'a forgotten normaliser',
-        'return probs, tangent - probs * tangent.sum((-3, -2), keepdims=True)',
-        'return probs, tangent',
-        '_gradient',
-        'equals_enumeration',
+        'a beginning that ends one position early',
+        'joint = arithmetic.times(predicted[-1], future)',
+        'joint = arithmetic.times(predicted[-2], future)',
+        '_between',
+        'every_pair',
+      ),
+      (
+        'pairs that are never left to logarithms',
+        'return probs[None], log_evidence + arithmetic.log_total(joint)',
+        'return probs[None], 0 * log_evidence',
+        '_between',
+        'logarithms_must_decide',
       ),
       (
         'evidence of the moved message left out',
@@ -274,7 +317,7 @@ MUTANTS = [
       ),
       (
         'the largest entries of rows forgotten',
-        '+ jnp.log(largest).sum(0)',
+        ' + sum(jnp.log(x).sum(0) for x in largest)',
         '',
         '',
         'row_scale',
@@ -297,8 +340,8 @@ MUTANTS = [
       ),
       (
         'the scale of the matrix taken for evidence',
-        'matrix / row_sum, rows * (1 / largest[:, None, None])',
-        'matrix, rows * (1 / largest[:, None, None])',
+        'matrix / row_sum,',
+        'matrix,',
         '_precision',
         'potentials',
       ),

@@ -165,3 +165,15 @@ def test_muon_decays_every_parameter_and_clips():
   jax.tree.map(lambda a, b, x: np.testing.assert_allclose(a - b, x, atol=1e-5), plain, decayed, lost)
   (clipped,) = muon_updates(params, gradients, clip_norm=0.5)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-4), plain, clipped)
+
+
+def test_muon_takes_stacked_layers_one_by_one():
+  """Kernels with a leading axis, as of scanned layers, get the updates that each layer would get alone."""
+  draws = np.random.default_rng(1)
+  shapes = {'qkv': (3, 8, 24), 'ffn_in': (3, 8, 12), 'ffn_out': (3, 12, 8)}
+  stacked = {name: {'kernel': jnp.float32(draws.normal(size=shape))} for name, shape in shapes.items()}
+  (together,) = muon_updates(stacked, [stacked])
+  for layer in range(3):
+    one = jax.tree.map(lambda x, layer=layer: x[layer], stacked)
+    (alone,) = muon_updates(one, [one])
+    jax.tree.map(lambda a, b, layer=layer: np.testing.assert_allclose(a[layer], b, atol=1e-5), together, alone)

@@ -34,9 +34,9 @@ def train_steps():
   return compiled(steps_per_call=5)
 
 
-def compiled(steps_per_call, bert=BERT):
+def compiled(steps_per_call, bert=BERT, optimizer=OPTIMIZER):
   return pretrain.make_train_steps(
-    bert, OPTIMIZER, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.data_mesh(1)
+    bert, optimizer, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.data_mesh(1)
   )
 
 
@@ -116,7 +116,7 @@ def test_ten_steps_are_two_times_five(train_steps, start, corpus):
 def test_an_epoch_visits_each_chunk_at_most_once(monkeypatch, steps_per_call):
   """Each epoch meets floor(N / B) B distinct chunks in an order of its own, and each step has a key of its own."""
 
-  def report_chunks(bert, optimizer, corruption, state, chunks, key):
+  def report_chunks(bert, optimizer, corruption, state, chunks, key, most_of_all):
     return state._replace(step=state.step + 1), (chunks[:, 0], jax.random.key_data(key))
 
   monkeypatch.setattr(pretrain, 'train_step', report_chunks)
@@ -211,6 +211,33 @@ def test_slots_change_neither_loss_nor_step(slots, start, corpus, monkeypatch):
     assert np.shape(before) == () or (np.asarray(expected) != before).any()
 
 
+def test_members_of_an_ensemble_train_as_they_would_alone(start):
+  """Two models side by side, each on its corpus, have the losses and parameters of each alone, over an epoch's end.
+
+  What hangs on the step or on the number of selected positions is branched on: both branches are not computed.
+  """
+  together = pretrain.make_train_steps(
+    BERT, SGD, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=5, mesh=sharding.data_mesh(1), num_members=2
+  )
+  start = start._replace(opt_state=SGD.init(start.params))
+  corpora, keys = [cycles(seed) for seed in (1, 2)], [jax.random.key(seed) for seed in (7, 8)]
+  stack = lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves])
+  state, corpus, key = placed((jax.tree.map(stack, start, start), stack(*corpora), stack(*keys)))
+  compiled_together = together.lower(state, corpus, key).compile()
+  assert compiled_together.as_text().count(' conditional(') == 2
+  losses = []
+  for _ in range(3):
+    state, some = compiled_together(state, corpus, key)
+    losses.append(some)
+  alone_steps = compiled(steps_per_call=5, optimizer=SGD)
+  for member in range(2):
+    alone, expected = run(alone_steps, start, corpora[member], calls=3, seed=7 + member)
+    np.testing.assert_allclose(np.concatenate(losses, axis=1)[member], expected, atol=1e-5)
+    for leaf, other in zip(*map(jax.tree.leaves, (state.params, alone.params)), strict=True):
+      np.testing.assert_allclose(leaf[member], other, atol=1e-5)
+  assert state.step.tolist() == [15, 15] and not np.array_equal(losses[0][0], losses[0][1])
+
+
 ON_EIGHT_DEVICES = """
 import jax, numpy as np, optax
 from hmm_jax import pretrain, sharding
@@ -238,6 +265,15 @@ for count in (1, 8):
   assert state.step.sharding.num_devices == count
   results.append(jax.device_get((losses, state.params)))
 jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), *results)
+# Eight members, one on each device, which have nothing to tell each other but the branch that all take.
+steps = pretrain.make_train_steps(bert, optimizer, Corruption(4, 0.3, 0.8, 0.1), batch_size=16, steps_per_call=4,
+                                  mesh=mesh, num_members=8)
+eightfold = lambda x: np.broadcast_to(x, (8, *np.shape(x)))
+keys = jax.random.wrap_key_data(eightfold(jax.random.key_data(jax.random.key(3))))
+state = jax.device_put((jax.tree.map(eightfold, start), eightfold(corpus), keys), sharding.batch_sharded(mesh))
+state, losses = steps(*state)
+assert all(leaf.sharding.shard_shape(leaf.shape)[0] == 1 for leaf in jax.tree.leaves(state.params))
+np.testing.assert_allclose(losses, eightfold(results[0][0]), atol=1e-5)
 """
 
 

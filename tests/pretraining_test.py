@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import io
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ from configs import prompt_vs_head
 from experiments import config as config_lib, environment, pretraining, trial as trial_lib
 from experiments.progress import Reporter
 from experiments.settings import Point
-from hmm_jax import bayes_gap, sharding
+from hmm_jax import bayes_gap, pretrain, sharding
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 
@@ -62,6 +63,55 @@ def finished(tmp_path_factory):
   trial = trial_lib.Trial(settings, Point(3), 0, tmp_path_factory.mktemp('finished'))
   trial_lib.run(trial, _reporter())
   return trial
+
+
+def test_the_compiled_steps_stay_on_the_device(finished):
+  """The whole state is written over the one that is donated; nothing is sent to the host, or received from it."""
+  settings = finished.settings
+  init, train_steps = _compiled(settings)
+  key = jax.eval_shape(lambda: jax.random.key(0))
+  state, corpus = jax.eval_shape(init, key), (settings.corpus.num_chunks, settings.corpus.chunk_length)
+  text = train_steps.lower(state, jax.ShapeDtypeStruct(corpus, jnp.uint8), key).compile().as_text()
+  aliased = [(int(out), int(into)) for out, into in re.findall(r'\{(\d+)\}: \((\d+), \{\}', text.splitlines()[0])]
+  assert aliased == [(leaf, leaf) for leaf in range(len(jax.tree.leaves(state)))]
+  assert not re.search(r'\b(infeed|outfeed|send|recv)(-done)?\(', text)
+  assert not [target for target in re.findall(r'custom_call_target="([^"]*)"', text) if 'callback' in target]
+
+
+def test_a_call_is_finished_while_the_next_one_runs():
+  """Measuring comes before the next call, losses and checkpoints after it; a checkpoint's copy outlives its state."""
+  p = _settings('smoke').pretrain
+  assert (p.num_steps, p.steps_per_call, p.measure_every, p.checkpoint_every) == (40, 10, 20, 20)
+  told, advance = [], jax.jit(lambda s: (s._replace(step=s.step + 10, params=2 * s.params), s.params), donate_argnums=0)
+  fresh = lambda: pretrain.TrainState(jnp.int32(0), jnp.float32(1), ())
+
+  def call(state):
+    result = advance(state)
+    assert state.params.is_deleted()
+    told.append(('call', int(result[0].step)))
+    return result
+
+  def finish(step, losses, copy):
+    told.append(('finish', step, float(losses), copy and (int(copy.step), float(copy.params))))
+
+  measured = lambda state, losses: told.append(('measure', int(state.step)))
+  state = pretraining._call_ahead(p, fresh(), call, measured, finish, lambda: False)
+  assert told == [
+    ('call', 10),
+    ('call', 20),
+    ('finish', 10, 1, None),
+    ('measure', 20),
+    ('call', 30),
+    ('finish', 20, 2, (20, 4)),
+    ('call', 40),
+    ('finish', 30, 4, None),
+    ('measure', 40),
+    ('finish', 40, 8, (40, 16)),
+  ]
+  assert int(state.step) == 40
+  told.clear()
+  assert int(pretraining._call_ahead(p, fresh(), call, measured, finish, lambda: True).step) == 20
+  assert told[-1] == ('finish', 20, 2, (20, 4)) and len(told) == 5
 
 
 def _has_tensorboard():

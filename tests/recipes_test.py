@@ -7,14 +7,13 @@ import pathlib
 
 from conftest import assert_same_bits
 import jax
-import jax.extend
 import numpy as np
 import pytest
 import rich.console
 import scipy.stats
 
 from configs import prompt_vs_head, recipes as config_file
-from experiments import checkpoints, config as config_lib, pretraining, recipes, results, trial as trial_lib
+from experiments import checkpoints, config as config_lib, cost, pretraining, recipes, results, trial as trial_lib
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
 from hmm_jax import sharding
@@ -31,43 +30,13 @@ def _settings(scale='smoke', **changes):
   return config_lib.from_config(config)
 
 
-def _count(jaxpr):
-  """Floating-point operations of the products in a jaxpr; of a conditional, those of its cheapest branch."""
-  total = 0
-  for equation in jaxpr.eqns:
-    inner = [_count(sub) for sub in jax.extend.core.jaxprs_in_params(equation.params)]
-    if equation.primitive.name == 'dot_general':
-      (contracted, _), _ = equation.params['dimension_numbers']
-      shape = equation.invars[0].aval.shape
-      total += 2 * equation.outvars[0].aval.size * np.prod([shape[axis] for axis in contracted])
-    elif equation.primitive.name == 'cond':
-      total += min(inner)
-    else:
-      total += equation.params.get('length', 1) * sum(inner)
-  return total
-
-
-@pytest.mark.parametrize('scale', config_file.SCALES)
-def test_operations_are_those_of_the_products_of_a_step(scale):
-  """The count is that of every product in the traced step, slots and Muon included, to the last operation."""
-  settings = _settings(scale)
-  muon, batch = 'pretrain.optimizer=muon', 'pretrain.batch_size=64 pretrain.mask_rate=0.3'
-  for recipe in (settings.recipe(''), settings.recipe(muon), settings.recipe(batch)):
-    p, corpus = recipe.pretrain, recipe.corpus
-    compiled = pretraining.compiled(recipe.bert_module(), p, p.num_steps, sharding.data_mesh(1))
-    state = jax.eval_shape(compiled[0], jax.random.key(0))
-    chunks = jax.ShapeDtypeStruct((corpus.num_chunks, corpus.chunk_length), np.uint8)
-    jaxpr = jax.make_jaxpr(compiled[1])(state, chunks, jax.random.key(0))
-    assert _count(jaxpr.jaxpr) == p.steps_per_call * recipes.step_operations(recipe)
-
-
 @pytest.mark.parametrize('scale', config_file.SCALES)
 def test_no_recipe_takes_more_operations_than_the_base(scale):
   """Each takes all that the base's operations pay for, down to a whole call of the compiled steps."""
   settings = _settings(scale)
-  whole = settings.pretrain.num_steps * recipes.step_operations(settings)
+  whole = settings.pretrain.num_steps * cost.optimizer_step(settings)
   for recipe in settings.recipes().values():
-    step, p = recipes.step_operations(recipe), recipe.pretrain
+    step, p = cost.optimizer_step(recipe), recipe.pretrain
     assert p.num_steps * step <= whole * (1 + 1e-9) < (p.num_steps + p.steps_per_call) * step
 
 
@@ -76,7 +45,7 @@ def test_tuned_differs_from_the_paper_in_training_alone():
   paper, tuned = (config_lib.from_config(prompt_vs_head.get_config(scale)) for scale in ('paper', 'tuned'))
   steps = dict(scale='paper', pretrain=paper.pretrain)
   assert dataclasses.replace(tuned, **steps) == paper != tuned
-  total = lambda settings: settings.pretrain.num_steps * recipes.step_operations(settings)
+  total = lambda settings: settings.pretrain.num_steps * cost.optimizer_step(settings)
   assert 0.97 * total(paper) < total(tuned) <= total(paper)
 
 

@@ -21,9 +21,8 @@ from hmm_jax import theory
 from hmm_jax.heads import AttentionHead
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.model import ExactModel
+from hmm_jax.model import ExactModel, prepend
 from hmm_jax.theory import assumptions, counterexamples, rationals, structured
-from hmm_jax.tuning import prepend
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -20,7 +20,6 @@ from experiments.progress import Reporter
 from experiments.theory import verification
 from experiments.theory.settings import DegradationSettings, TheorySettings
 from hmm_jax import compilation, sharding, tasks, tuning
-from hmm_jax.bert import BertModel
 from hmm_jax.heads import Linear, LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.model import MaskedLM
@@ -100,7 +99,7 @@ def run_bert(settings: TheorySettings, key: Array, reporter: Reporter) -> list[R
       for step, params in checkpoints:
         fields = {'theorem': theorem, 'hmm': index, 'model': 'bert', 'study': 'bert', 'level': step}
         problems.append(problem._replace(frozen=params, fields=fields))
-    rows += _evaluate(s, BertModel(settings.bert.model.module(s.num_tokens)), problems, key, reporter)
+    rows += _evaluate(s, pretraining.tuned_model(settings.bert.model.module(s.num_tokens)), problems, key, reporter)
   return rows
 
 

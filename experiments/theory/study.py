@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from experiments import figures, files, results
+from experiments import figures, files, pretraining, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
@@ -25,7 +25,8 @@ SETTINGS = TheorySettings
 
 
 def check(settings: TheorySettings) -> None:
-  """Whatever the settings ask for, this machine can run."""
+  """Raises SettingsError where this machine lacks what the settings ask for."""
+  pretraining.check(settings.bert.model)
 
 
 def parts(settings: TheorySettings) -> dict[str, Part]:
@@ -49,7 +50,7 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
     path, environment_path = kept / name / 'records.jsonl', kept / name / results.ENVIRONMENT_NAME
     if not path.exists():
       begun = time.monotonic()
-      with _on_exact_device():
+      with _on_exact_device(), reporter.clock.phase(name):
         rows = part(settings, jax.random.fold_in(key, index), reporter)
       made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
       files.write_json_lines(environment_path, [made])

@@ -14,7 +14,7 @@ import scipy.optimize
 
 from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import Distribution, HMM
-from hmm_jax.model import at_positions, ExactModel, Positions
+from hmm_jax.model import at_positions, ExactModel, Positions, prepend
 
 
 class Noisy(NamedTuple):
@@ -53,6 +53,9 @@ class NoisyModel:
     noise = lax.stop_gradient(_noise(params.salt, embeddings, self.num_tokens))
     noisy = probs * jnp.exp(params.scale * at_positions(noise, positions))
     return noisy / positive_or_one(noisy.sum(-1, keepdims=True))
+
+  def predict_prompted(self, params: Noisy, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
+    return self.predict(params, prepend(prompts, self.embed(params, tokens)), positions)
 
   def represent(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
     return ExactModel(self.num_tokens).represent(params.distribution, embeddings, positions)

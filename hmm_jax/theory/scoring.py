@@ -13,7 +13,7 @@ from hmm_jax.float64 import as_float64, widened
 from hmm_jax.heads import attention_scores, Linear
 from hmm_jax.hmm import conditional_token_probs, Distribution, HMM, token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
-from hmm_jax.model import ExactModel
+from hmm_jax.model import ExactModel, prepend
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Finding
@@ -180,7 +180,7 @@ def _memory_scores(hmm, construction, tokens):
   rows = token_likelihoods(hmm, tokens, inside)
   posterior = memory_forward_backward(hmm, rows)
   prompt = construction.get('prompt', jnp.zeros((0, rows.shape[-1])))
-  token_probs = conditional_token_probs(hmm, tuning.prepend(prompt, rows))
+  token_probs = conditional_token_probs(hmm, prepend(prompt, rows))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
   scores = attention_scores(construction['head'], jnp.where(within, token_probs, 0), tokens, temperature=0.0)
   states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)

@@ -1,0 +1,189 @@
+"""The tables of docs/cost.md: `python -m experiments.cost_report` writes them there.
+
+What is predicted comes from the shipped settings alone (`experiments/cost.py`), what is measured from the records of
+runs, which keep `config.json`, `environment.jsonl` and `timing.jsonl` in a folder of docs/results/cost each.
+"""
+
+from collections.abc import Callable
+import json
+import operator
+import pathlib
+import re
+from typing import Any
+
+from experiments import config as config_lib, cost, files, memory, results, timing
+from experiments.settings import Point, Settings
+
+_DOCS = pathlib.Path(__file__).parents[1] / 'docs'
+PAGE, RECORDS = _DOCS / 'cost.md', _DOCS / 'results/cost'
+_SCALES = ('small', 'paper', 'official')
+# FLOPs a second of products of these shapes, measured: on two CPU cores in float32, and on an H200 in bfloat16.
+_TWO_CORES, _GPU = 110e9, 790e12
+_SIZES = ((1e15, 'P'), (1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'), (1, ''))
+
+
+def filled(page: str) -> str:
+  """The page with the tables that it has places for, as they are now."""
+  runs = '\n'.join(map(measured, sorted(RECORDS.iterdir())))
+  tables = iter((f'{by_part()}\n{by_scale()}', growth(), runs))
+  place = re.compile('(<!-- tables -->\n).*?(<!-- end -->)', re.DOTALL)
+  return place.sub(lambda match: match[1] + next(tables) + match[2], page)
+
+
+def shipped(scale: str, **changes: Any) -> Settings:
+  """The settings of Figure 3 (left), with fields changed by their dotted names."""
+  config = config_lib.shipped('prompt_vs_head')['get_config'](scale)
+  config.update_from_flattened_dict(changes)
+  return config_lib.from_config(config)
+
+
+def by_part() -> str:
+  """The products of one pretraining step, with what the slots save."""
+  settings = {scale: shipped(scale) for scale in _SCALES}
+  steps = {scale: cost.pretraining_step(s) for scale, s in settings.items()}
+  rows = [[part, *(_flops(step[part]) for step in steps.values())] for part in steps['small']]
+  rows.append(['**a step**', *(_flops(sum(step.values())) for step in steps.values())])
+  whole = {scale: cost.pretraining_step(s, read=s.corpus.chunk_length) for scale, s in settings.items()}
+  rows.append(['if all positions were read', *(_flops(sum(step.values())) for step in whole.values())])
+  return _table(['products of one pretraining step', *_SCALES], rows)
+
+
+def by_scale() -> str:
+  """What one trial at |H| = 30 takes, as its settings say."""
+  rows: dict[str, Callable[[Settings], str]] = {
+    'steps of pretraining': lambda s: f'{s.pretrain.num_steps:,}',
+    'pretraining': lambda s: _flops(cost.pretraining(s)),
+    'measuring, all along it': lambda s: _flops(cost.measurements(s) * cost.measuring(s)),
+    'a step of prompt tuning, each task': lambda s: _flops(_prompt_step(s) / s.tasks_per_trial),
+    'prompt tuning, each task': lambda s: _flops(cost.tuning(s, 'prompt') / s.tasks_per_trial),
+    'what the heads are tuned on': lambda s: _flops(cost.tuning(s, 'head')),
+    'exact posterior of an input': lambda s: _flops(cost.inference(Point(30), s.downstream.length)),
+    'parameters of BERT': lambda s: f'{cost.num_params(s):,}',
+    "parameters and AdamW's moments": lambda s: _bytes(cost.state_bytes(s)),
+    'activations of a step': lambda s: _bytes(_activations(s)),
+    'the corpus': lambda s: _bytes(cost.corpus_bytes(s)),
+    'memory, all told (see experiments/memory.py)': lambda s: _bytes(memory.total(s)),
+    'sent a step by each of 2 devices': lambda s: _bytes(cost.all_reduce_bytes(s, 2)),
+    'sent a step by each of 8 devices': lambda s: _bytes(cost.all_reduce_bytes(s, 8)),
+    'trials of the grid': lambda s: f'{len(s.grid()) * s.num_trials:,}',
+    'pretraining at 110 GFLOP/s (two cores)': lambda s: _seconds(cost.pretraining(s) / _TWO_CORES),
+    'pretraining at 790 TFLOP/s (H200)': lambda s: _seconds(cost.pretraining(s) / _GPU),
+  }
+  settings = [shipped(scale, num_devices=1) for scale in _SCALES]
+  return _table(
+    ['one trial at H = 30, predicted', *_SCALES], [[what, *map(say, settings)] for what, say in rows.items()]
+  )
+
+
+def _prompt_step(s: Settings) -> float:
+  return sum(cost.tuning_step(s, 'prompt').values())
+
+
+def _activations(s: Settings) -> int:
+  return cost.activation_bytes(s, s.pretrain.batch_size, s.corpus.chunk_length)
+
+
+def growth() -> str:
+  """By what each cost grows at the scale of the paper when one size doubles."""
+  s, point, devices = shipped('paper'), Point(4, 2, 1), 2
+  twice = lambda *names: {name: 2 * operator.attrgetter(name)(s) for name in names}
+  of_settings = {
+    'T, of chunks and inputs': twice('corpus.chunk_length', 'bert.max_positions', 'downstream.length'),
+    'D, and the feed-forward width': twice('bert.width', 'bert.ffn_width'),
+    'layers': twice('bert.num_layers'),
+    'B, chunks of a step': twice('pretrain.batch_size'),
+    'tasks': twice('tasks_per_trial'),
+  }
+  of_point = {
+    'H': point._replace(num_states=8),
+    'M, with N = 1': point._replace(memory_size=4),
+    'N, from 1 to 2, with M = 2': point._replace(num_cells=2),
+  }
+  doubled = {what: _costs(shipped('paper', **changes), point, devices) for what, changes in of_settings.items()}
+  doubled |= {what: _costs(s, larger, devices) for what, larger in of_point.items()}
+  doubled['devices, from 2 to 4'] = _costs(s, point, 2 * devices)
+  before = _costs(s, point, devices)
+  rows = [[what, *(f'{costs[name] / before[name]:.2f}' for name in before)] for what, costs in doubled.items()]
+  return _table(['twice', *before], rows)
+
+
+def _costs(s: Settings, point: Point, num_devices: int) -> dict[str, float]:
+  """What the growth of is told; of what is spread over devices, one's share."""
+  return {
+    'parameters': cost.num_params(s),
+    'a step': sum(cost.pretraining_step(s).values()) / num_devices,
+    'its activations': _activations(s) / num_devices,
+    'its all-reduce': cost.all_reduce_bytes(s, num_devices),
+    'a step of prompt tuning': _prompt_step(s),
+    'exact posterior': cost.inference(point, s.downstream.length),
+  }
+
+
+def measured(folder: pathlib.Path) -> str:
+  """What a run took beside what its settings say."""
+  made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)[0]
+  s = _settings({**json.loads((folder / 'config.json').read_text()), 'num_devices': len(made['devices'])})
+  trials, predicted = files.read_json_lines(folder / timing.FILE_NAME), _by_phase(s)
+  rows = []
+  for phase in dict.fromkeys([*predicted, *(phase for row in trials for phase in row['cpu_seconds'])]):
+    cpu, wall = (sum(row[kind].get(phase, 0.0) for row in trials) for kind in ('cpu_seconds', 'wall_seconds'))
+    flops = predicted.get(phase)
+    of_bert = [_flops(flops), f'{_flops(flops / cpu)}/s'] if flops else ['', '']
+    rows.append([phase, f'{cpu:.1f} s', f'{wall:.1f} s', *of_bert])
+  command = ' '.join(['python -m experiments.main', *made['command'][1:]])
+  versions = ', '.join(f'{name} {made["packages"][name]}' for name in ('jax', 'jaxlib', 'flax'))
+  peak = max(row['peak_bytes'] for row in trials)
+  return (
+    f'`{command}`\n\nCommit {made["commit"][:7]}, Python {made["python"]}, {versions}, {", ".join(made["devices"])}. '
+    f'Memory: predicted {_bytes(memory.total(s))}, at its peak {_bytes(peak)}.\n\n'
+  ) + _table(['phase', 'CPU time', 'wall time', 'predicted products of BERT', 'products a CPU second'], rows)
+
+
+def _by_phase(s: Settings) -> cost.Flops:
+  """Products of BERT in the phases of a grid; it is measured once more where it is tuned."""
+  one = {
+    'pretraining': cost.pretraining(s),
+    'measuring': (cost.measurements(s) + 1) * cost.measuring(s),
+    'tuning': sum(cost.tuning(s, method) for method in s.methods),
+  }
+  return {phase: len(s.grid()) * s.num_trials * flops for phase, flops in one.items()}
+
+
+def _settings(recorded: dict[str, Any]) -> Settings:
+  """The settings of a run from its `config.json`; a field that is younger than the run has its default."""
+
+  def read(value: Any) -> Any:
+    if isinstance(value, dict):
+      return {name: read(entry) for name, entry in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+  config = config_lib.shipped(recorded['experiment'])['get_config'](recorded['scale'])
+  config.update(read(recorded))
+  return config_lib.from_config(config)
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+  lines = [header, ['---'] * len(header), *rows]
+  return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+
+
+def _flops(number: float) -> str:
+  return _in_units(number) + 'FLOP'
+
+
+def _bytes(number: float) -> str:
+  return _in_units(number) + 'B'
+
+
+def _in_units(number: float) -> str:
+  size, unit = next(pair for pair in _SIZES if number >= pair[0] or pair[0] == 1)
+  return f'{number / size:.3g} {unit}'
+
+
+def _seconds(seconds: float) -> str:
+  hours = seconds / 3600
+  return f'{hours / 24:.3g} days' if hours >= 48 else f'{hours:.3g} h' if hours >= 2 else f'{seconds:.3g} s'
+
+
+if __name__ == '__main__':
+  PAGE.write_text(filled(PAGE.read_text()))

@@ -1,0 +1,89 @@
+"""The clock of a run: every moment counts once, and compiling apart from the phase in which it happens."""
+
+import json
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import timing
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+
+def _work(seconds):
+  """Keeps one thread busy."""
+  end = time.process_time() + seconds
+  while time.process_time() < end:
+    pass
+
+
+class _Watched:
+  """A clock, of which all phases together must be the time between its making and its reading."""
+
+  def __init__(self):
+    self.before = timing._now()
+    self.clock = timing.Clock()
+    self.after = timing._now()
+
+  def spent(self):
+    last, spent = timing._now(), self.clock.spent()
+    total, end = timing.Time(*map(sum, zip(*spent.values()))), timing._now()
+    assert all(np.add(last.minus(self.after), -1e-6) <= total) and all(total <= np.add(end.minus(self.before), 1e-6))
+    return spent
+
+
+def test_phases_add_up_to_all_the_time():
+  """CPU and wall seconds; inside a phase the inner one counts, and what sleeps takes no CPU time."""
+  watched = _Watched()
+  clock = watched.clock
+  _work(0.05)
+  with clock.phase('outer'):
+    _work(0.1)
+    with clock.phase('inner'):
+      _work(0.2)
+      time.sleep(0.2)
+    _work(0.1)
+  spent = watched.spent()
+  assert {name: one.cpu for name, one in spent.items()} == pytest.approx(
+    {'the rest': 0.05, 'outer': 0.2, 'inner': 0.2}, abs=0.04
+  )
+  assert spent['inner'].wall >= 0.39
+
+
+def test_compiling_is_counted_once_and_apart():
+  """In whatever phase; a second call adds nothing, and neither does what compiles after the count has ended."""
+  watched, function = _Watched(), lambda x: jnp.linalg.norm(jnp.sort(x) @ x)
+  clock, compiled = watched.clock, jax.jit(function)
+  with clock.counting_compilation():
+    with clock.phase('computing'):
+      compiled(jnp.ones((7, 7))).block_until_ready()
+    first = clock.spent()
+    with clock.phase('computing'):
+      compiled(jnp.ones((7, 7))).block_until_ready()
+  assert first['compile'].cpu > 0 and first['compile'].wall > 0
+  jax.jit(function)(jnp.ones((8, 8))).block_until_ready()
+  assert watched.spent()['compile'] == first['compile']
+
+
+def test_what_fails_leaves_the_phase_outside_of_it():
+  """An error in a phase or while a program is traced; the time after it counts as before."""
+  clock = timing.Clock()
+  with clock.counting_compilation(), clock.phase('outer'):
+    with pytest.raises(ZeroDivisionError), clock.phase('inner'):
+      jax.jit(lambda x: x / (1 // 0))(1.0)
+    before = clock.spent()
+    _work(0.05)
+    after = timing.difference(clock.spent(), before)
+  assert set(after['cpu_seconds']) == {'outer'} and after['cpu_seconds']['outer'] == pytest.approx(0.05, abs=0.02)
+  json.dumps(after, allow_nan=False)
+
+
+def test_the_line_says_all_of_it(monkeypatch):
+  """By phase from the longest on, in minutes and seconds, what has no phase last."""
+  clock = timing.Clock()
+  clock._spent = {'the rest': timing.Time(200, 100), 'tuning': timing.Time(1.4, 2), 'compile': timing.Time(61, 50)}
+  monkeypatch.setattr(timing, '_now', lambda: clock._last)
+  assert clock.line() == 'CPU time 4 min 22 s: compile 1 min 1 s, tuning 1 s, the rest 3 min 20 s; wall time 2 min 32 s'
