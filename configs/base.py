@@ -129,7 +129,9 @@ def _pretraining(config: ml_collections.ConfigDict) -> None:
     max_positions=64,
     init_stddev=0.05,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
   )
-  config.pretrain = masked_lm(num_steps=1250, batch_size=32, warmup_steps=100, checkpoint_every=250, measure_every=250)
+  # What won in docs/recipes.md, at 0.77 of the operations of the recipe before it: AdamW, 15% selected, 1250 steps.
+  config.pretrain = masked_lm(num_steps=650, batch_size=32, warmup_steps=50, checkpoint_every=250, measure_every=250)
+  config.pretrain.update(optimizer='muon', mask_rate=0.3)
   config.measure = group(num_chunks=256, num_inputs=512, num_documents=16, batch_size=64)
 
 
@@ -172,7 +174,8 @@ def _paper(config: ml_collections.ConfigDict) -> None:
   config.corpus.chunk_length = 512
   config.bert.update(num_layers=6, width=768, num_heads=12, ffn_width=3072, max_positions=512)
   config.bert.update(dropout_rate=0.1, init_stddev=0.02, dtype='bfloat16')
-  config.pretrain.update(num_steps=37500, batch_size=8, learning_rate=1e-5, warmup_steps=500, mask_rate=0.05)
+  config.pretrain.update(optimizer='adamw', num_steps=37500, batch_size=8, learning_rate=1e-5, warmup_steps=500)
+  config.pretrain.update(mask_rate=0.05)
   config.pretrain.update(steps_per_call=100, checkpoint_every=2500, measure_every=2500)
   config.measure.update(num_inputs=1000, num_documents=8)
   config.downstream.update(length=129, num_train=5000)

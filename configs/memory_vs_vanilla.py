@@ -51,7 +51,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.methods = ('attention',)
   config.memory.vanilla_methods = ('head',)
   if scale == 'small':
-    config.pretrain.num_steps = 750
+    config.pretrain.num_steps = 400
   if scale in base.OF_PAPER:
     config.num_trials = 5
   if scale == 'official':

@@ -88,6 +88,9 @@ BERT = Bert(
 )
 
 
+cheaply = pytest.mark.usefixtures('without_optimisation')
+
+
 def muon_updates(params, gradients, **options):
   """The updates of BERT's parameters at each step, without warm-up and at a rate that hardly falls."""
   optimizer = muon(0.1, 0, 10**6, muon_learning_rate=0.02, **{'weight_decay': 0.0, 'clip_norm': 1e9, **options})
@@ -124,6 +127,7 @@ def matrices(params):
   return named
 
 
+@cheaply
 def test_muon_orthogonalises_each_matrix_of_the_layers():
   """An update is the Newton-Schulz iterate of Nesterov's momentum, with singular values near sqrt(max(1, n / m)): of
   query, key and value each by itself, of the rest as they are."""
@@ -143,6 +147,7 @@ def test_muon_orthogonalises_each_matrix_of_the_layers():
       assert np.median(singular_values) == pytest.approx(scale, rel=0.35)
 
 
+@cheaply
 def test_muon_leaves_embeddings_norms_and_biases_to_adam():
   """All that is no matrix of a layer moves by the rate at the first step, as Adam does, whatever its gradient."""
   params, gradients = gradients_of_bert(1)
@@ -156,6 +161,7 @@ def test_muon_leaves_embeddings_norms_and_biases_to_adam():
     np.testing.assert_allclose(np.abs(update), 0.1 * (0.9 * 0.1 / 0.19 + 0.1 / 0.1), rtol=1e-4)
 
 
+@cheaply
 def test_muon_decays_every_parameter_and_clips():
   """Updates with decay are those without, less rate x decay x parameter; a clip turns no gradient."""
   params, gradients = gradients_of_bert(1)
@@ -167,6 +173,7 @@ def test_muon_decays_every_parameter_and_clips():
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-4), plain, clipped)
 
 
+@cheaply
 def test_muon_takes_stacked_layers_one_by_one():
   """Kernels with a leading axis, as of scanned layers, get the updates that each layer would get alone."""
   draws = np.random.default_rng(1)

@@ -32,12 +32,13 @@ def _settings(scale='smoke', **changes):
 
 @pytest.mark.parametrize('scale', config_file.SCALES)
 def test_no_recipe_takes_more_operations_than_the_base(scale):
-  """Each takes all that the base's operations pay for, down to a whole call of the compiled steps."""
+  """Each takes all that the base's operations pay for, down to a whole call of the compiled steps; or what it names."""
   settings = _settings(scale)
   whole = settings.pretrain.num_steps * cost.optimizer_step(settings)
-  for recipe in settings.recipes().values():
+  for name, recipe in settings.recipes().items():
     step, p = cost.optimizer_step(recipe), recipe.pretrain
-    assert p.num_steps * step <= whole * (1 + 1e-9) < (p.num_steps + p.steps_per_call) * step
+    assert p.num_steps * step <= whole * (1 + 1e-9)
+    assert whole < (p.num_steps + p.steps_per_call) * step or 'num_steps' in name
 
 
 def test_tuned_differs_from_the_paper_in_training_alone():
