@@ -84,9 +84,14 @@ def model_of(bert: Bert, params: Any, attention: str = 'eager') -> transformers.
 
 
 def loss_of(model: transformers.BertForMaskedLM, batch: Batch) -> float:
-  """Their masked-LM loss without dropout on (inputs, targets, selected), in the type of the model's parameters."""
+  """The masked-LM loss of their logits without dropout, in the type of the model's parameters.
+
+  As in ours [MASK], the last token, is never a target and has no part in it; in a step of theirs it has.
+  """
+  arguments = _arguments(batch, 'cpu')
   with torch.no_grad():
-    return float(model.eval()(**_arguments(batch, 'cpu')).loss)
+    logits = model.eval()(input_ids=arguments['input_ids']).logits[..., :-1]
+  return torch.nn.functional.cross_entropy(logits.flatten(0, 1), arguments['labels'].flatten()).item()
 
 
 def _arguments(batch: Batch, device: str) -> dict[str, torch.Tensor]:
