@@ -51,7 +51,7 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.inference.update(num_states=(3,), num_sequences=10, length=9)
   config.sampling.update(num_states=3, num_documents=4, corpus_documents=8, document_length=64)
   smoke = _step('smoke', steps_per_call=2)
-  smoke.num_members = (1, 2)
+  smoke.num_members = (2,)
   config.training.update(smoke)
   config.gpu.update(smoke)
-  config.gpu.bert.dtype = 'bfloat16'
+  config.gpu.bert.update(dtype='bfloat16', num_layers=2)

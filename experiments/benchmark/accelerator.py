@@ -23,8 +23,9 @@ def works(settings: TrainingSettings, key: Array) -> Iterator[Work]:
   """The step first: what a run that is killed has on record is in the order of what matters."""
   step = Step(settings, key)
   ways = [
-    Way('ours', lambda: step.ours(step.bert)),
-    Way('ours, cuDNN attention', lambda: step.ours(_with_cudnn(step))),
+    Way('ours', lambda: step.alone),
+    Way('ours, without dropout', lambda: step.ours(_without_dropout(step))),
+    Way('ours, cuDNN attention, without dropout', lambda: step.ours(_with_cudnn(step))),
     Way('ours, deterministic', lambda: step.ours(step.bert, options=_DETERMINISTIC)),
     # Its layers start from other draws, so that its loss is another.
     Way('ours, scanned layers', lambda: step.ours(step.bert.clone(scan_layers=True))._replace(error=None)),
@@ -36,10 +37,15 @@ def works(settings: TrainingSettings, key: Array) -> Iterator[Work]:
   yield step.ensembles('gpu')
 
 
+def _without_dropout(step: Step) -> Bert:
+  return step.bert.clone(dropout_rate=0.0)
+
+
 def _with_cudnn(step: Step) -> Bert:
+  """The fused kernel, which JAX gives no dropout."""
   if jax.default_backend() != 'gpu':
     raise NotHere('needs a CUDA device')
-  return step.bert.clone(attention='cudnn')
+  return _without_dropout(step).clone(attention='cudnn')
 
 
 def _hugging_face(step: Step) -> Prepared:
@@ -51,11 +57,11 @@ def _hugging_face(step: Step) -> Prepared:
 
 
 def _compared(step: Step) -> Work:
-  """The losses of one call of steps, from one start and under one dropout, against those in float32."""
+  """The losses of one call of steps from one start, without dropout, against those in float32."""
   exact: list[np.ndarray] = []
 
   def float32() -> Prepared:
-    prepared = step.ours(step.bert.clone(dtype=jnp.float32), precision='highest')
+    prepared = step.ours(_without_dropout(step).clone(dtype=jnp.float32), precision='highest')
     return prepared._replace(error=lambda losses: _kept(exact, losses))
 
   def against(bert: Callable[[], Bert]) -> Prepared:
@@ -63,7 +69,7 @@ def _compared(step: Step) -> Work:
 
   ways = [
     Way('ours, float32', float32),
-    Way('ours, bfloat16', lambda: against(lambda: step.bert)),
+    Way('ours, bfloat16', lambda: against(lambda: _without_dropout(step))),
     Way('ours, bfloat16, cuDNN attention', lambda: against(lambda: _with_cudnn(step))),
   ]
   return Work('gpu', f'losses of {step.settings.pretrain.steps_per_call} steps, against float32', ways)

@@ -81,13 +81,16 @@ def compile_program(
   return lowered.compile(options), time.perf_counter() - begun
 
 
-def alternate(work: Work, repeats: int) -> list[dict[str, Any]]:
-  """A record for each way: `repeats` rounds in which each is called once, after a call of each to warm up."""
+def alternate(work: Work, repeats: int, deadline: float = math.inf) -> list[dict[str, Any]]:
+  """A record for each way: `repeats` rounds in which each is called once, after a call of each to warm up.
+
+  No way is prepared once `time.monotonic()` is past the deadline.
+  """
   ready: dict[str, Prepared] = {}
   rows = {way.name: _row(work, way) for way in work.ways}
   for way in work.ways:
     try:
-      ready[way.name] = _warmed_up(way, rows[way.name])
+      ready[way.name] = _warmed_up(way, rows[way.name], deadline)
     except Exception as error:
       # Compilers and peers fail in any way, each in its own.
       rows[way.name]['note'] = _in_one_line(error)
@@ -95,11 +98,6 @@ def alternate(work: Work, repeats: int) -> list[dict[str, Any]]:
     for name, prepared in ready.items():
       rows[name]['seconds'].append(_seconds(prepared.call) / prepared.units)
   return list(rows.values())
-
-
-def not_begun(work: Work, minutes: float) -> list[dict[str, Any]]:
-  """The records of a work for which no time was left."""
-  return [{**_row(work, way), 'note': f'not begun: {minutes:g} minutes were over'} for way in work.ways]
 
 
 def _row(work: Work, way: Way) -> dict[str, Any]:
@@ -119,7 +117,9 @@ def _row(work: Work, way: Way) -> dict[str, Any]:
   }
 
 
-def _warmed_up(way: Way, row: dict[str, Any]) -> Prepared:
+def _warmed_up(way: Way, row: dict[str, Any], deadline: float) -> Prepared:
+  if time.monotonic() > deadline:
+    raise NotHere('not begun, for lack of time')
   missing = [name for name in way.needs if not importlib.util.find_spec(name)]
   if missing:
     raise NotHere(f'{" and ".join(missing)} not installed')
@@ -162,20 +162,18 @@ def _flops(prepared: Prepared) -> float | None:
 
 
 def _memory(prepared: Prepared) -> float | None:
-  """Bytes of one call.
+  """Bytes of one call on top of its arguments: what XLA sets aside for results and temporaries of its program.
 
-  On a CPU they are the most by which the memory of the process grew during a call, the same measure for every way; on
-  an accelerator what the program asks for, arguments and results included.
+  Of what is no such program it is the most by which the process grew in a call, None where it runs on a device.
   """
-  if jax.default_backend() == 'cpu':
-    with _growth() as bytes_grown:
-      jax.block_until_ready(prepared.call())
-    return bytes_grown()
-  stats = prepared.program.memory_analysis() if prepared.program else None
-  if stats is None:
+  if prepared.program:
+    stats = prepared.program.memory_analysis()
+    return stats and stats.output_size_in_bytes - stats.alias_size_in_bytes + stats.temp_size_in_bytes
+  if jax.default_backend() != 'cpu':
     return None
-  kept_twice = stats.alias_size_in_bytes
-  return stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes - kept_twice
+  with _growth() as grown:
+    jax.block_until_ready(prepared.call())
+  return grown()
 
 
 @contextlib.contextmanager

@@ -137,6 +137,6 @@ def _machine(environment: Record) -> str:
   versions = {**environment['packages'], **environment['peers']}
   shown = [f'{name} {version}' for name, version in versions.items() if version and name in _SHOWN]
   device = ', '.join(sorted(set(environment['devices'])))
-  host = f'{environment["cores"]} cores of {environment["cpu"]}'
+  host = f'{environment["cores"]} cores of {environment["cpu"]} at a load of {environment["load"]:.1f} before'
   text = f'Measured on {device}, {host}, at {environment["commit"][:12]}; {", ".join(shown)}.'
   return textwrap.fill(text, 118) + '\n'

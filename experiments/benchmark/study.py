@@ -29,10 +29,7 @@ def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) 
   begun, rows = time.monotonic(), list[dict[str, Any]]()
   results.write(workdir, settings, rows, [here()])
   for work in _works(settings):
-    if time.monotonic() - begun > 60 * settings.minutes:
-      rows += measure.not_begun(work, settings.minutes)
-    else:
-      rows += measure.alternate(work, settings.repeats)
+    rows += measure.alternate(work, settings.repeats, begun + 60 * settings.minutes)
     results.rewrite(workdir, settings, rows)
     reporter.say(f'{time.monotonic() - begun:.0f} s: {work.part}, {work.name}')
 
@@ -44,10 +41,11 @@ def _works(settings: BenchmarkSettings) -> Iterator[measure.Work]:
 
 
 def here() -> dict[str, Any]:
-  """What the numbers came from, the host and the peers included."""
+  """What the numbers came from: the host too, with what else it was busy with, and the peers."""
   info = pathlib.Path('/proc/cpuinfo')
-  models = [line.split(': ')[1] for line in info.read_text().splitlines() if line.startswith('model name')]
-  host = {'cpu': models[0] if models else platform.processor(), 'cores': os.cpu_count()}
+  lines = info.read_text().splitlines() if info.exists() else []
+  models = [line.split(': ')[1] for line in lines if line.startswith('model name')]
+  host = {'cpu': models[0] if models else platform.processor(), 'cores': os.cpu_count(), 'load': os.getloadavg()[0]}
   return {**environment(jax.devices()), **host, 'peers': measure.versions()}
 
 

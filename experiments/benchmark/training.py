@@ -30,7 +30,7 @@ def works(settings: TrainingSettings, key: Array) -> Iterator[Work]:
     Way('Hugging Face, eager', lambda: step.hugging_face(compiled=False), ('torch', 'transformers')),
     Way('Hugging Face, torch.compile', lambda: step.hugging_face(compiled=True), ('torch', 'transformers')),
   ]
-  ways = [Way('ours', lambda: step.ours(step.bert)), *hugging_face, Way('its matrix products alone', step.products)]
+  ways = [Way('ours', lambda: step.alone), *hugging_face, Way('its matrix products alone', step.products)]
   yield Work('training', step.name, ways)
   yield step.ensembles('training')
 
@@ -70,6 +70,11 @@ class Step:
     return jax.jit(lambda key: self.bert.init(key, jnp.zeros((1, 1), jnp.int32))['params'])(self.key)
 
   @functools.cached_property
+  def alone(self) -> Prepared:
+    """What Hugging Face and ensembles are compared with, compiled once."""
+    return self.ours(self.bert)
+
+  @functools.cached_property
   def loss_in_float64(self) -> float | None:
     """Hugging Face's loss in float64 at the start; None where it is not installed."""
     if not (importlib.util.find_spec('torch') and importlib.util.find_spec('transformers')):
@@ -95,8 +100,7 @@ class Step:
     `options` are the compiler's, `precision` is that of products of float32.
     """
     init, train_steps = self._programs(bert, num_members)
-    whole = sharding.replicated(sharding.data_mesh(1))
-    corpus, key = jax.device_put(self.corpus, whole), self.key
+    corpus, key = self.corpus, self.key
     if num_members:
       key = jax.random.split(self.key, num_members)
       corpus = jnp.broadcast_to(corpus, (num_members, *corpus.shape))
@@ -126,7 +130,8 @@ class Step:
       return pretraining.compiled(bert, p, p.num_steps, mesh)
     of_adamw = dict(weight_decay=p.weight_decay, clip_norm=p.clip_norm)
     optimizer = optimizer_lib.adamw(p.learning_rate, p.warmup_steps, p.num_steps, **of_adamw)
-    init = jax.jit(jax.vmap(lambda key: pretrain.init_train_state(key, bert, optimizer)))
+    init_one = lambda key: pretrain.init_train_state(key, bert, optimizer)
+    init = jax.jit(jax.vmap(init_one), out_shardings=sharding.batch_sharded(mesh))
     sizes = dict(batch_size=p.batch_size, steps_per_call=p.steps_per_call, num_members=num_members)
     return init, pretrain.make_train_steps(bert, optimizer, self.corruption, mesh=mesh, **sizes)
 
@@ -166,7 +171,7 @@ class Step:
   def ensembles(self, part: str) -> Work:
     """Steps of several models at once; the unit is one step of one model."""
     at_once = lambda count: Way(f'ours, {count} at once', lambda: self.ours(self.bert, num_members=count))
-    ways = [Way('ours', lambda: self.ours(self.bert)), *map(at_once, self.settings.num_members)]
+    ways = [Way('ours', lambda: self.alone), *map(at_once, self.settings.num_members)]
     return Work(part, f'a step of each of several models, {self.settings.bert.dtype}', ways)
 
 
