@@ -13,8 +13,8 @@ import pytest
 import rich.console
 
 from configs import benchmark
-from experiments import config as config_lib, results
-from experiments.benchmark import inference, measure, page, products, sampling, study
+from experiments import config as config_lib, files, results
+from experiments.benchmark import inference, measure, page, products, report, sampling, study
 from experiments.benchmark.measure import Prepared, Way, Work
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
@@ -155,6 +155,21 @@ def test_tables_are_at_most_120_columns_wide(finished):
   workdir, printed = finished
   table = (workdir / 'table.txt').read_text()
   assert max(map(len, table.splitlines())) <= 120 and table.strip() in printed
+
+
+def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
+  """With a share of the peak, and numbers as large as there."""
+  records = [record for record in results.load(finished[0]) if record['part'] == 'gpu']
+  large = dict(flops=1.16e12, product_flops=1.1e12, device_peak_bytes=60e9, memory_bytes=60e9)
+  for record in records:
+    record |= dict(seconds=[3e-3] * 5, **large)
+  made = json.loads((finished[0] / 'environment.jsonl').read_text())
+  files.write_json_lines(tmp_path / 'results.jsonl', records)
+  files.write_json_lines(tmp_path / 'environment.jsonl', [{**made, 'devices': ['NVIDIA H200']}])
+  table = report.of_record(tmp_path)
+  assert max(map(len, table.splitlines())) <= 120
+  # 1.1e12 operations in 3 ms, of 989e12 a second.
+  assert 'of peak' in table and ' 37% ' in table
 
 
 def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):

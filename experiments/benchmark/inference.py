@@ -75,6 +75,7 @@ def _smoothing(settings: InferenceSettings, hmm: HMM, tokens: Array) -> Iterator
     Way('ours', lambda: _ours_alone(hmm, rows, error_of)),
     Way('ours, float64 in and out', lambda: _ours_in_float64(hmm, rows, error_of)),
     Way('dynamax', dynamax(lambda posterior: posterior.smoothed_probs), ('dynamax',)),
+    Way('dynamax, all it tells', dynamax(lambda posterior: posterior), ('dynamax',)),
     Way('hmmlearn, float64', lambda: _hmmlearn(hmm, tokens, error_of), ('hmmlearn',)),
     Way('numba, float64', lambda: _numba('smooth', hmm, rows, error_of(lambda result: result)), ('numba',)),
   ]

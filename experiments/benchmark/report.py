@@ -39,26 +39,28 @@ def of_record(workdir: pathlib.Path) -> str:
   return '\n'.join([report.as_text(table) for table in tables] + [_machine(row) for row in environments])
 
 
-def _table(title: str, names: list[str], rows: list[list[str]], ends: set[int]) -> rich.table.Table:
+def _table(title: str, width: int, names: list[str], rows: list[list[str]], ends: set[int]) -> rich.table.Table:
   """Work and way as text, numbers right of them, without columns that are empty; a gap after each row in `ends`."""
   table = rich.table.Table(title=title, box=rich.box.SIMPLE)
   used = [index for index in range(len(names)) if any(row[index] for row in rows)]
   for index in used:
-    style: dict[str, Any] = dict(width=24) if index < 2 else dict(justify='right', no_wrap=True)
+    style: dict[str, Any] = dict(width=width) if index < 2 else dict(justify='right', no_wrap=True)
     table.add_column(names[index], **style)
   for number, row in enumerate(rows):
     table.add_row(*(row[index] for index in used), end_section=number in ends)
   return table
 
 
-def _grouped(title: str, names: list[str], records: list[Record], cells: Callable[[Record, Record], list[str]]) -> Any:
-  """A row for each record, from the first of its work, which is ours, and itself."""
+def _grouped(
+  title: str, width: int, names: list[str], records: list[Record], cells: Callable[[Record, Record], list[str]]
+) -> rich.table.Table:
+  """A row for each record, made of the first of its work, which is ours, and of itself."""
   rows, ends = list[list[str]](), set[int]()
   for part, work in dict.fromkeys((record['part'], record['work']) for record in records):
     group = results.select(records, part=part, work=work)
     rows += [[work if record is group[0] else '', *cells(group[0], record)] for record in group]
     ends.add(len(rows) - 1)
-  return _table(title, ['work', *names], rows, ends)
+  return _table(title, width, ['work', *names], rows, ends)
 
 
 def _speed(records: list[Record]) -> rich.table.Table:
@@ -70,7 +72,7 @@ def _speed(records: list[Record]) -> rich.table.Table:
     return [way, *_time(record), *ratio, _error(record), _megabytes(record['memory_bytes'])]
 
   title = 'Time: the median between quartiles. Ratio: how many times as fast ours is, likewise, round by round'
-  return _grouped(title, ['way', 'time', 'quartiles', 'ratio', 'quartiles', 'error', 'MB'], records, cells)
+  return _grouped(title, 24, ['way', 'time', 'quartiles', 'ratio', 'quartiles', 'error', 'MB'], records, cells)
 
 
 def _steps(records: list[Record], environments: list[Record]) -> rich.table.Table:
@@ -90,18 +92,22 @@ def _steps(records: list[Record], environments: list[Record]) -> rich.table.Tabl
 
   names = ['way', 'GFLOP', 'products', 'GFLOP/s', 'of peak', 'tokens/s', 'compile', 'peak MB']
   title = 'One step: GFLOP as XLA counts them, and of its products alone, whose speed and share of the peak follow'
-  return _grouped(title, names, [record for record in records if record['tokens'] and record['seconds']], cells)
+  return _grouped(title, 19, names, [record for record in records if record['tokens'] and record['seconds']], cells)
 
 
 def _operations(record: Record, peak: float | None) -> list[str]:
   counted, of_products = record['flops'], record['product_flops']
   speed = of_products / _median(record) if of_products else None
   return [
-    f'{counted / 1e9:,.2f}' if counted else '',
-    f'{of_products / 1e9:,.2f}' if of_products else '',
-    f'{speed / 1e9:,.1f}' if speed else '',
+    _giga(counted) if counted else '',
+    _giga(of_products) if of_products else '',
+    _giga(speed) if speed else '',
     f'{speed / peak:.0%}' if speed and peak else '',
   ]
+
+
+def _giga(number: float) -> str:
+  return f'{number / 1e9:,.0f}' if number >= 1e11 else f'{number / 1e9:.2f}'
 
 
 def _median(record: Record) -> float:
