@@ -1,7 +1,7 @@
 """What a run costs, from its settings alone: floating-point operations (FLOPs) of matrix products, and bytes.
 
 A product of [m, k] and [k, n] has 2 m k n FLOPs. What is done entry by entry counts as none: GELU, softmax, norms and
-the optimiser.
+AdamW.
 """
 
 from experiments.methods import METHODS
@@ -39,8 +39,21 @@ def pretraining_step(s: Settings, read: int | None = None) -> Flops:
   return {part: 3 * batch_size * flops for part, flops in forward(s, length, read).items()}
 
 
+def muon_step(s: Settings) -> float:
+  """Of Muon in one optimiser step: five times X X^T, its square, and a product with X, for each matrix X of a layer."""
+  b = s.bert
+  of_matrix = lambda few, many: 5 * (4 * few**2 * many + 2 * few**3)
+  square, oblong = (of_matrix(*sorted((b.width, size))) for size in (b.width, b.ffn_width))
+  return b.num_layers * (4 * square + 2 * oblong) + square
+
+
+def optimizer_step(s: Settings) -> float:
+  """Of all of an optimiser step."""
+  return sum(pretraining_step(s).values()) + (muon_step(s) if s.pretrain.optimizer == 'muon' else 0)
+
+
 def pretraining(s: Settings) -> float:
-  return s.pretrain.num_steps * sum(pretraining_step(s).values())
+  return s.pretrain.num_steps * optimizer_step(s)
 
 
 def measurements(s: Settings) -> int:

@@ -47,7 +47,8 @@ def valid_values(field: dataclasses.Field) -> str:
   if entry not in (int, float):
     text = ', '.join(field.metadata['choices'])
   if several:
-    text = f'distinct {entry.__name__}s, each {text}' if entry is not str else f'distinct ones of {text}'
+    ones = f'ones of {text}' if text else 'texts'
+    text = f'distinct {entry.__name__}s, each {text}' if entry is not str else f'distinct {ones}'
     return f'a tuple of {text}' + (', or ()' if field.metadata['may_be_empty'] else '')
   if field.metadata['choices']:
     return f'one of {text}'

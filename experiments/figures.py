@@ -236,7 +236,7 @@ def _draw_paper(axes, records, size: _Size, values: dict[int, float], marker: st
   shown = {x: value for x, value in values.items() if min(sizes) <= x <= max(sizes)}
   if not shown:
     return
-  of = 'BERT-base' if records[0]['scale'] in ('paper', 'official') else 'BERT-base on more text'
+  of = 'BERT-base' if records[0]['scale'] in ('paper', 'official', 'tuned') else 'BERT-base on more text'
   label = f'{name}, the paper ({of}; digitised)'
   style = dict(color='0.35', marker=marker, markersize=7, markerfacecolor='none', linestyle='none', zorder=5)
   axes.plot(list(shown), list(shown.values()), label=label, **style)

@@ -15,7 +15,7 @@ from experiments import checkpoints, environment, files, results, timing
 from experiments.fields import require
 from experiments.progress import Reporter
 from experiments.settings import BertSettings, CorpusSettings, MlmSettings, PretrainSettings, Settings
-from hmm_jax import bayes_gap, bert as bert_lib, compilation, optimizer as optimizer_lib, pretrain, sharding
+from hmm_jax import bayes_gap, bert as bert_lib, compilation, pretrain, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus
@@ -67,9 +67,7 @@ def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
 def compiled(bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: jax.sharding.Mesh):
   """The compiled initialisation and steps of a pretraining: one for every HMM, since no shape depends on it."""
   s = settings
-  optimizer = optimizer_lib.adamw(
-    s.learning_rate, s.warmup_steps, num_steps, weight_decay=s.weight_decay, clip_norm=s.clip_norm
-  )
+  optimizer = s.gradient_transformation(num_steps)
   init = jax.jit(
     lambda key: pretrain.init_train_state(key, bert, optimizer),
     out_shardings=sharding.replicated(mesh),

@@ -7,7 +7,7 @@ what is on record.
 
 from types import ModuleType
 
-from experiments import example_4_1, sweep
+from experiments import example_4_1, recipes, sweep
 from experiments.benchmark import study as benchmark
 from experiments.theory import examine, study
 
@@ -15,6 +15,7 @@ EXPERIMENTS: dict[str, ModuleType] = {
   'prompt_vs_head': sweep,
   'memory_vs_vanilla': sweep,
   'memory_cells': sweep,
+  'recipes': recipes,
   'benchmark': benchmark,
   'example_4_1': example_4_1,
   'theory': study,

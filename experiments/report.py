@@ -28,7 +28,7 @@ _STANDING_FOR = {
 _CONTRASTS = (('prompt', 'head'), ('attention', 'head'), ('prompt_attention', 'attention'))
 
 # The cells of a distribution, each with the title of its column.
-_Row = list[tuple[str, str]]
+Row = list[tuple[str, str]]
 
 
 def paper_left(method: str) -> dict[int, float]:
@@ -68,17 +68,17 @@ def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
     for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
       row.append((title, f'{np.mean([record[field] for record in bert]):.3f}' if bert else ''))
     rows.append(row + [_paper(point, _has_memory(records))] * paper_overlay)
-  return _table('Test accuracy in percent, mean ± half-width of the 95% interval', rows)
+  return from_rows('Test accuracy in percent, mean ± half-width of the 95% interval', rows)
 
 
 def clear_table(records: list[Record]) -> rich.table.Table:
   """The accuracies where labels are clear: on test inputs whose class scores differ by 1e-6 or more."""
   title = 'The same without near ties: test inputs whose class scores differ by 1e-6 or more'
   rows = [_start_of_row(point, rows, records, 'clear_accuracy') for point, rows in results.by_point(records).items()]
-  return _table(title, rows)
+  return from_rows(title, rows)
 
 
-def _table(title: str, rows: list[_Row]) -> rich.table.Table:
+def from_rows(title: str, rows: list[Row]) -> rich.table.Table:
   """The rows, whose titles are the same, without the columns that are empty in all of them."""
   columns = [column for column in zip(*rows) if any(cell for _, cell in column)]
   out = rich.table.Table(title=title, box=rich.box.SIMPLE)
@@ -93,7 +93,7 @@ def _has_memory(records: list[Record]) -> bool:
   return any(record['memory_size'] for record in records)
 
 
-def _start_of_row(point: Point, of_point: list[Record], records: list[Record], field: str) -> _Row:
+def _start_of_row(point: Point, of_point: list[Record], records: list[Record], field: str) -> Row:
   """What the distribution is, of how many units, and the accuracy of each method on each model of the records."""
   has_memory = _has_memory(records)
   row = [
@@ -112,7 +112,7 @@ def _start_of_row(point: Point, of_point: list[Record], records: list[Record], f
   return row
 
 
-def _difference(title: str, difference: Callable[..., results.Difference], *pair: list[Record]) -> _Row:
+def _difference(title: str, difference: Callable[..., results.Difference], *pair: list[Record]) -> Row:
   if not all(pair):
     return [(title, ''), ('p', '')]
   interval, p_value = difference(*pair)

@@ -5,15 +5,18 @@ The defaults stand in `configs/`.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import optax
 
 from experiments.fields import Group, require, setting
 from experiments.methods import METHODS
+from hmm_jax import optimizer as optimizer_lib
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
 from hmm_jax.memory_hmm import check_configurations
@@ -145,7 +148,7 @@ class BertSettings(Group):
 
 
 class AdamWSettings(Group):
-  learning_rate: float = setting('peak of the linear warm-up and decay')
+  learning_rate: float = setting('peak, after a linear warm-up and before the decay')
   batch_size: int = setting('inputs of an optimiser step')
   warmup_steps: int = setting('steps until the peak', least=0)
   weight_decay: float = setting('of AdamW', least=0)
@@ -153,6 +156,10 @@ class AdamWSettings(Group):
 
 
 class MlmSettings(AdamWSettings):
+  optimizer: str = setting('AdamW, or Muon for the matrices of the layers', choices=('adamw', 'muon'))
+  muon_learning_rate: float = setting('as learning_rate, of the matrices that Muon trains')
+  decay: str = setting('of the learning rate; wsd: over the last fifth of the steps', choices=optimizer_lib.DECAYS)
+  b2: float = setting("of Adam's mean square", least=0, below=1)
   mask_rate: float = setting('share of positions that are selected', above=0, below=1)
   mask_share: float = setting('share of the selected that become [MASK]', above=0, most=1)
   random_share: float = setting('share of the selected that become a random token', least=0, most=1)
@@ -162,6 +169,20 @@ class MlmSettings(AdamWSettings):
     rest = 1 - self.mask_share
     valid = f'at most {rest:.3g}, what mask_share leaves'
     require(self.random_share <= rest + 1e-9, 'random_share', self.random_share, valid)
+
+  def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
+    """The optimiser whose learning rate is 0 after `num_steps`."""
+    muon = functools.partial(optimizer_lib.muon, muon_learning_rate=self.muon_learning_rate)
+    build = muon if self.optimizer == 'muon' else optimizer_lib.adamw
+    return build(
+      self.learning_rate,
+      self.warmup_steps,
+      num_steps,
+      weight_decay=self.weight_decay,
+      clip_norm=self.clip_norm,
+      b2=self.b2,
+      decay=self.decay,
+    )
 
   def corruption(self, num_tokens: int) -> Corruption:
     return Corruption(num_tokens, self.mask_rate, self.mask_share, self.random_share)

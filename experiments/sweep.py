@@ -11,6 +11,7 @@ import jax
 from experiments import figures, files, memory, pretraining, report, results, timing, trial as trial_lib
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
+from experiments.results import Record
 from experiments.settings import Settings
 
 SETTINGS = Settings
@@ -46,28 +47,33 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | 
   points, numbers = settings.grid(), range(settings.num_trials)
   # By trial first: wherever it stops, no point is ahead of another by more than one.
   grid = [trial_lib.Trial(settings, point, trial, workdir) for trial in numbers for point in points]
-  _fill(grid, settings.time_budget, reporter)
+  fill({str(trial): trial for trial in grid}, settings.time_budget, reporter)
   finished = [[trial for trial in grid if trial.point == point and not trial.missing()] for point in points]
   trials = list(itertools.chain(*finished))
-  records = [record for trial in trials for record in trial.records()]
-  environments = [row for trial in trials for row in files.read_json_lines(trial.environment_path)]
-  results.write(workdir, settings, records, environments)
-  timings = [row for trial in trials for row in files.read_json_lines(trial.timing_path)]
-  files.write_json_lines(workdir / timing.FILE_NAME, timings)
+  write(workdir, settings, trials, [record for trial in trials for record in trial.records()])
   if len(trials) == len(grid):
     return None
   counts = ', '.join(f'{point}: {len(of_point)}' for point, of_point in zip(points, finished))
   return f'{len(trials)} of {len(grid)} trials are finished ({counts}); the same command goes on'
 
 
-def _fill(grid: list[trial_lib.Trial], time_budget: float, reporter: Reporter) -> None:
+def fill(grid: dict[str, trial_lib.Trial], time_budget: float, reporter: Reporter) -> None:
+  """Runs the trials, each by its name, until all are done or the budget ends."""
   with contextlib.suppress(pretraining.OutOfTime):
-    for index, trial in enumerate(grid):
+    for index, (name, trial) in enumerate(grid.items()):
       was_missing = trial.missing()
-      with reporter.part(index + 1, len(grid), f'{trial.point} trial {trial.trial}'):
+      with reporter.part(index + 1, len(grid), name):
         trial_lib.run(trial, reporter)
       if was_missing and reporter.clock.is_past(time_budget):
         break
+
+
+def write(workdir: pathlib.Path, settings: Settings, trials: list[trial_lib.Trial], records: list[Record]) -> None:
+  """Replaces the records of a workdir, with what stands beside them of the trials that they are of."""
+  environments = [row for trial in trials for row in files.read_json_lines(trial.environment_path)]
+  results.write(workdir, settings, records, environments)
+  timings = [row for trial in trials for row in files.read_json_lines(trial.timing_path)]
+  files.write_json_lines(workdir / timing.FILE_NAME, timings)
 
 
 def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:

@@ -46,6 +46,9 @@ class Trial(NamedTuple):
   trial: int
   workdir: pathlib.Path
 
+  def __str__(self) -> str:
+    return f'{self.point} trial {self.trial}'
+
   @property
   def id(self) -> str:
     return self.settings.trial_id(self.point, self.trial)

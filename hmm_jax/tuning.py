@@ -152,8 +152,9 @@ class Schedule(NamedTuple):
 
   def optimizer(self, num_inputs: int) -> optax.GradientTransformation:
     num_steps = self.num_epochs * self.steps_per_epoch(num_inputs)
-    limits = dict(weight_decay=self.weight_decay, clip_norm=self.clip_norm)
-    return adamw(self.learning_rate, self.warmup_steps, num_steps, **limits)
+    return adamw(
+      self.learning_rate, self.warmup_steps, num_steps, weight_decay=self.weight_decay, clip_norm=self.clip_norm
+    )
 
 
 class TuneState(NamedTuple):

@@ -60,6 +60,7 @@ EXPERIMENTS = [
   'report',
   'figures',
   'sweep',
+  'recipes',
   'benchmark.settings',
   'benchmark.measure',
   'benchmark.loops',

@@ -47,6 +47,16 @@ def _train_steps(settings, num_devices=1):
   return train_steps, (jax.eval_shape(init, key), chunks, key)
 
 
+@pytest.mark.parametrize('changes', [{}, {'pretrain.mask_rate': 0.3, 'pretrain.batch_size': 16}])
+@pytest.mark.parametrize('scale', ['smoke', 'small'])
+def test_muon_costs_the_products_that_it_adds_to_the_traced_step(scale, changes):
+  """To the last one."""
+  settings = _settings(scale, **{'pretrain.optimizer': 'muon'}, **changes)
+  train_steps, shapes = _train_steps(settings)
+  jaxpr = jax.make_jaxpr(train_steps)(*shapes).jaxpr
+  assert _products(jaxpr) == settings.pretrain.steps_per_call * cost.optimizer_step(settings)
+
+
 @pytest.mark.parametrize('scale', ['smoke', 'small', 'paper'])
 def test_the_products_of_pretraining_are_those_of_the_traced_step(scale):
   """To the last one, where a batch fits into the slots and where it does not; and so are the parameters."""

@@ -143,7 +143,7 @@ def test_the_paper_is_drawn_beside_ours_only_when_asked():
   """The overlay adds the digitised values within our range of sizes, as hollow marks, and names what they are of."""
   (plain,) = figures.figure_3_left(_records(), _settings()).axes
   assert not [line for line in plain.lines if 'paper' in line.get_label()]
-  for scale, of in (('small', 'BERT-base on more text'), ('paper', 'BERT-base'), ('official', 'BERT-base')):
+  for scale, of in (('small', 'BERT-base on more text'), ('paper', 'BERT-base'), ('tuned', 'BERT-base')):
     records = [record | {'scale': scale} for record in _records() if record['num_states'] > 4]
     (axes,) = figures.figure_3_left(records, _settings(overlay=True)).axes
     lines = [_lines_by_label(axes)[f'{method}, the paper ({of}; digitised)'] for method in ('prompt', 'head')]

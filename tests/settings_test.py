@@ -34,7 +34,7 @@ def test_every_scale_is_valid(scale, experiment):
 @pytest.mark.parametrize('experiment', CONFIGS)
 def test_an_unknown_scale_names_the_valid_ones(experiment):
   """The config's argument is checked too."""
-  with pytest.raises(ValueError, match='small, paper, official, smoke'):
+  with pytest.raises(ValueError, match='small, paper, official, tuned, smoke'):
     CONFIGS[experiment].get_config('large')
 
 
@@ -215,7 +215,7 @@ def test_the_grid_of_each_experiment():
   both = ('head', 'prompt')
   assert _settings().grid() == {Point(4): both, Point(10): both, Point(30): both}
   sizes = (2, 3, 5, 7)
-  for scale in ('small', 'paper', 'official'):
+  for scale in ('small', *base.OF_PAPER):
     settings = _settings(scale, 'memory_vs_vanilla')
     grid, vanilla = settings.grid(), settings.memory.vanilla_methods
     assert vanilla and settings.methods == ('attention',)
@@ -237,7 +237,8 @@ def test_a_size_of_zero_is_an_hmm_without_memory():
 
 
 @pytest.mark.parametrize(
-  ('scale', 'changes'), [('small', dict(pretrain__num_steps=2000)), ('paper', {}), ('official', {}), ('smoke', {})]
+  ('scale', 'changes'),
+  [('small', dict(pretrain__num_steps=2000)), ('paper', {}), ('official', {}), ('tuned', {}), ('smoke', {})],
 )
 def test_experiments_share_their_pretrained_models(scale, changes):
   """Where they pretrain alike, experiments have one pretraining_id and the same keys for an HMM without memory."""

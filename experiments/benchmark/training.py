@@ -16,7 +16,7 @@ from experiments.benchmark import products
 from experiments.benchmark.measure import compile_program, compiled, Prepared, Way, Work
 from experiments.benchmark.settings import TrainingSettings
 import hmm_jax
-from hmm_jax import masking, optimizer as optimizer_lib, pretrain, sharding
+from hmm_jax import masking, pretrain, sharding
 from hmm_jax.bert import Bert
 
 # States of the HMM that text comes from, of which no time depends.
@@ -128,8 +128,7 @@ class Step:
     p, mesh = self.settings.pretrain, sharding.data_mesh(1)
     if not num_members:
       return pretraining.compiled(bert, p, p.num_steps, mesh)
-    of_adamw = dict(weight_decay=p.weight_decay, clip_norm=p.clip_norm)
-    optimizer = optimizer_lib.adamw(p.learning_rate, p.warmup_steps, p.num_steps, **of_adamw)
+    optimizer = p.gradient_transformation(p.num_steps)
     init_one = lambda key: pretrain.init_train_state(key, bert, optimizer)
     init = jax.jit(jax.vmap(init_one), out_shardings=sharding.batch_sharded(mesh))
     sizes = dict(batch_size=p.batch_size, steps_per_call=p.steps_per_call, num_members=num_members)

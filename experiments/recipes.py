@@ -1,0 +1,234 @@
+"""Recipes of pretraining beside each other, on the same distributions and text, with the same operations.
+
+A recipe is the config's own with a few fields changed. Which steps it may take follows from what a step costs.
+"""
+
+import dataclasses
+import itertools
+import pathlib
+from typing import Any
+
+import matplotlib
+import matplotlib.figure
+import numpy as np
+
+from experiments import cost, figures, files, memory, report, results, sweep, trial as trial_lib
+from experiments.fields import require, setting, SettingsError
+from experiments.progress import Reporter
+from experiments.results import Record
+from experiments.settings import FigureSettings, Settings
+
+BASE = 'base'
+# What a recipe may change; the rest makes the task.
+_GROUPS = ('pretrain', 'corpus', 'bert')
+_TITLE = 'Against the base, on the same HMMs: KL as geometric means, ratios with 95% t intervals of the logarithm'
+
+
+class RecipeSettings(Settings):
+  """A grid of trials, each pretrained by the config's own recipe and by its variants."""
+
+  variants: tuple[str, ...] = setting(
+    f'recipes beside {BASE}, the config as it is: FIELD=VALUE of {", ".join(_GROUPS)}, or several with blanks between',
+    may_be_empty=True,
+  )
+  num_measurements: int = setting('measurements of the distance from the ideal model along a pretraining', most=1000)
+
+  def check(self) -> None:
+    super().check()
+    for text in self.variants:
+      try:
+        self.recipe(text)
+      except SettingsError as error:
+        raise SettingsError(f'variants has {text!r}: {error}')
+
+  def recipes(self) -> dict[str, 'RecipeSettings']:
+    """The settings of each recipe by its name, the base first."""
+    return {BASE: self.recipe('')} | {text: self.recipe(text) for text in self.variants}
+
+  def recipe(self, text: str) -> 'RecipeSettings':
+    """The settings with the fields of `text`, and as many steps as the base's operations pay for.
+
+    The warm-up is the same share of the steps. Both hold unless `text` itself names `num_steps` or `warmup_steps`.
+    """
+    changes = self._changes(text)
+    groups = {name: dataclasses.replace(getattr(self, name), **fields) for name, fields in changes.items()}
+    changed = dataclasses.replace(self, variants=(), **groups)
+    p, named = changed.pretrain, changes['pretrain']
+    ratio = 1.0 if 'num_steps' in named else cost.optimizer_step(self) / cost.optimizer_step(changed)
+    calls = max(int(p.num_steps * ratio / p.steps_per_call + 1e-9), 1)
+    num_steps = calls * p.steps_per_call
+    warmup_steps = (
+      p.warmup_steps if 'warmup_steps' in named else round(p.warmup_steps * num_steps / self.pretrain.num_steps)
+    )
+    every = max(round(calls / self.num_measurements), 1) * p.steps_per_call
+    steps: dict[str, Any] = dict(
+      num_steps=num_steps, warmup_steps=warmup_steps, measure_every=every, checkpoint_every=every
+    )
+    return dataclasses.replace(changed, pretrain=dataclasses.replace(p, **steps))
+
+  def _changes(self, text: str) -> dict[str, dict[str, Any]]:
+    """The changed fields of each group; raises SettingsError for what is no field or no value of it."""
+    kinds: dict[str, Any] = {
+      f'{name}.{field.name}': field.type for name in _GROUPS for field in dataclasses.fields(getattr(self, name))
+    }
+    changes: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
+    for word in text.split():
+      name, _, value = word.partition('=')
+      require(name in kinds, 'a change', word, f'FIELD=VALUE of one of {", ".join(kinds)}')
+      group, _, field = name.partition('.')
+      try:
+        changes[group][field] = kinds[name](value)
+      except ValueError:
+        require(False, name, value, f'{kinds[name].__name__}, as it is in the config')
+    return changes
+
+
+SETTINGS = RecipeSettings
+
+
+def check(settings: RecipeSettings) -> None:
+  """Raises SettingsError where this machine lacks what a recipe asks for."""
+  for recipe in settings.recipes().values():
+    sweep.check(recipe)
+
+
+def run(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
+  """Runs what is missing of every recipe, distribution by distribution, as `sweep.run` does its grid."""
+  reporter.say(memory.line(settings))
+  recipes = settings.recipes()
+  drawn = itertools.product(range(settings.num_trials), settings.grid(), recipes)
+  trials = [(name, trial_lib.Trial(recipes[name], point, number, workdir)) for number, point, name in drawn]
+  sweep.fill({f'{trial} {_label(name)}': trial for name, trial in trials}, settings.time_budget, reporter)
+  finished = [(name, trial) for name, trial in trials if not trial.missing()]
+  records = [_record(settings, name, trial) for name, trial in finished]
+  sweep.write(workdir, settings, [trial for _, trial in finished], records)
+  left = len(trials) - len(finished)
+  return f'{left} of {len(trials)} pretrainings are left; the same command goes on' if left else None
+
+
+def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial) -> Record:
+  """What a recipe made of a distribution: how far from ideal, along which way, and the mean accuracy of each method."""
+  rows, recipe = trial.records(), trial.settings
+  metrics = files.read_json_lines(trial.pretrained_directory / 'metrics.jsonl')
+  whole = settings.pretrain.num_steps * cost.optimizer_step(settings)
+  accuracy = {method: np.mean([r['accuracy'] for r in results.select(rows, method=method)]) for method in trial.methods}
+  return {
+    'recipe': name,
+    **trial.point._asdict(),
+    'trial': trial.trial,
+    'num_steps': recipe.pretrain.num_steps,
+    'operations': recipe.pretrain.num_steps * cost.optimizer_step(recipe) / whole,
+    **{field: value for field, value in metrics[-1].items() if field not in ('step', 'train_loss')},
+    'accuracy': {method: float(mean) for method, mean in accuracy.items()},
+    'curve': [[row['step'], row['kl_at_mask']] for row in metrics],
+    'trial_id': trial.id,
+    'pretraining_id': trial.pretraining_id,
+  }
+
+
+def show(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Prints the table of the recipes on record, and draws their way to the ideal model."""
+  records = results.load(workdir)
+  if not records:
+    return
+  report.show(render(records), workdir, reporter)
+  reporter.say(figures.saved(draw(records, settings.figure), workdir / 'recipes'))
+
+
+def render(records: list[Record]) -> str:
+  """A row for each size and recipe, as plain text."""
+  rows = []
+  for point, of_point in results.by_point(records).items():
+    base = {record['trial']: record for record in results.select(of_point, recipe=BASE)}
+    for name in _names(of_point):
+      of_recipe = results.select(of_point, recipe=name)
+      row = [('|H|', str(point.num_states)), ('recipe', _label(name)), ('n', str(len(of_recipe)))]
+      rows.append(row + _cells(of_recipe, [base[record['trial']] for record in of_recipe], name == BASE))
+  return report.as_text(report.from_rows(_TITLE, rows))
+
+
+def _cells(records: list[Record], bases: list[Record], is_base: bool) -> list[tuple[str, str]]:
+  """Of one recipe on one size, each record beside that of the base on the same distribution."""
+  pairs = list(zip(records, bases))
+  cells = [
+    ('steps', str(records[0]['num_steps'])),
+    ('operations', f'{records[0]["operations"]:.2f}'),
+    ('KL at\n[MASK]', f'{_geometric_mean([r["kl_at_mask"] for r in records]):.4f}'),
+  ]
+  for title, field in (('KL at [MASK]\n/ base', 'kl_at_mask'), ('KL over positions\n/ base', 'kl_over_positions')):
+    ratios = [one[field] / base[field] for one, base in pairs]
+    cells.append((title, '' if is_base else ratio(ratios)))
+  cells.append(('excess\nMLM loss', f'{np.mean([r["excess_mlm_loss"] for r in records]):.4f}'))
+  shares = [share_to_reach(one, base) for one, base in pairs]
+  found = [share for share in shares if share is not None]
+  reached = f'{np.mean(found):.2f}' if len(found) == len(shares) else f'{len(found)} of {len(shares)} do'
+  cells.append(("share that reaches\nthe base's KL", '' if is_base else reached))
+  for method in records[0]['accuracy']:
+    accuracies = [100 * np.array([one['accuracy'][method], base['accuracy'][method]]) for one, base in pairs]
+    cells.append((f'{method}\naccuracy', f'{np.mean([one for one, _ in accuracies]):.1f}'))
+    difference = results.mean_interval([one - base for one, base in accuracies])
+    cells.append((f'{method}\n- base', '' if is_base else str(difference)))
+  return cells
+
+
+def share_to_reach(record: Record, base: Record) -> float | None:
+  """The share of the base's operations after which KL at the [MASK] first falls to the base's last; None: never.
+
+  Between measurements the logarithm of KL is taken to be linear in the steps.
+  """
+  target = base['curve'][-1][1]
+  for (step, before), (next_step, after) in itertools.pairwise(record['curve']):
+    if after <= target:
+      part = np.log(before / target) / np.log(before / after)
+      return float((step + part * (next_step - step)) / record['num_steps'] * record['operations'])
+  return None
+
+
+def ratio(ratios: list[float]) -> str:
+  """The geometric mean of ratios, and the ends of the 95% t interval of their logarithm where there are three."""
+  mean, half_width, _ = results.mean_interval(np.log(ratios))
+  ends = '' if np.isnan(half_width) else f' [{np.exp(mean - half_width):.2f}, {np.exp(mean + half_width):.2f}]'
+  return f'{np.exp(mean):.2f}{ends}'
+
+
+def _geometric_mean(values: list[float]) -> float:
+  return float(np.exp(np.mean(np.log(values))))
+
+
+def _names(records: list[Record]) -> list[str]:
+  return list(dict.fromkeys(record['recipe'] for record in records))
+
+
+def _label(name: str) -> str:
+  """The recipe without the names of the groups."""
+  return ' '.join(word.partition('.')[2] or word for word in name.split())
+
+
+@figures.styled
+def draw(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
+  """KL at the [MASK] against the share of the base's operations, a panel for each size and a line for each recipe."""
+  of_points = results.by_point(records)
+  figure, panels = figures.panels(settings, len(of_points))
+  for axes, (point, of_point) in zip(panels, of_points.items()):
+    for index, name in enumerate(_names(of_point)):
+      chosen = results.select(of_point, recipe=name)
+      steps = np.array([step for step, _ in chosen[0]['curve']])
+      kl = np.exp(np.mean([[np.log(kl) for _, kl in record['curve']] for record in chosen], axis=0))
+      axes.plot(steps / steps[-1] * chosen[0]['operations'], kl, label=_label(name), **_style(index))
+    axes.set_yscale('log')
+    axes.set_title(str(point))
+    axes.set_xlabel("share of the base's operations")
+  panels[0].set_ylabel('KL at the [MASK] (nats)')
+  counts = [len(results.select(rows, recipe=BASE)) for rows in of_points.values()]
+  figures.finish(figure, figures.caption(records, figures.counted(counts, 'geometric mean over HMMs', spread=False)))
+  return figure
+
+
+def _style(index: int) -> dict[str, Any]:
+  """The base thick and black; then the cycle of the style, and where it comes round hollow and thin."""
+  if not index:
+    return dict(color='black', marker='', linestyle='-', linewidth=2.6)
+  cycle = list(matplotlib.rcParams['axes.prop_cycle'])
+  style = dict(cycle[(index - 1) % len(cycle)])
+  hollow = index > len(cycle)
+  return style | dict(markerfacecolor='white' if hollow else style['color'], linewidth=0.9 if hollow else 1.5)
