@@ -7,7 +7,7 @@ setuptools.setup(
   version='0.3.0',
   description='Why pretraining helps: exact HMM posteriors, masked-LM pretraining, head and prompt tuning in JAX.',
   license='Apache-2.0',
-  packages=['hmm_jax', 'hmm_jax.theory', 'experiments', 'experiments.theory', 'configs'],
+  packages=['hmm_jax', 'hmm_jax.theory', 'experiments', 'experiments.benchmark', 'experiments.theory', 'configs'],
   package_data={'experiments': ['figure_3_reference.json', 'figures.mplstyle']},
   python_requires='>=3.11',
   install_requires=[
@@ -35,6 +35,8 @@ setuptools.setup(
     ],
     # The exact version, since a range that admits a newer one takes a CUDA build.
     'parity': ['torch==2.13.0', 'transformers>=5.0'],
+    # What the benchmark is measured beside; whatever is missing is left out of it.
+    'bench': ['dynamax>=1.0.2', 'hmmlearn>=0.3.3', 'numba>=0.61', 'torch==2.13.0', 'transformers>=5.0'],
     'tensorboard': ['tensorboardX>=2.6', 'tensorboard'],
     'cuda12': ['jax[cuda12]>=0.10.2'],
     'cuda13': ['jax[cuda13]>=0.10.2'],

@@ -7,7 +7,8 @@ what is on record.
 
 from types import ModuleType
 
-from experiments import benchmark, example_4_1, recipes, sweep
+from experiments import example_4_1, recipes, sweep
+from experiments.benchmark import study as benchmark
 from experiments.theory import examine, study
 
 EXPERIMENTS: dict[str, ModuleType] = {

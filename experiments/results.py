@@ -47,10 +47,15 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
 
   A kill in between leaves no records, rather than some beside what they did not come from.
   """
-  asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
   (workdir / FILE_NAME).unlink(missing_ok=True)
   files.write_whole(workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n')
   files.write_json_lines(workdir / ENVIRONMENT_NAME, environments)
+  rewrite(workdir, settings, records)
+
+
+def rewrite(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
+  """Replaces the records alone, for what is measured bit by bit in one environment: a kill leaves the last ones."""
+  asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
   rows = [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
   files.write_json_lines(workdir / FILE_NAME, rows)
 

@@ -10,63 +10,12 @@ from hmm_jax.pretrain import masked_cross_entropy
 
 torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
 transformers = pytest.importorskip('transformers', reason="parity needs transformers: pip install -e '.[parity]'")
+hugging_face = pytest.importorskip('experiments.benchmark.hugging_face')
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'
 SMALL = Bert(num_tokens=7, num_layers=2, width=12, num_heads=3, ffn_width=20, max_positions=10, dropout_rate=0.0)
 PAPER = Bert(num_tokens=10, num_layers=6, width=768, num_heads=12, ffn_width=3072, max_positions=512, dropout_rate=0.1)
-
-
-def hugging_face_config(bert):
-  return transformers.BertConfig(
-    vocab_size=bert.num_tokens + 1,
-    hidden_size=bert.width,
-    num_hidden_layers=bert.num_layers,
-    num_attention_heads=bert.num_heads,
-    intermediate_size=bert.ffn_width,
-    max_position_embeddings=bert.max_positions,
-    type_vocab_size=1,
-    pad_token_id=None,  # A padding token's embedding would get no gradient.
-    hidden_act='gelu',
-    layer_norm_eps=1e-12,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-    attn_implementation='eager',
-  )
-
-
-def dense(name, leaves):
-  return {f'{name}.weight': leaves['kernel'].T, f'{name}.bias': leaves['bias']}
-
-
-def norm(name, leaves):
-  return {f'{name}.weight': leaves['scale'], f'{name}.bias': leaves['bias']}
-
-
-def in_hugging_face_names(params):
-  """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`."""
-  params = jax.tree.map(np.asarray, params)
-  named = {
-    'bert.embeddings.word_embeddings.weight': params['word_embedding']['embedding'],
-    'bert.embeddings.position_embeddings.weight': params['position_embedding'],
-    'cls.predictions.bias': params['output_bias'],
-    **norm('bert.embeddings.LayerNorm', params['embedding_norm']),
-    **dense('cls.predictions.transform.dense', params['transform']),
-    **norm('cls.predictions.transform.LayerNorm', params['transform_norm']),
-  }
-  for number in range(sum(name.startswith('layers_') for name in params)):
-    layer, prefix = params[f'layers_{number}'], f'bert.encoder.layer.{number}'
-    kernels = np.split(layer['qkv']['kernel'], 3, axis=1)
-    biases = np.split(layer['qkv']['bias'], 3)
-    for name, kernel, bias in zip(('query', 'key', 'value'), kernels, biases, strict=True):
-      named |= dense(f'{prefix}.attention.self.{name}', {'kernel': kernel, 'bias': bias})
-    named |= dense(f'{prefix}.attention.output.dense', layer['attention_out'])
-    named |= norm(f'{prefix}.attention.output.LayerNorm', layer['attention_norm'])
-    named |= dense(f'{prefix}.intermediate.dense', layer['ffn_in'])
-    named |= dense(f'{prefix}.output.dense', layer['ffn_out'])
-    named |= norm(f'{prefix}.output.LayerNorm', layer['ffn_norm'])
-  return named
 
 
 @pytest.fixture(scope='module')
@@ -82,15 +31,10 @@ def params():
 @pytest.fixture(scope='module')
 def reference(params):
   """`BertForMaskedLM` in evaluation mode with the numbers of `params` and no token type."""
-  model = transformers.BertForMaskedLM(hugging_face_config(SMALL)).eval()
-  named = in_hugging_face_names(params)
+  model, ours = hugging_face.model_of(SMALL, params), hugging_face.named(params)
   theirs = dict(model.named_parameters())
-  assert set(theirs) == set(named) | {TOKEN_TYPES}
-  with torch.no_grad():
-    theirs[TOKEN_TYPES].zero_()
-    for name, value in named.items():
-      assert theirs[name].shape == value.shape, name
-      theirs[name].copy_(torch.tensor(value))
+  assert set(theirs) == set(ours) | {hugging_face.TOKEN_TYPES}
+  assert all(theirs[name].shape == value.shape for name, value in ours.items())
   return model
 
 
@@ -148,7 +92,7 @@ def test_loss_and_gradients_of_the_positions_that_are_read(params, reference, ba
   their_loss.backward()
   np.testing.assert_allclose(loss, their_loss.item(), rtol=1e-5)
   their_grads = {name: parameter.grad.numpy() for name, parameter in reference.named_parameters()}
-  for name, grad in in_hugging_face_names(grads).items():
+  for name, grad in hugging_face.named(grads).items():
     np.testing.assert_allclose(grad, their_grads[name], atol=2e-5, err_msg=name)
 
 
@@ -176,7 +120,7 @@ def test_loss_and_every_gradient_equal_hugging_faces(params, reference, batch, p
   np.testing.assert_allclose(loss, their_loss.item(), rtol=1e-5)
   np.testing.assert_allclose(prompt_grad, their_prompt.grad, atol=2e-5)
   their_grads = {name: parameter.grad.numpy() for name, parameter in reference.named_parameters()}
-  for name, grad in in_hugging_face_names(grads).items():
+  for name, grad in hugging_face.named(grads).items():
     np.testing.assert_allclose(grad, their_grads[name], atol=2e-5, err_msg=name)
     # A key's bias shifts every score of a query alike, so its gradient alone is zero.
     assert np.abs(their_grads[name]).max() > 1e-4 or name.endswith('self.key.bias'), name
@@ -186,9 +130,9 @@ def test_paper_scale_tree_has_hugging_faces_parameter_count():
   """Six BERT-base layers over ten tokens hold exactly what Hugging Face's model does, token types aside."""
   tree = jax.eval_shape(PAPER.init, jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params']
   with torch.device('meta'):
-    model = transformers.BertForMaskedLM(hugging_face_config(PAPER))
+    model = transformers.BertForMaskedLM(hugging_face.config_of(PAPER))
   model.tie_weights()
-  named = {name: tuple(parameter.shape) for name, parameter in model.named_parameters() if name != TOKEN_TYPES}
+  theirs = sum(leaf.numel() for name, leaf in model.named_parameters() if name != hugging_face.TOKEN_TYPES)
   ours = sum(leaf.size for leaf in jax.tree.leaves(tree))
-  assert ours == sum(int(np.prod(shape)) for shape in named.values())
+  assert ours == theirs
   assert round(ours / 1e6, 1) == 43.5

@@ -159,7 +159,7 @@ def test_what_is_read_is_what_all_positions_give_there(name, positions, hmm):
       np.testing.assert_allclose(leaf, expected, rtol=1e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize(('name', 'positions'), [('exact', np.array([2])), ('bert', np.array([2])), ('bert', None)])
+@pytest.mark.parametrize(('name', 'positions'), [('exact', ONE), ('noisy', ONE), ('bert', ONE), ('bert', None)])
 def test_a_prompt_is_rows_before_the_text(name, positions, hmm):
   """What `predict_prompted` says of each prompt and each text is what `predict` says of the two as one; slopes too."""
   model, params = model_and_params(name, hmm)

@@ -142,7 +142,7 @@ def test_what_is_written_says_what_it_is_of(tmp_path):
   (record,) = results.load(tmp_path)
   assert record == dict(schema_version=1, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
   assert files.read_json_lines(tmp_path / 'environment.jsonl') == [{'commit': 'abc'}]
-  assert json.loads((tmp_path / 'config.json').read_text())['num_states'] == [3]
+  assert json.loads((tmp_path / 'config.json').read_text())['inference']['num_states'] == [3]
   results.check_schema(tmp_path)
 
 

@@ -50,18 +50,24 @@ class NoisyModel:
 
   def predict(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
     probs = ExactModel(self.num_tokens).predict(params.distribution, embeddings, positions)
-    noise = lax.stop_gradient(_noise(params.salt, embeddings, self.num_tokens))
-    noisy = probs * jnp.exp(params.scale * at_positions(noise, positions))
-    return noisy / positive_or_one(noisy.sum(-1, keepdims=True))
+    return _noisy(params, probs, embeddings, positions)
 
   def predict_prompted(self, params: Noisy, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
-    return self.predict(params, prepend(prompts, self.embed(params, tokens)), positions)
+    probs = ExactModel(self.num_tokens).predict_prompted(params.distribution, prompts, tokens, positions)
+    return _noisy(params, probs, prepend(prompts, self.embed(params, tokens)), positions)
 
   def represent(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
     return ExactModel(self.num_tokens).represent(params.distribution, embeddings, positions)
 
   def embedding_size(self, params: Noisy) -> int:
     return ExactModel(self.num_tokens).embedding_size(params.distribution)
+
+
+def _noisy(params: Noisy, probs: Array, embeddings: Array, positions: Positions) -> Array:
+  """Token probabilities [..., Q, V] at `positions` of embeddings [..., T, E], made noisy."""
+  noise = lax.stop_gradient(_noise(params.salt, embeddings, probs.shape[-1]))
+  noisy = probs * jnp.exp(params.scale * at_positions(noise, positions))
+  return noisy / positive_or_one(noisy.sum(-1, keepdims=True))
 
 
 def _noise(salt: Array | np.ndarray, embeddings: Array, num_tokens: int) -> Array:

@@ -1,0 +1,85 @@
+"""Paper scale on one GPU: half precision checked against float32, a step by every road, ensembles.
+
+Runs on any machine, in toy sizes on a CPU too; what the machine cannot do is a line that says so.
+"""
+
+from collections.abc import Callable, Iterator
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+import numpy as np
+
+from experiments.benchmark.measure import NotHere, Prepared, Way, Work
+from experiments.benchmark.settings import TrainingSettings
+from experiments.benchmark.training import Step
+from hmm_jax.bert import Bert
+
+# What `--config.deterministic` asks of every program of a process, here of one.
+_DETERMINISTIC = {'xla_gpu_exclude_nondeterministic_ops': True}
+
+
+def works(settings: TrainingSettings, key: Array) -> Iterator[Work]:
+  """The step first: what a run that is killed has on record is in the order of what matters."""
+  step = Step(settings, key)
+  ways = [
+    Way('ours', lambda: step.alone),
+    Way('ours, without dropout', lambda: step.ours(_without_dropout(step))),
+    Way('ours, cuDNN attention, without dropout', lambda: step.ours(_with_cudnn(step))),
+    Way('ours, deterministic', lambda: step.ours(step.bert, options=_DETERMINISTIC)),
+    # Its layers start from other draws, so that its loss is another.
+    Way('ours, scanned layers', lambda: step.ours(step.bert.clone(scan_layers=True))._replace(error=None)),
+    Way('Hugging Face, torch.compile, SDPA', lambda: _hugging_face(step), ('torch', 'transformers')),
+    Way('its matrix products alone', step.products),
+  ]
+  yield Work('gpu', step.name, ways)
+  yield _compared(step)
+  yield step.ensembles('gpu')
+
+
+def _without_dropout(step: Step) -> Bert:
+  return step.bert.clone(dropout_rate=0.0)
+
+
+def _with_cudnn(step: Step) -> Bert:
+  """The fused kernel, which JAX gives no dropout."""
+  if jax.default_backend() != 'gpu':
+    raise NotHere('needs a CUDA device')
+  return _without_dropout(step).clone(attention='cudnn')
+
+
+def _hugging_face(step: Step) -> Prepared:
+  import torch
+
+  if not torch.cuda.is_available():
+    raise NotHere('torch sees no CUDA device')
+  return step.hugging_face(compiled=True, attention='sdpa', device='cuda')
+
+
+def _compared(step: Step) -> Work:
+  """The losses of one call of steps from one start, without dropout, against those in float32."""
+  exact: list[np.ndarray] = []
+
+  def float32() -> Prepared:
+    prepared = step.ours(_without_dropout(step).clone(dtype=jnp.float32), precision='highest')
+    return prepared._replace(error=lambda losses: _kept(exact, losses))
+
+  def against(bert: Callable[[], Bert]) -> Prepared:
+    return step.ours(bert())._replace(error=lambda losses: _distance(losses, exact[0]))
+
+  ways = [
+    Way('ours, float32', float32),
+    Way('ours, bfloat16', lambda: against(lambda: _without_dropout(step))),
+    Way('ours, bfloat16, cuDNN attention', lambda: against(lambda: _with_cudnn(step))),
+  ]
+  return Work('gpu', f'losses of {step.settings.pretrain.steps_per_call} steps, against float32', ways)
+
+
+def _kept(exact: list[np.ndarray], losses: Array) -> float:
+  exact.append(np.asarray(losses))
+  return 0.0
+
+
+def _distance(losses: Array, exact: np.ndarray) -> float:
+  """The largest; not a number where a gradient was not finite, since every loss but the first comes after a step."""
+  return float(np.abs(np.asarray(losses) - exact).max())

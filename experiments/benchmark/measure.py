@@ -1,0 +1,205 @@
+"""Several ways to one thing, measured by turns in one process; whatever cannot be measured is a line that says why."""
+
+from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import ctypes
+import importlib.metadata
+import importlib.util
+import math
+import pathlib
+import time
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+PEERS = ('dynamax', 'hmmlearn', 'numba', 'torch', 'transformers')
+
+_STATUS = pathlib.Path('/proc/self/status')
+_CLEAR = pathlib.Path('/proc/self/clear_refs')
+
+
+class NotHere(Exception):
+  """Why a way cannot be measured on this machine, in a few words."""
+
+
+class Prepared(NamedTuple):
+  """A way that is ready to be called.
+
+  Attributes:
+    call: one measurement, which may return before its work is done.
+    error: the largest error of what a call returned, against float64; None where nothing is compared.
+    units: how many units of work, such as training steps, one call does.
+    units_of_loop: how many of them one pass of the program's loop does.
+    program: what XLA compiled for it, if it is one program.
+    compile_seconds: what the compiler took.
+    figures: more fields of the record.
+  """
+
+  call: Callable[[], Any]
+  error: Callable[[Any], float] | None = None
+  units: int = 1
+  units_of_loop: int = 1
+  program: jax.stages.Compiled | None = None
+  compile_seconds: float | None = None
+  figures: dict[str, float] = {}
+
+
+class Way(NamedTuple):
+  """One way to do a work: `prepare` does what is no part of the measurement."""
+
+  name: str
+  prepare: Callable[[], Prepared]
+  needs: tuple[str, ...] = ()
+
+
+class Work(NamedTuple):
+  """What is done, by ways of which the first is ours and the one that the others are compared with."""
+
+  part: str
+  name: str
+  ways: Sequence[Way]
+
+
+def versions() -> dict[str, str | None]:
+  """The version of each peer, None where it is not installed."""
+  return {name: importlib.metadata.version(name) if importlib.util.find_spec(name) else None for name in PEERS}
+
+
+def compiled(function: Any, *arguments: Any, **fields: Any) -> Prepared:
+  """The call of a jitted function, compiled for these arguments, which it does not donate."""
+  program, seconds = compile_program(function, *arguments)
+  return Prepared(lambda: program(*arguments), program=program, compile_seconds=seconds, **fields)
+
+
+def compile_program(
+  function: Any, *arguments: Any, options: dict[str, Any] | None = None
+) -> tuple[jax.stages.Compiled, float]:
+  """The program of a jitted function for such arguments, and the seconds that the compiler took."""
+  lowered = function.lower(*arguments)
+  begun = time.perf_counter()
+  return lowered.compile(options), time.perf_counter() - begun
+
+
+def alternate(work: Work, repeats: int, deadline: float = math.inf) -> list[dict[str, Any]]:
+  """A record for each way: `repeats` rounds in which each is called once, after a call of each to warm up.
+
+  No way is prepared once `time.monotonic()` is past the deadline.
+  """
+  ready: dict[str, Prepared] = {}
+  rows = {way.name: _row(work, way) for way in work.ways}
+  for way in work.ways:
+    try:
+      ready[way.name] = _warmed_up(way, rows[way.name], deadline)
+    except Exception as error:
+      # Compilers and peers fail in any way, each in its own.
+      rows[way.name]['note'] = _in_one_line(error)
+  for _ in range(repeats):
+    for name, prepared in ready.items():
+      rows[name]['seconds'].append(_seconds(prepared.call) / prepared.units)
+  return list(rows.values())
+
+
+def _row(work: Work, way: Way) -> dict[str, Any]:
+  return {
+    'part': work.part,
+    'work': work.name,
+    'way': way.name,
+    'seconds': [],
+    'error': None,
+    'memory_bytes': None,
+    'device_peak_bytes': None,
+    'flops': None,
+    'product_flops': None,
+    'tokens': None,
+    'compile_seconds': None,
+    'note': '',
+  }
+
+
+def _warmed_up(way: Way, row: dict[str, Any], deadline: float) -> Prepared:
+  if time.monotonic() > deadline:
+    raise NotHere('not begun, for lack of time')
+  missing = [name for name in way.needs if not importlib.util.find_spec(name)]
+  if missing:
+    raise NotHere(f'{" and ".join(missing)} not installed')
+  prepared = way.prepare()
+  result = jax.block_until_ready(prepared.call())
+  if prepared.error:
+    row['error'] = _finite(prepared.error(result))
+  del result
+  row['memory_bytes'] = _memory(prepared)
+  row['device_peak_bytes'] = (jax.devices()[0].memory_stats() or {}).get('peak_bytes_in_use')
+  row['flops'] = _flops(prepared)
+  row['compile_seconds'] = prepared.compile_seconds
+  row |= prepared.figures
+  return prepared
+
+
+def _finite(error: float) -> float:
+  if not math.isfinite(error):
+    raise ValueError('its result is not finite')
+  return error
+
+
+def _in_one_line(error: Exception) -> str:
+  if isinstance(error, NotHere):
+    return str(error)
+  words = f'{type(error).__name__}: {error}'.split()
+  return f'fails, {" ".join(words)[:100]}'
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+  begun = time.perf_counter()
+  jax.block_until_ready(call())
+  return time.perf_counter() - begun
+
+
+def _flops(prepared: Prepared) -> float | None:
+  """Operations of one unit as XLA counts them: of a loop those of one pass, of branches those of the largest."""
+  analysis = prepared.program.cost_analysis() if prepared.program else None
+  return analysis['flops'] / prepared.units_of_loop if analysis and 'flops' in analysis else None
+
+
+def _memory(prepared: Prepared) -> float | None:
+  """Bytes of one call on top of its arguments: what XLA sets aside for results and temporaries of its program.
+
+  Of what is no such program it is the most by which the process grew in a call, None where it runs on a device.
+  """
+  if prepared.program:
+    stats = prepared.program.memory_analysis()
+    return stats and stats.output_size_in_bytes - stats.alias_size_in_bytes + stats.temp_size_in_bytes
+  if jax.default_backend() != 'cpu':
+    return None
+  with _growth() as grown:
+    jax.block_until_ready(prepared.call())
+  return grown()
+
+
+@contextlib.contextmanager
+def _growth() -> Iterator[Callable[[], float | None]]:
+  """Tells the peak of resident memory above what stood before; None where the system cannot say."""
+  before = peak = None
+  with contextlib.suppress(OSError, AttributeError):
+    ctypes.CDLL(None).malloc_trim(0)  # What was freed and kept by the allocator would hide what a call takes.
+    _CLEAR.write_text('5')  # Sets the peak back, see proc(5).
+    before = _resident('VmRSS')
+  yield lambda: None if before is None or peak is None else max(peak - before, 0.0)
+  if before is not None:
+    peak = _resident('VmHWM')
+
+
+def _resident(field: str) -> float:
+  lines = dict(line.split(':', 1) for line in _STATUS.read_text().splitlines())
+  return 1024.0 * int(lines[field].split()[0])
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+  """The first quartile, the median and the third."""
+  low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+  return float(low), float(middle), float(high)
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float, float]:
+  """Quartiles of the ratio, theirs over ours, of each round, whose measurements stand next to each other in time."""
+  return quartiles([there / here for here, there in zip(ours, theirs, strict=True)])

@@ -1,0 +1,76 @@
+"""Sampling text beside dynamax and a loop compiled by numba; and a whole corpus, for its memory.
+
+Every error is the largest distance of a token's share in the text from its exact mean over positions in float64, so
+that it is of the size of chance: it says that all sample one law.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from jax import Array
+import numpy as np
+
+from experiments.benchmark.measure import compiled, Prepared, Way, Work
+from experiments.benchmark.settings import SamplingSettings
+import hmm_jax
+from hmm_jax.hmm import HMM
+from hmm_jax.sampling import alias_table
+
+
+def works(settings: SamplingSettings, key: Array) -> Iterator[Work]:
+  """Documents beside every peer, and a corpus without dynamax, which is too slow for it."""
+  hmm = hmm_jax.random_hmm(key, settings.num_states, settings.num_tokens)
+  length = settings.document_length
+  error = _share_error(exact_shares(hmm, length))
+
+  def ways(count: int) -> list[Way]:
+    return [
+      Way('ours', lambda: _ours(hmm, key, count, length, error)),
+      Way('numba', lambda: _numba(hmm, count, length, error), ('numba',)),
+    ]
+
+  peer = Way('dynamax', lambda: _dynamax(hmm, key, settings.num_documents, length, error), ('dynamax',))
+  count, corpus = settings.num_documents, settings.corpus_documents
+  yield Work('sampling', f'sample {count} x {length}, |H| = {hmm.num_states}', [*ways(count), peer])
+  yield Work('sampling', f'sample a corpus, {corpus} x {length}', ways(corpus))
+
+
+def exact_shares(hmm: HMM, length: int) -> np.ndarray:
+  """The mean over positions of P[X_t], [V], in float64."""
+  probs, matrix, emissions = (np.asarray(x, np.float64) for x in hmm)
+  total = np.zeros_like(probs)
+  for _ in range(length):
+    total += probs
+    probs = probs @ matrix
+    probs /= probs.sum()
+  return total / length @ emissions
+
+
+def _share_error(expected: np.ndarray) -> Callable[[Any], float]:
+  def error(tokens: Any) -> float:
+    counts = np.bincount(np.asarray(tokens, np.uint8).reshape(-1), minlength=len(expected))
+    return float(np.abs(counts / counts.sum() - expected).max())
+
+  return error
+
+
+def _ours(hmm: HMM, key: Array, count: int, length: int, error: Any) -> Prepared:
+  sample = jax.jit(lambda key, hmm: hmm_jax.sample_corpus(key, hmm, count, length))
+  return compiled(sample, key, hmm, error=error)
+
+
+def _dynamax(hmm: HMM, key: Array, count: int, length: int, error: Any) -> Prepared:
+  from dynamax.hidden_markov_model import CategoricalHMM
+
+  model = CategoricalHMM(hmm.num_states, 1, hmm.num_tokens)
+  params, _ = model.initialize(**hmm_jax.to_dynamax(hmm))
+  sample = jax.jit(jax.vmap(lambda key: model.sample(params, key, length)[1]))
+  return compiled(sample, jax.random.split(key, count), error=error)
+
+
+def _numba(hmm: HMM, count: int, length: int, error: Any) -> Prepared:
+  from experiments.benchmark import loops
+
+  initial, transition, emission = (tuple(map(np.asarray, alias_table(rows))) for rows in hmm)
+  return Prepared(lambda: loops.sample(initial, transition, emission, count, length, 0), error)

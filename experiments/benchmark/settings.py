@@ -1,0 +1,50 @@
+"""The settings of the benchmark."""
+
+from experiments.fields import Group, require, setting
+from experiments.settings import BertSettings, CorpusSettings, Experiment, PretrainSettings
+
+
+class InferenceSettings(Group):
+  num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs that are smoothed', most=4096)
+  num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
+  num_sequences: int = setting('sequences of a batch', most=10**7)
+  length: int = setting('tokens of a sequence', most=10**6)
+  memory_size: int = setting('values |M| of the memory', least=2, most=4096)
+  memory_states: int = setting('hidden states beside the memory', most=4096)
+
+
+class SamplingSettings(Group):
+  num_states: int = setting('hidden states |H|', most=4096)
+  num_tokens: int = setting('size V of the vocabulary, bytes to every sampler', least=2, most=254)
+  num_documents: int = setting('documents that are sampled beside every peer', most=10**7)
+  corpus_documents: int = setting('documents of a whole corpus', most=10**7)
+  document_length: int = setting('tokens of a document', most=10**7)
+
+
+class TrainingSettings(Group):
+  """One step of pretraining, whose length is that of a chunk."""
+
+  num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
+  num_members: tuple[int, ...] = setting('models that are trained at once', most=1024)
+  bert: BertSettings
+  pretrain: PretrainSettings
+  corpus: CorpusSettings
+
+  def check(self) -> None:
+    length, chunks = self.corpus.chunk_length, self.corpus.num_chunks
+    valid = f'at least corpus.chunk_length, {length}'
+    require(self.bert.max_positions >= length, 'bert.max_positions', self.bert.max_positions, valid)
+    valid = f'at most {chunks}, the number of chunks in the corpus'
+    require(self.pretrain.batch_size <= chunks, 'pretrain.batch_size', self.pretrain.batch_size, valid)
+
+
+class BenchmarkSettings(Experiment):
+  """The benchmark."""
+
+  parts: tuple[str, ...] = setting('what is measured', choices=('gpu', 'inference', 'sampling', 'training'))
+  repeats: int = setting('measurements of each, of which the median counts')
+  minutes: float = setting('no way is compiled and measured that has not begun after so many')
+  inference: InferenceSettings
+  sampling: SamplingSettings
+  training: TrainingSettings
+  gpu: TrainingSettings

@@ -1,0 +1,54 @@
+"""The benchmark: every part in turn, on record as it goes; then the tables, from the record alone."""
+
+from collections.abc import Iterator
+import os
+import pathlib
+import platform
+import time
+from typing import Any
+
+import jax
+
+from experiments import report as report_lib, results
+from experiments.benchmark import accelerator, inference, measure, report, sampling, training
+from experiments.benchmark.settings import BenchmarkSettings
+from experiments.environment import environment
+from experiments.progress import Reporter
+
+SETTINGS = BenchmarkSettings
+
+_PARTS: dict[str, Any] = {'gpu': accelerator, 'inference': inference, 'sampling': sampling, 'training': training}
+
+
+def check(settings: BenchmarkSettings) -> None:
+  """Whatever a machine lacks is a line of the table."""
+
+
+def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Measures anew on every call, since what is measured is this machine now; a kill leaves what was measured."""
+  begun, rows = time.monotonic(), list[dict[str, Any]]()
+  results.write(workdir, settings, rows, [here()])
+  for work in _works(settings):
+    rows += measure.alternate(work, settings.repeats, begun + 60 * settings.minutes)
+    results.rewrite(workdir, settings, rows)
+    reporter.say(f'{time.monotonic() - begun:.0f} s: {work.part}, {work.name}')
+
+
+def _works(settings: BenchmarkSettings) -> Iterator[measure.Work]:
+  for index, name in enumerate(settings.parts):
+    key = jax.random.fold_in(jax.random.key(settings.seed), index)
+    yield from _PARTS[name].works(getattr(settings, name), key)
+
+
+def here() -> dict[str, Any]:
+  """What the numbers came from: the host too, with what else it was busy with, and the peers."""
+  info = pathlib.Path('/proc/cpuinfo')
+  lines = info.read_text().splitlines() if info.exists() else []
+  models = [line.split(': ')[1] for line in lines if line.startswith('model name')]
+  host = {'cpu': models[0] if models else platform.processor(), 'cores': os.cpu_count(), 'load': os.getloadavg()[0]}
+  return {**environment(jax.devices()), **host, 'peers': measure.versions()}
+
+
+def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Prints the tables of the record, and keeps them beside it."""
+  report_lib.show(report.of_record(workdir), workdir, reporter)

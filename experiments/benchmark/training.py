@@ -1,0 +1,182 @@
+"""A step of pretraining beside Hugging Face's and beside its matrix products alone; ensembles beside one model."""
+
+from collections.abc import Callable, Iterator
+import functools
+import importlib.util
+import os
+from typing import Any
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import pretraining
+from experiments.benchmark import products
+from experiments.benchmark.measure import compile_program, compiled, Prepared, Way, Work
+from experiments.benchmark.settings import TrainingSettings
+import hmm_jax
+from hmm_jax import masking, pretrain, sharding
+from hmm_jax.bert import Bert
+
+# States of the HMM that text comes from, of which no time depends.
+_NUM_STATES = 10
+
+
+def works(settings: TrainingSettings, key: Array) -> Iterator[Work]:
+  """A step, by us and by Hugging Face; and steps of several models at once."""
+  step = Step(settings, key)
+  hugging_face = [
+    Way('Hugging Face, eager', lambda: step.hugging_face(compiled=False), ('torch', 'transformers')),
+    Way('Hugging Face, torch.compile', lambda: step.hugging_face(compiled=True), ('torch', 'transformers')),
+  ]
+  ways = [Way('ours', lambda: step.alone), *hugging_face, Way('its matrix products alone', step.products)]
+  yield Work('training', step.name, ways)
+  yield step.ensembles('training')
+
+
+class Step:
+  """One step of pretraining of one model on one text, which everything here is measured on."""
+
+  def __init__(self, settings: TrainingSettings, key: Array):
+    self.settings, self.key = settings, key
+    self.bert = settings.bert.module(settings.num_tokens)
+    self.corruption = settings.pretrain.corruption(settings.num_tokens)
+    self.batch_size, self.length = settings.pretrain.batch_size, settings.corpus.chunk_length
+    self.tokens = self.batch_size * self.length
+    b = self.bert
+    shape = f'L{b.num_layers} D{b.width} T{self.length} B{self.batch_size}'
+    self.name = f'training step, {shape}, {settings.bert.dtype}'
+
+  @functools.cached_property
+  def corpus(self) -> Array:
+    """Chunks [S, T]."""
+    hmm = hmm_jax.random_hmm(self.key, _NUM_STATES, self.settings.num_tokens)
+    return hmm_jax.sample_corpus(self.key, hmm, self.settings.corpus.num_chunks, self.length)
+
+  @functools.cached_property
+  def batch(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Inputs, targets and what is selected, each [B, T]: what losses are compared on."""
+    return self._batches(1)[0]
+
+  def _batches(self, count: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    chunks = self.corpus[: count * self.batch_size].reshape(count, self.batch_size, self.length)
+    inputs, selected = masking.corrupt(self.key, self.corruption, chunks)
+    return list(zip(*(np.asarray(x) for x in (inputs, chunks, selected))))
+
+  @functools.cached_property
+  def params(self) -> Any:
+    """Where every way starts."""
+    return jax.jit(lambda key: self.bert.init(key, jnp.zeros((1, 1), jnp.int32))['params'])(self.key)
+
+  @functools.cached_property
+  def alone(self) -> Prepared:
+    """What Hugging Face and ensembles are compared with, compiled once."""
+    return self.ours(self.bert)
+
+  @functools.cached_property
+  def loss_in_float64(self) -> float | None:
+    """Hugging Face's loss in float64 at the start; None where it is not installed."""
+    if not (importlib.util.find_spec('torch') and importlib.util.find_spec('transformers')):
+      return None
+    from experiments.benchmark import hugging_face
+
+    return hugging_face.loss_of(hugging_face.model_of(self.bert, self.params).double(), self.batch)
+
+  def _error(self, loss: float) -> Callable[[Any], float] | None:
+    expected = self.loss_in_float64
+    return None if expected is None else lambda _: abs(loss - expected)
+
+  def ours(
+    self,
+    bert: Bert,
+    *,
+    num_members: int | None = None,
+    options: dict[str, Any] | None = None,
+    precision: str = 'default',
+  ) -> Prepared:
+    """Calls of many steps; of `num_members` models at once where that is a number.
+
+    `options` are the compiler's, `precision` is that of products of float32.
+    """
+    init, train_steps = self._programs(bert, num_members)
+    corpus, key = self.corpus, self.key
+    if num_members:
+      key = jax.random.split(self.key, num_members)
+      corpus = jnp.broadcast_to(corpus, (num_members, *corpus.shape))
+    state = init(key)
+    with jax.default_matmul_precision(precision):
+      program, seconds = compile_program(train_steps, state, corpus, key, options=options)
+
+    def call() -> Array:
+      nonlocal state
+      state, losses = program(state, corpus, key)
+      return losses
+
+    members = num_members or 1
+    return Prepared(
+      call,
+      None if num_members else self._error(float(_loss(bert, state.params, self.batch))),
+      units=members * self.settings.pretrain.steps_per_call,
+      units_of_loop=members,
+      program=program,
+      compile_seconds=seconds,
+      figures={'tokens': self.tokens, 'product_flops': sum(product.flops for product in self._products())},
+    )
+
+  def _programs(self, bert: Bert, num_members: int | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    p, mesh = self.settings.pretrain, sharding.data_mesh(1)
+    if not num_members:
+      return pretraining.compiled(bert, p, p.num_steps, mesh)
+    optimizer = p.gradient_transformation(p.num_steps)
+    init_one = lambda key: pretrain.init_train_state(key, bert, optimizer)
+    init = jax.jit(jax.vmap(init_one), out_shardings=sharding.batch_sharded(mesh))
+    sizes = dict(batch_size=p.batch_size, steps_per_call=p.steps_per_call, num_members=num_members)
+    return init, pretrain.make_train_steps(bert, optimizer, self.corruption, mesh=mesh, **sizes)
+
+  def _products(self) -> list[products.Product]:
+    num_read = masking.num_slots(self.corruption, self.batch_size, self.length)
+    return products.of_step(self.bert, self.batch_size, self.length, num_read)
+
+  def products(self) -> Prepared:
+    """The least that our step could take."""
+    steps, of_step = self.settings.pretrain.steps_per_call, self._products()
+    figures = {'tokens': self.tokens, 'product_flops': sum(product.flops for product in of_step)}
+    factors = products.operands(of_step, self.bert.dtype)
+    multiply = functools.partial(products.multiply, repeats=steps)
+    with jax.default_matmul_precision('default'):
+      return compiled(jax.jit(multiply), factors, units=steps, figures=figures)
+
+  def hugging_face(self, compiled: bool, attention: str = 'eager', device: str = 'cpu') -> Prepared:
+    """As many steps a call as ours, on batches that are corrupted before the clock runs."""
+    import torch
+
+    from experiments.benchmark import hugging_face
+
+    torch.set_num_threads(os.cpu_count() or 1)
+    p, model = self.settings.pretrain, hugging_face.model_of(self.bert, self.params, attention)
+    loss = hugging_face.loss_of(model, self.batch)
+    call = hugging_face.train_steps(
+      model,
+      self._batches(p.steps_per_call),
+      adamw=dict(lr=p.learning_rate, weight_decay=p.weight_decay, fused=True),
+      clip_norm=p.clip_norm,
+      compiled=compiled,
+      half_precision=self.bert.dtype == jnp.bfloat16,
+      device=device,
+    )
+    return Prepared(call, self._error(loss), units=p.steps_per_call, figures={'tokens': self.tokens})
+
+  def ensembles(self, part: str) -> Work:
+    """Steps of several models at once; the unit is one step of one model."""
+    at_once = lambda count: Way(f'ours, {count} at once', lambda: self.ours(self.bert, num_members=count))
+    ways = [Way('ours', lambda: self.alone), *map(at_once, self.settings.num_members)]
+    return Work(part, f'a step of each of several models, {self.settings.bert.dtype}', ways)
+
+
+@functools.partial(jax.jit, static_argnames='bert')
+def _loss(bert: Bert, params: Any, batch: tuple[Array, Array, Array]) -> Array:
+  """The masked-LM loss without dropout on (inputs, targets, selected)."""
+  inputs, targets, selected = batch
+  logits: Any = bert.apply({'params': params}, inputs)
+  return pretrain.masked_cross_entropy(logits, targets.astype(jnp.int32), selected)

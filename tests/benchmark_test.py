@@ -1,0 +1,213 @@
+"""The benchmark: its statistics, its products, its peers, what a run records, and that docs say what records say."""
+
+import dataclasses
+import importlib.util
+import io
+import json
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rich.console
+
+from configs import benchmark
+from experiments import config as config_lib, files, results
+from experiments.benchmark import inference, measure, page, products, report, sampling, study
+from experiments.benchmark.measure import Prepared, Way, Work
+from experiments.fields import SettingsError
+from experiments.progress import Reporter
+from hmm_jax import forward_backward, HMM, random_hmm, sample_corpus, token_likelihoods
+from hmm_jax.bert import Bert
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+INSTALLED = importlib.util.find_spec
+
+
+def _without(*missing):
+  return lambda name: None if name.split('.')[0] in missing else INSTALLED(name)
+
+
+def _lasting(seconds, calls, name):
+  """A way whose calls take these seconds in turn, by a clock that stands still else."""
+
+  def call():
+    calls.append(name)
+    _lasting.clock += seconds[min(calls.count(name) - 1, len(seconds) - 1)]
+
+  return Way(name, lambda: Prepared(call, units=2))
+
+
+def test_ways_are_measured_by_turns_after_a_call_of_each_that_does_not_count(monkeypatch):
+  """What is on record is the seconds of one unit in each round; the first calls, of another length, are not."""
+  calls, _lasting.clock = [], 0.0
+  monkeypatch.setattr(time, 'perf_counter', lambda: _lasting.clock)
+  monkeypatch.setattr(measure, '_memory', lambda prepared: None)
+  work = Work('part', 'work', [_lasting((100, 2, 4, 6), calls, 'ours'), _lasting((100, 8, 8, 12), calls, 'peer')])
+  ours, peer = measure.alternate(work, 3)
+  assert calls == ['ours', 'peer'] * 4
+  assert ours['seconds'] == [1, 2, 3] and peer['seconds'] == [4, 4, 6]
+  assert measure.quartiles(ours['seconds']) == (1.5, 2, 2.5)
+  # Round by round: 4, 2 and 2.
+  assert measure.ratios(ours['seconds'], peer['seconds']) == (2, 2, 3)
+
+
+def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
+  """A missing peer, a failure, a result that is not finite and a lack of time leave the others their measurements."""
+  monkeypatch.setattr(importlib.util, 'find_spec', _without('dynamax'))
+
+  def failing():
+    raise RuntimeError('no\nkernel')
+
+  ways = [
+    Way('ours', lambda: Prepared(lambda: 1.0, error=lambda result: result - 1)),
+    Way('missing', failing, ('dynamax',)),
+    Way('failing', failing),
+    Way('not finite', lambda: Prepared(lambda: 1.0, error=lambda result: float('nan'))),
+  ]
+  ours, *others = measure.alternate(Work('part', 'work', ways), 2)
+  assert len(ours['seconds']) == 2 and ours['error'] == 0 and not ours['note']
+  notes = [other['note'] for other in others]
+  assert notes == [
+    'dynamax not installed',
+    'fails, RuntimeError: no kernel',
+    'fails, ValueError: its result is not finite',
+  ]
+  assert not any(other['seconds'] for other in others)
+  (late,) = measure.alternate(Work('part', 'work', ways[:1]), 2, deadline=time.monotonic() - 1)
+  assert late['note'] == 'not begun, for lack of time'
+
+
+def test_products_are_those_of_the_model():
+  """Two layers of which the last is read at 3 of 5 positions: counted by hand, and by XLA in the compiled program."""
+  bert = Bert(num_tokens=10, num_layers=2, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.0)
+  of_step = products.of_step(bert, batch_size=4, length=5, num_read=3)
+  dense = 20 * 8 * 24 + 20 * (8 * 8 + 2 * 8 * 16) + 12 * 8 * 8 + 20 * 8 * 16 + 12 * (8 * 8 + 2 * 8 * 16)
+  attention = 2 * (4 * 2 * 5 * 4 * 5) + 2 * (4 * 2 * 3 * 4 * 5)
+  head = 12 * 8 * 8 + 12 * 8 * 11
+  flops = sum(product.flops for product in of_step)
+  assert flops == 6 * (dense + attention + head)
+  prepared = measure.compiled(products.multiply, products.operands(of_step, jnp.float32), 2)
+  counted = prepared.program.cost_analysis()['flops']
+  # The additions that read the results, and nothing else.
+  assert flops <= counted <= flops * 1.01
+
+
+def test_the_reference_of_inference_is_ours():
+  """Two implementations that share no line agree."""
+  hmm = random_hmm(jax.random.key(0), 4, 6)
+  tokens = sample_corpus(jax.random.key(1), hmm, 5, 12)
+  rows = token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
+  expected = inference.smoothed_in_float64(hmm, np.asarray(rows))
+  np.testing.assert_allclose(forward_backward(hmm, rows).smoothed_probs, expected, atol=1e-6)
+
+
+def test_shares_of_tokens_are_means_over_positions():
+  """A chain that alternates shows its two tokens equally often in an even length, the first once more in an odd one."""
+  hmm = HMM(np.array([1.0, 0]), np.array([[0, 1.0], [1.0, 0]]), np.eye(2))
+  np.testing.assert_allclose(sampling.exact_shares(hmm, 4), [1 / 2, 1 / 2])
+  np.testing.assert_allclose(sampling.exact_shares(hmm, 3), [2 / 3, 1 / 3])
+
+
+def _settings(**changes):
+  return dataclasses.replace(config_lib.from_config(benchmark.get_config('smoke')), **changes)
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """The workdir of a finished run on a machine that has dynamax and hmmlearn alone, and what it printed."""
+  workdir, reporter = tmp_path_factory.mktemp('finished'), Reporter(rich.console.Console(file=io.StringIO(), width=120))
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(importlib.util, 'find_spec', _without('torch', 'transformers', 'numba'))
+    study.check(_settings())
+    study.run(_settings(), workdir, reporter)
+  study.show(_settings(), workdir, reporter)
+  return workdir, reporter.console.file.getvalue()
+
+
+def test_a_run_without_peers_measures_all_else(finished):
+  """Every part has its works; all of ours is measured, and each peer that is missing is a line."""
+  workdir, printed = finished
+  records = results.load(workdir)
+  assert {record['part'] for record in records} == {'gpu', 'inference', 'sampling', 'training'}
+  for record in records:
+    missing = [name for name in ('torch', 'transformers', 'numba') if name in record['note']]
+    here = record['way'].startswith(('ours', 'its matrix')) and 'CUDA' not in record['note']
+    assert len(record['seconds']) == (2 if here or record['way'].startswith(('dynamax', 'hmmlearn')) else 0), record
+    assert bool(missing) == record['way'].startswith(('numba', 'Hugging Face'))
+  assert 'not installed' in printed and 'CUDA' in printed
+  (made,) = [json.loads(line) for line in (workdir / 'environment.jsonl').read_text().splitlines()]
+  assert made['peers']['numba'] is None and made['peers']['dynamax']
+
+
+def test_errors_are_those_of_float32(finished):
+  """Against float64 every posterior is right to float32, and ours with float64 in and out to float64."""
+  for record in results.load(finished[0]):
+    if record['part'] == 'inference' and record['seconds']:
+      most = 1e-12 if 'float64' in record['way'] else 1e-5
+      assert record['error'] <= most, record
+
+
+def test_tables_are_at_most_120_columns_wide(finished):
+  """As printed, which is as kept."""
+  workdir, printed = finished
+  table = (workdir / 'table.txt').read_text()
+  assert max(map(len, table.splitlines())) <= 120 and table.strip() in printed
+
+
+def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
+  """With a share of the peak, and numbers as large as there."""
+  records = [record for record in results.load(finished[0]) if record['part'] == 'gpu']
+  large = dict(flops=1.16e12, product_flops=1.1e12, device_peak_bytes=60e9, memory_bytes=60e9)
+  for record in records:
+    record |= dict(seconds=[3e-3] * 5, **large)
+  made = json.loads((finished[0] / 'environment.jsonl').read_text())
+  files.write_json_lines(tmp_path / 'results.jsonl', records)
+  files.write_json_lines(tmp_path / 'environment.jsonl', [{**made, 'devices': ['NVIDIA H200']}])
+  table = report.of_record(tmp_path)
+  assert max(map(len, table.splitlines())) <= 120
+  # 1.1e12 operations in 3 ms, of 989e12 a second.
+  assert 'of peak' in table and ' 37% ' in table
+
+
+def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
+  """The record is whole after each work."""
+
+  def killed(work, repeats, deadline):
+    if work.name.startswith('second'):
+      raise KeyboardInterrupt
+    return [measure._row(work, way) for way in work.ways]
+
+  works = [Work('sampling', name, [Way('ours', lambda: Prepared(lambda: 0))]) for name in ('first', 'second')]
+  monkeypatch.setattr(sampling, 'works', lambda settings, key: iter(works))
+  monkeypatch.setattr(measure, 'alternate', killed)
+  with pytest.raises(KeyboardInterrupt):
+    study.run(_settings(parts=('sampling',)), tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
+  assert [record['work'] for record in results.load(tmp_path)] == ['first']
+
+
+@pytest.mark.parametrize(
+  ('scale', 'change', 'words'),
+  [
+    ('huge', {}, ['huge', 'inference, sampling, training, gpu']),
+    ('smoke', {'parts': ('cpu',)}, ['parts', 'cpu', 'gpu, inference']),
+    ('smoke', {'training.corpus.chunk_length': 32}, ['training.bert.max_positions', '24', 'chunk_length, 32']),
+    ('smoke', {'gpu.pretrain.batch_size': 10**6}, ['gpu.pretrain.batch_size', 'number of chunks']),
+    ('smoke', {'sampling.num_tokens': 255}, ['sampling.num_tokens', '255', 'at most 254']),
+  ],
+)
+def test_what_does_not_fit_is_refused(scale, change, words):
+  """In one sentence that names the field."""
+  with pytest.raises((SettingsError, ValueError)) as refused:
+    config = benchmark.get_config(scale)
+    config.update_from_flattened_dict(change)
+    config_lib.from_config(config)
+  assert all(word in str(refused.value) for word in words)
+
+
+def test_the_tables_in_docs_are_what_the_records_say():
+  """`python -m experiments.benchmark.page` would change nothing."""
+  text = page.PAGE.read_text()
+  assert '```' in text and page.rendered(text) == text
