@@ -1,6 +1,7 @@
 """Which recipe of pretraining comes closest to the ideal model with the same operations?
 
-Claim: none is made beforehand; docs/recipes.md has what was found.
+Claim: Muon on 30% of positions reaches the KL at the [MASK] that AdamW on 15% has after 1250 steps, in 580 steps and
+with 0.68 of the operations, as geometric means over three HMMs at |H| = 10 and at 30.
 
 Commands:
 python -m experiments.main --config=recipes
@@ -9,6 +10,8 @@ python -m experiments.main --config=recipes:finalists
 `small` changes one thing at a time at |H| = 30, on two HMMs, with 500 steps of the base. `finalists` takes two recipes
 that were chosen from it to six HMMs and the default number of steps, with head and prompt. Recipes differ in training,
 never in architecture, and each takes as many steps as the operations of the base pay for.
+
+Cost: 26 and 18 pretrainings, about 25 and 45 minutes of CPU time on two cores that other work shared.
 """
 
 import ml_collections

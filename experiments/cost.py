@@ -30,30 +30,26 @@ def forward(s: Settings, length: int, read: int) -> Flops:
 
 
 def pretraining_step(s: Settings, read: int | None = None) -> Flops:
-  """Of one optimiser step: forward, and twice that backward.
+  """Of one optimiser step: forward, twice that backward, and Muon's.
 
   What is read out of a sequence is what the step has slots for, or `read` positions.
   """
   batch_size, length = s.pretrain.batch_size, s.corpus.chunk_length
   read = read or num_slots(s.corruption(), batch_size, length)
-  return {part: 3 * batch_size * flops for part, flops in forward(s, length, read).items()}
+  step = {part: 3 * batch_size * flops for part, flops in forward(s, length, read).items()}
+  return {**step, 'Muon': muon(s) if s.pretrain.optimizer == 'muon' else 0}
 
 
-def muon_step(s: Settings) -> float:
-  """Of Muon in one optimiser step: five times X X^T, its square, and a product with X, for each matrix X of a layer."""
+def muon(s: Settings) -> float:
+  """Of Muon's update, whatever the batch: five times X X^T, its square, and a product with X, for each matrix X."""
   b = s.bert
   of_matrix = lambda few, many: 5 * (4 * few**2 * many + 2 * few**3)
   square, oblong = (of_matrix(*sorted((b.width, size))) for size in (b.width, b.ffn_width))
   return b.num_layers * (4 * square + 2 * oblong) + square
 
 
-def optimizer_step(s: Settings) -> float:
-  """Of all of an optimiser step."""
-  return sum(pretraining_step(s).values()) + (muon_step(s) if s.pretrain.optimizer == 'muon' else 0)
-
-
 def pretraining(s: Settings) -> float:
-  return s.pretrain.num_steps * optimizer_step(s)
+  return s.pretrain.num_steps * sum(pretraining_step(s).values())
 
 
 def measurements(s: Settings) -> int:
@@ -113,8 +109,10 @@ def num_params(s: Settings) -> int:
 
 
 def state_bytes(s: Settings) -> int:
-  """Of the parameters and the two moments of AdamW, float32."""
-  return 3 * 4 * num_params(s)
+  """Of the parameters and the optimiser's moments, float32: two of AdamW, one of a matrix that Muon trains."""
+  b = s.bert
+  matrices = b.num_layers * (4 * b.width**2 + 2 * b.width * b.ffn_width) + b.width**2
+  return 4 * (3 * num_params(s) - matrices * (s.pretrain.optimizer == 'muon'))
 
 
 def activation_bytes(s: Settings, batch: int, length: int) -> int:

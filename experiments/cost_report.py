@@ -59,7 +59,7 @@ def by_scale() -> str:
     'what the heads are tuned on': lambda s: _flops(cost.tuning(s, 'head')),
     'exact posterior of an input': lambda s: _flops(cost.inference(Point(30), s.downstream.length)),
     'parameters of BERT': lambda s: f'{cost.num_params(s):,}',
-    "parameters and AdamW's moments": lambda s: _bytes(cost.state_bytes(s)),
+    'parameters and moments of the optimiser': lambda s: _bytes(cost.state_bytes(s)),
     'activations of a step': lambda s: _bytes(_activations(s)),
     'the corpus': lambda s: _bytes(cost.corpus_bytes(s)),
     'memory, all told (see experiments/memory.py)': lambda s: _bytes(memory.total(s)),

@@ -54,7 +54,7 @@ class RecipeSettings(Settings):
     groups = {name: dataclasses.replace(getattr(self, name), **fields) for name, fields in changes.items()}
     changed = dataclasses.replace(self, variants=(), **groups)
     p, named = changed.pretrain, changes['pretrain']
-    ratio = 1.0 if 'num_steps' in named else cost.optimizer_step(self) / cost.optimizer_step(changed)
+    ratio = 1.0 if 'num_steps' in named else _step(self) / _step(changed)
     calls = max(int(p.num_steps * ratio / p.steps_per_call + 1e-9), 1)
     num_steps = calls * p.steps_per_call
     warmup_steps = (
@@ -86,6 +86,11 @@ class RecipeSettings(Settings):
 SETTINGS = RecipeSettings
 
 
+def _step(settings: Settings) -> float:
+  """Operations of an optimiser step."""
+  return sum(cost.pretraining_step(settings).values())
+
+
 def check(settings: RecipeSettings) -> None:
   """Raises SettingsError where this machine lacks what a recipe asks for."""
   for recipe in settings.recipes().values():
@@ -110,14 +115,14 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial) -> Reco
   """What a recipe made of a distribution: how far from ideal, along which way, and the mean accuracy of each method."""
   rows, recipe = trial.records(), trial.settings
   metrics = files.read_json_lines(trial.pretrained_directory / 'metrics.jsonl')
-  whole = settings.pretrain.num_steps * cost.optimizer_step(settings)
+  whole = settings.pretrain.num_steps * _step(settings)
   accuracy = {method: np.mean([r['accuracy'] for r in results.select(rows, method=method)]) for method in trial.methods}
   return {
     'recipe': name,
     **trial.point._asdict(),
     'trial': trial.trial,
     'num_steps': recipe.pretrain.num_steps,
-    'operations': recipe.pretrain.num_steps * cost.optimizer_step(recipe) / whole,
+    'operations': recipe.pretrain.num_steps * _step(recipe) / whole,
     **{field: value for field, value in metrics[-1].items() if field not in ('step', 'train_loss')},
     'accuracy': {method: float(mean) for method, mean in accuracy.items()},
     'curve': [[row['step'], row['kl_at_mask']] for row in metrics],

@@ -47,20 +47,11 @@ def _train_steps(settings, num_devices=1):
   return train_steps, (jax.eval_shape(init, key), chunks, key)
 
 
-@pytest.mark.parametrize('changes', [{}, {'pretrain.mask_rate': 0.3, 'pretrain.batch_size': 16}])
-@pytest.mark.parametrize('scale', ['smoke', 'small'])
-def test_muon_costs_the_products_that_it_adds_to_the_traced_step(scale, changes):
-  """To the last one."""
-  settings = _settings(scale, **{'pretrain.optimizer': 'muon'}, **changes)
-  train_steps, shapes = _train_steps(settings)
-  jaxpr = jax.make_jaxpr(train_steps)(*shapes).jaxpr
-  assert _products(jaxpr) == settings.pretrain.steps_per_call * cost.optimizer_step(settings)
-
-
+@pytest.mark.parametrize('optimizer', ['adamw', 'muon'])
 @pytest.mark.parametrize('scale', ['smoke', 'small', 'paper'])
-def test_the_products_of_pretraining_are_those_of_the_traced_step(scale):
+def test_the_products_of_pretraining_are_those_of_the_traced_step(scale, optimizer):
   """To the last one, where a batch fits into the slots and where it does not; and so are the parameters."""
-  settings = _settings(scale)
+  settings = _settings(scale, **{'pretrain.optimizer': optimizer})
   train_steps, shapes = _train_steps(settings)
   jaxpr = jax.make_jaxpr(train_steps)(*shapes).jaxpr
   total = lambda **how: settings.pretrain.steps_per_call * sum(cost.pretraining_step(settings, **how).values())
@@ -68,7 +59,7 @@ def test_the_products_of_pretraining_are_those_of_the_traced_step(scale):
   assert _products(jaxpr, max) == total(read=settings.corpus.chunk_length)
   assert cost.num_params(settings) == sum(leaf.size for leaf in jax.tree.leaves(shapes[0].params))
   sizes = [leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes[0])]
-  assert sum(sizes) == pytest.approx(cost.state_bytes(settings), abs=16)
+  assert sum(sizes) == pytest.approx(cost.state_bytes(settings), abs=32)
 
 
 @pytest.mark.parametrize('method', ['prompt', 'finetune', 'prompt_attention'])
