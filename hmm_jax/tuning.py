@@ -119,7 +119,8 @@ class Tuner:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features
     assert model is not None
-    positions = self.head.positions(self.prompt.length if self.prompt else 0)
+    # The prompt's own length: a theorem's construction may have another than what is trained.
+    positions = self.head.positions(0 if self.finetunes else trainable['prompt'].shape[-2])
     if self.finetunes:
       predict = lambda params: model.predict(params, model.embed(params, tokens), positions)
       outputs = jax.vmap(predict)(trainable['params'])

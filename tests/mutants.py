@@ -44,6 +44,13 @@ MUTANTS = [
     ('tests/model_test.py', '-k', 'rows_before'),
   ),
   Mutant(
+    'a construction read where a trained prompt would end',
+    'tuning',
+    "0 if self.finetunes else trainable['prompt'].shape[-2]",
+    '0 if self.finetunes else self.prompt.length',
+    (TUNING, '-k', 'another_length'),
+  ),
+  Mutant(
     'the row after the mask is read',
     'heads',
     'return np.array([prompt_length])',

@@ -321,6 +321,15 @@ def test_a_prompt_of_no_rows_is_head_tuning(hmm, inputs, at_mask):
   np.testing.assert_allclose(jax.jit(tuner.scores)(trainable, hmm, inputs), expected, atol=2e-6)
 
 
+def test_a_prompt_of_another_length_is_read_behind_its_own(hmm, inputs):
+  """A construction's prompt scores as it does with a tuner of its length, whatever length the tuner starts from."""
+  tuners = [dataclasses.replace(HEAD, prompt=tuning.Prompt(length, 0.5)) for length in (1, 3)]
+  trainable = some_trainable(tuners[0], hmm, inputs)
+  assert trainable['prompt'].shape[-2] == 1
+  expected, scores = (jax.jit(tuner.scores)(trainable, hmm, inputs) for tuner in tuners)
+  np.testing.assert_array_equal(scores, expected)
+
+
 def test_what_is_trained_before_the_head_is_one_thing():
   """A prompt, a probe and fine-tuning do not go together."""
   for both in (
