@@ -150,7 +150,7 @@ def _by_phase(s: Settings) -> cost.Flops:
 
 
 def _settings(recorded: dict[str, Any]) -> Settings:
-  """The settings of a run from its `config.json`; a field that is younger than the run has its default."""
+  """The settings of a run from its `config.json`; raises ValueError for a run that is older than one of the fields."""
 
   def read(value: Any) -> Any:
     if isinstance(value, dict):
@@ -158,8 +158,17 @@ def _settings(recorded: dict[str, Any]) -> Settings:
     return tuple(value) if isinstance(value, list) else value
 
   config = config_lib.shipped(recorded['experiment'])['get_config'](recorded['scale'])
+  younger = sorted(set(_names(config.to_dict())) - set(_names(recorded)))
+  if younger:
+    raise ValueError(f'a record lacks {", ".join(younger)}; valid is one of a run that had all fields')
   config.update(read(recorded))
   return config_lib.from_config(config)
+
+
+def _names(fields: dict[str, Any], prefix: str = '') -> list[str]:
+  """Of all fields, with those of groups behind a dot."""
+  one = lambda name, value: _names(value, f'{prefix}{name}.') if isinstance(value, dict) else [prefix + name]
+  return [found for name, value in fields.items() for found in one(name, value)]
 
 
 def _table(header: list[str], rows: list[list[str]]) -> str:

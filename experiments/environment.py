@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 import functools
 import importlib.metadata
+import os
 import pathlib
 import platform
 import subprocess
@@ -38,6 +39,7 @@ def _process() -> Environment:
     'uncommitted_changes': bool(git('status', '--porcelain')),
     'command': sys.argv,
     'python': platform.python_version(),
+    'xla_flags': os.environ.get('XLA_FLAGS', ''),
     'packages': {name: importlib.metadata.version(name) for name in _COMPUTING + _OTHERS},
   }
 
@@ -53,5 +55,6 @@ def _deciding(environment: Environment) -> dict[str, str]:
   return {
     'platform': environment['platform'],
     'devices': ', '.join(f'{count} x {kind}' for kind, count in devices.items()),
+    'XLA_FLAGS': environment.get('xla_flags', ''),
     **{name: environment['packages'][name] for name in _COMPUTING},
   }

@@ -69,7 +69,7 @@ def parts(s: Settings) -> list[Part]:
     found.append(Part(drawn, 'drawing documents', 'corpus.document_length'))
     found.append(Part(kept, 'the corpus', 'corpus.num_documents'))
     copies = 1 + s.tasks_per_trial * any(METHODS[method].finetunes for method in methods)
-    found.append(Part(4 * 5 * cost.num_params(s) * copies, "BERT with its optimiser's state", 'bert.width'))
+    found.append(Part(4 * 7 * cost.num_params(s) * copies, "BERT with its optimiser's state", 'bert.width'))
     batch = -(-s.pretrain.batch_size // (s.num_devices or len(jax.devices())))
     found.append(
       Part(cost.activation_bytes(s, batch, corpus.chunk_length), 'a batch of pretraining', 'pretrain.batch_size')

@@ -51,10 +51,10 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
   }
 
 
-def check(bert: BertSettings) -> None:
-  """Raises SettingsError where this machine lacks the kernel that attention asks for."""
+def check(bert: BertSettings, field: str) -> None:
+  """Raises SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
   on_gpu = jax.default_backend() == 'gpu'
-  require(on_gpu or bert.attention != 'cudnn', 'bert.attention', bert.attention, "'xla' where there is no GPU")
+  require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' where there is no GPU")
 
 
 def tuned_model(bert: bert_lib.Bert) -> MaskedLM:

@@ -26,7 +26,7 @@ def check(settings: Settings) -> None:
   used = wanted or available
   require(batch_size % used == 0, 'pretrain.batch_size', batch_size, f'a multiple of the {used} devices')
   if 'bert' in settings.models:
-    pretraining.check(settings.bert)
+    pretraining.check(settings.bert, 'bert')
   # In the directory itself or the one in which it would be made, so that nothing is left of a refusal.
   directory = pathlib.Path(settings.pretrained).absolute()
   try:

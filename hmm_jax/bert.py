@@ -40,7 +40,7 @@ class Projection(nn.Module):
     kernel = self.param('kernel', self.kernel_init, (x.shape[-1], self.features))
     bias = self.param('bias', nn.initializers.zeros, (self.features,))
     x, kernel, bias = nn.dtypes.promote_dtype(x, kernel[:, columns], bias[columns], dtype=self.dtype)
-    return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], -1)
+    return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], kernel.shape[-1])
 
 
 def _joined(parts: Sequence[Array]) -> Array:

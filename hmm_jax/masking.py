@@ -38,11 +38,11 @@ def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, A
 
 
 def num_slots(corruption: Corruption, batch_size: int, length: int) -> int:
-  """So many positions that 99 in 100 batches of B sequences [T] select no more in any of theirs.
+  """So many positions, at least one, that 99 in 100 batches of B sequences [T] select no more in any of theirs.
 
   It is the `max_predictions_per_seq` of BERT: selected are a binomial number of a sequence, independent of the others.
   """
-  return int(scipy.stats.binom.ppf(0.99 ** (1 / batch_size), length, corruption.mask_rate))
+  return max(int(scipy.stats.binom.ppf(0.99 ** (1 / batch_size), length, corruption.mask_rate)), 1)
 
 
 def channel(corruption: Corruption) -> tuple[Array, Array]:

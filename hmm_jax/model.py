@@ -44,7 +44,7 @@ Positions = Array | np.ndarray | None
 
 
 def at_positions(x: Array, positions: Positions) -> Array:
-  """The rows [..., Q, D] of x [..., T, D] at `positions`; x itself where None."""
+  """The rows [..., Q, D] of x [..., T, D] at `positions`, from 0 to T - 1; x itself where None."""
   if positions is None:
     return x
   if positions.ndim == 1:

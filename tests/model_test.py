@@ -179,6 +179,16 @@ def test_a_prompt_is_rows_before_the_text(name, positions, hmm):
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), (probs, slopes), expected)
 
 
+@pytest.mark.parametrize('name', ['exact', 'bert'])
+def test_prompts_of_no_rows_change_nothing(name, hmm):
+  """K prompts of length 0 give the predictions of the text alone, K times."""
+  model, params = model_and_params(name, hmm)
+  texts, prompts = TOKENS[:, 0], np.zeros((3, 0, model.embedding_size(params)), np.float32)
+  probs = jax.jit(lambda prompts: model.predict_prompted(params, prompts, texts, np.array([0])))(prompts)
+  alone, _ = predict_and_represent(model, params, embed(model, params, texts))
+  np.testing.assert_allclose(probs, np.broadcast_to(alone[:, :1], probs.shape), atol=1e-6)
+
+
 def test_berts_predictions_are_read_out_of_its_representation():
   """BERT's predictions are the softmax of `decode` on its representation."""
   model, params = model_and_params('bert', None)

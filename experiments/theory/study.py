@@ -26,7 +26,7 @@ SETTINGS = TheorySettings
 
 def check(settings: TheorySettings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
-  pretraining.check(settings.bert.model)
+  pretraining.check(settings.bert.model, 'bert.model')
 
 
 def parts(settings: TheorySettings) -> dict[str, Part]:
