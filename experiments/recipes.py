@@ -21,6 +21,9 @@ from experiments.settings import FigureSettings, Settings
 BASE = 'base'
 # What a recipe may change; the rest makes the task.
 _GROUPS = ('pretrain', 'corpus', 'bert')
+# Of `bert`, since the rest is the architecture.
+_OF_BERT = ('dropout_rate', 'init_stddev', 'max_positions', 'dtype', 'attention', 'scan_layers')
+_BOOLS = {'True': True, 'False': False}
 _TITLE = 'Against the base, on the same HMMs: KL as geometric means, ratios with 95% t intervals of the logarithm'
 
 
@@ -35,8 +38,10 @@ class RecipeSettings(Settings):
 
   def check(self) -> None:
     super().check()
+    require(self.models == ('bert',), 'models', self.models, "('bert',), which alone is pretrained")
     for text in self.variants:
       try:
+        require(bool(text.split()), 'a variant', text, f'FIELD=VALUE, since the config as it is is {BASE}')
         self.recipe(text)
       except SettingsError as error:
         raise SettingsError(f'variants has {text!r}: {error}')
@@ -69,17 +74,22 @@ class RecipeSettings(Settings):
   def _changes(self, text: str) -> dict[str, dict[str, Any]]:
     """The changed fields of each group; raises SettingsError for what is no field or no value of it."""
     kinds: dict[str, Any] = {
-      f'{name}.{field.name}': field.type for name in _GROUPS for field in dataclasses.fields(getattr(self, name))
+      f'{name}.{field.name}': field.type
+      for name in _GROUPS
+      for field in dataclasses.fields(getattr(self, name))
+      if name != 'bert' or field.name in _OF_BERT
     }
     changes: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
     for word in text.split():
       name, _, value = word.partition('=')
       require(name in kinds, 'a change', word, f'FIELD=VALUE of one of {", ".join(kinds)}')
       group, _, field = name.partition('.')
+      require(field not in changes[group], 'a change', word, f'one change of {name}')
       try:
-        changes[group][field] = kinds[name](value)
-      except ValueError:
-        require(False, name, value, f'{kinds[name].__name__}, as it is in the config')
+        changes[group][field] = _BOOLS[value] if kinds[name] is bool else kinds[name](value)
+      except (KeyError, ValueError):
+        kind = ' or '.join(_BOOLS) if kinds[name] is bool else kinds[name].__name__
+        require(False, name, value, f'{kind}, as it is in the config')
     return changes
 
 
@@ -103,18 +113,30 @@ def run(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> 
   recipes = settings.recipes()
   drawn = itertools.product(range(settings.num_trials), settings.grid(), recipes)
   trials = [(name, trial_lib.Trial(recipes[name], point, number, workdir)) for number, point, name in drawn]
+  for _, trial in trials:
+    if not trial.missing():
+      _metrics(trial)
   sweep.fill({f'{trial} {_label(name)}': trial for name, trial in trials}, settings.time_budget, reporter)
   finished = [(name, trial) for name, trial in trials if not trial.missing()]
   records = [_record(settings, name, trial) for name, trial in finished]
-  sweep.write(workdir, settings, [trial for _, trial in finished], records)
+  sweep.write(workdir, settings, [trial for _, trial in finished], records, reporter)
   left = len(trials) - len(finished)
   return f'{left} of {len(trials)} pretrainings are left; the same command goes on' if left else None
+
+
+def _metrics(trial: trial_lib.Trial) -> list[Record]:
+  """What was measured along a pretraining that is finished; raises SettingsError where it is no more."""
+  metrics, directory = files.read_json_lines(trial.pretrained_directory / 'metrics.jsonl'), trial.pretrained_directory
+  if not metrics or metrics[-1]['step'] != trial.settings.pretrain.num_steps:
+    tuned = str(trial.directory)
+    raise SettingsError(f'{str(directory)!r}, the pretrained model of {tuned!r}, is gone; valid is to delete both')
+  return metrics
 
 
 def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial) -> Record:
   """What a recipe made of a distribution: how far from ideal, along which way, and the mean accuracy of each method."""
   rows, recipe = trial.records(), trial.settings
-  metrics = files.read_json_lines(trial.pretrained_directory / 'metrics.jsonl')
+  metrics = _metrics(trial)
   whole = settings.pretrain.num_steps * _step(settings)
   accuracy = {method: np.mean([r['accuracy'] for r in results.select(rows, method=method)]) for method in trial.methods}
   return {
@@ -148,13 +170,14 @@ def render(records: list[Record]) -> str:
     for name in _names(of_point):
       of_recipe = results.select(of_point, recipe=name)
       row = [('|H|', str(point.num_states)), ('recipe', _label(name)), ('n', str(len(of_recipe)))]
-      rows.append(row + _cells(of_recipe, [base[record['trial']] for record in of_recipe], name == BASE))
+      rows.append(row + _cells(of_recipe, base, name == BASE))
   return report.as_text(report.from_rows(_TITLE, rows))
 
 
-def _cells(records: list[Record], bases: list[Record], is_base: bool) -> list[tuple[str, str]]:
-  """Of one recipe on one size, each record beside that of the base on the same distribution."""
-  pairs = list(zip(records, bases))
+def _cells(records: list[Record], bases: dict[int, Record], is_base: bool) -> report.Row:
+  """Of one recipe on one size, each record beside that of the base on the same distribution, where there is one."""
+  pairs = [(record, bases[record['trial']]) for record in records if record['trial'] in bases]
+  compared = bool(pairs) and not is_base
   cells = [
     ('steps', str(records[0]['num_steps'])),
     ('operations', f'{records[0]["operations"]:.2f}'),
@@ -162,17 +185,18 @@ def _cells(records: list[Record], bases: list[Record], is_base: bool) -> list[tu
   ]
   for title, field in (('KL at [MASK]\n/ base', 'kl_at_mask'), ('KL over positions\n/ base', 'kl_over_positions')):
     ratios = [one[field] / base[field] for one, base in pairs]
-    cells.append((title, '' if is_base else ratio(ratios)))
+    cells.append((title, ratio(ratios) if compared else ''))
   cells.append(('excess\nMLM loss', f'{np.mean([r["excess_mlm_loss"] for r in records]):.4f}'))
   shares = [share_to_reach(one, base) for one, base in pairs]
   found = [share for share in shares if share is not None]
-  reached = f'{np.mean(found):.2f}' if len(found) == len(shares) else f'{len(found)} of {len(shares)} do'
-  cells.append(("share that reaches\nthe base's KL", '' if is_base else reached))
+  all_do = compared and len(found) == len(shares)
+  reached = f'{np.mean(found):.2f}' if all_do else f'{len(found)} of {len(shares)} do'
+  cells.append(("share that reaches\nthe base's KL", reached if compared else ''))
   for method in records[0]['accuracy']:
+    cells.append((f'{method}\naccuracy', f'{np.mean([100 * record["accuracy"][method] for record in records]):.1f}'))
     accuracies = [100 * np.array([one['accuracy'][method], base['accuracy'][method]]) for one, base in pairs]
-    cells.append((f'{method}\naccuracy', f'{np.mean([one for one, _ in accuracies]):.1f}'))
     difference = results.mean_interval([one - base for one, base in accuracies])
-    cells.append((f'{method}\n- base', '' if is_base else str(difference)))
+    cells.append((f'{method}\n- base', str(difference) if compared else ''))
   return cells
 
 
@@ -212,19 +236,21 @@ def _label(name: str) -> str:
 @figures.styled
 def draw(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """KL at the [MASK] against the share of the base's operations, a panel for each size and a line for each recipe."""
-  of_points = results.by_point(records)
+  of_points, styles = results.by_point(records), list(dict.fromkeys([BASE, *_names(records)]))
   figure, panels = figures.panels(settings, len(of_points))
   for axes, (point, of_point) in zip(panels, of_points.items()):
-    for index, name in enumerate(_names(of_point)):
+    for name in _names(of_point):
       chosen = results.select(of_point, recipe=name)
-      steps = np.array([step for step, _ in chosen[0]['curve']])
-      kl = np.exp(np.mean([[np.log(kl) for _, kl in record['curve']] for record in chosen], axis=0))
-      axes.plot(steps / steps[-1] * chosen[0]['operations'], kl, label=_label(name), **_style(index))
+      curves = [np.array(record['curve']).T for record in chosen]
+      # Measured at the same steps, unless `num_measurements` was another then.
+      steps = np.unique(np.concatenate([measured for measured, _ in curves]))
+      kl = np.exp(np.mean([np.interp(steps, measured, np.log(kl)) for measured, kl in curves], axis=0))
+      axes.plot(steps / steps[-1] * chosen[0]['operations'], kl, label=_label(name), **_style(styles.index(name)))
     axes.set_yscale('log')
     axes.set_title(str(point))
     axes.set_xlabel("share of the base's operations")
   panels[0].set_ylabel('KL at the [MASK] (nats)')
-  counts = [len(results.select(rows, recipe=BASE)) for rows in of_points.values()]
+  counts = [len(results.select(rows, recipe=name)) for rows in of_points.values() for name in _names(rows)]
   figures.finish(figure, figures.caption(records, figures.counted(counts, 'geometric mean over HMMs', spread=False)))
   return figure
 

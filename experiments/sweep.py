@@ -50,7 +50,7 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | 
   fill({str(trial): trial for trial in grid}, settings.time_budget, reporter)
   finished = [[trial for trial in grid if trial.point == point and not trial.missing()] for point in points]
   trials = list(itertools.chain(*finished))
-  write(workdir, settings, trials, [record for trial in trials for record in trial.records()])
+  write(workdir, settings, trials, [record for trial in trials for record in trial.records()], reporter)
   if len(trials) == len(grid):
     return None
   counts = ', '.join(f'{point}: {len(of_point)}' for point, of_point in zip(points, finished))
@@ -68,8 +68,17 @@ def fill(grid: dict[str, trial_lib.Trial], time_budget: float, reporter: Reporte
         break
 
 
-def write(workdir: pathlib.Path, settings: Settings, trials: list[trial_lib.Trial], records: list[Record]) -> None:
-  """Replaces the records of a workdir, with what stands beside them of the trials that they are of."""
+def write(
+  workdir: pathlib.Path, settings: Settings, trials: list[trial_lib.Trial], records: list[Record], reporter: Reporter
+) -> None:
+  """Replaces the records of a workdir, with what stands beside them of the trials that they are of.
+
+  Without a trial all is left as it is, so that table and figures of before keep their records.
+  """
+  if not trials:
+    if results.load(workdir):
+      reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
+    return
   environments = [row for trial in trials for row in files.read_json_lines(trial.environment_path)]
   results.write(workdir, settings, records, environments)
   timings = [row for trial in trials for row in files.read_json_lines(trial.timing_path)]

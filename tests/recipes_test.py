@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 import pathlib
+import shutil
 
 from conftest import assert_same_bits
 import jax
@@ -70,12 +71,30 @@ def test_a_recipe_changes_what_it_says_and_its_steps():
     ('pretrain.mask_rate=2', 'mask_rate is 2.0'),
     ('pretrain.optimizer=sgd', "optimizer is 'sgd'.*adamw, muon"),
     ('corpus.chunk_length=10000', 'chunk_length'),
+    ('bert.scan_layers=false', "scan_layers is 'false'; valid is True or False"),
+    ('bert.num_layers=3', 'num_layers=3.*bert.max_positions, bert.dropout_rate'),
+    ('pretrain.b2=0.9 pretrain.b2=0.98', "'pretrain.b2=0.98'; valid is one change of pretrain.b2"),
+    ('', "'' *; valid is FIELD=VALUE"),
+    (' ', "' ' *; valid is FIELD=VALUE"),
   ],
 )
 def test_a_variant_that_cannot_be_is_refused(variant, words):
   """One sentence has the variant and what is wrong in it."""
   with pytest.raises(SettingsError, match=f'variants has .{variant}.: .*{words}'):
     _settings(variants=(variant,))
+
+
+def test_booleans_are_those_of_python():
+  """'False' is not true."""
+  settings = _settings(bert__num_layers=2)
+  assert [settings.recipe(f'bert.scan_layers={value}').bert.scan_layers for value in (True, False)] == [True, False]
+
+
+@pytest.mark.parametrize('models', [('exact',), ('bert', 'exact')])
+def test_a_recipe_is_of_bert_alone(models):
+  """No accuracy is averaged over models, and nothing is pretrained of the exact one."""
+  with pytest.raises(SettingsError, match=r"models is .*; valid is \('bert',\)"):
+    _settings(models=models)
 
 
 def test_recipes_meet_the_same_distributions_and_text():
@@ -128,6 +147,17 @@ def test_a_second_run_only_reports(finished):
   before = (workdir / 'results.jsonl').read_bytes()
   assert 'pretraining' not in _run(settings, workdir)
   assert (workdir / 'results.jsonl').read_bytes() == before
+
+
+def test_a_pretrained_model_that_is_gone_is_named(finished, tmp_path):
+  """Records without the way of their pretraining are no record of a recipe."""
+  workdir, settings, _ = finished
+  copy = shutil.copytree(workdir, tmp_path / 'copy')
+  shutil.rmtree(copy / 'pretrained')
+  before = (copy / 'results.jsonl').read_bytes()
+  with pytest.raises(SettingsError, match=f'{copy}/pretrained/.* of .*/trials/.* is gone; valid is to delete both'):
+    _run(settings, copy)
+  assert (copy / 'results.jsonl').read_bytes() == before and not (copy / 'pretrained').exists()
 
 
 def test_a_checkpoint_holds_the_state_of_muon(tmp_path):
@@ -189,6 +219,28 @@ def test_the_table_pairs_recipes_by_distribution():
   assert first.split()[:6] == ['4', 'base', '3', '10', '1.00', '0.2000']
   assert second.split()[1] == 'b2=0.9' and '0.50 [0.50, 0.50]' in second and second.endswith('60.0   10.0 ± 0.0')
   assert third.split()[1] == 'init_stddev=1' and '2 of 3 do' in third
+
+
+def test_without_its_base_a_recipe_is_not_compared():
+  """Pairs are with the trials that have a base; without any, the cells of ratio and difference are empty."""
+  records = [_record(0, 'pretrain.b2=0.9', [[0, 2.0], [10, 0.1]])]
+  (row,) = [line.split() for line in recipes.render(records).splitlines() if 'b2' in line]
+  assert row == ['4', 'b2=0.9', '1', '10', '1.00', '0.1000', '0.3000', '50.0']
+  records += [_record(1, 'base', [[0, 2.0], [10, 0.2]]), _record(1, 'pretrain.b2=0.9', [[0, 2.0], [10, 0.1]])]
+  (row,) = [line.split() for line in recipes.render(records).splitlines() if 'b2' in line]
+  assert row[:3] == ['4', 'b2=0.9', '2'] and row[6:8] == ['0.50', '0.50']
+
+
+def test_curves_of_other_measurements_are_averaged_between_them():
+  """The logarithm of KL is linear between measurements, and the line has the steps of both curves."""
+  curves = [[[0, 1.0], [10, 0.01]], [[0, 1.0], [4, 1.0], [10, 0.0001]]]
+  records = [_record(trial, 'pretrain.b2=0.9', curve) for trial, curve in enumerate(curves)]
+  records = [record | dict(experiment='recipes', scale='small', seed=0) for record in records]
+  (axes,) = recipes.draw(records, _settings('small').figure).axes
+  (line,) = axes.lines
+  np.testing.assert_allclose(line.get_xdata(), [0, 0.4, 1])
+  np.testing.assert_allclose(line.get_ydata(), [1, 10**-0.4, 10**-3])
+  assert line.get_color() != 'black'
 
 
 def test_recipes_are_drawn_apart():

@@ -72,3 +72,17 @@ def test_what_stops_in_pretraining_is_no_record(settings, begun, tmp_path, monke
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
   assert '1 of 6' in _run(settings, tmp_path)
   assert _recorded(tmp_path) == [(4, 0)] and json.loads((tmp_path / 'config.json').read_text())['time_budget'] == 1
+
+
+def test_a_workdir_keeps_its_records_until_others_are_finished(settings, begun, tmp_path, monkeypatch):
+  """Where other settings run out of time in their first pretraining, records and config stay with table and figure."""
+  _run(settings, tmp_path)
+  contents = lambda: {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+  before = contents()
+
+  def run(trial, reporter):
+    raise pretraining.OutOfTime
+
+  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  assert '0 of 6' in _run(dataclasses.replace(settings, seed=1), tmp_path)
+  assert contents() == before and 'results.jsonl' in before
