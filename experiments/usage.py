@@ -40,6 +40,7 @@ def _fields(config: ml_collections.ConfigDict) -> str:
   lines = [f'{config.experiment}:{config.scale}']
   for name, field in config_lib.fields(EXPERIMENTS[config.experiment].SETTINGS):
     text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}'
-    lines.append(f'  {name} = {operator.attrgetter(name)(config)!r}')
+    value = f'{name} = {operator.attrgetter(name)(config)!r}'
+    lines += textwrap.wrap(value, _WIDTH, initial_indent='  ', subsequent_indent=' ' * 4)
     lines += textwrap.wrap(text, _WIDTH, initial_indent=' ' * 6, subsequent_indent=' ' * 6)
   return '\n'.join(lines) + '\n'
