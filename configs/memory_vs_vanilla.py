@@ -7,8 +7,8 @@ so that the theorem does not say why the head still succeeds there.
 
 Command: python -m experiments.main --config=memory_vs_vanilla[:small|paper|official|tuned|smoke]
 
-Cost: `small` took 8 min 15 s of CPU time on two cores that other work shared. It has 350 steps of pretraining by Muon in
-place of 750 by AdamW, in the proportion of docs/recipes.md, where text with a memory was not tried.
+Cost: `small` took 8 min 15 s of CPU time on two cores that other work shared. It has 350 steps of pretraining by Muon
+in place of 750 by AdamW, in the proportion of docs/recipes.md, where text with a memory was not tried.
 `paper` is 8 distributions x 5 trials of 37,500 steps of BERT-base with 6 layers, for an accelerator; `official` the
 same with the released code's settings (its attention, joint P[M, H_1], |M||H| permutations, attention on the vanilla
 text too). Neither has been run yet: what is checked is that they build, and that their vanilla models are those of
