@@ -7,7 +7,7 @@ structure is at least twice as fast as through the flattened chain of 28 states.
 1.5 times as fast as Hugging Face's, 1.3 times as under torch.compile, and its products alone take at least 0.6 of it.
 
 Command: python -m experiments.main --config=benchmark (the extra bench names the peers; one that is missing is a line)
-Cost: 5 minutes on two CPU cores that nothing else uses; `:gpu` at most 10 on one GPU.
+Cost: bounded by `minutes`, after which no way is begun (60; of `:gpu` 9), and by what the last one takes.
 Where it stands: the tables of docs/benchmark.md, which are made from the record in docs/results/benchmark/.
 """
 

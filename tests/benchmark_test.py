@@ -13,8 +13,8 @@ import pytest
 import rich.console
 
 from configs import benchmark
-from experiments import config as config_lib, files, results
-from experiments.benchmark import inference, measure, page, products, report, sampling, study
+from experiments import config as config_lib, files, main, results
+from experiments.benchmark import accelerator, inference, measure, page, products, report, sampling, study, training
 from experiments.benchmark.measure import Prepared, Way, Work
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
@@ -78,6 +78,51 @@ def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
   assert not any(other['seconds'] for other in others)
   (late,) = measure.alternate(Work('part', 'work', ways[:1]), 2, deadline=time.monotonic() - 1)
   assert late['note'] == 'not begun, for lack of time'
+
+
+def test_a_way_that_fails_in_a_later_round_is_a_line():
+  """The other ways keep all rounds, and those before the failure do not count."""
+  left = iter(range(3))  # Two calls before the rounds, for the warm-up and the memory, and one round.
+  ways = [Way('ours', lambda: Prepared(lambda: 1.0)), Way('peer', lambda: Prepared(lambda: next(left)))]
+  ours, peer = measure.alternate(Work('part', 'work', ways), 3)
+  assert len(ours['seconds']) == 3 and not ours['note']
+  assert not peer['seconds'] and peer['note'] == 'fails, StopIteration:'
+
+
+def test_scanned_layers_are_no_step_of_hugging_face():
+  """Its names are those of single layers: a line where it is measured, a refusal where it is filled."""
+  config = benchmark.get_config('smoke')
+  config.training.bert.scan_layers = True
+  step = training.Step(config_lib.from_config(config).training, jax.random.key(0))
+  assert step.loss_in_float64 is None
+  with pytest.raises(measure.NotHere, match='scanned layers'):
+    step.hugging_face(compiled=False)
+  hugging_face = pytest.importorskip('experiments.benchmark.hugging_face')
+  with pytest.raises(ValueError, match='scan_layers'):
+    hugging_face.named(step.params)
+
+
+def test_a_step_of_hugging_face_has_our_optimiser(monkeypatch):
+  """Adam's mean square too."""
+  hugging_face = pytest.importorskip('experiments.benchmark.hugging_face')
+  config, given = benchmark.get_config('smoke'), {}
+  config.training.pretrain.update(b2=0.95, weight_decay=0.5)
+  step = training.Step(config_lib.from_config(config).training, jax.random.key(0))
+  monkeypatch.setattr(hugging_face, 'train_steps', lambda *_, **options: given.update(options))
+  step.hugging_face(compiled=False)
+  pretrain = step.settings.pretrain
+  assert given['adamw'] == dict(lr=pretrain.learning_rate, betas=(0.9, 0.95), weight_decay=0.5, fused=True)
+  assert given['half_precision'] and given['clip_norm'] == pretrain.clip_norm
+
+
+def test_losses_are_compared_where_steps_move_the_weights(monkeypatch):
+  """At one rate from the first step on, whatever warm-up the settings have, and at theirs in all else."""
+  step, seen = training.Step(_settings().gpu, jax.random.key(0)), []
+  monkeypatch.setattr(step, 'ours', lambda bert, **options: seen.append(options['pretrain']) or Prepared(lambda: 0))
+  for way in accelerator._compared(step).ways[:2]:
+    way.prepare()
+  assert [(p.learning_rate, p.warmup_steps) for p in seen] == [(1e-3, 0)] * 2
+  assert seen[0].num_steps == step.settings.pretrain.num_steps and step.settings.pretrain.warmup_steps
 
 
 def test_products_are_those_of_the_model():
@@ -170,6 +215,18 @@ def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
   assert max(map(len, table.splitlines())) <= 120
   # 1.1e12 operations in 3 ms, of 989e12 a second.
   assert 'of peak' in table and ' 37% ' in table
+  # Which is of bfloat16: what computes in float32, as one way does, has no share of it.
+  with_products = [record for record in records if record['dtype']]
+  assert {record['dtype'] for record in with_products} == {'bfloat16', 'float32'}
+  assert table.count(' 37% ') == sum(record['dtype'] == 'bfloat16' for record in with_products)
+
+
+def test_records_without_the_fields_of_this_version_are_refused(tmp_path, capsys):
+  """Those of the benchmark before it was a package, in one sentence."""
+  results.write(tmp_path, _settings(), [{'case': 'smoothed rows', 'seconds': [1.0]}], [])
+  assert main.main(['main', '--config=benchmark:smoke', '--mode=report', f'--workdir={tmp_path}']) == 2
+  error = capsys.readouterr().err
+  assert "'part'" in error and str(tmp_path) in error and error.count('\n') == 1
 
 
 def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
@@ -195,6 +252,9 @@ def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
     ('smoke', {'parts': ('cpu',)}, ['parts', 'cpu', 'gpu, inference']),
     ('smoke', {'training.corpus.chunk_length': 32}, ['training.bert.max_positions', '24', 'chunk_length, 32']),
     ('smoke', {'gpu.pretrain.batch_size': 10**6}, ['gpu.pretrain.batch_size', 'number of chunks']),
+    ('smoke', {'training.pretrain.optimizer': 'muon'}, ['training.pretrain.optimizer', 'muon', "'adamw'"]),
+    ('smoke', {'gpu.bert.dtype': 'float16'}, ['gpu.bert.dtype', 'float16', "'bfloat16'"]),
+    ('smoke', {'gpu.num_members': (0, 2)}, ['gpu.num_members', '(0, 2)', 'at least 1']),
     ('smoke', {'sampling.num_tokens': 255}, ['sampling.num_tokens', '255', 'at most 254']),
   ],
 )

@@ -4,6 +4,7 @@ Runs on any machine, in toy sizes on a CPU too; what the machine cannot do is a 
 """
 
 from collections.abc import Callable, Iterator
+import dataclasses
 
 import jax
 from jax import Array
@@ -17,6 +18,8 @@ from hmm_jax.bert import Bert
 
 # What `--config.deterministic` asks of every program of a process, here of one.
 _DETERMINISTIC = {'xla_gpu_exclude_nondeterministic_ops': True}
+# A learning rate at which a few steps move the weights, so that gradients matter to the losses behind them.
+_MOVING_RATE = 1e-3
 
 
 def works(settings: TrainingSettings, key: Array) -> Iterator[Work]:
@@ -57,15 +60,19 @@ def _hugging_face(step: Step) -> Prepared:
 
 
 def _compared(step: Step) -> Work:
-  """The losses of one call of steps from one start, without dropout, against those in float32."""
+  """The losses of one call of steps from one start, without dropout, against those in float32.
+
+  At full rate from the first step on: a warm-up to a small rate would leave the weights where they are.
+  """
   exact: list[np.ndarray] = []
+  moving = dataclasses.replace(step.settings.pretrain, warmup_steps=0, learning_rate=_MOVING_RATE)
 
   def float32() -> Prepared:
-    prepared = step.ours(_without_dropout(step).clone(dtype=jnp.float32), precision='highest')
+    prepared = step.ours(_without_dropout(step).clone(dtype=jnp.float32), precision='highest', pretrain=moving)
     return prepared._replace(error=lambda losses: _kept(exact, losses))
 
   def against(bert: Callable[[], Bert]) -> Prepared:
-    return step.ours(bert())._replace(error=lambda losses: _distance(losses, exact[0]))
+    return step.ours(bert(), pretrain=moving)._replace(error=lambda losses: _distance(losses, exact[0]))
 
   ways = [
     Way('ours, float32', float32),
@@ -81,5 +88,5 @@ def _kept(exact: list[np.ndarray], losses: Array) -> float:
 
 
 def _distance(losses: Array, exact: np.ndarray) -> float:
-  """The largest; not a number where a gradient was not finite, since every loss but the first comes after a step."""
+  """The largest; not a number where a gradient was not finite, unless it was the last, which no loss comes after."""
   return float(np.abs(np.asarray(losses) - exact).max())

@@ -48,7 +48,12 @@ def _norm(name: str, leaves: Any) -> dict[str, np.ndarray]:
 
 
 def named(params: Any) -> dict[str, np.ndarray]:
-  """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`."""
+  """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`.
+
+  Raises ValueError for a tree of scanned layers, whose leaves have no names there.
+  """
+  if 'scanned' in params:
+    raise ValueError('scan_layers is True; valid is a tree with a branch for each layer')
   params = jax.tree.map(np.asarray, params)
   out = {
     'bert.embeddings.word_embeddings.weight': params['word_embedding']['embedding'],

@@ -42,7 +42,7 @@ class Prepared(NamedTuple):
   units_of_loop: int = 1
   program: jax.stages.Compiled | None = None
   compile_seconds: float | None = None
-  figures: dict[str, float] = {}
+  figures: dict[str, Any] = {}
 
 
 class Way(NamedTuple):
@@ -95,8 +95,13 @@ def alternate(work: Work, repeats: int, deadline: float = math.inf) -> list[dict
       # Compilers and peers fail in any way, each in its own.
       rows[way.name]['note'] = _in_one_line(error)
   for _ in range(repeats):
-    for name, prepared in ready.items():
-      rows[name]['seconds'].append(_seconds(prepared.call) / prepared.units)
+    for name, prepared in list(ready.items()):
+      try:
+        rows[name]['seconds'].append(_seconds(prepared.call) / prepared.units)
+      except Exception as error:
+        # Rounds are compared with rounds, so that those before it do not count either.
+        rows[name] |= {'seconds': [], 'note': _in_one_line(error)}
+        del ready[name]
   return list(rows.values())
 
 
@@ -112,6 +117,7 @@ def _row(work: Work, way: Way) -> dict[str, Any]:
     'flops': None,
     'product_flops': None,
     'tokens': None,
+    'dtype': None,
     'compile_seconds': None,
     'note': '',
   }

@@ -10,6 +10,7 @@ import rich.table
 
 from experiments import files, report, results
 from experiments.benchmark import measure
+from experiments.fields import SettingsError
 from experiments.results import Record
 
 # Dense bf16 operations a second at most, by the name that JAX has for the chip. NVIDIA: data sheets of H100, H200 and
@@ -26,13 +27,23 @@ PEAK_FLOPS = {
   'TPU v5': 459e12,
   'TPU v6 lite': 918e12,
 }
+# What the tables read of a record, which those of before this package lack.
+_FIELDS = (
+  *('part', 'work', 'way', 'seconds', 'error', 'memory_bytes', 'device_peak_bytes'),
+  *('flops', 'product_flops', 'tokens', 'compile_seconds', 'note'),
+)
 _SHOWN = ('jax', *measure.PEERS)
 _UNITS = ((1.0, 's'), (1e-3, 'ms'), (1e-6, 'us'))
 
 
 def of_record(workdir: pathlib.Path) -> str:
-  """All tables of a workdir, and a line for the machine."""
-  records, environments = results.load(workdir), files.read_json_lines(workdir / results.ENVIRONMENT_NAME)
+  """All tables of a workdir, and a line for the machine; raises SettingsError where its records lack a field."""
+  records = results.load(workdir)
+  lacking = [name for name in _FIELDS if any(name not in record for record in records)]
+  if lacking:
+    valid = 'one whose records this version made, which a run replaces them with'
+    raise SettingsError(f'--workdir is {str(workdir)!r}, whose records have no field {lacking[0]!r}; valid is {valid}')
+  environments = files.read_json_lines(workdir / results.ENVIRONMENT_NAME)
   tables = [_speed(records)]
   if any(record['product_flops'] for record in records):
     tables.append(_steps(records, environments))
@@ -98,11 +109,12 @@ def _steps(records: list[Record], environments: list[Record]) -> rich.table.Tabl
 def _operations(record: Record, peak: float | None) -> list[str]:
   counted, of_products = record['flops'], record['product_flops']
   speed = of_products / _median(record) if of_products else None
+  in_bfloat16 = record.get('dtype') == 'bfloat16'  # The peak is of no other type.
   return [
     _giga(counted) if counted else '',
     _giga(of_products) if of_products else '',
     _giga(speed) if speed else '',
-    f'{speed / peak:.0%}' if speed and peak else '',
+    f'{speed / peak:.0%}' if speed and peak and in_bfloat16 else '',
   ]
 
 

@@ -25,7 +25,7 @@ class TrainingSettings(Group):
   """One step of pretraining, whose length is that of a chunk."""
 
   num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_members: tuple[int, ...] = setting('models that are trained at once', most=1024)
+  num_members: tuple[int, ...] = setting('models that are trained at once', least=1, most=1024)
   bert: BertSettings
   pretrain: PretrainSettings
   corpus: CorpusSettings
@@ -36,6 +36,10 @@ class TrainingSettings(Group):
     require(self.bert.max_positions >= length, 'bert.max_positions', self.bert.max_positions, valid)
     valid = f'at most {chunks}, the number of chunks in the corpus'
     require(self.pretrain.batch_size <= chunks, 'pretrain.batch_size', self.pretrain.batch_size, valid)
+    # What Hugging Face's step takes too, and what the products are counted for.
+    optimizer, dtype = self.pretrain.optimizer, self.bert.dtype
+    require(optimizer == 'adamw', 'pretrain.optimizer', optimizer, "'adamw', which every library takes")
+    require(dtype != 'float16', 'bert.dtype', dtype, "'float32' or 'bfloat16', in which losses need no scale")
 
 
 class BenchmarkSettings(Experiment):

@@ -13,8 +13,9 @@ import numpy as np
 
 from experiments import pretraining
 from experiments.benchmark import products
-from experiments.benchmark.measure import compile_program, compiled, Prepared, Way, Work
+from experiments.benchmark.measure import compile_program, compiled, NotHere, Prepared, Way, Work
 from experiments.benchmark.settings import TrainingSettings
+from experiments.settings import PretrainSettings
 import hmm_jax
 from hmm_jax import masking, pretrain, sharding
 from hmm_jax.bert import Bert
@@ -76,8 +77,8 @@ class Step:
 
   @functools.cached_property
   def loss_in_float64(self) -> float | None:
-    """Hugging Face's loss in float64 at the start; None where it is not installed."""
-    if not (importlib.util.find_spec('torch') and importlib.util.find_spec('transformers')):
+    """Hugging Face's loss in float64 at the start; None where it is not installed or cannot hold our numbers."""
+    if self.bert.scan_layers or not (importlib.util.find_spec('torch') and importlib.util.find_spec('transformers')):
       return None
     from experiments.benchmark import hugging_face
 
@@ -94,12 +95,14 @@ class Step:
     num_members: int | None = None,
     options: dict[str, Any] | None = None,
     precision: str = 'default',
+    pretrain: PretrainSettings | None = None,
   ) -> Prepared:
     """Calls of many steps; of `num_members` models at once where that is a number.
 
-    `options` are the compiler's, `precision` is that of products of float32.
+    `options` are the compiler's, `precision` is that of products of float32. `pretrain` may have another learning rate
+    than the settings.
     """
-    init, train_steps = self._programs(bert, num_members)
+    init, train_steps = self._programs(bert, pretrain or self.settings.pretrain, num_members)
     corpus, key = self.corpus, self.key
     if num_members:
       key = jax.random.split(self.key, num_members)
@@ -121,11 +124,13 @@ class Step:
       units_of_loop=members,
       program=program,
       compile_seconds=seconds,
-      figures={'tokens': self.tokens, 'product_flops': sum(product.flops for product in self._products())},
+      figures=self._figures(bert),
     )
 
-  def _programs(self, bert: Bert, num_members: int | None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    p, mesh = self.settings.pretrain, sharding.data_mesh(1)
+  def _programs(
+    self, bert: Bert, p: PretrainSettings, num_members: int | None
+  ) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    mesh = sharding.data_mesh(1)
     if not num_members:
       return pretraining.compiled(bert, p, p.num_steps, mesh)
     optimizer = p.gradient_transformation(p.num_steps)
@@ -138,17 +143,22 @@ class Step:
     num_read = masking.num_slots(self.corruption, self.batch_size, self.length)
     return products.of_step(self.bert, self.batch_size, self.length, num_read)
 
+  def _figures(self, bert: Bert) -> dict[str, Any]:
+    of_products = sum(product.flops for product in self._products())
+    return {'tokens': self.tokens, 'product_flops': of_products, 'dtype': jnp.dtype(bert.dtype).name}
+
   def products(self) -> Prepared:
     """The least that our step could take."""
-    steps, of_step = self.settings.pretrain.steps_per_call, self._products()
-    figures = {'tokens': self.tokens, 'product_flops': sum(product.flops for product in of_step)}
-    factors = products.operands(of_step, self.bert.dtype)
+    steps = self.settings.pretrain.steps_per_call
+    factors = products.operands(self._products(), self.bert.dtype)
     multiply = functools.partial(products.multiply, repeats=steps)
     with jax.default_matmul_precision('default'):
-      return compiled(jax.jit(multiply), factors, units=steps, figures=figures)
+      return compiled(jax.jit(multiply), factors, units=steps, figures=self._figures(self.bert))
 
   def hugging_face(self, compiled: bool, attention: str = 'eager', device: str = 'cpu') -> Prepared:
     """As many steps a call as ours, on batches that are corrupted before the clock runs."""
+    if self.bert.scan_layers:
+      raise NotHere('cannot hold the numbers of scanned layers')
     import torch
 
     from experiments.benchmark import hugging_face
@@ -159,7 +169,7 @@ class Step:
     call = hugging_face.train_steps(
       model,
       self._batches(p.steps_per_call),
-      adamw=dict(lr=p.learning_rate, weight_decay=p.weight_decay, fused=True),
+      adamw=dict(lr=p.learning_rate, betas=(0.9, p.b2), weight_decay=p.weight_decay, fused=True),
       clip_norm=p.clip_norm,
       compiled=compiled,
       half_precision=self.bert.dtype == jnp.bfloat16,
