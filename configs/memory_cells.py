@@ -10,7 +10,7 @@ reads the one cell.
 
 Command: python -m experiments.main --config=memory_cells[:small|paper|official|tuned|smoke]
 
-Cost: `small` took 14 min 19 s of CPU time, on two cores shared with other work. `paper` and `official` have not been
+Cost: `small` took 8 min 19 s of CPU time, on two cores shared with other work. `paper` and `official` have not been
 run.
 
 Expected at `small` (seed 0, 4 tasks): attention above 95% on BERT and 99% on the exact model at every N, with a prompt
