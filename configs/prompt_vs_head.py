@@ -5,10 +5,10 @@ Claim (Theorems 3.3 and 3.6): a linear head on the predicted token probabilities
 
 Command: python -m experiments.main --config=prompt_vs_head[:small|paper|official|tuned|smoke]
 
-Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper` has 7 sizes x 20 trials of 37,500 steps of BERT-base with 6
-layers on 8 chunks of 512, for an accelerator; `official` the same with the released code's settings, `tuned` with the
-recipe that won at the small scale (docs/recipes.md). None of the three has been run yet: what is checked is that they
-build, trace and lower.
+Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper` has 7 sizes x 20 trials of 37,500 steps of BERT-
+base with 6 layers on 8 chunks of 512, for an accelerator; `official` the same with the released code's settings,
+`tuned` with the recipe that won at the small scale (docs/recipes.md). None of the three has been run yet: what is
+checked is that they build, trace and lower.
 
 Expected at `small` (seed 0, one HMM and 4 tasks per size): at |H| = 30 the prompt is 6 points or more above the head
 on BERT, the head on BERT within 5 points of the head on the exact model, and KL at the [MASK] below 0.3 at every size.
