@@ -16,7 +16,7 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax.model import at_positions, Positions, PromptSpace
+from hmm_jax.model import at_positions, joined, Positions, PromptSpace
 
 
 def gelu(x: Array) -> Array:
@@ -43,14 +43,6 @@ class Projection(nn.Module):
     return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], kernel.shape[-1])
 
 
-def _joined(parts: Sequence[Array]) -> Array:
-  """Parts [..., T_i, D], whose leading axes broadcast to one another, one after another."""
-  if len(parts) == 1:
-    return parts[0]
-  shape = jnp.broadcast_shapes(*(part.shape[:-2] for part in parts))
-  return jnp.concatenate([jnp.broadcast_to(part, shape + part.shape[-2:]) for part in parts], axis=-2)
-
-
 class Layer(nn.Module):
   """One post-LN transformer layer: attention, then feed-forward, each added to its input and normalised."""
 
@@ -72,16 +64,16 @@ class Layer(nn.Module):
     dense = functools.partial(Projection, dtype=self.dtype, kernel_init=init)
     norm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False, dtype=self.dtype)
     dropout = nn.Dropout(self.dropout_rate, deterministic=deterministic)
-    x_BxTxD = _joined(parts)
+    x_BxTxD = joined(parts)
     width = x_BxTxD.shape[-1]
     heads = lambda x, parts: [y.reshape(*x.shape[:-1], self.num_heads, -1) for y in jnp.split(x, parts, axis=-1)]
 
-    x_BxQxD, project = at_positions(x_BxTxD, positions), Projection(3 * width, init, self.dtype, name='qkv')
+    x_BxQxD, project = at_positions(x_BxTxD, positions), dense(3 * width, name='qkv')
     if positions is None:
-      query, key, value = heads(_joined([project(part) for part in parts]), 3)
+      query, key, value = heads(joined([project(part) for part in parts]), 3)
     else:
       (query,) = heads(project(x_BxQxD, slice(width)), 1)
-      key, value = heads(_joined([project(part, slice(width, None)) for part in parts]), 2)
+      key, value = heads(joined([project(part, slice(width, None)) for part in parts]), 2)
     if self.attention == 'cudnn':
       attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
     else:
@@ -165,7 +157,7 @@ class Bert(nn.Module):
         split_rngs={'params': True, 'dropout': True},
         length=self.num_layers - 1,
       )
-      parts = scan(self.scanned, _joined(parts), None)[:1]
+      parts = scan(self.scanned, joined(parts), None)[:1]
       return self.last(parts, deterministic, positions)
     for layer in self.layers[:-1]:
       parts = (layer(parts, deterministic),)

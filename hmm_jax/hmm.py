@@ -178,6 +178,11 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
   return hmm.starting_from(mean / mean.sum())
 
 
+def emitted_token_probs(hmm: Distribution, state_probs: Array) -> Array:
+  """The law [..., V] of a token whose joint state has the law `state_probs` [..., E]."""
+  return jnp.matmul(state_probs, hmm.joint_emission_matrix, precision=lax.Precision.HIGHEST)
+
+
 @jax.jit
 def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
@@ -185,8 +190,7 @@ def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   G_i = W P[H_i | X_{-i}] (Proposition 3.4), and for a memory W P[M_J, H_i | X_{-i}] (the proof of Claim C.3). Zeros
   where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
   """
-  states = inference.forward_backward(hmm, likelihoods).leave_one_out_probs
-  return jnp.matmul(states, hmm.joint_emission_matrix, precision=lax.Precision.HIGHEST)
+  return emitted_token_probs(hmm, inference.forward_backward(hmm, likelihoods).leave_one_out_probs)
 
 
 def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:

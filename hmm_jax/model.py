@@ -5,18 +5,19 @@ A model is two functions with a prompt's worth of room between them: `embed` tur
 heads, metrics and figures see this interface alone, and never ask which model they have.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
 from typing import Any, NamedTuple, Protocol
 
 import jax
-from jax import Array, lax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import inference
-from hmm_jax.hmm import Distribution, token_likelihoods
+from hmm_jax.hmm import Distribution, emitted_token_probs, token_likelihoods
 
 
 class PromptSpace(NamedTuple):
@@ -52,11 +53,17 @@ def at_positions(x: Array, positions: Positions) -> Array:
   return jnp.take_along_axis(x, positions[..., None], axis=-2, mode='clip')
 
 
+def joined(parts: Sequence[Array]) -> Array:
+  """Parts [..., T_i, D] along time, whose leading axes broadcast to one another, one after another."""
+  if len(parts) == 1:
+    return parts[0]
+  shape = jnp.broadcast_shapes(*(part.shape[:-2] for part in parts))
+  return jnp.concatenate([jnp.broadcast_to(part, shape + part.shape[-2:]) for part in parts], axis=-2)
+
+
 def prepend(prompts: Array, embeddings: Array) -> Array:
   """Each prompt [..., P, E] before each embedded sequence [B, T, E], [..., B, P + T, E]; the paper's (3.2)."""
-  shape = prompts.shape[:-2] + embeddings.shape[:1]
-  before = jnp.broadcast_to(prompts[..., None, :, :], shape + prompts.shape[-2:])
-  return jnp.concatenate([before, jnp.broadcast_to(embeddings, shape + embeddings.shape[-2:])], axis=-2)
+  return joined([prompts[..., None, :, :], embeddings])
 
 
 class MaskedLM(Protocol):
@@ -127,15 +134,14 @@ class ExactModel:
     return token_likelihoods(params, tokens, tokens != self.num_tokens)
 
   def predict(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
-    states = self.represent(params, embeddings, positions)
-    return jnp.matmul(states, params.joint_emission_matrix, precision=lax.Precision.HIGHEST)
+    return emitted_token_probs(params, self.represent(params, embeddings, positions))
 
   def predict_prompted(self, params: Distribution, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
     embeddings, first = self.embed(params, tokens), prompts.shape[-2]
     if not isinstance(positions, np.ndarray) or positions.tolist() != [first]:
       return self.predict(params, prepend(prompts, embeddings), positions)
     states = inference.probs_between(params, prompts, embeddings[:, 1:])[:, :, None]
-    return jnp.matmul(states, params.joint_emission_matrix, precision=lax.Precision.HIGHEST)
+    return emitted_token_probs(params, states)
 
   def represent(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
     return at_positions(inference.forward_backward(params, embeddings).leave_one_out_probs, positions)

@@ -39,8 +39,8 @@ MUTANTS = [
   Mutant(
     'the prompt behind the input',
     'model',
-    'jnp.concatenate([before, jnp.broadcast_to(embeddings, shape + embeddings.shape[-2:])], axis=-2)',
-    'jnp.concatenate([jnp.broadcast_to(embeddings, shape + embeddings.shape[-2:]), before], axis=-2)',
+    'return joined([prompts[..., None, :, :], embeddings])',
+    'return joined([embeddings, prompts[..., None, :, :]])',
     ('tests/model_test.py', '-k', 'rows_before'),
   ),
   Mutant(
@@ -266,7 +266,7 @@ MUTANTS = [
   Mutant(
     'keys and values only where something is read',
     'bert',
-    'key, value = heads(_joined([project(part, slice(width, None)) for part in parts]), 2)',
+    'key, value = heads(joined([project(part, slice(width, None)) for part in parts]), 2)',
     'key, value = heads(project(x_BxQxD, slice(width, None)), 2)',
     ('tests/model_test.py', '-k', 'what_is_read and bert'),
   ),
