@@ -130,7 +130,7 @@ def contradictory_memory():
     cell_index=np.zeros(2, np.int32),
     emission_matrix=np.stack([shown, np.tile([1.0, 0, 0], (3, 1))], axis=1),
   )
-  return MemoryProblem(hmm, np.array([[1.0, -2.0, 0], [0, 0, 0]]), cell=0, drawn=0)
+  return MemoryProblem(hmm, hmm.initial_probs, np.array([[1.0, -2.0, 0], [0, 0, 0]]), cell=0, drawn=0)
 
 
 def state_paths(num_states, length):

@@ -381,7 +381,9 @@ def test_proposition_c_8():
 
 def prompted_problem(problem, length):
   """The construction of Theorem 4.6 with its prompt, states H* and the paths of text with and without the prompt."""
-  construction = recovery.theorem_4_6(problem.hmm, problem.task_weights, problem.cell, length, EXACT, 1e-9)
+  construction = recovery.theorem_4_6(
+    problem.hmm, problem.task_weights, problem.silent_probs, problem.cell, length, EXACT, 1e-9
+  )
   finding = assumptions.relaxed_recoverable_hidden_states(problem.hmm, problem.cell, problem.task_weights, EXACT)
   states = finding.witness['recoverable_states']
   paths = paths_of(problem.hmm, length), paths_of(problem.hmm, 1 + length)

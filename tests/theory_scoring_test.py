@@ -40,11 +40,11 @@ def _memory_problem(num_cells):
   key = jax.random.key(3)
   if num_cells == 1:
     problem = structured.for_theorem_4_6(key, Sizes(4, 5, 2, 3, 1), THRESHOLDS, 0.05, 1e-9)
-    hmm, mu, cell, _ = problem
+    hmm, _, mu, cell, _ = problem
     finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, mu, THRESHOLDS)
-    return problem, finding, recovery.theorem_4_6(hmm, mu, cell, LENGTH, THRESHOLDS, 1e-9)
+    return problem, finding, recovery.theorem_4_6(hmm, mu, problem.silent_probs, cell, LENGTH, THRESHOLDS, 1e-9)
   problem = structured.for_theorem_4_3(key, Sizes(4, 5, 2, 2, 2), THRESHOLDS, 0.05)
-  hmm, mu, cell, _ = problem
+  hmm, _, mu, cell, _ = problem
   return (
     problem,
     assumptions.recoverable_hidden_states(hmm, cell, THRESHOLDS),

@@ -4,7 +4,8 @@
 
   initial_probs, transition_matrix, emission_matrix
   task_weights    mu [C, S], or [S] for the paper's label 1(mu^T P >= 0), class 0 where it is 1
-  silent_probs    P[H_0] [H], optional: the label speaks of H_0; without it, of the masked first state
+  silent_probs    P[H_0] [H], optional: the label speaks of H_0; without it, of the masked first state. With a memory
+                  the label speaks of a cell, and P[H_0] may depend on the memory; without it, it is P[H_1]
   memory_probs, cell_index, cell    of a memory-augmented HMM; the label speaks of cell j*, S = M values
 """
 
@@ -118,7 +119,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _problem(entries: dict[str, Any]) -> Problem:
   """Raises ValueError, one sentence, at the first key that is wrong."""
   has_memory = 'memory_probs' in entries
-  required, optional = (_MEMORY_KEYS, ()) if has_memory else (_STATE_KEYS, ('silent_probs',))
+  required, optional = _MEMORY_KEYS if has_memory else _STATE_KEYS, ('silent_probs',)
   kind = 'an HMM with a memory' if has_memory else 'an HMM without memory_probs'
   for key in entries:
     if key not in required + optional:
@@ -130,9 +131,10 @@ def _problem(entries: dict[str, Any]) -> Problem:
   chain = MemoryHMM if has_memory else HMM
   hmm = chain(**{key: arrays[key] for key in chain._fields}).validate()
   normalised = hmm._replace(**{key: _normalised(getattr(hmm, key)) for key in HMM._fields})
+  silent_probs = arrays.get('silent_probs', hmm.initial_probs)
+  by_memory = np.shape(hmm.memory_probs) if isinstance(hmm, MemoryHMM) and silent_probs.ndim > 1 else ()
+  check_probs('silent_probs', silent_probs, by_memory + (hmm.num_states,))
   if not isinstance(normalised, MemoryHMM):
-    silent_probs = arrays.get('silent_probs', hmm.initial_probs)
-    check_probs('silent_probs', silent_probs, (hmm.num_states,))
     task_weights = _task_weights(arrays['task_weights'], hmm.num_states, 'hidden state')
     return StateProblem(normalised, _normalised(silent_probs), task_weights, drawn=0)
   cell, memory_probs = arrays['cell'], arrays['memory_probs']
@@ -141,7 +143,7 @@ def _problem(entries: dict[str, Any]) -> Problem:
   memory_probs = _normalised(memory_probs.reshape(-1)).reshape(memory_probs.shape)
   normalised = normalised._replace(memory_probs=memory_probs, cell_index=arrays['cell_index'].astype(np.int32))
   task_weights = _task_weights(arrays['task_weights'], normalised.memory_size, 'value of the memory')
-  return MemoryProblem(normalised, task_weights, int(cell), drawn=0)
+  return MemoryProblem(normalised, _normalised(silent_probs), task_weights, int(cell), drawn=0)
 
 
 def _numbers(key: str, value: Any) -> np.ndarray:
@@ -189,7 +191,7 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   texts['sampled'] = _sampled(problem, key, settings.num_sampled, settings.sampled_length)
   numbers, theorems = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
   if isinstance(problem, MemoryProblem):
-    numbers, theorems = ['3.2', '4.2', '4.4', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
+    numbers, theorems = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
   findings = {number: verification.finding(number, problem, settings) for number in numbers}
   records = [{'record': 'assumption', **_plain(finding._asdict())} for finding in findings.values()]
   records += [_construction(problem, theorem, texts, settings) for theorem in theorems]

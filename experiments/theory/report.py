@@ -148,7 +148,7 @@ def _concentration(records: list[Record]) -> rich.table.Table:
 def _assumptions(records: list[Record]) -> rich.table.Table:
   title = 'Assumptions of the paper, and how close each is to the other answer'
   table = rich.table.Table(title=title, box=rich.box.SIMPLE)
-  for title, width in (('assumption', 10), ('holds', 5), ('why', 32), ('witness', 30), ('closeness', 28)):
+  for title, width in (('assumption', 11), ('holds', 5), ('why', 31), ('witness', 30), ('closeness', 28)):
     table.add_column(title, max_width=width, overflow='fold')
   listed = lambda fields: '\n'.join(f'{name.replace("_", " ")}: {_brief(value)}' for name, value in fields.items())
   for record in records:

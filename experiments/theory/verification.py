@@ -116,7 +116,7 @@ def draw(theorem: str, sizes: Sizes, key: Array, settings: TheorySettings) -> An
 
 
 def finding(assumption: str, problem: Any, settings: ThresholdSettings) -> assumptions.Finding:
-  """Whether the problem satisfies the assumption of this number."""
+  """Whether the problem satisfies the assumption of this number; `start` is what Theorem 4.6 needs in place of 4.4."""
   hmm, mu, thresholds = problem.hmm, problem.task_weights, settings.thresholds
   match assumption:
     case '3.1':
@@ -132,6 +132,8 @@ def finding(assumption: str, problem: Any, settings: ThresholdSettings) -> assum
       return assumptions.recoverable_hidden_states(hmm, problem.cell, thresholds)
     case '4.4':
       return assumptions.stationarity(hmm, thresholds, settings.stationarity_tolerance)
+    case 'start':
+      return assumptions.silent_start(hmm, problem.silent_probs, thresholds, settings.stationarity_tolerance)
     case _:
       return assumptions.relaxed_recoverable_hidden_states(hmm, problem.cell, mu, thresholds)
 
@@ -147,7 +149,9 @@ def construct(theorem: str, problem: Any, length: int, settings: ThresholdSettin
     case '4.3':
       return recovery.theorem_4_3(hmm, mu, problem.cell, length, thresholds)
     case _:
-      return recovery.theorem_4_6(hmm, mu, problem.cell, length, thresholds, settings.stationarity_tolerance)
+      return recovery.theorem_4_6(
+        hmm, mu, problem.silent_probs, problem.cell, length, thresholds, settings.stationarity_tolerance
+      )
 
 
 def evaluator(theorem: str, problem: Problem, length: int, settings: ThresholdSettings) -> Evaluate:

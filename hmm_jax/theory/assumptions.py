@@ -98,7 +98,8 @@ def non_degeneracy(hmm: HMM, thresholds: Thresholds) -> Finding:
 def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
   """Assumption 3.2: the hidden chain is ergodic (irreducible and aperiodic), and its first law has full support.
 
-  The first law is `initial_probs`; give it P[H_0] where the label speaks of a silent H_0. Witnesses:
+  The first law is `initial_probs`; give it P[H_0] where the label speaks of a silent H_0. Where it depends on the
+  memory it is asked of every memory that has probability. Witnesses:
   `communicating_classes`, the strongly connected parts of the support graph of A; `period`, of the first of them;
   `states_without_start`.
   """
@@ -107,7 +108,7 @@ def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
   count, part = scipy.sparse.csgraph.connected_components(edges, directed=True, connection='strong')
   classes = [np.flatnonzero(part == index) for index in range(count)]
   period = _period(edges, classes[0])
-  without_start = np.flatnonzero((start.reshape(-1, start.shape[-1]) <= thresholds.support).any(0))
+  without_start = np.flatnonzero((_possible_laws(chain, start) <= thresholds.support).any(0))
   failures = [f'the chain has {count} communicating classes'] * (count > 1)
   failures += [f'its period is {period}'] * (period != 1)
   failures += [f'state {state} has no probability at the start' for state in without_start[:1]]
@@ -182,13 +183,30 @@ def stationarity(hmm: MemoryHMM, thresholds: Thresholds, tolerance: float) -> Fi
   """
   regular = regularity(hmm, thresholds)
   A, start = _float64(hmm.transition_matrix).T, _float64(hmm.initial_probs)
-  laws = start[_float64(hmm.memory_probs) > 0] if start.ndim > 1 else start[None]
+  laws = _possible_laws(hmm, start)
   error = float(np.abs(laws @ A.T - laws).max())
   is_stationary = error <= tolerance
   reason = f'{regular.reason}, and P[H_0] is {"" if is_stationary else "not "}stationary, within {error:.2g}'
   witness = regular.witness | {'stationary_probs': stationary_probs(hmm.transition_matrix)}
   closeness = regular.closeness | {'stationarity_error': error}
   return Finding('Assumption 4.4', regular.holds and is_stationary, reason, witness, closeness, thresholds)
+
+
+def silent_start(hmm: MemoryHMM, silent_probs, thresholds: Thresholds, tolerance: float) -> Finding:
+  """What Theorem 4.6 needs of the start, in place of Assumption 4.4: P[H_1] = A P[H_0], positive where P[H_0] is.
+
+  Asked of every memory that has probability. Assumption 4.4 with P[H_0] = P[H_1] is a case of it. `tolerance` is the
+  largest absolute error that counts as equal. Closeness: `start_error`, `smallest_positive_prob` of P[H_1].
+  """
+  A, start = _float64(hmm.transition_matrix).T, _float64(hmm.initial_probs)
+  silent, first = np.broadcast_arrays(_possible_laws(hmm, _float64(silent_probs)), _possible_laws(hmm, start))
+  error = float(np.abs(silent @ A.T - first).max())
+  uncovered = np.flatnonzero(((silent > thresholds.support) & (first <= thresholds.support)).any(0))
+  failures = [f'the first state is not one step of A after P[H_0], within {error:.2g}'] * (error > tolerance)
+  failures += [f'state {state} is possible before the first one and not first' for state in uncovered[:1]]
+  closeness = {'start_error': error, 'smallest_positive_prob': _smallest_positive(thresholds, first)}
+  reason = ', '.join(failures) or f'P[H_1] = A P[H_0], within {error:.2g}, and is positive where P[H_0] is'
+  return Finding('Assumption 4.4 relaxed', not failures, reason, {}, closeness, thresholds)
 
 
 def stationary_probs(transition_matrix) -> np.ndarray:
@@ -283,6 +301,13 @@ def span(columns: np.ndarray, thresholds: Thresholds) -> np.ndarray:
   """An orthonormal basis [V, r] of the span of columns [V, n], singular values by the rank threshold."""
   left, values, _ = np.linalg.svd(columns, full_matrices=False)
   return left[:, values > thresholds.rank * values.max(initial=0.0)]
+
+
+def _possible_laws(chain: HMM | MemoryHMM, start: np.ndarray) -> np.ndarray:
+  """The laws [n, H] of a state, one, or one for each memory that has probability."""
+  return (
+    start[_float64(chain.memory_probs) > 0] if isinstance(chain, MemoryHMM) and start.ndim > 1 else np.atleast_2d(start)
+  )
 
 
 def _period(edges: np.ndarray, states: np.ndarray) -> int:

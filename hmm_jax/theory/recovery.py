@@ -103,25 +103,30 @@ def theorem_4_3(hmm: MemoryHMM, task_weights, cell: int, length: int, thresholds
     thresholds: what counts as zero.
 
   Raises:
-    AssumptionError: Assumption 4.2 fails, or 3.2.
+    AssumptionError: Assumption 4.2 fails. The statement asks for 3.2 too, which its proof nowhere uses: it divides by
+      no P[H_i], since G is a conditional of tokens and not of a prompt.
   """
   finding = assumptions.recoverable_hidden_states(hmm, cell, thresholds)
   _require(finding)
-  _require(assumptions.regularity(hmm, thresholds))
   head = _attention_head(hmm, task_weights, cell, finding, np.zeros((0, hmm.joint_initial_probs.size)), length)
   return {'head': head}
 
 
 def theorem_4_6(
-  hmm: MemoryHMM, task_weights, cell: int, length: int, thresholds: Thresholds, tolerance: float
+  hmm: MemoryHMM, task_weights, silent_probs, cell: int, length: int, thresholds: Thresholds, tolerance: float
 ) -> Construction:
   """The prompt and the attention head of Theorem 4.6, and with several cells of C.6 (D.6 in the later text).
 
-  A trainable of a `Tuner` with `Attention` and a prompt. The prompt u is the indicator of m_{j*} in supp(mu) over joint
-  states, (C.6), which leaves the memory no other value (Proposition C.11). Keys and values are those of `theorem_4_3`
-  with the columns of W over supp(mu) alone (Claim C.10, Lemma C.13); beta is 0 but at the prompt, where it is -2 on
-  the last key, so that the prompt is never attended to (Lemma C.9). Its own embedding is phi(u), the reverse lifting
-  (C.4).
+  A trainable of a `Tuner` with `Attention` and a prompt. The prompt leaves the memory no value of cell j* outside
+  supp(mu), (C.6) and Proposition C.11, and its state the law P[H_0]: u = 1(m_{j*} in supp(mu)) P[H_0] / P[H_1], scaled
+  to at most 1, so that what follows it has the law of x. Where Assumption 4.4 holds that is the indicator (C.6); it is
+  not needed, as the remark on it says. Keys and values are those of `theorem_4_3` with the columns of W over supp(mu)
+  alone (Claim C.10, Lemma C.13). The prompt's own embedding is phi(u), the reverse lifting (C.4).
+
+  beta is 0 but at the prompt, where it is -1 - max(0, max_v (q^T Theta^(K))_v) on the last key, so that the prompt is
+  never attended to. The paper has -2 (Lemma C.9), which is not always enough: Claim C.10 bounds q^T Theta^(K) G_i by 1
+  after the prompt only, since at its own position G leaves the prompt out and the memory is not confined to supp(mu).
+  See "A gap in the published proof" in docs/theory.md.
 
   The head attends to every position that the prompted posterior puts in H*. The proof of Lemma C.9 says that these are
   the positions (C.8) of the posterior without the prompt; by Claim C.12 they contain those, and at each the value is
@@ -130,20 +135,27 @@ def theorem_4_6(
   Args:
     hmm: the model's distribution, E = M^N H.
     task_weights: mu [C, M].
+    silent_probs: P[H_0] [H], or [M, ..., M, H] where it depends on the memory: P[H_1] = A P[H_0]. P[H_1] where the
+      start is stationary.
     cell: j*.
     length: T, the prompt not counted.
     thresholds: what counts as zero.
-    tolerance: of Assumption 4.4, absolute.
+    tolerance: the largest error of P[H_1] = A P[H_0] that counts as equal, absolute.
 
   Raises:
-    AssumptionError: Assumption 4.5 (C.5) fails, or 4.4.
+    AssumptionError: Assumption 4.5 (C.5) fails, or `assumptions.silent_start`.
   """
   finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, task_weights, thresholds)
   _require(finding)
-  _require(assumptions.stationarity(hmm, thresholds, tolerance))
+  silent_probs = np.asarray(silent_probs, np.float64)
+  _require(assumptions.silent_start(hmm, silent_probs, thresholds, tolerance))
   in_support = np.zeros((hmm.memory_size, hmm.num_states))
   in_support[assumptions.weighted_states(task_weights)] = 1
-  u = _over_cell(hmm, in_support[:, :1], cell)[None]
+  initial_probs = np.asarray(hmm.initial_probs, np.float64)
+  ratios = np.divide(silent_probs, initial_probs, out=np.zeros_like(silent_probs), where=initial_probs > 0)
+  by_state = np.broadcast_to(ratios, hmm.memory_probs.shape + ratios.shape[-1:]).reshape(-1)
+  u = (_over_cell(hmm, in_support[:, :1], cell) * by_state)[None]
+  u /= max(u.max(), np.finfo(np.float64).tiny)
   return {'prompt': u, 'head': _attention_head(hmm, task_weights, cell, finding, u, length)}
 
 
@@ -218,7 +230,7 @@ def _attention_head(
   in_states = np.zeros(num_states)
   in_states[states] = 1
   positions = np.zeros((len(prompt) + length, num_states + 1))
-  positions[: len(prompt), -1] = -2
+  positions[: len(prompt), -1] = -1 - max(0, theta_HxV[states].sum(0).max())
   reads_cell = np.asarray(hmm.cell_index) == cell
   mu_CxMxH = assumptions.contrasts(task_weights)[:, :, None] * reads_cell
   W = np.asarray(hmm.emission_matrix, np.float64).reshape(-1, num_tokens).T

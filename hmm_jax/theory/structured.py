@@ -42,12 +42,14 @@ class MemoryProblem(NamedTuple):
 
   Attributes:
     hmm: of the text.
+    silent_probs: P[H_0] [H], or [M, ..., M, H]; the law of the first state is one step after it.
     task_weights: mu [C, M].
     cell: j*.
     drawn: how many proposals were drawn for it.
   """
 
   hmm: MemoryHMM
+  silent_probs: np.ndarray
   task_weights: np.ndarray
   cell: int
   drawn: int
@@ -123,7 +125,8 @@ def for_theorem_4_3(key: Array, sizes: Sizes, thresholds: Thresholds, conditioni
 
   def propose(rng):
     hmm = _announced(rng, sizes, num_values=sizes.memory_size)
-    return MemoryProblem(hmm, rng.standard_normal((sizes.num_classes, sizes.memory_size)), 0, 0)
+    task_weights = rng.standard_normal((sizes.num_classes, sizes.memory_size))
+    return MemoryProblem(hmm, hmm.initial_probs, task_weights, 0, 0)
 
   check = lambda problem: assumptions.recoverable_hidden_states(problem.hmm, problem.cell, thresholds)
   regular = lambda problem: assumptions.regularity(problem.hmm, thresholds)
@@ -144,7 +147,7 @@ def for_theorem_4_6(
     hmm = hmm._replace(initial_probs=assumptions.stationary_probs(hmm.transition_matrix))
     task_weights = np.zeros((sizes.num_classes, sizes.memory_size))
     task_weights[:, :2] = rng.standard_normal((sizes.num_classes, 2))
-    return MemoryProblem(hmm, task_weights, 0, 0)
+    return MemoryProblem(hmm, hmm.initial_probs, task_weights, 0, 0)
 
   relaxed = assumptions.relaxed_recoverable_hidden_states
   check = lambda problem: relaxed(problem.hmm, problem.cell, problem.task_weights, thresholds)
