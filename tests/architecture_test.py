@@ -56,6 +56,7 @@ EXPERIMENTS = [
   'pretraining',
   'downstream',
   'tuned',
+  'side_by_side',
   'trial',
   'report',
   'figures',

@@ -5,22 +5,20 @@ Problems of one shape, each with a frozen model of its own, are tuned side by si
 """
 
 from collections.abc import Iterator
-import functools
 from typing import Any, NamedTuple
 
 import jax
 from jax import Array
-import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from experiments import pretraining, tuned
+from experiments import pretraining, side_by_side
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
 from experiments.theory import verification
 from experiments.theory.settings import DegradationSettings, TheorySettings
-from hmm_jax import compilation, sharding, tasks, tuning
-from hmm_jax.heads import Linear, LinearHead
+from hmm_jax import sharding, tasks
+from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus
@@ -73,7 +71,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
       for problem, kl, study, level in _levels(settings, theorem, key_hmm):
         if theorem == '3.6' and study == 'noise' and level == 0:
           problem = _following_mass(settings, problem)
-        noisy = Noisy(float32(problem.hmm), np.asarray(np.sqrt(2 * kl), np.float32), salt)
+        noisy = Noisy(side_by_side.float32(problem.hmm), np.asarray(np.sqrt(2 * kl), np.float32), salt)
         fields = {'theorem': theorem, 'hmm': index, 'model': 'exact', 'study': study, 'level': level}
         problems.append(problem._replace(frozen=noisy, fields=fields))
         targets.append(kl)
@@ -110,7 +108,9 @@ def _pretrained(settings: TheorySettings, problem: Problem, key: Array, reporter
   bert = b.model.module(s.num_tokens)
   init, train_steps = pretraining.compiled(bert, b, b.checkpoints[-1], sharding.data_mesh(1))
   state = init(key_init)
-  corpus = jax.device_put(sample_corpus(key_text, float32(problem.hmm), b.num_documents, s.length), state.step.sharding)
+  corpus = jax.device_put(
+    sample_corpus(key_text, side_by_side.float32(problem.hmm), b.num_documents, s.length), state.step.sharding
+  )
   with reporter.track('pretraining', b.checkpoints[-1]) as advance:
     for done in range(0, b.checkpoints[-1] + 1, b.steps_per_call):
       if done:
@@ -145,7 +145,7 @@ def _draw(settings: TheorySettings, theorem: str, key: Array) -> Problem:
 
 def _with_inputs(s: DegradationSettings, hmm: HMM, task_weights, built: recovery.Construction, key: Array) -> Problem:
   """The problem with inputs from the chain, and labels of their masked first state in float64."""
-  tokens = sample_corpus(key, float32(hmm), s.num_train + s.num_test, s.length)
+  tokens = sample_corpus(key, side_by_side.float32(hmm), s.num_train + s.num_test, s.length)
   inputs = tasks.mask_first(tokens, hmm.num_tokens)
   states = np.asarray(tasks.first_state_probs(hmm, inputs))
   labels = (states @ assumptions.contrasts(task_weights).T).argmax(-1).astype(np.int32)
@@ -182,16 +182,13 @@ def _following_mass(settings: TheorySettings, problem: Problem) -> Problem:
   return problem._replace(reader=recovery.mass_weights(problem.hmm, states, settings.thresholds))
 
 
-def float32(hmm: HMM) -> HMM:
-  """The parameters as the models of tuning have them."""
-  return jax.tree.map(jnp.float32, hmm)
-
-
 def _calibrated(s: DegradationSettings, model: MaskedLM, problems: list[Problem], targets: np.ndarray) -> list[Problem]:
   """The problems with noise of the given KL at the [MASK], to a percent or so."""
-  head, inputs = tuners(model, s)['head'], np.stack([problem.inputs for problem in problems])
+  head, inputs = side_by_side.tuners(model, s)['head'], np.stack([problem.inputs for problem in problems])
   for _ in range(s.num_calibrations):
-    measured = _kls(problems, features(head, stacked([problem.frozen for problem in problems]), inputs))
+    measured = _kls(
+      problems, side_by_side.features(head, side_by_side.stacked([problem.frozen for problem in problems]), inputs)
+    )
     factors = np.sqrt(np.divide(targets, measured, out=np.zeros_like(targets), where=targets > 0))
     scaled = [p.frozen._replace(scale=np.float32(p.frozen.scale * factor)) for p, factor in zip(problems, factors)]
     problems = [problem._replace(frozen=frozen) for problem, frozen in zip(problems, scaled)]
@@ -209,10 +206,10 @@ def _evaluate(
   s: DegradationSettings, model: MaskedLM, problems: list[Problem], key: Array, reporter: Reporter
 ) -> list[Row]:
   """Rows of all three methods for problems of one shape, and of the mass on H* along the training of the prompt."""
-  frozen, inputs, labels, readers = stacked([(p.frozen, p.inputs, p.labels, p.reader) for p in problems])
-  train, test, methods = slice(s.num_train), slice(s.num_train, None), tuners(model, s)
+  frozen, inputs, labels, readers = side_by_side.stacked([(p.frozen, p.inputs, p.labels, p.reader) for p in problems])
+  train, test, methods = slice(s.num_train), slice(s.num_train, None), side_by_side.tuners(model, s)
   # What the model predicts, or the tokens that a prompt is put before.
-  seen = {method: features(tuner, frozen, inputs) for method, tuner in methods.items()}
+  seen = {method: side_by_side.features(tuner, frozen, inputs) for method, tuner in methods.items()}
   kls, majorities = _kls(problems, seen['head']), tasks.majority_accuracy(labels[:, train], labels[:, test])
   fields = [
     {**(problem.fields or {}), 'kl': float(kl), 'majority_accuracy': float(majority)}
@@ -222,14 +219,14 @@ def _evaluate(
   def learn(method):
     name = f'{method} on {len(problems)} problems of {model.name} G'
     data = frozen, seen[method][:, train], labels[:, train]
-    return side_by_side(methods[method], s.tuning.schedule, *data, key, name, reporter)
+    return side_by_side.train(methods[method], s.tuning.schedule, *data, key, name, reporter)
 
   def on_test_inputs(method, trainable):
     """The accuracy of each problem, and its mean mass on H*, which a column of the head reads."""
     head = trainable['head']
     weights = np.concatenate([head.weights, readers[:, None, :, None]], axis=-1, dtype=np.float32)
     reading = LinearHead(weights, np.pad(head.bias, ((0, 0), (0, 0), (0, 1))))
-    found = scores(methods[method], {**trainable, 'head': reading}, frozen, seen[method][:, test])
+    found = side_by_side.scores(methods[method], {**trainable, 'head': reading}, frozen, seen[method][:, test])
     return (found[..., :-1].argmax(-1) == labels[:, test]).mean(-1), found[..., -1].mean(-1)
 
   def rows_of(method, accuracies):
@@ -248,81 +245,6 @@ def _evaluate(
   rows += rows_of('prompt', accuracies)
   if problems[0].construction is None:
     return rows
-  constructions = stacked([problem.construction for problem in problems])
+  constructions = side_by_side.stacked([problem.construction for problem in problems])
   built = jax.tree.map(lambda leaf: leaf[:, None].astype(np.float32), constructions)
   return rows + rows_of('construction', on_test_inputs('prompt' if 'prompt' in built else 'head', built)[0])
-
-
-def tuners(model: MaskedLM, settings: Any) -> dict[str, tuning.Tuner]:
-  """The head, and the prompt with its head, that are trained; binary labels."""
-  prompt = tuning.Prompt(settings.prompt_length, settings.prompt_scale)
-  return {'head': tuning.Tuner(model, Linear(2)), 'prompt': tuning.Tuner(model, Linear(2), prompt)}
-
-
-def stacked(trees: list[Any]) -> Any:
-  """Trees of one structure as one, with a leading axis."""
-  return jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(trees))
-
-
-def features(tuner: tuning.Tuner, frozen: Any, inputs: np.ndarray) -> np.ndarray:
-  """What the tuner needs of the inputs [problems, n, T] of problems that each have a model, [problems, n, ...]."""
-  return np.asarray(_features(tuner, frozen, inputs)) if tuner.trains_head_alone else inputs
-
-
-def side_by_side(
-  tuner: tuning.Tuner,
-  schedule: tuning.Schedule,
-  frozen: Any,
-  features: np.ndarray,
-  labels: np.ndarray,
-  key: Array,
-  name: str,
-  reporter: Reporter,
-) -> Iterator[Any]:
-  """Yields the trainables of all problems, leading axes problem and K = 1, at the start and after every epoch.
-
-  Args:
-    tuner: what is trained.
-    schedule: of every problem.
-    frozen: the model's parameters, leading axis problem.
-    features: [problems, n, ...], what the tuner needs of the training inputs.
-    labels: [problems, n].
-    key: of the start and the order, the same for all problems.
-    name: what the reporter calls them.
-    reporter: follows the epochs.
-  """
-  tuner, frozen = tuner.after_features(frozen)
-  state = _init(key, tuner, schedule, frozen, features)
-  yield jax.device_get(state.trainable)
-  key_order = jax.random.fold_in(key, 1)
-  epoch = lambda state: _epoch(state, key_order, tuner, schedule, frozen, features, labels[:, None])
-  for after, _ in tuned.epochs(epoch, state, schedule.num_epochs, name, reporter):
-    yield jax.device_get(after.trainable)
-
-
-def scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:
-  """Class scores [problems, n, C] by trainables as `side_by_side` yields them."""
-  tuner, frozen = tuner.after_features(frozen)
-  return np.asarray(_scores(tuner, trainables, frozen, features))[:, 0]
-
-
-@functools.partial(jax.jit, static_argnames='tuner')
-def _features(tuner, frozen, inputs):
-  return jax.vmap(tuner.features)(frozen, inputs)
-
-
-@functools.partial(jax.jit, static_argnames='tuner')
-def _scores(tuner, trainables, frozen, features):
-  return jax.vmap(tuner.scores)(trainables, frozen, features)
-
-
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
-def _init(key, tuner, schedule, frozen, features):
-  of_one = lambda *data: tuning.init_tuning(key, tuner, schedule, *data, np.zeros(1, np.int32))
-  return jax.vmap(of_one)(frozen, features)
-
-
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))
-def _epoch(state, key, tuner, schedule, frozen, features, labels):
-  of_one = lambda state, *data: tuning.tune_epoch(state, key, tuner, schedule, *data)
-  return jax.vmap(of_one)(state, frozen, features, labels)

@@ -11,8 +11,9 @@ import jax
 from jax import Array
 import numpy as np
 
+from experiments import side_by_side
 from experiments.progress import Reporter
-from experiments.theory import degradation, verification
+from experiments.theory import verification
 from experiments.theory.settings import TheorySettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM, random_hmm
@@ -122,13 +123,13 @@ def _trained(settings: TheorySettings, found: list[Impossible], key: Array, repo
   s, rng = settings.impossibility, structured.generator(key)
   # One shape for all: as many inputs for each, drawn again where there are fewer.
   drawn = [rng.permutation(np.resize(np.arange(len(one.labels)), s.num_train)) for one in found]
-  frozen, inputs, labels = degradation.stacked(
-    [(degradation.float32(one.problem.hmm), one.inputs[where], one.labels[where]) for one, where in zip(found, drawn)]
+  frozen, inputs, labels = side_by_side.stacked(
+    [(side_by_side.float32(one.problem.hmm), one.inputs[where], one.labels[where]) for one, where in zip(found, drawn)]
   )
   accuracies = {}
-  for method, tuner in degradation.tuners(ExactModel(s.num_tokens), s).items():
-    seen = degradation.features(tuner, frozen, inputs)
+  for method, tuner in side_by_side.tuners(ExactModel(s.num_tokens), s).items():
+    seen = side_by_side.features(tuner, frozen, inputs)
     name = f'{method} on {len(found)} HMMs'
-    *_, trained = degradation.side_by_side(tuner, s.tuning.schedule, frozen, seen, labels, key, name, reporter)
-    accuracies[method] = (degradation.scores(tuner, trained, frozen, seen).argmax(-1) == labels).mean(-1)
+    *_, trained = side_by_side.train(tuner, s.tuning.schedule, frozen, seen, labels, key, name, reporter)
+    accuracies[method] = (side_by_side.scores(tuner, trained, frozen, seen).argmax(-1) == labels).mean(-1)
   return [{method: float(values[index]) for method, values in accuracies.items()} for index in range(len(found))]

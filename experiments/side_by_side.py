@@ -1,0 +1,97 @@
+"""Problems of one shape, each with a frozen model of its own, tuned side by side in one program."""
+
+from collections.abc import Iterator
+import functools
+from typing import Any
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import tuned
+from experiments.progress import Reporter
+from hmm_jax import compilation, tuning
+from hmm_jax.heads import Linear
+from hmm_jax.hmm import HMM
+from hmm_jax.model import MaskedLM
+
+
+def float32(hmm: HMM) -> HMM:
+  """The parameters as the models of tuning have them."""
+  return jax.tree.map(jnp.float32, hmm)
+
+
+def tuners(model: MaskedLM, settings: Any) -> dict[str, tuning.Tuner]:
+  """The head, and the prompt with its head, that are trained; binary labels."""
+  prompt = tuning.Prompt(settings.prompt_length, settings.prompt_scale)
+  return {'head': tuning.Tuner(model, Linear(2)), 'prompt': tuning.Tuner(model, Linear(2), prompt)}
+
+
+def stacked(trees: list[Any]) -> Any:
+  """Trees of one structure as one, with a leading axis."""
+  return jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(trees))
+
+
+def features(tuner: tuning.Tuner, frozen: Any, inputs: np.ndarray) -> np.ndarray:
+  """What the tuner needs of the inputs [problems, n, T] of problems that each have a model, [problems, n, ...]."""
+  return np.asarray(_features(tuner, frozen, inputs)) if tuner.trains_head_alone else inputs
+
+
+def train(
+  tuner: tuning.Tuner,
+  schedule: tuning.Schedule,
+  frozen: Any,
+  features: np.ndarray,
+  labels: np.ndarray,
+  key: Array,
+  name: str,
+  reporter: Reporter,
+) -> Iterator[Any]:
+  """Yields the trainables of all problems, leading axes problem and K = 1, at the start and after every epoch.
+
+  Args:
+    tuner: what is trained.
+    schedule: of every problem.
+    frozen: the model's parameters, leading axis problem.
+    features: [problems, n, ...], what the tuner needs of the training inputs.
+    labels: [problems, n].
+    key: of the start and the order, the same for all problems.
+    name: what the reporter calls them.
+    reporter: follows the epochs.
+  """
+  tuner, frozen = tuner.after_features(frozen)
+  state = _init(key, tuner, schedule, frozen, features)
+  yield jax.device_get(state.trainable)
+  key_order = jax.random.fold_in(key, 1)
+  epoch = lambda state: _epoch(state, key_order, tuner, schedule, frozen, features, labels[:, None])
+  for after, _ in tuned.epochs(epoch, state, schedule.num_epochs, name, reporter):
+    yield jax.device_get(after.trainable)
+
+
+def scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:
+  """Class scores [problems, n, C] by trainables as `train` yields them."""
+  tuner, frozen = tuner.after_features(frozen)
+  return np.asarray(_scores(tuner, trainables, frozen, features))[:, 0]
+
+
+@functools.partial(jax.jit, static_argnames='tuner')
+def _features(tuner, frozen, inputs):
+  return jax.vmap(tuner.features)(frozen, inputs)
+
+
+@functools.partial(jax.jit, static_argnames='tuner')
+def _scores(tuner, trainables, frozen, features):
+  return jax.vmap(tuner.scores)(trainables, frozen, features)
+
+
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
+def _init(key, tuner, schedule, frozen, features):
+  of_one = lambda *data: tuning.init_tuning(key, tuner, schedule, *data, np.zeros(1, np.int32))
+  return jax.vmap(of_one)(frozen, features)
+
+
+@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))
+def _epoch(state, key, tuner, schedule, frozen, features, labels):
+  of_one = lambda state, *data: tuning.tune_epoch(state, key, tuner, schedule, *data)
+  return jax.vmap(of_one)(state, frozen, features, labels)
