@@ -8,7 +8,7 @@ paper proves this and does not run it.
 The attention figure asks, from N = 2 on, how far P[J_i = j* | X_{-i}] draws the attention; at N = 1 every position
 reads the one cell.
 
-Command: python -m experiments.main --config=memory_cells[:small|paper|official|tuned|smoke]
+Command: python -m experiments.main --config=memory_cells[:small|paper|paper_v1|official|tuned|smoke]
 
 Cost: `small` took 8 min 19 s of CPU time, on two cores shared with other work. `paper` and `official` have not been
 run.
@@ -25,7 +25,7 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:paper`, `:official`, `:tuned` or `:smoke`."""
+  """`:small` (default), `:paper`, `:paper_v1`, `:official`, `:tuned` or `:smoke`."""
   config = base.get_config(scale)
   config.experiment = 'memory_cells'
   config.figures = ('memory_cells', 'attention')
@@ -33,7 +33,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.memory.sizes = (3,)
   config.memory.cells = (1, 2, 3)
   config.methods = ('attention', 'prompt_attention', 'head')
-  if scale in base.OF_PAPER:
+  if scale in base.REPEATED:
     config.num_trials = 5
   if scale == 'smoke':
     config.memory.update(sizes=(2,), cells=(1, 2))

@@ -3,7 +3,7 @@
 Claim (Theorems 3.3 and 3.6): a linear head on the predicted token probabilities recovers the label while
 |H| <= |X| = 10 and fails past it, where a tuned prompt still can.
 
-Command: python -m experiments.main --config=prompt_vs_head[:small|paper|official|tuned|smoke]
+Command: python -m experiments.main --config=prompt_vs_head[:small|paper|paper_v1|official|tuned|smoke]
 
 Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper` has 7 sizes x 20 trials of 37,500 steps of BERT-
 base with 6 layers on 8 chunks of 512, for an accelerator; `official` the same with the released code's settings,
@@ -24,7 +24,7 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:paper`, `:official`, `:tuned` or `:smoke`."""
+  """`:small` (default), `:paper`, `:paper_v1`, `:official`, `:tuned` or `:smoke`."""
   config = base.get_config(scale)
   config.experiment = 'prompt_vs_head'
   config.figure.paper_overlay = scale != 'smoke'

@@ -59,7 +59,7 @@ def measurements(s: Settings) -> int:
 
 def measuring(s: Settings) -> float:
   """Of measuring once how far BERT is from the ideal model."""
-  m, length, chunk_length = s.measure, s.downstream.length, s.corpus.chunk_length
+  m, length, chunk_length = s.measure, s.downstream.seen_length(0), s.corpus.chunk_length
   chunks = m.num_chunks * sum(forward(s, chunk_length, chunk_length).values())
   return chunks + (m.num_inputs + m.num_documents * length) * sum(forward(s, length, 1).values())
 
@@ -70,8 +70,8 @@ def tuning_step(s: Settings, method: str) -> Flops:
   Of a frozen weight the input alone has a gradient, which is one more product; both sides of attention have one. In
   the first layer a prompt is projected once for a batch and a text once for all tasks, and the text has no gradient.
   """
-  kind, text, tasks, batch_size = METHODS[method], s.downstream.length, s.tasks_per_trial, s.tuning(method).batch_size
-  prompt = s.prompt.length if kind.prompt else 0
+  kind, text, prompt = METHODS[method], s.seen_length(method), s.prompt_length(method)
+  tasks, batch_size = s.tasks_per_trial, s.tuning(method).batch_size
   read = prompt + text if kind.reads == 'sequence' else 1
   one = forward(s, prompt + text, read)
   products = lambda part: 3 if kind.finetunes or part == 'attention' else 2
@@ -86,7 +86,7 @@ def tuning_step(s: Settings, method: str) -> Flops:
 def tuning(s: Settings, method: str) -> float:
   """Of one method on BERT: its steps and the predictions after them, or the features that a head alone is tuned on."""
   d, kind = s.downstream, METHODS[method]
-  num_inputs, length = d.num_train + d.num_validation + d.num_test, d.length + s.prompt.length * kind.prompt
+  num_inputs, length = d.num_train + d.num_validation + d.num_test, s.seen_length(method) + s.prompt_length(method)
   once = num_inputs * sum(forward(s, length, length if kind.reads == 'sequence' else 1).values())
   if not (kind.prompt or kind.finetunes):
     return once

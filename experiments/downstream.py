@@ -18,12 +18,17 @@ from hmm_jax.hmm import Distribution
 from hmm_jax.model import ExactModel, representation
 
 
+# By `downstream.label_state`.
+_STATE_PROBS = {'first': tasks_lib.first_state_probs, 'silent': tasks_lib.silent_state_probs}
+
+
 class Downstream(NamedTuple):
   """What the tasks of a trial share, and the tasks; its arrays are numpy's.
 
   Attributes:
-    inputs: [n, T], training, then validation, then test, as `splits` says.
-    tasks: each with a label for every input.
+    inputs: [n, T], what a model sees of the texts where no prompt takes positions of theirs; training, then validation,
+      then test, as `splits` says.
+    tasks: each with a label for every input, of the whole text.
     splits: which inputs are whose.
     documents: [m, T], further documents of the same length, for measuring the model.
     concentration: [n_test, T], how far P[H_i | X_{-i}] concentrates at each position of the test inputs, as
@@ -54,7 +59,10 @@ def draw(
   key: Array,
   key_tasks: Array,
 ) -> Downstream:
-  """The inputs and the tasks of a trial. A label speaks of H_1, or of the memory cell `memory.label_cell`."""
+  """The inputs and the tasks of a trial.
+
+  A label speaks of `downstream.label_state`, or of the memory cell `memory.label_cell`.
+  """
   d, read = settings.downstream, point.num_cells > 1
   ends = [int(end) for end in np.cumsum([0, d.num_train, d.num_validation, d.num_test])]
   sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
@@ -62,7 +70,9 @@ def draw(
   if isinstance(distribution, hmm_jax.MemoryHMM):
     state_probs = tasks_lib.memory_probs(distribution, inputs)[:, settings.memory.label_cell]
   else:
-    state_probs = tasks_lib.first_state_probs(distribution, inputs)
+    state_probs = _STATE_PROBS[d.label_state](distribution, inputs)
+  seen = d.seen_length(prompt_length=0)
+  inputs, documents = inputs[:, :seen], documents[:, :seen]
   how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
   keys = [jax.random.fold_in(key_tasks, task) for task in range(settings.tasks_per_trial)]
   splits = {name: slice(*ends[i : i + 2]) for i, name in enumerate(('train', 'validation', 'test'))}

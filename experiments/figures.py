@@ -42,7 +42,8 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
   draw_majority(axes, _samples(records, size, 'majority_accuracy'))
   if settings.paper_overlay:
     for method in ('head', 'prompt'):
-      _draw_paper(axes, records, size, report.paper_left(method), METHODS[method].marker, METHODS[method].label)
+      values = report.paper_left(method, records[0]['scale'])
+      _draw_paper(axes, records, size, values, METHODS[method].marker, METHODS[method].label)
   low, high = axes.dataLim.intervalx
   if low <= 10 <= high:
     # Past |X| = 10 the emission rows cannot be independent.
@@ -67,7 +68,7 @@ def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotli
   for text, dash, marker in (('memory', ':', 'P'), ('vanilla', '-.', 's')):
     draw_majority(axes, _samples(of_text(text), size, 'majority_accuracy'), f'{text}: majority class', dash)
     if settings.paper_overlay:
-      _draw_paper(axes, records, size, report.paper_right(text), marker, text)
+      _draw_paper(axes, records, size, report.paper_right(text, records[0]['scale']), marker, text)
   _finish(figure, records, 'number of joint states |M||H|')
   return figure
 
@@ -236,7 +237,7 @@ def _draw_paper(axes, records, size: _Size, values: dict[int, float], marker: st
   shown = {x: value for x, value in values.items() if min(sizes) <= x <= max(sizes)}
   if not shown:
     return
-  of = 'BERT-base' if records[0]['scale'] in ('paper', 'official', 'tuned') else 'BERT-base on more text'
+  of = 'BERT-base' if records[0]['scale'] in ('paper', 'paper_v1', 'official', 'tuned') else 'BERT-base on more text'
   label = f'{name}, the paper ({of}; digitised)'
   style = dict(color='0.35', marker=marker, markersize=7, markerfacecolor='none', linestyle='none', zorder=5)
   axes.plot(list(shown), list(shown.values()), label=label, **style)

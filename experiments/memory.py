@@ -51,8 +51,9 @@ def parts(s: Settings) -> list[Part]:
   inputs = d.num_train + d.num_validation + d.num_test
   chunks = m.num_chunks * corpus.chunk_length
   labelled = min(inputs * d.length, max(LABELLED_ENTRIES // states, d.length))
-  block = max(chunks, m.batch_size * d.length, labelled)
-  measured = chunks + (m.num_inputs + m.num_documents * d.length) * d.length
+  seen = d.seen_length(0)
+  block = max(chunks, m.batch_size * seen, labelled)
+  measured = chunks + (m.num_inputs + m.num_documents * seen) * seen
   permutations = states if s.memory.joint_permutations else s.hmm.num_permutations or largest
   draw = 8 * (largest * (largest + permutations) + states * tokens)
   found = [
@@ -79,9 +80,8 @@ def parts(s: Settings) -> list[Part]:
 
 def _features(s: Settings, method: str, inputs: int, states: int) -> Part:
   """Those of all inputs, twice in float32; where the model itself is run in tuning, the activations of a batch."""
-  kind, length = METHODS[method], s.downstream.length
+  kind, length = METHODS[method], s.seen_length(method) + s.prompt_length(method)
   if kind.prompt or kind.finetunes:
-    length += s.prompt.length if kind.prompt else 0
     batch = s.tasks_per_trial * s.tuning(method).batch_size
     of_bert = 2 * cost.activation_bytes(s, batch, length) if 'bert' in s.models else 0
     size = max(of_bert, 8 * _POSTERIORS * batch * length * states) + 8 * inputs * length

@@ -31,15 +31,20 @@ _CONTRASTS = (('prompt', 'head'), ('attention', 'head'), ('prompt_attention', 'a
 Row = list[tuple[str, str]]
 
 
-def paper_left(method: str) -> dict[int, float]:
-  """Accuracy in percent by |H|, as digitised from Figure 3 (left) of the later text."""
-  left = REFERENCE['left_later_version']
+def _text_of_paper(scale: str) -> str:
+  """Whose Figure 3 stands beside ours: the first text's at its own scale, the later text's at every other."""
+  return 'arxiv_v1' if scale == 'paper_v1' else 'later_version'
+
+
+def paper_left(method: str, scale: str) -> dict[int, float]:
+  """Accuracy in percent by |H|, as digitised from Figure 3 (left)."""
+  left = REFERENCE[f'left_{_text_of_paper(scale)}']
   return dict(zip(left['num_states'], left[method]['mean'])) if method in left else {}
 
 
-def paper_right(text: str) -> dict[int, float]:
-  """Accuracy in percent by |M||H| of 'memory' or 'vanilla', as digitised from Figure 3 (right) of the later text."""
-  right = REFERENCE['right_later_version']
+def paper_right(text: str, scale: str) -> dict[int, float]:
+  """Accuracy in percent by |M||H| of 'memory' or 'vanilla', as digitised from Figure 3 (right)."""
+  right = REFERENCE[f'right_{_text_of_paper(scale)}']
   return dict(zip(right['memory_times_states'], right[text]['mean']))
 
 
@@ -67,7 +72,7 @@ def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
     row.append(('majority', str(results.percent(of_point, 'majority_accuracy'))))
     for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
       row.append((title, f'{np.mean([record[field] for record in bert]):.3f}' if bert else ''))
-    rows.append(row + [_paper(point, _has_memory(records))] * paper_overlay)
+    rows.append(row + [_paper(point, _has_memory(records), records[0]['scale'])] * paper_overlay)
   return from_rows('Test accuracy in percent, mean ± half-width of the 95% interval', rows)
 
 
@@ -125,11 +130,11 @@ def _standing_for(text: str, records: list[Record]) -> str | None:
   return min({record['method'] for record in of_text}, key=_STANDING_FOR[text].index, default=None)
 
 
-def _paper(point: Point, right: bool) -> tuple[str, str]:
+def _paper(point: Point, right: bool, scale: str) -> tuple[str, str]:
   show = lambda value: '-' if value is None else f'{value}'
   if right:
-    return "paper's", show(paper_right(text_name(point)).get(point.joint_states))
-  pair = (paper_left(method).get(point.num_states) for method in ('head', 'prompt'))
+    return "paper's", show(paper_right(text_name(point), scale).get(point.joint_states))
+  pair = (paper_left(method, scale).get(point.num_states) for method in ('head', 'prompt'))
   return "paper's\nhead / prompt", ' / '.join(map(show, pair))
 
 

@@ -209,13 +209,26 @@ class MeasureSettings(Group):
 
 
 class DownstreamSettings(Group):
-  length: int = setting('tokens of an input, the [MASK] and at least one more', least=2)
+  length: int = setting('tokens of a text, which all decide its label: the [MASK] and at least one more', least=2)
+  num_positions: int = setting('positions that a text is cut to for the model, prompt included; 0: no cut', least=0)
+  label_state: str = setting(
+    "whose posterior labels speak of where there is no memory: H_1, or the released code's silent state",
+    choices=('first', 'silent'),
+  )
   num_train: int = setting('training inputs')
   num_validation: int = setting('validation inputs')
   num_test: int = setting('test inputs')
   num_classes: int = setting('labels', least=2, most=1000)
   num_nonzero: int = setting('nonzero entries of mu, at most all', most=10**6)
   with_replacement: bool = setting('whether the places of the nonzero entries may coincide')
+
+  def check(self) -> None:
+    valid = '0, or at least 2, for the [MASK] and one token more'
+    require(self.num_positions != 1, 'num_positions', self.num_positions, valid)
+
+  def seen_length(self, prompt_length: int) -> int:
+    """Tokens of a text that a model sees after a prompt, [MASK] included."""
+    return min(self.length, self.num_positions - prompt_length) if self.num_positions else self.length
 
 
 class TuneSettings(AdamWSettings):
@@ -286,21 +299,32 @@ class Settings(Experiment):
     for cells in m.cells if any(m.sizes) else ():
       valid = f'multiples of every number in memory.cells, {m.cells}'
       require(all(states % cells == 0 for states in self.num_states), 'num_states', self.num_states, valid)
-    longest, what = max(self.corpus.chunk_length, d.length), 'the longest of corpus.chunk_length and downstream.length'
     positions, chunks = self.bert.max_positions, self.corpus.num_chunks
+    valid = f'at most bert.max_positions, {positions}'
+    require(d.num_positions <= positions, 'downstream.num_positions', d.num_positions, valid)
+    longest = max(self.corpus.chunk_length, d.seen_length(0))
+    what = 'the longest of corpus.chunk_length and downstream.length'
     require(positions >= longest, 'bert.max_positions', positions, f'at least {longest}, {what}')
     valid = f'at most {chunks}, the number of chunks in the corpus'
     require(p.batch_size <= chunks, 'pretrain.batch_size', p.batch_size, valid)
     used = tuple(dict.fromkeys(self.methods + m.vanilla_methods))
-    if any(METHODS[name].prompt for name in used) and 'bert' in self.models:
-      valid = f'at most {positions - d.length}: bert.max_positions {positions} less downstream.length {d.length}'
-      require(self.prompt.length <= positions - d.length, 'prompt.length', self.prompt.length, valid)
+    if any(METHODS[name].prompt for name in used):
+      self._check_prompt()
     self._check_figures()
     for method in used:
       self.tuning(method).check_for(method, d.num_train, 'downstream.')
     for name, methods in (('methods', self.methods), ('memory.vanilla_methods', m.vanilla_methods)):
       both = 'finetune' in methods and self.models == ('exact',)
       require(not both, name, methods, "without 'finetune' where models is ('exact',): it has nothing to fine-tune")
+
+  def _check_prompt(self) -> None:
+    """A prompt leaves room for the [MASK] and a token, and fits BERT with the text."""
+    d, prompt, positions = self.downstream, self.prompt.length, self.bert.max_positions
+    valid = f'0, or at least {prompt + 2}, for prompt.length {prompt}, the [MASK] and one token more'
+    require(not 0 < d.num_positions < prompt + 2, 'downstream.num_positions', d.num_positions, valid)
+    if 'bert' in self.models and not d.num_positions:
+      valid = f'at most {positions - d.length}: bert.max_positions {positions} less downstream.length {d.length}'
+      require(prompt <= positions - d.length, 'prompt.length', prompt, valid)
 
   def _check_figures(self) -> None:
     """Each distribution has a place of its own on the axis of each figure."""
@@ -313,6 +337,14 @@ class Settings(Experiment):
   def tuning(self, method: str) -> TuneSettings:
     """The settings of one of METHODS."""
     return getattr(self, method)
+
+  def prompt_length(self, method: str) -> int:
+    """Vectors that one of METHODS puts before a text."""
+    return self.prompt.length if METHODS[method].prompt else 0
+
+  def seen_length(self, method: str) -> int:
+    """Tokens of a text that one of METHODS sees, [MASK] included."""
+    return self.downstream.seen_length(self.prompt_length(method))
 
   def bert_module(self) -> Bert:
     return self.bert.module(self.hmm.num_tokens)

@@ -64,7 +64,8 @@ def tune(
   tuner, schedule = _tuner(settings, point, model, method), settings.tuning(method).schedule
   name, batch_size = f'{method} on {model.name}', settings.measure.batch_size
   train, test = downstream.splits['train'], downstream.splits['test']
-  features = tuning.frozen_features(tuner, frozen, downstream.inputs, batch_size=batch_size)
+  inputs = downstream.inputs[:, : settings.seen_length(method)]
+  features = tuning.frozen_features(tuner, frozen, inputs, batch_size=batch_size)
   labels = downstream.labels(tasks)
   device = jax.tree.leaves(frozen)[0].sharding
   tuner, frozen = tuner.after_features(frozen)

@@ -5,7 +5,7 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
-from jax import Array
+from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,8 +23,8 @@ class Task(NamedTuple):
   """A draw of `task_weights` and what it labels.
 
   Attributes:
-    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_1 | X_{-1}]; or [C, M] and the
-      posterior of a memory cell.
+    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_1 | X_{-1}], or `silent_state_probs` in
+      its place; or [C, M] and the posterior of a memory cell.
     labels: [n] int32, of the inputs the task was drawn for.
     redraws: how many draws before this one gave every training input the same label.
     margins: [n] float64, the gap between the two best scores of each input, in units of score.
@@ -60,6 +60,17 @@ def first_state_probs(hmm: HMM, inputs: Array | np.ndarray) -> np.ndarray:
   return _in_blocks(_first_state_probs, hmm, inputs)
 
 
+def silent_state_probs(hmm: HMM, inputs: Array | np.ndarray) -> np.ndarray:
+  """What the released code labels by: transition_matrix @ P[H_2 | X_{-1}] in float64, [n, H], of inputs [n, T].
+
+  Its `generate_data.py` has no [MASK] yet: the text X_2, ..., X_T is a document of its own, whose first state H_2 has
+  the law `initial_probs`, and the product stands for a silent state before it. That state is H_1, and the product its
+  exact posterior `first_state_probs`, where `initial_probs` is uniform and the columns of the transition matrix sum to
+  1, as in every random draw.
+  """
+  return _in_blocks(_silent_state_probs, hmm, inputs)
+
+
 def memory_probs(hmm: MemoryHMM, inputs: Array | np.ndarray) -> np.ndarray:
   """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK]."""
   return _in_blocks(_memory_probs, hmm, inputs)
@@ -71,6 +82,14 @@ def _first_state_probs(hmm: HMM, tokens: Array) -> Array:
   hmm = float64.widened(hmm)
   rows = token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
   return inference.forward_backward(hmm, rows).leave_one_out_probs[:, 0]
+
+
+@jax.jit
+@float64.in_float64
+def _silent_state_probs(hmm: HMM, tokens: Array) -> Array:
+  hmm, text = float64.widened(hmm), tokens[:, 1:]
+  posterior = inference.forward_backward(hmm, token_likelihoods(hmm, text, jnp.ones(text.shape, bool)))
+  return jnp.matmul(posterior.smoothed_probs[:, 0], hmm.transition_matrix.T, precision=lax.Precision.HIGHEST)
 
 
 @jax.jit
@@ -91,7 +110,8 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
 
   Args:
     key: a PRNG key; draw a uses fold_in(key, a).
-    state_probs: [n, H] float64 from `first_state_probs`, or [n, M] a cell of `memory_probs`; training inputs first.
+    state_probs: [n, H] float64 from `first_state_probs` or `silent_state_probs`, or [n, M] a cell of `memory_probs`;
+      training inputs first.
     num_train: how many of them are training inputs.
     **how: `num_nonzero`, `num_classes` and `with_replacement` of `draw_task_weights`.
 

@@ -62,14 +62,18 @@ def test_the_products_of_pretraining_are_those_of_the_traced_step(scale, optimiz
   assert sum(sizes) == pytest.approx(cost.state_bytes(settings), abs=32)
 
 
-@pytest.mark.parametrize('method', ['prompt', 'finetune', 'prompt_attention'])
-def test_the_products_of_tuning_are_those_of_the_traced_step(method):
-  """All tasks of a trial at the small scale, to the head's own, which the width of BERT dwarfs."""
-  settings = _settings('small')
-  model, d, tasks = pretraining.tuned_model(settings.bert_module()), settings.downstream, settings.tasks_per_trial
+@pytest.mark.parametrize(
+  ('method', 'seen'), [('prompt', 33), ('prompt', 20), ('finetune', 33), ('finetune', 40), ('prompt_attention', 33)]
+)
+def test_the_products_of_tuning_are_those_of_the_traced_step(method, seen):
+  """All tasks of a trial at the small scale, to the head's own, which the width of BERT dwarfs; of cut texts too."""
+  whole = _settings('small')
+  cut = {} if seen == 33 else {'downstream.length': 50, 'downstream.num_positions': whole.prompt_length(method) + seen}
+  settings = _settings('small', **cut)
+  model, tasks = pretraining.tuned_model(settings.bert_module()), settings.tasks_per_trial
   tuner, batch_size = tuned._tuner(settings, Point(4), model, method), settings.tuning(method).batch_size
   _, (state, *_) = _train_steps(settings)
-  params, inputs = state.params, jnp.zeros((batch_size, d.length), jnp.int32)
+  params, inputs = state.params, jnp.zeros((batch_size, seen), jnp.int32)
   trainable = jax.eval_shape(
     lambda params: jax.vmap(lambda key: tuner.init(key, params, inputs))(jax.random.split(jax.random.key(0), tasks)),
     params,

@@ -19,11 +19,12 @@ SIZES = dict(length=7, num_train=24, num_validation=8, num_test=12)
 VANILLA, ONE_CELL, TWO_CELLS = Point(4), Point(4, 3, 1), Point(4, 2, 2)
 
 
-def make_settings(label_cell=0):
+def make_settings(label_cell=0, **downstream):
   """Smoke settings with small tasks and dense distributions."""
   config = memory_cells.get_config('smoke')
   config.memory.update(cells=(2,), label_cell=label_cell)
-  config.downstream.update(SIZES)
+  config.downstream.update(SIZES, **downstream)
+  config.prompt.length = 2
   config.measure.num_documents = 5
   config.hmm.update(transition_temperature=0.3, emission_temperature=0.3)
   for method in ('head', 'attention', 'prompt_attention'):
@@ -32,9 +33,9 @@ def make_settings(label_cell=0):
 
 
 @functools.cache
-def drawn(point, label_cell=0):
+def drawn(point, label_cell=0, **downstream):
   """The distribution of a point and its tasks."""
-  settings = make_settings(label_cell)
+  settings = make_settings(label_cell, **downstream)
   distribution = trial_lib.draw_distribution(settings, point, jax.random.key(0))
   keys = jax.random.key(1), jax.random.key(2)
   return distribution, downstream_lib.draw(settings, point, settings.methods, distribution, *keys)
@@ -63,16 +64,18 @@ def cell_probs(distribution, tokens, cell):
   return joint.sum(tuple(set(range(joint.ndim)) - {cell}))
 
 
+def state_or_cell_probs(distribution, point, tokens, label_cell=0):
+  """What labels speak of: P[H_1 | X_{-1}] or, with a memory, that of a cell."""
+  return cell_probs(distribution, tokens, label_cell) if point.memory_size else leave_one_out(distribution, tokens)[0]
+
+
 @pytest.mark.parametrize(
   ('point', 'label_cell'), [(VANILLA, 0), (ONE_CELL, 0), (TWO_CELLS, 0), (TWO_CELLS, 1)], ids=str
 )
 def test_labels_speak_of_the_first_state_or_the_label_cell(point, label_cell):
   """Labels are argmax of mu @ P[H_1 | X_-1], or mu @ P[M_j | X_-1] for the cell j that settings name."""
   distribution, downstream = drawn(point, label_cell)
-  if point.memory_size:
-    probs = [cell_probs(distribution, tokens, label_cell) for tokens in np.array(downstream.inputs)]
-  else:
-    probs = [leave_one_out(distribution, tokens)[0] for tokens in np.array(downstream.inputs)]
+  probs = [state_or_cell_probs(distribution, point, tokens, label_cell) for tokens in downstream.inputs]
   assert len(downstream.tasks) == 2
   for task in downstream.tasks:
     assert task.task_weights.shape == (2, point.memory_size or point.num_states)
@@ -82,11 +85,44 @@ def test_labels_speak_of_the_first_state_or_the_label_cell(point, label_cell):
 
 
 @pytest.mark.parametrize('point', [VANILLA, ONE_CELL], ids=str)
-def test_one_memory_concentrates_by_entropy(point):
-  """Without cells to choose from, concentration is the entropy of P[H_i | X_-i], at most log H, memory summed out."""
-  distribution, downstream = drawn(point)
+def test_a_cut_changes_what_is_seen_and_no_label(point):
+  """Inputs and documents are the starts of the whole ones, labels and margins still those of the whole texts."""
+  whole, cut = drawn(point)[1], drawn(point, num_positions=5)[1]
+  for name in ('inputs', 'documents'):
+    np.testing.assert_array_equal(getattr(cut, name), getattr(whole, name)[:, :5])
+  distribution, changed = drawn(point)[0], 0
+  of_cut = np.array([state_or_cell_probs(distribution, point, tokens) for tokens in cut.inputs])
+  for one, other in zip(cut.tasks, whole.tasks):
+    np.testing.assert_array_equal(one.labels, other.labels)
+    np.testing.assert_array_equal(one.margins, other.margins)
+    changed += ((of_cut @ np.asarray(one.task_weights, np.float64).T).argmax(-1) != one.labels).sum()
+  assert changed
+
+
+def test_labels_of_the_silent_state_speak_of_the_state_before_the_text():
+  """They are argmax of mu @ A P[H | text], with the text after the [MASK] as a document of its own."""
+  distribution, downstream = drawn(VANILLA, label_state='silent')
+  hmm = float64(distribution)
+  # Row 0 of a leave-one-out posterior without its token, times that token's column, is the smoothed one.
+  first = [leave_one_out(distribution, text)[0] * hmm.emission_matrix[:, text[0]] for text in downstream.inputs[:, 1:]]
+  silent = np.array(first) / np.sum(first, -1, keepdims=True) @ hmm.transition_matrix.T
+  for task in downstream.tasks:
+    scores = silent @ np.asarray(task.task_weights, np.float64).T
+    np.testing.assert_array_equal(task.labels, scores.argmax(-1))
+    np.testing.assert_allclose(task.margins, np.abs(np.diff(scores)[:, 0]), rtol=1e-9)
+  memory = drawn(ONE_CELL)[1], drawn(ONE_CELL, label_state='silent')[1]
+  np.testing.assert_array_equal(*(downstream.labels([0, 1]) for downstream in memory))
+
+
+@pytest.mark.parametrize(('point', 'cut'), [(VANILLA, {}), (ONE_CELL, {}), (ONE_CELL, dict(num_positions=5))], ids=str)
+def test_one_memory_concentrates_by_entropy(point, cut):
+  """Without cells to choose from, concentration is the entropy of P[H_i | X_-i], at most log H, memory summed out.
+
+  X is what is seen of the text.
+  """
+  distribution, downstream = drawn(point, **cut)
   test = np.array(downstream.inputs)[downstream.splits['test']]
-  probs = np.array([leave_one_out(distribution, tokens).reshape(7, -1, 4).sum(1) for tokens in test])
+  probs = np.array([leave_one_out(distribution, tokens).reshape(len(tokens), -1, 4).sum(1) for tokens in test])
   np.testing.assert_allclose(downstream.concentration, -(probs * np.log(probs)).sum(-1), atol=1e-5)
   assert downstream.concentration_name == 'entropy'
   assert downstream.most_concentration == pytest.approx(np.log(4))

@@ -140,7 +140,10 @@ def test_the_figure_names_its_axes_and_marks_the_vocabulary():
 
 
 def test_the_paper_is_drawn_beside_ours_only_when_asked():
-  """The overlay adds the digitised values within our range of sizes, as hollow marks, and names what they are of."""
+  """The overlay adds the digitised values within our range of sizes, as hollow marks, and names what they are of.
+
+  They are the later text's, and at the scale of the first text its own.
+  """
   (plain,) = figures.figure_3_left(_records(), _settings()).axes
   assert not [line for line in plain.lines if 'paper' in line.get_label()]
   for scale, of in (('small', 'BERT-base on more text'), ('paper', 'BERT-base'), ('tuned', 'BERT-base')):
@@ -151,6 +154,10 @@ def test_the_paper_is_drawn_beside_ours_only_when_asked():
     assert [list(line.get_ydata()) for line in lines] == [[93.0, 87.0, 74.8, 75.1], [79.7, 74.6, 66.1, 66.2]]
     assert {(line.get_markerfacecolor(), line.get_linestyle()) for line in lines} == {('none', 'None')}
     assert '15' in [label.get_text() for label in axes.get_xticklabels()]
+  first = [record | {'scale': 'paper_v1'} for record in _records() if record['num_states'] > 4]
+  (axes,) = figures.figure_3_left(first, _settings(overlay=True)).axes
+  line = _lines_by_label(axes)['prompt, the paper (BERT-base; digitised)']
+  assert list(zip(*line.get_data())) == [(10, 97.6), (12, 98.6), (15, 93.8), (25, 69.3), (30, 76.2)]
 
 
 @pytest.mark.parametrize('num_trials', [1, 4])

@@ -34,7 +34,7 @@ def test_every_scale_is_valid(scale, experiment):
 @pytest.mark.parametrize('experiment', CONFIGS)
 def test_an_unknown_scale_names_the_valid_ones(experiment):
   """The config's argument is checked too."""
-  with pytest.raises(ValueError, match='small, paper, official, tuned, smoke'):
+  with pytest.raises(ValueError, match='small, paper, paper_v1, official, tuned, smoke'):
     CONFIGS[experiment].get_config('large')
 
 
@@ -146,6 +146,58 @@ def test_figures_are_named_as_their_functions():
   assert all(callable(getattr(figures, name)) for name in field.metadata['choices'])
 
 
+def test_the_two_texts_of_the_paper_and_the_released_code():
+  """Sizes and repetitions: (trials, tasks in each), of Figure 3 left and right."""
+  left = {scale: _settings(scale) for scale in base.OF_PAPER}
+  right = {scale: _settings(scale, 'memory_vs_vanilla') for scale in base.OF_PAPER}
+  later, first = (4, 8, 10, 15, 25, 30), (4, 8, 10, 12, 15, 25, 30)
+  sizes = {scale: settings.num_states for scale, settings in left.items()}
+  assert sizes == dict(paper=later, tuned=later, paper_v1=first, official=first)
+  counts = lambda of: {scale: (settings.num_trials, settings.tasks_per_trial) for scale, settings in of.items()}
+  assert counts(left) == dict(paper=(20, 1), tuned=(20, 1), official=(20, 1), paper_v1=(1, 5))
+  assert counts(right) == dict(paper=(5, 1), tuned=(5, 1), official=(5, 1), paper_v1=(1, 5))
+
+
+def test_both_texts_share_the_model_of_their_first_trial():
+  """What they say of pretraining and tuning is the same, so that the one pretraining a size is trial 0 of the other."""
+  paper, first = _settings('paper'), _settings('paper_v1')
+  assert first.pretraining_id(Point(4), 0) == paper.pretraining_id(Point(4), 0)
+  assert first.trial_id(Point(4), 0) == paper.trial_id(Point(4), 0)
+
+
+def test_the_released_code_shows_a_model_less_than_labels_come_from():
+  """Labels come from 128 tokens; 80 positions are the [MASK] and 79 of them, or a prompt of 20, the [MASK] and 59."""
+  official, paper = _settings('official'), _settings('paper')
+  assert (official.downstream.length - 1, official.downstream.label_state) == (128, 'silent')
+  assert {m: official.seen_length(m) - 1 for m in ('head', 'attention', 'prompt')} == dict(
+    head=79, attention=79, prompt=59
+  )
+  assert official.prompt_length('prompt') + official.seen_length('prompt') == 80
+  assert {paper.seen_length(m) for m in ('head', 'prompt')} == {129} and paper.downstream.label_state == 'first'
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (dict(downstream__num_positions=21), r'num_positions is 21; valid is 0, or at least 22, for prompt\.length 20'),
+    (dict(downstream__num_positions=1, methods=('head',)), r'num_positions is 1; valid is 0, or at least 2'),
+    (dict(downstream__num_positions=65), r'num_positions is 65; valid is at most bert\.max_positions, 64'),
+    (dict(downstream__label_state='last'), r"label_state is 'last'; valid is one of first, silent"),
+  ],
+)
+def test_a_cut_that_leaves_no_text_is_refused(changes, words):
+  """The [MASK] and a token are left beside a prompt, and BERT has as many positions."""
+  with pytest.raises(SettingsError, match=rf'^downstream\.{words}'):
+    _settings(**changes)
+
+
+def test_a_cut_text_may_be_longer_than_bert():
+  """What is not seen takes no position: texts of any length, and no longer prompt than the cut leaves room for."""
+  settings = _settings(downstream__length=500, downstream__num_positions=64, prompt__length=62)
+  assert settings.seen_length('head') == 64 and settings.seen_length('prompt') == 2
+  assert _settings(downstream__num_positions=60).seen_length('head') == 33
+
+
 def test_prompt_must_fit_the_positions():
   """Prompt and input together are at most max_positions, and the sentence does the sum."""
   with pytest.raises(SettingsError, match=r'prompt\.length is 40; valid is at most 31'):
@@ -238,7 +290,7 @@ def test_a_size_of_zero_is_an_hmm_without_memory():
 
 @pytest.mark.parametrize(
   ('scale', 'changes'),
-  [('small', dict(pretrain__num_steps=2000)), ('paper', {}), ('official', {}), ('tuned', {}), ('smoke', {})],
+  [('small', dict(pretrain__num_steps=2000)), *((scale, {}) for scale in (*base.OF_PAPER, 'smoke'))],
 )
 def test_experiments_share_their_pretrained_models(scale, changes):
   """Where they pretrain alike, experiments have one pretraining_id and the same keys for an HMM without memory."""

@@ -56,6 +56,24 @@ def test_first_state_probs_are_exact_in_float64(hmm, documents, state_probs):
   np.testing.assert_allclose(state_probs, enumerated_state_probs(hmm, documents), rtol=1e-11)
 
 
+def test_silent_state_probs_are_what_the_released_code_computes(hmm, documents):
+  """A @ P[H | text] untransposed, H the first state of the text after the [MASK], by summing over its paths."""
+  exact = float64(hmm)
+  smoothed = [enumerated_posterior(exact, exact.emission_matrix.T[text]).smoothed_probs[0] for text in documents[:, 1:]]
+  expected = np.einsum('ij,nj->ni', exact.transition_matrix, smoothed)
+  inputs = tasks.mask_first(jnp.asarray(documents), V)
+  np.testing.assert_allclose(tasks.silent_state_probs(hmm, inputs), expected, rtol=1e-11)
+
+
+def test_the_silent_state_is_the_masked_one_where_every_state_may_be_first_alike(hmm, documents):
+  """With a uniform start and permutations mixed, the released code's scores are those of P[H_1 | X_-1]."""
+  mixed = 0.75 * np.eye(H)[[1, 2, 0]] + 0.25 * np.eye(H)[[0, 2, 1]]
+  hmm = hmm._replace(initial_probs=np.full(H, 1 / H), transition_matrix=mixed)
+  inputs = tasks.mask_first(jnp.asarray(documents), V)
+  expected = enumerated_state_probs(hmm, documents)
+  np.testing.assert_allclose(tasks.silent_state_probs(hmm, inputs), expected, rtol=1e-6)
+
+
 def test_first_state_probs_are_those_of_each_input_alone(hmm):
   """Inputs that fill more than one block come back complete and in order."""
   inputs = np.random.default_rng(0).integers(0, V, (2049, 2))

@@ -156,6 +156,23 @@ def test_the_official_form_is_the_official_head(settings, drawn):
     assert one.trainable['head'].linear.weights.shape == (10, 2)
 
 
+@pytest.mark.parametrize('method', ['head', 'prompt_attention'])
+def test_a_prompt_takes_its_positions_of_the_text(method, settings, drawn):
+  """With 6 positions a method sees 6 tokens, or 4 after a prompt of 2: those past them change nothing tuned."""
+  distribution, downstream = drawn
+  settings = dataclasses.replace(settings, downstream=dataclasses.replace(settings.downstream, num_positions=6))
+  seen = 4 if method == 'prompt_attention' else 6
+  texts = np.where(np.arange(LENGTH) < seen, downstream.inputs, (downstream.inputs + 1) % 10)
+  one, other = (
+    tune(settings, (distribution, downstream._replace(inputs=x)), method) for x in (downstream.inputs, texts)
+  )
+  for a, b in zip(one, other):
+    assert a.measured == b.measured
+    jax.tree.map(np.testing.assert_array_equal, a.trainable, b.trainable)
+  if method != 'head':
+    assert one[0].trainable['head'].positions.shape == (6, 5)
+
+
 def test_saved_arrays_are_those_tuned(settings, drawn, tmp_path):
   """The npz holds every tuned array under its path in the tree, and nothing else."""
   trainable = tune(settings, drawn, 'prompt_attention')[0].trainable
