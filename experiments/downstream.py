@@ -17,7 +17,6 @@ from hmm_jax.blocks import in_blocks
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import ExactModel, representation
 
-
 # By `downstream.label_state`.
 _STATE_PROBS = {'first': tasks_lib.first_state_probs, 'silent': tasks_lib.silent_state_probs}
 
