@@ -1,17 +1,19 @@
 """Several memory cells: can a label that speaks of one of them be recovered, and does a prompt help?
 
-Claim (Theorem 4.3, and C.6 of the first text for a prompt and several cells): an attention head recovers a label of
-P[M_j* | X_{-1}] by attending to positions that read cell j*, and a linear head at the first position does not. The
-paper proves this and does not run it.
+Claim, measured and not proved: an attention head recovers a label of P[M_j* | X_{-1}], and a linear head at the first
+position does not. The paper has theorems for several cells (4.3, and C.6 of the first text for a prompt) and runs none.
+They do not speak of these draws: W has 18 columns in |X| = 10 dimensions, and Assumption 4.2 fails in each of 20 draws
+at every N (docs/results.md has the command).
 
 |H| = 6 hidden states (j, s) are shared evenly among N in {1, 2, 3} cells of |M| = 3 values; labels speak of cell 0.
-The attention figure asks, from N = 2 on, how far P[J_i = j* | X_{-i}] draws the attention; at N = 1 every position
-reads the one cell.
+The attention figure asks, from N = 2 on, how far P[J_i = j* | X_{-i}], the probability that position i reads the label's
+cell, draws the attention; at N = 1 every position reads the one cell. It is not the axis of Theorem 4.3, P[H_i in H* |
+X_{-i}], since there is no H* here.
 
 Command: python -m experiments.main --config=memory_cells[:small|paper|paper_v1|official|tuned|smoke]
 
-Cost: `small` took 8 min 19 s of CPU time, on two cores shared with other work. `paper` and `official` have not been
-run.
+Cost: `small` took 8 min 19 s of CPU time, on two cores shared with other work. The paper has no such experiment: `paper`,
+`paper_v1` and `official` take its model, text, tasks and counts of memory_vs_vanilla. None of them has been run.
 
 Expected at `small` (seed 0, 4 tasks): attention above 95% on BERT and 99% on the exact model at every N, with a prompt
 no lower, the linear head below 90% at N = 1 and falling with N. docs/results.md holds the table of such a run.

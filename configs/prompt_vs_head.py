@@ -5,9 +5,12 @@ Claim (Theorems 3.3 and 3.6): a linear head on the predicted token probabilities
 
 Command: python -m experiments.main --config=prompt_vs_head[:small|paper|paper_v1|official|tuned|smoke]
 
-Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper` has 7 sizes x 20 trials of 37,500 steps of BERT-
-base with 6 layers on 8 chunks of 512, for an accelerator; `official` the same with the released code's settings,
-`tuned` with the recipe that won at the small scale (docs/recipes.md). None of the three has been run yet: what is
+Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper`, the later text, has 6 sizes x 20 trials of 37,500
+steps of BERT-base with 6 layers on 8 chunks of 512, for an accelerator; `paper_v1`, the first text, 7 sizes, one such
+pretraining each and 5 draws of mu; `tuned` is `paper` with the recipe that won at the small scale (docs/recipes.md).
+`official` has 7 sizes x 20 trials with the released code's settings: labels come from all 128 tokens after the [MASK],
+through transition_matrix @ P[H | text], and 80 positions are the [MASK] with 79 of these tokens for the head, or the
+prompt of 20, the [MASK] and 59 (what that does to labels: docs/results.md). None of the four has been run yet: what is
 checked is that they build, trace and lower.
 
 Expected at `small` (seed 0, one HMM and 4 tasks per size): at |H| = 30 the prompt is 6 points or more above the head

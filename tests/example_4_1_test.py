@@ -3,18 +3,20 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from oracles import float64, log_space_posterior
+from oracles import attention_by_the_paper, float64, log_space_posterior
 import pytest
 
 from hmm_jax import example_4_1
 from hmm_jax.hmm import token_likelihoods
 from hmm_jax.inference import forward_backward
 from hmm_jax.memory_hmm import cell_probs, memory_forward_backward, to_hmm
-from hmm_jax.sampling import sample
+from hmm_jax.sampling import sample, sample_corpus
+from hmm_jax.theory import assumptions, recovery
 from hmm_jax.viterbi import most_likely_states
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
+EXACT = assumptions.Thresholds(support=0.0, rank=1e-9)
 HMM, VOCABULARY = example_4_1.cow_in_the_pasture()
 WORDS = example_4_1.SENTENCE.lower().replace('.', ' .').split()
 # The cell that the paper says each of these words reads, from 0.
@@ -168,6 +170,46 @@ def test_the_papers_sentence_is_in_the_region_of_theorem_4_3(sentence, cell, wor
   support = lambda word: set(np.flatnonzero(of_states(posterior.leave_one_out_probs)[WORDS.index(word)]))
   assert support(word) <= set(state_numbers(*RECOVERABLE[cell]))
   assert not support('rolled') <= set(state_numbers(*RECOVERABLE[cell]))
+
+
+@pytest.fixture(scope='module')
+def texts(sentence):
+  """(tokens, posterior over joint states) of the paper's sentence and of 100 sampled texts of as many words."""
+  paper, posterior = np.asarray(example_4_1.encode(example_4_1.SENTENCE, VOCABULARY)), sentence[0]
+  sampled = np.asarray(sample_corpus(jax.random.key(2), HMM, 100, len(WORDS)))
+  columns = np.asarray(float64(HMM).joint_emission_matrix).T
+  return [(paper, posterior), *((tokens, log_space_posterior(HMM, columns[tokens])) for tokens in sampled)]
+
+
+def test_the_chain_of_the_example_starts_in_one_state():
+  """So Assumption 3.2 fails, which Theorem 4.3 states and its proof does not use."""
+  finding = assumptions.regularity(HMM, EXACT)
+  assert not finding.holds
+  assert finding.witness['states_without_start'].tolist() == list(range(1, HMM.num_states))
+  assert len(finding.witness['communicating_classes']) == finding.witness['period'] == 1
+
+
+@pytest.mark.parametrize('cell', RECOVERABLE)
+def test_the_construction_of_theorem_4_3_recovers_each_cell_of_the_example(cell, texts):
+  """With mu the identity its scores are P[M_j | x] up to a positive factor, on every text in R, and so is the label.
+
+  A last class of weight 0 keeps mu the identity relative to it.
+  """
+  j, values = VOCABULARY.cells.index(cell), HMM.memory_size
+  identity = np.vstack([np.eye(values), np.zeros((1, values))])
+  head = recovery.theorem_4_3(HMM, identity, j, len(WORDS), EXACT)['head']
+  states, checked = set(state_numbers(*RECOVERABLE[cell])), 0
+  for tokens, posterior in texts:
+    if not any(set(np.flatnonzero(row)) <= states for row in of_states(posterior.leave_one_out_probs)):
+      continue
+    token_probs = posterior.leave_one_out_probs @ np.asarray(float64(HMM).joint_emission_matrix)
+    _, scores = attention_by_the_paper(head, token_probs, tokens, 0.0)
+    expected = cells_of(posterior.filtered_probs)[-1, j]
+    cosine = scores[:values] @ expected / (np.linalg.norm(scores[:values]) * np.linalg.norm(expected))
+    assert 1 - cosine <= 1e-9
+    assert scores.argmax() == expected.argmax()
+    checked += 1
+  assert checked >= 60
 
 
 def test_the_memory_persists_from_sentence_to_sentence():

@@ -75,6 +75,19 @@ def test_number_of_permutations_bounds_the_support(num_permutations):
   np.testing.assert_allclose(multiples, multiples.round(), atol=1e-4)
 
 
+def test_the_papers_draw_is_sparse_in_its_transitions():
+  """As H permutations leave (1 - 1/H)^H of the entries 0, and weights that underflow more; every state can be first.
+
+  Of the emissions those are 0 whose logits are 87 below the largest: of |X| = 10 about one in twenty.
+  """
+  num_states = 10
+  draw = jax.jit(jax.vmap(lambda key: hmm_lib.random_hmm(key, num_states, 10)))
+  drawn = jax.device_get(draw(jax.random.split(jax.random.key(0), 200)))
+  assert (1 - 1 / num_states) ** num_states - 0.02 < (drawn.transition_matrix == 0).mean() < 0.42
+  assert (drawn.initial_probs > 0).all()
+  assert 0.03 < (drawn.emission_matrix == 0).mean() < 0.07
+
+
 def test_low_transition_temperature_leaves_one_permutation():
   """As the temperature of the mixing weights falls the transition matrix becomes a permutation matrix."""
   matrix = hmm_lib.random_hmm(jax.random.key(0), 8, 10, transition_temperature=1e-7).transition_matrix
