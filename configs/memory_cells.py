@@ -6,14 +6,15 @@ They do not speak of these draws: W has 18 columns in |X| = 10 dimensions, and A
 at every N (docs/results.md has the command).
 
 |H| = 6 hidden states (j, s) are shared evenly among N in {1, 2, 3} cells of |M| = 3 values; labels speak of cell 0.
-The attention figure asks, from N = 2 on, how far P[J_i = j* | X_{-i}], the probability that position i reads the label's
-cell, draws the attention; at N = 1 every position reads the one cell. It is not the axis of Theorem 4.3, P[H_i in H* |
-X_{-i}], since there is no H* here.
+The attention figure asks, from N = 2 on, how far P[J_i = j* | X_{-i}], the probability that position i reads the
+label's cell, draws the attention; at N = 1 every position reads the one cell. It is not the axis of Theorem 4.3, P[H_i
+in H* | X_{-i}], since there is no H* here.
 
 Command: python -m experiments.main --config=memory_cells[:small|paper|paper_v1|official|tuned|smoke]
 
-Cost: `small` took 8 min 19 s of CPU time, on two cores shared with other work. The paper has no such experiment: `paper`,
-`paper_v1` and `official` take its model, text, tasks and counts of memory_vs_vanilla. None of them has been run.
+Cost: `small` took 8 min 19 s of CPU time, on two cores shared with other work. The paper has no such experiment:
+`paper`, `paper_v1` and `official` take its model, text, tasks and counts of memory_vs_vanilla. None of them has been
+run.
 
 Expected at `small` (seed 0, 4 tasks): attention above 95% on BERT and 99% on the exact model at every N, with a prompt
 no lower, the linear head below 90% at N = 1 and falling with N. docs/results.md holds the table of such a run.

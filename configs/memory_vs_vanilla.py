@@ -8,12 +8,13 @@ P[H_1 | X_{-1}] on the vanilla HMM of |M||H| states. Theorem 4.3 speaks of few o
 Command: python -m experiments.main --config=memory_vs_vanilla[:small|paper|paper_v1|official|tuned|smoke]
 
 Cost: `small` took 8 min 15 s of CPU time on two cores that other work shared. It has 350 steps of pretraining by Muon
-in place of 750 by AdamW, in the proportion of docs/recipes.md, where text with a memory was not tried.
-`paper` is 8 distributions x 5 trials of 37,500 steps of BERT-base with 6 layers, for an accelerator; `paper_v1`, the
-first text, one such pretraining for each distribution and 5 draws of mu; `official` as `paper` with the released code's
-settings (its attention, joint P[M, H_1], |M||H| permutations, attention on the vanilla text too, 80 positions of texts
-whose 128 tokens all decide the label). None has been run yet: what is checked is that they build, and that their vanilla
-models are those of prompt_vs_head at the same scale and size, by id. At `small` the two experiments have no size in common.
+in place of 750 by AdamW, in the proportion of docs/recipes.md, where text with a memory was not tried. `paper` is 8
+distributions x 5 trials of 37,500 steps of BERT-base with 6 layers, for an accelerator; `paper_v1`, the first text,
+one such pretraining for each distribution and 5 draws of mu; `official` as `paper` with the released code's settings
+(its attention, joint P[M, H_1], |M||H| permutations, attention on the vanilla text too, 80 positions of texts whose
+128 tokens all decide the label). None has been run yet: what is checked is that they build, and that their vanilla
+models are those of prompt_vs_head at the same scale and size, by id. At `small` the two experiments have no size in
+common.
 
 Expected at `small` (seed 0, one distribution and 4 tasks per size): the attention head at 97% or more on exact G
 and 90% or more on BERT, the vanilla head below it at |M||H| = 20 and 28. docs/results.md holds the table of such a run.

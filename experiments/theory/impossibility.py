@@ -1,8 +1,8 @@
 """Random HMMs with more states than tokens: proofs that no linear head is right, and prompts that repair it.
 
-Two kinds of chain. `sparse`: exact zeros in transitions and emissions, drawn so that Theorem 3.6 may apply. `paper`: the
-paper's draw, whose transition matrix, a mixture of permutations, has exact zeros too. A construction is tried on both,
-wherever the search finds its sets. A proof is a linear program's dual, confirmed in exact rational arithmetic on
+Two kinds of chain. `sparse`: exact zeros in transitions and emissions, drawn so that Theorem 3.6 may apply. `paper`:
+the paper's draw, whose transition matrix, a mixture of permutations, has exact zeros too. A construction is tried on
+both, wherever the search finds its sets. A proof is a linear program's dual, confirmed in exact rational arithmetic on
 the floats of the HMM.
 """
 

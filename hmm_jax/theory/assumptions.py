@@ -3,10 +3,10 @@
 Everything here is float64 linear algebra and graph search on the host. The functions write A = transition_matrix.T and
 W = emission_matrix.T, the paper's column-stochastic matrices, and from there on follow the paper.
 
-The paper's random draw is sparse in its transitions: a mixture of H permutations leaves 32 to 40% of them exactly 0 (the
-mean of 200 draws, from H = 4 to H = 30). Its first law is dense, and so are its emissions but for the 5% of them that lie
-below 1e-38 and are 0 in float32. A support threshold epsilon says from where on a probability counts as positive, for
-draws whose smallest ones are next to nothing; a rank threshold does so for singular values.
+The paper's random draw is sparse in its transitions: a mixture of H permutations leaves 32 to 40% of them exactly 0
+(the mean of 200 draws, from H = 4 to H = 30). Its first law is dense, and so are its emissions but for the 5% of them
+that lie below 1e-38 and are 0 in float32. A support threshold epsilon says from where on a probability counts as
+positive, for draws whose smallest ones are next to nothing; a rank threshold does so for singular values.
 """
 
 import math
