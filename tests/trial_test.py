@@ -8,18 +8,31 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from configs import prompt_vs_head
+from configs import memory_cells, prompt_vs_head
 from experiments import config as config_lib, environment, trial as trial_lib
 from experiments.settings import Point
 from experiments.tuned import Tuned
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.tasks import draw_task_weights
+from hmm_jax.theory import assumptions
 
 
 def _trial(workdir, **changes):
   config = prompt_vs_head.get_config('smoke')
   config.update_from_flattened_dict(changes)
   return trial_lib.Trial(config_lib.from_config(config), Point(4), 0, workdir)
+
+
+def test_assumption_4_2_fails_where_several_cells_are_tuned(tmp_path):
+  """Of what `memory_cells` draws, the 18 columns of W span |X| = 10 dimensions, those of no state apart from others."""
+  settings = config_lib.from_config(memory_cells.get_config())
+  trial = trial_lib.Trial(settings, Point(6, 3, 2), 0, tmp_path)
+  drawn = trial_lib.draw_distribution(settings, trial.point, trial.keys().distribution)
+  columns = np.asarray(drawn.emission_matrix, np.float64).reshape(18, 10)
+  assert np.linalg.matrix_rank(columns, 1e-9) == 10
+  for cell in range(2):
+    finding = assumptions.recoverable_hidden_states(drawn, cell, assumptions.Thresholds(support=0.0, rank=1e-9))
+    assert not finding.holds and not finding.witness['recoverable_states'].size
 
 
 def _add(trial, model, method, tasks):
