@@ -268,7 +268,7 @@ def test_the_recoverable_region_is_that_of_the_definition():
   finding = finding_of('4.6', problem)
   texts = texts_of(problem)
   probs = np.array([leave_one_out_probs(problem, text) for text in texts.tolist()])
-  found = recovery.recoverable_region(problem.hmm, probs, finding)
+  found = recovery.recoverable_positions(problem.hmm, probs, finding).any(-1)
   expected = region_by_definition(problem, finding, texts)
   np.testing.assert_array_equal(found, expected)
   assert expected.any() and not expected.all()
@@ -280,7 +280,7 @@ def test_the_region_takes_mass_up_to_epsilon_for_none():
   finding = finding_of('4.6', problem)._replace(thresholds=Thresholds(0.125, 1e-9))
   assert finding.witness['recoverable_states'].tolist() == [0]
   probs = np.array([[[0.875, 0.125], [0, 1]], [[0.75, 0.25], [0.5, 0.5]], [[0, 0], [0, 0]]])
-  np.testing.assert_array_equal(recovery.recoverable_region(problem.hmm, probs, finding), [True, False, False])
+  np.testing.assert_array_equal(recovery.recoverable_positions(problem.hmm, probs, finding).any(-1), [True, False, False])
 
 
 # Where an assumption fails.

@@ -1,10 +1,12 @@
-"""Each theorem on many structured HMMs: its construction beside the exact label, sequence by sequence."""
+"""Each theorem on many HMMs: what its construction recovers beside the exact posterior, sequence by sequence.
 
-from collections.abc import Callable
+A sequence does not pass by its label alone: the construction has to return all that its theorem recovers, up to the
+factor that its proof names. What float64 does not decide, a near tie or an error above what rounding makes, is decided
+in exact fractions. And wrong constructions are put to the same checks, which have to see them.
+"""
+
 import concurrent.futures
-import functools
 import itertools
-import math
 import os
 from typing import Any, NamedTuple
 
@@ -13,151 +15,182 @@ from jax import Array
 import numpy as np
 
 from experiments.progress import Reporter
-from experiments.theory.settings import TheorySettings, ThresholdSettings
-from hmm_jax.blocks import in_blocks
-from hmm_jax.theory import assumptions, recovery, scoring, structured
-from hmm_jax.theory.structured import MemoryProblem, Sizes, StateProblem
+from experiments.theory.problems import draw, Drawn, exactly, predicted, read, room_of, text_of, Theorem
+from experiments.theory.settings import TheorySettings
+from hmm_jax.theory import mutants, scoring, theorems
 
 Row = dict[str, Any]
-Problem = StateProblem | MemoryProblem
-# tokens [n, T] -> `Evaluation`.
-Evaluate = Callable[[np.ndarray], scoring.Evaluation]
 
-# Sequences that are evaluated at a time.
-_BLOCK_SIZE = 2048
+# The largest relative error that float64 is trusted with; more is decided in fractions.
+TOLERANCE = 1e-9
 
 
-class Theorem(NamedTuple):
-  """What one theorem is verified on.
+class Comparison(NamedTuple):
+  """Of n sequences in the region, how what was constructed stands to what is true.
 
   Attributes:
-    name: its number.
-    assumptions: the numbers of what it assumes.
-    sizes: of the problems.
-    relaxes: the number of the stronger assumption, of the theorem before it, that its problems need not satisfy.
+    has_mass: [n], the posterior gives something that is recovered probability. Where it does not all scores are 0.
+    vector_error: [n], the largest |constructed - r_x posterior| over the largest r_x posterior; without mass the
+      largest |constructed|.
+    cosine_error: [n], one minus the cosine of the two; 0 without mass.
+    label: [n], the exact one.
+    built_label: [n], that of the construction.
+    gap: [n], the difference of the two best exact scores.
   """
 
-  name: str
-  assumptions: str
-  sizes: Sizes
-  relaxes: str = ''
-
-
-def theorems(settings: TheorySettings) -> list[Theorem]:
-  """The five that are verified, C.6 with two cells."""
-  v = settings.verification
-  states = functools.partial(Sizes, num_classes=v.num_classes, memory_size=0, num_cells=0)
-  memory = functools.partial(Sizes, v.num_states, v.num_tokens, v.num_classes)
-  return [
-    Theorem('3.3', '3.1, 3.2', states(v.num_states, v.num_tokens)),
-    Theorem('3.6', '3.2, 3.5', states(v.num_states_3_6, v.num_tokens), '3.1'),
-    Theorem('4.3', '3.2, 4.2', memory(2, 2)),
-    Theorem('4.6', '4.4, 4.5', memory(v.memory_size, 1), '4.2'),
-    Theorem('C.6', '4.4, C.5', memory(v.memory_size, 2), '4.2'),
-  ]
+  has_mass: np.ndarray
+  vector_error: np.ndarray
+  cosine_error: np.ndarray
+  label: np.ndarray
+  built_label: np.ndarray
+  gap: np.ndarray
 
 
 def verify(settings: TheorySettings, theorem: Theorem, key: Array, reporter: Reporter) -> list[Row]:
-  """One row per HMM: what was checked on every possible sequence up to a length, and on sampled long ones.
+  """A row for each HMM, and for the first of them one for each wrong construction that must be seen.
 
   HMMs are worked on side by side, one per core; a row is a function of the key and its number alone.
   """
   v, rows = settings.verification, []
-  verify_one = functools.partial(_verify_one, settings, theorem, key)
+  verify_one = lambda index: _verify_one(settings, theorem, key, index)
   with (
     reporter.track(f'Theorem {theorem.name}', v.num_hmms) as advance,
     concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool,
   ):
     # The first one compiles for all.
-    for row in itertools.chain([verify_one(0)], pool.map(verify_one, range(1, v.num_hmms))):
-      rows.append(row)
-      checked = sum(row['enumerated_in_region'] + row['sampled_in_region'] for row in rows)
-      advance(len(rows), f'{checked:,} sequences')
+    for done, found in enumerate(itertools.chain([verify_one(0)], pool.map(verify_one, range(1, v.num_hmms))), 1):
+      rows += found
+      advance(done, f'{sum(row["sequences"] for row in rows if "mutant" not in row):,} sequences')
   return rows
 
 
-def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: int) -> Row:
-  v = settings.verification
-  key_draw, key_text = jax.random.split(jax.random.fold_in(key, index))
-  problem = draw(theorem.name, theorem.sizes, key_draw, settings)
-  texts = {
-    'enumerated': scoring.possible_sequences(problem.hmm, v.max_length),
-    'sampled': np.unique(scoring.sampled(problem.hmm, key_text, v.num_sampled, v.sampled_length), axis=0),
-  }
-  violates = theorem.relaxes and not finding(theorem.relaxes, problem, settings).holds
-  row = {
-    'theorem': theorem.name,
-    'assumptions': theorem.assumptions,
-    'hmm': index,
+def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: int) -> list[Row]:
+  mutated = index < settings.verification.num_mutated
+  drawn = draw(settings, theorem, jax.random.fold_in(key, index), index, mutated)
+  named = {'theorem': theorem.name, 'hmm': index}
+  rows = [{**named, 'assumptions': theorem.assumptions, **_row(settings, theorem, drawn)}]
+  if mutated:
+    wrong = mutants.of(theorem.name, drawn.problem, drawn.program, settings.verification.length, settings.limits)
+    rows += [{**named, 'mutant': name, **_caught(settings, theorem, drawn, mutant)} for name, mutant in wrong.items()]
+  return rows
+
+
+def compared(settings: TheorySettings, theorem: Theorem, drawn: Drawn, head: Any, predictions: scoring.Predictions) -> Comparison:
+  """A head on predictions of its prompt, beside the truth of the sequences that were drawn."""
+  recovered = drawn.program.recovered
+  constructed = read(predictions, head, room_of(settings, theorem))[:, : len(recovered)]
+  posterior, factor = drawn.predictions.posterior[:, recovered], drawn.predictions.factor[:, None]
+  mu = drawn.problem.task_weights[:, recovered].T
+  has_mass, expected = posterior.any(-1), factor * posterior
+  scale = np.where(has_mass, np.abs(expected).max(-1), 1)
+  lengths = np.linalg.norm(constructed, axis=-1) * np.linalg.norm(posterior, axis=-1)
+  cosine = np.divide((constructed * posterior).sum(-1), lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+  # Where nothing has mass all scores are 0, and a score of 0 is the first class's: 0 >= 0.
+  built = np.where(has_mass[:, None] | (np.abs(constructed).max(-1, keepdims=True) > TOLERANCE), constructed @ mu, 0)
+  exact = posterior @ mu
+  return Comparison(
+    has_mass=has_mass,
+    vector_error=np.abs(constructed - expected).max(-1) / scale,
+    cosine_error=np.where(has_mass, 1 - cosine, 0),
+    label=exact.argmax(-1),
+    built_label=built.argmax(-1),
+    gap=scoring.score_gaps(exact),
+  )
+
+
+def _row(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> Row:
+  problem, found = drawn.problem, compared(settings, theorem, drawn, drawn.program.head, drawn.predictions)
+  is_near = found.has_mass & (found.gap <= settings.margin)
+  suspect = (found.vector_error > TOLERANCE) | (found.cosine_error > TOLERANCE) | (found.label != found.built_label)
+  undecided = np.flatnonzero(is_near | suspect)
+  verdicts = _decided(theorem, drawn, undecided)
+  trusted = found.has_mass & ~np.isin(np.arange(len(suspect)), undecided)
+  witness = drawn.program.finding.witness
+  essential = witness.get('recoverable_states', witness.get('essential_states', np.arange(problem.hmm.num_states)))
+  violates = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.limits).holds
+  return {
+    **_drawn_as(problem),
     'draws': problem.drawn,
+    'rejected': drawn.rejected,
     'violates': theorem.relaxes if violates else '',
+    'num_essential': len(essential),
+    'recovered': len(drawn.program.recovered),
+    'sequences': len(found.label),
+    'enumerated': drawn.enumerated,
+    'majority': float(np.bincount(found.label).max() / len(found.label)),
+    'no_mass': int((~found.has_mass).sum()),
+    'near_ties': int(is_near.sum()),
+    'exact_ties': sum(verdict.is_tie for verdict in verdicts),
+    'decided_exactly': len(verdicts),
+    'wrong': sum(not verdict.is_right for verdict in verdicts),
+    'largest_cosine_error': float(found.cosine_error[trusted].max(initial=0)),
+    'largest_vector_error': float(found.vector_error[trusted].max(initial=0)),
+    'smallest_gap': float(found.gap[trusted].min(initial=np.inf)),
   }
-  for kind, tokens in texts.items():
-    evaluated = in_blocks(evaluator(theorem.name, problem, tokens.shape[1], settings), tokens, _BLOCK_SIZE)
-    counts = scoring.count(evaluated, settings.margin)
-    row |= {f'{kind}_{name}': value for name, value in counts._asdict().items()}
-    # That of no sequence is infinite.
-    row[f'{kind}_smallest_gap'] = counts.smallest_gap if math.isfinite(counts.smallest_gap) else None
-  return row
 
 
-def draw(theorem: str, sizes: Sizes, key: Array, settings: TheorySettings) -> Any:
-  """A problem that satisfies the assumptions of the theorem."""
-  thresholds, conditioning = settings.thresholds, settings.conditioning
-  match theorem:
-    case '3.3':
-      return structured.for_theorem_3_3(key, sizes, thresholds, conditioning)
-    case '3.6':
-      return structured.for_theorem_3_6(key, sizes, thresholds, conditioning, settings.max_nodes)
-    case '4.3':
-      return structured.for_theorem_4_3(key, sizes, thresholds, conditioning)
-    case _:
-      return structured.for_theorem_4_6(key, sizes, thresholds, conditioning, settings.stationarity_tolerance)
+def _drawn_as(problem: Any) -> Row:
+  """What the draw of a problem varies."""
+  hmm = problem.hmm
+  fields = {'num_states': hmm.num_states, 'num_tokens': hmm.num_tokens, 'num_classes': len(problem.task_weights)}
+  if not hasattr(hmm, 'memory_probs'):
+    return fields
+  marginal = hmm.memory_probs.sum(0) if hmm.num_cells > 1 else hmm.memory_probs
+  product = np.multiply.outer(hmm.memory_probs.sum(1), marginal) if hmm.num_cells > 1 else hmm.memory_probs
+  return fields | {
+    'full_memory': bool((hmm.memory_probs > 0).all()),
+    'dependent_cells': bool(np.abs(product - hmm.memory_probs).max() > 1e-9),
+    'stationary': bool(np.abs(problem.silent_probs - hmm.initial_probs).max() < 1e-12),
+  }
 
 
-def finding(assumption: str, problem: Any, settings: ThresholdSettings) -> assumptions.Finding:
-  """Whether the problem satisfies the assumption of this number; `start` is what Theorem 4.6 needs in place of 4.4."""
-  hmm, mu, thresholds = problem.hmm, problem.task_weights, settings.thresholds
-  match assumption:
-    case '3.1':
-      return assumptions.non_degeneracy(hmm, thresholds)
-    case '3.2' if isinstance(problem, StateProblem):
-      both_laws = np.stack([hmm.initial_probs, problem.silent_probs])
-      return assumptions.regularity(hmm._replace(initial_probs=both_laws), thresholds)
-    case '3.2':
-      return assumptions.regularity(hmm, thresholds)
-    case '3.5':
-      return assumptions.relaxed_non_degeneracy(hmm, mu, thresholds, settings.max_nodes)
-    case '4.2':
-      return assumptions.recoverable_hidden_states(hmm, problem.cell, thresholds)
-    case '4.4':
-      return assumptions.stationarity(hmm, thresholds, settings.stationarity_tolerance)
-    case 'start':
-      return assumptions.silent_start(hmm, problem.silent_probs, thresholds, settings.stationarity_tolerance)
-    case _:
-      return assumptions.relaxed_recoverable_hidden_states(hmm, problem.cell, mu, thresholds)
+class Verdict(NamedTuple):
+  """Of one sequence, in exact fractions. Attributes: is_right: the label, and all that is recovered up to one positive
+  factor; is_tie: the two best exact scores are equal."""
+
+  is_right: bool
+  is_tie: bool
 
 
-def construct(theorem: str, problem: Any, length: int, settings: ThresholdSettings) -> recovery.Construction:
-  """The prompt and the head of the theorem for texts of length T; raises AssumptionError."""
-  hmm, mu, thresholds = problem.hmm, problem.task_weights, settings.thresholds
-  match theorem:
-    case '3.3':
-      return recovery.theorem_3_3(hmm, mu, problem.silent_probs, thresholds)
-    case '3.6':
-      return recovery.theorem_3_6(hmm, mu, problem.silent_probs, thresholds, settings.max_nodes)
-    case '4.3':
-      return recovery.theorem_4_3(hmm, mu, problem.cell, length, thresholds)
-    case _:
-      return recovery.theorem_4_6(
-        hmm, mu, problem.silent_probs, problem.cell, length, thresholds, settings.stationarity_tolerance
-      )
+def _decided(theorem: Theorem, drawn: Drawn, undecided: np.ndarray) -> list[Verdict]:
+  """Posterior, G, prompt and head, all in `Fraction`s."""
+  if not undecided.size:
+    return []
+  by_fractions = exactly(theorem, drawn.problem, drawn.program)
+  mu = drawn.problem.exact.task_weights[:, drawn.program.recovered]
+  verdicts = []
+  for index in undecided:
+    posterior, constructed = by_fractions.scores(text_of(drawn.predictions, index, drawn.problem))
+    first, *others = sorted(mu @ posterior[:-1], reverse=True)
+    label, built_label = _first_best(mu @ posterior[:-1]), _first_best(mu @ constructed[:-1])
+    verdicts.append(Verdict(label == built_label and _is_multiple(constructed, posterior), first == others[0]))
+  return verdicts
 
 
-def evaluator(theorem: str, problem: Problem, length: int, settings: ThresholdSettings) -> Evaluate:
-  """What scores the construction of the theorem beside the exact label on texts of length T; raises AssumptionError."""
-  built = construct(theorem, problem, length, settings)
-  if isinstance(problem, StateProblem):
-    return functools.partial(scoring.evaluate_states, problem, built)
-  recoverable = finding('4.2' if theorem == '4.3' else '4.5', problem, settings)
-  return functools.partial(scoring.evaluate_memory, problem, built, recoverable)
+def _first_best(scores: np.ndarray) -> int:
+  return max(range(len(scores)), key=lambda place: (scores[place], -place))
+
+
+def _is_multiple(constructed: np.ndarray, posterior: np.ndarray) -> bool:
+  """By one positive factor; both zero where one is."""
+  if not posterior.any() or not constructed.any():
+    return not posterior.any() and not constructed.any()
+  return constructed.sum() > 0 and bool((constructed * posterior.sum() == posterior * constructed.sum()).all())
+
+
+def _caught(settings: TheorySettings, theorem: Theorem, drawn: Drawn, mutant: mutants.Mutant) -> Row:
+  """How many sequences see that a construction is wrong: by label, by direction, by the factor of the proof."""
+  predictions, program = drawn.predictions, drawn.program
+  if mutant.prompt is not program.prompt:
+    room = room_of(settings, theorem)
+    predictions = predicted(drawn.problem, mutant.prompt, program.finding, predictions.tokens, room)
+  found = compared(settings, theorem, drawn, mutant.head, predictions)
+  by_label = found.has_mass & (found.gap > settings.margin) & (found.label != found.built_label)
+  by_direction, by_vector = found.cosine_error > TOLERANCE, found.vector_error > TOLERANCE
+  return {
+    'sequences': len(found.label),
+    'majority': float(np.bincount(found.label).max() / len(found.label)),
+    'by_label': int(by_label.sum()),
+    'by_direction': int(by_direction.sum()),
+    'by_factor': int(by_vector.sum()),
+  }

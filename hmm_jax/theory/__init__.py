@@ -11,5 +11,12 @@ from hmm_jax.theory.assumptions import (
   stationarity,
   Thresholds,
 )
-from hmm_jax.theory.recovery import mass_weights, recoverable_region, theorem_3_3, theorem_3_6, theorem_4_3, theorem_4_6
+from hmm_jax.theory.recovery import (
+  mass_weights,
+  recoverable_positions,
+  theorem_3_3,
+  theorem_3_6,
+  theorem_4_3,
+  theorem_4_6,
+)
 from hmm_jax.theory.separability import exact_certificate, linear_separation

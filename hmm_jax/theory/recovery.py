@@ -47,8 +47,8 @@ def theorem_3_3(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds) ->
     AssumptionError: Assumption 3.1 fails, or 3.2.
   """
   silent_probs = np.asarray(silent_probs, np.float64)
-  _require(assumptions.non_degeneracy(hmm, thresholds))
-  _require(_regularity(hmm, silent_probs, thresholds))
+  require(assumptions.non_degeneracy(hmm, thresholds))
+  require(_regularity(hmm, silent_probs, thresholds))
   W = np.asarray(hmm.emission_matrix, np.float64).T
   D = np.asarray(hmm.initial_probs, np.float64) / silent_probs
   B = np.linalg.pinv(W) / D[:, None]
@@ -75,8 +75,8 @@ def theorem_3_6(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, ma
   """
   silent_probs = np.asarray(silent_probs, np.float64)
   finding = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, max_nodes)
-  _require(finding)
-  _require(_regularity(hmm, silent_probs, thresholds))
+  require(finding)
+  require(_regularity(hmm, silent_probs, thresholds))
   essential, starts = finding.witness['essential_states'], finding.witness['prompt_states']
   A, W = (np.asarray(matrix, np.float64).T for matrix in (hmm.transition_matrix, hmm.emission_matrix))
   u = np.zeros(hmm.num_states)
@@ -107,7 +107,7 @@ def theorem_4_3(hmm: MemoryHMM, task_weights, cell: int, length: int, thresholds
       no P[H_i], since G is a conditional of tokens and not of a prompt.
   """
   finding = assumptions.recoverable_hidden_states(hmm, cell, thresholds)
-  _require(finding)
+  require(finding)
   head = _attention_head(hmm, task_weights, cell, finding, np.zeros((0, hmm.joint_initial_probs.size)), length)
   return {'head': head}
 
@@ -146,9 +146,9 @@ def theorem_4_6(
     AssumptionError: Assumption 4.5 (C.5) fails, or `assumptions.silent_start`.
   """
   finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, task_weights, thresholds)
-  _require(finding)
+  require(finding)
   silent_probs = np.asarray(silent_probs, np.float64)
-  _require(assumptions.silent_start(hmm, silent_probs, thresholds, tolerance))
+  require(assumptions.silent_start(hmm, silent_probs, thresholds, tolerance))
   in_support = np.zeros((hmm.memory_size, hmm.num_states))
   in_support[assumptions.weighted_states(task_weights)] = 1
   initial_probs = np.asarray(hmm.initial_probs, np.float64)
@@ -159,8 +159,8 @@ def theorem_4_6(
   return {'prompt': u, 'head': _attention_head(hmm, task_weights, cell, finding, u, length)}
 
 
-def recoverable_region(hmm: MemoryHMM, leave_one_out_probs, finding: Finding) -> np.ndarray:
-  """Which sequences lie in R (4.3): some position's state surely lies in H*, [...] of posteriors [..., T, H].
+def recoverable_positions(hmm: MemoryHMM, leave_one_out_probs, finding: Finding) -> np.ndarray:
+  """Which positions surely have a state of H*, [..., T] of posteriors [..., T, H]; x is in R (4.3) if any has.
 
   Args:
     hmm: the distribution.
@@ -170,8 +170,7 @@ def recoverable_region(hmm: MemoryHMM, leave_one_out_probs, finding: Finding) ->
   outside = np.ones(hmm.num_states, bool)
   outside[finding.witness['recoverable_states']] = False
   probs = np.asarray(leave_one_out_probs)
-  in_region = (probs[..., outside] <= finding.thresholds.support).all(-1) & (probs.sum(-1) > 0)
-  return in_region.any(-1)
+  return (probs[..., outside] <= finding.thresholds.support).all(-1) & (probs.sum(-1) > 0)
 
 
 def mass_weights(hmm: HMM, states, thresholds: Thresholds) -> np.ndarray:
@@ -193,7 +192,8 @@ def mass_weights(hmm: HMM, states, thresholds: Thresholds) -> np.ndarray:
   return weights
 
 
-def _require(finding: Finding) -> None:
+def require(finding: Finding) -> None:
+  """Raises AssumptionError where the assumption fails."""
   if not finding.holds:
     raise AssumptionError(finding)
 

@@ -1,28 +1,52 @@
-"""A construction beside the exact label, in float64: the scores of both, and where the theorem speaks."""
+"""What a construction recovers beside the exact posterior, in float64, and where its theorem speaks.
+
+Every construction is linear in mu. With mu the identity on what its theorem recovers (all states, H*, the memory,
+supp(mu)) it gives that part of the posterior itself, up to a positive factor r_x that its proof names. Any label
+follows from that.
+"""
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import inference, tuning
+from hmm_jax import inference
 from hmm_jax.float64 import as_float64, widened
-from hmm_jax.heads import attention_scores, Linear
-from hmm_jax.hmm import conditional_token_probs, Distribution, HMM, token_likelihoods
+from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
+from hmm_jax.hmm import conditional_token_probs, HMM, token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
-from hmm_jax.model import ExactModel, prepend
-from hmm_jax.sampling import sample_corpus
-from hmm_jax.theory import assumptions
+from hmm_jax.model import prepend
+from hmm_jax.theory import assumptions, padding
 from hmm_jax.theory.assumptions import Finding
-from hmm_jax.theory.recovery import Construction, recoverable_region
-from hmm_jax.theory.structured import MemoryProblem, StateProblem
+from hmm_jax.theory.padding import Room
+from hmm_jax.theory.recovery import recoverable_positions
+from hmm_jax.theory.structured import MemoryProblem, Problem, StateProblem
+
+
+class Predictions(NamedTuple):
+  """What the exact model says of n sequences behind a prompt, for any head to read, and what is true of them.
+
+  Attributes:
+    posterior: [n, S], P[H_0 | x] of all states, or P[M_j* | x] of all values.
+    token_probs: [n, L, V], G at the [MASK], or at all positions, the prompt first; 0 where a text has ended.
+    tokens: [n, T], [MASK] (id V) after the end.
+    factor: [n], the r_x of the theorem's proof.
+    possible: [n], sequences of positive probability.
+    in_region: [n], those that the theorem speaks of: all possible ones, or those in R (4.3).
+  """
+
+  posterior: np.ndarray
+  token_probs: np.ndarray
+  tokens: np.ndarray
+  factor: np.ndarray
+  possible: np.ndarray
+  in_region: np.ndarray
 
 
 class Evaluation(NamedTuple):
-  """Scores of n sequences.
+  """Class scores of n sequences.
 
   Attributes:
     exact: [n, C], mu relative to its last class on the exact posterior; its argmax is the label F*.
@@ -57,46 +81,44 @@ class Count(NamedTuple):
   smallest_gap: float
 
 
-def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
-  """Every sequence of 1 to `max_length` tokens, [n, T] int32, with [MASK] (id V) after the end.
+def predict(
+  problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room | None = None
+) -> Predictions:
+  """What the exact model says of tokens [n, T] behind a theorem's prompt [P, E].
 
-  A [MASK] at the end says nothing, so that posteriors and predictions at the tokens are those of the shorter sequence.
+  A task on states sees (MASK, x). There r_x = P[X_{1:T} = x] / P[X_{2:T+1} = x] by Claim A.1, and behind a prompt the
+  divisor is the probability of the fake token together with x (Lemma B.2). A task on a cell sees x. There, by Lemmas
+  C.4 and C.13, r_x is the mean of P[X_i = x_i | x_{-i}, prompt] over the attended positions, and behind a prompt u =
+  c P[H_0] / P[H_1] on supp(mu) that times c P[x] / P[prompt, x].
+
+  `finding` says which states are H*, where a task on a cell attends.
   """
-  of_length = lambda length: np.indices((num_tokens,) * length, np.int32).reshape(length, -1).T
-  padded = [
-    np.pad(of_length(length), ((0, 0), (0, max_length - length)), constant_values=num_tokens)
-    for length in range(1, max_length + 1)
-  ]
-  return np.concatenate(padded)
+  if isinstance(problem, StateProblem):
+    return _of_states(problem, prompt, tokens, room)
+  return _of_memory(problem, prompt, finding, tokens, room)
 
 
-def possible_sequences(distribution: Distribution, max_length: int) -> np.ndarray:
-  """The sequences of `all_sequences` that have positive probability, by the supports alone, shortest first."""
-  moves = np.asarray(distribution.transition_matrix) > 0
-  emits_VxE = np.asarray(distribution.joint_emission_matrix).T > 0
-  alive = np.asarray(distribution.joint_initial_probs)[None] > 0
-  tokens, found = np.zeros((1, 0), np.int32), []
-  for length in range(1, max_length + 1):
-    if length > 1:
-      alive = (alive.reshape(len(alive), -1, len(moves)) @ moves).reshape(alive.shape)
-    extended = alive[:, None] & emits_VxE
-    before, token = np.nonzero(extended.any(-1))
-    tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token]
-    found.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=len(emits_VxE)))
-  return np.concatenate(found)
-
-
-def evaluate_states(problem: StateProblem, construction: Construction, tokens: np.ndarray) -> Evaluation:
-  """Theorems 3.3 and 3.6: the input is (MASK, x), the label that of P[H_0 | X_{1:T} = x], for x in tokens [n, T]."""
-  hmm, mu = problem.hmm, assumptions.contrasts(problem.task_weights)
-  prompt = tuning.Prompt(len(construction['prompt']), None) if 'prompt' in construction else None
-  tuner = tuning.Tuner(ExactModel(hmm.num_tokens), Linear(len(mu)), prompt)
+def read(predictions: Predictions, head: Any, room: Room | None = None, temperature: float = 0.0) -> np.ndarray:
+  """Class scores [n, C] of a theorem's head; `temperature` is of the softmax, whose limit at 0 the theorems have."""
+  num_outputs = head.output.shape[-1] if isinstance(head, AttentionHead) else head.weights.shape[-1]
+  if isinstance(head, LinearHead):
+    return predictions.token_probs[:, 0, : len(head.weights)] @ head.weights + head.bias
+  if room:
+    head = padding.head(head, room)
+  if temperature:
+    head, temperature = head._replace(query=head.query / temperature), 1.0
   with jax.enable_x64(True):
-    one_task = jax.tree.map(lambda leaf: as_float64(leaf)[None], construction)
-    results = _state_scores(tuner, widened(hmm), as_float64(problem.silent_probs), one_task, _after_mask(hmm, tokens))
-    states, constructed, loglik = jax.tree.map(np.asarray, results)
-  possible = loglik > -np.inf
-  return Evaluation(states @ mu.T, constructed, possible, possible)
+    scores = _attend(widened(head), predictions.token_probs, predictions.tokens, temperature)
+  return np.asarray(scores)[:, :num_outputs]
+
+
+def evaluation(
+  predictions: Predictions, constructed: np.ndarray, recovered: np.ndarray, task_weights: np.ndarray
+) -> Evaluation:
+  """Class scores by mu, from what a construction of `identity_weights` gives for each thing recovered, [n, K + 1]."""
+  mu = assumptions.contrasts(task_weights)[:, recovered]
+  exact, built = predictions.posterior[:, recovered] @ mu.T, constructed[:, : len(recovered)] @ mu.T
+  return Evaluation(exact, built, predictions.possible, predictions.in_region)
 
 
 def first_predictions(problem: StateProblem, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -113,32 +135,10 @@ def first_predictions(problem: StateProblem, tokens: np.ndarray) -> tuple[np.nda
   return states @ np.asarray(hmm.emission_matrix, np.float64), silent_states @ mu.T, loglik > -np.inf
 
 
-def evaluate_memory(
-  problem: MemoryProblem, construction: Construction, finding: Finding, tokens: np.ndarray
-) -> Evaluation:
-  """Theorems 4.3, 4.6 and C.6: the input is x, the label that of P[M_j* | x]; `finding` says which states are H*.
-
-  The head attends to the positions of x and its prompt alone, whatever [MASK] follows.
-  """
-  hmm, mu = problem.hmm, assumptions.contrasts(problem.task_weights)
-  with jax.enable_x64(True):
-    results = _memory_scores(widened(hmm), widened(construction), tokens)
-    cells, constructed, states, loglik = jax.tree.map(np.asarray, results)
-  possible = loglik > -np.inf
-  in_region = possible & recoverable_region(hmm, states, finding)
-  return Evaluation(cells[:, problem.cell] @ mu.T, constructed, possible, in_region)
-
-
 def score_gaps(scores: np.ndarray) -> np.ndarray:
   """By how much the best of the scores [n, C] is above the next, [n]."""
   best = np.sort(scores, axis=-1)
   return best[:, -1] - best[:, -2]
-
-
-def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:
-  """Texts [count, length] int32 of a distribution with float64 parameters, drawn in float32."""
-  as_float32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, distribution)
-  return np.asarray(sample_corpus(key, as_float32, count, length), np.int32)
 
 
 def count(evaluation: Evaluation, margin: float) -> Count:
@@ -160,12 +160,66 @@ def _after_mask(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
   return np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
 
 
-@functools.partial(jax.jit, static_argnames='tuner')
-def _state_scores(tuner, hmm, silent_probs, trainable, inputs):
+def _of_states(problem: StateProblem, prompt: np.ndarray, tokens: np.ndarray, room: Room | None) -> Predictions:
+  hmm, silent_probs, inputs = problem.hmm, problem.silent_probs, _after_mask(problem.hmm, tokens)
+  if room:
+    inputs, prompt = padding.remasked(inputs, hmm.num_tokens, room), padding.prompt_of(hmm, prompt, room)
+    silent_probs, hmm = padding.filled(silent_probs, room.num_states), padding.chain(hmm, room)
+  with jax.enable_x64(True):
+    found = _state_predictions(widened(hmm), as_float64(silent_probs), as_float64(prompt), inputs)
+  posterior, token_probs, label_loglik, model_loglik = jax.tree.map(np.asarray, found)
+  possible = label_loglik > -np.inf
+  posterior, factor = posterior[:, : problem.hmm.num_states], _ratio(label_loglik, model_loglik)
+  return Predictions(posterior, token_probs[:, None], inputs[:, 1:], factor, possible, possible)
+
+
+def _of_memory(
+  problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room | None
+) -> Predictions:
+  hmm, given = problem.hmm, prompt
+  if room:
+    tokens, given = padding.remasked(tokens, hmm.num_tokens, room), padding.prompt_of(hmm, prompt, room)
+    hmm = padding.chain(hmm, room)
+  with jax.enable_x64(True):
+    found = _memory_predictions(widened(hmm), as_float64(given), tokens)
+  cells, states, loglik, token_probs, prompted_states, prompted_loglik = jax.tree.map(np.asarray, found)
+  possible = loglik > -np.inf
+  own = slice(problem.hmm.num_states)
+  in_region = possible & recoverable_positions(problem.hmm, states[..., own], finding).any(-1)
+  attended = recoverable_positions(problem.hmm, prompted_states[:, len(prompt) :, own], finding)
+  after_prompt = np.pad(token_probs[:, len(prompt) :], ((0, 0), (0, 0), (0, 1)), constant_values=1)
+  seen = np.take_along_axis(after_prompt, tokens[..., None], axis=-1)[..., 0]
+  mean = (seen * attended).sum(-1) / np.maximum(attended.sum(-1), 1)
+  factor = mean * _prompt_scale(problem, prompt) * _ratio(loglik, prompted_loglik)
+  posterior = cells[:, problem.cell, : problem.hmm.memory_size]
+  return Predictions(posterior, token_probs, tokens, factor, possible, in_region)
+
+
+def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
+  """The c of a prompt u = c P[H_0] / P[H_1] on the joint states where it is positive; 1 without a prompt."""
+  hmm = problem.hmm
+  by_state = [
+    np.broadcast_to(law, hmm.memory_probs.shape + (hmm.num_states,)).reshape(-1)
+    for law in (problem.silent_probs, hmm.initial_probs)
+  ]
+  scales = [u * first / silent for u, silent, first in zip(prompt.reshape(-1), *by_state) if u * silent * first > 0]
+  return max(scales, default=1.0)
+
+
+def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+  """exp(above - below) of log-probabilities, 0 where one is impossible."""
+  both = np.isfinite(above) & np.isfinite(below)
+  return np.where(both, np.exp(np.where(both, above, 0) - np.where(both, below, 0)), 0)
+
+
+@jax.jit
+def _state_predictions(hmm, silent_probs, prompt, inputs):
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
-  posterior = inference.forward_backward(hmm.starting_from(silent_probs), rows)
-  scores = tuner.scores(trainable, hmm, tuner.features(hmm, inputs))[0]
-  return posterior.smoothed_probs[:, 0], scores, posterior.marginal_loglik
+  labelled = inference.forward_backward(hmm.starting_from(silent_probs), rows)
+  prompted = prepend(prompt, rows)
+  seen = inference.forward_backward(hmm, prompted)
+  token_probs = conditional_token_probs(hmm, prompted)[:, len(prompt)]
+  return labelled.smoothed_probs[:, 0], token_probs, labelled.marginal_loglik, seen.marginal_loglik
 
 
 @jax.jit
@@ -175,13 +229,18 @@ def _first_state_probs(hmm, inputs):
 
 
 @jax.jit
-def _memory_scores(hmm, construction, tokens):
+def _memory_predictions(hmm, prompt, tokens):
   inside = tokens != hmm.num_tokens
   rows = token_likelihoods(hmm, tokens, inside)
-  posterior = memory_forward_backward(hmm, rows)
-  prompt = construction.get('prompt', jnp.zeros((0, rows.shape[-1])))
-  token_probs = conditional_token_probs(hmm, prepend(prompt, rows))
+  posterior, prompted = memory_forward_backward(hmm, rows), prepend(prompt, rows)
+  seen, token_probs = memory_forward_backward(hmm, prompted), conditional_token_probs(hmm, prompted)
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
-  scores = attention_scores(construction['head'], jnp.where(within, token_probs, 0), tokens, temperature=0.0)
+  token_probs, prompted_states = jnp.where(within, token_probs, 0), jnp.where(within, seen.leave_one_out_probs, 0)
   states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
-  return posterior.cell_probs, scores, states, posterior.marginal_loglik
+  of_text = posterior.cell_probs, states, posterior.marginal_loglik
+  return *of_text, token_probs, prompted_states, seen.marginal_loglik
+
+
+@functools.partial(jax.jit, static_argnames='temperature')
+def _attend(head, token_probs, tokens, temperature):
+  return attention_scores(head, token_probs, tokens, temperature)

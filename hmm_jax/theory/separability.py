@@ -14,6 +14,8 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
+from hmm_jax.theory import rationals
+
 
 class Separation(NamedTuple):
   """What the linear program found.
@@ -86,7 +88,7 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
   if not len(pairs):
     return None
   rows = _differences(np.array(features, object), np.asarray(labels), pairs, num_classes)
-  solution = _only_null_vector(rows.T)
+  solution = rationals.only_null_vector(rows.T)
   if solution is None or not ((solution > 0).all() or (solution < 0).all()):
     return None
   return (solution / solution.sum()).tolist()
@@ -99,24 +101,3 @@ def _differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: i
     row[labels[index]] = features[index]
     row[other] = -features[index]
   return rows.reshape(len(pairs), -1)
-
-
-def _only_null_vector(matrix: np.ndarray) -> np.ndarray | None:
-  """The x with matrix @ x = 0 that is unique up to scale, its free entry 1, of `Fraction`s; None if there is none."""
-  rows = np.array([[Fraction(value) for value in row] for row in matrix.tolist()], object)
-  pivots: list[int] = []
-  for column in range(matrix.shape[1]):
-    at = len(pivots)
-    candidates = at + np.flatnonzero(rows[at:, column])
-    if candidates.size:
-      rows[[at, candidates[0]]] = rows[[candidates[0], at]]
-      rows[at] /= rows[at, column]
-      others = np.arange(len(rows)) != at
-      rows[others] -= np.outer(rows[others, column], rows[at])
-      pivots.append(column)
-  free = np.setdiff1d(np.arange(matrix.shape[1]), pivots)
-  if len(free) != 1:
-    return None
-  solution = np.array([Fraction(1)] * matrix.shape[1], object)
-  solution[pivots] = -rows[: len(pivots), free[0]]
-  return solution

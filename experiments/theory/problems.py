@@ -1,0 +1,215 @@
+"""Problems that a theorem can fail on: many sequences in its region, and a task that is balanced on them."""
+
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+import numpy as np
+
+from experiments.theory.settings import TheorySettings
+from hmm_jax.blocks import in_blocks
+from hmm_jax.theory import families, padding, scoring, structured, texts, theorems
+from hmm_jax.theory.exact_recovery import exact_construction, ExactConstruction
+from hmm_jax.theory.assumptions import Finding
+from hmm_jax.theory.families import Sizes
+from hmm_jax.theory.padding import Room
+from hmm_jax.theory.rationals import exact
+from hmm_jax.theory.scoring import Predictions
+from hmm_jax.theory.structured import Problem
+from hmm_jax.theory.theorems import Program
+
+# Sequences that are evaluated at a time.
+BLOCK_SIZE = 2048
+# Blocks that are sampled for each that would do were every sequence in the region and new.
+_MOST_BLOCKS = 8
+# Tasks that are drawn for one HMM until one is balanced.
+_MOST_TASKS = 200
+# A task with an exact tie leaves at most so many sequences to exact arithmetic.
+_MOST_TIES = 40
+
+
+class Theorem(NamedTuple):
+  """What one theorem is verified on.
+
+  Attributes:
+    name: its number.
+    assumptions: the numbers of what its construction needs.
+    relaxes: the number of the stronger assumption, of the theorem before it, that its problems need not satisfy.
+    with_memory: whether the task is on a memory.
+  """
+
+  name: str
+  assumptions: str
+  relaxes: str = ''
+  with_memory: bool = False
+
+
+THEOREMS = (
+  Theorem('3.3', '3.1, 3.2'),
+  Theorem('3.6', '3.2, 3.5', '3.1'),
+  Theorem('4.3', '4.2', with_memory=True),
+  Theorem('4.6', '3.2, 4.5', '4.2', with_memory=True),
+  Theorem('C.6', '3.2, C.5', '4.2', with_memory=True),
+)
+
+
+class Drawn(NamedTuple):
+  """A problem with a balanced task, and the sequences in its region.
+
+  Attributes:
+    problem: with that task.
+    program: the theorem as a program for it.
+    predictions: of those sequences, all different.
+    enumerated: how many of them are of every sequence up to a length.
+    rejected: HMMs that were drawn before: of too small a region, or without a balanced task.
+  """
+
+  problem: Any
+  program: Program
+  predictions: Predictions
+  enumerated: int
+  rejected: int
+
+
+def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mutated: bool) -> Drawn:
+  """A problem of the family and the sizes of this number, drawn until its region is large and a task balanced.
+
+  Raises:
+    ValueError: no HMM of many is.
+  """
+  v = settings.verification
+  least = v.num_sequences_mutated if mutated else v.num_sequences
+  for rejected in range(v.max_draws):
+    key_draw, key_text, key_task = jax.random.split(jax.random.fold_in(key, rejected), 3)
+    sizes, family = _sizes(settings, theorem, index), families.FAMILIES[index % 2]
+    problem = families.draw(theorem.name, family, key_draw, sizes, settings.limits, settings.conditioning)
+    found = _in_region(settings, theorem, problem, key_text, least)
+    if found is None:
+      continue
+    program, predictions, enumerated = found
+    rng, tied = structured.generator(key_task), index % 4 >= 2
+    task = _balanced(settings, theorem, problem, program, predictions, rng, tied)
+    if task is None:
+      continue
+    problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
+    return Drawn(problem, program, predictions, enumerated, rejected)
+  raise ValueError(f'verification.max_draws is {v.max_draws}; valid is more: no HMM for Theorem {theorem.name} would do')
+
+
+def _sizes(settings: TheorySettings, theorem: Theorem, index: int) -> Sizes:
+  """Every combination comes by turns; the sizes that are counted have no common factor with the two families."""
+  v = settings.verification
+  in_turn = lambda values, stride: values[index // stride % len(values)]
+  num_states = in_turn({'3.3': v.num_states_3_3, '3.6': v.num_states_3_6}.get(theorem.name, v.num_states), 2)
+  num_tokens, num_classes = in_turn(v.num_tokens, 3), in_turn(v.num_classes, 5)
+  if not theorem.with_memory:
+    return Sizes(num_states, num_tokens, num_classes)
+  memory_size = 2 if theorem.name == '4.3' else v.memory_size
+  num_recoverable = 1 if num_states < 4 or index % 8 == 0 else 2
+  return Sizes(num_states, num_tokens, num_classes, memory_size, 1 if theorem.name == '4.6' else 2, num_recoverable)
+
+
+def room_of(settings: TheorySettings, theorem: Theorem) -> Room:
+  """What the problems of one theorem are filled up to."""
+  v = settings.verification
+  num_states = max({'3.3': v.num_states_3_3, '3.6': v.num_states_3_6}.get(theorem.name, v.num_states))
+  memory_size = 2 if theorem.name == '4.3' else v.memory_size
+  return Room(num_states, max(v.num_tokens), memory_size, num_outputs=max(num_states, memory_size) + 1)
+
+
+def _in_region(
+  settings: TheorySettings, theorem: Theorem, problem: Problem, key: Array, least: int
+) -> tuple[Program, Predictions, int] | None:
+  """At least so many sequences in the region, those enumerated first; None where they are too rare."""
+  length, room = settings.verification.length, room_of(settings, theorem)
+  program = theorems.program(theorem.name, problem, length, settings.limits)
+
+  def kept(tokens: np.ndarray) -> Predictions:
+    found = predicted(problem, program.prompt, program.finding, tokens, room)
+    return jax.tree.map(lambda leaf: leaf[found.in_region], found)
+
+  every = _enumerated(problem, length, least // 2)
+  found = kept(every)
+  enumerated, filled_up = len(found.tokens), padding.chain(problem.hmm, room)
+  for block in range(_MOST_BLOCKS * -(-least // BLOCK_SIZE)):
+    if len(found.tokens) >= least:
+      return program, found, enumerated
+    sampled = texts.sampled(filled_up, jax.random.fold_in(key, block), BLOCK_SIZE, length)
+    found = _joined(found, kept(sampled))
+    if len(found.tokens) < enumerated + (block + 1) * BLOCK_SIZE // _MOST_BLOCKS // 2:
+      return None
+  return None
+
+
+def predicted(problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room) -> Predictions:
+  """What the exact model says behind a prompt; tokens past the vocabulary are [MASK]s."""
+  own = np.minimum(tokens, problem.hmm.num_tokens)
+  return in_blocks(lambda block: scoring.predict(problem, prompt, finding, block, room), own, BLOCK_SIZE)
+
+
+def read(predictions: Predictions, head: Any, room: Room, temperature: float = 0.0) -> np.ndarray:
+  """Class scores [n, C] of a theorem's head."""
+  return in_blocks(lambda block: scoring.read(block, head, room, temperature), predictions, BLOCK_SIZE)
+
+
+def _enumerated(problem: Problem, length: int, most: int) -> np.ndarray:
+  """Every possible sequence up to the largest length that has no more than `most`, ended by [MASK]s."""
+  found = texts.possible_sequences(problem.hmm, 1)
+  for longest in range(2, length):
+    longer = texts.possible_sequences(problem.hmm, longest)
+    if len(longer) > most:
+      break
+    found = longer
+  return np.pad(found, ((0, 0), (0, length - found.shape[1])), constant_values=problem.hmm.num_tokens)
+
+
+def _joined(first: Predictions, second: Predictions) -> Predictions:
+  """Both, each sequence once."""
+  both = jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
+  _, places = np.unique(both.tokens, axis=0, return_index=True)
+  places.sort()
+  return jax.tree.map(lambda leaf: leaf[places], both)
+
+
+def _balanced(
+  settings: TheorySettings, theorem: Theorem, problem: Any, program: Program, predictions: Predictions, rng, tied: bool
+) -> np.ndarray | None:
+  """mu [C, S] in `Fraction`s whose commonest label is not too common on these sequences; None if many draws have none.
+
+  A `tied` task has a sequence whose first and last class tie exactly.
+  """
+  num_classes, size = problem.task_weights.shape
+  by_fractions = exactly(theorem, problem, program) if tied else None
+  for _ in range(_MOST_TASKS):
+    weights = structured.random_weights(rng, num_classes, program.recovered, size)
+    if by_fractions:
+      text = text_of(predictions, rng.integers(len(predictions.tokens)), problem)
+      weights = _with_tie(weights, by_fractions.posterior(text), program.recovered)
+    if weights is None:
+      continue
+    scores = predictions.posterior @ weights.T.astype(float)
+    if np.bincount(scores.argmax(-1)).max() > settings.verification.largest_majority * len(scores):
+      continue
+    if not tied or 0 < (scoring.score_gaps(scores) <= settings.margin).sum() <= _MOST_TIES:
+      return weights
+  return None
+
+
+def _with_tie(weights: np.ndarray, posterior: np.ndarray, recovered: np.ndarray) -> np.ndarray | None:
+  """Moves one weight of the first class so that it ties with the last; None where one thing is certain."""
+  held = [value for value in recovered if posterior[value]]
+  if len(held) < 2:
+    return None
+  weights[0, held[0]] -= weights[0] @ posterior / posterior[held[0]]
+  return weights if weights[:, held[0]].any() else None
+
+
+def exactly(theorem: Theorem, problem: Any, program: Program) -> ExactConstruction:
+  """The theorem's construction in `Fraction`s, for the things that the program recovers."""
+  weights = exact(theorems.identity_weights(problem.task_weights.shape[1], program.recovered))
+  return exact_construction(problem.exact._replace(task_weights=weights), theorem.name)
+
+
+def text_of(predictions: Predictions, index: int, problem: Problem) -> list[int]:
+  """The tokens of one sequence, without the [MASK]s after its end."""
+  return [token for token in predictions.tokens[index].tolist() if token < problem.hmm.num_tokens]

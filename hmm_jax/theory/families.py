@@ -1,0 +1,224 @@
+"""Random HMMs in which the assumptions of a theorem hold, in two families for each.
+
+`planted` draws the structure that the theorem asks for: states with words of their own, imitators that two states never
+move to, a state that announces those that show the memory. `unplanted` draws supports at random and keeps what
+satisfies the assumptions. Both are drawn again until the assumptions hold, as `hmm_jax.theory.assumptions` decides
+them, with a smallest singular value of at least `conditioning`.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from jax import Array
+import numpy as np
+
+from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.theory import rationals
+from hmm_jax.theory.structured import (
+  composed,
+  full_probs,
+  generator,
+  in_floats,
+  MemoryProblem,
+  one_token,
+  random_weights,
+  sparse_probs,
+  StateProblem,
+)
+from hmm_jax.theory.theorems import finding, Limits, ON_EMISSIONS
+
+FAMILIES = ('planted', 'unplanted')
+# The share of an imitator's emissions that gives it away.
+MARKED = Fraction(1, 4)
+_MAX_DRAWS = 20_000
+# What a row of the unplanted memory draws has positive, of its entries, so few that some sequences leave no doubt.
+_SPARSE = 0.25
+
+
+class Sizes(NamedTuple):
+  """How large a problem is.
+
+  Attributes:
+    num_states: H.
+    num_tokens: V.
+    num_classes: C.
+    memory_size: M; 0 without a memory.
+    num_cells: N; 0 without a memory.
+    num_recoverable: |H*| of the planted family with a memory.
+  """
+
+  num_states: int
+  num_tokens: int
+  num_classes: int
+  memory_size: int = 0
+  num_cells: int = 0
+  num_recoverable: int = 1
+
+
+def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, conditioning: float) -> Any:
+  """A problem of one of FAMILIES in which what the theorem's proof uses holds; `sizes` has the cells of C.6.
+
+  Raises:
+    ValueError: none of many proposals does, with a smallest singular value of at least `conditioning`.
+  """
+  rng, propose = generator(key), _PROPOSALS[theorem, family]
+  for drawn in range(1, _MAX_DRAWS + 1):
+    problem = in_floats(propose(rng, sizes))._replace(drawn=drawn)
+    # The proof of Theorem 4.3 uses nothing of the chain.
+    if theorem != '4.3' and not finding('3.2', _before_text(problem), limits).holds:
+      continue
+    found = finding(ON_EMISSIONS[theorem], problem, limits)
+    if found.holds and found.closeness['smallest_singular_value'] >= conditioning:
+      return problem
+  valid = f'less: {_MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} had none so well'
+  raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
+
+
+def _before_text(problem: Any) -> Any:
+  """The problem with P[H_0] as its first law."""
+  return problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
+
+
+def _planted_3_3(rng, sizes: Sizes) -> StateProblem:
+  """H <= V; half of what a state says is a word of its own."""
+  own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
+  emission_matrix = (np.array(own) + _rows_over(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
+  transition_matrix = sparse_probs(rng, sizes.num_states, sizes.num_states)
+  return _of_states(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
+
+
+def _unplanted_3_3(rng, sizes: Sizes) -> StateProblem:
+  """H <= V."""
+  transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
+  return _of_states(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
+
+
+def _planted_3_6(rng, sizes: Sizes) -> StateProblem:
+  """H > V allowed: two states B that move into a small H* alone, and H - |H*| imitators of H*.
+
+  An imitator speaks as a mixture of two states of H* does, but for a mark, the last token, in a share `MARKED` of its
+  emissions. So W is dependent where there are more imitators than |H*|, and yet the probability of the mark tells the
+  mass on H* from any G: 1 - G[V - 1] / MARKED.
+  """
+  num_states, num_tokens = sizes.num_states, sizes.num_tokens
+  num_essential = max(2, min(num_tokens, num_states) // 2)
+  order = rng.permutation(num_states)
+  essential, imitators, starts = order[:num_essential], order[num_essential:], order[-2:]
+  transition_matrix = sparse_probs(rng, num_states, num_states)
+  for start, half in zip(starts, np.array_split(essential, 2)):
+    transition_matrix[start] = composed(rng, np.isin(np.arange(num_states), half))
+  emission_matrix = np.full((num_states, num_tokens), Fraction(0), object)
+  emission_matrix[essential, :-1] = _rows_over(rng, num_essential, num_tokens - 1, denominator=8)
+  for state in imitators:
+    imitated = emission_matrix[rng.choice(essential, 2)].sum(0) / 2
+    emission_matrix[state] = (1 - MARKED) * imitated + MARKED * one_token(num_tokens - 1, num_tokens)
+  return _of_states(rng, transition_matrix, emission_matrix, np.sort(essential), sizes)
+
+
+def _unplanted_3_6(rng, sizes: Sizes) -> StateProblem:
+  """H > V allowed, and a task on two or three states."""
+  transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
+  weighed = np.sort(rng.choice(sizes.num_states, rng.integers(2, 4), replace=False))
+  return _of_states(rng, transition_matrix, emission_matrix, weighed, sizes)
+
+
+def _of_states(rng, transition_matrix, emission_matrix, weighed: np.ndarray, sizes: Sizes) -> StateProblem:
+  silent_probs = full_probs(rng, sizes.num_states)
+  hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
+  return StateProblem(hmm, silent_probs, random_weights(rng, sizes.num_classes, weighed, sizes.num_states), 0)
+
+
+def _sparse_matrices(rng, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
+  return (
+    sparse_probs(rng, sizes.num_states, sizes.num_states),
+    sparse_probs(rng, sizes.num_states, sizes.num_tokens),
+  )
+
+
+def _rows_over(rng, num_rows: int, size: int, denominator: int) -> np.ndarray:
+  """Sparse distributions [num_rows, size] of one denominator."""
+  kept = rng.random((num_rows, size)) < 0.5
+  kept[np.arange(num_rows), rng.integers(size, size=num_rows)] = True
+  return np.array([composed(rng, row, denominator) for row in kept])
+
+
+def _planted_memory(rng, sizes: Sizes, weighed: np.ndarray) -> MemoryProblem:
+  """The first states show the weighed values of cell 0 independently, and the next one announces them.
+
+  The announcer alone emits token 0 and moves to those that show, so that R (4.3) holds sequences with it before their
+  end. All others emit from mixtures that leave room for what is shown. Of the values that mu does not weigh the cell is
+  shown in any words, off the span of the weighed ones, and in half of the draws by token 0 too.
+  """
+  num_states, num_tokens, num_shown = sizes.num_states, sizes.num_tokens, sizes.num_recoverable
+  shown, announcer = np.arange(num_shown), num_shown
+  transition_matrix = sparse_probs(rng, num_states, num_states)
+  transition_matrix[announcer] = composed(rng, np.isin(np.arange(num_states), shown))
+  reads = np.append(np.zeros(num_shown + 1, int), rng.integers(sizes.num_cells, size=num_states - num_shown - 1))
+  after = lambda rows: np.concatenate([np.full(rows.shape[:-1] + (1,), Fraction(0), object), rows], axis=-1)
+  num_mixed = num_tokens - 1 - len(weighed) * num_shown
+  mixtures = after(_rows_over(rng, num_mixed, num_tokens - 1, denominator=8))
+  emission_matrix = np.array(
+    [_rows_over(rng, num_states, num_mixed, denominator=8) @ mixtures for _ in range(sizes.memory_size)]
+  )
+  for value in np.setdiff1d(np.arange(sizes.memory_size), weighed):
+    any_words = sparse_probs(rng, num_states, num_tokens)
+    if rng.random() < 0.5:
+      any_words = after(sparse_probs(rng, num_states, num_tokens - 1))
+      any_words[announcer] = one_token(0, num_tokens)
+    emission_matrix[value, reads == 0] = any_words[reads == 0]
+  for value in weighed:
+    emission_matrix[value, shown] = after(sparse_probs(rng, num_shown, num_tokens - 1))
+    emission_matrix[value, announcer] = one_token(0, num_tokens)
+  return _of_memory(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
+
+
+def _unplanted_memory(rng, sizes: Sizes, weighed: np.ndarray) -> MemoryProblem:
+  """Sparse supports; some states say the same whatever their cell holds, as articles do."""
+  reads = rng.permutation(np.append(0, rng.integers(sizes.num_cells, size=sizes.num_states - 1)))
+  emission_matrix = np.array(
+    [sparse_probs(rng, sizes.num_states, sizes.num_tokens, _SPARSE) for _ in range(sizes.memory_size)]
+  )
+  indifferent = rng.random(sizes.num_states) < 0.5
+  emission_matrix[:, indifferent] = emission_matrix[0, indifferent]
+  transition_matrix = sparse_probs(rng, sizes.num_states, sizes.num_states, _SPARSE)
+  return _of_memory(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
+
+
+def _of_memory(rng, transition_matrix, reads, emission_matrix, weighed: np.ndarray, sizes: Sizes) -> MemoryProblem:
+  """With dependent cells, at times without full support, and a start that is stationary in half of the draws."""
+  shape = (sizes.memory_size,) * sizes.num_cells
+  memory_probs = sparse_probs(rng, 1, sizes.memory_size**sizes.num_cells, density=0.75)[0].reshape(shape)
+  silent_probs, stationary = full_probs(rng, sizes.num_states), rationals.stationary_probs(transition_matrix)
+  if rng.random() < 0.5 and stationary is not None:
+    silent_probs = stationary
+  first_probs = silent_probs @ transition_matrix
+  hmm = MemoryHMM(memory_probs, first_probs, transition_matrix, reads.astype(np.int32), emission_matrix)
+  task_weights = random_weights(rng, sizes.num_classes, weighed, sizes.memory_size)
+  return MemoryProblem(hmm, silent_probs, task_weights, 0, 0)
+
+
+def _every(propose: Callable) -> Callable:
+  """The task weighs every value of the memory."""
+  return lambda rng, sizes: propose(rng, sizes, np.arange(sizes.memory_size))
+
+
+def _two(propose: Callable) -> Callable:
+  """The task weighs two values of the memory."""
+  two = lambda rng, sizes: np.sort(rng.choice(sizes.memory_size, 2, replace=False))
+  return lambda rng, sizes: propose(rng, sizes, two(rng, sizes))
+
+
+_PROPOSALS: dict[tuple[str, str], Callable] = {
+  ('3.3', 'planted'): _planted_3_3,
+  ('3.3', 'unplanted'): _unplanted_3_3,
+  ('3.6', 'planted'): _planted_3_6,
+  ('3.6', 'unplanted'): _unplanted_3_6,
+  ('4.3', 'planted'): _every(_planted_memory),
+  ('4.3', 'unplanted'): _every(_unplanted_memory),
+  ('4.6', 'planted'): _two(_planted_memory),
+  ('4.6', 'unplanted'): _two(_unplanted_memory),
+  ('C.6', 'planted'): _two(_planted_memory),
+  ('C.6', 'unplanted'): _two(_unplanted_memory),
+}
