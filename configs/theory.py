@@ -37,14 +37,18 @@ def _verification(config: ml_collections.ConfigDict) -> None:
   """Structured HMMs for each theorem: every sequence up to `max_length`, and sampled long ones."""
   config.verification = base.group(
     num_hmms=100,
-    max_length=6,
-    num_sampled=6000,
-    sampled_length=10,
-    num_states=4,
-    num_states_3_6=8,
-    num_tokens=5,
-    num_classes=2,
+    num_sequences=4096,
+    num_mutated=20,
+    num_sequences_mutated=10_240,
+    length=10,
+    num_states=(3, 4, 5),
+    num_states_3_3=(3, 4, 5, 6),
+    num_states_3_6=(6, 7, 8, 9),
+    num_tokens=(6, 7, 8),
+    num_classes=(2, 3),
     memory_size=3,
+    largest_majority=0.7,
+    max_draws=100,
   )
 
 
@@ -106,7 +110,7 @@ def _bert(config: ml_collections.ConfigDict) -> None:
 
 
 def _smoke(config: ml_collections.ConfigDict) -> None:
-  config.verification.update(num_hmms=3, max_length=3, num_sampled=50, sampled_length=3)
+  config.verification.update(num_hmms=3, num_sequences=40, num_mutated=2, num_sequences_mutated=60, length=4)
   config.impossibility.update(num_hmms=2, max_length=3, num_train=60)
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
   # Both theorems' problems of one shape, so that they share their programs.

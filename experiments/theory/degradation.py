@@ -15,17 +15,16 @@ import scipy.special
 from experiments import pretraining, side_by_side
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
-from experiments.theory import verification
 from experiments.theory.settings import DegradationSettings, TheorySettings
 from hmm_jax import sharding, tasks
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus
-from hmm_jax.theory import assumptions, recovery
+from hmm_jax.theory import assumptions, families, recovery, theorems
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.degradation import leaking, Noisy, NoisyModel, with_smallest_singular_value
-from hmm_jax.theory.structured import Sizes
+from hmm_jax.theory.families import Sizes
 
 Row = dict[str, Any]
 
@@ -126,15 +125,15 @@ def _draw(settings: TheorySettings, theorem: str, key: Array) -> Problem:
   Every state has a start above the supports' largest leak, so that a threshold over the leak takes it for possible.
   """
   s = settings.degradation
-  sizes = Sizes({'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem], s.num_tokens, 2, 0, 0)
+  sizes = Sizes({'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem], s.num_tokens, 2)
   for redraw in range(s.max_draws):
     key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
-    drawn = verification.draw(theorem, sizes, key_draw, settings)
+    drawn = families.draw(theorem, 'planted', key_draw, sizes, settings.limits, settings.conditioning)
     if drawn.hmm.initial_probs.min() <= max(s.leaks) / 2:
       continue
     # The label speaks of the masked first state itself.
     drawn = drawn._replace(silent_probs=drawn.hmm.initial_probs)
-    built = verification.construct(theorem, drawn, s.length, settings)
+    built = theorems.construct(theorem, drawn, s.length, settings.limits)
     problem = _with_inputs(s, drawn.hmm, drawn.task_weights, built, key_text)
     if np.bincount(problem.labels).max() <= s.largest_majority * problem.labels.size:
       return problem
@@ -166,7 +165,7 @@ def _levels(settings: TheorySettings, theorem: str, key: Array) -> list[tuple[Pr
       problem = _with_inputs(s, worse, mu, built, key)
       levels += [(problem, kl, 'singular_value', value) for kl in (0.0, s.noise_beside)]
     return levels
-  witness = verification.finding('3.5', problem, settings).witness
+  witness = theorems.finding('3.5', problem, settings.limits).witness
   essential = witness['essential_states']
   for leak in s.leaks:
     worse = leaking(hmm, witness['prompt_states'], essential, leak)
@@ -178,7 +177,7 @@ def _levels(settings: TheorySettings, theorem: str, key: Array) -> list[tuple[Pr
 
 def _following_mass(settings: TheorySettings, problem: Problem) -> Problem:
   """The problem with what reads the mass on H* (`recovery.mass_weights`)."""
-  states = verification.finding('3.5', problem, settings).witness['essential_states']
+  states = theorems.finding('3.5', problem, settings.limits).witness['essential_states']
   return problem._replace(reader=recovery.mass_weights(problem.hmm, states, settings.thresholds))
 
 

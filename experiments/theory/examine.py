@@ -25,16 +25,15 @@ from experiments import results
 from experiments.environment import environment
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
-from experiments.theory import report, verification
+from experiments.theory import report
 from experiments.theory.settings import ExamineSettings
-from experiments.theory.verification import Problem
 from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.hmm import check_probs, HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.sharding import exact_device
-from hmm_jax.theory import assumptions, certificates, scoring, separability
+from hmm_jax.theory import assumptions, certificates, scoring, separability, texts, theorems
 from hmm_jax.theory.assumptions import AssumptionError
-from hmm_jax.theory.structured import MemoryProblem, StateProblem
+from hmm_jax.theory.structured import MemoryProblem, Problem, StateProblem
 
 Record = dict[str, Any]
 SETTINGS = ExamineSettings
@@ -187,16 +186,16 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   # One token has as many sequences as two.
   while max(num_tokens, 2) ** (longest + 1) <= settings.max_sequences:
     longest += 1
-  texts = {'enumerated': scoring.all_sequences(num_tokens, longest)} if longest else {}
-  texts['sampled'] = _sampled(problem, key, settings.num_sampled, settings.sampled_length)
+  found = {'enumerated': texts.all_sequences(num_tokens, longest)} if longest else {}
+  found['sampled'] = _sampled(problem, key, settings.num_sampled, settings.sampled_length)
   numbers, theorems = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
   if isinstance(problem, MemoryProblem):
     numbers, theorems = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
-  findings = {number: verification.finding(number, problem, settings) for number in numbers}
+  findings = {number: theorems.finding(number, problem, settings.limits) for number in numbers}
   records = [{'record': 'assumption', **_plain(finding._asdict())} for finding in findings.values()]
-  records += [_construction(problem, theorem, texts, settings) for theorem in theorems]
+  records += [_construction(problem, theorem, found, settings) for theorem in theorems]
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
-    records.append(_linear_program(problem, texts['enumerated'], settings.margin))
+    records.append(_linear_program(problem, found['enumerated'], settings.margin))
   return records
 
 
@@ -209,8 +208,8 @@ def _scaled(task_weights: np.ndarray) -> np.ndarray:
 def _sampled(problem: Problem, key: Array, count: int, length: int) -> np.ndarray:
   """Texts [n, T]; where the label speaks of a silent state, what follows it."""
   if isinstance(problem, MemoryProblem):
-    return scoring.sampled(problem.hmm, key, count, length)
-  return scoring.sampled(problem.hmm.starting_from(problem.silent_probs), key, count, length + 1)[:, 1:]
+    return texts.sampled(problem.hmm, key, count, length)
+  return texts.sampled(problem.hmm.starting_from(problem.silent_probs), key, count, length + 1)[:, 1:]
 
 
 def _plain(value: Any) -> Any:
@@ -230,7 +229,7 @@ def _construction(problem: Problem, theorem: str, texts: dict[str, np.ndarray], 
   record, checked = {'record': 'construction', 'statement': f'Theorem {theorem}'}, {}
   for kind, tokens in texts.items():
     try:
-      evaluate = verification.evaluator(theorem, problem, tokens.shape[1], settings)
+      evaluate = theorems.evaluator(theorem, problem, tokens.shape[1], settings.limits)
     except AssumptionError as error:
       return {**record, 'built': False, 'reason': str(error)}
     found = _in_blocks(evaluate, problem, tokens)

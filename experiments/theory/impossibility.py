@@ -14,12 +14,11 @@ import numpy as np
 
 from experiments import side_by_side
 from experiments.progress import Reporter
-from experiments.theory import verification
 from experiments.theory.settings import TheorySettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import certificates, scoring, separability, structured
+from hmm_jax.theory import certificates, scoring, separability, structured, texts, theorems
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.structured import StateProblem
 
@@ -83,8 +82,8 @@ def _draw(settings: TheorySettings, kind: str, key: Array) -> StateProblem:
     rng = structured.generator(key)
     hmm = HMM(
       rng.dirichlet(np.ones(s.num_states)),
-      structured.sparse_probs(rng, s.num_states, s.num_states),
-      structured.sparse_probs(rng, s.num_states, s.num_tokens),
+      structured.sparse_probs(rng, s.num_states, s.num_states).astype(float),
+      structured.sparse_probs(rng, s.num_states, s.num_tokens).astype(float),
     )
     weighed = rng.choice(s.num_states, s.num_weighed, replace=False)
     task_weights = np.zeros((2, s.num_states))
@@ -95,7 +94,7 @@ def _draw(settings: TheorySettings, kind: str, key: Array) -> StateProblem:
 def _certified(settings: TheorySettings, kind: str, key: Array) -> list[Impossible]:
   """One draw; none where the labels are all one, a linear head exists, or the proof is not exact."""
   problem = _draw(settings, kind, key)
-  tokens = scoring.all_sequences(problem.hmm.num_tokens, settings.impossibility.max_length)
+  tokens = texts.all_sequences(problem.hmm.num_tokens, settings.impossibility.max_length)
   features, scores, possible = scoring.first_predictions(problem, tokens)
   chosen = possible & (scoring.score_gaps(scores) > settings.impossibility.clear_gap)
   labels = scores.argmax(-1)[chosen]
@@ -112,7 +111,7 @@ def _constructed(settings: TheorySettings, found: Impossible) -> Row:
   """Whether Theorem 3.6 applies, and whether its prompt and head are then right on every input."""
   tokens = found.inputs[:, 1:]
   try:
-    result = verification.evaluator('3.6', found.problem, tokens.shape[1], settings)(tokens)
+    result = theorems.evaluator('3.6', found.problem, tokens.shape[1], settings.limits)(tokens)
   except AssumptionError as error:
     return {'construction_exists': False, 'construction': None, 'why_not': str(error)}
   right = float((result.constructed.argmax(-1) == found.labels).mean())

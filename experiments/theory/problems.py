@@ -6,11 +6,12 @@ import jax
 from jax import Array
 import numpy as np
 
+from experiments.fields import SettingsError
 from experiments.theory.settings import TheorySettings
 from hmm_jax.blocks import in_blocks
 from hmm_jax.theory import families, padding, scoring, structured, texts, theorems
-from hmm_jax.theory.exact_recovery import exact_construction, ExactConstruction
 from hmm_jax.theory.assumptions import Finding
+from hmm_jax.theory.exact_recovery import exact_construction, ExactConstruction
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.padding import Room
 from hmm_jax.theory.rationals import exact
@@ -24,7 +25,7 @@ BLOCK_SIZE = 2048
 _MOST_BLOCKS = 8
 # Tasks that are drawn for one HMM until one is balanced.
 _MOST_TASKS = 200
-# A task with an exact tie leaves at most so many sequences to exact arithmetic.
+# A task leaves at most so many sequences to exact arithmetic.
 _MOST_TIES = 40
 
 
@@ -36,20 +37,22 @@ class Theorem(NamedTuple):
     assumptions: the numbers of what its construction needs.
     relaxes: the number of the stronger assumption, of the theorem before it, that its problems need not satisfy.
     with_memory: whether the task is on a memory.
+    families: that its problems are drawn from by turns.
   """
 
   name: str
   assumptions: str
   relaxes: str = ''
   with_memory: bool = False
+  families: tuple[str, ...] = ('planted', 'unplanted')
 
 
 THEOREMS = (
   Theorem('3.3', '3.1, 3.2'),
   Theorem('3.6', '3.2, 3.5', '3.1'),
   Theorem('4.3', '4.2', with_memory=True),
-  Theorem('4.6', '3.2, 4.5', '4.2', with_memory=True),
-  Theorem('C.6', '3.2, C.5', '4.2', with_memory=True),
+  Theorem('4.6', '3.2, 4.5', '4.2', with_memory=True, families=('planted', 'unplanted', 'adversarial')),
+  Theorem('C.6', '3.2, C.5', '4.2', with_memory=True, families=('planted', 'unplanted', 'adversarial')),
 )
 
 
@@ -75,29 +78,32 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
   """A problem of the family and the sizes of this number, drawn until its region is large and a task balanced.
 
   Raises:
-    ValueError: no HMM of many is.
+    SettingsError: none of `max_draws` HMMs is.
   """
   v = settings.verification
   least = v.num_sequences_mutated if mutated else v.num_sequences
   for rejected in range(v.max_draws):
     key_draw, key_text, key_task = jax.random.split(jax.random.fold_in(key, rejected), 3)
-    sizes, family = _sizes(settings, theorem, index), families.FAMILIES[index % 2]
+    sizes, family = _sizes(settings, theorem, index), theorem.families[index % len(theorem.families)]
     problem = families.draw(theorem.name, family, key_draw, sizes, settings.limits, settings.conditioning)
-    found = _in_region(settings, theorem, problem, key_text, least)
+    program = theorems.program(theorem.name, problem, v.length, settings.limits)
+    found = _texts(settings, theorem, problem, key_text, least, program.finding)
     if found is None:
       continue
-    program, predictions, enumerated = found
+    tokens, enumerated = found
+    predictions = predicted(problem, program.prompt, program.finding, tokens, room_of(settings, theorem))
     rng, tied = structured.generator(key_task), index % 4 >= 2
     task = _balanced(settings, theorem, problem, program, predictions, rng, tied)
     if task is None:
       continue
     problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
     return Drawn(problem, program, predictions, enumerated, rejected)
-  raise ValueError(f'verification.max_draws is {v.max_draws}; valid is more: no HMM for Theorem {theorem.name} would do')
+  valid = f'more, or fewer sequences: no HMM of so many would do for Theorem {theorem.name}'
+  raise SettingsError(f'verification.max_draws is {v.max_draws}; valid is {valid}')
 
 
 def _sizes(settings: TheorySettings, theorem: Theorem, index: int) -> Sizes:
-  """Every combination comes by turns; the sizes that are counted have no common factor with the two families."""
+  """By turns."""
   v = settings.verification
   in_turn = lambda values, stride: values[index // stride % len(values)]
   num_states = in_turn({'3.3': v.num_states_3_3, '3.6': v.num_states_3_6}.get(theorem.name, v.num_states), 2)
@@ -117,27 +123,24 @@ def room_of(settings: TheorySettings, theorem: Theorem) -> Room:
   return Room(num_states, max(v.num_tokens), memory_size, num_outputs=max(num_states, memory_size) + 1)
 
 
-def _in_region(
-  settings: TheorySettings, theorem: Theorem, problem: Problem, key: Array, least: int
-) -> tuple[Program, Predictions, int] | None:
-  """At least so many sequences in the region, those enumerated first; None where they are too rare."""
+def _texts(
+  settings: TheorySettings, theorem: Theorem, problem: Any, key: Array, least: int, finding: Finding
+) -> tuple[np.ndarray, int] | None:
+  """That many different sequences in the region, and how many of them were enumerated; None where they are too rare."""
   length, room = settings.verification.length, room_of(settings, theorem)
-  program = theorems.program(theorem.name, problem, length, settings.limits)
-
-  def kept(tokens: np.ndarray) -> Predictions:
-    found = predicted(problem, program.prompt, program.finding, tokens, room)
-    return jax.tree.map(lambda leaf: leaf[found.in_region], found)
-
-  every = _enumerated(problem, length, least // 2)
-  found = kept(every)
-  enumerated, filled_up = len(found.tokens), padding.chain(problem.hmm, room)
-  for block in range(_MOST_BLOCKS * -(-least // BLOCK_SIZE)):
-    if len(found.tokens) >= least:
-      return program, found, enumerated
-    sampled = texts.sampled(filled_up, jax.random.fold_in(key, block), BLOCK_SIZE, length)
-    found = _joined(found, kept(sampled))
-    if len(found.tokens) < enumerated + (block + 1) * BLOCK_SIZE // _MOST_BLOCKS // 2:
+  filled_up, states = padding.chain(problem.hmm, room), finding.witness.get('recoverable_states')
+  supports = texts.supports(filled_up)
+  kept = lambda tokens: tokens[texts.in_region(supports, states, tokens)] if theorem.with_memory else tokens
+  found = kept(texts.possible_sequences(supports, length, most=least // 2))
+  enumerated, needed = len(found), -(-least // BLOCK_SIZE)
+  for block in range(_MOST_BLOCKS * needed):
+    if len(found) >= least:
+      return found[:least], enumerated
+    sampled = kept(texts.sampled(filled_up, jax.random.fold_in(key, block), BLOCK_SIZE, length))
+    if len(sampled) < BLOCK_SIZE // _MOST_BLOCKS:
       return None
+    found = np.concatenate([found, sampled])
+    found = found[np.sort(np.unique(found, axis=0, return_index=True)[1])]
   return None
 
 
@@ -150,25 +153,6 @@ def predicted(problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np
 def read(predictions: Predictions, head: Any, room: Room, temperature: float = 0.0) -> np.ndarray:
   """Class scores [n, C] of a theorem's head."""
   return in_blocks(lambda block: scoring.read(block, head, room, temperature), predictions, BLOCK_SIZE)
-
-
-def _enumerated(problem: Problem, length: int, most: int) -> np.ndarray:
-  """Every possible sequence up to the largest length that has no more than `most`, ended by [MASK]s."""
-  found = texts.possible_sequences(problem.hmm, 1)
-  for longest in range(2, length):
-    longer = texts.possible_sequences(problem.hmm, longest)
-    if len(longer) > most:
-      break
-    found = longer
-  return np.pad(found, ((0, 0), (0, length - found.shape[1])), constant_values=problem.hmm.num_tokens)
-
-
-def _joined(first: Predictions, second: Predictions) -> Predictions:
-  """Both, each sequence once."""
-  both = jax.tree.map(lambda *parts: np.concatenate(parts), first, second)
-  _, places = np.unique(both.tokens, axis=0, return_index=True)
-  places.sort()
-  return jax.tree.map(lambda leaf: leaf[places], both)
 
 
 def _balanced(
@@ -190,7 +174,9 @@ def _balanced(
     scores = predictions.posterior @ weights.T.astype(float)
     if np.bincount(scores.argmax(-1)).max() > settings.verification.largest_majority * len(scores):
       continue
-    if not tied or 0 < (scoring.score_gaps(scores) <= settings.margin).sum() <= _MOST_TIES:
+    has_mass = predictions.posterior[:, program.recovered].any(-1)
+    num_ties = (has_mass & (scoring.score_gaps(scores) <= settings.margin)).sum()
+    if tied <= num_ties <= _MOST_TIES:
       return weights
   return None
 

@@ -12,6 +12,7 @@ from experiments.settings import (
   TuneSettings,
 )
 from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.theorems import Limits
 
 # The most sequences that are enumerated at a time.
 _MAX_SEQUENCES = 2**20
@@ -29,20 +30,25 @@ def _check_3_1(name: str, states: int, tokens: int) -> None:
 
 class VerificationSettings(Group):
   num_hmms: int = setting('HMMs for each theorem')
-  max_length: int = setting('every sequence is checked up to this length')
-  num_sampled: int = setting('sampled long sequences of each HMM', most=10**7)
-  sampled_length: int = setting('their length', most=10**5)
-  num_states: int = setting('hidden states |H|, but for Theorem 3.6', least=2)
-  num_states_3_6: int = setting('hidden states |H| for Theorem 3.6: H* and its imitators', least=6, most=1000)
-  num_tokens: int = setting('size V of the vocabulary, with room for the structure of the draws', least=5, most=1000)
-  num_classes: int = setting('labels', least=2, most=1000)
-  memory_size: int = setting('values |M| of a cell', least=2, most=64)
+  num_sequences: int = setting('least sequences of each in the region of its theorem', most=10**7)
+  num_mutated: int = setting('of the HMMs, those that wrong constructions are tried on, from the first', least=0)
+  num_sequences_mutated: int = setting('least sequences of each of those', most=10**7)
+  length: int = setting('tokens of a sampled sequence; those up to a shorter length are enumerated', most=1000)
+  num_states: tuple[int, ...] = setting('hidden states |H| by turns, with a memory', least=3, most=64)
+  num_states_3_3: tuple[int, ...] = setting('hidden states |H| by turns, for Theorem 3.3', least=2, most=64)
+  num_states_3_6: tuple[int, ...] = setting('hidden states |H| by turns, for Theorem 3.6', least=6, most=64)
+  num_tokens: tuple[int, ...] = setting('sizes V of the vocabulary by turns', least=6, most=64)
+  num_classes: tuple[int, ...] = setting('labels by turns', least=2, most=64)
+  memory_size: int = setting('values |M| of a cell, of which two are weighed, for 4.6 and C.6', least=3, most=16)
+  largest_majority: float = setting('the most of the sequences that one label may have', above=0.5, below=1)
+  max_draws: int = setting('HMMs drawn in search of one with a large region and a balanced task')
 
   def check(self) -> None:
-    _check_length(self.max_length, self.num_tokens)
-    valid = f'at least max_length, {self.max_length}'
-    require(self.sampled_length >= self.max_length, 'sampled_length', self.sampled_length, valid)
-    _check_3_1('num_states', self.num_states, self.num_tokens)
+    most = max(self.num_states_3_3)
+    require(
+      most <= min(self.num_tokens), 'num_states_3_3', self.num_states_3_3, f'at most num_tokens, {self.num_tokens}'
+    )
+    require(self.num_mutated <= self.num_hmms, 'num_mutated', self.num_mutated, f'at most num_hmms, {self.num_hmms}')
 
 
 class _TunedSettings(Group):
@@ -124,6 +130,10 @@ class ThresholdSettings(Experiment):
   @property
   def thresholds(self) -> Thresholds:
     return Thresholds(self.support_threshold, self.rank_threshold)
+
+  @property
+  def limits(self) -> Limits:
+    return Limits(self.thresholds, self.stationarity_tolerance, self.max_nodes)
 
 
 class ExamineSettings(ThresholdSettings):

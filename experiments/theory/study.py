@@ -13,7 +13,7 @@ from experiments import figures, files, pretraining, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
-from experiments.theory import degradation, impossibility, report, verification
+from experiments.theory import degradation, impossibility, problems, report, verification
 from experiments.theory.settings import TheorySettings
 from hmm_jax.sharding import exact_device
 
@@ -33,7 +33,7 @@ def parts(settings: TheorySettings) -> dict[str, Part]:
   """The parts of the experiment, in order."""
   verify = lambda theorem: lambda settings, key, reporter: verification.verify(settings, theorem, key, reporter)
   return {
-    **{f'verification-{theorem.name}': verify(theorem) for theorem in verification.theorems(settings)},
+    **{f'verification-{theorem.name}': verify(theorem) for theorem in problems.THEOREMS},
     'impossibility': impossibility.run,
     'degradation': degradation.run,
     'bert': degradation.run_bert,

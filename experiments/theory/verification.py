@@ -18,6 +18,7 @@ from experiments.progress import Reporter
 from experiments.theory.problems import draw, Drawn, exactly, predicted, read, room_of, text_of, Theorem
 from experiments.theory.settings import TheorySettings
 from hmm_jax.theory import mutants, scoring, theorems
+from hmm_jax.theory.padding import Room
 
 Row = dict[str, Any]
 
@@ -75,10 +76,10 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   return rows
 
 
-def compared(settings: TheorySettings, theorem: Theorem, drawn: Drawn, head: Any, predictions: scoring.Predictions) -> Comparison:
+def compared(drawn: Drawn, head: Any, predictions: scoring.Predictions, room: Room) -> Comparison:
   """A head on predictions of its prompt, beside the truth of the sequences that were drawn."""
   recovered = drawn.program.recovered
-  constructed = read(predictions, head, room_of(settings, theorem))[:, : len(recovered)]
+  constructed = read(predictions, head, room)[:, : len(recovered)]
   posterior, factor = drawn.predictions.posterior[:, recovered], drawn.predictions.factor[:, None]
   mu = drawn.problem.task_weights[:, recovered].T
   has_mass, expected = posterior.any(-1), factor * posterior
@@ -99,7 +100,7 @@ def compared(settings: TheorySettings, theorem: Theorem, drawn: Drawn, head: Any
 
 
 def _row(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> Row:
-  problem, found = drawn.problem, compared(settings, theorem, drawn, drawn.program.head, drawn.predictions)
+  problem, found = drawn.problem, compared(drawn, drawn.program.head, drawn.predictions, room_of(settings, theorem))
   is_near = found.has_mass & (found.gap <= settings.margin)
   suspect = (found.vector_error > TOLERANCE) | (found.cosine_error > TOLERANCE) | (found.label != found.built_label)
   undecided = np.flatnonzero(is_near | suspect)
@@ -180,11 +181,10 @@ def _is_multiple(constructed: np.ndarray, posterior: np.ndarray) -> bool:
 
 def _caught(settings: TheorySettings, theorem: Theorem, drawn: Drawn, mutant: mutants.Mutant) -> Row:
   """How many sequences see that a construction is wrong: by label, by direction, by the factor of the proof."""
-  predictions, program = drawn.predictions, drawn.program
+  predictions, program, room = drawn.predictions, drawn.program, room_of(settings, theorem)
   if mutant.prompt is not program.prompt:
-    room = room_of(settings, theorem)
     predictions = predicted(drawn.problem, mutant.prompt, program.finding, predictions.tokens, room)
-  found = compared(settings, theorem, drawn, mutant.head, predictions)
+  found = compared(drawn, mutant.head, predictions, room)
   by_label = found.has_mass & (found.gap > settings.margin) & (found.label != found.built_label)
   by_direction, by_vector = found.cosine_error > TOLERANCE, found.vector_error > TOLERANCE
   return {

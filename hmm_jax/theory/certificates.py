@@ -22,7 +22,7 @@ def is_exact(
     labels: [n].
     found: the answer of the linear program on these inputs.
   """
-  hmm, silent_probs, task_weights, _ = problem
+  hmm, silent_probs, task_weights, *_ = problem
   if len(found.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
     return None
   exact, mu, silent = rationals.exact_hmm(hmm), rationals.exact(task_weights), rationals.exact(silent_probs)

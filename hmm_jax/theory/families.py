@@ -1,13 +1,17 @@
-"""Random HMMs in which the assumptions of a theorem hold, in two families for each.
+"""Random HMMs in which the assumptions of a theorem hold, in two families for each and a third for two.
 
 `planted` draws the structure that the theorem asks for: states with words of their own, imitators that two states never
 move to, a state that announces those that show the memory. `unplanted` draws supports at random and keeps what
-satisfies the assumptions. Both are drawn again until the assumptions hold, as `hmm_jax.theory.assumptions` decides
-them, with a smallest singular value of at least `conditioning`.
+satisfies the assumptions. `adversarial` takes planted problems of Theorems 4.6 and C.6, makes the memory likely to hold
+what mu does not weigh, and lets that be shown by what the keys take for H* the most, where the paper's beta fails.
+
+All are drawn again until the assumptions hold, as `hmm_jax.theory.assumptions` decides them, with a smallest singular
+value of at least `conditioning`.
 """
 
 from collections.abc import Callable
 from fractions import Fraction
+import itertools
 from typing import Any, NamedTuple
 
 from jax import Array
@@ -16,8 +20,10 @@ import numpy as np
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory import rationals
+from hmm_jax.theory.recovery import attention_keys
 from hmm_jax.theory.structured import (
   composed,
+  concentrated,
   full_probs,
   generator,
   in_floats,
@@ -29,12 +35,13 @@ from hmm_jax.theory.structured import (
 )
 from hmm_jax.theory.theorems import finding, Limits, ON_EMISSIONS
 
-FAMILIES = ('planted', 'unplanted')
 # The share of an imitator's emissions that gives it away.
 MARKED = Fraction(1, 4)
 _MAX_DRAWS = 20_000
 # What a row of the unplanted memory draws has positive, of its entries, so few that some sequences leave no doubt.
 _SPARSE = 0.25
+# The least q^T Theta e_v of an adversarial problem; above 3 the paper's beta can fail.
+_LARGE_KEY = 5
 
 
 class Sizes(NamedTuple):
@@ -58,7 +65,7 @@ class Sizes(NamedTuple):
 
 
 def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, conditioning: float) -> Any:
-  """A problem of one of FAMILIES in which what the theorem's proof uses holds; `sizes` has the cells of C.6.
+  """A problem of one of the families in which what the theorem's proof uses holds; `sizes` has the cells of C.6.
 
   Raises:
     ValueError: none of many proposals does, with a smallest singular value of at least `conditioning`.
@@ -66,6 +73,10 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
   rng, propose = generator(key), _PROPOSALS[theorem, family]
   for drawn in range(1, _MAX_DRAWS + 1):
     problem = in_floats(propose(rng, sizes))._replace(drawn=drawn)
+    if family == 'adversarial':
+      problem = _against_beta(problem, limits)
+      if problem is None:
+        continue
     # The proof of Theorem 4.3 uses nothing of the chain.
     if theorem != '4.3' and not finding('3.2', _before_text(problem), limits).holds:
       continue
@@ -199,6 +210,30 @@ def _of_memory(rng, transition_matrix, reads, emission_matrix, weighed: np.ndarr
   return MemoryProblem(hmm, silent_probs, task_weights, 0, 0)
 
 
+def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | None:
+  """The problem with a memory that likely holds an unweighed value, which says the token of the largest key score;
+  None where that score is small.
+
+  Nothing of Assumption 4.5 (C.5) changes: it speaks of weighed values, and of other cells.
+  """
+  found = finding('4.5', problem, limits)
+  if not found.holds:
+    return None
+  exact, states = problem.exact, found.witness['recoverable_states']
+  key_scores = attention_keys(problem.hmm, problem.cell, found)[states].sum(0)
+  if key_scores.max() < _LARGE_KEY:
+    return None
+  hmm, said = exact.hmm, int(key_scores.argmax())
+  unweighed = ~np.isin(np.arange(hmm.memory_size), found.witness['memory_values'])
+  emission_matrix = hmm.emission_matrix.copy()
+  for value, state in itertools.product(np.flatnonzero(unweighed), np.flatnonzero(hmm.cell_index == problem.cell)):
+    emission_matrix[value, state] = concentrated(hmm.emission_matrix[value, state] > 0, said)
+  held = hmm.memory_probs * unweighed.reshape((-1,) + (1,) * (hmm.num_cells - 1))
+  memory_probs = concentrated(hmm.memory_probs.reshape(-1) > 0, int(held.argmax())).reshape(held.shape)
+  hmm = hmm._replace(emission_matrix=emission_matrix, memory_probs=memory_probs)
+  return in_floats(exact._replace(hmm=hmm))._replace(drawn=problem.drawn)
+
+
 def _every(propose: Callable) -> Callable:
   """The task weighs every value of the memory."""
   return lambda rng, sizes: propose(rng, sizes, np.arange(sizes.memory_size))
@@ -221,4 +256,6 @@ _PROPOSALS: dict[tuple[str, str], Callable] = {
   ('4.6', 'unplanted'): _two(_unplanted_memory),
   ('C.6', 'planted'): _two(_planted_memory),
   ('C.6', 'unplanted'): _two(_unplanted_memory),
+  ('4.6', 'adversarial'): _two(_planted_memory),
+  ('C.6', 'adversarial'): _two(_planted_memory),
 }

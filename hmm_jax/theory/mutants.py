@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hmm_jax.heads import AttentionHead, LinearHead
+from hmm_jax.heads import LinearHead
 from hmm_jax.theory import recovery
 from hmm_jax.theory.theorems import identity_weights, Limits, Program
 
@@ -76,8 +76,8 @@ def _of_attention(problem: Any, program: Program, length: int) -> dict[str, Muta
   one_short[states[0]] = 0
   W = np.moveaxis(hmm.emission_matrix, -1, 0)
   own = W[:, values][:, :, states].reshape(hmm.num_tokens, -1)
-  not_off_others = np.zeros((hmm.memory_size, hmm.num_states, hmm.num_tokens))
-  not_off_others[np.ix_(values, states)] = np.linalg.pinv(own).reshape(len(values), len(states), -1)
+  not_off_others = head.key_weights.copy()
+  not_off_others[states] = np.linalg.pinv(own).reshape(len(values), len(states), -1).sum(0)
   negated = head.token_embeddings.copy()
   negated[1] *= -1
   last_bias = head.positions.copy()
@@ -89,7 +89,7 @@ def _of_attention(problem: Any, program: Program, length: int) -> dict[str, Muta
     'argmax without ties': head._replace(positions=last_bias, query=plain_query),
     'attention to every position': head._replace(query=np.zeros_like(head.query)),
     'q one state of H* short': head._replace(query=one_short),
-    'values not off V-bar': head._replace(value_weights=not_off_others.reshape(-1, hmm.num_tokens)),
+    'keys not off V-bar': head._replace(key_weights=not_off_others),
     'token embeddings dropped': head._replace(token_embeddings=np.ones_like(head.token_embeddings)),
     'an r_x that changes sign': head._replace(token_embeddings=negated),
   }

@@ -222,11 +222,7 @@ def _attention_head(
   states, values = finding.witness['recoverable_states'], finding.witness['memory_values']
   recover_MxHxV = np.zeros((memory_size, num_states, num_tokens))
   recover_MxHxV[np.ix_(values, states)] = _recovery(hmm, cell, finding)
-  # 1^T B^(h) = 1^T Theta^(2, h), since columns of W sum to 1, and what the states of H* leave belongs to the others.
-  theta_HxV = recover_MxHxV.sum(0)
-  others = np.setdiff1d(np.arange(num_states), states)
-  if others.size:
-    theta_HxV[others[0]] = 1 - theta_HxV.sum(0)
+  theta_HxV = attention_keys(hmm, cell, finding)
   in_states = np.zeros(num_states)
   in_states[states] = 1
   positions = np.zeros((len(prompt) + length, num_states + 1))
@@ -243,6 +239,20 @@ def _attention_head(
     prompt_embeddings=np.asarray(_reverse_lifted(hmm, prompt)),
     output=mu_CxMxH.reshape(len(mu_CxMxH), -1).T,
   )
+
+
+def attention_keys(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
+  """Theta^(1) [H, V] of Claims C.3 and C.10: on G_i the probability of each state of H*, and of all others in one row.
+
+  1^T B^(h) = 1^T Theta^(2, h), since columns of W sum to 1, and what the states of H* leave belongs to the others.
+  """
+  states = finding.witness['recoverable_states']
+  theta_HxV = np.zeros((hmm.num_states, hmm.num_tokens))
+  theta_HxV[states] = _recovery(hmm, cell, finding).sum(0)
+  others = np.setdiff1d(np.arange(hmm.num_states), states)
+  if others.size:
+    theta_HxV[others[0]] = 1 - theta_HxV.sum(0)
+  return theta_HxV
 
 
 @jax.jit

@@ -104,6 +104,14 @@ def composed(rng: np.random.Generator, kept: np.ndarray, denominator: int | None
   return fractions(counts, denominator)
 
 
+def concentrated(kept: np.ndarray, place: int) -> np.ndarray:
+  """A distribution [size] of `Fraction`s that is small where `kept` is, and has all the rest at one place."""
+  counts = np.where(kept, 1, 0)
+  counts[place] = 0
+  counts[place] = _LARGEST_DENOMINATOR - counts.sum()
+  return fractions(counts, int(counts.sum()))
+
+
 def fractions(numerators: np.ndarray, denominator: int) -> np.ndarray:
   """Integers of any shape over one denominator, as `Fraction`s."""
   flat = [Fraction(int(numerator), denominator) for numerator in np.ravel(numerators)]

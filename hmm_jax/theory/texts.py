@@ -1,5 +1,7 @@
 """Token sequences that claims are checked on: every one up to a length, those that can occur, and sampled ones."""
 
+from typing import NamedTuple
+
 import jax
 from jax import Array
 import numpy as np
@@ -21,20 +23,68 @@ def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
   return np.concatenate(padded)
 
 
-def possible_sequences(distribution: Distribution, max_length: int) -> np.ndarray:
-  """The sequences of `all_sequences` that have positive probability, by the supports alone, shortest first."""
+class Supports(NamedTuple):
+  """What of a distribution is possible.
+
+  Attributes:
+    start: [C, H], of each configuration of the memory; C = 1 without one.
+    moves: [H, H], from state to state.
+    emits: [V + 1, C, H], with a row of all for [MASK].
+  """
+
+  start: np.ndarray
+  moves: np.ndarray
+  emits: np.ndarray
+
+
+def supports(distribution: Distribution) -> Supports:
+  """Where the probabilities are positive."""
   moves = np.asarray(distribution.transition_matrix) > 0
   emits_VxE = np.asarray(distribution.joint_emission_matrix).T > 0
-  alive = np.asarray(distribution.joint_initial_probs)[None] > 0
-  tokens, found = np.zeros((1, 0), np.int32), []
+  emits_VxCxH = np.concatenate([emits_VxE, np.ones_like(emits_VxE[:1])]).reshape(len(emits_VxE) + 1, -1, len(moves))
+  return Supports((np.asarray(distribution.joint_initial_probs) > 0).reshape(-1, len(moves)), moves, emits_VxCxH)
+
+
+def possible_sequences(found: Supports, max_length: int, most: int | None = None) -> np.ndarray:
+  """The sequences of `all_sequences` that have positive probability, shortest first, [n, max_length].
+
+  With `most`, those up to the largest length that has no more of them.
+  """
+  mask, alive = len(found.emits) - 1, found.start[None]
+  tokens, every = np.zeros((1, 0), np.int32), []
   for length in range(1, max_length + 1):
-    if length > 1:
-      alive = (alive.reshape(len(alive), -1, len(moves)) @ moves).reshape(alive.shape)
-    extended = alive[:, None] & emits_VxE
-    before, token = np.nonzero(extended.any(-1))
+    alive = _moved(alive, found.moves) if length > 1 else alive
+    extended = alive[:, None] & found.emits[:-1]
+    before, token = np.nonzero(extended.any((-1, -2)))
+    if most is not None and len(before) > most and every:
+      break
     tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token]
-    found.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=len(emits_VxE)))
-  return np.concatenate(found)
+    every.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=mask))
+  return np.concatenate(every)
+
+
+def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+  """Which sequences [n, T], ended by [MASK]s, are in R (4.3) for H* = `states`: [n].
+
+  Those that can occur and have a position whose state surely lies in H*, given all other tokens.
+  """
+  before, arrivals = np.broadcast_to(found.start, (len(tokens), *found.start.shape)), []
+  for now in tokens.T:
+    arrivals.append(before)
+    before = _moved(before & found.emits[now], found.moves)
+  possible = before.any((1, 2))
+  after, certain = np.ones_like(arrivals[0]), np.zeros(len(tokens), bool)
+  for arrival, now in zip(reversed(arrivals), tokens.T[::-1]):
+    state_possible = (arrival & after).any(1)
+    alone = state_possible.any(1) & ~np.delete(state_possible, states, axis=1).any(1)
+    certain |= alone & (now < len(found.emits) - 1)
+    after = _moved(after & found.emits[now], found.moves.T)
+  return certain & possible
+
+
+def _moved(alive: np.ndarray, moves: np.ndarray) -> np.ndarray:
+  """Where states [..., H] can be after a move; as floats, whose products are quicker than those of truth values."""
+  return alive.astype(np.float32) @ moves.astype(np.float32) > 0
 
 
 def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:
