@@ -11,6 +11,7 @@ value of at least `conditioning`.
 
 from collections.abc import Callable
 from fractions import Fraction
+import functools
 import itertools
 from typing import Any, NamedTuple
 
@@ -155,12 +156,12 @@ def _rows_over(rng, num_rows: int, size: int, denominator: int) -> np.ndarray:
   return np.array([composed(rng, row, denominator) for row in kept])
 
 
-def _planted_memory(rng, sizes: Sizes, weighed: np.ndarray) -> MemoryProblem:
+def _planted_memory(rng, sizes: Sizes, weighed: np.ndarray, announced: float) -> MemoryProblem:
   """The first states show the weighed values of cell 0 independently, and the next one announces them.
 
   The announcer alone emits token 0 and moves to those that show, so that R (4.3) holds sequences with it before their
   end. All others emit from mixtures that leave room for what is shown. Of the values that mu does not weigh the cell is
-  shown in any words, off the span of the weighed ones, and in half of the draws by token 0 too.
+  shown in any words, off the span of the weighed ones, token 0 among them but for a share `announced` of the values.
   """
   num_states, num_tokens, num_shown = sizes.num_states, sizes.num_tokens, sizes.num_recoverable
   shown, announcer = np.arange(num_shown), num_shown
@@ -175,7 +176,7 @@ def _planted_memory(rng, sizes: Sizes, weighed: np.ndarray) -> MemoryProblem:
   )
   for value in np.setdiff1d(np.arange(sizes.memory_size), weighed):
     any_words = sparse_probs(rng, num_states, num_tokens)
-    if rng.random() < 0.5:
+    if rng.random() < announced:
       any_words = after(sparse_probs(rng, num_states, num_tokens - 1))
       any_words[announcer] = one_token(0, num_tokens)
     emission_matrix[value, reads == 0] = any_words[reads == 0]
@@ -226,7 +227,7 @@ def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | Non
   hmm, said = exact.hmm, int(key_scores.argmax())
   unweighed = ~np.isin(np.arange(hmm.memory_size), found.witness['memory_values'])
   emission_matrix = hmm.emission_matrix.copy()
-  for value, state in itertools.product(np.flatnonzero(unweighed), np.flatnonzero(hmm.cell_index == problem.cell)):
+  for value, state in itertools.product(np.flatnonzero(unweighed), states):
     emission_matrix[value, state] = concentrated(hmm.emission_matrix[value, state] > 0, said)
   held = hmm.memory_probs * unweighed.reshape((-1,) + (1,) * (hmm.num_cells - 1))
   memory_probs = concentrated(hmm.memory_probs.reshape(-1) > 0, int(held.argmax())).reshape(held.shape)
@@ -250,12 +251,12 @@ _PROPOSALS: dict[tuple[str, str], Callable] = {
   ('3.3', 'unplanted'): _unplanted_3_3,
   ('3.6', 'planted'): _planted_3_6,
   ('3.6', 'unplanted'): _unplanted_3_6,
-  ('4.3', 'planted'): _every(_planted_memory),
+  ('4.3', 'planted'): _every(functools.partial(_planted_memory, announced=0.5)),
   ('4.3', 'unplanted'): _every(_unplanted_memory),
-  ('4.6', 'planted'): _two(_planted_memory),
+  ('4.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5)),
   ('4.6', 'unplanted'): _two(_unplanted_memory),
-  ('C.6', 'planted'): _two(_planted_memory),
+  ('C.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5)),
   ('C.6', 'unplanted'): _two(_unplanted_memory),
-  ('4.6', 'adversarial'): _two(_planted_memory),
-  ('C.6', 'adversarial'): _two(_planted_memory),
+  ('4.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1)),
+  ('C.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1)),
 }
