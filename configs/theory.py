@@ -37,16 +37,17 @@ def _verification(config: ml_collections.ConfigDict) -> None:
   """Structured HMMs for each theorem: every sequence up to `max_length`, and sampled long ones."""
   config.verification = base.group(
     num_hmms=100,
-    num_sequences=4096,
+    num_sequences=2048,
     num_mutated=20,
     num_sequences_mutated=10_240,
-    length=10,
+    length=8,
     num_states=(3, 4, 5),
     num_states_3_3=(3, 4, 5, 6),
     num_states_3_6=(6, 7, 8, 9),
     num_tokens=(6, 7, 8),
     num_classes=(2, 3),
     memory_size=3,
+    temperatures=(0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     largest_majority=0.7,
     max_draws=100,
   )

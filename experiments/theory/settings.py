@@ -40,6 +40,9 @@ class VerificationSettings(Group):
   num_tokens: tuple[int, ...] = setting('sizes V of the vocabulary by turns', least=6, most=64)
   num_classes: tuple[int, ...] = setting('labels by turns', least=2, most=64)
   memory_size: int = setting('values |M| of a cell, of which two are weighed, for 4.6 and C.6', least=3, most=16)
+  temperatures: tuple[float, ...] = setting(
+    'of the softmax in place of argmax, on the HMMs of wrong constructions', least=0
+  )
   largest_majority: float = setting('the most of the sequences that one label may have', above=0.5, below=1)
   max_draws: int = setting('HMMs drawn in search of one with a large region and a balanced task')
 

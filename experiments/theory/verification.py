@@ -73,6 +73,8 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   if mutated:
     wrong = mutants.of(theorem.name, drawn.problem, drawn.program, settings.verification.length, settings.limits)
     rows += [{**named, 'mutant': name, **_caught(settings, theorem, drawn, mutant)} for name, mutant in wrong.items()]
+  if mutated and theorem.with_memory:
+    rows += [{**named, **row} for row in _softened(settings, theorem, drawn)]
   return rows
 
 
@@ -177,6 +179,22 @@ def _is_multiple(constructed: np.ndarray, posterior: np.ndarray) -> bool:
   if not posterior.any() or not constructed.any():
     return not posterior.any() and not constructed.any()
   return constructed.sum() > 0 and bool((constructed * posterior.sum() == posterior * constructed.sum()).all())
+
+
+def _softened(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> list[Row]:
+  """The accuracy of the construction with a softmax of each temperature, on the sequences of full length."""
+  is_full = (drawn.predictions.tokens < room_of(settings, theorem).num_tokens).all(-1)
+  whole = jax.tree.map(lambda leaf: leaf[is_full], drawn.predictions)
+  recovered, rows = drawn.program.recovered, []
+  mu = drawn.problem.task_weights[:, recovered].T
+  has_mass, labels = whole.posterior[:, recovered].any(-1), (whole.posterior[:, recovered] @ mu).argmax(-1)
+  for temperature in settings.verification.temperatures:
+    constructed = read(whole, drawn.program.head, room_of(settings, theorem), temperature)[:, : len(recovered)]
+    right = (constructed @ mu).argmax(-1) == labels
+    share = float(np.bincount(labels[has_mass]).max() / has_mass.sum())
+    row = {'temperature': temperature, 'sequences': int(has_mass.sum()), 'majority': share}
+    rows.append(row | {'accuracy': float(right[has_mass].mean())})
+  return rows
 
 
 def _caught(settings: TheorySettings, theorem: Theorem, drawn: Drawn, mutant: mutants.Mutant) -> Row:

@@ -15,7 +15,7 @@ import numpy as np
 from hmm_jax import inference
 from hmm_jax.float64 import as_float64, widened
 from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
-from hmm_jax.hmm import conditional_token_probs, HMM, token_likelihoods
+from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.model import prepend
 from hmm_jax.theory import assumptions, padding
@@ -216,9 +216,8 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 def _state_predictions(hmm, silent_probs, prompt, inputs):
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   labelled = inference.forward_backward(hmm.starting_from(silent_probs), rows)
-  prompted = prepend(prompt, rows)
-  seen = inference.forward_backward(hmm, prompted)
-  token_probs = conditional_token_probs(hmm, prompted)[:, len(prompt)]
+  seen = inference.forward_backward(hmm, prepend(prompt, rows))
+  token_probs = emitted_token_probs(hmm, seen.leave_one_out_probs[:, len(prompt)])
   return labelled.smoothed_probs[:, 0], token_probs, labelled.marginal_loglik, seen.marginal_loglik
 
 
@@ -232,10 +231,10 @@ def _first_state_probs(hmm, inputs):
 def _memory_predictions(hmm, prompt, tokens):
   inside = tokens != hmm.num_tokens
   rows = token_likelihoods(hmm, tokens, inside)
-  posterior, prompted = memory_forward_backward(hmm, rows), prepend(prompt, rows)
-  seen, token_probs = memory_forward_backward(hmm, prompted), conditional_token_probs(hmm, prompted)
+  posterior, seen = memory_forward_backward(hmm, rows), memory_forward_backward(hmm, prepend(prompt, rows))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
-  token_probs, prompted_states = jnp.where(within, token_probs, 0), jnp.where(within, seen.leave_one_out_probs, 0)
+  token_probs = jnp.where(within, emitted_token_probs(hmm, seen.joint.leave_one_out_probs), 0)
+  prompted_states = jnp.where(within, seen.leave_one_out_probs, 0)
   states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
   of_text = posterior.cell_probs, states, posterior.marginal_loglik
   return *of_text, token_probs, prompted_states, seen.marginal_loglik

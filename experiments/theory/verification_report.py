@@ -1,0 +1,152 @@
+"""The tables and the figure of the theorems verified, and their section of the page, from records alone."""
+
+import matplotlib.figure
+import numpy as np
+
+from experiments import figures, results
+from experiments.results import Record
+from experiments.settings import FigureSettings
+from experiments.theory.tables import Table
+
+_STYLES = {
+  '4.3': dict(color='#000000', marker='^', linestyle='-'),
+  '4.6': figures.style_of('prompt'),
+  'C.6': figures.style_of('head'),
+}
+
+
+def theorems(records: list[Record]) -> Table:
+  """A row for each theorem: what was checked, and what was found wrong."""
+  columns = ['theorem', 'assumed', 'violated besides', 'HMMs', '|H*| > 1', 'C = 3', 'sequences', 'commonest label']
+  columns += ['no mass', 'decided exactly', 'exact ties', 'wrong', 'cosine error', 'vector error']
+  rows = []
+  for theorem, found in _by('theorem', _of_theorems(records)).items():
+    total = lambda field: sum(row[field] for row in found)
+    violated = [row['violates'] for row in found if row['violates']]
+    rows.append(
+      [
+        theorem,
+        found[0]['assumptions'],
+        f'{violated[0]} in {len(violated)}' if violated else '',
+        str(len(found)),
+        str(sum(row['num_essential'] > 1 for row in found)),
+        str(sum(row['num_classes'] > 2 for row in found)),
+        f'{total("sequences"):,}',
+        _range(found, 'majority'),
+        *(f'{total(field):,}' for field in ('no_mass', 'decided_exactly', 'exact_ties', 'wrong')),
+        *(f'{max(row[field] for row in found):.0e}' for field in ('largest_cosine_error', 'largest_vector_error')),
+      ]
+    )
+  return Table('What the constructions recover beside the exact posterior', columns, rows, num_texts=3)
+
+
+def mutants(records: list[Record]) -> Table:
+  """A row for each wrong construction of a theorem: how many sequences see it."""
+  columns = ['theorem', 'what is wrong', 'HMMs', 'sequences', 'by label', 'by direction', 'by any', 'HMMs that see it']
+  rows = []
+  for theorem, of_theorem in _by('theorem', _of_mutants(records)).items():
+    for mutant, found in _by('mutant', of_theorem).items():
+      counts = [sum(row[field] for row in found) for field in ('sequences', 'by_label', 'by_direction', 'by_factor')]
+      seen = sum(_sees(row) for row in found)
+      rows.append([theorem, mutant, str(len(found)), *(f'{count:,}' for count in counts), str(seen)])
+  return Table('Wrong constructions, and the sequences that see them', columns, rows, num_texts=2)
+
+
+def temperatures(records: list[Record]) -> Table:
+  """A row for each theorem with attention and temperature of the softmax: accuracy over HMMs."""
+  rows = []
+  for theorem, of_theorem in _by('theorem', _of_temperatures(records)).items():
+    for temperature, found in sorted(_by('temperature', of_theorem).items()):
+      interval = lambda field: str(results.mean_interval([100 * row[field] for row in found]))
+      lowest = f'{100 * min(row["accuracy"] for row in found):.1f}'
+      rows.append([theorem, f'{temperature:g}', str(len(found)), interval('majority'), interval('accuracy'), lowest])
+  columns = ['theorem', 'temperature', 'HMMs', 'majority', 'accuracy', 'least of any HMM']
+  title = 'Constructions with a softmax in place of argmax: accuracy in percent, mean ± half of the 95% interval over HMMs'
+  return Table(title, columns, rows, num_texts=1)
+
+
+def tables(records: list[Record]) -> list[Table]:
+  """Those of which there are records."""
+  makers = {theorems: _of_theorems, mutants: _of_mutants, temperatures: _of_temperatures}
+  return [make(records) for make, chosen in makers.items() if chosen(records)]
+
+
+def verification_section(records: list[Record]) -> str:
+  """What was verified, in Markdown: tables, and sentences with their numbers."""
+  checked, wrong = _of_theorems(records), _of_mutants(records)
+  total = lambda field: sum(row[field] for row in checked)
+  least = min(sum(row['sequences'] for row in found) for found in _by('theorem', checked).values())
+  essential = [row['num_essential'] > 1 for row in checked if 'stationary' in row]
+  with_memory = [row for row in checked if 'stationary' in row]
+  count = lambda field, value: sum(row[field] == value for row in with_memory)
+  unseen = [row for row in _grouped_mutants(wrong).values() if not any(map(_sees, row))]
+  by_label = sum(any(row['by_label'] for row in rows) for rows in _grouped_mutants(wrong).values())
+  sentences = [
+    f'Each theorem was put to {min(len(found) for found in _by("theorem", checked).values())} HMMs and at least {least:,} '
+    f'different sequences of its region, in {len(checked)} HMMs {total("sequences"):,} in all. In every HMM the '
+    f'commonest label has at most {100 * max(row["majority"] for row in checked):.1f}% of them. Wrong: {total("wrong")}. '
+    f'Undecided: 0, since {total("decided_exactly"):,} were decided in exact fractions, near ties and whatever float64 '
+    f'did not settle; {total("exact_ties"):,} of them are exact ties. {total("no_mass"):,} sequences leave nothing that '
+    f'is recovered any probability, so that both scores are 0 and the label is that of a tie.',
+    f'On all others the construction returns everything that its theorem recovers, times the factor r_x of the proof: '
+    f'the largest cosine error is {max(row["largest_cosine_error"] for row in checked):.0e}, the largest error of an '
+    f'entry relative to the largest entry {max(row["largest_vector_error"] for row in checked):.0e}.',
+    f'Of the {len(with_memory)} HMMs with a memory {sum(essential)} have more than one state in H*, '
+    f'{count("full_memory", False)} a prior without full support, {count("dependent_cells", True)} dependent cells, and '
+    f'{count("stationary", False)} a start that is not stationary.',
+    f'Of {len(_grouped_mutants(wrong))} wrong constructions {len(unseen)} were not seen by any sequence, and {by_label} '
+    f'were seen by a wrong label, the others by what they recover alone.',
+  ]
+  return '\n\n'.join([*sentences, *(table.markdown() for table in tables(records))])
+
+
+@figures.styled
+def temperature(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
+  """Accuracy of the constructions with attention by the temperature of their softmax."""
+  figure, (axes,) = figures.panels(settings)
+  chosen = _of_temperatures(records)
+  temperatures = sorted({row['temperature'] for row in chosen})
+  axes.set_xscale('symlog', linthresh=temperatures[1], linscale=0.6)
+  samples = lambda rows, field: {
+    value: 100 * np.array([row[field] for row in results.select(rows, temperature=value)]) for value in temperatures
+  }
+  for place, (theorem, rows) in enumerate(_by('theorem', chosen).items()):
+    figures.draw_line(axes, samples(rows, 'accuracy'), f'Theorem {theorem}', _STYLES[theorem], 7 * (place - 1))
+  figures.draw_majority(axes, samples(chosen, 'majority'))
+  axes.set_xticks(temperatures, [f'{value:g}' for value in temperatures])
+  axes.minorticks_off()
+  axes.set_xlabel('temperature of the softmax; 0 is the argmax of the theorems')
+  axes.set_ylabel('accuracy of the construction (%)')
+  count = figures.counted([len({row['hmm'] for row in chosen})], 'HMMs')
+  figures.finish(figure, figures.caption(records, f'{count} a theorem'))
+  return figure
+
+
+def _of_theorems(records: list[Record]) -> list[Record]:
+  return [record for record in records if 'largest_vector_error' in record]
+
+
+def _of_mutants(records: list[Record]) -> list[Record]:
+  return [record for record in records if 'mutant' in record]
+
+
+def _of_temperatures(records: list[Record]) -> list[Record]:
+  return [record for record in records if 'temperature' in record]
+
+
+def _grouped_mutants(records: list[Record]) -> dict[tuple[str, str], list[Record]]:
+  keys = dict.fromkeys((row['theorem'], row['mutant']) for row in records)
+  return {key: results.select(records, theorem=key[0], mutant=key[1]) for key in keys}
+
+
+def _sees(row: Record) -> bool:
+  return bool(row['by_label'] or row['by_direction'] or row['by_factor'])
+
+
+def _by(field: str, records: list[Record]) -> dict:
+  return {value: results.select(records, **{field: value}) for value in dict.fromkeys(row[field] for row in records)}
+
+
+def _range(records: list[Record], field: str) -> str:
+  values = [100 * record[field] for record in records]
+  return f'{min(values):.0f} to {max(values):.1f}%'
