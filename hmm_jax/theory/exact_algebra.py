@@ -1,0 +1,57 @@
+"""Linear algebra on `Fraction`s, in arrays of objects: what decides ranks and left inverses without any rounding."""
+
+from fractions import Fraction
+import math
+
+import numpy as np
+
+
+def row_reduced(matrix: np.ndarray) -> tuple[np.ndarray, list[int]]:
+  """The reduced row echelon form of a matrix [m, n] and the columns of its pivots, ascending."""
+  rows = np.array(matrix, object) * Fraction(1)
+  pivots: list[int] = []
+  for column in range(rows.shape[1]):
+    at = len(pivots)
+    candidates = at + np.flatnonzero(rows[at:, column])
+    if candidates.size:
+      rows[[at, candidates[0]]] = rows[[candidates[0], at]]
+      rows[at] /= rows[at, column]
+      others = np.arange(len(rows)) != at
+      rows[others] -= np.outer(rows[others, column], rows[at])
+      pivots.append(column)
+  return rows, pivots
+
+
+def rank(matrix: np.ndarray) -> int:
+  """The rank of a matrix [m, n], which may have no columns."""
+  return len(row_reduced(matrix)[1])
+
+
+def left_inverse(columns: np.ndarray) -> np.ndarray:
+  """The Moore-Penrose inverse (C^T C)^-1 C^T [n, m] of independent columns C [m, n].
+
+  Raises:
+    ValueError: the columns are dependent.
+  """
+  size = columns.shape[1]
+  rows, pivots = row_reduced(np.hstack([columns.T @ columns, columns.T]))
+  if pivots[:size] != list(range(size)):
+    raise ValueError(f'{size} columns have rank {rank(columns)}; valid are independent columns')
+  return rows[:, size:]
+
+
+def off_span(columns: np.ndarray) -> np.ndarray:
+  """The orthogonal projection [m, m] off the span of columns [m, n], dependent ones among them."""
+  _, pivots = row_reduced(columns)
+  basis = columns[:, pivots]
+  identity = np.eye(len(columns), dtype=int) * Fraction(1)
+  return identity - basis @ left_inverse(basis) if pivots else identity
+
+
+def as_integers(array: np.ndarray) -> tuple[np.ndarray, int]:
+  """Integers of the same shape, and the denominator that all of them have in common."""
+  array = np.asarray(array)
+  flat = [Fraction(value) for value in array.reshape(-1).tolist()]
+  denominator = math.lcm(*(value.denominator for value in flat))
+  numerators = [value.numerator * (denominator // value.denominator) for value in flat]
+  return np.array(numerators, object).reshape(array.shape), denominator

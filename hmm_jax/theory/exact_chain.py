@@ -1,0 +1,110 @@
+"""One pass forward and one backward in integers: every posterior of a text, exactly.
+
+A table of `Fraction`s is integers over a common denominator, and posteriors are normalised, so that no denominator is
+carried along. The memory stays as it is: its configurations are chains of H states side by side.
+"""
+
+from fractions import Fraction
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.theory.exact_algebra import as_integers
+from hmm_jax.theory.rationals import exact
+
+# Likelihood rows of a text: for every position the integers [C, H], up to a positive factor.
+Rows = list[np.ndarray]
+
+
+class ExactChain(NamedTuple):
+  """A chain of H states beside C memory configurations that stay; a plain `HMM` has one.
+
+  Attributes:
+    start: integers [C, H], proportional to P[M, H_1].
+    moves: integers [H, H], proportional to P[next = j | now = i].
+    emissions: `Fraction`s [M, H, V], the paper's W.
+    reads: [C, H], the value that each state reads in each configuration.
+    likelihoods: integers [V + 1, C, H], of each token up to a common factor, of a [MASK] last.
+    configurations: [C, N], what each cell holds.
+  """
+
+  start: np.ndarray
+  moves: np.ndarray
+  emissions: np.ndarray
+  reads: np.ndarray
+  likelihoods: np.ndarray
+  configurations: np.ndarray
+
+
+def exact_rows(rows) -> np.ndarray:
+  """Distributions [..., n] as `Fraction`s, each divided by its exact sum; floats are the rationals that they are."""
+  fractions = exact(rows)
+  return fractions / fractions.sum(-1, keepdims=True)
+
+
+def exact_chain(distribution: HMM | MemoryHMM) -> ExactChain:
+  """The chain of a distribution whose arrays are floats or `Fraction`s, each row divided by its exact sum."""
+  emissions, configurations = exact_rows(distribution.emission_matrix), np.zeros((1, 0), int)
+  start = exact_rows(distribution.initial_probs)
+  if isinstance(distribution, MemoryHMM):
+    memory_probs = exact_rows(np.reshape(distribution.memory_probs, -1)).reshape(distribution.memory_probs.shape)
+    configurations = np.indices(memory_probs.shape).reshape(memory_probs.ndim, -1).T
+    reads = configurations[:, np.asarray(distribution.cell_index)]
+    start = memory_probs[..., None] * start
+  else:
+    emissions, reads = emissions[None], np.zeros((1, emissions.shape[0]), int)
+  numerators, denominator = as_integers(emissions[reads, np.arange(reads.shape[1])])
+  masked = np.full_like(numerators[..., :1], denominator)
+  return ExactChain(
+    start=as_integers(start)[0].reshape(reads.shape),
+    moves=as_integers(exact_rows(distribution.transition_matrix))[0],
+    emissions=emissions,
+    reads=reads,
+    likelihoods=np.moveaxis(np.concatenate([numerators, masked], axis=-1), -1, 0),
+    configurations=configurations,
+  )
+
+
+def leave_one_out(chain: ExactChain, rows: Rows) -> list[np.ndarray]:
+  """P[M, H_i, rows but the i-th] [C, H] at each position i, in integers and up to a positive factor."""
+  forward, backward = [chain.start], [np.ones_like(chain.start)]
+  for row in rows[:-1]:
+    forward.append((forward[-1] * row) @ chain.moves)
+  for row in rows[:0:-1]:
+    backward.append((backward[-1] * row) @ chain.moves.T)
+  return [before * after for before, after in zip(forward, reversed(backward), strict=True)]
+
+
+def by_value_read(chain: ExactChain, joint: np.ndarray) -> np.ndarray:
+  """Sums [C, H] over all configurations that read the same value: [M, H]."""
+  sums = np.zeros(chain.emissions.shape[:2], object)
+  np.add.at(sums, (chain.reads, np.arange(joint.shape[1])), joint)
+  return sums
+
+
+def by_cell(chain: ExactChain, joint: np.ndarray, cell: int) -> np.ndarray:
+  """Sums [C, H] over all states and all other cells: [M]."""
+  sums = np.zeros(len(chain.emissions), object)
+  np.add.at(sums, chain.configurations[:, cell], joint.sum(1))
+  return sums
+
+
+def normalised(weights: np.ndarray) -> np.ndarray:
+  """Integers of any shape over their sum, as `Fraction`s; zeros where it is 0."""
+  total = weights.sum() or 1
+  return np.array([Fraction(weight, total) for weight in weights.reshape(-1)], object).reshape(weights.shape)
+
+
+def token_probs(chain: ExactChain, joint: np.ndarray) -> np.ndarray:
+  """G_i = W p (Proposition C.1) [V] of what `leave_one_out` says at i; zeros where the evidence is impossible."""
+  return normalised(np.tensordot(joint, chain.likelihoods[:-1], axes=((0, 1), (1, 2))))
+
+
+def all_texts(chain: ExactChain, length: int) -> list[tuple[int, ...]]:
+  """Every text of that length that has probability, in order of tokens."""
+  texts = itertools.product(range(chain.emissions.shape[-1]), repeat=length)
+  possible = lambda text: leave_one_out(chain, [*chain.likelihoods[list(text)], np.ones_like(chain.start)])[-1].any()
+  return [text for text in texts if possible(text)]

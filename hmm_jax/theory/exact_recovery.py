@@ -1,0 +1,247 @@
+"""The constructions of the theorems in `Fraction`s, for one text at a time: what decides near ties, and proofs.
+
+It shares no code with `hmm_jax.theory.recovery` and follows the same appendices: exact left inverses, exact
+projections off V-bar, an exact argmax with exact ties. Scores are relative to the last class, whose own is 0.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hmm_jax.theory import exact_chain
+from hmm_jax.theory.exact_algebra import as_integers, left_inverse, off_span, rank
+from hmm_jax.theory.exact_chain import exact_rows, ExactChain, Rows
+from hmm_jax.theory.rationals import exact
+from hmm_jax.theory.structured import MemoryProblem, StateProblem
+
+Scores = tuple[np.ndarray, np.ndarray]
+
+
+class LinearConstruction(NamedTuple):
+  """Theorems 3.3 and 3.6 in `Fraction`s.
+
+  Attributes:
+    chain: of the text, which follows the [MASK].
+    labelled: the same from P[H_0].
+    weights: mu relative to the last class, [C, H].
+    prompt: u [H], or None.
+    head: b [C, V].
+    states: H*; all states in Theorem 3.3.
+  """
+
+  chain: ExactChain
+  labelled: ExactChain
+  weights: np.ndarray
+  prompt: np.ndarray | None
+  head: np.ndarray
+  states: np.ndarray
+
+  def posterior(self, tokens: Sequence[int]) -> np.ndarray:
+    """P[H_0 | X_{1:T} = x] [H]; zeros where x is impossible."""
+    rows = token_rows(self.labelled, [-1, *tokens])
+    return exact_chain.normalised(exact_chain.leave_one_out(self.labelled, rows)[0].reshape(-1))
+
+  def predicted(self, tokens: Sequence[int]) -> np.ndarray:
+    """G at the [MASK], [V]: G_1(x'), after a prompt G_2."""
+    prompt = [] if self.prompt is None else [as_integers(self.prompt)[0][None]]
+    rows = [*prompt, *token_rows(self.chain, [-1, *tokens])]
+    return exact_chain.token_probs(self.chain, exact_chain.leave_one_out(self.chain, rows)[len(prompt)])
+
+  def scores(self, tokens: Sequence[int]) -> Scores:
+    """mu P[H_0 | x] and b G, [C] each, of the text x; tokens V are [MASK]s."""
+    return self.weights @ self.posterior(tokens), self.head @ self.predicted(tokens)
+
+
+class AttentionConstruction(NamedTuple):
+  """Theorems 4.3, 4.6 and C.6 in `Fraction`s.
+
+  Attributes:
+    chain: of the text.
+    cell: j*.
+    weights: mu relative to the last class, [C, M].
+    prompt: u [configurations, H], or None.
+    prompt_bias: beta at the prompt.
+    attention: q^T Theta^(K) [V].
+    recover: Theta^(V) [M, H, V], zero but at M* and H*.
+    prompt_embedding: phi(u) [M, H]; zeros without a prompt.
+    states: H*.
+  """
+
+  chain: ExactChain
+  cell: int
+  weights: np.ndarray
+  prompt: np.ndarray | None
+  prompt_bias: Fraction
+  attention: np.ndarray
+  recover: np.ndarray
+  prompt_embedding: np.ndarray
+  states: np.ndarray
+
+  def posterior(self, tokens: Sequence[int]) -> np.ndarray:
+    """P[M_j* | x] [M]; zeros where x is impossible."""
+    rows = token_rows(self.chain, tokens)
+    joint = exact_chain.leave_one_out(self.chain, rows)[0] * rows[0]
+    return exact_chain.normalised(exact_chain.by_cell(self.chain, joint, self.cell))
+
+  def in_region(self, tokens: Sequence[int]) -> bool:
+    """Whether x is in R (4.3): some position's state surely lies in H*."""
+    others = np.setdiff1d(np.arange(self.recover.shape[1]), self.states)
+    rows = token_rows(self.chain, tokens)
+    joints = exact_chain.leave_one_out(self.chain, rows)
+    return bool((joints[0] * rows[0]).any()) and any(not joint[:, others].any() for joint in joints)
+
+  def joints(self, tokens: Sequence[int]) -> Rows:
+    """P[M, H_i, all but position i] at the prompt, if there is one, and at each token, up to positive factors."""
+    prompt = [] if self.prompt is None else [as_integers(self.prompt)[0]]
+    return exact_chain.leave_one_out(self.chain, [*prompt, *token_rows(self.chain, tokens)])
+
+  def predicted(self, tokens: Sequence[int]) -> list[np.ndarray]:
+    """G_i [V] at the prompt, if there is one, and at each token."""
+    return [exact_chain.token_probs(self.chain, joint) for joint in self.joints(tokens)]
+
+  def logits(self, predicted: list[np.ndarray]) -> list[Fraction]:
+    """q^T (Theta^(K) G_i + beta_i) at each position."""
+    logits = [self.attention @ G for G in predicted]
+    return logits if self.prompt is None else [logits[0] + self.prompt_bias, *logits[1:]]
+
+  def values(self, tokens: Sequence[int], predicted: list[np.ndarray], position: int) -> np.ndarray:
+    """b^T ((Theta^(V) G_i) * e_i) [C] at one position of prompt and text."""
+    embeddings = [] if self.prompt is None else [self.prompt_embedding]
+    at = position - len(embeddings)
+    embedding = self.prompt_embedding if at < 0 else embedding_of(self.chain, tokens[at])
+    return self.weights @ ((self.recover @ predicted[position]) * embedding).sum(1)
+
+  def scores(self, tokens: Sequence[int]) -> Scores:
+    """mu P[M_j* | x] and the head's mean value over all positions of the largest logit, [C] each."""
+    predicted = self.predicted(tokens)
+    logits = self.logits(predicted)
+    attended = [position for position, logit in enumerate(logits) if logit == max(logits)]
+    values = [self.values(tokens, predicted, position) for position in attended]
+    return self.weights @ self.posterior(tokens), sum(values[1:], values[0]) / len(values)
+
+
+ExactConstruction = LinearConstruction | AttentionConstruction
+
+
+def exact_scores(problem: Any, theorem: str, tokens: Sequence[int], prompt_bias: Fraction | None = None) -> Scores:
+  """The exact scores of a text and those of the theorem's construction, [C] `Fraction`s each.
+
+  For many texts make the `exact_construction` once.
+  """
+  return exact_construction(problem, theorem, prompt_bias).scores(tokens)
+
+
+def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None = None) -> ExactConstruction:
+  """The construction of a theorem's proof.
+
+  Args:
+    problem: a `StateProblem` or a `MemoryProblem`, of `Fraction`s, or of floats, whose rows are divided by their sums.
+    theorem: '3.3', '3.6', '4.3', '4.6' or 'C.6'.
+    prompt_bias: beta at the prompt, of 4.6 and C.6 (the paper's is -2); what always suffices if None.
+
+  Raises:
+    ValueError: what the theorem assumes of the columns of W fails, or it is none of these theorems.
+  """
+  match theorem:
+    case '3.3' | '3.6':
+      return _of_states(problem, theorem)
+    case '4.3' | '4.6' | 'C.6':
+      return _of_memory(problem, theorem != '4.3', prompt_bias)
+  raise ValueError(f"theorem is {theorem!r}; valid are '3.3', '3.6', '4.3', '4.6' and 'C.6'")
+
+
+def token_rows(chain: ExactChain, tokens: Sequence[int]) -> Rows:
+  """The likelihood rows of tokens; V, or -1, is a [MASK]."""
+  return [chain.likelihoods[token] for token in tokens]
+
+
+def embedding_of(chain: ExactChain, token: int) -> np.ndarray:
+  """e(x_i) [M, H], ones for a [MASK]."""
+  num_tokens = chain.emissions.shape[-1]
+  return chain.emissions[:, :, token] if token in range(num_tokens) else chain.emissions.sum(-1)
+
+
+def _contrasts(task_weights) -> np.ndarray:
+  weights = exact(task_weights)
+  return weights - weights[-1]
+
+
+def _of_states(problem: StateProblem, theorem: str) -> LinearConstruction:
+  """(A.1), and the proof of Theorem 3.6."""
+  hmm, weights, silent = problem.hmm, _contrasts(problem.task_weights), exact_rows(problem.silent_probs)
+  A, W, first = exact_rows(hmm.transition_matrix).T, exact_rows(hmm.emission_matrix).T, exact_rows(hmm.initial_probs)
+  states, u = np.arange(len(silent)), None
+  if theorem == '3.6':
+    states, starts = _essential_states(A, W, weights)
+    u = exact(np.isin(np.arange(len(silent)), starts))
+  reached = first if u is None else A @ (u * first)
+  scale = silent[states] / reached[states]
+  B = scale[:, None] * left_inverse(W[:, states])
+  chain, labelled = exact_chain.exact_chain(hmm), exact_chain.exact_chain(hmm.starting_from(silent))
+  return LinearConstruction(chain, labelled, weights, u, weights[:, states] @ B, states)
+
+
+def _essential_states(A: np.ndarray, W: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """H* and B of Assumption 3.5; of several H* one whose columns are as far from dependent as floats can tell."""
+  supports = [frozenset(np.flatnonzero(column).tolist()) for column in A.T]
+  unions: set[frozenset] = {frozenset()}
+  for support in set(supports):
+    unions |= {union | support for union in unions}
+  covers = [sorted(union) for union in unions if set(np.flatnonzero(weights.any(0)).tolist()) <= union]
+  independent = [cover for cover in covers if rank(W[:, cover]) == len(cover)]
+  if not independent:
+    raise ValueError(
+      'no cover of supp(mu) has independent columns of W; valid are problems in which Assumption 3.5 holds'
+    )
+  smallest = lambda cover: np.linalg.svd(W[:, cover].astype(float), compute_uv=False)[-1]
+  states = max(independent, key=smallest)
+  return np.array(states), np.array([h for h, support in enumerate(supports) if support <= set(states)])
+
+
+def _of_memory(problem: MemoryProblem, prompted: bool, prompt_bias: Fraction | None) -> AttentionConstruction:
+  """Lemmas C.2 and C.4; C.9 and C.13 with a prompt, beta being below minus the largest score of any G."""
+  chain, weights = exact_chain.exact_chain(problem.hmm), _contrasts(problem.task_weights)
+  memory_size, num_states, _ = chain.emissions.shape
+  values = np.flatnonzero(weights.any(0)) if prompted else np.arange(memory_size)
+  states, theta = _recovery(problem, chain.emissions, values)
+  recover = 0 * chain.emissions
+  recover[np.ix_(values, states)] = theta
+  attention = recover.sum((0, 1))
+  u = _prompt(problem, chain, values) if prompted else None
+  embedding = exact(np.zeros((memory_size, num_states), int))
+  if u is not None:
+    embedding = exact_chain.by_value_read(chain, u) / Fraction(len(u), memory_size)
+  bias = -1 - max(Fraction(0), *attention) if prompt_bias is None else prompt_bias
+  return AttentionConstruction(chain, problem.cell, weights, u, bias, attention, recover, embedding, states)
+
+
+def _recovery(problem: MemoryProblem, emissions: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """The largest H* of Assumptions 4.2, 4.5 and C.5, and Theta^(2, h) of Claims C.3 and C.10, [|M*|, |H*|, V]."""
+  reads_cell = np.asarray(problem.hmm.cell_index) == problem.cell
+  is_weighed = np.isin(np.arange(len(emissions)), values)
+  W = np.moveaxis(emissions, -1, 0)
+
+  def others_of(states):
+    chosen = (is_weighed[:, None] | ~reads_cell) & ~np.isin(np.arange(len(reads_cell)), states)
+    return W[:, chosen]
+
+  independent = lambda h: rank(np.hstack([others_of([h]), W[:, values, h]])) == rank(others_of([h])) + len(values)
+  states = np.array([h for h in np.flatnonzero(reads_cell) if independent(h)], int)
+  if not states.size:
+    raise ValueError(f'no state that reads cell {problem.cell} has columns of W that are independent of all others')
+  own = off_span(others_of(states)) @ W[:, values][:, :, states].reshape(len(W), -1)
+  return states, left_inverse(own).reshape(len(values), len(states), -1)
+
+
+def _prompt(problem: MemoryProblem, chain: ExactChain, values: np.ndarray) -> np.ndarray:
+  """(C.6), times P[H_0] / P[H_1] and scaled to at most 1: [C, H]."""
+  allowed = np.isin(chain.configurations[:, problem.cell], values)
+  silent, first = exact_rows(problem.silent_probs), exact_rows(problem.hmm.initial_probs)
+  shape = problem.hmm.memory_probs.shape + first.shape[-1:]
+  ratios = [
+    h0 / h1 if h1 else h1 for h0, h1 in zip(*(np.broadcast_to(law, shape).reshape(-1) for law in (silent, first)))
+  ]
+  u = np.array(ratios, object).reshape(chain.start.shape) * allowed[:, None]
+  return u / (u.max() or 1)
