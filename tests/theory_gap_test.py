@@ -166,7 +166,12 @@ def test_the_steps_by_hand_are_computed():
   assert f'{read[0]} and {read[1]}' in PAGE
   assert construction.values(gap.TEXT, predicted, 0)[0] == read[0] - 2 * read[1]
   assert f'= {read[0] - 2 * read[1]}' in PAGE
+  assert probs_given_memory(gap.TEXT).tolist() == [Fraction(5, 192), Fraction(5, 192), Fraction(8, 192)]
+  assert 'Its probability is 5/192 under A and under B and 8/192 under C' in PAGE
+  assert f'With -2 it is\n  {construction.attention @ predicted[0] - 2}' in PAGE
   third = predicted[2]
+  read = construction.recover[:2, 0] @ third
+  assert f'it reads {read[0]} and {read[1]}, each times 1/4' in PAGE
   assert f'G_3 = ({", ".join(map(str, third))})' in PAGE and construction.attention @ third == 1
 
 
@@ -241,20 +246,25 @@ def test_attention_can_go_beyond_c_8():
   assert violation(memory_lemmas.lemma_c_9_precisely, case, len(text)) > 0
 
 
+def probs_given_memory(text):
+  """P[x | M] of each value, by a sum over paths."""
+  hmm, probs = PROBLEM.hmm, [Fraction(0)] * 3
+  for m, path in itertools.product(range(3), itertools.product(range(2), repeat=len(text))):
+    weight = hmm.initial_probs[path[0]]
+    for now, then in itertools.pairwise(path):
+      weight *= hmm.transition_matrix[now, then]
+    for state, token in zip(path, text, strict=True):
+      weight *= hmm.emission_matrix[m, state, token]
+    probs[m] += weight
+  return np.array(probs)
+
+
 def test_how_much_of_r_is_wrong():
   """The share of the two texts in the probability of the texts of three words in R."""
   construction = exact_recovery.exact_construction(PROBLEM, '4.6')
-  hmm, mass = PROBLEM.hmm, {}
+  mass = {True: Fraction(0), False: Fraction(0)}
   for text, _, exact, _, paper, _ in regions(PROBLEM, T):
-    prob = Fraction(0)
-    for m, path in itertools.product(range(3), itertools.product(range(2), repeat=T)):
-      weight = hmm.memory_probs[m] * hmm.initial_probs[path[0]]
-      for now, then in itertools.pairwise(path):
-        weight *= hmm.transition_matrix[now, then]
-      for state, token in zip(path, text, strict=True):
-        weight *= hmm.emission_matrix[m, state, token]
-      prob += weight
-    mass[exact * paper < 0] = mass.get(exact * paper < 0, 0) + prob
+    mass[exact * paper < 0] += PROBLEM.hmm.memory_probs @ probs_given_memory(text)
   assert f'They have {mass[True] / (mass[True] + mass[False])} of the probability of R' in PAGE
   assert construction.posterior(gap.TEXT).tolist() == [Fraction(4, 29), Fraction(1, 29), Fraction(24, 29)]
 
