@@ -27,6 +27,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   _impossibility(config)
   _degradation(config)
   _bert(config)
+  _appendix(config)
   config.figure = base.figure()
   if scale == 'smoke':
     _smoke(config)
@@ -110,6 +111,19 @@ def _bert(config: ml_collections.ConfigDict) -> None:
   )
 
 
+def _appendix(config: ml_collections.ConfigDict) -> None:
+  """Every claim of appendices A to C of the first text, at random and by search for the worst case."""
+  config.appendix = base.group(
+    length=2,
+    num_random=60,
+    num_steps=200,
+    num_edge=10,
+    denominator=24,
+    conditioning=0.02,
+    gap_denominators=(8, 64, 512, 4096),
+  )
+
+
 def _smoke(config: ml_collections.ConfigDict) -> None:
   config.verification.update(num_hmms=3, num_sequences=40, num_mutated=2, num_sequences_mutated=60, length=4)
   config.impossibility.update(num_hmms=2, max_length=3, num_train=60)
@@ -121,4 +135,5 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.degradation.tuning.update(num_epochs=1, warmup_steps=1)
   config.bert.update(checkpoints=(4,), steps_per_call=2, warmup_steps=2, batch_size=8, num_documents=64)
   config.bert.model.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=8)
+  config.appendix.update(num_random=2, num_steps=2, num_edge=1, gap_denominators=(8,))
   config.figure.dpi = 60

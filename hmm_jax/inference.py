@@ -177,7 +177,7 @@ def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: A
 def _least_positive_evidence(initial_probs: Array, matrix: Array, *rows: Array) -> Array:
   """A lower bound [B] of the log-evidence of what is not impossible, as one path of the least positive entries."""
   log_least = lambda x, axes: jnp.log(lax.stop_gradient(jnp.where(x > 0, x, 1)).min(axes))
-  of_rows = sum(log_least(x, (1, 2)).sum(0) for x in rows)
+  of_rows = functools.reduce(jnp.add, [log_least(x, (1, 2)).sum(0) for x in rows])
   return log_least(initial_probs, None) + sum(map(len, rows)) * log_least(matrix, None) + of_rows.reshape(-1)
 
 

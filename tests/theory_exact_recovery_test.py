@@ -9,7 +9,7 @@ import pytest
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory import exact_algebra, exact_chain, exact_recovery, recovery
+from hmm_jax.theory import assumptions, exact_algebra, exact_chain, exact_recovery, recovery
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.structured import MemoryProblem, StateProblem
 
@@ -216,6 +216,54 @@ def test_the_constructions_are_right_without_any_rounding(theorem):
         right += bool(label.any())
         zeros += not label.any()
   assert right > 10
+
+
+def assert_right_on_region(problem, theorem, length):
+  """Scores of every text in R are a positive multiple of the exact ones, or both 0; how many are not."""
+  exact, right = exact_recovery.exact_construction(problem, theorem), 0
+  for tokens in exact_chain.all_texts(exact.chain, length):
+    if exact.in_region(tokens):
+      label, constructed = exact.scores(tokens)
+      assert_positive_multiple(constructed, label)
+      right += bool(label.any())
+  return right
+
+
+@pytest.mark.parametrize('start', ['stationary', 'one-hot'])
+def test_theorem_4_3_holds_of_periodic_chains_and_from_one_state(start):
+  """Its proof uses nothing of Assumption 3.2: a cycle of three states, from its stationary law and from one state."""
+  problem, _ = problems_of('4.3', 1)[0]
+  moves = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0]]) * Fraction(1)
+  first = np.array([1, 1, 1]) * Fraction(1, 3) if start == 'stationary' else np.array([0, 1, 0]) * Fraction(1)
+  problem = problem._replace(hmm=problem.hmm._replace(transition_matrix=moves, initial_probs=first), silent_probs=first)
+  assert not assumptions.regularity(in_floats(problem).hmm, EXACT).holds
+  assert 'head' in built('4.3', in_floats(problem))
+  assert assert_right_on_region(problem, '4.3', T) > 2
+
+
+@pytest.mark.parametrize('theorem', ['4.6', 'C.6'])
+def test_the_whole_posterior_is_recovered_from_any_start(theorem):
+  """With mu the identity on its support, after a start that is not stationary: the posterior up to one factor."""
+  identity, right = np.diag([Fraction(1), Fraction(1), Fraction(0)]), 0
+  for problem, _ in problems_of(theorem, 3):
+    assert (problem.silent_probs != problem.hmm.initial_probs).any()
+    right += assert_right_on_region(problem._replace(task_weights=identity), theorem, 2)
+  assert right > 5
+
+
+def test_a_memory_without_probability_takes_no_part():
+  """Its own first law may lack support, and its prompt be what it likes; both constructions stand."""
+  for problem, _ in problems_of('4.6', 6):
+    hmm = problem.hmm
+    silent = np.array([problem.silent_probs] * 2 + [np.array([1, 0, 0]) * Fraction(1)])
+    first = np.array([hmm.initial_probs] * 2 + [np.array([0, 0, 1]) * Fraction(1)])
+    hmm = hmm._replace(
+      memory_probs=np.array([Fraction(1, 3), Fraction(2, 3), Fraction(0)], object), initial_probs=first
+    )
+    problem = problem._replace(hmm=hmm, silent_probs=silent)
+    assert assert_right_on_region(problem, '4.6', 2)
+    exact, floats = exact_recovery.exact_construction(problem, '4.6'), built('4.6', in_floats(problem))
+    np.testing.assert_allclose(floats['prompt'][0], exact.prompt.astype(float).reshape(-1), atol=1e-12)
 
 
 def assert_positive_multiple(constructed, label):

@@ -1,129 +1,239 @@
-"""The claims and lemmas of appendices A to C on small structured chains, by sums over every memory and hidden path.
+"""The claims and lemmas of appendices A to C: what holds is violated by exactly nothing, and what fails is found.
 
-The paper's silent H_0 is position 0 of a text whose first token is not seen. Every sum is written from the definition
-of a (memory-augmented) HMM; of the library only the exact model's G-bar and the constructions are used, where a lemma
-speaks of them.
+Tables of P[memory, path, text] are the ground, and are checked against sums written here. The library's constructions
+and its exact model are compared with what the lemmas speak of.
 """
 
-import functools
+from fractions import Fraction
 import itertools
-from typing import NamedTuple
 
 from conftest import contradictory_memory, contradictory_states, in_float64
 import jax
 import numpy as np
 import pytest
 
+from experiments.theory.appendix import STATEMENTS
 from hmm_jax.hmm import conditional_token_probs, HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory import assumptions, rationals, recovery, structured
+from hmm_jax.theory import adversary, assumptions, gap, lemmas, memory_lemmas, recovery, state_lemmas, tables
+from hmm_jax.theory.adversary import EDGES, Search
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.structured import Sizes
+from hmm_jax.theory.lemmas import violation
+from hmm_jax.theory.rationals import exact
+from hmm_jax.theory.tables import Case
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
-CLOSE = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-11)
+HOW = Search(length=2, num_random=3, num_steps=20, num_edge=2, denominator=24, conditioning=0.02)
+FALSE = {
+  'Claim C.10, i = 1',
+  'Lemma C.9, the prompt',
+  'Lemma C.9, "precisely"',
+  'Theorem C.6 with -2',
+  'Theorem C.6 with -2, at 0',
+}
+TRUE = [statement for statement in STATEMENTS if statement.claim not in FALSE]
+# What a one-hot start, a reducible chain and one that is not stationary take away; nothing else takes anything.
+NEEDS = {
+  'one-hot start': {'Claim A.1', 'Theorem 3.3', 'Lemma B.2', 'Proof of 3.6', 'Theorem 3.6'},
+  'reducible': {'Theorem 3.3', 'Proof of 3.6', 'Theorem 3.6'},
+  'not stationary': {'Proposition C.8', 'Lemma C.13', 'Claim C.14', 'Theorem C.6, mended'},
+}
 
 
-class Paths(NamedTuple):
-  """Every memory and hidden path of positive probability.
-
-  Attributes:
-    probs: [n], P[memory, path].
-    states: [n, L], the path.
-    cells: [n, N], what each cell holds.
-    joint: [n, L], the number of the joint state at each position.
-    emissions: [n, L, V], P[X_t = v | memory, H_t].
-  """
-
-  probs: np.ndarray
-  states: np.ndarray
-  cells: np.ndarray
-  joint: np.ndarray
-  emissions: np.ndarray
+def named(statements):
+  return pytest.mark.parametrize('statement', statements, ids=lambda statement: statement.claim)
 
 
-def paths_of(hmm, length):
-  """By the definition of the chain; a plain `HMM` has one cell with one value."""
+@pytest.fixture(scope='module')
+def cases():
+  """Of each kind, at random and at the edges."""
+  rng = np.random.default_rng(0)
+  return {kind: adversary.drawn_cases(kind, rng, HOW) for kind in EDGES}
+
+
+def case_of(problem):
+  """A `Case` of `Fraction`s of a problem with one weighed row."""
+  hmm, weights = problem.hmm, exact(problem.task_weights)[0]
   if isinstance(hmm, HMM):
-    no_cells = np.zeros(hmm.num_states, int)
-    hmm = MemoryHMM(np.ones(1), hmm.initial_probs, hmm.transition_matrix, no_cells, hmm.emission_matrix[None])
-  found = []
-  memories = list(itertools.product(range(hmm.memory_size), repeat=hmm.num_cells))
-  for (number, memory), path in itertools.product(
-    enumerate(memories), itertools.product(range(hmm.num_states), repeat=length)
-  ):
-    prob = hmm.memory_probs[memory] * hmm.initial_probs[path[0]]
-    for now, then in itertools.pairwise(path):
-      prob = prob * hmm.transition_matrix[now, then]
-    if prob:
-      rows = [hmm.emission_matrix[memory[hmm.cell_index[h]], h] for h in path]
-      found.append((prob, path, memory, [number * hmm.num_states + h for h in path], rows))
-  return Paths(*map(np.array, zip(*found, strict=True)))
+    one = np.array([Fraction(1)], object)
+    chain = one, exact(problem.silent_probs), exact(hmm.transition_matrix), np.zeros(len(weights), int)
+    return Case(*chain, exact(hmm.emission_matrix)[None], weights, 0, (0, 1), False)
+  chain = exact(hmm.memory_probs), exact(problem.silent_probs), exact(hmm.transition_matrix), hmm.cell_index
+  return Case(*chain, exact(hmm.emission_matrix), weights, problem.cell, (0,), True)
 
 
-def weights(paths, tokens, prompt=None):
-  """P[memory, path, evidence] [n]: tokens by position, None where nothing is seen, and u [E] at position 0."""
-  total = paths.probs if prompt is None else paths.probs * prompt[paths.joint[:, 0]]
-  for position, token in enumerate(tokens):
-    if token is not None:
-      total = total * paths.emissions[:, position, token]
-  return total
+def as_memory(case):
+  """The float64 `MemoryHMM` of a case."""
+  of = tables.in_floats(case)
+  cells = np.asarray(case.cell_index, np.int32)
+  return MemoryHMM(of.memory_probs, of.first_probs, of.transition_matrix, cells, of.emission_matrix)
 
 
-def law(values, total, size):
-  """The sums of the weights by value, [size]."""
-  return np.bincount(values, total, size)
+def texts_of(case, length):
+  return itertools.product(range(case.emission_matrix.shape[-1]), repeat=length)
 
 
-def normalised(probs):
-  """Probs over their sum; zeros where it is 0."""
-  return probs / probs.sum() if probs.sum() > 0 else probs
+# Tables.
 
 
-def without(tokens, position):
-  """The tokens but one."""
-  return [*tokens[:position], None, *tokens[position + 1 :]]
+@pytest.mark.parametrize('kind', EDGES)
+def test_tables_are_sums_over_memories_and_paths(cases, kind):
+  """P[X = x] of each text by a sum written out, with a prompt, and all of them sum to one."""
+  case = cases[kind].assumed[0]
+  memory_size, num_states, _ = case.emission_matrix.shape
+  prompt = lemmas.indicator(case) if memory_size > 1 else state_lemmas.starting_prompt(case)
+  prompted = lemmas.prompted_table(case, 2, prompt).text_probs
+  assert tables.table(case, case.first_probs, 2).text_probs.sum() == 1
+  for text in texts_of(case, 2):
+    total = Fraction(0)
+    for memory in itertools.product(range(memory_size), repeat=case.memory_probs.ndim):
+      for path in itertools.product(range(num_states), repeat=3):
+        prob = case.memory_probs[memory] * case.first_probs[path[0]] * prompt[(*memory, path[0])]
+        for now, then in itertools.pairwise(path):
+          prob *= case.transition_matrix[now, then]
+        for state, token in zip(path[1:], text, strict=True):
+          prob *= case.emission_matrix[memory[case.cell_index[state]], state, token]
+        total += prob
+    assert prompted[text] == total
 
 
-def token_law(paths, tokens, position, prompt=None):
-  """P[X_i | X_-i] [V] by the probabilities of all tokens at i."""
-  kept = without(tokens, position)
-  num_tokens = paths.emissions.shape[-1]
-  joint = [weights(paths, [*kept[:position], v, *kept[position + 1 :]], prompt).sum() for v in range(num_tokens)]
-  return normalised(np.array(joint))
+def test_token_laws_are_conditional_probabilities():
+  """G_i of a text by the definition, and 0 where what is left cannot occur."""
+  of_text = np.array([[1, 2, 0], [3, 0, 0], [0, 0, 0]]) * Fraction(1, 6)
+  G = tables.token_law(of_text, 0)
+  assert G.shape == (3, 1, 3) and G[:, 0, 0].tolist() == [Fraction(1, 4), Fraction(3, 4), 0]
+  assert G[:, 0, 2].tolist() == [0, 0, 0]
 
 
-def texts_of(hmm, length):
-  return list(itertools.product(range(hmm.num_tokens), repeat=length))
+def test_a_stationary_law_is_found_or_refused():
+  moves = np.array([[0, 1], [Fraction(1, 2), Fraction(1, 2)]], object) + Fraction(0)
+  assert tables.stationary_law(moves).tolist() == [Fraction(1, 3), Fraction(2, 3)]
+  assert tables.stationary_law(np.eye(2, dtype=int) * Fraction(1)) is None
 
 
-def state_problems(theorem):
-  sizes = Sizes(num_states=3, num_tokens=3, num_classes=3, memory_size=0, num_cells=0)
-  if theorem == '3.3':
-    return [structured.for_theorem_3_3(jax.random.key(seed), sizes, EXACT, 0.05) for seed in range(2)]
-  sizes = sizes._replace(num_states=5)
-  drawn = [structured.for_theorem_3_6(jax.random.key(seed), sizes, EXACT, 0.05, 1000) for seed in range(2)]
-  return [*drawn, contradictory_states()]
+# Claims.
 
 
-def memory_problems(theorem):
-  sizes = Sizes(num_states=3, num_tokens=5, num_classes=3, memory_size=2, num_cells=1)
-  if theorem == '4.3':
-    one = structured.for_theorem_4_3(jax.random.key(0), sizes, EXACT, 0.05)
-    # State 2 reads the other cell.
-    keys = (jax.random.key(seed) for seed in itertools.count())
-    two = (structured.for_theorem_4_3(key, sizes._replace(num_cells=2), EXACT, 0.05) for key in keys)
-    return [one, next(problem for problem in two if problem.hmm.cell_index[2] == 1)]
-  # Of this key, since on some of its texts the prompt rules states out.
-  one = structured.for_theorem_4_6(jax.random.key(4), sizes._replace(memory_size=3), EXACT, 0.05, 1e-9)
-  keys = (jax.random.key(seed) for seed in itertools.count())
-  two = (structured.for_theorem_4_6(key, sizes._replace(memory_size=3, num_cells=2), EXACT, 0.05, 1e-9) for key in keys)
-  return [one, next(problem for problem in two if problem.hmm.cell_index[2] == 1), contradictory_memory()]
+@named(TRUE)
+def test_what_holds_is_violated_by_exactly_nothing(cases, statement):
+  """On random cases, in `Fraction`s."""
+  for case in cases[statement.kind].assumed:
+    assert violation(statement.violated_by, case, HOW.length) == 0
 
 
-def contrasts_of(problem):
-  """mu relative to its last class."""
-  return problem.task_weights - problem.task_weights[-1]
+@named(TRUE)
+def test_what_holds_at_the_edges_of_its_assumptions(cases, statement):
+  """And there too, but for what a start without support or without stationarity takes away."""
+  for edge, some in cases[statement.kind].edges.items():
+    if statement.claim not in NEEDS.get(edge, ()):
+      for case in some:
+        assert violation(statement.violated_by, tables.in_floats(case), HOW.length) < 1e-9
+
+
+@pytest.mark.parametrize(
+  ('edge', 'claim'), [('one-hot start', 'Claim A.1'), ('reducible', 'Theorem 3.6'), ('not stationary', 'Lemma C.13')]
+)
+def test_what_an_edge_takes_away(cases, edge, claim):
+  """Regularity is needed by section 3, stationarity by C.13 with the prompt (C.6)."""
+  statement = next(statement for statement in STATEMENTS if statement.claim == claim)
+  assert max(violation(statement.violated_by, case, HOW.length) for case in cases[statement.kind].edges[edge]) > 0
+
+
+@named([statement for statement in STATEMENTS if statement.claim in FALSE - {'Theorem C.6 with -2, at 0'}])
+def test_what_fails_is_found_by_the_search(statement):
+  """From a few random cases, and decided in `Fraction`s."""
+  how, rng = HOW._replace(num_random=40, num_steps=100), np.random.default_rng(1)
+  drawn = adversary.drawn_cases(statement.kind, rng, how._replace(num_edge=1))
+  found = adversary.search(statement.violated_by, drawn, rng, how, statement.guide)
+  assert found.exact > 0 and found.adversarial >= found.at_random
+  np.testing.assert_allclose(float(found.exact), found.adversarial, rtol=1e-6)
+
+
+def test_the_counterexample_violates_c_9_and_not_its_correction():
+  """On the texts of three words of `gap`, in exact fractions."""
+  case, length = case_of(gap.weak_prompt_bias()), 3
+  assert violation(memory_lemmas.lemma_c_9_of_the_paper, case, length) == Fraction(1007, 290) - 1
+  assert violation(memory_lemmas.theorem_c_6_of_the_paper, case, length) == Fraction(2, 29)
+  for claim in (memory_lemmas.lemma_c_9_corrected, memory_lemmas.theorem_c_6_corrected):
+    assert violation(claim, case, length) == 0
+
+
+@named([statement for statement in TRUE if statement.kind == '4.2'])
+def test_columns_that_cannot_be_told_are_noticed(cases, statement):
+  """Where another state says what H* says the claims of 4.3 fail, but for Proposition C.1, which asks for nothing."""
+  case = tables.in_floats(cases['4.2'].assumed[0])
+  case.emission_matrix[:, 2] = case.emission_matrix[:, 0]
+  wrong = violation(statement.violated_by, case._replace(cell_index=np.zeros(3, int)), HOW.length)
+  assert wrong < 1e-9 if statement.claim == 'Proposition C.1' else wrong > 1e-3
+
+
+def test_a_prompt_that_allows_everything_is_noticed(cases):
+  """With u = 1 the memory is not confined, and Claim C.14 fails."""
+  case = cases['4.4, C.5'].assumed[0]
+  of = lemmas.prompted_table(case, 2, 0 * lemmas.indicator(case) + 1)
+  assert tables.normalised(of.by(of.values, 3))[case.task_weights == 0].any()
+
+
+def test_contradictions_of_prompt_and_text_take_part():
+  """Theorem 3.6, Claim C.15 and Lemma C.13 where a text rules supp(mu) out, which does happen."""
+  states, memory = case_of(contradictory_states()), case_of(contradictory_memory())
+  now = tables.table(states, states.silent_probs, 2, silent=1)
+  of = tables.table(states, states.first_probs, 2, silent=2, prompt=state_lemmas.starting_prompt(states))
+  assert (lemmas.possible(now) & ~lemmas.possible(of)).any()
+  assert violation(state_lemmas.theorem_3_6, states, 2) == 0
+  assert sum(part.size for part in memory_lemmas.claim_c_15(memory, 3)) > 0
+  for claim in (memory_lemmas.claim_c_15, memory_lemmas.lemma_c_13, memory_lemmas.theorem_c_6_corrected):
+    assert violation(claim, memory, 3) == 0
+
+
+def test_theorem_3_3_needs_no_full_support_before_the_text(cases):
+  """P[H_0] may be 0 where it likes, so long as P[H_1] is positive where it is not."""
+  for case in cases['3.1'].assumed:
+    case = case._replace(silent_probs=np.array([Fraction(1, 3), Fraction(2, 3), Fraction(0)], object))
+    if case.first_probs.all():
+      assert violation(state_lemmas.equation_a_1, case, HOW.length) == 0
+  assert any((case.silent_probs[:2] @ case.transition_matrix[:2]).all() for case in cases['3.1'].assumed)
+
+
+def test_the_smallest_gap_is_the_least_mass_outside():
+  """Of the counterexample: 1 - max of the scores below 1 at texts in R, over all of them."""
+  case = case_of(gap.weak_prompt_bias())
+  masses = []
+  plain = tables.table(case, case.first_probs, 3)
+  for text in np.argwhere(memory_lemmas.in_region(case, plain)):
+    for i in range(3):
+      at = tuple(0 if j == i else token for j, token in enumerate(text))
+      masses.append(lemmas.outside(case, plain.without(i), i)[at])
+  assert memory_lemmas.smallest_gap(case, 3) == min(mass for mass in masses if mass) > 0
+
+
+# The library's constructions and its exact model.
+
+
+@pytest.mark.parametrize(('kind', 'theorem'), [('4.2', '4.3'), ('4.4, C.5', '4.6')])
+def test_the_library_builds_what_the_lemmas_speak_of(cases, kind, theorem):
+  """Theta^(V), q^T Theta^(K), beta and the prompt of `recovery` are those of the lemmas."""
+  for case in cases[kind].assumed:
+    floats, hmm = tables.in_floats(case), as_memory(case)
+    mu = np.array([floats.task_weights, 0 * floats.task_weights])
+    if theorem == '4.3':
+      values, finding = np.arange(2), assumptions.recoverable_hidden_states(hmm, 0, EXACT)
+    else:
+      values, finding = case.weighed, assumptions.relaxed_recoverable_hidden_states(hmm, 0, mu, EXACT)
+    # The library takes the largest H*.
+    floats = floats._replace(states=tuple(finding.witness['recoverable_states'].tolist()))
+    theta = memory_lemmas.recovery(floats, values)
+    if theorem == '4.3':
+      built = recovery.theorem_4_3(hmm, mu, 0, 2, EXACT)
+    else:
+      built = recovery.theorem_4_6(hmm, mu, floats.silent_probs, 0, 2, EXACT, 1e-9)
+      np.testing.assert_allclose(built['prompt'][0].reshape(lemmas.indicator(case).shape), lemmas.indicator(floats))
+      np.testing.assert_allclose(built['head'].positions[0, -1], memory_lemmas.corrected_bias(floats))
+    head = built['head']
+    shown = head.value_weights.reshape(floats.emission_matrix.shape)[np.ix_(values, np.array(floats.states))]
+    scale = np.abs(theta).max()
+    np.testing.assert_allclose(shown, theta, atol=1e-9 * scale)
+    np.testing.assert_allclose(head.query @ head.key_weights, theta.sum((0, 1)), atol=1e-9 * scale)
 
 
 @jax.jit
@@ -132,378 +242,19 @@ def g_bar(hmm, rows):
   return conditional_token_probs(hmm, rows)
 
 
-# Section 3 and appendix A.
-
-
-@pytest.mark.parametrize('theorem', ['3.3', '3.6'])
-def test_proposition_3_4(theorem):
-  """P[X_i | X_-i] = W P[H_i | X_-i] for every text and position, impossible ones (zeros) included; and it is the G of
-  `rationals`."""
-  for problem in state_problems(theorem)[-2:]:
-    hmm, length = problem.hmm, 3
-    paths, exact = paths_of(hmm, length), rationals.exact_hmm(hmm)
-    W = hmm.emission_matrix.T
-    for tokens, position in itertools.product(texts_of(hmm, length), range(length)):
-      total = weights(paths, without(tokens, position))
-      states = normalised(law(paths.states[:, position], total, hmm.num_states))
-      predicted = token_law(paths, tokens, position)
-      CLOSE(W @ states, predicted)
-      CLOSE(rationals.token_probs(exact, rationals.likelihood_rows(exact, tokens), position).astype(float), predicted)
-
-
-def test_claim_a_1():
-  """P[H_i | X_{i+1:T+i} = x] = r_x D P[H_0 | X_{1:T} = x] with D = diag(P[H_i] / P[H_0]) and
-  r_x = Pr(X_{1:T} = x) / Pr(X_{i+1:T+i} = x) > 0, for every x that can occur."""
-  for problem in state_problems('3.3'):
-    num_states, length = problem.hmm.num_states, 2
-    silent = problem.hmm._replace(initial_probs=problem.silent_probs)
-    first = paths_of(silent, 1 + length)
-    for i in (1, 2):
-      later = paths_of(silent, 1 + i + length)
-      D = law(later.states[:, i], later.probs, num_states) / problem.silent_probs
-      for tokens in texts_of(problem.hmm, length):
-        now, then = weights(first, [None, *tokens]), weights(later, [None] * (1 + i) + list(tokens))
-        if now.sum():
-          r = now.sum() / then.sum()
-          assert 0 < r < np.inf
-          posterior = normalised(law(first.states[:, 0], now, num_states))
-          CLOSE(normalised(law(later.states[:, i], then, num_states)), r * D * posterior)
-
-
-def test_equation_a_1():
-  """The head of Theorem 3.3 scores b^T G_1 = mu^T P[H_0 | X_{1:T} = x] / r_x with the r_x of Claim A.1, whose inverse
-  is Pr(X_{1:T} = x) / Pr(X_{2:T+1} = x)."""
-  for problem in state_problems('3.3'):
-    length = 3
-    construction = recovery.theorem_3_3(problem.hmm, problem.task_weights, problem.silent_probs, EXACT)
-    silent = paths_of(problem.hmm._replace(initial_probs=problem.silent_probs), 1 + length)
-    masked = paths_of(problem.hmm, 1 + length)
-    for tokens in texts_of(problem.hmm, length):
-      now, then = weights(silent, [None, *tokens]), weights(masked, [None, *tokens])
-      if now.sum():
-        posterior = normalised(law(silent.states[:, 0], now, problem.hmm.num_states))
-        head, G = construction['head'], token_law(masked, [None, *tokens], 0)
-        expected = contrasts_of(problem) @ posterior * now.sum() / then.sum()
-        np.testing.assert_allclose(G @ head.weights + head.bias, expected, rtol=0, atol=1e-9)
-
-
-# Appendix B.
-
-
-def fake_token_hmm(hmm, u):
-  """First emissions of X-hat, [H, V + 1]: the fake token z~, number V, with probability u, the others shrunk."""
-  return np.concatenate([(1 - u[:, None]) * hmm.emission_matrix, u[:, None]], axis=1)
-
-
-def test_lemma_b_1():
-  """G-bar_i(u, [MASK], x) = P[X-hat_i | X-hat_-i = (z~, [MASK], x)_-i] under the HMM whose first emission has the fake
-  token z~ with probability u, and 0 where that evidence cannot occur; for a u with zeros and Theorem 3.6's."""
-  rng = np.random.default_rng(0)
-  problem = contradictory_states()
-  hmm, length = problem.hmm, 2
-  paths, texts = paths_of(hmm, 2 + length), texts_of(hmm, length)
-  prompt = recovery.theorem_3_6(hmm, problem.task_weights, problem.silent_probs, EXACT, 1000)['prompt'][0]
-  counts = []
-  for u in (prompt, rng.random(4) * [1, 0, 1, 1]):
-    first = fake_token_hmm(hmm, u)
-    CLOSE(first.sum(-1), 1)
-    rows = [[u, np.ones(4), *(hmm.emission_matrix[:, v] for v in tokens)] for tokens in texts]
-    predicted = in_float64(g_bar, hmm, np.array(rows))
-    impossible = 0
-    for tokens, row in zip(texts, predicted, strict=True):
-      for i in range(1, 2 + length):
-        evidence = without([None, None, *tokens], i)
-        # P[X-hat_1 = z~, evidence, X-hat_i = v] for each v, with z~ emitted by the modified first emission.
-        emitted = paths._replace(probs=paths.probs * first[paths.states[:, 0], -1])
-        joint = np.array([weights(emitted, [*evidence[:i], v, *evidence[i + 1 :]]).sum() for v in range(2)])
-        impossible += not joint.any()
-        CLOSE(row[i], normalised(joint))
-        if not joint.any():
-          np.testing.assert_array_equal(row[i], 0)
-    counts.append(impossible)
-  # The theorem's prompt rules more texts out than those that cannot occur anyway.
-  assert counts[0] > counts[1] > 0
-
-
-def test_the_modified_emissions_are_a_distribution_of_texts():
-  """With the fake token the probabilities of all texts sum to 1, so that Lemma B.1 speaks of an HMM."""
-  problem = state_problems('3.6')[0]
-  u = np.random.default_rng(1).random(5)
-  first = fake_token_hmm(problem.hmm, u)
-  paths = paths_of(problem.hmm, 2)
-  total = sum(
-    (paths.probs * first[paths.states[:, 0], z] * paths.emissions[:, 1, v]).sum()
-    for z, v in itertools.product(range(4), range(3))
-  )
-  CLOSE(total, 1)
-
-
-def test_lemma_b_2_and_theorem_3_6():
-  """P[H_2 | X-hat_1 = z~, X-hat_{3:T+2} = x] = r_x D (P[X-hat_1 = z~, H_2] * P[H_0 | X_{1:T} = x]) with
-  D = diag(1 / P[H_0]) and r_x = Pr(x) / Pr(z~, x) > 0, supported on H*; the head scores r_x mu^T P[H_0 | x], and 0
-  where z~ and x contradict each other, where mu^T P[H_0 | x] = 0 too."""
-  contradictions = 0
-  for problem in state_problems('3.6'):
-    hmm, length = problem.hmm, 2
-    silent = paths_of(hmm._replace(initial_probs=problem.silent_probs), 1 + length)
-    prompted = paths_of(hmm, 2 + length)
-    construction = recovery.theorem_3_6(hmm, problem.task_weights, problem.silent_probs, EXACT, 1000)
-    u, head = construction['prompt'][0], construction['head']
-    assert set(u) == {0, 1}
-    joint = law(prompted.states[:, 1], weights(prompted, [None, None], u), hmm.num_states)
-    essential = np.flatnonzero(contrasts_of(problem).any(0))
-    assert set(essential) <= set(np.flatnonzero(joint))
-    for tokens in texts_of(hmm, length):
-      now = weights(silent, [None, *tokens])
-      then = weights(prompted, [None, None, *tokens], u)
-      posterior = normalised(law(silent.states[:, 0], now, hmm.num_states))
-      scores = token_law(prompted, [None, None, *tokens], 1, u) @ head.weights + head.bias
-      if now.sum() and then.sum():
-        r = now.sum() / then.sum()
-        assert 0 < r < np.inf
-        CLOSE(
-          normalised(law(prompted.states[:, 1], then, hmm.num_states)), r * joint * posterior / problem.silent_probs
-        )
-        expected = contrasts_of(problem) @ posterior * r
-        np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-9)
-      elif now.sum():
-        contradictions += 1
-        np.testing.assert_array_equal(scores, 0)
-        CLOSE(contrasts_of(problem) @ posterior, 0)
-  assert contradictions
-
-
-# Appendix C.1.
-
-
-def memory_law(problem, paths, total):
-  """P[M_j*, evidence], [M]."""
-  return law(paths.cells[:, problem.cell], total, problem.hmm.memory_size)
-
-
-def read_law(problem, paths, total, position):
-  """P[M_j*, H_i, evidence], [M, H]."""
-  num_states = problem.hmm.num_states
-  values = paths.cells[:, problem.cell] * num_states + paths.states[:, position]
-  return law(values, total, problem.hmm.memory_size * num_states).reshape(-1, num_states)
-
-
-def recovered(head, G, num_states):
-  """Theta^(1) G and Theta^(2) G of a head: P[H_i | x_-i] on H*, [H]; and [M, H]."""
-  return head.key_weights[:num_states] @ G, (head.value_weights @ G).reshape(-1, num_states)
-
-
-def assert_recovers(problem, head, states, G, joint):
-  """Claims C.3 and C.10 at one position, given P[M_j*, H_i | evidence]."""
-  keys, values = recovered(head, G, problem.hmm.num_states)
-  expected = np.zeros_like(joint)
-  expected[:, states] = joint[:, states]
-  np.testing.assert_allclose(values, expected, rtol=0, atol=1e-9)
-  np.testing.assert_allclose(keys[states], joint.sum(0)[states], rtol=0, atol=1e-9)
-  # Its entries are probabilities, so their sum is the norm of the claim.
-  assert keys.min() > -1e-9
-  np.testing.assert_allclose(np.abs(keys).sum(), 1, rtol=0, atol=1e-9)
-
-
-def attended_by(head, Gs):
-  """The positions of the largest q^T (K G_i + beta_i), up to rounding."""
-  logits = np.array([head.query @ (head.key_weights @ G + beta) for G, beta in zip(Gs, head.positions, strict=True)])
-  return logits, set(np.flatnonzero(logits > logits.max() - 1e-9).tolist())
-
-
-def value_at(head, G, embedding):
-  """V(G_i, e_i) of each class."""
-  return ((head.value_weights @ G) * embedding) @ head.output
-
-
-def test_claim_c_3_and_lemmas_c_2_and_c_4():
-  """Theta^(1) G_i is P[H_i = h | x_-i] on H* with norm 1, and Theta^(2) G_i is P[M_j*, H_i | x_-i] there; the attended
-  positions are those whose posterior has its support in H*; and the value there is Pr(x_i | x_-i) mu^T P[M_j* | x]."""
-  regions = set()
-  for problem in memory_problems('4.3'):
-    hmm, length = problem.hmm, 3
-    paths = paths_of(hmm, length)
-    head = recovery.theorem_4_3(hmm, problem.task_weights, problem.cell, length, EXACT)['head']
-    states = assumptions.recoverable_hidden_states(hmm, problem.cell, EXACT).witness['recoverable_states']
-    others = np.setdiff1d(np.arange(hmm.num_states), states)
-    np.testing.assert_array_equal(head.positions, 0)
-    for tokens in texts_of(hmm, length):
-      total = weights(paths, tokens)
-      if not total.sum():
-        continue
-      score = contrasts_of(problem) @ normalised(memory_law(problem, paths, total))
-      Gs, region = [], set()
-      for i in range(length):
-        G, left_out = token_law(paths, tokens, i), weights(paths, without(tokens, i))
-        joint = normalised(read_law(problem, paths, left_out, i))
-        assert_recovers(problem, head, states, G, joint)
-        Gs.append(G)
-        if not joint[:, others].any():
-          region.add(i)
-          value = value_at(head, G, head.token_embeddings[tokens[i]])
-          np.testing.assert_allclose(value, total.sum() / left_out.sum() * score, rtol=0, atol=1e-9)
-      regions.add(len(region))
-      if region:
-        assert attended_by(head, Gs)[1] == region
-  assert 0 in regions and len(regions) > 1
-
-
-def test_the_embedding_of_a_mask_is_ones():
-  """A [MASK] at an attended position takes nothing from the posterior: there the value is mu^T P[M_j* | x_-i]."""
-  problem = memory_problems('4.3')[0]
-  head = recovery.theorem_4_3(problem.hmm, problem.task_weights, problem.cell, 2, EXACT)['head']
-  paths = paths_of(problem.hmm, 2)
-  # Token 0 announces that the next state is in H*.
-  expected = contrasts_of(problem) @ normalised(memory_law(problem, paths, weights(paths, [0, None])))
-  value = value_at(head, token_law(paths, [0, None], 1), head.token_embeddings[problem.hmm.num_tokens])
-  np.testing.assert_allclose(value, expected, rtol=0, atol=1e-9)
-
-
-# Appendix C.3.
-
-
-def test_proposition_c_8():
-  """From the stationary law P[M, H_i, X_{i+1:i+t}] = P[M, H_0, X_{1:t}] for i = 1 and 2; from another law it is not."""
-  for problem, is_stationary in [(problem, True) for problem in memory_problems('4.6')] + [
-    (memory_problems('4.3')[0], False)
-  ]:
-    hmm, length, largest = problem.hmm, 2, 0
-    size = hmm.memory_probs.size * hmm.num_states
-    now = paths_of(hmm, 1 + length)
-    for i in (1, 2):
-      then = paths_of(hmm, 1 + i + length)
-      for tokens in texts_of(hmm, length):
-        first = law(now.joint[:, 0], weights(now, [None, *tokens]), size)
-        later = law(then.joint[:, i], weights(then, [None] * (1 + i) + list(tokens)), size)
-        largest = max(largest, np.abs(first - later).max())
-    assert largest < 1e-12 if is_stationary else largest > 1e-3
-
-
-def prompted_problem(problem, length):
-  """The construction of Theorem 4.6 with its prompt, states H* and the paths of text with and without the prompt."""
-  construction = recovery.theorem_4_6(
-    problem.hmm, problem.task_weights, problem.silent_probs, problem.cell, length, EXACT, 1e-9
-  )
-  finding = assumptions.relaxed_recoverable_hidden_states(problem.hmm, problem.cell, problem.task_weights, EXACT)
-  states = finding.witness['recoverable_states']
-  paths = paths_of(problem.hmm, length), paths_of(problem.hmm, 1 + length)
-  return construction['prompt'][0], construction['head'], states, *paths
-
-
-def test_the_prompt_of_c_6_is_the_indicator_of_the_weighted_values():
-  """u is 1 at the joint states whose cell j* holds a value in supp(mu), whatever the other cells, and phi(u), in the
-  head, is 1 there for the states that read the cell."""
-  for problem in memory_problems('4.6'):
-    hmm = problem.hmm
-    u, head, _, _, paths = prompted_problem(problem, 1)
-    in_support = contrasts_of(problem).any(0)
-    np.testing.assert_array_equal(u[paths.joint[:, 0]], in_support[paths.cells[:, problem.cell]])
-    phi = head.prompt_embeddings.reshape(hmm.memory_size, hmm.num_states)
-    reads = hmm.cell_index == problem.cell
-    CLOSE(phi[:, reads], np.repeat(in_support[:, None], reads.sum(), axis=1))
-    # Of a state that reads another cell it is the share of memories in the support.
-    CLOSE(phi[:, ~reads], in_support.mean())
-
-
-def test_claims_c_10_and_c_12_and_proposition_c_11():
-  """Given the prompt, M_j* has no value outside supp(mu); Theta^(1) and Theta^(2) recover P[M_j*, H_i | X-hat_-i]; and
-  the support of P[H_i | X-hat_-i] lies in that of P[H_{i-1} | X_-(i-1)], at times properly."""
-  properly = 0
-  for problem in memory_problems('4.6'):
-    hmm, length = problem.hmm, 3
-    u, head, states, plain, prompted = prompted_problem(problem, length)
-    outside = ~contrasts_of(problem).any(0)
-    for tokens in texts_of(hmm, length):
-      if not weights(plain, tokens).sum():
-        continue
-      for i in range(1, 1 + length):
-        evidence = without([None, *tokens], i)
-        total = weights(prompted, evidence, u)
-        if not total.sum():
-          continue
-        joint = normalised(read_law(problem, prompted, total, i))
-        assert not joint[outside].any()
-        assert_recovers(problem, head, states, token_law(prompted, evidence, i, u), joint)
-        support = set(np.flatnonzero(joint.sum(0)))
-        unprompted = law(plain.states[:, i - 1], weights(plain, without(tokens, i - 1)), hmm.num_states)
-        assert support <= set(np.flatnonzero(unprompted))
-        properly += support < set(np.flatnonzero(unprompted))
-  assert properly
-
-
-def test_lemmas_c_9_and_c_13():
-  """The head attends to the positions that the prompted posterior puts in H*, never to the prompt, and these contain
-  (C.8); at each the value is a positive multiple of mu^T P[M_j* | x], namely of Claim C.14, or 0 with it."""
-  more, compared = 0, 0
-  for problem in memory_problems('4.6'):
-    hmm, length = problem.hmm, 3
-    u, head, states, plain, prompted = prompted_problem(problem, length)
-    others = np.setdiff1d(np.arange(hmm.num_states), states)
-    for tokens in texts_of(hmm, length):
-      total = weights(plain, tokens)
-      if not total.sum():
-        continue
-      score = contrasts_of(problem) @ normalised(memory_law(problem, plain, total))
-      evidence = [None, *tokens]
-      Gs = [token_law(prompted, evidence, i, u if i else None) for i in range(1 + length)]
-      logits, attended = attended_by(head, Gs)
-      assert logits[0] <= -1 + 1e-9 and 0 not in attended
-      in_c_8, in_prompted = set(), set()
-      for i in range(1, 1 + length):
-        left_out = weights(prompted, without(evidence, i), u)
-        posterior = law(plain.states[:, i - 1], weights(plain, without(tokens, i - 1)), hmm.num_states)
-        if left_out.sum() and not posterior[others].any():
-          in_c_8.add(i)
-        if left_out.sum() and not law(prompted.states[:, i], left_out, hmm.num_states)[others].any():
-          in_prompted.add(i)
-          value = value_at(head, Gs[i], head.token_embeddings[tokens[i - 1]])
-          # Pr(x_i | X-hat_-i) mu^T P[M | X-hat] = Pr(x) / Pr(z~, x_-i) mu^T P[M | x].
-          np.testing.assert_allclose(value, score * total.sum() / left_out.sum(), rtol=0, atol=1e-9)
-          compared += 1
-      assert in_c_8 <= in_prompted
-      more += in_c_8 < in_prompted
-      if in_prompted:
-        assert attended == in_prompted
-  assert more and compared > 50
-
-
-def test_claim_c_14():
-  """mu^T P[M_j* | X-hat = (z~, x)] = mu^T P[M_j* | X_{1:T} = x] / Pr(z~ | x) wherever (z~, x) can occur."""
-  for problem in memory_problems('4.6'):
-    u, _, _, plain, prompted = prompted_problem(problem, 3)
-    for tokens in texts_of(problem.hmm, 3):
-      with_prompt = weights(prompted, [None, *tokens], u)
-      if with_prompt.sum():
-        share = with_prompt.sum() / weights(prompted, [None, *tokens]).sum()
-        given_text = normalised(memory_law(problem, plain, weights(plain, tokens)))
-        given_both = normalised(memory_law(problem, prompted, with_prompt))
-        CLOSE(contrasts_of(problem) @ given_both, contrasts_of(problem) @ given_text / share)
-
-
-def test_claim_c_15():
-  """Where x can occur and (z~, x) cannot, mu^T P[M_j* | x] = 0; where (z~, x)_-i cannot occur, G-bar_i = 0, and the
-  value is 0 in both cases. Both happen."""
-  problem = contradictory_memory()
-  hmm, length = problem.hmm, 3
-  u, head, _, plain, prompted = prompted_problem(problem, length)
-  texts = texts_of(hmm, length)
-  states = {v: np.concatenate([hmm.emission_matrix[m, :, v] for m in range(3)]) for v in range(3)}
-  predicted = in_float64(g_bar, hmm, np.array([[u, *(states[v] for v in tokens)] for tokens in texts]))
-  contradictions, zeros = 0, 0
-  for tokens, Gs in zip(texts, predicted, strict=True):
-    total = weights(plain, tokens)
-    if not total.sum():
-      continue
-    is_possible = weights(prompted, [None, *tokens], u).sum() > 0
-    if not is_possible:
-      contradictions += 1
-      CLOSE(contrasts_of(problem) @ memory_law(problem, plain, total), 0)
-    for i in range(1, 1 + length):
-      G = token_law(prompted, [None, *tokens], i, u)
-      CLOSE(Gs[i], G)
-      if not weights(prompted, without([None, *tokens], i), u).sum():
-        zeros += 1
-        np.testing.assert_array_equal(Gs[i], 0)
-      if not is_possible:
-        CLOSE(value_at(head, Gs[i], head.token_embeddings[tokens[i - 1]]), 0)
-  assert contradictions and 0 < zeros < contradictions * length
+def test_the_exact_model_is_the_papers_message_passing():
+  """G-bar of prompt and text, at the prompt too, is the law of the token in tables, zeros where it is impossible."""
+  case = case_of(contradictory_memory())
+  hmm, length = as_memory(case), 3
+  u, texts = lemmas.indicator(case).astype(float).reshape(-1), list(texts_of(case, length))
+  states = np.moveaxis(tables.in_floats(case).emission_matrix, -1, 0).reshape(3, -1)
+  predicted = in_float64(g_bar, hmm, np.array([[u, *states[list(text)]] for text in texts]))
+  first = tables.token_law(tables.table(case, case.first_probs, 1 + length).text_probs, 0)
+  after = [tables.token_law(lemmas.prompted_table(case, length).text_probs, i) for i in range(length)]
+  zeros = 0
+  for text, Gs in zip(texts, predicted, strict=True):
+    expected = [first[(slice(None), 0, *text)]]
+    expected += [G[(slice(None), *(0 if j == i else v for j, v in enumerate(text)))] for i, G in enumerate(after)]
+    np.testing.assert_allclose(Gs, np.array(expected, float), rtol=0, atol=1e-12)
+    zeros += sum(not np.any(G) for G in expected)
+  assert zeros

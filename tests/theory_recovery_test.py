@@ -280,7 +280,9 @@ def test_the_region_takes_mass_up_to_epsilon_for_none():
   finding = finding_of('4.6', problem)._replace(thresholds=Thresholds(0.125, 1e-9))
   assert finding.witness['recoverable_states'].tolist() == [0]
   probs = np.array([[[0.875, 0.125], [0, 1]], [[0.75, 0.25], [0.5, 0.5]], [[0, 0], [0, 0]]])
-  np.testing.assert_array_equal(recovery.recoverable_positions(problem.hmm, probs, finding).any(-1), [True, False, False])
+  np.testing.assert_array_equal(
+    recovery.recoverable_positions(problem.hmm, probs, finding).any(-1), [True, False, False]
+  )
 
 
 # Where an assumption fails.

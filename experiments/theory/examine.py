@@ -188,12 +188,12 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
     longest += 1
   found = {'enumerated': texts.all_sequences(num_tokens, longest)} if longest else {}
   found['sampled'] = _sampled(problem, key, settings.num_sampled, settings.sampled_length)
-  numbers, theorems = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
+  numbers, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
   if isinstance(problem, MemoryProblem):
-    numbers, theorems = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
+    numbers, names = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
   findings = {number: theorems.finding(number, problem, settings.limits) for number in numbers}
   records = [{'record': 'assumption', **_plain(finding._asdict())} for finding in findings.values()]
-  records += [_construction(problem, theorem, found, settings) for theorem in theorems]
+  records += [_construction(problem, theorem, found, settings) for theorem in names]
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
     records.append(_linear_program(problem, found['enumerated'], settings.margin))
   return records

@@ -128,7 +128,7 @@ def _texts(
 ) -> tuple[np.ndarray, int] | None:
   """That many different sequences in the region, and how many of them were enumerated; None where they are too rare."""
   length, room = settings.verification.length, room_of(settings, theorem)
-  filled_up, states = padding.chain(problem.hmm, room), finding.witness.get('recoverable_states')
+  filled_up, states = padding.chain(problem.hmm, room), finding.witness.get('recoverable_states', np.zeros(0, int))
   supports = texts.supports(filled_up)
   kept = lambda tokens: tokens[texts.in_region(supports, states, tokens)] if theorem.with_memory else tokens
   found = kept(texts.possible_sequences(supports, length, most=least // 2))
@@ -165,7 +165,7 @@ def _balanced(
   num_classes, size = problem.task_weights.shape
   by_fractions = exactly(theorem, problem, program) if tied else None
   for _ in range(_MOST_TASKS):
-    weights = structured.random_weights(rng, num_classes, program.recovered, size)
+    weights: np.ndarray | None = structured.random_weights(rng, num_classes, program.recovered, size)
     if by_fractions:
       text = text_of(predictions, rng.integers(len(predictions.tokens)), problem)
       weights = _with_tie(weights, by_fractions.posterior(text), program.recovered)

@@ -15,6 +15,7 @@ from experiments import figures, report, results
 from experiments.progress import Reporter
 from experiments.results import Record
 from experiments.settings import FigureSettings
+from experiments.theory import appendix_report
 
 Cells = Callable[[list[Record]], list[str]]
 
@@ -48,6 +49,8 @@ def of_study(records: list[Record], seconds: dict[str, float], margin: float) ->
     'kind': _impossibility,
     'method': _degradation,
     'epoch': _concentration,
+    'claim': appendix_report.claims,
+    'gap_denominator': appendix_report.gaps,
   }
   chosen = {field: [record for record in records if field in record] for field in makers}
   return [make(chosen[field]) for field, make in makers.items() if chosen[field]]

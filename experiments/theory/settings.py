@@ -121,6 +121,18 @@ class BertStudySettings(MlmSettings):
     require(self.batch_size <= self.num_documents, 'batch_size', self.batch_size, valid)
 
 
+class AppendixSettings(Group):
+  """The claims of the appendices, searched for cases that violate them."""
+
+  length: int = setting('tokens of a text; all texts are taken', most=4)
+  num_random: int = setting('random cases for each kind of assumption')
+  num_steps: int = setting('steps of the search from the worst of them', least=0)
+  num_edge: int = setting('cases at each edge of the assumptions')
+  denominator: int = setting('of every probability that is drawn', least=8, most=2**20)
+  conditioning: float = setting('least smallest singular value of the columns of H*', above=0, below=1)
+  gap_denominators: tuple[int, ...] = setting('denominators of the search for small gaps', least=8, most=2**20)
+
+
 class ThresholdSettings(Experiment):
   """What counts as zero, as a tie and as too long a search."""
 
@@ -156,6 +168,7 @@ class TheorySettings(ThresholdSettings):
   impossibility: ImpossibilitySettings
   degradation: DegradationSettings
   bert: BertStudySettings
+  appendix: AppendixSettings
   figure: FigureSettings
 
   def check(self) -> None:

@@ -19,25 +19,24 @@ def theorems(records: list[Record]) -> Table:
   """A row for each theorem: what was checked, and what was found wrong."""
   columns = ['theorem', 'assumed', 'violated besides', 'HMMs', '|H*| > 1', 'C = 3', 'sequences', 'commonest label']
   columns += ['no mass', 'decided exactly', 'exact ties', 'wrong', 'cosine error', 'vector error']
-  rows = []
-  for theorem, found in _by('theorem', _of_theorems(records)).items():
-    total = lambda field: sum(row[field] for row in found)
-    violated = [row['violates'] for row in found if row['violates']]
-    rows.append(
-      [
-        theorem,
-        found[0]['assumptions'],
-        f'{violated[0]} in {len(violated)}' if violated else '',
-        str(len(found)),
-        str(sum(row['num_essential'] > 1 for row in found)),
-        str(sum(row['num_classes'] > 2 for row in found)),
-        f'{total("sequences"):,}',
-        _range(found, 'majority'),
-        *(f'{total(field):,}' for field in ('no_mass', 'decided_exactly', 'exact_ties', 'wrong')),
-        *(f'{max(row[field] for row in found):.0e}' for field in ('largest_cosine_error', 'largest_vector_error')),
-      ]
-    )
+  rows = [_cells(theorem, found) for theorem, found in _by('theorem', _of_theorems(records)).items()]
   return Table('What the constructions recover beside the exact posterior', columns, rows, num_texts=3)
+
+
+def _cells(theorem: str, found: list[Record]) -> list[str]:
+  violated = [row['violates'] for row in found if row['violates']]
+  return [
+    theorem,
+    found[0]['assumptions'],
+    f'{violated[0]} in {len(violated)}' if violated else '',
+    str(len(found)),
+    str(sum(row['num_essential'] > 1 for row in found)),
+    str(sum(row['num_classes'] > 2 for row in found)),
+    f'{_total(found, "sequences"):,}',
+    _range(found, 'majority'),
+    *(f'{_total(found, field):,}' for field in ('no_mass', 'decided_exactly', 'exact_ties', 'wrong')),
+    *(f'{_largest(found, field):.0e}' for field in ('largest_cosine_error', 'largest_vector_error')),
+  ]
 
 
 def mutants(records: list[Record]) -> Table:
@@ -57,11 +56,13 @@ def temperatures(records: list[Record]) -> Table:
   rows = []
   for theorem, of_theorem in _by('theorem', _of_temperatures(records)).items():
     for temperature, found in sorted(_by('temperature', of_theorem).items()):
-      interval = lambda field: str(results.mean_interval([100 * row[field] for row in found]))
       lowest = f'{100 * min(row["accuracy"] for row in found):.1f}'
-      rows.append([theorem, f'{temperature:g}', str(len(found)), interval('majority'), interval('accuracy'), lowest])
+      intervals = _interval(found, 'majority'), _interval(found, 'accuracy')
+      rows.append([theorem, f'{temperature:g}', str(len(found)), *intervals, lowest])
   columns = ['theorem', 'temperature', 'HMMs', 'majority', 'accuracy', 'least of any HMM']
-  title = 'Constructions with a softmax in place of argmax: accuracy in percent, mean ± half of the 95% interval over HMMs'
+  title = (
+    'Constructions with a softmax in place of argmax: accuracy in percent, mean ± half of the 95% interval over HMMs'
+  )
   return Table(title, columns, rows, num_texts=1)
 
 
@@ -72,30 +73,27 @@ def tables(records: list[Record]) -> list[Table]:
 
 
 def verification_section(records: list[Record]) -> str:
-  """What was verified, in Markdown: tables, and sentences with their numbers."""
-  checked, wrong = _of_theorems(records), _of_mutants(records)
-  total = lambda field: sum(row[field] for row in checked)
-  least = min(sum(row['sequences'] for row in found) for found in _by('theorem', checked).values())
-  essential = [row['num_essential'] > 1 for row in checked if 'stationary' in row]
-  with_memory = [row for row in checked if 'stationary' in row]
+  """What was verified, in Markdown: sentences with their numbers, and the tables."""
+  checked, wrong = _of_theorems(records), list(_grouped_mutants(_of_mutants(records)).values())
+  by_theorem, with_memory = _by('theorem', checked).values(), [row for row in checked if 'stationary' in row]
   count = lambda field, value: sum(row[field] == value for row in with_memory)
-  unseen = [row for row in _grouped_mutants(wrong).values() if not any(map(_sees, row))]
-  by_label = sum(any(row['by_label'] for row in rows) for rows in _grouped_mutants(wrong).values())
+  seen, by_label = (sum(any(map(sees, rows)) for rows in wrong) for sees in (_sees, lambda row: row['by_label']))
   sentences = [
-    f'Each theorem was put to {min(len(found) for found in _by("theorem", checked).values())} HMMs and at least {least:,} '
-    f'different sequences of its region, in {len(checked)} HMMs {total("sequences"):,} in all. In every HMM the '
-    f'commonest label has at most {100 * max(row["majority"] for row in checked):.1f}% of them. Wrong: {total("wrong")}. '
-    f'Undecided: 0, since {total("decided_exactly"):,} were decided in exact fractions, near ties and whatever float64 '
-    f'did not settle; {total("exact_ties"):,} of them are exact ties. {total("no_mass"):,} sequences leave nothing that '
-    f'is recovered any probability, so that both scores are 0 and the label is that of a tie.',
+    f'Each theorem was put to {min(map(len, by_theorem))} HMMs and at least '
+    f'{min(_total(found, "sequences") for found in by_theorem):,} different sequences of its region. In every HMM the '
+    f'commonest label has at most {100 * _largest(checked, "majority"):.1f}% of them. Wrong: '
+    f'{_total(checked, "wrong")}. Undecided: none, since what float64 does not settle, near ties among it, was decided '
+    f'in exact fractions, {_total(checked, "decided_exactly"):,} sequences, of which {_total(checked, "exact_ties"):,} '
+    f'are exact ties. {_total(checked, "no_mass"):,} sequences leave nothing that is recovered any probability; both '
+    f'scores are 0 there, and the label is that of a tie by definition.',
     f'On all others the construction returns everything that its theorem recovers, times the factor r_x of the proof: '
-    f'the largest cosine error is {max(row["largest_cosine_error"] for row in checked):.0e}, the largest error of an '
-    f'entry relative to the largest entry {max(row["largest_vector_error"] for row in checked):.0e}.',
-    f'Of the {len(with_memory)} HMMs with a memory {sum(essential)} have more than one state in H*, '
-    f'{count("full_memory", False)} a prior without full support, {count("dependent_cells", True)} dependent cells, and '
-    f'{count("stationary", False)} a start that is not stationary.',
-    f'Of {len(_grouped_mutants(wrong))} wrong constructions {len(unseen)} were not seen by any sequence, and {by_label} '
-    f'were seen by a wrong label, the others by what they recover alone.',
+    f'the largest cosine error is {_largest(checked, "largest_cosine_error"):.0e}, and the largest error of an entry, '
+    f'relative to the largest entry, {_largest(checked, "largest_vector_error"):.0e}.',
+    f'Of the {len(with_memory)} HMMs with a memory {sum(row["num_essential"] > 1 for row in with_memory)} have more '
+    f'than one state in H*, {count("full_memory", False)} a prior without full support, '
+    f'{count("dependent_cells", True)} dependent cells, and {count("stationary", False)} a start that is not stationary.',
+    f'Of {len(wrong)} wrong constructions {seen} were seen, {by_label} by a wrong label and the others only because all '
+    f'that a theorem recovers is compared, with its factor.',
   ]
   return '\n\n'.join([*sentences, *(table.markdown() for table in tables(records))])
 
@@ -120,6 +118,18 @@ def temperature(records: list[Record], settings: FigureSettings) -> matplotlib.f
   count = figures.counted([len({row['hmm'] for row in chosen})], 'HMMs')
   figures.finish(figure, figures.caption(records, f'{count} a theorem'))
   return figure
+
+
+def _total(records: list[Record], field: str) -> int:
+  return sum(record[field] for record in records)
+
+
+def _largest(records: list[Record], field: str) -> float:
+  return max(record[field] for record in records)
+
+
+def _interval(records: list[Record], field: str) -> str:
+  return str(results.mean_interval([100 * record[field] for record in records]))
 
 
 def _of_theorems(records: list[Record]) -> list[Record]:

@@ -220,7 +220,8 @@ def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | Non
   found = finding('4.5', problem, limits)
   if not found.holds:
     return None
-  exact, states = problem.exact, found.witness['recoverable_states']
+  exact: Any = problem.exact
+  states = found.witness['recoverable_states']
   key_scores = attention_keys(problem.hmm, problem.cell, found)[states].sum(0)
   if key_scores.max() < _LARGE_KEY:
     return None

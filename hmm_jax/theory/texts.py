@@ -51,7 +51,7 @@ def possible_sequences(found: Supports, max_length: int, most: int | None = None
   With `most`, those up to the largest length that has no more of them.
   """
   mask, alive = len(found.emits) - 1, found.start[None]
-  tokens, every = np.zeros((1, 0), np.int32), []
+  tokens, every = np.zeros((1, 0), np.int32), list[np.ndarray]()
   for length in range(1, max_length + 1):
     alive = _moved(alive, found.moves) if length > 1 else alive
     extended = alive[:, None] & found.emits[:-1]

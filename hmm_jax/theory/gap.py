@@ -1,0 +1,76 @@
+"""Where the proof of Lemma C.9 fails: a memory for which beta = -2 at the prompt is not enough.
+
+`docs/gap.md` follows it by hand. The memory holds A, B or C, and the task weighs A and B. State "show" shows which: A
+by the words b and c, B by a and c, C by c alone; state "pause" says a or b, whatever the memory holds, and "show"
+follows it. Between a and b there must be a pause, or two different ones have been shown: so the text a c b shows its
+second word. Whoever says c so often is likely C, of whom the proof takes no account at the prompt's own position.
+"""
+
+from fractions import Fraction
+
+import numpy as np
+
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.theory.structured import MemoryProblem
+
+VALUES, STATES, TOKENS = ('A', 'B', 'C'), ('show', 'pause'), ('a', 'b', 'c')
+# The text that is in R and is labelled wrongly.
+TEXT = (0, 2, 1)
+_NONE, _HALF, _ONE = Fraction(0), Fraction(1, 2), Fraction(1)
+
+
+def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
+  """The smallest HMM and task in which -2 fails, M = 3, H = 2, V = 3 and T = 3, of `Fraction`s.
+
+  q^T Theta^(K) is (0, 0, 1 / shared), whatever left inverse one takes, since V = |M*| |H*| + 1. With smaller `shared`
+  it exceeds any constant, and q^T Theta^(K) G at the prompt of `TEXT` with it.
+
+  Args:
+    shared: the probability with which A and B show c, which C always shows; below 1.
+  """
+  own = 1 - shared
+  show = [[_NONE, own, shared], [own, _NONE, shared], [_NONE, _NONE, _ONE]]
+  pause = [_HALF, _HALF, _NONE]
+  probs = [Fraction(1, 5), Fraction(1, 20), Fraction(3, 4)]
+  return _problem(probs, [[shown, pause] for shown in show], [_ONE, Fraction(-2), _NONE])
+
+
+def weak_prompt_bias_in_two_words() -> MemoryProblem:
+  """The same with T = 2, the shortest, which takes V = 4 and H = 3; the first word is said in a pause alone.
+
+  The pause is split into two states alike, since by itself it would be in H* too.
+  """
+  tenth, quarter = Fraction(1, 10), Fraction(1, 4)
+  show = [[_NONE, 1 - tenth, _NONE, tenth], [_NONE, _NONE, _ONE, _NONE], [_NONE, _NONE, _HALF, _HALF]]
+  pause = [[_HALF, _HALF, _NONE, _NONE], [3 * quarter, _NONE, quarter, _NONE], [_ONE, _NONE, _NONE, _NONE]]
+  emissions = [[shown, said, said] for shown, said in zip(show, pause, strict=True)]
+  one = _problem([Fraction(1, 8), Fraction(1, 8), Fraction(3, 4)], emissions, [_ONE, -_ONE, _NONE])
+  stationary = np.array([Fraction(2, 3), Fraction(1, 6), Fraction(1, 6)], object)
+  moves = np.array([[_HALF, quarter, quarter], [_ONE, _NONE, _NONE], [_ONE, _NONE, _NONE]], object)
+  hmm = one.hmm._replace(initial_probs=stationary, transition_matrix=moves, cell_index=np.zeros(3, np.int32))
+  return one._replace(hmm=hmm, silent_probs=stationary)
+
+
+def more_positions() -> tuple[MemoryProblem, tuple[int, ...]]:
+  """Where the prompt makes a position sure that was not: a memory and a text.
+
+  A pause says words 0 and 1, to show says 2 and 3, but C says 1 there too. After or before 0 every memory shows, after
+  or before 1 A and B alone: without the prompt, which rules C out, the first position of the text is not sure.
+  """
+  quarter, pause = Fraction(1, 4), [_HALF, _HALF, _NONE, _NONE]
+  show = [[_NONE, _NONE, 3 * quarter, quarter], [_NONE, _NONE, quarter, 3 * quarter], [_NONE, _HALF, quarter, quarter]]
+  third = Fraction(1, 3)
+  return _problem([third] * 3, [[shown, pause] for shown in show], [_ONE, -_ONE, _NONE]), (2, 1, 2, 0)
+
+
+def _problem(memory_probs: list, emissions: list, weights: list) -> MemoryProblem:
+  """Of the two states: one shows or pauses after showing, and shows after a pause."""
+  stationary = np.array([Fraction(2, 3), Fraction(1, 3)], object)
+  hmm = MemoryHMM(
+    memory_probs=np.array(memory_probs, object),
+    initial_probs=stationary,
+    transition_matrix=np.array([[_HALF, _HALF], [_ONE, _NONE]], object),
+    cell_index=np.zeros(2, np.int32),
+    emission_matrix=np.array(emissions, object),
+  )
+  return MemoryProblem(hmm, stationary, np.array([weights, [_NONE] * 3], object), cell=0, drawn=0)

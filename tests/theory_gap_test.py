@@ -1,0 +1,276 @@
+"""The gap in Lemma C.9: the smallest counterexample in exact fractions, why it is smallest, and what the page says."""
+
+from fractions import Fraction
+import itertools
+import pathlib
+
+import numpy as np
+import pytest
+
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.theory import (
+  adversary,
+  assumptions,
+  exact_algebra,
+  exact_chain,
+  exact_recovery,
+  gap,
+  memory_lemmas,
+  recovery,
+)
+from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.lemmas import violation
+from hmm_jax.theory.tables import Case, in_floats
+
+PAGE = (pathlib.Path(__file__).parent.parent / 'docs' / 'gap.md').read_text()
+EXACT = Thresholds(support=0.0, rank=1e-9)
+PAPER = Fraction(-2)
+T = 3
+PROBLEM = gap.weak_prompt_bias()
+
+
+def float_hmm(problem):
+  return MemoryHMM(*(np.asarray(leaf, float) if np.asarray(leaf).dtype == object else leaf for leaf in problem.hmm))
+
+
+def as_case(problem):
+  hmm, states = problem.hmm, exact_recovery.exact_construction(problem, '4.6').states
+  weights = problem.task_weights[0] - problem.task_weights[-1]
+  chain = hmm.memory_probs, problem.silent_probs, hmm.transition_matrix, hmm.cell_index, hmm.emission_matrix
+  return Case(*chain, weights, problem.cell, tuple(states.tolist()), True)
+
+
+def in_words(text):
+  return ' '.join(gap.TOKENS[token] for token in text)
+
+
+def table(header, rows):
+  """A table of the page."""
+  lines = [header, ['---'] * len(header), *rows]
+  return '\n'.join('| ' + ' | '.join(map(str, line)) + ' |' for line in lines)
+
+
+def regions(problem, length):
+  """The texts in R, with exact scores, those of the mended construction and those with -2, and the logit at the
+  prompt."""
+  mended, paper = (exact_recovery.exact_construction(problem, '4.6', bias) for bias in (None, PAPER))
+  for text in exact_chain.all_texts(mended.chain, length):
+    if mended.in_region(text):
+      exact, right = mended.scores(text)
+      yield text, mended, exact[0], right[0], paper.scores(text)[1][0], mended.predicted(text)
+
+
+def test_assumptions_4_4_and_4_5_hold():
+  """Stationary, irreducible and aperiodic, full support; H* = {show}; in fractions and as the library decides."""
+  hmm, floats = PROBLEM.hmm, float_hmm(PROBLEM)
+  np.testing.assert_array_equal(hmm.initial_probs @ hmm.transition_matrix, hmm.initial_probs)
+  assert adversary.is_ergodic(hmm.transition_matrix) and (hmm.initial_probs > 0).all()
+  assert assumptions.stationarity(floats, EXACT, 1e-12).holds
+  finding = assumptions.relaxed_recoverable_hidden_states(floats, 0, PROBLEM.task_weights.astype(float), EXACT)
+  assert finding.holds and finding.witness['recoverable_states'].tolist() == [gap.STATES.index('show')]
+  for rows in (hmm.memory_probs, *hmm.transition_matrix, *hmm.emission_matrix.reshape(-1, 3)):
+    assert sum(rows) == 1
+
+
+def test_theta_is_the_only_left_inverse():
+  """The columns of show for A and B and that of pause are a basis of the three dimensions, which decides Theta."""
+  W, construction = PROBLEM.hmm.emission_matrix, exact_recovery.exact_construction(PROBLEM, '4.6')
+  columns = np.array([W[0, 0], W[1, 0], W[0, 1]]).T
+  assert exact_algebra.rank(columns) == 3 and (W[:, 1] == W[0, 1]).all()
+  theta = construction.recover[:2, 0]
+  np.testing.assert_array_equal(theta @ columns, [[1, 0, 0], [0, 1, 0]])
+  np.testing.assert_array_equal(construction.attention, [0, 0, 4])
+  assert construction.prompt_bias == -5 and construction.states.tolist() == [0]
+
+
+def test_minus_2_is_clearly_wrong_and_the_bound_is_right():
+  """On a c b and b c a the paper's constant attends to the prompt alone and answers with the other sign, no tie; the
+  corrected one is a positive multiple of the exact score on every text of R, up to 5 words."""
+  wrong = []
+  for length in range(1, 6):
+    for text, construction, exact, mended, paper, predicted in regions(PROBLEM, length):
+      assert mended * exact > 0 or mended == exact == 0
+      logits = construction.logits(predicted)
+      assert logits[0] <= -1 and max(logits[1:]) == 1
+      attends_to_prompt = construction.attention @ predicted[0] + PAPER > 1
+      assert attends_to_prompt == (paper != mended)
+      if paper * exact < 0:
+        wrong.append(in_words(text))
+        assert attends_to_prompt
+  assert [text for text in wrong if len(text.split()) <= T] == ['a c b', 'b c a']
+  assert len(wrong) > 2
+
+
+def test_the_float_construction_has_the_bound_and_with_minus_2_the_wrong_label():
+  """`recovery.theorem_4_6` in float64 on the exact G: right as it is, wrong with -2 in the place of its beta."""
+  floats, mu = float_hmm(PROBLEM), PROBLEM.task_weights.astype(float)
+  built = recovery.theorem_4_6(floats, mu, PROBLEM.silent_probs.astype(float), 0, T, EXACT, 1e-9)
+  head, predicted = built['head'], exact_recovery.exact_construction(PROBLEM, '4.6').predicted(gap.TEXT)
+  np.testing.assert_allclose(head.positions[0, -1], -5)
+
+  def score(beta):
+    logits = [head.query @ (head.key_weights @ G) for G in np.array(predicted, float)]
+    logits[0] += beta
+    embeddings = np.concatenate([head.prompt_embeddings, head.token_embeddings[list(gap.TEXT)]])
+    at = int(np.argmax(logits))
+    return ((head.value_weights @ predicted[at].astype(float)) * embeddings[at] @ head.output)[0]
+
+  exact = exact_recovery.exact_scores(PROBLEM, '4.6', gap.TEXT)[0][0]
+  np.testing.assert_allclose(float(exact), 2 / 29)
+  assert score(-5.0) > 0 > -1 > score(-2.0)
+
+
+@pytest.mark.parametrize('constant', [2, 10, 1000])
+def test_no_constant_is_enough(constant):
+  """With shared = 1 / n the score at the prompt is at least 24 n / 29, so that each fixed beta fails for some n."""
+  n = 2 * (constant + 2)
+  problem = gap.weak_prompt_bias(Fraction(1, n))
+  construction = exact_recovery.exact_construction(problem, '4.6', Fraction(-constant))
+  logits = construction.logits(construction.predicted(gap.TEXT))
+  np.testing.assert_array_equal(construction.attention, [0, 0, n])
+  assert logits[0] + constant >= Fraction(24 * n, 29) > constant + 1
+  exact, built = construction.scores(gap.TEXT)
+  assert exact[0] > 0 > built[0]
+  assert exact_recovery.exact_construction(problem, '4.6').scores(gap.TEXT)[1][0] > 0
+
+
+def test_the_page_has_the_tables_of_the_code():
+  """The distribution, the texts of R with both scores, and the numbers of the step by hand."""
+  hmm = PROBLEM.hmm
+  moves = [
+    [state, pi, *row] for state, pi, row in zip(gap.STATES, hmm.initial_probs, hmm.transition_matrix, strict=True)
+  ]
+  assert table(['now', 'P[H_0]', 'next show', 'next pause'], moves) in PAGE
+  emitted = [
+    [value, prob, weight, *hmm.emission_matrix[m, 0], *hmm.emission_matrix[m, 1]]
+    for m, (value, prob, weight) in enumerate(zip(gap.VALUES, hmm.memory_probs, PROBLEM.task_weights[0], strict=True))
+  ]
+  words = [f'{state} "{token}"' for state in gap.STATES for token in gap.TOKENS]
+  assert table(['memory', 'P[M]', 'mu', *words], emitted) in PAGE
+  rows = []
+  for text, construction, exact, mended, paper, predicted in regions(PROBLEM, T):
+    posterior = construction.posterior(text)
+    rows.append([in_words(text), *posterior, exact, construction.attention @ predicted[0], paper, mended])
+  header = ['x', 'P[A]', 'P[B]', 'P[C]', 'exact', 'q^T Theta G_1', 'with -2', 'with -5']
+  assert table(header, rows) in PAGE
+
+
+def test_the_steps_by_hand_are_computed():
+  """Weights of the values, G at the prompt and the values there, as the page has them for a c b."""
+  construction = exact_recovery.exact_construction(PROBLEM, '4.6')
+  predicted = construction.predicted(gap.TEXT)
+  assert f'G_1 = ({", ".join(map(str, predicted[0]))})' in PAGE
+  assert f'({", ".join(map(str, construction.recover[0, 0]))})' in PAGE
+  assert f'({", ".join(map(str, construction.recover[1, 0]))})' in PAGE
+  read = construction.recover[:2, 0] @ predicted[0]
+  assert f'{read[0]} and {read[1]}' in PAGE
+  assert construction.values(gap.TEXT, predicted, 0)[0] == read[0] - 2 * read[1]
+  assert f'= {read[0] - 2 * read[1]}' in PAGE
+  assert probs_given_memory(gap.TEXT).tolist() == [Fraction(5, 192), Fraction(5, 192), Fraction(8, 192)]
+  assert 'Its probability is 5/192 under A and under B and 8/192 under C' in PAGE
+  assert f'With -2 it is\n  {construction.attention @ predicted[0] - 2}' in PAGE
+  third = predicted[2]
+  read = construction.recover[:2, 0] @ third
+  assert f'it reads {read[0]} and {read[1]}, each times 1/4' in PAGE
+  assert f'G_3 = ({", ".join(map(str, third))})' in PAGE and construction.attention @ third == 1
+
+
+# Why none is smaller.
+
+
+def test_claim_c_10_holds_at_the_prompt_too_where_mu_weighs_every_value():
+  """M = 2 with both weighed: the score at the prompt is a probability, so that -2 is enough."""
+  rng, how = np.random.default_rng(0), adversary.Search(2, 0, 0, 0, 24, 0.02)
+  for _ in range(8):
+    case = adversary.draw('4.4, C.5', 'every value weighed', rng, how)
+    assert violation(memory_lemmas.claim_c_10_at_the_prompt, case, 2) == 0
+    assert violation(memory_lemmas.lemma_c_9_of_the_paper, case, 2) == 0
+
+
+def test_with_one_weighed_value_minus_2_errs_at_0_alone():
+  """M = 2 or 3 with one weighed: a score of the prompt has the sign of mu, so the label is wrong only where the exact
+  score is 0, and then for a negative mu alone; that does happen."""
+  rng, how = np.random.default_rng(1), adversary.Search(2, 0, 0, 0, 24, 0.02)
+  at_0 = 0
+  for _ in range(40):
+    case = in_floats(adversary.draw('4.4, C.5', 'one value weighed', rng, how))
+    clear, zero = memory_lemmas.wrong_labels(case, 2, -2)
+    assert not clear.any()
+    assert not zero.any() or case.task_weights.min() < 0
+    at_0 += zero.any()
+  assert at_0
+
+
+def test_with_three_words_two_tokens_are_not_enough():
+  """The argument of the page on every small HMM of its kind: with V = 3 all states outside H* say one column b, a text
+  of two words is in R by a word v that H* never says, and q^T Theta is at most 1 then."""
+  found = 0
+  simplex = [np.array(row) * Fraction(1, 3) for row in itertools.product(range(4), repeat=3) if sum(row) == 3]
+  for first, second, b in itertools.product(simplex, repeat=3):
+    columns = np.array([first, second, b]).T
+    if exact_algebra.rank(columns) == 3:
+      silent = [v for v in range(3) if b[v] and not first[v] and not second[v]]
+      attention = exact_algebra.left_inverse(columns)[:2].sum(0)
+      if silent:
+        found += 1
+        assert max(attention) <= 1
+  assert found
+
+
+def test_with_four_words_two_tokens_are_enough():
+  """M = 3, H = 3, V = 4, T = 2: a clearly wrong label, Theta being unique here too."""
+  problem = gap.weak_prompt_bias_in_two_words()
+  hmm = problem.hmm
+  assert hmm.emission_matrix.shape == (3, 3, 4)
+  assert adversary.is_ergodic(hmm.transition_matrix)
+  np.testing.assert_array_equal(hmm.initial_probs @ hmm.transition_matrix, hmm.initial_probs)
+  W = hmm.emission_matrix
+  assert exact_algebra.rank(np.array([W[0, 0], W[1, 0], W[0, 1], W[1, 1]])) == 4
+  wrong = [text for text, _, exact, mended, paper, _ in regions(problem, 2) if exact * paper < 0 and exact * mended > 0]
+  assert wrong
+
+
+def test_attention_can_go_beyond_c_8():
+  """ "Precisely" in the proof of C.9: for the page's example the head attends to a position that is not in (C.8)."""
+  problem, text = gap.more_positions()
+  construction = exact_recovery.exact_construction(problem, '4.6')
+  others = np.setdiff1d(np.arange(problem.hmm.num_states), construction.states)
+  unprompted = exact_chain.leave_one_out(construction.chain, exact_recovery.token_rows(construction.chain, text))
+  in_c_8 = [i + 1 for i, joint in enumerate(unprompted) if not joint[:, others].any()]
+  logits = construction.logits(construction.predicted(text))
+  attended = [i for i, logit in enumerate(logits) if logit == max(logits)]
+  assert in_c_8 and set(in_c_8) < set(attended)
+  exact, built = construction.scores(text)
+  assert exact[0] * built[0] > 0
+  case = as_case(problem)
+  assert violation(memory_lemmas.lemma_c_9_precisely, case, len(text)) > 0
+
+
+def probs_given_memory(text):
+  """P[x | M] of each value, by a sum over paths."""
+  hmm, probs = PROBLEM.hmm, [Fraction(0)] * 3
+  for m, path in itertools.product(range(3), itertools.product(range(2), repeat=len(text))):
+    weight = hmm.initial_probs[path[0]]
+    for now, then in itertools.pairwise(path):
+      weight *= hmm.transition_matrix[now, then]
+    for state, token in zip(path, text, strict=True):
+      weight *= hmm.emission_matrix[m, state, token]
+    probs[m] += weight
+  return np.array(probs)
+
+
+def test_how_much_of_r_is_wrong():
+  """The share of the two texts in the probability of the texts of three words in R."""
+  construction = exact_recovery.exact_construction(PROBLEM, '4.6')
+  mass = {True: Fraction(0), False: Fraction(0)}
+  for text, _, exact, _, paper, _ in regions(PROBLEM, T):
+    mass[exact * paper < 0] += PROBLEM.hmm.memory_probs @ probs_given_memory(text)
+  assert f'They have {mass[True] / (mass[True] + mass[False])} of the probability of R' in PAGE
+  assert construction.posterior(gap.TEXT).tolist() == [Fraction(4, 29), Fraction(1, 29), Fraction(24, 29)]
+
+
+def test_pairwise_disjoint_spans_are_not_enough():
+  """Three lines of the plane meet in 0 by pairs, and yet the sum of their vectors does not tell them."""
+  lines = np.array([[1, 0], [0, 1], [Fraction(1, 2), Fraction(1, 2)]], object).T
+  assert all(exact_algebra.rank(lines[:, list(pair)]) == 2 for pair in itertools.combinations(range(3), 2))
+  assert exact_algebra.rank(lines) == 2
