@@ -165,7 +165,7 @@ def _balanced(
   num_classes, size = problem.task_weights.shape
   by_fractions = exactly(theorem, problem, program) if tied else None
   for _ in range(_MOST_TASKS):
-    weights: np.ndarray | None = structured.random_weights(rng, num_classes, program.recovered, size)
+    weights: Any = structured.random_weights(rng, num_classes, program.recovered, size)
     if by_fractions:
       text = text_of(predictions, rng.integers(len(predictions.tokens)), problem)
       weights = _with_tie(weights, by_fractions.posterior(text), program.recovered)

@@ -84,7 +84,7 @@ def compared(drawn: Drawn, head: Any, predictions: scoring.Predictions, room: Ro
   constructed = read(predictions, head, room)[:, : len(recovered)]
   posterior, factor = drawn.predictions.posterior[:, recovered], drawn.predictions.factor[:, None]
   mu = drawn.problem.task_weights[:, recovered].T
-  has_mass, expected = (posterior > 0).any(-1), factor * posterior
+  has_mass, expected = np.asarray(posterior > 0).any(-1), factor * posterior
   scale = np.where(has_mass, np.abs(expected).max(-1), 1)
   lengths = np.linalg.norm(constructed, axis=-1) * np.linalg.norm(posterior, axis=-1)
   cosine = np.divide((constructed * posterior).sum(-1), lengths, out=np.zeros(len(lengths)), where=lengths > 0)

@@ -91,9 +91,10 @@ def verification_section(records: list[Record]) -> str:
     f'relative to the largest entry, {_largest(checked, "largest_vector_error"):.0e}.',
     f'Of the {len(with_memory)} HMMs with a memory {sum(row["num_essential"] > 1 for row in with_memory)} have more '
     f'than one state in H*, {count("full_memory", False)} a prior without full support, '
-    f'{count("dependent_cells", True)} dependent cells, and {count("stationary", False)} a start that is not stationary.',
-    f'Of {len(wrong)} wrong constructions {seen} were seen, {by_label} by a wrong label and the others only because all '
-    f'that a theorem recovers is compared, with its factor.',
+    f'{count("dependent_cells", True)} dependent cells, and {count("stationary", False)} another start than the '
+    f'stationary one.',
+    f'Of {len(wrong)} wrong constructions {seen} were seen, {by_label} by a wrong label and the others only because '
+    f'all that a theorem recovers is compared, with its factor.',
   ]
   return '\n\n'.join([*sentences, *(table.markdown() for table in tables(records))])
 
