@@ -61,7 +61,7 @@ def verify(settings: TheorySettings, theorem: Theorem, key: Array, reporter: Rep
     # The first one compiles for all.
     for done, found in enumerate(itertools.chain([verify_one(0)], pool.map(verify_one, range(1, v.num_hmms))), 1):
       rows += found
-      advance(done, f'{sum(row["sequences"] for row in rows if "mutant" not in row):,} sequences')
+      advance(done, f'{sum(row["sequences"] for row in rows if "assumptions" in row):,} sequences')
   return rows
 
 
@@ -84,7 +84,8 @@ def compared(drawn: Drawn, head: Any, predictions: scoring.Predictions, room: Ro
   constructed = read(predictions, head, room)[:, : len(recovered)]
   posterior, factor = drawn.predictions.posterior[:, recovered], drawn.predictions.factor[:, None]
   mu = drawn.problem.task_weights[:, recovered].T
-  has_mass, expected = np.asarray(posterior > 0).any(-1), factor * posterior
+  has_mass: np.ndarray = np.asarray(posterior > 0).max(-1)
+  expected = factor * posterior
   scale = np.where(has_mass, np.abs(expected).max(-1), 1)
   lengths = np.linalg.norm(constructed, axis=-1) * np.linalg.norm(posterior, axis=-1)
   cosine = np.divide((constructed * posterior).sum(-1), lengths, out=np.zeros(len(lengths)), where=lengths > 0)
