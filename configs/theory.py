@@ -51,7 +51,7 @@ def _verification(config: ml_collections.ConfigDict) -> None:
     memory_size=3,
     temperatures=(0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     largest_majority=0.7,
-    max_draws=100,
+    max_draws=300,
   )
 
 

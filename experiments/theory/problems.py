@@ -22,7 +22,7 @@ from hmm_jax.theory.theorems import Program
 # Sequences that are evaluated at a time.
 BLOCK_SIZE = 2048
 # Blocks that are sampled for each that would do were every sequence in the region and new.
-_MOST_BLOCKS = 4
+_MOST_BLOCKS = 8
 # Tasks that are drawn for one HMM until one is balanced.
 _MOST_TASKS = 200
 # A task leaves at most so many sequences to exact arithmetic.
