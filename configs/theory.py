@@ -26,6 +26,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.conditioning = 0.05
   _verification(config)
   _impossibility(config)
+  _prevalence(config)
   _degradation(config)
   _bert(config)
   _appendix(config)
@@ -56,21 +57,39 @@ def _verification(config: ml_collections.ConfigDict) -> None:
 
 
 def _impossibility(config: ml_collections.ConfigDict) -> None:
-  """Random HMMs with more states than tokens, `num_hmms` certified ones of each of two kinds."""
+  """Random HMMs with more states than tokens, `num_hmms` of each of two kinds."""
   config.impossibility = base.group(
-    num_hmms=12,
+    num_hmms=40,
     num_states=8,
     num_tokens=5,
     num_weighed=2,
     num_nonzero=6,
     **base.temperatures(),
-    max_draws=400,
-    max_length=4,
-    clear_gap=1e-6,
+    length=5,
+    max_proofs=4,
+    ridge=1e-6,
+    head_tolerance=1e-8,
+    max_head_iterations=20_000,
     num_train=1000,
     prompt_length=4,
     prompt_scale=0.5,
     tuning=base.schedule(0.03, 6, 15, 50),
+  )
+
+
+def _prevalence(config: ml_collections.ConfigDict) -> None:
+  """The paper's own draws, by size: V = 10, mu with 6 nonzero entries for 2 classes, one cell of a memory."""
+  config.prevalence = base.group(
+    num_draws=40,
+    num_states=(4, 8, 10, 12, 15, 25, 30),
+    memory_sizes=(2, 3, 5, 7),
+    num_memory_states=4,
+    num_tokens=10,
+    num_nonzero=6,
+    **base.temperatures(),
+    rank_levels=(1e-9, 1e-2),
+    support_levels=(0.0, 1e-3, 1e-2, 1e-1),
+    max_nodes=2000,
   )
 
 
@@ -127,8 +146,9 @@ def _appendix(config: ml_collections.ConfigDict) -> None:
 
 def _smoke(config: ml_collections.ConfigDict) -> None:
   config.verification.update(num_hmms=3, num_sequences=40, num_mutated=2, num_sequences_mutated=60, length=4)
-  config.impossibility.update(num_hmms=2, max_length=3, num_train=60)
+  config.impossibility.update(num_hmms=4, length=3, num_train=60)
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
+  config.prevalence.update(num_draws=3, num_states=(10,), memory_sizes=(2,), max_nodes=200)
   # Both theorems' problems of one shape, so that they share their programs.
   config.degradation.update(num_hmms=1, num_states_3_3=8, num_states_3_6=8)
   config.degradation.update(length=5, num_train=60, num_test=40, prompt_length=1)

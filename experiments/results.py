@@ -102,6 +102,12 @@ def mean_interval(values: list[float] | np.ndarray) -> Interval:
   return Interval(float(values.mean()), float(half_width), values)
 
 
+def share_interval(count: int, total: int) -> tuple[float, float]:
+  """The 95% interval of a share, of `count` in `total` independent draws (Clopper and Pearson 1934)."""
+  interval = scipy.stats.binomtest(count, total).proportion_ci(0.95, method='exact')
+  return float(interval.low), float(interval.high)
+
+
 def by_unit(records: list[Record], field: str) -> dict[tuple[int, ...], float]:
   """The field's mean in each independent unit.
 

@@ -19,9 +19,9 @@ def test_every_scale_is_valid(scale):
 
 
 def test_the_default_run_is_what_the_issue_asks_for():
-  """At least 100 HMMs per theorem and 20 certified ones of two kinds, all with more states than tokens."""
+  """At least 100 HMMs per theorem and 20 of each of two kinds, all with more states than tokens."""
   settings = _settings()
-  assert settings.verification.num_hmms >= 100 and 2 * settings.impossibility.num_hmms >= 20
+  assert settings.verification.num_hmms >= 100 and settings.impossibility.num_hmms >= 20
   assert settings.impossibility.num_states > settings.impossibility.num_tokens
   assert settings.verification.num_states_3_6 > settings.verification.num_tokens
 
@@ -42,8 +42,13 @@ def test_the_default_run_is_what_the_issue_asks_for():
     ('verification.num_states_3_6', 5),
     ('impossibility.num_states', 5),
     ('impossibility.num_weighed', 9),
-    ('impossibility.max_length', 9),
-    ('impossibility.max_draws', 0),
+    ('impossibility.length', 9),
+    ('impossibility.max_proofs', 0),
+    ('impossibility.ridge', 0.0),
+    ('prevalence.num_draws', 0),
+    ('prevalence.memory_sizes', (1, 2)),
+    ('prevalence.rank_levels', (0.0,)),
+    ('prevalence.support_levels', (0.0, 1.0)),
     ('impossibility.num_nonzero', 0),
     ('impossibility.transition_temperature', 0.0),
     ('impossibility.initial_temperature', -1.0),

@@ -1,11 +1,17 @@
-"""Random HMMs with more states than tokens: proofs that no linear head is right, and prompts that repair it.
+"""Random HMMs with more states than tokens: is any linear head right, what do trained heads and prompts reach?
 
-Two kinds of chain. `sparse`: exact zeros in transitions and emissions, drawn so that Theorem 3.6 may apply. `paper`:
-the paper's draw, whose transition matrix, a mixture of permutations, has exact zeros too. A construction is tried on
-both, wherever the search finds its sets. A proof is a linear program's dual, confirmed in exact rational arithmetic on
-the floats of the HMM.
+Two kinds of draw, a fixed number of each. `sparse`: exact zeros, so that Theorem 3.6 may apply. `paper`: the paper's
+draw of a chain and of mu at the sizes of the settings; a mixture of few permutations leaves much of its transition
+matrix exactly 0; its first law is dense, and so are its emissions but for those that float32 rounds to 0.
+
+The inputs are all texts of one length, each with its exact probability. What is said of linear heads speaks of all of
+them, near ties apart; training sees texts that the HMM was sampled for; and accuracies are probabilities, of a fresh
+text and of one that training has not seen.
 """
 
+from collections.abc import Iterator
+import functools
+import operator
 from typing import Any, NamedTuple
 
 import jax
@@ -14,122 +20,209 @@ import numpy as np
 
 from experiments import side_by_side
 from experiments.progress import Reporter
-from experiments.theory.settings import TheorySettings
-from hmm_jax import tasks
+from experiments.theory.settings import ImpossibilitySettings, TheorySettings
+from hmm_jax import compilation, converged, tasks
 from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import certificates, scoring, separability, structured, texts, theorems
+from hmm_jax.theory import certificates, enumeration, structured, theorems
 from hmm_jax.theory.assumptions import AssumptionError
+from hmm_jax.theory.certificates import Decision
+from hmm_jax.theory.enumeration import Texts
 from hmm_jax.theory.structured import StateProblem
 
 Row = dict[str, Any]
 
+# Rounding errors of a constructed head, as a share of its largest entry.
+_ROUNDING = 1e-12
+# What is scored: the linear program's head, logistic regression at its optimum, both ways of tuning, Theorem 3.6; and
+# where the latter is wrong by more than rounding.
+METHODS = ('program', 'converged', 'head', 'prompt', 'construction', 'construction_wrong')
 
-class Impossible(NamedTuple):
-  """A problem on the masked first state for which, by exact arithmetic, no linear head on G_1 gives the labels.
+
+class Drawn(NamedTuple):
+  """One HMM and its task.
 
   Attributes:
-    problem: float64; its label speaks of P[H_1].
-    inputs: [n, 1 + T], (MASK, x) for the x whose label no near tie decides.
-    labels: [n].
-    separation: the proof.
+    kind: 'sparse' or 'paper'.
+    number: among those of its kind.
+    problem: its label speaks of P[H_1], that of the masked first state.
+    texts: all that have probability and whose label no near tie decides.
+    near_ties: the probability of those left out.
+    decision: what is known of linear heads on them.
+    sample: [num_train], the training texts, by their numbers in `texts`.
   """
 
+  kind: str
+  number: int
   problem: StateProblem
-  inputs: np.ndarray
-  labels: np.ndarray
-  separation: separability.Separation
+  texts: Texts
+  near_ties: float
+  decision: Decision
+  sample: np.ndarray
 
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
-  """A row for each certified HMM: the certificate, and how often construction, trained head and prompt are right."""
-  rows = []
-  for kind in ('sparse', 'paper'):
-    drawn = 0
-    found: list[Impossible] = []
-    key_kind = jax.random.fold_in(key, len(kind))
-    with reporter.track(f'certificates, {kind} draws', settings.impossibility.num_hmms) as advance:
-      while len(found) < settings.impossibility.num_hmms and drawn < settings.impossibility.max_draws:
-        found += _certified(settings, kind, jax.random.fold_in(key_kind, drawn))
-        drawn += 1
-        advance(len(found), f'{drawn} drawn')
-    trained = _trained(settings, found, key_kind, reporter) if found else []
-    for index, (one, accuracies) in enumerate(zip(found, trained)):
-      rows.append(
-        {
-          'kind': kind,
-          'hmm': index,
-          'drawn': drawn,
-          'sequences': len(one.labels),
-          'certificate_size': len(one.separation.weights),
-          'residual': one.separation.residual,
-          'majority_accuracy': float(np.bincount(one.labels).max() / len(one.labels)),
-          **_constructed(settings, one),
-          **accuracies,
-        }
-      )
-  return rows
+  """A row for each HMM: what is known of linear heads and, where labels differ, how often each method is right."""
+  s, drawn = settings.impossibility, list[Drawn]()
+  key_sparse, key_paper, key_tuning = jax.random.split(key, 3)
+  problems = [('sparse', _sparse(s, key_sparse)), ('paper', _paper(s, key_paper))]
+  with reporter.track('linear heads', 2 * s.num_hmms) as advance:
+    for kind, of_kind in problems:
+      for number, (key_sample, problem) in enumerate(of_kind):
+        drawn.append(_examined(settings, kind, number, problem, key_sample))
+        advance(len(drawn), f'{sum(one.decision.outcome == "certified" for one in drawn)} certified')
+  varied = [one for one in drawn if one.decision.outcome != 'constant']
+  right = dict(zip(map(id, varied), _right(settings, varied, key_tuning, reporter)))
+  return [{**_known(one), **_scored(one, right.get(id(one), {}))} for one in drawn]
 
 
-def _draw(settings: TheorySettings, kind: str, key: Array) -> StateProblem:
-  s = settings.impossibility
-  if kind == 'paper':
-    key_hmm, key_task = jax.random.split(key)
-    drawn = random_hmm(key_hmm, s.num_states, s.num_tokens, **s.temperatures)
-    mu = tasks.draw_task_weights(key_task, s.num_states, num_nonzero=s.num_nonzero)
-    hmm, task_weights = jax.tree.map(np.float64, (drawn, mu))
-  else:
-    rng = structured.generator(key)
+def _sparse(s: ImpossibilitySettings, key: Array) -> Iterator[tuple[Array, StateProblem]]:
+  """HMMs with exact zeros, each with a key of its own; mu weighs few states."""
+  for key_one in jax.random.split(key, s.num_hmms):
+    rng = structured.generator(key_one)
     hmm = HMM(
       rng.dirichlet(np.ones(s.num_states)),
       structured.sparse_probs(rng, s.num_states, s.num_states).astype(float),
       structured.sparse_probs(rng, s.num_states, s.num_tokens).astype(float),
     )
-    weighed = rng.choice(s.num_states, s.num_weighed, replace=False)
     task_weights = np.zeros((2, s.num_states))
-    task_weights[0, weighed] = rng.standard_normal(s.num_weighed)
-  return StateProblem(hmm, hmm.initial_probs, task_weights, drawn=1)
+    task_weights[0, rng.choice(s.num_states, s.num_weighed, replace=False)] = rng.standard_normal(s.num_weighed)
+    yield jax.random.fold_in(key_one, 1), _problem(hmm, task_weights)
 
 
-def _certified(settings: TheorySettings, kind: str, key: Array) -> list[Impossible]:
-  """One draw; none where the labels are all one, a linear head exists, or the proof is not exact."""
-  problem = _draw(settings, kind, key)
-  tokens = texts.all_sequences(problem.hmm.num_tokens, settings.impossibility.max_length)
-  features, scores, possible = scoring.first_predictions(problem, tokens)
-  chosen = possible & (scoring.score_gaps(scores) > settings.impossibility.clear_gap)
-  labels = scores.argmax(-1)[chosen]
-  if len(set(labels.tolist())) < 2:
+def _paper(s: ImpossibilitySettings, key: Array) -> Iterator[tuple[Array, StateProblem]]:
+  """The paper's draws, each with a key of its own."""
+
+  def draw(key):
+    key_hmm, key_task = jax.random.split(key)
+    hmm = random_hmm(key_hmm, s.num_states, s.num_tokens, **s.temperatures)
+    return hmm, tasks.draw_task_weights(key_task, s.num_states, num_nonzero=s.num_nonzero)
+
+  keys = jax.random.split(key, s.num_hmms)
+  draw_all = jax.jit(functools.partial(jax.lax.map, draw), compiler_options=compilation.ONCE)
+  all_drawn = jax.tree.map(np.float64, draw_all(keys))
+  for number, key_one in enumerate(keys):
+    hmm, task_weights = jax.tree.map(operator.itemgetter(number), all_drawn)
+    yield jax.random.fold_in(key_one, 1), _problem(hmm, task_weights)
+
+
+def _problem(hmm: HMM, task_weights: np.ndarray) -> StateProblem:
+  """The task on the masked first state itself."""
+  return StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights, drawn=1)
+
+
+def _examined(settings: TheorySettings, kind: str, number: int, problem: StateProblem, key: Array) -> Drawn:
+  s = settings.impossibility
+  texts = enumeration.possible_texts(problem, s.length)
+  is_clear = texts.gaps > settings.margin
+  near_ties, texts = float(texts.probs[~is_clear].sum()), texts.where(is_clear)
+  decision = certificates.decide(problem, texts, settings.margin, s.max_proofs)
+  probs = texts.probs / texts.probs.sum()
+  sample = structured.generator(key).choice(len(probs), s.num_train, p=probs)
+  return Drawn(kind, number, problem, texts, near_ties, decision, sample)
+
+
+def _known(one: Drawn) -> Row:
+  proof = one.decision.proof
+  return {
+    'kind': one.kind,
+    'hmm': one.number,
+    'outcome': one.decision.outcome,
+    'texts': len(one.texts.labels),
+    'near_ties': one.near_ties,
+    'proof_texts': len(np.unique(proof.pairs[:, 0])) if proof else None,
+    'least_error': one.decision.least_error if proof else None,
+  }
+
+
+def _scored(one: Drawn, right: dict[str, np.ndarray]) -> Row:
+  """The accuracy of each method on a fresh text and on one that training has not seen; None where there is none."""
+  unseen = ~np.isin(np.arange(len(one.texts.probs)), one.sample)
+  weights = {'fresh': one.texts.probs, 'unseen': np.where(unseen, one.texts.probs, 0)}
+  scored = {scored_on: _shares(one.texts, of_texts, right) for scored_on, of_texts in weights.items()}
+  return {f'{scored_on}_{name}': share for scored_on, shares in scored.items() for name, share in shares.items()}
+
+
+def _shares(texts: Texts, weights: np.ndarray, right: dict[str, np.ndarray]) -> Row:
+  """By method, the share of the weight that it has right, with that of the commonest label and of the weight."""
+  total = weights.sum()
+  share = lambda chosen: float(weights[chosen].sum() / total) if total else None
+  by_label = weights[texts.labels == 0].sum(), weights[texts.labels == 1].sum()
+  return {
+    'probability': float(total / texts.probs.sum()),
+    'majority': float(max(by_label) / total) if right and total else None,
+    **{name: share(right[name]) if name in right else None for name in METHODS},
+  }
+
+
+def _right(settings: TheorySettings, drawn: list[Drawn], key: Array, reporter: Reporter) -> list[dict[str, np.ndarray]]:
+  """By method, which of its texts each problem has right, [n]."""
+  if not drawn:
     return []
-  separation = separability.linear_separation(features[chosen], labels, 2, settings.margin)
-  if separation.separable or not certificates.is_exact(problem, tokens[chosen], labels, separation):
-    return []
-  inputs = np.pad(tokens[chosen], ((0, 0), (1, 0)), constant_values=problem.hmm.num_tokens)
-  return [Impossible(problem, inputs, labels, separation)]
+  tuned = _tuned(settings.impossibility, drawn, key, reporter)
+  right = [{name: predicted == one.texts.labels for name, predicted in of.items()} for one, of in zip(drawn, tuned)]
+  for one, of in zip(drawn, right):
+    of['program'] = certificates.surely_right(one.texts, one.decision.head)
+    of['converged'] = _converged(settings.impossibility, one)
+    of |= _constructed(settings, one)
+  return right
 
 
-def _constructed(settings: TheorySettings, found: Impossible) -> Row:
-  """Whether Theorem 3.6 applies, and whether its prompt and head are then right on every input."""
-  tokens = found.inputs[:, 1:]
-  try:
-    result = theorems.evaluator('3.6', found.problem, tokens.shape[1], settings.limits)(tokens)
-  except AssumptionError as error:
-    return {'construction_exists': False, 'construction': None, 'why_not': str(error)}
-  right = float((result.constructed.argmax(-1) == found.labels).mean())
-  return {'construction_exists': True, 'construction': right, 'why_not': ''}
-
-
-def _trained(settings: TheorySettings, found: list[Impossible], key: Array, reporter: Reporter) -> list[Row]:
-  """The accuracy of a trained head and of a trained prompt with its head on the very inputs they were trained on."""
-  s, rng = settings.impossibility, structured.generator(key)
-  # One shape for all: as many inputs for each, drawn again where there are fewer.
-  drawn = [rng.permutation(np.resize(np.arange(len(one.labels)), s.num_train)) for one in found]
-  frozen, inputs, labels = side_by_side.stacked(
-    [(side_by_side.float32(one.problem.hmm), one.inputs[where], one.labels[where]) for one, where in zip(found, drawn)]
+def _converged(s: ImpossibilitySettings, one: Drawn) -> np.ndarray:
+  """Of the head that training by the protocol may not have reached: logistic regression at its optimum."""
+  texts = one.texts
+  found = converged.converged_head(
+    texts.features[one.sample],
+    texts.labels[one.sample],
+    num_classes=2,
+    ridge=s.ridge,
+    tolerance=s.head_tolerance,
+    max_iterations=s.max_head_iterations,
   )
-  accuracies = {}
+  return (texts.features @ found.head.weights + found.head.bias).argmax(-1) == texts.labels
+
+
+def _constructed(settings: TheorySettings, one: Drawn) -> dict[str, np.ndarray]:
+  """Theorem 3.6: where its head is right on the exact G_2 after its prompt, and where it is wrong beyond rounding.
+
+  Nothing where it does not apply. Scores that rounding may have decided are a tie, and so of class 0, as they are by
+  definition where mu weighs no possible state.
+  """
+  try:
+    built = theorems.construct('3.6', one.problem, settings.impossibility.length, settings.limits)
+  except AssumptionError:
+    return {}
+  hmm, texts = one.problem.hmm, one.texts
+  after_prompt = (built['prompt'][0] * hmm.initial_probs) @ hmm.transition_matrix
+  predictions = enumeration.first_predictions(hmm, after_prompt, settings.impossibility.length)
+  features = predictions[_numbers(texts.tokens, hmm.num_tokens)]
+  contrast = built['head'].weights @ [1, -1]
+  ahead, unsure = features @ contrast, _ROUNDING * np.abs(contrast).max() * features.sum(-1)
+  says_one, is_one = ahead < -unsure, texts.labels == 1
+  return {'construction': says_one == is_one, 'construction_wrong': np.where(is_one, ahead > unsure, says_one)}
+
+
+def _tuned(s: ImpossibilitySettings, drawn: list[Drawn], key: Array, reporter: Reporter) -> list[dict[str, np.ndarray]]:
+  """By method, the labels of all texts of each problem by what was tuned on its sample."""
+  every = np.pad(enumeration.all_texts(s.num_tokens, s.length), ((0, 0), (1, 0)), constant_values=s.num_tokens)
+  inputs = np.broadcast_to(every, (len(drawn), *every.shape))
+  frozen = side_by_side.stacked([side_by_side.float32(one.problem.hmm) for one in drawn])
+  # Texts as all problems number them.
+  numbers = [_numbers(one.texts.tokens, s.num_tokens) for one in drawn]
+  samples = np.stack([of_one[one.sample] for of_one, one in zip(numbers, drawn)])
+  labels = np.stack([one.texts.labels[one.sample] for one in drawn]).astype(np.int32)
+  predicted: list[dict[str, np.ndarray]] = [{} for _ in drawn]
   for method, tuner in side_by_side.tuners(ExactModel(s.num_tokens), s).items():
     seen = side_by_side.features(tuner, frozen, inputs)
-    name = f'{method} on {len(found)} HMMs'
-    *_, trained = side_by_side.train(tuner, s.tuning.schedule, frozen, seen, labels, key, name, reporter)
-    accuracies[method] = (side_by_side.scores(tuner, trained, frozen, seen).argmax(-1) == labels).mean(-1)
-  return [{method: float(values[index]) for method, values in accuracies.items()} for index in range(len(found))]
+    of_samples = np.take_along_axis(seen, samples[..., None], axis=1)
+    name = f'{method} on {len(drawn)} HMMs'
+    *_, trained = side_by_side.train(tuner, s.tuning.schedule, frozen, of_samples, labels, key, name, reporter)
+    found = side_by_side.scores(tuner, trained, frozen, seen).argmax(-1)
+    for of_one, which, by_number in zip(predicted, numbers, found):
+      of_one[method] = by_number[which]
+  return predicted
+
+
+def _numbers(tokens: np.ndarray, num_tokens: int) -> np.ndarray:
+  """Where texts [n, T] stand among all of their length."""
+  return tokens @ num_tokens ** np.arange(tokens.shape[1])[::-1]

@@ -15,7 +15,7 @@ from experiments import figures, report, results
 from experiments.progress import Reporter
 from experiments.results import Record
 from experiments.settings import FigureSettings
-from experiments.theory import appendix_report
+from experiments.theory import appendix_report, impossibility_report, prevalence_report, verification_report
 
 Cells = Callable[[list[Record]], list[str]]
 
@@ -39,21 +39,22 @@ def show(tables: list[rich.table.Table], workdir: pathlib.Path, reporter: Report
 
 
 def of_study(records: list[Record], seconds: dict[str, float], margin: float) -> list[rich.table.Table]:
-  """Verification, impossibility, degradation, concentration; those of which there are records.
+  """Verification, impossibility, prevalence, degradation, concentration; those of which there are records.
 
   `seconds` are those of each part, and `margin` is that of near ties.
   """
   # Each with a field that its records alone have.
   makers = {
-    'assumptions': lambda rows: _verification(rows, seconds, margin),
-    'kind': _impossibility,
-    'method': _degradation,
-    'epoch': _concentration,
-    'claim': appendix_report.claims,
-    'gap_denominator': appendix_report.gaps,
+    'theorem': lambda rows: [table.rich() for table in verification_report.tables(rows)],
+    'outcome': lambda rows: [table.rich() for table in impossibility_report.tables(rows)],
+    'draw': lambda rows: [table.rich() for table in prevalence_report.tables(rows)],
+    'method': lambda rows: [_degradation(rows)],
+    'epoch': lambda rows: [_concentration(rows)],
+    'claim': lambda rows: [appendix_report.claims(rows)],
+    'gap_denominator': lambda rows: [appendix_report.gaps(rows)],
   }
   chosen = {field: [record for record in records if field in record] for field in makers}
-  return [make(chosen[field]) for field, make in makers.items() if chosen[field]]
+  return [table for field, make in makers.items() if chosen[field] for table in make(chosen[field])]
 
 
 def of_examination(records: list[Record]) -> list[rich.table.Table]:
@@ -97,26 +98,6 @@ def _verification(records: list[Record], seconds: dict[str, float], margin: floa
   title = f'Constructions beside exact labels; near ties: the two best exact scores differ by {margin:g} or less'
   columns = ['assumed', 'also violated', 'HMMs', 'every sequence', 'sampled', 'near ties', 'disagree', 'of them clear']
   return _grouped(title, records, 'theorem', [*columns, 'smallest gap', 'seconds'], cells)
-
-
-def _impossibility(records: list[Record]) -> rich.table.Table:
-  def cells(rows):
-    built = [row for row in rows if row['construction_exists']]
-    return [
-      str(rows[0]['drawn']),
-      str(len(rows)),
-      f'{np.mean([row["sequences"] for row in rows]):.0f}',
-      str(max(row['certificate_size'] for row in rows)),
-      str(len(built)),
-      str(sum(row['construction'] == 1 for row in built)),
-      *(_interval(rows, field) for field in ('majority_accuracy', 'head', 'prompt')),
-      str(sum(row['prompt'] == 1 for row in rows)),
-    ]
-
-  title = 'No linear head on G is right: certified HMMs with |H| > |X|, and what repairs them (accuracy in percent)'
-  columns = ['drawn', 'certified', 'sequences', 'largest proof', '3.6 applies', 'and is right']
-  columns += ['majority', 'trained head', 'trained prompt', 'prompt all right']
-  return _grouped(title, records, 'kind', columns, cells)
 
 
 def _degradation(records: list[Record]) -> rich.table.Table:

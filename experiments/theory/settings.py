@@ -18,10 +18,10 @@ from hmm_jax.theory.theorems import Limits
 _MAX_SEQUENCES = 2**20
 
 
-def _check_length(length: int, num_tokens: int) -> None:
+def _check_length(name: str, length: int, num_tokens: int) -> None:
   longest = int(math.log(_MAX_SEQUENCES, num_tokens) + 1e-9)
   valid = f'at most {longest}, for {_MAX_SEQUENCES} sequences of {num_tokens} tokens'
-  require(length <= longest, 'max_length', length, valid)
+  require(length <= longest, name, length, valid)
 
 
 def _check_3_1(name: str, states: int, tokens: int) -> None:
@@ -68,22 +68,36 @@ class _TunedSettings(Group):
 
 
 class ImpossibilitySettings(_TunedSettings, TemperatureSettings):
-  num_hmms: int = setting('certified HMMs of each of two kinds')
+  num_hmms: int = setting('HMMs drawn of each of two kinds', most=10**4)
   num_states: int = setting('hidden states |H|', most=1000)
   num_weighed: int = setting('states that mu weighs in the sparse draws')
   num_nonzero: int = setting("entries of mu in the paper's draws", most=10**6)
-  max_draws: int = setting('draws of each kind in search of num_hmms certified ones')
-  max_length: int = setting('every sequence up to this length is asked for')
-  clear_gap: float = setting('labels nearer to a tie take no part')
+  length: int = setting('tokens of a text; every text of this length is asked for')
+  max_proofs: int = setting('proofs that are tried among the likeliest 2, 4, 8, ... texts')
+  ridge: float = setting('of converged heads')
+  head_tolerance: float = setting('largest entry of the gradient at a converged head')
+  max_head_iterations: int = setting('of L-BFGS')
 
   def check(self) -> None:
-    _check_length(self.max_length, self.num_tokens)
+    _check_length('length', self.length, self.num_tokens)
     require(
       self.num_states > self.num_tokens, 'num_states', self.num_states, f'more than num_tokens, {self.num_tokens}'
     )
     valid = f'from 1 to num_states, {self.num_states}'
     require(self.num_weighed <= self.num_states, 'num_weighed', self.num_weighed, valid)
     super().check()
+
+
+class PrevalenceSettings(TemperatureSettings):
+  num_draws: int = setting('draws of each size', most=10**4)
+  num_states: tuple[int, ...] = setting('hidden states |H|', most=1000)
+  memory_sizes: tuple[int, ...] = setting('values |M| of the one cell', least=2, most=64)
+  num_memory_states: int = setting('hidden states |H| beside a memory', most=1000)
+  num_tokens: int = setting('size V of the vocabulary', least=2, most=1000)
+  num_nonzero: int = setting('entries of mu', most=10**6)
+  rank_levels: tuple[float, ...] = setting('shares of the largest singular value up to which one counts as 0', below=1)
+  support_levels: tuple[float, ...] = setting('epsilons up to which a probability counts as 0', least=0, below=1)
+  max_nodes: int = setting('nodes of each search for H* in Assumption 3.5')
 
 
 class DegradationSettings(_TunedSettings):
@@ -166,6 +180,7 @@ class TheorySettings(ThresholdSettings):
   conditioning: float = setting('least smallest singular value of a problem that is drawn', above=0, below=1)
   verification: VerificationSettings
   impossibility: ImpossibilitySettings
+  prevalence: PrevalenceSettings
   degradation: DegradationSettings
   bert: BertStudySettings
   appendix: AppendixSettings

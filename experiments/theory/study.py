@@ -13,7 +13,7 @@ from experiments import figures, files, pretraining, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
-from experiments.theory import appendix, degradation, impossibility, problems, report, verification
+from experiments.theory import appendix, degradation, impossibility, prevalence, problems, report, verification
 from experiments.theory.settings import TheorySettings
 from hmm_jax.sharding import exact_device
 
@@ -35,6 +35,7 @@ def parts(settings: TheorySettings) -> dict[str, Part]:
   return {
     **{f'verification-{theorem.name}': verify(theorem) for theorem in problems.THEOREMS},
     'impossibility': impossibility.run,
+    'prevalence': prevalence.run,
     'degradation': degradation.run,
     'bert': degradation.run_bert,
     'appendix': appendix.run,

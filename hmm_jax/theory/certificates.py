@@ -1,20 +1,90 @@
-"""Proofs that no linear head is right, confirmed without any rounding."""
+"""Whether any linear head is right on the texts of a problem: proofs that none is, confirmed without any rounding."""
 
+from collections.abc import Iterator
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from hmm_jax.theory import rationals, separability
+from hmm_jax.theory.enumeration import Texts
+from hmm_jax.theory.separability import Separation
 from hmm_jax.theory.structured import StateProblem
 
-# pairs^2 H T up to which a certificate is confirmed, about a minute's work: the numbers of exact arithmetic grow.
+# pairs^2 H T up to which a certificate is confirmed, some seconds' work: the numbers of exact arithmetic grow.
 _LARGEST_PROOF = 20_000
+# The likeliest texts among which a proof is looked for first; then among twice as many, and so on.
+_FEWEST_TEXTS = 2
+# Rounding errors of a score b^T G, as a share of |b|^T G.
+_ROUNDING = 1e-12
 
 
-def is_exact(
-  problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, found: separability.Separation
-) -> bool | None:
+class Decision(NamedTuple):
+  """What is known of linear heads on texts.
+
+  Attributes:
+    outcome: 'constant' (all labels are one), 'separable' (a head is right on all), 'certified' (none is, by exact
+      arithmetic) or 'undecided'.
+    proof: of a certified problem, its pairs by the number of the text; None otherwise.
+    least_error: the probability that every linear head gets wrong at least, which the proof shows; 0 without one. Of
+      the texts of a proof each head has one wrong, and the least likely one counts.
+    head: [V, C], the program's head for the most of the likeliest texts that it found one for.
+  """
+
+  outcome: str
+  proof: Separation | None
+  least_error: float
+  head: np.ndarray
+
+
+def decide(problem: StateProblem, texts: Texts, tolerance: float, max_proofs: int) -> Decision:
+  """Looks for a linear head that gives the label of every text, and for a proof that there is none.
+
+  Likely texts come first, so that a proof speaks of texts as likely as can be. Where a proof is not confirmed, its
+  least likely text is left out and another one is looked for: a proof on some texts is one on all.
+
+  Args:
+    problem: the model's chain, and the task.
+    texts: likeliest first.
+    tolerance: margins up to this count as none, in coordinates in which the texts' G have unit covariance.
+    max_proofs: among how many of the likeliest texts whatsoever, proofs that are tried.
+  """
+  num_classes = len(problem.task_weights)
+  if not np.ptp(texts.labels):
+    return Decision('constant', None, 0.0, np.tile(np.eye(num_classes)[texts.labels[0]], (texts.features.shape[1], 1)))
+  to_coordinates = _whitening(texts.features)
+  coordinates, head = texts.features @ to_coordinates, np.zeros((len(to_coordinates), num_classes))
+  for size in _sizes(len(texts.labels)):
+    kept = np.arange(size)
+    for attempt in range(max_proofs):
+      found = separability.linear_separation(coordinates[kept], texts.labels[kept], num_classes, tolerance)
+      if found.separable:
+        head = head if attempt else to_coordinates @ found.head
+        break
+      proof = found._replace(pairs=np.stack([kept[found.pairs[:, 0]], found.pairs[:, 1]], axis=1))
+      if is_exact(problem, texts.tokens, texts.labels, proof):
+        return Decision('certified', proof, float(texts.probs[proof.pairs[:, 0]].min()), head)
+      kept = np.setdiff1d(kept, proof.pairs[:, 0].max())
+  outcome = 'separable' if surely_right(texts, head).all() else 'undecided'
+  return Decision(outcome, None, 0.0, head)
+
+
+def surely_right(texts: Texts, head: np.ndarray) -> np.ndarray:
+  """Where a head [V, C] puts the label first by more than rounding could, [n]."""
+  own_nxV = head.T[texts.labels]
+  ahead = np.ones(len(own_nxV), bool)
+  for other, column in enumerate(head.T):
+    terms_nxV = texts.features * (own_nxV - column)
+    is_first = terms_nxV.sum(-1) > _ROUNDING * (texts.features * (np.abs(own_nxV) + np.abs(column))).sum(-1)
+    ahead &= is_first | (texts.labels == other)
+  return ahead
+
+
+def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, found: Separation) -> bool | None:
   """Whether labels and weights of a certificate hold for the floats of the HMM; None where it is too large.
+
+  A tie is of the lower class. The weights prove that no head puts every label strictly first; nor can it be that every
+  label is first with ties of the lower class, if one of the proof's texts has a label that is not the lowest.
 
   Args:
     problem: the model's chain, and the task that the labels are of.
@@ -25,17 +95,49 @@ def is_exact(
   hmm, silent_probs, task_weights, *_ = problem
   if len(found.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
     return None
-  exact, mu, silent = rationals.exact_hmm(hmm), rationals.exact(task_weights), rationals.exact(silent_probs)
-  labelled = exact.starting_from(silent / silent.sum())
+  # In proportion: neither a label nor whether a proof holds depends on the scale of a G, and integers are quicker.
+  exact = rationals.exact_hmm(hmm)
+  transition_matrix, W_HxV, initial, silent, mu = map(
+    _integers, (exact.transition_matrix, exact.emission_matrix, exact.initial_probs, silent_probs, task_weights)
+  )
   inputs = np.unique(found.pairs[:, 0])
   features = []
   for sequence, label in zip(tokens[inputs].tolist(), labels[inputs]):
-    rows = rationals.likelihood_rows(exact, [hmm.num_tokens, *sequence])
-    scores = mu @ rationals.state_probs(labelled, rows, 0, leave_out=True)
-    if any(score >= scores[label] for other, score in enumerate(scores) if other != label):
+    following = np.ones(len(W_HxV), object)
+    for token in reversed(sequence):
+      following = transition_matrix @ (following if token == hmm.num_tokens else following * W_HxV[:, token])
+    if (mu @ (silent * following)).argmax() != label:
       return False
-    probs = rationals.token_probs(exact, rows, 0)
-    # A proof stays one where an input's G is scaled, and integers are quicker.
-    features.append(probs * math.lcm(*(value.denominator for value in probs)))
+    weights = (initial * following) @ W_HxV
+    features.append(weights // (math.gcd(*weights) or 1))
   pairs = np.stack([np.searchsorted(inputs, found.pairs[:, 0]), found.pairs[:, 1]], axis=1)
   return separability.exact_certificate(features, labels[inputs], pairs, len(mu)) is not None
+
+
+def _integers(array) -> np.ndarray:
+  """Integers in proportion to the numbers of an array."""
+  exact = rationals.exact(array)
+  common = math.lcm(*(value.denominator for value in exact.reshape(-1)))
+  integers = [value.numerator * (common // value.denominator) for value in exact.reshape(-1)]
+  return np.array(integers, object).reshape(exact.shape)
+
+
+def _sizes(most: int) -> Iterator[int]:
+  size = _FEWEST_TEXTS
+  while size < most:
+    yield size
+    size *= 2
+  yield most
+
+
+def _whitening(features: np.ndarray) -> np.ndarray:
+  """M [V, V] with features @ M of unit covariance (about 0), 0 in directions that rounding decides.
+
+  A linear head on the one is one on the other, and its margin does not hang on how rare a token is.
+  """
+  scales = features.max(0)
+  scales = np.where(scales > 0, scales, 1)
+  _, values, rows = np.linalg.svd(features / scales, full_matrices=False)
+  kept = values > _ROUNDING * values[0]
+  inverse = np.where(kept, math.sqrt(len(features)) / np.where(kept, values, 1), 0)
+  return rows.T * inverse / scales[:, None]

@@ -20,7 +20,6 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory import rationals
 from hmm_jax.theory.recovery import attention_keys
 from hmm_jax.theory.structured import (
   composed,
@@ -34,6 +33,7 @@ from hmm_jax.theory.structured import (
   sparse_probs,
   StateProblem,
 )
+from hmm_jax.theory.tables import stationary_law
 from hmm_jax.theory.theorems import finding, Limits, ON_EMISSIONS
 
 # The share of an imitator's emissions that gives it away.
@@ -202,7 +202,7 @@ def _of_memory(rng, transition_matrix, reads, emission_matrix, weighed: np.ndarr
   """With dependent cells, at times without full support, and a start that is stationary in half of the draws."""
   shape = (sizes.memory_size,) * sizes.num_cells
   memory_probs = sparse_probs(rng, 1, sizes.memory_size**sizes.num_cells, density=0.75)[0].reshape(shape)
-  silent_probs, stationary = full_probs(rng, sizes.num_states), rationals.stationary_probs(transition_matrix)
+  silent_probs, stationary = full_probs(rng, sizes.num_states), stationary_law(transition_matrix)
   if rng.random() < 0.5 and stationary is not None:
     silent_probs = stationary
   first_probs = silent_probs @ transition_matrix

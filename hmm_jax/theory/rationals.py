@@ -63,31 +63,3 @@ def state_probs(hmm: HMM, rows: list[np.ndarray], position: int, leave_out: bool
 def token_probs(hmm: HMM, rows: list[np.ndarray], position: int) -> np.ndarray:
   """G_t [V] = W P[H_t | x_{-t}] (Proposition 3.4); zeros where x_{-t} is impossible."""
   return state_probs(hmm, rows, position, leave_out=True) @ hmm.emission_matrix
-
-
-def stationary_probs(transition_matrix: np.ndarray) -> np.ndarray | None:
-  """pi [H] with A pi = pi and sum 1, of `Fraction`s; None where there are several."""
-  A = transition_matrix.T
-  solution = only_null_vector(A - np.eye(len(A), dtype=int))
-  return None if solution is None else solution / solution.sum()
-
-
-def only_null_vector(matrix: np.ndarray) -> np.ndarray | None:
-  """The x with matrix @ x = 0 that is unique up to scale, its free entry 1, of `Fraction`s; None if there is none."""
-  rows = np.array([[Fraction(value) for value in row] for row in matrix.tolist()], object)
-  pivots: list[int] = []
-  for column in range(matrix.shape[1]):
-    at = len(pivots)
-    candidates = at + np.flatnonzero(rows[at:, column])
-    if candidates.size:
-      rows[[at, candidates[0]]] = rows[[candidates[0], at]]
-      rows[at] /= rows[at, column]
-      others = np.arange(len(rows)) != at
-      rows[others] -= np.outer(rows[others, column], rows[at])
-      pivots.append(column)
-  free = np.setdiff1d(np.arange(matrix.shape[1]), pivots)
-  if len(free) != 1:
-    return None
-  solution = np.array([Fraction(1)] * matrix.shape[1], object)
-  solution[pivots] = -rows[: len(pivots), free[0]]
-  return solution

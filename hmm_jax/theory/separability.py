@@ -7,14 +7,19 @@ With two classes: a mixture of the G of one class equals a mixture of the G of t
 point from itself. A bias adds nothing, since the entries of G sum to 1.
 """
 
+from collections.abc import Callable
 from fractions import Fraction
+import math
+import operator
 from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from hmm_jax.theory import rationals
+# The least that HiGHS takes.
+_PRECISION = 1e-10
+_PRIME = 2**61 - 1
 
 
 class Separation(NamedTuple):
@@ -41,13 +46,13 @@ def linear_separation(features, labels, num_classes: int, tolerance: float) -> S
   """Decides whether a linear head on `features` gives every label, as Theorem 3.3 promises under Assumption 3.1.
 
   Maximises t subject to (b_{y_i} - b_c)^T G_i >= t for all i and c other than y_i, with b in [-1, 1], by HiGHS. The
-  duals of these constraints are lambda.
+  duals of these constraints are lambda. The margin is that of the head that HiGHS returns, perhaps less than its t.
 
   Args:
     features: G [n, V].
     labels: [n] integers below C.
     num_classes: C.
-    tolerance: margins up to this count as none; HiGHS itself works to about 1e-9.
+    tolerance: margins up to this count as none; HiGHS is asked for 1e-10.
 
   Raises:
     RuntimeError: HiGHS gave up.
@@ -59,10 +64,13 @@ def linear_separation(features, labels, num_classes: int, tolerance: float) -> S
   bound = scipy.sparse.hstack([-rows, np.ones((len(pairs), 1))], format='csr')
   objective = np.append(np.zeros(size), -1.0)
   bounds = [(-1, 1)] * size + [(None, 2)]
-  result = scipy.optimize.linprog(objective, A_ub=bound, b_ub=np.zeros(len(pairs)), bounds=bounds, method='highs-ds')
+  options = dict(primal_feasibility_tolerance=_PRECISION, dual_feasibility_tolerance=_PRECISION)
+  result = scipy.optimize.linprog(
+    objective, A_ub=bound, b_ub=np.zeros(len(pairs)), bounds=bounds, method='highs-ds', options=options
+  )
   if result.status:
     raise RuntimeError(f'HiGHS: {result.message}')
-  margin, head = float(result.x[-1]), result.x[:-1].reshape(num_classes, -1).T
+  margin, head = float((rows @ result.x[:-1]).min()), result.x[:-1].reshape(num_classes, -1).T
   if margin > tolerance:
     return Separation(True, margin, head, np.zeros((0, 2), int), np.zeros(0), 0.0)
   weights = np.maximum(-result.ineqlin.marginals, 0)
@@ -88,10 +96,11 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
   if not len(pairs):
     return None
   rows = _differences(np.array(features, object), np.asarray(labels), pairs, num_classes)
-  solution = rationals.only_null_vector(rows.T)
+  solution = _only_null_vector(rows.T)
   if solution is None or not ((solution > 0).all() or (solution < 0).all()):
     return None
-  return (solution / solution.sum()).tolist()
+  total = sum(solution)
+  return [Fraction(value, total) for value in solution]
 
 
 def _differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: int) -> np.ndarray:
@@ -101,3 +110,44 @@ def _differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: i
     row[labels[index]] = features[index]
     row[other] = -features[index]
   return rows.reshape(len(pairs), -1)
+
+
+def _only_null_vector(matrix: np.ndarray) -> np.ndarray | None:
+  """The x with matrix @ x = 0 that is unique up to scale, of integers; None if there is none."""
+  rows = np.array([_integers(row) for row in matrix.tolist()], object)
+  # Columns that are independent modulo a prime are independent, which is soon seen.
+  _, pivots = _eliminated(rows % _PRIME, lambda values, _: values % _PRIME)
+  if len(pivots) == matrix.shape[1]:
+    return None
+  rows, pivots = _eliminated(rows, operator.floordiv)
+  free = np.setdiff1d(np.arange(matrix.shape[1]), pivots)
+  if len(free) != 1:
+    return None
+  solution = np.array([rows[0, pivots[0]] if pivots else 1] * matrix.shape[1], object)
+  solution[pivots] = -rows[: len(pivots), free[0]]
+  return solution
+
+
+def _eliminated(rows: np.ndarray, divided: Callable[[np.ndarray, int], np.ndarray]) -> tuple[np.ndarray, list[int]]:
+  """Rows after Gauss-Jordan elimination, all pivots equal, and the columns of the pivots.
+
+  Integers without fractions (Bareiss 1968): what is `divided` by the pivot before is a multiple of it.
+  """
+  pivots, pivot = list[int](), 1
+  for column in range(rows.shape[1]):
+    at = len(pivots)
+    candidates = at + np.flatnonzero(rows[at:, column])
+    if candidates.size:
+      rows[[at, candidates[0]]] = rows[[candidates[0], at]]
+      last, pivot = pivot, rows[at, column]
+      others = np.arange(len(rows)) != at
+      rows[others] = divided(pivot * rows[others] - np.outer(rows[others, column], rows[at]), last)
+      pivots.append(column)
+  return rows, pivots
+
+
+def _integers(row: list) -> list[int]:
+  """Rational numbers over their common denominator."""
+  fractions = [Fraction(value) for value in row]
+  common = math.lcm(*(value.denominator for value in fractions))
+  return [value.numerator * (common // value.denominator) for value in fractions]

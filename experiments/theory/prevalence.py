@@ -1,0 +1,112 @@
+"""How often the paper's assumptions hold in the paper's own draws, by size: of the chain alone, and with a memory.
+
+A transition matrix that mixes H permutations has exact zeros, so that assumptions on supports are decided exactly. The
+draws are in float64: in float32 the weight of a permutation may underflow to another zero.
+"""
+
+from collections.abc import Callable
+import functools
+import operator
+from typing import Any
+
+import jax
+from jax import Array
+import numpy as np
+
+from experiments.progress import Reporter
+from experiments.theory.settings import PrevalenceSettings, TheorySettings
+from hmm_jax import tasks
+from hmm_jax.hmm import HMM, random_hmm
+from hmm_jax.memory_hmm import MemoryHMM, random_memory_hmm
+from hmm_jax.theory import assumptions
+from hmm_jax.theory.assumptions import Finding, Thresholds
+
+Row = dict[str, Any]
+
+# A program a size, each of which draws a few small matrices once.
+_UNOPTIMISED = {'xla_backend_optimization_level': 0}
+
+
+def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
+  """A row for each draw: what holds of it at which thresholds."""
+  s, rows = settings.prevalence, list[Row]()
+  key_states, key_memory = jax.random.split(key)
+  of_memory = functools.partial(_of_memory, settings)
+  with reporter.track('assumptions of the paper', len(s.num_states) + len(s.memory_sizes)) as advance:
+    for size in s.num_states:
+      drawn = _drawn(s, jax.random.fold_in(key_states, size), functools.partial(_chain, s, size))
+      rows += [_row('chain', size, number, _of_chain(s, *one)) for number, one in enumerate(drawn)]
+      advance(s.num_states.index(size) + 1, f'|H| = {size}')
+    for size in s.memory_sizes:
+      drawn = _drawn(s, jax.random.fold_in(key_memory, size), functools.partial(_memory, s, size))
+      rows += [_row('memory', size, number, of_memory(*one)) for number, one in enumerate(drawn)]
+      advance(len(s.num_states) + s.memory_sizes.index(size) + 1, f'|M| = {size}')
+  return rows
+
+
+def _row(text: str, size: int, number: int, found: Row) -> Row:
+  return {'text': text, 'size': size, 'draw': number, **found}
+
+
+def _drawn(s: PrevalenceSettings, key: Array, draw: Callable[[Array], Any]) -> list[Any]:
+  """`num_draws` values of `draw`, in float64."""
+  with jax.enable_x64(True):
+    draw_all = jax.jit(functools.partial(jax.lax.map, draw), compiler_options=_UNOPTIMISED)
+    stacked = jax.tree.map(np.asarray, draw_all(jax.random.split(key, s.num_draws)))
+  return [jax.tree.map(operator.itemgetter(number), stacked) for number in range(s.num_draws)]
+
+
+def _chain(s: PrevalenceSettings, num_states: int, key: Array) -> tuple[HMM, Array]:
+  key_hmm, key_task = jax.random.split(key)
+  hmm = random_hmm(key_hmm, num_states, s.num_tokens, **s.temperatures)
+  return hmm, tasks.draw_task_weights(key_task, num_states, num_nonzero=s.num_nonzero)
+
+
+def _memory(s: PrevalenceSettings, memory_size: int, key: Array) -> tuple[MemoryHMM, Array]:
+  key_hmm, key_task = jax.random.split(key)
+  hmm = random_memory_hmm(key_hmm, memory_size, s.num_memory_states, s.num_tokens, **s.temperatures)
+  return hmm, tasks.draw_task_weights(key_task, memory_size, num_nonzero=s.num_nonzero)
+
+
+def _of_chain(s: PrevalenceSettings, hmm: HMM, task_weights: np.ndarray) -> Row:
+  """Assumptions 3.1 by rank, 3.2, and 3.5 by support and rank, with 3.5's search and the zeros of the transitions."""
+  exact = Thresholds(0.0, s.rank_levels[0])
+  rank = assumptions.non_degeneracy(hmm, exact)
+  covers = {
+    level: assumptions.relaxed_non_degeneracy(hmm, task_weights, exact._replace(support=level), s.max_nodes)
+    for level in s.support_levels
+  }
+  return {
+    'zeros': float((hmm.transition_matrix == 0).mean()),
+    'smallest_singular_value': rank.closeness['smallest_singular_value'],
+    '3.1': {str(level): _is_independent(rank, level) for level in s.rank_levels},
+    '3.2': assumptions.regularity(hmm, exact).holds,
+    '3.5': {
+      str(support): {str(level): _is_independent(cover, level) for level in s.rank_levels}
+      for support, cover in covers.items()
+    },
+    'exhaustive': {str(support): cover.witness.get('exhaustive', True) for support, cover in covers.items()},
+  }
+
+
+def _is_independent(finding: Finding, level: float) -> bool:
+  """Whether the columns that the finding is about are independent when this share of the largest value counts as 0.
+
+  For 3.5 they are those of the best cover: another may have the better share, so that this is at least how often.
+  """
+  return 1 / finding.closeness.get('condition_number', np.inf) > level
+
+
+def _of_memory(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Row:
+  """Assumptions 4.2 and 4.5 by rank, and 4.4 with how far the first law is from the stationary one."""
+  levels = [Thresholds(0.0, level) for level in settings.prevalence.rank_levels]
+  recoverable = {level: assumptions.recoverable_hidden_states(hmm, 0, level) for level in levels}
+  relaxed = {level: assumptions.relaxed_recoverable_hidden_states(hmm, 0, task_weights, level) for level in levels}
+  stationary = assumptions.stationarity(hmm, levels[0], settings.stationarity_tolerance)
+  return {
+    '4.2': {str(level.rank): found.holds for level, found in recoverable.items()},
+    '4.5': {str(level.rank): found.holds for level, found in relaxed.items()},
+    'weighed_values': len(assumptions.weighted_states(task_weights)),
+    '4.4': stationary.holds,
+    'stationarity_error': stationary.closeness['stationarity_error'],
+  }
