@@ -26,8 +26,9 @@ def _predict(model, params, tokens):
   return model.predict(params, model.embed(params, tokens))
 
 
-def _predicted(scale, salt=1, tokens=TOKENS):
-  return np.asarray(_predict(NoisyModel(6), Noisy(DRAWN, jnp.float32(scale), jnp.uint32(salt)), tokens))
+def _predicted(scale, salt=1, tokens=TOKENS, forgetting=0.0):
+  params = Noisy(DRAWN, jnp.float32(scale), jnp.uint32(salt), jnp.float32(forgetting))
+  return np.asarray(_predict(NoisyModel(6, reach=1), params, tokens))
 
 
 def _exact(tokens=TOKENS):
@@ -73,8 +74,8 @@ def test_the_kl_of_small_noise_is_as_stated():
 def test_impossible_evidence_stays_zero():
   """Where G is defined as 0 the noisy model predicts 0, not NaN."""
   hmm = HMM(*map(np.float32, ([1, 0], np.eye(2), np.eye(2))))
-  model = NoisyModel(2)
-  params = Noisy(hmm, jnp.float32(0.3), jnp.uint32(0))
+  model = NoisyModel(2, reach=1)
+  params = Noisy(hmm, jnp.float32(0.3), jnp.uint32(0), jnp.float32(0))
   impossible = np.int32([[0, 1, 1]])
   np.testing.assert_array_equal(log_space_conditional(hmm, np.eye(2)[impossible])[0, 0], 0)
   np.testing.assert_array_equal(_predict(model, params, impossible)[0, 0], 0)
@@ -82,12 +83,12 @@ def test_impossible_evidence_stays_zero():
 
 def test_gradients_see_g_alone():
   """The slope by a prompt is that of G weighed by the noise factor, and finite."""
-  model, prompt = NoisyModel(6), jnp.full((1, 4), 0.7)
+  model, prompt = NoisyModel(6, reach=1), jnp.full((1, 4), 0.7)
 
   @jax.jit
   @jax.grad
   def slope(prompt, scale):
-    params = Noisy(DRAWN, scale, jnp.uint32(0))
+    params = Noisy(DRAWN, scale, jnp.uint32(0), jnp.float32(0))
     rows = jnp.concatenate([prompt, model.embed(params, TOKENS[0])])
     return model.predict(params, rows[None])[0, 1, 0]
 
