@@ -83,6 +83,7 @@ EXPERIMENTS = [
   'degradation.methods',
   'degradation.contrasts',
   'degradation.report',
+  'degradation.sentences',
   'degradation.study',
   'degradation.page',
   'theory.verification',

@@ -27,7 +27,7 @@ _TITLES = {
   'trained_prompt': 'trained prompt\nand head',
 }
 _DAMAGES = {'': '', 'singular_value': 'singular value {:g}', 'leak': 'leak {:g}'}
-_ERRORS = {'noise': 'noise', 'short_context': 'short context', 'bert': 'BERT, {:g} steps'}
+_ERRORS = {'noise': 'noise {:g}', 'short_context': 'short context {:g}', 'bert': 'BERT, {:g} steps'}
 _STYLES = {
   'construction': dict(color='#000000', marker='^', linestyle=':'),
   'weighted': dict(color='#009E73', marker='D', linestyle='-.'),
@@ -86,7 +86,7 @@ def condition_table(records: list[Record]) -> str:
 def mass_table(records: list[Record]) -> str:
   """The mass on H* by HMM where a model is as good as it gets, with the control; the mean where HMMs are many."""
   rows = []
-  for error, level in _of_masses(records):
+  for error, level in of_masses(records):
     masses = contrasts.masses(records, error, level)
     model = _ERRORS[error].format(level) if error == 'bert' else 'exact G'
     row = [('model', model), ('HMMs', str(len(masses['trained'])))]
@@ -104,7 +104,7 @@ def mass_table(records: list[Record]) -> str:
 def prompt_table(records: list[Record]) -> str:
   """Each BERT of Theorem 3.6: whether its prompts solve their tasks, and the mass on H*."""
   rows = []
-  for own, control in _pairs_of_prompts(records):
+  for own, control in pairs_of_prompts(records):
     row = [('BERT', str(own['hmm'])), ('KL', f'{own["kl"]:.3f}')]
     for name, record in (('mu on H*', own), ('mu elsewhere', control)):
       row.append((f'majority,\n{name}', f'{100 * record["majority_accuracy"]:.1f}'))
@@ -133,7 +133,7 @@ def gap_closed(record: Record) -> float:
   return (record['accuracy']['trained_prompt'] - majority) / (1 - majority)
 
 
-def _pairs_of_prompts(records: list[Record]) -> list[tuple[Record, Record]]:
+def pairs_of_prompts(records: list[Record]) -> list[tuple[Record, Record]]:
   """BERT's prompt for the theorem's own task and for the control, by HMM."""
   of_bert = [record for record in records if record['error'] == 'bert' and record['theorem'] == '3.6']
   of_kind = (sorted(results.select(of_bert, kind=kind), key=lambda r: r['hmm']) for kind in ('task', 'control'))
@@ -192,7 +192,7 @@ def _marked(count: int) -> str:
   return f'*: p < {contrasts.LEVEL:g} / {count}'
 
 
-def _of_masses(records: list[Record]) -> list[tuple[str, float]]:
+def of_masses(records: list[Record]) -> list[tuple[str, float]]:
   """The error and level of each model that has a control."""
   return list(dict.fromkeys((record['error'], record['level']) for record in results.select(records, kind='control')))
 
@@ -234,7 +234,7 @@ def _draw_lines(axes, rows: list[Record], error: str) -> None:
 
 def _draw_masses(axes, records: list[Record]) -> None:
   """A point for each model and prompt."""
-  for place, (error, level) in enumerate(_of_masses(records)):
+  for place, (error, level) in enumerate(of_masses(records)):
     masses = contrasts.masses(records, error, level)
     samples = {float(index): masses[name] for index, name in enumerate(_MASSES)}
     style = dict(color=('#CC79A7', '#000000')[place], marker='P', linestyle='none')
