@@ -22,7 +22,7 @@ Row = dict[str, Any]
 # Each way as records name it, with what tables and figures call it.
 LABELS = {
   'construction': "theorem's construction",
-  'weighted': 'the same, inverse weighed by the noise',
+  'weighted': 'weighted inverse',
   'converged_built': "theorem's prompt, converged head",
   'converged_head': 'converged head',
   'trained_head': 'trained head',

@@ -38,7 +38,7 @@ _MASSES = {
   'without': 'no\nprompt',
   'start': 'untrained\nprompt',
   'trained': 'trained,\nmu on H*',
-  'control': 'trained,\nmu elsewhere',
+  'control': 'trained,\nelsewhere',
 }
 
 
@@ -238,10 +238,12 @@ def _draw_masses(axes, records: list[Record]) -> None:
     masses = contrasts.masses(records, error, level)
     samples = {float(index): masses[name] for index, name in enumerate(_MASSES)}
     style = dict(color=('#CC79A7', '#000000')[place], marker='P', linestyle='none')
-    figures.draw_line(axes, samples, 'posterior mass on H*', style)
-    axes.set_title(f'Mass on H*, {_ERRORS[error].format(level) if error == "bert" else "exact G"}')
+    # Its place on the axis says what it is, not the legend.
+    figures.draw_line(axes, samples, '_mass', style)
+    model = _ERRORS[error].format(level) if error == 'bert' else 'exact G'
+    axes.set_title(f'Mass on H*, {model}; HMMs: n = {len(masses["trained"])}')
   axes.set_xticks(range(len(_MASSES)), list(_MASSES.values()))
-  axes.set_ylabel('mean over test inputs (%)')
+  axes.set_ylabel('posterior mass (%)')
 
 
 def _counted(rows: list[Record]) -> str:
