@@ -230,6 +230,9 @@ def test_the_claims_in_words_are_carried_by_the_records():
   for theorem, level, first, second, direction in ORDERS:
     one = found[Condition(theorem, '', 0.0, 'noise', level), first, second]
     assert _direction(one, len(found)) == direction, (theorem, level, first, second, one)
+  for (condition, first, second), one in found.items():
+    if condition.damage == 'singular_value' and (first, second) == ('weighted', 'construction'):
+      assert _direction(one, len(found)) == '', (condition, one)
   across = contrasts.between_conditions(records, report.ACROSS)
   for (condition, way), one in across.items():
     if condition.damage == 'leak' or (condition.damage == 'singular_value' and way.startswith('converged')):
@@ -240,3 +243,17 @@ def test_the_claims_in_words_are_carried_by_the_records():
   for other, direction in (('without', 'above'), ('start', 'above'), ('control', '')):
     assert _direction(contrasts.difference(masses['trained'], masses[other]), 3) == direction
   assert _direction(contrasts.difference(masses['control'], masses['without']), 3) == 'above'
+
+
+def test_the_claims_in_words_about_berts_are_carried():
+  """A trained prompt before a converged head, at the last checkpoint; whose prompts solve their tasks; the mass."""
+  records = results.load(FOLDERS['bert'])
+  found, last = contrasts.between_ways(records), max(record['level'] for record in records)
+  direction = lambda theorem: _direction(
+    found[Condition(theorem, '', 0.0, 'bert', last), 'converged_prompt', 'converged_head'], len(found)
+  )
+  assert last == 600 and direction('3.6') == 'above' and direction('3.3') == ''
+  assert sum(report.gap_closed(own) >= report.SOLVES for own, _ in report.pairs_of_prompts(records)) == 7
+  masses = contrasts.masses(records, 'bert', last)
+  for other in ('without', 'start', 'control'):
+    assert _direction(contrasts.difference(masses['trained'], masses[other]), 1) == ''

@@ -6,12 +6,14 @@ A block stands between two comments, the first of which names what is in it and 
 import json
 import pathlib
 import re
+import textwrap
 
 from experiments import files, results
 from experiments.degradation import report
 from experiments.degradation.sentences import SENTENCES
 
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'degradation.md'
+_WIDTH = 120
 BLOCK = re.compile(r'(<!-- (\w+) of (\S+) -->\n).*?(<!-- end of \2 -->\n)', re.DOTALL)
 
 
@@ -25,7 +27,12 @@ def _block(name: str, folder: pathlib.Path) -> str:
   records = results.load(folder)
   if name in report.TABLES:
     return f'```\n{report.TABLES[name](records)}```\n'
-  return f'\n{SENTENCES[name](records, json.loads((folder / "config.json").read_text()))}\n\n'
+  text = SENTENCES[name](records, json.loads((folder / 'config.json').read_text()))
+  return f'\n{"".join(map(_wrapped, text.splitlines()))}\n'
+
+
+def _wrapped(line: str) -> str:
+  return textwrap.fill(line, _WIDTH, subsequent_indent='  ' * line.startswith('- '), break_on_hyphens=False) + '\n'
 
 
 if __name__ == '__main__':

@@ -93,22 +93,24 @@ def concentration(records: list[Record], config: Config) -> str:
 
 
 def solved(records: list[Record], config: Config) -> str:
-  """How many BERTs' prompts solve their tasks."""
+  """How many BERTs' prompts solve their tasks, and the mass on H* of those that do."""
   pairs = report.pairs_of_prompts(records)
   closes = lambda record: report.gap_closed(record) >= report.SOLVES
   left = [str(own['hmm']) for own, _ in pairs if not closes(own)]
   rest = f' (not that of BERT {", ".join(left)})' if left else ''
   own, control = (sum(map(closes, rows)) for rows in zip(*pairs))
+  masses = [[100 * own['mass'][name] for own, _ in pairs if closes(own)] for name in ('trained', 'without')]
+  moved = contrasts.difference(*map(np.array, masses))
   return (
     f'The prompts of {own} of {len(pairs)} BERTs solve the task with mu on H*{rest}, and those of {control} the '
-    f'control.'
+    f'control. Over the {own} the mass on H* with the prompt is {_compared(moved, 1)} beside that without.'
   )
 
 
 def bert(records: list[Record], config: Config) -> str:
-  """Theorem 3.3 on BERT at each checkpoint."""
+  """Ways on BERT at each checkpoint."""
   pairs = [(way, 'construction') for way in ('converged_head', 'weighted', 'converged_prompt')]
-  return _by_pair(results.select(records, theorem='3.3'), 'bert', [*pairs, ('converged_prompt', 'converged_head')])
+  return _by_pair(records, 'bert', [*pairs, ('converged_prompt', 'converged_head')])
 
 
 SENTENCES: dict[str, Callable[[list[Record], Config], str]] = {
