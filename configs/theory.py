@@ -27,10 +27,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   _verification(config)
   _impossibility(config)
   _prevalence(config)
-  _degradation(config)
-  _bert(config)
   _appendix(config)
-  config.figure = base.figure()
   if scale == 'smoke':
     _smoke(config)
   return config
@@ -93,44 +90,6 @@ def _prevalence(config: ml_collections.ConfigDict) -> None:
   )
 
 
-def _degradation(config: ml_collections.ConfigDict) -> None:
-  """Noisy G, nearly singular W, leaking supports."""
-  config.degradation = base.group(
-    num_hmms=3,
-    num_states_3_3=6,
-    num_states_3_6=10,
-    num_tokens=8,
-    length=13,
-    num_train=600,
-    num_test=800,
-    largest_majority=0.7,
-    max_draws=100,
-    noise_levels=(0.0, 1e-3, 1e-2, 1e-1),
-    num_calibrations=4,
-    noise_beside=1e-3,
-    singular_values=(0.01, 1e-3),
-    leaks=(0.0, 1e-2, 3e-2),
-    prompt_length=4,
-    prompt_scale=0.5,
-    tuning=base.schedule(0.03, 5, 15, 50),
-  )
-
-
-def _bert(config: ml_collections.ConfigDict) -> None:
-  """A BERT pretrained on the text of a problem of `degradation`."""
-  config.bert = base.masked_lm(
-    num_hmms=1, checkpoints=(0, 50, 100, 200, 400, 800), warmup_steps=50, batch_size=64, num_documents=16384
-  )
-  config.bert.model = base.bert(
-    num_layers=2,
-    width=64,
-    num_heads=4,
-    ffn_width=256,
-    max_positions=32,
-    init_stddev=0.07,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 64
-  )
-
-
 def _appendix(config: ml_collections.ConfigDict) -> None:
   """Every claim of appendices A to C of the first text, at random and by search for the worst case."""
   config.appendix = base.group(
@@ -149,12 +108,5 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.impossibility.update(num_hmms=4, length=3, num_train=60)
   config.impossibility.tuning.update(num_epochs=1, warmup_steps=1)
   config.prevalence.update(num_draws=3, num_states=(10,), memory_sizes=(2,), max_nodes=200)
-  # Both theorems' problems of one shape, so that they share their programs.
-  config.degradation.update(num_hmms=1, num_states_3_3=8, num_states_3_6=8)
-  config.degradation.update(length=5, num_train=60, num_test=40, prompt_length=1)
-  config.degradation.update(noise_levels=(0.0, 1e-2), singular_values=(0.01,), leaks=(0.0, 1e-2))
-  config.degradation.tuning.update(num_epochs=1, warmup_steps=1)
-  config.bert.update(checkpoints=(4,), steps_per_call=2, warmup_steps=2, batch_size=8, num_documents=64)
-  config.bert.model.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=8)
   config.appendix.update(num_random=2, num_steps=2, num_edge=1, gap_denominators=(8,))
   config.figure.dpi = 60

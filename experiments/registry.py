@@ -9,6 +9,7 @@ from types import ModuleType
 
 from experiments import example_4_1, recipes, sweep
 from experiments.benchmark import study as benchmark
+from experiments.degradation import study as degradation
 from experiments.theory import examine, study
 
 EXPERIMENTS: dict[str, ModuleType] = {
@@ -19,5 +20,6 @@ EXPERIMENTS: dict[str, ModuleType] = {
   'benchmark': benchmark,
   'example_4_1': example_4_1,
   'theory': study,
+  'degradation': degradation,
   'examine': examine,
 }

@@ -12,7 +12,7 @@ import numpy as np
 from experiments import tuned
 from experiments.progress import Reporter
 from hmm_jax import compilation, tuning
-from hmm_jax.heads import Linear
+from hmm_jax.heads import Linear, LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.model import MaskedLM
 
@@ -56,15 +56,16 @@ def train(
     frozen: the model's parameters, leading axis problem.
     features: [problems, n, ...], what the tuner needs of the training inputs.
     labels: [problems, n].
-    key: of the start and the order, the same for all problems.
+    key: of the starts and the orders; fold_in(key, p) is that of problem p.
     name: what the reporter calls them.
     reporter: follows the epochs.
   """
   tuner, frozen = tuner.after_features(frozen)
-  state = _init(key, tuner, schedule, frozen, features)
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, np.arange(len(labels)))
+  state = _init(keys, tuner, schedule, frozen, features)
   yield jax.device_get(state.trainable)
-  key_order = jax.random.fold_in(key, 1)
-  epoch = lambda state: _epoch(state, key_order, tuner, schedule, frozen, features, labels[:, None])
+  orders = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
+  epoch = lambda state: _epoch(state, orders, tuner, schedule, frozen, features, labels[:, None])
   for after, _ in tuned.epochs(epoch, state, schedule.num_epochs, name, reporter):
     yield jax.device_get(after.trainable)
 
@@ -73,6 +74,15 @@ def scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: np.ndarr
   """Class scores [problems, n, C] by trainables as `train` yields them."""
   tuner, frozen = tuner.after_features(frozen)
   return np.asarray(_scores(tuner, trainables, frozen, features))[:, 0]
+
+
+def prompted(tuner: tuning.Tuner, prompts: np.ndarray, frozen: Any, inputs: np.ndarray) -> np.ndarray:
+  """Token probabilities [problems, n, V] at the [MASK] of inputs [problems, n, T] after prompts [problems, P, E]."""
+  assert tuner.model is not None
+  count, num_tokens = len(prompts), tuner.model.num_tokens
+  identity = np.tile(np.eye(num_tokens, dtype=np.float32), (count, 1, 1, 1))
+  reading = LinearHead(identity, np.zeros((count, 1, num_tokens), np.float32))
+  return scores(tuner, {'prompt': np.asarray(prompts, np.float32)[:, None], 'head': reading}, frozen, inputs)
 
 
 @functools.partial(jax.jit, static_argnames='tuner')
@@ -86,12 +96,12 @@ def _scores(tuner, trainables, frozen, features):
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
-def _init(key, tuner, schedule, frozen, features):
-  of_one = lambda *data: tuning.init_tuning(key, tuner, schedule, *data, np.zeros(1, np.int32))
-  return jax.vmap(of_one)(frozen, features)
+def _init(keys, tuner, schedule, frozen, features):
+  of_one = lambda key, *data: tuning.init_tuning(key, tuner, schedule, *data, np.zeros(1, np.int32))
+  return jax.vmap(of_one)(keys, frozen, features)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))
-def _epoch(state, key, tuner, schedule, frozen, features, labels):
-  of_one = lambda state, *data: tuning.tune_epoch(state, key, tuner, schedule, *data)
-  return jax.vmap(of_one)(state, frozen, features, labels)
+def _epoch(state, keys, tuner, schedule, frozen, features, labels):
+  of_one = lambda state, key, *data: tuning.tune_epoch(state, key, tuner, schedule, *data)
+  return jax.vmap(of_one)(state, keys, frozen, features, labels)

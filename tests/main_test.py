@@ -330,7 +330,10 @@ REFUSED = [
   (['--config=promt_vs_head:smoke'], ['promt_vs_head:smoke', 'one of', 'nearest is prompt_vs_head']),
   (['--config=prompt_vs_head:huge'], ['huge', 'small, paper']),
   (['--config.pretrained=/proc/nothing'], ['pretrained', '/proc/nothing', 'writable']),
-  (['--config=theory:smoke', '--config.bert.width=16'], ['config.bert.width', 'no field', 'config.bert.model.width']),
+  (
+    ['--config=degradation:smoke', '--config.bert.width=16'],
+    ['config.bert.width', 'no field', 'config.bert.model.width'],
+  ),
   (['--flagfile=/nonexistent'], ['/nonexistent']),
   (['--config=' + 'x' * 5000], ['no path', 'xxx']),
   (['--config.scale=paper'], ['config.scale', 'NAME:SCALE']),

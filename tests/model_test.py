@@ -111,7 +111,7 @@ def model_and_params(name, hmm):
   if name == 'exact':
     return ExactModel(V), hmm
   if name == 'noisy':
-    return NoisyModel(V), Noisy(hmm, jnp.float32(0.3), jnp.uint32(1))
+    return NoisyModel(V, reach=1), Noisy(hmm, jnp.float32(0.3), jnp.uint32(1), jnp.float32(0.4))
   tree, draws = jax.eval_shape(BERT.init, jax.random.key(0), TOKENS[0])['params'], np.random.default_rng(1)
   draw = lambda leaf: draws.normal(leaf.ndim == 1, 0.5, leaf.shape).astype(np.float32)
   return BertModel(BERT), jax.tree.map(draw, tree)

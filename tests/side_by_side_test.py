@@ -13,7 +13,6 @@ import rich.console
 from experiments import side_by_side
 from experiments.progress import Reporter
 from hmm_jax import tuning
-from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 
@@ -53,21 +52,20 @@ def test_training_side_by_side_is_training_alone(method, data):
   assert len(history) == SCHEDULE.num_epochs + 1
   for problem in (0, 1):
     hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
-    state = tuning.init_tuning(KEY, tuner, SCHEDULE, hmm, features[problem], jnp.zeros(1, jnp.int32))
+    key = jax.random.fold_in(KEY, problem)
+    state = tuning.init_tuning(key, tuner, SCHEDULE, hmm, features[problem], jnp.zeros(1, jnp.int32))
     for trained in history:
       for one, other in zip(jax.tree.leaves(trained), jax.tree.leaves(state.trainable), strict=True):
         np.testing.assert_allclose(one[problem], other, rtol=1e-4, atol=1e-5)
-      order = jax.random.fold_in(KEY, 1)
+      order = jax.random.fold_in(key, 1)
       state, _ = tuning.tune_epoch(state, order, tuner, SCHEDULE, hmm, features[problem], labels[problem][None])
 
 
-def test_scores_behind_a_prompt_are_those_of_the_model(data):
-  """A head that is the identity reads the row at the [MASK], shifted by the prompt, problem by problem."""
+def test_predictions_after_a_prompt_are_those_of_the_model(data):
+  """The row at the [MASK], shifted by the prompt, problem by problem."""
   frozen, inputs, _ = data
   prompts = np.random.default_rng(1).uniform(size=(2, 2, 3)).astype(np.float32)
-  identity = LinearHead(np.tile(np.eye(4, dtype=np.float32), (2, 1, 1, 1)), np.zeros((2, 1, 4), np.float32))
-  trainables = {'prompt': prompts[:, None], 'head': identity}
-  found = side_by_side.scores(TUNERS['prompt'], trainables, frozen, inputs)
+  found = side_by_side.prompted(TUNERS['prompt'], prompts, frozen, inputs)
   for problem in (0, 1):
     hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
     before = np.broadcast_to(prompts[problem], (12, 2, 3))

@@ -8,10 +8,18 @@ import numpy as np
 from oracles import log_space_conditional
 import pytest
 
+from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.theory import assumptions
 from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.degradation import leaking, Noisy, NoisyModel, with_smallest_singular_value
+from hmm_jax.theory.degradation import (
+  leaking,
+  level_for_kl,
+  Noisy,
+  NoisyModel,
+  weighted_head,
+  with_smallest_singular_value,
+)
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -26,8 +34,9 @@ def _predict(model, params, tokens):
   return model.predict(params, model.embed(params, tokens))
 
 
-def _predicted(scale, salt=1, tokens=TOKENS):
-  return np.asarray(_predict(NoisyModel(6), Noisy(DRAWN, jnp.float32(scale), jnp.uint32(salt)), tokens))
+def _predicted(scale, salt=1, tokens=TOKENS, forgetting=0.0):
+  params = Noisy(DRAWN, jnp.float32(scale), jnp.uint32(salt), jnp.float32(forgetting))
+  return np.asarray(_predict(NoisyModel(6, reach=1), params, tokens))
 
 
 def _exact(tokens=TOKENS):
@@ -73,8 +82,8 @@ def test_the_kl_of_small_noise_is_as_stated():
 def test_impossible_evidence_stays_zero():
   """Where G is defined as 0 the noisy model predicts 0, not NaN."""
   hmm = HMM(*map(np.float32, ([1, 0], np.eye(2), np.eye(2))))
-  model = NoisyModel(2)
-  params = Noisy(hmm, jnp.float32(0.3), jnp.uint32(0))
+  model = NoisyModel(2, reach=1)
+  params = Noisy(hmm, jnp.float32(0.3), jnp.uint32(0), jnp.float32(0))
   impossible = np.int32([[0, 1, 1]])
   np.testing.assert_array_equal(log_space_conditional(hmm, np.eye(2)[impossible])[0, 0], 0)
   np.testing.assert_array_equal(_predict(model, params, impossible)[0, 0], 0)
@@ -82,12 +91,12 @@ def test_impossible_evidence_stays_zero():
 
 def test_gradients_see_g_alone():
   """The slope by a prompt is that of G weighed by the noise factor, and finite."""
-  model, prompt = NoisyModel(6), jnp.full((1, 4), 0.7)
+  model, prompt = NoisyModel(6, reach=1), jnp.full((1, 4), 0.7)
 
   @jax.jit
   @jax.grad
   def slope(prompt, scale):
-    params = Noisy(DRAWN, scale, jnp.uint32(0))
+    params = Noisy(DRAWN, scale, jnp.uint32(0), jnp.float32(0))
     rows = jnp.concatenate([prompt, model.embed(params, TOKENS[0])])
     return model.predict(params, rows[None])[0, 1, 0]
 
@@ -131,3 +140,47 @@ def test_a_leak_breaks_assumption_3_5_but_for_its_threshold():
     assumptions.relaxed_non_degeneracy(hmm, task_weights, SIX_BY_SIX._replace(support=support), 1000).holds
   )
   assert holds(hmm, 0.0) and not holds(leaked, 0.0) and holds(leaked, 0.11)
+
+
+def test_a_short_context_is_the_exact_model_of_fewer_tokens():
+  """Forgetting all is G of the input with [MASK] wherever a token is further off than `reach`; less is the mixture."""
+  nearby = np.empty((len(TOKENS), 5, 6))
+  for position in range(5):
+    is_near = np.abs(np.arange(5) - position) <= 1
+    nearby[:, position] = _exact(np.where(is_near, TOKENS, 6))[:, position]
+  np.testing.assert_allclose(_predicted(0.0, forgetting=1.0), nearby, atol=1e-6)
+  np.testing.assert_allclose(_predicted(0.0, forgetting=0.3), 0.7 * _exact() + 0.3 * nearby, atol=1e-6)
+
+
+@pytest.mark.parametrize(('kl', 'expected'), [(0.0, 0.0), (0.09, 0.3), (4.0, 1.0)])
+def test_a_level_is_that_of_the_kl(kl, expected):
+  """None for no KL, and all there is where the KL is out of reach."""
+  assert level_for_kl(lambda level: level**2, kl, 1.0) == pytest.approx(expected, abs=1e-8)
+
+
+def _weighted(rng, errors, ridge=1e-9):
+  """A head M W^+ over three columns of W [6, 3], the same weighted by the errors, M and W."""
+  W, M = rng.dirichlet(np.ones(6), 3).T, rng.normal(size=(2, 3))
+  head = LinearHead((M @ np.linalg.pinv(W)).T, np.zeros(2))
+  return head, weighted_head(head, W, errors, ridge), M, W
+
+
+def test_the_weighted_inverse_is_that_of_generalised_least_squares():
+  """M (W^T S^-1 W)^-1 W^T S^-1, which on W p is M p as before, and has the least variance under the errors."""
+  rng = np.random.default_rng(3)
+  errors = rng.normal(size=(500, 6)) * [1, 0.1, 2, 0.3, 1, 0.01] @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
+  head, weighted, M, W = _weighted(rng, errors)
+  S = errors.T @ errors / 500
+  expected = M @ np.linalg.solve(W.T @ np.linalg.inv(S) @ W, W.T @ np.linalg.inv(S))
+  np.testing.assert_allclose(weighted.weights.T, expected, rtol=1e-5, atol=1e-6)
+  np.testing.assert_allclose(weighted.weights.T @ W, M, atol=1e-9)
+  spread = lambda one: ((errors @ one.weights) ** 2).mean(0)
+  assert (spread(weighted) < 0.9 * spread(head)).all()
+
+
+@pytest.mark.parametrize('scale', [0.0, 1e-9])
+def test_no_error_leaves_the_pseudo_inverse(scale):
+  """Neither exact predictions nor what float32 rounds weigh anything."""
+  rng = np.random.default_rng(4)
+  head, weighted, _, _ = _weighted(rng, scale * rng.normal(size=(50, 6)))
+  np.testing.assert_allclose(weighted.weights, head.weights, rtol=1e-3, atol=1e-3)

@@ -1,37 +1,24 @@
 """The tables of the searched claims, printed and in Markdown, from records alone."""
 
-import rich.box
-import rich.table
-
 from experiments.results import Record
+from experiments.theory.tables import Table
 
 _COLUMNS = ('claim', 'says', 'assumed', 'random', 'searched', 'exactly', 'verdict', 'violated at')
 
 
-def claims(records: list[Record]) -> rich.table.Table:
-  """A row for each claim, with the largest violation found."""
-  table = rich.table.Table(title=_title(records), box=rich.box.SIMPLE)
-  for column in _COLUMNS:
-    table.add_column(column, justify='right' if column in ('random', 'searched', 'exactly') else 'left')
-  for record in records:
-    table.add_row(*_cells(record))
-  return table
-
-
-def gaps(records: list[Record]) -> rich.table.Table:
-  """The smallest gap between an attended position and another, by denominator of the probabilities."""
-  table = rich.table.Table(title='Smallest 1 - q^T K(G_i) beside an attended position', box=rich.box.SIMPLE)
-  for column in ('denominator', 'random', 'searched'):
-    table.add_column(column, justify='right')
-  for record in records:
-    table.add_row(*_gap_cells(record))
-  return table
+def tables(records: list[Record]) -> list[Table]:
+  """A row for each claim with the largest violation found, and the smallest gaps that an argmax tells apart."""
+  searched, found = _searched(records), _gaps(records)
+  gaps = 'Smallest 1 - q^T K(G_i) beside an attended position'
+  return [
+    Table(_title(searched), list(_COLUMNS), [_cells(record) for record in searched], num_texts=3),
+    Table(gaps, ['denominator', 'random', 'searched'], [_gap_cells(record) for record in found], num_texts=0),
+  ]
 
 
 def appendix_section(records: list[Record]) -> str:
   """The audit in Markdown: what was tried, what was found, and the tables."""
-  searched = [record for record in records if 'claim' in record]
-  found = [record for record in records if 'gap_denominator' in record]
+  searched, found = _searched(records), _gaps(records)
   printed, ours = ([record for record in searched if record['printed'] == kind] for kind in (True, False))
   violated = lambda some: [record['claim'] for record in some if record['violated']]
   sentences = [
@@ -43,13 +30,15 @@ def appendix_section(records: list[Record]) -> str:
     f'argmax sees and a softmax must resolve, was {found[0]["gap_adversarial"]:.1e} for probabilities of denominator '
     f'{found[0]["gap_denominator"]} and {found[-1]["gap_adversarial"]:.1e} for {found[-1]["gap_denominator"]}.',
   ]
-  return '\n\n'.join(
-    [
-      *sentences,
-      _markdown(_COLUMNS, [_cells(record) for record in searched]),
-      _markdown(('denominator', 'random', 'searched'), [_gap_cells(record) for record in found]),
-    ]
-  )
+  return '\n\n'.join([*sentences, *(table.markdown() for table in tables(records))])
+
+
+def _searched(records: list[Record]) -> list[Record]:
+  return [record for record in records if 'claim' in record]
+
+
+def _gaps(records: list[Record]) -> list[Record]:
+  return [record for record in records if 'gap_denominator' in record]
 
 
 def _title(records: list[Record]) -> str:
@@ -88,8 +77,3 @@ def _gap_cells(record: Record) -> list[str]:
 
 def _listed(names: list[str]) -> str:
   return '; '.join(names) or 'none'
-
-
-def _markdown(columns: tuple[str, ...], rows: list[list[str]]) -> str:
-  lines = [list(columns), ['---'] * len(columns), *rows]
-  return '\n'.join('| ' + ' | '.join(cell.replace('|', '\\|') for cell in line) + ' |' for line in lines)

@@ -3,14 +3,7 @@
 import math
 
 from experiments.fields import Group, require, setting
-from experiments.settings import (
-  BertSettings,
-  Experiment,
-  FigureSettings,
-  MlmSettings,
-  TemperatureSettings,
-  TuneSettings,
-)
+from experiments.settings import Experiment, FigureSettings, TemperatureSettings, TuneSettings
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.theorems import Limits
 
@@ -100,41 +93,6 @@ class PrevalenceSettings(TemperatureSettings):
   max_nodes: int = setting('nodes of each search for H* in Assumption 3.5')
 
 
-class DegradationSettings(_TunedSettings):
-  num_hmms: int = setting('HMMs for each theorem')
-  num_states_3_3: int = setting('hidden states |H| for Theorem 3.3', least=2)
-  num_states_3_6: int = setting('hidden states |H| for Theorem 3.6: H* and its imitators', least=6, most=1000)
-  length: int = setting('tokens of an input', most=10**4)
-  num_test: int = setting('test inputs', most=10**7)
-  largest_majority: float = setting('tasks with a larger class are drawn again', above=0.5, below=1)
-  max_draws: int = setting('draws of one task until its larger class is small enough')
-  noise_levels: tuple[float, ...] = setting('KL(G || noisy G) at the [MASK], nats', least=0)
-  num_calibrations: int = setting('steps towards a KL, which grows as the square of the noise while small')
-  noise_beside: float = setting('KL beside 0 where W is nearly singular, nats')
-  singular_values: tuple[float, ...] = setting('smallest singular values of W')
-  leaks: tuple[float, ...] = setting('probabilities with which B moves out of H*', least=0, below=1)
-
-  def check(self) -> None:
-    _check_3_1('num_states_3_3', self.num_states_3_3, self.num_tokens)
-    super().check()
-
-
-class BertStudySettings(MlmSettings):
-  num_hmms: int = setting('HMMs for each theorem')
-  checkpoints: tuple[int, ...] = setting('steps at which BERT is compared', least=0)
-  num_documents: int = setting('documents of the corpus', most=10**7)
-  model: BertSettings
-
-  def check(self) -> None:
-    super().check()
-    steps, each = self.checkpoints, self.steps_per_call
-    ascending = tuple(sorted(steps)) == steps and steps[-1] > self.warmup_steps
-    valid = f'ascending multiples of steps_per_call, {each}, the last above warmup_steps'
-    require(ascending and not any(step % each for step in steps), 'checkpoints', steps, valid)
-    valid = f'at most num_documents, {self.num_documents}'
-    require(self.batch_size <= self.num_documents, 'batch_size', self.batch_size, valid)
-
-
 class AppendixSettings(Group):
   """The claims of the appendices, searched for cases that violate them."""
 
@@ -175,18 +133,11 @@ class ExamineSettings(ThresholdSettings):
 
 
 class TheorySettings(ThresholdSettings):
-  """The theorems verified, and what lies beyond them measured."""
+  """The theorems verified, and what lies beyond them proved impossible."""
 
   conditioning: float = setting('least smallest singular value of a problem that is drawn', above=0, below=1)
   verification: VerificationSettings
   impossibility: ImpossibilitySettings
   prevalence: PrevalenceSettings
-  degradation: DegradationSettings
-  bert: BertStudySettings
   appendix: AppendixSettings
   figure: FigureSettings
-
-  def check(self) -> None:
-    positions, longest = self.bert.model.max_positions, self.degradation.length + self.degradation.prompt_length
-    valid = f'at least {longest}, degradation.length and prompt_length'
-    require(positions >= longest, 'bert.model.max_positions', positions, valid)

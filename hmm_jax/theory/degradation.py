@@ -1,9 +1,11 @@
 """Ideal conditions made worse by a known amount: a noisy G, a nearly singular W, supports that leak.
 
-The theorems say nothing here; what is left of them is measured (`experiments/theory/degradation.py`).
+The theorems say nothing here; what is left of them is measured (`experiments/degradation`).
 """
 
+from collections.abc import Callable
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -13,6 +15,7 @@ import numpy as np
 import scipy.optimize
 
 from hmm_jax.float64 import positive_or_one
+from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import Distribution, HMM
 from hmm_jax.model import at_positions, ExactModel, Positions, prepend
 
@@ -24,50 +27,77 @@ class Noisy(NamedTuple):
     distribution: an `HMM` or a `MemoryHMM`, whose G is made noisy.
     scale: [], the standard deviation of the noise on log-probabilities.
     salt: [] uint32; another one is other noise.
+    forgetting: [], from 0 to 1, the share of a prediction that knows the nearest positions alone.
   """
 
   distribution: Distribution
   scale: Array | np.ndarray
   salt: Array | np.ndarray
+  forgetting: Array | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class NoisyModel:
-  """The exact model with predictions proportional to G * exp(scale * z), z iid standard normal; parameters are `Noisy`.
+  """The exact model with predictions proportional to ((1 - f) G + f Q) exp(scale z); parameters are `Noisy`.
 
-  The noise is a fixed function of the whole embedded input, prompt included, so that the model is as deterministic as
-  a pretrained one, and without any pattern that a head or prompt could learn. Gradients see G alone. For small scales
-  KL(G || model) is about scale^2 / 2 times one minus the sum of squares of G.
+  z is iid standard normal, a fixed function of the whole embedded input, prompt included, so that the model is as
+  deterministic as a pretrained one, and without any pattern that a head or prompt could learn: gradients see the
+  mixture alone. For small scales KL(G || model) is about scale^2 / 2 times one minus the sum of squares of G.
+
+  Q is what G knows of the nearest positions alone, Q_i = P[X_i | X_j with 0 < |j - i| <= reach], and f is `forgetting`:
+  an error with structure, as an early checkpoint has it, which knows short contexts before long ones.
   """
 
   num_tokens: int
+  reach: int
 
   name = 'noisy'
   prompt_space = ExactModel.prompt_space
 
   def embed(self, params: Noisy, tokens: Array) -> Array:
-    return ExactModel(self.num_tokens).embed(params.distribution, tokens)
+    return self._exact.embed(params.distribution, tokens)
 
   def predict(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
-    probs = ExactModel(self.num_tokens).predict(params.distribution, embeddings, positions)
-    return _noisy(params, probs, embeddings, positions)
+    ideal = self._exact.predict(params.distribution, embeddings, positions)
+    return _noisy(params, ideal, self._nearby(params, embeddings, positions), embeddings, positions)
 
   def predict_prompted(self, params: Noisy, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
-    probs = ExactModel(self.num_tokens).predict_prompted(params.distribution, prompts, tokens, positions)
-    return _noisy(params, probs, prepend(prompts, self.embed(params, tokens)), positions)
+    embeddings = prepend(prompts, self.embed(params, tokens))
+    first = prompts.shape[-2]
+    if not isinstance(positions, np.ndarray) or positions.tolist() != [first]:
+      return self.predict(params, embeddings, positions)
+    predict = functools.partial(self._exact.predict_prompted, params.distribution)
+    is_near = np.arange(first) >= first - self.reach
+    nearby = predict(jnp.where(is_near[:, None], prompts, 1), tokens[:, : 1 + self.reach], positions)
+    return _noisy(params, predict(prompts, tokens, positions), nearby, embeddings, positions)
 
   def represent(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
-    return ExactModel(self.num_tokens).represent(params.distribution, embeddings, positions)
+    return self._exact.represent(params.distribution, embeddings, positions)
 
   def embedding_size(self, params: Noisy) -> int:
-    return ExactModel(self.num_tokens).embedding_size(params.distribution)
+    return self._exact.embedding_size(params.distribution)
+
+  @property
+  def _exact(self) -> ExactModel:
+    return ExactModel(self.num_tokens)
+
+  def _nearby(self, params: Noisy, embeddings: Array, positions: Positions) -> Array:
+    """Q [..., Q, V] at `positions` of embeddings [..., T, E]."""
+    times = jnp.arange(embeddings.shape[-2])
+    read = times if positions is None else positions
+    is_near_QxT = jnp.abs(read[..., None] - times) <= self.reach
+    alone = jnp.where(is_near_QxT[..., None], embeddings[..., None, :, :], 1)
+    probs_QxTxV = self._exact.predict(params.distribution, alone)
+    read = jnp.broadcast_to(read, probs_QxTxV.shape[:-2])
+    return at_positions(probs_QxTxV, read[..., None])[..., 0, :]
 
 
-def _noisy(params: Noisy, probs: Array, embeddings: Array, positions: Positions) -> Array:
-  """Token probabilities [..., Q, V] at `positions` of embeddings [..., T, E], made noisy."""
-  noise = lax.stop_gradient(_noise(params.salt, embeddings, probs.shape[-1]))
+def _noisy(params: Noisy, ideal: Array, nearby: Array, embeddings: Array, positions: Positions) -> Array:
+  """G and Q [..., Q, V] at `positions` of embeddings [..., T, E], mixed and made noisy."""
+  probs = (1 - params.forgetting) * ideal + params.forgetting * nearby
+  noise = lax.stop_gradient(_noise(params.salt, embeddings, ideal.shape[-1]))
   noisy = probs * jnp.exp(params.scale * at_positions(noise, positions))
-  return noisy / positive_or_one(noisy.sum(-1, keepdims=True))
+  return jnp.divide(noisy, positive_or_one(noisy.sum(-1, keepdims=True)))
 
 
 def _noise(salt: Array | np.ndarray, embeddings: Array, num_tokens: int) -> Array:
@@ -113,3 +143,31 @@ def leaking(hmm: HMM, states: np.ndarray, into: np.ndarray, share: float) -> HMM
   transition_matrix[states] *= 1 - share
   transition_matrix[np.ix_(states, outside)] += share / len(outside)
   return hmm._replace(transition_matrix=transition_matrix)
+
+
+def level_for_kl(kl_at: Callable[[float], float], kl: float, most: float) -> float:
+  """The level from 0 to `most` at which `kl_at`, which is 0 at 0 and rises, is `kl`; `most` where it falls short."""
+  if not kl:
+    return 0.0
+  return most if kl_at(most) <= kl else scipy.optimize.brentq(lambda level: kl_at(level) - kl, 0.0, most, xtol=1e-9)
+
+
+def weighted_head(head: LinearHead, columns_VxS: np.ndarray, errors_nxV: np.ndarray, ridge: float) -> LinearHead:
+  """A theorem's head with the left inverse of W's columns that a noisy G asks for: generalised least squares.
+
+  The head is M W^+ with the pseudo-inverse W^+, so that M = head W; of all left inverses, W^+_S = (W^T S^-1 W)^-1 W^T
+  S^-1 has the least variance under errors of covariance S (Gauss-Markov). Both give the same on the exact G.
+
+  Args:
+    head: of `theorem_3_3` or `theorem_3_6`, without bias.
+    columns_VxS: W, the columns that the head inverts: all of them, or those of H*.
+    errors_nxV: of a model, prediction minus G; S is their second moment plus `ridge` times its mean diagonal, plus the
+      square of a rounding error of float32, on the diagonal.
+    ridge: since errors sum to 0, S alone is singular.
+  """
+  S = errors_nxV.T @ errors_nxV / len(errors_nxV)
+  S += (ridge * S.trace() / len(S) + np.finfo(np.float32).eps ** 2) * np.eye(len(S))
+  # W^+_S = (R W)^+ R with R^T R = S^-1.
+  whiten = np.linalg.inv(np.linalg.cholesky(S))
+  left_inverse = np.linalg.pinv(whiten @ columns_VxS) @ whiten
+  return LinearHead((head.weights.T @ columns_VxS @ left_inverse).T, head.bias)

@@ -1,0 +1,156 @@
+"""The problems of the study: HMMs in which a theorem's assumptions hold, the same made worse, and tasks on them."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import jax
+from jax import Array
+import numpy as np
+
+from experiments import side_by_side
+from experiments.degradation.settings import DegradationSettings
+from experiments.fields import SettingsError
+from hmm_jax import tasks
+from hmm_jax.hmm import HMM
+from hmm_jax.sampling import sample_corpus
+from hmm_jax.theory import assumptions, families, recovery, structured
+from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.degradation import leaking, with_smallest_singular_value
+from hmm_jax.theory.families import Sizes
+from hmm_jax.theory.theorems import Limits
+
+# Each theorem with the number that its problems are drawn by.
+THEOREMS = {'3.3': 33, '3.6': 36}
+
+
+class Damage(NamedTuple):
+  """What was done to an HMM: '' nothing, 'singular_value' of W, or a 'leak'; and the degree of it."""
+
+  kind: str
+  degree: float
+
+
+UNDAMAGED = Damage('', 0.0)
+
+
+class Problem(NamedTuple):
+  """An HMM, a task on its masked first state, and what a theorem constructs for it.
+
+  Attributes:
+    hmm: float64.
+    task_weights: mu [C, H].
+    construction: of Theorem 3.3 or 3.6; None where the model has no place for its prompt.
+    inverted_states: whose columns of W the construction inverts: all, or H*.
+    reader: a [V] with a^T G the mass on H*; zeros for Theorem 3.3.
+    inputs: [n, T] int32, the first token [MASK]; training inputs first.
+    states: P[H_1 | X_{-1}] of them, [n, H] float64.
+    labels: [n] int32.
+  """
+
+  hmm: HMM
+  task_weights: np.ndarray
+  construction: recovery.Construction | None
+  inverted_states: np.ndarray
+  reader: np.ndarray
+  inputs: np.ndarray
+  states: np.ndarray
+  labels: np.ndarray
+
+  @property
+  def ideal(self) -> np.ndarray:
+    """G at the [MASK], [n, V]."""
+    return self.states @ self.hmm.emission_matrix
+
+  def ideal_after(self, prompt: np.ndarray) -> np.ndarray:
+    """G at the [MASK] after a prompt of one row u, [n, V].
+
+    P[H_2 | u, x] is proportional to A(u * P[H_1]) * P[x | its state], the latter to P[H_1 | x] / P[H_1] (Lemma B.1).
+    """
+    start = np.asarray(self.hmm.initial_probs)
+    states = self.states * ((prompt[0] * start) @ self.hmm.transition_matrix / start)
+    totals = states.sum(-1, keepdims=True)
+    return states / np.where(totals > 0, totals, 1) @ self.hmm.emission_matrix
+
+
+def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Problem]:
+  """An HMM with a task, undamaged and with each damage; drawn again until no class of any holds too much.
+
+  Every state has a start above what the largest leak puts into one, so that a threshold over it takes it for possible.
+  """
+  for redraw in range(s.max_draws):
+    key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
+    drawn = _structured(s, theorem, key_draw)
+    if drawn.hmm.initial_probs.min() <= max(s.leaks) / 2:
+      continue
+    found = {}
+    for damage, problem in _versions(s, theorem, drawn, key_text):
+      if not _is_balanced(s, problem.labels):
+        break
+      found[damage] = problem
+    else:
+      return found
+  most = f'{s.largest_majority:.0%}'
+  valid = f'more, for Theorem {theorem}: one class was above {most} in each draw, or a start below a leak'
+  raise SettingsError(f'max_draws is {s.max_draws}; valid is {valid}')
+
+
+def _structured(s: DegradationSettings, theorem: str, key: Array) -> structured.StateProblem:
+  num_states = {'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem]
+  limits = Limits(s.thresholds, tolerance=0.0, max_nodes=s.max_nodes)  # Of states no laws are compared.
+  return families.draw(theorem, 'planted', key, Sizes(num_states, s.num_tokens, 2), limits, s.conditioning)
+
+
+def _versions(
+  s: DegradationSettings, theorem: str, drawn: structured.StateProblem, key: Array
+) -> Iterator[tuple[Damage, Problem]]:
+  """The problem itself, and made worse, each with its own text. Labels speak of the masked first state."""
+  hmm, mu = drawn.hmm, drawn.task_weights
+  if theorem == '3.3':
+    damages = {UNDAMAGED: hmm}
+    damages |= {Damage('singular_value', v): with_smallest_singular_value(hmm, v) for v in s.singular_values}
+    for damage, worse in damages.items():
+      built = recovery.theorem_3_3(worse, mu, worse.initial_probs, s.thresholds._replace(rank=0.0))
+      yield damage, _with_inputs(s, worse, mu, built, np.arange(hmm.num_states), np.zeros(hmm.num_tokens), key)
+    return
+  witness = assumptions.relaxed_non_degeneracy(hmm, mu, s.thresholds, s.max_nodes).witness
+  essential = np.asarray(witness['essential_states'])
+  reader = recovery.mass_weights(hmm, essential, s.thresholds)
+  for leak in (0.0, *s.leaks):
+    worse = leaking(hmm, witness['prompt_states'], essential, leak)
+    over_leak = Thresholds(1.01 * leak / (hmm.num_states - len(essential)), s.rank_threshold)
+    built = recovery.theorem_3_6(worse, mu, worse.initial_probs, over_leak, s.max_nodes)
+    damage = Damage('leak', leak) if leak else UNDAMAGED
+    yield damage, _with_inputs(s, worse, mu, built, essential, reader, key)
+
+
+def _with_inputs(s: DegradationSettings, hmm: HMM, mu, built, inverted_states, reader, key: Array) -> Problem:
+  """The problem with inputs from the chain, and their labels in float64."""
+  tokens = sample_corpus(key, side_by_side.float32(hmm), s.num_train + s.num_test, s.length)
+  inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
+  states = tasks.first_state_probs(hmm, inputs)
+  return Problem(hmm, mu, built, inverted_states, reader, inputs, states, _labels(states, mu))
+
+
+def _labels(states: np.ndarray, task_weights: np.ndarray) -> np.ndarray:
+  return (states @ assumptions.contrasts(task_weights).T).argmax(-1).astype(np.int32)
+
+
+def _is_balanced(s: DegradationSettings, labels: np.ndarray) -> bool:
+  return np.bincount(labels).max() <= s.largest_majority * labels.size
+
+
+def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> Problem:
+  """The same HMM and inputs with mu on as many states as H* has, none of them in it: the control of a mass on H*.
+
+  Raises SettingsError where no draw of mu is balanced.
+  """
+  rng, others = structured.generator(key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
+  for _ in range(s.max_draws):
+    mu = np.zeros_like(problem.task_weights)
+    chosen = rng.choice(others, min(len(problem.inverted_states), len(others)), replace=False)
+    mu[:, chosen] = rng.standard_normal((len(mu), len(chosen)))
+    labels = _labels(problem.states, mu)
+    if _is_balanced(s, labels):
+      return problem._replace(task_weights=mu, labels=labels, construction=None)
+  valid = f'more: for states outside H* one class was above {s.largest_majority:.0%} in each draw'
+  raise SettingsError(f'max_draws is {s.max_draws}; valid is {valid}')

@@ -1,0 +1,73 @@
+"""The settings of the study of degradation."""
+
+from experiments.fields import require, setting
+from experiments.settings import BertSettings, Experiment, FigureSettings, MlmSettings, TuneSettings
+from hmm_jax.theory.assumptions import Thresholds
+
+
+class PretrainedSettings(MlmSettings):
+  """The BERTs, each pretrained on the text of its own HMM."""
+
+  checkpoints: tuple[int, ...] = setting('steps at which BERT is compared', least=0)
+  num_documents: int = setting('documents of the corpus', most=10**7)
+  document_length: int = setting('tokens of a document, all seen at once', least=2, most=2**16)
+  model: BertSettings
+
+  def check(self) -> None:
+    super().check()
+    steps, each = self.checkpoints, self.steps_per_call
+    ascending = tuple(sorted(steps)) == steps and steps[-1] > self.warmup_steps
+    valid = f'ascending multiples of steps_per_call, {each}, the last above warmup_steps'
+    require(ascending and not any(step % each for step in steps), 'checkpoints', steps, valid)
+    valid = f'at most num_documents, {self.num_documents}'
+    require(self.batch_size <= self.num_documents, 'batch_size', self.batch_size, valid)
+    valid = f'at least document_length, {self.document_length}'
+    require(self.model.max_positions >= self.document_length, 'model.max_positions', self.model.max_positions, valid)
+
+
+class DegradationSettings(Experiment):
+  """What the constructions and trained heads and prompts are put to, and how they are trained."""
+
+  models: tuple[str, ...] = setting('what is put to them: the exact G made worse, or a BERT', choices=('exact', 'bert'))
+  num_hmms: int = setting('HMMs for each theorem')
+  num_states_3_3: int = setting('hidden states |H| for Theorem 3.3', least=2)
+  num_states_3_6: int = setting('hidden states |H| for Theorem 3.6: H* and its imitators', least=6, most=1000)
+  num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
+  conditioning: float = setting('least smallest singular value of a problem that is drawn', above=0, below=1)
+  rank_threshold: float = setting('singular values up to this share of the largest count as 0', above=0, below=1)
+  max_nodes: int = setting('nodes of the search for H* in Assumption 3.5')
+  length: int = setting('tokens of an input', least=2, most=10**4)
+  num_train: int = setting('training inputs', most=10**7)
+  num_test: int = setting('test inputs', most=10**7)
+  largest_majority: float = setting('tasks with a larger class are drawn again', above=0.5, below=1)
+  max_draws: int = setting('draws of one task until its larger class is small enough')
+  noise_levels: tuple[float, ...] = setting('KL(G || noisy G) at the [MASK], nats', least=0)
+  short_context_levels: tuple[float, ...] = setting('KL of a G mixed with that of a short context, nats')
+  reach: int = setting('tokens on either side that the short context has', most=10**4)
+  noise_beside: tuple[float, ...] = setting('KL of noise beside a nearly singular W and beside a leak', least=0)
+  singular_values: tuple[float, ...] = setting('smallest singular values of W')
+  leaks: tuple[float, ...] = setting('probabilities with which B moves out of H*', above=0, below=1)
+  prompt_length: int = setting('vectors of a trained prompt', most=1000)
+  prompt_scale: float = setting('most magnitude of an initial entry')
+  tuning: TuneSettings
+  ridge: float = setting('of converged heads, and of the covariance of errors, in units of its mean diagonal')
+  head_tolerance: float = setting('most entry of the gradient of a converged head')
+  max_head_iterations: int = setting('of L-BFGS for a converged head')
+  bert: PretrainedSettings
+  figure: FigureSettings
+
+  def check(self) -> None:
+    valid = f'from 2 to num_tokens, {self.num_tokens}, as Assumption 3.1 needs'
+    require(self.num_states_3_3 <= self.num_tokens, 'num_states_3_3', self.num_states_3_3, valid)
+    valid = f'each at most conditioning, {self.conditioning}, which W has at least'
+    require(max(self.singular_values) <= self.conditioning, 'singular_values', self.singular_values, valid)
+    self.tuning.check_for('tuning', self.num_train)
+    longest, positions = self.length + self.prompt_length, self.bert.model.max_positions
+    require(
+      positions >= longest, 'bert.model.max_positions', positions, f'at least {longest}, length and prompt_length'
+    )
+
+  @property
+  def thresholds(self) -> Thresholds:
+    """Problems are drawn with exact zeros."""
+    return Thresholds(0.0, self.rank_threshold)

@@ -1,0 +1,56 @@
+"""An experiment of several parts, each kept as it ends, so that an interrupted run goes on with the next."""
+
+from collections.abc import Callable, Iterator
+import contextlib
+import dataclasses
+import pathlib
+import time
+from typing import Any
+
+import jax
+
+from experiments import files, results
+from experiments.environment import environment
+from experiments.progress import Reporter
+from experiments.settings import digest
+from hmm_jax.sharding import exact_device
+
+Row = dict[str, Any]
+# settings, a key of its own -> its records.
+Part = Callable[[Any, jax.Array, Reporter], list[Row]]
+
+
+def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Runs the parts that are missing, and writes the records of all; what an interrupted run finished is read back."""
+  kept = workdir / 'parts' / _id(settings)
+  key = jax.random.key(settings.seed)
+  records: list[Row] = []
+  environments: list[Row] = []
+  for index, (name, part) in enumerate(parts.items()):
+    path, environment_path = kept / name / 'records.jsonl', kept / name / results.ENVIRONMENT_NAME
+    if not path.exists():
+      begun = time.monotonic()
+      with _on_exact_device(), reporter.clock.phase(name):
+        rows = part(settings, jax.random.fold_in(key, index), reporter)
+      made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
+      files.write_json_lines(environment_path, [made])
+      files.write_json_lines(path, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows])
+    records += files.read_json_lines(path)
+    environments += files.read_json_lines(environment_path)
+  results.write(workdir, settings, records, environments)
+
+
+@contextlib.contextmanager
+def _on_exact_device() -> Iterator[None]:
+  """All but a small BERT is exact. In every thread, as `jax.default_device` would not be."""
+  jax.config.update('jax_default_device', exact_device())
+  try:
+    yield
+  finally:
+    jax.config.update('jax_default_device', None)
+
+
+def _id(settings: Any) -> str:
+  """Names what is run by all that decides its records: not how it is drawn or where programs are kept."""
+  fields = dataclasses.asdict(settings)
+  return digest([{name: fields[name] for name in fields if name not in ('compilation_cache', 'figure')}])
