@@ -28,6 +28,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   _impossibility(config)
   _prevalence(config)
   _appendix(config)
+  config.figure = base.figure()
   if scale == 'smoke':
     _smoke(config)
   return config
