@@ -103,7 +103,7 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
 
 
 def _sizes(settings: TheorySettings, theorem: Theorem, index: int) -> Sizes:
-  """By turns."""
+  """Values of each size come by turns, each at a pace of its own."""
   v = settings.verification
   in_turn = lambda values, stride: values[index // stride % len(values)]
   num_states = in_turn({'3.3': v.num_states_3_3, '3.6': v.num_states_3_6}.get(theorem.name, v.num_states), 2)
@@ -111,7 +111,7 @@ def _sizes(settings: TheorySettings, theorem: Theorem, index: int) -> Sizes:
   if not theorem.with_memory:
     return Sizes(num_states, num_tokens, num_classes)
   memory_size = 2 if theorem.name == '4.3' else v.memory_size
-  num_recoverable = 1 if num_states < 4 or index % 8 == 0 else 2
+  num_recoverable = 1 if index % 8 == 0 else 2
   return Sizes(num_states, num_tokens, num_classes, memory_size, 1 if theorem.name == '4.6' else 2, num_recoverable)
 
 

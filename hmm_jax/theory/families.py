@@ -202,8 +202,8 @@ def _of_memory(rng, transition_matrix, reads, emission_matrix, weighed: np.ndarr
   """With dependent cells, at times without full support, and a start that is stationary in half of the draws."""
   shape = (sizes.memory_size,) * sizes.num_cells
   memory_probs = sparse_probs(rng, 1, sizes.memory_size**sizes.num_cells, density=0.75)[0].reshape(shape)
-  silent_probs, stationary = full_probs(rng, sizes.num_states), stationary_law(transition_matrix)
-  if rng.random() < 0.5 and stationary is not None:
+  silent_probs = full_probs(rng, sizes.num_states)
+  if rng.random() < 0.5 and (stationary := stationary_law(transition_matrix)) is not None:
     silent_probs = stationary
   first_probs = silent_probs @ transition_matrix
   hmm = MemoryHMM(memory_probs, first_probs, transition_matrix, reads.astype(np.int32), emission_matrix)
