@@ -17,10 +17,6 @@ def _check_length(name: str, length: int, num_tokens: int) -> None:
   require(length <= longest, name, length, valid)
 
 
-def _check_3_1(name: str, states: int, tokens: int) -> None:
-  require(states <= tokens, name, states, f'from 2 to num_tokens, {tokens}, as Assumption 3.1 needs')
-
-
 class VerificationSettings(Group):
   num_hmms: int = setting('HMMs for each theorem')
   num_sequences: int = setting('least sequences of each in the region of its theorem', most=10**7)
@@ -40,29 +36,15 @@ class VerificationSettings(Group):
   max_draws: int = setting('HMMs drawn in search of one with a large region and a balanced task')
 
   def check(self) -> None:
-    most = max(self.num_states_3_3)
-    require(
-      most <= min(self.num_tokens), 'num_states_3_3', self.num_states_3_3, f'at most num_tokens, {self.num_tokens}'
-    )
+    valid = f'at most the least of num_tokens, {min(self.num_tokens)}, as Assumption 3.1 needs'
+    require(max(self.num_states_3_3) <= min(self.num_tokens), 'num_states_3_3', self.num_states_3_3, valid)
     require(self.num_mutated <= self.num_hmms, 'num_mutated', self.num_mutated, f'at most num_hmms, {self.num_hmms}')
 
 
-class _TunedSettings(Group):
-  """Heads and prompts that are tuned on drawn HMMs."""
-
-  num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
-  num_train: int = setting('training inputs', most=10**7)
-  prompt_length: int = setting('vectors of a prompt', most=1000)
-  prompt_scale: float = setting('most magnitude of an initial entry')
-  tuning: TuneSettings
-
-  def check(self) -> None:
-    self.tuning.check_for('tuning', self.num_train)
-
-
-class ImpossibilitySettings(_TunedSettings, TemperatureSettings):
+class ImpossibilitySettings(TemperatureSettings):
   num_hmms: int = setting('HMMs drawn of each of two kinds', most=10**4)
   num_states: int = setting('hidden states |H|', most=1000)
+  num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
   num_weighed: int = setting('states that mu weighs in the sparse draws')
   num_nonzero: int = setting("entries of mu in the paper's draws", most=10**6)
   length: int = setting('tokens of a text; every text of this length is asked for')
@@ -70,15 +52,19 @@ class ImpossibilitySettings(_TunedSettings, TemperatureSettings):
   ridge: float = setting('of converged heads')
   head_tolerance: float = setting('largest entry of the gradient at a converged head')
   max_head_iterations: int = setting('of L-BFGS')
+  num_train: int = setting('training inputs', most=10**7)
+  prompt_length: int = setting('vectors of a prompt', most=1000)
+  prompt_scale: float = setting('most magnitude of an initial entry')
+  tuning: TuneSettings
 
   def check(self) -> None:
+    self.tuning.check_for('tuning', self.num_train)
     _check_length('length', self.length, self.num_tokens)
     require(
       self.num_states > self.num_tokens, 'num_states', self.num_states, f'more than num_tokens, {self.num_tokens}'
     )
     valid = f'from 1 to num_states, {self.num_states}'
     require(self.num_weighed <= self.num_states, 'num_weighed', self.num_weighed, valid)
-    super().check()
 
 
 class PrevalenceSettings(TemperatureSettings):
