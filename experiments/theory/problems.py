@@ -1,5 +1,6 @@
 """Problems that a theorem can fail on: many sequences in its region, and a task that is balanced on them."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ from experiments.theory.settings import TheorySettings
 from hmm_jax.blocks import in_blocks
 from hmm_jax.theory import families, padding, scoring, structured, texts, theorems
 from hmm_jax.theory.assumptions import Finding
-from hmm_jax.theory.exact_recovery import exact_construction, ExactConstruction
+from hmm_jax.theory.exact_recovery import exact_construction, exact_posterior, ExactConstruction
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.padding import Room
 from hmm_jax.theory.rationals import exact
@@ -21,10 +22,11 @@ from hmm_jax.theory.theorems import Program
 
 # Sequences that are evaluated at a time.
 BLOCK_SIZE = 2048
-# Blocks that are sampled for each that would do were every sequence in the region and new.
-_MOST_BLOCKS = 8
+# Sequences that are sampled at a time, and the least share of them in the region.
+_SAMPLED = 512
+_LEAST_SHARE = 1 / 8
 # Tasks that are drawn for one HMM until one is balanced.
-_MOST_TASKS = 200
+_MOST_TASKS = 60
 # A task leaves at most so many sequences to exact arithmetic.
 _MOST_TIES = 40
 
@@ -50,7 +52,7 @@ class Theorem(NamedTuple):
 THEOREMS = (
   Theorem('3.3', '3.1, 3.2'),
   Theorem('3.6', '3.2, 3.5', '3.1'),
-  Theorem('4.3', '4.2', with_memory=True),
+  Theorem('4.3', '4.2', with_memory=True, families=('planted', 'unplanted', 'planted')),
   Theorem('4.6', '3.2, 4.5', '4.2', with_memory=True, families=('planted', 'unplanted', 'adversarial')),
   Theorem('C.6', '3.2, C.5', '4.2', with_memory=True, families=('planted', 'unplanted', 'adversarial')),
 )
@@ -85,7 +87,10 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
   for rejected in range(v.max_draws):
     key_draw, key_text, key_task = jax.random.split(jax.random.fold_in(key, rejected), 3)
     sizes, family = _sizes(settings, theorem, index), theorem.families[index % len(theorem.families)]
-    problem = families.draw(theorem.name, family, key_draw, sizes, settings.limits, settings.conditioning)
+    try:
+      problem = families.draw(theorem.name, family, key_draw, sizes, settings.limits, settings.conditioning)
+    except ValueError as error:
+      raise SettingsError(str(error)) from error
     program = theorems.program(theorem.name, problem, v.length, settings.limits)
     found = _texts(settings, theorem, problem, key_text, least, program.finding)
     if found is None:
@@ -93,7 +98,7 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
     tokens, enumerated = found
     predictions = predicted(problem, program.prompt, program.finding, tokens, room_of(settings, theorem))
     rng, tied = structured.generator(key_task), index % 4 >= 2
-    task = _balanced(settings, theorem, problem, program, predictions, rng, tied)
+    task = _balanced(settings, problem, program, predictions, rng, tied)
     if task is None:
       continue
     problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
@@ -132,12 +137,12 @@ def _texts(
   supports = texts.supports(filled_up)
   kept = lambda tokens: tokens[texts.in_region(supports, states, tokens)] if theorem.with_memory else tokens
   found = kept(texts.possible_sequences(supports, length, most=least // 2))
-  enumerated, needed = len(found), -(-least // BLOCK_SIZE)
-  for block in range(_MOST_BLOCKS * needed):
+  enumerated = len(found)
+  for block in range(math.ceil(least / _SAMPLED / _LEAST_SHARE)):
     if len(found) >= least:
       return found[:least], enumerated
-    sampled = kept(texts.sampled(filled_up, jax.random.fold_in(key, block), BLOCK_SIZE, length))
-    if len(sampled) < BLOCK_SIZE // _MOST_BLOCKS:
+    sampled = kept(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
+    if len(sampled) < _SAMPLED * _LEAST_SHARE:
       return None
     found = np.concatenate([found, sampled])
     found = found[np.sort(np.unique(found, axis=0, return_index=True)[1])]
@@ -156,19 +161,19 @@ def read(predictions: Predictions, head: Any, room: Room, temperature: float = 0
 
 
 def _balanced(
-  settings: TheorySettings, theorem: Theorem, problem: Any, program: Program, predictions: Predictions, rng, tied: bool
+  settings: TheorySettings, problem: Any, program: Program, predictions: Predictions, rng, tied: bool
 ) -> np.ndarray | None:
   """mu [C, S] in `Fraction`s whose commonest label is not too common on these sequences; None if many draws have none.
 
   A `tied` task has a sequence whose first and last class tie exactly.
   """
   num_classes, size = problem.task_weights.shape
-  by_fractions = exactly(theorem, problem, program) if tied else None
+  posterior = exact_posterior(problem.exact)
   for _ in range(_MOST_TASKS):
     weights: Any = structured.random_weights(rng, num_classes, program.recovered, size)
-    if by_fractions:
+    if tied:
       text = text_of(predictions, rng.integers(len(predictions.tokens)), problem)
-      weights = _with_tie(weights, by_fractions.posterior(text), program.recovered)
+      weights = _with_tie(weights, posterior(text), program.recovered)
     if weights is None:
       continue
     scores = predictions.posterior @ weights.T.astype(float)

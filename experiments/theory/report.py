@@ -23,15 +23,15 @@ def show(tables: list[rich.table.Table], workdir: pathlib.Path, reporter: Report
 
 def of_study(records: list[Record]) -> list[rich.table.Table]:
   """Verification, linear heads, prevalence, the claims of the proofs; those of which there are records."""
-  # Each with a field that its records alone have.
+  # Each by what the name of its part begins with.
   makers = {
-    'theorem': verification_report.tables,
-    'outcome': impossibility_report.tables,
-    'draw': prevalence_report.tables,
-    'says': appendix_report.tables,
+    'verification': verification_report.tables,
+    'impossibility': impossibility_report.tables,
+    'prevalence': prevalence_report.tables,
+    'appendix': appendix_report.tables,
   }
-  chosen = {field: [record for record in records if field in record] for field in makers}
-  return [table.rich() for field, make in makers.items() if chosen[field] for table in make(records)]
+  chosen = {name: [record for record in records if record['part'].startswith(name)] for name in makers}
+  return [table.rich() for name, make in makers.items() if chosen[name] for table in make(chosen[name])]
 
 
 def of_examination(records: list[Record]) -> list[rich.table.Table]:

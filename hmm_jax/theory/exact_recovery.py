@@ -4,8 +4,9 @@ It shares no code with `hmm_jax.theory.recovery` and follows the same appendices
 projections off V-bar, an exact argmax with exact ties. Scores are relative to the last class, whose own is 0.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,8 +41,7 @@ class LinearConstruction(NamedTuple):
 
   def posterior(self, tokens: Sequence[int]) -> np.ndarray:
     """P[H_0 | X_{1:T} = x] [H]; zeros where x is impossible."""
-    rows = token_rows(self.labelled, [-1, *tokens])
-    return exact_chain.normalised(exact_chain.leave_one_out(self.labelled, rows)[0].reshape(-1))
+    return _silent_posterior(self.labelled, tokens)
 
   def predicted(self, tokens: Sequence[int]) -> np.ndarray:
     """G at the [MASK], [V]: G_1(x'), after a prompt G_2."""
@@ -81,9 +81,7 @@ class AttentionConstruction(NamedTuple):
 
   def posterior(self, tokens: Sequence[int]) -> np.ndarray:
     """P[M_j* | x] [M]; zeros where x is impossible."""
-    rows = token_rows(self.chain, tokens)
-    joint = exact_chain.leave_one_out(self.chain, rows)[0] * rows[0]
-    return exact_chain.normalised(exact_chain.by_cell(self.chain, joint, self.cell))
+    return _cell_posterior(self.chain, self.cell, tokens)
 
   def in_region(self, tokens: Sequence[int]) -> bool:
     """Whether x is in R (4.3): some position's state surely lies in H*."""
@@ -133,6 +131,14 @@ def exact_scores(problem: Any, theorem: str, tokens: Sequence[int], prompt_bias:
   return exact_construction(problem, theorem, prompt_bias).scores(tokens)
 
 
+def exact_posterior(problem: Any) -> Callable[[Sequence[int]], np.ndarray]:
+  """What gives P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M], of `Fraction`s for a text; zeros for impossible ones."""
+  if isinstance(problem, StateProblem):
+    labelled = exact_chain.exact_chain(problem.hmm.starting_from(exact_rows(problem.silent_probs)))
+    return functools.partial(_silent_posterior, labelled)
+  return functools.partial(_cell_posterior, exact_chain.exact_chain(problem.hmm), problem.cell)
+
+
 def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None = None) -> ExactConstruction:
   """The construction of a theorem's proof.
 
@@ -161,6 +167,17 @@ def embedding_of(chain: ExactChain, token: int) -> np.ndarray:
   """e(x_i) [M, H], ones for a [MASK]."""
   num_tokens = chain.emissions.shape[-1]
   return chain.emissions[:, :, token] if token in range(num_tokens) else chain.emissions.sum(-1)
+
+
+def _silent_posterior(labelled: ExactChain, tokens: Sequence[int]) -> np.ndarray:
+  rows = token_rows(labelled, [-1, *tokens])
+  return exact_chain.normalised(exact_chain.leave_one_out(labelled, rows)[0].reshape(-1))
+
+
+def _cell_posterior(chain: ExactChain, cell: int, tokens: Sequence[int]) -> np.ndarray:
+  rows = token_rows(chain, tokens)
+  joint = exact_chain.leave_one_out(chain, rows)[0] * rows[0]
+  return exact_chain.normalised(exact_chain.by_cell(chain, joint, cell))
 
 
 def _contrasts(task_weights) -> np.ndarray:
