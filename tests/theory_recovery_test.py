@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 from oracles import attention_by_the_paper
 import pytest
+from theory_cases import drawn, EXACT, exact_hmm, exact_posterior, exactly, LIMITS, states_by_position
 
 from hmm_jax import tuning
 from hmm_jax.heads import Attention, Linear
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import assumptions, rationals, recovery, structured
+from hmm_jax.theory import assumptions, rationals, recovery, theorems
 from hmm_jax.theory.assumptions import AssumptionError, Thresholds
-from hmm_jax.theory.structured import Sizes, StateProblem
+from hmm_jax.theory.families import Sizes
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-EXACT = Thresholds(support=0.0, rank=1e-9)
 T = 3
 TOLERANCE = 1e-9
 SCHEDULE = tuning.Schedule(
@@ -28,28 +28,20 @@ SCHEDULE = tuning.Schedule(
 
 
 def problem_of(theorem, seed, num_classes=2, num_cells=1):
-  """A small problem of a theorem: H > V for 3.6, and a third value that spoils 4.2 for 4.6."""
-  key = jax.random.key(seed)
-  if theorem == '3.3':
-    return structured.for_theorem_3_3(key, Sizes(3, 4, num_classes, 0, 0), EXACT, 0.05)
-  if theorem == '3.6':
-    return structured.for_theorem_3_6(key, Sizes(7, 4, num_classes, 0, 0), EXACT, 0.05, 1000)
-  if theorem == '4.3':
-    return structured.for_theorem_4_3(key, Sizes(4, 5, num_classes, 2, num_cells), EXACT, 0.05)
-  return structured.for_theorem_4_6(key, Sizes(4, 5, num_classes, 3, num_cells), EXACT, 0.05, TOLERANCE)
+  """A small planted problem of a theorem: H > V for 3.6, and values that mu does not weigh for 4.6."""
+  sizes = {
+    '3.3': Sizes(3, 4, num_classes),
+    '3.6': Sizes(7, 4, num_classes),
+    '4.3': Sizes(4, 5, num_classes, memory_size=2, num_cells=num_cells),
+    '4.6': Sizes(4, 5, num_classes, memory_size=3, num_cells=num_cells),
+  }
+  name = 'C.6' if theorem == '4.6' and num_cells > 1 else theorem
+  return drawn(name, 'planted', seed, sizes[theorem])
 
 
 def construct(theorem, problem, length=T):
   """The construction of the theorem that the name says."""
-  if theorem == '3.3':
-    return recovery.theorem_3_3(problem.hmm, problem.task_weights, problem.silent_probs, EXACT)
-  if theorem == '3.6':
-    return recovery.theorem_3_6(problem.hmm, problem.task_weights, problem.silent_probs, EXACT, 1000)
-  if theorem == '4.3':
-    return recovery.theorem_4_3(problem.hmm, problem.task_weights, problem.cell, length, EXACT)
-  return recovery.theorem_4_6(
-    problem.hmm, problem.task_weights, problem.silent_probs, problem.cell, length, EXACT, TOLERANCE
-  )
+  return theorems.construct(theorem, problem, length, LIMITS)
 
 
 def tuner_of(theorem, problem):
@@ -85,32 +77,16 @@ def inputs_of(theorem, texts, num_tokens):
 
 def exact_posteriors(problem, texts):
   """P[H_0 | x] or P[M_j* | x] of every text as rows of `Fraction`s; zeros where x cannot occur."""
-  hmm = rationals.exact_hmm(problem.hmm)
-  if isinstance(problem, StateProblem):
-    hmm = hmm._replace(initial_probs=rationals.exact(problem.silent_probs))
-    rows_of = lambda text: rationals.likelihood_rows(hmm, [hmm.num_tokens, *text])
-    return np.array([rationals.state_probs(hmm, rows_of(text), 0, leave_out=False) for text in texts.tolist()])
-  memory, shape = problem.hmm, (problem.hmm.memory_size,) * problem.hmm.num_cells
-  others = tuple(axis for axis in range(len(shape) + 1) if axis != problem.cell)
-  posteriors = [
-    rationals.state_probs(hmm, rationals.likelihood_rows(hmm, text), 0, leave_out=False).reshape(*shape, -1)
-    for text in texts.tolist()
-  ]
-  assert posteriors[0].shape == (*shape, memory.num_states)
-  return np.array([posterior.sum(others) for posterior in posteriors])
+  hmm = exact_hmm(problem)
+  return np.array([exact_posterior(problem, hmm, text) for text in texts.tolist()])
 
 
 def region_by_definition(problem, finding, texts):
-  """R (4.3), exactly: some i has supp(P[H_i | x_-i]) in H*."""
-  hmm, in_region = rationals.exact_hmm(problem.hmm), []
-  states = set(finding.witness['recoverable_states'].tolist())
-  for text in texts.tolist():
-    rows, supports = rationals.likelihood_rows(hmm, text), []
-    for position in range(len(text)):
-      probs = rationals.state_probs(hmm, rows, position, leave_out=True).reshape(-1, problem.hmm.num_states)
-      supports.append(set(np.flatnonzero(probs.sum(0)).tolist()))
-    in_region.append(any(support and support <= states for support in supports))
-  return np.array(in_region)
+  """R (4.3), exactly: some i has supp(P[H_i | x_-i]) in H*; a [MASK] is a token like others."""
+  hmm, states = exact_hmm(problem), finding.witness['recoverable_states']
+  outside = np.setdiff1d(np.arange(problem.hmm.num_states), states)
+  surely = lambda probs: probs.any() and not probs[outside].any()
+  return np.array([any(map(surely, states_by_position(problem, hmm, text))) for text in texts.tolist()])
 
 
 def assert_labels(scores, posteriors, task_weights):
@@ -149,7 +125,7 @@ def balanced(problem, posteriors):
 
 def exact_predictions(problem, inputs, positions, prompt=()):
   """G at these positions of the prompt and the inputs, from `rationals`, [n, len(positions), V]."""
-  hmm = rationals.exact_hmm(problem.hmm)
+  hmm = rationals.exact_hmm(exactly(problem).hmm)
   rows = [[*rationals.exact(prompt), *rationals.likelihood_rows(hmm, text)] for text in inputs.tolist()]
   probs = [[rationals.token_probs(hmm, row, position) for position in positions] for row in rows]
   return np.array(probs).astype(float)
@@ -211,9 +187,7 @@ def test_attention_heads_give_the_label_of_the_memory(theorem, num_classes, num_
 
 def finding_of(theorem, problem):
   """What the theorem's assumption on W finds."""
-  if theorem == '4.3':
-    return assumptions.recoverable_hidden_states(problem.hmm, problem.cell, EXACT)
-  return assumptions.relaxed_recoverable_hidden_states(problem.hmm, problem.cell, problem.task_weights, EXACT)
+  return theorems.finding(theorems.ON_EMISSIONS[theorem], problem, LIMITS)
 
 
 def test_a_prompt_recovers_what_a_head_alone_cannot_and_scores_0_where_it_contradicts():
@@ -344,7 +318,7 @@ def test_dependent_columns_are_refused():
   assert refusal('4.6', alike).statement == 'Assumption 4.5'
   two_cells = problem_of('4.6', 2, num_cells=2)
   emission_matrix = np.array(two_cells.hmm.emission_matrix)
-  emission_matrix[1] = emission_matrix[0]
+  emission_matrix[:] = emission_matrix[0]
   alike = two_cells._replace(hmm=two_cells.hmm._replace(emission_matrix=emission_matrix))
   assert refusal('4.6', alike).statement == 'Assumption C.5'
 
