@@ -227,7 +227,7 @@ def test_adversarial_problems_are_where_the_papers_beta_can_fail(theorem, family
   for problem in problems(theorem, family):
     states, weighed = recoverable(problem), weighed_by(problem)
     own, others = split(problem, states)
-    # Any left inverse of the columns of H* that is 0 on all others has the same sum on the span; this one is Claim C.10's.
+    # The left inverse of Claim C.10, summed over H* and its values.
     projection = np.eye(problem.hmm.num_tokens) - others.astype(float) @ np.linalg.pinv(others.astype(float))
     scores = (np.linalg.pinv(projection @ own.astype(float)) @ projection).sum(0)
     assert scores.max() >= 5
