@@ -1,132 +1,178 @@
-"""A construction beside the exact label: every number agrees with exact rational arithmetic."""
+"""What the exact model says, the factor r_x and what a construction reads: all agree with rational arithmetic."""
 
-from fractions import Fraction
+import functools
+import itertools
 
-from conftest import compiling_fast
-import jax
 import numpy as np
 import pytest
+from theory_cases import drawn, exact_hmm, exact_posterior, exactly, FAMILIES, in_region_by_definition, LIMITS, SIZES
 
 from hmm_jax.blocks import in_blocks
-from hmm_jax.theory import assumptions, rationals, recovery, scoring, structured
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.structured import Sizes
+from hmm_jax.theory import assumptions, padding, rationals, scoring, texts, theorems
+from hmm_jax.theory.exact_recovery import exact_construction
+from hmm_jax.theory.padding import Room
 
-THRESHOLDS = Thresholds(0.0, 1e-9)
-MARGIN = 1e-9
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
 LENGTH = 3
+# One size for all problems, so that few programs are compiled; the test of it has each problem of its own size too.
+ROOM = Room(num_states=7, num_tokens=6, memory_size=3, num_outputs=8)
+MARGIN = 1e-9
+COUNT = 24
 
 
-@pytest.fixture(autouse=True)
-def _fast():
-  with compiling_fast():
-    yield
+def sequences(problem, states=None):
+  """A few of all sequences, impossible and short ones among them, half of them in R of H* = `states`."""
+  every, supports = texts.all_sequences(problem.hmm.num_tokens, LENGTH), texts.supports(problem.hmm)
+  inside = texts.possible_sequences(supports, LENGTH)
+  if states is not None:
+    inside = inside[texts.in_region(supports, states, inside)]
+  rng = np.random.default_rng(0)
+  return np.concatenate([rng.choice(every, COUNT // 2), rng.choice(inside, COUNT // 2)])
 
 
-def _prompt_problem(num_classes):
-  sizes = Sizes(6, 5, num_classes, 0, 0)
-  problem = structured.for_theorem_3_6(jax.random.key(1), sizes, THRESHOLDS, 0.05, 10_000)
-  built = recovery.theorem_3_6(problem.hmm, problem.task_weights, problem.silent_probs, THRESHOLDS, 10_000)
-  return problem, built
+@functools.cache
+def with_region(theorem, family, count):
+  """The first problems of a family with some sequences in R, each with H*."""
+
+  def has_region(problem):
+    return texts.in_region(texts.supports(problem.hmm), states_of(problem), texts_of(problem)).any()
+
+  texts_of = lambda problem: texts.possible_sequences(texts.supports(problem.hmm), LENGTH)
+  finding_of = lambda problem: theorems.finding(theorems.ON_EMISSIONS[theorem], problem, LIMITS)
+  states_of = lambda problem: finding_of(problem).witness.get('recoverable_states')
+  found = (drawn(theorem, family, seed) for seed in itertools.count())
+  if theorem[0] != '3':
+    found = filter(has_region, found)
+  return [(problem, states_of(problem)) for problem in itertools.islice(found, count)]
 
 
-def _head_problem(num_classes):
-  problem = structured.for_theorem_3_3(jax.random.key(2), Sizes(4, 4, num_classes, 0, 0), THRESHOLDS, 0.05)
-  return problem, recovery.theorem_3_3(problem.hmm, problem.task_weights, problem.silent_probs, THRESHOLDS)
+@pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
+def test_predictions_and_what_is_read_agree_with_fractions(theorem, family):
+  """Posterior, G, possibility, the region; and a head reads r_x times the posterior, with r_x as in the proof."""
+  seen = 0
+  for problem, states in with_region(theorem, family, 2):
+    tokens = sequences(problem, states)
+    program, found, read = predicted(theorem, problem, tokens)
+    exact, hmm = in_fractions(theorem, problem, program.recovered), exact_hmm(problem)
+    with_memory = theorem[0] != '3'
+    for index, text in enumerate(tokens.tolist()):
+      text = [token for token in text if token < problem.hmm.num_tokens]
+      posterior = exact_posterior(problem, hmm, text)
+      np.testing.assert_allclose(found.posterior[index], posterior.astype(float), atol=1e-13)
+      assert found.possible[index] == posterior.any()
+      if not posterior.any():
+        continue
+      G = exact.predicted(text) if with_memory else [exact.predicted(text)]
+      np.testing.assert_allclose(
+        found.token_probs[index, : len(G), : problem.hmm.num_tokens], np.array(G, float), atol=1e-13
+      )
+      assert not found.token_probs[index, len(G) :].any()
+      in_region = in_region_by_definition(problem, hmm, states, text) if with_memory else True
+      assert found.in_region[index] == in_region
+      if in_region and posterior[program.recovered].any():
+        _, built = exact.scores(text)
+        np.testing.assert_allclose(read[index], built.astype(float), rtol=1e-9, atol=1e-12)
+        factors = built[:-1].sum() / posterior[program.recovered].sum()
+        np.testing.assert_allclose(found.factor[index], float(factors), rtol=1e-9)
+        assert (built[:-1] == factors * posterior[program.recovered]).all() and factors > 0
+        seen += 1
+  assert seen > 4
 
 
-def _memory_problem(num_cells):
-  """With one cell Theorem 4.6, with two 4.3."""
-  key = jax.random.key(3)
-  if num_cells == 1:
-    problem = structured.for_theorem_4_6(key, Sizes(4, 5, 2, 3, 1), THRESHOLDS, 0.05, 1e-9)
-    hmm, _, mu, cell, _ = problem
-    finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, mu, THRESHOLDS)
-    return problem, finding, recovery.theorem_4_6(hmm, mu, problem.silent_probs, cell, LENGTH, THRESHOLDS, 1e-9)
-  problem = structured.for_theorem_4_3(key, Sizes(4, 5, 2, 2, 2), THRESHOLDS, 0.05)
-  hmm, _, mu, cell, _ = problem
-  return (
-    problem,
-    assumptions.recoverable_hidden_states(hmm, cell, THRESHOLDS),
-    recovery.theorem_4_3(hmm, mu, cell, LENGTH, THRESHOLDS),
+def test_the_factor_of_states_is_a_ratio_of_evidence():
+  """r_x = P[X_1:T = x] / P[X_2:T+1 = x] (Claim A.1), each a sum over paths from its own first law."""
+  problem = drawn('3.3')
+  tokens = sequences(problem)
+  _, found, _ = predicted('3.3', problem, tokens)
+  hmm = exactly(problem).hmm
+
+  def text_prob(first, text):
+    for token in text:
+      first = (first @ hmm.transition_matrix) * hmm.emission_matrix[:, token]
+    return first.sum()
+
+  for factor, text in zip(found.factor, tokens.tolist()):
+    text = [token for token in text if token < problem.hmm.num_tokens]
+    of_label, of_model = text_prob(exactly(problem).silent_probs, text), text_prob(hmm.initial_probs, text)
+    np.testing.assert_allclose(factor, float(of_label / of_model), rtol=1e-12)
+
+
+def test_the_cases_are_what_the_page_says():
+  """Among the problems above: prompts behind a start that is not stationary, P[M] with zeros, two dependent cells."""
+  with_prompt = [p for t, f in FAMILIES if t in ('4.6', 'C.6') for p, _ in with_region(t, f, 2)]
+  assert any(not np.allclose(p.silent_probs, p.hmm.initial_probs) for p in with_prompt)
+  assert any((p.hmm.memory_probs == 0).any() for p in with_prompt)
+  rank = lambda p: np.linalg.matrix_rank(p.hmm.memory_probs)
+  assert any(p.hmm.num_cells == 2 and rank(p) > 1 for p in with_prompt)
+
+
+@pytest.mark.parametrize('theorem', ['3.6', 'C.6'])
+def test_room_changes_nothing(theorem):
+  """A problem filled up gives the very posteriors, predictions, factors and scores, but for rounding."""
+  ((problem, states),) = with_region(theorem, 'planted', 1)
+  tokens = sequences(problem, states)
+  _, small, read_small = predicted(theorem, problem, tokens, room=None)
+  _, large, read_large = predicted(theorem, problem, tokens)
+  num_tokens = problem.hmm.num_tokens
+  assert not large.token_probs[..., num_tokens:].any()
+  large = large._replace(
+    token_probs=large.token_probs[..., :num_tokens],
+    tokens=np.where(large.tokens < num_tokens, large.tokens, num_tokens),
   )
+  for one, other in zip(small, large, strict=True):
+    np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+  inside = small.in_region
+  np.testing.assert_allclose(read_small[inside], read_large[inside], rtol=1e-10, atol=1e-13)
 
 
-def _rows(hmm, tokens):
-  """Likelihood rows of (MASK, x)."""
-  return rationals.likelihood_rows(hmm, [hmm.num_tokens, *tokens])
+def test_the_room_of_a_head_keeps_its_mask():
+  """The row of [MASK] stays the last, and nothing is added to what is read."""
+  problem = drawn('C.6')
+  head = theorems.program('C.6', problem, LENGTH, LIMITS).head
+  large = padding.head(head, Room(9, 8, 4, 5))
+  np.testing.assert_array_equal(large.token_embeddings[-1][: head.token_embeddings.shape[1]], head.token_embeddings[-1])
+  assert large.token_embeddings.shape == (9, 36) and large.output.shape == (36, 5)
+  assert all(np.sum(np.abs(a)) == pytest.approx(np.sum(np.abs(b))) for a, b in zip(head, large))
 
 
-def test_all_sequences():
-  """Each of V + ... + V^T sequences once, with [MASK] after the end and nowhere else."""
-  tokens = scoring.all_sequences(3, 4)
-  assert tokens.shape == (3 + 9 + 27 + 81, 4) and tokens.dtype == np.int32
-  assert len(np.unique(tokens, axis=0)) == len(tokens) and set(tokens.flat) == {0, 1, 2, 3}
-  is_mask = tokens == 3
-  assert (np.diff(is_mask.astype(int), axis=1) >= 0).all() and not is_mask[:, 0].any()
+def test_a_falling_temperature_tends_to_argmax():
+  """Scores of a softmax tend to those of argmax, monotonically in the largest error, also where positions tie."""
+  ((problem, states),) = with_region('4.3', 'planted', 1)
+  tokens = sequences(problem, states)
+  program, found, read = predicted('4.3', problem, tokens)
+  errors = [
+    np.abs(scoring.read(found, program.head, ROOM, temperature) - read)[found.in_region].max()
+    for temperature in (1.0, 0.1, 0.01, 1e-3)
+  ]
+  assert errors[0] > 10 * errors[-1] and sorted(errors, reverse=True) == errors
 
 
-@pytest.mark.parametrize('num_classes', [2, 3])
-@pytest.mark.parametrize('make', [_head_problem, _prompt_problem])
-def test_states_agree_with_rational_arithmetic(make, num_classes):
-  """Scores of P[H_0 | x], the construction's on the exact G, and which sequences are possible."""
-  problem, built = make(num_classes)
-  mu, hmm = assumptions.contrasts(problem.task_weights), rationals.exact_hmm(problem.hmm)
-  silent = hmm._replace(initial_probs=rationals.exact(problem.silent_probs))
-  tokens = scoring.all_sequences(problem.hmm.num_tokens, LENGTH)[::3]
-  found = scoring.evaluate_states(problem, built, tokens)
-  prompt = [rationals.exact(row) for row in built.get('prompt', [])]
-  for index, sequence in enumerate(tokens):
-    posterior = rationals.state_probs(silent, _rows(silent, sequence), 0, leave_out=False)
-    np.testing.assert_allclose(found.exact[index], mu @ posterior.astype(float), atol=1e-12)
-    assert found.possible[index] == found.in_region[index] == bool(posterior.any())
-    features = rationals.token_probs(hmm, prompt + _rows(hmm, sequence), len(prompt)).astype(float)
-    np.testing.assert_allclose(found.constructed[index], features @ built['head'].weights, atol=1e-9)
-  count = scoring.count(found, MARGIN)
+def test_evaluation_is_linear_in_mu():
+  """Scores by mu of what the identity gives are (mu - mu_C)^T P[H_0 | x] and their like, for any mu."""
+  problem = drawn('3.6')
+  tokens = sequences(problem)
+  program, found, read = predicted('3.6', problem, tokens)
+  evaluated = scoring.evaluation(found, read, program.recovered, problem.task_weights)
+  mu = assumptions.contrasts(problem.task_weights)
+  np.testing.assert_allclose(evaluated.exact, found.posterior @ mu.T, atol=1e-14)
+  np.testing.assert_allclose(evaluated.constructed, found.factor[:, None] * evaluated.exact, atol=1e-9)
+  count = scoring.count(evaluated, MARGIN)
   assert count.sequences == count.in_region == found.possible.sum() and count.outside_margin == 0
 
 
 def test_first_predictions_agree_with_rational_arithmetic():
-  """G_1 of (MASK, x) and the scores of the masked state."""
-  problem, _ = _head_problem(2)
-  hmm = rationals.exact_hmm(problem.hmm)
-  tokens = scoring.all_sequences(problem.hmm.num_tokens, 2)
-  silent = hmm._replace(initial_probs=rationals.exact(problem.silent_probs))
+  """G_1 of (MASK, x) and the scores of P[H_0 | X_2:T+1 = x], the masked state, from P[H_0]."""
+  problem = drawn('3.3')
+  model, silent = rationals.exact_hmm(problem.exact.hmm), exact_hmm(problem)
+  tokens = sequences(problem)
   features, scores, possible = scoring.first_predictions(problem, tokens)
-  for index, sequence in enumerate(tokens):
-    rows = _rows(hmm, sequence)
+  for index, text in enumerate(tokens.tolist()):
+    rows = rationals.likelihood_rows(model, [model.num_tokens, *text])
     states = rationals.state_probs(silent, rows, 0, leave_out=True).astype(float)
-    np.testing.assert_allclose(features[index], rationals.token_probs(hmm, rows, 0).astype(float), atol=1e-12)
+    np.testing.assert_allclose(features[index], rationals.token_probs(model, rows, 0).astype(float), atol=1e-12)
     np.testing.assert_allclose(scores[index], assumptions.contrasts(problem.task_weights) @ states, atol=1e-12)
     assert possible[index] == (states.sum() > 0)
-
-
-@pytest.mark.parametrize('num_cells', [1, 2])
-def test_memory_agrees_with_rational_arithmetic(num_cells):
-  """Scores of P[M_j* | x], the region R by exact zeros, and in it the exact labels."""
-  problem, finding, built = _memory_problem(num_cells)
-  tokens = scoring.all_sequences(problem.hmm.num_tokens, LENGTH)[::2]
-  found = scoring.evaluate_memory(problem, built, finding, tokens)
-  hmm, mu = rationals.exact_hmm(problem.hmm), assumptions.contrasts(problem.task_weights)
-  shape = problem.hmm.memory_probs.shape + (problem.hmm.num_states,)
-  others = tuple(axis for axis in range(len(shape)) if axis != problem.cell)
-  outside = np.setdiff1d(np.arange(problem.hmm.num_states), finding.witness['recoverable_states'])
-  for index, sequence in enumerate(tokens):
-    rows = rationals.likelihood_rows(hmm, sequence)
-    joint = rationals.state_probs(hmm, rows, 0, leave_out=False).reshape(shape)
-    cell_probs = joint.sum(others)
-    assert found.possible[index] == bool(joint.any())
-    np.testing.assert_allclose(found.exact[index], mu @ cell_probs.astype(float), atol=1e-12)
-    if not joint.any():
-      assert not found.in_region[index]
-      continue
-    states = [rationals.state_probs(hmm, rows, t, leave_out=True).reshape(shape) for t in range(LENGTH)]
-    surely = [token < hmm.num_tokens and not probs[..., outside].any() for token, probs in zip(sequence, states)]
-    assert found.in_region[index] == any(surely)
-    scores = [sum(map(Fraction.__mul__, row, cell_probs)) for row in rationals.exact(mu)]
-    if any(surely) and len(set(scores)) == len(scores):
-      assert found.constructed[index].argmax() == np.argmax(scores)
-  assert 0 < found.in_region.sum() < found.possible.sum()
 
 
 def test_counts():
@@ -140,30 +186,15 @@ def test_counts():
   assert count._asdict() == expected
 
 
-def test_one_compilation_a_tuner_and_shape():
-  """Constructions of the same kind share a tuner, so that a second HMM compiles nothing."""
-  for key in (5, 6):
-    problem = structured.for_theorem_3_3(jax.random.key(key), Sizes(4, 4, 2, 0, 0), THRESHOLDS, 0.01)
-    built = recovery.theorem_3_3(problem.hmm, problem.task_weights, problem.silent_probs, THRESHOLDS)
-    tokens = scoring.all_sequences(4, LENGTH)[::3]
-    scoring.evaluate_states(problem, built, tokens)
-    size = scoring._state_scores._cache_size()
-    if key == 5:
-      after_first = size
-  assert size == after_first
-
-
-@pytest.mark.parametrize('num_cells', [0, 1, 2])
-def test_possible_sequences_are_those_with_probability(num_cells):
-  """By supports alone, the very sequences of `all_sequences` that exact arithmetic finds possible, in its order."""
-  problem = _memory_problem(num_cells)[0] if num_cells else _prompt_problem(2)[0]
-  every = scoring.all_sequences(problem.hmm.num_tokens, LENGTH)
-  exact = rationals.exact_hmm(problem.hmm)
-  is_possible = [
-    any(rationals.state_probs(exact, rationals.likelihood_rows(exact, x), 0, False)) for x in every.tolist()
-  ]
-  assert sum(is_possible) < len(every) or not num_cells
-  np.testing.assert_array_equal(scoring.possible_sequences(problem.hmm, LENGTH), every[is_possible])
+def test_one_program_for_all_sizes():
+  """A second HMM of another size compiles nothing, behind a prompt or without."""
+  sizes = [SIZES['3.3'], SIZES['3.3']._replace(num_states=3, num_tokens=6, num_classes=2)]
+  compiled = []
+  for size in sizes:
+    problem = drawn('3.3', 'unplanted', 6, size)
+    predicted('3.3', problem, sequences(problem))
+    compiled.append(scoring._state_predictions._cache_size())
+  assert compiled[0] == compiled[1]
 
 
 @pytest.mark.parametrize('size', [1, 3, 7, 20])

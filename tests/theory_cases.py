@@ -1,0 +1,96 @@
+"""Small problems of every family of every theorem, for the tests of theory, and what is true of them in fractions."""
+
+import functools
+
+import jax
+import numpy as np
+
+from experiments.theory.problems import THEOREMS
+from hmm_jax.theory import families, rationals
+from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.families import Sizes
+from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory.theorems import Limits
+
+EXACT = Thresholds(support=0.0, rank=1e-9)
+LIMITS = Limits(EXACT, tolerance=1e-9, max_nodes=10_000)
+CONDITIONING = 0.05
+FAMILIES = [(theorem.name, family) for theorem in THEOREMS for family in theorem.families]
+SIZES = {
+  '3.3': Sizes(4, 5, 3),
+  '3.6': Sizes(7, 4, 3),
+  '4.3': Sizes(4, 6, 3, memory_size=2, num_cells=2),
+  '4.6': Sizes(4, 6, 3, memory_size=3, num_cells=1),
+  'C.6': Sizes(5, 6, 2, memory_size=3, num_cells=2),
+}
+
+
+@functools.cache
+def drawn(theorem, family='planted', seed=0, sizes=None):
+  """A problem of a family, which must not be changed in place."""
+  return families.draw(theorem, family, jax.random.key(seed), sizes or SIZES[theorem], LIMITS, CONDITIONING)
+
+
+def exactly(problem):
+  """The problem in `Fraction`s: as it was drawn, or as its floats are."""
+  return problem.exact or problem
+
+
+def exact_hmm(problem):
+  """The `HMM` over joint states in `Fraction`s, from P[H_0] where the task is on states."""
+  hmm = rationals.exact_hmm(exactly(problem).hmm)
+  if isinstance(problem, StateProblem):
+    hmm = hmm._replace(initial_probs=rationals.exact(exactly(problem).silent_probs))
+  return hmm
+
+
+def exact_posterior(problem, hmm, tokens):
+  """P[H_0 | x] or P[M_j* | x] of a text as `Fraction`s by `exact_hmm`; zeros where x cannot occur."""
+  if isinstance(problem, StateProblem):
+    rows = rationals.likelihood_rows(hmm, [hmm.num_tokens, *tokens])
+    return rationals.state_probs(hmm, rows, 0, leave_out=False)
+  joint = rationals.state_probs(hmm, rationals.likelihood_rows(hmm, tokens), 0, leave_out=False)
+  by_cell = joint.reshape(*problem.hmm.memory_probs.shape, -1)
+  return by_cell.sum(tuple(axis for axis in range(by_cell.ndim) if axis != problem.cell))
+
+
+def states_by_position(problem, hmm, tokens, prompt=()):
+  """P[H_i | all but token i] [H] at each position, after prompt rows, in `Fraction`s."""
+  rows = [*prompt, *rationals.likelihood_rows(hmm, tokens)]
+  probs = [rationals.state_probs(hmm, rows, place, leave_out=True) for place in range(len(prompt), len(rows))]
+  return np.array([each.reshape(-1, problem.hmm.num_states).sum(0) for each in probs])
+
+
+def in_region_by_definition(problem, hmm, states, tokens):
+  """Whether x can occur and some position's state surely lies in H* (4.3), tokens V at the end not counted."""
+  if not exact_posterior(problem, hmm, tokens).any():
+    return False
+  outside = np.setdiff1d(np.arange(problem.hmm.num_states), states)
+  length = sum(token < problem.hmm.num_tokens for token in tokens)
+  return any(not probs[outside].any() for probs in states_by_position(problem, hmm, tokens)[:length])
+
+
+def problem_of(theorem, seed, num_classes=2, num_cells=1):
+  """A small planted problem of a theorem: H > V for 3.6, and values that mu does not weigh for 4.6."""
+  small = {
+    '3.3': Sizes(3, 4, num_classes),
+    '3.6': Sizes(7, 4, num_classes),
+    '4.3': Sizes(4, 5, num_classes, memory_size=2, num_cells=num_cells),
+    '4.6': Sizes(4, 5, num_classes, memory_size=3, num_cells=num_cells),
+  }
+  name = 'C.6' if theorem == '4.6' and num_cells > 1 else theorem
+  return drawn(name, 'planted', seed, small[theorem])
+
+
+def exact_posteriors(problem, texts):
+  """P[H_0 | x] or P[M_j* | x] of every text as rows of `Fraction`s; zeros where x cannot occur."""
+  hmm = exact_hmm(problem)
+  return np.array([exact_posterior(problem, hmm, text) for text in texts.tolist()])
+
+
+def region_by_definition(problem, finding, texts):
+  """R (4.3), exactly: some i has supp(P[H_i | x_-i]) in H*; a [MASK] is a token like others."""
+  hmm, states = exact_hmm(problem), finding.witness['recoverable_states']
+  outside = np.setdiff1d(np.arange(problem.hmm.num_states), states)
+  surely = lambda probs: probs.any() and not probs[outside].any()
+  return np.array([any(map(surely, states_by_position(problem, hmm, text))) for text in texts.tolist()])
