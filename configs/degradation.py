@@ -50,7 +50,7 @@ def _levels(config: ml_collections.ConfigDict) -> None:
   config.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)
   config.short_context_levels = (1e-3, 1e-2)
   config.reach = 1
-  config.noise_beside = (0.0, 1e-3, 1e-2)
+  config.noise_beside = (0.0, 1e-2)
   config.singular_values = (0.01, 1e-3)
   config.leaks = (0.01, 0.03)
 
