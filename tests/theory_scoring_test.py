@@ -47,6 +47,19 @@ def with_region(theorem, family, count):
   return [(problem, states_of(problem)) for problem in itertools.islice(found, count)]
 
 
+def predicted(theorem, problem, tokens, room=ROOM):
+  """Predictions, and what the theorem's head reads of them."""
+  program = theorems.program(theorem, problem, LENGTH, LIMITS)
+  predictions = scoring.predict(problem, program.prompt, program.finding, tokens, room)
+  return program, predictions, scoring.read(predictions, program.head, room)
+
+
+def in_fractions(theorem, problem, recovered):
+  """The construction in `Fraction`s, of the identity on what is recovered."""
+  weights = rationals.exact(theorems.identity_weights(problem.task_weights.shape[1], recovered))
+  return exact_construction(problem.exact._replace(task_weights=weights), theorem)
+
+
 @pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
 def test_predictions_and_what_is_read_agree_with_fractions(theorem, family):
   """Posterior, G, possibility, the region; and a head reads r_x times the posterior, with r_x as in the proof."""

@@ -18,12 +18,16 @@ def test_every_scale_is_valid(scale):
   assert _settings(scale).scale == scale
 
 
-def test_the_default_run_is_what_the_issue_asks_for():
-  """At least 100 HMMs per theorem and 20 of each of two kinds, all with more states than tokens."""
+def test_the_default_run_is_large_enough():
+  """At least 100 HMMs and 300,000 balanced sequences per theorem, wrong constructions on 20 HMMs and 10,000 each."""
   settings = _settings()
-  assert settings.verification.num_hmms >= 100 and settings.impossibility.num_hmms >= 20
+  v = settings.verification
+  assert v.num_hmms >= 100 and v.num_mutated >= 20 and v.num_sequences_mutated >= 10_000
+  assert v.num_mutated * v.num_sequences_mutated + (v.num_hmms - v.num_mutated) * v.num_sequences >= 300_000
+  assert v.largest_majority <= 0.7 and set(v.num_classes) >= {2, 3}
+  assert settings.impossibility.num_hmms >= 20
   assert settings.impossibility.num_states > settings.impossibility.num_tokens
-  assert settings.verification.num_states_3_6 > settings.verification.num_tokens
+  assert max(v.num_states_3_6) > max(v.num_tokens)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +37,20 @@ def test_the_default_run_is_what_the_issue_asks_for():
     ('rank_threshold', 0.0),
     ('margin', float('nan')),
     ('max_nodes', 0),
-    ('verification.num_tokens', 4),
-    ('verification.num_classes', 1),
-    ('verification.memory_size', 1),
-    ('verification.max_length', 9),
-    ('verification.sampled_length', 5),
-    ('verification.num_states', 6),
-    ('verification.num_states_3_6', 5),
+    ('conditioning', 0.0),
+    ('verification.num_hmms', 0),
+    ('verification.num_sequences', 0),
+    ('verification.num_mutated', 101),
+    ('verification.length', 0),
+    ('verification.num_states', (3, 2)),
+    ('verification.num_states_3_3', (3, 7)),
+    ('verification.num_states_3_6', (5,)),
+    ('verification.num_tokens', (6, 5)),
+    ('verification.num_classes', (1,)),
+    ('verification.memory_size', 2),
+    ('verification.temperatures', (-0.1,)),
+    ('verification.largest_majority', 0.5),
+    ('verification.max_draws', 0),
     ('impossibility.num_states', 5),
     ('impossibility.num_weighed', 9),
     ('impossibility.length', 9),

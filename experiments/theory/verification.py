@@ -107,7 +107,7 @@ def _row(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> Row:
   is_near = found.has_mass & (found.gap <= settings.margin)
   # No rounding excuses another direction, another label that no near tie explains, or anything where there is nothing.
   refuted = (found.cosine_error > TOLERANCE) | (found.label != found.built_label) & ~is_near
-  refuted |= (found.vector_error > TOLERANCE) & ~found.has_mass
+  refuted |= ~(found.vector_error <= TOLERANCE) & ~found.has_mass
   off_factor = (found.vector_error > TOLERANCE) & ~refuted
   undecided = np.flatnonzero((is_near | off_factor) & ~refuted)
   verdicts = _decided(theorem, drawn, undecided, off_factor)

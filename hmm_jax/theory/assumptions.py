@@ -204,7 +204,7 @@ def silent_start(hmm: MemoryHMM, silent_probs, thresholds: Thresholds, tolerance
   silent, first = np.broadcast_arrays(_possible_laws(hmm, _float64(silent_probs)), _possible_laws(hmm, start))
   error = float(np.abs(silent @ A.T - first).max())
   uncovered = np.flatnonzero(((silent > thresholds.support) & (first <= thresholds.support)).any(0))
-  failures = [f'the first state is not one step of A after P[H_0], within {error:.2g}'] * (error > tolerance)
+  failures = [f'the first state is not one step of A after P[H_0], within {error:.2g}'] * bool(error > tolerance)
   failures += [f'state {state} is possible before the first one and not first' for state in uncovered[:1]]
   closeness = {'start_error': error, 'smallest_positive_prob': _smallest_positive(thresholds, first)}
   reason = ', '.join(failures) or f'P[H_1] = A P[H_0], within {error:.2g}, and is positive where P[H_0] is'

@@ -1,0 +1,201 @@
+"""The verification has teeth: what is right passes, what is wrong by a millionth does not, and counts are exact."""
+
+import dataclasses
+import functools
+import io
+
+import jax
+import numpy as np
+import pytest
+import rich.console
+from theory_cases import exact_hmm, exact_posterior, in_region_by_definition
+
+from configs import theory
+from experiments import config as config_lib
+from experiments.fields import SettingsError
+from experiments.progress import Reporter
+from experiments.theory import problems, verification
+from hmm_jax.theory import theorems
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+SETTINGS = config_lib.from_config(theory.get_config('smoke'))
+V = SETTINGS.verification
+THEOREMS = {theorem.name: theorem for theorem in problems.THEOREMS}
+KEY = jax.random.key(0)
+# Every fourth and the one before it have a task with an exact tie.
+TIED = 2
+
+
+@functools.cache
+def drawn(theorem, index):
+  """The HMM of this number, as `verify` draws it."""
+  key = jax.random.fold_in(KEY, index)
+  return problems.draw(SETTINGS, THEOREMS[theorem], key, index, index < V.num_mutated)
+
+
+@functools.cache
+def rows_of(theorem):
+  reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
+  return verification.verify(SETTINGS, THEOREMS[theorem], KEY, reporter)
+
+
+def row_of(theorem, of):
+  return verification._row(SETTINGS, THEOREMS[theorem], of)
+
+
+def text_of(of, tokens):
+  return [token for token in tokens.tolist() if token < of.problem.hmm.num_tokens]
+
+
+@pytest.mark.parametrize('theorem', THEOREMS)
+def test_what_is_right_passes(theorem):
+  """A row for each HMM, none wrong, balanced tasks, and counts that do not contradict each other."""
+  rows = [row for row in rows_of(theorem) if 'assumptions' in row]
+  assert [row['hmm'] for row in rows] == list(range(V.num_hmms)) and {row['theorem'] for row in rows} == {theorem}
+  for row in rows:
+    least = V.num_sequences_mutated if row['hmm'] < V.num_mutated else V.num_sequences
+    assert row['sequences'] == least >= row['enumerated']
+    assert row['wrong'] == 0 and row['majority'] <= V.largest_majority < 1
+    assert 0 <= row['exact_ties'] <= row['near_ties'] <= row['decided_exactly'] <= least - row['no_mass']
+    assert row['largest_cosine_error'] <= 1e-9 and row['largest_vector_error'] <= 1e-9
+    assert row['smallest_gap'] > SETTINGS.margin
+    assert row['violates'] in ('', THEOREMS[theorem].relaxes)
+  assert rows[TIED]['exact_ties'] >= 1
+
+
+@pytest.mark.parametrize('theorem', THEOREMS)
+def test_mutants_and_temperatures_have_rows_of_the_same_sequences(theorem):
+  """Of the first HMMs alone; the temperature 0 is the construction itself, and has every label right."""
+  mutated = [row for row in rows_of(theorem) if 'mutant' in row]
+  assert {row['hmm'] for row in mutated} == set(range(V.num_mutated))
+  for row in mutated:
+    assert row['sequences'] == V.num_sequences_mutated
+    assert max(row['by_label'], row['by_direction'], row['by_factor']) <= row['sequences']
+  softened = [row for row in rows_of(theorem) if 'temperature' in row]
+  with_memory = THEOREMS[theorem].with_memory
+  assert len(softened) == with_memory * V.num_mutated * len(V.temperatures)
+  assert all(row['accuracy'] == 1 for row in softened if row['temperature'] == 0)
+  assert all(0 < row['majority'] <= 1 and 0 <= row['accuracy'] <= 1 for row in softened)
+
+
+@pytest.mark.parametrize('theorem', THEOREMS)
+def test_counts_are_those_of_fractions(theorem):
+  """Sequences differ and are in the region; majority, ties and what has no mass are those of exact posteriors."""
+  of = drawn(theorem, TIED)
+  row, hmm, tokens = row_of(theorem, of), exact_hmm(of.problem), of.predictions.tokens
+  assert len(np.unique(tokens, axis=0)) == len(tokens) == row['sequences']
+  texts = [text_of(of, text) for text in tokens]
+  assert sum(len(text) < V.length for text in texts) <= of.enumerated
+  posteriors = np.array([exact_posterior(of.problem, hmm, text) for text in texts])
+  assert posteriors.any(-1).all()
+  scores = posteriors @ of.problem.exact.task_weights.T
+  labels = [max(range(len(row)), key=lambda c: (row[c], -c)) for row in scores.tolist()]
+  # Rounding breaks ties.
+  assert abs(row['majority'] - np.bincount(labels).max() / len(labels)) <= row['exact_ties'] / len(labels)
+  has_mass = posteriors[:, of.program.recovered].any(-1)
+  assert row['no_mass'] == (~has_mass).sum()
+  ranked = np.sort(scores, axis=-1)[has_mass]
+  assert row['exact_ties'] == (ranked[:, -1] == ranked[:, -2]).sum()
+  assert row['near_ties'] == (ranked[:, -1] - ranked[:, -2] <= SETTINGS.margin).sum()
+  if THEOREMS[theorem].with_memory:
+    states = of.program.finding.witness['recoverable_states']
+    assert all(in_region_by_definition(of.problem, hmm, states, text) for text in texts[::7])
+
+
+def broken(of, change):
+  """The same with another head in the program's place."""
+  head, name = of.program.head, 'weights' if hasattr(of.program.head, 'weights') else 'output'
+  wrong = head._replace(**{name: change(np.array(getattr(head, name)))})
+  return of._replace(program=of.program._replace(head=wrong))
+
+
+def one_larger(weights):
+  """What is recovered of one thing, too large by a millionth."""
+  weights[:, 0] *= 1 + 1e-6
+  return weights
+
+
+BREAKS = {
+  'one thing too large by a millionth': one_larger,
+  'the factor of the proof doubled': lambda weights: 2 * weights,
+  'the sign': lambda weights: -weights,
+  'two things swapped': lambda weights: weights[:, [1, 0, *range(2, weights.shape[1])]],
+  'nothing': lambda weights: 0 * weights,
+  'not a number': lambda weights: np.nan * weights,
+}
+
+
+@pytest.mark.parametrize('name', BREAKS)
+@pytest.mark.parametrize('theorem', THEOREMS)
+def test_a_broken_program_is_wrong(theorem, name):
+  """The check of the check: whatever is broken in the head, sequences with mass on what is recovered are wrong."""
+  of = drawn(theorem, TIED)
+  row = row_of(theorem, broken(of, BREAKS[name]))
+  posterior = of.predictions.posterior[:, of.program.recovered]
+  concerned = {
+    'one thing too large by a millionth': np.minimum(posterior[:, 0], posterior[:, 1:].max(-1)) > 0.01,
+    'two things swapped': np.abs(posterior[:, 0] - posterior[:, 1]) > 1e-3,
+  }.get(name, posterior.any(-1))
+  assert row['wrong'] >= concerned.sum() > 0
+
+
+@pytest.mark.parametrize('theorem', ['3.3', '4.3'])
+def test_a_broken_construction_is_wrong_from_end_to_end(theorem, monkeypatch):
+  """A program that drops what it should is found by `verify` itself."""
+  program = theorems.program
+
+  def without_the_first(*arguments):
+    of = problems.Drawn(None, program(*arguments), None, 0, 0)
+    return broken(of, lambda weights: weights * (np.arange(weights.shape[1]) > 0)).program
+
+  monkeypatch.setattr(theorems, 'program', without_the_first)
+  rows = verification._verify_one(SETTINGS, THEOREMS[theorem], KEY, TIED)
+  assert rows[0]['wrong'] > 0
+
+
+def test_a_score_where_nothing_has_mass_is_wrong():
+  """A head that says something where nothing that is recovered has probability, or no number, is wrong there."""
+  candidates = [(theorem, index) for theorem in ('4.6', 'C.6') for index in range(V.num_hmms)]
+  theorem, index = next(place for place in candidates if row_of(place[0], drawn(*place))['no_mass'])
+  of, found = drawn(theorem, index), verification.compared
+
+  def said(value):
+    def compared(*arguments):
+      comparison = found(*arguments)
+      return comparison._replace(vector_error=np.where(comparison.has_mass, comparison.vector_error, value))
+
+    return compared
+
+  for value in (1e-3, np.nan):
+    with pytest.MonkeyPatch.context() as patch:
+      patch.setattr(verification, 'compared', said(value))
+      row = row_of(theorem, of)
+    assert row['wrong'] == row['no_mass']
+
+
+def test_near_ties_are_decided_in_fractions_and_right():
+  """A tie by fractions is a tie, and right: the label of both is the first class of the largest score."""
+  for theorem in THEOREMS:
+    of = drawn(theorem, TIED)
+    found = verification.compared(of, of.program.head, of.predictions, problems.room_of(SETTINGS, THEOREMS[theorem]))
+    near = np.flatnonzero(found.has_mass & (found.gap <= SETTINGS.margin))
+    verdicts = verification._decided(THEOREMS[theorem], of, near, np.zeros(len(found.gap), bool))
+    assert len(verdicts) == len(near) > 0
+    assert all(verdict.is_right and verdict.is_tie for verdict in verdicts)
+
+
+def test_an_hmm_is_a_function_of_its_number():
+  """Drawn again, alone, the row of an HMM is what it was among all."""
+  again = verification._verify_one(SETTINGS, THEOREMS['3.6'], KEY, 1)
+  assert again == [row for row in rows_of('3.6') if row['hmm'] == 1]
+
+
+def test_where_no_task_is_balanced_the_field_is_named(monkeypatch):
+  """SettingsError, after as many HMMs as the settings allow."""
+  calls = []
+  monkeypatch.setattr(problems, '_balanced', lambda *arguments: calls.append(arguments))
+  settings = dataclasses.replace(SETTINGS, verification=dataclasses.replace(V, max_draws=2))
+  with pytest.raises(SettingsError, match=r'^verification.max_draws is 2; valid is more, or fewer sequences'):
+    problems.draw(settings, THEOREMS['3.3'], KEY, 0, mutated=False)
+  assert len(calls) == 2
