@@ -119,11 +119,23 @@ def test_argmax_averages_over_all_where_all_tie(rng):
     np.testing.assert_allclose(weights, np.full((2, 3, L), 1 / L), atol=1e-15)
 
 
-def test_argmax_averages_over_exact_ties_alone():
-  """A logit next to the largest gets nothing, however close; equal ones share alike, whatever their size."""
-  logits = np.array([[2, 2 - 1e-12, 2, -1], [1e30, 0, 0, 0], [-1e30, -2e30, -3e30, -1e30]])
+def test_argmax_averages_over_ties_but_for_rounding():
+  """Logits within 4e-11 of the largest share alike, relative to it where it is above 1; beyond, nothing is shared."""
+  near, far = 3e-11, 6e-11
+  logits = np.array(
+    [
+      [1, 1 - near, 1, -1],
+      [1, 1 - far, 1, -1],
+      [100, 100 * (1 - near), 100 * (1 - far), 0],
+      [1e-3, 1e-3 - near, 1e-3 - far, 0],
+      [1e30, 0, 0, 0],
+      [-1e30, -2e30, -3e30, -1e30],
+    ]
+  )
   weights = in_float64(lambda logits: heads.softmax_or_argmax(logits, 0.0), logits)
-  np.testing.assert_array_equal(weights, [[0.5, 0, 0.5, 0], [1, 0, 0, 0], [0.5, 0, 0, 0.5]])
+  third = [1 / 3, 1 / 3, 1 / 3, 0]
+  halves = [[0.5, 0, 0.5, 0], [0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.5, 0, 0, 0.5]]
+  np.testing.assert_array_equal(weights, [third, *halves])
 
 
 @pytest.mark.parametrize('place', [0, P - 1, P, L - 1])

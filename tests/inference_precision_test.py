@@ -143,6 +143,34 @@ def test_only_an_improbable_path_survives():
   np.testing.assert_allclose(posterior.marginal_loglik, 4 * powers * np.log(10), rtol=1e-6)
 
 
+def lost_in_rows():
+  """Evidence of 1e-37 nine times over for the state that all is in; a scaled message forgets it."""
+  alive = [1.0, 1e-37]
+  return HMM(np.array(alive), np.eye(2), np.eye(2)), np.array([alive] * 9 + [[0.0, 1.0], [1.0, 1.0]])
+
+
+def lost_in_moves(length=11):
+  """As many moves of 1e-37 as lead to the state that all is in, and evidence that says nothing before."""
+  transition_matrix = np.eye(length) + 1e-37 * np.eye(length, k=1)
+  rows = np.ones((length, length))
+  rows[-1, :-1] = 0
+  return HMM(np.eye(length)[0], transition_matrix, np.eye(length)), rows
+
+
+@pytest.mark.parametrize('lost', [lost_in_rows, lost_in_moves])
+def test_what_rounds_to_nothing_is_not_taken_for_impossible(lost):
+  """Scaled messages are all zeros before the end: logarithms find what is left, beside evidence that is impossible."""
+  chain, rows = stacked([lost()])
+  impossible = rows.copy()
+  impossible[:, 2] = 0
+  chain, rows = at(chain, 0), np.concatenate([rows, impossible])
+  expected = log_space_posterior(chain, rows)
+  assert np.isfinite(expected.marginal_loglik[0]) and expected.marginal_loglik[0] < np.log(1e-308)
+  assert expected.marginal_loglik[1] == -np.inf
+  for evidence in (rows[:1], rows):
+    assert_rounded(forward_backward(chain, evidence), at(expected, slice(len(evidence))))
+
+
 def test_loglik_of_one_improbable_step():
   """A step of probability far below the smallest float32 has its finite logarithm."""
   powers = np.array([-20, -30, -36])
