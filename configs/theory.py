@@ -41,7 +41,7 @@ def _verification(config: ml_collections.ConfigDict) -> None:
     num_sequences=2048,
     num_mutated=20,
     num_sequences_mutated=10_240,
-    length=8,
+    length=10,
     num_states=(3, 4, 5),
     num_states_3_3=(3, 4, 5, 6),
     num_states_3_6=(6, 7, 8, 9),

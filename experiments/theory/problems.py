@@ -22,7 +22,7 @@ from hmm_jax.theory.theorems import Program
 
 # Sequences that are evaluated at a time.
 BLOCK_SIZE = 2048
-# Sequences that are sampled at a time, and the least share of them in the region.
+# Sequences that are sampled at a time, and the least share of them in the region and new.
 _SAMPLED = 512
 _LEAST_SHARE = 1 / 8
 # Tasks that are drawn for one HMM until one is balanced.
@@ -136,16 +136,17 @@ def _texts(
   filled_up, states = padding.chain(problem.hmm, room), finding.witness.get('recoverable_states', np.zeros(0, int))
   supports = texts.supports(filled_up)
   kept = lambda tokens: tokens[texts.in_region(supports, states, tokens)] if theorem.with_memory else tokens
-  found = kept(texts.possible_sequences(supports, length, most=least // 2))
-  enumerated = len(found)
+  every = kept(texts.possible_sequences(supports, length, most=least // 2))
+  found, seen = [every], {text.tobytes() for text in every}
   for block in range(math.ceil(least / _SAMPLED / _LEAST_SHARE)):
-    if len(found) >= least:
-      return found[:least], enumerated
+    if len(seen) >= least:
+      return np.concatenate(found)[:least], len(every)
     sampled = kept(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
-    if len(sampled) < _SAMPLED * _LEAST_SHARE:
+    fresh = list(dict.fromkeys(text for text in map(np.ndarray.tobytes, sampled) if text not in seen))
+    if len(fresh) < _SAMPLED * _LEAST_SHARE:
       return None
-    found = np.concatenate([found, sampled])
-    found = found[np.sort(np.unique(found, axis=0, return_index=True)[1])]
+    seen.update(fresh)
+    found.append(np.frombuffer(b''.join(fresh), sampled.dtype).reshape(-1, length))
   return None
 
 
@@ -153,6 +154,11 @@ def predicted(problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np
   """What the exact model says behind a prompt; tokens past the vocabulary are [MASK]s."""
   own = np.minimum(tokens, problem.hmm.num_tokens)
   return in_blocks(lambda block: scoring.predict(problem, prompt, finding, block, room), own, BLOCK_SIZE)
+
+
+def predicted_behind(problem: Problem, prompt: np.ndarray, predictions: Predictions, room: Room) -> Predictions:
+  """The same sequences with another prompt before them."""
+  return in_blocks(lambda block: scoring.behind(block, problem, prompt, room), predictions, BLOCK_SIZE)
 
 
 def read(predictions: Predictions, head: Any, room: Room, temperature: float = 0.0) -> np.ndarray:

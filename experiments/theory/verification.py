@@ -15,7 +15,17 @@ from jax import Array
 import numpy as np
 
 from experiments.progress import Reporter
-from experiments.theory.problems import draw, Drawn, exactly, predicted, read, room_of, text_of, Theorem
+from experiments.theory.problems import (
+  BLOCK_SIZE,
+  draw,
+  Drawn,
+  exactly,
+  predicted_behind,
+  read,
+  room_of,
+  text_of,
+  Theorem,
+)
 from experiments.theory.settings import TheorySettings
 from hmm_jax.theory import mutants, scoring, theorems
 from hmm_jax.theory.padding import Room
@@ -199,9 +209,9 @@ def _is_multiple(constructed: np.ndarray, posterior: np.ndarray) -> bool:
 
 
 def _softened(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> list[Row]:
-  """The accuracy of the construction with a softmax of each temperature, on the sequences of full length."""
+  """The accuracy of the construction with a softmax of each temperature, on sequences of full length."""
   is_full = (drawn.predictions.tokens < room_of(settings, theorem).num_tokens).all(-1)
-  whole = jax.tree.map(lambda leaf: leaf[is_full], drawn.predictions)
+  whole = jax.tree.map(lambda leaf: leaf[is_full][:BLOCK_SIZE], drawn.predictions)
   recovered, rows = drawn.program.recovered, []
   mu = drawn.problem.task_weights[:, recovered].T
   has_mass, labels = whole.posterior[:, recovered].any(-1), (whole.posterior[:, recovered] @ mu).argmax(-1)
@@ -218,7 +228,7 @@ def _caught(settings: TheorySettings, theorem: Theorem, drawn: Drawn, mutant: mu
   """How many sequences see that a construction is wrong: by label, by direction, by the factor of the proof."""
   predictions, program, room = drawn.predictions, drawn.program, room_of(settings, theorem)
   if mutant.prompt is not program.prompt:
-    predictions = predicted(drawn.problem, mutant.prompt, program.finding, predictions.tokens, room)
+    predictions = predicted_behind(drawn.problem, mutant.prompt, predictions, room)
   found = compared(drawn, mutant.head, predictions, room)
   by_label = found.has_mass & (found.gap > settings.margin) & (found.label != found.built_label)
   by_direction, by_vector = found.cosine_error > TOLERANCE, found.vector_error > TOLERANCE

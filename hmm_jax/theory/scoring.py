@@ -98,6 +98,17 @@ def predict(
   return _of_memory(problem, prompt, finding, tokens, room)
 
 
+def behind(predictions: Predictions, problem: Problem, prompt: np.ndarray, room: Room | None = None) -> Predictions:
+  """The same sequences with another prompt before them: G is that behind it, all else stays what it was."""
+  if isinstance(problem, StateProblem):
+    token_probs = _of_states(problem, prompt, predictions.tokens, room).token_probs
+    return predictions._replace(token_probs=token_probs)
+  hmm, given, tokens = _with_room(problem, prompt, predictions.tokens, room)
+  with jax.enable_x64(True):
+    token_probs, *_ = _memory_behind(widened(hmm), as_float64(given), tokens)
+  return predictions._replace(token_probs=np.asarray(token_probs))
+
+
 def read(predictions: Predictions, head: Any, room: Room | None = None, temperature: float = 0.0) -> np.ndarray:
   """Class scores [n, C] of a theorem's head; `temperature` is of the softmax, whose limit at 0 the theorems have."""
   num_outputs = head.output.shape[-1] if isinstance(head, AttentionHead) else head.weights.shape[-1]
@@ -176,13 +187,11 @@ def _of_states(problem: StateProblem, prompt: np.ndarray, tokens: np.ndarray, ro
 def _of_memory(
   problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room | None
 ) -> Predictions:
-  hmm, given = problem.hmm, prompt
-  if room:
-    tokens, given = padding.remasked(tokens, hmm.num_tokens, room), padding.prompt_of(hmm, prompt, room)
-    hmm = padding.chain(hmm, room)
+  hmm, given, tokens = _with_room(problem, prompt, tokens, room)
   with jax.enable_x64(True):
-    found = _memory_predictions(widened(hmm), as_float64(given), tokens)
-  cells, states, loglik, token_probs, prompted_states, prompted_loglik = jax.tree.map(np.asarray, found)
+    of_text, behind = _memory_of_text(widened(hmm), tokens), _memory_behind(widened(hmm), as_float64(given), tokens)
+  cells, states, loglik = jax.tree.map(np.asarray, of_text)
+  token_probs, prompted_states, prompted_loglik = jax.tree.map(np.asarray, behind)
   possible = loglik > -np.inf
   own = slice(problem.hmm.num_states)
   in_region = possible & recoverable_positions(problem.hmm, states[..., own], finding).any(-1)
@@ -193,6 +202,14 @@ def _of_memory(
   factor = mean * _prompt_scale(problem, prompt) * _ratio(loglik, prompted_loglik)
   posterior = cells[:, problem.cell, : problem.hmm.memory_size]
   return Predictions(posterior, token_probs, tokens, factor, possible, in_region)
+
+
+def _with_room(problem: MemoryProblem, prompt: np.ndarray, tokens: np.ndarray, room: Room | None) -> tuple:
+  """The distribution, the prompt and the tokens, filled up."""
+  hmm = problem.hmm
+  if not room:
+    return hmm, prompt, tokens
+  return padding.chain(hmm, room), padding.prompt_of(hmm, prompt, room), padding.remasked(tokens, hmm.num_tokens, room)
 
 
 def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
@@ -228,16 +245,20 @@ def _first_state_probs(hmm, inputs):
 
 
 @jax.jit
-def _memory_predictions(hmm, prompt, tokens):
+def _memory_of_text(hmm, tokens):
   inside = tokens != hmm.num_tokens
-  rows = token_likelihoods(hmm, tokens, inside)
-  posterior, seen = memory_forward_backward(hmm, rows), memory_forward_backward(hmm, prepend(prompt, rows))
+  posterior = memory_forward_backward(hmm, token_likelihoods(hmm, tokens, inside))
+  states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
+  return posterior.cell_probs, states, posterior.marginal_loglik
+
+
+@jax.jit
+def _memory_behind(hmm, prompt, tokens):
+  inside = tokens != hmm.num_tokens
+  seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
   token_probs = jnp.where(within, emitted_token_probs(hmm, seen.joint.leave_one_out_probs), 0)
-  prompted_states = jnp.where(within, seen.leave_one_out_probs, 0)
-  states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
-  of_text = posterior.cell_probs, states, posterior.marginal_loglik
-  return *of_text, token_probs, prompted_states, seen.marginal_loglik
+  return token_probs, jnp.where(within, seen.leave_one_out_probs, 0), seen.marginal_loglik
 
 
 @functools.partial(jax.jit, static_argnames='temperature')
