@@ -22,6 +22,9 @@ PAIRS = (
   ('converged_prompt', 'trained_prompt'),
 )
 
+# Mean masses on H* that are compared, as `masses` names them, the first minus the second.
+MASS_PAIRS = (('trained', 'without'), ('trained', 'start'), ('trained', 'control'), ('control', 'without'))
+
 
 class Condition(NamedTuple):
   """What tells the records of one condition, an HMM each, from others; as their fields."""
@@ -102,3 +105,9 @@ def masses(records: list[Record], error: str, level: float) -> dict[str, np.ndar
   return {name: percent(own, name) for name in ('without', 'start', 'trained')} | {
     'control': percent(control, 'trained')
   }
+
+
+def between_masses(records: list[Record], error: str, level: float) -> dict[tuple[str, str], Difference]:
+  """Of every one of MASS_PAIRS."""
+  found = masses(records, error, level)
+  return {(first, second): difference(found[first], found[second]) for first, second in MASS_PAIRS}

@@ -120,10 +120,8 @@ def _row(s: DegradationSettings, problem: Problem, seen: Seen, trained: dict[str
   if problem.construction is not None:
     head, has_prompt = problem.construction['head'], 'prompt' in problem.construction
     ideal = problem.ideal_after(problem.construction['prompt']) if has_prompt else problem.ideal
-    columns, errors = (
-      np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T,
-      (seen.after_built - ideal)[train],
-    )
+    columns = np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
+    errors = (seen.after_built - ideal)[train]
     ways['construction'] = seen.after_built, head
     ways['weighted'] = seen.after_built, weighted_head(head, columns, errors, s.ridge)
     if has_prompt:

@@ -95,9 +95,13 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Probl
 
 
 def _structured(s: DegradationSettings, theorem: str, key: Array) -> structured.StateProblem:
+  """A planted HMM in which the theorem's assumptions hold; raises SettingsError where none is as well conditioned."""
   num_states = {'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem]
   limits = Limits(s.thresholds, tolerance=0.0, max_nodes=s.max_nodes)  # Of states no laws are compared.
-  return families.draw(theorem, 'planted', key, Sizes(num_states, s.num_tokens, 2), limits, s.conditioning)
+  try:
+    return families.draw(theorem, 'planted', key, Sizes(num_states, s.num_tokens, 2), limits, s.conditioning)
+  except ValueError as error:
+    raise SettingsError(str(error)) from error
 
 
 def _versions(

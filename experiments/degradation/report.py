@@ -66,7 +66,9 @@ def difference_table(records: list[Record]) -> str:
 
   def cells(condition: Condition, _: list[Record]) -> report.Row:
     pairs = contrasts.PAIRS
-    return [(_minus(*pair), _cell(found.get((condition, *pair)), len(found))) for pair in pairs]
+    return [
+      (_minus(*(_TITLES[way] for way in pair)), _cell(found.get((condition, *pair)), len(found))) for pair in pairs
+    ]
 
   return _for_each_theorem(records, f'paired differences in points; {_marked(len(found))}', cells)
 
@@ -91,14 +93,11 @@ def mass_table(records: list[Record]) -> str:
     model = _ERRORS[error].format(level) if error == 'bert' else 'exact G'
     row = [('model', model), ('HMMs', str(len(masses['trained'])))]
     row += [(title, str(results.mean_interval(masses[name]))) for name, title in _MASSES.items()]
-    for other in ('without', 'start', 'control'):
-      found = contrasts.difference(masses['trained'], masses[other])
-      row += [
-        (f'mu on H*\n- {_MASSES[other].replace(chr(10), " ")}', str(found.interval)),
-        ('p', f'{found.p_value:.1g}'),
-      ]
+    for pair, found in contrasts.between_masses(records, error, level).items():
+      row.append((_minus(*(_MASSES[name] for name in pair)), _cell(found, len(contrasts.MASS_PAIRS))))
     rows.append(row)
-  return report.as_text(report.from_rows('Mean posterior mass on H* in percent, read off predictions', rows))
+  title = f'Mean posterior mass on H* in percent, read off predictions; {_marked(len(contrasts.MASS_PAIRS))}'
+  return report.as_text(report.from_rows(title, rows))
 
 
 def prompt_table(records: list[Record]) -> str:
@@ -180,7 +179,8 @@ def _kl(rows: list[Record]) -> str:
 
 
 def _minus(first: str, second: str) -> str:
-  one, other = (_TITLES[way].replace('\n', ' ') for way in (first, second))
+  """Of two titles."""
+  one, other = (title.replace('\n', ' ') for title in (first, second))
   return f'{one}\n- {other}'
 
 

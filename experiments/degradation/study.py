@@ -77,11 +77,8 @@ def conditions(s: DegradationSettings, theorem: str) -> list[Condition]:
 def exact_part(theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
   """A row for each (condition, HMM); for Theorem 3.6 a control for each HMM too."""
   drawn, keys = _drawn(s, theorem, key)
-  salts, model, rows = (
-    [np.asarray(jax.random.bits(key, (), 'uint32')) for key in keys],
-    models.noisy_model(s),
-    list[Row](),
-  )
+  salts = [np.asarray(jax.random.bits(key, (), 'uint32')) for key in keys]
+  model, rows = models.noisy_model(s), list[Row]()
   for condition in conditions(s, theorem):
     chosen = [versions[condition.damage] for versions in drawn]
     frozen = models.with_error(s, chosen, salts, condition.error, condition.level)
