@@ -443,7 +443,7 @@ MUTANTS = [
         'jnp.where(certified, *x), scaled',
         'jnp.where(certified.all(), *x), scaled',
         '_gradient',
-        'how_it_is_taken',
+        'companion_in_logarithms',
       ),
       (
         'arithmetic in float32',

@@ -77,7 +77,8 @@ def test_every_draw_has_its_outcome_and_certified_heads_err(finished):
 def test_files_of_a_run(finished):
   """Table, records, settings, environment, and the figure."""
   workdir, settings, printed = finished
-  assert json.loads((workdir / 'config.json').read_text())['verification'] == dataclasses.asdict(settings.verification)
+  kept = json.loads((workdir / 'config.json').read_text())['verification']
+  assert kept == json.loads(json.dumps(dataclasses.asdict(settings.verification)))
   assert (workdir / 'table.txt').read_text().strip() in printed
   assert 'temperature.png' in printed and (workdir / 'temperature.png').stat().st_size
 

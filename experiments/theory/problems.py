@@ -140,14 +140,14 @@ def _texts(
   found, seen = [every], {text.tobytes() for text in every}
   for block in range(math.ceil(least / _SAMPLED / _LEAST_SHARE)):
     if len(seen) >= least:
-      return np.concatenate(found)[:least], len(every)
+      break
     sampled = kept(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
     fresh = list(dict.fromkeys(text for text in map(np.ndarray.tobytes, sampled) if text not in seen))
     if len(fresh) < _SAMPLED * _LEAST_SHARE:
       return None
     seen.update(fresh)
     found.append(np.frombuffer(b''.join(fresh), sampled.dtype).reshape(-1, length))
-  return None
+  return (np.concatenate(found)[:least], len(every)) if len(seen) >= least else None
 
 
 def predicted(problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room) -> Predictions:
