@@ -308,7 +308,7 @@ def test_a_linear_head_can_be_right_where_3_1_fails(tmp_path):
 def test_memories(tmp_path, num_cells):
   """With one cell Theorem 4.6, with two 4.3, is right on every sequence of its region, and not on all."""
   if num_cells == 1:
-    problem = drawn('4.6', 'planted', 3, Sizes(4, 5, 2, memory_size=3, num_cells=1))
+    problem = drawn('4.6', 'planted', 1, Sizes(4, 5, 2, memory_size=3, num_cells=1))
   else:
     problem = drawn('4.3', 'planted', 3, Sizes(4, 5, 2, memory_size=2, num_cells=2))
   path = _written(tmp_path / 'hmm.npz', _entries(problem))
