@@ -24,7 +24,7 @@ from hmm_jax.theory.theorems import Program
 BLOCK_SIZE = 2048
 # Sequences that are sampled at a time, and the least share of them in the region and new.
 _SAMPLED = 512
-_LEAST_SHARE = 1 / 8
+_LEAST_SHARE = 1 / 4
 # Tasks that are drawn for one HMM until one is balanced.
 _MOST_TASKS = 60
 # A task leaves at most so many sequences to exact arithmetic.
@@ -161,9 +161,9 @@ def predicted_behind(problem: Problem, prompt: np.ndarray, predictions: Predicti
   return in_blocks(lambda block: scoring.behind(block, problem, prompt, room), predictions, BLOCK_SIZE)
 
 
-def read(predictions: Predictions, head: Any, room: Room, temperature: float = 0.0) -> np.ndarray:
-  """Class scores [n, C] of a theorem's head."""
-  return in_blocks(lambda block: scoring.read(block, head, room, temperature), predictions, BLOCK_SIZE)
+def read(predictions: Predictions, head: Any, room: Room, size: int, temperature: float = 0.0) -> np.ndarray:
+  """Class scores [n, C] of a theorem's head, of so many sequences at a time."""
+  return in_blocks(lambda block: scoring.read(block, head, room, temperature), predictions, size)
 
 
 def _balanced(

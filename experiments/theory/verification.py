@@ -32,6 +32,8 @@ from hmm_jax.theory.padding import Room
 
 Row = dict[str, Any]
 
+# Sequences that a head reads at a time: as many as were drawn, which are always the same number.
+_READ_AT_A_TIME = 2**15
 # The largest relative error that float64 is trusted with.
 TOLERANCE = 1e-9
 
@@ -91,7 +93,7 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
 def compared(drawn: Drawn, head: Any, predictions: scoring.Predictions, room: Room) -> Comparison:
   """A head on predictions of its prompt, beside the truth of the sequences that were drawn."""
   recovered = drawn.program.recovered
-  constructed = read(predictions, head, room)[:, : len(recovered)]
+  constructed = read(predictions, head, room, min(len(predictions.tokens), _READ_AT_A_TIME))[:, : len(recovered)]
   posterior, factor = drawn.predictions.posterior[:, recovered], drawn.predictions.factor[:, None]
   mu = drawn.problem.task_weights[:, recovered].T
   has_mass: np.ndarray = np.asarray(posterior > 0).max(-1)
@@ -216,7 +218,9 @@ def _softened(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> list[
   mu = drawn.problem.task_weights[:, recovered].T
   has_mass, labels = whole.posterior[:, recovered].any(-1), (whole.posterior[:, recovered] @ mu).argmax(-1)
   for temperature in settings.verification.temperatures:
-    constructed = read(whole, drawn.program.head, room_of(settings, theorem), temperature)[:, : len(recovered)]
+    constructed = read(whole, drawn.program.head, room_of(settings, theorem), BLOCK_SIZE, temperature)[
+      :, : len(recovered)
+    ]
     right = (constructed @ mu).argmax(-1) == labels
     share = float(np.bincount(labels[has_mass]).max() / has_mass.sum())
     row = {'temperature': temperature, 'sequences': int(has_mass.sum()), 'majority': share}
