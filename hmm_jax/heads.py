@@ -108,7 +108,8 @@ def softmax_or_argmax(logits: Array, temperature: float) -> Array:
   if temperature > 0:
     return jax.nn.softmax(logits / temperature)
   largest = logits.max(-1, keepdims=True)
-  rounding = jnp.finfo(logits.dtype).eps ** (2 / 3) * jnp.maximum(jnp.abs(largest), 1)
+  size = jnp.where(jnp.isfinite(largest), jnp.abs(largest), 1)
+  rounding = jnp.finfo(logits.dtype).eps ** (2 / 3) * jnp.maximum(size, 1)
   is_largest = (logits >= largest - rounding).astype(logits.dtype)
   return is_largest / is_largest.sum(-1, keepdims=True)
 

@@ -163,22 +163,10 @@ def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: A
   scaled = tell(messages.SCALED)
   certified = scaled[1] > _LEAST_LOG_EVIDENCE
   replace = lambda scaled: jax.tree.map(lambda *x: jnp.where(certified, *x), scaled, tell(messages.LOGARITHMIC))
-
-  def reconsider(scaled):
-    surely_zero = jnp.isneginf(scaled[1]) & (_least_positive_evidence(*scaled_arguments) > _LEAST_LOG_EVIDENCE)
-    return unless((certified | surely_zero).all(), scaled, replace)
-
-  probs, log_evidence = unless(certified.all(), scaled, reconsider)
+  probs, log_evidence = unless(certified.all(), scaled, replace)
   moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
   log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
   return probs, (log_evidence + log_constants.reshape(-1)).astype(arguments[-1].dtype)
-
-
-def _least_positive_evidence(initial_probs: Array, matrix: Array, *rows: Array) -> Array:
-  """A lower bound [B] of the log-evidence of what is not impossible, as one path of the least positive entries."""
-  log_least = lambda x, axes: jnp.log(lax.stop_gradient(jnp.where(x > 0, x, 1)).min(axes))
-  of_rows = functools.reduce(jnp.add, [log_least(x, (1, 2)).sum(0) for x in rows])
-  return log_least(initial_probs, None) + sum(map(len, rows)) * log_least(matrix, None) + of_rows.reshape(-1)
 
 
 # The rule holds the transpose inside of `in_float64` too.

@@ -17,11 +17,13 @@ from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.padding import Room
 from hmm_jax.theory.rationals import exact
 from hmm_jax.theory.scoring import Predictions
-from hmm_jax.theory.structured import Problem
+from hmm_jax.theory.structured import Problem, StateProblem
 from hmm_jax.theory.theorems import Program
 
 # Sequences that are evaluated at a time.
 BLOCK_SIZE = 2048
+# The most of the sequences that may leave nothing that is recovered any probability, as their label is then decided.
+_MOST_WITHOUT_MASS = 0.1
 # Sequences that are sampled at a time, and the least share of them in the region and new.
 _SAMPLED = 512
 _LEAST_SHARE = 1 / 4
@@ -65,6 +67,7 @@ class Drawn(NamedTuple):
     problem: with that task.
     program: the theorem as a program for it.
     predictions: of those sequences, all different.
+    has_mass: [n], which leave something that is recovered any probability, by the supports alone.
     enumerated: how many of them are of every sequence up to a length.
     rejected: HMMs that were drawn before: of too small a region, or without a balanced task.
   """
@@ -72,6 +75,7 @@ class Drawn(NamedTuple):
   problem: Any
   program: Program
   predictions: Predictions
+  has_mass: np.ndarray
   enumerated: int
   rejected: int
 
@@ -92,17 +96,17 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
     except ValueError as error:
       raise SettingsError(str(error)) from error
     program = theorems.program(theorem.name, problem, v.length, settings.limits)
-    found = _texts(settings, theorem, problem, key_text, least, program.finding)
+    found = _texts(settings, theorem, problem, key_text, least, program)
     if found is None:
       continue
-    tokens, enumerated = found
+    tokens, enumerated, has_mass = found
     predictions = predicted(problem, program.prompt, program.finding, tokens, room_of(settings, theorem))
     rng, tied = structured.generator(key_task), index % 4 >= 2
-    task = _balanced(settings, problem, program, predictions, rng, tied)
+    task = _balanced(settings, problem, program, predictions, has_mass, rng, tied)
     if task is None:
       continue
     problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
-    return Drawn(problem, program, predictions, enumerated, rejected)
+    return Drawn(problem, program, predictions, has_mass, enumerated, rejected)
   valid = f'more, or fewer sequences: no HMM of so many would do for Theorem {theorem.name}'
   raise SettingsError(f'verification.max_draws is {v.max_draws}; valid is {valid}')
 
@@ -129,25 +133,57 @@ def room_of(settings: TheorySettings, theorem: Theorem) -> Room:
 
 
 def _texts(
-  settings: TheorySettings, theorem: Theorem, problem: Any, key: Array, least: int, finding: Finding
-) -> tuple[np.ndarray, int] | None:
-  """That many different sequences in the region, and how many of them were enumerated; None where they are too rare."""
+  settings: TheorySettings, theorem: Theorem, problem: Any, key: Array, least: int, program: Program
+) -> tuple[np.ndarray, int, np.ndarray] | None:
+  """That many different sequences in the region, how many of them were enumerated, and which leave something that is
+  recovered any probability, as few as a share `_MOST_WITHOUT_MASS` do not; None where they are too rare.
+  """
   length, room = settings.verification.length, room_of(settings, theorem)
-  filled_up, states = padding.chain(problem.hmm, room), finding.witness.get('recoverable_states', np.zeros(0, int))
-  supports = texts.supports(filled_up)
+  filled_up, states = (
+    padding.chain(problem.hmm, room),
+    program.finding.witness.get('recoverable_states', np.zeros(0, int)),
+  )
+  supports, recovered = texts.supports(filled_up), program.recovered
   kept = lambda tokens: tokens[texts.in_region(supports, states, tokens)] if theorem.with_memory else tokens
+  with_mass = lambda tokens: texts.possible(_reaching(problem, supports, recovered), tokens)
   every = kept(texts.possible_sequences(supports, length, most=least // 2))
+  every = _few_without(every, with_mass(every), int(_MOST_WITHOUT_MASS * least))
   found, seen = [every], {text.tobytes() for text in every}
+  without = int((~with_mass(every)).sum())
   for block in range(math.ceil(least / _SAMPLED / _LEAST_SHARE)):
     if len(seen) >= least:
       break
     sampled = kept(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
     fresh = list(dict.fromkeys(text for text in map(np.ndarray.tobytes, sampled) if text not in seen))
-    if len(fresh) < _SAMPLED * _LEAST_SHARE:
+    fresh_tokens = np.frombuffer(b''.join(fresh), sampled.dtype).reshape(-1, length)
+    has_mass = with_mass(fresh_tokens)
+    if has_mass.sum() < _SAMPLED * _LEAST_SHARE:
       return None
-    seen.update(fresh)
-    found.append(np.frombuffer(b''.join(fresh), sampled.dtype).reshape(-1, length))
-  return (np.concatenate(found)[:least], len(every)) if len(seen) >= least else None
+    chosen = _few_without(fresh_tokens, has_mass, int(_MOST_WITHOUT_MASS * least) - without)
+    without += len(chosen) - int(has_mass.sum())
+    seen.update(map(np.ndarray.tobytes, chosen))
+    found.append(chosen)
+  if len(seen) < least:
+    return None
+  tokens = np.concatenate(found)[:least]
+  return tokens, len(every), with_mass(tokens)
+
+
+def _few_without(tokens: np.ndarray, has_mass: np.ndarray, most: int) -> np.ndarray:
+  """The sequences that leave something recovered possible, and no more than `most` of the others, in their order."""
+  return tokens[has_mass | (np.cumsum(~has_mass) <= most)]
+
+
+def _reaching(problem: Any, supports: texts.Supports, recovered: np.ndarray) -> texts.Supports:
+  """What is possible if something that is recovered is so."""
+  hmm = problem.hmm
+  if isinstance(problem, StateProblem):
+    states = np.zeros(len(supports.moves), bool)
+    states[recovered] = problem.silent_probs[recovered] > 0
+    return texts.after_silent(supports, states)
+  size = round(len(supports.start) ** (1 / hmm.num_cells))
+  values = np.indices((size,) * hmm.num_cells).reshape(hmm.num_cells, -1)[problem.cell]
+  return texts.holding(supports, np.isin(values, recovered))
 
 
 def predicted(problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room) -> Predictions:
@@ -167,9 +203,15 @@ def read(predictions: Predictions, head: Any, room: Room, size: int, temperature
 
 
 def _balanced(
-  settings: TheorySettings, problem: Any, program: Program, predictions: Predictions, rng, tied: bool
+  settings: TheorySettings,
+  problem: Any,
+  program: Program,
+  predictions: Predictions,
+  has_mass: np.ndarray,
+  rng,
+  tied: bool,
 ) -> np.ndarray | None:
-  """mu [C, S] in `Fraction`s whose commonest label is not too common on these sequences; None if many draws have none.
+  """mu [C, S] in `Fraction`s whose commonest label is not too common on these sequences, nor on those with mass; None if many draws have none.
 
   A `tied` task has a sequence whose first and last class tie exactly.
   """
@@ -183,13 +225,18 @@ def _balanced(
     if weights is None:
       continue
     scores = predictions.posterior @ weights.T.astype(float)
-    if np.bincount(scores.argmax(-1)).max() > settings.verification.largest_majority * len(scores):
+    labels, largest = scores.argmax(-1), settings.verification.largest_majority
+    if max(majority(labels), majority(labels[has_mass])) > largest:
       continue
-    has_mass = predictions.posterior[:, program.recovered].any(-1)
     num_ties = (has_mass & (scoring.score_gaps(scores) <= settings.margin)).sum()
     if tied <= num_ties <= _MOST_TIES:
       return weights
   return None
+
+
+def majority(labels: np.ndarray) -> float:
+  """The share of the commonest label."""
+  return float(np.bincount(labels).max() / len(labels))
 
 
 def _with_tie(weights: np.ndarray, posterior: np.ndarray, recovered: np.ndarray) -> np.ndarray | None:

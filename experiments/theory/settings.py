@@ -28,7 +28,7 @@ class VerificationSettings(Group):
   num_states_3_6: tuple[int, ...] = setting('hidden states |H| by turns, for Theorem 3.6', least=6, most=64)
   num_tokens: tuple[int, ...] = setting('sizes V of the vocabulary by turns', least=6, most=64)
   num_classes: tuple[int, ...] = setting('labels by turns', least=2, most=64)
-  memory_size: int = setting('values |M| of a cell, of which two are weighed, for 4.6 and C.6', least=3, most=16)
+  memory_size: int = setting('values |M| of a cell, of which two are weighed, for 4.6 and C.6', least=3, most=8)
   temperatures: tuple[float, ...] = setting(
     'of the softmax in place of argmax, on the HMMs of wrong constructions', least=0
   )

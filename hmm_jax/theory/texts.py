@@ -63,6 +63,24 @@ def possible_sequences(found: Supports, max_length: int, most: int | None = None
   return np.concatenate(every)
 
 
+def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
+  """Which sequences [n, T], ended by [MASK]s, have positive probability, [n]."""
+  alive = np.broadcast_to(found.start, (len(tokens), *found.start.shape))
+  for now in tokens.T:
+    alive = _moved(alive & found.emits[now], found.moves)
+  return alive.any((1, 2))
+
+
+def holding(found: Supports, configurations: np.ndarray) -> Supports:
+  """What is possible if the memory is one of these configurations, [C] of truth values."""
+  return found._replace(start=found.start & configurations[:, None])
+
+
+def after_silent(found: Supports, states: np.ndarray) -> Supports:
+  """What is possible one step after a silent state that is one of these, [H] of truth values."""
+  return found._replace(start=_moved(states[None], found.moves))
+
+
 def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.ndarray:
   """Which sequences [n, T], ended by [MASK]s, are in R (4.3) for H* = `states`: [n].
 
