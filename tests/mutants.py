@@ -443,7 +443,7 @@ MUTANTS = [
         'jnp.where(certified, *x), scaled',
         'jnp.where(certified.all(), *x), scaled',
         '_gradient',
-        'companion_in_logarithms',
+        'how_it_is_taken',
       ),
       (
         'arithmetic in float32',
@@ -451,27 +451,6 @@ MUTANTS = [
         'run(arithmetic, arguments[-1].dtype, *(x.astype(jnp.float32) for x in scaled_arguments))',
         '_precision',
         'text_is_rounded',
-      ),
-      (
-        'what rounds to nothing taken for impossible',
-        'surely_zero = jnp.isneginf(scaled[1]) & (_least_positive_evidence(*scaled_arguments) > _LEAST_LOG_EVIDENCE)',
-        'surely_zero = jnp.isneginf(scaled[1])',
-        '_precision',
-        'rounds_to_nothing',
-      ),
-      (
-        'the least evidence without the moves',
-        'return log_least(initial_probs, None) + sum(map(len, rows)) * log_least(matrix, None) + of_rows.reshape(-1)',
-        'return log_least(initial_probs, None) + of_rows.reshape(-1)',
-        '_precision',
-        'rounds_to_nothing',
-      ),
-      (
-        'the least evidence without the rows',
-        'log_least(matrix, None) + of_rows.reshape(-1)',
-        'log_least(matrix, None) + 0 * of_rows.reshape(-1)',
-        '_precision',
-        'rounds_to_nothing',
       ),
       (
         'the scale of the matrix taken for evidence',

@@ -203,17 +203,11 @@ def read(predictions: Predictions, head: Any, room: Room, size: int, temperature
 
 
 def _balanced(
-  settings: TheorySettings,
-  problem: Any,
-  program: Program,
-  predictions: Predictions,
-  has_mass: np.ndarray,
-  rng,
-  tied: bool,
+  settings: TheorySettings, problem: Any, program: Program, predictions: Predictions, has_mass: np.ndarray, rng, tied
 ) -> np.ndarray | None:
-  """mu [C, S] in `Fraction`s whose commonest label is not too common on these sequences, nor on those with mass; None if many draws have none.
+  """mu [C, S] in `Fraction`s whose commonest label is not too common on these sequences, nor on those with mass.
 
-  A `tied` task has a sequence whose first and last class tie exactly.
+  None if many draws have none. A `tied` task has a sequence whose first and last class tie exactly.
   """
   num_classes, size = problem.task_weights.shape
   posterior = exact_posterior(problem.exact)

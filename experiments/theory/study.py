@@ -34,4 +34,5 @@ def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) ->
   """Prints the tables of the records and draws their figure."""
   records = results.load(workdir)
   report.show(report.of_study(records), workdir, reporter)
-  reporter.say(figures.saved(verification_report.temperature(records, settings.figure), workdir / 'temperature'))
+  if any('temperature' in record for record in records):
+    reporter.say(figures.saved(verification_report.temperature(records, settings.figure), workdir / 'temperature'))

@@ -20,6 +20,7 @@ from experiments.theory.problems import (
   draw,
   Drawn,
   exactly,
+  majority,
   predicted_behind,
   read,
   room_of,
@@ -32,6 +33,8 @@ from hmm_jax.theory.padding import Room
 
 Row = dict[str, Any]
 
+# The name of the right construction among the wrong ones.
+CONTROL = 'nothing (control)'
 # Sequences that a head reads at a time: as many as were drawn, which are always the same number.
 _READ_AT_A_TIME = 2**15
 # The largest relative error that float64 is trusted with.
@@ -83,7 +86,8 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   named = {'theorem': theorem.name, 'hmm': index}
   rows = [{**named, 'assumptions': theorem.assumptions, **_row(settings, theorem, drawn)}]
   if mutated:
-    wrong = mutants.of(theorem.name, drawn.problem, drawn.program, settings.verification.length, settings.limits)
+    wrong = {CONTROL: mutants.Mutant(drawn.program.prompt, drawn.program.head)}
+    wrong |= mutants.of(theorem.name, drawn.problem, drawn.program, settings.verification.length, settings.limits)
     rows += [{**named, 'mutant': name, **_caught(settings, theorem, drawn, mutant)} for name, mutant in wrong.items()]
   if mutated and theorem.with_memory:
     rows += [{**named, **row} for row in _softened(settings, theorem, drawn)]
@@ -96,30 +100,34 @@ def compared(drawn: Drawn, head: Any, predictions: scoring.Predictions, room: Ro
   constructed = read(predictions, head, room, min(len(predictions.tokens), _READ_AT_A_TIME))[:, : len(recovered)]
   posterior, factor = drawn.predictions.posterior[:, recovered], drawn.predictions.factor[:, None]
   mu = drawn.problem.task_weights[:, recovered].T
-  has_mass: np.ndarray = np.asarray(posterior > 0).max(-1)
-  expected = factor * posterior
+  has_mass, expected = drawn.has_mass, factor * posterior
   scale = np.where(has_mass, np.abs(expected).max(-1), 1)
-  lengths = np.linalg.norm(constructed, axis=-1) * np.linalg.norm(posterior, axis=-1)
-  cosine = np.divide((constructed * posterior).sum(-1), lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+  apart = np.linalg.norm(_unit(constructed) - _unit(posterior), axis=-1)
   # Where nothing has mass all scores are 0, and a score of 0 is the first class's: 0 >= 0.
   built = np.where(has_mass[:, None] | (np.abs(constructed).max(-1, keepdims=True) > TOLERANCE), constructed @ mu, 0)
   exact = posterior @ mu
   return Comparison(
     has_mass=has_mass,
     vector_error=np.abs(constructed - expected).max(-1) / scale,
-    cosine_error=np.where(has_mass, 1 - cosine, 0),
+    cosine_error=np.where(has_mass, apart**2 / 2, 0),
     label=exact.argmax(-1),
     built_label=built.argmax(-1),
     gap=scoring.score_gaps(exact),
   )
 
 
+def _unit(vectors: np.ndarray) -> np.ndarray:
+  lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+  return np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+
+
 def _row(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> Row:
   problem, found = drawn.problem, compared(drawn, drawn.program.head, drawn.predictions, room_of(settings, theorem))
   is_near = found.has_mass & (found.gap <= settings.margin)
   # No rounding excuses another direction, another label that no near tie explains, or anything where there is nothing.
-  refuted = (found.cosine_error > TOLERANCE) | (found.label != found.built_label) & ~is_near
+  refuted = ~(found.cosine_error <= TOLERANCE**2) | (found.label != found.built_label) & ~is_near
   refuted |= ~(found.vector_error <= TOLERANCE) & ~found.has_mass
+  refuted |= (drawn.predictions.posterior[:, drawn.program.recovered] > 0).any(-1) != found.has_mass
   off_factor = (found.vector_error > TOLERANCE) & ~refuted
   undecided = np.flatnonzero((is_near | off_factor) & ~refuted)
   verdicts = _decided(theorem, drawn, undecided, off_factor)
@@ -136,7 +144,7 @@ def _row(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> Row:
     'recovered': len(drawn.program.recovered),
     'sequences': len(found.label),
     'enumerated': drawn.enumerated,
-    'majority': float(np.bincount(found.label).max() / len(found.label)),
+    'majority': max(majority(found.label), majority(found.label[found.has_mass])),
     'no_mass': int((~found.has_mass).sum()),
     'near_ties': int(is_near.sum()),
     'exact_ties': sum(verdict.is_tie for verdict in verdicts),
@@ -216,14 +224,13 @@ def _softened(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> list[
   whole = jax.tree.map(lambda leaf: leaf[is_full][:BLOCK_SIZE], drawn.predictions)
   recovered, rows = drawn.program.recovered, []
   mu = drawn.problem.task_weights[:, recovered].T
-  has_mass, labels = whole.posterior[:, recovered].any(-1), (whole.posterior[:, recovered] @ mu).argmax(-1)
+  has_mass, labels = drawn.has_mass[is_full][:BLOCK_SIZE], (whole.posterior[:, recovered] @ mu).argmax(-1)
+  if not has_mass.any():
+    return []
   for temperature in settings.verification.temperatures:
-    constructed = read(whole, drawn.program.head, room_of(settings, theorem), BLOCK_SIZE, temperature)[
-      :, : len(recovered)
-    ]
-    right = (constructed @ mu).argmax(-1) == labels
-    share = float(np.bincount(labels[has_mass]).max() / has_mass.sum())
-    row = {'temperature': temperature, 'sequences': int(has_mass.sum()), 'majority': share}
+    scores = read(whole, drawn.program.head, room_of(settings, theorem), BLOCK_SIZE, temperature)
+    right = (scores[:, : len(recovered)] @ mu).argmax(-1) == labels
+    row = {'temperature': temperature, 'sequences': int(has_mass.sum()), 'majority': majority(labels[has_mass])}
     rows.append(row | {'accuracy': float(right[has_mass].mean())})
   return rows
 
@@ -235,10 +242,10 @@ def _caught(settings: TheorySettings, theorem: Theorem, drawn: Drawn, mutant: mu
     predictions = predicted_behind(drawn.problem, mutant.prompt, predictions, room)
   found = compared(drawn, mutant.head, predictions, room)
   by_label = found.has_mass & (found.gap > settings.margin) & (found.label != found.built_label)
-  by_direction, by_vector = found.cosine_error > TOLERANCE, found.vector_error > TOLERANCE
+  by_direction, by_vector = found.cosine_error > TOLERANCE**2, found.vector_error > TOLERANCE
   return {
     'sequences': len(found.label),
-    'majority': float(np.bincount(found.label).max() / len(found.label)),
+    'majority': majority(found.label),
     'by_label': int(by_label.sum()),
     'by_direction': int(by_direction.sum()),
     'by_factor': int(by_vector.sum()),

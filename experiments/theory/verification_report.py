@@ -7,6 +7,7 @@ from experiments import figures, results
 from experiments.results import Record
 from experiments.settings import FigureSettings
 from experiments.theory.tables import Table
+from experiments.theory.verification import CONTROL
 
 _STYLES = {
   '4.3': dict(color='#000000', marker='^', linestyle='-'),
@@ -105,7 +106,8 @@ def temperature(records: list[Record], settings: FigureSettings) -> matplotlib.f
   figure, (axes,) = figures.panels(settings)
   chosen = _of_temperatures(records)
   temperatures = sorted({row['temperature'] for row in chosen})
-  axes.set_xscale('symlog', linthresh=temperatures[1], linscale=0.6)
+  if len(temperatures) > 2:
+    axes.set_xscale('symlog', linthresh=temperatures[1], linscale=0.6)
   samples = lambda rows, field: {
     value: 100 * np.array([row[field] for row in results.select(rows, temperature=value)]) for value in temperatures
   }
@@ -146,7 +148,7 @@ def _of_temperatures(records: list[Record]) -> list[Record]:
 
 
 def _grouped_mutants(records: list[Record]) -> dict[tuple[str, str], list[Record]]:
-  keys = dict.fromkeys((row['theorem'], row['mutant']) for row in records)
+  keys = dict.fromkeys((row['theorem'], row['mutant']) for row in records if row['mutant'] != CONTROL)
   return {key: results.select(records, theorem=key[0], mutant=key[1]) for key in keys}
 
 

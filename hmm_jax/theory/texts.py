@@ -68,7 +68,7 @@ def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
   alive = np.broadcast_to(found.start, (len(tokens), *found.start.shape))
   for now in tokens.T:
     alive = _moved(alive & found.emits[now], found.moves)
-  return alive.any((1, 2))
+  return np.asarray(alive.any((1, 2)))
 
 
 def holding(found: Supports, configurations: np.ndarray) -> Supports:
