@@ -7,7 +7,7 @@ random HMMs with |H| > |X| have no right linear head, by exact proof; how many i
 paper's own draws satisfy its assumptions.
 
 Command: python -m experiments.main --config=theory
-Cost: COST
+Cost: minutes of CPU on two cores, stated in docs/theory_results.md.
 Expected: the tables of docs/theory_results.md: 0 wrong of at least 300,000 sequences in 100 HMMs for each
 theorem.
 """
@@ -35,7 +35,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def _verification(config: ml_collections.ConfigDict) -> None:
-  """Structured HMMs for each theorem: every sequence up to `max_length`, and sampled long ones."""
+  """Random HMMs for each theorem: every sequence up to a length, and sampled long ones, in its region."""
   config.verification = base.group(
     num_hmms=100,
     num_sequences=2048,
