@@ -283,7 +283,7 @@ MUTANTS = [
       (
         "the paper's beta",
         'theory/recovery',
-        'positions[: len(prompt), -1] = -1 - max(0, theta_HxV[states].sum(0).max())',
+        'positions[: len(prompt), -1] = -1 - theta_HxV[states].sum(0).max()',
         'positions[: len(prompt), -1] = -2',
         'mutants',
         'right_is_not or beta',

@@ -217,17 +217,61 @@ def test_with_three_words_two_tokens_are_not_enough():
   assert found
 
 
-def test_with_four_words_two_tokens_are_enough():
-  """M = 3, H = 3, V = 4, T = 2: a clearly wrong label, Theta being unique here too."""
-  problem = gap.weak_prompt_bias_in_two_words()
-  hmm = problem.hmm
-  assert hmm.emission_matrix.shape == (3, 3, 4)
+def with_attention(construction, attention):
+  """The construction with -2 and another left inverse, the same but for a row of Theta."""
+  recover = construction.recover.copy()
+  recover[0, 0] += attention - construction.attention
+  return construction._replace(recover=recover, attention=attention, prompt_bias=PAPER)
+
+
+@pytest.mark.parametrize(
+  ('example', 'shape', 'other'),
+  [
+    (gap.weak_prompt_bias_in_two_words, (3, 2, 4), np.array([-15, 1, 1, 1])),
+    (gap.weak_prompt_bias_in_one_word, (3, 1, 81), np.ones(81, int)),
+  ],
+)
+def test_with_the_pseudo_inverse_less_is_enough(example, shape, other):
+  """V = 4, H = 2 and T = 2, or H = 1 and T = 1: a clearly wrong label with -2, as the page has it, none with the bound,
+  and none with -2 and another left inverse."""
+  problem, text = example()
+  hmm, construction = problem.hmm, exact_recovery.exact_construction(problem, '4.6')
+  assert hmm.emission_matrix.shape == shape and (hmm.emission_matrix.sum(-1) == 1).all()
   assert adversary.is_ergodic(hmm.transition_matrix)
   np.testing.assert_array_equal(hmm.initial_probs @ hmm.transition_matrix, hmm.initial_probs)
-  W = hmm.emission_matrix
-  assert exact_algebra.rank(np.array([W[0, 0], W[1, 0], W[0, 1], W[1, 1]])) == 4
-  wrong = [text for text, _, exact, mended, paper, _ in regions(problem, 2) if exact * paper < 0 and exact * mended > 0]
-  assert wrong
+  assert construction.states.tolist() == [0]
+  favourable = with_attention(construction, other * Fraction(1))
+  read = np.einsum('wv,mhv->wmh', favourable.recover[:2, 0], hmm.emission_matrix[:2])
+  assert (read[:, :, 0] == np.eye(2)).all() and not read[:, :, 1:].any()
+  wrong = set()
+  for of_region, _, exact, mended, paper, _ in regions(problem, len(text)):
+    assert mended * exact > 0 and favourable.scores(of_region)[1][0] * exact > 0
+    if paper * exact < 0:
+      wrong.add(of_region)
+      assert f'exact score is {exact}, with -2 it is {paper}, and with the bound below {mended}' in ' '.join(
+        PAGE.split()
+      )
+  assert wrong == {text}
+
+
+def test_the_page_has_the_keys_of_the_pseudo_inverse():
+  """q^T Theta^(K) of both examples, and what the other left inverse gives in two words."""
+  two, text = gap.weak_prompt_bias_in_two_words()
+  one, _ = gap.weak_prompt_bias_in_one_word()
+  construction = exact_recovery.exact_construction(two, '4.6')
+  assert f'q^T Theta^(K) = ({", ".join(map(str, construction.attention))})' in PAGE
+  score = with_attention(construction, np.array([-15, 1, 1, 1])).scores(text)[1][0]
+  assert f'With q^T Theta^(K) = (-15, 1, 1, 1) it would be {score} with -2, too' in PAGE
+  assert f'q^T Theta^(K) is {exact_recovery.exact_construction(one, "4.6").attention[0]} at word 0' in PAGE
+
+
+def test_the_bound_is_at_most_minus_1():
+  """t^T W_(m, h) = 1 for m in supp(mu) and h in H*, so that the largest entry of t is no less, and a 0 never counts."""
+  for problem in (PROBLEM, gap.weak_prompt_bias_in_two_words()[0], gap.more_positions()[0]):
+    construction = exact_recovery.exact_construction(problem, '4.6')
+    means = problem.hmm.emission_matrix[:2, construction.states] @ construction.attention
+    assert (means == 1).all() and max(construction.attention) >= 1
+    assert construction.prompt_bias == -1 - max(construction.attention)
 
 
 def test_attention_can_go_beyond_c_8():

@@ -230,7 +230,7 @@ def _of_memory(problem: MemoryProblem, prompted: bool, prompt_bias: Fraction | N
   embedding = exact(np.zeros((memory_size, num_states), int))
   if u is not None:
     embedding = exact_chain.by_value_read(chain, u) / Fraction(len(u), memory_size)
-  bias = -1 - max(Fraction(0), *attention) if prompt_bias is None else prompt_bias
+  bias = -1 - max(attention) if prompt_bias is None else prompt_bias
   return AttentionConstruction(chain, problem.cell, weights, u, bias, attention, recover, embedding, states)
 
 

@@ -20,10 +20,10 @@ _NONE, _HALF, _ONE = Fraction(0), Fraction(1, 2), Fraction(1)
 
 
 def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
-  """The smallest HMM and task in which -2 fails, M = 3, H = 2, V = 3 and T = 3, of `Fraction`s.
+  """The smallest HMM and task in which -2 fails whatever left inverse one takes: M = 3, H = 2, V = 3 and T = 3.
 
-  q^T Theta^(K) is (0, 0, 1 / shared), whatever left inverse one takes, since V = |M*| |H*| + 1. With smaller `shared`
-  it exceeds any constant, and q^T Theta^(K) G at the prompt of `TEXT` with it.
+  q^T Theta^(K) is (0, 0, 1 / shared) for every left inverse, since V = |M*| |H*| + 1. With smaller `shared` it exceeds
+  any constant, and q^T Theta^(K) G at the prompt of `TEXT` with it.
 
   Args:
     shared: the probability with which A and B show c, which C always shows; below 1.
@@ -35,20 +35,29 @@ def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
   return _problem(probs, [[shown, pause] for shown in show], [_ONE, Fraction(-2), _NONE])
 
 
-def weak_prompt_bias_in_two_words() -> MemoryProblem:
-  """The same with T = 2, the shortest, which takes V = 4 and H = 3; the first word is said in a pause alone.
+def weak_prompt_bias_in_two_words() -> tuple[MemoryProblem, tuple[int, ...]]:
+  """A memory, and a text of T = 2, with V = 4, H = 2 and the Moore-Penrose inverse; word 0 is said in a pause alone.
 
-  The pause is split into two states alike, since by itself it would be in H* too.
+  Three columns in four dimensions leave Theta free, and with another left inverse -2 is enough here.
   """
-  tenth, quarter = Fraction(1, 10), Fraction(1, 4)
-  show = [[_NONE, 1 - tenth, _NONE, tenth], [_NONE, _NONE, _ONE, _NONE], [_NONE, _NONE, _HALF, _HALF]]
-  pause = [[_HALF, _HALF, _NONE, _NONE], [3 * quarter, _NONE, quarter, _NONE], [_ONE, _NONE, _NONE, _NONE]]
-  emissions = [[shown, said, said] for shown, said in zip(show, pause, strict=True)]
-  one = _problem([Fraction(1, 8), Fraction(1, 8), Fraction(3, 4)], emissions, [_ONE, -_ONE, _NONE])
-  stationary = np.array([Fraction(2, 3), Fraction(1, 6), Fraction(1, 6)], object)
-  moves = np.array([[_HALF, quarter, quarter], [_ONE, _NONE, _NONE], [_ONE, _NONE, _NONE]], object)
-  hmm = one.hmm._replace(initial_probs=stationary, transition_matrix=moves, cell_index=np.zeros(3, np.int32))
-  return one._replace(hmm=hmm, silent_probs=stationary)
+  quarter, pause = Fraction(1, 4), [Fraction(1, 16), Fraction(15, 16), _NONE, _NONE]
+  show = [[_NONE, 1 - quarter, _NONE, quarter], [_NONE, _NONE, 1 - quarter, quarter], [_NONE, _NONE, _NONE, _ONE]]
+  probs = [Fraction(1, 5), Fraction(1, 20), Fraction(3, 4)]
+  return _problem(probs, [[shown, pause] for shown in show], [_ONE, Fraction(-5), _NONE]), (0, 3)
+
+
+def weak_prompt_bias_in_one_word() -> tuple[MemoryProblem, tuple[int, ...]]:
+  """The same with H = 1 and T = 1, V = 81: many words that A or B alone says, and word 0, which C always says.
+
+  The Moore-Penrose inverse weighs word 0 most, since A and B share no other; 1^T would be a sum of rows of Theta too.
+  """
+  shared, own, none = [Fraction(1, 10)], [Fraction(9, 400)] * 40, [_NONE] * 40
+  emissions = [[shared + own + none], [shared + none + own], [[_ONE] + none + none]]
+  probs = [Fraction(1, 5), Fraction(1, 20), Fraction(3, 4)]
+  two_states = _problem(probs, emissions, [_ONE, Fraction(-2), _NONE])
+  sure = np.array([_ONE], object)
+  hmm = two_states.hmm._replace(initial_probs=sure, transition_matrix=sure[None], cell_index=np.zeros(1, np.int32))
+  return two_states._replace(hmm=hmm, silent_probs=sure), (0,)
 
 
 def more_positions() -> tuple[MemoryProblem, tuple[int, ...]]:

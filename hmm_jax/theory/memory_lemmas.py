@@ -166,13 +166,13 @@ def lemma_c_9_of_the_paper(case: Case, length: int) -> Differences:
 
 
 def lemma_c_9_corrected(case: Case, length: int) -> Differences:
-  """The same with beta_1 = -1 - max(0, max_v (q^T Theta^(K))_v)."""
+  """The same with beta_1 = -1 - max_v (q^T Theta^(K))_v."""
   yield np.maximum(logit_at_the_prompt(case, length) + corrected_bias(case) + 1, 0)
 
 
 def corrected_bias(case: Case) -> Any:
-  """-1 - max(0, max_v (q^T Theta^(K))_v)."""
-  return -1 - max(0, recovery(case, case.weighed).sum((0, 1)).max())
+  """-1 - max_v (q^T Theta^(K))_v; that maximum is at least 1."""
+  return -1 - recovery(case, case.weighed).sum((0, 1)).max()
 
 
 def lemma_c_9_after_the_prompt(case: Case, length: int) -> Differences:

@@ -123,10 +123,10 @@ def theorem_4_6(
   not needed, as the remark on it says. Keys and values are those of `theorem_4_3` with the columns of W over supp(mu)
   alone (Claim C.10, Lemma C.13). The prompt's own embedding is phi(u), the reverse lifting (C.4).
 
-  beta is 0 but at the prompt, where it is -1 - max(0, max_v (q^T Theta^(K))_v) on the last key, so that the prompt is
-  never attended to. The paper has -2 (Lemma C.9), which is not always enough: Claim C.10 bounds q^T Theta^(K) G_i by 1
-  after the prompt only, since at its own position G leaves the prompt out and the memory is not confined to supp(mu).
-  See "A gap in the published proof" in docs/theory.md.
+  beta is 0 but at the prompt, where it is -1 - max_v (q^T Theta^(K))_v on the last key, so that the prompt is never
+  attended to. The paper has -2 (Lemma C.9), which is not always enough: Claim C.10 bounds q^T Theta^(K) G_i by 1 after
+  the prompt only, since at its own position G leaves the prompt out and the memory is not confined to supp(mu). See
+  docs/gap.md.
 
   The head attends to every position that the prompted posterior puts in H*. The proof of Lemma C.9 says that these are
   the positions (C.8) of the posterior without the prompt; by Claim C.12 they contain those, and at each the value is
@@ -217,7 +217,10 @@ def _over_cell(hmm: MemoryHMM, rows: np.ndarray, cell: int) -> np.ndarray:
 def _attention_head(
   hmm: MemoryHMM, task_weights, cell: int, finding: Finding, prompt: np.ndarray, length: int
 ) -> AttentionHead:
-  """The head of Lemmas C.2 and C.4 (C.9 and C.13 with a prompt); features are (m, h), number m H + h."""
+  """The head of Lemmas C.2 and C.4 (C.9 and C.13 with a prompt); features are (m, h), number m H + h.
+
+  The output has mu at every state, as values are 0 but at those of H*, which read the cell.
+  """
   memory_size, num_states, num_tokens = hmm.emission_matrix.shape
   states, values = finding.witness['recoverable_states'], finding.witness['memory_values']
   recover_MxHxV = np.zeros((memory_size, num_states, num_tokens))
@@ -226,9 +229,7 @@ def _attention_head(
   in_states = np.zeros(num_states)
   in_states[states] = 1
   positions = np.zeros((len(prompt) + length, num_states + 1))
-  positions[: len(prompt), -1] = -1 - max(0, theta_HxV[states].sum(0).max())
-  reads_cell = np.asarray(hmm.cell_index) == cell
-  mu_CxMxH = assumptions.contrasts(task_weights)[:, :, None] * reads_cell
+  positions[: len(prompt), -1] = -1 - theta_HxV[states].sum(0).max()
   W = np.asarray(hmm.emission_matrix, np.float64).reshape(-1, num_tokens).T
   return AttentionHead(
     query=np.append(in_states, 1.0 if len(prompt) else 0.0),
@@ -237,7 +238,7 @@ def _attention_head(
     value_weights=recover_MxHxV.reshape(-1, num_tokens),
     token_embeddings=np.vstack([W, np.ones(W.shape[1])]),
     prompt_embeddings=np.asarray(_reverse_lifted(hmm, prompt)),
-    output=mu_CxMxH.reshape(len(mu_CxMxH), -1).T,
+    output=np.repeat(assumptions.contrasts(task_weights), num_states, axis=1).T,
   )
 
 
