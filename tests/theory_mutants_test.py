@@ -45,7 +45,8 @@ def seen(theorem, family, seed):
   tokens = np.random.default_rng(0).permutation(tokens)[:400]
   room = problems.room_of(SETTINGS, THEOREMS[theorem])
   predictions = problems.predicted(problem, program.prompt, program.finding, tokens, room)
-  of = problems.Drawn(problem, program, predictions, 0, 0)
+  has_mass = predictions.posterior[:, program.recovered].any(-1)
+  of = problems.Drawn(problem, program, predictions, has_mass, 0, 0)
   constructions = {'right': mutants.Mutant(program.prompt, program.head)}
   constructions |= mutants.of(theorem, problem, program, LENGTH, LIMITS)
   return {name: verification._caught(SETTINGS, THEOREMS[theorem], of, each) for name, each in constructions.items()}

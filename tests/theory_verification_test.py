@@ -92,7 +92,7 @@ def test_counts_are_those_of_fractions(theorem):
   scores = posteriors @ of.problem.exact.task_weights.T
   labels = [max(range(len(row)), key=lambda c: (row[c], -c)) for row in scores.tolist()]
   # Rounding breaks ties.
-  assert abs(row['majority'] - np.bincount(labels).max() / len(labels)) <= row['exact_ties'] / len(labels)
+  assert abs(row['majority'] - np.bincount(labels).max() / len(labels)) <= row['exact_ties'] / len(labels) + 1e-12
   has_mass = posteriors[:, of.program.recovered].any(-1)
   assert row['no_mass'] == (~has_mass).sum()
   ranked = np.sort(scores, axis=-1)[has_mass]
@@ -151,7 +151,7 @@ def test_a_broken_construction_is_wrong_from_end_to_end(theorem, monkeypatch):
   program = theorems.program
 
   def without_the_first(*arguments):
-    of = problems.Drawn(None, program(*arguments), None, 0, 0)
+    of = problems.Drawn(None, program(*arguments), None, None, 0, 0)
     return broken(of, lambda weights: weights * (np.arange(weights.shape[1]) > 0)).program
 
   monkeypatch.setattr(theorems, 'program', without_the_first)
@@ -161,7 +161,7 @@ def test_a_broken_construction_is_wrong_from_end_to_end(theorem, monkeypatch):
 
 def test_a_score_where_nothing_has_mass_is_wrong():
   """A head that says something where nothing that is recovered has probability, or no number, is wrong there."""
-  candidates = [(theorem, index) for theorem in ('4.6', 'C.6') for index in range(V.num_hmms)]
+  candidates = ((theorem, index) for index in range(24) for theorem in ('4.6', 'C.6'))
   theorem, index = next(place for place in candidates if row_of(place[0], drawn(*place))['no_mass'])
   of, found = drawn(theorem, index), verification.compared
 
