@@ -248,9 +248,8 @@ def test_with_the_pseudo_inverse_less_is_enough(example, shape, other):
     assert mended * exact > 0 and favourable.scores(of_region)[1][0] * exact > 0
     if paper * exact < 0:
       wrong.add(of_region)
-      assert f'exact score is {exact}, with -2 it is {paper}, and with the bound below {mended}' in ' '.join(
-        PAGE.split()
-      )
+      sentence = f'exact score is {exact}, with -2 it is {paper}, and with the bound below {mended}'
+      assert sentence in ' '.join(PAGE.split())
   assert wrong == {text}
 
 
