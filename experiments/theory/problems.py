@@ -101,7 +101,8 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
       continue
     tokens, enumerated, has_mass = found
     predictions = predicted(problem, program.prompt, program.finding, tokens, room_of(settings, theorem))
-    rng, tied = structured.generator(key_task), index % 4 >= 2
+    # Random supports rarely leave a doubt that a tie could balance on.
+    rng, tied = structured.generator(key_task), index % 4 >= 2 and family != 'unplanted'
     task = _balanced(settings, problem, program, predictions, has_mass, rng, tied)
     if task is None:
       continue
