@@ -5,7 +5,11 @@ import pytest
 from experiments import results
 from experiments.theory import page
 
-RECORDS = results.load(page.PAGE.parent / 'results' / 'theory')
+FOLDER = page.PAGE.parent / 'results' / 'theory'
+RECORDS = results.load(FOLDER) if FOLDER.exists() else []
+pytestmark = pytest.mark.skipif(
+  not RECORDS, reason='docs/results/theory, the record of the default run, is not made yet'
+)
 THEOREMS = ('3.3', '3.6', '4.3', '4.6', 'C.6')
 
 
