@@ -14,7 +14,7 @@ import scipy.stats
 from experiments import figures, report, results
 from experiments.methods import METHODS
 from experiments.settings import FigureSettings, Point
-from experiments.theory import report as theory_report
+from experiments.theory import verification_report
 
 MODELS = ('pretrained BERT', 'exact G')
 RUN = dict(experiment='some_experiment', scale='small', seed=7)
@@ -371,7 +371,7 @@ def test_colours_hold_under_deuteranopia_and_in_grey():
   """Any two methods are apart in CIELAB, as a deuteranope sees them, and in grey or in both marker and dash."""
   methods = [(method.colour, method.marker, method.dash) for method in METHODS.values()]
   assert not _too_near(methods)
-  assert not _too_near([tuple(style.values()) for style in theory_report.STYLES.values()])
+  assert not _too_near([tuple(style.values()) for style in verification_report._STYLES.values()])
   cycle = figures.styled(lambda: matplotlib.rcParams['axes.prop_cycle'])()
   assert not _too_near([tuple(style.values()) for style in cycle])
   # As it was: the prompt beside prompt + attention, and the head beside the fine-tuned model.

@@ -158,12 +158,12 @@ def _texts(
     fresh = list(dict.fromkeys(text for text in map(np.ndarray.tobytes, sampled) if text not in seen))
     fresh_tokens = np.frombuffer(b''.join(fresh), sampled.dtype).reshape(-1, length)
     has_mass = with_mass(fresh_tokens)
-    if has_mass.sum() < _SAMPLED * _LEAST_SHARE:
-      return None
     chosen = _few_without(fresh_tokens, has_mass, int(_MOST_WITHOUT_MASS * least) - without)
     without += len(chosen) - int(has_mass.sum())
     seen.update(map(np.ndarray.tobytes, chosen))
     found.append(chosen)
+    if len(seen) < least and has_mass.sum() < _SAMPLED * _LEAST_SHARE:
+      return None
   if len(seen) < least:
     return None
   tokens = np.concatenate(found)[:least]
