@@ -140,13 +140,12 @@ def _texts(
   recovered any probability, as few as a share `_MOST_WITHOUT_MASS` do not; None where they are too rare.
   """
   length, room = settings.verification.length, room_of(settings, theorem)
-  filled_up, states = (
-    padding.chain(problem.hmm, room),
-    program.finding.witness.get('recoverable_states', np.zeros(0, int)),
-  )
-  supports, recovered = texts.supports(filled_up), program.recovered
+  filled_up = padding.chain(problem.hmm, room)
+  states: Any = program.finding.witness.get('recoverable_states')
+  supports = texts.supports(filled_up)
+  reaching = _reaching(problem, supports, program.recovered)
   kept = lambda tokens: tokens[texts.in_region(supports, states, tokens)] if theorem.with_memory else tokens
-  with_mass = lambda tokens: texts.possible(_reaching(problem, supports, recovered), tokens)
+  with_mass = lambda tokens: texts.possible(reaching, tokens)
   every = kept(texts.possible_sequences(supports, length, most=least // 2))
   every = _few_without(every, with_mass(every), int(_MOST_WITHOUT_MASS * least))
   found, seen = [every], {text.tobytes() for text in every}

@@ -9,13 +9,14 @@ point from itself. A bias adds nothing, since the entries of G sum to 1.
 
 from collections.abc import Callable
 from fractions import Fraction
-import math
 import operator
 from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse
+
+from hmm_jax.theory.exact_algebra import as_integers
 
 # The least that HiGHS takes.
 _PRECISION = 1e-10
@@ -114,7 +115,7 @@ def _differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: i
 
 def _only_null_vector(matrix: np.ndarray) -> np.ndarray | None:
   """The x with matrix @ x = 0 that is unique up to scale, of integers; None if there is none."""
-  rows = np.array([_integers(row) for row in matrix.tolist()], object)
+  rows = np.array([as_integers(row)[0] for row in matrix], object)
   # Columns that are independent modulo a prime are independent, which is soon seen.
   _, pivots = _eliminated(rows % _PRIME, lambda values, _: values % _PRIME)
   if len(pivots) == matrix.shape[1]:
@@ -144,10 +145,3 @@ def _eliminated(rows: np.ndarray, divided: Callable[[np.ndarray, int], np.ndarra
       rows[others] = divided(pivot * rows[others] - np.outer(rows[others, column], rows[at]), last)
       pivots.append(column)
   return rows, pivots
-
-
-def _integers(row: list) -> list[int]:
-  """Rational numbers over their common denominator."""
-  fractions = [Fraction(value) for value in row]
-  common = math.lcm(*(value.denominator for value in fractions))
-  return [value.numerator * (common // value.denominator) for value in fractions]
