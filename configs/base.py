@@ -159,8 +159,16 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
 
 
 def _running(config: ml_collections.ConfigDict) -> None:
-  """How it runs. Nothing here is part of an id; of all this, only the number of devices may change a record's bits."""
-  config.num_devices = 0
+  """How it runs. Nothing here is part of an id; of all this, only the mesh may change a record's bits."""
+  config.mesh = group(data=-1, fsdp=1, tensor=1)
+  config.distributed = group(
+    mode='auto',
+    num_processes=0,
+    coordinator_address='',
+    process_id=0,
+    initialization_timeout=120,
+    heartbeat_timeout=30,
+  )
   config.pretrained = 'runs/pretrained'
   config.time_budget = 0.0
   config.tensorboard = False

@@ -85,5 +85,5 @@ def _finalists(config: ml_collections.ConfigDict) -> None:
 def _smoke(config: ml_collections.ConfigDict) -> None:
   config.methods = ('head',)
   config.tasks_per_trial = 1
-  config.variants = ('pretrain.optimizer=muon', 'pretrain.batch_size=16')
+  config.variants = ('pretrain.optimizer=adamw pretrain.batch_size=16',)
   config.num_measurements = 2

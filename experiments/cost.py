@@ -4,8 +4,19 @@ A product of [m, k] and [k, n] has 2 m k n FLOPs. What is done entry by entry co
 AdamW.
 """
 
+from collections.abc import Iterator
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AbstractMesh, NamedSharding
+import numpy as np
+
+from experiments.communication import Ring, Sent
 from experiments.methods import METHODS
 from experiments.settings import Point, Settings
+from hmm_jax import sharding
 from hmm_jax.masking import num_slots
 from hmm_jax.sampling import token_dtype
 
@@ -129,6 +140,55 @@ def corpus_bytes(s: Settings) -> int:
   return token_dtype(s.hmm.num_tokens).itemsize * s.corpus.num_documents * s.corpus.document_length
 
 
-def all_reduce_bytes(s: Settings, num_devices: int) -> float:
-  """What each device sends a step: its gradients, float32, in a ring."""
-  return 2 * (num_devices - 1) / num_devices * 4 * num_params(s)
+def communication(s: Settings, data: int, fsdp: int, tensor: int) -> Sent:
+  """Bytes that each device of a mesh sends a step, from the partition specs, in rings.
+
+  Single numbers are left out, positions that no chunk reaches are not, and Muon is without weight decay.
+  """
+  ring = Ring({'data': data, 'fsdp': fsdp, 'tensor': tensor})
+  for name, leaf, place in _placed(s, ring.sizes):
+    split = [axis for axes in place.spec if axes for axis in np.ravel(axes)]
+    _send_weight(ring, name, 4 * leaf.size, split, s.pretrain.optimizer == 'muon')
+  # Over `tensor` each half of a layer sums its output, and the gradient of its input; in the last layer all but keys
+  # and values is of the positions that are read.
+  batch_size, length = s.pretrain.batch_size, s.corpus.chunk_length
+  read = num_slots(s.corruption(), batch_size, length)
+  places_a_row = 4 * (s.bert.num_layers - 1) * length + 4 * read + length
+  bytes_of_one = s.bert.width * (4 if s.bert.dtype == 'float32' else 2)
+  ring.add('all-reduce', ['tensor'], batch_size / (data * fsdp) * places_a_row * bytes_of_one)
+  return dict(ring.total)
+
+
+def num_params_of_one(s: Settings, fsdp: int, tensor: int) -> int:
+  """Of BERT on one device of a mesh, between steps."""
+  if fsdp * tensor == 1:
+    return num_params(s)
+  placed = _placed(s, {'data': 1, 'fsdp': fsdp, 'tensor': tensor})
+  return sum(math.prod(place.shard_shape(leaf.shape)) for _, leaf, place in placed)
+
+
+def _placed(s: Settings, sizes: dict[str, int]) -> Iterator[tuple[str, Any, NamedSharding]]:
+  """Each parameter's path, shape and sharding on a mesh of these sizes."""
+  params = jax.eval_shape(lambda: s.bert_module().init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
+  mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
+  places = jax.tree.leaves(sharding.state_shardings(mesh, params))
+  for (path, leaf), place in zip(jax.tree.leaves_with_path(params), places):
+    yield jax.tree_util.keystr(path), leaf, place
+
+
+def _send_weight(ring: Ring, name: str, size: float, split: list[str], muon: bool) -> None:
+  """One weight of `size` bytes, float32, and its gradient; the word embedding, looked up and read out, has two."""
+  is_fused, times = 'qkv' in name, 2 if 'word_embedding' in name else 1
+  part = size / (ring.sizes['tensor'] if 'tensor' in split or is_fused else 1)
+  if 'fsdp' in split:
+    ring.add('all-gather', ['fsdp'], part)
+    ring.add('reduce-scatter', ['fsdp'], times * part)
+    ring.add('all-reduce', ['data'], times * part / ring.sizes['fsdp'])
+  else:
+    ring.add('all-reduce', ['data', 'fsdp'], times * part)
+  if is_fused and 'kernel' in name:
+    ring.add('all-to-all', ['tensor'], 2 * part)  # From rows to heads, and its gradient back.
+  elif is_fused:
+    ring.add('all-gather', ['tensor'], size)
+  if muon:
+    ring.add('all-gather', split, size * (2 if 'kernel' in name else 3))  # Gradient and moments.

@@ -4,6 +4,7 @@ What is predicted comes from the shipped settings alone (`experiments/cost.py`),
 runs, which keep `config.json`, `environment.jsonl` and `timing.jsonl` in a folder of docs/results/cost each.
 """
 
+from collections import Counter
 from collections.abc import Callable
 import json
 import operator
@@ -11,25 +12,34 @@ import pathlib
 import re
 from typing import Any
 
-from experiments import config as config_lib, cost, files, memory, results, timing
+from experiments import communication, config as config_lib, cost, files, memory, pages, results, timing
 from experiments.settings import Point, Settings
 
-_DOCS = pathlib.Path(__file__).parents[1] / 'docs'
-PAGE, RECORDS = _DOCS / 'cost.md', _DOCS / 'results/cost'
+PAGE, RECORDS = pages.DOCS / 'cost.md', pages.DOCS / 'results/cost'
+COMMUNICATION = RECORDS / 'communication.jsonl'
 _SCALES = ('small', 'paper', 'paper_v1', 'official')
 # Fields that runs on record may lack since they came later, by the value that says what those runs did.
-_CAME_LATER = {'downstream.num_positions': 0, 'downstream.label_state': 'first'}
+_CAME_LATER = {'downstream.num_positions': 0, 'downstream.label_state': 'first'} | {
+  f'distributed.{name}': value
+  for name, value in dict(
+    mode='off', coordinator_address='', num_processes=0, process_id=0, initialization_timeout=1, heartbeat_timeout=1
+  ).items()
+}
 # FLOPs a second of products of these shapes, measured: on two CPU cores in float32, and on an H200 in bfloat16.
 _TWO_CORES, _GPU = 110e9, 790e12
-_SIZES = ((1e15, 'P'), (1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'), (1, ''))
+_SIZES = ((1e18, 'E'), (1e15, 'P'), (1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'), (1, ''))
 
 
 def filled(page: str) -> str:
-  """The page with the tables that it has places for, as they are now."""
-  runs = '\n'.join(map(measured, sorted(RECORDS.iterdir())))
-  tables = iter((f'{by_part()}\n{by_scale()}', growth(), runs))
-  place = re.compile('(<!-- tables -->\n).*?(<!-- end -->)', re.DOTALL)
-  return place.sub(lambda match: match[1] + next(tables) + match[2], page)
+  """The page with its tables as they are now."""
+  runs = '\n'.join(map(measured, sorted(path for path in RECORDS.iterdir() if path.is_dir())))
+  return put(page, [f'{by_part()}\n{by_scale()}', growth(), communicated(), runs])
+
+
+def put(page: str, tables: list[str]) -> str:
+  """The page with these in the places that it has for tables, in order."""
+  place, left = re.compile('(<!-- tables -->\n).*?(<!-- end -->)', re.DOTALL), iter(tables)
+  return place.sub(lambda match: match[1] + next(left) + match[2], page)
 
 
 def shipped(scale: str, **changes: Any) -> Settings:
@@ -43,36 +53,36 @@ def by_part() -> str:
   """The products of one pretraining step, with what the slots save."""
   settings = {scale: shipped(scale) for scale in _SCALES}
   steps = {scale: cost.pretraining_step(s) for scale, s in settings.items()}
-  rows = [[part, *(_flops(step[part]) for step in steps.values())] for part in steps['small']]
-  rows.append(['**a step**', *(_flops(sum(step.values())) for step in steps.values())])
+  rows = [[part, *(in_flops(step[part]) for step in steps.values())] for part in steps['small']]
+  rows.append(['**a step**', *(in_flops(sum(step.values())) for step in steps.values())])
   whole = {scale: cost.pretraining_step(s, read=s.corpus.chunk_length) for scale, s in settings.items()}
-  rows.append(['if all positions were read', *(_flops(sum(step.values())) for step in whole.values())])
-  return _table(['products of one pretraining step', *_SCALES], rows)
+  rows.append(['if all positions were read', *(in_flops(sum(step.values())) for step in whole.values())])
+  return table(['products of one pretraining step', *_SCALES], rows)
 
 
 def by_scale() -> str:
   """What one trial at |H| = 30 takes, as its settings say."""
   rows: dict[str, Callable[[Settings], str]] = {
     'steps of pretraining': lambda s: f'{s.pretrain.num_steps:,}',
-    'pretraining': lambda s: _flops(cost.pretraining(s)),
-    'measuring, all along it': lambda s: _flops(cost.measurements(s) * cost.measuring(s)),
-    'a step of prompt tuning, each task': lambda s: _flops(_prompt_step(s) / s.tasks_per_trial),
-    'prompt tuning, each task': lambda s: _flops(cost.tuning(s, 'prompt') / s.tasks_per_trial),
-    'what the heads are tuned on': lambda s: _flops(cost.tuning(s, 'head')),
-    'exact posterior of an input': lambda s: _flops(cost.inference(Point(30), s.downstream.length)),
+    'pretraining': lambda s: in_flops(cost.pretraining(s)),
+    'measuring, all along it': lambda s: in_flops(cost.measurements(s) * cost.measuring(s)),
+    'a step of prompt tuning, each task': lambda s: in_flops(_prompt_step(s) / s.tasks_per_trial),
+    'prompt tuning, each task': lambda s: in_flops(cost.tuning(s, 'prompt') / s.tasks_per_trial),
+    'what the heads are tuned on': lambda s: in_flops(cost.tuning(s, 'head')),
+    'exact posterior of an input': lambda s: in_flops(cost.inference(Point(30), s.downstream.length)),
     'parameters of BERT': lambda s: f'{cost.num_params(s):,}',
-    'parameters and moments of the optimiser': lambda s: _bytes(cost.state_bytes(s)),
-    'activations of a step': lambda s: _bytes(_activations(s)),
-    'the corpus': lambda s: _bytes(cost.corpus_bytes(s)),
-    'memory, all told (see experiments/memory.py)': lambda s: _bytes(memory.total(s)),
-    'sent a step by each of 2 devices': lambda s: _bytes(cost.all_reduce_bytes(s, 2)),
-    'sent a step by each of 8 devices': lambda s: _bytes(cost.all_reduce_bytes(s, 8)),
+    'parameters and moments of the optimiser': lambda s: in_bytes(cost.state_bytes(s)),
+    'activations of a step': lambda s: in_bytes(_activations(s)),
+    'the corpus': lambda s: in_bytes(cost.corpus_bytes(s)),
+    'memory, all told (see experiments/memory.py)': lambda s: in_bytes(memory.total(s)),
+    'sent a step by each of 2 devices': lambda s: in_bytes(_sent(s, 2)),
+    'sent a step by each of 8 devices': lambda s: in_bytes(_sent(s, 8)),
     'trials of the grid': lambda s: f'{len(s.grid()) * s.num_trials:,}',
-    'pretraining at 110 GFLOP/s (two cores)': lambda s: _seconds(cost.pretraining(s) / _TWO_CORES),
-    'pretraining at 790 TFLOP/s (H200)': lambda s: _seconds(cost.pretraining(s) / _GPU),
+    'pretraining at 110 GFLOP/s (two cores)': lambda s: in_seconds(cost.pretraining(s) / _TWO_CORES),
+    'pretraining at 790 TFLOP/s (H200)': lambda s: in_seconds(cost.pretraining(s) / _GPU),
   }
-  settings = [shipped(scale, num_devices=1) for scale in _SCALES]
-  return _table(
+  settings = [shipped(scale, **{'mesh.data': 1}) for scale in _SCALES]
+  return table(
     ['one trial at H = 30, predicted', *_SCALES], [[what, *map(say, settings)] for what, say in rows.items()]
   )
 
@@ -106,7 +116,7 @@ def growth() -> str:
   doubled['devices, from 2 to 4'] = _costs(s, point, 2 * devices)
   before = _costs(s, point, devices)
   rows = [[what, *(f'{costs[name] / before[name]:.2f}' for name in before)] for what, costs in doubled.items()]
-  return _table(['twice', *before], rows)
+  return table(['twice', *before], rows)
 
 
 def _costs(s: Settings, point: Point, num_devices: int) -> dict[str, float]:
@@ -115,30 +125,51 @@ def _costs(s: Settings, point: Point, num_devices: int) -> dict[str, float]:
     'parameters': cost.num_params(s),
     'a step': sum(cost.pretraining_step(s).values()) / num_devices,
     'its activations': _activations(s) / num_devices,
-    'its all-reduce': cost.all_reduce_bytes(s, num_devices),
+    'its all-reduce': _sent(s, num_devices),
     'a step of prompt tuning': _prompt_step(s),
     'exact posterior': cost.inference(point, s.downstream.length),
   }
 
 
+def _sent(s: Settings, data: int) -> float:
+  return sum(cost.communication(s, data, 1, 1).values())
+
+
+def communicated() -> str:
+  """What each of eight devices sends a step, predicted and as XLA compiles it for CPUs."""
+  rows = []
+  for record in files.read_json_lines(COMMUNICATION):
+    shape, predicted, found = record['mesh'], Counter[str](), Counter[str]()
+    for (operation, _), size in cost.communication(shipped(record['scale']), **shape).items():
+      predicted[operation] += size  # type: ignore[assignment]
+    for operation, _, size in record['bytes_a_step']:
+      found[operation] += size
+    mesh = ' x '.join(f'{axis} {size}' for axis, size in shape.items() if size > 1)
+    sizes = [f'{in_bytes(predicted[name])} / {in_bytes(found[name])}' for name in communication.SENT]
+    rows.append([record['scale'], mesh, *sizes, f'{in_bytes(predicted.total())} / {in_bytes(found.total())}'])
+  return table(['scale', 'mesh', *communication.SENT, 'together'], rows)
+
+
 def measured(folder: pathlib.Path) -> str:
   """What a run took beside what its settings say."""
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)[0]
-  s = _settings({**json.loads((folder / 'config.json').read_text()), 'num_devices': len(made['devices'])})
+  recorded = json.loads((folder / 'config.json').read_text())
+  recorded.pop('num_devices', None)  # What a mesh was once.
+  s = _settings({**recorded, 'mesh': {'data': len(made['devices']), 'fsdp': 1, 'tensor': 1}})
   trials, predicted = files.read_json_lines(folder / timing.FILE_NAME), _by_phase(s)
   rows = []
   for phase in dict.fromkeys([*predicted, *(phase for row in trials for phase in row['cpu_seconds'])]):
     cpu, wall = (sum(row[kind].get(phase, 0.0) for row in trials) for kind in ('cpu_seconds', 'wall_seconds'))
     flops = predicted.get(phase)
-    of_bert = [_flops(flops), f'{_flops(flops / cpu)}/s'] if flops else ['', '']
+    of_bert = [in_flops(flops), f'{in_flops(flops / cpu)}/s'] if flops else ['', '']
     rows.append([phase, f'{cpu:.1f} s', f'{wall:.1f} s', *of_bert])
   command = ' '.join(['python -m experiments.main', *made['command'][1:]])
   versions = ', '.join(f'{name} {made["packages"][name]}' for name in ('jax', 'jaxlib', 'flax'))
   peak = max(row['peak_bytes'] for row in trials)
   return (
     f'`{command}`\n\nCommit {made["commit"][:7]}, Python {made["python"]}, {versions}, {", ".join(made["devices"])}. '
-    f'Memory: predicted {_bytes(memory.total(s))}, at its peak {_bytes(peak)}.\n\n'
-  ) + _table(['phase', 'CPU time', 'wall time', 'predicted products of BERT', 'products a CPU second'], rows)
+    f'Memory: predicted {in_bytes(memory.total(s))}, at its peak {in_bytes(peak)}.\n\n'
+  ) + table(['phase', 'CPU time', 'wall time', 'predicted products of BERT', 'products a CPU second'], rows)
 
 
 def _by_phase(s: Settings) -> cost.Flops:
@@ -175,16 +206,16 @@ def _names(fields: dict[str, Any], prefix: str = '') -> list[str]:
   return [found for name, value in fields.items() for found in one(name, value)]
 
 
-def _table(header: list[str], rows: list[list[str]]) -> str:
+def table(header: list[str], rows: list[list[str]]) -> str:
   lines = [header, ['---'] * len(header), *rows]
   return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
 
 
-def _flops(number: float) -> str:
+def in_flops(number: float) -> str:
   return _in_units(number) + 'FLOP'
 
 
-def _bytes(number: float) -> str:
+def in_bytes(number: float) -> str:
   return _in_units(number) + 'B'
 
 
@@ -193,10 +224,12 @@ def _in_units(number: float) -> str:
   return f'{number / size:.3g} {unit}'
 
 
-def _seconds(seconds: float) -> str:
+def in_seconds(seconds: float) -> str:
   hours = seconds / 3600
-  return f'{hours / 24:.3g} days' if hours >= 48 else f'{hours:.3g} h' if hours >= 2 else f'{seconds:.3g} s'
+  if hours >= 2:
+    return f'{hours / 24:.3g} days' if hours >= 48 else f'{hours:.3g} h'
+  return f'{seconds / 60:.3g} min' if seconds >= 120 else f'{seconds:.3g} s'
 
 
 if __name__ == '__main__':
-  PAGE.write_text(filled(PAGE.read_text()))
+  files.write_whole(PAGE, filled(PAGE.read_text()))

@@ -13,6 +13,8 @@ from typing import Any
 
 import jax
 
+from experiments import distributed
+
 # Those whose programs compute a model, and the others.
 _COMPUTING = ('jax', 'jaxlib', 'flax', 'optax')
 _OTHERS = ('orbax-checkpoint', 'numpy', 'scipy', 'ml_collections', 'absl-py', 'matplotlib')
@@ -21,10 +23,11 @@ Environment = dict[str, Any]
 
 
 def environment(devices: Iterable[jax.Device]) -> Environment:
-  """Commit, versions, command and platform of this process, and the kinds of the devices that it computes on."""
+  """Commit, versions, command and platform of this process, how many there are, and the kinds of the devices."""
   return {
     **_process(),
     'platform': f'{platform.system()} {platform.machine()}',
+    'processes': distributed.num_processes(),
     'devices': [device.device_kind for device in devices],
   }
 
@@ -55,6 +58,7 @@ def _deciding(environment: Environment) -> dict[str, str]:
   return {
     'platform': environment['platform'],
     'devices': ', '.join(f'{count} x {kind}' for kind, count in devices.items()),
+    'processes': str(environment.get('processes', 1)),
     'XLA_FLAGS': environment.get('xla_flags', ''),
     **{name: environment['packages'][name] for name in _COMPUTING},
   }

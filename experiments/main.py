@@ -5,7 +5,7 @@ import os
 import pathlib
 import re
 import sys
-import tempfile
+from types import ModuleType
 from typing import Any
 
 from absl import flags
@@ -14,11 +14,11 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments import cache, config as config_lib, results, usage
-from experiments.fields import SettingsError
+from experiments import cache, config as config_lib, distributed, engines, files, results, sweep, usage
+from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
-from experiments.settings import Experiment
+from experiments.settings import Experiment, Settings
 
 
 def main(argv: list[str]) -> int:
@@ -30,30 +30,53 @@ def main(argv: list[str]) -> int:
         config_lib.from_config(config)
       print(usage.help_text(config) if values.help else usage.listing(), end='')
       return 0
-    settings = config_lib.from_config(config)
-    experiment = EXPERIMENTS[settings.experiment]
-    workdir = pathlib.Path(values.workdir or f'runs/{settings.experiment}-{settings.scale}')
-    if values.mode == 'run':
-      _set_up(settings)
-      experiment.check(settings)
-    _check_workdir(workdir, settings.experiment, values.mode)
-    reporter, left = Reporter(rich.console.Console()), None
-    if values.mode == 'run':
-      with reporter.clock.counting_compilation():
-        left = experiment.run(settings, workdir, reporter)
-    experiment.show(settings, workdir, reporter)
-    if values.mode == 'run':
-      reporter.say(reporter.clock.line())
-    if left:
-      reporter.say(left)
+    _act(values, argv[1:], config_lib.from_config(config))
   except SettingsError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
+  except sweep.TrialsFailed as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 1
   return 0
 
 
-def _set_up(settings: Experiment) -> None:
-  """JAX as experiments use it, before anything is drawn or compiled."""
+def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
+  """Does what the mode says with an experiment; raises SettingsError before anything is written, or TrialsFailed."""
+  experiment = EXPERIMENTS[settings.experiment]
+  workdir = files.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}')
+  share, workers = _share(values, arguments, experiment, settings, workdir)
+  if values.mode == 'list':
+    _check_records(workdir, settings.experiment, values.mode)
+    print(sweep.listing(experiment.trials(settings, workdir)), end='')
+    return
+  if values.mode == 'run':
+    _set_up(settings, joins=not workers)
+    distributed.agree(lambda: experiment.check(settings))
+    if workers:
+      workers.check(settings, workdir)
+  if values.mode == 'merge':
+    _check_records(workdir, settings.experiment, values.mode)
+    is_begun = any(not trial.missing() for trial in experiment.trials(settings, workdir).values())
+    require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
+  distributed.decide(lambda: _check_workdir(workdir, settings.experiment, values.mode))
+  reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
+  if values.mode == 'run':
+    with reporter.clock.counting_compilation():
+      left = experiment.run(settings, workdir, reporter, *share)
+  elif values.mode == 'merge':
+    left = experiment.merge(settings, workdir, reporter)
+  # Of several processes each may be the last, and that one finds the whole grid.
+  if not (left and values.trials):
+    # The others wait for what process 0 shows, since all end together.
+    distributed.decide(lambda: experiment.show(settings, workdir, reporter))
+  if values.mode == 'run':
+    reporter.say(reporter.clock.line())
+  if left:
+    reporter.say(left)
+
+
+def _set_up(settings: Experiment, joins: bool) -> None:
+  """JAX as experiments use it, before anything is drawn or compiled; whether it joins other processes."""
   # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)
@@ -63,6 +86,8 @@ def _set_up(settings: Experiment) -> None:
     others = os.environ.get('XLA_FLAGS', '')
     os.environ['XLA_FLAGS'] = f'{others} --xla_gpu_exclude_nondeterministic_ops=true'.strip()
   cache.keep_programs(settings.compilation_cache)
+  if joins and isinstance(settings, Settings):
+    distributed.initialize(settings.distributed)
 
 
 def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
@@ -71,7 +96,10 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   # No default: absl would parse it, overrides included, before errors can be caught.
   argv, path = _located(argv)
   flags.DEFINE_string('workdir', '', '', flag_values=values)
-  flags.DEFINE_enum('mode', 'run', ['run', 'report'], '', flag_values=values)
+  flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'list'], '', flag_values=values)
+  flags.DEFINE_string('trials', '', '', flag_values=values)
+  flags.DEFINE_enum('engine', 'here', engines.ENGINES, '', flag_values=values)
+  flags.DEFINE_integer('num_workers', 0, '', flag_values=values)
   flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
   flags.DEFINE_bool('list', False, '', flag_values=values)
   try:
@@ -134,21 +162,54 @@ def _unknown_field(argv: list[str], path: str) -> str | None:
   return None
 
 
+def _share(
+  values: flags.FlagValues, arguments: list[str], experiment: ModuleType, settings: Any, workdir: pathlib.Path
+) -> tuple[list[sweep.Share], engines.Processes | None]:
+  """What a run does of a grid of trials, and the processes that do it, None for this one.
+
+  Of another experiment there is no share, and SettingsError is raised where one is asked for.
+  """
+  is_run = values.mode == 'run'
+  valid = f'nothing where --mode is {values.mode}'
+  for name, value in (('--trials', values.trials), ('--num_workers', values.num_workers)):
+    require(is_run or not value, name, value, valid)
+  require(is_run or values.engine == 'here', '--engine', values.engine, valid)
+  if hasattr(experiment, 'trials'):
+    numbers = sweep.chosen(values.trials, experiment.trials(settings, workdir))
+    workers = engines.processes(values.engine, values.num_workers, arguments) if is_run else None
+    return [sweep.Share(numbers, workers.fill if workers else sweep.fill_here)], workers
+  grids = ', '.join(name for name, module in EXPERIMENTS.items() if hasattr(module, 'trials'))
+  why = f'{settings.experiment} is no grid of trials, as {grids} are'
+  require(values.mode in ('run', 'report'), '--mode', values.mode, f'run or report: {why}')
+  require(values.engine == 'here', '--engine', values.engine, f'here: {why}')
+  require(not values.trials, '--trials', values.trials, f'nothing: {why}')
+  return [], None
+
+
 def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> None:
-  """A report needs records of the experiment; a run replaces them, and so must not meet those of another."""
+  """Makes the directory; a run replaces what is in it, and so must not meet records of another experiment."""
+  try:
+    files.check_writable(workdir)
+    _check_records(workdir, experiment, mode)
+    workdir.mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error.strerror})')
+
+
+def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> None:
+  """Raises SettingsError where there are records of another experiment or version, or none for a report."""
   name = f'--workdir is {str(workdir)!r}'
   try:
+    if workdir.exists() and not workdir.is_dir():
+      raise SettingsError(f'{name}, which is a file; valid is a directory')
     found = {record.get('experiment') for record in results.load(workdir)}
-    if mode == 'report' and found != {experiment}:
-      raise SettingsError(f'{name}; --mode=report needs one that holds records of {experiment}')
-    if not found <= {experiment}:
-      raise SettingsError(f'{name}, whose results.jsonl is of another experiment than {experiment}; valid is another')
-    results.check_schema(workdir)
-    workdir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=workdir):
-      pass
-  except OSError as error:
-    raise SettingsError(f'{name}; valid is a writable directory ({error.strerror})')
+  except ImportError as error:
+    raise SettingsError(f'{name}, which needs a library ({error}); valid is a local directory, or the extra gcs')
+  if mode == 'report' and found != {experiment}:
+    raise SettingsError(f'{name}; --mode=report needs one that holds records of {experiment}')
+  if not found <= {experiment}:
+    raise SettingsError(f'{name}, whose results.jsonl is of another experiment than {experiment}; valid is another')
+  results.check_schema(workdir)
 
 
 if __name__ == '__main__':

@@ -4,9 +4,10 @@ Counted are the process itself with JAX and its compiled programs; the distribut
 and put on the device; the parameters with the two moments of AdamW, gradients and a copy for a checkpoint; the
 activations that one batch keeps for its gradients; exact inference on the largest block, whose likelihood rows and
 posteriors are [B, T, E] float64; what the distance from the ideal model is measured on, [n, T, V] float64; and the
-features that heads are tuned on. It is an estimate: parts that do not live at the same time are added, and what XLA
-makes besides, or spares, is not known. On two CPU cores prompt_vs_head:smoke was estimated at 1.0 GB and peaked at
-0.99 GB, and with 1,000,000 documents of 512 tokens at 3.6 GB and 3.2 GB.
+features that heads are tuned on. Of a mesh it is what one device has, with the parameters once whole for a step and for
+tuning, and under Muon gradients and a moment too. It is an estimate: parts that do not live at the same time are added,
+and what XLA makes besides, or spares, is not known. On two CPU cores prompt_vs_head:smoke was estimated at
+1.0 GB and peaked at 0.99 GB, and with 1,000,000 documents of 512 tokens at 3.6 GB and 3.2 GB.
 """
 
 import contextlib
@@ -30,6 +31,8 @@ from hmm_jax.tasks import LABELLED_ENTRIES
 _PROCESS = 1e9
 # What inference holds of one size: likelihood rows, and the filtered, smoothed and leave-one-out probabilities.
 _POSTERIORS = 4
+# Float32 numbers of each parameter: itself, two moments, their copies for a checkpoint, and its gradient.
+_COPIES = 7
 # Bytes of a token while its document is drawn, measured with 256 documents of 200,000 tokens.
 _DRAWN = 32
 
@@ -69,13 +72,23 @@ def parts(s: Settings) -> list[Part]:
     kept = 5 * cost.corpus_bytes(s)
     found.append(Part(drawn, 'drawing documents', 'corpus.document_length'))
     found.append(Part(kept, 'the corpus', 'corpus.num_documents'))
-    copies = 1 + s.tasks_per_trial * any(METHODS[method].finetunes for method in methods)
-    found.append(Part(4 * 7 * cost.num_params(s) * copies, "BERT with its optimiser's state", 'bert.width'))
-    batch = -(-s.pretrain.batch_size // (s.num_devices or len(jax.devices())))
+    if any(METHODS[method].finetunes for method in methods):
+      copies = _COPIES * 4 * s.tasks_per_trial * cost.num_params(s)
+      found.append(Part(copies, 'what is fine-tuned', 'bert.width'))
+    data, fsdp, tensor = s.mesh.sizes(jax.device_count())
+    found.append(Part(_of_bert(s, fsdp, tensor), "BERT with its optimiser's state", 'bert.width'))
+    batch = -(-s.pretrain.batch_size // (data * fsdp))
     found.append(
       Part(cost.activation_bytes(s, batch, corpus.chunk_length), 'a batch of pretraining', 'pretrain.batch_size')
     )
   return found
+
+
+def _of_bert(s: Settings, fsdp: int, tensor: int) -> float:
+  """Of one device of a mesh in pretraining: its part of all that is split, and what it has whole in a step."""
+  part = cost.num_params_of_one(s, fsdp, tensor)
+  whole = 3 if s.pretrain.optimizer == 'muon' else 1
+  return 4 * (_COPIES * part + whole * cost.num_params(s) * (part < cost.num_params(s)))
 
 
 def _features(s: Settings, method: str, inputs: int, states: int) -> Part:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 import contextlib
 import functools
+import math
 import pathlib
 from typing import Any
 
@@ -11,7 +12,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints, environment, files, results, timing
+from experiments import checkpoints, distributed, environment, files, results, timing
 from experiments.fields import require
 from experiments.progress import Reporter
 from experiments.settings import BertSettings, CorpusSettings, MlmSettings, PretrainSettings, Settings
@@ -57,6 +58,23 @@ def check(bert: BertSettings, field: str) -> None:
   require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' where there is no GPU")
 
 
+def check_mesh(s: Settings) -> None:
+  """Raises SettingsError where the devices make no such mesh, or it divides no batch or no layer."""
+  available, sizes = jax.device_count(), s.mesh.sizes(jax.device_count())
+  used, asked = math.prod(sizes), ', '.join(f'{name}={size}' for name, size in zip(sharding.AXES, s.mesh.asked))
+  # Where one is -1 or there are several processes, no device is left out.
+  is_exact = -1 in s.mesh.asked or jax.process_count() > 1
+  valid = f'sizes whose product is {available}, the devices that there are' + ('' if is_exact else ', or less')
+  require(used == available if is_exact else used <= available, 'mesh', asked, valid)
+  data, fsdp, tensor = sizes
+  batch_size = s.pretrain.batch_size
+  valid = f'a multiple of {data * fsdp}, which mesh.data times mesh.fsdp is, or a smaller mesh.data'
+  require(batch_size % (data * fsdp) == 0, 'pretrain.batch_size', batch_size, valid)
+  for name in ('num_heads', 'ffn_width'):
+    value = getattr(s.bert, name)
+    require(value % tensor == 0, f'bert.{name}', value, f'a multiple of {tensor}, which mesh.tensor is')
+
+
 def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
   """BERT as it is tuned and measured: half precision is for pretraining alone, since gradients through a prompt vanish
   in it."""
@@ -70,7 +88,7 @@ def compiled(bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: j
   optimizer = s.gradient_transformation(num_steps)
   init = jax.jit(
     lambda key: pretrain.init_train_state(key, bert, optimizer),
-    out_shardings=sharding.replicated(mesh),
+    out_shardings=pretrain.state_shardings(bert, optimizer, mesh),
     compiler_options=compilation.ONCE,
   )
   sizes = dict(batch_size=s.batch_size, steps_per_call=s.steps_per_call)
@@ -78,26 +96,28 @@ def compiled(bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: j
 
 
 def _mesh(settings: Settings) -> jax.sharding.Mesh:
-  return sharding.data_mesh(settings.num_devices or None)
+  return sharding.make_mesh(*settings.mesh.sizes(jax.device_count()))
 
 
 def pretrained_params(
   settings: Settings, hmm: Distribution, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
-  """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished.
+  """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished,
+  whatever the mesh that saved it.
 
   They lie on the first device of this host, each array whole. Raises OutOfTime at a checkpoint past the time budget.
   """
-  p, whole = settings.pretrain, sharding.replicated(_mesh(settings))
-  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, _mesh(settings))
+  p, mesh = settings.pretrain, _mesh(settings)
+  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
   key_corpus, key_params, key_steps = jax.random.split(key, 3)
   with reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
-    like = checkpoints.sharded_like(jax.eval_shape(init, key_params), whole)
+    shapes = jax.eval_shape(init, key_params)
+    like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
     _note_environment(settings, directory, int(state.step), reporter)
     if int(state.step) < p.num_steps:
       with reporter.clock.phase('corpus'):
-        corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), whole)
+        corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), sharding.replicated(mesh))
       call = lambda state: train_steps(state, corpus, key_steps)
       state = _train(settings, state, metrics, call, ideals, saved, directory, reporter)
   if int(state.step) < p.num_steps:
@@ -107,7 +127,15 @@ def pretrained_params(
 
 
 def _params_here(state: State) -> Any:
-  return jax.tree.map(lambda leaf: leaf.addressable_data(0), state.params)
+  """The parameters whole, on the first device of this host."""
+  params, everywhere = state.params, state.step.sharding
+  if not all(leaf.is_fully_replicated for leaf in jax.tree.leaves(params)):
+    params = jax.jit(_same, out_shardings=everywhere, compiler_options=compilation.ONCE)(params)
+  return jax.tree.map(lambda leaf: leaf.addressable_data(0), params)
+
+
+def _same(tree: Any) -> Any:
+  return tree
 
 
 def _train(
@@ -145,9 +173,10 @@ def _train(
   if not metrics:
     measure_state(state)
   before = clock.spent()['pretraining'].wall
+  is_over = lambda: distributed.decide(lambda: clock.is_past(settings.time_budget))
   with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
     measured = lambda state, losses: measure_state(state, train_loss=float(np.mean(losses)))
-    return _call_ahead(p, state, call, measured, finish, lambda: clock.is_past(settings.time_budget))
+    return _call_ahead(p, state, call, measured, finish, is_over)
 
 
 def _call_ahead(
@@ -183,12 +212,13 @@ def _call_ahead(
 
 def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
   """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
-  path, here = directory / results.ENVIRONMENT_NAME, environment.environment(_mesh(settings).devices.flat)
+  path, mesh = directory / results.ENVIRONMENT_NAME, _mesh(settings)
+  here = environment.environment(mesh.devices.flat)
   found = [', '.join(environment.differences(there, here)) for there in files.read_json_lines(path)]
   for different in dict.fromkeys(filter(None, found)):
     reporter.say(f'{directory.name} was pretrained with {different}')
   if done < settings.pretrain.num_steps:
-    files.append_json_line(path, {'from_step': done, **here})
+    files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
 
 
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
@@ -201,7 +231,7 @@ def _corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
 
 def _board(settings: Settings, directory: pathlib.Path) -> contextlib.AbstractContextManager[Any]:
   """TensorBoard's writer if it is asked for, or else None."""
-  if not settings.tensorboard:
+  if not (settings.tensorboard and distributed.is_writer()):
     return contextlib.nullcontext()
   import tensorboardX  # An optional extra.
 

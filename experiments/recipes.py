@@ -12,11 +12,11 @@ import matplotlib
 import matplotlib.figure
 import numpy as np
 
-from experiments import cost, figures, files, memory, report, results, sweep, trial as trial_lib
+from experiments import cost, distributed, figures, files, memory, report, results, sweep, trial as trial_lib
 from experiments.fields import require, setting, SettingsError
 from experiments.progress import Reporter
 from experiments.results import Record
-from experiments.settings import FigureSettings, Settings
+from experiments.settings import FigureSettings, Point, Settings
 
 BASE = 'base'
 # What a recipe may change; the rest makes the task.
@@ -45,6 +45,11 @@ class RecipeSettings(Settings):
         self.recipe(text)
       except SettingsError as error:
         raise SettingsError(f'variants has {text!r}: {error}')
+    if self.variants:
+      # Or two trials would train one model, perhaps at the same time.
+      models = {recipe.pretraining_id(Point(self.num_states[0]), 0) for recipe in self.recipes().values()}
+      valid = f'recipes that differ from {BASE} and from each other in more than when they are measured'
+      require(len(models) == 1 + len(self.variants), 'variants', self.variants, valid)
 
   def recipes(self) -> dict[str, 'RecipeSettings']:
     """The settings of each recipe by its name, the base first."""
@@ -107,21 +112,42 @@ def check(settings: RecipeSettings) -> None:
     sweep.check(recipe)
 
 
-def run(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
-  """Runs what is missing of every recipe, distribution by distribution, as `sweep.run` does its grid."""
-  reporter.say(memory.line(settings))
+def trials(settings: RecipeSettings, workdir: pathlib.Path) -> sweep.Grid:
+  """Every trial of every recipe by its name, distribution by distribution; its place is its number."""
+  return {f'{trial} {_label(name)}': trial for name, trial in _grid(settings, workdir)}
+
+
+def _grid(settings: RecipeSettings, workdir: pathlib.Path) -> list[tuple[str, trial_lib.Trial]]:
+  """Each trial with the name of its recipe."""
   recipes = settings.recipes()
   drawn = itertools.product(range(settings.num_trials), settings.grid(), recipes)
-  trials = [(name, trial_lib.Trial(recipes[name], point, number, workdir)) for number, point, name in drawn]
-  for _, trial in trials:
+  return [(name, trial_lib.Trial(recipes[name], point, number, workdir)) for number, point, name in drawn]
+
+
+def run(
+  settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, share: sweep.Share = sweep.WHOLE
+) -> str | None:
+  """Runs what is missing of a share of the trials, as `sweep.run` does."""
+  reporter.say(memory.line(settings))
+  grid = trials(settings, workdir)
+  distributed.decide(lambda: _check_models(grid))
+  return sweep.complete(settings, grid, share, lambda: merge(settings, workdir, reporter), reporter)
+
+
+def _check_models(grid: sweep.Grid) -> None:
+  """Raises SettingsError where the pretrained model of a finished trial is gone."""
+  for trial in grid.values():
     if not trial.missing():
       _metrics(trial)
-  sweep.fill({f'{trial} {_label(name)}': trial for name, trial in trials}, settings.time_budget, reporter)
-  finished = [(name, trial) for name, trial in trials if not trial.missing()]
-  records = [_record(settings, name, trial) for name, trial in finished]
-  sweep.write(workdir, settings, [trial for _, trial in finished], records, reporter)
-  left = len(trials) - len(finished)
-  return f'{left} of {len(trials)} pretrainings are left; the same command goes on' if left else None
+
+
+def merge(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
+  """Writes the records of all trials that are finished, a record for each; says what is left."""
+  grid = _grid(settings, workdir)
+  names = {trial.id: name for name, trial in grid}
+  record = lambda trial: [_record(settings, names[trial.id], trial)]
+  left = len(grid) - len(sweep.write(workdir, settings, [trial for _, trial in grid], record, reporter))
+  return f'{left} of {len(grid)} pretrainings are left' if left else None
 
 
 def _metrics(trial: trial_lib.Trial) -> list[Record]:

@@ -2,7 +2,8 @@
 
 Its module has SETTINGS, the class of its settings; `check`, which raises SettingsError where this machine cannot run
 it; `run`, which runs what is missing, and may return a sentence that says what is still left; and `show`, which shows
-what is on record.
+what is on record. A grid of trials also has `trials`, the list of them, and `merge`, which makes records of those that
+are finished; its `run` takes a share of the list.
 """
 
 from types import ModuleType

@@ -45,12 +45,20 @@ class Difference(NamedTuple):
 def write(workdir: pathlib.Path, settings: Any, records: list[Record], environments: list[Environment]) -> None:
   """Replaces the records of a workdir, with the settings that ask for them and what they came from beside them.
 
-  A kill in between leaves no records, rather than some beside what they did not come from.
+  A kill in between leaves no records, rather than some beside what they did not come from. Where all that is beside
+  those of before stays, as when trials are added, there are records at every moment.
   """
-  (workdir / FILE_NAME).unlink(missing_ok=True)
-  files.write_whole(workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n')
+  path, config = workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n'
+  stays = path.exists() and path.read_text() == config
+  if not stays or not _lines(files.read_json_lines(workdir / ENVIRONMENT_NAME)) <= _lines(environments):
+    files.remove(workdir / FILE_NAME)
+  files.write_whole(path, config)
   files.write_json_lines(workdir / ENVIRONMENT_NAME, environments)
   rewrite(workdir, settings, records)
+
+
+def _lines(rows: list[dict[str, Any]]) -> set[str]:
+  return {json.dumps(row) for row in rows}
 
 
 def rewrite(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:

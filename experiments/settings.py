@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from experiments.fields import Group, require, setting
+from experiments.machine import DistributedSettings, MeshSettings
 from experiments.methods import METHODS
 from hmm_jax import optimizer as optimizer_lib
 from hmm_jax.bert import Bert
@@ -283,7 +284,8 @@ class Settings(Experiment):
   prompt: PromptSettings
   attention: AttentionSettings
   prompt_attention: TuneSettings
-  num_devices: int = setting('devices that pretraining is spread over; 0: all', least=0)
+  mesh: MeshSettings
+  distributed: DistributedSettings
   pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
   time_budget: float = setting(
     'minutes after which no trial is begun, and pretraining stops at its next checkpoint, for another run to go on; 0: '

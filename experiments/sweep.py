@@ -1,14 +1,13 @@
-"""The grid of an experiment: every trial in turn, then the records, the table and the figure."""
+"""The grid of an experiment: a list of trials, run in any order and anywhere, then records, table and figure of all."""
 
+from collections.abc import Callable, Sequence
 import contextlib
 import importlib.util
-import itertools
 import pathlib
-import tempfile
+import re
+from typing import Any, NamedTuple
 
-import jax
-
-from experiments import figures, files, memory, pretraining, report, results, timing, trial as trial_lib
+from experiments import distributed, figures, files, memory, pretraining, report, results, timing, trial as trial_lib
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.results import Record
@@ -16,73 +15,161 @@ from experiments.settings import Settings
 
 SETTINGS = Settings
 
+Grid = dict[str, trial_lib.Trial]
+RecordsOf = Callable[[trial_lib.Trial], list[Record]]
+# The grid, the numbers of the trials to run, the minutes there are (0: any) -> a sentence for each that has failed.
+Fill = Callable[[Grid, Sequence[int], float, Reporter], list[str]]
+
 
 def check(settings: Settings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
   if settings.tensorboard and not importlib.util.find_spec('tensorboardX'):
     raise SettingsError('tensorboard is True, which needs tensorboardX; valid is False, or the extra tensorboard')
-  available, wanted, batch_size = len(jax.devices()), settings.num_devices, settings.pretrain.batch_size
-  require(wanted <= available, 'num_devices', wanted, f'at most {available}, or 0 for all')
-  used = wanted or available
-  require(batch_size % used == 0, 'pretrain.batch_size', batch_size, f'a multiple of the {used} devices')
   if 'bert' in settings.models:
+    pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')
-  # In the directory itself or the one in which it would be made, so that nothing is left of a refusal.
-  directory = pathlib.Path(settings.pretrained).absolute()
   try:
-    with tempfile.TemporaryFile(dir=next(path for path in (directory, *directory.parents) if path.exists())):
-      pass
+    if settings.pretrained:
+      files.check_writable(files.located(settings.pretrained))
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
   memory.check(settings)
 
 
-def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
-  """Runs what is missing of the grid. The records of finished trials are read back, not made again.
+def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
+  """Every trial by its name; its place is its number. By trial first: no point is ahead of another by more than one."""
+  numbers, points = range(settings.num_trials), settings.grid()
+  grid = [trial_lib.Trial(settings, point, trial, workdir) for trial in numbers for point in points]
+  return {str(trial): trial for trial in grid}
+
+
+def chosen(text: str, grid: Grid) -> list[int]:
+  """The numbers of the trials that `text` names, such as 0,3-5, in order; of all for ''. Raises SettingsError."""
+  found = set[int]()
+  for part in text.split(',') if text else ():
+    ends = re.fullmatch(r'([0-9]{1,9})(?:-([0-9]{1,9}))?', part)
+    first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
+    valid = f'numbers of 0 to {len(grid) - 1} and ranges of them, in the form 0,3-5'
+    require(first <= last < len(grid), '--trials', text, valid)
+    found |= set(range(first, last + 1))
+  return sorted(found) or list(range(len(grid)))
+
+
+def listing(grid: Grid) -> str:
+  """A line for each trial: its number, id and name, and that it is done or what of it is missing."""
+  places, names = len(str(len(grid) - 1)), max(map(len, grid))
+  lines = [
+    f'{number:{places}}  {trial.id}  {name:{names}}  {_state(trial)}\n'
+    for number, (name, trial) in enumerate(grid.items())
+  ]
+  return ''.join(lines)
+
+
+def _state(trial: trial_lib.Trial) -> str:
+  missing = trial.missing()
+  methods = ', '.join(sorted({f'{model} {method}' for _, model, method in missing}))
+  return f'missing {len(missing)} of {len(trial.wanted())}: {methods}' if missing else 'done'
+
+
+def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[str]:
+  """Runs the trials of these numbers in this process, one after the other, until all are done or the budget ends."""
+  items, is_past = list(grid.items()), lambda: reporter.clock.is_past(time_budget)
+  with contextlib.suppress(pretraining.OutOfTime):
+    for number in numbers:
+      name, trial = items[number]
+      was_missing = trial.missing()
+      with reporter.part(number + 1, len(grid), name):
+        trial_lib.run(trial, reporter)
+      if distributed.decide(is_past) and was_missing:
+        break
+  return []
+
+
+class Share(NamedTuple):
+  """What a run does of a grid: the trials of these numbers (None: all), and who runs them."""
+
+  numbers: Sequence[int] | None = None
+  fill: Fill = fill_here
+
+
+WHOLE = Share()
+
+
+class TrialsFailed(Exception):
+  """Trials have failed, as its text says, and the others are done."""
+
+
+def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Share = WHOLE) -> str | None:
+  """Runs what is missing of a share of the grid. The records of finished trials are read back, not made again.
 
   Where the time budget ends first, the records are those of the trials that are finished, and what is left is returned
   in a sentence. However short, it ends no earlier than with a checkpoint or a trial more than there was.
   """
   reporter.say(memory.line(settings))
-  points, numbers = settings.grid(), range(settings.num_trials)
-  # By trial first: wherever it stops, no point is ahead of another by more than one.
-  grid = [trial_lib.Trial(settings, point, trial, workdir) for trial in numbers for point in points]
-  fill({str(trial): trial for trial in grid}, settings.time_budget, reporter)
-  finished = [[trial for trial in grid if trial.point == point and not trial.missing()] for point in points]
-  trials = list(itertools.chain(*finished))
-  write(workdir, settings, trials, [record for trial in trials for record in trial.records()], reporter)
-  if len(trials) == len(grid):
+  return complete(settings, trials(settings, workdir), share, lambda: merge(settings, workdir, reporter), reporter)
+
+
+def complete(
+  settings: Settings, grid: Grid, share: Share, merge: Callable[[], str | None], reporter: Reporter
+) -> str | None:
+  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have."""
+  numbers = range(len(grid)) if share.numbers is None else share.numbers
+  failures = share.fill(grid, numbers, settings.time_budget, reporter)
+  left, all_trials = distributed.decide(merge), list(grid.values())
+  if failures:
+    raise TrialsFailed('; '.join([*failures, left or 'all others are finished']))
+  goes_on = left and any(all_trials[number].missing() for number in numbers)
+  return f'{left}; the same command goes on' if goes_on else left
+
+
+def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
+  """Writes the records of all trials that are finished, in the order of the points; says what is left."""
+  points, grid = settings.grid(), trials(settings, workdir).values()
+  ordered = [trial for point in points for trial in grid if trial.point == point]
+  finished = write(workdir, settings, ordered, trial_lib.Trial.records, reporter)
+  if len(finished) == len(grid):
     return None
-  counts = ', '.join(f'{point}: {len(of_point)}' for point, of_point in zip(points, finished))
-  return f'{len(trials)} of {len(grid)} trials are finished ({counts}); the same command goes on'
-
-
-def fill(grid: dict[str, trial_lib.Trial], time_budget: float, reporter: Reporter) -> None:
-  """Runs the trials, each by its name, until all are done or the budget ends."""
-  with contextlib.suppress(pretraining.OutOfTime):
-    for index, (name, trial) in enumerate(grid.items()):
-      was_missing = trial.missing()
-      with reporter.part(index + 1, len(grid), name):
-        trial_lib.run(trial, reporter)
-      if was_missing and reporter.clock.is_past(time_budget):
-        break
+  counts = ', '.join(f'{point}: {sum(trial.point == point for trial in finished)}' for point in points)
+  return f'{len(finished)} of {len(grid)} trials are finished ({counts})'
 
 
 def write(
-  workdir: pathlib.Path, settings: Settings, trials: list[trial_lib.Trial], records: list[Record], reporter: Reporter
-) -> None:
-  """Replaces the records of a workdir, with what stands beside them of the trials that they are of.
+  workdir: pathlib.Path, settings: Settings, grid: list[trial_lib.Trial], records_of: RecordsOf, reporter: Reporter
+) -> list[trial_lib.Trial]:
+  """Replaces the records of a workdir by those of the trials that are finished, with what stands beside them.
 
-  Without a trial all is left as it is, so that table and figures of before keep their records.
+  Any number of processes may do so at once, on any machines that share the directory: each reads the trials again after
+  it has written, until they are as it wrote them, so that what the last one leaves lacks nothing. Without a finished
+  trial all is left as it is, so that table and figures of before keep their records. Returns the finished trials.
   """
-  if not trials:
-    if results.load(workdir):
-      reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
-    return
-  environments = [row for trial in trials for row in files.read_json_lines(trial.environment_path)]
-  results.write(workdir, settings, records, environments)
-  timings = [row for trial in trials for row in files.read_json_lines(trial.timing_path)]
-  files.write_json_lines(workdir / timing.FILE_NAME, timings)
+  written, found = None, _read(grid, records_of)
+  if not found.trials and results.load(workdir):
+    reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
+  while found.trials and found != written:
+    results.write(workdir, settings, found.records, found.environments)
+    files.write_json_lines(workdir / timing.FILE_NAME, found.timings)
+    written, found = found, _read(grid, records_of)
+  return found.trials
+
+
+class _Merged(NamedTuple):
+  """The finished trials, and all that is kept of them, trial after trial."""
+
+  trials: list[trial_lib.Trial]
+  records: list[Record]
+  environments: list[dict[str, Any]]
+  timings: list[dict[str, Any]]
+
+
+def _read(grid: list[trial_lib.Trial], records_of: RecordsOf) -> _Merged:
+  """What is on disk now. Records come first: what they came from is there before them."""
+  finished = [trial for trial in grid if not trial.missing()]
+  return _Merged(
+    finished,
+    [row for trial in finished for row in records_of(trial)],
+    [row for trial in finished for row in files.read_json_lines(trial.environment_path)],
+    [row for trial in finished for row in files.read_json_lines(trial.timing_path)],
+  )
 
 
 def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:

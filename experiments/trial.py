@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from experiments import downstream as downstream_lib, files, memory, pretraining, results, timing, tuned
+from experiments import distributed, downstream as downstream_lib, files, memory, pretraining, results, timing, tuned
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, Point, Settings
@@ -64,7 +64,7 @@ class Trial(NamedTuple):
   @property
   def pretrained_directory(self) -> pathlib.Path:
     shared = self.settings.pretrained
-    return (pathlib.Path(shared) if shared else self.workdir / 'pretrained') / self.pretraining_id
+    return (files.located(shared) if shared else self.workdir / 'pretrained') / self.pretraining_id
 
   @property
   def records_path(self) -> pathlib.Path:
@@ -95,8 +95,9 @@ class Trial(NamedTuple):
     return {triple for triple in triples if triple[1:] != ('exact', 'finetune')}
 
   def missing(self) -> set[tuple[int, str, str]]:
-    """The wanted triples that have no record yet."""
-    return self.wanted() - {_triple(record) for record in self.records()}
+    """The wanted triples that have no record yet, in process 0's eyes."""
+    left = lambda: sorted(self.wanted() - {_triple(record) for record in self.records()})
+    return {(task, model, method) for task, model, method in distributed.decide(left)}
 
   def records(self) -> list[results.Record]:
     """The wanted records that there are, and no other that the trial was once asked for."""
@@ -125,7 +126,8 @@ def run(trial: Trial, reporter: Reporter) -> None:
 
   Raises OutOfTime where pretraining does.
   """
-  if not trial.missing():
+  missing = trial.missing()
+  if not missing:
     return
   settings, keys = trial.settings, trial.keys()
   clock = reporter.clock
@@ -149,7 +151,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
       with clock.phase('measuring'):
         gap = pretraining.measure(settings, model, frozen, ideals)
       for method in trial.methods:
-        tasks = sorted(task for task, *pair in trial.missing() if pair == [name, method])
+        tasks = sorted(task for task, *pair in missing if pair == [name, method])
         if tasks:
           with clock.phase('tuning'):
             outcome = tuned.tune(settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter)
@@ -191,7 +193,8 @@ def _chunks(
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
-  rows = files.read_json_lines(trial.records_path)
+  made = {(one.task, model, method) for one in outcome}
+  rows = [row for row in files.read_json_lines(trial.records_path) if _triple(row) not in made]
   # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
   which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
   files.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})

@@ -11,11 +11,17 @@ from experiments.registry import EXPERIMENTS
 
 _WIDTH = 100
 _USAGE = """\
-python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=run|report] [--config.FIELD=VALUE ...]
+python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [--config.FIELD=VALUE ...]
 
   --config   a name below, or the path of a config file (a file, or whatever ends in .py or has a slash), with :SCALE
   --workdir  where records go; runs/EXPERIMENT-SCALE where it is left out
-  --mode     run (default): run what is missing; report: redraw tables and figures from the records alone
+  --mode     run (default): run what is missing; report: redraw tables and figures from the records alone; of a grid of
+             trials list: the trials by number, and which are done; merge: records of all that are, then report
+  --trials   run these trials of a grid alone, by their numbers, such as 0,3-5; table and figures come with the last one
+  --engine   who runs the trials of a grid: here (default), this process; processes, several on this machine's CPUs;
+             gpus, one on each of its GPUs. Each runs a trial at a time, and says how it goes in trials/ID/log.txt
+  --num_workers
+             how many processes; 0 (default): as many as there are CPUs or GPUs
   --list     the experiments and their scales
   --help     the fields of all experiments; with --config of that one, with the values that it has there
 """

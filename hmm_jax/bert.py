@@ -16,6 +16,7 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax import sharding
 from hmm_jax.model import at_positions, joined, Positions, PromptSpace
 
 
@@ -24,23 +25,46 @@ def gelu(x: Array) -> Array:
   return x * (lax.erf(x * math.sqrt(0.5)) + 1) / 2
 
 
-class Projection(nn.Module):
-  """`nn.Dense` of which a range of columns can be asked alone.
+def _product(x: Array, kernel: Array, bias: Array) -> Array:
+  """x kernel + bias. All rows of a batch are one matrix, so that the kernel's gradient is one product of two; on a CPU
+  XLA would copy the transpose of anything of higher rank."""
+  return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], kernel.shape[-1])
 
-  All rows of a batch are one matrix, so that the kernel's gradient is one product of two; on a CPU XLA would copy the
-  transpose of anything of higher rank.
-  """
+
+class Projection(nn.Module):
+  """`nn.Dense`."""
 
   features: int
   kernel_init: nn.initializers.Initializer
   dtype: jnp.dtype
 
   @nn.compact
-  def __call__(self, x: Array, columns: slice = slice(None)) -> Array:
+  def __call__(self, x: Array) -> Array:
     kernel = self.param('kernel', self.kernel_init, (x.shape[-1], self.features))
     bias = self.param('bias', nn.initializers.zeros, (self.features,))
-    x, kernel, bias = nn.dtypes.promote_dtype(x, kernel[:, columns], bias[columns], dtype=self.dtype)
-    return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], kernel.shape[-1])
+    return _product(*nn.dtypes.promote_dtype(x, kernel, bias, dtype=self.dtype))
+
+
+class Projections(nn.Module):
+  """Several projections of width D side by side in one kernel [D, K D], of which a range can be asked alone."""
+
+  count: int
+  kernel_init: nn.initializers.Initializer
+  dtype: jnp.dtype
+
+  @nn.compact
+  def __call__(self, x: Array, first: int, last: int) -> list[Array]:
+    """Those from `first` to before `last`, each of the shape of x [..., D]."""
+    width, count = x.shape[-1], last - first
+    kernel = self.param('kernel', self.kernel_init, (width, self.count * width))
+    bias = self.param('bias', nn.initializers.zeros, (self.count * width,))
+    columns = slice(first * width, last * width)
+    if not sharding.splits_heads():
+      x, kernel, bias = nn.dtypes.promote_dtype(x, kernel[:, columns], bias[columns], dtype=self.dtype)
+      return jnp.split(_product(x, kernel, bias), count, axis=-1)
+    kernel = sharding.by_heads(kernel.reshape(width, self.count, width)[:, first:last])
+    x, kernel, bias = nn.dtypes.promote_dtype(x, kernel, bias[columns].reshape(count, width), dtype=self.dtype)
+    return [y.reshape(x.shape) for y in jnp.unstack(jnp.tensordot(x.reshape(-1, width), kernel, 1) + bias, axis=1)]
 
 
 class Layer(nn.Module):
@@ -66,14 +90,10 @@ class Layer(nn.Module):
     dropout = nn.Dropout(self.dropout_rate, deterministic=deterministic)
     x_BxTxD = joined(parts)
     width = x_BxTxD.shape[-1]
-    heads = lambda x, parts: [y.reshape(*x.shape[:-1], self.num_heads, -1) for y in jnp.split(x, parts, axis=-1)]
-
-    x_BxQxD, project = at_positions(x_BxTxD, positions), dense(3 * width, name='qkv')
-    if positions is None:
-      query, key, value = heads(joined([project(part) for part in parts]), 3)
-    else:
-      (query,) = heads(project(x_BxQxD, slice(width)), 1)
-      key, value = heads(joined([project(part, slice(width, None)) for part in parts]), 2)
+    x_BxQxD, project = at_positions(x_BxTxD, positions), Projections(3, init, self.dtype, name='qkv')
+    of_parts = lambda first: [joined(ys) for ys in zip(*(project(part, first, 3) for part in parts))]
+    projected = of_parts(0) if positions is None else [*project(x_BxQxD, 0, 1), *of_parts(1)]
+    query, key, value = (y.reshape(*y.shape[:-1], self.num_heads, -1) for y in projected)
     if self.attention == 'cudnn':
       attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')
     else:

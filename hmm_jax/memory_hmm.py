@@ -62,7 +62,7 @@ class MemoryHMM(NamedTuple):
 
   @property
   def joint_emission_matrix(self) -> Array | np.ndarray:
-    return lift(self, jnp.moveaxis(self.emission_matrix, -1, 0)).T
+    return lift(self, self.emission_matrix.transpose(2, 0, 1)).T
 
   def starting_from(self, joint_initial_probs: Array | np.ndarray) -> 'MemoryHMM':
     joint = joint_initial_probs.reshape(self.memory_probs.shape + (self.num_states,))
@@ -171,15 +171,16 @@ def random_memory_hmm(
   return hmm
 
 
-def _values_read(hmm: MemoryHMM) -> Array:
-  """What each joint state reads in its memory, [M^N, H]."""
+def _values_read(hmm: MemoryHMM) -> Array | np.ndarray:
+  """What each joint state reads in its memory, [M^N, H]; on the host where the distribution is."""
   configurations = np.indices(hmm.memory_probs.shape).reshape(hmm.num_cells, -1)
-  return jnp.asarray(configurations)[hmm.cell_index].T
+  of_host = isinstance(hmm.cell_index, np.ndarray)
+  return (configurations if of_host else jnp.asarray(configurations))[hmm.cell_index].T
 
 
-def lift(hmm: MemoryHMM, rows: Array) -> Array:
+def lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray:
   """The lifting eta (appendix C.2): rows [..., M, H] as rows [..., E], eta(v)[m_{1:N}, h] = v[m_{J(h)}, h]."""
-  lifted = rows[..., _values_read(hmm), jnp.arange(hmm.num_states)]
+  lifted = rows[..., _values_read(hmm), np.arange(hmm.num_states)]
   return lifted.reshape(rows.shape[:-2] + (-1,))
 
 

@@ -6,6 +6,8 @@ import jax
 import optax
 from optax import contrib
 
+from hmm_jax import sharding
+
 DECAYS = ('linear', 'cosine', 'wsd')
 
 # Of all steps, those over which `wsd` decays.
@@ -98,10 +100,15 @@ def _separate(params: Any) -> Any:
 
 
 def _on_separate_matrices(inner: optax.GradientTransformation) -> optax.GradientTransformation:
-  """`inner` on the tree of `_separate`, with updates in the shapes of the parameters."""
+  """`inner` on the tree of `_separate`, with updates in the shapes of the parameters.
+
+  Every device computes it on the whole of every matrix: fifteen products are made of each, and what is split would be
+  gathered for all of them.
+  """
 
   def update(updates, state, params):
-    separate, state = inner.update(_separate(updates), state, _separate(params))
+    updates = sharding.scattered(updates)  # Or what they were computed from is gathered, which may be more.
+    separate, state = sharding.whole(inner.update(*sharding.whole((_separate(updates), state, _separate(params)))))
     return jax.tree.map(lambda new, old: new.reshape(old.shape), separate, updates), state
 
   return optax.GradientTransformation(lambda params: inner.init(_separate(params)), update)

@@ -62,9 +62,14 @@ class Batches(NamedTuple):
 
 
 def init_train_state(key: Array, bert: Bert, optimizer: optax.GradientTransformation) -> TrainState:
-  """A fresh state; jit it with `out_shardings` to create it where it will live."""
+  """A fresh state; jit it with `state_shardings` for its `out_shardings` to create it where it will live."""
   params = bert.init(key, jnp.zeros((1, 1), jnp.int32))['params']
   return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+
+
+def state_shardings(bert: Bert, optimizer: optax.GradientTransformation, mesh: Mesh) -> Any:
+  """Where each leaf of a state lives on the mesh."""
+  return sharding.state_shardings(mesh, jax.eval_shape(lambda: init_train_state(jax.random.key(0), bert, optimizer)))
 
 
 def masked_cross_entropy(logits: Array, targets: Array, selected: Array) -> Array:
@@ -101,12 +106,14 @@ def train_step(
 
   def in_slots():
     selected_first = jnp.argsort(~selected, axis=-1)
-    return jax.value_and_grad(loss_at)(state.params, selected_first[:, :slots])
+    return jax.value_and_grad(loss_at)(params, selected_first[:, :slots])
 
-  everywhere = lambda: jax.value_and_grad(loss_at)(state.params, None)
+  params = sharding.gathered(state.params)
+  everywhere = lambda: jax.value_and_grad(loss_at)(params, None)
   loss, grads = lax.cond(most_of_all(selected.sum(-1).max()) <= slots, in_slots, everywhere)
-  updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-  return TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state), loss
+  updates, opt_state = optimizer.update(sharding.scattered(grads), state.opt_state, state.params)
+  state = TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state)
+  return sharding.scattered(state), loss
 
 
 def make_train_steps(
@@ -121,10 +128,10 @@ def make_train_steps(
 ) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
   """Compiles `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
 
-  The batch is split over `data`; the state is donated. One compilation serves every corpus of one shape, if the
-  first state is already on the mesh. With `num_members`, models of one shape train side by side, each on a corpus
-  and with a key of its own: all arrays have a leading axis, which is split over `data` in place of the batch. They
-  must have taken equally many steps.
+  The batch and the state are split as `hmm_jax.sharding` says; the state is donated. One compilation serves every
+  corpus of one shape, if the first state is already on the mesh. With `num_members`, models of one shape train side by
+  side, each on a corpus and with a key of its own: all arrays have a leading axis, which is split over `data` in place
+  of the batch. They must have taken equally many steps.
   """
   # A maximum over members is the same for all of them, so that what hangs on it is branched on and not computed twice.
   of_all = functools.partial(lax.pmax, axis_name=_MEMBERS) if num_members else lambda x: x
@@ -138,9 +145,7 @@ def make_train_steps(
       step = of_all(state.step)
       epoch = step // batches.steps_per_epoch
       order = lax.cond(epoch != ordered_epoch, lambda: batches.order(epoch), lambda: order)
-      chunks = jnp.take(corpus, batches.indices(order, step), axis=0)
-      if not num_members:
-        chunks = lax.with_sharding_constraint(chunks, sharding.batch_sharded(mesh))
+      chunks = sharding.by_rows(jnp.take(corpus, batches.indices(order, step), axis=0))
       key = jax.random.fold_in(key_noise, step)
       state, loss = train_step(bert, optimizer, corruption, state, chunks, key, of_all)
       return (state, epoch, order), loss
@@ -149,7 +154,9 @@ def make_train_steps(
     (state, *_), losses = lax.scan(one, (state, *unordered), length=steps_per_call)
     return state, losses
 
-  where = sharding.batch_sharded(mesh) if num_members else sharding.replicated(mesh)
+  whole = sharding.members_sharded(mesh) if num_members else sharding.replicated(mesh)
   if num_members:
-    train_steps = jax.vmap(train_steps, axis_name=_MEMBERS, axis_size=num_members)
-  return jax.jit(train_steps, donate_argnums=0, in_shardings=(where, where, where), out_shardings=(where, where))
+    each, of_state = jax.vmap(train_steps, axis_name=_MEMBERS, axis_size=num_members), whole
+  else:
+    each, of_state = sharding.over(mesh, train_steps), state_shardings(bert, optimizer, mesh)
+  return jax.jit(each, donate_argnums=0, in_shardings=(of_state, whole, whole), out_shardings=(of_state, whole))

@@ -1,26 +1,139 @@
-"""Where arrays live. Pretraining: the batch is split over the mesh axis `data`, all else is replicated."""
+"""Where arrays live: the mesh, and every partition spec.
 
+A mesh has the axes `data`, `fsdp` and `tensor`. Each device of `data` and `fsdp` takes its own rows of a batch. The
+parameters, and the optimiser's state of each, are split over `fsdp` and `tensor`: for a step they are gathered over
+`fsdp` (Rajbhandari et al. 2020), while over `tensor` each device computes with its own heads and feed-forward columns
+(Shoeybi et al. 2019). What a spec would split into unequal parts is whole on every device of that axis.
+"""
+
+from collections.abc import Callable, Sequence
 import functools
+import math
+from typing import Any
 
 import jax
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax import Array, lax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+AXES = ('data', 'fsdp', 'tensor')
+# Of a batch's leading axis.
+_BATCH = ('data', 'fsdp')
+# By how the path of a leaf ends: the mesh axes that its axes are split over. A leaf that is not here, a bias or a
+# scale, is too small to split. Queries, keys and values lie side by side in the columns of one kernel, of which a
+# contiguous part would be no set of heads: it lies by rows, and `by_heads` turns it.
+_SPLIT: dict[str, tuple[Any, ...]] = {
+  'qkv/kernel': (('tensor', 'fsdp'), None),
+  'attention_out/kernel': ('tensor', 'fsdp'),
+  'ffn_in/kernel': ('fsdp', 'tensor'),
+  'ffn_in/bias': ('tensor',),
+  'ffn_out/kernel': ('tensor', 'fsdp'),
+  'transform/kernel': ('fsdp', None),
+  'word_embedding/embedding': (None, 'fsdp'),
+  'position_embedding': (None, 'fsdp'),
+}
+# Leaves of layers that are scanned have an axis of layers in front.
+_STACKED = 'scanned/'
 
 
 @functools.cache
-def data_mesh(num_devices: int | None = None) -> Mesh:
-  """A mesh with one axis, `data`, over the first `num_devices` devices (all of them where None)."""
-  devices = jax.devices()[:num_devices]
-  return jax.make_mesh((len(devices),), ('data',), axis_types=(AxisType.Auto,), devices=devices)
+def make_mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> Mesh:
+  """A mesh of so many devices along each of AXES: all of all processes, or where it takes fewer the first of this one.
+
+  The axes are automatic, since linen's Embed refuses explicit ones.
+  """
+  sizes = data, fsdp, tensor
+  of_all = math.prod(sizes) == jax.device_count()
+  devices = jax.devices() if of_all else jax.local_devices()[: math.prod(sizes)]
+  return jax.make_mesh(sizes, AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-  """The whole array on every device: parameters, optimiser state, corpus, keys."""
+  """The whole array on every device: corpus, keys, losses."""
   return NamedSharding(mesh, PartitionSpec())
 
 
-def batch_sharded(mesh: Mesh) -> NamedSharding:
-  """The leading axis split over `data`."""
+def members_sharded(mesh: Mesh) -> NamedSharding:
+  """The leading axis, of the members of an ensemble, split over `data`."""
   return NamedSharding(mesh, PartitionSpec('data'))
+
+
+def state_shardings(mesh: Mesh | AbstractMesh, state: Any) -> Any:
+  """The sharding of each leaf of a train state or a part of it, which may be abstract.
+
+  The moments of an optimiser lie as the parameters do: their paths end in the same names.
+  """
+  place = lambda path, leaf: NamedSharding(mesh, _spec(mesh, path, leaf.shape))
+  return jax.tree_util.tree_map_with_path(place, state)
+
+
+def _spec(mesh: Mesh | AbstractMesh, path: tuple[Any, ...], shape: Sequence[int], without: str = '') -> PartitionSpec:
+  """The spec of the leaf at `path`, but for the mesh axis `without`."""
+  name = jax.tree_util.keystr(path, simple=True, separator='/')
+  split = (None,) * (_STACKED in name) + next((axes for end, axes in _SPLIT.items() if name.endswith(end)), ())
+
+  def kept(axes: Any, size: int) -> Any:
+    axes = tuple(axis for axis in ((axes,) if isinstance(axes, str) else axes or ()) if axis != without)
+    num_parts = math.prod(mesh.shape[axis] for axis in axes)
+    return axes if num_parts > 1 and size % num_parts == 0 else None
+
+  spec = list(map(kept, split, shape))
+  return PartitionSpec(*spec) if any(spec) else PartitionSpec()
+
+
+def over(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
+  """`function` with the mesh in force for what follows here, which does nothing elsewhere, nor on one device."""
+
+  def on_mesh(*args):
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+      return function(*args)
+
+  return on_mesh
+
+
+def _mesh() -> AbstractMesh | None:
+  mesh = jax.sharding.get_abstract_mesh()
+  return None if mesh.empty or mesh.size == 1 else mesh
+
+
+def splits_heads() -> bool:
+  """Whether the heads of a layer are split over `tensor`."""
+  mesh = _mesh()
+  return mesh is not None and mesh.shape['tensor'] > 1
+
+
+def by_rows(batch: Array) -> Array:
+  """The leading axis split over the devices that take rows of a batch."""
+  return batch if _mesh() is None else lax.with_sharding_constraint(batch, PartitionSpec(_BATCH))
+
+
+def by_heads(kernel: Array) -> Array:
+  """Projections [D, K, D], whose rows are split over `tensor`, split by columns: each device has its heads of all K."""
+  for spec in (PartitionSpec('tensor'), PartitionSpec(None, None, 'tensor')):
+    kernel = lax.with_sharding_constraint(kernel, spec)
+  return kernel
+
+
+def gathered(params: Any) -> Any:
+  """The parameters as a step computes with them: whole over `fsdp`."""
+  return _constrained(params, lambda mesh, path, leaf: _spec(mesh, path, leaf.shape, without='fsdp'))
+
+
+def scattered(tree: Any) -> Any:
+  """A train state or a part of it, or gradients, as the parameters lie between steps."""
+  return _constrained(tree, lambda mesh, path, leaf: _spec(mesh, path, leaf.shape))
+
+
+def whole(tree: Any) -> Any:
+  """Every leaf on every device."""
+  return _constrained(tree, lambda mesh, path, leaf: PartitionSpec())
+
+
+def _constrained(tree: Any, spec_of: Callable[[AbstractMesh, Any, Array], PartitionSpec]) -> Any:
+  mesh = _mesh()
+  if mesh is None:
+    return tree
+  constrain = lambda path, leaf: lax.with_sharding_constraint(leaf, spec_of(mesh, path, leaf))
+  return jax.tree_util.tree_map_with_path(constrain, tree)
 
 
 def exact_device() -> jax.Device:

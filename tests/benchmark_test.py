@@ -13,7 +13,7 @@ import pytest
 import rich.console
 
 from configs import benchmark
-from experiments import config as config_lib, files, main, results
+from experiments import config as config_lib, files, main, pages, results
 from experiments.benchmark import accelerator, inference, measure, page, products, report, sampling, study, training
 from experiments.benchmark.measure import Prepared, Way, Work
 from experiments.fields import SettingsError
@@ -270,4 +270,4 @@ def test_what_does_not_fit_is_refused(scale, change, words):
 def test_the_tables_in_docs_are_what_the_records_say():
   """`python -m experiments.benchmark.page` would change nothing."""
   text = page.PAGE.read_text()
-  assert '```' in text and page.rendered(text) == text
+  assert '```' in text and pages.filled(text, page.section) == text

@@ -13,7 +13,7 @@ def _state(value):
 
 
 def _like(tree):
-  return checkpoints.sharded_like(tree, sharding.replicated(sharding.data_mesh(1)))
+  return checkpoints.sharded_like(tree, sharding.replicated(sharding.make_mesh()))
 
 
 def test_a_checkpoint_round_trips_with_its_metrics(tmp_path):

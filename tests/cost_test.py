@@ -1,9 +1,7 @@
 """What a run costs: predicted from its settings, and counted in what JAX traces and XLA compiles."""
 
 import functools
-import pathlib
 
-from conftest import run_on_devices
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,10 +36,10 @@ def _products(jaxpr, choose=min):
   return total
 
 
-def _train_steps(settings, num_devices=1):
+def _train_steps(settings, **sizes):
   """The compiled steps, and the shapes that they take."""
   p, corpus = settings.pretrain, settings.corpus
-  init, train_steps = pretraining.compiled(settings.bert_module(), p, p.num_steps, sharding.data_mesh(num_devices))
+  init, train_steps = pretraining.compiled(settings.bert_module(), p, p.num_steps, sharding.make_mesh(**sizes))
   key = jax.eval_shape(lambda: jax.random.key(0))
   chunks = jax.ShapeDtypeStruct((corpus.num_chunks, corpus.chunk_length), jnp.uint8)
   return train_steps, (jax.eval_shape(init, key), chunks, key)
@@ -111,30 +109,14 @@ def test_xla_counts_and_allocates_what_is_predicted():
   assert allocated == pytest.approx(activations + 4 * cost.num_params(settings), rel=1 / 3)
 
 
-def test_the_gradients_are_summed_over_devices_once_a_step():
-  """On two devices, in each branch: one float32 operation on all of them, to the positions that no chunk reaches."""
-  run_on_devices(
-    2,
-    f"""
-import re, sys
-import numpy as np
-sys.path.append({str(pathlib.Path(__file__).parent)!r})
-from cost_test import _settings, _train_steps, cost
-
-settings = _settings(**{{'bert.max_positions': 16, 'downstream.length': 9}})
-train_steps, shapes = _train_steps(settings, 2)
-text = train_steps.lower(*shapes).compile().as_text()
-operations = [line.partition(' all-reduce(')[0] for line in text.splitlines() if ' all-reduce(' in line]
-shapes = [re.findall(r'f32\\[([0-9,]*)\\]', line) for line in operations]
-sizes = [4 * sum(int(np.prod([int(n) for n in shape.split(',') if n])) for shape in of_one) for of_one in shapes]
-assert len([size for size in sizes if size]) == 2, sizes
-# Of the word embeddings there are two: as they are looked up, and as they are read out.
-embeddings = 4 * (settings.hmm.num_tokens + 1) * settings.bert.width
-for size in filter(None, sizes):
-  assert abs(size - embeddings - 4 * cost.num_params(settings)) < 8, (size, cost.num_params(settings))
-assert cost.all_reduce_bytes(settings, 2) == 4 * cost.num_params(settings) and not cost.all_reduce_bytes(settings, 1)
-""",
-  )
+def test_gradients_are_sent_around_a_ring_or_not_at_all():
+  """Each of n devices sends 2 (n - 1) / n of them, of the word embedding two. What XLA does: sharding_test."""
+  settings = _settings()
+  embedding = (settings.hmm.num_tokens + 1) * settings.bert.width
+  gradients = 4 * (cost.num_params(settings) + embedding)
+  assert not cost.communication(settings, 1, 1, 1)
+  assert cost.communication(settings, 2, 1, 1) == {('all-reduce', ('data',)): gradients}
+  assert cost.communication(settings, 8, 1, 1) == {('all-reduce', ('data',)): pytest.approx(1.75 * gradients)}
 
 
 def test_the_page_on_cost_has_the_tables_of_today():

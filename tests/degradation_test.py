@@ -12,7 +12,7 @@ import rich.console
 import scipy.stats
 
 from configs import degradation
-from experiments import config as config_lib, results
+from experiments import config as config_lib, pages, results
 from experiments.degradation import contrasts, models, page, problems, report, sentences, study
 from experiments.degradation.contrasts import Condition
 from experiments.fields import SettingsError
@@ -185,10 +185,10 @@ def test_figures_draw_the_records(scale):
 def test_the_page_is_what_the_records_give():
   """`python -m experiments.degradation.page` would change nothing; every block is known, and records are small."""
   text = page.PAGE.read_text()
-  assert page.rendered(text) == text
-  assert text.count('<!-- end of') == len(page.BLOCK.findall(text)) == text.count('<!--') // 2 > 8
+  assert pages.filled(text, page.section) == text
+  assert text.count('<!-- end of') == len(pages.BLOCK.findall(text)) == text.count('<!--') // 2 > 8
   changed = page.PAGE.read_text().replace('±', '+-', 3)
-  assert page.rendered(changed) == text
+  assert pages.filled(changed, page.section) == text
   for folder in FOLDERS.values():
     assert (folder / 'results.jsonl').stat().st_size < 500_000
     assert json.loads((folder / 'config.json').read_text())['largest_majority'] <= 0.7

@@ -223,6 +223,18 @@ def test_a_second_run_only_reports(finished):
   assert times() == before
 
 
+def test_several_processes_leave_what_one_leaves(finished, tmp_path, monkeypatch):
+  """A trial in each of two processes: the records are those of one, and the table is shown once, of both."""
+  monkeypatch.setenv('XLA_PYTHON_CLIENT_PREALLOCATE', 'true')
+  monkeypatch.setenv('PYTHONPATH', str(ROOT))
+  exact = (*MEMORY, '--config.models=exact', f'--workdir={tmp_path}')
+  printed = _finish(*exact, '--engine=processes', '--num_workers=2')
+  expected = [record for record in _records(finished.memory_files) if record['model'] == 'exact']
+  assert _records(_files(tmp_path)) == expected
+  assert 'trials 2/2' in printed and printed.count('Test accuracy') == 1
+  assert len(list(tmp_path.glob('trials/*/log.txt'))) == 2
+
+
 def test_results_are_of_what_is_asked_for_alone(finished, tmp_path):
   """A run that asks for fewer methods, models and tasks reports those, and leaves the other records in the trial."""
   workdir = tmp_path / 'fewer'
@@ -236,7 +248,7 @@ def test_results_are_of_what_is_asked_for_alone(finished, tmp_path):
     assert '/' not in name or (workdir / name).read_bytes() == content
 
 
-@pytest.mark.parametrize('lacking', ['--config.num_devices=64', '--config.tensorboard=True'])
+@pytest.mark.parametrize('lacking', ['--config.mesh.data=64', '--config.tensorboard=True'])
 def test_report_redraws_from_records_alone(finished, tmp_path, monkeypatch, lacking):
   """`--mode=report` needs results.jsonl and nothing else, not what the run needed, and draws the same bytes."""
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
@@ -302,6 +314,11 @@ def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):
   assert len(timing.read_text().splitlines()) == 2
 
 
+def _two_at(address):
+  fields = {'mode': 'on', 'num_processes': 2, 'coordinator_address': address}
+  return [f'--config.distributed.{name}={value}' for name, value in fields.items()]
+
+
 REFUSED = [
   (['--config.num_statez=3'], ['num_statez', 'num_states']),
   (['--config.nothing.here=3'], ['nothing.here', 'nearest']),
@@ -316,13 +333,49 @@ REFUSED = [
   (['--config.memory.sizes=2', '--config.memory.cells=3'], ['num_states', '(4, 6)', 'multiples', 'memory.cells']),
   (['--config.memory.sizes=2', '--config.memory.label_cell=1'], ['memory.label_cell', '1', 'below']),
   (['--config.attention.form=other'], ['attention.form', 'other', 'paper, official']),
-  (['--config.num_devices=64'], ['num_devices', '64', 'at most']),
+  (['--config.mesh.data=64'], ['mesh', 'data=64, fsdp=1, tensor=1', 'product is 1, the devices']),
+  (['--config.mesh.fsdp=2'], ['mesh', 'data=-1, fsdp=2, tensor=1', 'product is 1']),
+  (['--config.mesh.fsdp=-1'], ['mesh.data', '-1', 'positive where another one is -1']),
+  (['--config.mesh.tensor=0'], ['mesh.tensor', '0', 'positive, or -1']),
   (
     ['--config.bert.attention=cudnn', '--config.bert.dtype=bfloat16'],
     ['bert.attention', 'cudnn', "'xla' where there is no GPU"],
   ),
   (['--config.tensorboard', 'no'], ["'no'", 'stray']),
   (['--workdir=/proc/nothing'], ['workdir', '/proc/nothing', 'writable']),
+  (['--trials=2'], ['--trials', "'2'", 'numbers of 0 to 1', '0,3-5']),
+  (['--trials=0,x'], ['--trials', "'0,x'", 'numbers of 0 to 1']),
+  (['--trials=1-0'], ['--trials', "'1-0'", 'ranges']),
+  (['--trials=-1'], ['--trials', "'-1'", 'numbers']),
+  (['--config=theory:smoke', '--trials=0'], ['--trials', 'theory is no grid', 'prompt_vs_head, ']),
+  (['--config=theory:smoke', '--engine=processes'], ['--engine', 'processes', 'theory is no grid']),
+  (['--num_workers=2'], ['--num_workers', '2', '--engine is here']),
+  (['--engine=processes', '--num_workers=-1'], ['--num_workers', '-1', 'at least 0']),
+  (['--engine=processes', '--num_workers=100000'], ['--num_workers', '100000', 'at most', 'GB']),
+  (['--engine=slurm'], ['engine', 'slurm', 'processes']),
+  (['--config=theory:smoke', '--mode=merge'], ['--mode', 'merge', 'theory is no grid']),
+  (['--mode=merge'], ['--workdir', 'one with a finished trial']),
+  (['--mode=merge', '--trials=0'], ['--trials', '0', 'nothing where --mode is merge']),
+  (['--mode=list', '--engine=processes'], ['--engine', 'processes', 'nothing where --mode is list']),
+  (['--config.pretrained=foo://x/y'], ['foo://x/y', 'no object store that is known', 'gs://BUCKET']),
+  (
+    [
+      '--config.distributed.mode=on',
+      '--config.distributed.num_processes=2',
+      '--config.distributed.coordinator_address=foo:xyz',
+    ],
+    ['coordinator_address', 'foo:xyz', 'HOST:PORT'],
+  ),
+  (
+    [
+      '--engine=processes',
+      '--config.distributed.mode=on',
+      '--config.distributed.num_processes=2',
+      '--config.distributed.coordinator_address=localhost:1',
+    ],
+    ['--engine', 'there are 2'],
+  ),
+  (['--config=examine:smoke', '--mode=list'], ['--mode', 'list', 'examine is no grid']),
   (['--mode=replay'], ['mode', 'replay', 'report']),
   (['--mode=report'], ['workdir', 'records of prompt_vs_head']),
   (['--config=configs/nothing.py'], ['configs/nothing.py', 'not exist']),
@@ -454,12 +507,17 @@ def test_records_of_another_schema_are_refused(mode, tmp_path):
   assert 'schema 0; valid is' in line
 
 
+def _set_up(deterministic):
+  settings = types.SimpleNamespace(compilation_cache='', fast_compilation=True, deterministic=deterministic)
+  main_lib._set_up(settings, joins=False)
+
+
 def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
   """Neither JAX's defaults nor the user's environment decide what a seed draws, once an experiment starts."""
   with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
     bits = lambda: jax.random.key_data(jax.random.split(jax.random.key(0))).tolist()
     other = bits()
-    main_lib._set_up(types.SimpleNamespace(compilation_cache='', fast_compilation=True, deterministic=False))
+    _set_up(deterministic=False)
   assert bits() != other
   assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
 
@@ -467,7 +525,7 @@ def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
 def test_determinism_is_asked_of_xla_beside_other_flags(monkeypatch):
   """XLA is told to leave out what differs from run to run, and the user's flags stay."""
   monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_enable_fast_math=false')
-  main_lib._set_up(types.SimpleNamespace(compilation_cache='', fast_compilation=True, deterministic=True))
+  _set_up(deterministic=True)
   assert os.environ['XLA_FLAGS'].split() == [
     '--xla_cpu_enable_fast_math=false',
     '--xla_gpu_exclude_nondeterministic_ops=true',

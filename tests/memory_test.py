@@ -77,6 +77,27 @@ def test_the_corpus_of_the_paper_is_drawn_within_a_gibibyte():
   assert size < estimated < 3 * size
 
 
+def _of_state(monkeypatch, optimizer='adamw', **mesh):
+  """What is estimated for BERT and its optimiser on one of eight devices."""
+  monkeypatch.setattr(jax, 'device_count', lambda: 8)
+  changes = {'bert.width': 64, 'bert.ffn_width': 128, 'pretrain.optimizer': optimizer} | {
+    f'mesh.{axis}': size for axis, size in mesh.items()
+  }
+  found = {part.what: part.size for part in memory.parts(_settings(**changes))}
+  return found["BERT with its optimiser's state"]
+
+
+def test_state_that_is_split_takes_less(monkeypatch):
+  """By the devices of fsdp and tensor, but for the parameters, whole for a step; those of data split none of it."""
+  alone, fsdp = _of_state(monkeypatch), [_of_state(monkeypatch, fsdp=size) for size in (2, 4, 8)]
+  assert alone == _of_state(monkeypatch, data=8) > fsdp[0] > fsdp[1] > fsdp[2]
+  assert alone > _of_state(monkeypatch, tensor=2) > _of_state(monkeypatch, fsdp=2, tensor=2)
+  # Seven numbers of a parameter, of which nearly all are split, and one whole.
+  for size, found in zip((2, 4, 8), fsdp):
+    assert found / alone == pytest.approx(1 / size + 1 / 7, abs=0.03)
+  assert fsdp[0] < _of_state(monkeypatch, fsdp=2, optimizer='muon') < alone
+
+
 def test_what_fits_or_cannot_be_known_is_not_refused(monkeypatch):
   for there in (8e9, None):
     monkeypatch.setattr(memory, 'available', lambda there=there: there)

@@ -36,13 +36,13 @@ def train_steps():
 
 def compiled(steps_per_call, bert=BERT, optimizer=OPTIMIZER):
   return pretrain.make_train_steps(
-    bert, optimizer, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.data_mesh(1)
+    bert, optimizer, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
   )
 
 
 def placed(tree):
   """The tree on the mesh, where training keeps its arrays."""
-  return jax.device_put(tree, sharding.replicated(sharding.data_mesh(1)))
+  return jax.device_put(tree, sharding.replicated(sharding.make_mesh()))
 
 
 @pytest.fixture(scope='module')
@@ -120,8 +120,9 @@ def test_an_epoch_visits_each_chunk_at_most_once(monkeypatch, steps_per_call):
     return state._replace(step=state.step + 1), (chunks[:, 0], jax.random.key_data(key))
 
   monkeypatch.setattr(pretrain, 'train_step', report_chunks)
-  steps = compiled(steps_per_call=steps_per_call)
   state = pretrain.TrainState(jnp.zeros((), jnp.int32), (), ())
+  monkeypatch.setattr(pretrain, 'init_train_state', lambda *_: state)
+  steps = compiled(steps_per_call=steps_per_call)
   numbered = jnp.arange(NUM_CHUNKS)[:, None]
   visited, keys = [], set()
   while state.step < 39:
@@ -217,7 +218,7 @@ def test_members_of_an_ensemble_train_as_they_would_alone(start):
   What hangs on the step or on the number of selected positions is branched on: both branches are not computed.
   """
   together = pretrain.make_train_steps(
-    BERT, SGD, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=5, mesh=sharding.data_mesh(1), num_members=2
+    BERT, SGD, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=5, mesh=sharding.make_mesh(), num_members=2
   )
   start = start._replace(opt_state=SGD.init(start.params))
   corpora, keys = [cycles(seed) for seed in (1, 2)], [jax.random.key(seed) for seed in (7, 8)]
@@ -252,31 +253,22 @@ corpus = np.uint8(rng.integers(4, size=(40, 6)))
 shapes = jax.eval_shape(lambda: pretrain.init_train_state(jax.random.key(2), bert, optimizer))
 start = jax.tree.map(lambda leaf: np.asarray(rng.normal(leaf.ndim == 1, 0.3, leaf.shape), leaf.dtype), shapes)
 start = start._replace(step=np.int32(0))
-results = []
-for count in (1, 8):
-  mesh = sharding.data_mesh(count)
-  whole = sharding.replicated(mesh)
-  steps = pretrain.make_train_steps(bert, optimizer, Corruption(4, 0.3, 0.8, 0.1), batch_size=16, steps_per_call=4,
-                                    mesh=mesh)
-  state, *inputs = jax.device_put((start, corpus, jax.random.key(3)), whole)
-  steps = steps.lower(state, *inputs).compile()
-  assert ('all-reduce' in steps.as_text()) == (count == 8), 'the batch is not split'
-  state, losses = steps(state, *inputs)
-  assert state.step.sharding.num_devices == count
-  results.append(jax.device_get((losses, state.params)))
-jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), *results)
+mesh, whole = sharding.make_mesh(8), sharding.replicated(sharding.make_mesh())
+steps = pretrain.make_train_steps(bert, optimizer, Corruption(4, 0.3, 0.8, 0.1), batch_size=16, steps_per_call=4,
+                                  mesh=sharding.make_mesh())
+_, expected = steps(*jax.device_put((start, corpus, jax.random.key(3)), whole))
 # Eight members, one on each device, which have nothing to tell each other but the branch that all take.
 steps = pretrain.make_train_steps(bert, optimizer, Corruption(4, 0.3, 0.8, 0.1), batch_size=16, steps_per_call=4,
                                   mesh=mesh, num_members=8)
 eightfold = lambda x: np.broadcast_to(x, (8, *np.shape(x)))
 keys = jax.random.wrap_key_data(eightfold(jax.random.key_data(jax.random.key(3))))
-state = jax.device_put((jax.tree.map(eightfold, start), eightfold(corpus), keys), sharding.batch_sharded(mesh))
+state = jax.device_put((jax.tree.map(eightfold, start), eightfold(corpus), keys), sharding.members_sharded(mesh))
 state, losses = steps(*state)
 assert all(leaf.sharding.shard_shape(leaf.shape)[0] == 1 for leaf in jax.tree.leaves(state.params))
-np.testing.assert_allclose(losses, eightfold(results[0][0]), atol=1e-5)
+np.testing.assert_allclose(losses, eightfold(expected), atol=1e-5)
 """
 
 
-def test_one_device_equals_eight():
-  """Losses and parameters agree between a mesh of one device and one of eight, dropout included."""
+def test_members_on_eight_devices_train_as_one_on_one():
+  """With dropout; how one model is split over devices is tested in sharding_test.py."""
   run_on_devices(8, ON_EIGHT_DEVICES)

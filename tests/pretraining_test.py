@@ -14,6 +14,7 @@ import rich.console
 
 from configs import prompt_vs_head
 from experiments import config as config_lib, environment, pretraining, trial as trial_lib
+from experiments.fields import SettingsError
 from experiments.progress import Reporter
 from experiments.settings import Point
 from hmm_jax import bayes_gap, pretrain, sharding
@@ -31,7 +32,7 @@ def _settings(scale, **changes):
 
 def _compiled(settings):
   p = settings.pretrain
-  return pretraining.compiled(settings.bert_module(), p, p.num_steps, sharding.data_mesh(settings.num_devices or None))
+  return pretraining.compiled(settings.bert_module(), p, p.num_steps, sharding.make_mesh())
 
 
 def _reporter():
@@ -76,6 +77,35 @@ def test_the_compiled_steps_stay_on_the_device(finished):
   assert aliased == [(leaf, leaf) for leaf in range(len(jax.tree.leaves(state)))]
   assert not re.search(r'\b(infeed|outfeed|send|recv)(-done)?\(', text)
   assert not [target for target in re.findall(r'custom_call_target="([^"]*)"', text) if 'callback' in target]
+
+
+REFUSED_ON_EIGHT = [
+  (
+    dict(mesh__fsdp=3),
+    'mesh is .*data=-1, fsdp=3, tensor=1.*; valid is sizes whose product is 8, the devices that there',
+  ),
+  (dict(mesh__data=16), 'mesh is .*data=16, fsdp=1, tensor=1.*; valid is sizes whose product is 8, .*, or less$'),
+  (dict(pretrain__batch_size=12), 'pretrain.batch_size is 12; valid is a multiple of 8, which mesh.data times'),
+  (dict(mesh__tensor=4), 'bert.num_heads is 2; valid is a multiple of 4, which mesh.tensor is'),
+  (dict(mesh__tensor=2, bert__ffn_width=33), 'bert.ffn_width is 33; valid is a multiple of 2, which mesh.tensor is'),
+]
+
+
+@pytest.mark.parametrize(('changes', 'sentence'), REFUSED_ON_EIGHT)
+def test_a_mesh_that_fits_neither_devices_nor_model_is_refused(changes, sentence, monkeypatch):
+  monkeypatch.setattr(jax, 'device_count', lambda: 8)
+  with pytest.raises(SettingsError, match=f'^{sentence}'):
+    pretraining.check_mesh(_settings('smoke', **changes))
+
+
+def test_a_mesh_takes_all_devices_or_in_one_process_fewer(monkeypatch):
+  monkeypatch.setattr(jax, 'device_count', lambda: 8)
+  for fits in (dict(), dict(mesh__fsdp=-1, mesh__data=2), dict(mesh__data=2, mesh__tensor=2)):
+    pretraining.check_mesh(_settings('smoke', **fits))
+  assert _settings('smoke', mesh__fsdp=-1, mesh__data=2).mesh.sizes(8) == (2, 4, 1)
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  with pytest.raises(SettingsError, match='product is 8, the devices that there are$'):
+    pretraining.check_mesh(_settings('smoke', mesh__data=2, mesh__tensor=2))
 
 
 def test_a_call_is_finished_while_the_next_one_runs():

@@ -97,6 +97,15 @@ def test_a_recipe_is_of_bert_alone(models):
     _settings(models=models)
 
 
+@pytest.mark.parametrize(
+  'variants', [('pretrain.b2=0.999',), ('pretrain.b2=0.9', 'pretrain.b2=0.90'), ('pretrain.measure_every=20',)]
+)
+def test_recipes_of_one_model_are_refused(variants):
+  """What names a model is the same for both: as the base is, twice the same, or measured elsewhere alone."""
+  with pytest.raises(SettingsError, match='variants is .*; valid is recipes that differ'):
+    _settings(variants=variants)
+
+
 def test_recipes_meet_the_same_distributions_and_text():
   """Recipes differ in the id of their models and in no key."""
   settings = _settings('small')
@@ -136,7 +145,7 @@ def test_a_run_records_each_recipe_with_its_way(finished):
   for record in records:
     assert record['curve'][0][0] == 0 and record['curve'][-1] == [record['num_steps'], record['kl_at_mask']]
     assert 0 < record['operations'] <= 1 and set(record['accuracy']) == {'head'}
-  assert 'optimizer=muon' in printed and (workdir / 'recipes.png').exists()
+  assert 'optimizer=adamw' in printed and (workdir / 'recipes.png').exists()
   environments = [json.loads(line) for line in (workdir / 'environment.jsonl').read_text().splitlines()]
   assert {line['trial_id'] for line in environments} == {record['trial_id'] for record in records}
 
@@ -162,7 +171,7 @@ def test_a_pretrained_model_that_is_gone_is_named(finished, tmp_path):
 
 def test_a_checkpoint_holds_the_state_of_muon(tmp_path):
   """What a run with Muon saves comes back bit by bit, so that it continues as if it had not stopped."""
-  recipe, mesh = _settings().recipe('pretrain.optimizer=muon'), sharding.data_mesh(1)
+  recipe, mesh = _settings().recipe('pretrain.optimizer=muon'), sharding.make_mesh()
   init, _ = pretraining.compiled(recipe.bert_module(), recipe.pretrain, 40, mesh)
   state = init(jax.device_put(jax.random.key(3), sharding.replicated(mesh)))
   with checkpoints.open_checkpoints(tmp_path / 'c') as saved:

@@ -127,7 +127,7 @@ def test_every_field_says_what_it_means_and_takes(experiment):
 
 
 @pytest.mark.parametrize('experiment', EXPERIMENTS)
-@pytest.mark.parametrize('bad', [float('nan'), float('-inf'), -1.0, -1, 10**12])
+@pytest.mark.parametrize('bad', [float('nan'), float('-inf'), -1.0, -2, 10**12])
 def test_every_number_has_two_ends(experiment, bad):
   """A number below or above its range, or none at all, is refused by the field's name, alone and in a tuple."""
   for name, field in config_lib.fields(EXPERIMENTS[experiment].SETTINGS):
@@ -245,7 +245,8 @@ def test_what_decides_no_number_changes_no_id():
     figure__dpi=300,
     figures=('attention',),
     pretrain__checkpoint_every=50,
-    num_devices=1,
+    mesh__data=1,
+    mesh__tensor=2,
     num_states=(4,),
     methods=('prompt',),
     tensorboard=True,

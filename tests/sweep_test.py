@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import pathlib
 
 import pytest
 import rich.console
 
 from configs import prompt_vs_head
 from experiments import config as config_lib, files, pretraining, results, sweep, timing
+from experiments.fields import SettingsError
 from experiments.progress import Reporter
+from experiments.registry import EXPERIMENTS
 
 
 @pytest.fixture
@@ -27,7 +30,9 @@ def begun(monkeypatch):
     if trial.missing():
       order.append((trial.point.num_states, trial.trial))
       row = {**trial.point._asdict(), 'trial': trial.trial, 'task': 0, 'model': 'exact', 'method': 'head'}
+      files.write_json_lines(trial.environment_path, [{'trial_id': trial.id}])
       files.write_json_lines(trial.records_path, [row])
+      files.write_json_lines(trial.timing_path, [{'trial_id': trial.id}])
       reporter.clock._begun = reporter.clock._begun.minus(timing.Time(0, 60))
 
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
@@ -36,6 +41,11 @@ def begun(monkeypatch):
 
 def _run(settings, workdir):
   return sweep.run(settings, workdir, Reporter(rich.console.Console(quiet=True)))
+
+
+def _run_numbers(settings, workdir, *numbers):
+  reporter = Reporter(rich.console.Console(quiet=True))
+  return sweep.run(settings, workdir, reporter, sweep.Share(numbers))
 
 
 def _recorded(workdir):
@@ -86,3 +96,107 @@ def test_a_workdir_keeps_its_records_until_others_are_finished(settings, begun, 
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
   assert '0 of 6' in _run(dataclasses.replace(settings, seed=1), tmp_path)
   assert contents() == before and 'results.jsonl' in before
+
+
+@pytest.mark.parametrize(
+  ('text', 'numbers'), [('', range(6)), ('4', [4]), ('5,0,2-3,3', [0, 2, 3, 5]), ('0-5', range(6))]
+)
+def test_trials_are_chosen_by_number(settings, text, numbers, tmp_path):
+  """Numbers and ranges, each trial once and in order; nothing is all."""
+  assert sweep.chosen(text, sweep.trials(settings, tmp_path)) == list(numbers)
+
+
+@pytest.mark.parametrize('text', ['6', '0-6', '2-1', '-1', '1-', ',', '1,', 'x', '1.0', ' 1', '٣', '9' * 5000])
+def test_what_is_no_trial_is_refused(settings, text, tmp_path):
+  """Past the last, backwards, or no number."""
+  with pytest.raises(SettingsError, match='--trials is .*; valid is numbers of 0 to 5'):
+    sweep.chosen(text, sweep.trials(settings, tmp_path))
+
+
+def _merged(workdir):
+  return {name: (workdir / name).read_bytes() for name in ('results.jsonl', 'environment.jsonl', 'timing.jsonl')}
+
+
+def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
+  """Trials run one by one, in another order and some of them twice, leave what one run of all leaves."""
+  unlimited = dataclasses.replace(settings, time_budget=0.0)
+  _run(unlimited, tmp_path / 'whole')
+  for number in (3, 5, 0, 3, 4, 2):
+    assert 'of 6 trials are finished' in _run_numbers(unlimited, tmp_path / 'pieces', number)
+  assert _run_numbers(unlimited, tmp_path / 'pieces', 1) is None
+  assert begun[6:] == [(6, 1), (6, 2), (4, 0), (4, 2), (4, 1), (6, 0)]
+  assert _merged(tmp_path / 'pieces') == _merged(tmp_path / 'whole')
+
+
+def test_what_is_left_goes_on_with_the_same_command_or_not(settings, begun, tmp_path):
+  """Trials that were not asked for are left to others; those that were, and did not fit, to the same command."""
+  assert _run_numbers(settings, tmp_path, 1) == '1 of 6 trials are finished (|H|=4: 0, |H|=6: 1)'
+  assert _run_numbers(settings, tmp_path, 1, 2, 3).endswith('(|H|=4: 1, |H|=6: 1); the same command goes on')
+
+
+@pytest.mark.parametrize('moment', range(4))
+def test_two_that_merge_at_once_lose_no_trial(settings, begun, tmp_path, monkeypatch, moment):
+  """Before any of the files that one process writes another finishes a trial and merges: both trials are on record.
+
+  Nor is there a moment without records, once there are any.
+  """
+  write, calls = files.write_whole, []
+
+  def interrupted(path, content):
+    if path.parent == tmp_path:
+      calls.append(path.name)
+      assert len(calls) == 1 or (tmp_path / 'results.jsonl').exists()
+      if len(calls) == moment + 5:
+        _run_numbers(settings, tmp_path, 1)
+    write(path, content)
+
+  _run_numbers(settings, tmp_path, 2)
+  names = ['config.json', 'environment.jsonl', 'results.jsonl', 'timing.jsonl']
+  calls.extend(names)
+  monkeypatch.setattr(files, 'write_whole', interrupted)
+  _run_numbers(settings, tmp_path, 0)
+  assert calls[4 : 5 + moment] == names[: moment + 1] and len(calls) > 8
+  assert _recorded(tmp_path) == [(4, 0), (4, 1), (6, 0)]
+  ids = [[row['trial_id'] for row in files.read_json_lines(tmp_path / name)] for name in names[1::2]]
+  assert ids[0] == ids[1] and len(set(ids[0])) == 3
+
+
+def test_what_is_added_to_a_finished_trial_is_merged_too(settings, begun, tmp_path, monkeypatch):
+  """Its time is written after its records, perhaps while another process merges these."""
+  write = files.write_whole
+  _run_numbers(settings, tmp_path, 2)
+  trial = sweep.trials(settings, tmp_path)['|H|=4 trial 1']
+
+  def interrupted(path, content):
+    write(path, content)
+    if path == tmp_path / 'timing.jsonl' and len(files.read_json_lines(trial.timing_path)) == 1:
+      files.append_json_line(trial.timing_path, {'trial_id': 'again'})
+
+  monkeypatch.setattr(files, 'write_whole', interrupted)
+  sweep.merge(settings, tmp_path, Reporter(rich.console.Console(quiet=True)))
+  assert [row['trial_id'] for row in files.read_json_lines(tmp_path / 'timing.jsonl')] == [trial.id, 'again']
+
+
+def test_the_list_says_what_is_done_and_what_is_missing(settings, begun, tmp_path):
+  """A line a trial, by number, with its id; nothing is written."""
+  more = dataclasses.replace(settings, methods=('head', 'prompt'), tasks_per_trial=2)
+  assert sweep.listing(sweep.trials(more, tmp_path / 'none')).count('missing 4 of 4: exact head, exact prompt') == 6
+  assert not (tmp_path / 'none').exists()
+  _run_numbers(settings, tmp_path, 1)
+  grid = sweep.trials(settings, tmp_path)
+  lines = sweep.listing(grid).splitlines()
+  assert [line.split()[:5] for line in lines] == [
+    [str(number), trial.id, str(trial.point), 'trial', str(trial.trial)] for number, trial in enumerate(grid.values())
+  ]
+  assert [line.endswith('done') for line in lines] == [False, True, False, False, False, False]
+  assert sweep.listing(sweep.trials(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
+
+
+@pytest.mark.parametrize('name', ['prompt_vs_head', 'memory_vs_vanilla', 'memory_cells', 'recipes'])
+def test_no_two_trials_of_a_grid_share_a_model_or_a_directory(name):
+  """At any scale, so that trials can run at the same time: none pretrains what another one reads."""
+  shipped = config_lib.shipped(name)
+  for scale in shipped['SCALES']:
+    settings = config_lib.from_config(shipped['get_config'](scale))
+    grid = EXPERIMENTS[name].trials(settings, pathlib.Path('runs')).values()
+    assert len({trial.pretraining_id for trial in grid}) == len({trial.id for trial in grid}) == len(grid), scale

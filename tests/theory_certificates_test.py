@@ -22,7 +22,7 @@ def _decided(problem, length=LENGTH):
 def _random(seed):
   """H = 4 over two tokens, decided."""
   rng = np.random.default_rng(seed)
-  hmm = HMM(rng.dirichlet(np.ones(4)), sparse_probs(rng, 4, 4).astype(float), rng.dirichlet(np.ones(2), 4))
+  hmm = HMM(rng.dirichlet(np.ones(4)), sparse_probs(rng, 4, 4), rng.dirichlet(np.ones(2), 4))
   task_weights = np.array([rng.standard_normal(4), np.zeros(4)])
   problem = StateProblem(hmm, hmm.initial_probs, task_weights, drawn=1)
   return problem, *_decided(problem)

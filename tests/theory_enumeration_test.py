@@ -13,8 +13,8 @@ LENGTH = 3
 def _problem(seed: int) -> StateProblem:
   """H = 4 over V = 3 with exact zeros, a silent state and three classes."""
   rng = np.random.default_rng(seed)
-  silent_probs, transition_matrix = rng.dirichlet(np.ones(4)), sparse_probs(rng, 4, 4).astype(float)
-  hmm = HMM(silent_probs @ transition_matrix, transition_matrix, sparse_probs(rng, 4, 3).astype(float))
+  silent_probs, transition_matrix = rng.dirichlet(np.ones(4)), sparse_probs(rng, 4, 4)
+  hmm = HMM(silent_probs @ transition_matrix, transition_matrix, sparse_probs(rng, 4, 3))
   return StateProblem(hmm, silent_probs, rng.standard_normal((3, 4)), drawn=1)
 
 

@@ -108,7 +108,9 @@ def test_token_laws_are_conditional_probabilities():
 def test_a_stationary_law_is_found_or_refused():
   moves = np.array([[0, 1], [Fraction(1, 2), Fraction(1, 2)]], object) + Fraction(0)
   assert tables.stationary_law(moves).tolist() == [Fraction(1, 3), Fraction(2, 3)]
-  assert tables.stationary_law(np.eye(2, dtype=int) * Fraction(1)) is None
+  np.testing.assert_allclose(tables.stationary_law(moves.astype(float)), [1 / 3, 2 / 3], rtol=1e-14)
+  for one in (Fraction(1), 1.0):
+    assert tables.stationary_law(np.eye(2, dtype=int) * one) is None
 
 
 # Claims.

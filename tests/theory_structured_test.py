@@ -1,12 +1,15 @@
 """Rows of small fractions with exact zeros, and the generator that a key decides."""
 
 from fractions import Fraction
+import functools
 
 import jax
 import numpy as np
 import pytest
 
+from hmm_jax.hmm import HMM
 from hmm_jax.theory import structured
+from hmm_jax.theory.tables import stationary_law
 
 
 @pytest.mark.parametrize('density', [0.25, 0.5, 0.75])
@@ -14,7 +17,9 @@ def test_sparse_probs_have_exact_zeros_and_small_denominators(density):
   """Rows sum to 1, one entry is always positive, the others with the density; denominators are at most 64."""
   rng = np.random.default_rng(0)
   for size in (1, 2, 6):
-    probs = structured.sparse_probs(rng, 800, size, density)
+    rows = structured.sparse_probs(rng, 800, size, density)
+    probs = structured.small_fractions(rows)
+    np.testing.assert_array_equal(rows, probs.astype(float))
     assert probs.shape == (800, size) and (probs.sum(-1) == 1).all() and (probs >= 0).all()
     assert max(value.denominator for value in probs.flat) <= 64
     np.testing.assert_allclose((probs > 0).mean(), (1 + (size - 1) * density) / size, atol=0.04)
@@ -24,9 +29,9 @@ def test_composed_is_positive_where_it_is_kept():
   """Of the denominator that is asked for, or of as many as there are entries."""
   rng, kept = np.random.default_rng(1), np.array([True, False, True, True, False])
   for denominator in (3, 8, 64):
-    row = structured.composed(rng, kept, denominator)
+    row = structured.small_fractions(structured.composed(rng, kept, denominator))
     assert row.sum() == 1 and ((row > 0) == kept).all() and (row * denominator % 1 == 0).all()
-  assert (structured.composed(rng, kept, 2) == np.array([1, 0, 1, 1, 0]) * Fraction(1, 3)).all()
+  assert (structured.composed(rng, kept, 2) == np.array([1, 0, 1, 1, 0]) / 3).all()
   assert (structured.full_probs(rng, 5) > 0).all()
 
 
@@ -44,7 +49,33 @@ def test_random_weights_differ_at_their_places_alone():
     weights = structured.random_weights(rng, num_classes, np.array([1, 3]), 5)
     assert weights.shape == (num_classes, 5) and not weights[-1].any()
     assert np.flatnonzero(weights.any(0)).tolist() == [1, 3]
-    assert all((value * 8).denominator == 1 and abs(value) <= 2 for value in weights.flat)
+    assert all((value * 8).is_integer() and abs(value) <= 2 for value in weights.flat)
+
+
+def test_small_fractions_are_those_that_were_rounded():
+  """Any of a denominator up to 1000, of float64 a few roundings off; zeros and signs stay."""
+  rng = np.random.default_rng(3)
+  exact = [Fraction(int(rng.integers(-d, d + 1)), int(d)) for d in rng.integers(1, 1001, 500)] + [Fraction(0)]
+  for roundings in (0, 4, -4):
+    floats = np.array(exact, float) * (1 + roundings * np.finfo(float).eps)
+    assert structured.small_fractions(floats).tolist() == exact
+  assert structured.small_fractions(floats[:6].reshape(2, 3)).shape == (2, 3)
+
+
+@pytest.mark.parametrize('stationary', [False, True])
+def test_a_problem_with_its_fractions_is_that_of_floats_but_for_rounding(stationary):
+  """Rows are those that were drawn; laws that follow from them do so without rounding, also a stationary start."""
+  rng = np.random.default_rng(4)
+  moves, emissions = structured.sparse_probs(rng, 3, 3, 0.9), structured.sparse_probs(rng, 3, 4)
+  silent_probs = stationary_law(moves) if stationary else structured.full_probs(rng, 3)
+  hmm = HMM(silent_probs @ moves, moves, emissions)
+  drawn = structured.StateProblem(hmm, silent_probs, structured.random_weights(rng, 2, np.arange(2), 3), 0)
+  problem = structured.with_fractions(drawn)
+  exact = problem.exact
+  np.testing.assert_array_equal(problem.hmm.transition_matrix, moves)
+  jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-14), problem._replace(exact=None), drawn)
+  assert (exact.silent_probs @ exact.hmm.transition_matrix == exact.hmm.initial_probs).all()
+  assert exact.silent_probs.sum() == 1 and (exact.silent_probs == exact.hmm.initial_probs).all() == stationary
 
 
 def test_the_numpy_generator_is_that_of_the_key():

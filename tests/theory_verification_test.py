@@ -14,7 +14,7 @@ from configs import theory
 from experiments import config as config_lib
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
-from experiments.theory import problems, verification
+from experiments.theory import comparison, problems, verification
 from hmm_jax.theory import theorems
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -96,6 +96,8 @@ def test_counts_are_those_of_fractions(theorem):
   # Rounding breaks ties.
   assert abs(row['majority'] - max(shares)) <= row['exact_ties'] / has_mass.sum() + 1e-12
   assert row['no_mass'] == (~has_mass).sum()
+  # Those come last, in as few blocks as can be.
+  assert has_mass[: has_mass.sum()].all()
   ranked = np.sort(scores, axis=-1)[has_mass]
   assert row['exact_ties'] == (ranked[:, -1] == ranked[:, -2]).sum()
   assert row['near_ties'] == (ranked[:, -1] - ranked[:, -2] <= SETTINGS.margin).sum()
@@ -152,7 +154,7 @@ def test_a_broken_construction_is_wrong_from_end_to_end(theorem, monkeypatch):
   program = theorems.program
 
   def without_the_first(*arguments):
-    of = problems.Drawn(None, program(*arguments), None, None, 0, 0)
+    of = comparison.Drawn(None, program(*arguments), None, None, 0, 0)
     return broken(of, lambda weights: weights * (np.arange(weights.shape[1]) > 0)).program
 
   monkeypatch.setattr(theorems, 'program', without_the_first)
@@ -162,7 +164,7 @@ def test_a_broken_construction_is_wrong_from_end_to_end(theorem, monkeypatch):
 
 def test_a_score_where_nothing_has_mass_is_wrong():
   """A head that says something where nothing that is recovered has probability, or no number, is wrong there."""
-  theorem, of, found = '4.6', drawn('4.6', TIED), verification.compared
+  theorem, of, found = '4.6', drawn('4.6', TIED), comparison.compared
   predictions, has_mass = of.predictions, of.has_mass.copy()
   arrays = {name: getattr(predictions, name).copy() for name in ('posterior', 'token_probs')}
   # A text that the prompt contradicts: nothing that is recovered is possible, and the model says nothing.
@@ -184,13 +186,30 @@ def test_a_score_where_nothing_has_mass_is_wrong():
     assert row['wrong'] == row['no_mass'] > 0
 
 
+@pytest.mark.parametrize('theorem', ['3.3', '4.6'])
+def test_rounding_excuses_what_is_as_small_and_has_the_factor_of_the_proof(theorem, monkeypatch):
+  """A large relative error passes where it is tiny and the fractions have the factor, and not else."""
+  of, found = drawn(theorem, TIED), comparison.compared
+
+  def wrong(error, factor=1.0):
+    changed = of._replace(predictions=of.predictions._replace(factor=of.predictions.factor * factor))
+    relative = lambda seen: seen._replace(
+      vector_error=np.where(seen.has_mass, 1e-8, 0), error=np.full(len(seen.gap), error)
+    )
+    monkeypatch.setattr(verification, 'compared', lambda *_: relative(found(of, *_[1:])))
+    return row_of(theorem, changed)['wrong']
+
+  assert wrong(1e-15) == 0 < wrong(1e-12)
+  assert wrong(1e-15, factor=1 + 1e-6) > 0
+
+
 def test_near_ties_are_decided_in_fractions_and_right():
   """A tie by fractions is a tie, and right: the label of both is the first class of the largest score."""
   for theorem in THEOREMS:
     of = drawn(theorem, TIED)
-    found = verification.compared(of, of.program.head, of.predictions, problems.room_of(SETTINGS, THEOREMS[theorem]))
+    found = comparison.compared(of, of.program.head, of.predictions, problems.room_of(SETTINGS, THEOREMS[theorem]))
     near = np.flatnonzero(found.has_mass & (found.gap <= SETTINGS.margin))
-    verdicts = verification._decided(THEOREMS[theorem], of, near, np.zeros(len(found.gap), bool))
+    verdicts = verification._decided(THEOREMS[theorem], of, found, near)
     assert len(verdicts) == len(near) > 0
     assert all(verdict.is_right and verdict.is_tie for verdict in verdicts)
 

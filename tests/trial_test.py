@@ -56,6 +56,13 @@ def test_records_are_those_that_are_asked_for(tmp_path):
   assert len(_trial(tmp_path).records()) == 8
 
 
+def test_what_two_runs_made_is_there_once(tmp_path):
+  """As where the same trial was run twice at the same time."""
+  for tasks in ((0, 1), (1,)):
+    _add(_trial(tmp_path), 'bert', 'head', tasks)
+  assert _triples(_trial(tmp_path).records()) == [(0, 'bert', 'head'), (1, 'bert', 'head')]
+
+
 def test_records_keep_the_commit_that_made_them(tmp_path, monkeypatch):
   """What a later commit adds to a trial is said to be of that commit, and what was there is left as it was."""
   trial = _trial(tmp_path)

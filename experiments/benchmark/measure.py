@@ -135,7 +135,7 @@ def _warmed_up(way: Way, row: dict[str, Any], deadline: float) -> Prepared:
     row['error'] = _finite(prepared.error(result))
   del result
   row['memory_bytes'] = _memory(prepared)
-  row['device_peak_bytes'] = (jax.devices()[0].memory_stats() or {}).get('peak_bytes_in_use')
+  row['device_peak_bytes'] = (jax.local_devices()[0].memory_stats() or {}).get('peak_bytes_in_use')
   row['flops'] = _flops(prepared)
   row['compile_seconds'] = prepared.compile_seconds
   row |= prepared.figures

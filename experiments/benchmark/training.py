@@ -130,12 +130,12 @@ class Step:
   def _programs(
     self, bert: Bert, p: PretrainSettings, num_members: int | None
   ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    mesh = sharding.data_mesh(1)
+    mesh = sharding.make_mesh()
     if not num_members:
       return pretraining.compiled(bert, p, p.num_steps, mesh)
     optimizer = p.gradient_transformation(p.num_steps)
     init_one = lambda key: pretrain.init_train_state(key, bert, optimizer)
-    init = jax.jit(jax.vmap(init_one), out_shardings=sharding.batch_sharded(mesh))
+    init = jax.jit(jax.vmap(init_one), out_shardings=sharding.members_sharded(mesh))
     sizes = dict(batch_size=p.batch_size, steps_per_call=p.steps_per_call, num_members=num_members)
     return init, pretrain.make_train_steps(bert, optimizer, self.corruption, mesh=mesh, **sizes)
 

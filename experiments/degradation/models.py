@@ -80,7 +80,7 @@ def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: R
 def _checkpoints(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> Iterator[tuple[int, Any]]:
   b, bert = s.bert, s.bert.model.module(s.num_tokens)
   key_text, key_init, key_steps = jax.random.split(key, 3)
-  init, train_steps = pretraining.compiled(bert, b, b.checkpoints[-1], sharding.data_mesh(1))
+  init, train_steps = pretraining.compiled(bert, b, b.checkpoints[-1], sharding.make_mesh())
   state, hmm = init(key_init), side_by_side.float32(problem.hmm)
   corpus = jax.device_put(sample_corpus(key_text, hmm, b.num_documents, b.document_length), state.step.sharding)
   with reporter.track('pretraining', b.checkpoints[-1]) as advance:

@@ -82,8 +82,8 @@ def _sparse(s: ImpossibilitySettings, key: Array) -> Iterator[tuple[Array, State
     rng = structured.generator(key_one)
     hmm = HMM(
       rng.dirichlet(np.ones(s.num_states)),
-      structured.sparse_probs(rng, s.num_states, s.num_states).astype(float),
-      structured.sparse_probs(rng, s.num_states, s.num_tokens).astype(float),
+      structured.sparse_probs(rng, s.num_states, s.num_states),
+      structured.sparse_probs(rng, s.num_states, s.num_tokens),
     )
     task_weights = np.zeros((2, s.num_states))
     task_weights[0, rng.choice(s.num_states, s.num_weighed, replace=False)] = rng.standard_normal(s.num_weighed)

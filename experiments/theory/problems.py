@@ -8,10 +8,9 @@ from jax import Array
 import numpy as np
 
 from experiments.fields import SettingsError
+from experiments.theory.comparison import BLOCK_SIZE, compared, Drawn, predicted, TOLERANCE
 from experiments.theory.settings import TheorySettings
-from hmm_jax.blocks import in_blocks
 from hmm_jax.theory import families, padding, scoring, structured, texts, theorems
-from hmm_jax.theory.assumptions import Finding
 from hmm_jax.theory.exact_recovery import exact_construction, exact_posterior, ExactConstruction
 from hmm_jax.theory.families import Sizes
 from hmm_jax.theory.padding import Room
@@ -20,8 +19,6 @@ from hmm_jax.theory.scoring import Predictions
 from hmm_jax.theory.structured import Problem, StateProblem
 from hmm_jax.theory.theorems import Program
 
-# Sequences that are evaluated at a time.
-BLOCK_SIZE = 2048
 # The most of the sequences that may leave nothing that is recovered any probability, as their label is then decided.
 _MOST_WITHOUT_MASS = 0.1
 # Sequences that are sampled at a time, and the least share of them in the region and new.
@@ -60,63 +57,64 @@ THEOREMS = (
 )
 
 
-class Drawn(NamedTuple):
-  """A problem with a balanced task, and the sequences in its region.
-
-  Attributes:
-    problem: with that task.
-    program: the theorem as a program for it.
-    predictions: of those sequences, all different.
-    has_mass: [n], which leave something that is recovered any probability, by the supports alone.
-    enumerated: how many of them are of every sequence up to a length.
-    rejected: HMMs that were drawn before: of too small a region, or without a balanced task.
-  """
-
-  problem: Any
-  program: Program
-  predictions: Predictions
-  has_mass: np.ndarray
-  enumerated: int
-  rejected: int
-
-
 def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mutated: bool) -> Drawn:
   """A problem of the family and the sizes of this number, drawn until its region is large and a task balanced.
 
   Raises:
     SettingsError: none of `max_draws` HMMs is.
   """
-  v = settings.verification
+  v, family = settings.verification, theorem.families[index % len(theorem.families)]
+  sizes = _sizes(settings, theorem, family, index)
   least = v.num_sequences_mutated if mutated else v.num_sequences
+  # Random supports rarely leave a doubt that a tie could balance on.
+  tied = index % 4 >= 2 and family != 'unplanted'
   for rejected in range(v.max_draws):
     key_draw, key_text, key_task = jax.random.split(jax.random.fold_in(key, rejected), 3)
-    sizes, family = _sizes(settings, theorem, index), theorem.families[index % len(theorem.families)]
     try:
       problem = families.draw(theorem.name, family, key_draw, sizes, settings.limits, settings.conditioning)
     except ValueError as error:
       raise SettingsError(str(error)) from error
-    program = theorems.program(theorem.name, problem, v.length, settings.limits)
-    found = _texts(settings, theorem, problem, key_text, least, program)
-    if found is None:
-      continue
-    tokens, enumerated, has_mass = found
-    predictions = predicted(problem, program.prompt, program.finding, tokens, room_of(settings, theorem))
-    # Random supports rarely leave a doubt that a tie could balance on.
-    rng, tied = structured.generator(key_task), index % 4 >= 2 and family != 'unplanted'
-    task = _balanced(settings, problem, program, predictions, has_mass, rng, tied)
-    if task is None or _num_off_factor(program, predictions, has_mass, room_of(settings, theorem)) > _MOST_TIES:
-      continue
-    problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
-    return Drawn(problem, program, predictions, has_mass, enumerated, rejected)
+    drawn = _with_texts(settings, theorem, problem, key_text, structured.generator(key_task), least, tied)
+    if drawn:
+      return drawn._replace(rejected=rejected)
   valid = f'more, or fewer sequences: no HMM of so many would do for Theorem {theorem.name}'
   raise SettingsError(f'verification.max_draws is {v.max_draws}; valid is {valid}')
 
 
-def _sizes(settings: TheorySettings, theorem: Theorem, index: int) -> Sizes:
-  """Values of each size come by turns, each at a pace of its own."""
+def _with_texts(
+  settings: TheorySettings, theorem: Theorem, problem: Any, key: Array, rng: np.random.Generator, least: int, tied: bool
+) -> Drawn | None:
+  """The problem with `least` sequences and a task that is balanced on them, None where it has none."""
+  limits, room = settings.limits, room_of(settings, theorem)
+  found = _texts(settings, theorem, problem, key, least)
+  if found is None:
+    return None
+  tokens, enumerated, has_mass = found
+  program = theorems.program(theorem.name, problem, settings.verification.length, limits)
+  predict = lambda tokens: predicted(problem, program.prompt, program.finding, tokens, room)
+  balanced = lambda seen, has_mass: _balanced(settings, problem, program.recovered, seen, has_mass, rng, tied)
+  # Most HMMs without a balanced task are known by a part of the sequences.
+  part = slice(None, None, len(tokens) // BLOCK_SIZE)
+  if len(tokens) > BLOCK_SIZE and balanced(predict(tokens[part]), has_mass[part]) is None:
+    return None
+  predictions = predict(tokens)
+  task = balanced(predictions, has_mass)
+  if task is None:
+    return None
+  problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
+  drawn = Drawn(problem, program, predictions, has_mass, enumerated, 0)
+  return drawn if _num_off_factor(drawn, room) <= _MOST_TIES else None
+
+
+def _sizes(settings: TheorySettings, theorem: Theorem, family: str, index: int) -> Sizes:
+  """Values of each size come by turns, each at a pace of its own, but for H of adversarial HMMs.
+
+  Those have the largest: with few states outside H*, keys are hardly ever as large as they ask for.
+  """
   v = settings.verification
   in_turn = lambda values, stride: values[index // stride % len(values)]
   num_states = in_turn({'3.3': v.num_states_3_3, '3.6': v.num_states_3_6}.get(theorem.name, v.num_states), 2)
+  num_states = max(v.num_states) if family == 'adversarial' else num_states
   num_tokens, num_classes = in_turn(v.num_tokens, 3), in_turn(v.num_classes, 5)
   if not theorem.with_memory:
     return Sizes(num_states, num_tokens, num_classes)
@@ -134,18 +132,24 @@ def room_of(settings: TheorySettings, theorem: Theorem) -> Room:
 
 
 def _texts(
-  settings: TheorySettings, theorem: Theorem, problem: Any, key: Array, least: int, program: Program
+  settings: TheorySettings, theorem: Theorem, problem: Any, key: Array, least: int
 ) -> tuple[np.ndarray, int, np.ndarray] | None:
   """That many different sequences in the region, how many of them were enumerated, and which leave something that is
   recovered any probability, as few as a share `_MOST_WITHOUT_MASS` do not; None where they are too rare.
   """
   length, room = settings.verification.length, room_of(settings, theorem)
   filled_up = padding.chain(problem.hmm, room)
-  states: Any = program.finding.witness.get('recoverable_states')
+  finding = theorems.finding(theorems.ON_EMISSIONS[theorem.name], problem, settings.limits)
+  states: Any = finding.witness.get('recoverable_states')
   supports = texts.supports(filled_up)
-  reaching = _reaching(problem, supports, program.recovered)
+  reaching = _reaching(problem, supports, theorems.what_is_recovered(problem, finding))
   kept = lambda tokens: tokens[texts.in_region(supports, states, tokens)] if theorem.with_memory else tokens
   with_mass = lambda tokens: texts.possible(reaching, tokens)
+  sampled = lambda block: kept(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
+  # Enumerating takes longer than seeing that too few sequences are in the region.
+  tokens = sampled(0)
+  if with_mass(np.unique(tokens, axis=0)).sum() < min(_SAMPLED, least) * _LEAST_SHARE:
+    return None
   every = kept(texts.possible_sequences(supports, length, most=least // 2))
   every = _few_without(every, with_mass(every), int(_MOST_WITHOUT_MASS * least))
   found, seen = [every], {text.tobytes() for text in every}
@@ -153,9 +157,9 @@ def _texts(
   for block in range(math.ceil(least / _SAMPLED / _LEAST_SHARE)):
     if len(seen) >= least:
       break
-    sampled = kept(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
-    fresh = list(dict.fromkeys(text for text in map(np.ndarray.tobytes, sampled) if text not in seen))
-    fresh_tokens = np.frombuffer(b''.join(fresh), sampled.dtype).reshape(-1, length)
+    tokens = sampled(block) if block else tokens
+    fresh = list(dict.fromkeys(text for text in map(np.ndarray.tobytes, tokens) if text not in seen))
+    fresh_tokens = np.frombuffer(b''.join(fresh), tokens.dtype).reshape(-1, length)
     has_mass = with_mass(fresh_tokens)
     chosen = _few_without(fresh_tokens, has_mass, int(_MOST_WITHOUT_MASS * least) - without)
     without += len(chosen) - int(has_mass.sum())
@@ -166,7 +170,10 @@ def _texts(
   if len(seen) < least:
     return None
   tokens = np.concatenate(found)[:least]
-  return tokens, len(every), with_mass(tokens)
+  has_mass = with_mass(tokens)
+  # What a prompt makes impossible takes the slow arithmetic of logarithms, and so does all that is in a block with it.
+  order = np.argsort(~has_mass, kind='stable')
+  return tokens[order], len(every), has_mass[order]
 
 
 def _few_without(tokens: np.ndarray, has_mass: np.ndarray, most: int) -> np.ndarray:
@@ -186,24 +193,14 @@ def _reaching(problem: Any, supports: texts.Supports, recovered: np.ndarray) -> 
   return texts.holding(supports, np.isin(values, recovered))
 
 
-def predicted(problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room) -> Predictions:
-  """What the exact model says behind a prompt; tokens past the vocabulary are [MASK]s."""
-  own = np.minimum(tokens, problem.hmm.num_tokens)
-  return in_blocks(lambda block: scoring.predict(problem, prompt, finding, block, room), own, BLOCK_SIZE)
-
-
-def predicted_behind(problem: Problem, prompt: np.ndarray, predictions: Predictions, room: Room) -> Predictions:
-  """The same sequences with another prompt before them."""
-  return in_blocks(lambda block: scoring.behind(block, problem, prompt, room), predictions, BLOCK_SIZE)
-
-
-def read(predictions: Predictions, head: Any, room: Room, size: int, temperature: float = 0.0) -> np.ndarray:
-  """Class scores [n, C] of a theorem's head, of so many sequences at a time."""
-  return in_blocks(lambda block: scoring.read(block, head, room, temperature), predictions, size)
-
-
 def _balanced(
-  settings: TheorySettings, problem: Any, program: Program, predictions: Predictions, has_mass: np.ndarray, rng, tied
+  settings: TheorySettings,
+  problem: Any,
+  recovered: np.ndarray,
+  predictions: Predictions,
+  has_mass: np.ndarray,
+  rng,
+  tied,
 ) -> np.ndarray | None:
   """mu [C, S] in `Fraction`s whose commonest label is not too common on these sequences, nor on those with mass.
 
@@ -212,10 +209,10 @@ def _balanced(
   num_classes, size = problem.task_weights.shape
   posterior = exact_posterior(problem.exact)
   for _ in range(_MOST_TASKS):
-    weights: Any = structured.random_weights(rng, num_classes, program.recovered, size)
+    weights: Any = structured.small_fractions(structured.random_weights(rng, num_classes, recovered, size))
     if tied:
       text = text_of(predictions, rng.integers(len(predictions.tokens)), problem)
-      weights = _with_tie(weights, posterior(text), program.recovered)
+      weights = _with_tie(weights, posterior(text), recovered)
     if weights is None:
       continue
     scores = predictions.posterior @ weights.T.astype(float)
@@ -228,18 +225,14 @@ def _balanced(
   return None
 
 
-def _num_off_factor(program: Program, predictions: Predictions, has_mass: np.ndarray, room: Room) -> int:
+def _num_off_factor(drawn: Drawn, room: Room) -> int:
   """On how many sequences float64 gives all that is recovered, but for the factor: what is decided in fractions.
 
   That is where a position is so nearly attended that rounding hides it. A construction whose factor is wrong elsewhere
   too has no HMM that would do.
   """
-  num_recovered = len(program.recovered)
-  constructed = read(predictions, program.head, room, len(predictions.tokens))[:, :num_recovered]
-  expected = predictions.factor[:, None] * predictions.posterior[:, program.recovered]
-  error = np.abs(constructed - expected).max(-1) > 1e-9 * expected.max(-1)
-  along = np.abs(constructed.sum(-1, keepdims=True) * expected - expected.sum(-1, keepdims=True) * constructed).max(-1)
-  return int((has_mass & error & (along <= 1e-9 * expected.max(-1) ** 2)).sum())
+  found = compared(drawn, drawn.program.head, drawn.predictions, room)
+  return int((found.has_mass & (found.vector_error > TOLERANCE) & (found.cosine_error <= TOLERANCE**2)).sum())
 
 
 def majority(labels: np.ndarray) -> float:

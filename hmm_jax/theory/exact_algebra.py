@@ -1,23 +1,33 @@
 """Linear algebra on `Fraction`s, in arrays of objects: what decides ranks and left inverses without any rounding."""
 
+from collections.abc import Callable
 from fractions import Fraction
 import math
+import operator
 
 import numpy as np
 
 
 def row_reduced(matrix: np.ndarray) -> tuple[np.ndarray, list[int]]:
   """The reduced row echelon form of a matrix [m, n] and the columns of its pivots, ascending."""
-  rows = np.array(matrix, object) * Fraction(1)
-  pivots: list[int] = []
+  rows, pivots = eliminated(np.array([as_integers(row)[0] for row in matrix], object), operator.floordiv)
+  return rows * Fraction(1, rows[0, pivots[0]] if pivots else 1), pivots
+
+
+def eliminated(rows: np.ndarray, divided: Callable[[np.ndarray, int], np.ndarray]) -> tuple[np.ndarray, list[int]]:
+  """Rows [m, n] of integers after Gauss-Jordan elimination, all pivots equal, and the columns of the pivots, ascending.
+
+  Integers stay so without fractions (Bareiss 1968): what is `divided` by the pivot before is a multiple of it.
+  """
+  pivots, pivot = list[int](), 1
   for column in range(rows.shape[1]):
     at = len(pivots)
     candidates = at + np.flatnonzero(rows[at:, column])
     if candidates.size:
       rows[[at, candidates[0]]] = rows[[candidates[0], at]]
-      rows[at] /= rows[at, column]
+      last, pivot = pivot, rows[at, column]
       others = np.arange(len(rows)) != at
-      rows[others] -= np.outer(rows[others, column], rows[at])
+      rows[others] = divided(pivot * rows[others] - np.outer(rows[others, column], rows[at]), last)
       pivots.append(column)
   return rows, pivots
 

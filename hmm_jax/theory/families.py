@@ -10,7 +10,6 @@ value of at least `conditioning`.
 """
 
 from collections.abc import Callable
-from fractions import Fraction
 import functools
 import itertools
 from typing import Any, NamedTuple
@@ -26,18 +25,18 @@ from hmm_jax.theory.structured import (
   concentrated,
   full_probs,
   generator,
-  in_floats,
   MemoryProblem,
   one_token,
   random_weights,
   sparse_probs,
   StateProblem,
+  with_fractions,
 )
 from hmm_jax.theory.tables import stationary_law
 from hmm_jax.theory.theorems import finding, Limits, ON_EMISSIONS
 
 # The share of an imitator's emissions that gives it away.
-MARKED = Fraction(1, 4)
+MARKED = 1 / 4
 _MAX_DRAWS = 20_000
 # What a row of the unplanted memory draws has positive, of its entries, so few that some sequences leave no doubt.
 _SPARSE = 0.25
@@ -73,19 +72,34 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
   """
   rng, propose = generator(key), _PROPOSALS[theorem, family]
   for drawn in range(1, _MAX_DRAWS + 1):
-    problem = in_floats(propose(rng, sizes))._replace(drawn=drawn)
+    problem = propose(rng, sizes)
     if family == 'adversarial':
       problem = _against_beta(problem, limits)
       if problem is None:
         continue
-    # The proof of Theorem 4.3 uses nothing of the chain.
-    if theorem != '4.3' and not finding('3.2', _before_text(problem), limits).holds:
-      continue
     found = finding(ON_EMISSIONS[theorem], problem, limits)
-    if found.holds and found.closeness['smallest_singular_value'] >= conditioning:
-      return problem
+    if not found.holds or found.closeness['smallest_singular_value'] < conditioning:
+      continue
+    # The proof of Theorem 4.3 uses nothing of the chain.
+    if theorem == '4.3' or finding('3.2', _before_text(problem), limits).holds:
+      return with_fractions(problem)._replace(drawn=drawn)
   valid = f'less: {_MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} had none so well'
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
+
+
+def _any_chain(propose: Callable[[], np.ndarray]) -> np.ndarray:
+  return propose()
+
+
+def _ergodic(propose: Callable[[], np.ndarray]) -> np.ndarray:
+  """The first transition matrix by which every state can reach every other in the same number of moves.
+
+  That is irreducible and aperiodic; (size - 1)^2 + 1 moves are enough where any number is (Wielandt 1950).
+  """
+  while True:
+    rows = propose()
+    if np.linalg.matrix_power(rows > 0, (len(rows) - 1) ** 2 + 1).all():
+      return rows
 
 
 def _before_text(problem: Any) -> Any:
@@ -97,7 +111,7 @@ def _planted_3_3(rng, sizes: Sizes) -> StateProblem:
   """H <= V; half of what a state says is a word of its own."""
   own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
   emission_matrix = (np.array(own) + _rows_over(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
-  transition_matrix = sparse_probs(rng, sizes.num_states, sizes.num_states)
+  transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
   return _of_states(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
 
@@ -118,10 +132,8 @@ def _planted_3_6(rng, sizes: Sizes) -> StateProblem:
   num_essential = max(2, min(num_tokens, num_states) // 2)
   order = rng.permutation(num_states)
   essential, imitators, starts = order[:num_essential], order[num_essential:], order[-2:]
-  transition_matrix = sparse_probs(rng, num_states, num_states)
-  for start, half in zip(starts, np.array_split(essential, 2)):
-    transition_matrix[start] = composed(rng, np.isin(np.arange(num_states), half))
-  emission_matrix = np.full((num_states, num_tokens), Fraction(0), object)
+  transition_matrix = _moving_into(rng, num_states, dict(zip(starts, np.array_split(essential, 2))))
+  emission_matrix = np.zeros((num_states, num_tokens))
   emission_matrix[essential, :-1] = _rows_over(rng, num_essential, num_tokens - 1, denominator=8)
   for state in imitators:
     imitated = emission_matrix[rng.choice(essential, 2)].sum(0) / 2
@@ -143,10 +155,16 @@ def _of_states(rng, transition_matrix, emission_matrix, weighed: np.ndarray, siz
 
 
 def _sparse_matrices(rng, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
-  return (
-    sparse_probs(rng, sizes.num_states, sizes.num_states),
-    sparse_probs(rng, sizes.num_states, sizes.num_tokens),
-  )
+  transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
+  return transition_matrix, sparse_probs(rng, sizes.num_states, sizes.num_tokens)
+
+
+def _moving_into(rng, num_states: int, targets: dict[int, np.ndarray]) -> np.ndarray:
+  """A sparse transition matrix [H, H] where some states move to all of their targets and to no others."""
+  rows = sparse_probs(rng, num_states, num_states)
+  for state, reached in targets.items():
+    rows[state] = composed(rng, np.isin(np.arange(num_states), reached))
+  return rows
 
 
 def _rows_over(rng, num_rows: int, size: int, denominator: int) -> np.ndarray:
@@ -156,7 +174,9 @@ def _rows_over(rng, num_rows: int, size: int, denominator: int) -> np.ndarray:
   return np.array([composed(rng, row, denominator) for row in kept])
 
 
-def _planted_memory(rng, sizes: Sizes, weighed: np.ndarray, announced: float) -> MemoryProblem:
+def _planted_memory(
+  rng, sizes: Sizes, weighed: np.ndarray, announced: float, chain: Callable[..., np.ndarray]
+) -> MemoryProblem:
   """The first states show the weighed values of cell 0 independently, and the next one announces them.
 
   The announcer alone emits token 0 and moves to those that show, so that R (4.3) holds sequences with it before their
@@ -165,10 +185,9 @@ def _planted_memory(rng, sizes: Sizes, weighed: np.ndarray, announced: float) ->
   """
   num_states, num_tokens, num_shown = sizes.num_states, sizes.num_tokens, sizes.num_recoverable
   shown, announcer = np.arange(num_shown), num_shown
-  transition_matrix = sparse_probs(rng, num_states, num_states)
-  transition_matrix[announcer] = composed(rng, np.isin(np.arange(num_states), shown))
+  transition_matrix = chain(lambda: _moving_into(rng, num_states, {announcer: shown}))
   reads = np.append(np.zeros(num_shown + 1, int), rng.integers(sizes.num_cells, size=num_states - num_shown - 1))
-  after = lambda rows: np.concatenate([np.full(rows.shape[:-1] + (1,), Fraction(0), object), rows], axis=-1)
+  after = lambda rows: np.pad(rows, ((0, 0), (1, 0)))
   num_mixed = num_tokens - 1 - len(weighed) * num_shown
   mixtures = after(_rows_over(rng, num_mixed, num_tokens - 1, denominator=8))
   emission_matrix = np.array(
@@ -186,15 +205,15 @@ def _planted_memory(rng, sizes: Sizes, weighed: np.ndarray, announced: float) ->
   return _of_memory(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
 
 
-def _unplanted_memory(rng, sizes: Sizes, weighed: np.ndarray) -> MemoryProblem:
-  """Sparse supports; some states say the same whatever their cell holds, as articles do."""
+def _unplanted_memory(rng, sizes: Sizes, weighed: np.ndarray, chain: Callable[..., np.ndarray]) -> MemoryProblem:
+  """Sparse supports, also of the `chain`; some states say the same whatever their cell holds, as articles do."""
   reads = rng.permutation(np.append(0, rng.integers(sizes.num_cells, size=sizes.num_states - 1)))
   emission_matrix = np.array(
     [sparse_probs(rng, sizes.num_states, sizes.num_tokens, _SPARSE) for _ in range(sizes.memory_size)]
   )
   indifferent = rng.random(sizes.num_states) < 0.5
   emission_matrix[:, indifferent] = emission_matrix[0, indifferent]
-  transition_matrix = sparse_probs(rng, sizes.num_states, sizes.num_states, _SPARSE)
+  transition_matrix = chain(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states, _SPARSE))
   return _of_memory(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
 
 
@@ -220,20 +239,19 @@ def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | Non
   found = finding('4.5', problem, limits)
   if not found.holds:
     return None
-  exact: Any = problem.exact
   states = found.witness['recoverable_states']
   key_scores = attention_keys(problem.hmm, problem.cell, found)[states].sum(0)
   if key_scores.max() < _LARGE_KEY:
     return None
-  hmm, said = exact.hmm, int(key_scores.argmax())
+  hmm: Any = problem.hmm
+  said = int(key_scores.argmax())
   unweighed = ~np.isin(np.arange(hmm.memory_size), found.witness['memory_values'])
   emission_matrix = hmm.emission_matrix.copy()
   for value, state in itertools.product(np.flatnonzero(unweighed), states):
     emission_matrix[value, state] = concentrated(hmm.emission_matrix[value, state] > 0, said)
   held = hmm.memory_probs * unweighed.reshape((-1,) + (1,) * (hmm.num_cells - 1))
   memory_probs = concentrated(hmm.memory_probs.reshape(-1) > 0, int(held.argmax())).reshape(held.shape)
-  hmm = hmm._replace(emission_matrix=emission_matrix, memory_probs=memory_probs)
-  return in_floats(exact._replace(hmm=hmm))._replace(drawn=problem.drawn)
+  return problem._replace(hmm=hmm._replace(emission_matrix=emission_matrix, memory_probs=memory_probs))
 
 
 def _every(propose: Callable) -> Callable:
@@ -252,12 +270,12 @@ _PROPOSALS: dict[tuple[str, str], Callable] = {
   ('3.3', 'unplanted'): _unplanted_3_3,
   ('3.6', 'planted'): _planted_3_6,
   ('3.6', 'unplanted'): _unplanted_3_6,
-  ('4.3', 'planted'): _every(functools.partial(_planted_memory, announced=0.5)),
-  ('4.3', 'unplanted'): _every(_unplanted_memory),
-  ('4.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5)),
-  ('4.6', 'unplanted'): _two(_unplanted_memory),
-  ('C.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5)),
-  ('C.6', 'unplanted'): _two(_unplanted_memory),
-  ('4.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1)),
-  ('C.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1)),
+  ('4.3', 'planted'): _every(functools.partial(_planted_memory, announced=0.5, chain=_any_chain)),
+  ('4.3', 'unplanted'): _every(functools.partial(_unplanted_memory, chain=_any_chain)),
+  ('4.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5, chain=_ergodic)),
+  ('4.6', 'unplanted'): _two(functools.partial(_unplanted_memory, chain=_ergodic)),
+  ('C.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5, chain=_ergodic)),
+  ('C.6', 'unplanted'): _two(functools.partial(_unplanted_memory, chain=_ergodic)),
+  ('4.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1, chain=_ergodic)),
+  ('C.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1, chain=_ergodic)),
 }

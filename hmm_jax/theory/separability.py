@@ -7,7 +7,6 @@ With two classes: a mixture of the G of one class equals a mixture of the G of t
 point from itself. A bias adds nothing, since the entries of G sum to 1.
 """
 
-from collections.abc import Callable
 from fractions import Fraction
 import operator
 from typing import NamedTuple
@@ -16,7 +15,7 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from hmm_jax.theory.exact_algebra import as_integers
+from hmm_jax.theory.exact_algebra import as_integers, eliminated
 
 # The least that HiGHS takes.
 _PRECISION = 1e-10
@@ -117,31 +116,13 @@ def _only_null_vector(matrix: np.ndarray) -> np.ndarray | None:
   """The x with matrix @ x = 0 that is unique up to scale, of integers; None if there is none."""
   rows = np.array([as_integers(row)[0] for row in matrix], object)
   # Columns that are independent modulo a prime are independent, which is soon seen.
-  _, pivots = _eliminated(rows % _PRIME, lambda values, _: values % _PRIME)
+  _, pivots = eliminated(rows % _PRIME, lambda values, _: values % _PRIME)
   if len(pivots) == matrix.shape[1]:
     return None
-  rows, pivots = _eliminated(rows, operator.floordiv)
+  rows, pivots = eliminated(rows, operator.floordiv)
   free = np.setdiff1d(np.arange(matrix.shape[1]), pivots)
   if len(free) != 1:
     return None
   solution = np.array([rows[0, pivots[0]] if pivots else 1] * matrix.shape[1], object)
   solution[pivots] = -rows[: len(pivots), free[0]]
   return solution
-
-
-def _eliminated(rows: np.ndarray, divided: Callable[[np.ndarray, int], np.ndarray]) -> tuple[np.ndarray, list[int]]:
-  """Rows after Gauss-Jordan elimination, all pivots equal, and the columns of the pivots.
-
-  Integers without fractions (Bareiss 1968): what is `divided` by the pivot before is a multiple of it.
-  """
-  pivots, pivot = list[int](), 1
-  for column in range(rows.shape[1]):
-    at = len(pivots)
-    candidates = at + np.flatnonzero(rows[at:, column])
-    if candidates.size:
-      rows[[at, candidates[0]]] = rows[[candidates[0], at]]
-      last, pivot = pivot, rows[at, column]
-      others = np.arange(len(rows)) != at
-      rows[others] = divided(pivot * rows[others] - np.outer(rows[others, column], rows[at]), last)
-      pivots.append(column)
-  return rows, pivots

@@ -1,7 +1,8 @@
 """Problems, a distribution with a task, and rows of small fractions with exact zeros to make them of.
 
 Probabilities that are drawn have denominators of at most 64. Laws that follow from them, P[H_1] = A P[H_0] or a
-stationary one, have what comes of it. A problem carries its fractions as `exact`, beside float64.
+stationary one, have what comes of it. All are drawn in float64, which tells a small fraction from all others;
+`with_fractions` gives a problem those fractions as `exact`, beside their float64.
 """
 
 from fractions import Fraction
@@ -13,8 +14,11 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.theory.tables import stationary_law
 
 _LARGEST_DENOMINATOR = 64
+# Two fractions of denominators up to this are 1e-12 apart, thousands of roundings of a probability in float64.
+_MOST_TOLD_APART = 10**6
 # What a random row has positive, of its entries.
 _DENSITY = 0.5
 
@@ -65,14 +69,36 @@ def generator(key: Array) -> np.random.Generator:
   return np.random.default_rng(np.asarray(jax.random.bits(key, (4,), 'uint32')).tolist())
 
 
-def in_floats(exact: Any) -> Any:
-  """The problem in float64, with the one of `Fraction`s as its `exact`."""
-  to_float = lambda leaf: leaf.astype(np.float64) if isinstance(leaf, np.ndarray) and leaf.dtype.kind == 'O' else leaf
-  return jax.tree.map(to_float, exact._replace(exact=None))._replace(exact=exact)
+def with_fractions(problem: Any) -> Any:
+  """The problem of the small fractions that its float64 are nearest to: in float64, with those as its `exact`.
+
+  The law of the silent state, where it is stationary, and that of the first state follow from the fractions.
+  """
+  exact = jax.tree.map(lambda leaf: small_fractions(leaf) if _is_float(leaf) else leaf, problem)
+  law = stationary_law(exact.hmm.transition_matrix) if _is_stationary(problem) else None
+  silent_probs = exact.silent_probs if law is None else law
+  hmm = exact.hmm._replace(initial_probs=silent_probs @ exact.hmm.transition_matrix)
+  exact = exact._replace(hmm=hmm, silent_probs=silent_probs)
+  in_floats = lambda old, new: new.astype(np.float64) if _is_float(old) else old
+  return jax.tree.map(in_floats, problem, exact)._replace(exact=exact)
+
+
+def _is_float(leaf: Any) -> bool:
+  return isinstance(leaf, np.ndarray) and leaf.dtype == np.float64
+
+
+def _is_stationary(problem: Problem) -> bool:
+  return np.allclose(problem.silent_probs @ problem.hmm.transition_matrix, problem.silent_probs, rtol=0, atol=1e-12)
+
+
+def small_fractions(array: np.ndarray) -> np.ndarray:
+  """The nearest `Fraction`s of denominators up to 10^6 to float64s of any shape."""
+  flat = [Fraction(value).limit_denominator(_MOST_TOLD_APART) for value in np.ravel(array).tolist()]
+  return np.array(flat, object).reshape(np.shape(array))
 
 
 def sparse_probs(rng: np.random.Generator, num_rows: int, size: int, density: float = _DENSITY) -> np.ndarray:
-  """Distributions [num_rows, size] of `Fraction`s, each entry positive with probability `density`, and uneven.
+  """Distributions [num_rows, size] of small fractions, each entry positive with probability `density`, and uneven.
 
   A row has a denominator of at most 64; one entry often dominates, as in the paper's draws.
   """
@@ -82,42 +108,36 @@ def sparse_probs(rng: np.random.Generator, num_rows: int, size: int, density: fl
 
 
 def full_probs(rng: np.random.Generator, size: int) -> np.ndarray:
-  """A distribution [size] of `Fraction`s, all positive."""
+  """A distribution [size] of small fractions, all positive."""
   return composed(rng, np.ones(size, bool))
 
 
 def random_weights(rng: np.random.Generator, num_classes: int, places: np.ndarray, size: int) -> np.ndarray:
-  """mu [C, size] of `Fraction`s, zero but at `places`, where the classes differ, and in the last row."""
-  weights = np.full((num_classes, size), Fraction(0), object)
+  """mu [C, size] of eighths, zero but at `places`, where the classes differ, and in the last row."""
+  weights = np.zeros((num_classes, size))
   for place in places:
     while not weights[:, place].any():
-      weights[:-1, place] = fractions(rng.integers(-16, 17, num_classes - 1), 8)
+      weights[:-1, place] = rng.integers(-16, 17, num_classes - 1) / 8
   return weights
 
 
 def composed(rng: np.random.Generator, kept: np.ndarray, denominator: int | None = None) -> np.ndarray:
-  """A distribution [size] of `Fraction`s that is positive where `kept` is; without a denominator, of a random one."""
+  """A distribution [size] of small fractions, positive where `kept` is; without a denominator, of a random one."""
   count = int(kept.sum())
   denominator = max(denominator or int(rng.integers(8, _LARGEST_DENOMINATOR + 1)), count)
   counts = np.zeros(len(kept), int)
   counts[kept] = 1 + rng.multinomial(denominator - count, rng.dirichlet(np.full(count, 0.5)))
-  return fractions(counts, denominator)
+  return counts / denominator
 
 
 def concentrated(kept: np.ndarray, place: int) -> np.ndarray:
-  """A distribution [size] of `Fraction`s that is small where `kept` is, and has all the rest at one place."""
+  """A distribution [size] of 64ths that is small where `kept` is, and has all the rest at one place."""
   counts = np.where(kept, 1, 0)
   counts[place] = 0
   counts[place] = _LARGEST_DENOMINATOR - counts.sum()
-  return fractions(counts, int(counts.sum()))
-
-
-def fractions(numerators: np.ndarray, denominator: int) -> np.ndarray:
-  """Integers of any shape over one denominator, as `Fraction`s."""
-  flat = [Fraction(int(numerator), denominator) for numerator in np.ravel(numerators)]
-  return np.array(flat, object).reshape(np.shape(numerators))
+  return counts / counts.sum()
 
 
 def one_token(token: int, size: int) -> np.ndarray:
   """The distribution [size] of that token alone."""
-  return fractions(np.arange(size) == token, 1)
+  return (np.arange(size) == token).astype(np.float64)

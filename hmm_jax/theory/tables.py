@@ -167,8 +167,12 @@ def in_floats(case: Case) -> Case:
 
 
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
-  """pi [H] of `Fraction`s with A pi = pi and sum 1; None where there are several."""
+  """pi [H] with A pi = pi and sum 1, in the numbers of its argument; None where there are several."""
   size = len(transition_matrix)
   equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.full(size, Fraction(1))])
-  rows, pivots = exact_algebra.row_reduced(np.hstack([equations, (np.arange(size + 1) == size)[:, None] * Fraction(1)]))
+  totals = (np.arange(size + 1) == size) * Fraction(1)
+  if transition_matrix.dtype != object:
+    law, _, rank, _ = np.linalg.lstsq(equations.astype(float), totals.astype(float))
+    return law if rank == size else None
+  rows, pivots = exact_algebra.row_reduced(np.hstack([equations, totals[:, None]]))
   return rows[:size, size] if pivots == list(range(size)) else None

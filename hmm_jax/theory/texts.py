@@ -50,12 +50,12 @@ def possible_sequences(found: Supports, max_length: int, most: int | None = None
 
   With `most`, those up to the largest length that has no more of them.
   """
-  mask, alive = len(found.emits) - 1, found.start[None]
-  tokens, every = np.zeros((1, 0), np.int32), list[np.ndarray]()
+  mask, chain = len(found.emits) - 1, _in_bits(found)
+  alive, tokens, every = chain.start[None], np.zeros((1, 0), np.int32), list[np.ndarray]()
   for length in range(1, max_length + 1):
-    alive = _moved(alive, found.moves) if length > 1 else alive
-    extended = alive[:, None] & found.emits[:-1]
-    before, token = np.nonzero(extended.any((-1, -2)))
+    alive = _moved(alive, chain.moves) if length > 1 else alive
+    extended = alive[:, None] & chain.emits[:-1]
+    before, token = np.nonzero(extended.any(-1))
     if most is not None and len(before) > most and every:
       break
     tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token]
@@ -65,10 +65,11 @@ def possible_sequences(found: Supports, max_length: int, most: int | None = None
 
 def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
   """Which sequences [n, T], ended by [MASK]s, have positive probability, [n]."""
-  alive = np.broadcast_to(found.start, (len(tokens), *found.start.shape))
+  chain = _in_bits(found)
+  alive = np.broadcast_to(chain.start, (len(tokens), len(chain.start)))
   for now in tokens.T:
-    alive = _moved(alive & found.emits[now], found.moves)
-  return np.asarray(alive.any((1, 2)))
+    alive = _moved(alive & chain.emits[now], chain.moves)
+  return np.asarray(alive.any(1))
 
 
 def holding(found: Supports, configurations: np.ndarray) -> Supports:
@@ -78,7 +79,7 @@ def holding(found: Supports, configurations: np.ndarray) -> Supports:
 
 def after_silent(found: Supports, states: np.ndarray) -> Supports:
   """What is possible one step after a silent state that is one of these, [H] of truth values."""
-  return found._replace(start=_moved(states[None], found.moves))
+  return found._replace(start=states[None] @ found.moves)
 
 
 def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -86,23 +87,49 @@ def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.nda
 
   Those that can occur and have a position whose state surely lies in H*, given all other tokens.
   """
-  before, arrivals = np.broadcast_to(found.start, (len(tokens), *found.start.shape)), []
+  chain, back = _in_bits(found), _successors(found.moves.T)
+  before, arrivals = np.broadcast_to(chain.start, (len(tokens), len(chain.start))), []
   for now in tokens.T:
     arrivals.append(before)
-    before = _moved(before & found.emits[now], found.moves)
-  possible = before.any((1, 2))
-  after, certain = np.ones_like(arrivals[0]), np.zeros(len(tokens), bool)
+    before = _moved(before & chain.emits[now], chain.moves)
+  possible = before.any(1)
+  elsewhere = _bits(~np.isin(np.arange(len(found.moves)), states))
+  after, certain = np.full_like(before, _bits(np.ones(len(found.moves), bool))), np.zeros(len(tokens), bool)
   for arrival, now in zip(reversed(arrivals), tokens.T[::-1]):
-    state_possible = (arrival & after).any(1)
-    alone = state_possible.any(1) & ~np.delete(state_possible, states, axis=1).any(1)
-    certain |= alone & (now < len(found.emits) - 1)
-    after = _moved(after & found.emits[now], found.moves.T)
+    state_possible = np.bitwise_or.reduce(arrival & after, axis=1)
+    certain |= (state_possible > 0) & (state_possible & elsewhere == 0) & (now < len(found.emits) - 1)
+    after = _moved(after & chain.emits[now], back)
   return certain & possible
 
 
-def _moved(alive: np.ndarray, moves: np.ndarray) -> np.ndarray:
-  """Where states [..., H] can be after a move; as floats, whose products are quicker than those of truth values."""
-  return alive.astype(np.float32) @ moves.astype(np.float32) > 0
+class _InBits(NamedTuple):
+  """`Supports` with each set of states as one integer: start [C], emits [V + 1, C], and moves of `_successors`."""
+
+  start: np.ndarray
+  moves: np.ndarray
+  emits: np.ndarray
+
+
+def _in_bits(found: Supports) -> _InBits:
+  return _InBits(_bits(found.start), _successors(found.moves), _bits(found.emits))
+
+
+def _bits(states: np.ndarray) -> np.ndarray:
+  """Sets of at most 62 states, [..., H] of truth values, as integers [...]."""
+  return states @ (1 << np.arange(states.shape[-1]))
+
+
+def _successors(moves: np.ndarray) -> np.ndarray:
+  """What every set of states can move to, eight neighbouring ones at a time: [ceil(H / 8), 256], to be looked up."""
+  size = len(moves)
+  padded = np.pad(moves, ((0, -size % 8), (0, 0)))
+  members = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(bool)
+  return np.array([_bits(members.astype(int) @ rows > 0) for rows in padded.reshape(-1, 8, size).astype(int)])
+
+
+def _moved(alive: np.ndarray, successors: np.ndarray) -> np.ndarray:
+  """Where states [...] can be after a move."""
+  return np.bitwise_or.reduce([table[alive >> 8 * byte & 255] for byte, table in enumerate(successors)])
 
 
 def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:

@@ -1,0 +1,164 @@
+"""What a compiled program communicates, read from its HLO: each collective operation, and how often it runs."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+
+# Bytes that each of n devices sends of an operation whose larger side has that many, in a ring.
+SENT: dict[str, Callable[[float, int], float]] = {
+  'all-reduce': lambda size, n: 2 * size * (n - 1) / n,
+  'all-gather': lambda size, n: size * (n - 1) / n,
+  'reduce-scatter': lambda size, n: size * (n - 1) / n,
+  'all-to-all': lambda size, n: size * (n - 1) / n,
+  'collective-permute': lambda size, n: size,
+}
+_OPERATION = re.compile(rf'= (.*?) ({"|".join(SENT)})(-start)?\(')
+_SHAPE = re.compile(r'(pred|[a-z]+(\d+)\w*)\[([\d,]*)\]')
+_NUMBERS = re.compile(r'\d+')
+
+# Bytes by operation and the axes of the mesh that it is over.
+Sent = dict[tuple[str, tuple[str, ...]], float]
+
+
+class Collective(NamedTuple):
+  """One operation.
+
+  Attributes:
+    operation: one of SENT.
+    size: bytes of its larger side on one device.
+    groups: devices [G, N] that communicate with each other, as positions in the mesh.
+    times: how often a call of the program runs it.
+  """
+
+  operation: str
+  size: float
+  groups: np.ndarray
+  times: float
+
+  @property
+  def sent(self) -> float:
+    """Bytes that each device sends in a call."""
+    return self.times * SENT[self.operation](self.size, self.groups.shape[1])
+
+
+class Ring:
+  """What is sent over a mesh of these sizes, added up."""
+
+  def __init__(self, sizes: dict[str, int]):
+    self.sizes, self.total = sizes, defaultdict[tuple[str, tuple[str, ...]], float](float)
+
+  def add(self, operation: str, axes: list[str], size: float) -> None:
+    """One operation, of `size` bytes on its larger side, over those of the axes that have more than one device."""
+    over = tuple(axis for axis in self.sizes if axis in axes and self.sizes[axis] > 1)
+    if over:
+      self.total[operation, over] += SENT[operation](size, math.prod(self.sizes[axis] for axis in over))
+
+
+def collectives(text: str, num_devices: int) -> list[Collective]:
+  """Those of a program, as `Compiled.as_text` has it; of a conditional those of the branch that sends least.
+
+  Raises ValueError for an operation in a loop whose length is not known, or devices in a notation that is not.
+  """
+  computations = dict(_computations(text))
+  (entry,) = re.findall(r'^ENTRY %?([\w.-]+)', text, re.MULTILINE)
+
+  def of(name: str, times: float) -> list[Collective]:
+    found = []
+    for line in computations[name]:
+      if match := _OPERATION.search(line):
+        found.append(_collective(match, line, times, num_devices))
+      elif ' conditional(' in line:
+        branches = [of(branch, times) for branch in _branches(line)]
+        found += min(branches, key=lambda ones: sum(one.sent for one in ones))
+      else:
+        for called in re.findall(r'(?:body|calls|to_apply)=%?([\w.-]+)', line):
+          found += of(called, times * _length(line)) if ' while(' in line else of(called, times)
+    if any(math.isnan(one.times) for one in found):
+      raise ValueError(f'{name} communicates in a loop of unknown length')
+    return found
+
+  return of(entry, 1.0)
+
+
+def _computations(text: str) -> Iterator[tuple[str, list[str]]]:
+  for block in re.split(r'\n(?=(?:ENTRY )?%?[\w.-]+ \()', text):
+    if head := re.match(r'(?:ENTRY )?%?([\w.-]+) \(', block):
+      yield head[1], block.splitlines()[1:]
+
+
+def _branches(line: str) -> list[str]:
+  listed = re.search(r'branch_computations=\{([^}]*)\}', line)
+  names = listed[1] if listed else ', '.join(re.findall(r'(?:true|false)_computation=(%?[\w.-]+)', line))
+  return re.findall(r'%?([\w.-]+)', names)
+
+
+def _length(line: str) -> float:
+  known = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line)
+  return float(known[1]) if known else math.nan
+
+
+def _collective(match: re.Match[str], line: str, times: float, num_devices: int) -> Collective:
+  shapes, operation, is_start = match.groups()
+  sizes = [_bytes(*shape) for shape in _SHAPE.findall(shapes)]
+  if is_start and operation == 'all-gather':
+    sizes = sizes[len(sizes) // 2 :]
+  elif is_start and operation == 'collective-permute':
+    sizes = sizes[1:2]
+  groups = _groups(line, num_devices)
+  # Of a scatter the result is the smaller side.
+  return Collective(operation, sum(sizes) * (groups.shape[1] if operation == 'reduce-scatter' else 1), groups, times)
+
+
+def _bytes(kind: str, bits: str, shape: str) -> float:
+  return math.prod(_integers(shape)) * (int(bits) / 8 if bits else 1)
+
+
+def _integers(text: str) -> list[int]:
+  return [int(number) for number in _NUMBERS.findall(text)]
+
+
+def _groups(line: str, num_devices: int) -> np.ndarray:
+  """Which devices communicate with each other, in any of the notations that XLA prints."""
+  if match := re.search(r'source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}', line):
+    return np.array(_integers(match[1])).reshape(-1, 2)
+  if match := re.search(r'replica_groups=\{((?:\{[\d,]+\},?)*)\}', line):
+    listed = re.findall(r'\{([\d,]+)\}', match[1])
+    return np.array([_integers(group) for group in listed]) if listed else np.arange(num_devices)[None]
+  if match := re.search(r'replica_groups=\[([\d,]+)\]<=(\[[\d,]+\](?:T\([\d,]+\))?)', line):
+    return _iota(match[2]).reshape(_integers(match[1]))
+  if match := re.search(r'replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(([^)]*\)?)\))? \{([^}:]*)\}', line):
+    return _groups_of_mesh(*match.groups())
+  raise ValueError(f'{line.strip()[:300]} says which devices it is over in a way that is not known')
+
+
+def _iota(text: str) -> np.ndarray:
+  """0, 1, ... in the shape [A,B], then transposed where T(...) follows."""
+  shape, _, order = text.partition('T')
+  numbers = np.arange(math.prod(_integers(shape))).reshape(_integers(shape))
+  return numbers.transpose(_integers(order)) if order else numbers
+
+
+def _groups_of_mesh(axes: str, devices: str | None, over: str) -> np.ndarray:
+  sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", axes)}
+  grid = (_iota(devices) if devices else np.arange(math.prod(sizes.values()))).reshape(*sizes.values())
+  last = [list(sizes).index(name) for name in re.findall(r"'(\w+)'", over)]
+  moved = np.moveaxis(grid, last, range(-len(last), 0))
+  return moved.reshape(-1, math.prod(grid.shape[axis] for axis in last))
+
+
+def axes_of(groups: np.ndarray, shape: dict[str, int]) -> tuple[str, ...]:
+  """The axes of a mesh along which the devices of a group differ."""
+  places = np.stack(np.unravel_index(groups, tuple(shape.values())))
+  return tuple(name for name, place in zip(shape, places) if (place != place[:, :1]).any())
+
+
+def sent(text: str, shape: dict[str, int], num_steps: int) -> Sent:
+  """Bytes a step that each device of a mesh of that shape sends."""
+  total: dict[Any, float] = defaultdict(float)
+  for one in collectives(text, math.prod(shape.values())):
+    total[one.operation, axes_of(one.groups, shape)] += one.sent / num_steps
+  return dict(total)

@@ -1,0 +1,137 @@
+"""Several processes that run one program: how they find each other, and what one decides for all.
+
+All processes go the same way, or those that meet in a computation wait for those that do not. So whatever is read from
+the work directory, or from a clock, and decides what is done, is read by process 0 and told to the others. It is told
+through the service that JAX's processes meet in, and not through a device: there nobody waits too long, since a process
+that is gone is found by its heartbeat.
+"""
+
+from collections.abc import Callable
+import contextlib
+import itertools
+import json
+import sys
+from typing import Any, TypeVar
+
+import jax
+from jax._src import clusters, distributed as jax_distributed
+
+from experiments.fields import SettingsError
+from experiments.machine import DistributedSettings
+
+T = TypeVar('T')
+# Milliseconds, 30 days: whoever is waited for either comes, or is found dead by its heartbeat.
+_ALWAYS = 30 * 24 * 3600 * 1000
+
+_numbers = itertools.count()
+# Filled while process 0 runs what it alone runs.
+_alone: list[None] = []
+
+
+def initialize(settings: DistributedSettings) -> None:
+  """Joins the other processes, where there are any; before any device is looked at.
+
+  Where they do not all come within the time, JAX ends this process. Raises SettingsError where `mode` is 'on' and
+  something is neither said nor found, or a device has been looked at.
+  """
+  if settings.mode == 'off' or jax.distributed.is_initialized():
+    return
+  try:
+    address, count, index, local_devices = _found(settings)
+    if settings.mode == 'auto' and count in (None, 1):
+      return
+    if None in (address, count, index):
+      raise ValueError('JAX finds no cluster')
+    # Before, since nothing is raised where it fails.
+    print(f'joining as process {index} of {count} at {address}', file=sys.stderr, flush=True)
+    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
+    jax.distributed.initialize(
+      address,
+      count,
+      index,
+      local_devices,
+      cluster_detection_method='deactivate',  # Done above.
+      initialization_timeout=settings.initialization_timeout,
+      heartbeat_timeout_seconds=settings.heartbeat_timeout,
+      shutdown_timeout_seconds=settings.heartbeat_timeout,
+    )
+  except (ValueError, RuntimeError) as error:
+    valid = "'off', or 'on' with coordinator_address, num_processes and process_id"
+    raise SettingsError(f'distributed.mode is {settings.mode!r}, which fails ({error}); valid is {valid}')
+
+
+def num_meant(settings: DistributedSettings) -> int:
+  """The processes that would be joined, 1 where there is nobody to join."""
+  return 1 if settings.mode == 'off' else _found(settings)[1] or 1
+
+
+def _found(settings: DistributedSettings) -> tuple[Any, ...]:
+  """The coordinator's address, the number of processes, that of this one, and its devices (None: all): as the settings
+  say or else the cluster; None where neither does."""
+  if settings.num_processes:
+    return settings.coordinator_address, settings.num_processes, settings.process_id, None
+  find = clusters.ClusterEnv.auto_detect_unset_distributed_params
+  return find(None, None, None, None, None, settings.initialization_timeout)
+
+
+def num_processes() -> int:
+  return jax_distributed.global_state.num_processes
+
+
+def is_writer() -> bool:
+  """Whether this is process 0, which alone writes and tells."""
+  return jax_distributed.global_state.process_id == 0
+
+
+def decide(look: Callable[[], T]) -> T:
+  """What `look` returns in process 0, which alone runs it, as JSON has it; the SettingsError that it raises, in all.
+
+  Every process has to come here, in the same order. What `look` itself decides, process 0 decides for itself.
+  """
+  if num_processes() == 1 or _alone:
+    return look()
+  key = f'decision/{next(_numbers)}'
+  if is_writer():
+    with _running_alone():
+      _tell(key, look)
+  return _heard(key)
+
+
+def agree(check: Callable[[], None]) -> None:
+  """Runs `check`, which decides nothing, in every process; what it raises in one, SettingsError, is raised in all."""
+  if num_processes() == 1:
+    return check()
+  key = f'agreement/{next(_numbers)}'
+  _tell(f'{key}/{jax_distributed.global_state.process_id}', check)
+  for index in range(num_processes()):
+    _heard(f'{key}/{index}')
+  return None
+
+
+@contextlib.contextmanager
+def _running_alone():
+  _alone.append(None)
+  try:
+    yield
+  finally:
+    _alone.pop()
+
+
+def _tell(key: str, look: Callable[[], Any]) -> None:
+  """Leaves under the key what `look` returns, or the sentence of its SettingsError."""
+  try:
+    told = {'found': look()}
+  except SettingsError as error:
+    told = {'error': str(error)}
+  _client().key_value_set(key, json.dumps(told))
+
+
+def _client() -> Any:
+  return jax_distributed.global_state.client
+
+
+def _heard(key: str) -> Any:
+  told = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
+  if 'error' in told:
+    raise SettingsError(told['error'])
+  return told['found']

@@ -1,0 +1,161 @@
+"""Who runs the trials of a grid: this process, or several of this machine, on its CPUs or one on each of its GPUs."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from experiments import distributed, files, memory, sweep
+from experiments.fields import require
+from experiments.progress import Reporter
+from experiments.settings import Settings
+
+ENGINES = ('here', 'processes', 'gpus')
+_SECONDS_BETWEEN_LOOKS = 0.2
+_SECONDS_TO_STOP = 10.0
+
+
+class _Worker(NamedTuple):
+  """A process that runs a trial, the place that it has taken, and where what it says goes."""
+
+  process: subprocess.Popen
+  place: dict[str, str]
+  name: str
+  log: pathlib.Path
+
+
+class Processes(NamedTuple):
+  """Runs each trial in a process of its own: `python -m experiments.main` with the arguments of this one and --trials.
+
+  A place is what a worker's environment has besides `environment`; no two workers have one at the same time.
+  """
+
+  name: str
+  arguments: list[str]
+  places: list[dict[str, str]]
+  environment: dict[str, str]
+
+  def check(self, settings: Settings, workdir: pathlib.Path) -> None:
+    """Raises SettingsError where the host's memory is too small for all of them, or their logs have no directory."""
+    count, valid = distributed.num_meant(settings.distributed), 'here where several processes run a trial together'
+    require(count == 1, '--engine', self.name, f'{valid}: there are {count}')
+    valid = 'a local directory where --engine is not here: workers leave their logs in it'
+    require(not files.is_object(workdir), '--workdir', str(workdir), valid)
+    there, each = memory.available(), memory.total(settings)
+    if there is not None and self.name == 'processes':
+      valid = f'at most {there // each:.0f}, since each takes about {each / 1e9:.1f} GB of {there / 1e9:.1f} GB'
+      require(len(self.places) * each <= there, '--num_workers', len(self.places), valid)
+
+  def fill(self, grid: sweep.Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[str]:
+    """Gives out what is missing in the order of the numbers, each trial to the first place that is free.
+
+    A trial that fails stops no other: what is returned is a sentence for each. Unless killed, this leaves no worker.
+    """
+    trials = list(grid.values())
+    waiting = deque(number for number in numbers if trials[number].missing())
+    free, running, failures = deque(self.places), list[_Worker](), list[str]()
+    begun, total = time.monotonic(), len(waiting)
+    with _stopped_at_the_end(running), reporter.track('trials', total) as advance:
+      while running or waiting:
+        if waiting and free:
+          minutes = time_budget and time_budget - (time.monotonic() - begun) / 60
+          if minutes < 0 and len(waiting) < total:
+            waiting.clear()
+          else:
+            running.append(self._start(grid, waiting.popleft(), free.popleft(), minutes))
+          continue
+        for worker in _ended(running):
+          free.append(worker.place)
+          failures += _failure(worker)
+          advance(total - len(waiting) - len(running), f'at work: {", ".join(one.name for one in running) or "none"}')
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    return failures
+
+  def _start(self, grid: sweep.Grid, number: int, place: dict[str, str], minutes: float) -> _Worker:
+    """Begins a trial, with what is left of the time budget (0: no limit)."""
+    name, trial = list(grid.items())[number]
+    flags = ['--engine=here', '--num_workers=0', f'--trials={number}', '--config.distributed.mode=off']
+    flags += [f'--config.time_budget={max(minutes, 1e-9)}'] if minutes else []
+    command = [sys.executable, '-m', 'experiments.main', *self.arguments, *flags]
+    trial.directory.mkdir(parents=True, exist_ok=True)
+    with open(trial.directory / 'log.txt', 'wb') as log:
+      env = {**self.environment, **place}
+      process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    return _Worker(process, place, f'{number} ({name})', trial.directory / 'log.txt')
+
+
+def processes(engine: str, num_workers: int, arguments: list[str]) -> Processes | None:
+  """The workers of an engine, None where it has none; before a device is looked at. Raises SettingsError.
+
+  This process looks at devices as a worker does, but leaves their memory to the workers.
+  """
+  require(num_workers >= 0, '--num_workers', num_workers, 'at least 0, as many as there are CPUs or GPUs')
+  if engine == 'here':
+    require(not num_workers, '--num_workers', num_workers, '0 where --engine is here')
+    return None
+  if engine == 'processes':
+    places = [{'JAX_PLATFORMS': 'cpu'} for _ in range(num_workers or os.cpu_count() or 1)]
+  else:
+    gpus = _gpus()
+    require(bool(gpus), '--engine', engine, 'here or processes where nvidia-smi finds no GPU')
+    require(num_workers <= len(gpus), '--num_workers', num_workers, f'at most {len(gpus)}, the GPUs there are')
+    places = [{'CUDA_VISIBLE_DEVICES': gpu} for gpu in gpus[: num_workers or None]]
+  found = Processes(engine, arguments, places, dict(os.environ))
+  os.environ.update({'XLA_PYTHON_CLIENT_PREALLOCATE': 'false', **places[0]})
+  return found
+
+
+def _gpus() -> list[str]:
+  """The GPUs that CUDA is allowed, or else all that there are."""
+  allowed = os.environ.get('CUDA_VISIBLE_DEVICES')
+  if allowed is not None:
+    return [gpu for gpu in allowed.split(',') if gpu]
+  query = ['nvidia-smi', '--query-gpu=index', '--format=csv,noheader']
+  with contextlib.suppress(OSError):
+    return subprocess.run(query, capture_output=True, text=True).stdout.split()
+  return []
+
+
+def _ended(running: list[_Worker]) -> list[_Worker]:
+  """Those whose process has ended, which are running no more."""
+  ended = [worker for worker in running if worker.process.poll() is not None]
+  for worker in ended:
+    running.remove(worker)
+  return ended
+
+
+def _failure(worker: _Worker) -> list[str]:
+  """A sentence, with the last line that it said, unless it succeeded."""
+  code = worker.process.returncode
+  lines = worker.log.read_text(errors='replace').split('\n')
+  last = next((line for line in reversed(lines) if line.strip()), 'without a word')
+  return [f'trial {worker.name} ended with exit code {code}: {last.strip()} ({worker.log})'] if code else []
+
+
+@contextlib.contextmanager
+def _stopped_at_the_end(running: list[_Worker]) -> Iterator[None]:
+  """Stops what is still running, by its id, unless this is killed; SIGTERM and SIGHUP end it as an interrupt does."""
+
+  def stop(number: int, *_: object) -> None:
+    raise SystemExit(128 + number)
+
+  before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+  try:
+    yield
+  finally:
+    for worker in running:
+      worker.process.terminate()
+    for worker in running:
+      try:
+        worker.process.wait(_SECONDS_TO_STOP)
+      except subprocess.TimeoutExpired:
+        worker.process.kill()
+        worker.process.wait()
+    for number, handler in before.items():
+      signal.signal(number, handler)

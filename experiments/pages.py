@@ -1,0 +1,23 @@
+"""Documents of which records decide a part: tables and sentences between two comments that name them and a folder."""
+
+from collections.abc import Callable
+import pathlib
+import re
+
+from experiments import files
+
+DOCS = pathlib.Path(__file__).parents[1] / 'docs'
+BLOCK = re.compile(r'(<!-- (\w+) of (\S+) -->\n).*?(<!-- end of \2 -->\n)', re.DOTALL)
+
+# What a part of this name says of the records in a folder.
+Section = Callable[[str, pathlib.Path], str]
+
+
+def filled(text: str, section: Section) -> str:
+  """The document with what the records in folders below `docs` say in every part."""
+  return BLOCK.sub(lambda match: f'{match[1]}\n{section(match[2], DOCS / match[3]).strip()}\n\n{match[4]}', text)
+
+
+def fill(page: pathlib.Path, section: Section) -> None:
+  """Writes the document anew."""
+  files.write_whole(page, filled(page.read_text(), section))

@@ -1,0 +1,284 @@
+"""Several processes, started for real on this machine's CPU: what they decide, compute and keep, and how they end."""
+
+import json
+import os
+import pathlib
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+from jax._src import clusters
+import numpy as np
+import pytest
+
+from configs import base, prompt_vs_head
+from experiments import config as config_lib, distributed
+from experiments.fields import SettingsError
+from experiments.settings import DistributedSettings
+
+# Seconds: the default would make a long test.
+HEARTBEAT = 4
+# Those within which the others end when one dies: the time-out, one more beat, and room for a busy machine.
+BOUND = 3 * HEARTBEAT
+
+# Pretrains the smallest BERT for 8 steps, keeping every second, on any tokens, unmeasured. Before, what one
+# process decides and what all agree on. A process dies at [process, step] `dying`, by the signal `how`.
+PROGRAM = """
+import json, os, pathlib, pickle, sys
+settings, out, devices, dying, how = pickle.loads(bytes.fromhex(sys.argv[1]))
+os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={devices}'
+import jax, numpy as np, rich.console
+from experiments import checkpoints, distributed, files, pretraining
+from experiments.fields import require, SettingsError
+from experiments.progress import Reporter
+
+distributed.initialize(settings.distributed)
+me, count = jax.process_index(), max(settings.distributed.num_processes, 1)
+assert (jax.process_count(), jax.device_count(), distributed.is_writer()) == (count, count * devices, me == 0)
+
+def refusal(call, check):
+  try:
+    call(check)
+  except SettingsError as error:
+    return str(error)
+
+assert distributed.decide(lambda: [me, distributed.decide(lambda: {'a': None})]) == [0, {'a': None}]
+assert refusal(distributed.decide, lambda: require(me, 'step', me, 'another')) == 'step is 0; valid is another'
+last = f'host is {count - 1}; valid is another'
+assert refusal(distributed.agree, lambda: require(me < count - 1, 'host', me, 'another')) == last
+assert refusal(distributed.agree, lambda: None) is None
+own = pathlib.Path(out, f'own-{me}')
+files.write_whole(own / 'file', 'mine')
+assert (own / 'file').exists() == (me == 0)
+if count > 1:
+  assert refusal(checkpoints._check_shared, own).startswith('the directory of checkpoints is ')
+
+def save(self, step, state, metrics):
+  whole_save(self, step, state, metrics)
+  self.manager.wait_until_finished()
+  distributed.decide(lambda: None)
+  if (me, step) == dying:
+    os.kill(os.getpid(), how)
+
+whole_save, checkpoints.Checkpoints.save = checkpoints.Checkpoints.save, save
+pretraining.measure = lambda *_: {'kl_at_mask': 0.5}
+pretraining._corpus = lambda *_: np.random.default_rng(0).integers(10, size=(16, 8), dtype=np.uint8)
+out = pathlib.Path(out)
+reporter = Reporter(rich.console.Console(quiet=True))
+try:
+  params = pretraining.pretrained_params(settings, None, (), jax.random.key(3), out, reporter)
+except pretraining.OutOfTime:
+  sys.exit()
+leaves = jax.tree.leaves(params)
+assert {leaf.sharding.device_set == {jax.local_devices()[0]} for leaf in leaves} == {True}
+np.savez(out / f'params-{me}.npz', *leaves)
+"""
+
+
+def _settings(**running):
+  config = prompt_vs_head.get_config('smoke')
+  config.corpus.update(num_documents=4, document_length=32, chunk_length=8)
+  config.bert.update(width=8, ffn_width=8)
+  config.pretrain.update(optimizer='adamw', num_steps=8, warmup_steps=2, steps_per_call=2)
+  config.pretrain.update(checkpoint_every=2, measure_every=2)
+  config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in running.items()})
+  return config_lib.from_config(config)
+
+
+@pytest.fixture(scope='module')
+def start():
+  """Starts `count` processes of `devices` each; what still runs or sleeps in the end is killed."""
+  started = []
+
+  def start(directory, count, devices, dying=None, how=0, **running):
+    with socket.socket() as free:
+      free.bind(('localhost', 0))
+      address = f'localhost:{free.getsockname()[1]}'
+    flags = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+    env = {**os.environ, **flags, 'PYTHONPATH': str(pathlib.Path(__file__).parents[1])}
+    for index in range(count):
+      if count > 1:
+        running |= dict(distributed__mode='on', distributed__coordinator_address=address)
+        running |= dict(distributed__num_processes=count, distributed__process_id=index)
+        running |= dict(distributed__heartbeat_timeout=HEARTBEAT)
+      words = pickle.dumps((_settings(**running), str(directory), devices, dying, int(how))).hex()
+      started.append(subprocess.Popen([sys.executable, '-c', PROGRAM, words], env=env, stderr=subprocess.PIPE))
+    return started[-count:]
+
+  yield start
+  for process in started:
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture(scope='module')
+def run(start):
+  """Runs processes to the end, which is a good one in each."""
+
+  def run(*arguments, **options):
+    for process in start(*arguments, **options):
+      _, errors = process.communicate(timeout=120)
+      assert process.returncode == 0, errors.decode()
+
+  return run
+
+
+@pytest.fixture(scope='module')
+def alone(run, tmp_path_factory):
+  """What one process on two devices makes of it, never interrupted."""
+  directory = tmp_path_factory.mktemp('alone')
+  run(directory, 1, 2)
+  return directory
+
+
+def _seconds_to_end(process):
+  begun = time.monotonic()
+  process.communicate(timeout=10 * BOUND)
+  return time.monotonic() - begun
+
+
+@pytest.fixture(scope='module')
+def interrupted(start, run, tmp_path_factory):
+  """A pretraining on two devices that went on four times: its directory, how processes ended, and after how long.
+
+  Two processes until one is killed after step 2; one process with both devices until its time is over after step 4; two
+  until the other is stopped after step 6; two to the end.
+  """
+  directory, ends = tmp_path_factory.mktemp('interrupted'), []
+  left, killed = start(directory, 2, 1, (1, 2), signal.SIGKILL)
+  assert killed.wait(120) == -signal.SIGKILL
+  ends.append((_seconds_to_end(left), left.returncode))
+  run(directory, 1, 2, time_budget=1e-9)
+  stopped, left = start(directory, 2, 1, (0, 6), signal.SIGSTOP)
+  os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
+  ends.append((_seconds_to_end(left), left.returncode))
+  stopped.kill()
+  run(directory, 2, 1)
+  return directory, ends
+
+
+def _lines(path):
+  return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _params(directory, process):
+  with np.load(directory / f'params-{process}.npz') as arrays:
+    return [arrays[name] for name in arrays]
+
+
+def test_the_others_end_soon_after_one_is_killed_or_stopped(interrupted):
+  """With a failure, and within the bound that the heartbeat sets."""
+  for seconds, code in interrupted[1]:
+    assert seconds < BOUND and code != 0
+
+
+def test_on_other_numbers_of_processes_it_ends_as_if_never_interrupted(interrupted, alone):
+  """Bit for bit what one process with the same two devices makes of it, in both processes; each start is noted once."""
+  directory, _ = interrupted
+  for process in range(2):
+    for ours, theirs in zip(_params(directory, process), _params(alone, 0), strict=True):
+      np.testing.assert_array_equal(ours, theirs)
+  assert _lines(directory / 'metrics.jsonl') == _lines(alone / 'metrics.jsonl')
+  assert [row['step'] for row in _lines(alone / 'metrics.jsonl')] == [0, 2, 4, 6, 8]
+  starts = [
+    (row['from_step'], row['processes'], len(row['devices'])) for row in _lines(directory / 'environment.jsonl')
+  ]
+  assert starts == [(0, 2, 2), (2, 1, 2), (4, 2, 2), (6, 2, 2)]
+
+
+def test_two_processes_of_two_devices_equal_one_of_two(run, alone, tmp_path):
+  """To what the order of summands makes in float32; losses are about 2.3, parameters below 1."""
+  run(tmp_path, 2, 2)
+  for ours, theirs in zip(_params(tmp_path, 1), _params(alone, 0), strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
+  losses = [[row.get('train_loss', 0) for row in _lines(path / 'metrics.jsonl')] for path in (tmp_path, alone)]
+  np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+SLURM_STEP = {
+  'SLURM_JOB_ID': '7',
+  'SLURM_STEP_NODELIST': 'node[03-04]',
+  'SLURM_NTASKS': '2',
+  'SLURM_PROCID': '1',
+  'SLURM_LOCALID': '0',
+}
+OPEN_MPI = {
+  'OMPI_MCA_orte_hnp_uri': '1531576320.0;tcp://10.96.0.1:34911',
+  'OMPI_COMM_WORLD_SIZE': '4',
+  'OMPI_COMM_WORLD_RANK': '2',
+  'OMPI_COMM_WORLD_LOCAL_RANK': '2',
+}
+
+
+@pytest.fixture
+def joined(monkeypatch):
+  """What JAX is asked to join, by a function of settings and of the variables of an environment without a cluster."""
+  for name in [name for name in os.environ if name.startswith(('SLURM_', 'OMPI_', 'KUBERNETES_', 'JAX_COORD'))]:
+    monkeypatch.delenv(name)
+  calls = []
+  monkeypatch.setattr(distributed.jax.distributed, 'initialize', lambda *words, **_: calls.append(words))
+
+  def joined(variables, **changes):
+    for name, value in variables.items():
+      monkeypatch.setenv(name, value)
+    distributed.initialize(_said(**changes))
+    return calls
+
+  return joined
+
+
+def _said(**changes):
+  return DistributedSettings(**{**base.get_config().distributed.to_dict(), **changes})
+
+
+@pytest.mark.parametrize(
+  'variables',
+  [
+    {},
+    {'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '2', 'SLURM_PROCID': '0', 'SLURM_LOCALID': '0', 'SLURM_NODELIST': 'node3'},
+    {**SLURM_STEP, 'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'},
+    {**OPEN_MPI, 'OMPI_COMM_WORLD_SIZE': '1', 'OMPI_COMM_WORLD_RANK': '0'},
+  ],
+  ids=['nothing', 'a batch script', 'one SLURM task', 'one rank'],
+)
+def test_where_no_other_process_was_started_nobody_is_waited_for(joined, variables):
+  """By default: on a plain machine, in an sbatch script without srun, and in what is a cluster's but alone in it."""
+  assert joined(variables) == []
+
+
+def test_a_cluster_is_joined_as_it_says(joined, monkeypatch):
+  """By default, under srun and mpirun: address, number, id and device are the cluster's; off joins nothing."""
+  assert joined(SLURM_STEP) == [('node03:61447', 2, 1, [0])]
+  assert joined({}, mode='off') == [('node03:61447', 2, 1, [0])]
+  for name in SLURM_STEP:
+    monkeypatch.delenv(name)
+  assert joined(OPEN_MPI)[1:] == [(clusters.OmpiCluster.get_coordinator_address(None, None), 4, 2, [2])]
+
+
+def test_what_is_said_outright_is_joined_as_said(joined):
+  """Whatever the cluster says."""
+  outright = dict(mode='on', coordinator_address='a:1', num_processes=3, process_id=0)
+  assert joined(SLURM_STEP, **outright) == [('a:1', 3, 0, None)]
+
+
+def test_what_cannot_be_joined_is_refused_in_a_sentence():
+  """Nothing is found, a device has been looked at, or the fields do not fit each other."""
+  with pytest.raises(SettingsError, match=r"distributed.mode is 'on', which fails \(.*\); valid is 'off', or"):
+    distributed.initialize(_said(mode='on'))
+  with pytest.raises(SettingsError, match="mode is 'auto'; valid is 'on' where num_processes is 2"):
+    _said(num_processes=2, coordinator_address='a:1')
+  with pytest.raises(SettingsError, match="coordinator_address is ''; valid is HOST:PORT where num_processes is 2"):
+    _said(mode='on', num_processes=2)
+  with pytest.raises(SettingsError, match='process_id is 2; valid is at most 1, for num_processes 2'):
+    _said(mode='on', num_processes=2, coordinator_address='a:1', process_id=2)
+
+
+def test_one_process_decides_for_itself():
+  """Without others nothing is sent, and what is decided comes back as it is."""
+  marker = object()
+  assert distributed.decide(lambda: marker) is marker
+  with pytest.raises(SettingsError, match='no'):
+    distributed.agree(lambda: (_ for _ in ()).throw(SettingsError('no')))

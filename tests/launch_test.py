@@ -1,0 +1,166 @@
+"""What is launched elsewhere: scripts that shellcheck passes, manifests that fit the published types and our flags."""
+
+import functools
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+
+import jsonschema
+from kubeflow_trainer_api import models
+import pytest
+import yaml
+
+from experiments import config as config_lib, main as main_lib, sweep
+from experiments.registry import EXPERIMENTS
+
+ROOT = pathlib.Path(__file__).parent.parent
+LAUNCH = ROOT / 'launch'
+SCRIPTS = sorted([*LAUNCH.glob('*.sh'), *LAUNCH.glob('*.sbatch'), ROOT / '.ci' / 'run'])
+# Of Kubernetes and of JobSet, as Kubeflow generates them from the OpenAPI of both.
+TYPES = {
+  'k8s_indexed_job.yaml': ('batch/v1', 'Job', models.IoK8sApiBatchV1Job),
+  'gke_jobset.yaml': ('jobset.x-k8s.io/v1alpha2', 'JobSet', models.JobsetV1alpha2JobSet),
+}
+# These stand for a number or a text, and are written as either.
+EITHER = ('IoK8sApimachineryPkgApiResourceQuantity', 'IoK8sApimachineryPkgUtilIntstrIntOrString')
+
+
+@functools.cache
+def _validator(name):
+  """Raises jsonschema.ValidationError where a field is unknown, missing or of another type."""
+  version, kind, model = TYPES[name]
+  schema = model.model_json_schema(by_alias=True)
+  schema['$defs'] |= dict.fromkeys(EITHER, {'type': ['number', 'string']})
+  for definition in (schema, *schema['$defs'].values()):
+    if 'properties' in definition:
+      definition['additionalProperties'] = False
+  schema['properties'] |= {'apiVersion': {'const': version}, 'kind': {'const': kind}}
+  return jsonschema.Draft202012Validator(schema | {'required': ['apiVersion', 'kind', 'metadata', 'spec']})
+
+
+def _manifest(name):
+  return yaml.safe_load((LAUNCH / name).read_text())
+
+
+def _job(manifest):
+  """The specification of its job, of which a JobSet has one."""
+  spec = manifest['spec']
+  return spec['replicatedJobs'][0]['template']['spec'] if 'replicatedJobs' in spec else spec
+
+
+def _pod(manifest):
+  return _job(manifest)['template']['spec']
+
+
+def _container(manifest):
+  (container,) = _pod(manifest)['containers']
+  return container
+
+
+@pytest.mark.parametrize('script', SCRIPTS, ids=lambda path: path.name)
+def test_shellcheck_finds_nothing(script):
+  """Nor is a script left that cannot be run."""
+  done = subprocess.run([f'{sys.prefix}/bin/shellcheck', script], capture_output=True, text=True)
+  assert done.returncode == 0, done.stdout
+  assert os.access(script, os.X_OK)
+
+
+@pytest.mark.parametrize('path', sorted(LAUNCH.iterdir()), ids=lambda path: path.name)
+def test_a_target_has_its_usage_on_top(path):
+  """The comment that a file begins with says how it is called."""
+  lines = path.read_text().splitlines()
+  top = itertools.takewhile(lambda line: line.startswith('#'), lines)
+  assert any(f'launch/{path.name}' in line for line in top)
+
+
+@pytest.mark.parametrize('name', TYPES)
+def test_a_manifest_is_what_its_type_takes(name):
+  """Every field is one of Kubernetes or JobSet, and of its type."""
+  _validator(name).validate(_manifest(name))
+
+
+BROKEN = {
+  'an unknown field': lambda m: _job(m).update(completion=2),
+  'an unknown field of a container': lambda m: _container(m).update(arguments=['--help']),
+  'a text for a number': lambda m: _job(m).update(parallelism='many'),
+  'a text for a list': lambda m: _container(m).update(args='--help'),
+  'no template': lambda m: _job(m).pop('template'),
+  'no name of a container': lambda m: _container(m).pop('name'),
+  'no list of containers': lambda m: _pod(m).pop('containers'),
+  'another version': lambda m: m.update(apiVersion='batch/v1beta1'),
+  'another kind': lambda m: m.update(kind='CronJob'),
+}
+
+
+@pytest.mark.parametrize('breaks', BROKEN.values(), ids=BROKEN)
+@pytest.mark.parametrize('name', TYPES)
+def test_a_broken_manifest_is_seen(name, breaks):
+  """So that the test above says something."""
+  manifest = _manifest(name)
+  breaks(manifest)
+  with pytest.raises(jsonschema.ValidationError):
+    _validator(name).validate(manifest)
+
+
+def test_a_job_has_a_pod_for_each_trial(tmp_path):
+  """As many completions as its config has trials; its last pod runs the last one, by flags that are taken."""
+  manifest = _manifest('k8s_indexed_job.yaml')
+  assert _job(manifest)['completionMode'] == 'Indexed' and _pod(manifest)['restartPolicy'] == 'Never'
+  count = _job(manifest)['completions']
+  numbers, grid = _chosen(manifest, JOB_COMPLETION_INDEX=str(count - 1))
+  assert numbers == [len(grid) - 1] == [count - 1]
+
+
+@pytest.mark.parametrize(('name', 'action'), [('k8s_indexed_job.yaml', 'FailIndex'), ('gke_jobset.yaml', 'FailJob')])
+def test_what_is_refused_is_not_tried_again(name, action):
+  """Exit code 2 ends the trial of a pod, or the whole JobSet; a preemption is no failure of a trial."""
+  spec, job = _manifest(name)['spec'], _job(_manifest(name))
+  *others, refused = job['podFailurePolicy']['rules']
+  assert refused == {'action': action, 'onExitCodes': {'operator': 'In', 'values': [2]}}
+  if action == 'FailIndex':
+    assert job['backoffLimitPerIndex'] > 0 and [rule['action'] for rule in others] == ['Ignore']
+  else:
+    (rule,) = spec['failurePolicy']['rules']
+    assert (rule['action'], rule['onJobFailureReasons']) == ('FailJobSet', ['PodFailurePolicy']) and not others
+
+
+def test_a_jobset_has_a_slice_for_the_grid():
+  """It names a queue, its hosts and their chips make up its topology, and it runs the whole grid."""
+  manifest = _manifest('gke_jobset.yaml')
+  assert 'kueue.x-k8s.io/queue-name' in manifest['metadata']['labels']
+  job, selector = _job(manifest), _pod(manifest)['nodeSelector']
+  height, width = map(int, selector['cloud.google.com/gke-tpu-topology'].split('x'))
+  chips = int(_container(manifest)['resources']['limits']['google.com/tpu'])
+  assert job['parallelism'] == job['completions'] == height * width / chips
+  numbers, grid = _chosen(manifest)
+  assert numbers == list(range(len(grid)))
+
+
+def _chosen(manifest, **variables):
+  """The numbers of the trials that a container runs, and their grid: its command line, read as the program does."""
+  container = _container(manifest)
+  assert container['command'] == ['python', '-m', 'experiments.main']
+  arguments = list(container['args'])
+  for name, value in variables.items():
+    arguments = [argument.replace(f'$({name})', value) for argument in arguments]
+  values, config = main_lib._parse(['main', *arguments])
+  settings = config_lib.from_config(config)
+  grid = EXPERIMENTS[settings.experiment].trials(settings, pathlib.Path(values.workdir))
+  return sweep.chosen(values.trials, grid), grid
+
+
+def test_local_passes_on_what_it_is_given(tmp_path):
+  """From any folder, word by word; without a config it says what is missing."""
+  (tmp_path / 'python').write_text('#!/bin/sh\npwd\nprintf "%s\\n" "$@"\n')
+  (tmp_path / 'python').chmod(0o755)
+  env = {'PATH': f'{tmp_path}:{os.environ["PATH"]}'}
+  call = lambda *words: subprocess.run(
+    [LAUNCH / 'local.sh', *words], env=env, cwd=tmp_path, capture_output=True, text=True
+  )
+  printed = call('theory:smoke', "--config.methods=('head', 'prompt')").stdout.splitlines()
+  expected = ['-m', 'experiments.main', '--config=theory:smoke', "--config.methods=('head', 'prompt')"]
+  assert printed == [str(ROOT), *expected]
+  done = call()
+  assert done.returncode != 0 and 'launch/local.sh CONFIG' in done.stderr

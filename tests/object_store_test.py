@@ -1,0 +1,84 @@
+"""Work directories in an object store: a bucket in memory, behind the library that reaches real ones."""
+
+import fsspec
+import fsspec.implementations.memory
+import pytest
+
+from experiments import files, main, results
+
+
+class _Bucket(fsspec.implementations.memory.MemoryFileSystem):
+  """gs:// in this process alone."""
+
+  protocol = ('gcs', 'gs')
+  store: dict = {}
+  pseudo_dirs: list = ['']
+  closed = False
+
+  def __init__(self, finalize_on_close=False, **options):
+    # So the path library asks for objects that are there once they are closed.
+    assert finalize_on_close
+    super().__init__(**options)
+
+  @classmethod
+  def _strip_protocol(cls, path):
+    path = path.removeprefix('gs://').strip('/')
+    return f'/{path}' if path else ''
+
+  def _open(self, path, mode='rb', **options):
+    if self.closed and mode == 'wb':
+      raise ConnectionError('no such bucket')
+    return super()._open(path, mode, **options)
+
+  def mv(self, *_, **__):
+    raise AssertionError('an object store copies what is renamed')
+
+
+@pytest.fixture(scope='module')
+def bucket():
+  fsspec.register_implementation('gcs', _Bucket, clobber=True)
+  return files.located('gs://bucket')
+
+
+def test_a_file_of_an_object_store_is_one_object(bucket):
+  """It is written whole, without a partial one to rename; replaced, read, extended and removed as a local one is."""
+  path = bucket / 'one' / 'rows.jsonl'
+  assert files.read_json_lines(path) == []
+  files.write_json_lines(path, [{'a': 1}])
+  files.append_json_line(path, {'a': 2})
+  assert files.read_json_lines(path) == [{'a': 1}, {'a': 2}]
+  assert str(path) == 'gs://bucket/one/rows.jsonl' and list(path.parent.iterdir()) == [path]
+  assert list(bucket.glob('*/rows.jsonl')) == [path]
+  files.remove(path)
+  files.remove(path)
+  assert not path.exists()
+
+
+def test_a_local_path_is_not_touched_by_the_library(tmp_path, monkeypatch):
+  """It is pathlib's, relative to where one is."""
+  monkeypatch.chdir(tmp_path)
+  assert files.located('a/b').absolute() == tmp_path / 'a' / 'b' and not files.is_object(files.located('a/b'))
+
+
+def test_a_bucket_that_cannot_be_written_is_refused(bucket, monkeypatch, capsys):
+  """In a sentence with what the store said, whatever its class; a check of a good one leaves nothing behind."""
+  files.check_writable(bucket / 'two')
+  assert not (bucket / 'two').exists()
+  monkeypatch.setattr(_Bucket, 'closed', True)
+  command = ['main', '--config=prompt_vs_head:smoke', '--workdir=gs://bucket/two', '--config.models=exact']
+  assert main.main(command) == 2
+  sentence = "--workdir is 'gs://bucket/two'; valid is a writable directory (ConnectionError: no such bucket)"
+  assert sentence in capsys.readouterr().err
+
+
+def test_a_run_in_a_bucket_has_the_records_of_a_local_one(bucket, tmp_path):
+  """Bit for bit, and a second run finds them; the figure and the table stand beside them."""
+  command = ['main', '--config=prompt_vs_head:smoke', '--config.models=exact', '--config.methods=head']
+  command += ['--config.num_states=3', '--config.downstream.num_train=64', '--config.compilation_cache=']
+  for workdir in (tmp_path, bucket / 'run', bucket / 'run'):
+    assert main.main([*command, f'--workdir={workdir}']) == 0
+  there = bucket / 'run'
+  assert (there / results.FILE_NAME).read_bytes() == (tmp_path / results.FILE_NAME).read_bytes()
+  names = {path.name for path in tmp_path.iterdir()}
+  assert {path.name for path in there.iterdir()} == names and 'figure_3_left.png' in names
+  assert len(files.read_json_lines(next(iter(there.glob('trials/*/environment.jsonl'))))) == 1
