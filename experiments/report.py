@@ -127,7 +127,8 @@ def _difference(title: str, difference: Callable[..., results.Difference], *pair
 def _standing_for(text: str, records: list[Record]) -> str | None:
   """The method that stands for a kind of text, on BERT; None where there is none."""
   of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
-  return min({record['method'] for record in of_text}, key=_STANDING_FOR[text].index, default=None)
+  found = {record['method'] for record in of_text}
+  return next((method for method in _STANDING_FOR[text] if method in found), None)
 
 
 def _paper(point: Point, right: bool, scale: str) -> tuple[str, str]:
