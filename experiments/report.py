@@ -18,7 +18,7 @@ from experiments.settings import Point
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
-_MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
+MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
 # Which method stands for a kind of text where the two are compared: the first of these that was run.
 _STANDING_FOR = {
   'memory': ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune'),
@@ -112,7 +112,7 @@ def _start_of_row(point: Point, of_point: list[Record], records: list[Record], f
   for model, method in sorted({(record['model'], record['method']) for record in records}):
     chosen = results.select(of_point, model=model, method=method)
     row.append(
-      (f'{METHODS[method].label}\n{_MODEL_NAMES[model]}', str(results.percent(chosen, field)) if chosen else '')
+      (f'{METHODS[method].label}\n{MODEL_NAMES[model]}', str(results.percent(chosen, field)) if chosen else '')
     )
   return row
 
