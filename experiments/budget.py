@@ -1,13 +1,14 @@
 """Where the missing accuracy goes: signed steps from 100% to what the paper's protocol reaches, from records alone.
 
 A step is the difference of two methods on the same test inputs, paired by task within the HMM; an interval is over
-HMMs, of each the mean over its tasks first. Steps may be negative: then the next method does better than the one before.
+HMMs, of each the mean over its tasks first. Steps may be negative: then the next method does better.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib.figure
+import matplotlib.patches
 import matplotlib.patheffects
 import numpy as np
 import rich.table
@@ -232,7 +233,7 @@ def figure(records: list[Record], settings: FigureSettings) -> matplotlib.figure
   drawn = list(_drawn(records))
   if not drawn:
     return None
-  size = settings.width, settings.height * (0.25 + 0.6 * len(drawn))
+  size = 1.5 * settings.width, settings.height * (0.15 + 0.6 * len(drawn))
   whole = matplotlib.figure.Figure(size, settings.dpi)
   for axes, (budget, text, points) in zip(whole.subplots(len(drawn), 1, sharey=True, squeeze=False)[:, 0], drawn):
     for place, rows in enumerate(points.values()):
@@ -241,32 +242,39 @@ def figure(records: list[Record], settings: FigureSettings) -> matplotlib.figure
     axes.set_xticks(range(len(sizes)), sizes)
     axes.set_xlabel(name)
     axes.set_ylabel('test accuracy (%)')
-    axes.set_title(f'{_title(budget, text, records)}; {_num_hmms(points, budget)}', fontsize='medium')
+    axes.set_title(f'{_title(budget, text, records)}; {_num_hmms(points, budget)}')
     axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
-  figures.finish(whole, figures.caption(records, '95% t intervals over HMMs'))
+    handles, _ = axes.get_legend_handles_labels()
+    handles += [matplotlib.patches.Patch(label=loss, **_face(loss, False)) for loss in budget.losses]
+    axes.legend(handles=handles, loc='upper left', bbox_to_anchor=(1, 1))
+  # An interval may reach past what an accuracy can be, a tick should not.
+  low, high = axes.get_ylim()
+  axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
+  whole.suptitle(figures.caption(records, 'steps with 95% t intervals over HMMs; hollow: a gain'))
   return whole
+
+
+def _face(loss: str, gains: bool) -> dict[str, Any]:
+  colour, hatch = _STYLES[loss]
+  return dict(facecolor='white' if gains else colour, edgecolor=colour if gains else 'white', hatch=hatch)
 
 
 def _draw(axes, place: int, records: list[Record], budget: Budget) -> None:
   """The steps of one distribution side by side, each from where it starts to where it ends; hollow where it gains."""
-  width = 0.84 / len(budget.losses)
+  width, stroke = 0.84 / len(budget.losses), dict(color='black', marker='', linewidth=1.2)
   for index, step in enumerate(step for step in steps(records, budget) if step):
     at = place + width * (index - (len(budget.losses) - 1) / 2)
-    colour, hatch = _STYLES[step.loss]
-    gains, edges = step.end > step.start, [at - 0.45 * width, at + 0.45 * width]
-    bar = dict(color='white' if gains else colour, edgecolor=colour if gains else 'white', hatch=hatch, linewidth=0.8)
-    label = step.loss if place == 0 else '_'
-    axes.bar(at, step.end - step.start, 0.9 * width, bottom=step.start, zorder=2, **bar)
-    axes.bar([np.nan], [0], color=colour, edgecolor='white', hatch=hatch, label=label)
-    axes.plot(edges, [step.end] * 2, color='black', linewidth=1.2, zorder=4)
+    face = _face(step.loss, step.end > step.start)
+    axes.bar(at, step.end - step.start, 0.9 * width, bottom=step.start, zorder=2, **face)
+    axes.plot([at - 0.45 * width, at + 0.45 * width], [step.end] * 2, linestyle='-', zorder=4, **stroke)
     if np.isfinite(step.lost.half_width):
       line = dict(fmt='none', ecolor='black', elinewidth=1.0, capsize=2, zorder=5)
       _, caps, (stem,) = axes.errorbar([at], [step.end], yerr=[step.lost.half_width], **line)
       for artist in (*caps, stem):
         artist.set_path_effects(_HALO)
-  proven, *_ = steps(records, budget, 'accuracy_at_most')
-  if budget.stages[0][1] == 'head_best' and proven:
-    at = place - width * (len(budget.losses) - 1) / 2
-    label = 'no head passes this' if place == 0 else '_'
-    style = dict(color='black', linestyle=(0, (2, 1)), linewidth=1.2, zorder=6, path_effects=_HALO)
-    axes.plot([at - 0.6 * width, at + 0.6 * width], [proven.end] * 2, label=label, **style)
+  if budget.stages[0][1] == 'head_best':
+    bound, *_ = steps(records, budget, 'accuracy_at_most')
+    assert bound, 'drawn where all stages are'
+    at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'no head passes this'
+    style = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
+    axes.plot([at - 0.6 * width, at + 0.6 * width], [bound.end] * 2, label=label, **style)
