@@ -51,7 +51,7 @@ def test_restarts_take_as_much_as_they_are():
   for method, number in (('prompt', 3), ('oracle_prompt', 1), ('oracle_prompt', 3)):
     found = memory.parts(_settings(methods=(method,), models=('exact',), **{'restarts.number': number}))
     (sizes[method, number],) = [part.size for part in found if part.what == f'a batch of {method} tuning']
-  texts = 8 * (256 + 32 + 64) * 9
+  texts = 8 * (256 + 32 + 64) * (9 + 4)
   assert sizes['oracle_prompt', 1] == sizes['prompt', 3] > texts
   assert sizes['oracle_prompt', 3] - texts == 3 * (sizes['prompt', 3] - texts)
 
