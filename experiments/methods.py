@@ -9,7 +9,8 @@ class Method(NamedTuple):
   Attributes:
     label: what tables and figures call it.
     reads: what its head is a function of: 'mask' is the token probabilities at the [MASK], 'sequence' those of all
-      positions, 'representation' what the model's prediction at the [MASK] is read out of.
+      positions with the tokens there, 'probs' without the tokens, 'tokens' these alone, 'representation' what the
+      model's prediction at the [MASK] is read out of.
     prompt: whether a prompt is trained with the head.
     finetunes: whether the model's own parameters are trained with the head.
     colour: of its line, one of Okabe and Ito's: apart under deuteranopia, and in grey where marker and dash are not.
@@ -40,7 +41,14 @@ METHODS = {
   'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', 'finetune', models=('bert',)),
   'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', 'attention'),
   'prompt_attention': Method('prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.', 'prompt_attention'),
+  'attention_blind': Method('attention without tokens', 'probs', False, False, '#AA4499', 'v', '--', 'attention'),
+  'attention_constant': Method(
+    'attention on constant G', 'tokens', False, False, '#882255', '<', ':', 'attention', models=('exact',)
+  ),
 }
+
+# What an attention head reads, whole or in part.
+OF_SEQUENCE = ('sequence', 'probs', 'tokens')
 
 # The groups of settings by which methods are optimised.
 SCHEDULES = tuple(dict.fromkeys(method.schedule for method in METHODS.values() if method.schedule))

@@ -321,6 +321,11 @@ class Settings(Experiment):
         valid = f'without {method!r} where models is {self.models}: it is of {" and ".join(of)} alone'
         require(bool(set(of) & set(self.models)), name, methods, valid)
 
+    controls = [method for method in used if METHODS[method].reads in ('probs', 'tokens')]
+    if self.attention.form == 'official' and controls:
+      valid = f"'paper' where {controls[0]} is a method: the released code's head reads no tokens"
+      require(False, 'attention.form', self.attention.form, valid)
+
   def _check_prompt(self) -> None:
     """A prompt leaves room for the [MASK] and a token, and fits BERT with the text."""
     d, prompt, positions = self.downstream, self.prompt.length, self.bert.max_positions
