@@ -268,6 +268,8 @@ class Settings(Experiment):
 
   num_states: tuple[int, ...] = setting('hidden states |H|', most=4096)
   num_trials: int = setting('draws of the distribution, with a pretraining each', most=10**5)
+  fewer_sizes: tuple[int, ...] = setting('hidden states |H| with fewer draws', most=4096, may_be_empty=True)
+  fewer_trials: int = setting('how many fewer than num_trials these have, though at least one', least=0, most=10**5)
   tasks_per_trial: int = setting('draws of mu in each', most=10**4)
   models: tuple[str, ...] = setting('what is tuned', choices=('bert', 'exact'))
   methods: tuple[str, ...] = setting('how it is tuned', choices=tuple(METHODS))
@@ -370,6 +372,15 @@ class Settings(Experiment):
       for point in [Point(point.joint_states) for point in points if point.memory_size]:
         points[point] = tuple(dict.fromkeys(points.get(point, ()) + memory.vanilla_methods))
     return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0].memory_size > 0, item[0])))
+
+  def num_draws(self, point: Point) -> int:
+    """How many distributions are drawn of a point."""
+    return max(self.num_trials - self.fewer_trials * (point.num_states in self.fewer_sizes), 1)
+
+  def draws(self) -> list[tuple[Point, int]]:
+    """Every point with the number of every draw, by number, so that none is far ahead."""
+    points = self.grid()
+    return [(point, trial) for trial in range(self.num_trials) for point in points if trial < self.num_draws(point)]
 
   def pretraining_id(self, point: Point, trial: int) -> str:
     """Names a pretrained model by all settings that decide its bits, whatever the experiment.
