@@ -21,8 +21,8 @@ OF_PAPER = ('paper', 'paper_v1', 'official', 'tuned')
 REPEATED = ('paper', 'official', 'tuned')
 # The sizes of the first text and of the released code, whose 12 the later text leaves out.
 FIRST_SIZES = (4, 8, 10, 12, 15, 25, 30)
-# What attention does without the tokens, and without predictions.
-CONTROLS = ('attention_blind', 'attention_constant')
+# Beside the protocol of the paper: each head at its optimum, and what attention does without tokens or predictions.
+BEYOND_PROTOCOL = ('head_best', 'head_converged', 'attention_converged', 'attention_blind', 'attention_constant')
 SMALL_AND_SMOKE = ('small', 'smoke')
 
 
@@ -166,6 +166,10 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.attention = schedule(0.01, 5, 8, 100)
   config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)
   config.prompt_attention = schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
+  # What tells the losses of a protocol apart (experiments/budget.py).
+  config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
+  config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
+  config.restarts = group(number=8, steps_factor=10)
 
 
 def _running(config: ml_collections.ConfigDict) -> None:
@@ -251,3 +255,4 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.prompt.length = 4
   for tuning in _schedules(config):
     tuning.update(num_epochs=2, batch_size=8, warmup_steps=4)
+  config.restarts.update(number=2, steps_factor=2)

@@ -61,7 +61,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     config.pretrain.num_steps = 350
   if scale == base.EVIDENCE:
     config.num_trials = 3
-    config.methods = config.memory.vanilla_methods = ('head', 'attention', *base.CONTROLS)
+    config.methods = config.memory.vanilla_methods = ('head', 'attention', *base.BEYOND_PROTOCOL)
     config.figures = ('figure_3_right', 'controls')
   if scale in base.REPEATED:
     config.num_trials = 5

@@ -12,7 +12,8 @@ import ml_collections
 from experiments.fields import require, SettingsError
 from experiments.registry import EXPERIMENTS
 
-# Fields that runs on record may lack since they came later, by the value that says what those runs did.
+# Fields that runs on record may lack since they came later, by the value that says what those runs did; and groups of
+# them that say nothing of what those runs did.
 _CAME_LATER = {
   'downstream.num_positions': 0,
   'downstream.label_state': 'first',
@@ -24,6 +25,7 @@ _CAME_LATER = {
     mode='off', coordinator_address='', num_processes=0, process_id=0, initialization_timeout=1, heartbeat_timeout=1
   ).items()
 }
+_UNUSED_THEN = ('on_test.', 'converged.', 'restarts.')
 
 _SHIPPED = pathlib.Path(__file__).parents[1] / 'configs'
 
@@ -79,7 +81,8 @@ def from_record(recorded: dict[str, Any]) -> Any:
   scales = shipped(experiment)['SCALES']
   require(scale in scales, 'scale', scale, f'one of {", ".join(scales)}')
   config = shipped(experiment)['get_config'](scale)
-  lacking = set(_names(config.to_dict())) - set(_names(recorded))
+  names = {name for name in _names(config.to_dict()) if not name.startswith(_UNUSED_THEN)}
+  lacking = names - set(_names(recorded))
   unknown = sorted(lacking - set(_CAME_LATER))
   if unknown:
     raise SettingsError(f'a record lacks {", ".join(unknown)}; valid is one of a run that had all fields')
