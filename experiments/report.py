@@ -82,40 +82,35 @@ def contrasts(records: list[Record]) -> dict[str, dict[Point, results.Difference
 
   Pairs are of tasks, within an HMM; memory and vanilla text have no HMM in common, and are compared by Welch's test.
   """
-  unit, (memory, vanilla) = results.unit_of(records), (_standing_for(text, records) for text in _STANDING_FOR)
-  bert = results.select(records, model='bert')
-  of_method = lambda rows, method: results.select(rows, method=method)
-  found: dict[str, dict[Point, results.Difference]] = {}
+  unit, memory, vanilla = results.unit_of(records), *(_standing_for(text, records) for text in _STANDING_FOR)
+  bert, found = results.select(records, model='bert'), dict[str, dict[Point, results.Difference]]()
   for point, rows in results.by_point(bert).items():
-    for first, second in _CONTRASTS:
-      title = f'{METHODS[first].label}\n- {second}, BERT'
-      pair = of_method(rows, first), of_method(rows, second)
-      found.setdefault(title, {}).update({point: results.paired_difference(*pair, unit)} if all(pair) else {})
+    pairs = [(f'{METHODS[one].label}\n- {other}, BERT', one, other, rows) for one, other in _CONTRASTS]
+    compared = [(*pair, results.paired_difference) for pair in pairs]
     if memory and vanilla and point.memory_size:
       title = f'memory {METHODS[memory].label}\n- vanilla {METHODS[vanilla].label}, BERT'
       beside = results.select(bert, **Point(point.joint_states)._asdict())
-      pair = of_method(rows, memory), of_method(beside, vanilla)
-      found.setdefault(title, {}).update({point: results.unpaired_difference(*pair, unit)} if all(pair) else {})
-  return {title: differences for title, differences in found.items() if differences}
+      compared.append((title, memory, vanilla, beside, results.unpaired_difference))
+    for title, one, other, others, difference in compared:
+      both = results.select(rows, method=one), results.select(others, method=other)
+      if all(both):
+        found.setdefault(title, {})[point] = difference(*both, unit)
+  return found
 
 
 def contrast_table(records: list[Record]) -> rich.table.Table:
   """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
   rows, found = [], contrasts(records)
-  corrected = {
-    title: dict(zip(differences, results.holm([one.p_value for one in differences.values()])))
-    for title, differences in found.items()
-  }
   for point, of_point in results.by_point(records).items():
     row = _name_of(point, of_point, records)
     for title, differences in found.items():
-      of_title = [(title, ''), ('p,\nHolm', ''), ('detectable\nin 80%', '')]
+      corrected = dict(zip(differences, results.holm([one.p_value for one in differences.values()])))
+      cells = ['', '', '']
       if point in differences:
         difference = differences[point]
-        numbers = corrected[title][point], difference.detectable(LEVEL / len(differences))
-        shown = ('' if np.isnan(number) else f'{number:{form}}' for number, form in zip(numbers, ('.2g', '.1f')))
-        of_title = [(name, cell) for (name, _), cell in zip(of_title, (str(difference.interval), *shown))]
-      row += of_title
+        detectable = difference.detectable(LEVEL / len(differences))
+        cells = [str(difference.interval), _shown(corrected[point], '.2g'), _shown(detectable, '.1f')]
+      row += zip((title, 'p,\nHolm', 'detectable\nin 80%'), cells)
     rows.append(row)
   unit = 'HMM' if results.unit_of(records) == ('trial',) else 'task of one HMM'
   sizes = ' or '.join(sorted({str(len(differences)) for differences in found.values()}))
@@ -146,6 +141,10 @@ def from_rows(title: str, rows: list[Row]) -> rich.table.Table:
 
 def _has_memory(records: list[Record]) -> bool:
   return any(record['memory_size'] for record in records)
+
+
+def _shown(number: float, form: str) -> str:
+  return '' if np.isnan(number) else f'{number:{form}}'
 
 
 def _name_of(point: Point, of_point: list[Record], records: list[Record], field: str = 'accuracy') -> Row:
@@ -183,22 +182,18 @@ def _standing_for(text: str, records: list[Record]) -> str | None:
 
 def _paper(point: Point, bert: list[Record], records: list[Record]) -> Row:
   """The paper's accuracies, and ours on BERT less them."""
-  scale, names = records[0]['scale'], ('head', 'prompt')
+  scale, text, names = records[0]['scale'], text_name(point), ('head', 'prompt')
+  values = {name: paper_left(name, scale).get(point.num_states) for name in names}
   if _has_memory(records):
-    methods = [_standing_for(text_name(point), records)]
-    values, names = [paper_right(text_name(point), scale).get(point.joint_states)], ()
-  else:
-    methods, values = list(names), [paper_left(method, scale).get(point.num_states) for method in names]
-  ours = [[100 * record['accuracy'] for record in results.select(bert, method=method)] for method in methods]
-  both = [
-    (value, np.mean(own) - value) if own and value is not None else (value, None) for value, own in zip(values, ours)
-  ]
-  cells = [
-    ' / '.join('-' if one is None else f'{one:{form}}' for one in column)
-    for column, form in zip(zip(*both), ('', '+.1f'))
-  ]
-  of = ' / '.join(names)
-  return [(f"paper's\n{of}".strip(), cells[0]), (f"ours - paper's\n{of}".strip(), cells[1])]
+    method = _standing_for(text, records)
+    values = {method: paper_right(text, scale).get(point.joint_states)} if method else {}
+  cells = []
+  for method, value in values.items():
+    ours = [100 * record['accuracy'] for record in results.select(bert, method=method)]
+    cells.append(('-' if value is None else f'{value}', f'{np.mean(ours) - value:+.1f}' if ours and value else '-'))
+  of = '' if _has_memory(records) else f'\n{" / ".join(names)}'
+  paper, less = (' / '.join(column) for column in zip(*cells)) if cells else ('', '')
+  return [(f"paper's{of}", paper), ("ours\n- paper's", less)]
 
 
 def render(records: list[Record], paper_overlay: bool) -> str:

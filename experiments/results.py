@@ -91,9 +91,13 @@ def _lines(rows: list[dict[str, Any]]) -> set[str]:
 
 def rewrite(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
   """Replaces the records alone, for what is measured bit by bit in one environment: a kill leaves the last ones."""
+  files.write_json_lines(workdir / FILE_NAME, rows(settings, records))
+
+
+def rows(settings: Any, records: list[Record]) -> list[Record]:
+  """The records with what was asked for."""
   asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
-  rows = [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
-  files.write_json_lines(workdir / FILE_NAME, rows)
+  return [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
 
 
 def check_schema(workdir: pathlib.Path) -> None:

@@ -49,7 +49,10 @@ AXES: dict[str, Callable[[Point], int]] = {
   'figure_3_left': lambda point: point.num_states,
   'figure_3_right': lambda point: point.joint_states,
   'memory_cells': lambda point: point.num_cells,
+  'controls': lambda point: point.joint_states,
 }
+# Those that tell text with a memory and vanilla text apart.
+_OF_BOTH_TEXTS = ('figure_3_right', 'controls')
 
 
 class Experiment(Group):
@@ -361,8 +364,7 @@ class Settings(Experiment):
   def _check_figures(self) -> None:
     """Each distribution has a place of its own on the axis of each figure."""
     for name in set(AXES) & set(self.figures):
-      # The right panel tells text with a memory and vanilla text apart.
-      taken = [(AXES[name](p), name == 'figure_3_right' and p.memory_size > 0) for p in self.grid()]
+      taken = [(AXES[name](p), name in _OF_BOTH_TEXTS and p.memory_size > 0) for p in self.grid()]
       valid = f'without {name}, which would draw several distributions in one place, such as ()'
       require(len(set(taken)) == len(taken), 'figures', self.figures, valid)
 

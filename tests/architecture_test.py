@@ -126,6 +126,7 @@ EXPERIMENTS = [
   'theory.study',
   'registry',
   'config',
+  'verify',
   'cost_report',
   'communication_report',
   'scale_report',
