@@ -3,6 +3,7 @@
 import io
 import json
 import pathlib
+import textwrap
 
 import numpy as np
 import rich.box
@@ -23,8 +24,14 @@ _STANDING_FOR = {
   'memory': ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune'),
   'vanilla': ('head', 'attention', 'prompt', 'prompt_attention', 'probe', 'finetune'),
 }
-# Pairs of methods whose difference on BERT, paired by task, has a column where both were run.
-_CONTRASTS = (('prompt', 'head'), ('attention', 'head'), ('prompt_attention', 'attention'))
+# Pairs of methods whose difference on BERT, paired by task, is told where both were run.
+_CONTRASTS = (
+  ('prompt', 'head'),
+  ('attention', 'head'),
+  ('prompt_attention', 'attention'),
+  ('attention', 'attention_blind'),
+  ('attention', 'attention_constant'),
+)
 
 # Of a test, before it is corrected.
 LEVEL = 0.05
@@ -70,55 +77,62 @@ def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
   return from_rows('Test accuracy in percent, mean ± half-width of the 95% interval', rows)
 
 
+def contrasts(records: list[Record]) -> dict[str, dict[Point, results.Difference]]:
+  """By the title of each contrast that was run on BERT, its difference at every distribution that has both sides.
+
+  Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
+  vanilla text have no HMM in common, and are compared by Welch's test.
+  """
+  unit, memory, vanilla = results.unit_of(records), *(_standing_for(text, records) for text in _STANDING_FOR)
+  found: dict[str, dict[Point, results.Difference]] = {}
+  of_texts = dict.fromkeys([(memory, vanilla), *((method, method) for method in ('attention', 'head'))])
+  for point, rows in results.by_point(records).items():
+    beside = results.select(records, **Point(point.joint_states)._asdict()) if point.memory_size else []
+    compared = [
+      (f'{METHODS[one].label} - {METHODS[other].label}', one, other, rows, results.paired_difference)
+      for one, other in _CONTRASTS
+    ]
+    compared += [
+      (f'memory {METHODS[one].label} - vanilla {METHODS[other].label}', one, other, beside, results.unpaired_difference)
+      for one, other in of_texts
+      if one and other
+    ]
+    for title, one, other, others, difference in compared:
+      model = 'bert' if 'bert' in METHODS[other].models else 'exact'
+      both = results.select(rows, model='bert', method=one), results.select(others, model=model, method=other)
+      if all(both):
+        found.setdefault(title, {})[point] = difference(*both, unit)
+  return dict(sorted(found.items(), key=lambda item: item[0].startswith('memory ')))
+
+
+def contrast_table(records: list[Record]) -> rich.table.Table:
+  """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
+  rows, points = [], results.by_point(records)
+  for title, differences in contrasts(records).items():
+    corrected = results.holm([one.p_value for one in differences.values()])
+    for (point, difference), p_value in zip(differences.items(), corrected):
+      detectable = difference.detectable(LEVEL / len(differences))
+      cells = [
+        ('difference', str(difference.interval)),
+        ('p, Holm', _shown(p_value, '.2g')),
+        ('sizes', str(len(differences))),
+        ('detectable', _shown(detectable, '.1f')),
+      ]
+      first = point == next(iter(differences))
+      rows.append([('contrast, on BERT', title if first else ''), *_name_of(point, points[point], records), *cells])
+  unit = 'HMM' if results.unit_of(records) == ('trial',) else 'task of one HMM'
+  title = (
+    f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). Detectable: '
+    f'what is found in 80% of such runs at {LEVEL} over the number of sizes, with the spread seen'
+  )
+  return from_rows(title, rows)
+
+
 def beyond_table(records: list[Record]) -> rich.table.Table:
   """The accuracies of controls and of what is fitted otherwise than by the paper's protocol."""
   beyond = tuple(method for method in METHODS if method not in PROTOCOL)
   rows = [_start_of_row(*pair, records, 'accuracy', beyond) for pair in results.by_point(records).items()]
   return from_rows("Beyond the paper's protocol: what other fits and controls reach", rows)
-
-
-def contrasts(records: list[Record]) -> dict[str, dict[Point, results.Difference]]:
-  """By the title of each contrast that was run on BERT, its difference at every distribution that has both sides.
-
-  Pairs are of tasks, within an HMM; memory and vanilla text have no HMM in common, and are compared by Welch's test.
-  """
-  unit, memory, vanilla = results.unit_of(records), *(_standing_for(text, records) for text in _STANDING_FOR)
-  bert, found = results.select(records, model='bert'), dict[str, dict[Point, results.Difference]]()
-  for point, rows in results.by_point(bert).items():
-    pairs = [(f'{METHODS[one].label}\n- {other}, BERT', one, other, rows) for one, other in _CONTRASTS]
-    compared = [(*pair, results.paired_difference) for pair in pairs]
-    if memory and vanilla and point.memory_size:
-      title = f'memory {METHODS[memory].label}\n- vanilla {METHODS[vanilla].label}, BERT'
-      beside = results.select(bert, **Point(point.joint_states)._asdict())
-      compared.append((title, memory, vanilla, beside, results.unpaired_difference))
-    for title, one, other, others, difference in compared:
-      both = results.select(rows, method=one), results.select(others, method=other)
-      if all(both):
-        found.setdefault(title, {})[point] = difference(*both, unit)
-  return found
-
-
-def contrast_table(records: list[Record]) -> rich.table.Table:
-  """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
-  rows, found = [], contrasts(records)
-  for point, of_point in results.by_point(records).items():
-    row = _name_of(point, of_point, records)
-    for title, differences in found.items():
-      corrected = dict(zip(differences, results.holm([one.p_value for one in differences.values()])))
-      cells = ['', '', '']
-      if point in differences:
-        difference = differences[point]
-        detectable = difference.detectable(LEVEL / len(differences))
-        cells = [str(difference.interval), _shown(corrected[point], '.2g'), _shown(detectable, '.1f')]
-      row += zip((title, 'p,\nHolm', 'detectable\nin 80%'), cells)
-    rows.append(row)
-  unit = 'HMM' if results.unit_of(records) == ('trial',) else 'task of one HMM'
-  sizes = ' or '.join(sorted({str(len(differences)) for differences in found.values()}))
-  title = (
-    f'Differences in points; the unit is the {unit}. p: t test, corrected for {sizes} sizes (Holm). Detectable: the '
-    f'least true difference found in 80% of such runs at {LEVEL} over the number of sizes, given the spread seen here'
-  )
-  return from_rows(title, rows)
 
 
 def clear_table(records: list[Record]) -> rich.table.Table:
@@ -168,7 +182,7 @@ def _start_of_row(
   for model, method in sorted({(record['model'], record['method']) for record in records}):
     if method in methods:
       chosen = results.select(of_point, model=model, method=method)
-      title = f'{METHODS[method].label}\n{_MODEL_NAMES[model]}'
+      title = f'{textwrap.fill(METHODS[method].label, 18)}\n{_MODEL_NAMES[model]}'
       row.append((title, str(results.percent(chosen, field, unit)) if chosen else ''))
   return row
 
