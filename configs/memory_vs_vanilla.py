@@ -52,7 +52,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config = base.get_config(scale)
   config.experiment = 'memory_vs_vanilla'
   config.figure.paper_overlay = scale != 'smoke'
-  config.figures = ('figure_3_right',)
+  config.figures = ('figure_3_right', 'budget')
   config.num_states = (4,)
   config.memory.sizes = (2, 3, 5, 7)
   config.methods = ('attention',)
@@ -62,7 +62,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   if scale == base.EVIDENCE:
     config.num_trials = 3
     config.methods = config.memory.vanilla_methods = ('head', 'attention', *base.BEYOND_PROTOCOL)
-    config.figures = ('figure_3_right', 'controls')
+    config.figures = ('figure_3_right', 'controls', 'budget')
   if scale in base.REPEATED:
     config.num_trials = 5
   if scale == 'official':

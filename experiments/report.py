@@ -18,7 +18,7 @@ from experiments.settings import Point
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
-_MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
+MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
 # Which method stands for a kind of text where the two are compared: the first of these that was run.
 _STANDING_FOR = {
   'memory': ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune'),
@@ -182,7 +182,7 @@ def _start_of_row(
   for model, method in sorted({(record['model'], record['method']) for record in records}):
     if method in methods:
       chosen = results.select(of_point, model=model, method=method)
-      title = f'{textwrap.fill(METHODS[method].label, 18)}\n{_MODEL_NAMES[model]}'
+      title = f'{textwrap.fill(METHODS[method].label, 18)}\n{MODEL_NAMES[model]}'
       row.append((title, str(results.percent(chosen, field, unit)) if chosen else ''))
   return row
 

@@ -319,7 +319,7 @@ class Settings(Experiment):
     least=0,
   )
   tensorboard: bool = setting('whether pretraining writes TensorBoard events')
-  figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention'), may_be_empty=True)
+  figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention', 'budget'), may_be_empty=True)
   figure: FigureSettings
 
   def check(self) -> None:

@@ -124,4 +124,3 @@ def test_elsewhere_another_form_is_a_difference():
   again = _records()
   again[0]['accuracy'] = None
   assert _wrong(_records(), again, here=False)['accuracy'] == (verify.STATISTICAL, '1 of 16 are of another form')
-
