@@ -45,16 +45,16 @@ def _text_of_paper(scale: str) -> str:
   return 'arxiv_v1' if scale == 'paper_v1' else 'later_version'
 
 
-def paper_left(method: str, scale: str) -> dict[int, float]:
-  """Accuracy in percent by |H|, as digitised from Figure 3 (left)."""
+def paper_left(method: str, scale: str, what: str = 'mean') -> dict[int, float]:
+  """Accuracy in percent by |H|, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3 (left)."""
   left = REFERENCE[f'left_{_text_of_paper(scale)}']
-  return dict(zip(left['num_states'], left[method]['mean'])) if method in left else {}
+  return dict(zip(left['num_states'], left[method][what] or ())) if method in left else {}
 
 
-def paper_right(text: str, scale: str) -> dict[int, float]:
-  """Accuracy in percent by |M||H| of 'memory' or 'vanilla', as digitised from Figure 3 (right)."""
+def paper_right(text: str, scale: str, what: str = 'mean') -> dict[int, float]:
+  """Accuracy by |M||H| of 'memory' or 'vanilla', or half-widths, as `paper_left`, of Figure 3 (right)."""
   right = REFERENCE[f'right_{_text_of_paper(scale)}']
-  return dict(zip(right['memory_times_states'], right[text]['mean']))
+  return dict(zip(right['memory_times_states'], right[text][what] or ()))
 
 
 def text_name(point: Point) -> str:
@@ -83,7 +83,7 @@ def contrasts(records: list[Record]) -> dict[str, dict[Point, results.Difference
   Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
   vanilla text have no HMM in common, and are compared by Welch's test.
   """
-  unit, memory, vanilla = results.unit_of(records), *(_standing_for(text, records) for text in _STANDING_FOR)
+  unit, memory, vanilla = results.unit_of(records), *(standing_for(text, records) for text in _STANDING_FOR)
   found: dict[str, dict[Point, results.Difference]] = {}
   of_texts = dict.fromkeys([(memory, vanilla), *((method, method) for method in ('attention', 'head'))])
   for point, rows in results.by_point(records).items():
@@ -187,7 +187,7 @@ def _start_of_row(
   return row
 
 
-def _standing_for(text: str, records: list[Record]) -> str | None:
+def standing_for(text: str, records: list[Record]) -> str | None:
   """The method that stands for a kind of text, on BERT; None where there is none."""
   of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
   found = {record['method'] for record in of_text}
@@ -199,7 +199,7 @@ def _paper(point: Point, bert: list[Record], records: list[Record]) -> Row:
   scale, text, names = records[0]['scale'], text_name(point), ('head', 'prompt')
   values = {name: paper_left(name, scale).get(point.num_states) for name in names}
   if _has_memory(records):
-    method = _standing_for(text, records)
+    method = standing_for(text, records)
     values = {method: paper_right(text, scale).get(point.joint_states)} if method else {}
   cells = []
   for method, value in values.items():

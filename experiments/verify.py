@@ -69,7 +69,7 @@ class Compared(NamedTuple):
   Attributes:
     field: its name.
     kind: the class.
-    count: the records that were compared.
+    number: of records that were compared.
     largest: the largest difference of numbers; None where there are none, or where they are not numbers on both sides.
     verdict: 'same', or what is wrong, or why nothing is said.
     is_same: whether nothing is wrong.
@@ -77,7 +77,7 @@ class Compared(NamedTuple):
 
   field: str
   kind: str
-  count: int
+  number: int
   largest: float | None
   verdict: str
   is_same: bool
@@ -150,7 +150,7 @@ def _chosen(text: str, grid: sweep.Grid, recorded: list[Record]) -> list[int]:
 
 def _is_here(workdir: pathlib.Path) -> Callable[[Record], bool]:
   """Whether a record came from an environment whose bits are those of this one; raises Differs where none is known."""
-  here, made = environment.environment(jax.devices()), {}
+  here, made = environment.environment(jax.devices()), dict[tuple[Any, ...], environment.Environment]()
   for line in files.read_json_lines(workdir / results.ENVIRONMENT_NAME):
     made |= {(line['trial_id'], line['model'], line['method'], task): line for task in line['tasks']}
 
@@ -269,7 +269,7 @@ def table(rows: list[Compared]) -> str:
     [
       ('field', one.field),
       ('class', one.kind),
-      ('compared', str(one.count)),
+      ('compared', str(one.number)),
       ('largest\ndifference', '' if one.largest is None else f'{one.largest:.2g}'),
       ('verdict', one.verdict),
     ]
