@@ -22,14 +22,26 @@ _WIDTH = 120
 # The budget of the method that each line of the paper is of.
 _BUDGETS = {'head': budget.BUDGETS[0], 'attention': budget.BUDGETS[1], 'prompt': budget.BUDGETS[2]}
 
+_ALT = {
+  'figure_3_left': "Accuracy against the number of hidden states, with the paper's points",
+  'figure_3_right': "Accuracy against the number of joint states, with the paper's points",
+  'controls': 'Attention beside its controls and a linear head, against the number of joint states',
+  'budget': 'Signed steps from 100% to what the protocol reaches on BERT',
+}
+
 
 def section(name: str, folder: pathlib.Path) -> str | None:
   """A part of the pages; None, which leaves it as it is, where the folder has no records."""
   records = results.load(folder)
   if not records:
     return None
-  text = SECTIONS[name](records, config_lib.from_record(json.loads((folder / 'config.json').read_text())), folder)
-  return '\n'.join(_wrapped(line) for line in text.splitlines())
+  text = SECTIONS[name](records, _settings(folder), folder)
+  # README has few lines, and may have long ones.
+  return text if name == 'readme' else '\n'.join(map(_wrapped, text.splitlines()))
+
+
+def _settings(folder: pathlib.Path) -> Settings:
+  return config_lib.from_record(json.loads((folder / 'config.json').read_text()))
 
 
 def _wrapped(line: str) -> str:
@@ -46,14 +58,12 @@ def _setup(records: list[Record], settings: Settings, folder: pathlib.Path) -> s
   )
   spent = files.read_json_lines(folder / timing.FILE_NAME)
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)
-  hours = lambda clock: sum(sum(row[clock].values()) for row in spent) / 3600
-  took = f'They took {hours("cpu_seconds"):.1f} hours of CPU time, {hours("wall_seconds"):.1f} on the wall. ' * bool(
-    spent
-  )
+  hours = sum(sum(row['cpu_seconds'].values()) for row in spent) / 3600
+  took = f'They took {hours:.1f} hours of CPU time, on' if spent else 'They were made on'
   where = ' and '.join(dict.fromkeys(line.get('cpu', line['platform']) for line in made))
   name = folder.relative_to(pages.DOCS.parent) if folder.is_relative_to(pages.DOCS.parent) else folder
   return (
-    f'HMMs on record, {settings.tasks_per_trial} tasks each: {counts}. {took}On {where}. The unit of every interval is '
+    f'HMMs on record, {settings.tasks_per_trial} tasks each: {counts}. {took} {where}. The unit of every interval is '
     f'the {_unit(records)}, mean over its tasks first; methods are paired by task within it. Any of the trials is run '
     f'again and compared with its record by\n\n```bash\npython -m experiments.main --mode=verify --workdir={name} '
     f'--trials=0\n```'
@@ -75,7 +85,7 @@ def _panel(records: list[Record], settings: Settings, folder: pathlib.Path) -> s
 
 
 def _image(folder: pathlib.Path, name: str, where: str = '') -> str:
-  return f'![{name.replace("_", " ")} of {folder.name.replace("_", " ")}]({where}{drawn_to(folder, name).name})'
+  return f'![{_ALT[name]}]({where}{drawn_to(folder, name).name})'
 
 
 def _place(point: Point) -> str:
@@ -146,7 +156,7 @@ def _budget(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
 
 
 def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
-  """The figure and the table of README, and what is told apart."""
+  """The figure of README, a table of the sizes with all draws, and what is told apart."""
   unit, pair = results.unit_of(records), ('head', 'prompt')
   shown = lambda row: f'| {" | ".join(row)} |'
   rows = [
@@ -154,6 +164,8 @@ def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
   ]
   rows.append(shown(['---'] * 6))
   for point, of_point in results.by_point(records).items():
+    if point.num_states in settings.fewer_sizes:
+      continue
     ours = [
       [str(results.percent(results.select(of_point, model=model, method=method), 'accuracy', unit)) for method in pair]
       for model in ('bert', 'exact')
@@ -193,7 +205,7 @@ def drawn_to(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 def draw(folder: pathlib.Path) -> list[tuple[pathlib.Path, bytes]]:
   """The figures that the settings of a folder name, as files of `docs`."""
-  settings = config_lib.from_record(json.loads((folder / 'config.json').read_text()))
+  settings = _settings(folder)
   drawn = ((name, sweep.figure(name, results.load(folder), settings.figure)) for name in settings.figures)
   return [(drawn_to(folder, name), figures.as_bytes(one, 'png')) for name, one in drawn if one]
 

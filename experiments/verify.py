@@ -33,18 +33,21 @@ _FEWEST = 3
 # What a record is of, and what nothing but its settings decides.
 _DECLARED = (
   *('schema_version', 'experiment', 'scale', 'seed', 'num_states', 'memory_size', 'num_cells', 'trial', 'task'),
-  *('model', 'method', 'trial_id', 'pretraining_id', 'attention_by', 'redraws'),
+  *('model', 'method', 'trial_id', 'pretraining_id', 'fit_id', 'attention_by', 'redraws', 'separable'),
 )
-# What follows from the distribution alone, in float64.
-_EXACT = ('majority_accuracy', 'smallest_margin', 'near_tie_share', 'bayes_floor')
+# What follows from the distribution alone, in float64, and what is 0 but for rounding.
+_EXACT = (
+  *('majority_accuracy', 'smallest_margin', 'near_tie_share', 'bayes_floor'),
+  *('certificate_residual', 'gradient_norm'),
+)
 # What follows from the model that was measured, which training made unless it is the exact one.
 _OF_MODEL = (*('kl_at_mask', 'tv_at_mask', 'kl_over_positions', 'tv_over_positions', 'mlm_loss', 'excess_mlm_loss'),)
 _TRAINED = (
   *('accuracy', 'validation_accuracy', 'train_accuracy', 'clear_accuracy', 'train_loss'),
-  'attention_rank_correlation',
+  *('attention_rank_correlation', 'accuracy_at_most', 'restart_accuracies'),
 )
 # What another environment may order otherwise, and no mean speaks of.
-_LOCAL = ('attention_profile',)
+_LOCAL = ('attention_profile', 'restart')
 # The class of each field in another environment, by the model that it is of.
 FIELDS: dict[str, dict[str, str]] = {
   **dict.fromkeys(_DECLARED, {'bert': EQUAL, 'exact': EQUAL}),
