@@ -126,6 +126,8 @@ EXPERIMENTS = [
   'theory.study',
   'registry',
   'config',
+  'verify',
+  'evidence_page',
   'cost_report',
   'communication_report',
   'scale_report',

@@ -14,6 +14,8 @@ import scipy.stats
 from configs import memory_cells
 from experiments import config as config_lib, downstream as downstream_lib, trial as trial_lib, tuned
 from experiments.methods import METHODS
+from experiments.fields import SettingsError
+from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.settings import Point
 from hmm_jax.model import ExactModel
@@ -226,6 +228,18 @@ def test_the_official_form_is_the_official_head(settings, drawn):
   for one in tune(official, drawn, 'attention'):
     assert one.trainable['head'].query.shape == (10,)
     assert one.trainable['head'].linear.weights.shape == (10, 2)
+
+
+def test_a_control_reads_a_part_of_what_attention_reads(settings):
+  """Their heads are those of the attention method but for what they read; the released code's has no such part."""
+  tuners = {name: tuned._tuner(settings, POINT, MODEL, name) for name in METHODS if name.startswith('attention')}
+  whole = tuners['attention'].head
+  assert whole.reads_probs and whole.reads_tokens
+  assert tuners['attention_blind'].head == dataclasses.replace(whole, reads_tokens=False)
+  assert tuners['attention_constant'].head == dataclasses.replace(whole, reads_probs=False)
+  official = dataclasses.replace(settings.attention, form='official')
+  with pytest.raises(SettingsError, match="attention.form is 'official'; valid is 'paper' where attention_blind"):
+    dataclasses.replace(settings, attention=official, methods=('attention_blind',))
 
 
 @pytest.mark.parametrize('method', ['head', 'prompt_attention'])
