@@ -191,15 +191,16 @@ def test_the_figure_floats_each_step_between_its_stages():
   assert not [c for axes in of_one.axes for c in axes.containers if hasattr(c, 'lines')]
 
 
-def test_a_run_draws_its_budget_and_keeps_it_out_of_the_table_of_methods(tmp_path):
-  """The first table and figure are of what the protocol trains, if anything; tables of losses and sentences follow."""
+def test_a_run_draws_its_budget_and_keeps_it_out_of_the_first_table(tmp_path):
+  """That table is of what the protocol trains; other fits, the losses and a sentence for each budget follow."""
   config = config_lib.shipped('prompt_vs_head')['get_config']('smoke')
   config.figures = ('budget',)
   settings = config_lib.from_config(config)
   files.write_json_lines(tmp_path / results.FILE_NAME, _of_head())
   sweep.show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
   methods, losses = (tmp_path / 'table.txt').read_text().split('Points of accuracy lost')
-  assert 'converged' not in methods and 'head' in methods
+  protocol, others = methods.split("Beyond the paper's protocol")
+  assert 'converged' not in protocol and 'head' in protocol and 'converged head' in others
   assert 'of that' in losses and 'converged head, BERT' in losses and 'Largest loss of the linear head: ' in losses
   assert (tmp_path / 'budget.png').exists()
   files.write_json_lines(tmp_path / results.FILE_NAME, [r for r in _of_head() if r['method'] == 'head_converged'])
