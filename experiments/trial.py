@@ -13,6 +13,7 @@ from jax import Array
 
 from experiments import distributed, downstream as downstream_lib, files, memory, pretraining, results, timing, tuned
 from experiments.environment import environment
+from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, Point, Settings
 import hmm_jax
@@ -90,9 +91,9 @@ class Trial(NamedTuple):
     return Keys(*jax.random.split(key, len(Keys._fields)))
 
   def wanted(self) -> set[tuple[int, str, str]]:
-    """The (task, model, method) triples that the settings ask for; the exact model has nothing to fine-tune."""
+    """The (task, model, method) triples that the settings ask for, of methods on models where they make sense."""
     triples = itertools.product(range(self.settings.tasks_per_trial), self.settings.models, self.methods)
-    return {triple for triple in triples if triple[1:] != ('exact', 'finetune')}
+    return {(task, model, method) for task, model, method in triples if model in METHODS[method].models}
 
   def missing(self) -> set[tuple[int, str, str]]:
     """The wanted triples that have no record yet, in process 0's eyes."""
