@@ -128,6 +128,7 @@ EXPERIMENTS = [
   'which_theorem.linearity',
   'which_theorem.certificate',
   'which_theorem.report',
+  'which_theorem.accuracy',
   'which_theorem.sentences',
   'which_theorem.study',
   'which_theorem.page',

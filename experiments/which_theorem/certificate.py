@@ -5,7 +5,7 @@ from typing import Any
 from jax import Array
 import numpy as np
 
-from experiments import pretraining
+from experiments import pretraining, trial as trial_lib
 from experiments.parts import Row
 from experiments.progress import Reporter
 from experiments.which_theorem import grid
@@ -24,11 +24,11 @@ def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[
   chosen = [t for t in grid.trials(settings) if t.point.num_states in c.num_states and t.trial < c.num_trials]
   model = pretraining.tuned_model(settings.bert_module())
   for number, trial in enumerate(chosen, 1):
-    with reporter.part(number, len(chosen), str(trial)):
+    with reporter.part(number, len(chosen), str(trial)), trial_lib.precisely():
       drawn, steps = grid.draw(trial), c.checkpoints
       heads = [fixed_head(settings, drawn, task.labels) for task in drawn.downstream.tasks]
       (inputs,) = drawn.of_split('test', drawn.downstream.inputs)
-      for step, params in pretraining.params_along(settings, drawn.hmm, grid.pretraining_key(trial), steps, reporter):
+      for step, params in pretraining.params_along(settings, drawn.hmm, trial.keys().pretraining, steps, reporter):
         probs = at_mask(model, params, inputs, settings.measure.batch_size)
         rows += [
           {**drawn.fields, 'task': index, 'step': step, **measured(drawn, head, probs, index)}

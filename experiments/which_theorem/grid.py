@@ -4,7 +4,6 @@ import pathlib
 from typing import Any, NamedTuple
 
 import jax
-from jax import Array
 import numpy as np
 
 from experiments import trial as trial_lib
@@ -60,7 +59,3 @@ def draw(trial: Trial) -> Drawn:
   hmm = jax.tree.map(np.asarray, hmm)
   return Drawn(trial, hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))
 
-
-def pretraining_key(trial: Trial) -> Array:
-  """The key by which the trial pretrains its BERT."""
-  return trial.keys().pretraining
