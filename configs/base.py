@@ -156,6 +156,10 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.attention = schedule(0.01, 5, 8, 100)
   config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)
   config.prompt_attention = schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
+  # What tells the losses of a protocol apart (experiments/budget.py).
+  config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
+  config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
+  config.restarts = group(number=8, steps_factor=10)
 
 
 def _running(config: ml_collections.ConfigDict) -> None:
@@ -172,7 +176,7 @@ def _running(config: ml_collections.ConfigDict) -> None:
   config.pretrained = 'runs/pretrained'
   config.time_budget = 0.0
   config.tensorboard = False
-  config.figures = ('figure_3_left',)
+  config.figures = ('figure_3_left', 'budget')
   config.figure = figure()
 
 
@@ -241,3 +245,4 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.prompt.length = 4
   for tuning in _schedules(config):
     tuning.update(num_epochs=2, batch_size=8, warmup_steps=4)
+  config.restarts.update(number=2, steps_factor=2)

@@ -47,7 +47,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config = base.get_config(scale)
   config.experiment = 'memory_vs_vanilla'
   config.figure.paper_overlay = scale != 'smoke'
-  config.figures = ('figure_3_right',)
+  config.figures = ('figure_3_right', 'budget')
   config.num_states = (4,)
   config.memory.sizes = (2, 3, 5, 7)
   config.methods = ('attention',)

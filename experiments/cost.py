@@ -76,13 +76,13 @@ def measuring(s: Settings) -> float:
 
 
 def tuning_step(s: Settings, method: str) -> Flops:
-  """Of one step of all tasks of a trial on BERT, for a method that runs it in tuning.
+  """Of one step of all tasks of a trial, and all starts, on BERT, for a method that runs it in tuning.
 
   Of a frozen weight the input alone has a gradient, which is one more product; both sides of attention have one. In
   the first layer a prompt is projected once for a batch and a text once for all tasks, and the text has no gradient.
   """
   kind, text, prompt = METHODS[method], s.seen_length(method), s.prompt_length(method)
-  tasks, batch_size = s.tasks_per_trial, s.tuning(method).batch_size
+  tasks, batch_size = s.tasks_per_trial * s.num_starts(method), s.tuning(method).batch_size
   read = prompt + text if kind.reads == 'sequence' else 1
   one = forward(s, prompt + text, read)
   products = lambda part: 3 if kind.finetunes or part == 'attention' else 2
@@ -99,11 +99,13 @@ def tuning(s: Settings, method: str) -> float:
   d, kind = s.downstream, METHODS[method]
   num_inputs, length = d.num_train + d.num_validation + d.num_test, s.seen_length(method) + s.prompt_length(method)
   once = num_inputs * sum(forward(s, length, length if kind.reads == 'sequence' else 1).values())
+  if 'bert' not in kind.models:
+    return 0
   if not (kind.prompt or kind.finetunes):
     return once
-  schedule = s.tuning(method).schedule
+  schedule = s.schedule(method)
   steps = schedule.num_epochs * schedule.steps_per_epoch(d.num_train)
-  return steps * sum(tuning_step(s, method).values()) + s.tasks_per_trial * once
+  return steps * sum(tuning_step(s, method).values()) + s.tasks_per_trial * s.num_starts(method) * once
 
 
 def inference(point: Point, length: int) -> float:

@@ -18,13 +18,15 @@ from experiments.settings import Point, Settings
 PAGE, RECORDS = pages.DOCS / 'cost.md', pages.DOCS / 'results/cost'
 COMMUNICATION = RECORDS / 'communication.jsonl'
 _SCALES = ('small', 'paper', 'paper_v1', 'official')
-# Fields that runs on record may lack since they came later, by the value that says what those runs did.
+# Fields that runs on record may lack since they came later, by the value that says what those runs did; and groups of
+# them that say nothing of what those runs did.
 _CAME_LATER = {'downstream.num_positions': 0, 'downstream.label_state': 'first'} | {
   f'distributed.{name}': value
   for name, value in dict(
     mode='off', coordinator_address='', num_processes=0, process_id=0, initialization_timeout=1, heartbeat_timeout=1
   ).items()
 }
+_UNUSED_THEN = ('on_test.', 'converged.', 'restarts.')
 # FLOPs a second of products of these shapes, measured: on two CPU cores in float32, and on an H200 in bfloat16.
 _TWO_CORES, _GPU = 110e9, 790e12
 _SIZES = ((1e18, 'E'), (1e15, 'P'), (1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'), (1, ''))
@@ -191,7 +193,8 @@ def _settings(recorded: dict[str, Any]) -> Settings:
     return tuple(value) if isinstance(value, list) else value
 
   config = config_lib.shipped(recorded['experiment'])['get_config'](recorded['scale'])
-  lacking = set(_names(config.to_dict())) - set(_names(recorded))
+  names = {name for name in _names(config.to_dict()) if not name.startswith(_UNUSED_THEN)}
+  lacking = names - set(_names(recorded))
   unknown = sorted(lacking - set(_CAME_LATER))
   if unknown:
     raise ValueError(f'a record lacks {", ".join(unknown)}; valid is one of a run that had all fields')

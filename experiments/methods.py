@@ -16,7 +16,9 @@ class Method(NamedTuple):
     marker: of its line.
     dash: of its line.
     schedule: the group of settings that says how it is optimised step by step; '' where nothing is.
-    fit: how what it trains is found: 'schedule', by that group as it is.
+    fit: how what it trains is found. 'schedule': by that group as it is; 'restarts': by a longer one from several
+      starts, of which validation chooses; 'converged': at the optimum on training inputs; 'on_test': on the test inputs
+      themselves, to know what no training can pass. A group of settings of this name says more.
     models: those on which it makes sense.
   """
 
@@ -40,7 +42,13 @@ METHODS = {
   'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', 'finetune', models=('bert',)),
   'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', 'attention'),
   'prompt_attention': Method('prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.', 'prompt_attention'),
+  'head_best': Method('best head', 'mask', False, False, '#0072B2', '*', ':', '', 'on_test', ('exact',)),
+  'head_converged': Method('converged head', 'mask', False, False, '#0072B2', 'd', '-', '', 'converged'),
+  'attention_converged': Method(
+    'converged attention', 'sequence', False, False, '#000000', '*', '--', 'attention', 'restarts'
+  ),
+  'oracle_prompt': Method('oracle prompt', 'mask', True, False, '#E69F00', '*', '--', 'prompt', 'restarts', ('exact',)),
 }
 
-# The groups of settings by which methods are optimised.
+# The groups of settings that methods are optimised by.
 SCHEDULES = tuple(dict.fromkeys(method.schedule for method in METHODS.values() if method.schedule))

@@ -18,7 +18,7 @@ from experiments.settings import Point
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
-_MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
+MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
 # Which method stands for a kind of text where the two are compared: the first of these that was run.
 _STANDING_FOR = {
   'memory': ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune'),
@@ -112,7 +112,7 @@ def _start_of_row(point: Point, of_point: list[Record], records: list[Record], f
   for model, method in sorted({(record['model'], record['method']) for record in records}):
     chosen = results.select(of_point, model=model, method=method)
     row.append(
-      (f'{METHODS[method].label}\n{_MODEL_NAMES[model]}', str(results.percent(chosen, field)) if chosen else '')
+      (f'{METHODS[method].label}\n{MODEL_NAMES[model]}', str(results.percent(chosen, field)) if chosen else '')
     )
   return row
 
@@ -127,7 +127,8 @@ def _difference(title: str, difference: Callable[..., results.Difference], *pair
 def _standing_for(text: str, records: list[Record]) -> str | None:
   """The method that stands for a kind of text, on BERT; None where there is none."""
   of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
-  return min({record['method'] for record in of_text}, key=_STANDING_FOR[text].index, default=None)
+  found = {record['method'] for record in of_text}
+  return next((method for method in _STANDING_FOR[text] if method in found), None)
 
 
 def _paper(point: Point, right: bool, scale: str) -> tuple[str, str]:

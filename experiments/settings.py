@@ -247,6 +247,24 @@ class TuneSettings(AdamWSettings):
     require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
 
 
+class OnTestSettings(Group):
+  ridges: tuple[float, ...] = setting('of converged heads on the test inputs, from which the search starts as well')
+  tolerance: float = setting('margins up to which count as none, where test inputs have unit covariance', below=1)
+  max_rounds: int = setting('rounds of search from each start at most', most=10**6)
+  max_certificates: int = setting('certificates of inseparability that are looked for')
+
+
+class ConvergedSettings(Group):
+  ridge: float = setting('half of it times the squares of weights and bias is added to the mean cross-entropy')
+  tolerance: float = setting('largest entry of the gradient at which a head is converged')
+  max_iterations: int = setting('iterations of L-BFGS at which it gives up')
+
+
+class RestartSettings(Group):
+  number: int = setting('starts of each task, of which validation chooses', most=2**14)
+  steps_factor: int = setting('epochs from each start, in units of those of the schedule', most=10**6)
+
+
 class PromptSettings(TuneSettings):
   length: int = setting('vectors of a prompt', most=2**16)
   init: str = setting('how it starts: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
@@ -284,6 +302,9 @@ class Settings(Experiment):
   prompt: PromptSettings
   attention: AttentionSettings
   prompt_attention: TuneSettings
+  on_test: OnTestSettings
+  converged: ConvergedSettings
+  restarts: RestartSettings
   mesh: MeshSettings
   distributed: DistributedSettings
   pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
@@ -293,7 +314,7 @@ class Settings(Experiment):
     least=0,
   )
   tensorboard: bool = setting('whether pretraining writes TensorBoard events')
-  figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention'), may_be_empty=True)
+  figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention', 'budget'), may_be_empty=True)
   figure: FigureSettings
 
   def check(self) -> None:
@@ -313,8 +334,8 @@ class Settings(Experiment):
     if any(METHODS[name].prompt for name in used):
       self._check_prompt()
     self._check_figures()
-    for method in used:
-      self.tuning(method).check_for(method, d.num_train, 'downstream.')
+    for schedule in dict.fromkeys(METHODS[method].schedule for method in used if METHODS[method].schedule):
+      getattr(self, schedule).check_for(schedule, d.num_train, 'downstream.')
     for name, methods in (('methods', self.methods), ('memory.vanilla_methods', m.vanilla_methods)):
       for method in methods:
         of = METHODS[method].models
@@ -341,6 +362,22 @@ class Settings(Experiment):
   def tuning(self, method: str) -> TuneSettings:
     """The settings by which one of METHODS is optimised, which has a schedule."""
     return getattr(self, METHODS[method].schedule)
+
+  def schedule(self, method: str) -> Schedule:
+    """The optimisation of one of METHODS that has one."""
+    schedule = self.tuning(method).schedule
+    if METHODS[method].fit == 'restarts':
+      return schedule._replace(num_epochs=schedule.num_epochs * self.restarts.steps_factor)
+    return schedule
+
+  def num_starts(self, method: str) -> int:
+    """How often one of METHODS is trained on a task, from as many starts."""
+    return self.restarts.number if METHODS[method].fit == 'restarts' else 1
+
+  def fit_id(self, method: str) -> str:
+    """Names what decides a record of one of METHODS beside what `trial_id` names; '' where nothing does."""
+    fit = METHODS[method].fit
+    return '' if fit == 'schedule' else digest([getattr(self, fit)])
 
   def prompt_length(self, method: str) -> int:
     """Vectors that one of METHODS puts before a text."""
@@ -381,7 +418,10 @@ class Settings(Experiment):
     return digest(parts)
 
   def trial_id(self, point: Point, trial: int) -> str:
-    """Names a trial by all settings that decide its records, whichever models, methods and tasks are asked for."""
+    """Names a trial by all settings that decide its records, whichever models, methods and tasks are asked for.
+
+    What is fitted without the schedule of its group has a `fit_id` besides.
+    """
     schedules = [getattr(self, name) for name in SCHEDULES]
     parts = [self.pretraining_id(point, trial), self.measure, self.downstream, schedules]
     if point.memory_size:
