@@ -14,7 +14,7 @@ from jax.sharding import AbstractMesh, NamedSharding
 import numpy as np
 
 from experiments.communication import Ring, Sent
-from experiments.methods import METHODS
+from experiments.methods import METHODS, OF_SEQUENCE
 from experiments.settings import Point, Settings
 from hmm_jax import sharding
 from hmm_jax.masking import num_slots
@@ -83,7 +83,7 @@ def tuning_step(s: Settings, method: str) -> Flops:
   """
   kind, text, prompt = METHODS[method], s.seen_length(method), s.prompt_length(method)
   tasks, batch_size = s.tasks_per_trial * s.num_starts(method), s.tuning(method).batch_size
-  read = prompt + text if kind.reads == 'sequence' else 1
+  read = prompt + text if kind.reads in OF_SEQUENCE else 1
   one = forward(s, prompt + text, read)
   products = lambda part: 3 if kind.finetunes or part == 'attention' else 2
   step = {part: products(part) * tasks * batch_size * one[part] for part in one}
@@ -97,10 +97,10 @@ def tuning_step(s: Settings, method: str) -> Flops:
 def tuning(s: Settings, method: str) -> float:
   """Of one method on BERT: its steps and the predictions after them, or the features that a head alone is tuned on."""
   d, kind = s.downstream, METHODS[method]
-  num_inputs, length = d.num_train + d.num_validation + d.num_test, s.seen_length(method) + s.prompt_length(method)
-  once = num_inputs * sum(forward(s, length, length if kind.reads == 'sequence' else 1).values())
   if 'bert' not in kind.models:
-    return 0
+    return 0.0
+  num_inputs, length = d.num_train + d.num_validation + d.num_test, s.seen_length(method) + s.prompt_length(method)
+  once = num_inputs * sum(forward(s, length, length if kind.reads in OF_SEQUENCE else 1).values())
   if not (kind.prompt or kind.finetunes):
     return once
   schedule = s.schedule(method)

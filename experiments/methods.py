@@ -9,7 +9,8 @@ class Method(NamedTuple):
   Attributes:
     label: what tables and figures call it.
     reads: what its head is a function of: 'mask' is the token probabilities at the [MASK], 'sequence' those of all
-      positions, 'representation' what the model's prediction at the [MASK] is read out of.
+      positions with the tokens there, 'probs' without the tokens, 'tokens' these alone, 'representation' what the
+      model's prediction at the [MASK] is read out of.
     prompt: whether a prompt is trained with the head.
     finetunes: whether the model's own parameters are trained with the head.
     colour: of its line, one of Okabe and Ito's: apart under deuteranopia, and in grey where marker and dash are not.
@@ -48,7 +49,19 @@ METHODS = {
     'converged attention', 'sequence', False, False, '#000000', '*', '--', 'attention', 'restarts'
   ),
   'oracle_prompt': Method('oracle prompt', 'mask', True, False, '#E69F00', '*', '--', 'prompt', 'restarts', ('exact',)),
+  'attention_blind': Method('attention without tokens', 'probs', False, False, '#AA4499', 'v', '--', 'attention'),
+  'attention_constant': Method(
+    'attention on constant G', 'tokens', False, False, '#882255', '<', ':', 'attention', models=('exact',)
+  ),
 }
+
+# What an attention head reads, whole or in part.
+OF_SEQUENCE = ('sequence', 'probs', 'tokens')
+
+# Those by the protocol of the paper: neither a control, which reads a part, nor fitted otherwise than by its schedule.
+PROTOCOL = tuple(
+  name for name, method in METHODS.items() if method.fit == 'schedule' and method.reads not in ('probs', 'tokens')
+)
 
 # The groups of settings that methods are optimised by.
 SCHEDULES = tuple(dict.fromkeys(method.schedule for method in METHODS.values() if method.schedule))

@@ -49,7 +49,10 @@ AXES: dict[str, Callable[[Point], int]] = {
   'figure_3_left': lambda point: point.num_states,
   'figure_3_right': lambda point: point.joint_states,
   'memory_cells': lambda point: point.num_cells,
+  'controls': lambda point: point.joint_states,
 }
+# Those that tell text with a memory and vanilla text apart.
+_OF_BOTH_TEXTS = ('figure_3_right', 'controls')
 
 
 class Experiment(Group):
@@ -286,6 +289,8 @@ class Settings(Experiment):
 
   num_states: tuple[int, ...] = setting('hidden states |H|', most=4096)
   num_trials: int = setting('draws of the distribution, with a pretraining each', most=10**5)
+  fewer_sizes: tuple[int, ...] = setting('hidden states |H| with fewer draws', most=4096, may_be_empty=True)
+  fewer_trials: int = setting('how many fewer than num_trials these have, though at least one', least=0, most=10**5)
   tasks_per_trial: int = setting('draws of mu in each', most=10**4)
   models: tuple[str, ...] = setting('what is tuned', choices=('bert', 'exact'))
   methods: tuple[str, ...] = setting('how it is tuned', choices=tuple(METHODS))
@@ -342,6 +347,11 @@ class Settings(Experiment):
         valid = f'without {method!r} where models is {self.models}: it is of {" and ".join(of)} alone'
         require(bool(set(of) & set(self.models)), name, methods, valid)
 
+    controls = [method for method in used if METHODS[method].reads in ('probs', 'tokens')]
+    if self.attention.form == 'official' and controls:
+      valid = f"'paper' where {controls[0]} is a method: the released code's head reads no tokens"
+      require(False, 'attention.form', self.attention.form, valid)
+
   def _check_prompt(self) -> None:
     """A prompt leaves room for the [MASK] and a token, and fits BERT with the text."""
     d, prompt, positions = self.downstream, self.prompt.length, self.bert.max_positions
@@ -354,8 +364,7 @@ class Settings(Experiment):
   def _check_figures(self) -> None:
     """Each distribution has a place of its own on the axis of each figure."""
     for name in set(AXES) & set(self.figures):
-      # The right panel tells text with a memory and vanilla text apart.
-      taken = [(AXES[name](p), name == 'figure_3_right' and p.memory_size > 0) for p in self.grid()]
+      taken = [(AXES[name](p), name in _OF_BOTH_TEXTS and p.memory_size > 0) for p in self.grid()]
       valid = f'without {name}, which would draw several distributions in one place, such as ()'
       require(len(set(taken)) == len(taken), 'figures', self.figures, valid)
 
@@ -402,6 +411,15 @@ class Settings(Experiment):
       for point in [Point(point.joint_states) for point in points if point.memory_size]:
         points[point] = tuple(dict.fromkeys(points.get(point, ()) + memory.vanilla_methods))
     return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0].memory_size > 0, item[0])))
+
+  def num_draws(self, point: Point) -> int:
+    """How many distributions are drawn of a point."""
+    return max(self.num_trials - self.fewer_trials * (point.num_states in self.fewer_sizes), 1)
+
+  def draws(self) -> list[tuple[Point, int]]:
+    """Every point with the number of every draw, by number, so that none is far ahead."""
+    points = self.grid()
+    return [(point, trial) for trial in range(self.num_trials) for point in points if trial < self.num_draws(point)]
 
   def pretraining_id(self, point: Point, trial: int) -> str:
     """Names a pretrained model by all settings that decide its bits, whatever the experiment.

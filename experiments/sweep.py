@@ -58,9 +58,8 @@ def check(settings: Settings) -> None:
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
-  """Every trial by its name; its place is its number. By trial first: no point is ahead of another by more than one."""
-  numbers, points = range(settings.num_trials), settings.grid()
-  grid = [trial_lib.Trial(settings, point, trial, workdir) for trial in numbers for point in points]
+  """Every trial by its name, in the order of `draws`; its place is its number."""
+  grid = [trial_lib.Trial(settings, point, trial, workdir) for point, trial in settings.draws()]
   return {str(trial): trial for trial in grid}
 
 

@@ -12,7 +12,7 @@ import scipy.stats
 
 from experiments import files, fitted
 from experiments.downstream import Downstream
-from experiments.methods import METHODS
+from experiments.methods import METHODS, OF_SEQUENCE
 from experiments.progress import Reporter
 from experiments.settings import Point, Settings
 from hmm_jax import compilation, heads, tasks as tasks_lib, tuning
@@ -45,9 +45,10 @@ def _tuner(settings: Settings, point: Point, model: MaskedLM, method: str) -> tu
   head: heads.Head = heads.Linear(num_classes)
   if chosen.reads == 'sequence' and a.form == 'official':
     head = heads.OfficialAttention(num_classes)
-  elif chosen.reads == 'sequence':
+  elif chosen.reads in OF_SEQUENCE:
     value_size = a.value_size or max(point.memory_size, 1) * point.num_states
-    head = heads.Attention(num_classes, a.key_size or point.num_states + 1, value_size, a.temperature)
+    reads = dict(reads_probs=chosen.reads != 'tokens', reads_tokens=chosen.reads != 'probs')
+    head = heads.Attention(num_classes, a.key_size or point.num_states + 1, value_size, a.temperature, **reads)
   prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None) if chosen.prompt else None
   return tuning.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 

@@ -137,6 +137,7 @@ EXPERIMENTS = [
   'which_theorem.page',
   'registry',
   'config',
+  'verify',
   'cost_report',
   'communication_report',
   'scale_report',

@@ -18,7 +18,7 @@ from experiments.which_theorem import accuracy, certificate, grid, linearity, pa
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
-ONE_SIZE = {'num_states': (4,), 'fewer_at': ()}
+ONE_SIZE = {'num_states': (4,), 'fewer_sizes': ()}
 
 
 def _settings(scale='smoke', **changes):
@@ -201,7 +201,7 @@ def test_accuracies_are_joined_by_task_and_refused_for_another():
   [
     ('downstream.label_state', 'silent', "'first'"),
     ('memory.sizes', (2,), 'HMMs without a memory'),
-    ('fewer_trials', 3, 'at most num_trials, 2'),
+    ('fewer_trials', -1, 'at least 0'),
     ('certificate.num_states', (5,), r'of num_states, \(4, 6\)'),
     ('certificate.num_trials', 3, 'at most 2'),
     ('certificate.checkpoints', (0, 15), 'multiples of pretrain.steps_per_call, 10'),
