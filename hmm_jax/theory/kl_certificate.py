@@ -1,13 +1,13 @@
 """From KL to accuracy: what a linear head that is right on the exact G keeps on a model that is near it.
 
-A head scores class c by b_c^T p + beta_c of a distribution p over tokens. On the exact G the label y of input x is ahead
-of c by m_c(x) = (b_y - b_c)^T G(x) + beta_y - beta_c. With another model's G' in its place that changes by
+A head scores class c by b_c^T p + beta_c of a distribution p over tokens. On the exact G the label y of x is ahead of c
+by m_c(x) = (b_y - b_c)^T G(x) + beta_y - beta_c. With another model's G' in its place that changes by
 
   (b_y - b_c)^T (G' - G) = TV(x) (b_y - b_c)^T (P - Q), at most TV(x) osc(b_y - b_c) in size,
 
 where TV is half the L1 distance, P and Q are the normalised positive and negative parts of G' - G, both distributions,
 and osc is the largest entry minus the smallest. So with the relative margin rho(x) = min_c m_c(x) / osc(b_y - b_c) over
-all other classes c, the label stays strictly first where rho(x) > TV(x): x is certified. Of the mean alone (Markov, then
+all other classes c, the label stays strictly first where rho(x) > TV(x): x is certified. Of means alone (Markov, then
 Pinsker and Jensen), for every gamma > 0,
 
   P(right) >= P(rho > TV) >= P(rho >= gamma) - P(TV >= gamma) >= P(rho >= gamma) - E[TV] / gamma
