@@ -201,10 +201,10 @@ def draw_certificates(records: list[Record], settings: FigureSettings) -> matplo
     steps = list(dict.fromkeys(record['step'] for record in rows))
     for place, (name, (label, style)) in enumerate(BOUNDS.items()):
       values = [percent(results.select(rows, step=step), operator.itemgetter(name)).values for step in steps]
-      figures.draw_line(axes, dict(zip(map(float, steps), values)), label, style, 2 * (place - 2))
+      figures.draw_line(axes, dict(enumerate(values)), label, style, 2 * (place - 2))
     means = [over_hmms(results.select(rows, step=step), lambda r: r['kl']).mean for step in steps]
-    axes.set_xticks(steps, [f'{step}\n{mean:.2g}' for step, mean in zip(steps, means)])
-    axes.set_xlabel('steps of pretraining\nmean KL(G || BERT) at the [MASK] (nats)')
+    axes.set_xticks(range(len(steps)), [f'{step}\n{mean:.2g}' for step, mean in zip(steps, means)])
+    axes.set_xlabel('steps of pretraining, not to scale\nmean KL(G || BERT) at the [MASK] (nats)')
     axes.set_title(f'|H| = {size}')
   panels[0].set_ylabel('test inputs (%)')
   _finish(figure, panels[0], chosen)

@@ -17,8 +17,8 @@ def linearity(records: list[Record]) -> str:
   whole = sum(record['reached_dimension'] == record['num_states'] for record in firsts)
   linear = [record for record in chosen if record['linear']]
   lines = [
-    f'- {len(chosen)} tasks of {len(firsts)} HMMs. S has all H dimensions in {whole} of them: its complement is 0 there, '
-    f'and the score is linear in G where mu is in row(W).',
+    f'- {len(chosen)} tasks of {len(firsts)} HMMs. S has all H dimensions in {whole} of them; there the score is '
+    f'linear in G exactly where mu is in row(W).',
     f'- The score is exactly linear in {_by_size(chosen, lambda record: record["linear"])}.',
     f'- A head of osc(b) at most {MODERATE:g} osc(mu) makes it so in {_by_size(chosen, is_moderate)}.',
   ]

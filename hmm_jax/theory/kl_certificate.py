@@ -82,7 +82,7 @@ def relative_margins(head: LinearHead, ideal_probs, labels) -> np.ndarray:
   Where b_y - b_c is constant the score decides by its bias whatever the model: infinite, by the sign of m_c.
   """
   labels = np.asarray(labels)
-  margins, columns = _margins(head, np.asarray(ideal_probs, np.float64), labels), np.float64(head.weights).T
+  margins, columns = _margins(head, np.asarray(ideal_probs, np.float64), labels), np.asarray(head.weights, np.float64).T
   oscillation = np.ptp(columns[:, None] - columns, axis=-1)[labels]
   varies = oscillation > 0
   infinite = np.where(margins > 0, np.inf, -np.inf)

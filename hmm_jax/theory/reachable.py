@@ -52,8 +52,8 @@ class LinearScore(NamedTuple):
   Attributes:
     head: [V, C - 1] `Fraction`s, b of each class but the last, relative to it, of least Euclidean norm; None where no b
       exists for one of them.
-    size: the largest of osc(b) / osc(mu), of these classes; osc is the largest minus the smallest entry. An error TV of G
-      moves a score by up to TV osc(b). None without a head.
+    size: the largest of osc(b) / osc(mu), of these classes; osc is the largest minus the smallest entry. An error
+      TV of G moves a score by up to TV osc(b). None without a head.
   """
 
   head: np.ndarray | None
@@ -76,7 +76,8 @@ def reachable(hmm: HMM, length: int) -> Reachable:
   span = _Span([], [])
   ones = np.ones(num_states, object)
   span.add(ones)
-  words, level = [()], [((), ones)]
+  words: list[tuple[int, ...]] = [()]
+  level: list[tuple[tuple[int, ...], np.ndarray]] = [((), ones)]
   for _ in range(min(length, num_states - 1)):
     level, before = [], level
     for word, message in before:
