@@ -158,7 +158,7 @@ _FACTS: dict[str, tuple[Callable[[Record], float | bool | None], dict[str, str]]
     lambda r: r['clear_separable'],
     dict(color='#D55E00', marker='D', linestyle='-.'),
   ),
-  'Assumption 3.5': (
+  'Assumption 3.5, exact supports': (
     lambda r: r['3.5'][min(r['3.5'], key=float)][_strict(r)],
     dict(color='#000000', marker='^', linestyle=':'),
   ),
