@@ -90,9 +90,7 @@ def certificate(records: list[Record]) -> str:
   majorities = {_task(record): record['majority_accuracy'] for record in of_part(records, 'linearity')}
   above = [record for record in chosen if record['from_kl'] > majorities[_task(record)]]
   wrong = sum(record['certified'] > record['accuracy'] for record in chosen)
-  lines = [
-    f'- The share that is certified is above the measured one in {wrong} of {len(chosen)} cases, a task and a step each.'
-  ]
+  lines = [f'- More is certified than is right in {wrong} of {len(chosen)} cases, each a task at a step.']
   for size, rows in by_size(chosen).items():
     last = results.select(rows, step=max(record['step'] for record in rows))
     names = ('exact_accuracy', 'accuracy', 'certified', 'from_total_variation', 'from_kl')
