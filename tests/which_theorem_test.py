@@ -91,6 +91,8 @@ def test_what_is_drawn_by_is_what_prompt_vs_head_has(scale):
   for name in ('seed', 'tasks_per_trial', 'hmm', 'memory', 'corpus', 'bert', 'pretrain', 'measure', 'downstream'):
     assert getattr(ours, name) == getattr(theirs, name), name
   trials = [(trial.point.num_states, trial.trial) for trial in grid.trials(ours)]
+  if scale == 'small':
+    assert ours.draws() == config_lib.from_config(prompt_vs_head.get_config('evidence')).draws()
   of_size = {'small': {4: 5, 8: 3, 10: 5, 12: 3, 15: 3, 25: 3, 30: 5}, 'smoke': {4: 2, 6: 1}}[scale]
   assert trials == [(size, number) for size, count in of_size.items() for number in range(count)]
 
