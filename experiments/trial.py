@@ -128,6 +128,20 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.H
   return _random_memory_hmm(key, point.memory_size, point.num_states, **drawn)
 
 
+def precisely() -> contextlib.AbstractContextManager[None]:
+  """How a trial is computed: some accelerators round float32 products unless told otherwise."""
+  return jax.default_matmul_precision('float32')
+
+
+def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.Downstream]:
+  """The distribution of a trial, and its inputs and tasks; needs no model."""
+  settings, point, keys = trial.settings, trial.point, trial.keys()
+  # What is committed to a device takes what is computed from it there.
+  key = jax.device_put(keys.distribution, sharding.exact_device())
+  distribution = draw_distribution(settings, point, key)
+  return distribution, downstream_lib.draw(settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
+
+
 def run(trial: Trial, reporter: Reporter) -> None:
   """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished.
 
@@ -138,12 +152,8 @@ def run(trial: Trial, reporter: Reporter) -> None:
     return
   settings, keys = trial.settings, trial.keys()
   clock = reporter.clock
-  # Some accelerators round float32 products unless told otherwise.
-  with _timed(trial, clock), jax.default_matmul_precision('float32'):
-    # What is committed to a device takes what is computed from it there.
-    key = jax.device_put(keys.distribution, sharding.exact_device())
-    distribution = draw_distribution(settings, trial.point, key)
-    downstream = downstream_lib.draw(settings, trial.point, trial.methods, distribution, keys.downstream, keys.tasks)
+  with _timed(trial, clock), precisely():
+    distribution, downstream = draw(trial)
     with clock.phase('measuring'):
       ideals = _ideals(settings, distribution, downstream, keys.measure)
     models: dict[str, tuple[model_lib.MaskedLM, Any]] = {

@@ -1,0 +1,37 @@
+"""The settings of the facts about the HMMs and tasks of Figure 3 (left)."""
+
+from experiments.fields import Group, require, setting
+from experiments.settings import Point, Settings
+from experiments.theory.settings import LevelSettings
+
+
+class CertificateSettings(Group):
+  """Along which pretrainings a head that converged on the exact G is put to BERT."""
+
+  num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs, each of the grid', most=4096)
+  num_trials: int = setting('HMMs of each of these sizes, at most those of the grid')
+  checkpoints: tuple[int, ...] = setting('steps of pretraining at which the head is put to BERT', least=0)
+
+
+class WhichTheoremSettings(Settings):
+  """Those of prompt_vs_head, which decide all that is drawn, and what is asked of it."""
+
+  levels: LevelSettings
+  margin: float = setting('most margin of a linear head that counts as none, and most residual of a proof of none')
+  near_tie: float = setting('inputs whose class scores differ by less are near ties')
+  certificate: CertificateSettings
+
+  def check(self) -> None:
+    super().check()
+    first, c = self.downstream.label_state, self.certificate
+    require(first == 'first', 'downstream.label_state', first, "'first', which the score is shown linear or not for")
+    require(self.memory.sizes == (0,), 'memory.sizes', self.memory.sizes, '(0,): HMMs without a memory')
+    valid = f'of num_states, {self.num_states}'
+    require(set(c.num_states) <= set(self.num_states), 'certificate.num_states', c.num_states, valid)
+    fewest = min(self.num_draws(Point(size)) for size in c.num_states)
+    valid = f'at most {fewest}, the HMMs that there are of each of its sizes'
+    require(c.num_trials <= fewest, 'certificate.num_trials', c.num_trials, valid)
+    steps, each = c.checkpoints, self.pretrain.steps_per_call
+    fits = tuple(sorted(steps)) == steps and steps[-1] <= self.pretrain.num_steps
+    valid = f'ascending multiples of pretrain.steps_per_call, {each}, up to pretrain.num_steps'
+    require(fits and not any(step % each for step in steps), 'certificate.checkpoints', steps, valid)
