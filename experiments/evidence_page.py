@@ -142,7 +142,8 @@ def _paper(point: Point, method: str, records: list[Record], scale: str, what: s
 
 
 def _controls(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
-  return _image(folder, 'controls')
+  """The figure, where a control was run."""
+  return _image(folder, 'controls') if figures.controls(records, settings.figure) else ''
 
 
 def _budget(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:

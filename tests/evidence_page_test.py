@@ -38,6 +38,7 @@ def folder(tmp_path):
   folder.mkdir()
   config = prompt_vs_head.get_config('evidence')
   config.figure.dpi = 30
+  config.figures = ('figure_3_left', 'controls', 'budget')
   settings = config_lib.from_config(config)
   noise = {'attention': 0.2}
   records = [
@@ -114,7 +115,7 @@ def test_figures_and_pages_change_with_the_records(folder):
   drawn = dict(evidence_page.draw(folder))
   assert {path.name for path in drawn} == {'figure_3_left.png', 'figure_3_left_controls.png'}
   before = {name: evidence_page.section(name, folder) for name in ('panel', 'tables', 'readme')}
-  assert evidence_page.section('budget', folder) == ''
+  assert evidence_page.section('budget', folder) == '' and 'controls.png' in evidence_page.section('controls', folder)
   rows = results.load(folder)
   rows[0]['accuracy'] -= 0.2
   (folder / 'results.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))

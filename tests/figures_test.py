@@ -210,7 +210,6 @@ DRAWINGS = [
   (figures.figure_3_right, _memory_records),
   (figures.memory_cells, _cell_records),
   (figures.attention, _cell_records),
-  (figures.controls, lambda: _control_records([*MEMORIES, *VANILLAS])),
 ]
 
 
