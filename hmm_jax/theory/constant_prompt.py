@@ -54,7 +54,7 @@ class Limits(NamedTuple):
 
   Attributes:
     max_covers: the most sets F.
-    max_boxes: the most boxes of q, for each of them.
+    max_boxes: the most boxes of q on all of them, but two on each at least.
   """
 
   max_covers: int
@@ -135,6 +135,32 @@ def single_row(hmm: HMM, rows) -> np.ndarray:
   return _row_of(w, initial_probs)
 
 
+def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
+  """lambda_h(x) = P[X_{2:T+1} = x | H_1 = h] of texts [n, T], scaled to a largest entry of 1, [n, H] float64.
+
+  A [MASK] (id V) says nothing; zeros where no state can produce x.
+  """
+  moves, W = (np.asarray(matrix, np.float64) for matrix in (hmm.transition_matrix, hmm.emission_matrix))
+  rows_VxH = np.vstack([W.T, np.ones(len(W))])
+  future = np.ones((len(tokens), len(W)))
+  for now in np.asarray(tokens).T[::-1]:
+    future = (future * rows_VxH[now]) @ moves.T
+    largest = future.max(1, keepdims=True)
+    future = np.divide(future, largest, out=np.zeros_like(future), where=largest > 0)
+  return future
+
+
+def token_probs_behind(hmm: HMM, rows, tokens: np.ndarray) -> np.ndarray:
+  """G [n, V] at the [MASK] between prompt rows [k, H], k >= 1, and texts [n, T], in float64: W ((A w) * lambda(x)).
+
+  What `ExactModel` predicts there, by w alone; zeros where prompt and text contradict each other.
+  """
+  A, W = (np.asarray(matrix, np.float64).T for matrix in (hmm.transition_matrix, hmm.emission_matrix))
+  states = likelihoods(hmm, tokens) * (A @ masked_state_weights(hmm, rows))
+  total = states.sum(1, keepdims=True)
+  return np.divide(states, total, out=np.zeros_like(states), where=total > 0) @ W.T
+
+
 def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, limits: Limits) -> ConstantPrompt:
   """Decides whether b and w >= 0 with (W^T b) * (A w) = c v, c > 0, exist, and builds the prompt and the head.
 
@@ -167,9 +193,9 @@ def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds
   ]
   if free:
     return min(free, key=lambda built: built.error)
-  num_open = 0
+  num_open, max_boxes = 0, max(limits.max_boxes // max(len(covers), 1), 2)
   for states, factors in sorted(covers.items(), key=lambda cover: cover[1].spare_dimensions, reverse=True):
-    pair = reciprocals.decide(factors.basis, factors.columns, limits.max_boxes)
+    pair = reciprocals.decide(factors.basis, factors.columns, max_boxes)
     built = _built(case, hmm, states, factors, pair, len(covers)) if isinstance(pair, Pair) else None
     if built and built.error <= _LARGEST_ERROR:
       return built

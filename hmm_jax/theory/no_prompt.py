@@ -21,6 +21,7 @@ import scipy.optimize
 from hmm_jax.hmm import HMM
 from hmm_jax.theory import exact_chain, exact_recovery, separability
 from hmm_jax.theory.assumptions import contrasts
+from hmm_jax.theory.constant_prompt import likelihoods
 from hmm_jax.theory.exact_chain import ExactChain
 from hmm_jax.theory.rationals import exact
 from hmm_jax.theory.separability import Separation
@@ -84,21 +85,6 @@ class _Inputs(NamedTuple):
   tokens: np.ndarray
   likelihoods: np.ndarray
   targets: np.ndarray
-
-
-def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
-  """lambda_h(x) = P[X_{2:T+1} = x | H_1 = h] of texts [n, T], scaled to a largest entry of 1, [n, H] float64.
-
-  A [MASK] (id V) says nothing; zeros where no state can produce x.
-  """
-  moves, W = (np.asarray(matrix, np.float64) for matrix in (hmm.transition_matrix, hmm.emission_matrix))
-  rows_VxH = np.vstack([W.T, np.ones(len(W))])
-  future = np.ones((len(tokens), len(W)))
-  for now in np.asarray(tokens).T[::-1]:
-    future = (future * rows_VxH[now]) @ moves.T
-    largest = future.max(1, keepdims=True)
-    future = np.divide(future, largest, out=np.zeros_like(future), where=largest > 0)
-  return future
 
 
 def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_states: int) -> NoPrompt:
