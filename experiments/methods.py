@@ -15,6 +15,9 @@ class Method(NamedTuple):
     colour: of its line, one of Okabe and Ito's: apart under deuteranopia, and in grey where marker and dash are not.
     marker: of its line.
     dash: of its line.
+    schedule: the group of settings that says how it is optimised step by step; '' where nothing is.
+    fit: how what it trains is found: 'schedule', by that group as it is.
+    models: those on which it makes sense.
   """
 
   label: str
@@ -24,14 +27,20 @@ class Method(NamedTuple):
   colour: str
   marker: str
   dash: str
+  schedule: str
+  fit: str = 'schedule'
+  models: tuple[str, ...] = ('bert', 'exact')
 
 
 # In the order in which tables and legends name them.
 METHODS = {
-  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--'),
-  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-'),
-  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':'),
-  'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.'),
-  'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-'),
-  'prompt_attention': Method('prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.'),
+  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--', 'head'),
+  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', 'prompt'),
+  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', 'probe'),
+  'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', 'finetune', models=('bert',)),
+  'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', 'attention'),
+  'prompt_attention': Method('prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.', 'prompt_attention'),
 }
+
+# The groups of settings by which methods are optimised.
+SCHEDULES = tuple(dict.fromkeys(method.schedule for method in METHODS.values() if method.schedule))

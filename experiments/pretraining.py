@@ -1,6 +1,6 @@
 """Pretraining with checkpoints: the model that tuning finds frozen, and its distance from the ideal one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import contextlib
 import functools
 import math
@@ -124,6 +124,28 @@ def pretrained_params(
     reporter.say(f'the time budget ends at step {int(state.step)} of {p.num_steps} of pretraining')
     raise OutOfTime
   return _params_here(state)
+
+
+def params_along(
+  settings: Settings, hmm: Distribution, key: Array, steps: tuple[int, ...], reporter: Reporter
+) -> Iterator[tuple[int, Any]]:
+  """The parameters after each of `steps`, ascending multiples of `steps_per_call`, of the pretraining of this key.
+
+  They are what `pretrained_params` has at these steps; nothing is measured, and nothing is kept on a disk.
+  """
+  p, mesh = settings.pretrain, _mesh(settings)
+  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
+  key_corpus, key_params, key_steps = jax.random.split(key, 3)
+  corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), sharding.replicated(mesh))
+  state = init(key_params)
+  with reporter.track('pretraining', steps[-1]) as advance:
+    for done in range(0, steps[-1] + 1, p.steps_per_call):
+      if done:
+        with jax.default_matmul_precision('default'):
+          state, losses = train_steps(state, corpus, key_steps)
+        advance(done, f'loss {float(losses.mean()):.3f}')
+      if done in steps:
+        yield done, jax.device_get(_params_here(state))
 
 
 def _params_here(state: State) -> Any:

@@ -12,6 +12,7 @@ from experiments import example_4_1, recipes, sweep
 from experiments.benchmark import study as benchmark
 from experiments.degradation import study as degradation
 from experiments.theory import examine, study
+from experiments.which_theorem import study as which_theorem
 
 EXPERIMENTS: dict[str, ModuleType] = {
   'prompt_vs_head': sweep,
@@ -22,5 +23,6 @@ EXPERIMENTS: dict[str, ModuleType] = {
   'example_4_1': example_4_1,
   'theory': study,
   'degradation': degradation,
+  'which_theorem': which_theorem,
   'examine': examine,
 }

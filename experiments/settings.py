@@ -16,7 +16,7 @@ import optax
 
 from experiments.fields import Group, require, setting
 from experiments.machine import DistributedSettings, MeshSettings
-from experiments.methods import METHODS
+from experiments.methods import METHODS, SCHEDULES
 from hmm_jax import optimizer as optimizer_lib
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
@@ -316,8 +316,10 @@ class Settings(Experiment):
     for method in used:
       self.tuning(method).check_for(method, d.num_train, 'downstream.')
     for name, methods in (('methods', self.methods), ('memory.vanilla_methods', m.vanilla_methods)):
-      both = 'finetune' in methods and self.models == ('exact',)
-      require(not both, name, methods, "without 'finetune' where models is ('exact',): it has nothing to fine-tune")
+      for method in methods:
+        of = METHODS[method].models
+        valid = f'without {method!r} where models is {self.models}: it is of {" and ".join(of)} alone'
+        require(bool(set(of) & set(self.models)), name, methods, valid)
 
   def _check_prompt(self) -> None:
     """A prompt leaves room for the [MASK] and a token, and fits BERT with the text."""
@@ -337,8 +339,8 @@ class Settings(Experiment):
       require(len(set(taken)) == len(taken), 'figures', self.figures, valid)
 
   def tuning(self, method: str) -> TuneSettings:
-    """The settings of one of METHODS."""
-    return getattr(self, method)
+    """The settings by which one of METHODS is optimised, which has a schedule."""
+    return getattr(self, METHODS[method].schedule)
 
   def prompt_length(self, method: str) -> int:
     """Vectors that one of METHODS puts before a text."""
@@ -380,7 +382,8 @@ class Settings(Experiment):
 
   def trial_id(self, point: Point, trial: int) -> str:
     """Names a trial by all settings that decide its records, whichever models, methods and tasks are asked for."""
-    parts = [self.pretraining_id(point, trial), self.measure, self.downstream, [self.tuning(m) for m in METHODS]]
+    schedules = [getattr(self, name) for name in SCHEDULES]
+    parts = [self.pretraining_id(point, trial), self.measure, self.downstream, schedules]
     if point.memory_size:
       parts.append(self.memory.label_cell)
     return digest(parts)

@@ -13,6 +13,7 @@ from jax import Array
 
 from experiments import distributed, downstream as downstream_lib, files, memory, pretraining, results, timing, tuned
 from experiments.environment import environment
+from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, Point, Settings
 import hmm_jax
@@ -90,9 +91,9 @@ class Trial(NamedTuple):
     return Keys(*jax.random.split(key, len(Keys._fields)))
 
   def wanted(self) -> set[tuple[int, str, str]]:
-    """The (task, model, method) triples that the settings ask for; the exact model has nothing to fine-tune."""
+    """The (task, model, method) triples that the settings ask for, of methods on models where they make sense."""
     triples = itertools.product(range(self.settings.tasks_per_trial), self.settings.models, self.methods)
-    return {triple for triple in triples if triple[1:] != ('exact', 'finetune')}
+    return {(task, model, method) for task, model, method in triples if model in METHODS[method].models}
 
   def missing(self) -> set[tuple[int, str, str]]:
     """The wanted triples that have no record yet, in process 0's eyes."""
@@ -121,6 +122,22 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.H
   return _random_memory_hmm(key, point.memory_size, point.num_states, **drawn)
 
 
+def precisely() -> contextlib.AbstractContextManager[None]:
+  """How a trial is computed: some accelerators round float32 products unless told otherwise."""
+  return jax.default_matmul_precision('float32')
+
+
+def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.Downstream]:
+  """The distribution of a trial, and its inputs and tasks; needs no model."""
+  settings, point, keys = trial.settings, trial.point, trial.keys()
+  # What is committed to a device takes what is computed from it there.
+  key = jax.device_put(keys.distribution, sharding.exact_device())
+  distribution = draw_distribution(settings, point, key)
+  return distribution, downstream_lib.draw(
+    settings, point, trial.methods, distribution, keys.downstream, keys.tasks
+  )
+
+
 def run(trial: Trial, reporter: Reporter) -> None:
   """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished.
 
@@ -131,12 +148,8 @@ def run(trial: Trial, reporter: Reporter) -> None:
     return
   settings, keys = trial.settings, trial.keys()
   clock = reporter.clock
-  # Some accelerators round float32 products unless told otherwise.
-  with _timed(trial, clock), jax.default_matmul_precision('float32'):
-    # What is committed to a device takes what is computed from it there.
-    key = jax.device_put(keys.distribution, sharding.exact_device())
-    distribution = draw_distribution(settings, trial.point, key)
-    downstream = downstream_lib.draw(settings, trial.point, trial.methods, distribution, keys.downstream, keys.tasks)
+  with _timed(trial, clock), precisely():
+    distribution, downstream = draw(trial)
     with clock.phase('measuring'):
       ideals = _ideals(settings, distribution, downstream, keys.measure)
     models: dict[str, tuple[model_lib.MaskedLM, Any]] = {

@@ -6,6 +6,7 @@ import io
 import json
 import re
 
+from conftest import assert_same_bits
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -172,6 +173,19 @@ def test_all_sizes_share_one_compilation(finished, tmp_path):
   pretraining.pretrained_params(settings, hmm, _some_ideals(settings), jax.random.key(1), tmp_path, _reporter())
   assert train_steps._cache_size() == 1
   assert _lines(tmp_path / 'metrics.jsonl')[-1]['step'] == settings.pretrain.num_steps
+
+
+def test_parameters_along_a_pretraining_are_its_own(finished):
+  """At its last step those that it ends with, bit by bit, and others before it."""
+  settings, key = finished.settings, finished.keys().pretraining
+  with trial_lib.precisely():
+    hmm, _ = trial_lib.draw(finished)
+    along = dict(pretraining.params_along(settings, hmm, key, (0, 20, 40), _reporter()))
+    where = finished.pretrained_directory
+    whole = pretraining.pretrained_params(settings, hmm, _some_ideals(settings), key, where, _reporter())
+  assert_same_bits(along[40], whole)
+  first, middle, last = (np.concatenate([x.ravel() for x in jax.tree.leaves(params)]) for params in along.values())
+  assert (first != middle).any() and (middle != last).any()
 
 
 def _lines(path):

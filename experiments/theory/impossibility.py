@@ -24,7 +24,7 @@ from experiments.theory.settings import ImpossibilitySettings, TheorySettings
 from hmm_jax import compilation, converged, tasks
 from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import certificates, enumeration, structured, theorems
+from hmm_jax.theory import certificates, enumeration, separability, structured, theorems
 from hmm_jax.theory.assumptions import AssumptionError
 from hmm_jax.theory.certificates import Decision
 from hmm_jax.theory.enumeration import Texts
@@ -162,7 +162,7 @@ def _right(settings: TheorySettings, drawn: list[Drawn], key: Array, reporter: R
   tuned = _tuned(settings.impossibility, drawn, key, reporter)
   right = [{name: predicted == one.texts.labels for name, predicted in of.items()} for one, of in zip(drawn, tuned)]
   for one, of in zip(drawn, right):
-    of['program'] = certificates.surely_right(one.texts, one.decision.head)
+    of['program'] = separability.surely_right(one.texts.features, one.texts.labels, one.decision.head)
     of['converged'] = _converged(settings.impossibility, one)
     of |= _constructed(settings, one)
   return right

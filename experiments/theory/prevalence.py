@@ -14,7 +14,7 @@ from jax import Array
 import numpy as np
 
 from experiments.progress import Reporter
-from experiments.theory.settings import PrevalenceSettings, TheorySettings
+from experiments.theory.settings import LevelSettings, PrevalenceSettings, TheorySettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.memory_hmm import MemoryHMM, random_memory_hmm
@@ -35,7 +35,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   with reporter.track('assumptions of the paper', len(s.num_states) + len(s.memory_sizes)) as advance:
     for size in s.num_states:
       drawn = _drawn(s, jax.random.fold_in(key_states, size), functools.partial(_chain, s, size))
-      rows += [_row('chain', size, number, _of_chain(s, *one)) for number, one in enumerate(drawn)]
+      rows += [_row('chain', size, number, of_chain(s, *one)) for number, one in enumerate(drawn)]
       advance(s.num_states.index(size) + 1, f'|H| = {size}')
     for size in s.memory_sizes:
       drawn = _drawn(s, jax.random.fold_in(key_memory, size), functools.partial(_memory, s, size))
@@ -68,7 +68,7 @@ def _memory(s: PrevalenceSettings, memory_size: int, key: Array) -> tuple[Memory
   return hmm, tasks.draw_task_weights(key_task, memory_size, num_nonzero=s.num_nonzero)
 
 
-def _of_chain(s: PrevalenceSettings, hmm: HMM, task_weights: np.ndarray) -> Row:
+def of_chain(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Row:
   """Assumptions 3.1 by rank, 3.2, and 3.5 by support and rank, with 3.5's search and the zeros of the transitions."""
   exact = Thresholds(0.0, s.rank_levels[0])
   rank = assumptions.non_degeneracy(hmm, exact)

@@ -67,16 +67,21 @@ class ImpossibilitySettings(TemperatureSettings):
     require(self.num_weighed <= self.num_states, 'num_weighed', self.num_weighed, valid)
 
 
-class PrevalenceSettings(TemperatureSettings):
+class LevelSettings(Group):
+  """At which levels Assumptions 3.1 and 3.5 are asked for."""
+
+  rank_levels: tuple[float, ...] = setting('shares of the largest singular value up to which one counts as 0', below=1)
+  support_levels: tuple[float, ...] = setting('epsilons up to which a probability counts as 0', least=0, below=1)
+  max_nodes: int = setting('nodes of each search for H* in Assumption 3.5')
+
+
+class PrevalenceSettings(TemperatureSettings, LevelSettings):
   num_draws: int = setting('draws of each size', most=10**4)
   num_states: tuple[int, ...] = setting('hidden states |H|', most=1000)
   memory_sizes: tuple[int, ...] = setting('values |M| of the one cell', least=2, most=64)
   num_memory_states: int = setting('hidden states |H| beside a memory', most=1000)
   num_tokens: int = setting('size V of the vocabulary', least=2, most=1000)
   num_nonzero: int = setting('entries of mu', most=10**6)
-  rank_levels: tuple[float, ...] = setting('shares of the largest singular value up to which one counts as 0', below=1)
-  support_levels: tuple[float, ...] = setting('epsilons up to which a probability counts as 0', least=0, below=1)
-  max_nodes: int = setting('nodes of each search for H* in Assumption 3.5')
 
 
 class AppendixSettings(Group):

@@ -15,8 +15,6 @@ from hmm_jax.theory.structured import StateProblem
 _LARGEST_PROOF = 20_000
 # The likeliest texts among which a proof is looked for first; then among twice as many, and so on.
 _FEWEST_TEXTS = 2
-# Rounding errors of a score b^T G, as a share of |b|^T G.
-_ROUNDING = 1e-12
 
 
 class Decision(NamedTuple):
@@ -52,7 +50,7 @@ def decide(problem: StateProblem, texts: Texts, tolerance: float, max_proofs: in
   num_classes = len(problem.task_weights)
   if not np.ptp(texts.labels):
     return Decision('constant', None, 0.0, np.tile(np.eye(num_classes)[texts.labels[0]], (texts.features.shape[1], 1)))
-  to_coordinates = _whitening(texts.features)
+  to_coordinates = separability.whitening(texts.features)
   coordinates, head = texts.features @ to_coordinates, np.zeros((len(to_coordinates), num_classes))
   for size in _sizes(len(texts.labels)):
     kept = np.arange(size)
@@ -65,19 +63,9 @@ def decide(problem: StateProblem, texts: Texts, tolerance: float, max_proofs: in
       if is_exact(problem, texts.tokens, texts.labels, proof):
         return Decision('certified', proof, float(texts.probs[proof.pairs[:, 0]].min()), head)
       kept = np.setdiff1d(kept, proof.pairs[:, 0].max())
-  outcome = 'separable' if surely_right(texts, head).all() else 'undecided'
+  is_right = separability.surely_right(texts.features, texts.labels, head)
+  outcome = 'separable' if is_right.all() else 'undecided'
   return Decision(outcome, None, 0.0, head)
-
-
-def surely_right(texts: Texts, head: np.ndarray) -> np.ndarray:
-  """Where a head [V, C] puts the label first by more than rounding could, [n]."""
-  own_nxV = head.T[texts.labels]
-  ahead = np.ones(len(own_nxV), bool)
-  for other, column in enumerate(head.T):
-    terms_nxV = texts.features * (own_nxV - column)
-    is_first = terms_nxV.sum(-1) > _ROUNDING * (texts.features * (np.abs(own_nxV) + np.abs(column))).sum(-1)
-    ahead &= is_first | (texts.labels == other)
-  return ahead
 
 
 def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, found: Separation) -> bool | None:
@@ -128,16 +116,3 @@ def _sizes(most: int) -> Iterator[int]:
     yield size
     size *= 2
   yield most
-
-
-def _whitening(features: np.ndarray) -> np.ndarray:
-  """M [V, V] with features @ M of unit covariance (about 0), 0 in directions that rounding decides.
-
-  A linear head on the one is one on the other, and its margin does not hang on how rare a token is.
-  """
-  scales = features.max(0)
-  scales = np.where(scales > 0, scales, 1)
-  _, values, rows = np.linalg.svd(features / scales, full_matrices=False)
-  kept = values > _ROUNDING * values[0]
-  inverse = np.where(kept, math.sqrt(len(features)) / np.where(kept, values, 1), 0)
-  return rows.T * inverse / scales[:, None]

@@ -8,6 +8,7 @@ point from itself. A bias adds nothing, since the entries of G sum to 1.
 """
 
 from fractions import Fraction
+import math
 import operator
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from hmm_jax.theory.exact_algebra import as_integers, eliminated
 # The least that HiGHS takes.
 _PRECISION = 1e-10
 _PRIME = 2**61 - 1
+# Rounding errors of a score b^T G, as a share of |b|^T G.
+_ROUNDING = 1e-12
 
 
 class Separation(NamedTuple):
@@ -60,7 +63,7 @@ def linear_separation(features, labels, num_classes: int, tolerance: float) -> S
   features, labels = np.asarray(features, np.float64), np.asarray(labels)
   pairs = np.argwhere(np.arange(num_classes) != labels[:, None])
   size = num_classes * features.shape[1]
-  rows = scipy.sparse.csr_array(_differences(features, labels, pairs, num_classes))
+  rows = scipy.sparse.csr_array(differences(features, labels, pairs, num_classes))
   bound = scipy.sparse.hstack([-rows, np.ones((len(pairs), 1))], format='csr')
   objective = np.append(np.zeros(size), -1.0)
   bounds = [(-1, 1)] * size + [(None, 2)]
@@ -80,6 +83,30 @@ def linear_separation(features, labels, num_classes: int, tolerance: float) -> S
   return Separation(False, margin, head, pairs[chosen], weights[chosen], residual)
 
 
+def surely_right(features: np.ndarray, labels: np.ndarray, head: np.ndarray) -> np.ndarray:
+  """Where a head [V, C] puts the label of features [n, V] first by more than rounding could, [n]."""
+  own_nxV = head.T[labels]
+  ahead = np.ones(len(own_nxV), bool)
+  for other, column in enumerate(head.T):
+    terms_nxV = features * (own_nxV - column)
+    is_first = terms_nxV.sum(-1) > _ROUNDING * (features * (np.abs(own_nxV) + np.abs(column))).sum(-1)
+    ahead &= is_first | (labels == other)
+  return ahead
+
+
+def whitening(features: np.ndarray) -> np.ndarray:
+  """M [V, V] with features @ M of unit covariance (about 0), 0 in directions that rounding decides.
+
+  A linear head on the one is one on the other, and its margin does not hang on how rare a token is.
+  """
+  scales = features.max(0)
+  scales = np.where(scales > 0, scales, 1)
+  _, values, rows = np.linalg.svd(features / scales, full_matrices=False)
+  kept = values > _ROUNDING * values[0]
+  inverse = np.where(kept, math.sqrt(len(features)) / np.where(kept, values, 1), 0)
+  return rows.T * inverse / scales[:, None]
+
+
 def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fraction] | None:
   """The weights lambda of a proof that no linear head exists, in exact rational arithmetic; None if there is no proof.
 
@@ -95,7 +122,7 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
   """
   if not len(pairs):
     return None
-  rows = _differences(np.array(features, object), np.asarray(labels), pairs, num_classes)
+  rows = differences(np.array(features, object), np.asarray(labels), pairs, num_classes)
   solution = _only_null_vector(rows.T)
   if solution is None or not ((solution > 0).all() or (solution < 0).all()):
     return None
@@ -103,7 +130,7 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
   return [Fraction(value, total) for value in solution]
 
 
-def _differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: int) -> np.ndarray:
+def differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: int) -> np.ndarray:
   """(e_{y_i} - e_c) (x) G_i of each pair (i, c), [n, C V]."""
   rows = np.zeros((len(pairs), num_classes, features.shape[1]), features.dtype)
   for row, (index, other) in zip(rows, pairs):

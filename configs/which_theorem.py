@@ -1,0 +1,45 @@
+"""Which theorem explains Figure 3 (left)? Facts about its HMMs and tasks that need no BERT, and one that needs a few.
+
+Claim: in the draws of prompt_vs_head the score is exactly linear in G, as in Theorem 3.3, for every task with |H| at
+most |X| = 10 and for none past it; from |H| = 8 on by heads so large that no model short of the exact one supports
+them. What a head that was fixed on the exact G keeps on a BERT is certified from KL, and is never more than it keeps.
+
+Command: python -m experiments.main --config=which_theorem[:small|smoke]
+
+HMMs, inputs and tasks are those of prompt_vs_head, drawn by its settings and keys: records join by number of states,
+trial and task. The BERTs of the part `kl` are those that it pretrains.
+
+Cost: @COST@
+Expected: the tables of docs/which_theorem.md, which `python -m experiments.which_theorem.page` renders from the records.
+"""
+
+import ml_collections
+
+from configs import base
+
+SCALES = base.SMALL_AND_SMOKE
+
+
+def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
+  """`:small` (default) or `:smoke`; raises ValueError for another."""
+  if scale not in SCALES:
+    raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
+  config = base.get_config(scale)
+  config.experiment = 'which_theorem'
+  config.update(num_states=(4, 8, 10, 12, 15, 25, 30), num_trials=5, fewer_at=(8, 12, 15, 25), fewer_trials=3)
+  config.figures = ()
+  config.figure = base.figure(width=5.6, height=4.4)
+  config.levels = base.group(rank_levels=(1e-9, 1e-2), support_levels=(0.0, 1e-3, 1e-2, 1e-1), max_nodes=2000)
+  config.margin = 1e-9
+  config.certificate = base.group(num_states=(4, 10), num_trials=3, checkpoints=(0, 50, 100, 200, 300, 450, 600))
+  config.certificate.update(ridge=1e-6, head_tolerance=1e-8, max_head_iterations=20_000)
+  if scale == 'smoke':
+    _smoke(config)
+  return config
+
+
+def _smoke(config: ml_collections.ConfigDict) -> None:
+  config.update(num_states=(4, 6), num_trials=2, fewer_at=(6,), fewer_trials=1)
+  config.levels.max_nodes = 200
+  config.certificate.update(num_states=(4,), num_trials=1, checkpoints=(0, 20, 40))
+  config.figure.dpi = 60

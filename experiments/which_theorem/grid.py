@@ -1,0 +1,61 @@
+"""The HMMs, inputs and tasks of prompt_vs_head with the exact G of every input, by the very keys of its trials."""
+
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from experiments import trial as trial_lib
+from experiments.downstream import Downstream
+from experiments.settings import Point
+from experiments.trial import Trial
+from experiments.which_theorem.settings import WhichTheoremSettings
+from hmm_jax import tasks
+from hmm_jax.hmm import HMM
+
+
+class Drawn(NamedTuple):
+  """One HMM of the grid.
+
+  Attributes:
+    trial: whose it is; its paths are nobody's.
+    hmm: numpy, float32 as it was drawn.
+    downstream: its inputs, and its tasks with their labels.
+    state_probs: P[H_1 | X_{-1}] of every input, [n, H] float64.
+    token_probs: the exact G at the [MASK], [n, V] float64.
+  """
+
+  trial: Trial
+  hmm: HMM
+  downstream: Downstream
+  state_probs: np.ndarray
+  token_probs: np.ndarray
+
+  @property
+  def fields(self) -> dict[str, Any]:
+    """Of its records."""
+    return {'num_states': self.trial.point.num_states, 'trial': self.trial.trial}
+
+  def of_split(self, split: str, *arrays: np.ndarray) -> list[np.ndarray]:
+    """The rows of arrays [n, ...] that are a split's."""
+    return [array[self.downstream.splits[split]] for array in arrays]
+
+
+def trials(settings: WhichTheoremSettings) -> list[Trial]:
+  """A trial for each HMM, by size."""
+  return [
+    Trial(settings, Point(num_states), number, pathlib.Path())
+    for num_states in settings.num_states
+    for number in range(settings.trials_of(num_states))
+  ]
+
+
+def draw(trial: Trial) -> Drawn:
+  """What `trial` draws, with the exact G."""
+  with trial_lib.precisely():
+    hmm, downstream = trial_lib.draw(trial)
+    state_probs = tasks.first_state_probs(hmm, downstream.inputs)
+  hmm = jax.tree.map(np.asarray, hmm)
+  return Drawn(trial, hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))
+

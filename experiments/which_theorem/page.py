@@ -1,0 +1,27 @@
+"""python -m experiments.which_theorem.page: tables and numbers in docs/which_theorem.md from its records."""
+
+import pathlib
+
+from experiments import pages, results
+from experiments.which_theorem import accuracy, report
+from experiments.which_theorem.sentences import SENTENCES
+
+PAGE = pages.DOCS / 'which_theorem.md'
+# Beside the folder of the records: what was tuned on the same tasks.
+_TRIALS = pathlib.Path('small', 'figure_3_left')
+
+
+def section(name: str, folder: pathlib.Path) -> str:
+  """A table or sentences; a line where there are no records to make them of."""
+  records = results.load(folder)
+  if name in SENTENCES:
+    return SENTENCES[name](records)
+  if name == 'accuracy':
+    table = accuracy.accuracy_table(records, results.load(folder.parent / _TRIALS))
+  else:
+    table = report.TABLES[name](records)
+  return table.markdown() if table else 'No records yet.'
+
+
+if __name__ == '__main__':
+  pages.fill(PAGE, section)

@@ -1,0 +1,117 @@
+"""From KL to accuracy: what a linear head that is right on the exact G keeps on a model that is near it.
+
+A head scores class c by b_c^T p + beta_c of a distribution p over tokens. On the exact G the label y of input x is ahead
+of c by m_c(x) = (b_y - b_c)^T G(x) + beta_y - beta_c. With another model's G' in its place that changes by
+
+  (b_y - b_c)^T (G' - G) = TV(x) (b_y - b_c)^T (P - Q), at most TV(x) osc(b_y - b_c) in size,
+
+where TV is half the L1 distance, P and Q are the normalised positive and negative parts of G' - G, both distributions,
+and osc is the largest entry minus the smallest. So with the relative margin rho(x) = min_c m_c(x) / osc(b_y - b_c) over
+all other classes c, the label stays strictly first where rho(x) > TV(x): x is certified. Of the mean alone (Markov, then
+Pinsker and Jensen), for every gamma > 0,
+
+  P(right) >= P(rho > TV) >= P(rho >= gamma) - P(TV >= gamma) >= P(rho >= gamma) - E[TV] / gamma
+           >= P(rho >= gamma) - sqrt(E[KL(G || G')] / 2) / gamma.
+
+P and E are over whichever inputs the means are of, such as a test set. With two classes rho is the margin over
+osc(b_1 - b_2), and this is P(margin >= g) - osc(b_1 - b_2) sqrt(KL / 2) / g. All speaks of one fixed head, and of none
+that is tuned on the model itself.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.special
+
+from hmm_jax.heads import LinearHead
+
+# Relative margins are over the distance by more than rounding makes of them.
+_ROUNDING = 1e-12
+
+
+class Certificate(NamedTuple):
+  """What is known of a head on a model; shares of the inputs, each at most the one before.
+
+  Attributes:
+    accuracy: inputs whose label the head puts strictly first, measured.
+    certified: inputs with rho > TV.
+    from_total_variation: the bound by the mean of TV, at least 0.
+    from_kl: the bound by the mean of KL, at least 0.
+    total_variation: mean of TV(G, model).
+    kl: mean of KL(G || model), nats.
+  """
+
+  accuracy: float
+  certified: float
+  from_total_variation: float
+  from_kl: float
+  total_variation: float
+  kl: float
+
+
+def certify(head: LinearHead, ideal_probs, model_probs, labels) -> Certificate:
+  """What a head that was fixed beforehand keeps on a model, by input, by mean TV and by mean KL.
+
+  Args:
+    head: weights [V, C] and bias [C].
+    ideal_probs: the exact G [n, V].
+    model_probs: the model's [n, V] on the same inputs; each row is divided by its sum.
+    labels: [n] ints below C.
+
+  Raises:
+    ValueError: a row has an entry that is negative or not finite, or sums to 0.
+  """
+  ideal, model = (_distributions(name, p) for name, p in (('ideal_probs', ideal_probs), ('model_probs', model_probs)))
+  distances = np.abs(ideal - model).sum(-1) / 2
+  divergences = scipy.special.rel_entr(ideal, np.maximum(model, np.finfo(np.float32).tiny)).sum(-1)
+  relative = relative_margins(head, ideal, labels)
+  total_variation, kl = float(distances.mean()), max(float(divergences.mean()), 0.0)
+  return Certificate(
+    accuracy=float((_margins(head, model, labels).min(-1) > 0).mean()),
+    certified=float((relative > distances + _ROUNDING).mean()),
+    from_total_variation=bound_from_mean(relative, total_variation),
+    from_kl=bound_from_mean(relative, np.sqrt(kl / 2)),
+    total_variation=total_variation,
+    kl=kl,
+  )
+
+
+def relative_margins(head: LinearHead, ideal_probs, labels) -> np.ndarray:
+  """rho [n], the least over other classes c of m_c(x) / osc(b_y - b_c): the label stays first while TV(x) is below it.
+
+  Where b_y - b_c is constant the score decides by its bias whatever the model: infinite, by the sign of m_c.
+  """
+  labels = np.asarray(labels)
+  margins, columns = _margins(head, np.asarray(ideal_probs, np.float64), labels), np.float64(head.weights).T
+  oscillation = np.ptp(columns[:, None] - columns, axis=-1)[labels]
+  varies = oscillation > 0
+  infinite = np.where(margins > 0, np.inf, -np.inf)
+  return np.where(varies, margins / np.where(varies, oscillation, 1), infinite).min(-1)
+
+
+def bound_from_mean(relative: np.ndarray, mean_distance: float) -> float:
+  """sup over gamma > 0 of P(rho >= gamma) - mean_distance / gamma, or 0 where that is negative.
+
+  Between two values of rho the first term is constant and the second falls, so that the supremum is at one of them.
+  """
+  gammas = np.sort(relative[relative > 0])[::-1]
+  if not len(gammas):
+    return 0.0
+  shares = np.arange(1, len(gammas) + 1) / len(relative)
+  return max(float((shares - mean_distance / gammas).max()), 0.0)
+
+
+def _margins(head: LinearHead, probs: np.ndarray, labels) -> np.ndarray:
+  """m_c(x) [n, C], infinite for the label itself."""
+  scores = probs @ np.float64(head.weights) + np.float64(head.bias)
+  margins = np.take_along_axis(scores, np.asarray(labels)[:, None], axis=-1) - scores
+  margins[np.arange(len(margins)), labels] = np.inf
+  return margins
+
+
+def _distributions(name: str, probs) -> np.ndarray:
+  """The rows in float64, each divided by its sum."""
+  probs = np.asarray(probs, np.float64)
+  if not np.isfinite(probs).all() or (probs < 0).any() or not probs.sum(-1).all():
+    raise ValueError(f'{name} has a row with a negative or infinite entry, or of zeros; valid are distributions')
+  return probs / probs.sum(-1, keepdims=True)

@@ -1,0 +1,146 @@
+"""Whether a score is exactly linear in G on what a chain can reach, and how large such a head has to be.
+
+Here A = transition_matrix.T and W = emission_matrix.T. Of a text x of L tokens after the [MASK],
+
+  P[H_1 = h | x] is proportional to pi_h lambda_h(x), with lambda(x) = A^T W_{x_1} A^T W_{x_2} ... A^T W_{x_L} 1,
+
+pi = P[H_1] and W_v the diagonal matrix of P[v | h]. S_L is the span of lambda(x) over all texts of L tokens, so that the
+posteriors span pi * S_L; a text without probability adds 0 to both. Since the W_v sum to the identity and A^T 1 = 1,
+lambda of a text is the sum of those of its continuations by a token: S_L lies in S_{L+1}. Once they are equal they stay
+so, hence S_L is the S of all lengths from L = H - 1 on, and no more than H - 1 steps are needed.
+
+With P[H_0] a silent state whose posterior labels speak of, P[H_0 = h | x] is proportional to P[H_0 = h] lambda_h(x). A
+head b has b^T G(x) = r_x mu^T P[H_0 | x] for all x, with the r_x of the paper's Claim A.1, if and only if
+
+  pi * (W^T b) - P[H_0] * mu is orthogonal to S_L, that is, mu D^-1 is in row(W) + (pi * S_L)-perp, D = P[H_1] / P[H_0].
+
+Where the label speaks of H_1 itself, as in the paper's simulations, P[H_0] is P[H_1] and D the identity. No bias is
+needed: the entries of G sum to 1. All of it is decided in exact arithmetic, the floats being the rationals they are.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hmm_jax.hmm import HMM
+from hmm_jax.theory.exact_algebra import as_integers, left_inverse, rank, row_reduced
+from hmm_jax.theory.exact_chain import exact_chain, exact_rows
+from hmm_jax.theory.rationals import exact
+
+_PRIME = 2**61 - 1
+
+
+class Reachable(NamedTuple):
+  """S_L, the span of the likelihoods of texts.
+
+  Attributes:
+    words: texts, tuples of up to L tokens, whose likelihoods are a basis; the first is empty, with the likelihood 1.
+    basis: [d, H] integers, the likelihood of each up to a positive factor; the identity where d = H.
+  """
+
+  words: list[tuple[int, ...]]
+  basis: np.ndarray
+
+  @property
+  def dimension(self) -> int:
+    return len(self.basis)
+
+
+class LinearScore(NamedTuple):
+  """Whether mu^T P[H_0 | x] is r_x b^T G(x).
+
+  Attributes:
+    head: [V, C - 1] `Fraction`s, b of each class but the last, relative to it, of least Euclidean norm; None where no b
+      exists for one of them.
+    size: the largest of osc(b) / osc(mu), of these classes; osc is the largest minus the smallest entry. An error TV of G
+      moves a score by up to TV osc(b). None without a head.
+  """
+
+  head: np.ndarray | None
+  size: float | None
+
+
+def reachable(hmm: HMM, length: int) -> Reachable:
+  """S_L for texts of `length` tokens, exactly.
+
+  Words are chosen modulo a prime, level by level: those of L + 1 tokens extend the new ones of L. What is independent
+  modulo a prime is independent, and H words are a basis. Where there are fewer, their span is shown to hold all the
+  likelihoods that one more token makes of it, without any rounding; slow where numbers are long.
+
+  Raises:
+    ArithmeticError: fewer words than the dimension were found, since the prime divides a determinant.
+  """
+  chain = exact_chain(hmm)
+  moves, likelihoods = chain.moves, chain.likelihoods[:-1, 0]
+  num_states = len(moves)
+  span = _Span([], [])
+  ones = np.ones(num_states, object)
+  span.add(ones)
+  words, level = [()], [((), ones)]
+  for _ in range(min(length, num_states - 1)):
+    level, before = [], level
+    for word, message in before:
+      for token, row in enumerate(likelihoods % _PRIME):
+        extended = (moves % _PRIME) @ (row * message % _PRIME) % _PRIME
+        if span.add(extended):
+          level.append(((token, *word), extended))
+    words += [word for word, _ in level]
+  if len(words) == num_states:
+    return Reachable(words, np.eye(num_states, dtype=int).astype(object))
+  basis = np.array([_likelihood(moves, likelihoods, word) for word in words], object)
+  shorter = [message for word, message in zip(words, basis) if len(word) < length]
+  images = [moves @ (row * message) for message in shorter for row in likelihoods]
+  if rank(np.array([*basis, *images], object)) > len(basis):
+    raise ArithmeticError(f'{_PRIME} divides a determinant of the chain: its {len(words)} words are no basis')
+  return Reachable(words, basis)
+
+
+def linear_score(hmm: HMM, reach: Reachable, task_weights, silent_probs) -> LinearScore:
+  """Decides exactly whether the score is linear in G on what `reach` spans, for every class relative to the last one.
+
+  Args:
+    hmm: of floats or `Fraction`s, H states and V tokens.
+    reach: from `reachable` of the same.
+    task_weights: mu [C, H].
+    silent_probs: P[H_0] [H]; P[H_1] where the label speaks of the masked state.
+  """
+  mu = exact(task_weights)
+  relative = (mu[:-1] - mu[-1]).T
+  seen = exact_rows(hmm.initial_probs)[:, None] * exact_rows(hmm.emission_matrix)
+  wanted = exact_rows(silent_probs)[:, None] * relative
+  # Each row of the system is an equation, which integers of its own may scale.
+  system = np.array([as_integers(row)[0] for row in reach.basis @ np.hstack([seen, wanted])], object)
+  num_tokens = seen.shape[1]
+  if any(pivot >= num_tokens for pivot in row_reduced(system)[1]):
+    return LinearScore(None, None)
+  _, independent = row_reduced(system[:, :num_tokens].T)
+  head = left_inverse(system[independent, :num_tokens].T).T @ system[independent, num_tokens:]
+  varies = [column for column in range(relative.shape[1]) if np.ptp(relative[:, column])]
+  sizes = [float(np.ptp(head[:, column]) / np.ptp(relative[:, column])) for column in varies]
+  return LinearScore(head, max(sizes, default=0.0))
+
+
+class _Span(NamedTuple):
+  """Independent rows modulo the prime, each with a 1 at its pivot, where later rows have 0."""
+
+  rows: list[np.ndarray]
+  pivots: list[int]
+
+  def add(self, row: np.ndarray) -> bool:
+    """Whether the row was independent of those there are, and so became one of them."""
+    for other, pivot in zip(self.rows, self.pivots):
+      row = (row - row[pivot] * other) % _PRIME
+    places = np.flatnonzero(row)
+    if places.size:
+      self.rows.append(row * pow(int(row[places[0]]), -1, _PRIME) % _PRIME)
+      self.pivots.append(int(places[0]))
+    return bool(places.size)
+
+
+def _likelihood(moves: np.ndarray, likelihoods: np.ndarray, word: tuple[int, ...]) -> np.ndarray:
+  """lambda(word) up to a positive factor, in integers without a common divisor."""
+  message = np.ones(len(moves), object)
+  for token in reversed(word):
+    message = moves @ (likelihoods[token] * message)
+    message = message // max(np.gcd.reduce(message), 1)
+  return message
