@@ -252,17 +252,19 @@ def _basis(case: _Case, states: frozenset[int]) -> np.ndarray:
   W^T b on F is what is orthogonal to all that the columns of W in F send to 0.
   """
   inside = sorted(states)
-  kernel = _null_space(case.W[:, inside], case.rank)[[h in case.weighed for h in inside]]
+  W = case.W[:, inside]
+  kernel = _null_space(W, case.rank * np.linalg.norm(W, 2))[[h in case.weighed for h in inside]]
   v = case.v[:, sorted(states & case.weighed)]
+  # Entries of both are at most 1, and all conditions may be 0.
   return _null_space((kernel.T[None] * v[:, None]).reshape(-1, v.shape[1]), case.rank)
 
 
-def _null_space(matrix: np.ndarray, rank: float) -> np.ndarray:
-  """An orthonormal basis [n, d], singular values up to the share `rank` of the largest counted as 0."""
+def _null_space(matrix: np.ndarray, threshold: float) -> np.ndarray:
+  """An orthonormal basis [n, d], singular values up to the threshold counted as 0."""
   if not matrix.size:
     return np.eye(matrix.shape[1])
   _, values, rows = np.linalg.svd(matrix, full_matrices=True)
-  return rows[np.count_nonzero(values > rank * values.max(initial=0.0)) :].T
+  return rows[np.count_nonzero(values > threshold) :].T
 
 
 def _factors(case: _Case, states: frozenset[int]) -> _Factors:

@@ -77,14 +77,15 @@ def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | 
         np.pad(columns / reached[:, None], ((0, 0), (dimension, 0))),
       ]
     )
-    rows = np.vstack([slope, -slope, relative, -relative])
-    rows = np.hstack([rows, -np.repeat([1.0, 0.0], [2 * size, 4 * size])[:, None]])
-    bound = np.concatenate([1 - product, product - 1, np.full(4 * size, share)])
-    bounds = [(None, None)] * dimension + [(-value, None) for value in w] + [(0, None)]
-    step = _minimum(np.append(np.zeros(len(bounds) - 1), 1.0), rows, bound, bounds)
-    if step.status or step.fun > (1 - _LEAST_GAIN) * error:
+    # The last variables are what is left of the error and the largest move, which is made no larger than it must be.
+    left, move = np.repeat([1.0, 0.0], [2 * size, 4 * size]), np.repeat([0.0, 1.0], [2 * size, 4 * size])
+    rows = np.hstack([np.vstack([slope, -slope, relative, -relative]), -np.stack([left, move], axis=1)])
+    bound = np.concatenate([1 - product, product - 1, np.zeros(4 * size)])
+    bounds = [(None, None)] * dimension + [(-value, None) for value in w] + [(0, None), (0, share)]
+    step = _minimum(np.append(np.zeros(len(bounds) - 2), [1.0, _LEAST_GAIN * error]), rows, bound, bounds)
+    if step.status or step.x[-2] > (1 - _LEAST_GAIN) * error:
       break
-    moved = Pair(q + basis @ step.x[:dimension], np.maximum(w + step.x[dimension:-1], 0))
+    moved = Pair(q + basis @ step.x[:dimension], np.maximum(w + step.x[dimension:-2], 0))
     if np.abs(moved.q * (columns @ moved.w) - 1).max() < error:
       (q, w), reached, share = moved, columns @ moved.w, min(2 * share, 0.9)
     else:
@@ -95,8 +96,12 @@ def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | 
 def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Literal[False] | None:
   """A pair, False where there is none, or None where `max_boxes` boxes are not enough to tell.
 
-  A box bounds log(q / q_0). What a relaxed program over it solves is where successive programs start.
+  A box bounds log(q / q_0). Successive programs start from the most even columns @ w, then from what the relaxed program
+  of each box has.
   """
+  pair = found_from(basis, columns, widest(columns))
+  if pair is not None:
+    return pair
   size = len(basis)
   whole = np.tile(np.log([1 / _LARGEST_RATIO, _LARGEST_RATIO]), (size, 1))
   whole[0] = 0
