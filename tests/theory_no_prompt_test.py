@@ -117,8 +117,8 @@ def test_more_states_than_may_be_looked_at_are_undecided():
 
 
 def test_inputs_that_a_prompt_can_make_impossible_prove_nothing():
-  """State 0 keeps to itself and never emits token 2. A prompt that says 0 leaves texts with token 2 impossible, and a bias
-  labels those alike, which no coefficients of lambda describe: of a proof are only texts without, which have one label."""
+  """State 0 keeps to itself and never emits token 2. A prompt that says 0 leaves texts with token 2 impossible, and a
+  bias labels those alike, which no coefficients of lambda describe: none of them is of a proof."""
   hmm, task_weights, texts = problem(CERTIFIED[0])
   moves, emissions = hmm.transition_matrix.copy(), hmm.emission_matrix.copy()
   moves[0], emissions[0] = np.eye(6)[0], np.array([2, 7, 0]) / 9

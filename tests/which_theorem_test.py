@@ -165,12 +165,7 @@ def test_cells_and_sentences_count_tasks_and_average_over_hmms():
     ['30', '3', '6', '0', '2', '1', '0', '3', '0'],
   ]
   assert report.percent(HAND_MADE[-6:], lambda row: row['separable']).values.tolist() == [0, 100, 100]
-  assert report.over_hmms(HAND_MADE[:1] + HAND_MADE[6:12], lambda row: row['linear']).values.tolist() == [
-    1,
-    0.5,
-    0.5,
-    0.5,
-  ]
+  assert report.over_hmms(HAND_MADE[:1] + HAND_MADE[6:12], lambda row: row['linear']).values.tolist() == [1, 0.5, 0.5, 0.5]
   said = sentences.linearity(HAND_MADE)
   assert 'exactly linear in all 6 tasks at H = 2, 3 of 6 at H = 4, none of 6 at H = 30.' in said
   assert 'makes it so in all 6 tasks at H = 2, none of 12 at H = 4 and 30.' in said
@@ -178,9 +173,7 @@ def test_cells_and_sentences_count_tasks_and_average_over_hmms():
   said = sentences.separability(HAND_MADE)
   assert 'not linear they are in 5 of 9 tasks, and float64 leaves 3 open: 83.3 ± ' in said
   assert 'in 1 tasks, with a residual of 1e-12' in said
-  assert 'Of the 9 tasks whose score is not linear Assumption 3.5 holds in 3 exactly, 9 with' in sentences.prompting(
-    HAND_MADE
-  )
+  assert 'Of the 9 tasks whose score is not linear Assumption 3.5 holds in 3 exactly, 9 with' in sentences.prompting(HAND_MADE)
 
 
 def test_accuracies_are_joined_by_task_and_refused_for_another():

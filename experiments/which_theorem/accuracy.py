@@ -44,14 +44,7 @@ def accuracy_table(records: list[Record], trials: list[Record]) -> Table | None:
     if chosen:
       shares = [percent(chosen, lambda r, head=head: r['accuracies'].get(head)) for head in heads]
       majority = percent(chosen, lambda r: r['majority_accuracy'])
-      row = [
-        name,
-        str(len(hmms(chosen))),
-        str(len(chosen)),
-        *(str(share) if len(share.values) else '' for share in shares),
-      ]
+      row = [name, str(len(hmms(chosen))), str(len(chosen)), *(str(share) if len(share.values) else '' for share in shares)]
       rows.append([*row, str(majority)])
   title = 'Test accuracy in percent of tasks of each kind, mean ± 95% interval over HMMs'
-  return (
-    Table(title, ['score and labels', 'HMMs', 'tasks', *heads.values(), 'majority class'], rows, 1) if rows else None
-  )
+  return Table(title, ['score and labels', 'HMMs', 'tasks', *heads.values(), 'majority class'], rows, 1) if rows else None

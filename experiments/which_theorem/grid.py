@@ -58,3 +58,4 @@ def draw(trial: Trial) -> Drawn:
     state_probs = tasks.first_state_probs(hmm, downstream.inputs)
   hmm = jax.tree.map(np.asarray, hmm)
   return Drawn(trial, hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))
+

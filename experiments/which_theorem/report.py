@@ -98,13 +98,11 @@ def distance_table(records: list[Record]) -> Table | None:
     ['least singular value of W', *each(lambda rows: range_of([r['smallest_singular_value'] for r in firsts(rows)]))],
     ['dimension of S', *each(lambda rows: ', '.join(map(str, sorted({r['reached_dimension'] for r in rows}))))],
     *(
-      [f'3.1, rank {rank}: HMMs', *each(lambda rows: briefly([r['3.1'][rank] for r in firsts(rows)]))] for rank in ranks
+      [f'3.1, rank {rank}: HMMs', *each(lambda rows: briefly([r['3.1'][rank] for r in firsts(rows)]))]
+      for rank in ranks
     ),
     *(
-      [
-        f'3.5, epsilon {float(level):g}, rank {rank}: tasks',
-        *each(lambda rows: counted(rows, lambda r: r['3.5'][level][rank])),
-      ]
+      [f'3.5, epsilon {float(level):g}, rank {rank}: tasks', *each(lambda rows: counted(rows, lambda r: r['3.5'][level][rank]))]
       for level in supports
       for rank in ranks
     ),
@@ -147,10 +145,7 @@ _FACTS: dict[str, tuple[Callable[[Record], float | bool | None], dict[str, str]]
   'score exactly linear in G': (lambda r: r['linear'], dict(color='#0072B2', marker='s', linestyle='-')),
   f'... by a head of at most {MODERATE:g} mu': (is_moderate, dict(color='#56B4E9', marker='X', linestyle='--')),
   'labels separable': (lambda r: r['separable'], dict(color='#E69F00', marker='o', linestyle='-')),
-  'Assumption 3.5': (
-    lambda r: r['3.5'][min(r['3.5'], key=float)][_strict(r)],
-    dict(color='#000000', marker='^', linestyle=':'),
-  ),
+  'Assumption 3.5': (lambda r: r['3.5'][min(r['3.5'], key=float)][_strict(r)], dict(color='#000000', marker='^', linestyle=':')),
 }
 
 

@@ -23,8 +23,7 @@ def linearity(records: list[Record]) -> str:
   ]
   if linear:
     medians = ', '.join(
-      f'{np.median([record["head_size"] for record in rows]):.1g} at H = {size}'
-      for size, rows in by_size(linear).items()
+      f'{np.median([record["head_size"] for record in rows]):.1g} at H = {size}' for size, rows in by_size(linear).items()
     )
     lines.append(
       f'- The median osc(b) / osc(mu) of the least exact heads is {medians}: so many times its total variation can an '
