@@ -4,7 +4,8 @@ settings, and `python -m experiments.main --help` prints it.
 The scales: `small` is for a CPU with two cores, `paper` is what the paper's later text says (20 pretrainings a size, 5
 for Figure 3 right), `paper_v1` what its first text says (one, with 5 draws of mu), `official` what its released code
 does, `tuned` is `paper` with the recipe of pretraining that came closest to the ideal model at the small scale
-(docs/recipes.md), `smoke` runs the whole path in a minute and measures nothing.
+(docs/recipes.md), `smoke` runs the whole path in a minute and measures nothing. `evidence`, of Figure 3 alone, is
+`small` with several HMMs a size.
 """
 
 from typing import Any
@@ -12,12 +13,16 @@ from typing import Any
 import ml_collections
 
 SCALES = ('small', 'paper', 'paper_v1', 'official', 'tuned', 'smoke')
+# `small` with many HMMs and every method, of the two panels of Figure 3 alone.
+EVIDENCE = 'evidence'
 # Those of the paper's model, text and tasks.
 OF_PAPER = ('paper', 'paper_v1', 'official', 'tuned')
 # Those of them that pretrain anew in every trial, as the later text does.
 REPEATED = ('paper', 'official', 'tuned')
 # The sizes of the first text and of the released code, whose 12 the later text leaves out.
-_FIRST_SIZES = (4, 8, 10, 12, 15, 25, 30)
+FIRST_SIZES = (4, 8, 10, 12, 15, 25, 30)
+# Beside the protocol of the paper: each head at its optimum, and what attention does without tokens or predictions.
+BEYOND_PROTOCOL = ('head_best', 'head_converged', 'attention_converged', 'attention_blind', 'attention_constant')
 SMALL_AND_SMOKE = ('small', 'smoke')
 
 
@@ -91,8 +96,11 @@ def start(experiment: str, scale: str, scales: tuple[str, ...]) -> ml_collection
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """The defaults of a grid of trials, at one of SCALES, for an experiment to name; raises ValueError for another."""
-  config = start('', scale, SCALES)
+  """The defaults of a grid of trials, at one of SCALES or EVIDENCE, for an experiment to name.
+
+  Raises ValueError for another.
+  """
+  config = start('', scale, (*SCALES, EVIDENCE))
   for part in (_grid, _text, _pretraining, _tasks, _running):
     part(config)
   if scale in OF_PAPER:
@@ -112,6 +120,8 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   """A trial is a distribution with its corpus and pretrained model; a task is a draw of task_weights in it."""
   config.num_states = (4, 10, 30)
   config.num_trials = 1
+  config.fewer_sizes = ()
+  config.fewer_trials = 0
   config.tasks_per_trial = 4
   config.models = ('bert', 'exact')
   config.methods = ('head', 'prompt')
@@ -156,6 +166,10 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.attention = schedule(0.01, 5, 8, 100)
   config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)
   config.prompt_attention = schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
+  # What tells the losses of a protocol apart (experiments/budget.py).
+  config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
+  config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
+  config.restarts = group(number=8, steps_factor=10)
 
 
 def _running(config: ml_collections.ConfigDict) -> None:
@@ -172,7 +186,7 @@ def _running(config: ml_collections.ConfigDict) -> None:
   config.pretrained = 'runs/pretrained'
   config.time_budget = 0.0
   config.tensorboard = False
-  config.figures = ('figure_3_left',)
+  config.figures = ('figure_3_left', 'budget')
   config.figure = figure()
 
 
@@ -201,14 +215,14 @@ def _paper(config: ml_collections.ConfigDict) -> None:
 
 
 def _paper_v1(config: ml_collections.ConfigDict) -> None:
-  config.num_states = _FIRST_SIZES
+  config.num_states = FIRST_SIZES
   config.num_trials = 1
   config.tasks_per_trial = 5
 
 
 def _official(config: ml_collections.ConfigDict) -> None:
   """Labels come from all 128 tokens; 80 positions hold the [MASK], of these tokens 79, or a prompt of 20 and 59."""
-  config.num_states = _FIRST_SIZES
+  config.num_states = FIRST_SIZES
   config.pretrain.warmup_steps = 1000
   config.downstream.update(num_positions=80, label_state='silent', with_replacement=True)
   config.prompt.init = 'vocabulary'
@@ -241,3 +255,4 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.prompt.length = 4
   for tuning in _schedules(config):
     tuning.update(num_epochs=2, batch_size=8, warmup_steps=4)
+  config.restarts.update(number=2, steps_factor=2)

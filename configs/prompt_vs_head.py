@@ -3,7 +3,11 @@
 Claim (Theorems 3.3 and 3.6): a linear head on the predicted token probabilities recovers the label while
 |H| <= |X| = 10 and fails past it, where a tuned prompt still can.
 
-Command: python -m experiments.main --config=prompt_vs_head[:small|paper|paper_v1|official|tuned|smoke]
+Command: python -m experiments.main --config=prompt_vs_head[:small|evidence|paper|paper_v1|official|tuned|smoke]
+
+`evidence` is `small` at every size of the paper, with several HMMs each: 5 at |H| = 4, 10 and 30 and 3 elsewhere, 27
+trials in all. `--config.num_trials=7` adds two to every size. Its records are in docs/results/small/figure_3_left, and
+`--mode=verify --workdir=docs/results/small/figure_3_left --trials=0` runs one of them again.
 
 Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper`, the later text, has 6 sizes x 20 trials of 37,500
 steps of BERT-base with 6 layers on 8 chunks of 512, for an accelerator; `paper_v1`, the first text, 7 sizes, one such
@@ -23,12 +27,18 @@ import ml_collections
 
 from configs import base
 
-SCALES = base.SCALES
+SCALES = (*base.SCALES, base.EVIDENCE)
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default), `:paper`, `:paper_v1`, `:official`, `:tuned` or `:smoke`."""
+  """`:small` (default), `:evidence`, `:paper`, `:paper_v1`, `:official`, `:tuned` or `:smoke`."""
   config = base.get_config(scale)
   config.experiment = 'prompt_vs_head'
   config.figure.paper_overlay = scale != 'smoke'
+  if scale == base.EVIDENCE:
+    config.num_states = base.FIRST_SIZES
+    config.num_trials = 5
+    config.update(fewer_sizes=(8, 12, 15, 25), fewer_trials=2)
+    config.methods = ('head', 'prompt', 'attention', *base.BEYOND_PROTOCOL, 'oracle_prompt')
+    config.figures = ('figure_3_left', 'controls')
   return config

@@ -12,6 +12,21 @@ import ml_collections
 from experiments.fields import require, SettingsError
 from experiments.registry import EXPERIMENTS
 
+# Fields that runs on record may lack since they came later, by the value that says what those runs did; and groups of
+# them that say nothing of what those runs did.
+_CAME_LATER = {
+  'downstream.num_positions': 0,
+  'downstream.label_state': 'first',
+  'fewer_sizes': (),
+  'fewer_trials': 0,
+} | {
+  f'distributed.{name}': value
+  for name, value in dict(
+    mode='off', coordinator_address='', num_processes=0, process_id=0, initialization_timeout=1, heartbeat_timeout=1
+  ).items()
+}
+_UNUSED_THEN = ('on_test.', 'converged.', 'restarts.')
+
 _SHIPPED = pathlib.Path(__file__).parents[1] / 'configs'
 
 
@@ -48,6 +63,41 @@ def _as_floats(value: Any, kind: Any) -> Any:
   if kind == tuple[float, ...] and isinstance(value, tuple):
     return tuple(_as_floats(x, float) for x in value)
   return float(value) if kind is float and type(value) is int and abs(value) < 2**53 else value
+
+
+def from_record(recorded: dict[str, Any]) -> Any:
+  """The settings of a run from its `config.json`.
+
+  Raises SettingsError for a field that is missing, unless it came later than some records, and for one that is none.
+  """
+
+  def read(value: Any) -> Any:
+    if isinstance(value, dict):
+      return {name: read(entry) for name, entry in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+  experiment, scale = recorded.get('experiment'), recorded.get('scale')
+  require(experiment in list(EXPERIMENTS), 'experiment', experiment, f'one of {", ".join(EXPERIMENTS)}')
+  scales = shipped(experiment)['SCALES']
+  require(scale in scales, 'scale', scale, f'one of {", ".join(scales)}')
+  config = shipped(experiment)['get_config'](scale)
+  names = {name for name in _names(config.to_dict()) if not name.startswith(_UNUSED_THEN)}
+  lacking = names - set(_names(recorded))
+  unknown = sorted(lacking - set(_CAME_LATER))
+  if unknown:
+    raise SettingsError(f'a record lacks {", ".join(unknown)}; valid is one of a run that had all fields')
+  config.update_from_flattened_dict({name: _CAME_LATER[name] for name in lacking})
+  try:
+    config.update(read(recorded))
+  except (KeyError, TypeError, ValueError) as error:
+    raise SettingsError(f'a record has fields that are none of {experiment}, {error}; valid is one of this version')
+  return from_config(config)
+
+
+def _names(fields: dict[str, Any], prefix: str = '') -> list[str]:
+  """Of all fields, with those of groups behind a dot."""
+  one = lambda name, value: _names(value, f'{prefix}{name}.') if isinstance(value, dict) else [prefix + name]
+  return [found for name, value in fields.items() for found in one(name, value)]
 
 
 def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]]:

@@ -14,7 +14,7 @@ from jax.sharding import AbstractMesh, NamedSharding
 import numpy as np
 
 from experiments.communication import Ring, Sent
-from experiments.methods import METHODS
+from experiments.methods import METHODS, OF_SEQUENCE
 from experiments.settings import Point, Settings
 from hmm_jax import sharding
 from hmm_jax.masking import num_slots
@@ -76,14 +76,14 @@ def measuring(s: Settings) -> float:
 
 
 def tuning_step(s: Settings, method: str) -> Flops:
-  """Of one step of all tasks of a trial on BERT, for a method that runs it in tuning.
+  """Of one step of all tasks of a trial, and all starts, on BERT, for a method that runs it in tuning.
 
   Of a frozen weight the input alone has a gradient, which is one more product; both sides of attention have one. In
   the first layer a prompt is projected once for a batch and a text once for all tasks, and the text has no gradient.
   """
   kind, text, prompt = METHODS[method], s.seen_length(method), s.prompt_length(method)
-  tasks, batch_size = s.tasks_per_trial, s.tuning(method).batch_size
-  read = prompt + text if kind.reads == 'sequence' else 1
+  tasks, batch_size = s.tasks_per_trial * s.num_starts(method), s.tuning(method).batch_size
+  read = prompt + text if kind.reads in OF_SEQUENCE else 1
   one = forward(s, prompt + text, read)
   products = lambda part: 3 if kind.finetunes or part == 'attention' else 2
   step = {part: products(part) * tasks * batch_size * one[part] for part in one}
@@ -97,13 +97,15 @@ def tuning_step(s: Settings, method: str) -> Flops:
 def tuning(s: Settings, method: str) -> float:
   """Of one method on BERT: its steps and the predictions after them, or the features that a head alone is tuned on."""
   d, kind = s.downstream, METHODS[method]
+  if 'bert' not in kind.models:
+    return 0.0
   num_inputs, length = d.num_train + d.num_validation + d.num_test, s.seen_length(method) + s.prompt_length(method)
-  once = num_inputs * sum(forward(s, length, length if kind.reads == 'sequence' else 1).values())
+  once = num_inputs * sum(forward(s, length, length if kind.reads in OF_SEQUENCE else 1).values())
   if not (kind.prompt or kind.finetunes):
     return once
-  schedule = s.tuning(method).schedule
+  schedule = s.schedule(method)
   steps = schedule.num_epochs * schedule.steps_per_epoch(d.num_train)
-  return steps * sum(tuning_step(s, method).values()) + s.tasks_per_trial * once
+  return steps * sum(tuning_step(s, method).values()) + s.tasks_per_trial * s.num_starts(method) * once
 
 
 def inference(point: Point, length: int) -> float:

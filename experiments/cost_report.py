@@ -18,13 +18,6 @@ from experiments.settings import Point, Settings
 PAGE, RECORDS = pages.DOCS / 'cost.md', pages.DOCS / 'results/cost'
 COMMUNICATION = RECORDS / 'communication.jsonl'
 _SCALES = ('small', 'paper', 'paper_v1', 'official')
-# Fields that runs on record may lack since they came later, by the value that says what those runs did.
-_CAME_LATER = {'downstream.num_positions': 0, 'downstream.label_state': 'first'} | {
-  f'distributed.{name}': value
-  for name, value in dict(
-    mode='off', coordinator_address='', num_processes=0, process_id=0, initialization_timeout=1, heartbeat_timeout=1
-  ).items()
-}
 # FLOPs a second of products of these shapes, measured: on two CPU cores in float32, and on an H200 in bfloat16.
 _TWO_CORES, _GPU = 110e9, 790e12
 _SIZES = ((1e18, 'E'), (1e15, 'P'), (1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'), (1, ''))
@@ -77,7 +70,7 @@ def by_scale() -> str:
     'memory, all told (see experiments/memory.py)': lambda s: in_bytes(memory.total(s)),
     'sent a step by each of 2 devices': lambda s: in_bytes(_sent(s, 2)),
     'sent a step by each of 8 devices': lambda s: in_bytes(_sent(s, 8)),
-    'trials of the grid': lambda s: f'{len(s.grid()) * s.num_trials:,}',
+    'trials of the grid': lambda s: f'{len(s.draws()):,}',
     'pretraining at 110 GFLOP/s (two cores)': lambda s: in_seconds(cost.pretraining(s) / _TWO_CORES),
     'pretraining at 790 TFLOP/s (H200)': lambda s: in_seconds(cost.pretraining(s) / _GPU),
   }
@@ -155,7 +148,7 @@ def measured(folder: pathlib.Path) -> str:
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)[0]
   recorded = json.loads((folder / 'config.json').read_text())
   recorded.pop('num_devices', None)  # What a mesh was once.
-  s = _settings({**recorded, 'mesh': {'data': len(made['devices']), 'fsdp': 1, 'tensor': 1}})
+  s = config_lib.from_record({**recorded, 'mesh': {'data': len(made['devices']), 'fsdp': 1, 'tensor': 1}})
   trials, predicted = files.read_json_lines(folder / timing.FILE_NAME), _by_phase(s)
   rows = []
   for phase in dict.fromkeys([*predicted, *(phase for row in trials for phase in row['cpu_seconds'])]):
@@ -179,31 +172,7 @@ def _by_phase(s: Settings) -> cost.Flops:
     'measuring': (cost.measurements(s) + 1) * cost.measuring(s),
     'tuning': sum(cost.tuning(s, method) for method in s.methods),
   }
-  return {phase: len(s.grid()) * s.num_trials * flops for phase, flops in one.items()}
-
-
-def _settings(recorded: dict[str, Any]) -> Settings:
-  """The settings of a run from its `config.json`; raises ValueError where it lacks a field that did not come later."""
-
-  def read(value: Any) -> Any:
-    if isinstance(value, dict):
-      return {name: read(entry) for name, entry in value.items()}
-    return tuple(value) if isinstance(value, list) else value
-
-  config = config_lib.shipped(recorded['experiment'])['get_config'](recorded['scale'])
-  lacking = set(_names(config.to_dict())) - set(_names(recorded))
-  unknown = sorted(lacking - set(_CAME_LATER))
-  if unknown:
-    raise ValueError(f'a record lacks {", ".join(unknown)}; valid is one of a run that had all fields')
-  config.update_from_flattened_dict({name: _CAME_LATER[name] for name in lacking})
-  config.update(read(recorded))
-  return config_lib.from_config(config)
-
-
-def _names(fields: dict[str, Any], prefix: str = '') -> list[str]:
-  """Of all fields, with those of groups behind a dot."""
-  one = lambda name, value: _names(value, f'{prefix}{name}.') if isinstance(value, dict) else [prefix + name]
-  return [found for name, value in fields.items() for found in one(name, value)]
+  return {phase: len(s.draws()) * flops for phase, flops in one.items()}
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

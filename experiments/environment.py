@@ -27,9 +27,20 @@ def environment(devices: Iterable[jax.Device]) -> Environment:
   return {
     **_process(),
     'platform': f'{platform.system()} {platform.machine()}',
+    'cpu': _cpu(),
     'processes': distributed.num_processes(),
     'devices': [device.device_kind for device in devices],
   }
+
+
+@functools.cache
+def _cpu() -> str:
+  """The CPU's name and how many there are for this process: both decide how sums are split, and so their last bits."""
+  info = pathlib.Path('/proc/cpuinfo')
+  lines = info.read_text().splitlines() if info.exists() else []
+  name = next((line.partition(':')[2].strip() for line in lines if line.startswith('model name')), platform.processor())
+  count = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
+  return f'{count} x {name}'
 
 
 @functools.cache
@@ -49,7 +60,8 @@ def _process() -> Environment:
 
 def differences(there: Environment, here: Environment) -> list[str]:
   """Where two environments may compute other bits from the same settings, such as 'jax 0.10.1 (here 0.10.2)'."""
-  pairs = zip(_deciding(there).items(), _deciding(here).values())
+  # An environment of before does not say its CPU.
+  pairs = zip(_deciding({'cpu': here['cpu'], **there}).items(), _deciding(here).values())
   return [f'{name} {value} (here {other})' for (name, value), other in pairs if value != other]
 
 
@@ -57,6 +69,7 @@ def _deciding(environment: Environment) -> dict[str, str]:
   devices: Counter[str] = Counter(environment['devices'])
   return {
     'platform': environment['platform'],
+    'cpu': environment['cpu'],
     'devices': ', '.join(f'{count} x {kind}' for kind, count in devices.items()),
     'processes': str(environment.get('processes', 1)),
     'XLA_FLAGS': environment.get('xla_flags', ''),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import io
+import itertools
 import pathlib
 from typing import Any
 
@@ -12,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 import numpy as np
 
 from experiments import files, report, results
-from experiments.methods import METHODS
+from experiments.methods import METHODS, PROTOCOL
 from experiments.results import Record
 from experiments.settings import AXES, FigureSettings, Point
 
@@ -37,7 +38,7 @@ _Line = tuple[str, dict[str, Any], list[Record]]
 def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |H| for each method on each model."""
   figure, (axes,) = panels(settings)
-  size = AXES['figure_3_left']
+  size, records = AXES['figure_3_left'], _of_paper(records, vanilla=('head', 'prompt'))
   _draw_lines(axes, _lines(records), size)
   draw_majority(axes, _samples(records, size, 'majority_accuracy'))
   if settings.paper_overlay:
@@ -57,8 +58,8 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
 def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, (axes,) = panels(settings)
-  size = AXES['figure_3_right']
-  of_text = lambda text: [r for r in records if report.text_name(results.point_of(r)) == text]
+  size, records = AXES['figure_3_right'], _of_paper(records, memory=('attention',), vanilla=('head',))
+  of_text = lambda text: [record for record in records if _text_of(record) == text]
   memory, vanilla = of_text('memory'), of_text('vanilla')
   # A method of both texts is drawn on vanilla text as a method of neither.
   of_memory, of_vanilla = ({record['method'] for record in rows} for rows in (memory, vanilla))
@@ -71,6 +72,51 @@ def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotli
       _draw_paper(axes, records, size, report.paper_right(text, records[0]['scale']), marker, text)
   _finish(figure, records, 'number of joint states |M||H|')
   return figure
+
+
+def _of_paper(records: list[Record], **methods: tuple[str, ...]) -> list[Record]:
+  """What the paper draws, its `methods` on each text, where more than its protocol was run; else all records."""
+  if all(record['method'] in PROTOCOL for record in records):
+    return records
+  drawn = lambda record: record['method'] in methods.get(_text_of(record), ())
+  return list(filter(drawn, records)) or records
+
+
+@styled
+def controls(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure | None:
+  """Accuracy against |M||H| of attention beside its controls and a linear head; None where no control was run.
+
+  A row for each text and a column for each model. A bag of words reads no model, and stands in both columns.
+  """
+  constant = results.select(records, method='attention_constant')
+  if not constant and not results.select(records, method='attention_blind'):
+    return None
+  size, unit = AXES['controls'], results.unit_of(records)
+  texts = [text for text in ('memory', 'vanilla') if any(_text_of(record) == text for record in records)]
+  models = [model for model in MODEL_NAMES if results.select(records, model=model)]
+  figure = matplotlib.figure.Figure((settings.width * 1.4, settings.height * (0.2 + 0.7 * len(texts))), settings.dpi)
+  grid = figure.subplots(len(texts), len(models), sharex=True, sharey=True, squeeze=False)
+  for (row, text), (column, model) in itertools.product(enumerate(texts), enumerate(models)):
+    of_text, axes = [record for record in records if _text_of(record) == text], grid[row, column]
+    lines: list[_Line] = []
+    for method in ('attention', 'attention_blind', 'attention_constant', 'head'):
+      read = model if model in METHODS[method].models else METHODS[method].models[0]
+      rows = results.select(of_text, model=read, method=method)
+      lines += [(METHODS[method].label, _shown(style_of(method), read), rows)] * bool(rows)
+    _draw_lines(axes, lines, size, unit=unit)
+    draw_majority(axes, _samples(of_text, size, 'majority_accuracy', unit))
+    axes.set_title(f'{text} text, {MODEL_NAMES[model]}')
+    axes.set_xticks(sorted({size(results.point_of(record)) for record in records}))
+  for axes in grid[-1]:
+    axes.set_xlabel('number of joint states |M||H|')
+  for axes in grid[:, 0]:
+    axes.set_ylabel('test accuracy (%)')
+  finish(figure, caption(records, _counted(records)))
+  return figure
+
+
+def _text_of(record: Record) -> str:
+  return report.text_name(results.point_of(record))
 
 
 @styled
@@ -210,18 +256,24 @@ def _lines(records: list[Record], prefix: str = '', drawn_as: dict[str, str] | N
   return lines
 
 
-def _samples(records: list[Record], size: _Size, field: str) -> dict[float, np.ndarray]:
+def _samples(
+  records: list[Record], size: _Size, field: str, unit: results.Unit | None = None
+) -> dict[float, np.ndarray]:
   """The values of the independent units in percent, by size."""
+  unit = unit or results.unit_of(records)
   sizes = [size(results.point_of(record)) for record in records]
   at = {wanted: [record for record, its in zip(records, sizes) if its == wanted] for wanted in sorted(set(sizes))}
-  return {wanted: results.percent(rows, field).values for wanted, rows in at.items()}
+  return {wanted: results.percent(rows, field, unit).values for wanted, rows in at.items()}
 
 
-def _draw_lines(axes, lines: list[_Line], size: _Size, floor: float = -np.inf) -> None:
+def _draw_lines(
+  axes, lines: list[_Line], size: _Size, floor: float = -np.inf, unit: results.Unit | None = None
+) -> None:
+  unit = unit or results.unit_of([record for *_, rows in lines for record in rows])
   # All within the margin of the axis.
   step = min(4, 36 / len(lines))
   for index, (label, style, rows) in enumerate(lines):
-    draw_line(axes, _samples(rows, size, 'accuracy'), label, style, step * (index - (len(lines) - 1) / 2), floor)
+    draw_line(axes, _samples(rows, size, 'accuracy', unit), label, style, step * (index - (len(lines) - 1) / 2), floor)
 
 
 def draw_majority(axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash='-.') -> None:
@@ -255,9 +307,9 @@ def _finish(figure, records: list[Record], label: str, unit: str = 'test accurac
 
 
 def _counted(records: list[Record], spread: bool = True) -> str:
-  counts = [len(results.by_unit(rows, 'majority_accuracy')) for rows in results.by_point(records).values()]
-  several = len({record['trial'] for record in records}) > 1
-  return counted(counts, 'HMMs' if several else 'tasks of one HMM per size', spread)
+  unit = results.unit_of(records)
+  counts = [len(results.by_unit(rows, 'majority_accuracy', unit)) for rows in results.by_point(records).values()]
+  return counted(counts, 'HMMs' if unit == ('trial',) else 'tasks of one HMM per size', spread)
 
 
 def counted(counts: list[int], unit: str, spread: bool = True) -> str:

@@ -1,6 +1,7 @@
 """python -m experiments.main --config=prompt_vs_head[:scale] [--workdir=DIR] [--config.field=value]; --help, --list"""
 
 import difflib
+import functools
 import os
 import pathlib
 import re
@@ -14,11 +15,14 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments import cache, config as config_lib, distributed, engines, files, results, sweep, usage
+from experiments import cache, config as config_lib, distributed, engines, files, results, sweep, usage, verify
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
 from experiments.settings import Experiment, Settings
+
+
+_OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 
 
 def main(argv: list[str]) -> int:
@@ -30,11 +34,14 @@ def main(argv: list[str]) -> int:
         config_lib.from_config(config)
       print(usage.help_text(config) if values.help else usage.listing(), end='')
       return 0
+    if values.mode == 'verify':
+      _verify(values)
+      return 0
     _act(values, argv[1:], config_lib.from_config(config))
   except SettingsError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  except sweep.TrialsFailed as error:
+  except (sweep.TrialsFailed, verify.Differs) as error:
     print(f'error: {error}', file=sys.stderr)
     return 1
   return 0
@@ -75,6 +82,15 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
     reporter.say(left)
 
 
+def _verify(values: flags.FlagValues) -> None:
+  """Runs trials of a folder of records again; raises SettingsError, or Differs where they are others."""
+  require(bool(values.workdir), '--workdir', values.workdir, 'a folder of records where --mode is verify')
+  require(values.engine == 'here' and not values.num_workers, '--engine', values.engine, 'here where --mode is verify')
+  reporter = Reporter(rich.console.Console())
+  set_up = functools.partial(_set_up, joins=False)
+  verify.run(files.located(values.workdir), values.trials, values.pretrained, set_up, reporter)
+
+
 def _set_up(settings: Experiment, joins: bool) -> None:
   """JAX as experiments use it, before anything is drawn or compiled; whether it joins other processes."""
   # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
@@ -96,8 +112,9 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   # No default: absl would parse it, overrides included, before errors can be caught.
   argv, path = _located(argv)
   flags.DEFINE_string('workdir', '', '', flag_values=values)
-  flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'list'], '', flag_values=values)
+  flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'list', 'verify'], '', flag_values=values)
   flags.DEFINE_string('trials', '', '', flag_values=values)
+  flags.DEFINE_string('pretrained', '', '', flag_values=values)
   flags.DEFINE_enum('engine', 'here', engines.ENGINES, '', flag_values=values)
   flags.DEFINE_integer('num_workers', 0, '', flag_values=values)
   flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
@@ -113,7 +130,10 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   except (Exception, SystemExit) as error:
     # A config file is a program, which may fail in any way or exit.
     raise SettingsError(_refusal(argv, path, error))
-  if config is None and not (values.help or values.list):
+  if values.mode == 'verify' and config is not None:
+    raise SettingsError(f'--config is {path!r}; valid is none where --mode is verify: the folder has its settings')
+  require(values.mode == 'verify' or not values.pretrained, '--pretrained', values.pretrained, _OF_VERIFY)
+  if config is None and not (values.help or values.list or values.mode == 'verify'):
     raise SettingsError(f'--config is missing; valid is --config=NAME[:scale] with one of {", ".join(EXPERIMENTS)}')
   decided = [name for name in ('experiment', 'scale') if any(re.match(rf'--?config\.{name}\b', word) for word in argv)]
   if decided:

@@ -22,7 +22,7 @@ import jax
 
 from experiments import cost
 from experiments.fields import require
-from experiments.methods import METHODS
+from experiments.methods import METHODS, OF_SEQUENCE
 from experiments.settings import Settings
 from hmm_jax.sampling import DOCUMENTS_AT_A_TIME
 from hmm_jax.tasks import LABELLED_ENTRIES
@@ -94,12 +94,14 @@ def _of_bert(s: Settings, fsdp: int, tensor: int) -> float:
 def _features(s: Settings, method: str, inputs: int, states: int) -> Part:
   """Those of all inputs, twice in float32; where the model itself is run in tuning, the activations of a batch."""
   kind, length = METHODS[method], s.seen_length(method) + s.prompt_length(method)
+  trained = s.tasks_per_trial * s.num_starts(method)
   if kind.prompt or kind.finetunes:
-    batch = s.tasks_per_trial * s.tuning(method).batch_size
-    of_bert = 2 * cost.activation_bytes(s, batch, length) if 'bert' in s.models else 0
+    batch = trained * s.tuning(method).batch_size
+    of_bert = 2 * cost.activation_bytes(s, batch, length) if 'bert' in kind.models and 'bert' in s.models else 0
     size = max(of_bert, 8 * _POSTERIORS * batch * length * states) + 8 * inputs * length
     return Part(size, f'a batch of {method} tuning', f'{method}.batch_size')
-  width = {'mask': s.hmm.num_tokens, 'sequence': length * s.hmm.num_tokens, 'representation': max(s.bert.width, states)}
+  of_sequence = dict.fromkeys(OF_SEQUENCE, length * s.hmm.num_tokens)
+  width = {'mask': s.hmm.num_tokens, **of_sequence, 'representation': max(s.bert.width, states)}
   return Part(8 * inputs * width[kind.reads], f'the features of {method} tuning', 'downstream.num_train')
 
 

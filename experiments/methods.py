@@ -9,14 +9,17 @@ class Method(NamedTuple):
   Attributes:
     label: what tables and figures call it.
     reads: what its head is a function of: 'mask' is the token probabilities at the [MASK], 'sequence' those of all
-      positions, 'representation' what the model's prediction at the [MASK] is read out of.
+      positions with the tokens there, 'probs' without the tokens, 'tokens' these alone, 'representation' what the
+      model's prediction at the [MASK] is read out of.
     prompt: whether a prompt is trained with the head.
     finetunes: whether the model's own parameters are trained with the head.
     colour: of its line, one of Okabe and Ito's: apart under deuteranopia, and in grey where marker and dash are not.
     marker: of its line.
     dash: of its line.
     schedule: the group of settings that says how it is optimised step by step; '' where nothing is.
-    fit: how what it trains is found: 'schedule', by that group as it is.
+    fit: how what it trains is found. 'schedule': by that group as it is; 'restarts': by a longer one from several
+      starts, of which validation chooses; 'converged': at the optimum on training inputs; 'on_test': on the test inputs
+      themselves, to know what no training can pass. A group of settings of this name says more.
     models: those on which it makes sense.
   """
 
@@ -40,7 +43,25 @@ METHODS = {
   'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', 'finetune', models=('bert',)),
   'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', 'attention'),
   'prompt_attention': Method('prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.', 'prompt_attention'),
+  'head_best': Method('best head', 'mask', False, False, '#0072B2', '*', ':', '', 'on_test', ('exact',)),
+  'head_converged': Method('converged head', 'mask', False, False, '#0072B2', 'd', '-', '', 'converged'),
+  'attention_converged': Method(
+    'converged attention', 'sequence', False, False, '#000000', '*', '--', 'attention', 'restarts'
+  ),
+  'oracle_prompt': Method('oracle prompt', 'mask', True, False, '#E69F00', '*', '--', 'prompt', 'restarts', ('exact',)),
+  'attention_blind': Method('attention without tokens', 'probs', False, False, '#AA4499', 'v', '--', 'attention'),
+  'attention_constant': Method(
+    'attention on constant G', 'tokens', False, False, '#882255', '<', ':', 'attention', models=('exact',)
+  ),
 }
 
-# The groups of settings by which methods are optimised.
+# What an attention head reads, whole or in part.
+OF_SEQUENCE = ('sequence', 'probs', 'tokens')
+
+# Those by the protocol of the paper: neither a control, which reads a part, nor fitted otherwise than by its schedule.
+PROTOCOL = tuple(
+  name for name, method in METHODS.items() if method.fit == 'schedule' and method.reads not in ('probs', 'tokens')
+)
+
+# The groups of settings that methods are optimised by.
 SCHEDULES = tuple(dict.fromkeys(method.schedule for method in METHODS.values() if method.schedule))

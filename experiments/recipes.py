@@ -120,8 +120,8 @@ def trials(settings: RecipeSettings, workdir: pathlib.Path) -> sweep.Grid:
 def _grid(settings: RecipeSettings, workdir: pathlib.Path) -> list[tuple[str, trial_lib.Trial]]:
   """Each trial with the name of its recipe."""
   recipes = settings.recipes()
-  drawn = itertools.product(range(settings.num_trials), settings.grid(), recipes)
-  return [(name, trial_lib.Trial(recipes[name], point, number, workdir)) for number, point, name in drawn]
+  drawn = itertools.product(settings.draws(), recipes)
+  return [(name, trial_lib.Trial(recipes[name], *draw, workdir)) for draw, name in drawn]
 
 
 def run(

@@ -1,6 +1,5 @@
 """The table that ends a run, made from records alone."""
 
-from collections.abc import Callable
 import io
 import json
 import pathlib
@@ -11,14 +10,14 @@ import rich.console
 import rich.table
 
 from experiments import files, results
-from experiments.methods import METHODS
+from experiments.methods import METHODS, PROTOCOL
 from experiments.progress import Reporter
 from experiments.results import Record
 from experiments.settings import Point
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
-_MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
+MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
 # Which method stands for a kind of text where the two are compared: the first of these that was run.
 _STANDING_FOR = {
   'memory': ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune'),
@@ -26,6 +25,9 @@ _STANDING_FOR = {
 }
 # Pairs of methods whose difference on BERT, paired by task, has a column where both were run.
 _CONTRASTS = (('prompt', 'head'), ('attention', 'head'), ('prompt_attention', 'attention'))
+
+# Of a test, before it is corrected.
+LEVEL = 0.05
 
 # The cells of a distribution, each with the title of its column.
 Row = list[tuple[str, str]]
@@ -54,32 +56,75 @@ def text_name(point: Point) -> str:
 
 
 def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
-  """One row per distribution: accuracies in percent with 95% intervals, paired gains, and the Bayes gap."""
-  rows, (memory, vanilla) = [], (_standing_for(text, records) for text in _STANDING_FOR)
+  """One row per distribution: accuracies in percent of the paper's protocol with 95% intervals, and the Bayes gap."""
+  rows = []
   for point, of_point in results.by_point(records).items():
     bert = results.select(of_point, model='bert')
-    row = _start_of_row(point, of_point, records, 'accuracy')
-    for first, second in _CONTRASTS:
-      pair = [results.select(bert, method=method) for method in (first, second)]
-      row += _difference(f'{METHODS[first].label}\n- {second}, BERT', results.paired_difference, *pair)
+    row = _start_of_row(point, of_point, records, 'accuracy', PROTOCOL)
     if any(record['near_tie_share'] for record in records):
       row.append(('near\nties', f'{100 * np.mean([record["near_tie_share"] for record in of_point]):.1f}'))
-    if memory and vanilla:
-      title = f'memory {METHODS[memory].label}\n- vanilla {METHODS[vanilla].label}, BERT'
-      beside = results.select(records, **Point(point.joint_states)._asdict()) if point.memory_size else []
-      pair = [results.select(bert, method=memory), results.select(beside, model='bert', method=vanilla)]
-      row += _difference(title, results.unpaired_difference, *pair)
-    row.append(('majority', str(results.percent(of_point, 'majority_accuracy'))))
+    row.append(('majority', str(results.percent(of_point, 'majority_accuracy', results.unit_of(records)))))
     for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
       row.append((title, f'{np.mean([record[field] for record in bert]):.3f}' if bert else ''))
-    rows.append(row + [_paper(point, _has_memory(records), records[0]['scale'])] * paper_overlay)
+    rows.append(row + (_paper(point, bert, records) if paper_overlay else []))
   return from_rows('Test accuracy in percent, mean ± half-width of the 95% interval', rows)
+
+
+def beyond_table(records: list[Record]) -> rich.table.Table:
+  """The accuracies of controls and of what is fitted otherwise than by the paper's protocol."""
+  beyond = tuple(method for method in METHODS if method not in PROTOCOL)
+  rows = [_start_of_row(*pair, records, 'accuracy', beyond) for pair in results.by_point(records).items()]
+  return from_rows("Beyond the paper's protocol: what other fits and controls reach", rows)
+
+
+def contrasts(records: list[Record]) -> dict[str, dict[Point, results.Difference]]:
+  """By the title of each contrast that was run on BERT, its difference at every distribution that has both sides.
+
+  Pairs are of tasks, within an HMM; memory and vanilla text have no HMM in common, and are compared by Welch's test.
+  """
+  unit, memory, vanilla = results.unit_of(records), *(_standing_for(text, records) for text in _STANDING_FOR)
+  bert, found = results.select(records, model='bert'), dict[str, dict[Point, results.Difference]]()
+  for point, rows in results.by_point(bert).items():
+    pairs = [(f'{METHODS[one].label}\n- {other}, BERT', one, other, rows) for one, other in _CONTRASTS]
+    compared = [(*pair, results.paired_difference) for pair in pairs]
+    if memory and vanilla and point.memory_size:
+      title = f'memory {METHODS[memory].label}\n- vanilla {METHODS[vanilla].label}, BERT'
+      beside = results.select(bert, **Point(point.joint_states)._asdict())
+      compared.append((title, memory, vanilla, beside, results.unpaired_difference))
+    for title, one, other, others, difference in compared:
+      both = results.select(rows, method=one), results.select(others, method=other)
+      if all(both):
+        found.setdefault(title, {})[point] = difference(*both, unit)
+  return found
+
+
+def contrast_table(records: list[Record]) -> rich.table.Table:
+  """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
+  rows, found = [], contrasts(records)
+  for point, of_point in results.by_point(records).items():
+    row = _name_of(point, of_point, records)
+    for title, differences in found.items():
+      corrected = dict(zip(differences, results.holm([one.p_value for one in differences.values()])))
+      cells = ['', '', '']
+      if point in differences:
+        difference = differences[point]
+        detectable = difference.detectable(LEVEL / len(differences))
+        cells = [str(difference.interval), _shown(corrected[point], '.2g'), _shown(detectable, '.1f')]
+      row += zip((title, 'p,\nHolm', 'detectable\nin 80%'), cells)
+    rows.append(row)
+  unit = 'HMM' if results.unit_of(records) == ('trial',) else 'task of one HMM'
+  sizes = ' or '.join(sorted({str(len(differences)) for differences in found.values()}))
+  title = (
+    f'Differences in points; the unit is the {unit}. p: t test, corrected for {sizes} sizes (Holm). Detectable: the '
+    f'least true difference found in 80% of such runs at {LEVEL} over the number of sizes, given the spread seen here'
+  )
+  return from_rows(title, rows)
 
 
 def clear_table(records: list[Record]) -> rich.table.Table:
   """The accuracies where labels are clear: on test inputs whose class scores differ by 1e-6 or more."""
   title = 'The same without near ties: test inputs whose class scores differ by 1e-6 or more'
-  rows = [_start_of_row(point, rows, records, 'clear_accuracy') for point, rows in results.by_point(records).items()]
+  rows = [_start_of_row(*pair, records, 'clear_accuracy', PROTOCOL) for pair in results.by_point(records).items()]
   return from_rows(title, rows)
 
 
@@ -98,52 +143,69 @@ def _has_memory(records: list[Record]) -> bool:
   return any(record['memory_size'] for record in records)
 
 
-def _start_of_row(point: Point, of_point: list[Record], records: list[Record], field: str) -> Row:
-  """What the distribution is, of how many units, and the accuracy of each method on each model of the records."""
+def _shown(number: float, form: str) -> str:
+  return '' if np.isnan(number) else f'{number:{form}}'
+
+
+def _name_of(point: Point, of_point: list[Record], records: list[Record], field: str = 'accuracy') -> Row:
+  """What the distribution is, and of how many units."""
   has_memory = _has_memory(records)
-  row = [
+  return [
     ('text', text_name(point) if has_memory else ''),
     ('|M|', str(point.memory_size or '')),
     ('N', str(point.num_cells or '')),
     ('|H|', str(point.num_states)),
     ('|M|^N |H|', str(point.joint_states) if has_memory else ''),
-    ('n', str(len(results.by_unit(of_point, field)))),
+    ('n', str(len(results.by_unit(of_point, field, results.unit_of(records))))),
   ]
+
+
+def _start_of_row(
+  point: Point, of_point: list[Record], records: list[Record], field: str, methods: tuple[str, ...]
+) -> Row:
+  """What the distribution is, of how many units, and the accuracy of each of these methods on each model."""
+  row, unit = _name_of(point, of_point, records, field), results.unit_of(records)
   for model, method in sorted({(record['model'], record['method']) for record in records}):
-    chosen = results.select(of_point, model=model, method=method)
-    row.append(
-      (f'{METHODS[method].label}\n{_MODEL_NAMES[model]}', str(results.percent(chosen, field)) if chosen else '')
-    )
+    if method in methods:
+      chosen = results.select(of_point, model=model, method=method)
+      title = f'{METHODS[method].label}\n{MODEL_NAMES[model]}'
+      row.append((title, str(results.percent(chosen, field, unit)) if chosen else ''))
   return row
-
-
-def _difference(title: str, difference: Callable[..., results.Difference], *pair: list[Record]) -> Row:
-  if not all(pair):
-    return [(title, ''), ('p', '')]
-  interval, p_value = difference(*pair)
-  return [(title, str(interval)), ('p', '' if np.isnan(p_value) else f'{p_value:.2g}')]
 
 
 def _standing_for(text: str, records: list[Record]) -> str | None:
   """The method that stands for a kind of text, on BERT; None where there is none."""
   of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
-  return min({record['method'] for record in of_text}, key=_STANDING_FOR[text].index, default=None)
+  found = {record['method'] for record in of_text}
+  return next((method for method in _STANDING_FOR[text] if method in found), None)
 
 
-def _paper(point: Point, right: bool, scale: str) -> tuple[str, str]:
-  show = lambda value: '-' if value is None else f'{value}'
-  if right:
-    return "paper's", show(paper_right(text_name(point), scale).get(point.joint_states))
-  pair = (paper_left(method, scale).get(point.num_states) for method in ('head', 'prompt'))
-  return "paper's\nhead / prompt", ' / '.join(map(show, pair))
+def _paper(point: Point, bert: list[Record], records: list[Record]) -> Row:
+  """The paper's accuracies, and ours on BERT less them."""
+  scale, text, names = records[0]['scale'], text_name(point), ('head', 'prompt')
+  values = {name: paper_left(name, scale).get(point.num_states) for name in names}
+  if _has_memory(records):
+    method = _standing_for(text, records)
+    values = {method: paper_right(text, scale).get(point.joint_states)} if method else {}
+  cells = []
+  for method, value in values.items():
+    ours = [100 * record['accuracy'] for record in results.select(bert, method=method)]
+    cells.append(('-' if value is None else f'{value}', f'{np.mean(ours) - value:+.1f}' if ours and value else '-'))
+  of = '' if _has_memory(records) else f'\n{" / ".join(names)}'
+  paper, less = (' / '.join(column) for column in zip(*cells)) if cells else ('', '')
+  return [(f"paper's{of}", paper), ("ours\n- paper's", less)]
 
 
 def render(records: list[Record], paper_overlay: bool) -> str:
-  """`table` as plain text, and `clear_table` after it where there are near ties."""
-  text = as_text(table(records, paper_overlay))
+  """The tables that the records have something for, as plain text."""
+  found = [table(records, paper_overlay)]
+  if contrasts(records):
+    found.append(contrast_table(records))
+  if any(record['method'] not in PROTOCOL for record in records):
+    found.append(beyond_table(records))
   if any(record['near_tie_share'] for record in records):
-    text += as_text(clear_table(records))
-  return text
+    found.append(clear_table(records))
+  return ''.join(map(as_text, found))
 
 
 def as_text(rich_table: rich.table.Table) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import warnings
 
 import numpy as np
+import scipy.optimize
 import scipy.stats
 
 from experiments import files
@@ -15,6 +16,8 @@ from experiments.fields import SettingsError
 from experiments.settings import Point
 
 Record = dict[str, Any]
+# The fields that name an independent unit of a run.
+Unit = tuple[str, ...]
 
 FILE_NAME = 'results.jsonl'
 ENVIRONMENT_NAME = 'environment.jsonl'
@@ -36,10 +39,35 @@ class Interval(NamedTuple):
 
 
 class Difference(NamedTuple):
-  """A mean difference, its interval, and the p-value of the t test that it is zero."""
+  """A mean difference, its interval, and the t test that it is zero.
+
+  Attributes:
+    interval: of the mean.
+    p_value: of the test; NaN where there is none.
+    standard_error: of the mean.
+    degrees: of freedom of t.
+  """
 
   interval: Interval
   p_value: float
+  standard_error: float = np.nan
+  degrees: float = np.nan
+
+  def detectable(self, level: float, power: float = 0.8) -> float:
+    """The least true difference that a test at `level` finds with probability `power`, given this standard error.
+
+    It is delta with P[t^2 > c^2] = power, c the two-sided critical value of t: t^2 is noncentral F with 1 degree above
+    and shift (delta / standard_error)^2. For pairs that is exact where they are normal with this spread; for Welch's
+    test, whose degrees of freedom are estimated, approximate.
+    """
+    if np.isnan(self.interval.half_width) or not self.standard_error > 0:
+      return np.nan
+    critical = scipy.stats.t.isf(level / 2, self.degrees)
+    excess = lambda shift: float(scipy.stats.ncf.sf(critical**2, 1, self.degrees, shift**2)) - power
+    most = critical
+    while excess(most) < 0:
+      most *= 2
+    return float(scipy.optimize.brentq(excess, 0, most, xtol=1e-6)) * self.standard_error
 
 
 def write(workdir: pathlib.Path, settings: Any, records: list[Record], environments: list[Environment]) -> None:
@@ -63,9 +91,13 @@ def _lines(rows: list[dict[str, Any]]) -> set[str]:
 
 def rewrite(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
   """Replaces the records alone, for what is measured bit by bit in one environment: a kill leaves the last ones."""
+  files.write_json_lines(workdir / FILE_NAME, rows(settings, records))
+
+
+def rows(settings: Any, records: list[Record]) -> list[Record]:
+  """The records with what was asked for."""
   asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
-  rows = [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
-  files.write_json_lines(workdir / FILE_NAME, rows)
+  return [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
 
 
 def check_schema(workdir: pathlib.Path) -> None:
@@ -116,40 +148,56 @@ def share_interval(count: int, total: int) -> tuple[float, float]:
   return float(interval.low), float(interval.high)
 
 
-def by_unit(records: list[Record], field: str) -> dict[tuple[int, ...], float]:
-  """The field's mean in each independent unit.
+def unit_of(records: list[Record]) -> Unit:
+  """What tells independent units of a run apart.
 
   Tasks of one trial share an HMM and a pretrained model, so where there are several trials the unit is the
-  trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model. Records without the
-  field take no part, and do not change the unit.
+  trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model.
   """
-  several = len({record['trial'] for record in records}) > 1
-  groups: dict[tuple[int, ...], list[float]] = {}
+  return ('trial',) if len({record['trial'] for record in records}) > 1 else ('trial', 'task')
+
+
+def by_unit(records: list[Record], field: str, unit: Unit | None = None) -> dict[tuple[int, ...], float]:
+  """The field's mean in each unit, by default that of these records alone.
+
+  Records without the field take no part, and do not change the unit.
+  """
+  names, groups = unit or unit_of(records), dict[tuple[int, ...], list[float]]()
   for record in (record for record in records if record[field] is not None):
-    unit = (record['trial'],) if several else (record['trial'], record['task'])
-    groups.setdefault(unit, []).append(record[field])
-  return {unit: float(np.mean(values)) for unit, values in sorted(groups.items())}
+    groups.setdefault(tuple(record[name] for name in names), []).append(record[field])
+  return {key: float(np.mean(values)) for key, values in sorted(groups.items())}
 
 
-def percent(records: list[Record], field: str) -> Interval:
+def percent(records: list[Record], field: str, unit: Unit | None = None) -> Interval:
   """The interval of a share, in percent."""
-  return mean_interval([100 * value for value in by_unit(records, field).values()])
+  return mean_interval([100 * value for value in by_unit(records, field, unit).values()])
 
 
-def paired_difference(first: list[Record], second: list[Record]) -> Difference:
+def holm(p_values: list[float]) -> list[float]:
+  """P-values corrected for their number (Holm 1979); NaN, where there was no test, counts as one and stays."""
+  order, most, corrected = np.argsort(p_values), 0.0, list(p_values)
+  for rank, index in enumerate(order[: len(p_values) - int(np.isnan(p_values).sum())]):
+    most = max(most, min(1.0, (len(p_values) - rank) * p_values[index]))
+    corrected[index] = float(most)
+  return corrected
+
+
+def paired_difference(first: list[Record], second: list[Record], unit: Unit | None = None) -> Difference:
   """Accuracy of `first` minus that of `second` on the (trial, task) pairs that both have, in percentage points."""
   key = lambda record: (point_of(record), record['trial'], record['task'])
   others = {key(record): record['accuracy'] for record in second}
   pairs = [(record, others[key(record)]) for record in first if key(record) in others]
-  interval = percent([{**record, 'difference': record['accuracy'] - other} for record, other in pairs], 'difference')
+  rows = [{**record, 'difference': record['accuracy'] - other} for record, other in pairs]
+  interval = percent(rows, 'difference', unit)
   if len(interval.values) < 2 or np.ptp(interval.values) == 0:
     return Difference(interval, np.nan)
-  return Difference(interval, float(scipy.stats.ttest_1samp(interval.values, 0.0).pvalue))
+  test = scipy.stats.ttest_1samp(interval.values, 0.0)
+  return Difference(interval, float(test.pvalue), float(scipy.stats.sem(interval.values)), float(test.df))
 
 
-def unpaired_difference(first: list[Record], second: list[Record]) -> Difference:
+def unpaired_difference(first: list[Record], second: list[Record], unit: Unit | None = None) -> Difference:
   """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
-  samples = [percent(records, 'accuracy').values for records in (first, second)]
+  samples = [percent(records, 'accuracy', unit).values for records in (first, second)]
   mean = float(samples[0].mean() - samples[1].mean())
   if min(len(sample) for sample in samples) < 2 or max(np.ptp(sample) for sample in samples) == 0:
     return Difference(Interval(mean, np.nan, np.array([mean])), np.nan)
@@ -158,4 +206,5 @@ def unpaired_difference(first: list[Record], second: list[Record]) -> Difference
     warnings.filterwarnings('ignore', 'Precision loss occurred', RuntimeWarning)
     test = scipy.stats.ttest_ind(*samples, equal_var=False)
   low, high = test.confidence_interval(0.95)
-  return Difference(Interval(mean, float(high - low) / 2, np.array([mean])), float(test.pvalue))
+  error = float(np.hypot(*(scipy.stats.sem(sample) for sample in samples)))
+  return Difference(Interval(mean, float(high - low) / 2, np.array([mean])), float(test.pvalue), error, float(test.df))

@@ -87,9 +87,9 @@ def trials() -> list[Trial]:
   """Each of both experiments; a pretraining that they share is the first one's, and the second one finds it."""
   found, planned = set[str](), []
   for s in sweep():
-    for (point, methods), number in itertools.product(s.grid().items(), range(s.num_trials)):
+    for point, number in s.draws():
       pretraining = s.pretraining_id(point, number)
-      planned.append(trial(s, point, methods, pretraining not in found))
+      planned.append(trial(s, point, s.grid()[point], pretraining not in found))
       found.add(pretraining)
   return planned
 
@@ -102,7 +102,7 @@ def whole() -> str:
   """What there is to do, wherever."""
   everything, settings = trials(), sweep()
   pretrainings = sum(one.half > 0 for one in everything)
-  counts = ' + '.join(str(len(s.grid()) * s.num_trials) for s in settings)
+  counts = ' + '.join(str(len(s.draws())) for s in settings)
   kept = cost.state_bytes(settings[0])
   every = settings[0].pretrain.num_steps // settings[0].pretrain.checkpoint_every
   rows = [

@@ -49,7 +49,10 @@ AXES: dict[str, Callable[[Point], int]] = {
   'figure_3_left': lambda point: point.num_states,
   'figure_3_right': lambda point: point.joint_states,
   'memory_cells': lambda point: point.num_cells,
+  'controls': lambda point: point.joint_states,
 }
+# Those that tell text with a memory and vanilla text apart.
+_OF_BOTH_TEXTS = ('figure_3_right', 'controls')
 
 
 class Experiment(Group):
@@ -247,6 +250,24 @@ class TuneSettings(AdamWSettings):
     require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
 
 
+class OnTestSettings(Group):
+  ridges: tuple[float, ...] = setting('of converged heads on the test inputs, from which the search starts as well')
+  tolerance: float = setting('margins up to which count as none, where test inputs have unit covariance', below=1)
+  max_rounds: int = setting('rounds of search from each start at most', most=10**6)
+  max_certificates: int = setting('certificates of inseparability that are looked for')
+
+
+class ConvergedSettings(Group):
+  ridge: float = setting('half of it times the squares of weights and bias is added to the mean cross-entropy')
+  tolerance: float = setting('largest entry of the gradient at which a head is converged')
+  max_iterations: int = setting('iterations of L-BFGS at which it gives up')
+
+
+class RestartSettings(Group):
+  number: int = setting('starts of each task, of which validation chooses', most=2**14)
+  steps_factor: int = setting('epochs from each start, in units of those of the schedule', most=10**6)
+
+
 class PromptSettings(TuneSettings):
   length: int = setting('vectors of a prompt', most=2**16)
   init: str = setting('how it starts: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
@@ -268,6 +289,8 @@ class Settings(Experiment):
 
   num_states: tuple[int, ...] = setting('hidden states |H|', most=4096)
   num_trials: int = setting('draws of the distribution, with a pretraining each', most=10**5)
+  fewer_sizes: tuple[int, ...] = setting('hidden states |H| with fewer draws', most=4096, may_be_empty=True)
+  fewer_trials: int = setting('how many fewer than num_trials these have, though at least one', least=0, most=10**5)
   tasks_per_trial: int = setting('draws of mu in each', most=10**4)
   models: tuple[str, ...] = setting('what is tuned', choices=('bert', 'exact'))
   methods: tuple[str, ...] = setting('how it is tuned', choices=tuple(METHODS))
@@ -284,6 +307,9 @@ class Settings(Experiment):
   prompt: PromptSettings
   attention: AttentionSettings
   prompt_attention: TuneSettings
+  on_test: OnTestSettings
+  converged: ConvergedSettings
+  restarts: RestartSettings
   mesh: MeshSettings
   distributed: DistributedSettings
   pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
@@ -293,7 +319,7 @@ class Settings(Experiment):
     least=0,
   )
   tensorboard: bool = setting('whether pretraining writes TensorBoard events')
-  figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention'), may_be_empty=True)
+  figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention', 'budget'), may_be_empty=True)
   figure: FigureSettings
 
   def check(self) -> None:
@@ -313,13 +339,18 @@ class Settings(Experiment):
     if any(METHODS[name].prompt for name in used):
       self._check_prompt()
     self._check_figures()
-    for method in used:
-      self.tuning(method).check_for(method, d.num_train, 'downstream.')
+    for schedule in dict.fromkeys(METHODS[method].schedule for method in used if METHODS[method].schedule):
+      getattr(self, schedule).check_for(schedule, d.num_train, 'downstream.')
     for name, methods in (('methods', self.methods), ('memory.vanilla_methods', m.vanilla_methods)):
       for method in methods:
         of = METHODS[method].models
         valid = f'without {method!r} where models is {self.models}: it is of {" and ".join(of)} alone'
         require(bool(set(of) & set(self.models)), name, methods, valid)
+
+    controls = [method for method in used if METHODS[method].reads in ('probs', 'tokens')]
+    if self.attention.form == 'official' and controls:
+      valid = f"'paper' where {controls[0]} is a method: the released code's head reads no tokens"
+      require(False, 'attention.form', self.attention.form, valid)
 
   def _check_prompt(self) -> None:
     """A prompt leaves room for the [MASK] and a token, and fits BERT with the text."""
@@ -333,14 +364,29 @@ class Settings(Experiment):
   def _check_figures(self) -> None:
     """Each distribution has a place of its own on the axis of each figure."""
     for name in set(AXES) & set(self.figures):
-      # The right panel tells text with a memory and vanilla text apart.
-      taken = [(AXES[name](p), name == 'figure_3_right' and p.memory_size > 0) for p in self.grid()]
+      taken = [(AXES[name](p), name in _OF_BOTH_TEXTS and p.memory_size > 0) for p in self.grid()]
       valid = f'without {name}, which would draw several distributions in one place, such as ()'
       require(len(set(taken)) == len(taken), 'figures', self.figures, valid)
 
   def tuning(self, method: str) -> TuneSettings:
     """The settings by which one of METHODS is optimised, which has a schedule."""
     return getattr(self, METHODS[method].schedule)
+
+  def schedule(self, method: str) -> Schedule:
+    """The optimisation of one of METHODS that has one."""
+    schedule = self.tuning(method).schedule
+    if METHODS[method].fit == 'restarts':
+      return schedule._replace(num_epochs=schedule.num_epochs * self.restarts.steps_factor)
+    return schedule
+
+  def num_starts(self, method: str) -> int:
+    """How often one of METHODS is trained on a task, from as many starts."""
+    return self.restarts.number if METHODS[method].fit == 'restarts' else 1
+
+  def fit_id(self, method: str) -> str:
+    """Names what decides a record of one of METHODS beside what `trial_id` names; '' where nothing does."""
+    fit = METHODS[method].fit
+    return '' if fit == 'schedule' else digest([getattr(self, fit)])
 
   def prompt_length(self, method: str) -> int:
     """Vectors that one of METHODS puts before a text."""
@@ -366,6 +412,15 @@ class Settings(Experiment):
         points[point] = tuple(dict.fromkeys(points.get(point, ()) + memory.vanilla_methods))
     return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0].memory_size > 0, item[0])))
 
+  def num_draws(self, point: Point) -> int:
+    """How many distributions are drawn of a point."""
+    return max(self.num_trials - self.fewer_trials * (point.num_states in self.fewer_sizes), 1)
+
+  def draws(self) -> list[tuple[Point, int]]:
+    """Every point with the number of every draw, by number, so that none is far ahead."""
+    points = self.grid()
+    return [(point, trial) for trial in range(self.num_trials) for point in points if trial < self.num_draws(point)]
+
   def pretraining_id(self, point: Point, trial: int) -> str:
     """Names a pretrained model by all settings that decide its bits, whatever the experiment.
 
@@ -381,7 +436,10 @@ class Settings(Experiment):
     return digest(parts)
 
   def trial_id(self, point: Point, trial: int) -> str:
-    """Names a trial by all settings that decide its records, whichever models, methods and tasks are asked for."""
+    """Names a trial by all settings that decide its records, whichever models, methods and tasks are asked for.
+
+    What is fitted without the schedule of its group has a `fit_id` besides.
+    """
     schedules = [getattr(self, name) for name in SCHEDULES]
     parts = [self.pretraining_id(point, trial), self.measure, self.downstream, schedules]
     if point.memory_size:

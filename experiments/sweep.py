@@ -7,13 +7,34 @@ import pathlib
 import re
 from typing import Any, NamedTuple
 
-from experiments import distributed, figures, files, memory, pretraining, report, results, timing, trial as trial_lib
+from experiments import (
+  budget,
+  distributed,
+  figures,
+  files,
+  memory,
+  pretraining,
+  report,
+  results,
+  timing,
+  trial as trial_lib,
+)
 from experiments.fields import require, SettingsError
+from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.results import Record
 from experiments.settings import Settings
 
 SETTINGS = Settings
+
+# What draws each of the figures that settings may ask for.
+DRAWN = {
+  'figure_3_left': figures.figure_3_left,
+  'figure_3_right': figures.figure_3_right,
+  'memory_cells': figures.memory_cells,
+  'attention': figures.attention,
+  'budget': budget.figure,
+}
 
 Grid = dict[str, trial_lib.Trial]
 RecordsOf = Callable[[trial_lib.Trial], list[Record]]
@@ -37,9 +58,8 @@ def check(settings: Settings) -> None:
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
-  """Every trial by its name; its place is its number. By trial first: no point is ahead of another by more than one."""
-  numbers, points = range(settings.num_trials), settings.grid()
-  grid = [trial_lib.Trial(settings, point, trial, workdir) for trial in numbers for point in points]
+  """Every trial by its name, in the order of `draws`; its place is its number."""
+  grid = [trial_lib.Trial(settings, point, trial, workdir) for point, trial in settings.draws()]
   return {str(trial): trial for trial in grid}
 
 
@@ -177,8 +197,11 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   records = results.load(workdir)
   if not records:
     return
-  report.show(report.render(records, settings.figure.paper_overlay), workdir, reporter)
+  # What is fitted without the protocol is for the budget, where there is any of the protocol.
+  trained = [record for record in records if METHODS[record['method']].fit == 'schedule'] or records
+  text = report.render(trained, settings.figure.paper_overlay) + budget.render(records)
+  report.show(text, workdir, reporter)
   for name in settings.figures:
-    figure = getattr(figures, name)(records, settings.figure)
+    figure = DRAWN[name](records if name == 'budget' else trained, settings.figure)
     if figure:
       reporter.say(figures.saved(figure, workdir / name))

@@ -102,8 +102,14 @@ class Trial(NamedTuple):
 
   def records(self) -> list[results.Record]:
     """The wanted records that there are, and no other that the trial was once asked for."""
-    wanted = self.wanted()
-    return [record for record in files.read_json_lines(self.records_path) if _triple(record) in wanted]
+    wanted, fits = self.wanted(), {method: self.settings.fit_id(method) for method in self.methods}
+    is_wanted = lambda record: _triple(record) in wanted and _fit_id(record) == fits[record['method']]
+    return [record for record in files.read_json_lines(self.records_path) if is_wanted(record)]
+
+
+def _fit_id(record: results.Record) -> str:
+  """Records of before there were other fits than schedules lack the field."""
+  return record.get('fit_id', '')
 
 
 def _triple(record: results.Record) -> tuple[int, str, str]:
@@ -206,14 +212,17 @@ def _chunks(
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
-  made = {(one.task, model, method) for one in outcome}
-  rows = [row for row in files.read_json_lines(trial.records_path) if _triple(row) not in made]
+  made, fit_id = {(one.task, model, method) for one in outcome}, trial.settings.fit_id(method)
+  is_made = lambda row: _triple(row) in made and _fit_id(row) == fit_id
+  rows = [row for row in files.read_json_lines(trial.records_path) if not is_made(row)]
   # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
   which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
+  which |= {'fit_id': fit_id}
   files.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
   for one in outcome:
-    tuned.save_arrays(trial.directory / 'tuned' / f'{model}-{method}-task{one.task}.npz', one.trainable)
+    name = '-'.join([model, method, *([fit_id] if fit_id else []), f'task{one.task}'])
+    tuned.save_arrays(trial.directory / 'tuned' / f'{name}.npz', one.trainable)
     row = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
     row |= {'model': model, 'method': method, **one.measured, **gap}
-    rows.append(row | {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id})
+    rows.append(row | {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id})
   files.write_json_lines(trial.records_path, sorted(rows, key=_triple))

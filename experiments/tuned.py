@@ -10,9 +10,9 @@ from jax import Array
 import numpy as np
 import scipy.stats
 
-from experiments import files
+from experiments import files, fitted
 from experiments.downstream import Downstream
-from experiments.methods import METHODS
+from experiments.methods import METHODS, OF_SEQUENCE
 from experiments.progress import Reporter
 from experiments.settings import Point, Settings
 from hmm_jax import compilation, heads, tasks as tasks_lib, tuning
@@ -24,6 +24,9 @@ Epoch = Callable[[tuning.TuneState], tuple[tuning.TuneState, Array]]
 _PROFILE_BINS = 10
 # A gap between class scores that float32 token probabilities do not show.
 _NEAR_TIE = 1e-6
+# Above the number of any task.
+_START_STRIDE = 2**16
+NO_PROFILE = {'attention_by': None, 'attention_profile': None, 'attention_rank_correlation': None}
 
 
 _init_tuning = jax.jit(tuning.init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
@@ -42,9 +45,10 @@ def _tuner(settings: Settings, point: Point, model: MaskedLM, method: str) -> tu
   head: heads.Head = heads.Linear(num_classes)
   if chosen.reads == 'sequence' and a.form == 'official':
     head = heads.OfficialAttention(num_classes)
-  elif chosen.reads == 'sequence':
+  elif chosen.reads in OF_SEQUENCE:
     value_size = a.value_size or max(point.memory_size, 1) * point.num_states
-    head = heads.Attention(num_classes, a.key_size or point.num_states + 1, value_size, a.temperature)
+    reads = dict(reads_probs=chosen.reads != 'tokens', reads_tokens=chosen.reads != 'probs')
+    head = heads.Attention(num_classes, a.key_size or point.num_states + 1, value_size, a.temperature, **reads)
   prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None) if chosen.prompt else None
   return tuning.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
@@ -60,52 +64,93 @@ def tune(
   key: Array,
   reporter: Reporter,
 ) -> list[Tuned]:
-  """Tunes `method` on the frozen model for all `tasks` side by side, on the device that holds the model."""
-  tuner, schedule = _tuner(settings, point, model, method), settings.tuning(method).schedule
-  name, batch_size = f'{method} on {model.name}', settings.measure.batch_size
-  train, test = downstream.splits['train'], downstream.splits['test']
-  inputs = downstream.inputs[:, : settings.seen_length(method)]
-  features = tuning.frozen_features(tuner, frozen, inputs, batch_size=batch_size)
-  labels = downstream.labels(tasks)
+  """Tunes `method` on the frozen model for all `tasks`, on the device that holds the model."""
+  fit, name, splits = METHODS[method].fit, f'{method} on {model.name}', downstream.splits
+  labels, profiles = downstream.labels(tasks), [NO_PROFILE] * len(tasks)
+  if fit == 'on_test':
+    found = [fitted.head_on_test(settings, frozen, downstream.inputs, y, splits) for y in labels]
+  else:
+    tuner = _tuner(settings, point, model, method)
+    inputs = downstream.inputs[:, : settings.seen_length(method)]
+    features = tuning.frozen_features(tuner, frozen, inputs, batch_size=settings.measure.batch_size)
+    if fit == 'converged':
+      found = [fitted.converged_head(settings, features, y, splits) for y in labels]
+    else:
+      data = frozen, features, labels, splits
+      found = _trained(settings, tuner, method, tasks, *data, key, name, reporter)
+    if method == 'attention':
+      profiles = _attention_profiles(settings, tuner, found, frozen, features, downstream)
+  accuracy = np.mean([one.is_right[splits['test']].mean() for one in found])
+  reporter.say(f'{name}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
+  outcome = []
+  for task, one, profile in zip(tasks, found, profiles):
+    measured = _measured(downstream.tasks[task], one, splits)
+    outcome.append(Tuned(task, one.trainable, {**measured, **profile, **fitted.NOT_FITTED, **one.fields}))
+  return outcome
+
+
+def _trained(
+  settings: Settings,
+  tuner: tuning.Tuner,
+  method: str,
+  tasks: list[int],
+  frozen: Any,
+  features: Any,
+  labels: np.ndarray,
+  splits: dict[str, slice],
+  key: Array,
+  name: str,
+  reporter: Reporter,
+) -> list[fitted.Fitted]:
+  """What the schedule of a method makes of each task; of several starts, side by side, the best on validation.
+
+  Of starts that are equally good the one of least loss, and then the first. Start r of a task is drawn as that of a
+  task numbered r 2^16 higher, so that start 0 is the only one of the method without restarts.
+  """
+  schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
   device = jax.tree.leaves(frozen)[0].sharding
   tuner, frozen = tuner.after_features(frozen)
-  shown, taught = jax.device_put((_at(features, train), labels[:, train]), device)
+  numbers = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
+  taught_to = np.tile(labels, (num_starts, 1))
+  shown, taught = jax.device_put((_at(features, train), taught_to[:, train]), device)
   key_init, key_order = jax.random.split(key)
-  state = _init_tuning(key_init, tuner, schedule, frozen, shown, np.array(tasks, np.int32))
+  state = _init_tuning(key_init, tuner, schedule, frozen, shown, numbers)
   # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
   state = jax.device_put(state, taught.sharding)
   epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, frozen, shown, taught)
   *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, name, reporter)
-  correct = np.asarray(tuning.predictions(tuner, state.trainable, frozen, features, batch_size=batch_size)) == labels
-  reporter.say(f'{name}: accuracy {100 * float(correct[:, test].mean()):.1f}% over {len(tasks)} tasks')
-  profiles = [{'attention_by': None, 'attention_profile': None, 'attention_rank_correlation': None}] * len(tasks)
-  if method == 'attention':
-    weights = tuning.attention(tuner, state.trainable, frozen, _at(features, test), batch_size=batch_size)
-    profiles = [_attention_profile(weights_nxT, downstream) for weights_nxT in np.asarray(weights)]
-  outcome, trainable = [], jax.device_get(state.trainable)
-  for index, (task, loss) in enumerate(zip(tasks, np.asarray(losses))):
-    measured = _measured(downstream.tasks[task], correct[index], float(loss), downstream.splits)
-    outcome.append(Tuned(task, _at(trainable, index), {**measured, **profiles[index]}))
-  return outcome
+  how = dict(batch_size=settings.measure.batch_size)
+  is_right = np.asarray(tuning.predictions(tuner, state.trainable, frozen, features, **how)) == taught_to
+  losses, trainable = np.asarray(losses), jax.device_get(state.trainable)
+  found = []
+  for index in range(len(tasks)):
+    starts = np.arange(index, len(numbers), len(tasks))
+    accuracies = is_right[starts, splits['validation']].mean(1)
+    chosen = int(np.lexsort((losses[starts], -accuracies))[0])
+    several = {'restart': chosen, 'restart_accuracies': accuracies.tolist()}
+    which = starts[chosen]
+    fields = several if METHODS[method].fit == 'restarts' else {}
+    found.append(fitted.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields))
+  return found
 
 
 def _at(tree: Any, where: slice | int) -> Any:
   return jax.tree.map(lambda x: x[where], tree)
 
 
-def _measured(task: tasks_lib.Task, correct: np.ndarray, loss: float, splits: dict[str, slice]) -> dict[str, Any]:
-  test = splits['test']
+def _measured(task: tasks_lib.Task, one: fitted.Fitted, splits: dict[str, slice]) -> dict[str, Any]:
+  test, is_right = splits['test'], one.is_right
   is_clear = task.margins[test] >= _NEAR_TIE
   return {
-    'accuracy': float(correct[test].mean()),
-    'validation_accuracy': float(correct[splits['validation']].mean()),
-    'train_accuracy': float(correct[splits['train']].mean()),
-    'train_loss': loss,
+    'accuracy': float(is_right[test].mean()),
+    'validation_accuracy': float(is_right[splits['validation']].mean()),
+    'train_accuracy': float(is_right[splits['train']].mean()),
+    'train_loss': one.loss,
     'majority_accuracy': float(tasks_lib.majority_accuracy(task.labels[splits['train']], task.labels[test])),
     'redraws': task.redraws,
     'smallest_margin': float(task.margins.min()),
     'near_tie_share': float((~is_clear).mean()),
-    'clear_accuracy': float(correct[test][is_clear].mean()) if is_clear.any() else None,
+    'clear_accuracy': float(is_right[test][is_clear].mean()) if is_clear.any() else None,
   }
 
 
@@ -116,6 +161,21 @@ def epochs(epoch: Epoch, state: tuning.TuneState, count: int, name: str, reporte
       state, losses = epoch(state)
       advance(done, f'loss {np.mean(losses):.3f}')
       yield state, losses
+
+
+def _attention_profiles(
+  settings: Settings,
+  tuner: tuning.Tuner,
+  found: list[fitted.Fitted],
+  frozen: Any,
+  features: Any,
+  downstream: Downstream,
+) -> list[dict[str, Any]]:
+  tuner, frozen = tuner.after_features(frozen)
+  trainable = jax.tree.map(lambda *leaves: np.stack(leaves), *(one.trainable for one in found))
+  of_test, batch_size = _at(features, downstream.splits['test']), settings.measure.batch_size
+  weights = tuning.attention(tuner, trainable, frozen, of_test, batch_size=batch_size)
+  return [_attention_profile(weights_nxT, downstream) for weights_nxT in np.asarray(weights)]
 
 
 def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, Any]:

@@ -16,8 +16,12 @@ python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [
   --config   a name below, or the path of a config file (a file, or whatever ends in .py or has a slash), with :SCALE
   --workdir  where records go; runs/EXPERIMENT-SCALE where it is left out
   --mode     run (default): run what is missing; report: redraw tables and figures from the records alone; of a grid of
-             trials list: the trials by number, and which are done; merge: records of all that are, then report
+             trials list: the trials by number, and which are done; merge: records of all that are, then report;
+             verify, without --config: run trials of the records in --workdir again, in a folder of their own, and
+             compare them field by field
   --trials   run these trials of a grid alone, by their numbers, such as 0,3-5; table and figures come with the last one
+  --pretrained
+             where --mode is verify, pretrained models to use where they are found; else all pretrain again
   --engine   who runs the trials of a grid: here (default), this process; processes, several on this machine's CPUs;
              gpus, one on each of its GPUs. Each runs a trial at a time, and says how it goes in trials/ID/log.txt
   --num_workers

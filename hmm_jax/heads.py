@@ -160,12 +160,22 @@ class Linear:
 
 @dataclasses.dataclass(frozen=True)
 class Attention:
-  """`AttentionHead` with a softmax of this temperature; 0 is the paper's argmax, without a gradient by the keys."""
+  """`AttentionHead` with a softmax of this temperature; 0 is the paper's argmax, without a gradient by the keys.
+
+  The head of (4.2) reads the text twice, as predictions G_i and as tokens x_i. A control reads it once:
+
+  Attributes:
+    reads_probs: without it every G_i is uniform, so that scores are sum_i a_i w_{x_i}, a_i by position alone: a bag of
+      words whose positions have weights.
+    reads_tokens: without it every x_i is token 0, so that the one e(0) is a factor of Theta^(V).
+  """
 
   num_classes: int
   key_size: int
   value_size: int
   temperature: float
+  reads_probs: bool = True
+  reads_tokens: bool = True
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> AttentionHead:
     """Matrices as PyTorch's `nn.Linear`, embeddings standard normal as its `nn.Embedding`, positions 0."""
@@ -185,7 +195,8 @@ class Attention:
     return None
 
   def read(self, outputs: Array, tokens: Array) -> tuple[Array, Array]:
-    return outputs, tokens
+    probs = outputs if self.reads_probs else jnp.full_like(outputs, 1 / outputs.shape[-1])
+    return probs, tokens if self.reads_tokens else jnp.zeros_like(tokens)
 
   def scores(self, params: AttentionHead, features: tuple[Array, Array]) -> Array:
     return attention_scores(params, *features, self.temperature)

@@ -55,8 +55,8 @@ def mask_first(tokens: Array, num_tokens: int) -> Array:
   return tokens.astype(jnp.int32).at[..., 0].set(num_tokens)
 
 
-def first_state_probs(hmm: HMM, inputs: Array | np.ndarray) -> np.ndarray:
-  """P[H_1 | X_{-1}] in float64, [n, H], for inputs [n, T] whose first token is [MASK]."""
+def first_state_probs(hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
+  """P[H_1 | X_{-1}] in float64, [n, E], of the joint state, for inputs [n, T] whose first token is [MASK]."""
   return _in_blocks(_first_state_probs, hmm, inputs)
 
 
@@ -78,7 +78,7 @@ def memory_probs(hmm: MemoryHMM, inputs: Array | np.ndarray) -> np.ndarray:
 
 @jax.jit
 @float64.in_float64
-def _first_state_probs(hmm: HMM, tokens: Array) -> Array:
+def _first_state_probs(hmm: Distribution, tokens: Array) -> Array:
   hmm = float64.widened(hmm)
   rows = token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
   return inference.forward_backward(hmm, rows).leave_one_out_probs[:, 0]

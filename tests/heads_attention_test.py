@@ -254,3 +254,30 @@ def test_the_official_head_sees_neither_tokens_nor_places(rng):
   np.testing.assert_array_equal(scores_of(token_probs, (tokens + 1) % (V + 1)), scores)
   reordered = token_probs[:, rng.permutation(L)]
   np.testing.assert_allclose(scores_of(reordered, tokens), scores, atol=1e-13)
+
+
+@pytest.mark.parametrize(('reads_probs', 'reads_tokens'), [(True, False), (False, True)])
+def test_a_control_is_blind_to_what_it_does_not_read(reads_probs, reads_tokens, rng):
+  """Other tokens, or other predictions, leave its scores and weights as they are; what it reads does not."""
+  kind = heads.Attention(C, KEY_SIZE, VALUE_SIZE, 1.0, reads_probs=reads_probs, reads_tokens=reads_tokens)
+  run = functools.partial(weigh_and_score, temperature=1.0)
+  of = lambda *inputs: in_float64(lambda head, *inputs: run(head, *kind.read(*inputs)), head, *inputs)
+  head, (token_probs, tokens) = random_head(rng), random_inputs(rng, 6)
+  other_probs, permuted = random_inputs(rng, 6)[0], rng.permuted(tokens, axis=-1)
+  weights, scores = of(token_probs, tokens)
+  for (other_weights, other_scores), is_read in (
+    (of(other_probs, tokens), reads_probs),
+    (of(token_probs, permuted), reads_tokens),
+  ):
+    assert (np.abs(other_scores - scores).max() > 1e-3) == is_read
+    assert is_read or (other_weights == weights).all() and (other_scores == scores).all()
+
+
+def test_attention_on_a_constant_is_a_bag_of_words(rng):
+  """Its score is a sum over positions of a weight by position alone times a value by word alone."""
+  kind = heads.Attention(C, KEY_SIZE, VALUE_SIZE, 1.0, reads_probs=False)
+  head, (token_probs, tokens) = random_head(rng, 0), random_inputs(rng, 7, length=T)
+  weights, scores = in_float64_at(1.0, head, *(np.asarray(x) for x in kind.read(token_probs, tokens)))
+  np.testing.assert_array_equal(weights, np.broadcast_to(weights[0], weights.shape))
+  words = (head.value_weights.mean(1) * head.token_embeddings) @ head.output
+  np.testing.assert_allclose(scores, np.einsum('t,ntc->nc', weights[0], words[tokens]), atol=1e-6)

@@ -1,9 +1,11 @@
 """Statistics of records, and how they are kept."""
 
+import itertools
 import json
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.stats
 
 from configs import benchmark
@@ -172,3 +174,55 @@ def test_records_without_a_field_do_not_change_the_unit():
   assert results.by_unit(records, 'clear_accuracy') == {(0,): 0.5}
   assert str(results.percent(records[2:], 'clear_accuracy')) == ''
   assert str(results.percent(records, 'clear_accuracy')) == '50.0'
+
+
+def test_the_unit_of_a_run_is_that_of_all_its_sizes():
+  """Where one size has a single HMM and another several, its tasks are no units."""
+  several = [{**_record(trial, task), 'num_states': 30} for trial in range(3) for task in range(2)]
+  single = [_record(0, task, accuracy=0.5 + 0.1 * task) for task in range(4)]
+  unit = results.unit_of(several + single)
+  assert results.by_unit(single, 'accuracy', unit) == {(0,): pytest.approx(0.65)}
+  assert np.isnan(results.paired_difference(single, [_record(0, 0, 'prompt')], unit).p_value)
+  assert len(results.by_unit(single, 'accuracy')) == 4
+
+
+def test_holm_is_closed_testing():
+  """Corrected p-values are the largest Bonferroni p-value of any set of hypotheses with this one; NaN stays."""
+  p_values = [0.011, 0.2, 0.004, 0.03, 0.9]
+  sets = [each for size in range(1, 6) for each in itertools.combinations(range(5), size)]
+  of_set = lambda each: min(1.0, len(each) * min(p_values[i] for i in each))
+  expected = [max(of_set(each) for each in sets if i in each) for i in range(5)]
+  assert results.holm(p_values) == pytest.approx(expected)
+  corrected = results.holm([0.01, np.nan, 0.04])
+  assert np.isnan(corrected[1]) and [corrected[0], corrected[2]] == pytest.approx([0.03, 0.08])
+
+
+@pytest.mark.parametrize('several', [3, 5, 12])
+def test_the_detectable_difference_is_found_with_that_probability(several):
+  """Power at it, as an integral over the sample's spread, is 0.8 at the level, and falls on either side as it should."""
+  level, accuracies = 0.05 / 7, np.linspace(0.5, 0.8, several) ** 2
+  second = [_record(trial, method='head', accuracy=0.2) for trial in range(several)]
+  first = [_record(trial, accuracy=accuracy) for trial, accuracy in enumerate(accuracies)]
+  found = results.paired_difference(first, second)
+  spread, degrees = 100 * np.std(accuracies, ddof=1), several - 1
+  critical = scipy.stats.t.isf(level / 2, degrees)
+
+  def power(difference):
+    shift = difference * np.sqrt(several) / spread
+    missed = lambda s: scipy.stats.norm.cdf(critical * s - shift) - scipy.stats.norm.cdf(-critical * s - shift)
+    density = lambda s: scipy.stats.chi.pdf(s * np.sqrt(degrees), degrees) * np.sqrt(degrees)
+    return 1 - scipy.integrate.quad(lambda s: missed(s) * density(s), 0, 10, limit=200)[0]
+
+  detectable = found.detectable(level)
+  assert power(detectable) == pytest.approx(0.8, abs=1e-4)
+  assert found.detectable(level, 0.5) < detectable < found.detectable(level / 2)
+
+
+def test_without_a_spread_or_three_units_nothing_is_said_to_be_detectable():
+  """Where there is no interval there is no such difference either; Welch's has one."""
+  head = [_record(task=task, method='head', accuracy=0.5 + 0.1 * task**2) for task in range(3)]
+  prompt = [_record(task=task, method='prompt', accuracy=0.9) for task in range(3)]
+  assert np.isnan(results.paired_difference(prompt, [{**r, 'accuracy': 0.5} for r in head]).detectable(0.05))
+  assert np.isnan(results.paired_difference(prompt[:2], head).detectable(0.05))
+  welch, paired = results.unpaired_difference(prompt, head), results.paired_difference(prompt, head)
+  assert welch.detectable(0.05) == pytest.approx(paired.detectable(0.05))

@@ -54,7 +54,7 @@ def test_outcomes_are_those_of_sorting(seed):
     assert decision.outcome == ('separable' if _is_separable(texts) else 'certified')
   assert decision.least_error <= _least_errors(texts) + 1e-12
   assert (decision.least_error > 0) == (decision.outcome == 'certified') == (decision.proof is not None)
-  right = texts.probs[certificates.surely_right(texts, decision.head)].sum()
+  right = texts.probs[separability.surely_right(texts.features, texts.labels, decision.head)].sum()
   assert right <= 1 - _least_errors(texts) + 1e-12
   assert decision.outcome == 'certified' or right == pytest.approx(texts.probs.sum())
 
@@ -80,7 +80,9 @@ def test_independent_columns_have_a_linear_head():
   hmm = HMM(np.ones(3) / 3, rng.dirichlet(np.ones(3), 3), rng.dirichlet(np.ones(4), 3))
   problem = StateProblem(hmm, hmm.initial_probs, np.array([[1, -1, 0], [0, 0, 0.0]]), drawn=1)
   texts, decision = _decided(problem)
-  assert decision.outcome == 'separable' and certificates.surely_right(texts, decision.head).all()
+  assert (
+    decision.outcome == 'separable' and separability.surely_right(texts.features, texts.labels, decision.head).all()
+  )
   scores = texts.features @ decision.head
   np.testing.assert_array_equal(scores.argmax(-1), texts.labels)
 
@@ -93,7 +95,7 @@ def test_rare_tokens_are_no_obstacle():
   problem = StateProblem(hmm, hmm.initial_probs, np.array([[1, -1, 0], [0, 0, 0.0]]), drawn=1)
   texts, decision = _decided(problem)
   assert len(set(texts.labels.tolist())) == 2 and decision.outcome == 'separable'
-  assert certificates.surely_right(texts, decision.head).all()
+  assert separability.surely_right(texts.features, texts.labels, decision.head).all()
 
 
 def test_surely_right_is_no_tie_and_no_rounding():
@@ -104,7 +106,7 @@ def test_surely_right_is_no_tie_and_no_rounding():
   heads = {1e-15: [False, False, False], 1e-3: [True, False, True], -1e-3: [False, True, False]}
   for ahead, expected in heads.items():
     head = np.array([[1 + ahead, 1], [1, 1]])
-    assert certificates.surely_right(texts, head).tolist() == expected
+    assert separability.surely_right(texts.features, texts.labels, head).tolist() == expected
 
 
 def test_a_proof_is_confirmed_with_its_own_labels_alone():

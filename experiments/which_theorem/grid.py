@@ -8,7 +8,6 @@ import numpy as np
 
 from experiments import trial as trial_lib
 from experiments.downstream import Downstream
-from experiments.settings import Point
 from experiments.trial import Trial
 from experiments.which_theorem.settings import WhichTheoremSettings
 from hmm_jax import tasks
@@ -45,9 +44,9 @@ class Drawn(NamedTuple):
 def trials(settings: WhichTheoremSettings) -> list[Trial]:
   """A trial for each HMM, by size."""
   return [
-    Trial(settings, Point(num_states), number, pathlib.Path())
-    for num_states in settings.num_states
-    for number in range(settings.trials_of(num_states))
+    Trial(settings, point, number, pathlib.Path())
+    for point in settings.grid()
+    for number in range(settings.num_draws(point))
   ]
 
 

@@ -1,7 +1,7 @@
 """The settings of the facts about the HMMs and tasks of Figure 3 (left)."""
 
 from experiments.fields import Group, require, setting
-from experiments.settings import Settings
+from experiments.settings import Point, Settings
 from experiments.theory.settings import LevelSettings
 
 
@@ -19,8 +19,6 @@ class CertificateSettings(Group):
 class WhichTheoremSettings(Settings):
   """Those of prompt_vs_head, which decide all that is drawn, and what is asked of it."""
 
-  fewer_at: tuple[int, ...] = setting('hidden states |H| of which fewer HMMs are taken', may_be_empty=True)
-  fewer_trials: int = setting('HMMs of each of these sizes')
   levels: LevelSettings
   margin: float = setting('most margin of a linear head that counts as none')
   certificate: CertificateSettings
@@ -30,18 +28,12 @@ class WhichTheoremSettings(Settings):
     first, c = self.downstream.label_state, self.certificate
     require(first == 'first', 'downstream.label_state', first, "'first', which the score is shown linear or not for")
     require(self.memory.sizes == (0,), 'memory.sizes', self.memory.sizes, '(0,): HMMs without a memory')
-    valid = f'at most num_trials, {self.num_trials}'
-    require(self.fewer_trials <= self.num_trials, 'fewer_trials', self.fewer_trials, valid)
     valid = f'of num_states, {self.num_states}'
     require(set(c.num_states) <= set(self.num_states), 'certificate.num_states', c.num_states, valid)
-    fewest = min(map(self.trials_of, c.num_states))
+    fewest = min(self.num_draws(Point(size)) for size in c.num_states)
     valid = f'at most {fewest}, the HMMs that there are of each of its sizes'
     require(c.num_trials <= fewest, 'certificate.num_trials', c.num_trials, valid)
     steps, each = c.checkpoints, self.pretrain.steps_per_call
     fits = tuple(sorted(steps)) == steps and steps[-1] <= self.pretrain.num_steps
     valid = f'ascending multiples of pretrain.steps_per_call, {each}, up to pretrain.num_steps'
     require(fits and not any(step % each for step in steps), 'certificate.checkpoints', steps, valid)
-
-  def trials_of(self, num_states: int) -> int:
-    """HMMs of this size."""
-    return self.fewer_trials if num_states in self.fewer_at else self.num_trials

@@ -1,0 +1,280 @@
+"""Where the missing accuracy goes: signed steps from 100% to what the paper's protocol reaches, from records alone.
+
+A step is the difference of two methods on the same test inputs, paired by task within the HMM; an interval is over
+HMMs, of each the mean over its tasks first. Steps may be negative: then the next method does better.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import matplotlib.figure
+import matplotlib.patches
+import matplotlib.patheffects
+import numpy as np
+import rich.table
+
+from experiments import figures, report, results
+from experiments.methods import METHODS
+from experiments.results import Interval, Record
+from experiments.settings import FigureSettings, Point
+
+# A model and a method on it.
+Stage = tuple[str, str]
+
+
+class Budget(NamedTuple):
+  """Stages that lead from 100% to the protocol on BERT, and what is lost on the way to each.
+
+  Attributes:
+    title: of its table and panel.
+    stages: in order, after 100%.
+    losses: the name of what is lost on the way to each stage.
+  """
+
+  title: str
+  stages: tuple[Stage, ...]
+  losses: tuple[str, ...]
+
+
+BUDGETS = (
+  Budget(
+    'linear head',
+    (('exact', 'head_best'), ('exact', 'head_converged'), ('bert', 'head_converged'), ('bert', 'head')),
+    ('degeneracy', 'sample and surrogate', 'approximation', 'optimisation'),
+  ),
+  Budget(
+    'attention head',
+    (('exact', 'attention_converged'), ('bert', 'attention_converged'), ('bert', 'attention')),
+    ('degeneracy, sample and surrogate', 'approximation', 'optimisation'),
+  ),
+  Budget(
+    'prompt (one of BERT is of another class than the oracle prompt, and may beat it)',
+    (('exact', 'oracle_prompt'), ('exact', 'prompt'), ('bert', 'prompt')),
+    ('beyond the oracle prompt', 'optimisation on exact G', 'BERT for exact G'),
+  ),
+)
+
+# Of each loss: colour and hatch, of which the hatch is what grey leaves.
+_STYLES = {
+  'degeneracy': ('#000000', ''),
+  'sample and surrogate': ('#0072B2', '\\\\\\\\'),
+  'approximation': ('#E69F00', '....'),
+  'optimisation': ('#56B4E9', ''),
+  'degeneracy, sample and surrogate': ('#0072B2', '////'),
+  'beyond the oracle prompt': ('#D55E00', '////'),
+  'optimisation on exact G': ('#56B4E9', 'xxxx'),
+  'BERT for exact G': ('#E69F00', 'oo'),
+}
+_HALO = [matplotlib.patheffects.withStroke(linewidth=2.4, foreground='white')]
+
+
+class Step(NamedTuple):
+  """One step of a budget at one distribution, in percent, over the HMMs that have tasks with both of its stages.
+
+  Attributes:
+    loss: what it is called.
+    start: mean accuracy before it.
+    end: mean accuracy after it.
+    lost: the interval of start - end over HMMs.
+  """
+
+  loss: str
+  start: float
+  end: float
+  lost: Interval
+
+
+def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> list[Step | None]:
+  """The steps of a budget in the records of one distribution; None where no task has both stages of a step.
+
+  Args:
+    records: of one distribution.
+    budget: one of BUDGETS.
+    field: of the best head: 'accuracy', of the one found, or 'accuracy_at_most', what no head passes.
+  """
+  levels, found = _levels(records, budget, field), list[Step | None]()
+  for index, loss in enumerate(budget.losses):
+    pairs: dict[int, list[tuple[float, float]]] = {}
+    for (trial, _), reached in levels.items():
+      if index in reached and index + 1 in reached:
+        pairs.setdefault(trial, []).append((reached[index], reached[index + 1]))
+    if not pairs:
+      found.append(None)
+      continue
+    starts, ends = np.array([np.mean(of_hmm, axis=0) for _, of_hmm in sorted(pairs.items())]).T
+    found.append(Step(loss, float(starts.mean()), float(ends.mean()), results.mean_interval(starts - ends)))
+  return found
+
+
+def _levels(records: list[Record], budget: Budget, field: str) -> dict[tuple[int, int], dict[int, float]]:
+  """By (trial, task) the accuracies in percent by the number of the stage, of which 0 is 100%."""
+  places = {stage: place for place, stage in enumerate(budget.stages, 1)}
+  levels: dict[tuple[int, int], dict[int, float]] = {}
+  for record in records:
+    place = places.get((record['model'], record['method']))
+    if place is not None:
+      value = record[field] if record['method'] == 'head_best' else record['accuracy']
+      levels.setdefault((record['trial'], record['task']), {0: 100.0})[place] = 100 * value
+  return levels
+
+
+def largest_loss(records: list[Record], budget: Budget) -> str | None:
+  """The loss that is told apart from 0 and from every other of the budget; None where none is.
+
+  Told apart is where the 95% interval of the difference over HMMs, on tasks with all stages, is above 0; both with the
+  best head that was found and with the most that any head may reach, since the best is between them.
+  """
+  names = {_largest(_levels(records, budget, field), budget) for field in ('accuracy', 'accuracy_at_most')}
+  return names.pop() if len(names) == 1 else None
+
+
+def _largest(levels: dict[tuple[int, int], dict[int, float]], budget: Budget) -> str | None:
+  of_hmms: dict[int, list[np.ndarray]] = {}
+  for (trial, _), reached in levels.items():
+    if len(reached) == len(budget.losses) + 1:
+      of_hmms.setdefault(trial, []).append(-np.diff([reached[place] for place in sorted(reached)]))
+  if not of_hmms:
+    return None
+  losses = np.array([np.mean(of_hmm, axis=0) for of_hmm in of_hmms.values()])
+  first = int(losses.mean(0).argmax())
+  others = np.delete(losses, first, axis=1).T
+  differences = [losses[:, first], *(losses[:, first] - other for other in others)]
+  is_apart = all(mean - half_width > 0 for mean, half_width, _ in map(results.mean_interval, differences))
+  return budget.losses[first] if is_apart else None
+
+
+def _drawn(records: list[Record]) -> Iterator[tuple[Budget, str, dict[Point, list[Record]]]]:
+  """Each budget and kind of text of which there are all stages, with the records of each of its distributions."""
+  of_points = results.by_point(records)
+  for budget in BUDGETS:
+    for text in ('memory', 'vanilla'):
+      points = {
+        point: rows
+        for point, rows in of_points.items()
+        if report.text_name(point) == text and None not in steps(rows, budget)
+      }
+      if points:
+        yield budget, text, points
+
+
+def _title(budget: Budget, text: str, records: list[Record]) -> str:
+  several = len({report.text_name(point) for point in results.by_point(records)}) > 1
+  return f'{budget.title}, {text} text' if several else budget.title
+
+
+def _size(points: dict[Point, list[Record]]) -> tuple[str, list[str]]:
+  """What tells distributions of one kind of text apart, and its value in each."""
+  if not next(iter(points)).memory_size:
+    return '|H|', [str(point.num_states) for point in points]
+  if len({point.num_cells for point in points}) == len(points):
+    return 'N', [str(point.num_cells) for point in points]
+  if len({(point.num_states, point.num_cells) for point in points}) == 1:
+    return '|M|', [str(point.memory_size) for point in points]
+  return 'distribution', [str(point) for point in points]
+
+
+def _num_hmms(points: dict[Point, list[Record]], budget: Budget) -> str:
+  counts = [len(step.lost.values) for rows in points.values() for step in steps(rows, budget) if step]
+  few, most = min(counts), max(counts)
+  return f'n = {few} to {most}' if few < most else f'n = {most}'
+
+
+def sentences(records: list[Record]) -> list[str]:
+  """Which loss is the largest where, for each budget and kind of text, no stronger than the intervals are."""
+  found = []
+  for budget, text, points in _drawn(records):
+    name, sizes = _size(points)
+    where: dict[str | None, list[str]] = {}
+    for size, rows in zip(sizes, points.values()):
+      where.setdefault(largest_loss(rows, budget), []).append(size)
+    parts = [f'{loss} at {name} = {", ".join(where[loss])}' for loss in budget.losses if loss in where]
+    if None in where:
+      parts.append(f'not told apart at {name} = {", ".join(where[None])}')
+    title = _title(budget, text, records).split(' (')[0]
+    found.append(f'Largest loss of the {title}: {"; ".join(parts)} ({_num_hmms(points, budget)} HMMs a size).')
+  return found
+
+
+def tables(records: list[Record]) -> list[rich.table.Table]:
+  """A table for each budget and kind of text, a row for each distribution."""
+  found = []
+  for budget, text, points in _drawn(records):
+    name, sizes = _size(points)
+    rows = [_row(name, size, of_point, budget) for size, of_point in zip(sizes, points.values())]
+    title = f'Points of accuracy lost, mean ± half-width of the 95% interval over HMMs: {_title(budget, text, records)}'
+    found.append(report.from_rows(title, rows))
+  return found
+
+
+def _row(name: str, size: str, records: list[Record], budget: Budget) -> report.Row:
+  row, its = [(name, size)], [step for step in steps(records, budget) if step]
+  row.append(('n', str(max(len(step.lost.values) for step in its))))
+  for stage, step in zip(budget.stages, its):
+    row.append((f'{step.loss}\nto {_stage_name(stage)}', str(step.lost)))
+    if stage[1] == 'head_best':
+      proven, *_ = steps(records, budget, 'accuracy_at_most')
+      row.append(('of that\nproven', str(proven.lost) if proven else ''))
+  return [*row, ('accuracy', f'{its[-1].end:.1f}'), ('largest', largest_loss(records, budget) or 'not told apart')]
+
+
+def _stage_name(stage: Stage) -> str:
+  model, method = stage
+  return f'{METHODS[method].label}, {report.MODEL_NAMES[model]}'
+
+
+def render(records: list[Record]) -> str:
+  """Tables and sentences as plain text, '' where no budget has all its stages."""
+  return ''.join(map(report.as_text, tables(records))) + ''.join(f'{line}\n' for line in sentences(records))
+
+
+@figures.styled
+def figure(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure | None:
+  """A panel for each budget and kind of text: the steps at each distribution; None where no budget has all stages."""
+  drawn = list(_drawn(records))
+  if not drawn:
+    return None
+  size = 1.5 * settings.width, settings.height * (0.15 + 0.6 * len(drawn))
+  whole = matplotlib.figure.Figure(size, settings.dpi)
+  for axes, (budget, text, points) in zip(whole.subplots(len(drawn), 1, sharey=True, squeeze=False)[:, 0], drawn):
+    for place, rows in enumerate(points.values()):
+      _draw(axes, place, rows, budget)
+    name, sizes = _size(points)
+    axes.set_xticks(range(len(sizes)), sizes)
+    axes.set_xlabel(name)
+    axes.set_ylabel('test accuracy (%)')
+    axes.set_title(f'{_title(budget, text, records)}; {_num_hmms(points, budget)}')
+    axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
+    handles, _ = axes.get_legend_handles_labels()
+    handles += [matplotlib.patches.Patch(label=loss, **_face(loss, False)) for loss in budget.losses]
+    axes.legend(handles=handles, loc='upper left', bbox_to_anchor=(1, 1))
+  # An interval may reach past what an accuracy can be, a tick should not.
+  low, high = axes.get_ylim()
+  axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
+  whole.suptitle(figures.caption(records, 'steps with 95% t intervals over HMMs; hollow: a gain'))
+  return whole
+
+
+def _face(loss: str, gains: bool) -> dict[str, Any]:
+  colour, hatch = _STYLES[loss]
+  return dict(facecolor='white' if gains else colour, edgecolor=colour if gains else 'white', hatch=hatch)
+
+
+def _draw(axes, place: int, records: list[Record], budget: Budget) -> None:
+  """The steps of one distribution side by side, each from where it starts to where it ends; hollow where it gains."""
+  width, stroke = 0.84 / len(budget.losses), dict(color='black', marker='', linewidth=1.2)
+  for index, step in enumerate(step for step in steps(records, budget) if step):
+    at = place + width * (index - (len(budget.losses) - 1) / 2)
+    face = _face(step.loss, step.end > step.start)
+    axes.bar(at, step.end - step.start, 0.9 * width, bottom=step.start, zorder=2, **face)
+    axes.plot([at - 0.45 * width, at + 0.45 * width], [step.end] * 2, linestyle='-', zorder=4, **stroke)
+    if np.isfinite(step.lost.half_width):
+      line = dict(fmt='none', ecolor='black', elinewidth=1.0, capsize=2, zorder=5)
+      _, caps, (stem,) = axes.errorbar([at], [step.end], yerr=[step.lost.half_width], **line)
+      for artist in (*caps, stem):
+        artist.set_path_effects(_HALO)
+  if budget.stages[0][1] == 'head_best':
+    bound, *_ = steps(records, budget, 'accuracy_at_most')
+    assert bound, 'drawn where all stages are'
+    at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'no head passes this'
+    style = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
+    axes.plot([at - 0.6 * width, at + 0.6 * width], [bound.end] * 2, label=label, **style)
