@@ -1,4 +1,4 @@
-"""Facts about prompts of the exact model: rows are one row, and whether one with a linear head is right on every text."""
+"""Facts about prompts of the exact model: rows are one row, and whether one with a head is right on every text."""
 
 import itertools
 
@@ -10,7 +10,7 @@ import scipy.optimize
 
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import assumptions, constant_prompt as lib, counterexamples
+from hmm_jax.theory import assumptions, constant_prompt as lib, counterexamples, rationals
 from hmm_jax.theory.constant_prompt import Limits
 from tests.theory_cases import drawn, EXACT, exact_posteriors
 
@@ -47,21 +47,36 @@ def assert_built_is_right(found, hmm, posteriors, task_weights, texts):
   assert found.outcome == 'yes' and 0 <= found.construction['prompt'].min() <= found.construction['prompt'].max() == 1
 
 
-@pytest.mark.parametrize('num_rows', [1, 2, 3, 20])
-def test_rows_are_one_row(num_rows):
-  """The exact model predicts at the [MASK] behind k rows what it does behind the one, and what numpy does behind both."""
-  hmm, rng = dense(num_rows, 4, 3)
+def some_rows(rng, num_rows):
+  """Rows in [0, 1] of which a third is 0, that do not contradict each other."""
   rows = rng.uniform(size=(num_rows, 4)) * (rng.uniform(size=(num_rows, 4)) < 0.7)
   rows[:, 0] = 0.5
-  texts, model, single = all_texts(3, 2), ExactModel(3), lib.single_row(hmm, rows)
+  return rows
+
+
+@pytest.mark.parametrize('num_rows', [1, 2, 3, 20])
+def test_rows_are_one_row(num_rows):
+  """G behind k rows, in fractions by other code, is that behind the one row, and what numpy has behind either."""
+  hmm, rng = dense(num_rows, 4, 3)
+  rows, texts, exact = some_rows(rng, num_rows), all_texts(3, 2), rationals.exact_hmm(hmm)
+  single = lib.single_row(hmm, rows)
+  for prompt in (rows, single):
+    before = list(rationals.exact(prompt))
+    behind = [
+      rationals.token_probs(exact, before + rationals.likelihood_rows(exact, [3, *text]), len(before)) for text in texts
+    ]
+    np.testing.assert_allclose(lib.token_probs_behind(hmm, rows, texts), np.array(behind, float), rtol=1e-13)
+  assert single.shape == (1, 4) and single.max() == 1 and single.min() >= 0
+
+
+def test_the_exact_model_predicts_behind_one_row_what_it_does_behind_three():
+  hmm, rng = dense(0, 4, 3)
+  rows, texts, model = some_rows(rng, 3), all_texts(3, 2), ExactModel(3)
   inputs = jnp.insert(jnp.array(texts), 0, 3, axis=1)
   with jax.enable_x64(True):
-    behind = lambda prompt: model.predict_prompted(hmm, jnp.array(prompt)[None], inputs, np.array([len(prompt)]))[
-      0, :, 0
-    ]
-    np.testing.assert_allclose(behind(rows), behind(single), rtol=1e-13)
-    np.testing.assert_allclose(lib.token_probs_behind(hmm, rows, texts), behind(rows), rtol=1e-13)
-  assert single.shape == (1, 4) and single.max() == 1 and single.min() >= 0
+    for prompt in (rows, lib.single_row(hmm, rows)):
+      behind = model.predict_prompted(hmm, jnp.array(prompt)[None], inputs, np.array([len(prompt)]))[0, :, 0]
+      np.testing.assert_allclose(behind, lib.token_probs_behind(hmm, rows, texts), rtol=1e-13)
 
 
 def test_rows_are_not_one_row_where_not_every_state_can_be_first():
@@ -130,7 +145,7 @@ def test_dependence_among_states_that_the_task_does_not_weigh_does_no_harm():
 def best_by_angle(hmm, v):
   """The least distance of 1 / q from the cone of A over all b of two tokens with the signs of v, relative to 1 / q."""
   best, A = np.inf, hmm.transition_matrix.T
-  for angle in np.linspace(0, 2 * np.pi, 1500, endpoint=False):
+  for angle in np.linspace(0, 2 * np.pi, 1000, endpoint=False):
     q = hmm.emission_matrix @ [np.cos(angle), np.sin(angle)] / v
     if (q > 1e-4 * np.abs(q).max()).all():
       best = min(best, scipy.optimize.nnls(A, 1 / q)[1] / np.linalg.norm(1 / q))
@@ -138,10 +153,10 @@ def best_by_angle(hmm, v):
 
 
 def test_two_tokens_agree_with_a_search_of_all_heads():
-  """With two tokens a head is an angle: where 1 / q passes through the cone a solution is found, and where it stays away
-  there is none. Half of the cones are narrow, and the task is half of the time that of some b and another w."""
+  """With two tokens a head is an angle: where 1 / q passes through the cone a solution is found, and where it stays
+  away there is none. Half of the cones are narrow."""
   outcomes = []
-  for seed in range(40):
+  for seed in range(28):
     hmm, rng = dense(seed, 3 + seed % 2, 2)
     narrow = 0.15 if seed % 4 < 2 else 0.8
     moves = (1 - narrow) * hmm.transition_matrix[:1] + narrow * hmm.transition_matrix
@@ -152,7 +167,7 @@ def test_two_tokens_agree_with_a_search_of_all_heads():
     found, distance = decided(hmm, task_weights, hmm.initial_probs), best_by_angle(hmm, v)
     assert {'yes': distance < 3e-3, 'no': distance > 1e-5}[found.outcome], (seed, found.outcome, distance)
     outcomes.append(found.outcome)
-  assert min(map(outcomes.count, ('yes', 'no'))) >= 10
+  assert min(map(outcomes.count, ('yes', 'no'))) >= 8
 
 
 def test_signs_that_no_head_has_are_no():

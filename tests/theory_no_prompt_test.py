@@ -1,4 +1,4 @@
-"""Facts about proofs that no prompt with a linear head is right: each checked in fractions, and against heads at random."""
+"""Facts about proofs that no prompt with a linear head is right: checked in fractions and against heads at random."""
 
 from fractions import Fraction
 import itertools
@@ -18,7 +18,7 @@ OPEN_BY_TASK = (3, 5)
 
 
 def problem(seed):
-  """Dense rows of small integers over two or three tokens, a task between the middle scores, and all texts of length 5."""
+  """Dense rows over two or three tokens, a task that parts the middle scores, and all texts of length 5."""
   rng = np.random.default_rng(seed)
   num_states, num_tokens = int(rng.integers(3, 7)), 2 + seed % 2
   rows = lambda *shape: (counts := rng.integers(1, 9, shape).astype(float)) / counts.sum(1, keepdims=True)

@@ -3,7 +3,7 @@
 import pathlib
 
 from experiments import pages, results
-from experiments.which_theorem import accuracy, report
+from experiments.which_theorem import accuracy, prompts_report, report
 from experiments.which_theorem.sentences import SENTENCES
 
 PAGE = pages.DOCS / 'which_theorem.md'
@@ -16,6 +16,8 @@ def section(name: str, folder: pathlib.Path) -> str:
   records = results.load(folder)
   if name in SENTENCES:
     return SENTENCES[name](records)
+  if name == 'prompts':
+    return prompts_report.section(records)
   if name == 'accuracy':
     table = accuracy.accuracy_table(records, results.load(folder.parent / _TRIALS))
   else:

@@ -253,7 +253,7 @@ def _basis(case: _Case, states: frozenset[int]) -> np.ndarray:
   """
   inside = sorted(states)
   W = case.W[:, inside]
-  kernel = _null_space(W, case.rank * np.linalg.norm(W, 2))[[h in case.weighed for h in inside]]
+  kernel = _null_space(W, case.rank * float(np.linalg.norm(W, 2)))[[h in case.weighed for h in inside]]
   v = case.v[:, sorted(states & case.weighed)]
   # Entries of both are at most 1, and all conditions may be 0.
   return _null_space((kernel.T[None] * v[:, None]).reshape(-1, v.shape[1]), case.rank)

@@ -96,8 +96,8 @@ def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | 
 def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Literal[False] | None:
   """A pair, False where there is none, or None where `max_boxes` boxes are not enough to tell.
 
-  A box bounds log(q / q_0). Successive programs start from the most even columns @ w, then from what the relaxed program
-  of each box has.
+  A box bounds log(q / q_0). Successive programs start from the most even columns @ w, then from what the relaxed
+  program of each box has.
   """
   pair = found_from(basis, columns, widest(columns))
   if pair is not None:
