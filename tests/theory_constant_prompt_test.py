@@ -14,7 +14,7 @@ from hmm_jax.theory import assumptions, constant_prompt as lib, counterexamples,
 from hmm_jax.theory.constant_prompt import Limits
 from tests.theory_cases import drawn, EXACT, exact_posteriors
 
-LIMITS = Limits(max_covers=300, max_boxes=600)
+LIMITS = Limits(max_covers=300, max_boxes=600, max_nodes=1000)
 CYCLE = HMM(np.array([1.0, 0, 0]), np.roll(np.eye(3), 1, 1), np.array([[0.6, 0.4], [0.5, 0.5], [0.1, 0.9]]))
 
 
@@ -109,21 +109,25 @@ def test_where_assumption_3_5_holds_the_condition_does(family, seed):
   problem, texts = drawn('3.6', family, seed), all_texts(4, 3)
   posteriors = exact_posteriors(problem, texts).astype(float)
   supports = posteriors[:, assumptions.weighted_states(problem.task_weights)].any(1)
-  for limits in (LIMITS, Limits(max_covers=1, max_boxes=1)):
+  for limits in (LIMITS, LIMITS._replace(max_covers=1, max_boxes=1)):
     found = decided(problem.hmm, problem.task_weights, problem.silent_probs, limits=limits)
     assert_built_is_right(found, problem.hmm, posteriors[supports], problem.task_weights, texts[supports])
     assert found.error < 1e-9
 
 
-@pytest.mark.parametrize('seed', range(4))
-@pytest.mark.parametrize('num_classes', [2, 3])
-def test_the_condition_holds_where_assumption_3_5_fails(seed, num_classes):
-  """Every state moves to every one, five states over three tokens: H* is all states and W dependent. A task that some b
-  and w are right on is recovered, by whatever prompt and head."""
+def solvable(seed, num_classes):
+  """Every state moves to every one, five states over three tokens, and a task that some b and w are right on."""
   hmm, rng = dense(seed, 5, 3)
   heads, w, silent_probs = rng.standard_normal((num_classes - 1, 3)), rng.uniform(size=5), stochastic(rng, 5)
   v = heads @ hmm.emission_matrix.T * (w @ hmm.transition_matrix)
-  task_weights = np.vstack([v / silent_probs, np.zeros(5)])
+  return hmm, np.vstack([v / silent_probs, np.zeros(5)]), silent_probs
+
+
+@pytest.mark.parametrize('seed', range(4))
+@pytest.mark.parametrize('num_classes', [2, 3])
+def test_the_condition_holds_where_assumption_3_5_fails(seed, num_classes):
+  """H* would be all states, with W dependent; a task that has a solution is recovered, by whatever prompt and head."""
+  hmm, task_weights, silent_probs = solvable(seed, num_classes)
   assert not assumptions.relaxed_non_degeneracy(hmm, task_weights, EXACT, 1000).holds
   found, texts = decided(hmm, task_weights, silent_probs), all_texts(3, 3)
   weights = silent_probs * lib.likelihoods(hmm, texts)
@@ -178,16 +182,42 @@ def test_signs_that_no_head_has_are_no():
   assert (found.outcome, found.num_covers, found.construction) == ('no', 0, None)
 
 
-def test_what_is_cut_off_is_undecided_and_never_no():
-  """Seven states in sparse transitions: no answer of a short search is 'no' where a long one finds a solution."""
-  problem = drawn('3.6', 'planted', 0)
-  hmm, rng = problem.hmm, np.random.default_rng(0)
-  dependent = hmm._replace(emission_matrix=stochastic(rng, 7, 2))
-  v = (dependent.emission_matrix @ [1.0, -1.1]) * (np.ones(7) @ hmm.transition_matrix)
-  task_weights, outcomes = np.vstack([v / hmm.initial_probs, 0 * v]), []
-  for limits in (Limits(1, 1), LIMITS):
-    outcomes.append(decided(dependent, task_weights, hmm.initial_probs, limits=limits).outcome)
-  assert outcomes[1] == 'yes' and outcomes[0] != 'no'
+def meeting(*columns):
+  """Five states over four tokens. The task weighs states 0 and 1, between which 2 speaks, and 4 speaks as 0 does: a
+  head has q_0 = q_1, and none where 4 is reached. `columns` are the first ones of A, the others reach 4."""
+  W = np.array([[5, 1, 1, 1], [1, 5, 1, 1], [3, 3, 1, 1], [1, 1, 5, 1], [5, 1, 1, 1]]) / 8
+  moves = np.vstack([columns, np.tile([0.25, 0.25, 0, 0, 0.5], (5 - len(columns), 1))])
+  hmm = HMM(np.ones(5) / 5, moves, W)
+  return hmm, np.array([[1.0, -1.0, 0, 0, 0], [0, 0, 0, 0, 0]]), hmm.initial_probs
+
+
+def test_a_prompt_may_have_to_reach_more_than_a_cover():
+  """State 0 of the prompt reaches 0, 1 and 2, by itself unevenly; state 1, which reaches 0 and 3, makes up for it. A
+  search that ends before their union is undecided, and without state 1 there is no solution."""
+  uneven, makes_up = [0.2, 0.3, 0.5, 0, 0], [0.6, 0, 0, 0.4, 0]
+  problem = meeting(uneven, makes_up)
+  found, short = decided(*problem), decided(*problem, limits=LIMITS._replace(max_covers=1))
+  assert found.outcome == 'yes' and found.reached_states.tolist() == [0, 1, 2, 3]
+  np.testing.assert_allclose(found.construction['prompt'], [[1, 1 / 6, 0, 0, 0]], atol=1e-9)
+  assert short.outcome == 'undecided' and 'more than 1 sets' in short.reason
+  assert decided(*meeting(uneven)).outcome == 'no'
+
+
+def test_a_search_that_is_cut_off_still_has_the_cover_of_assumption_3_5():
+  """The smallest cover is {0, 1, 2}, which has no solution; H* = {0, 1, 3} comes after it."""
+  problem = meeting([0.2, 0.3, 0.5, 0, 0], [0.1, 0.5, 0, 0.4, 0])
+  found = decided(*problem, limits=LIMITS._replace(max_covers=1))
+  assert found.outcome == 'yes' and found.reached_states.tolist() == [0, 1, 3]
+  assert assumptions.relaxed_non_degeneracy(*problem[:2], EXACT, 1000).holds
+
+
+def test_boxes_that_run_out_leave_it_undecided():
+  """Two boxes are not enough for the solution that more of them lead to."""
+  hmm, task_weights, silent_probs = solvable(0, 2)
+  found, short = (
+    decided(hmm, task_weights, silent_probs, limits=LIMITS._replace(max_boxes=boxes)) for boxes in (600, 2)
+  )
+  assert (found.outcome, short.outcome) == ('yes', 'undecided') and 'neither solved nor excluded' in short.reason
 
 
 def test_prompts_use_no_state_that_cannot_be_first():

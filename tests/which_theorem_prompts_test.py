@@ -12,7 +12,9 @@ from hmm_jax.theory.recovery import theorem_3_6
 from tests import theory_constant_prompt_test as dense_cases, theory_no_prompt_test as proof_cases
 from tests.theory_cases import drawn, EXACT
 
-SETTINGS = PromptSettings(support_levels=(0.0, 0.2), rank_level=1e-9, max_covers=50, max_boxes=50, max_states=8)
+SETTINGS = PromptSettings(
+  support_levels=(0.0, 0.2), rank_level=1e-9, max_nodes=100, max_covers=50, max_boxes=50, max_states=8
+)
 
 
 def _measured(hmm, task_weights, texts):

@@ -50,11 +50,11 @@ def measured(
     labels: [n].
     settings: levels and limits of the searches.
   """
-  limits = Limits(settings.max_covers, settings.max_boxes)
+  limits = Limits(settings.max_covers, settings.max_boxes, settings.max_nodes)
   found = dict[str, Any]({'3.5': {}, 'constant_prompt': {}, 'error': {}, 'accuracy': {}})
   for level in settings.support_levels:
     thresholds, name = Thresholds(level, settings.rank_level), str(level)
-    relaxed = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, settings.max_covers)
+    relaxed = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, settings.max_nodes)
     decided = constant_prompt.constant_prompt(hmm, task_weights, hmm.initial_probs, thresholds, limits)
     built = decided.construction
     found['3.5'][name] = relaxed.holds

@@ -21,7 +21,8 @@ class PromptSettings(Group):
 
   support_levels: tuple[float, ...] = setting('epsilons up to which a transition counts as 0', least=0, below=1)
   rank_level: float = setting('share of the largest singular value up to which one counts as 0', below=1)
-  max_covers: int = setting('sets of states behind a prompt, and nodes of the search for H* in Assumption 3.5')
+  max_nodes: int = setting('nodes of the search for H* in Assumption 3.5')
+  max_covers: int = setting('sets of states behind a prompt')
   max_boxes: int = setting('boxes of weights on all of them')
   max_states: int = setting('hidden states of which all sign patterns of W^T b are looked at', most=16)
 

@@ -55,10 +55,12 @@ class Limits(NamedTuple):
   Attributes:
     max_covers: the most sets F.
     max_boxes: the most boxes of q on all of them, but two on each at least.
+    max_nodes: of the search for H* in Assumption 3.5, which comes first.
   """
 
   max_covers: int
   max_boxes: int
+  max_nodes: int
 
 
 class _Case(NamedTuple):
@@ -183,7 +185,7 @@ def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds
   """
   case = _case(hmm, task_weights, silent_probs, thresholds)
   # The cover of Assumption 3.5 is one, wherever the search for covers ends.
-  relaxed = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, limits.max_covers)
+  relaxed = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, limits.max_nodes)
   found = list(itertools.islice(_covers(case), limits.max_covers + 1))
   covers = {states: _factors(case, states) for states in [*_essential(case, relaxed), *found[: limits.max_covers]]}
   free = [
