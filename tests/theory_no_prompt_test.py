@@ -88,11 +88,29 @@ def test_what_is_open_has_a_law_and_a_head_that_are_right(seed):
 
 @pytest.mark.parametrize('seed', range(3))
 def test_where_a_prompt_is_right_there_is_no_proof(seed):
-  """Problems of Theorem 3.6 with three classes."""
-  planted = drawn('3.6', 'planted', seed)
-  texts = np.array(list(itertools.product(range(4), repeat=3)))
-  found = lib.no_prompt(planted.hmm, planted.task_weights, planted.silent_probs, texts, max_states=8)
-  assert found.outcome == 'open'
+  """Problems of Theorem 3.6 with a task of three classes, two of which label texts: a law and a head are right."""
+  planted, texts = drawn('3.6', 'planted', seed), np.array(list(itertools.product(range(4), repeat=3)))
+  weighed = planted.task_weights.any(0)
+  futures, task_weights = likelihoods(planted.hmm, texts), np.zeros((3, 7))
+  shares = futures[:, weighed] * planted.silent_probs[weighed]
+  task_weights[:, weighed] = np.random.default_rng(1).standard_normal((3, weighed.sum()))
+  task_weights[:, weighed] -= (shares / shares.sum(1, keepdims=True) @ task_weights[:, weighed].T).mean(0)[:, None]
+  labels = (futures @ (task_weights * planted.silent_probs).T).argmax(1)
+  found = lib.no_prompt(planted.hmm, task_weights, planted.silent_probs, texts, max_states=8)
+  assert found.outcome == 'open' and found.classes == (0, 1) == tuple(np.unique(labels))
+  np.testing.assert_array_equal(futures * found.law @ planted.hmm.emission_matrix @ found.head < 0, labels == 1)
+
+
+def test_weights_that_prove_nothing_and_labels_that_are_not_those_are_undecided(monkeypatch):
+  """What a program returns is checked: equal weights of all inputs refute no pattern, and a proof about the labels of
+  another task is none."""
+  hmm, task_weights, texts = problem(CERTIFIED[1])
+  found = lambda: lib.no_prompt(hmm, task_weights, hmm.initial_probs, texts, max_states=8)
+  with monkeypatch.context() as patched:
+    patched.setattr(lib, 'exact', lambda array: -rationals.exact(array))
+    assert found()[:2] == ('undecided', 'labels of a proof are too near to ties for float64')
+  monkeypatch.setattr(lib, '_game', lambda inputs, signs: (-1.0, np.ones(len(signs)), np.ones(len(inputs.targets))))
+  assert found().reason.endswith('only rounding tells right from wrong')
 
 
 def test_a_proof_for_two_of_three_classes_is_one():
