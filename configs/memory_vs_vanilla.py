@@ -8,9 +8,9 @@ P[H_1 | X_{-1}] on the vanilla HMM of |M||H| states. Theorem 4.3 speaks of few o
 Command: python -m experiments.main --config=memory_vs_vanilla[:small|evidence|paper|paper_v1|official|tuned|smoke]
 
 `evidence` is `small` with 3 draws of each distribution and the controls that the panel lacks, since the attention head
-reads the tokens x_i beside G and the linear head does not: attention without tokens, attention on a constant G, which is
-a bag of words, attention on vanilla text, and a linear head on text with a memory. `--config.num_trials=5` adds two draws
-to each. Its records are in docs/results/small/figure_3_right.
+reads the tokens x_i beside G and the linear head does not: attention without tokens, attention on a constant G, which
+is a bag of words, attention on vanilla text, and a linear head on text with a memory. `--config.num_trials=5` adds two
+draws to each. Its records are in docs/results/small/figure_3_right.
 
 Cost: `small` took 8 min 15 s of CPU time on two cores that other work shared. It has 350 steps of pretraining by Muon
 in place of 750 by AdamW, in the proportion of docs/recipes.md, where text with a memory was not tried. `paper` is 8
@@ -62,7 +62,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   if scale == base.EVIDENCE:
     config.num_trials = 3
     config.methods = config.memory.vanilla_methods = ('head', 'attention', *base.BEYOND_PROTOCOL)
-    config.figures = ('figure_3_right', 'controls')
+    config.figures = ('figure_3_right', 'controls', 'budget')
   if scale in base.REPEATED:
     config.num_trials = 5
   if scale == 'official':

@@ -39,6 +39,6 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     config.num_states = base.FIRST_SIZES
     config.num_trials = 5
     config.update(fewer_sizes=(8, 12, 15, 25), fewer_trials=2)
-    config.methods = ('head', 'prompt', 'attention', *base.BEYOND_PROTOCOL, 'oracle_prompt')
-    config.figures = ('figure_3_left', 'controls')
+    config.methods = ('head', 'prompt', 'head_best', 'head_converged', 'oracle_prompt')
+    config.figures = ('figure_3_left', 'budget')
   return config

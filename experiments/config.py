@@ -76,7 +76,7 @@ def from_record(recorded: dict[str, Any]) -> Any:
       return {name: read(entry) for name, entry in value.items()}
     return tuple(value) if isinstance(value, list) else value
 
-  experiment, scale = recorded.get('experiment'), recorded.get('scale')
+  experiment, scale = str(recorded.get('experiment')), recorded.get('scale')
   require(experiment in list(EXPERIMENTS), 'experiment', experiment, f'one of {", ".join(EXPERIMENTS)}')
   scales = shipped(experiment)['SCALES']
   require(scale in scales, 'scale', scale, f'one of {", ".join(scales)}')

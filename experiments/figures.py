@@ -323,14 +323,19 @@ def counted(counts: list[int], unit: str, spread: bool = True) -> str:
 @styled
 def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.Path]:
   """Writes the figure in each of FORMATS, the same bytes for the same records."""
-  paths = []
-  for extension in FORMATS:
-    buffer = io.BytesIO()
-    metadata = {'png': None, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}[extension]
-    figure.savefig(buffer, format=extension, metadata=metadata)
-    paths.append(stem.with_suffix(f'.{extension}'))
-    files.write_whole(paths[-1], buffer.getvalue())
+  paths = [stem.with_suffix(f'.{extension}') for extension in FORMATS]
+  for path, extension in zip(paths, FORMATS):
+    files.write_whole(path, as_bytes(figure, extension))
   return paths
+
+
+@styled
+def as_bytes(figure: matplotlib.figure.Figure, extension: str) -> bytes:
+  """The figure in one of FORMATS."""
+  buffer = io.BytesIO()
+  metadata = {'png': None, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}[extension]
+  figure.savefig(buffer, format=extension, metadata=metadata)
+  return buffer.getvalue()
 
 
 def saved(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> str:

@@ -21,7 +21,6 @@ from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
 from experiments.settings import Experiment, Settings
 
-
 _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 
 

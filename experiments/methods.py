@@ -49,9 +49,9 @@ METHODS = {
     'converged attention', 'sequence', False, False, '#000000', '*', '--', 'attention', 'restarts'
   ),
   'oracle_prompt': Method('oracle prompt', 'mask', True, False, '#E69F00', '*', '--', 'prompt', 'restarts', ('exact',)),
-  'attention_blind': Method('attention without tokens', 'probs', False, False, '#AA4499', 'v', '--', 'attention'),
+  'attention_blind': Method('attention without tokens', 'probs', False, False, '#AA4499', 'v', ':', 'attention'),
   'attention_constant': Method(
-    'attention on constant G', 'tokens', False, False, '#882255', '<', ':', 'attention', models=('exact',)
+    'attention on constant G', 'tokens', False, False, '#882255', '<', '-.', 'attention', models=('exact',)
   ),
 }
 

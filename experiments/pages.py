@@ -9,13 +9,18 @@ from experiments import files
 DOCS = pathlib.Path(__file__).parents[1] / 'docs'
 BLOCK = re.compile(r'(<!-- (\w+) of (\S+) -->\n).*?(<!-- end of \2 -->\n)', re.DOTALL)
 
-# What a part of this name says of the records in a folder.
-Section = Callable[[str, pathlib.Path], str]
+# What a part of this name says of the records in a folder; None leaves it as it is.
+Section = Callable[[str, pathlib.Path], str | None]
 
 
 def filled(text: str, section: Section) -> str:
   """The document with what the records in folders below `docs` say in every part."""
-  return BLOCK.sub(lambda match: f'{match[1]}\n{section(match[2], DOCS / match[3]).strip()}\n\n{match[4]}', text)
+
+  def said(match: re.Match[str]) -> str:
+    found = section(match[2], DOCS / match[3])
+    return match[0] if found is None else f'{match[1]}\n{found.strip()}\n\n{match[4]}'
+
+  return BLOCK.sub(said, text)
 
 
 def fill(page: pathlib.Path, section: Section) -> None:

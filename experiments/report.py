@@ -3,6 +3,7 @@
 import io
 import json
 import pathlib
+import textwrap
 
 import numpy as np
 import rich.box
@@ -23,8 +24,14 @@ _STANDING_FOR = {
   'memory': ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune'),
   'vanilla': ('head', 'attention', 'prompt', 'prompt_attention', 'probe', 'finetune'),
 }
-# Pairs of methods whose difference on BERT, paired by task, has a column where both were run.
-_CONTRASTS = (('prompt', 'head'), ('attention', 'head'), ('prompt_attention', 'attention'))
+# Pairs of methods whose difference on BERT, paired by task, is told where both were run.
+_CONTRASTS = (
+  ('prompt', 'head'),
+  ('attention', 'head'),
+  ('prompt_attention', 'attention'),
+  ('attention', 'attention_blind'),
+  ('attention', 'attention_constant'),
+)
 
 # Of a test, before it is corrected.
 LEVEL = 0.05
@@ -38,16 +45,16 @@ def _text_of_paper(scale: str) -> str:
   return 'arxiv_v1' if scale == 'paper_v1' else 'later_version'
 
 
-def paper_left(method: str, scale: str) -> dict[int, float]:
-  """Accuracy in percent by |H|, as digitised from Figure 3 (left)."""
+def paper_left(method: str, scale: str, what: str = 'mean') -> dict[int, float]:
+  """Accuracy in percent by |H|, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3 (left)."""
   left = REFERENCE[f'left_{_text_of_paper(scale)}']
-  return dict(zip(left['num_states'], left[method]['mean'])) if method in left else {}
+  return dict(zip(left['num_states'], left[method][what] or ())) if method in left else {}
 
 
-def paper_right(text: str, scale: str) -> dict[int, float]:
-  """Accuracy in percent by |M||H| of 'memory' or 'vanilla', as digitised from Figure 3 (right)."""
+def paper_right(text: str, scale: str, what: str = 'mean') -> dict[int, float]:
+  """Accuracy by |M||H| of 'memory' or 'vanilla', or half-widths, as `paper_left`, of Figure 3 (right)."""
   right = REFERENCE[f'right_{_text_of_paper(scale)}']
-  return dict(zip(right['memory_times_states'], right[text]['mean']))
+  return dict(zip(right['memory_times_states'], right[text][what] or ()))
 
 
 def text_name(point: Point) -> str:
@@ -70,55 +77,62 @@ def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
   return from_rows('Test accuracy in percent, mean ± half-width of the 95% interval', rows)
 
 
+def contrasts(records: list[Record]) -> dict[str, dict[Point, results.Difference]]:
+  """By the title of each contrast that was run on BERT, its difference at every distribution that has both sides.
+
+  Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
+  vanilla text have no HMM in common, and are compared by Welch's test.
+  """
+  unit, memory, vanilla = results.unit_of(records), *(standing_for(text, records) for text in _STANDING_FOR)
+  found: dict[str, dict[Point, results.Difference]] = {}
+  of_texts = dict.fromkeys([(memory, vanilla), *((method, method) for method in ('attention', 'head'))])
+  for point, rows in results.by_point(records).items():
+    beside = results.select(records, **Point(point.joint_states)._asdict()) if point.memory_size else []
+    compared = [
+      (f'{METHODS[one].label} - {METHODS[other].label}', one, other, rows, results.paired_difference)
+      for one, other in _CONTRASTS
+    ]
+    compared += [
+      (f'memory {METHODS[one].label} - vanilla {METHODS[other].label}', one, other, beside, results.unpaired_difference)
+      for one, other in of_texts
+      if one and other
+    ]
+    for title, one, other, others, difference in compared:
+      model = 'bert' if 'bert' in METHODS[other].models else 'exact'
+      both = results.select(rows, model='bert', method=one), results.select(others, model=model, method=other)
+      if all(both):
+        found.setdefault(title, {})[point] = difference(*both, unit)
+  return dict(sorted(found.items(), key=lambda item: item[0].startswith('memory ')))
+
+
+def contrast_table(records: list[Record]) -> rich.table.Table:
+  """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
+  rows, points = [], results.by_point(records)
+  for title, differences in contrasts(records).items():
+    corrected = results.holm([one.p_value for one in differences.values()])
+    for (point, difference), p_value in zip(differences.items(), corrected):
+      detectable = difference.detectable(LEVEL / len(differences))
+      cells = [
+        ('difference', str(difference.interval)),
+        ('p, Holm', _shown(p_value, '.2g')),
+        ('sizes', str(len(differences))),
+        ('detectable', _shown(detectable, '.1f')),
+      ]
+      first = point == next(iter(differences))
+      rows.append([('contrast, on BERT', title if first else ''), *_name_of(point, points[point], records), *cells])
+  unit = 'HMM' if results.unit_of(records) == ('trial',) else 'task of one HMM'
+  title = (
+    f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). Detectable: '
+    f'what is found in 80% of such runs at {LEVEL} over the number of sizes, with the spread seen'
+  )
+  return from_rows(title, rows)
+
+
 def beyond_table(records: list[Record]) -> rich.table.Table:
   """The accuracies of controls and of what is fitted otherwise than by the paper's protocol."""
   beyond = tuple(method for method in METHODS if method not in PROTOCOL)
   rows = [_start_of_row(*pair, records, 'accuracy', beyond) for pair in results.by_point(records).items()]
   return from_rows("Beyond the paper's protocol: what other fits and controls reach", rows)
-
-
-def contrasts(records: list[Record]) -> dict[str, dict[Point, results.Difference]]:
-  """By the title of each contrast that was run on BERT, its difference at every distribution that has both sides.
-
-  Pairs are of tasks, within an HMM; memory and vanilla text have no HMM in common, and are compared by Welch's test.
-  """
-  unit, memory, vanilla = results.unit_of(records), *(_standing_for(text, records) for text in _STANDING_FOR)
-  bert, found = results.select(records, model='bert'), dict[str, dict[Point, results.Difference]]()
-  for point, rows in results.by_point(bert).items():
-    pairs = [(f'{METHODS[one].label}\n- {other}, BERT', one, other, rows) for one, other in _CONTRASTS]
-    compared = [(*pair, results.paired_difference) for pair in pairs]
-    if memory and vanilla and point.memory_size:
-      title = f'memory {METHODS[memory].label}\n- vanilla {METHODS[vanilla].label}, BERT'
-      beside = results.select(bert, **Point(point.joint_states)._asdict())
-      compared.append((title, memory, vanilla, beside, results.unpaired_difference))
-    for title, one, other, others, difference in compared:
-      both = results.select(rows, method=one), results.select(others, method=other)
-      if all(both):
-        found.setdefault(title, {})[point] = difference(*both, unit)
-  return found
-
-
-def contrast_table(records: list[Record]) -> rich.table.Table:
-  """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
-  rows, found = [], contrasts(records)
-  for point, of_point in results.by_point(records).items():
-    row = _name_of(point, of_point, records)
-    for title, differences in found.items():
-      corrected = dict(zip(differences, results.holm([one.p_value for one in differences.values()])))
-      cells = ['', '', '']
-      if point in differences:
-        difference = differences[point]
-        detectable = difference.detectable(LEVEL / len(differences))
-        cells = [str(difference.interval), _shown(corrected[point], '.2g'), _shown(detectable, '.1f')]
-      row += zip((title, 'p,\nHolm', 'detectable\nin 80%'), cells)
-    rows.append(row)
-  unit = 'HMM' if results.unit_of(records) == ('trial',) else 'task of one HMM'
-  sizes = ' or '.join(sorted({str(len(differences)) for differences in found.values()}))
-  title = (
-    f'Differences in points; the unit is the {unit}. p: t test, corrected for {sizes} sizes (Holm). Detectable: the '
-    f'least true difference found in 80% of such runs at {LEVEL} over the number of sizes, given the spread seen here'
-  )
-  return from_rows(title, rows)
 
 
 def clear_table(records: list[Record]) -> rich.table.Table:
@@ -168,12 +182,12 @@ def _start_of_row(
   for model, method in sorted({(record['model'], record['method']) for record in records}):
     if method in methods:
       chosen = results.select(of_point, model=model, method=method)
-      title = f'{METHODS[method].label}\n{MODEL_NAMES[model]}'
+      title = f'{textwrap.fill(METHODS[method].label, 18)}\n{MODEL_NAMES[model]}'
       row.append((title, str(results.percent(chosen, field, unit)) if chosen else ''))
   return row
 
 
-def _standing_for(text: str, records: list[Record]) -> str | None:
+def standing_for(text: str, records: list[Record]) -> str | None:
   """The method that stands for a kind of text, on BERT; None where there is none."""
   of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
   found = {record['method'] for record in of_text}
@@ -185,7 +199,7 @@ def _paper(point: Point, bert: list[Record], records: list[Record]) -> Row:
   scale, text, names = records[0]['scale'], text_name(point), ('head', 'prompt')
   values = {name: paper_left(name, scale).get(point.num_states) for name in names}
   if _has_memory(records):
-    method = _standing_for(text, records)
+    method = standing_for(text, records)
     values = {method: paper_right(text, scale).get(point.joint_states)} if method else {}
   cells = []
   for method, value in values.items():

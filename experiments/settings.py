@@ -251,7 +251,9 @@ class TuneSettings(AdamWSettings):
 
 
 class OnTestSettings(Group):
-  ridges: tuple[float, ...] = setting('of converged heads on the test inputs, from which the search starts as well')
+  ridges: tuple[float, ...] = setting(
+    'of heads converged on the test inputs, from the best of which the search starts as well'
+  )
   tolerance: float = setting('margins up to which count as none, where test inputs have unit covariance', below=1)
   max_rounds: int = setting('rounds of search from each start at most', most=10**6)
   max_certificates: int = setting('certificates of inseparability that are looked for')

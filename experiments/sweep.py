@@ -7,6 +7,8 @@ import pathlib
 import re
 from typing import Any, NamedTuple
 
+import matplotlib.figure
+
 from experiments import (
   budget,
   distributed,
@@ -23,7 +25,7 @@ from experiments.fields import require, SettingsError
 from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.results import Record
-from experiments.settings import Settings
+from experiments.settings import FigureSettings, Settings
 
 SETTINGS = Settings
 
@@ -33,6 +35,7 @@ DRAWN = {
   'figure_3_right': figures.figure_3_right,
   'memory_cells': figures.memory_cells,
   'attention': figures.attention,
+  'controls': figures.controls,
   'budget': budget.figure,
 }
 
@@ -197,11 +200,15 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   records = results.load(workdir)
   if not records:
     return
-  # What is fitted without the protocol is for the budget, where there is any of the protocol.
-  trained = [record for record in records if METHODS[record['method']].fit == 'schedule'] or records
-  text = report.render(trained, settings.figure.paper_overlay) + budget.render(records)
-  report.show(text, workdir, reporter)
+  report.show(report.render(records, settings.figure.paper_overlay) + budget.render(records), workdir, reporter)
   for name in settings.figures:
-    figure = DRAWN[name](records if name == 'budget' else trained, settings.figure)
-    if figure:
-      reporter.say(figures.saved(figure, workdir / name))
+    drawn = figure(name, records, settings.figure)
+    if drawn:
+      reporter.say(figures.saved(drawn, workdir / name))
+
+
+def figure(name: str, records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure | None:
+  """One of DRAWN; None where the records have nothing for it."""
+  # What is fitted without a protocol is for the budget, where there is any by one.
+  trained = [record for record in records if METHODS[record['method']].fit == 'schedule'] or records
+  return DRAWN[name](records if name == 'budget' else trained, settings)

@@ -33,18 +33,21 @@ _FEWEST = 3
 # What a record is of, and what nothing but its settings decides.
 _DECLARED = (
   *('schema_version', 'experiment', 'scale', 'seed', 'num_states', 'memory_size', 'num_cells', 'trial', 'task'),
-  *('model', 'method', 'trial_id', 'pretraining_id', 'attention_by', 'redraws'),
+  *('model', 'method', 'trial_id', 'pretraining_id', 'fit_id', 'attention_by', 'redraws', 'separable'),
 )
-# What follows from the distribution alone, in float64.
-_EXACT = ('majority_accuracy', 'smallest_margin', 'near_tie_share', 'bayes_floor')
+# What follows from the distribution alone, in float64, and what is 0 but for rounding.
+_EXACT = (
+  *('majority_accuracy', 'smallest_margin', 'near_tie_share', 'bayes_floor'),
+  *('certificate_residual', 'gradient_norm'),
+)
 # What follows from the model that was measured, which training made unless it is the exact one.
 _OF_MODEL = (*('kl_at_mask', 'tv_at_mask', 'kl_over_positions', 'tv_over_positions', 'mlm_loss', 'excess_mlm_loss'),)
 _TRAINED = (
   *('accuracy', 'validation_accuracy', 'train_accuracy', 'clear_accuracy', 'train_loss'),
-  'attention_rank_correlation',
+  *('attention_rank_correlation', 'accuracy_at_most', 'restart_accuracies'),
 )
 # What another environment may order otherwise, and no mean speaks of.
-_LOCAL = ('attention_profile',)
+_LOCAL = ('attention_profile', 'restart')
 # The class of each field in another environment, by the model that it is of.
 FIELDS: dict[str, dict[str, str]] = {
   **dict.fromkeys(_DECLARED, {'bert': EQUAL, 'exact': EQUAL}),
@@ -69,7 +72,7 @@ class Compared(NamedTuple):
   Attributes:
     field: its name.
     kind: the class.
-    count: the records that were compared.
+    number: of records that were compared.
     largest: the largest difference of numbers; None where there are none, or where they are not numbers on both sides.
     verdict: 'same', or what is wrong, or why nothing is said.
     is_same: whether nothing is wrong.
@@ -77,7 +80,7 @@ class Compared(NamedTuple):
 
   field: str
   kind: str
-  count: int
+  number: int
   largest: float | None
   verdict: str
   is_same: bool
@@ -150,7 +153,7 @@ def _chosen(text: str, grid: sweep.Grid, recorded: list[Record]) -> list[int]:
 
 def _is_here(workdir: pathlib.Path) -> Callable[[Record], bool]:
   """Whether a record came from an environment whose bits are those of this one; raises Differs where none is known."""
-  here, made = environment.environment(jax.devices()), {}
+  here, made = environment.environment(jax.devices()), dict[tuple[Any, ...], environment.Environment]()
   for line in files.read_json_lines(workdir / results.ENVIRONMENT_NAME):
     made |= {(line['trial_id'], line['model'], line['method'], task): line for task in line['tasks']}
 
@@ -269,7 +272,7 @@ def table(rows: list[Compared]) -> str:
     [
       ('field', one.field),
       ('class', one.kind),
-      ('compared', str(one.count)),
+      ('compared', str(one.number)),
       ('largest\ndifference', '' if one.largest is None else f'{one.largest:.2g}'),
       ('verdict', one.verdict),
     ]

@@ -143,6 +143,7 @@ EXPERIMENTS = [
   'registry',
   'config',
   'verify',
+  'evidence_page',
   'cost_report',
   'communication_report',
   'scale_report',

@@ -3,6 +3,7 @@
 import itertools
 import json
 import pathlib
+import re
 import xml.etree.ElementTree
 
 import matplotlib
@@ -209,6 +210,7 @@ DRAWINGS = [
   (figures.figure_3_right, _memory_records),
   (figures.memory_cells, _cell_records),
   (figures.attention, _cell_records),
+  (figures.controls, lambda: _control_records([*MEMORIES, *VANILLAS])),
 ]
 
 
@@ -227,10 +229,11 @@ def test_three_formats_with_the_same_bytes_every_time(draw, records, tmp_path):
 
 def test_the_table_holds_means_differences_and_the_gap():
   """A row per size: accuracies with intervals, the paired gain, the majority and the distance from ideal."""
-  text = report.render(_records(), paper_overlay=True)
+  text, differences = report.render(_records(), paper_overlay=True).split('Differences in points')
   row = next(line for line in text.splitlines() if line.split()[:1] == ['30'])
-  for number in ('67.0 ±', '77.0 ±', '82.0 ±', '10.0 ±', '55.0', '0.123', '0.045', '66.2 / 75.1'):
+  for number in ('67.0 ±', '77.0 ±', '82.0 ±', '55.0', '0.123', '0.045', '66.2 / 75.1', '+0.8 / +1.9'):
     assert number in row
+  assert '  10.0 ± ' in next(line for line in differences.splitlines() if line.split()[:1] == ['30'])
 
 
 def test_the_right_figure_draws_memory_and_vanilla():
@@ -369,7 +372,8 @@ def _too_near(styles):
 
 def test_colours_hold_under_deuteranopia_and_in_grey():
   """Any two methods are apart in CIELAB, as a deuteranope sees them, and in grey or in both marker and dash."""
-  methods = [(method.colour, method.marker, method.dash) for method in METHODS.values()]
+  drawn = [method for method in METHODS.values() if method.fit == 'schedule']
+  methods = [(method.colour, method.marker, method.dash) for method in drawn]
   assert not _too_near(methods)
   assert not _too_near([tuple(style.values()) for style in verification_report._STYLES.values()])
   cycle = figures.styled(lambda: matplotlib.rcParams['axes.prop_cycle'])()
@@ -383,20 +387,25 @@ def test_colours_hold_under_deuteranopia_and_in_grey():
 
 
 def _rows(records, overlay=False):
-  """The rows of the table."""
-  lines = report.render(records, overlay).splitlines()
+  """The rows of the first table."""
+  lines = report.render(records, overlay).split('Differences in points')[0].splitlines()
   return [line for line in lines if line.split()[:1] in (['memory'], ['vanilla'])]
 
 
 def test_the_table_compares_memory_with_vanilla():
   """A row per distribution; the gain over the vanilla HMM of as many joint states is Welch's, where BERT has both."""
-  text = report.render(_memory_records(), paper_overlay=True)
-  assert 'memory attention' in text and '- vanilla head, BERT' in text
   rows = _rows(_memory_records(), overlay=True)
   vanilla, memory = rows[:3], rows[3:]
   assert [row.split()[:3] for row in vanilla] == [['vanilla', str(size), str(size)] for size in (8, 12, 20)]
   assert [row.split()[:5] for row in memory] == [['memory', str(size), '1', '4', str(4 * size)] for size in (2, 3, 5)]
-  for row, point, other in zip(memory[:2], MEMORIES, VANILLAS):
+  assert '0.250' in memory[0] and '0.500' in vanilla[0]
+  assert [rows[0].split()[-2], memory[0].split()[-2]] == ['83.2', '99.8']
+  differences = report.render(_memory_records(), paper_overlay=True).split('Differences in points')[1].splitlines()
+  compared = [line for line in differences if ' memory ' in line or 'memory attention - vanilla head' in line]
+  # The last memory has nothing to be compared with on BERT.
+  assert len(compared) == 2 and 'memory attention - vanilla head' in compared[0]
+  p_values = []
+  for row, point, other in zip(compared, MEMORIES, VANILLAS):
     accuracies = [
       [100 * r['accuracy'] for r in _memory_records() if r['model'] == 'bert' and results.point_of(r) == at]
       for at in (point, other)
@@ -404,18 +413,86 @@ def test_the_table_compares_memory_with_vanilla():
     welch = scipy.stats.ttest_ind(*accuracies, equal_var=False)
     low, high = welch.confidence_interval()
     assert f' {(low + high) / 2:.1f} ± {(high - low) / 2:.1f}  ' in row
-    assert f' {welch.pvalue:.2g} ' in row
-  # The last memory has nothing to be compared with, a vanilla row is compared with nothing.
-  counts = [row.count('±') for row in rows]
-  assert counts[3] == counts[4] == counts[5] + 1 and counts[0] == counts[1] == counts[2] + 1
-  assert '0.250' in memory[0] and '0.500' in vanilla[0]
-  assert rows[0].split()[-1] == '83.2' and memory[0].split()[-1] == '99.8'
+    p_values.append(welch.pvalue)
+  first, second = np.argsort(p_values)
+  assert f' {2 * p_values[first]:.2g} ' in compared[first]
+  assert f' {max(2 * p_values[first], p_values[second]):.2g} ' in compared[second]
+
+
+def _control_records(points, trials=3):
+  accuracies = {
+    'attention': 0.9,
+    'attention_blind': 0.8,
+    'attention_constant': 0.6,
+    'head': 0.7,
+    'head_converged': 0.99,
+  }
+  return [
+    _record(point, task, model, method, accuracy - 0.01 * trial, 0.5, 'other') | {'trial': trial}
+    for point in points
+    for trial in range(trials)
+    for task in range(2)
+    for method, accuracy in accuracies.items()
+    for model in METHODS[method].models
+  ]
+
+
+def test_controls_have_a_figure_of_their_own():
+  """A row for each text and a column for each model; the bag of words, which reads no model, stands in both columns."""
+  records = _control_records([*MEMORIES, *VANILLAS])
+  figure = figures.controls(records, _settings())
+  titles = [f'{text} text, {model}' for text in ('memory', 'vanilla') for model in MODELS]
+  assert [axes.get_title() for axes in figure.axes] == titles
+  for axes in figure.axes:
+    lines = _lines_by_label(axes)
+    drawn = {'attention': 89, 'attention without tokens': 79, 'attention on constant G': 59, 'head': 69}
+    assert {label: pytest.approx([y] * 3) for label, y in drawn.items()} == {
+      label: list(lines[label].get_ydata()) for label in drawn
+    }
+    assert 'converged head' not in lines and list(axes.get_xticks()) == [8, 12, 20]
+  assert 'HMMs: n = 3' in figure.get_suptitle() and 'number of joint states' in figure.axes[-1].get_xlabel()
+  assert len(figures.controls(_control_records(VANILLAS), _settings()).axes) == 2
+  assert figures.controls(_memory_records(), _settings()) is None
+
+
+def test_the_panels_draw_what_the_paper_does_where_more_was_run():
+  """With controls and other fits on record: head and prompt on the left; attention of memory, head of vanilla text."""
+  extra = [r | {'method': 'head_converged'} for r in _records() if r['method'] == 'head']
+  attention = [r | {'method': 'attention'} for r in _records() if r['method'] == 'head']
+  (axes,) = figures.figure_3_left(_records() + extra + attention, _settings()).axes
+  (plain,) = figures.figure_3_left(_records(), _settings()).axes
+  assert set(_lines_by_label(axes)) == set(_lines_by_label(plain))
+  (axes,) = figures.figure_3_right(_control_records([*MEMORIES, *VANILLAS]), _settings()).axes
+  named = {label for label in _lines_by_label(axes) if label[0] != '_'}
+  texts = [f'{text}, {model}' for text in ('memory: attention', 'vanilla: head') for model in MODELS]
+  assert named == {*texts, 'memory: majority class', 'vanilla: majority class'}
+
+
+def test_the_table_beyond_the_protocol():
+  """Controls and other fits have a table of their own, in which the unit is the HMM, as in that of differences."""
+  text = report.render(_control_records([*MEMORIES, *VANILLAS]), paper_overlay=False)
+  protocol, differences, beyond = re.split('Differences in points|Beyond the paper', text)
+  assert 'converged' not in protocol and 'the unit the HMM' in differences
+  row = next(line for line in beyond.splitlines() if line.split()[:2] == ['memory', '2'])
+  assert row.split()[6:9] == ['79.0', '±', '2.5'] and 'constant G' in beyond
+  # Attention on BERT less a bag of words, of which there is one for both models.
+  row = next(line for line in differences.splitlines() if 'attention - attention on constant G' in line)
+  assert ' 30.0 ' in row
+
+
+def test_a_size_with_one_hmm_beside_sizes_with_several_has_no_interval():
+  """Tasks are not units where HMMs are."""
+  records = [r for r in _records(num_trials=3) if r['num_states'] > 4 or r['trial'] == 0]
+  text, differences = report.render(records, paper_overlay=False).split('Differences in points')
+  for rows in (text, differences):
+    (row,) = [line for line in rows.splitlines() if re.search(r'^( +prompt - head)? +4 +1 ', line)]
+    assert '±' not in row
 
 
 def test_the_table_of_one_text_has_no_column_of_the_other():
   """Without vanilla records there is no comparison with them, and without memory records no column of the memory."""
   cells = report.render(_cell_records(), paper_overlay=False)
-  assert 'vanilla' not in cells and '- attention, BERT' in cells and '- head, BERT' in cells
+  assert 'vanilla' not in cells and 'prompt + attention - attention' in cells and ' attention - head' in cells
   head = report.render(_records(), paper_overlay=False)
   assert '|M|' not in head and 'memory' not in head
 

@@ -12,6 +12,8 @@ import pytest
 from hmm_jax import hmm as hmm_lib, inference
 from hmm_jax.hmm import HMM
 
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
 
 def test_validate_returns_self():
   """A well-formed HMM passes through, the paper's draw and one with zeros alike."""

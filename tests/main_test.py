@@ -21,7 +21,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import config as config_lib, main as main_lib
+from experiments import config as config_lib, main as main_lib, verify
 from experiments.fields import SettingsError
 from experiments.registry import EXPERIMENTS
 
@@ -248,6 +248,37 @@ def test_results_are_of_what_is_asked_for_alone(finished, tmp_path):
     assert '/' not in name or (workdir / name).read_bytes() == content
 
 
+def test_every_documented_field_has_a_class():
+  """Verifying knows of each field in which class another environment has to make it again, and of no other."""
+  assert set(verify.FIELDS) == _documented()
+
+
+def test_a_folder_of_records_is_verified(finished, tmp_path):
+  """Its trials are run again, pretraining included, to the same bits; the folder is as it was."""
+  names = ('config.json', 'environment.jsonl', 'results.jsonl')
+  for name in names:
+    shutil.copy(finished.workdir / name, tmp_path)
+  before = {name: (tmp_path / name).read_bytes() for name in names}
+  printed = _finish('--mode=verify', f'--workdir={tmp_path}')
+  assert 'pretraining 40/40' in printed and '8 records of 1 trials' in printed
+  assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize('field', ['accuracy', 'train_loss', None])
+def test_a_tampered_record_is_not_verified(finished, tmp_path, field):
+  """One number changed, or the numbers of another trial: the table says where, one sentence too, at exit code 1."""
+  for name in ('config.json', 'environment.jsonl', 'results.jsonl'):
+    shutil.copy(finished.workdir / name, tmp_path)
+  records = _records(finished.prompt_files)
+  records[3].update({field: records[3][field] - 1 / 64} if field else {'trial_id': records[3]['trial_id'][::-1]})
+  (tmp_path / 'results.jsonl').write_text(''.join(json.dumps(record) + '\n' for record in records))
+  reused = f'--pretrained={finished.workdir / "pretrained"}'
+  code, out, err = _run('--mode=verify', f'--workdir={tmp_path}', '--trials=0', reused)
+  (line,) = err.splitlines()
+  assert code == 1 and 'pretraining 40/40' not in out
+  assert f'is not what its settings make: {field} (1 of 8 differ)' in line if field else 'does not say where' in line
+
+
 @pytest.mark.parametrize('lacking', ['--config.mesh.data=64', '--config.tensorboard=True'])
 def test_report_redraws_from_records_alone(finished, tmp_path, monkeypatch, lacking):
   """`--mode=report` needs results.jsonl and nothing else, not what the run needed, and draws the same bytes."""
@@ -376,6 +407,8 @@ REFUSED = [
     ['--engine', 'there are 2'],
   ),
   (['--config=examine:smoke', '--mode=list'], ['--mode', 'list', 'examine is no grid']),
+  (['--mode=verify'], ['--config', 'smoke', 'none where --mode is verify']),
+  (['--pretrained=/tmp'], ['--pretrained', '/tmp', 'nothing where --mode is not verify']),
   (['--mode=replay'], ['mode', 'replay', 'report']),
   (['--mode=report'], ['workdir', 'records of prompt_vs_head']),
   (['--config=configs/nothing.py'], ['configs/nothing.py', 'not exist']),
@@ -410,6 +443,22 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments, words, tmp_path):
   for word in words:
     assert word in line
   assert not list(workdir.glob('*'))
+
+
+@pytest.mark.parametrize(
+  ('arguments', 'words'),
+  [
+    (['--workdir='], ['--workdir', "''", 'a folder of records']),
+    ([], ['--workdir', 'one with records']),
+    (['--engine=processes'], ['--engine', 'processes', 'here where --mode is verify']),
+    (['--trials=9'], ['--workdir', 'one with records']),
+  ],
+)
+def test_what_cannot_be_verified_is_refused(arguments, words, tmp_path):
+  """In one sentence, at exit code 2."""
+  code, _, err = _run('--mode=verify', f'--workdir={tmp_path}', *arguments)
+  (line,) = err.splitlines()
+  assert code == 2 and all(word in line for word in words)
 
 
 @pytest.mark.parametrize(

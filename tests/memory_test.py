@@ -45,6 +45,17 @@ def test_more_of_anything_takes_more(field, value):
   assert _total(**{field: value}) > _total()
 
 
+def test_restarts_take_as_much_as_they_are():
+  """Side by side with BERT out of it, the batch of an oracle prompt is that of a prompt times the starts."""
+  sizes = {}
+  for method, number in (('prompt', 3), ('oracle_prompt', 1), ('oracle_prompt', 3)):
+    found = memory.parts(_settings(methods=(method,), models=('exact',), **{'restarts.number': number}))
+    (sizes[method, number],) = [part.size for part in found if part.what == f'a batch of {method} tuning']
+  texts = 8 * (256 + 32 + 64) * (9 + 4)
+  assert sizes['oracle_prompt', 1] == sizes['prompt', 3] > texts
+  assert sizes['oracle_prompt', 3] - texts == 3 * (sizes['prompt', 3] - texts)
+
+
 def test_what_does_not_fit_is_refused_in_one_sentence(monkeypatch):
   """The field that drives most of it, what it takes and what there is; and nothing of it is allocated."""
   monkeypatch.setattr(memory, 'available', lambda: 8e9)

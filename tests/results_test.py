@@ -199,7 +199,7 @@ def test_holm_is_closed_testing():
 
 @pytest.mark.parametrize('several', [3, 5, 12])
 def test_the_detectable_difference_is_found_with_that_probability(several):
-  """Power at it, as an integral over the sample's spread, is 0.8 at the level, and falls on either side as it should."""
+  """Power at it, as an integral over the sample's spread, is 0.8 at the level; less needs less."""
   level, accuracies = 0.05 / 7, np.linspace(0.5, 0.8, several) ** 2
   second = [_record(trial, method='head', accuracy=0.2) for trial in range(several)]
   first = [_record(trial, accuracy=accuracy) for trial, accuracy in enumerate(accuracies)]

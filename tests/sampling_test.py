@@ -9,6 +9,8 @@ from scipy import stats
 
 from hmm_jax import hmm as hmm_lib, sampling
 
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
 
 def alias_probs(table):
   """The distributions that a table of [N, K] draws from."""

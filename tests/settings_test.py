@@ -10,6 +10,7 @@ import pytest
 from configs import base, memory_cells, memory_vs_vanilla, prompt_vs_head
 from experiments import config as config_lib, sweep, trial as trial_lib
 from experiments.fields import SettingsError, valid_values
+from experiments.methods import METHODS, SCHEDULES
 from experiments.registry import EXPERIMENTS
 from experiments.settings import Point, Settings
 
@@ -252,6 +253,36 @@ def test_what_decides_no_number_changes_no_id():
     tensorboard=True,
   )
   assert changed.trial_id(Point(4), 0) == plain.trial_id(Point(4), 0)
+
+
+@pytest.mark.parametrize(
+  ('field', 'method'),
+  [('on_test__max_rounds', 'head_best'), ('converged__ridge', 'head_converged'), ('restarts__number', 'oracle_prompt')],
+)
+def test_how_it_is_fitted_names_the_records_of_its_methods_alone(field, method):
+  """Whatever names trials stays as it was before there were other fits than schedules."""
+  group, _, name = field.partition('__')
+  plain = _settings()
+  changed = _settings(**{field: getattr(getattr(plain, group), name) * 2})
+  assert changed.trial_id(Point(4), 0) == plain.trial_id(Point(4), 0)
+  differ = {one for one in METHODS if changed.fit_id(one) != plain.fit_id(one)}
+  assert differ == {one for one in METHODS if METHODS[one].fit == METHODS[method].fit} and method in differ
+  assert all((plain.fit_id(one) == '') == (METHODS[one].fit == 'schedule') for one in METHODS)
+  assert SCHEDULES == ('head', 'prompt', 'probe', 'finetune', 'attention', 'prompt_attention')
+
+
+@pytest.mark.parametrize(('method', 'models'), [('finetune', ('exact',)), ('oracle_prompt', ('bert',))])
+def test_a_method_without_a_model_of_its_own_is_refused(method, models):
+  with pytest.raises(SettingsError, match=rf"methods is .*; valid is without '{method}' where models is .*alone"):
+    _settings(methods=('head', method), models=models)
+  assert _settings(methods=('head', method)).methods == ('head', method)
+
+
+def test_restarts_have_the_schedule_of_their_group_for_longer():
+  settings = _settings()
+  assert settings.schedule('prompt') == settings.prompt.schedule
+  assert settings.schedule('oracle_prompt') == settings.prompt.schedule._replace(num_epochs=50)
+  assert [settings.num_starts(one) for one in ('prompt', 'oracle_prompt', 'attention_converged')] == [1, 8, 8]
 
 
 def test_ids_tell_the_points_of_a_grid_apart():

@@ -1,5 +1,6 @@
 """The grid: in which order it is filled, and what a time budget leaves of it."""
 
+import collections
 import dataclasses
 import json
 import pathlib
@@ -12,6 +13,9 @@ from experiments import config as config_lib, files, pretraining, results, sweep
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
+from experiments.settings import Point
+
+EVIDENCE = ('prompt_vs_head', 'memory_vs_vanilla')
 
 
 @pytest.fixture
@@ -190,6 +194,30 @@ def test_the_list_says_what_is_done_and_what_is_missing(settings, begun, tmp_pat
   ]
   assert [line.endswith('done') for line in lines] == [False, True, False, False, False, False]
   assert sweep.listing(sweep.trials(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
+
+
+def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):
+  """By number, one at least; more draws of all sizes keep what is done, and the rest is counted by size."""
+  fewer = dataclasses.replace(settings, time_budget=0.0, fewer_sizes=(6, 8), fewer_trials=2)
+  assert _run(fewer, tmp_path) is None and begun == [(4, 0), (6, 0), (4, 1), (4, 2)]
+  more = dataclasses.replace(fewer, num_trials=5)
+  assert sweep.listing(sweep.trials(more, tmp_path)).count('done') == 4
+  assert _run_numbers(more, tmp_path, 3).startswith('5 of 8 trials are finished (|H|=4: 3, |H|=6: 2)')
+  assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
+  assert dataclasses.replace(fewer, num_trials=1).draws() == [(Point(4), 0), (Point(6), 0)]
+
+
+def test_the_evidence_has_as_many_draws_as_figure_3_asks_for():
+  """Left five at |H| = 4, 10 and 30 and three elsewhere; right three of each text; every trial a small one."""
+  left, right = (config_lib.from_config(config_lib.shipped(name)['get_config']('evidence')) for name in EVIDENCE)
+  of = lambda s: collections.Counter(point for point, _ in s.draws())
+  assert of(left) == {Point(size): 5 if size in (4, 10, 30) else 3 for size in (4, 8, 10, 12, 15, 25, 30)}
+  memories = [Point(4, size, 1) for size in (2, 3, 5, 7)]
+  assert of(right) == dict.fromkeys([*memories, *(Point(point.joint_states) for point in memories)], 3)
+  for name, evidence in zip(EVIDENCE, (left, right)):
+    small = config_lib.from_config(config_lib.shipped(name)['get_config']('small'))
+    assert evidence.tasks_per_trial == small.tasks_per_trial == 4
+    assert all(evidence.trial_id(*draw) == small.trial_id(*draw) for draw in evidence.draws())
 
 
 @pytest.mark.parametrize('name', ['prompt_vs_head', 'memory_vs_vanilla', 'memory_cells', 'recipes'])

@@ -12,6 +12,8 @@ from experiments import config as config_lib, environment, results
 from experiments.progress import Reporter
 from experiments.theory import study, verification
 
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
 THEOREMS = ('3.3', '3.6', '4.3', '4.6', 'C.6')
 
 

@@ -56,6 +56,33 @@ def test_records_are_those_that_are_asked_for(tmp_path):
   assert len(_trial(tmp_path).records()) == 8
 
 
+def test_methods_are_asked_for_on_the_models_that_they_are_of(tmp_path):
+  """What is fitted to the exact G alone is not missing on BERT, nor fine-tuning on the exact model."""
+  trial = _trial(tmp_path, methods=('head_best', 'oracle_prompt', 'finetune', 'head_converged'), tasks_per_trial=1)
+  of_exact = {(0, 'exact', method) for method in ('head_best', 'oracle_prompt', 'head_converged')}
+  assert trial.missing() == trial.wanted() == of_exact | {(0, 'bert', 'finetune'), (0, 'bert', 'head_converged')}
+
+
+def test_another_fit_is_another_record(tmp_path):
+  """Records of another ridge stay on file beside their arrays and are not reported; those of schedules stay what they
+  are, those from before there were other fits as well."""
+  asked = dict(models=('exact',), methods=('head', 'head_converged'), tasks_per_trial=1)
+  one, other = (_trial(tmp_path, **asked, **{'converged.ridge': ridge}) for ridge in (1e-6, 1e-3))
+  for method in one.methods:
+    _add(one, 'exact', method, (0,))
+  assert one.id == other.id and other.missing() == {(0, 'exact', 'head_converged')}
+  _add(other, 'exact', 'head_converged', (0,))
+  assert not one.missing() and not other.missing()
+  assert {record['fit_id'] for record in other.records()} == {'', other.settings.fit_id('head_converged')}
+  assert len(one.records_path.read_text().splitlines()) == 3 == len(list((one.directory / 'tuned').iterdir()))
+  rows = [json.loads(line) for line in one.records_path.read_text().splitlines()]
+  for row in rows:
+    if row['method'] == 'head':
+      del row['fit_id']
+  one.records_path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  assert not one.missing()
+
+
 def test_what_two_runs_made_is_there_once(tmp_path):
   """As where the same trial was run twice at the same time."""
   for tasks in ((0, 1), (1,)):

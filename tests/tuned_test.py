@@ -8,10 +8,14 @@ import numpy as np
 from oracles import attention_by_the_paper, log_space_conditional
 import pytest
 import rich.console
+import scipy.special
 import scipy.stats
 
 from configs import memory_cells
 from experiments import config as config_lib, downstream as downstream_lib, trial as trial_lib, tuned
+from experiments.methods import METHODS
+from experiments.fields import SettingsError
+from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.settings import Point
 from hmm_jax.model import ExactModel
@@ -148,12 +152,89 @@ def test_attention_that_follows_concentration_correlates_with_it(drawn):
   assert all(row[1] == pytest.approx(1) for row in measured['attention_profile'] if row[2])
 
 
+def test_a_converged_head_is_what_it_does(settings, drawn):
+  """Accuracies and loss are recomputed from the arrays; where it ends the loss has next to no slope."""
+  distribution, downstream = drawn
+  probs = predictions(distribution, downstream.inputs)[:, 0]
+  for one in tune(settings, drawn, 'head_converged'):
+    head, measured = one.trainable['head'], one.measured
+    labels, train = downstream.tasks[one.task].labels, downstream.splits['train']
+    is_right = (probs @ head.weights + head.bias).argmax(-1) == labels
+    names = {'train': 'train_accuracy', 'validation': 'validation_accuracy', 'test': 'accuracy'}
+    for split, name in names.items():
+      assert measured[name] == pytest.approx(is_right[downstream.splits[split]].mean())
+    log_probs = scipy.special.log_softmax(probs @ head.weights + head.bias, axis=1)[train]
+    assert measured['train_loss'] == pytest.approx(-log_probs[np.arange(40), labels[train]].mean(), rel=1e-3)
+    residuals = np.exp(log_probs) - np.eye(2)[labels[train]]
+    slope = probs[train].T @ residuals / 40 + settings.converged.ridge * head.weights
+    assert np.abs(slope).max() < 1e-6 and 0 < measured['gradient_norm'] < 1e-6
+    assert measured['accuracy_at_most'] is measured['restart'] is None
+
+
+def test_the_best_head_is_fitted_to_the_test_inputs(settings, drawn):
+  """No head that training finds is above it, nor it above what certificates leave; inputs that have both labels are a
+  certificate."""
+  distribution, downstream = drawn
+  test = downstream.splits['test']
+  probs = predictions(distribution, downstream.inputs)[:, 0]
+  converged = {one.task: one.measured['accuracy'] for one in tune(settings, drawn, 'head_converged')}
+  found = tune(settings, drawn, 'head_best')
+  for one in found:
+    measured, head, labels = one.measured, one.trainable['head'], downstream.tasks[one.task].labels
+    is_right = (probs @ head.weights).argmax(-1) == labels
+    assert measured['accuracy'] == pytest.approx(is_right[test].mean()) and not head.bias.any()
+    assert converged[one.task] <= measured['accuracy'] <= measured['accuracy_at_most'] <= 1
+    assert measured['separable'] is (measured['accuracy'] == 1)
+    assert measured['train_loss'] is measured['gradient_norm'] is None
+  # Two test inputs that are one and have both labels: no head is right on both.
+  inputs, tasks = downstream.inputs.copy(), downstream.tasks
+  inputs[test.start + 1] = inputs[test.start]
+  labels = tasks[1].labels.copy()
+  labels[test.start : test.start + 2] = 0, 1
+  twins = downstream._replace(inputs=inputs, tasks=[tasks[0], tasks[1]._replace(labels=labels)])
+  (one, _) = tune(settings, (distribution, twins), 'head_best')
+  assert one.measured['separable'] is False and one.measured['accuracy_at_most'] <= 1 - 1 / 12
+  assert one.measured['certificate_residual'] < 1e-11
+
+
+def test_of_restarts_validation_chooses(settings, drawn, monkeypatch):
+  """Start 0 is the one without restarts, and of all the best on validation is kept, where two are equal of less loss;
+  with `steps_factor` each has so many times the epochs."""
+  plain = {one.task: one for one in tune(settings, drawn, 'head')}
+  monkeypatch.setitem(METHODS, 'head', METHODS['head']._replace(fit='restarts'))
+  with_restarts = lambda **how: dataclasses.replace(settings, restarts=dataclasses.replace(settings.restarts, **how))
+  several = {one.task: one.measured for one in tune(with_restarts(number=4, steps_factor=1), drawn, 'head')}
+  for task, measured in several.items():
+    accuracies = measured['restart_accuracies']
+    assert len(accuracies) == 4 and accuracies[0] == plain[task].measured['validation_accuracy']
+    assert measured['validation_accuracy'] == max(accuracies) == accuracies[measured['restart']]
+  assert len({measured['restart'] for measured in several.values()} | {0}) > 1
+  # One start for as many epochs as the schedule has with three times as many of its own.
+  longer = tune(with_restarts(number=1, steps_factor=3), drawn, 'head')
+  monkeypatch.undo()
+  group = dataclasses.replace(settings.head, num_epochs=3 * settings.head.num_epochs)
+  for one, other in zip(longer, tune(dataclasses.replace(settings, head=group), drawn, 'head')):
+    jax.tree.map(np.testing.assert_array_equal, one.trainable, other.trainable)
+
+
 def test_the_official_form_is_the_official_head(settings, drawn):
   """With `attention.form` official the tuned arrays are the released code's: a query of V entries, a linear head."""
   official = dataclasses.replace(settings, attention=dataclasses.replace(settings.attention, form='official'))
   for one in tune(official, drawn, 'attention'):
     assert one.trainable['head'].query.shape == (10,)
     assert one.trainable['head'].linear.weights.shape == (10, 2)
+
+
+def test_a_control_reads_a_part_of_what_attention_reads(settings):
+  """Their heads are those of the attention method but for what they read; the released code's has no such part."""
+  tuners = {name: tuned._tuner(settings, POINT, MODEL, name) for name in METHODS if name.startswith('attention')}
+  whole = tuners['attention'].head
+  assert whole.reads_probs and whole.reads_tokens
+  assert tuners['attention_blind'].head == dataclasses.replace(whole, reads_tokens=False)
+  assert tuners['attention_constant'].head == dataclasses.replace(whole, reads_probs=False)
+  official = dataclasses.replace(settings.attention, form='official')
+  with pytest.raises(SettingsError, match="attention.form is 'official'; valid is 'paper' where attention_blind"):
+    dataclasses.replace(settings, attention=official, methods=('attention_blind',))
 
 
 @pytest.mark.parametrize('method', ['head', 'prompt_attention'])

@@ -73,9 +73,9 @@ def best_head(
     features: G [n, V], whose rows sum to 1, so that a bias adds nothing.
     labels: [n] ints below C.
     num_classes: C.
-    starts: class scores [n, C] on the inputs, of linear heads from which the search starts as well.
+    starts: class scores [n, C] on the inputs of linear heads, from the best of which the search starts as well.
     tolerance: margins up to this count as none, in coordinates of unit covariance.
-    max_rounds: of lines and linear programs from each start; a round without a gain is the last.
+    max_rounds: of lines and linear programs from each of the two; a round without a gain is the last.
     max_certificates: that are looked for.
 
   Raises:
@@ -91,10 +91,7 @@ def best_head(
     # Of unit covariance, so that least squares are a product.
     given = [(coordinates.T @ scores / len(labels)).T.ravel() for scores in starts]
     best_given = sorted(given, key=lambda head: _num_right(rows_nxOxF, head))[-1:]
-    heads += [
-      *given,
-      *(_searched(rows_nxOxF, x, max_rounds) for x in [_ramp(rows_nxOxF, everything, 1.0), *best_given]),
-    ]
+    heads += [_searched(rows_nxOxF, start, max_rounds) for start in [_ramp(rows_nxOxF, everything, 1.0), *best_given]]
   heads = [to_coordinates @ head.reshape(num_classes, -1).T for head in heads]
   shares = [float(separability.surely_right(features, labels, head).mean()) for head in heads]
   certificates, residuals = list[np.ndarray](), [0.0]

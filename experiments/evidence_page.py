@@ -1,0 +1,219 @@
+"""python -m experiments.evidence_page: tables, sentences and figures of Figure 3 in README and docs from its records.
+
+Of a run they are what `results.write` and `sweep.write` leave: config.json, environment.jsonl, results.jsonl and
+timing.jsonl, copied from its workdir into the folder.
+"""
+
+from collections.abc import Callable
+import json
+import pathlib
+import textwrap
+
+import numpy as np
+
+from experiments import budget, config as config_lib, figures, files, pages, report, results, sweep, timing
+from experiments.methods import METHODS
+from experiments.results import Difference, Record
+from experiments.settings import Point, Settings
+
+PAGES = (pages.DOCS.parent / 'README.md', pages.DOCS / 'results.md')
+FOLDERS = tuple(pages.DOCS / 'results' / 'small' / name for name in ('figure_3_left', 'figure_3_right'))
+_WIDTH = 120
+# The budget of the method that each line of the paper is of.
+_BUDGETS = {'head': budget.BUDGETS[0], 'attention': budget.BUDGETS[1], 'prompt': budget.BUDGETS[2]}
+
+_ALT = {
+  'figure_3_left': "Accuracy against the number of hidden states, with the paper's points",
+  'figure_3_right': "Accuracy against the number of joint states, with the paper's points",
+  'controls': 'Attention beside its controls and a linear head, against the number of joint states',
+  'budget': 'Signed steps from 100% to what the protocol reaches on BERT',
+}
+
+
+def section(name: str, folder: pathlib.Path) -> str | None:
+  """A part of the pages; None, which leaves it as it is, where the folder has no records."""
+  records = results.load(folder)
+  if not records:
+    return None
+  text = SECTIONS[name](records, _settings(folder), folder)
+  # README has few lines, and may have long ones.
+  return text if name == 'readme' else '\n'.join(map(_wrapped, text.splitlines()))
+
+
+def _settings(folder: pathlib.Path) -> Settings:
+  return config_lib.from_record(json.loads((folder / 'config.json').read_text()))
+
+
+def _wrapped(line: str) -> str:
+  """At most 120 columns, but for tables and images."""
+  if len(line) <= _WIDTH or line[:1] in ('|', '!', ' ', '`'):
+    return line
+  return textwrap.fill(line, _WIDTH, subsequent_indent='  ' * line.startswith('- '), break_on_hyphens=False)
+
+
+def _setup(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
+  """What was run, where, and what it took."""
+  counts = ', '.join(
+    f'{_place(point)}: {len({record["trial"] for record in rows})}' for point, rows in results.by_point(records).items()
+  )
+  spent = files.read_json_lines(folder / timing.FILE_NAME)
+  made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)
+  hours = sum(sum(row['cpu_seconds'].values()) for row in spent) / 3600
+  took = f'They took {hours:.1f} hours of CPU time, on' if spent else 'They were made on'
+  where = ' and '.join(dict.fromkeys(line.get('cpu', line['platform']) for line in made))
+  name = folder.relative_to(pages.DOCS.parent) if folder.is_relative_to(pages.DOCS.parent) else folder
+  return (
+    f'HMMs on record, {settings.tasks_per_trial} tasks each: {counts}. {took} {where}. The unit of every interval is '
+    f'the {_unit(records)}, mean over its tasks first; methods are paired by task within it. Any of the trials is run '
+    f'again and compared with its record by\n\n```bash\npython -m experiments.main --mode=verify --workdir={name} '
+    f'--trials=0\n```'
+  )
+
+
+def _unit(records: list[Record]) -> str:
+  return 'HMM' if results.unit_of(records) == ('trial',) else 'task of one HMM'
+
+
+def _tables(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
+  """Every table as the run prints it, but for the budget's."""
+  return f'```\n{report.render(records, settings.figure.paper_overlay)}```'
+
+
+def _panel(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
+  """The figure, what is told apart in it, and the paper beside it."""
+  return '\n'.join([_image(folder, folder.name), '', *_contrasts(records), *_beside_paper(records)])
+
+
+def _image(folder: pathlib.Path, name: str, where: str = '') -> str:
+  return f'![{_ALT[name]}]({where}{drawn_to(folder, name).name})'
+
+
+def _place(point: Point) -> str:
+  return f'|M| = {point.memory_size}' if point.memory_size else f'|H| = {point.num_states}'
+
+
+def _contrasts(records: list[Record]) -> list[str]:
+  """Of each contrast where it is told from 0, where it is not, and what could have been."""
+  return [f'- **{title}** on BERT: {_told(found)}.' for title, found in report.contrasts(records).items()]
+
+
+def _told(found: dict[Point, Difference]) -> str:
+  corrected = results.holm([difference.p_value for difference in found.values()])
+  where: dict[str, list[str]] = {'above 0': [], 'below 0': [], 'not told from 0': []}
+  for (point, difference), p_value in zip(found.items(), corrected):
+    is_told, detectable = p_value < report.LEVEL, difference.detectable(report.LEVEL / len(found))
+    verdict = ('above 0' if difference.interval.mean > 0 else 'below 0') if is_told else 'not told from 0'
+    could = '' if is_told or np.isnan(detectable) else f', detectable {detectable:.1f}'
+    where[verdict].append(f'{_place(point)} ({difference.interval}{could})')
+  return '; '.join(f'{verdict} at {", ".join(places)}' for verdict, places in where.items() if places)
+
+
+def _beside_paper(records: list[Record]) -> list[str]:
+  """Where ours on BERT differ from the paper's by more than both intervals, and the largest loss of ours there.
+
+  That is where the distance of the means is more than the root of the sum of the squares of their half-widths, of which
+  the paper's is 0 where it is not known.
+  """
+  found, unit, scale = [], results.unit_of(records), records[0]['scale']
+  for point, rows in results.by_point(records).items():
+    for method in _methods_of_paper(point, records):
+      paper, half_width = (_paper(point, method, records, scale, what) for what in ('mean', 'ci95'))
+      ours = results.percent(results.select(rows, model='bert', method=method), 'accuracy', unit)
+      if paper is None or not abs(ours.mean - paper) > np.hypot(ours.half_width, half_width or 0):
+        continue
+      loss = budget.largest_loss(rows, _BUDGETS[method])
+      what = f'the largest loss of ours there is {loss}' if loss else 'no loss of ours is told from the others there'
+      distance = f'{paper} in the paper ({ours.mean - paper:+.1f})'
+      found.append(f'- {METHODS[method].label} at {_place(point)}: {ours} here, {distance}; {what}.')
+  return ['', "Where ours differ from the paper's by more than both intervals:", '', *found] if found else []
+
+
+def _methods_of_paper(point: Point, records: list[Record]) -> list[str]:
+  """The methods whose accuracy on this text the paper draws, of those on record."""
+  if any(record['memory_size'] for record in records):
+    return [method for method in [report.standing_for(report.text_name(point), records)] if method in _BUDGETS]
+  return [method for method in ('head', 'prompt') if results.select(records, model='bert', method=method)]
+
+
+def _paper(point: Point, method: str, records: list[Record], scale: str, what: str) -> float | None:
+  if any(record['memory_size'] for record in records):
+    return report.paper_right(report.text_name(point), scale, what).get(point.joint_states)
+  return report.paper_left(method, scale, what).get(point.num_states)
+
+
+def _controls(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
+  return _image(folder, 'controls')
+
+
+def _budget(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
+  """The figure and the tables of the error budget, and which loss dominates where."""
+  if not budget.figure(records, settings.figure):
+    return ''
+  tables = ''.join(map(report.as_text, budget.tables(records)))
+  return '\n'.join(
+    [_image(folder, 'budget'), '', *(f'- {line}' for line in budget.sentences(records)), '', f'```\n{tables}```']
+  )
+
+
+def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
+  """The figure of README, a table of the sizes with all draws, and what is told apart."""
+  unit, pair = results.unit_of(records), ('head', 'prompt')
+  shown = lambda row: f'| {" | ".join(row)} |'
+  rows = [
+    shown(['hidden states', 'HMMs', *(f'{of}: head / prompt' for of in ('BERT', 'exact G', 'the paper')), 'majority'])
+  ]
+  rows.append(shown(['---'] * 6))
+  for point, of_point in results.by_point(records).items():
+    if point.num_states in settings.fewer_sizes:
+      continue
+    ours = [
+      [str(results.percent(results.select(of_point, model=model, method=method), 'accuracy', unit)) for method in pair]
+      for model in ('bert', 'exact')
+    ]
+    paper = [str(_paper(point, method, records, settings.scale, 'mean') or '-') for method in pair]
+    majority = results.percent(of_point, 'majority_accuracy', unit)
+    counts = [str(point.num_states), str(len(majority.values))]
+    rows.append(shown([*counts, *(' / '.join(each) for each in (*ours, paper)), f'{majority.mean:.1f}']))
+  told = [
+    f'- **{title}**, on BERT: {_told(found)}.'
+    for title, found in report.contrasts(records).items()
+    if title == 'prompt - head'
+  ]
+  note = (
+    f'Test accuracy in percent, mean ± half-width of the 95% interval; the unit is the {_unit(records)}, mean over '
+    f"{settings.tasks_per_trial} tasks. Told from 0 is a difference with p < {report.LEVEL} after Holm's correction "
+    f'for the number of sizes; detectable is what would be in 80% of such runs.'
+  )
+  losses = [f'- {line}' for line in budget.sentences(records)]
+  return '\n'.join([_image(folder, folder.name, 'docs/'), '', *rows, '', note, '', *told, *losses])
+
+
+SECTIONS: dict[str, Callable[[list[Record], Settings, pathlib.Path], str]] = {
+  'setup': _setup,
+  'panel': _panel,
+  'tables': _tables,
+  'controls': _controls,
+  'budget': _budget,
+  'readme': _readme,
+}
+
+
+def drawn_to(folder: pathlib.Path, name: str) -> pathlib.Path:
+  """Where the figure of a folder of records stands in `docs`."""
+  return pages.DOCS / (f'{name}.png' if name == folder.name else f'{folder.name}_{name}.png')
+
+
+def draw(folder: pathlib.Path) -> list[tuple[pathlib.Path, bytes]]:
+  """The figures that the settings of a folder name, as files of `docs`."""
+  settings = _settings(folder)
+  drawn = ((name, sweep.figure(name, results.load(folder), settings.figure)) for name in settings.figures)
+  return [(drawn_to(folder, name), figures.as_bytes(one, 'png')) for name, one in drawn if one]
+
+
+if __name__ == '__main__':
+  for folder in FOLDERS:
+    if results.load(folder):
+      for path, content in draw(folder):
+        files.write_whole(path, content)
+  for page in PAGES:
+    pages.fill(page, section)

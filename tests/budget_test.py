@@ -1,0 +1,195 @@
+"""The error budget: signed steps of records made by hand, what is said of them, and what is drawn."""
+
+import io
+
+import numpy as np
+import pytest
+import rich.console
+import scipy.stats
+
+from experiments import budget, config as config_lib, files, results, sweep
+from experiments.progress import Reporter
+from experiments.settings import FigureSettings
+
+HEAD, ATTENTION, PROMPT = budget.BUDGETS
+SETTINGS = FigureSettings(width=6.4, height=4.2, dpi=50, paper_overlay=False)
+# Accuracies in percent by task of each of three HMMs: the best head and what bounds it, converged on G and on BERT, and
+# the protocol, which gains on BERT in the last HMM.
+LEVELS = {
+  0: [(90, 95, 85, 80, 79), (94, 97, 89, 84, 83)],
+  1: [(92, 96, 85, 81, 80), (92, 96, 87, 83, 82)],
+  2: [(93, 97, 88, 83, 84)],
+}
+
+
+def _record(stage, trial, task, accuracy, at_most=None, num_states=4, memory_size=0):
+  model, method = stage
+  return dict(
+    experiment='prompt_vs_head',
+    scale='evidence',
+    seed=0,
+    num_states=num_states,
+    memory_size=memory_size,
+    num_cells=int(memory_size > 0),
+    trial=trial,
+    task=task,
+    model=model,
+    method=method,
+    accuracy=accuracy / 100,
+    accuracy_at_most=None if at_most is None else at_most / 100,
+    majority_accuracy=0.5,
+    near_tie_share=0.0,
+    kl_at_mask=0.1,
+    excess_mlm_loss=0.1,
+  )
+
+
+def _of_head(levels=None, **where):
+  records = []
+  for trial, tasks in (levels or LEVELS).items():
+    for task, (best, at_most, *rest) in enumerate(tasks):
+      records.append(_record(HEAD.stages[0], trial, task, best, at_most, **where))
+      records += [_record(stage, trial, task, value, **where) for stage, value in zip(HEAD.stages[1:], rest)]
+  return records
+
+
+def _of(which, levels, **where):
+  """Of a budget without a bracket: by HMM and task, the accuracies of its stages."""
+  at = lambda trial, task, values: zip(which.stages, [trial] * 9, [task] * 9, values)
+  rows = [
+    row for trial, tasks in levels.items() for task, values in enumerate(tasks) for row in at(trial, task, values)
+  ]
+  return [_record(*row, **where) for row in rows]
+
+
+def test_steps_are_means_of_hmms_with_t_intervals():
+  """Each step is the mean over HMMs of means over tasks, and starts where the last one ended; gains are negative."""
+  found = budget.steps(_of_head(), HEAD)
+  assert [step.loss for step in found] == ['degeneracy', 'sample and surrogate', 'approximation', 'optimisation']
+  expected = [[8, 8, 7], [5, 6, 5], [5, 4, 5], [1, 1, -1]]
+  for step, values in zip(found, expected):
+    np.testing.assert_allclose(step.lost.values, values)
+    low, high = scipy.stats.ttest_1samp(values, 0).confidence_interval()
+    assert step.lost.mean == pytest.approx(np.mean(values)) == step.start - step.end
+    assert step.lost.half_width == pytest.approx((high - low) / 2)
+  assert found[0].start == 100
+  for step, after in zip(found, found[1:]):
+    assert step.end == pytest.approx(after.start)
+  bound, after, *_ = budget.steps(_of_head(), HEAD, 'accuracy_at_most')
+  np.testing.assert_allclose(bound.lost.values, [4, 4, 3])
+  np.testing.assert_allclose(after.lost.values, [9, 10, 9])
+
+
+def test_a_stage_that_is_missing_takes_its_steps_with_it():
+  """A step needs both of its stages on the same task; a task without one of them takes no part in it."""
+  without = [r for r in _of_head() if r['method'] != 'head_best']
+  first, second, *others = budget.steps(without, HEAD)
+  assert first is second is None and [step.lost.mean for step in others] == pytest.approx([14 / 3, 1 / 3])
+  assert budget.largest_loss(without, HEAD) is None
+  assert budget.figure(without, SETTINGS) is None and budget.render(without) == ''
+  unpaired = [r for r in _of_head() if (r['model'], r['trial'], r['task']) != ('bert', 0, 1)]
+  *_, approximation, optimisation = budget.steps(unpaired, HEAD)
+  np.testing.assert_allclose(approximation.lost.values, [5, 4, 5])
+  np.testing.assert_allclose(optimisation.lost.values, [1, 1, -1])
+  one_hmm = [r for r in _of_head() if r['trial'] == 0]
+  assert all(np.isnan(step.lost.half_width) for step in budget.steps(one_hmm, HEAD))
+  assert [len(step.lost.values) for step in budget.steps(one_hmm, HEAD)] == [1] * 4
+
+
+def _even(*levels):
+  """Three HMMs with a task each, a little apart, of these levels in percent."""
+  return {trial: [tuple(value + 0.1 * trial * (value < 100) for value in levels)] for trial in range(3)}
+
+
+@pytest.mark.parametrize(
+  ('levels', 'expected'),
+  [
+    (_even(100, 100, 98, 80, 79), 'approximation'),
+    (_even(80, 81, 78, 78, 77), 'degeneracy'),
+    # The best head is somewhere between 80 and 99: what is lost to degeneracy may be lost to the sample.
+    (_even(80, 99, 78, 78, 77), None),
+    # Even if the best head is the one found, more is lost after it.
+    (_even(97, 99, 78, 78, 77), 'sample and surrogate'),
+    (_even(100, 100, 90, 80, 79), None),
+    ({0: [(100, 100, 100, 80, 79)], 1: [(100, 100, 98, 97, 60)], 2: [(100, 100, 100, 85, 84)]}, None),
+    ({trial: tasks for trial, tasks in _even(100, 100, 98, 80, 79).items() if trial < 2}, None),
+    # The largest of losses, and no loss at all.
+    (_even(100, 100, 100, 100, 100), None),
+  ],
+  ids=['one', 'proven', 'within the bracket', 'after the bracket', 'two', 'noise', 'two HMMs', 'none'],
+)
+def test_the_largest_loss_is_told_apart_by_paired_intervals(levels, expected):
+  assert budget.largest_loss(_of_head(levels), HEAD) == expected
+
+
+def test_a_pairing_tells_apart_what_two_intervals_do_not():
+  """HMMs that differ by 30 points, in each of which approximation loses 2 more than optimisation."""
+  losses = {0: (30, 28), 1: (15, 13.2), 2: (2.5, 0.6)}
+  levels = {trial: [(100, 100, 100, 100 - a, 100 - a - b)] for trial, (a, b) in losses.items()}
+  records = _of_head(levels)
+  apart, together = budget.steps(records, HEAD)[2:]
+  assert apart.lost.mean - apart.lost.half_width < together.lost.mean
+  # Not from 0 though: three HMMs so far apart say little of either.
+  assert budget.largest_loss(records, HEAD) is None
+  shifted = {trial: [(100, 100, 100, 80 - a, 60 - a - b)] for trial, (a, b) in losses.items()}
+  first, second = budget.steps(_of_head(shifted), HEAD)[2:]
+  assert first.lost.mean - first.lost.half_width < second.lost.mean + second.lost.half_width
+  assert budget.largest_loss(_of_head(shifted), HEAD) == 'approximation'
+
+
+def test_sentences_say_where_each_loss_is_the_largest():
+  """By size, in the order of the losses, and last what is not told apart; of each kind of text where there are two."""
+  sizes = {4: _even(100, 100, 98, 80, 79), 10: _even(100, 100, 90, 80, 79), 30: _even(80, 81, 78, 78, 77)}
+  records = [r for size, levels in sizes.items() for r in _of_head(levels, num_states=size)]
+  assert budget.sentences(records) == [
+    'Largest loss of the linear head: degeneracy at |H| = 30; approximation at |H| = 4; not told apart at |H| = 10 '
+    '(n = 3 HMMs a size).'
+  ]
+  memory = [
+    r
+    for size in (2, 3)
+    for r in _of(ATTENTION, {trial: [(99 - size, 90, 80 + trial)] for trial in range(2 + size)}, memory_size=size)
+  ]
+  of_both = budget.sentences(records + memory)
+  assert [line.split(':')[0] for line in of_both] == [
+    'Largest loss of the linear head, vanilla text',
+    'Largest loss of the attention head, memory text',
+  ]
+  assert of_both[1].endswith(': optimisation at |M| = 3; not told apart at |M| = 2 (n = 4 to 5 HMMs a size).')
+
+
+def test_the_figure_floats_each_step_between_its_stages():
+  """Bars from start to end, hollow where a step gains; intervals of the table, of one HMM none; and the bound."""
+  records = _of_head() + _of(PROMPT, {trial: [(95, 90 + trial, 96)] for trial in range(3)})
+  figure = budget.figure(records, SETTINGS)
+  head, prompt = figure.axes
+  for axes, which in ((head, HEAD), (prompt, PROMPT)):
+    bars = [bar for container in axes.containers if hasattr(container, 'patches') for bar in container.patches]
+    found = budget.steps(records, which)
+    assert [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in bars] == [
+      pytest.approx((step.start, step.end)) for step in found
+    ]
+    hollow = [bar.get_facecolor()[:3] == (1, 1, 1) for bar in bars]
+    assert hollow == [step.end > step.start for step in found]
+    stems = [c.lines[2][0].get_segments()[0][:, 1] for c in axes.containers if hasattr(c, 'lines')]
+    for (low, high), step in zip(stems, found, strict=True):
+      assert (high - low) / 2 == pytest.approx(step.lost.half_width) and (high + low) / 2 == pytest.approx(step.end)
+  assert 'may beat' in prompt.get_title() and any(hollow)
+  (bound,) = [line for line in head.lines if line.get_label() == 'no head passes this']
+  assert list(bound.get_ydata()) == pytest.approx([100 - 11 / 3] * 2)
+  assert max(head.get_yticks()) <= 100 and {text.get_text() for text in head.get_xticklabels()} == {'4'}
+  of_one = budget.figure([r for r in records if r['trial'] == 0], SETTINGS)
+  assert not [c for axes in of_one.axes for c in axes.containers if hasattr(c, 'lines')]
+
+
+def test_a_run_draws_its_budget_and_keeps_it_out_of_the_table_of_methods(tmp_path):
+  """The first table and figure are of what the protocol trains; tables of losses and a sentence for each follow."""
+  config = config_lib.shipped('prompt_vs_head')['get_config']('smoke')
+  config.figures = ('budget',)
+  settings = config_lib.from_config(config)
+  files.write_json_lines(tmp_path / results.FILE_NAME, _of_head())
+  sweep.show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
+  methods, losses = (tmp_path / 'table.txt').read_text().split('Points of accuracy lost')
+  assert 'converged' not in methods and 'head' in methods
+  assert 'of that' in losses and 'converged head, BERT' in losses and 'Largest loss of the linear head: ' in losses
+  assert (tmp_path / 'budget.png').exists()
