@@ -139,9 +139,7 @@ def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.
   # What is committed to a device takes what is computed from it there.
   key = jax.device_put(keys.distribution, sharding.exact_device())
   distribution = draw_distribution(settings, point, key)
-  return distribution, downstream_lib.draw(
-    settings, point, trial.methods, distribution, keys.downstream, keys.tasks
-  )
+  return distribution, downstream_lib.draw(settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
 def run(trial: Trial, reporter: Reporter) -> None:

@@ -18,7 +18,7 @@ def drawn(rng, num_tokens, num_classes, count=200):
 
 
 def worst(head, ideal, label, other, distance):
-  """G moved by TV `distance` towards the class `other`: from the tokens that favour the label most to that of the least."""
+  """G moved by TV `distance` towards the class `other`: from tokens that favour the label most to that of the least."""
   difference = head.weights[:, label] - head.weights[:, other]
   moved, left = ideal.copy(), distance
   for token in np.argsort(-difference):

@@ -119,7 +119,7 @@ def test_planted_scores():
 
 
 def test_the_head_is_the_least_one_and_its_size_is_relative_to_mu():
-  """As the pseudo-inverse in float64 has it: one state of two that speak nearly alike needs a head of 1 / difference."""
+  """As the pseudo-inverse in float64 has it: to tell two states that speak nearly alike takes 1 / difference."""
   mu = np.array([[1.0, 0], [0, 0]])
   for difference in (1 / 2, 2**-20):
     hmm = HMM(np.full(2, 0.5), np.array([[0.75, 0.25], [0.25, 0.75]]), np.array([[0.5, 0.375, 0.125]] * 2))

@@ -1,7 +1,7 @@
 """What the heads of prompt_vs_head get on the same tasks, by what is known of the task; from records alone."""
 
 from experiments import results
-from experiments.results import Record
+from experiments.results import Interval, Record
 from experiments.theory.tables import Table
 from experiments.which_theorem.report import CELLS, hmms, of_part, percent
 
@@ -42,9 +42,21 @@ def accuracy_table(records: list[Record], trials: list[Record]) -> Table | None:
   for (linear, separable), name in CELLS.items():
     chosen = results.select(found, linear=linear, separable=separable)
     if chosen:
-      shares = [percent(chosen, lambda r, head=head: r['accuracies'].get(head)) for head in heads]
+      shares = [_share(chosen, head) for head in heads]
       majority = percent(chosen, lambda r: r['majority_accuracy'])
-      row = [name, str(len(hmms(chosen))), str(len(chosen)), *(str(share) if len(share.values) else '' for share in shares)]
+      row = [
+        name,
+        str(len(hmms(chosen))),
+        str(len(chosen)),
+        *(str(share) if len(share.values) else '' for share in shares),
+      ]
       rows.append([*row, str(majority)])
   title = 'Test accuracy in percent of tasks of each kind, mean ± 95% interval over HMMs'
-  return Table(title, ['score and labels', 'HMMs', 'tasks', *heads.values(), 'majority class'], rows, 1) if rows else None
+  return (
+    Table(title, ['score and labels', 'HMMs', 'tasks', *heads.values(), 'majority class'], rows, 1) if rows else None
+  )
+
+
+def _share(records: list[Record], head: tuple[str, str]) -> Interval:
+  """The accuracy of one head in percent, of tasks that have it."""
+  return percent(records, lambda record: record['accuracies'].get(head))

@@ -1,5 +1,6 @@
 """From KL to accuracy: what a head that was fixed on the exact G keeps on a BERT along its pretraining."""
 
+import dataclasses
 from typing import Any
 
 from jax import Array
@@ -39,16 +40,8 @@ def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[
 
 def fixed_head(settings: WhichTheoremSettings, drawn: Drawn, labels: np.ndarray) -> LinearHead:
   """The head that converged on the exact G of the training inputs."""
-  c, (probs, labels) = settings.certificate, drawn.of_split('train', drawn.token_probs, labels)
-  found = converged_head(
-    probs,
-    labels,
-    num_classes=settings.downstream.num_classes,
-    ridge=c.ridge,
-    tolerance=c.head_tolerance,
-    max_iterations=c.max_head_iterations,
-  )
-  return found.head
+  how, num_classes = dataclasses.asdict(settings.converged), settings.downstream.num_classes
+  return converged_head(*drawn.of_split('train', drawn.token_probs, labels), num_classes=num_classes, **how).head
 
 
 def at_mask(model: MaskedLM, params: Any, inputs: np.ndarray, batch_size: int) -> np.ndarray:

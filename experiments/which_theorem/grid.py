@@ -57,4 +57,3 @@ def draw(trial: Trial) -> Drawn:
     state_probs = tasks.first_state_probs(hmm, downstream.inputs)
   hmm = jax.tree.map(np.asarray, hmm)
   return Drawn(trial, hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))
-

@@ -1,4 +1,4 @@
-"""Of every HMM and task: is the score linear in G, are the labels separable, and how far are Assumptions 3.1 and 3.5?"""
+"""Of every HMM and task: is the score linear in G, are labels separable, and how far are Assumptions 3.1 and 3.5?"""
 
 from jax import Array
 import numpy as np
@@ -34,11 +34,11 @@ def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[
 def _of_task(settings: WhichTheoremSettings, drawn: Drawn, reach: Reachable, task: Task) -> Row:
   task_weights = np.asarray(task.task_weights)
   score = linear_score(drawn.hmm, reach, task_weights, drawn.hmm.initial_probs)
-  (train_labels,), (probs, states, labels) = (
-    drawn.of_split('train', task.labels),
-    drawn.of_split('test', drawn.token_probs, drawn.state_probs, task.labels),
-  )
+  (train_labels,) = drawn.of_split('train', task.labels)
+  probs, states, labels, gaps = drawn.of_split('test', drawn.token_probs, drawn.state_probs, task.labels, task.margins)
+  clear = gaps >= settings.near_tie
   is_separable, margin, residual = separable(probs, labels, len(task_weights), settings.margin)
+  of_clear = separable(probs[clear], labels[clear], len(task_weights), settings.margin)
   return {
     'majority_accuracy': float(tasks.majority_accuracy(train_labels, labels)),
     'reached_dimension': reach.dimension,
@@ -48,6 +48,10 @@ def _of_task(settings: WhichTheoremSettings, drawn: Drawn, reach: Reachable, tas
     'separable': is_separable,
     'margin': margin,
     'certificate_residual': residual,
+    'near_tie_share': float(1 - clear.mean()),
+    'clear_separable': of_clear[0],
+    'clear_margin': of_clear[1],
+    'clear_certificate_residual': of_clear[2],
     **prevalence.of_chain(settings.levels, drawn.hmm, task_weights),
   }
 
@@ -55,11 +59,16 @@ def _of_task(settings: WhichTheoremSettings, drawn: Drawn, reach: Reachable, tas
 def separable(
   features: np.ndarray, labels: np.ndarray, num_classes: int, tolerance: float
 ) -> tuple[bool | None, float, float]:
-  """Whether a linear head gives every label, None where float64 leaves it open; the margin, and a proof's residual.
+  """Whether a linear head gives every label; its margin, and the residual of a proof that there is none.
+
+  None where float64 leaves it open, or there is no input.
 
   All in coordinates in which the features have unit covariance, as heads may have to be large. Yes is a head that is
-  right by more than rounding could make of it; no is a certificate whose residual is no more than the tolerance.
+  right by more than rounding could make of it; no is a certificate whose residual is no more than the tolerance. Where
+  the labels of near ties hang on what float64 does not show in G, it says no although larger heads may exist.
   """
+  if not len(labels):
+    return None, 0.0, 0.0
   to_coordinates = whitening(features)
   found = linear_separation(features @ to_coordinates, labels, num_classes, tolerance)
   if found.separable:

@@ -1,12 +1,14 @@
 """python -m experiments.which_theorem.page: tables and numbers in docs/which_theorem.md from its records."""
 
 import pathlib
+import textwrap
 
 from experiments import pages, results
 from experiments.which_theorem import accuracy, prompts_report, report
 from experiments.which_theorem.sentences import SENTENCES
 
 PAGE = pages.DOCS / 'which_theorem.md'
+_WIDTH = 120
 # Beside the folder of the records: what was tuned on the same tasks.
 _TRIALS = pathlib.Path('small', 'figure_3_left')
 
@@ -15,7 +17,7 @@ def section(name: str, folder: pathlib.Path) -> str:
   """A table or sentences; a line where there are no records to make them of."""
   records = results.load(folder)
   if name in SENTENCES:
-    return SENTENCES[name](records)
+    return '\n'.join(map(_wrapped, SENTENCES[name](records).splitlines()))
   if name == 'prompts':
     return prompts_report.section(records)
   if name == 'accuracy':
@@ -23,6 +25,10 @@ def section(name: str, folder: pathlib.Path) -> str:
   else:
     table = report.TABLES[name](records)
   return table.markdown() if table else 'No records yet.'
+
+
+def _wrapped(line: str) -> str:
+  return textwrap.fill(line, _WIDTH, subsequent_indent='  ', break_on_hyphens=False)
 
 
 if __name__ == '__main__':

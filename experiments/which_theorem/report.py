@@ -1,6 +1,8 @@
 """The tables and figures of the facts about Figure 3 (left), from records alone."""
 
 from collections.abc import Callable
+import functools
+import operator
 
 import matplotlib.figure
 import numpy as np
@@ -68,20 +70,22 @@ def of_part(records: list[Record], part: str) -> list[Record]:
   return [record for record in records if record['part'] == part]
 
 
-def cell_table(records: list[Record]) -> Table | None:
+def cell_table(records: list[Record], field: str = 'separable', inputs: str = 'all test inputs') -> Table | None:
   """Whether the score is linear, by whether labels are separable, by |H|."""
   rows = []
   for size, chosen in by_size(of_part(records, 'linearity')).items():
-    counts = [sum((r['linear'], r['separable']) == cell for r in chosen) for cell in CELLS]
-    undecided = sum(record['separable'] is None for record in chosen)
-    shares = [percent(chosen, lambda r, field=field: r[field]) for field in ('separable', 'majority_accuracy')]
-    moderate = sum(map(is_moderate, chosen))
-    row = [str(size), str(len(hmms(chosen))), str(len(chosen)), *map(str, counts), str(undecided), str(moderate)]
-    rows.append(row + [str(shares[0]), str(shares[1])])
-  columns = ['|H|', 'HMMs', 'tasks', *CELLS.values(), 'separable undecided', f'linear, head at most {MODERATE:g} mu']
-  columns += ['separable, %', 'majority class, %']
-  title = 'Tasks by whether the score is exactly linear in G and the labels of the test inputs are separable'
+    counts = [sum((r['linear'], r[field]) == cell for r in chosen) for cell in CELLS]
+    undecided = sum(record[field] is None for record in chosen)
+    shares = [percent(chosen, operator.itemgetter(name)) for name in (field, 'near_tie_share', 'majority_accuracy')]
+    rows.append([*map(str, (size, len(hmms(chosen)), len(chosen), *counts, undecided, *shares))])
+  columns = ['H', 'HMMs', 'tasks', *CELLS.values(), 'open', 'separable, %', 'near ties, %', 'majority class, %']
+  title = f'Tasks by whether the score is exactly linear in G, and labels are separable in float64: {inputs}'
   return Table(title, columns, rows, 0) if rows else None
+
+
+def clear_cell_table(records: list[Record]) -> Table | None:
+  """The same without near ties."""
+  return cell_table(records, 'clear_separable', 'test inputs that are no near ties')
 
 
 def distance_table(records: list[Record]) -> Table | None:
@@ -94,19 +98,19 @@ def distance_table(records: list[Record]) -> Table | None:
   firsts = lambda rows: [of_hmm[0] for of_hmm in hmms(rows).values()]
   counted = lambda rows, holds: f'{sum(map(holds, rows))}/{len(rows)}'
   known = lambda rows: [record['head_size'] for record in rows if record['head_size'] is not None]
+  holding_3_1 = lambda rank, rows: briefly([record['3.1'][rank] for record in firsts(rows)])
+  holding_3_5 = lambda level, rank, rows: counted(rows, lambda record: record['3.5'][level][rank])
   body = [
     ['least singular value of W', *each(lambda rows: range_of([r['smallest_singular_value'] for r in firsts(rows)]))],
     ['dimension of S', *each(lambda rows: ', '.join(map(str, sorted({r['reached_dimension'] for r in rows}))))],
+    *([f'3.1, rank {rank}: HMMs', *each(functools.partial(holding_3_1, rank))] for rank in ranks),
     *(
-      [f'3.1, rank {rank}: HMMs', *each(lambda rows: briefly([r['3.1'][rank] for r in firsts(rows)]))]
-      for rank in ranks
-    ),
-    *(
-      [f'3.5, epsilon {float(level):g}, rank {rank}: tasks', *each(lambda rows: counted(rows, lambda r: r['3.5'][level][rank]))]
+      [f'3.5, epsilon {float(level):g}, rank {rank}: tasks', *each(functools.partial(holding_3_5, level, rank))]
       for level in supports
       for rank in ranks
     ),
     ['3.5, search cut off: tasks', *each(lambda rows: counted(rows, lambda r: not all(r['exhaustive'].values())))],
+    [f'linear by a head of at most {MODERATE:g} mu: tasks', *each(lambda rows: counted(rows, is_moderate))],
     ['osc(b) / osc(mu) of the least exact head', *each(lambda rows: range_of(known(rows)))],
     ['left by least squares on G, % of SD', *each(lambda rows: str(percent(rows, lambda r: r['unexplained'])))],
   ]
@@ -120,11 +124,11 @@ def certificate_table(records: list[Record]) -> Table | None:
   for size, of_size in by_size(of_part(records, 'kl')).items():
     for step in dict.fromkeys(record['step'] for record in of_size):
       chosen = results.select(of_size, step=step)
-      shares = [percent(chosen, lambda r, name=name: r[name]) for name in BOUNDS]
-      distances = [over_hmms(chosen, lambda r, name=name: r[name]).mean for name in ('kl', 'total_variation')]
+      shares = [percent(chosen, operator.itemgetter(name)) for name in BOUNDS]
+      distances = [over_hmms(chosen, operator.itemgetter(name)).mean for name in ('kl', 'total_variation')]
       row = [str(size), str(len(hmms(chosen))), str(step), *(f'{value:.2g}' for value in distances)]
       rows.append(row + [str(share) for share in shares])
-  columns = ['|H|', 'HMMs', 'step', 'KL, nats', 'TV', *(label for label, _ in BOUNDS.values())]
+  columns = ['H', 'HMMs', 'step', 'KL, nats', 'TV', *(label for label, _ in BOUNDS.values())]
   title = 'A head fixed on the exact G, put to BERT: percent of test inputs, mean ± 95% interval over HMMs'
   return Table(title, columns, rows, 0) if rows else None
 
@@ -138,14 +142,26 @@ BOUNDS = {
   'from_kl': ('certified by mean KL', dict(color='#000000', marker='D', linestyle='-.')),
 }
 
-TABLES = {'cells': cell_table, 'distances': distance_table, 'certificate': certificate_table}
+TABLES = {
+  'cells': cell_table,
+  'clear_cells': clear_cell_table,
+  'distances': distance_table,
+  'certificate': certificate_table,
+}
 
 # Lines of the first figure.
 _FACTS: dict[str, tuple[Callable[[Record], float | bool | None], dict[str, str]]] = {
   'score exactly linear in G': (lambda r: r['linear'], dict(color='#0072B2', marker='s', linestyle='-')),
   f'... by a head of at most {MODERATE:g} mu': (is_moderate, dict(color='#56B4E9', marker='X', linestyle='--')),
   'labels separable': (lambda r: r['separable'], dict(color='#E69F00', marker='o', linestyle='-')),
-  'Assumption 3.5': (lambda r: r['3.5'][min(r['3.5'], key=float)][_strict(r)], dict(color='#000000', marker='^', linestyle=':')),
+  'labels separable but for near ties': (
+    lambda r: r['clear_separable'],
+    dict(color='#D55E00', marker='D', linestyle='-.'),
+  ),
+  'Assumption 3.5, exact supports': (
+    lambda r: r['3.5'][min(r['3.5'], key=float)][_strict(r)],
+    dict(color='#000000', marker='^', linestyle=':'),
+  ),
 }
 
 
@@ -167,7 +183,7 @@ def draw_facts(records: list[Record], settings: FigureSettings) -> matplotlib.fi
   sizes = by_size(of_part(records, 'linearity'))
   for place, (label, (fact, style)) in enumerate(_FACTS.items()):
     samples = {float(size): percent(rows, fact).values for size, rows in sizes.items()}
-    figures.draw_line(axes, samples, label, style, 3 * (place - 1.5))
+    figures.draw_line(axes, samples, label, style, 3 * (place - 2))
   axes.set_xticks(list(sizes))
   axes.set_xlabel('number of hidden states |H|')
   axes.set_ylabel('share of tasks (%)')
@@ -177,18 +193,18 @@ def draw_facts(records: list[Record], settings: FigureSettings) -> matplotlib.fi
 
 @figures.styled
 def draw_certificates(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
-  """The accuracy of the fixed head and what is certified of it, along the pretraining of BERTs; a panel for each |H|."""
+  """The accuracy of the fixed head and what is certified of it, along the pretraining of BERTs; a panel an |H|."""
   chosen = of_part(records, 'kl')
   sizes = by_size(chosen)
   figure, panels = figures.panels(settings, len(sizes))
   for axes, (size, rows) in zip(panels, sizes.items()):
     steps = list(dict.fromkeys(record['step'] for record in rows))
     for place, (name, (label, style)) in enumerate(BOUNDS.items()):
-      at = lambda step: percent(results.select(rows, step=step), lambda r: r[name]).values
-      figures.draw_line(axes, {float(step): at(step) for step in steps}, label, style, 2 * (place - 2))
+      values = [percent(results.select(rows, step=step), operator.itemgetter(name)).values for step in steps]
+      figures.draw_line(axes, dict(enumerate(values)), label, style, 2 * (place - 2))
     means = [over_hmms(results.select(rows, step=step), lambda r: r['kl']).mean for step in steps]
-    axes.set_xticks(steps, [f'{step}\n{mean:.2g}' for step, mean in zip(steps, means)])
-    axes.set_xlabel('steps of pretraining\nmean KL(G || BERT) at the [MASK] (nats)')
+    axes.set_xticks(range(len(steps)), [f'{step}\n{mean:.2g}' for step, mean in zip(steps, means)])
+    axes.set_xlabel('steps of pretraining, not to scale\nmean KL(G || BERT) at the [MASK] (nats)')
     axes.set_title(f'|H| = {size}')
   panels[0].set_ylabel('test inputs (%)')
   _finish(figure, panels[0], chosen)

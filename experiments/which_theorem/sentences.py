@@ -1,6 +1,7 @@
 """The sentences of docs/which_theorem.md that have numbers in them, from records alone."""
 
 from collections.abc import Callable
+import operator
 
 import numpy as np
 
@@ -16,14 +17,15 @@ def linearity(records: list[Record]) -> str:
   whole = sum(record['reached_dimension'] == record['num_states'] for record in firsts)
   linear = [record for record in chosen if record['linear']]
   lines = [
-    f'- {len(chosen)} tasks of {len(firsts)} HMMs. S has all H dimensions in {whole} of them, so that its complement is '
-    f'0 there and the score is linear in G where mu is in row(W).',
+    f'- {len(chosen)} tasks of {len(firsts)} HMMs. S has all H dimensions in {whole} of them; there the score is '
+    f'linear in G exactly where mu is in row(W).',
     f'- The score is exactly linear in {_by_size(chosen, lambda record: record["linear"])}.',
     f'- A head of osc(b) at most {MODERATE:g} osc(mu) makes it so in {_by_size(chosen, is_moderate)}.',
   ]
   if linear:
     medians = ', '.join(
-      f'{np.median([record["head_size"] for record in rows]):.1g} at H = {size}' for size, rows in by_size(linear).items()
+      f'{np.median([record["head_size"] for record in rows]):.1g} at H = {size}'
+      for size, rows in by_size(linear).items()
     )
     lines.append(
       f'- The median osc(b) / osc(mu) of the least exact heads is {medians}: so many times its total variation can an '
@@ -33,24 +35,32 @@ def linearity(records: list[Record]) -> str:
 
 
 def separability(records: list[Record]) -> str:
-  """Of which tasks the labels of the test inputs are separable, among those whose score is linear and not."""
+  """Of which tasks labels are separable, among those whose score is linear and not, with near ties and without."""
   chosen = of_part(records, 'linearity')
-  lines = [f'- The labels of the test inputs are separable in {_by_size(chosen, lambda record: record["separable"])}.']
-  for linear, words in ((True, 'is exactly linear'), (False, 'is not linear')):
-    rows = results.select(chosen, linear=linear)
-    if rows:
-      count, undecided = (sum(record['separable'] is answer for record in rows) for answer in (True, None))
-      share, majority = (percent(rows, lambda r, field=field: r[field]) for field in ('separable', 'majority_accuracy'))
-      open_ = f', and float64 leaves {undecided} open' if undecided else ''
-      lines.append(
-        f'- Where the score {words} they are in {count} of {len(rows)} tasks{open_}: {share}% by HMM, over '
-        f'{len(share.values)} HMMs. The majority class has {majority}% of these inputs.'
-      )
-  residuals = [record['certificate_residual'] for record in chosen if record['separable'] is False]
+  lines = []
+  for field, words in (('separable', 'All test inputs'), ('clear_separable', 'Without near ties')):
+    lines.append(f'- {words}: labels are separable in {_by_size(chosen, operator.itemgetter(field))}.')
+    for linear, condition in ((True, 'is exactly linear'), (False, 'is not linear')):
+      rows = results.select(chosen, linear=linear)
+      if rows:
+        count, undecided = (sum(record[field] is answer for record in rows) for answer in (True, None))
+        share = percent(rows, operator.itemgetter(field))
+        open_ = f', and float64 leaves {undecided} open' if undecided else ''
+        lines.append(
+          f'- {words}, where the score {condition}: {count} of {len(rows)} tasks{open_}; {share}% by HMM, over '
+          f'{len(share.values)} HMMs.'
+        )
+  ties, majority = (percent(chosen, operator.itemgetter(name)) for name in ('near_tie_share', 'majority_accuracy'))
+  residuals = [
+    record[f'{prefix}certificate_residual']
+    for prefix in ('', 'clear_')
+    for record in chosen
+    if record[f'{prefix}separable'] is False
+  ]
+  lines.append(f'- {ties}% of the test inputs of a task are near ties, and {majority}% have the majority class.')
   if residuals:
     lines.append(
-      f'- That they are not is a certificate in float64, in {len(residuals)} tasks, with a residual of '
-      f'{max(residuals):.0e} at most.'
+      f'- The certificates of the {len(residuals)} answers of no have a residual of {max(residuals):.0e} at most.'
     )
   return '\n'.join(lines)
 
@@ -79,19 +89,16 @@ def certificate(records: list[Record]) -> str:
   chosen = of_part(records, 'kl')
   majorities = {_task(record): record['majority_accuracy'] for record in of_part(records, 'linearity')}
   above = [record for record in chosen if record['from_kl'] > majorities[_task(record)]]
-  excess = max((record['certified'] - record['accuracy'] for record in chosen), default=0.0)
-  lines = [
-    f'- In all {len(chosen)} cases (task and checkpoint) the share that is certified is at most the measured one: the '
-    f'largest difference is {100 * excess:.1f} points.'
-  ]
+  wrong = sum(record['certified'] > record['accuracy'] for record in chosen)
+  lines = [f'- More is certified than is right in {wrong} of {len(chosen)} cases, each a task at a step.']
   for size, rows in by_size(chosen).items():
     last = results.select(rows, step=max(record['step'] for record in rows))
     names = ('exact_accuracy', 'accuracy', 'certified', 'from_total_variation', 'from_kl')
-    exact, right, certified, by_tv, by_kl = (percent(last, lambda r, name=name: r[name]) for name in names)
+    exact, right, certified, by_tv, by_kl = (percent(last, operator.itemgetter(name)) for name in names)
     lines.append(
       f'- |H| = {size}, {len(hmms(last))} HMMs, after {last[0]["step"]} steps, with a mean KL of '
       f'{over_hmms(last, lambda r: r["kl"]).mean:.2g} nats: heads that are right on {exact}% on the exact G are right '
-      f'on {right}% on BERT, of which {certified}% is certified by the total variation of each input, {by_tv}% by its '
+      f'on {right}% on BERT. Of all inputs {certified}% are certified by the total variation of each, {by_tv}% by its '
       f'mean and {by_kl}% by mean KL.'
     )
   lines.append(

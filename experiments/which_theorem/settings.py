@@ -6,14 +6,11 @@ from experiments.theory.settings import LevelSettings
 
 
 class CertificateSettings(Group):
-  """What is pretrained along, and the head that is fixed on the exact G."""
+  """Along which pretrainings a head that converged on the exact G is put to BERT."""
 
   num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs, each of the grid', most=4096)
   num_trials: int = setting('HMMs of each of these sizes, at most those of the grid')
   checkpoints: tuple[int, ...] = setting('steps of pretraining at which the head is put to BERT', least=0)
-  ridge: float = setting('of the head')
-  head_tolerance: float = setting('most entry of the gradient of the head')
-  max_head_iterations: int = setting('of L-BFGS for the head')
 
 
 class PromptSettings(Group):
@@ -31,7 +28,8 @@ class WhichTheoremSettings(Settings):
   """Those of prompt_vs_head, which decide all that is drawn, and what is asked of it."""
 
   levels: LevelSettings
-  margin: float = setting('most margin of a linear head that counts as none')
+  margin: float = setting('most margin of a linear head that counts as none, and most residual of a proof of none')
+  near_tie: float = setting('inputs whose class scores differ by less are near ties')
   prompts: PromptSettings
   certificate: CertificateSettings
 

@@ -1,13 +1,13 @@
 """From KL to accuracy: what a linear head that is right on the exact G keeps on a model that is near it.
 
-A head scores class c by b_c^T p + beta_c of a distribution p over tokens. On the exact G the label y of input x is ahead
-of c by m_c(x) = (b_y - b_c)^T G(x) + beta_y - beta_c. With another model's G' in its place that changes by
+A head scores class c by b_c^T p + beta_c of a distribution p over tokens. On the exact G the label y of x is ahead of c
+by m_c(x) = (b_y - b_c)^T G(x) + beta_y - beta_c. With another model's G' in its place that changes by
 
   (b_y - b_c)^T (G' - G) = TV(x) (b_y - b_c)^T (P - Q), at most TV(x) osc(b_y - b_c) in size,
 
 where TV is half the L1 distance, P and Q are the normalised positive and negative parts of G' - G, both distributions,
 and osc is the largest entry minus the smallest. So with the relative margin rho(x) = min_c m_c(x) / osc(b_y - b_c) over
-all other classes c, the label stays strictly first where rho(x) > TV(x): x is certified. Of the mean alone (Markov, then
+all other classes c, the label stays strictly first where rho(x) > TV(x): x is certified. Of means alone (Markov, then
 Pinsker and Jensen), for every gamma > 0,
 
   P(right) >= P(rho > TV) >= P(rho >= gamma) - P(TV >= gamma) >= P(rho >= gamma) - E[TV] / gamma
@@ -82,7 +82,7 @@ def relative_margins(head: LinearHead, ideal_probs, labels) -> np.ndarray:
   Where b_y - b_c is constant the score decides by its bias whatever the model: infinite, by the sign of m_c.
   """
   labels = np.asarray(labels)
-  margins, columns = _margins(head, np.asarray(ideal_probs, np.float64), labels), np.float64(head.weights).T
+  margins, columns = _margins(head, np.asarray(ideal_probs, np.float64), labels), np.asarray(head.weights, np.float64).T
   oscillation = np.ptp(columns[:, None] - columns, axis=-1)[labels]
   varies = oscillation > 0
   infinite = np.where(margins > 0, np.inf, -np.inf)

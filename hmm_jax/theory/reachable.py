@@ -4,7 +4,7 @@ Here A = transition_matrix.T and W = emission_matrix.T. Of a text x of L tokens 
 
   P[H_1 = h | x] is proportional to pi_h lambda_h(x), with lambda(x) = A^T W_{x_1} A^T W_{x_2} ... A^T W_{x_L} 1,
 
-pi = P[H_1] and W_v the diagonal matrix of P[v | h]. S_L is the span of lambda(x) over all texts of L tokens, so that the
+pi = P[H_1] and W_v the diagonal matrix of P[v | h]. S_L is the span of lambda(x) over all texts of L tokens: the
 posteriors span pi * S_L; a text without probability adds 0 to both. Since the W_v sum to the identity and A^T 1 = 1,
 lambda of a text is the sum of those of its continuations by a token: S_L lies in S_{L+1}. Once they are equal they stay
 so, hence S_L is the S of all lengths from L = H - 1 on, and no more than H - 1 steps are needed.
@@ -52,8 +52,8 @@ class LinearScore(NamedTuple):
   Attributes:
     head: [V, C - 1] `Fraction`s, b of each class but the last, relative to it, of least Euclidean norm; None where no b
       exists for one of them.
-    size: the largest of osc(b) / osc(mu), of these classes; osc is the largest minus the smallest entry. An error TV of G
-      moves a score by up to TV osc(b). None without a head.
+    size: the largest of osc(b) / osc(mu), of these classes; osc is the largest minus the smallest entry. An error
+      TV of G moves a score by up to TV osc(b). None without a head.
   """
 
   head: np.ndarray | None
@@ -76,7 +76,8 @@ def reachable(hmm: HMM, length: int) -> Reachable:
   span = _Span([], [])
   ones = np.ones(num_states, object)
   span.add(ones)
-  words, level = [()], [((), ones)]
+  words: list[tuple[int, ...]] = [()]
+  level: list[tuple[tuple[int, ...], np.ndarray]] = [((), ones)]
   for _ in range(min(length, num_states - 1)):
     level, before = [], level
     for word, message in before:
