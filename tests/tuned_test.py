@@ -13,7 +13,6 @@ import scipy.stats
 
 from configs import memory_cells
 from experiments import config as config_lib, downstream as downstream_lib, trial as trial_lib, tuned
-from experiments.methods import METHODS
 from experiments.fields import SettingsError
 from experiments.methods import METHODS
 from experiments.progress import Reporter

@@ -19,7 +19,8 @@ def section(name: str, folder: pathlib.Path) -> str:
   if name in SENTENCES:
     return '\n'.join(map(_wrapped, SENTENCES[name](records).splitlines()))
   if name == 'prompts':
-    return prompts_report.section(records)
+    lines = prompts_report.section(records).splitlines()
+    return '\n'.join(_wrapped(line) if line.startswith('- ') else line for line in lines)
   if name == 'accuracy':
     table = accuracy.accuracy_table(records, results.load(folder.parent / _TRIALS))
   else:
