@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import counterexamples, no_prompt as lib, rationals
+from hmm_jax.theory import no_prompt as lib, rationals
 from hmm_jax.theory.constant_prompt import likelihoods
 from tests.theory_cases import drawn
 
@@ -101,6 +101,15 @@ def test_where_a_prompt_is_right_there_is_no_proof(seed):
   np.testing.assert_array_equal(futures * found.law @ planted.hmm.emission_matrix @ found.head < 0, labels == 1)
 
 
+def test_a_class_that_no_input_has_changes_nothing():
+  """Scores of the two others are compared with each other and not with the last class."""
+  hmm, task_weights, texts = problem(OPEN_BY_TASK[0])
+  three = np.vstack([task_weights, np.full(hmm.num_states, -10.0)])
+  found = lib.no_prompt(hmm, three, hmm.initial_probs, texts, max_states=8)
+  scores = likelihoods(hmm, texts) * found.law @ hmm.emission_matrix @ found.head
+  np.testing.assert_array_equal(scores < 0, labels_of(hmm, task_weights, texts))
+
+
 def test_weights_that_prove_nothing_and_labels_that_are_not_those_are_undecided(monkeypatch):
   """What a program returns is checked: equal weights of all inputs refute no pattern, and a proof about the labels of
   another task is none."""
@@ -155,10 +164,10 @@ def test_one_label_is_open():
 
 def test_likelihoods_are_those_of_every_continuation():
   """Against fractions, with a [MASK] inside, and 0 where no state can produce the text."""
-  example = counterexamples.head_fails_prompt_succeeds()
-  texts = np.array([[0, 1, 1], [1, 2, 0], [2, 2, 1]])
-  found = likelihoods(example.hmm, texts)
-  wanted = np.array([exact_likelihoods(example.exact_hmm, text) for text in texts.tolist()]).astype(float)
-  np.testing.assert_allclose(found, wanted / wanted.max(1, keepdims=True), rtol=1e-14)
-  silent = example.hmm._replace(emission_matrix=np.array([[1.0, 0]] * 3))
+  hmm, *_ = problem(CERTIFIED[1])
+  texts = np.array([[0, 1, 2], [1, 3, 0], [3, 3, 1]])
+  found, exact = likelihoods(hmm, texts), rationals.exact_hmm(hmm)
+  wanted = np.array([exact_likelihoods(exact, text) for text in texts.tolist()]).astype(float)
+  np.testing.assert_allclose(found, wanted / wanted.max(1, keepdims=True), rtol=1e-13)
+  silent = hmm._replace(emission_matrix=np.array([[1.0, 0, 0]] * 4))
   assert not likelihoods(silent, np.array([[0, 1]])).any()
