@@ -91,6 +91,8 @@ def test_what_is_drawn_by_is_what_prompt_vs_head_has(scale):
   for name in ('seed', 'tasks_per_trial', 'hmm', 'memory', 'corpus', 'bert', 'pretrain', 'measure', 'downstream'):
     assert getattr(ours, name) == getattr(theirs, name), name
   trials = [(trial.point.num_states, trial.trial) for trial in grid.trials(ours)]
+  if scale == 'small':
+    assert ours.draws() == config_lib.from_config(prompt_vs_head.get_config('evidence')).draws()
   of_size = {'small': {4: 5, 8: 3, 10: 5, 12: 3, 15: 3, 25: 3, 30: 5}, 'smoke': {4: 2, 6: 1}}[scale]
   assert trials == [(size, number) for size, count in of_size.items() for number in range(count)]
 
@@ -147,11 +149,11 @@ def test_the_fixed_head_is_put_to_the_very_model(monkeypatch):
 
 
 def test_separable_is_yes_or_no_however_large_the_head():
-  """A class boundary at a difference of 1e-7 in one token is found, and labels without one are refused."""
+  """A class boundary at a difference of 1e-11 in one token is found, and labels without one are refused."""
   rng = np.random.default_rng(0)
   features = rng.dirichlet(np.ones(4), 40)
-  features[:, 3] = 1e-7 * rng.random(40)
-  assert linearity.separable(features, (features[:, 3] > 5e-8).astype(int), 2, 1e-9)[0] is True
+  features[:, 3] = 1e-11 * rng.random(40)
+  assert linearity.separable(features, (features[:, 3] > 5e-12).astype(int), 2, 1e-9)[0] is True
   answer, _, residual = linearity.separable(features, rng.integers(2, size=40), 2, 1e-9)
   assert answer is False and residual <= 1e-9
   assert linearity.separable(features[:0], np.zeros(0, int), 2, 1e-9)[0] is None
