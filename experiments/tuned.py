@@ -104,7 +104,7 @@ def _trained(
 ) -> list[fitted.Fitted]:
   """What the schedule of a method makes of each task; of several starts, side by side, the best on validation.
 
-  Of starts that are equally good the one of least loss, and then the first. Start r of a task is drawn as that of a
+  Start r of a task is drawn as that of a
   task numbered r 2^16 higher, so that start 0 is the only one of the method without restarts.
   """
   schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
@@ -126,7 +126,7 @@ def _trained(
   for index in range(len(tasks)):
     starts = np.arange(index, len(numbers), len(tasks))
     accuracies = is_right[starts, splits['validation']].mean(1)
-    chosen = int(np.lexsort((losses[starts], -accuracies))[0])
+    chosen = _best_start(accuracies, losses[starts])
     several = {'restart': chosen, 'restart_accuracies': accuracies.tolist()}
     which = starts[chosen]
     fields = several if METHODS[method].fit == 'restarts' else {}
@@ -161,6 +161,11 @@ def epochs(epoch: Epoch, state: tuning.TuneState, count: int, name: str, reporte
       state, losses = epoch(state)
       advance(done, f'loss {np.mean(losses):.3f}')
       yield state, losses
+
+
+def _best_start(accuracies: np.ndarray, losses: np.ndarray) -> int:
+  """The start of most accuracy on validation; of several the one of least loss, and then the first."""
+  return int(np.lexsort((losses, -accuracies))[0])
 
 
 def _attention_profiles(

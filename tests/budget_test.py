@@ -137,6 +137,15 @@ def test_a_pairing_tells_apart_what_two_intervals_do_not():
   assert budget.largest_loss(_of_head(shifted), HEAD) == 'approximation'
 
 
+def test_the_largest_loss_is_apart_from_no_loss_at_all():
+  """Of five HMMs one loses 10 points before the oracle prompt: more than after it in each, but not surely anything."""
+  levels = {trial: [(99, 100, 100)] for trial in range(4)} | {4: [(90, 85, 76.1)]}
+  first, *others = budget.steps(_of(PROMPT, levels), PROMPT)
+  apart = [results.mean_interval(first.lost.values - other.lost.values) for other in others]
+  assert all(difference.mean > difference.half_width for difference in apart)
+  assert first.lost.mean < first.lost.half_width and budget.largest_loss(_of(PROMPT, levels), PROMPT) is None
+
+
 def test_sentences_say_where_each_loss_is_the_largest():
   """By size, in the order of the losses, and last what is not told apart; of each kind of text where there are two."""
   sizes = {4: _even(100, 100, 98, 80, 79), 10: _even(100, 100, 90, 80, 79), 30: _even(80, 81, 78, 78, 77)}
@@ -182,14 +191,18 @@ def test_the_figure_floats_each_step_between_its_stages():
   assert not [c for axes in of_one.axes for c in axes.containers if hasattr(c, 'lines')]
 
 
-def test_a_run_draws_its_budget_and_keeps_it_out_of_the_table_of_methods(tmp_path):
-  """The first table and figure are of what the protocol trains; tables of losses and a sentence for each follow."""
+def test_a_run_draws_its_budget_and_keeps_it_out_of_the_first_table(tmp_path):
+  """That table is of what the protocol trains; other fits, the losses and a sentence for each budget follow."""
   config = config_lib.shipped('prompt_vs_head')['get_config']('smoke')
   config.figures = ('budget',)
   settings = config_lib.from_config(config)
   files.write_json_lines(tmp_path / results.FILE_NAME, _of_head())
   sweep.show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
   methods, losses = (tmp_path / 'table.txt').read_text().split('Points of accuracy lost')
-  assert 'converged' not in methods and 'head' in methods
+  protocol, others = methods.split("Beyond the paper's protocol")
+  assert 'converged' not in protocol and 'head' in protocol and 'converged head' in others
   assert 'of that' in losses and 'converged head, BERT' in losses and 'Largest loss of the linear head: ' in losses
   assert (tmp_path / 'budget.png').exists()
+  files.write_json_lines(tmp_path / results.FILE_NAME, [r for r in _of_head() if r['method'] == 'head_converged'])
+  sweep.show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
+  assert 'converged head' in (tmp_path / 'table.txt').read_text()

@@ -163,3 +163,14 @@ def test_weights_of_both_signs_are_no_certificate():
     pairs = np.stack([np.arange(3), 1 - np.array(labels)], axis=1)
     residual = best_head_lib._residual(separability.differences(features, labels, pairs, 2))
     assert (residual is not None and residual < 1e-15) == is_proof
+
+
+def test_each_half_of_the_search_gains_on_its_own(monkeypatch):
+  """Lines without linear programs, and linear programs without lines, find more than the convex start."""
+  rng = np.random.default_rng(5)
+  features, labels = rng.dirichlet(np.ones(5), 80), rng.integers(2, size=80)
+  start = best_head(features, labels, max_rounds=0, max_certificates=0).accuracy
+  for name, without in (('_RAMPS', ()), ('_best_on_line', lambda margins, slopes: (0.0, 0))):
+    with monkeypatch.context() as patched:
+      patched.setattr(best_head_lib, name, without)
+      assert best_head(features, labels, max_certificates=0).accuracy > start

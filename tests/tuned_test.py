@@ -197,8 +197,7 @@ def test_the_best_head_is_fitted_to_the_test_inputs(settings, drawn):
 
 
 def test_of_restarts_validation_chooses(settings, drawn, monkeypatch):
-  """Start 0 is the one without restarts, and of all the best on validation is kept, where two are equal of less loss;
-  with `steps_factor` each has so many times the epochs."""
+  """Start 0 is the one without restarts, and of all the best on validation is kept; `steps_factor` is of its epochs."""
   plain = {one.task: one for one in tune(settings, drawn, 'head')}
   monkeypatch.setitem(METHODS, 'head', METHODS['head']._replace(fit='restarts'))
   with_restarts = lambda **how: dataclasses.replace(settings, restarts=dataclasses.replace(settings.restarts, **how))
@@ -214,6 +213,12 @@ def test_of_restarts_validation_chooses(settings, drawn, monkeypatch):
   group = dataclasses.replace(settings.head, num_epochs=3 * settings.head.num_epochs)
   for one, other in zip(longer, tune(dataclasses.replace(settings, head=group), drawn, 'head')):
     jax.tree.map(np.testing.assert_array_equal, one.trainable, other.trainable)
+
+
+def test_of_starts_that_are_equally_good_the_one_of_less_loss_is_kept():
+  accuracies = np.array([0.8, 0.9, 0.9, 0.9])
+  assert tuned._best_start(accuracies, np.array([0.1, 0.4, 0.3, 0.3])) == 2
+  assert tuned._best_start(accuracies, np.zeros(4)) == 1 == tuned._best_start(-accuracies, np.zeros(4)) + 1
 
 
 def test_the_official_form_is_the_official_head(settings, drawn):
