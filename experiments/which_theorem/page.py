@@ -4,7 +4,7 @@ import pathlib
 import textwrap
 
 from experiments import pages, results
-from experiments.which_theorem import accuracy, report
+from experiments.which_theorem import accuracy, prompts_report, report
 from experiments.which_theorem.sentences import SENTENCES
 
 PAGE = pages.DOCS / 'which_theorem.md'
@@ -18,6 +18,9 @@ def section(name: str, folder: pathlib.Path) -> str:
   records = results.load(folder)
   if name in SENTENCES:
     return '\n'.join(map(_wrapped, SENTENCES[name](records).splitlines()))
+  if name == 'prompts':
+    lines = prompts_report.section(records).splitlines()
+    return '\n'.join(_wrapped(line) if line.startswith('- ') else line for line in lines)
   if name == 'accuracy':
     table = accuracy.accuracy_table(records, results.load(folder.parent / _TRIALS))
   else:

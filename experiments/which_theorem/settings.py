@@ -13,12 +13,24 @@ class CertificateSettings(Group):
   checkpoints: tuple[int, ...] = setting('steps of pretraining at which the head is put to BERT', least=0)
 
 
+class PromptSettings(Group):
+  """What counts as 0, and when the searches for a prompt, and for a proof that there is none, end undecided."""
+
+  support_levels: tuple[float, ...] = setting('epsilons up to which a transition counts as 0', least=0, below=1)
+  rank_level: float = setting('share of the largest singular value up to which one counts as 0', below=1)
+  max_nodes: int = setting('nodes of the search for H* in Assumption 3.5')
+  max_covers: int = setting('sets of states behind a prompt')
+  max_boxes: int = setting('boxes of weights on all of them')
+  max_states: int = setting('hidden states of which all sign patterns of W^T b are looked at', most=16)
+
+
 class WhichTheoremSettings(Settings):
   """Those of prompt_vs_head, which decide all that is drawn, and what is asked of it."""
 
   levels: LevelSettings
   margin: float = setting('most margin of a linear head that counts as none, and most residual of a proof of none')
   near_tie: float = setting('inputs whose class scores differ by less are near ties')
+  prompts: PromptSettings
   certificate: CertificateSettings
 
   def check(self) -> None:

@@ -4,12 +4,12 @@ import pathlib
 
 from experiments import figures, parts as parts_lib, pretraining, report as report_lib, results
 from experiments.progress import Reporter
-from experiments.which_theorem import certificate, linearity, report
+from experiments.which_theorem import certificate, linearity, prompts, prompts_report, report
 from experiments.which_theorem.settings import WhichTheoremSettings
 
 SETTINGS = WhichTheoremSettings
 
-PARTS: dict[str, parts_lib.Part] = {'linearity': linearity.run, 'kl': certificate.run}
+PARTS: dict[str, parts_lib.Part] = {'linearity': linearity.run, 'prompts': prompts.run, 'kl': certificate.run}
 
 
 def check(settings: WhichTheoremSettings) -> None:
@@ -26,6 +26,6 @@ def run(settings: WhichTheoremSettings, workdir: pathlib.Path, reporter: Reporte
 def show(settings: WhichTheoremSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the tables of the records and draws their figures."""
   records = results.load(workdir)
-  report_lib.show(report.render(records), workdir, reporter)
+  report_lib.show(report.render(records) + prompts_report.render(records), workdir, reporter)
   for name, figure in report.drawn(records, settings.figure).items():
     reporter.say(figures.saved(figure, workdir / name))

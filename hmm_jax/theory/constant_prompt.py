@@ -1,0 +1,320 @@
+"""Prompts of the exact model as one row, and whether one with a linear head is right on every text: docs/prompts.md.
+
+Rows u_1, ..., u_k before the [MASK] reach its prediction only as the law A w of the masked state, up to scale, with
+w = u_k * A(u_{k-1} * ... A(u_1 * P[H_1])) >= 0 and A = transition_matrix.T. With W = emission_matrix.T and
+lambda_h(x) = P[X_{2:T+1} = x | H_1 = h], a head b scores b^T G, in proportion to sum_h (W^T b)_h (A w)_h lambda_h(x),
+and the label is that of sum_h v_h lambda_h(x), v = mu * P[H_0]. So the head is right on every text if
+
+  (W^T b) * (A w) = c v,  c > 0,
+
+of which Theorem 3.6 is a case. With S the support of v and F that of A w it says: W^T b = v * q on S and 0 on the rest
+of F, where q > 0 and q * (A w) = 1 on S. Such q are the positive vectors of a subspace, and such A w are the cone of
+the columns of A that reach no state outside F.
+"""
+
+from collections.abc import Iterator
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+
+from hmm_jax.heads import LinearHead
+from hmm_jax.hmm import HMM
+from hmm_jax.theory import assumptions, reciprocals
+from hmm_jax.theory.assumptions import Finding, Thresholds
+from hmm_jax.theory.reciprocals import Pair
+from hmm_jax.theory.recovery import Construction
+
+# Of what `reciprocals` finds; a larger one is not told from rounding.
+_LARGEST_ERROR = 1e-6
+
+
+class ConstantPrompt(NamedTuple):
+  """Whether (W^T b) * (A w) = c v has a solution.
+
+  Attributes:
+    outcome: 'yes', with a construction; 'no'; or 'undecided', where a search was cut off.
+    reason: one sentence that says why.
+    construction: the prompt u = w / P[H_1] [1, H], scaled to at most 1, and the head [V, C]; None without a yes.
+    reached_states: F, of a yes.
+    error: of a yes, the largest |(W^T b) * (A w) - v| on F in float64, v scaled to a largest entry of 1.
+    num_covers: the sets F that were looked at.
+  """
+
+  outcome: str
+  reason: str
+  construction: Construction | None
+  reached_states: np.ndarray
+  error: float
+  num_covers: int
+
+
+class Limits(NamedTuple):
+  """When a search ends undecided.
+
+  Attributes:
+    max_covers: the most sets F.
+    max_boxes: the most boxes of q on all of them, but two on each at least.
+    max_nodes: of the search for H* in Assumption 3.5, which comes first.
+  """
+
+  max_covers: int
+  max_boxes: int
+  max_nodes: int
+
+
+class _Case(NamedTuple):
+  """What is to be solved.
+
+  Attributes:
+    A: [H, H], and W [V, H], the paper's; entries of A up to the threshold are 0.
+    v: [C - 1, H], of largest entry 1.
+    weighed: S.
+    supports: what each state that can be first moves to.
+    rank: the threshold of singular values.
+  """
+
+  A: np.ndarray
+  W: np.ndarray
+  v: np.ndarray
+  weighed: frozenset[int]
+  supports: dict[int, frozenset[int]]
+  rank: float
+
+
+class _Factors(NamedTuple):
+  """On one F: q = `basis` @ y, A w = `columns` @ w_B on S; `starts` is B."""
+
+  basis: np.ndarray
+  columns: np.ndarray
+  starts: np.ndarray
+
+  @property
+  def is_free(self) -> bool:
+    """Whether every q is possible."""
+    return self.basis.shape[0] == self.basis.shape[1]
+
+  @property
+  def spare_dimensions(self) -> int:
+    """By how much the dimensions of q and A w pass what the equations take, if none is special."""
+    return self.basis.shape[1] + int(np.linalg.matrix_rank(self.columns)) - self.columns.shape[0]
+
+
+def masked_state_weights(hmm: HMM, rows) -> np.ndarray:
+  """w [H] of prompt rows [k, H], k >= 1, scaled to sum 1: the law of the masked state behind them is A w.
+
+  Zeros where the rows contradict each other.
+
+  Raises:
+    ValueError: `rows` has another shape, or an entry that is negative or not finite.
+  """
+  rows = np.asarray(rows, np.float64)
+  if rows.ndim != 2 or not len(rows) or rows.shape[1] != hmm.num_states:
+    raise ValueError(f'rows have shape {rows.shape}; valid is [k, {hmm.num_states}] with k at least 1')
+  if not (np.isfinite(rows).all() and (rows >= 0).all()):
+    raise ValueError(f'rows have an entry {rows.min():g}; valid are likelihoods, finite and at least 0')
+  w = _scaled(rows[0] * np.asarray(hmm.initial_probs, np.float64))
+  for row in rows[1:]:
+    w = _scaled(row * (w @ np.asarray(hmm.transition_matrix, np.float64)))
+  return w
+
+
+def single_row(hmm: HMM, rows) -> np.ndarray:
+  """The prompt u [1, H] in [0, 1] behind which the exact model predicts at the [MASK] what it does behind `rows`.
+
+  u = w / P[H_1], scaled to a largest entry of 1. It exists where w is 0 wherever P[H_1] is, so always if P[H_1] has
+  full support.
+
+  Raises:
+    ValueError: as `masked_state_weights`, or the rows allow a state before the [MASK] that P[H_1] does not.
+  """
+  w, initial_probs = masked_state_weights(hmm, rows), np.asarray(hmm.initial_probs, np.float64)
+  outside = np.flatnonzero((w > 0) & (initial_probs == 0))
+  if outside.size:
+    raise ValueError(
+      f'rows allow state {outside[0]} before the [MASK]; valid are rows that allow states of P[H_1] only'
+    )
+  return _row_of(w, initial_probs)
+
+
+def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
+  """lambda_h(x) = P[X_{2:T+1} = x | H_1 = h] of texts [n, T], scaled to a largest entry of 1, [n, H] float64.
+
+  A [MASK] (id V) says nothing; zeros where no state can produce x.
+  """
+  moves, W = (np.asarray(matrix, np.float64) for matrix in (hmm.transition_matrix, hmm.emission_matrix))
+  rows_VxH = np.vstack([W.T, np.ones(len(W))])
+  future = np.ones((len(tokens), len(W)))
+  for now in np.asarray(tokens).T[::-1]:
+    future = (future * rows_VxH[now]) @ moves.T
+    largest = future.max(1, keepdims=True)
+    future = np.divide(future, largest, out=np.zeros_like(future), where=largest > 0)
+  return future
+
+
+def token_probs_behind(hmm: HMM, rows, tokens: np.ndarray) -> np.ndarray:
+  """G [n, V] at the [MASK] between prompt rows [k, H], k >= 1, and texts [n, T], in float64: W ((A w) * lambda(x)).
+
+  What `ExactModel` predicts there, by w alone; zeros where prompt and text contradict each other.
+  """
+  A, W = (np.asarray(matrix, np.float64).T for matrix in (hmm.transition_matrix, hmm.emission_matrix))
+  states = likelihoods(hmm, tokens) * (A @ masked_state_weights(hmm, rows))
+  total = states.sum(1, keepdims=True)
+  return np.divide(states, total, out=np.zeros_like(states), where=total > 0) @ W.T
+
+
+def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, limits: Limits) -> ConstantPrompt:
+  """Decides whether b and w >= 0 with (W^T b) * (A w) = c v, c > 0, exist, and builds the prompt and the head.
+
+  With C classes: b_c and v_c relative to the last class, one w and one c for all of them. The sets F are unions of
+  supports of columns of A that cover S; one that leaves no q > 0 is given up, with all that contain it. Where every q
+  is possible, as under Assumption 3.5, any w that reaches S will do; elsewhere `reciprocals` decides.
+
+  Prompts are of one row, on the states that can be first; where P[H_1] has full support that is all prompts. Entries of
+  q, and of A w on S, are looked for at most 1e6 apart, and 'no' is of those.
+
+  Args:
+    hmm: the model's chain, H states and V tokens.
+    task_weights: mu [C, H].
+    silent_probs: P[H_0] [H]; P[H_1] for a label of the masked first state itself.
+    thresholds: what counts as zero: probabilities of A, singular values of W.
+    limits: of the search.
+
+  Raises:
+    ValueError: mu * P[H_0] is 0, or `task_weights` is none (`assumptions.contrasts`).
+  """
+  case = _case(hmm, task_weights, silent_probs, thresholds)
+  # The cover of Assumption 3.5 is one, wherever the search for covers ends.
+  relaxed = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, limits.max_nodes)
+  found = list(itertools.islice(_covers(case), limits.max_covers + 1))
+  covers = {states: _factors(case, states) for states in [*_essential(case, relaxed), *found[: limits.max_covers]]}
+  free = [
+    _built(case, hmm, states, factors, _any_pair(factors), len(covers))
+    for states, factors in covers.items()
+    if factors.is_free
+  ]
+  if free:
+    return min(free, key=lambda built: built.error)
+  num_open, max_boxes = 0, max(limits.max_boxes // max(len(covers), 1), 2)
+  for states, factors in sorted(covers.items(), key=lambda cover: cover[1].spare_dimensions, reverse=True):
+    pair = reciprocals.decide(factors.basis, factors.columns, max_boxes)
+    built = _built(case, hmm, states, factors, pair, len(covers)) if isinstance(pair, Pair) else None
+    if built and built.error <= _LARGEST_ERROR:
+      return built
+    num_open += pair is not False
+  return _unbuilt(case, len(found) > limits.max_covers, num_open, len(covers))
+
+
+def _case(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds) -> _Case:
+  A = np.asarray(hmm.transition_matrix, np.float64).T
+  A = np.where(A > thresholds.support, A, 0)
+  v = assumptions.contrasts(task_weights)[:-1] * np.asarray(silent_probs, np.float64)
+  if not v.any():
+    raise ValueError('silent_probs are 0 wherever task_weights differ; valid is a task that some text decides')
+  return _Case(
+    A=A,
+    W=np.asarray(hmm.emission_matrix, np.float64).T,
+    v=v / np.abs(v).max(),
+    weighed=frozenset(np.flatnonzero(v.any(0)).tolist()),
+    supports={h: frozenset(np.flatnonzero(A[:, h]).tolist()) for h in np.flatnonzero(hmm.initial_probs).tolist()},
+    rank=thresholds.rank,
+  )
+
+
+def _essential(case: _Case, relaxed: Finding) -> list[frozenset[int]]:
+  """H* where Assumption 3.5 holds and states that can be first reach all of it."""
+  states = frozenset(np.ravel(relaxed.witness.get('essential_states', [])).tolist())
+  reached = frozenset().union(*(support for support in case.supports.values() if support <= states))
+  return [states] if relaxed.holds and reached == states else []
+
+
+def _covers(case: _Case) -> Iterator[frozenset[int]]:
+  """Unions F of supports that hold S and leave some q > 0, small ones first; each once.
+
+  A union that holds S contains one that covers state after state of S, whichever is next, and grows from that by one
+  support after another; where a union leaves no q > 0, none that contains it does.
+  """
+  supports = sorted(set(case.supports.values()), key=len)
+  seen, frontier = set[frozenset[int]](), [frozenset[int]()]
+  while frontier:
+    states = frontier.pop(0)
+    missing = case.weighed - states
+    if not missing:
+      yield states
+    ways = [[support for support in supports if state in support] for state in missing]
+    grown = {states | support for support in min(ways, key=len, default=supports)} - seen - {states}
+    seen |= grown
+    frontier += [union for union in grown if reciprocals.has_positive(_basis(case, union))]
+    frontier.sort(key=lambda union: (len(union), sorted(union)))
+
+
+def _basis(case: _Case, states: frozenset[int]) -> np.ndarray:
+  """The q [n, d] on S within F for which some b has W^T b_c = v_c * q there and 0 on the rest of F.
+
+  W^T b on F is what is orthogonal to all that the columns of W in F send to 0.
+  """
+  inside = sorted(states)
+  W = case.W[:, inside]
+  kernel = _null_space(W, case.rank * float(np.linalg.norm(W, 2)))[[h in case.weighed for h in inside]]
+  v = case.v[:, sorted(states & case.weighed)]
+  # Entries of both are at most 1, and all conditions may be 0.
+  return _null_space((kernel.T[None] * v[:, None]).reshape(-1, v.shape[1]), case.rank)
+
+
+def _null_space(matrix: np.ndarray, threshold: float) -> np.ndarray:
+  """An orthonormal basis [n, d], singular values up to the threshold counted as 0."""
+  if not matrix.size:
+    return np.eye(matrix.shape[1])
+  _, values, rows = np.linalg.svd(matrix, full_matrices=True)
+  return rows[np.count_nonzero(values > threshold) :].T
+
+
+def _factors(case: _Case, states: frozenset[int]) -> _Factors:
+  starts = np.array([h for h, support in case.supports.items() if support <= states])
+  return _Factors(_basis(case, states), case.A[sorted(case.weighed)][:, starts], starts)
+
+
+def _any_pair(factors: _Factors) -> Pair:
+  """With A w as even as can be, or where S is reached so unevenly that no program tells, with w = 1."""
+  w = reciprocals.widest(factors.columns)
+  w = w if (factors.columns @ w > 0).all() else np.ones_like(w)
+  return Pair(1 / (factors.columns @ w), w)
+
+
+def _built(
+  case: _Case, hmm: HMM, states: frozenset[int], factors: _Factors, pair: Pair, num_covers: int
+) -> ConstantPrompt:
+  inside, weighed, w, wanted = sorted(states), sorted(case.weighed), np.zeros(hmm.num_states), np.zeros_like(case.v)
+  w[factors.starts] = pair.w
+  wanted[:, weighed] = case.v[:, weighed] * pair.q
+  heads = np.linalg.lstsq(case.W[:, inside].T, wanted[:, inside].T, rcond=case.rank)[0]
+  error = np.abs((case.W.T @ heads).T * (case.A @ w) - case.v)[:, inside].max()
+  head = LinearHead(np.pad(heads, ((0, 0), (0, 1))), np.zeros(len(case.v) + 1))
+  construction = {'prompt': _row_of(w, np.asarray(hmm.initial_probs, np.float64)), 'head': head}
+  reason = f'behind the prompt are the states {", ".join(map(str, inside))}, which the head weighs as the task does'
+  return ConstantPrompt('yes', reason, construction, np.array(inside), float(error), num_covers)
+
+
+def _unbuilt(case: _Case, is_cut_off: bool, num_open: int, num_covers: int) -> ConstantPrompt:
+  unreached = case.weighed.difference(*case.supports.values())
+  if unreached:
+    reason = f'no state that can be first moves to state {min(unreached)}, which the task weighs'
+  elif is_cut_off:
+    reason = (
+      f'there are more than {num_covers} sets of states behind a prompt on which a head has the signs of the task'
+    )
+  elif num_open:
+    reason = f'{num_open} of {num_covers} sets of states behind a prompt are neither solved nor excluded'
+  else:
+    reason = f'{num_covers} sets of states behind a prompt allow a head the signs of the task, and none its weights'
+  outcome = 'undecided' if is_cut_off or num_open else 'no'
+  return ConstantPrompt(outcome, reason, None, np.zeros(0, int), np.inf, num_covers)
+
+
+def _scaled(w: np.ndarray) -> np.ndarray:
+  return w / (w.sum() or 1)
+
+
+def _row_of(w: np.ndarray, initial_probs: np.ndarray) -> np.ndarray:
+  u = np.divide(w, initial_probs, out=np.zeros_like(w), where=w > 0)
+  return (u / (u.max() or 1))[None]

@@ -1,0 +1,243 @@
+"""Proofs that no prompt of any length with a linear head is right on given inputs: docs/prompts.md.
+
+Behind any prompt, or none, the masked state has some law f >= 0, and for two classes the difference b of their heads
+scores b^T G, in proportion to sum_h a_h lambda_h(x), a = (W^T b) * f. So a has, wherever it is not 0, the signs s of
+W^T b, one of the sign patterns of the row space of W. Where for every such s weights m >= 0 of inputs x of classes y_x
+= 1 or -1 exist with s_h sum_x m_x y_x lambda_h(x) <= 0 for all h, no a of those signs is right on all x (Farkas): the
+sum over h of that times |a_h| would have to be positive.
+
+A text that the prompt makes impossible has G = 0, and one label whatever it is. So the inputs of a proof are texts that
+every state can produce: a prompt leaves all of them possible or none.
+"""
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+import itertools
+from typing import NamedTuple
+
+import numpy as np
+import scipy.optimize
+
+from hmm_jax.hmm import HMM
+from hmm_jax.theory import exact_chain, exact_recovery, separability
+from hmm_jax.theory.assumptions import contrasts
+from hmm_jax.theory.constant_prompt import likelihoods
+from hmm_jax.theory.exact_chain import ExactChain
+from hmm_jax.theory.rationals import exact
+from hmm_jax.theory.separability import Separation
+
+# Margins, in units of rows scaled to a largest entry of 1, up to which a program's answer is not told from a tie.
+_TOLERANCE = 1e-9
+# Weights below this share of the largest are left out of a proof.
+_NEGLIGIBLE = 1e-7
+
+
+class Refutation(NamedTuple):
+  """Why no coefficients of one sign pattern are right.
+
+  Attributes:
+    signs: s [H], of 1 and -1.
+    inputs: [k], rows of the tokens.
+    weights: m [k] positive `Fraction`s, of likelihoods of largest entry 1.
+  """
+
+  signs: np.ndarray
+  inputs: np.ndarray
+  weights: list[Fraction]
+
+
+class NoPrompt(NamedTuple):
+  """What is known of all prompts with a linear head on given inputs.
+
+  Attributes:
+    outcome: 'certified', none is right, in exact arithmetic; 'open', no such proof exists, since a head is right behind
+      some law of the masked state, which is a prompt where it is some A w; or 'undecided'.
+    reason: one sentence that says why.
+    classes: the two classes that it is about, the lower first.
+    refutations: one for each sign pattern, of a proof.
+    num_unrealisable: sign patterns of the first states, in the order of states, that no W^T b has, each proven in
+      exact arithmetic, at which the enumeration was cut.
+    law: of what is open, f [H] of sum 1.
+    head: and b [V], the score of the lower class minus that of the other, right on all inputs of both that every
+      state can produce.
+  """
+
+  outcome: str
+  reason: str
+  classes: tuple[int, int] | None = None
+  refutations: tuple[Refutation, ...] = ()
+  num_unrealisable: int = 0
+  law: np.ndarray | None = None
+  head: np.ndarray | None = None
+
+
+class _Inputs(NamedTuple):
+  """Of two classes, and producible by every state.
+
+  Attributes:
+    numbers: [k], among all inputs.
+    tokens: [k, T].
+    likelihoods: [k, H], lambda(x) of largest entry 1.
+    targets: y [k].
+  """
+
+  numbers: np.ndarray
+  tokens: np.ndarray
+  likelihoods: np.ndarray
+  targets: np.ndarray
+
+
+def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_states: int) -> NoPrompt:
+  """Whether it can be proven that no prompt of any length with a linear head, and a bias, gives all inputs their label.
+
+  Labels are argmax_c mu_c @ P[H_0 | X_{1:T} = x], ties to the lower class, and so are the head's. Where the signs of v
+  = mu * P[H_0] are those of some W^T b, a = v is right, and there is nothing to prove.
+
+  Args:
+    hmm: the model's chain, H states and V tokens; floats are the rationals that they are.
+    task_weights: mu [C, H].
+    silent_probs: P[H_0] [H]; P[H_1] for a label of the masked first state itself.
+    tokens: x [n, T], what follows the [MASK].
+    max_states: the largest H of which all sign patterns are looked at.
+  """
+  tokens, weights = np.asarray(tokens), contrasts(task_weights)
+  v = weights * np.asarray(silent_probs, np.float64)
+  lambda_nxH = likelihoods(hmm, tokens)
+  labels = (lambda_nxH @ v.T).argmax(1)
+  is_usable = _from_every_state(hmm, tokens)
+  outcomes = []
+  for pair in itertools.combinations(np.unique(labels).tolist(), 2):
+    numbers = np.flatnonzero(np.isin(labels, pair) & is_usable)
+    inputs = _Inputs(numbers, tokens[numbers], lambda_nxH[numbers], np.where(labels[numbers] == pair[0], 1, -1))
+    found = _of_two(hmm, inputs, v[pair[0]] - v[pair[1]], max_states)
+    if found.outcome == 'certified' and not _have_labels(hmm, task_weights, silent_probs, tokens, labels, found):
+      found = NoPrompt('undecided', 'labels of a proof are too near to ties for float64')
+    found = found._replace(classes=pair)
+    if found.outcome == 'certified':
+      return found
+    outcomes.append(found)
+  if not outcomes:
+    return NoPrompt('open', 'all inputs have one label, which a constant head gives')
+  return next((found for found in outcomes if found.outcome == 'undecided'), outcomes[0])
+
+
+def _of_two(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) -> NoPrompt:
+  W_HxV, weighed = np.asarray(hmm.emission_matrix, np.float64), np.flatnonzero(v)
+  of_task = _separation(W_HxV[weighed], v[weighed])
+  if of_task.separable:
+    return _open('some W^T b has the signs of the task on all states that it weighs', W_HxV, of_task, v)
+  if hmm.num_states > max_states:
+    return NoPrompt('undecided', f'sign patterns are looked at of {max_states} states at most, not {hmm.num_states}')
+  if len(np.unique(inputs.targets)) < 2:
+    return NoPrompt('undecided', 'the inputs that every state can produce have one label')
+  chain, refutations, unrealisable = exact_chain.exact_chain(hmm), list[Refutation](), list[np.ndarray]()
+  for signs in _patterns(W_HxV, chain, unrealisable):
+    margin, sizes, weights = _game(inputs, signs)
+    if margin > _TOLERANCE:
+      found, reason = _separation(W_HxV, signs), f'coefficients of the signs {_written(signs)} are right on all inputs'
+      return _open(reason, W_HxV, found, signs * sizes) if found.separable else NoPrompt('undecided', reason)
+    refutation = _refutation(chain, inputs, signs, weights)
+    if refutation is None:
+      return NoPrompt('undecided', f'for the signs {_written(signs)} only rounding tells right from wrong')
+    refutations.append(refutation)
+  reason = f'{len(refutations)} sign patterns are refuted, and no W^T b has any other'
+  return NoPrompt('certified', reason, None, tuple(refutations), len(unrealisable))
+
+
+def _open(reason: str, W_HxV: np.ndarray, found: Separation, coefficients: np.ndarray) -> NoPrompt:
+  """With a = (W^T b) * f for the b that was found, which has the signs of a."""
+  head = found.head[:, 0] - found.head[:, 1]
+  law = np.where(coefficients, coefficients / np.where(coefficients, W_HxV @ head, 1), 0)
+  return NoPrompt('open', reason, law=law / law.sum(), head=head)
+
+
+def _patterns(W_HxV: np.ndarray, chain: ExactChain, unrealisable: list[np.ndarray]) -> Iterator[np.ndarray]:
+  """Sign patterns [H] that hold all those of W^T b without zeros; what is proven to be none goes to `unrealisable`.
+
+  Those with zeros follow by continuity: they are in the closure of others, since no column of W is 0.
+  """
+  prefixes = [np.zeros(0, int)]
+  while prefixes:
+    signs = prefixes.pop()
+    found = _separation(W_HxV[: len(signs)], signs) if len(signs) else None
+    if found and not found.separable and _is_proven(chain, signs, found):
+      unrealisable.append(signs)
+    elif len(signs) == len(W_HxV):
+      yield signs
+    else:
+      prefixes += [np.append(signs, sign) for sign in (1, -1)]
+
+
+def _separation(W_HxV: np.ndarray, signs: np.ndarray) -> Separation:
+  """Whether some b has these signs on the columns of W: whether it parts them, as points of two classes."""
+  return separability.linear_separation(W_HxV, (signs < 0).astype(int), 2, _TOLERANCE)
+
+
+def _is_proven(chain: ExactChain, signs: np.ndarray, found: Separation) -> bool:
+  columns = chain.emissions[0, : len(signs)]
+  return separability.exact_certificate(columns, (signs < 0).astype(int), found.pairs, 2) is not None
+
+
+def _game(inputs: _Inputs, signs: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+  """The game of |a| against m: its value, |a| [H], and m [k] of sum 1.
+
+  The value is the largest least y_x sum_h s_h |a_h| lambda_h(x), each lambda_h scaled to a largest entry of 1 and |a|
+  then to sum 1; m shows that there is no larger one.
+  """
+  scales = inputs.likelihoods.max(0)
+  scales = np.where(scales > 0, scales, 1)
+  payoffs = inputs.targets[:, None] * signs * inputs.likelihoods / scales
+  rows = np.hstack([-payoffs, np.ones((len(payoffs), 1))])
+  result = scipy.optimize.linprog(
+    np.append(np.zeros(len(signs)), -1.0),
+    A_ub=rows,
+    b_ub=np.zeros(len(rows)),
+    A_eq=[[1.0] * len(signs) + [0.0]],
+    b_eq=[1.0],
+    bounds=[(0, None)] * len(signs) + [(None, None)],
+    method='highs-ds',
+  )
+  if result.status:
+    raise RuntimeError(f'HiGHS: {result.message}')
+  return float(result.x[-1]), result.x[:-1] / scales, np.maximum(-result.ineqlin.marginals, 0)
+
+
+def _refutation(chain: ExactChain, inputs: _Inputs, signs: np.ndarray, weights: np.ndarray) -> Refutation | None:
+  """The weights as a proof in `Fraction`s; None if they are none."""
+  chosen = np.flatnonzero(weights > _NEGLIGIBLE * weights.max())
+  exact_weights = [Fraction(weight) for weight in weights[chosen].tolist()]
+  terms = [
+    weight * int(inputs.targets[row]) * exact_likelihoods(chain, tuple(inputs.tokens[row].tolist()))
+    for row, weight in zip(chosen, exact_weights)
+  ]
+  if (signs * sum(terms) > 0).any():
+    return None
+  return Refutation(signs, inputs.numbers[chosen], exact_weights)
+
+
+def exact_likelihoods(chain: ExactChain, text: Sequence[int]) -> np.ndarray:
+  """lambda_h(x) [H] in `Fraction`s, scaled to a largest entry of 1, of a text that some state can produce."""
+  rows = exact_recovery.token_rows(chain, [-1, *text])
+  (future,) = exact_chain.leave_one_out(chain._replace(start=np.ones_like(chain.start)), rows)[0]
+  return future * Fraction(1, future.max())
+
+
+def _have_labels(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, labels: np.ndarray, found: NoPrompt) -> bool:
+  """Whether the inputs of a proof have their labels without rounding."""
+  chain, v = exact_chain.exact_chain(hmm), exact(task_weights) * exact_chain.exact_rows(silent_probs)
+  inputs = np.unique(np.concatenate([refutation.inputs for refutation in found.refutations]))
+  return all((v @ exact_likelihoods(chain, tokens[number].tolist())).argmax() == labels[number] for number in inputs)
+
+
+def _from_every_state(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
+  """Which texts [n, T] every state can produce, after its own transition, [n]."""
+  moves, emits = np.asarray(hmm.transition_matrix) > 0, np.asarray(hmm.emission_matrix).T > 0
+  emits_VxH = np.vstack([emits, np.ones_like(emits[:1])])
+  future = np.ones((len(tokens), len(moves)), bool)
+  for now in tokens.T[::-1]:
+    future = (future & emits_VxH[now]) @ moves.T
+  return np.asarray(future.all(1))
+
+
+def _written(signs: np.ndarray) -> str:
+  return ''.join('+' if sign > 0 else '-' for sign in signs)
