@@ -232,6 +232,26 @@ def test_accuracies_are_joined_by_task_and_refused_for_another():
     accuracy.accuracy_table(HAND_MADE, [trial(HAND_MADE[0], majority_accuracy=0.7)])
 
 
+def test_prompts_are_joined_by_what_holds_of_their_task():
+  """A row for each size, epsilon and kind that there is, over its HMMs; other parts take no part."""
+  row = lambda trial, task: {
+    **{'part': 'prompts', 'num_states': 4, 'trial': trial, 'task': task, 'majority_accuracy': 0.6},
+    **{'3.5': {'0.0': False, '0.01': True}, 'constant_prompt': {'0.0': 'yes' if task else 'no', '0.01': 'yes'}},
+  }
+  rows = [row(trial, task) for trial in range(2) for task in range(2)]
+  tuned = [
+    {**one, 'memory_size': 0, 'model': 'exact', 'method': 'oracle_prompt', 'accuracy': 0.8 + 0.1 * one['task']}
+    for one in rows
+  ]
+  table = accuracy.prompt_table([*HAND_MADE, *rows], tuned)
+  assert table.columns[3:] == ['HMMs', 'tasks', 'oracle prompt, exact G', 'majority class']
+  assert [one[1:6] for one in table.rows] == [
+    ['0', 'the condition, not 3.5', '2', '2', '90.0'],
+    ['0', 'neither', '2', '2', '80.0'],
+    ['0.01', '3.5 and the condition', '2', '4', '85.0'],
+  ]
+
+
 @pytest.mark.parametrize(
   ('field', 'value', 'valid'),
   [
@@ -258,4 +278,4 @@ def test_the_page_is_what_the_records_give():
   text = page.PAGE.read_text()
   assert pages.filled(text, page.section) == text
   named = {match[2] for match in pages.BLOCK.finditer(text)}
-  assert named == {*report.TABLES, *sentences.SENTENCES, 'accuracy', 'prompts'}
+  assert named == {*report.TABLES, *sentences.SENTENCES, *page.ACCURACIES, 'prompts'}

@@ -11,6 +11,7 @@ PAGE = pages.DOCS / 'which_theorem.md'
 _WIDTH = 120
 # Beside the folder of the records: what was tuned on the same tasks.
 _TRIALS = pathlib.Path('small', 'figure_3_left')
+ACCURACIES = {'accuracy': accuracy.accuracy_table, 'prompt_accuracy': accuracy.prompt_table}
 
 
 def section(name: str, folder: pathlib.Path) -> str:
@@ -21,8 +22,8 @@ def section(name: str, folder: pathlib.Path) -> str:
   if name == 'prompts':
     lines = prompts_report.section(records).splitlines()
     return '\n'.join(_wrapped(line) if line.startswith('- ') else line for line in lines)
-  if name == 'accuracy':
-    table = accuracy.accuracy_table(records, results.load(folder.parent / _TRIALS))
+  if name in ACCURACIES:
+    table = ACCURACIES[name](records, results.load(folder.parent / _TRIALS))
   else:
     table = report.TABLES[name](records)
   return table.markdown() if table else 'No records yet.'

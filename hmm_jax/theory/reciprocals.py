@@ -20,6 +20,8 @@ TOLERANCE = 1e-9
 _LARGEST_RATIO = 1e6
 # The least that HiGHS takes.
 _PRECISION = 1e-10
+# Of the statuses of linprog; what is neither this nor 0 is a failure.
+_INFEASIBLE = 2
 # Steps of the successive programs, the share of each variable that the first one moves at most, and when they end.
 _NUM_STEPS = 40
 _FIRST_SHARE = 0.5
@@ -48,11 +50,11 @@ def has_positive(basis: np.ndarray) -> bool:
 
 
 def widest(columns: np.ndarray) -> np.ndarray:
-  """w >= 0 [m] with the largest least entry of columns @ w [n], the largest being 1."""
+  """w >= 0 [m] with the largest least entry of columns @ w [n], the largest being 1; all equal where HiGHS gives up."""
   size = columns.shape[1]
   rows = np.block([[-columns, np.ones((len(columns), 1))], [columns, np.zeros((len(columns), 1))]])
   found = _minimum(np.append(np.zeros(size), -1.0), rows, np.repeat([0.0, 1.0], len(columns)), [(0, None)] * (size + 1))
-  return found.x[:-1]
+  return np.ones(size) if found.status else found.x[:-1]
 
 
 def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | None:
@@ -64,7 +66,10 @@ def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | 
   size, dimension, reached, share = len(basis), basis.shape[1], columns @ w, _FIRST_SHARE
   if not (reached > 0).all():
     return None
-  q = basis @ _nearest_to_one(basis * reached[:, None])
+  nearest = _nearest_to_one(basis * reached[:, None])
+  if nearest is None:
+    return None
+  q = basis @ nearest
   for _ in range(_NUM_STEPS):
     product = q * reached
     error = np.abs(product - 1).max()
@@ -94,7 +99,7 @@ def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | 
 
 
 def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Literal[False] | None:
-  """A pair, False where there is none, or None where `max_boxes` boxes are not enough to tell.
+  """A pair, False where there is none, or None where `max_boxes` boxes are not enough to tell, or HiGHS gives up on one.
 
   A box bounds log(q / q_0). Successive programs start from the most even columns @ w, then from what the relaxed
   program of each box has.
@@ -112,6 +117,8 @@ def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Lit
     box = boxes.pop()
     relaxed = _relaxed(basis, columns, box)
     if relaxed is None:
+      return None
+    if relaxed is False:
       continue
     pair = found_from(basis, columns, relaxed.w)
     if pair is not None:
@@ -126,16 +133,19 @@ def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Lit
   return None if boxes else False
 
 
-def _nearest_to_one(matrix: np.ndarray) -> np.ndarray:
-  """y with the least largest |matrix @ y - 1|."""
+def _nearest_to_one(matrix: np.ndarray) -> np.ndarray | None:
+  """y with the least largest |matrix @ y - 1|; None where HiGHS gives up."""
   ones = np.ones((len(matrix), 1))
   rows, bound = np.block([[matrix, -ones], [-matrix, -ones]]), np.repeat([1.0, -1.0], len(matrix))
   bounds = [(None, None)] * matrix.shape[1] + [(0, None)]
-  return _minimum(np.append(np.zeros(matrix.shape[1]), 1.0), rows, bound, bounds).x[:-1]
+  found = _minimum(np.append(np.zeros(matrix.shape[1]), 1.0), rows, bound, bounds)
+  return None if found.status else found.x[:-1]
 
 
-def _relaxed(basis: np.ndarray, columns: np.ndarray, box: np.ndarray) -> Pair | None:
-  """q and w with q_0 = 1 = (columns @ w)_0 and columns @ w between tangents and chord of 1 / q; None if none.
+def _relaxed(basis: np.ndarray, columns: np.ndarray, box: np.ndarray) -> Pair | Literal[False] | None:
+  """q and w with q_0 = 1 = (columns @ w)_0 and columns @ w between tangents and chord of 1 / q.
+
+  False if there are none, None where HiGHS gives up.
 
   In units of the box's middle q lies between 1 / r and r: the chord is r + 1 / r - q, the tangent at p 2 / p - q / p^2.
   """
@@ -150,7 +160,9 @@ def _relaxed(basis: np.ndarray, columns: np.ndarray, box: np.ndarray) -> Pair | 
   # The cone's equation and the span's.
   equations = scipy.linalg.block_diag(basis[:1], columns[:1])
   found = _minimum(np.zeros(len(bounds)), rows, bound, bounds, A_eq=equations, b_eq=np.ones(2))
-  return None if found.status else Pair(basis @ found.x[:dimension], np.maximum(found.x[dimension:], 0))
+  if found.status:
+    return False if found.status == _INFEASIBLE else None
+  return Pair(basis @ found.x[:dimension], np.maximum(found.x[dimension:], 0))
 
 
 def _tightened(basis: np.ndarray, columns: np.ndarray, box: np.ndarray) -> np.ndarray | None:
@@ -167,7 +179,7 @@ def _bounds(matrix: np.ndarray, box: np.ndarray, bounds: list) -> np.ndarray | N
   for entry in range(1, len(matrix)):
     for side, sign in enumerate((1, -1)):
       found = _minimum(sign * matrix[entry], rows, bound, bounds, A_eq=matrix[:1], b_eq=np.ones(1))
-      if found.status == 2:
+      if found.status == _INFEASIBLE:
         return None
       if not found.status and sign * found.fun > 0:
         value = np.log(sign * found.fun)
