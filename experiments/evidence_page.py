@@ -21,6 +21,12 @@ FOLDERS = tuple(pages.DOCS / 'results' / 'small' / name for name in ('figure_3_l
 _WIDTH = 120
 # The budget of the method that each line of the paper is of.
 _BUDGETS = {'head': budget.BUDGETS[0], 'attention': budget.BUDGETS[1], 'prompt': budget.BUDGETS[2]}
+# Contrasts of the right panel that README has.
+_IN_BRIEF = (
+  'memory attention - vanilla head',
+  'memory attention - vanilla attention',
+  'attention - attention on constant G',
+)
 
 _ALT = {
   'figure_3_left': "Accuracy against the number of hidden states, with the paper's points",
@@ -37,7 +43,7 @@ def section(name: str, folder: pathlib.Path) -> str | None:
     return None
   text = SECTIONS[name](records, _settings(folder), folder)
   # README has few lines, and may have long ones.
-  return text if name == 'readme' else '\n'.join(map(_wrapped, text.splitlines()))
+  return text if name in ('readme', 'brief') else '\n'.join(map(_wrapped, text.splitlines()))
 
 
 def _settings(folder: pathlib.Path) -> Settings:
@@ -189,6 +195,12 @@ def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
   return '\n'.join([_image(folder, folder.name, 'docs/'), '', *rows, '', note, '', *told, *losses])
 
 
+def _brief(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
+  """What README says of the right panel: the paper's contrast, the same with one head, and a head without a model."""
+  found = report.contrasts(records)
+  return '\n'.join(f'- **{title}**, on BERT: {_told(found[title])}.' for title in _IN_BRIEF if title in found)
+
+
 SECTIONS: dict[str, Callable[[list[Record], Settings, pathlib.Path], str]] = {
   'setup': _setup,
   'panel': _panel,
@@ -196,6 +208,7 @@ SECTIONS: dict[str, Callable[[list[Record], Settings, pathlib.Path], str]] = {
   'controls': _controls,
   'budget': _budget,
   'readme': _readme,
+  'brief': _brief,
 }
 
 
