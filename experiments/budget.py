@@ -20,6 +20,9 @@ from experiments.settings import FigureSettings, Point
 
 # A model and a method on it.
 Stage = tuple[str, str]
+# A distribution and the number of a draw of it; of each of its tasks accuracies by stage.
+_Hmm = tuple[Point, int]
+_Levels = dict[tuple[_Hmm, int], dict[int, float]]
 
 
 class Budget(NamedTuple):
@@ -85,19 +88,19 @@ class Step(NamedTuple):
 
 
 def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> list[Step | None]:
-  """The steps of a budget in the records of one distribution; None where no task has both stages of a step.
+  """The steps of a budget over the HMMs of records; None where no task has both stages of a step.
 
   Args:
-    records: of one distribution.
+    records: of one distribution, or of several, of which each HMM counts once.
     budget: one of BUDGETS.
     field: of the best head: 'accuracy', of the one found, or 'accuracy_at_most', what no head passes.
   """
   levels, found = _levels(records, budget, field), list[Step | None]()
   for index, loss in enumerate(budget.losses):
-    pairs: dict[int, list[tuple[float, float]]] = {}
-    for (trial, _), reached in levels.items():
+    pairs: dict[_Hmm, list[tuple[float, float]]] = {}
+    for (hmm, _), reached in levels.items():
       if index in reached and index + 1 in reached:
-        pairs.setdefault(trial, []).append((reached[index], reached[index + 1]))
+        pairs.setdefault(hmm, []).append((reached[index], reached[index + 1]))
     if not pairs:
       found.append(None)
       continue
@@ -106,15 +109,16 @@ def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> lis
   return found
 
 
-def _levels(records: list[Record], budget: Budget, field: str) -> dict[tuple[int, int], dict[int, float]]:
-  """By (trial, task) the accuracies in percent by the number of the stage, of which 0 is 100%."""
+def _levels(records: list[Record], budget: Budget, field: str) -> _Levels:
+  """By HMM and task the accuracies in percent by the number of the stage, of which 0 is 100%."""
   places = {stage: place for place, stage in enumerate(budget.stages, 1)}
-  levels: dict[tuple[int, int], dict[int, float]] = {}
+  levels: _Levels = {}
   for record in records:
     place = places.get((record['model'], record['method']))
     if place is not None:
       value = record[field] if record['method'] == 'head_best' else record['accuracy']
-      levels.setdefault((record['trial'], record['task']), {0: 100.0})[place] = 100 * value
+      hmm = results.point_of(record), record['trial']
+      levels.setdefault((hmm, record['task']), {0: 100.0})[place] = 100 * value
   return levels
 
 
@@ -128,11 +132,11 @@ def largest_loss(records: list[Record], budget: Budget) -> str | None:
   return names.pop() if len(names) == 1 else None
 
 
-def _largest(levels: dict[tuple[int, int], dict[int, float]], budget: Budget) -> str | None:
-  of_hmms: dict[int, list[np.ndarray]] = {}
-  for (trial, _), reached in levels.items():
+def _largest(levels: _Levels, budget: Budget) -> str | None:
+  of_hmms: dict[_Hmm, list[np.ndarray]] = {}
+  for (hmm, _), reached in levels.items():
     if len(reached) == len(budget.losses) + 1:
-      of_hmms.setdefault(trial, []).append(-np.diff([reached[place] for place in sorted(reached)]))
+      of_hmms.setdefault(hmm, []).append(-np.diff([reached[place] for place in sorted(reached)]))
   if not of_hmms:
     return None
   losses = np.array([np.mean(of_hmm, axis=0) for of_hmm in of_hmms.values()])
@@ -192,7 +196,17 @@ def sentences(records: list[Record]) -> list[str]:
       parts.append(f'not told apart at {name} = {", ".join(where[None])}')
     title = _title(budget, text, records).split(' (')[0]
     found.append(f'Largest loss of the {title}: {"; ".join(parts)} ({_num_hmms(points, budget)} HMMs a size).')
+    if len(points) > 1:
+      found[-1] += f' {_together([row for rows in points.values() for row in rows], budget)}'
   return found
+
+
+def _together(records: list[Record], budget: Budget) -> str:
+  """What the HMMs of all sizes lose, in a sentence: more HMMs, of a mixture of sizes."""
+  its, largest = [step for step in steps(records, budget) if step], largest_loss(records, budget)
+  losses = ', '.join(f'{step.loss} {step.lost}' for step in its)
+  verdict = f'the largest is {largest}' if largest else 'none is told from all others'
+  return f'Points lost over all {max(len(step.lost.values) for step in its)} HMMs of these sizes: {losses}; {verdict}.'
 
 
 def tables(records: list[Record]) -> list[rich.table.Table]:

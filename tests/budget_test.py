@@ -150,10 +150,15 @@ def test_sentences_say_where_each_loss_is_the_largest():
   """By size, in the order of the losses, and last what is not told apart; of each kind of text where there are two."""
   sizes = {4: _even(100, 100, 98, 80, 79), 10: _even(100, 100, 90, 80, 79), 30: _even(80, 81, 78, 78, 77)}
   records = [r for size, levels in sizes.items() for r in _of_head(levels, num_states=size)]
-  assert budget.sentences(records) == [
+  of_sizes = (
     'Largest loss of the linear head: degeneracy at |H| = 30; approximation at |H| = 4; not told apart at |H| = 10 '
     '(n = 3 HMMs a size).'
-  ]
+  )
+  lost = [[step.lost.mean for step in budget.steps(_of_head(levels), HEAD)] for levels in sizes.values()]
+  means = np.mean(lost, axis=0)
+  (sentence,) = budget.sentences(records)
+  assert sentence.startswith(f'{of_sizes} Points lost over all 9 HMMs of these sizes: degeneracy {means[0]:.1f} ± ')
+  assert f', approximation {means[2]:.1f} ± ' in sentence and sentence.endswith('; none is told from all others.')
   memory = [
     r
     for size in (2, 3)
@@ -164,7 +169,19 @@ def test_sentences_say_where_each_loss_is_the_largest():
     'Largest loss of the linear head, vanilla text',
     'Largest loss of the attention head, memory text',
   ]
-  assert of_both[1].endswith(': optimisation at |M| = 3; not told apart at |M| = 2 (n = 4 to 5 HMMs a size).')
+  sizes, _, together = of_both[1].partition(' Points')
+  assert sizes.endswith(': optimisation at |M| = 3; not told apart at |M| = 2 (n = 4 to 5 HMMs a size).')
+  assert together.startswith(' lost over all 9 HMMs of') and together.endswith('the largest is optimisation.')
+
+
+def test_hmms_of_all_sizes_are_units_together():
+  """A loss that is too uneven within each size of three HMMs is told from the others over twelve."""
+  levels = {trial: [(100, 100, 100, 92 + 3 * trial, 91 + 3 * trial)] for trial in range(3)}
+  (sentence,) = budget.sentences([r for size in (4, 8, 10, 30) for r in _of_head(levels, num_states=size)])
+  assert 'not told apart at |H| = 4, 8, 10, 30' in sentence
+  half_width = scipy.stats.t.ppf(0.975, 11) * scipy.stats.sem([8, 5, 2] * 4)
+  expected = 'all 12 HMMs of these sizes: degeneracy 0.0 ± 0.0, sample and surrogate 0.0 ± 0.0, approximation 5.0 ± '
+  assert f'{expected}{half_width:.1f}, optimisation 1.0 ± 0.0; the largest is approximation.' in sentence
 
 
 def test_the_figure_floats_each_step_between_its_stages():

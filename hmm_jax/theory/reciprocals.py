@@ -99,7 +99,7 @@ def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | 
 
 
 def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Literal[False] | None:
-  """A pair, False where there is none, or None where `max_boxes` boxes are not enough to tell, or HiGHS gives up on one.
+  """A pair, False where there is none, None where `max_boxes` boxes are not enough to tell or HiGHS gives up on one.
 
   A box bounds log(q / q_0). Successive programs start from the most even columns @ w, then from what the relaxed
   program of each box has.
