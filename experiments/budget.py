@@ -93,7 +93,7 @@ def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> lis
   Args:
     records: of one distribution, or of several, of which each HMM counts once.
     budget: one of BUDGETS.
-    field: of the best head: 'accuracy', of the one found, or 'accuracy_at_most', what no head passes.
+    field: of the best head: 'accuracy', of the one found, or 'accuracy_at_most', as float64 certifies it.
   """
   levels, found = _levels(records, budget, field), list[Step | None]()
   for index, loss in enumerate(budget.losses):
@@ -205,6 +205,9 @@ def _together(records: list[Record], budget: Budget) -> str:
   """What the HMMs of all sizes lose, in a sentence: more HMMs, of a mixture of sizes."""
   its, largest = [step for step in steps(records, budget) if step], largest_loss(records, budget)
   losses = ', '.join(f'{step.loss} {step.lost}' for step in its)
+  if budget.stages[0][1] == 'head_best':
+    certified, *_ = steps(records, budget, 'accuracy_at_most')
+    losses = losses.replace(',', f' (certified in float64: {certified.lost if certified else "none"}),', 1)
   verdict = f'the largest is {largest}' if largest else 'none is told from all others'
   return f'Points lost over all {max(len(step.lost.values) for step in its)} HMMs of these sizes: {losses}; {verdict}.'
 
@@ -227,7 +230,7 @@ def _row(name: str, size: str, records: list[Record], budget: Budget) -> report.
     row.append((f'{step.loss}\nto {_stage_name(stage)}', str(step.lost)))
     if stage[1] == 'head_best':
       proven, *_ = steps(records, budget, 'accuracy_at_most')
-      row.append(('of that\nproven', str(proven.lost) if proven else ''))
+      row.append(('of that by\ncertificates', str(proven.lost) if proven else ''))
   return [*row, ('accuracy', f'{its[-1].end:.1f}'), ('largest', largest_loss(records, budget) or 'not told apart')]
 
 
@@ -289,6 +292,6 @@ def _draw(axes, place: int, records: list[Record], budget: Budget) -> None:
   if budget.stages[0][1] == 'head_best':
     bound, *_ = steps(records, budget, 'accuracy_at_most')
     assert bound, 'drawn where all stages are'
-    at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'no head passes this'
+    at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'certified in float64'
     style = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
     axes.plot([at - 0.6 * width, at + 0.6 * width], [bound.end] * 2, label=label, **style)

@@ -89,7 +89,7 @@ def from_record(recorded: dict[str, Any]) -> Any:
   config.update_from_flattened_dict({name: _CAME_LATER[name] for name in lacking})
   try:
     config.update(read(recorded))
-  except (KeyError, TypeError, ValueError) as error:
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise SettingsError(f'a record has fields that are none of {experiment}, {error}; valid is one of this version')
   return from_config(config)
 

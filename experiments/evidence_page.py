@@ -28,6 +28,10 @@ _IN_BRIEF = (
   'attention - attention on constant G',
 )
 
+_APART = (
+  "Where ours are further from the paper's than the root of both squared half-widths' sum, uncorrected for number:"
+)
+
 _ALT = {
   'figure_3_left': "Accuracy against the number of hidden states, with the paper's points",
   'figure_3_right': "Accuracy against the number of joint states, with the paper's points",
@@ -115,7 +119,7 @@ def _told(found: dict[Point, Difference]) -> str:
 
 
 def _beside_paper(records: list[Record]) -> list[str]:
-  """Where ours on BERT differ from the paper's by more than both intervals, and the largest loss of ours there.
+  """Where ours on BERT are further from the paper's than intervals say, and the largest loss of ours there.
 
   That is where the distance of the means is more than the root of the sum of the squares of their half-widths, of which
   the paper's is 0 where it is not known.
@@ -131,7 +135,7 @@ def _beside_paper(records: list[Record]) -> list[str]:
       what = f'the largest loss of ours there is {loss}' if loss else 'no loss of ours is told from the others there'
       distance = f'{paper} in the paper ({ours.mean - paper:+.1f})'
       found.append(f'- {METHODS[method].label} at {_place(point)}: {ours} here, {distance}; {what}.')
-  return ['', "Where ours differ from the paper's by more than both intervals:", '', *found] if found else []
+  return ['', _APART, '', *found] if found else []
 
 
 def _methods_of_paper(point: Point, records: list[Record]) -> list[str]:
@@ -198,7 +202,9 @@ def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
 def _brief(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
   """What README says of the right panel: the paper's contrast, the same with one head, and a head without a model."""
   found = report.contrasts(records)
-  return '\n'.join(f'- **{title}**, on BERT: {_told(found[title])}.' for title in _IN_BRIEF if title in found)
+  told = [f'- **{title}**, on BERT: {_told(found[title])}.' for title in _IN_BRIEF if title in found]
+  losses = ' '.join(budget.sentences(records))
+  return '\n'.join([*told, *([f'- {losses}'] if losses else [])])
 
 
 SECTIONS: dict[str, Callable[[list[Record], Settings, pathlib.Path], str]] = {

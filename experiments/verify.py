@@ -6,6 +6,7 @@ all of it is made again bit by bit. In another one its class decides, which FIEL
 
 from collections.abc import Callable, Iterable
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -21,7 +22,7 @@ from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
 from experiments.results import Record
-from experiments.settings import Settings
+from experiments.settings import Point, Settings
 
 # The classes. Within TOLERANCE of 1, or of the recorded number where that is larger.
 EQUAL, TOLERANT, STATISTICAL, LOCAL = 'bit-equal', 'within tolerance', 'statistical', 'here alone'
@@ -98,11 +99,14 @@ def run(
     set_up: of JAX, for these settings.
     reporter: of progress and of the table.
   """
+  results.check_schema(workdir)
   recorded = results.load(workdir)
   require(bool(recorded), '--workdir', str(workdir), 'one with records where --mode is verify')
+  _check_names(recorded)
   settings = _settings(workdir, pretrained)
   set_up(settings)
   sweep.check(settings)
+  is_here = _is_here(workdir)
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     grid = sweep.trials(settings, pathlib.Path(scratch))
     chosen = _chosen(text, grid, recorded)
@@ -111,12 +115,20 @@ def run(
     again = results.rows(settings, [record for trial in trials for record in trial.records()])
   names = {_draw(trial.point, trial.trial) for trial in trials}
   rows = [record for record in recorded if _draw(results.point_of(record), record['trial']) in names]
-  found = compared(rows, again, _is_here(workdir))
+  found = compared(rows, again, is_here)
   reporter.show(table(found))
   wrong = [f'{one.field} ({one.verdict})' for one in found if not one.is_same]
   if wrong:
     raise Differs(f'{workdir} is not what its settings make: {"; ".join(wrong)}')
   reporter.say(f'{len(rows)} records of {len(trials)} trials of {workdir} were made again')
+
+
+def _check_names(recorded: list[Record]) -> None:
+  """Raises SettingsError where a record does not say what it is of."""
+  kinds: dict[str, type] = {**dict.fromkeys((*Point._fields, 'trial', 'task'), int), 'model': str, 'method': str}
+  for (name, kind), record in itertools.product(kinds.items(), recorded):
+    value = record.get(name)
+    require(isinstance(value, kind), f'{name} of a record', value, 'a whole number' if kind is int else 'a name')
 
 
 def _settings(workdir: pathlib.Path, pretrained: str) -> Settings:
@@ -155,7 +167,10 @@ def _is_here(workdir: pathlib.Path) -> Callable[[Record], bool]:
   """Whether a record came from an environment whose bits are those of this one; raises Differs where none is known."""
   here, made = environment.environment(jax.devices()), dict[tuple[Any, ...], environment.Environment]()
   for line in files.read_json_lines(workdir / results.ENVIRONMENT_NAME):
-    made |= {(line['trial_id'], line['model'], line['method'], task): line for task in line['tasks']}
+    try:
+      made |= {(line['trial_id'], line['model'], line['method'], task): line for task in line['tasks']}
+    except (KeyError, TypeError):
+      require(False, f'a line of {results.ENVIRONMENT_NAME}', line, 'one with trial_id, model, method and tasks')
 
   def is_here(record: Record) -> bool:
     name = tuple(record.get(field) for field in ('trial_id', 'model', 'method', 'task'))

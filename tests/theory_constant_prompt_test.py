@@ -174,6 +174,16 @@ def test_two_tokens_agree_with_a_search_of_all_heads():
   assert min(map(outcomes.count, ('yes', 'no'))) >= 8
 
 
+@pytest.mark.parametrize('share', [1e-6, 1e-12])
+def test_a_transition_however_small_may_be_all_that_a_prompt_needs(share):
+  """With w = (1 / share, 1, 0) and b = (1, -1): column 2 of W is the mean of the others."""
+  transitions = np.array([[share, 0, 1 - share], [0, 1, 0], [0, 0, 1]])
+  hmm = HMM(np.ones(3) / 3, transitions, np.array([[1.0, 0], [0, 1], [0.5, 0.5]]))
+  found = decided(hmm, np.eye(3)[:2], hmm.initial_probs)
+  assert found.outcome != 'no'
+  assert share < 1e-6 or found.outcome == 'yes'
+
+
 def test_signs_that_no_head_has_are_no():
   """Over two tokens W^T b changes sign once in the order of P[token 0 | state]; a task that does twice has no head."""
   hmm, _ = dense(1, 3, 2)

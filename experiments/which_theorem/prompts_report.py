@@ -65,8 +65,10 @@ def _sentences(records: list[Record]) -> str:
       f'With transitions up to {float(level):g} taken for 0' if float(level) else 'With transitions as they are'
     )
     undecided = sum(record['constant_prompt'][level] == 'undecided' for record in records)
+    precise = sum(record['constant_prompt'][level] == 'yes' and record['error'][level] <= PRECISE for record in records)
     lines.append(
-      f'- {transitions}, the condition has a solution for {shares}; Assumption 3.5 fails in '
+      f'- {transitions}, the condition has a solution for {shares}, which float64 has to {PRECISE:g} in {precise} of '
+      f'{sum(map(sum, solved.values()))}; Assumption 3.5 fails in '
       f'{sum(_is_beyond(record, level) for record in records)} of these tasks. {undecided} are undecided.'
     )
   outcomes = [record['no_prompt'] for record in records]

@@ -1,4 +1,4 @@
-"""How many of finitely many inputs any linear head can get right: the best head found, and proofs that bound them all.
+"""How many of finitely many inputs any linear head can get right: the best head found, and float64 certificates.
 
 The largest number is found exactly where all labels are separable. Elsewhere finding it is NP-hard (Johnson and
 Preparata 1978), and it is put between two numbers. Below is a head, found by turns: along a line of heads the best is
@@ -8,8 +8,9 @@ disjoint certificates of inseparability (`separability`), of whose inputs every 
 
 All is computed in coordinates in which the features have unit covariance. A head counts on inputs whose label it puts
 first by more than rounding could; a certificate counts where its weights are recomputed from the inputs alone and are
-what makes the sum vanish but for rounding. It is a proof in float64, which `separability.exact_certificate` confirms
-where exact features are at hand.
+what makes the sum vanish but for rounding. It is a certificate of the float64 features without the directions that
+`separability.whitening` leaves out, and no proof: labels may be separable by a head that needs those directions.
+`separability.exact_certificate` decides where exact features are at hand.
 """
 
 from collections.abc import Iterator, Sequence

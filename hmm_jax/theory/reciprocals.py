@@ -20,6 +20,7 @@ TOLERANCE = 1e-9
 _LARGEST_RATIO = 1e6
 # The least that HiGHS takes.
 _PRECISION = 1e-10
+_LEAST_COEFFICIENT = 1e-9
 # Of the statuses of linprog; what is neither this nor 0 is a failure.
 _INFEASIBLE = 2
 # Steps of the successive programs, the share of each variable that the first one moves at most, and when they end.
@@ -102,8 +103,20 @@ def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Lit
   """A pair, False where there is none, None where `max_boxes` boxes are not enough to tell or HiGHS gives up on one.
 
   A box bounds log(q / q_0). Successive programs start from the most even columns @ w, then from what the relaxed
-  program of each box has.
+  program of each box has. Columns are scaled to a largest entry of 1; where one still has an entry that HiGHS takes
+  for 0, none found says nothing.
   """
+  largest = columns.max(0)
+  scales = np.where(largest > 0, largest, 1)
+  pair = _decided(basis, columns / scales, max_boxes)
+  if not pair:
+    # HiGHS takes smaller coefficients for 0.
+    lost = (columns > 0) & (columns < _LEAST_COEFFICIENT * scales)
+    return None if lost.any() else pair
+  return Pair(pair.q, pair.w / scales)
+
+
+def _decided(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Literal[False] | None:
   pair = found_from(basis, columns, widest(columns))
   if pair is not None:
     return pair
