@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import verify
+from experiments.fields import SettingsError
 
 
 def _record(trial=0, task=0, model='bert', method='head', **fields):
@@ -124,3 +125,17 @@ def test_elsewhere_another_form_is_a_difference():
   again = _records()
   again[0]['accuracy'] = None
   assert _wrong(_records(), again, here=False)['accuracy'] == (verify.STATISTICAL, '1 of 16 are of another form')
+
+
+@pytest.mark.parametrize(('field', 'value'), [('num_states', [1]), ('trial', None), ('model', 3)])
+def test_a_record_that_does_not_say_what_it_is_of_is_refused(field, value):
+  verify._check_names(_records())
+  with pytest.raises(SettingsError, match=f'^{field} of a record is .*; valid is a '):
+    verify._check_names([*_records(), {**_record(), field: value}])
+
+
+@pytest.mark.parametrize('line', ['{}', '{"trial_id": "1", "model": "bert", "method": "head", "tasks": 3}'])
+def test_an_environment_that_says_nothing_of_tasks_is_refused(line, tmp_path):
+  (tmp_path / 'environment.jsonl').write_text(f'{line}\n')
+  with pytest.raises(SettingsError, match='^a line of environment.jsonl is '):
+    verify._is_here(tmp_path)
