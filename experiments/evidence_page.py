@@ -1,7 +1,7 @@
 """python -m experiments.evidence_page: tables, sentences and figures of Figure 3 in README and docs from its records.
 
 Of a run they are what `results.write` and `sweep.write` leave: config.json, environment.jsonl, results.jsonl and
-timing.jsonl, copied from its workdir into the folder; timing.jsonl has the lines of runs that pretrained its models too.
+timing.jsonl, copied from its workdir into the folder, the last with lines of runs that pretrained its models.
 """
 
 from collections.abc import Callable
@@ -69,7 +69,8 @@ def _setup(records: list[Record], settings: Settings, folder: pathlib.Path) -> s
   spent = files.read_json_lines(folder / timing.FILE_NAME)
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)
   hours = sum(sum(row['cpu_seconds'].values()) for row in spent) / 3600
-  before = sum(row['trial_id'] not in {record['trial_id'] for record in records} for row in spent)
+  known = {record['trial_id'] for record in records}
+  before = sum(row['trial_id'] not in known for row in spent)
   whose = f' with {before} runs before that pretrained their models' if before else ''
   took = f'They took {hours:.1f} hours of CPU time{whose}, on' if spent else 'They were made on'
   where = ' and '.join(dict.fromkeys(line.get('cpu', line['platform']) for line in made))

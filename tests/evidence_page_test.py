@@ -28,6 +28,7 @@ def _record(num_states, trial, task, model, method, accuracy):
     'near_tie_share': 0.0,
     'kl_at_mask': 0.1,
     'excess_mlm_loss': 0.1,
+    'trial_id': 'of it',
   }
 
 
@@ -49,7 +50,9 @@ def folder(tmp_path):
     for model in METHODS[method].models
   ]
   results.write(folder, settings, records, [{'platform': 'Linux x86_64', 'cpu': '2 x CPU'}])
-  files.write_json_lines(folder / 'timing.jsonl', [{'cpu_seconds': {'tuning': 5400.0}}] * 2)
+  files.write_json_lines(
+    folder / 'timing.jsonl', [{'trial_id': name, 'cpu_seconds': {'tuning': 5400.0}} for name in ('of it', 'before')]
+  )
   return folder
 
 
@@ -70,7 +73,10 @@ def test_what_was_run_is_counted(folder):
   """HMMs by size, tasks, the unit and the hours of all trials."""
   text = _text('setup', folder)
   counts = ', '.join(f'|H| = {size}: {5 if size in (4, 10, 30) else 3}' for size in (4, 8, 10, 12, 15, 25, 30))
-  assert f'4 tasks each: {counts}. They took 3.0 hours of CPU time, on 2 x CPU.' in text
+  assert (
+    f'4 tasks each: {counts}. They took 3.0 hours of CPU time with 1 runs before that pretrained their models, on 2 x CPU.'
+    in text
+  )
   assert 'interval is the HMM' in text and f'--mode=verify --workdir={folder} --trials=0' in text
 
 
