@@ -73,10 +73,8 @@ def test_what_was_run_is_counted(folder):
   """HMMs by size, tasks, the unit and the hours of all trials."""
   text = _text('setup', folder)
   counts = ', '.join(f'|H| = {size}: {5 if size in (4, 10, 30) else 3}' for size in (4, 8, 10, 12, 15, 25, 30))
-  assert (
-    f'4 tasks each: {counts}. They took 3.0 hours of CPU time with 1 runs before that pretrained their models, on 2 x CPU.'
-    in text
-  )
+  took = 'They took 3.0 hours of CPU time with 1 runs before that pretrained their models, on 2 x CPU.'
+  assert f'4 tasks each: {counts}. {took}' in text
   assert 'interval is the HMM' in text and f'--mode=verify --workdir={folder} --trials=0' in text
 
 
