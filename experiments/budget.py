@@ -109,6 +109,11 @@ def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> lis
   return found
 
 
+def _certified(records: list[Record], budget: Budget) -> Step | None:
+  """The least that the first step loses, as float64 certifies it; None where no best head is the first stage."""
+  return steps(records, budget, 'accuracy_at_most')[0] if budget.stages[0][1] == 'head_best' else None
+
+
 def _levels(records: list[Record], budget: Budget, field: str) -> _Levels:
   """By HMM and task the accuracies in percent by the number of the stage, of which 0 is 100%."""
   places = {stage: place for place, stage in enumerate(budget.stages, 1)}
@@ -126,7 +131,7 @@ def largest_loss(records: list[Record], budget: Budget) -> str | None:
   """The loss that is told apart from 0 and from every other of the budget; None where none is.
 
   Told apart is where the 95% interval of the difference over HMMs, on tasks with all stages, is above 0; both with the
-  best head that was found and with the most that any head may reach, since the best is between them.
+  best head that was found and with the most that any head may reach. Between these ends it is not looked at.
   """
   names = {_largest(_levels(records, budget, field), budget) for field in ('accuracy', 'accuracy_at_most')}
   return names.pop() if len(names) == 1 else None
@@ -204,12 +209,12 @@ def sentences(records: list[Record]) -> list[str]:
 def _together(records: list[Record], budget: Budget) -> str:
   """What the HMMs of all sizes lose, in a sentence: more HMMs, of a mixture of sizes."""
   its, largest = [step for step in steps(records, budget) if step], largest_loss(records, budget)
-  losses = ', '.join(f'{step.loss} {step.lost}' for step in its)
-  if budget.stages[0][1] == 'head_best':
-    certified, *_ = steps(records, budget, 'accuracy_at_most')
-    losses = losses.replace(',', f' (certified in float64: {certified.lost if certified else "none"}),', 1)
+  losses = [f'{step.loss} {step.lost}' for step in its]
+  if certified := _certified(records, budget):
+    losses[0] += f' (certified in float64: {certified.lost})'
   verdict = f'the largest is {largest}' if largest else 'none is told from all others'
-  return f'Points lost over all {max(len(step.lost.values) for step in its)} HMMs of these sizes: {losses}; {verdict}.'
+  count = max(len(step.lost.values) for step in its)
+  return f'Points lost over all {count} HMMs of these sizes: {", ".join(losses)}; {verdict}.'
 
 
 def tables(records: list[Record]) -> list[rich.table.Table]:
@@ -228,9 +233,8 @@ def _row(name: str, size: str, records: list[Record], budget: Budget) -> report.
   row.append(('n', str(max(len(step.lost.values) for step in its))))
   for stage, step in zip(budget.stages, its):
     row.append((f'{step.loss}\nto {_stage_name(stage)}', str(step.lost)))
-    if stage[1] == 'head_best':
-      proven, *_ = steps(records, budget, 'accuracy_at_most')
-      row.append(('of that by\ncertificates', str(proven.lost) if proven else ''))
+    if step is its[0] and (certified := _certified(records, budget)):
+      row.append(('of that by\ncertificates', str(certified.lost)))
   return [*row, ('accuracy', f'{its[-1].end:.1f}'), ('largest', largest_loss(records, budget) or 'not told apart')]
 
 
@@ -289,9 +293,7 @@ def _draw(axes, place: int, records: list[Record], budget: Budget) -> None:
       _, caps, (stem,) = axes.errorbar([at], [step.end], yerr=[step.lost.half_width], **line)
       for artist in (*caps, stem):
         artist.set_path_effects(_HALO)
-  if budget.stages[0][1] == 'head_best':
-    bound, *_ = steps(records, budget, 'accuracy_at_most')
-    assert bound, 'drawn where all stages are'
+  if bound := _certified(records, budget):
     at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'certified in float64'
     style = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
     axes.plot([at - 0.6 * width, at + 0.6 * width], [bound.end] * 2, label=label, **style)

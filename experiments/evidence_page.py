@@ -228,8 +228,8 @@ def drawn_to(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 def draw(folder: pathlib.Path) -> list[tuple[pathlib.Path, bytes]]:
   """The figures that the settings of a folder name, as files of `docs`."""
-  settings = _settings(folder)
-  drawn = ((name, sweep.figure(name, results.load(folder), settings.figure)) for name in settings.figures)
+  settings, records = _settings(folder), results.load(folder)
+  drawn = ((name, sweep.figure(name, records, settings.figure)) for name in settings.figures)
   return [(drawn_to(folder, name), figures.as_bytes(one, 'png')) for name, one in drawn if one]
 
 

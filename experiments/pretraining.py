@@ -137,12 +137,24 @@ def params_along(
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
   key_corpus, key_params, key_steps = jax.random.split(key, 3)
   corpus = jax.device_put(np.asarray(_corpus(key_corpus, hmm, settings.corpus)), sharding.replicated(mesh))
-  state = init(key_params)
+  yield from along(train_steps, init(key_params), corpus, key_steps, steps, p.steps_per_call, reporter)
+
+
+def along(
+  train_steps: Callable[..., tuple[State, Array]],
+  state: State,
+  corpus: Array,
+  key: Array,
+  steps: tuple[int, ...],
+  steps_per_call: int,
+  reporter: Reporter,
+) -> Iterator[tuple[int, Any]]:
+  """The parameters, numpy's, after each of `steps`, ascending multiples of `steps_per_call`, from a state at step 0."""
   with reporter.track('pretraining', steps[-1]) as advance:
-    for done in range(0, steps[-1] + 1, p.steps_per_call):
+    for done in range(0, steps[-1] + 1, steps_per_call):
       if done:
         with jax.default_matmul_precision('default'):
-          state, losses = train_steps(state, corpus, key_steps)
+          state, losses = train_steps(state, corpus, key)
         advance(done, f'loss {float(losses.mean()):.3f}')
       if done in steps:
         yield done, jax.device_get(_params_here(state))

@@ -104,8 +104,8 @@ def _trained(
 ) -> list[fitted.Fitted]:
   """What the schedule of a method makes of each task; of several starts, side by side, the best on validation.
 
-  Start r of a task is drawn as that of a
-  task numbered r 2^16 higher, so that start 0 is the only one of the method without restarts.
+  Start r of a task is drawn as that of a task numbered r 2^16 higher, so that start 0 is the only one of the method
+  without restarts.
   """
   schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
   device = jax.tree.leaves(frozen)[0].sharding

@@ -8,19 +8,15 @@ import pytest
 from configs import prompt_vs_head
 from experiments import config as config_lib, evidence_page, files, pages, results
 from experiments.methods import METHODS
+from experiments.settings import Point
 
 ACCURACIES = {'head': 0.7, 'prompt': 0.9, 'attention': 0.7, 'attention_constant': 0.6}
 
 
 def _record(num_states, trial, task, model, method, accuracy):
   return {
-    'num_states': num_states,
-    'memory_size': 0,
-    'num_cells': 0,
-    'trial': trial,
-    'task': task,
-    'model': model,
-    'method': method,
+    **Point(num_states)._asdict(),
+    **dict(trial=trial, task=task, model=model, method=method),
     'accuracy': accuracy,
     'clear_accuracy': accuracy,
     'accuracy_at_most': None,

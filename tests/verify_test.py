@@ -7,6 +7,7 @@ import pytest
 
 from experiments import verify
 from experiments.fields import SettingsError
+from experiments.settings import Point
 
 
 def _record(trial=0, task=0, model='bert', method='head', **fields):
@@ -15,13 +16,8 @@ def _record(trial=0, task=0, model='bert', method='head', **fields):
     'experiment': 'prompt_vs_head',
     'scale': 'small',
     'seed': 0,
-    'num_states': 4,
-    'memory_size': 0,
-    'num_cells': 0,
-    'trial': trial,
-    'task': task,
-    'model': model,
-    'method': method,
+    **Point(4)._asdict(),
+    **dict(trial=trial, task=task, model=model, method=method),
     'accuracy': 0.8 + 0.01 * task,
     'kl_at_mask': 0.1,
     'bayes_floor': 1.5,

@@ -1,6 +1,6 @@
 """The models of the study: the exact G with an error of a given KL, and BERTs along their pretraining."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -74,19 +74,9 @@ def _kl_of_mixture(ideal: np.ndarray, with_short_context: np.ndarray) -> Callabl
 
 def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> dict[int, Any]:
   """BERT's parameters at each checkpoint of a pretraining on the problem's text."""
-  return dict(_checkpoints(s, problem, key, reporter))
-
-
-def _checkpoints(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> Iterator[tuple[int, Any]]:
   b, bert = s.bert, s.bert.model.module(s.num_tokens)
   key_text, key_init, key_steps = jax.random.split(key, 3)
   init, train_steps = pretraining.compiled(bert, b, b.checkpoints[-1], sharding.make_mesh())
   state, hmm = init(key_init), side_by_side.float32(problem.hmm)
   corpus = jax.device_put(sample_corpus(key_text, hmm, b.num_documents, b.document_length), state.step.sharding)
-  with reporter.track('pretraining', b.checkpoints[-1]) as advance:
-    for done in range(0, b.checkpoints[-1] + 1, b.steps_per_call):
-      if done:
-        state, losses = train_steps(state, corpus, key_steps)
-        advance(done, f'loss {float(losses.mean()):.3f}')
-      if done in b.checkpoints:
-        yield done, jax.device_get(state.params)
+  return dict(pretraining.along(train_steps, state, corpus, key_steps, b.checkpoints, b.steps_per_call, reporter))

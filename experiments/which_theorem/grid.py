@@ -1,5 +1,6 @@
 """The HMMs, inputs and tasks of prompt_vs_head with the exact G of every input, by the very keys of its trials."""
 
+from collections.abc import Iterator
 import pathlib
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from experiments import trial as trial_lib
 from experiments.downstream import Downstream
+from experiments.progress import Reporter
 from experiments.trial import Trial
 from experiments.which_theorem.settings import WhichTheoremSettings
 from hmm_jax import tasks
@@ -36,6 +38,10 @@ class Drawn(NamedTuple):
     """Of its records."""
     return {'num_states': self.trial.point.num_states, 'trial': self.trial.trial}
 
+  def majority(self, labels: np.ndarray) -> float:
+    """The accuracy on test inputs of the commonest of the training labels."""
+    return float(tasks.majority_accuracy(*self.of_split('train', labels), *self.of_split('test', labels)))
+
   def of_split(self, split: str, *arrays: np.ndarray) -> list[np.ndarray]:
     """The rows of arrays [n, ...] that are a split's."""
     return [array[self.downstream.splits[split]] for array in arrays]
@@ -48,6 +54,15 @@ def trials(settings: WhichTheoremSettings) -> list[Trial]:
     for point in settings.grid()
     for number in range(settings.num_draws(point))
   ]
+
+
+def each(settings: WhichTheoremSettings, what: str, reporter: Reporter) -> Iterator[Drawn]:
+  """Every HMM in turn, drawn, with progress."""
+  found = trials(settings)
+  with reporter.track(what, len(found)) as advance:
+    for number, trial in enumerate(found, 1):
+      yield draw(trial)
+      advance(number, f'{trial}')
 
 
 def draw(trial: Trial) -> Drawn:

@@ -9,7 +9,6 @@ from experiments.theory import prevalence
 from experiments.which_theorem import grid
 from experiments.which_theorem.grid import Drawn
 from experiments.which_theorem.settings import WhichTheoremSettings
-from hmm_jax import tasks
 from hmm_jax.tasks import Task
 from hmm_jax.theory.reachable import linear_score, Reachable, reachable
 from hmm_jax.theory.separability import linear_separation, surely_right, whitening
@@ -17,30 +16,26 @@ from hmm_jax.theory.separability import linear_separation, surely_right, whiteni
 
 def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
   """A row for each task; `key` has no part in it, since the trials have their own."""
-  trials, rows = grid.trials(settings), list[Row]()
-  with reporter.track('HMMs', len(trials)) as advance:
-    for number, trial in enumerate(trials, 1):
-      drawn = grid.draw(trial)
-      # The [MASK] is the first position, and no token of the text.
-      reach = reachable(drawn.hmm, settings.downstream.length - 1)
-      rows += [
-        {**drawn.fields, 'task': index, **_of_task(settings, drawn, reach, task)}
-        for index, task in enumerate(drawn.downstream.tasks)
-      ]
-      advance(number, f'{trial}')
+  rows = list[Row]()
+  for drawn in grid.each(settings, 'HMMs', reporter):
+    # The [MASK] is the first position, and no token of the text.
+    reach = reachable(drawn.hmm, settings.downstream.length - 1)
+    rows += [
+      {**drawn.fields, 'task': index, **_of_task(settings, drawn, reach, task)}
+      for index, task in enumerate(drawn.downstream.tasks)
+    ]
   return rows
 
 
 def _of_task(settings: WhichTheoremSettings, drawn: Drawn, reach: Reachable, task: Task) -> Row:
   task_weights = np.asarray(task.task_weights)
   score = linear_score(drawn.hmm, reach, task_weights, drawn.hmm.initial_probs)
-  (train_labels,) = drawn.of_split('train', task.labels)
   probs, states, labels, gaps = drawn.of_split('test', drawn.token_probs, drawn.state_probs, task.labels, task.margins)
   clear = gaps >= settings.near_tie
   is_separable, margin, residual = separable(probs, labels, len(task_weights), settings.margin)
   of_clear = separable(probs[clear], labels[clear], len(task_weights), settings.margin)
   return {
-    'majority_accuracy': float(tasks.majority_accuracy(train_labels, labels)),
+    'majority_accuracy': drawn.majority(task.labels),
     'reached_dimension': reach.dimension,
     'linear': score.head is not None,
     'head_size': score.size,

@@ -9,7 +9,6 @@ from experiments.parts import Row
 from experiments.progress import Reporter
 from experiments.which_theorem import grid
 from experiments.which_theorem.settings import PromptSettings, WhichTheoremSettings
-from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 from hmm_jax.theory import assumptions, constant_prompt, no_prompt
 from hmm_jax.theory.assumptions import Thresholds
@@ -19,17 +18,12 @@ from hmm_jax.theory.recovery import Construction
 
 def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
   """A row for each task; `key` has no part in it, since the trials have their own."""
-  trials, rows = grid.trials(settings), list[Row]()
-  with reporter.track('prompts', len(trials)) as advance:
-    for number, trial in enumerate(trials, 1):
-      drawn = grid.draw(trial)
-      (inputs,) = drawn.of_split('test', drawn.downstream.inputs)
-      for index, task in enumerate(drawn.downstream.tasks):
-        train_labels, labels = (task.labels[drawn.downstream.splits[split]] for split in ('train', 'test'))
-        found = measured(drawn.hmm, np.asarray(task.task_weights), inputs, labels, settings.prompts)
-        majority = float(tasks.majority_accuracy(train_labels, labels))
-        rows.append({**drawn.fields, 'task': index, 'majority_accuracy': majority, **found})
-      advance(number, f'{trial}')
+  rows = list[Row]()
+  for drawn in grid.each(settings, 'prompts', reporter):
+    for index, task in enumerate(drawn.downstream.tasks):
+      inputs, labels = drawn.of_split('test', drawn.downstream.inputs, task.labels)
+      found = measured(drawn.hmm, np.asarray(task.task_weights), inputs, labels, settings.prompts)
+      rows.append({**drawn.fields, 'task': index, 'majority_accuracy': drawn.majority(task.labels), **found})
   return rows
 
 

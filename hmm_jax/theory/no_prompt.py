@@ -28,8 +28,6 @@ from hmm_jax.theory.separability import Separation
 
 # Margins, in units of rows scaled to a largest entry of 1, up to which a program's answer is not told from a tie.
 _TOLERANCE = 1e-9
-# The least that HiGHS takes.
-_PRECISION = 1e-10
 # Weights below this share of the largest are left out of a proof.
 _NEGLIGIBLE = 1e-7
 
@@ -198,7 +196,7 @@ def _game(inputs: _Inputs, signs: np.ndarray) -> tuple[float, np.ndarray, np.nda
     b_eq=[1.0],
     bounds=[(0, None)] * len(signs) + [(None, None)],
     method='highs-ds',
-    options=dict(primal_feasibility_tolerance=_PRECISION, dual_feasibility_tolerance=_PRECISION),
+    options=separability.PRECISE,
   )
   if result.status:
     raise RuntimeError(f'HiGHS: {result.message}')

@@ -14,12 +14,13 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
+from hmm_jax.theory.separability import PRECISE
+
 # The largest |q (columns @ w) - 1| of a product that counts as 1.
 TOLERANCE = 1e-9
 # How far apart entries are looked for.
 _LARGEST_RATIO = 1e6
-# The least that HiGHS takes.
-_PRECISION = 1e-10
+# HiGHS takes smaller coefficients for 0.
 _LEAST_COEFFICIENT = 1e-9
 # Of the statuses of linprog; what is neither this nor 0 is a failure.
 _INFEASIBLE = 2
@@ -110,13 +111,13 @@ def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Lit
   scales = np.where(largest > 0, largest, 1)
   pair = _decided(basis, columns / scales, max_boxes)
   if not pair:
-    # HiGHS takes smaller coefficients for 0.
     lost = (columns > 0) & (columns < _LEAST_COEFFICIENT * scales)
     return None if lost.any() else pair
   return Pair(pair.q, pair.w / scales)
 
 
 def _decided(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Literal[False] | None:
+  """`decide` for columns as HiGHS has them."""
   pair = found_from(basis, columns, widest(columns))
   if pair is not None:
     return pair
@@ -201,7 +202,6 @@ def _bounds(matrix: np.ndarray, box: np.ndarray, bounds: list) -> np.ndarray | N
 
 
 def _minimum(objective, rows, bound, bounds, **equations) -> scipy.optimize.OptimizeResult:
-  options = dict(primal_feasibility_tolerance=_PRECISION, dual_feasibility_tolerance=_PRECISION)
   return scipy.optimize.linprog(
-    objective, A_ub=rows, b_ub=bound, bounds=bounds, method='highs', options=options, **equations
+    objective, A_ub=rows, b_ub=bound, bounds=bounds, method='highs', options=PRECISE, **equations
   )

@@ -18,8 +18,8 @@ import scipy.sparse
 
 from hmm_jax.theory.exact_algebra import as_integers, eliminated
 
-# The least that HiGHS takes.
-_PRECISION = 1e-10
+# The tolerances of linear programs here and beside: the least that HiGHS takes.
+PRECISE = dict(primal_feasibility_tolerance=1e-10, dual_feasibility_tolerance=1e-10)
 _PRIME = 2**61 - 1
 # Rounding errors of a score b^T G, as a share of |b|^T G.
 _ROUNDING = 1e-12
@@ -67,9 +67,8 @@ def linear_separation(features, labels, num_classes: int, tolerance: float) -> S
   bound = scipy.sparse.hstack([-rows, np.ones((len(pairs), 1))], format='csr')
   objective = np.append(np.zeros(size), -1.0)
   bounds = [(-1, 1)] * size + [(None, 2)]
-  options = dict(primal_feasibility_tolerance=_PRECISION, dual_feasibility_tolerance=_PRECISION)
   result = scipy.optimize.linprog(
-    objective, A_ub=bound, b_ub=np.zeros(len(pairs)), bounds=bounds, method='highs-ds', options=options
+    objective, A_ub=bound, b_ub=np.zeros(len(pairs)), bounds=bounds, method='highs-ds', options=PRECISE
   )
   if result.status:
     raise RuntimeError(f'HiGHS: {result.message}')
