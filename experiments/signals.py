@@ -43,7 +43,6 @@ def answered() -> Iterator[None]:
   if threading.current_thread() is not threading.main_thread():
     yield
     return
-  _received.clear()
   before = {number: signal.signal(number, _answer) for number in _ANSWERED}
   try:
     _end_with_parent()
@@ -51,6 +50,7 @@ def answered() -> Iterator[None]:
   finally:
     for number, handler in before.items():
       signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    _received.clear()
 
 
 @contextlib.contextmanager

@@ -118,6 +118,9 @@ def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: 
 
 def _tried(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, reporter: Reporter) -> list[Failure]:
   """Runs a trial that is claimed, of which `before` is what was kept of its failure; its failure, if it fails now."""
+  if not trial.missing():
+    # Since another process has had the claim.
+    return []
   now = failures.read(trial.directory)
   if now != before and now:
     return [Failure(f'{called} failed in another process: {now["error"]}', now['status'])]

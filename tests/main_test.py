@@ -387,7 +387,7 @@ REFUSED = [
   (['--config=theory:smoke', '--mode=merge'], ['--mode', 'merge', 'theory is no grid']),
   (['--mode=merge'], ['--workdir', 'one with a finished trial']),
   (['--mode=merge', '--trials=0'], ['--trials', '0', 'nothing where --mode is merge']),
-  (['--mode=list', '--engine=processes'], ['--engine', 'processes', 'nothing where --mode is list']),
+  (['--mode=status', '--engine=processes'], ['--engine', 'processes', 'nothing where --mode is status']),
   (['--config.pretrained=foo://x/y'], ['foo://x/y', 'no object store that is known', 'gs://BUCKET']),
   (
     [
@@ -406,7 +406,7 @@ REFUSED = [
     ],
     ['--engine', 'there are 2'],
   ),
-  (['--config=examine:smoke', '--mode=list'], ['--mode', 'list', 'examine is no grid']),
+  (['--config=examine:smoke', '--mode=status'], ['--mode', 'status', 'examine is no grid']),
   (['--mode=verify'], ['--config', 'smoke', 'none where --mode is verify']),
   (['--pretrained=/tmp'], ['--pretrained', '/tmp', 'nothing where --mode is not verify']),
   (['--mode=replay'], ['mode', 'replay', 'report']),
