@@ -118,9 +118,8 @@ def best_head(
   is_right = [(features @ head).argmax(1) == labels for head in heads]
   best = int(np.argmax([right.sum() for right in is_right]))
   certificates, residuals = list[np.ndarray](), [0.0]
-  # In fewer dimensions no certificate has the pairs that a proof takes.
-  sought = _certificates(features, coordinates, labels, num_classes, error, tolerance)
-  for inputs, residual in itertools.islice(sought, max_certificates if to_coordinates.any(0).all() else 0):
+  sought = proven_certificates(features, labels, num_classes, error, tolerance)
+  for inputs, residual in itertools.islice(sought, max_certificates):
     certificates.append(inputs)
     residuals.append(residual)
   at_most = 1 - len(certificates) / len(labels)
@@ -135,10 +134,18 @@ def _pairs(labels: np.ndarray, num_classes: int) -> np.ndarray:
   return np.argwhere(np.arange(num_classes) != labels[:, None])
 
 
-def _certificates(
-  features: np.ndarray, coordinates: np.ndarray, labels: np.ndarray, num_classes: int, error: float, tolerance: float
+def proven_certificates(
+  features: np.ndarray, labels: np.ndarray, num_classes: int, error: float, tolerance: float
 ) -> Iterator[tuple[np.ndarray, float]]:
-  """The inputs and the residual of one certificate after another, each without the inputs of those before."""
+  """The inputs and the residual of one certificate after another, each without the inputs of those before.
+
+  Arguments are those of `best_head`.
+  """
+  to_coordinates = separability.whitening(features)
+  coordinates = features @ to_coordinates
+  if not to_coordinates.any(0).all():
+    # In fewer dimensions none has the pairs that a proof takes.
+    return
   kept = np.arange(len(labels))
   while len(kept):
     found = separability.linear_separation(coordinates[kept], labels[kept], num_classes, tolerance)
