@@ -16,8 +16,10 @@ from experiments.fields import require, SettingsError
 
 # Steps that stay on disk: the newest, and the one to fall back to.
 KEPT = 2
+# Of their directory, in that of a pretrained model.
+NAME = 'checkpoints'
 # Beside the directory of checkpoints: what was there and was not good.
-ASIDE = 'checkpoints-set-aside'
+ASIDE = f'{NAME}-set-aside'
 _LONGEST_REASON = 300
 
 
@@ -43,7 +45,7 @@ class Checkpoints:
     An interrupted save leaves the one before it in force. Raises StorageError where the last save, or what of this one
     is done here, has failed.
     """
-    self._wait()
+    self.wait()
     args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(list(metrics)))
     with _naming(self.directory / str(step)):
       self.manager.save(step, args=args)
@@ -52,19 +54,20 @@ class Checkpoints:
   def check(self) -> None:
     """Raises StorageError where the last save has failed by now; waits for nothing."""
     if self._sealing and self._sealing.done():
-      self._wait()
+      self.wait()
 
   def close(self) -> None:
     """Waits for the last save and its manifest. Raises StorageError where it has failed."""
     try:
-      self._wait()
+      self.wait()
     finally:
       self._pool.shutdown()
       # Its error is raised above, in our words.
       with contextlib.suppress(Exception):
         self.manager.close()
 
-  def _wait(self) -> None:
+  def wait(self) -> None:
+    """Waits for the last save and its manifest. Raises StorageError where it has failed."""
     if self._sealing:
       self._sealing.result()
       self._sealing = None
@@ -88,11 +91,15 @@ class Checkpoints:
         restored = self._restored(step, args)
         return restored.state, restored.metrics
       except SettingsError as error:
-        if distributed.decide((self.directory / str(step) / manifests.NAME).exists):
-          raise
-        self.found.append(distributed.decide(lambda: _set_aside(self.directory, step, str(error))))
-        self.manager.reload()
+        self._fall_back(step, error)
     return None
+
+  def _fall_back(self, step: int, error: SettingsError) -> None:
+    """Sets a step aside that cannot be restored; raises the error where it is what was written."""
+    if distributed.decide((self.directory / str(step) / manifests.NAME).exists):
+      raise error
+    self.found.append(distributed.decide(lambda: _set_aside(self.directory, step, str(error))))
+    self.manager.reload()
 
   def _restored(self, step: int, args: ocp.args.Composite) -> Any:
     """Raises SettingsError, in all processes, where one of them cannot restore it."""

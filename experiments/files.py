@@ -111,7 +111,12 @@ def remove(path: pathlib.Path) -> None:
 
 def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
   """One JSON object a line; NaN is refused, since JSON has none."""
-  write_whole(path, ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows))
+  write_whole(path, json_lines(rows))
+
+
+def json_lines(rows: list[dict[str, Any]]) -> str:
+  """The text of such a file."""
+  return ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows)
 
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
@@ -136,7 +141,8 @@ def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
 
 def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
   """The text of a file of JSON; raises ValueError, before it is read, where it has more than MOST_JSON bytes."""
-  size = path.stat().st_size if not is_object(path) else path.stat().length
+  stat: Any = path.stat()
+  size = stat.length if is_object(path) else stat.st_size
   if size > MOST_JSON:
     raise ValueError(f'it has {size:,} bytes; valid is at most {MOST_JSON:,}')
   return path.read_text(encoding)

@@ -38,7 +38,8 @@ def check_members(losses: Array | np.ndarray, names: Sequence[str], done: int, w
   """Raises Diverged where the losses of an epoch, one for each of `names`, are not all finite."""
   wrong = np.flatnonzero(~np.isfinite(np.ravel(losses)))
   if wrong.size:
-    raise Diverged(f'{what}: the loss of {", ".join(names[index] for index in wrong)} is not finite in epoch {done}')
+    whose = ', '.join(names[int(index)] for index in wrong)
+    raise Diverged(f'{what}: the loss of {whose} is not finite in epoch {done}')
 
 
 def check_values(where: str, values: dict[str, Any]) -> None:

@@ -96,6 +96,7 @@ def _set_up(settings: Experiment, joins: bool) -> None:
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)
   jax.config.update('jax_disable_most_optimizations', settings.fast_compilation)
+  jax.config.update('jax_debug_nans', settings.debug_nans)
   if settings.deterministic:
     # XLA reads its flags once, when the first device is looked at.
     others = os.environ.get('XLA_FLAGS', '')

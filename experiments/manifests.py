@@ -9,7 +9,7 @@ import json
 import pathlib
 from typing import Any
 
-from experiments import files
+from experiments import files, loading
 
 NAME = 'manifest.json'
 
@@ -50,8 +50,8 @@ def read(directory: pathlib.Path) -> dict[str, Any] | None:
   if not path.exists():
     return None
   try:
-    content = json.loads(files.read_text(path))
-  except (OSError, ValueError, RecursionError) as error:
+    content = loading.json_value(path)
+  except (OSError, ValueError) as error:
     raise ValueError(f'{NAME} cannot be read ({type(error).__name__})')
   if not isinstance(content, dict):
     raise ValueError(f'{NAME} is no manifest')

@@ -120,7 +120,7 @@ def pretrained_params(
   p, mesh = settings.pretrain, _mesh(settings)
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
   key_corpus, key_params, key_steps = jax.random.split(key, 3)
-  with reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
+  with reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved:
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
@@ -167,6 +167,7 @@ def along(
       if done:
         with jax.default_matmul_precision('default'):
           state, losses = train_steps(state, corpus, key)
+        finite.check_losses(losses, done, steps[-1])
         advance(done, f'loss {float(losses.mean()):.3f}')
       if done in steps:
         yield done, jax.device_get(_params_here(state))

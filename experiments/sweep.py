@@ -11,9 +11,11 @@ import matplotlib.figure
 
 from experiments import (
   budget,
+  disk,
   distributed,
   figures,
   files,
+  kept,
   memory,
   pretraining,
   report,
@@ -135,8 +137,17 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Sh
 def complete(
   settings: Settings, grid: Grid, share: Share, merge: Callable[[], str | None], reporter: Reporter
 ) -> str | None:
-  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have."""
+  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have.
+
+  Of trials of the share, those that are not as they were written are set aside first, and so are missing.
+  """
   numbers = range(len(grid)) if share.numbers is None else share.numbers
+  trials = [list(grid.values())[number] for number in numbers]
+  for sentence in distributed.decide(
+    lambda: [said for trial in trials for said in kept.set_aside_bad(trial.directory)]
+  ):
+    reporter.say(sentence)
+  distributed.decide(lambda: disk.check(trials))
   failures = share.fill(grid, numbers, settings.time_budget, reporter)
   left, all_trials = distributed.decide(merge), list(grid.values())
   if failures:

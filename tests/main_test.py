@@ -557,7 +557,8 @@ def test_records_of_another_schema_are_refused(mode, tmp_path):
 
 
 def _set_up(deterministic):
-  settings = types.SimpleNamespace(compilation_cache='', fast_compilation=True, deterministic=deterministic)
+  settings = types.SimpleNamespace(compilation_cache='', fast_compilation=True, debug_nans=False)
+  settings.deterministic = deterministic
   main_lib._set_up(settings, joins=False)
 
 
