@@ -234,7 +234,9 @@ def test_a_run_asks_for_the_room_that_it_takes(small):
   wanted = disk.needed([trial])
   total = sum(wanted.values())
   assert total > 3 * disk.checkpoint_bytes(trial) and set(wanted) == {trial.workdir, trial.workdir / 'pretrained'}
-  said = rf"^'{trial.workdir}' and .*: [0-9,]+ bytes are free there; valid are at least {total:,}, which the run may take$"
+  said = (
+    rf"^'{trial.workdir}' and .*: [0-9,]+ bytes are free there; valid are at least {total:,}, which the run may take$"
+  )
   with pytest.raises(SettingsError, match=said):
     disk.check([trial])
   small(total - 2**13)
