@@ -21,6 +21,7 @@ from experiments import (
   distributed,
   engines,
   files,
+  finite,
   overview,
   results,
   signals,
@@ -36,13 +37,19 @@ from experiments.settings import Experiment, Settings
 
 _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 
+# What ends a run in a sentence, without a traceback.
+_SENTENCES = (
+  *(SettingsError, sweep.TrialsFailed, verify.Differs, signals.Stopped),
+  *(files.StorageError, finite.Diverged),
+)
+
 
 def main(argv: list[str]) -> int:
   """Runs one command line; returns the exit status, one of `statuses`."""
   try:
     with signals.answered():
       _main(argv)
-  except (SettingsError, sweep.TrialsFailed, verify.Differs, signals.Stopped) as error:
+  except _SENTENCES as error:
     print(f'error: {error}', file=sys.stderr)
     return statuses.of_error(error)
   return statuses.DONE
@@ -114,6 +121,7 @@ def _set_up(settings: Experiment, joins: bool) -> None:
   jax.config.update('jax_threefry_partitionable', True)
   jax.config.update('jax_enable_x64', False)
   jax.config.update('jax_disable_most_optimizations', settings.fast_compilation)
+  jax.config.update('jax_debug_nans', settings.debug_nans)
   if settings.deterministic:
     # XLA reads its flags once, when the first device is looked at.
     others = os.environ.get('XLA_FLAGS', '')

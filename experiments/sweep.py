@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 import contextlib
+import functools
 import importlib.util
 import pathlib
 import re
@@ -13,10 +14,12 @@ import matplotlib.figure
 from experiments import (
   budget,
   claims,
+  disk,
   distributed,
   failures,
   figures,
   files,
+  kept,
   memory,
   pretraining,
   report,
@@ -170,14 +173,30 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Sh
 def complete(
   settings: Settings, grid: Grid, share: Share, merge: Callable[[], str | None], reporter: Reporter
 ) -> str | None:
-  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have."""
+  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have.
+
+  Of trials of the share, those that are not as they were written are set aside first, and so are missing.
+  """
   numbers = range(len(grid)) if share.numbers is None else share.numbers
+  trials = [list(grid.values())[number] for number in numbers]
+  _set_aside_bad(trials, reporter)
+  distributed.decide(lambda: disk.check(trials))
   failed = share.fill(grid, numbers, settings.time_budget, reporter)
   left, all_trials = distributed.decide(merge), list(grid.values())
   if failed:
     raise TrialsFailed(failed, left)
   goes_on = left and any(all_trials[number].missing() for number in numbers)
   return f'{left}; the same command goes on' if goes_on else left
+
+
+def _set_aside_bad(trials: Sequence[trial_lib.Trial], reporter: Reporter) -> None:
+  """Sets aside what is not as it was written of trials that no other process works on: that one has looked itself."""
+  for trial in trials:
+    if distributed.decide(functools.partial(kept.fault, trial.directory)):
+      with claims.held(trial.directory, str(trial), reporter, waits=False) as is_held:
+        bad = functools.partial(kept.set_aside_bad, trial.directory)
+        for sentence in distributed.decide(bad) if is_held else ():
+          reporter.say(sentence)
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:

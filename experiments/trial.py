@@ -16,6 +16,7 @@ from experiments import (
   distributed,
   downstream as downstream_lib,
   files,
+  kept,
   memory,
   pretraining,
   results,
@@ -80,7 +81,7 @@ class Trial(NamedTuple):
 
   @property
   def records_path(self) -> pathlib.Path:
-    return self.directory / 'records.jsonl'
+    return self.directory / kept.RECORDS_NAME
 
   @property
   def environment_path(self) -> pathlib.Path:
@@ -112,12 +113,13 @@ class Trial(NamedTuple):
     return {(task, model, method) for task, model, method in distributed.decide(left)}
 
   def records(self) -> list[results.Record]:
-    """The wanted records that there are, and no other that the trial was once asked for, or that came from nowhere."""
+    """The wanted records that there are, and no other that the trial was once asked for, or that came from nowhere; of
+    changed ones none."""
     fits = {method: self.settings.fit_id(method) for method in self.methods}
     made = [line for line in files.read_json_lines(self.environment_path) if 'tasks' in line]
     known = self.wanted() & {(task, line['model'], line['method']) for line in made for task in line['tasks']}
     is_wanted = lambda record: _triple(record) in known and _fit_id(record) == fits[record['method']]
-    return [record for record in files.read_json_lines(self.records_path) if is_wanted(record)]
+    return [record for record in kept.read(self.directory) if is_wanted(record)]
 
 
 def _fit_id(record: results.Record) -> str:
@@ -245,15 +247,15 @@ def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tune
   claims.check(trial.directory)
   made, fit_id = {(one.task, model, method) for one in outcome}, trial.settings.fit_id(method)
   is_made = lambda row: _triple(row) in made and _fit_id(row) == fit_id
-  rows = [row for row in files.read_json_lines(trial.records_path) if not is_made(row)]
+  rows, arrays = [row for row in kept.read(trial.directory) if not is_made(row)], {}
   # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
   which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
   which |= {'fit_id': fit_id}
   files.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
   for one in outcome:
-    name = '-'.join([model, method, *([fit_id] if fit_id else []), f'task{one.task}'])
-    tuned.save_arrays(trial.directory / 'tuned' / f'{name}.npz', one.trainable)
+    name = '-'.join([model, method, *([fit_id] if fit_id else []), f'task{one.task}.npz'])
+    arrays[name] = tuned.save_arrays(trial.directory / kept.ARRAYS / name, one.trainable)
     row = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
     row |= {'model': model, 'method': method, **one.measured, **gap}
     rows.append(row | {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id})
-  files.write_json_lines(trial.records_path, sorted(rows, key=_triple))
+  kept.write(trial.directory, sorted(rows, key=_triple), arrays)

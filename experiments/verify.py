@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import scipy.stats
 
-from experiments import config as config_lib, environment, files, report, results, sweep
+from experiments import config as config_lib, environment, files, loading, report, results, sweep
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
@@ -134,17 +134,19 @@ def _check_names(recorded: list[Record]) -> None:
 
 
 def _settings(workdir: pathlib.Path, pretrained: str) -> Settings:
-  """Those of the folder, with pretrained models elsewhere and no limit of time."""
+  """Those of the folder, with no path of it: nothing that is read says where programs or models are; no time limit."""
   path = workdir / 'config.json'
   try:
-    recorded = json.loads(path.read_text())
+    recorded = loading.json_value(path)
   except (OSError, ValueError):
     raise SettingsError(f'{str(path)!r} cannot be read; valid is the config.json of a run')
   experiment = recorded.get('experiment') if isinstance(recorded, dict) else None
   grids = [name for name, module in EXPERIMENTS.items() if module is sweep]
   require(experiment in grids, f'experiment of {path}', experiment, f'one of {", ".join(grids)}')
   settings = config_lib.from_record(recorded)
-  return dataclasses.replace(settings, pretrained=pretrained, time_budget=0.0, tensorboard=False)
+  cache = settings.compilation_cache and 'auto'
+  here = {'compilation_cache': cache, 'pretrained': pretrained}
+  return dataclasses.replace(settings, **here, time_budget=0.0, tensorboard=False, debug_nans=False)
 
 
 def _draw(point: Any, trial: int) -> tuple[Any, ...]:

@@ -1,8 +1,9 @@
 """Trials in processes of their own: who runs where, what fails, and that no process is left."""
 
+import dataclasses
+import json
 import os
 import pathlib
-import pickle
 import signal
 import subprocess
 import sys
@@ -111,17 +112,18 @@ def test_no_trial_begins_past_the_time_budget(grid, tmp_path):
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_every_worker(grid, tmp_path, number):
   """An interrupt, or SIGTERM, of the process that gives out the trials: none of its workers is left."""
+  recorded = json.dumps(dataclasses.asdict(next(iter(grid.values())).settings))
   program = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r}); sys.path.pop(1)
-import os, pathlib, pickle, rich.console
-from experiments import engines, signals
+import json, os, pathlib, rich.console
+from experiments import config, engines, signals, sweep
 from experiments.progress import Reporter
-grid = pickle.loads(pathlib.Path({str(tmp_path / 'grid')!r}).read_bytes())
+settings = config.from_record(json.loads({recorded!r}))
+grid = sweep.trials(settings, pathlib.Path({str(tmp_path)!r}))
 with signals.answered():
   engines.Processes('processes', [{str(tmp_path)!r}, 'wait'], [{{}}, {{}}], dict(os.environ, PYTHONPATH='')).fill(
     grid, range(4), 0.0, Reporter(rich.console.Console()))
 """
-  (tmp_path / 'grid').write_bytes(pickle.dumps(grid))
   process = subprocess.Popen([sys.executable, '-c', program], stderr=subprocess.DEVNULL)
   deadline = time.monotonic() + 60
   while len(_notes(tmp_path)) < 2:

@@ -306,7 +306,7 @@ def test_saved_arrays_are_those_tuned(settings, drawn, tmp_path):
   """The npz holds every tuned array under its path in the tree, and nothing else."""
   trainable = tune(settings, drawn, 'prompt_attention')[0].trainable
   tuned.save_arrays(tmp_path / 'arrays.npz', trainable)
-  arrays = np.load(tmp_path / 'arrays.npz')
+  arrays = np.load(tmp_path / 'arrays.npz', allow_pickle=False)
   names = {f'head/{name}' for name in trainable['head']._fields} | {'prompt'}
   assert set(arrays.files) == names
   np.testing.assert_array_equal(arrays['prompt'], trainable['prompt'])
