@@ -16,6 +16,7 @@ from experiments import (
   distributed,
   downstream as downstream_lib,
   files,
+  fitted,
   kept,
   memory,
   pretraining,
@@ -177,6 +178,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
     models: dict[str, tuple[model_lib.MaskedLM, Any]] = {
       'exact': (model_lib.ExactModel(settings.hmm.num_tokens), distribution)
     }
+    in_float64 = {'exact': functools.partial(fitted.exact_probs, distribution)}
     if 'bert' in settings.models:
       params = _pretrained(trial, distribution, ideals, reporter)
       models['bert'] = pretraining.tuned_model(settings.bert_module()), params
@@ -189,7 +191,8 @@ def run(trial: Trial, reporter: Reporter) -> None:
         tasks = sorted(task for task, *pair in missing if pair == [name, method])
         if tasks:
           with clock.phase('tuning'):
-            outcome = tuned.tune(settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter)
+            what = settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter
+            outcome = tuned.tune(*what, in_float64.get(name))
           _add_records(trial, model.name, method, outcome, gap)
 
 

@@ -63,9 +63,11 @@ def tune(
   downstream: Downstream,
   key: Array,
   reporter: Reporter,
+  in_float64: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> list[Tuned]:
   """Tunes `method` on the frozen model for all `tasks`, on the device that holds the model.
 
+  What is fitted in float64 reads token probabilities at the [MASK] of inputs by `in_float64`, of a model that has it.
   Raises Diverged where a loss or a tuned number is not finite.
   """
   fit, name, splits = METHODS[method].fit, f'{method} on {model.name}', downstream.splits
@@ -75,8 +77,8 @@ def tune(
   else:
     tuner = _tuner(settings, point, model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
-    if fit == 'converged' and model.name == 'exact':
-      features = fitted.exact_probs(frozen, inputs)
+    if fit == 'converged' and in_float64:
+      features = in_float64(inputs)
     else:
       features = tuning.frozen_features(tuner, frozen, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':

@@ -213,12 +213,12 @@ def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_
 
 
 def test_the_evidence_has_as_many_draws_as_figure_3_asks_for():
-  """Left five at |H| = 4, 10 and 30 and three elsewhere; right three of each text; every trial a small one."""
+  """Left seven at |H| = 4, 10 and 30 and five elsewhere; right five of each text; every trial a small one."""
   left, right = (config_lib.from_config(config_lib.shipped(name)['get_config']('evidence')) for name in EVIDENCE)
   of = lambda s: collections.Counter(point for point, _ in s.draws())
-  assert of(left) == {Point(size): 5 if size in (4, 10, 30) else 3 for size in (4, 8, 10, 12, 15, 25, 30)}
+  assert of(left) == {Point(size): 7 if size in (4, 10, 30) else 5 for size in (4, 8, 10, 12, 15, 25, 30)}
   memories = [Point(4, size, 1) for size in (2, 3, 5, 7)]
-  assert of(right) == dict.fromkeys([*memories, *(Point(point.joint_states) for point in memories)], 3)
+  assert of(right) == dict.fromkeys([*memories, *(Point(point.joint_states) for point in memories)], 5)
   for name, evidence in zip(EVIDENCE, (left, right)):
     small = config_lib.from_config(config_lib.shipped(name)['get_config']('small'))
     assert evidence.tasks_per_trial == small.tasks_per_trial == 4

@@ -1,6 +1,7 @@
 """What is measured of a tuned method: accuracies, and attention against concentration."""
 
 import dataclasses
+import functools
 import io
 
 import jax
@@ -58,7 +59,8 @@ def predictions(distribution, inputs):
 def tune(settings, drawn, method):
   distribution, downstream = drawn
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  return tuned.tune(settings, POINT, MODEL, distribution, method, [1, 0], downstream, jax.random.key(3), reporter)
+  what = settings, POINT, MODEL, distribution, method, [1, 0], downstream, jax.random.key(3), reporter
+  return tuned.tune(*what, functools.partial(fitted.exact_probs, distribution))
 
 
 def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
