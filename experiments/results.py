@@ -104,8 +104,8 @@ def check_schema(workdir: pathlib.Path) -> None:
   """Raises SettingsError where a workdir holds records, finished or in parts, that this version cannot read."""
   patterns = (FILE_NAME, 'trials/*/records.jsonl', 'parts/*/*/records.jsonl')
   paths = [path for pattern in patterns for path in workdir.glob(pattern)]
-  versions = {record.get('schema_version', 0) for path in paths for record in files.read_json_lines(path)}
-  for version in versions - {SCHEMA_VERSION}:
+  versions = [record.get('schema_version', 0) for path in paths for record in files.read_json_lines(path)]
+  for version in (version for version in versions if version != SCHEMA_VERSION):
     valid = f'one without records or with records of schema {SCHEMA_VERSION}'
     raise SettingsError(f'--workdir is {str(workdir)!r}, whose records have schema {version}; valid is {valid}')
 
