@@ -63,7 +63,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   if scale in ('small', base.EVIDENCE):
     config.pretrain.num_steps = 350
   if scale == base.EVIDENCE:
-    config.num_trials = 3
+    config.num_trials = 5
     config.methods = config.memory.vanilla_methods = ('head', 'attention', *base.BEYOND_PROTOCOL)
     config.figures = ('figure_3_right', 'controls', 'budget')
   if scale in base.REPEATED:

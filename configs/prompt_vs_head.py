@@ -40,7 +40,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.figure.paper_overlay = scale != 'smoke'
   if scale == base.EVIDENCE:
     config.num_states = base.FIRST_SIZES
-    config.num_trials = 5
+    config.num_trials = 7
     config.update(fewer_sizes=(8, 12, 15, 25), fewer_trials=2)
     config.methods = ('head', 'prompt', 'head_best', 'head_converged', 'oracle_prompt')
     config.figures = ('figure_3_left', 'budget')

@@ -27,7 +27,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
   config = base.get_config(scale)
   config.experiment = 'which_theorem'
-  config.update(num_states=base.FIRST_SIZES, num_trials=5, fewer_sizes=(8, 12, 15, 25), fewer_trials=2)
+  config.update(num_states=base.FIRST_SIZES, num_trials=7, fewer_sizes=(8, 12, 15, 25), fewer_trials=2)
   config.figures = ()
   config.figure = base.figure(width=5.6, height=4.4)
   config.levels = base.group(rank_levels=(1e-9, 1e-2), support_levels=(0.0, 1e-3, 1e-2, 1e-1), max_nodes=2000)

@@ -79,7 +79,7 @@ def cell_table(records: list[Record], field: str = 'separable', inputs: str = 'a
     shares = [percent(chosen, operator.itemgetter(name)) for name in (field, 'near_tie_share', 'majority_accuracy')]
     rows.append([*map(str, (size, len(hmms(chosen)), len(chosen), *counts, undecided, *shares))])
   columns = ['H', 'HMMs', 'tasks', *CELLS.values(), 'open', 'separable, %', 'near ties, %', 'majority class, %']
-  title = f'Tasks by whether the score is exactly linear in G, and labels are separable in float64: {inputs}'
+  title = f'Tasks by whether the score is exactly linear in G, and labels are separable: {inputs}'
   return Table(title, columns, rows, 0) if rows else None
 
 
