@@ -1,12 +1,13 @@
-"""`python -m experiments.main` in processes that are made to fail: each is forked from one that has imported it.
+"""`python -m experiments.main` in processes that are made to fail: each is forked from one that has imported JAX.
 
-So a run costs what it does, and not the seconds that JAX takes to be imported. Nothing is patched in a run but what a
-mutant breaks on purpose, and that it leaves a line where a phase begins, at which it may be told to be killed.
+So a run does not take the seconds that importing takes. None of our own modules is imported before the fork, and
+nothing of a run is changed but what is asked for by name (`changes`), and that it leaves a line where a phase begins.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 import contextlib
 import functools
+import json
 import multiprocessing
 import os
 import pathlib
@@ -16,41 +17,58 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from experiments.faults import mutants, watch
+from experiments.faults import changes, watch
+from experiments.faults.watch import Moment
 
-# What `experiments.main` imports, but for itself, and what a run imports while it goes.
-_IMPORTED = ('experiments.verify', 'experiments.usage', 'experiments.refusals', 'experiments.faults.processes')
-
-
-class Moment(NamedTuple):
-  """When a run is sent a signal by itself: `delay` seconds after a phase begins for the `count`-th time."""
-
-  phase: str
-  count: int
-  delay: float
-  signal: int = signal.SIGKILL
+# Libraries alone: what a module of ours holds from its import on, such as a name of the process, is each run's own.
+_IMPORTED = (
+  *('jax', 'flax.linen', 'optax', 'orbax.checkpoint', 'scipy.stats', 'scipy.optimize', 'etils.epath'),
+  *('ml_collections.config_flags', 'matplotlib.figure', 'rich.table', 'rich.progress'),
+  *('matplotlib.backends.backend_agg', 'matplotlib.backends.backend_pdf', 'matplotlib.backends.backend_svg'),
+)
+_SECONDS_BETWEEN_LOOKS = 0.002
 
 
 class Ended(NamedTuple):
-  """What became of a run: its exit status as a shell has it, seconds of wall time, what it said, and its phases."""
+  """What became of a run.
+
+  Attributes:
+    status: its exit status as a shell has it.
+    ended: when it did, in seconds of `time.monotonic`.
+    said: what it printed.
+    phases: that it went through, one after the other, and that it came back to.
+    signalled: when it sent itself a signal; None where it did not.
+  """
 
   status: int
-  seconds: float
+  ended: float
   said: str
   phases: list[str]
+  signalled: float | None
+
+  @property
+  def last_words(self) -> str:
+    """The last line that it said."""
+    return next((line for line in reversed(self.said.splitlines()) if line.strip()), 'nothing')
 
 
 class Run:
-  """A run of a command line, in the folder where it leaves what it says and its phases."""
+  """A run of a command line, which leaves in a folder what it says and its phases."""
 
-  def __init__(self, arguments: list[str], logs: pathlib.Path, moment: Moment | None = None, mutant: str = ''):
+  def __init__(
+    self,
+    arguments: Sequence[str],
+    logs: pathlib.Path,
+    moment: Moment | None = None,
+    change: str = '',
+    environment: dict[str, str] | None = None,
+  ):
     logs.mkdir(parents=True, exist_ok=True)
-    number = len(list(logs.glob('*.log')))
-    self._log, self._phases = logs / f'{number}.log', logs / f'{number}.phases'
+    self._log = pathlib.Path(logs, f'{time.monotonic_ns()}.log')
+    self._phases = self._log.with_suffix('.phases')
     self._log.touch()
-    self._begun = time.monotonic()
-    self._process = _server().Process(target=_run, args=(arguments, self._log, self._phases, moment, mutant))
-    self._process.start()
+    self.begun = time.monotonic()
+    self._process = _forked(_run, list(arguments), self._log, self._phases, moment, change, environment or {})
 
   @property
   def pid(self) -> int:
@@ -62,25 +80,50 @@ class Run:
   def send(self, number: int) -> None:
     """A signal, unless the run is over."""
     with contextlib.suppress(ProcessLookupError):
-      os.kill(self.pid, number)
-
-  def seconds(self) -> float:
-    """Since it began."""
-    return time.monotonic() - self._begun
+      if not self.is_over():
+        os.kill(self.pid, number)
 
   def waited(self, seconds: float) -> bool:
     """Whether it is over within so many seconds from now."""
     self._process.join(seconds)
     return self.is_over()
 
-  def end(self, most: float = 600.0) -> Ended:
-    """Waits for it, and kills it where it takes longer."""
+  def reached(self, phase: str, count: int) -> bool:
+    """Waits until a phase begins for the `count`-th time; whether it did before the run was over."""
+    while self._lines().count(phase) < count:
+      if self.is_over():
+        return False
+      time.sleep(_SECONDS_BETWEEN_LOOKS)
+    return True
+
+  def end(self, most: float) -> Ended:
+    """Waits for it, and kills it where that takes longer than `most` seconds."""
     if not self.waited(most):
       self.send(signal.SIGKILL)
       self._process.join()
-    code = self._process.exitcode or 0
-    phases = self._phases.read_text().split('\n')[:-1] if self._phases.exists() else []
-    return Ended(128 - code if code < 0 else code, self.seconds(), self._log.read_text(errors='replace'), phases)
+    ended, code, lines = time.monotonic(), self._process.exitcode or 0, self._lines()
+    signalled = [float(line.removeprefix(watch.SIGNAL)) for line in lines if line.startswith(watch.SIGNAL)]
+    phases = [line for line in lines if not line.startswith(watch.SIGNAL)]
+    said = self._log.read_text(errors='replace')
+    return Ended(128 - code if code < 0 else code, ended, said, phases, signalled[0] if signalled else None)
+
+  def _lines(self) -> list[str]:
+    return self._phases.read_text().split('\n')[:-1] if self._phases.exists() else []
+
+
+def answer(function: Callable[..., Any], *arguments: Any, path: pathlib.Path) -> Any:
+  """What a function returns in a process of its own, as JSON has it, which is left at `path`."""
+  process = _forked(_answer, function, arguments, path)
+  process.join()
+  if process.exitcode:
+    raise RuntimeError(f'{function.__name__} ended with status {process.exitcode}')
+  return json.loads(path.read_text())
+
+
+def _forked(target: Callable[..., None], *arguments: Any) -> Any:
+  process = _server().Process(target=target, args=arguments)
+  process.start()
+  return process
 
 
 @functools.cache
@@ -90,15 +133,29 @@ def _server() -> Any:
   return context
 
 
+def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], path: pathlib.Path) -> None:
+  path.write_text(json.dumps(function(*arguments)))
+
+
 def _run(
-  arguments: list[str], log: pathlib.Path, phases: pathlib.Path, moment: Moment | None, mutant: str
+  arguments: list[str],
+  log: pathlib.Path,
+  phases: pathlib.Path,
+  moment: Moment | None,
+  change: str,
+  environment: dict[str, str],
 ) -> None:
-  """In the new process."""
+  """In the new process; as Python does, it ends an interrupt that nobody answers by that signal."""
   with open(log, 'ab', 0) as file:
     os.dup2(file.fileno(), 1)
     os.dup2(file.fileno(), 2)
-  watch.begin(phases, moment)
-  if mutant:
-    mutants.MUTANTS[mutant]()
-  sys.argv = ['experiments.main', *arguments]
-  runpy.run_module('experiments.main', run_name='__main__')
+  os.environ.update(environment)
+  try:
+    watch.begin(phases, moment)
+    if change:
+      changes.CHANGES[change]()
+    sys.argv = ['experiments.main', *arguments]
+    runpy.run_module('experiments.main', run_name='__main__')
+  except KeyboardInterrupt:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)

@@ -7,7 +7,8 @@ import os
 import pathlib
 import signal
 import threading
-from typing import Any, Protocol
+import time
+from typing import Any, NamedTuple
 
 import jax
 import orbax.checkpoint as ocp
@@ -16,16 +17,18 @@ from experiments import timing
 
 # In this order a run meets them first. What has no phase is 'start'.
 PHASES = ('start', 'measuring', 'compile', 'corpus', 'pretraining', 'save', 'tuning', 'writing')
+# Before the time at which a run sends itself a signal.
+SIGNAL = 'signal '
 _COMPILING = '/jax/core/compile/'
 
 
-class Moment(Protocol):
-  """When a signal is sent: `delay` seconds after a phase begins for the `count`-th time."""
+class Moment(NamedTuple):
+  """When a run sends itself a signal: `delay` seconds after a phase begins for the `count`-th time."""
 
   phase: str
   count: int
   delay: float
-  signal: int
+  signal: int = signal.SIGKILL
 
 
 class _Watch:
@@ -63,13 +66,16 @@ class _Watch:
         self._signal(self._moment)
 
   def _signal(self, moment: Moment) -> None:
-    send = functools.partial(os.kill, os.getpid(), moment.signal)
     if not moment.delay:
-      send()
+      self._send(moment.signal)
       return
-    timer = threading.Timer(moment.delay, send)
+    timer = threading.Timer(moment.delay, self._send, (moment.signal,))
     timer.daemon = True
     timer.start()
+
+  def _send(self, number: int) -> None:
+    os.write(self._file, f'{SIGNAL}{time.monotonic()}\n'.encode())
+    os.kill(os.getpid(), number)
 
 
 def begin(path: pathlib.Path, moment: Moment | None) -> None:
@@ -83,18 +89,23 @@ def begin(path: pathlib.Path, moment: Moment | None) -> None:
       yield
 
   timing.Clock.phase = noted  # type: ignore[method-assign]
-  jax.monitoring.register_scalar_listener(lambda event, *_, **__: _compiling(event) and watch.enter('compile'))
-  jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: _compiling(event) and watch.leave())
+
+  def start(event: str, *_: Any, **__: Any) -> None:
+    if event.startswith(_COMPILING):
+      watch.enter('compile')
+
+  def end(event: str, *_: Any, **__: Any) -> None:
+    if event.startswith(_COMPILING):
+      watch.leave()
+
+  jax.monitoring.register_scalar_listener(start)
+  jax.monitoring.register_event_duration_secs_listener(end)
   for where, name, of in (
     (ocp.CheckpointManager, 'save', 'save'),
     (os, 'fsync', 'writing'),
     (os, 'replace', 'writing'),
   ):
     setattr(where, name, _within(watch, of, getattr(where, name)))
-
-
-def _compiling(event: str) -> bool:
-  return event.startswith(_COMPILING)
 
 
 def _within(watch: _Watch, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
