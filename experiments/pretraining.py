@@ -12,7 +12,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints, distributed, environment, files, results, timing
+from experiments import checkpoints, distributed, environment, files, results, signals, timing
 from experiments.fields import require
 from experiments.progress import Reporter
 from experiments.settings import BertSettings, CorpusSettings, MlmSettings, PretrainSettings, Settings
@@ -106,11 +106,14 @@ def pretrained_params(
   whatever the mesh that saved it.
 
   They lie on the first device of this host, each array whole. Raises OutOfTime at a checkpoint past the time budget.
+  Told to stop it raises Stopped, after a checkpoint: the call of the compiled program that runs and the one behind it
+  end first, or the compilation and the first call, and a measurement if one is due.
   """
   p, mesh = settings.pretrain, _mesh(settings)
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
   key_corpus, key_params, key_steps = jax.random.split(key, 3)
-  with reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
+  phase, opened = reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / 'checkpoints')
+  with signals.deferred(), phase, opened as saved:
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
@@ -210,7 +213,7 @@ def _train(
   is_over = lambda: distributed.decide(lambda: clock.is_past(settings.time_budget))
   with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
     measured = lambda state, losses: measure_state(state, train_loss=float(np.mean(losses)))
-    return _call_ahead(p, state, call, measured, finish, is_over)
+    return _call_ahead(p, state, call, measured, finish, is_over, lambda: distributed.decide(signals.is_stopping))
 
 
 def _call_ahead(
@@ -220,8 +223,9 @@ def _call_ahead(
   measured: Callable[[State, Array], None],
   finish: Callable[[int, Array, State | None], None],
   is_over: Callable[[], bool],
+  is_stopping: Callable[[], bool],
 ) -> State:
-  """The last state, or that of the first checkpoint at which it `is_over`.
+  """The last state, or that of the first checkpoint at which it `is_over`, or of a call after which it `is_stopping`.
 
   A call is finished while the next one runs: its losses are read, and a checkpoint is made of a copy, since the state
   itself is donated. Measuring comes first: it would wait for the same device.
@@ -235,9 +239,10 @@ def _call_ahead(
     step += p.steps_per_call
     if step % p.measure_every == 0 or step == p.num_steps:
       measured(state, losses)
-    is_kept = step % p.checkpoint_every == 0 or step == p.num_steps
+    is_last = is_stopping()
+    is_kept = is_last or step % p.checkpoint_every == 0 or step == p.num_steps
     waiting = step, losses, _copy(state) if is_kept else None
-    if is_kept and is_over():
+    if is_last or (is_kept and is_over()):
       break
   if waiting:
     finish(*waiting)
@@ -248,8 +253,7 @@ def _note_environment(settings: Settings, directory: pathlib.Path, done: int, re
   """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
   path, mesh = directory / results.ENVIRONMENT_NAME, _mesh(settings)
   here = environment.environment(mesh.devices.flat)
-  found = [', '.join(environment.differences(there, here)) for there in files.read_json_lines(path)]
-  for different in dict.fromkeys(filter(None, found)):
+  for different in environment.differing(files.read_json_lines(path), here):
     reporter.say(f'{directory.name} was pretrained with {different}')
   if done < settings.pretrain.num_steps:
     files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
