@@ -5,14 +5,14 @@ import contextlib
 import functools
 import math
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints, distributed, environment, files, results, signals, timing
+from experiments import checkpoints, distributed, environment, files, finite, results, signals, timing
 from experiments.fields import require
 from experiments.progress import Reporter
 from experiments.settings import BertSettings, CorpusSettings, MlmSettings, PretrainSettings, Settings
@@ -33,7 +33,16 @@ class OutOfTime(Exception):
   """The time budget has ended before the pretraining has; what was done is kept."""
 
 
-_copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), compiler_options=compilation.ONCE)
+class _Kept(NamedTuple):
+  """A copy of a state, which outlives it, and whether every number in it is finite; on the device."""
+
+  state: State
+  is_finite: Array
+
+
+@functools.partial(jax.jit, compiler_options=compilation.ONCE)
+def _kept(state: State) -> _Kept:
+  return _Kept(jax.tree.map(jnp.copy, state), finite.all_finite(state))
 
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
@@ -105,7 +114,8 @@ def pretrained_params(
   """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished,
   whatever the mesh that saved it.
 
-  They lie on the first device of this host, each array whole. Raises OutOfTime at a checkpoint past the time budget.
+  They lie on the first device of this host, each array whole. Raises OutOfTime at a checkpoint past the time budget,
+  Diverged at the first loss or state that is not finite, which is never saved, and StorageError where nothing can be.
   Told to stop it raises Stopped, after a checkpoint: the call of the compiled program that runs and the one behind it
   end first, or the compilation and the first call, and a measurement if one is due.
   """
@@ -117,6 +127,8 @@ def pretrained_params(
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
+    for sentence in saved.found:
+      reporter.say(sentence)
     _note_environment(settings, directory, int(state.step), reporter)
     if int(state.step) < p.num_steps:
       with reporter.clock.phase('corpus'):
@@ -192,10 +204,13 @@ def _train(
   def measure_state(state: State, **loss: float) -> None:
     with clock.phase('measuring'):
       measured = measure(settings, model, _params_here(state), ideals)
+    finite.check_values(f'after step {int(state.step)} of pretraining', measured)
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
-  def finish(step: int, losses: Array, copy: State | None) -> None:
+  def finish(step: int, losses: Array, kept: _Kept | None) -> None:
+    finite.check_losses(losses, step, p.num_steps)
+    saved.check()
     tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
     note = f'loss {np.mean(losses):.3f}, '
     speed = tokens / (clock.spent()['pretraining'].wall - before)
@@ -203,8 +218,9 @@ def _train(
     if metrics[-1]['step'] == step:
       _log_speed(board, directory, metrics[-1], speed)
       note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
-    if copy is not None:
-      saved.save(step, copy, metrics)
+    if kept is not None:
+      finite.check_state(kept.is_finite, step)
+      saved.save(step, kept.state, metrics)
     advance(step, note)
 
   if not metrics:
@@ -212,7 +228,11 @@ def _train(
   before = clock.spent()['pretraining'].wall
   is_over = lambda: distributed.decide(lambda: clock.is_past(settings.time_budget))
   with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
-    measured = lambda state, losses: measure_state(state, train_loss=float(np.mean(losses)))
+
+    def measured(state: State, losses: Array) -> None:
+      finite.check_losses(losses, int(state.step), p.num_steps)
+      measure_state(state, train_loss=float(np.mean(losses)))
+
     return _call_ahead(p, state, call, measured, finish, is_over, lambda: distributed.decide(signals.is_stopping))
 
 
@@ -221,7 +241,7 @@ def _call_ahead(
   state: State,
   call: Callable[[State], tuple[State, Array]],
   measured: Callable[[State, Array], None],
-  finish: Callable[[int, Array, State | None], None],
+  finish: Callable[[int, Array, _Kept | None], None],
   is_over: Callable[[], bool],
   is_stopping: Callable[[], bool],
 ) -> State:
@@ -241,7 +261,7 @@ def _call_ahead(
       measured(state, losses)
     is_last = is_stopping()
     is_kept = is_last or step % p.checkpoint_every == 0 or step == p.num_steps
-    waiting = step, losses, _copy(state) if is_kept else None
+    waiting = step, losses, _kept(state) if is_kept else None
     if is_last or (is_kept and is_over()):
       break
   if waiting:

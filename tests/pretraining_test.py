@@ -122,8 +122,8 @@ def test_a_call_is_finished_while_the_next_one_runs():
     told.append(('call', int(result[0].step)))
     return result
 
-  def finish(step, losses, copy):
-    told.append(('finish', step, float(losses), copy and (int(copy.step), float(copy.params))))
+  def finish(step, losses, kept):
+    told.append(('finish', step, float(losses), kept and (int(kept.state.step), float(kept.state.params))))
 
   measured = lambda state, losses: told.append(('measure', int(state.step)))
   never = lambda: False
