@@ -20,8 +20,11 @@ from experiments import (
   distributed,
   engines,
   files,
+  overview,
   refusals,
   results,
+  signals,
+  statuses,
   sweep,
   usage,
   verify,
@@ -35,25 +38,26 @@ _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 
 
 def main(argv: list[str]) -> int:
-  """Runs one command line; returns the exit code."""
+  """Runs one command line; returns the exit status, one of `statuses`."""
   try:
-    values, config = _parse(argv)
-    if values.help or values.list:
-      if config is not None:
-        config_lib.from_config(config)
-      print(usage.help_text(config) if values.help else usage.listing(), end='')
-      return 0
-    if values.mode == 'verify':
-      _verify(values)
-      return 0
+    with signals.answered():
+      _main(argv)
+  except (SettingsError, sweep.TrialsFailed, verify.Differs, signals.Stopped) as error:
+    print(f'error: {error}', file=sys.stderr)
+    return statuses.of_error(error)
+  return statuses.DONE
+
+
+def _main(argv: list[str]) -> None:
+  values, config = _parse(argv)
+  if values.help or values.list:
+    if config is not None:
+      config_lib.from_config(config)
+    print(usage.help_text(config) if values.help else usage.listing(), end='')
+  elif values.mode == 'verify':
+    _verify(values)
+  else:
     _act(values, argv[1:], config_lib.from_config(config))
-  except SettingsError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 2
-  except (sweep.TrialsFailed, verify.Differs) as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 1
-  return 0
 
 
 def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
@@ -61,9 +65,9 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
   experiment = EXPERIMENTS[settings.experiment]
   workdir = files.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}', '--workdir')
   share, workers = _share(values, arguments, experiment, settings, workdir)
-  if values.mode == 'list':
+  if values.mode == 'status':
     _check_records(workdir, settings.experiment, values.mode)
-    print(sweep.listing(experiment.trials(settings, workdir)), end='')
+    print(overview.text(experiment.trials(settings, workdir)), end='')
     return
   if values.mode == 'run':
     _set_up(settings, joins=not workers)
@@ -76,6 +80,9 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
     require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
   distributed.decide(lambda: _check_workdir(workdir, settings.experiment, values.mode))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
+  changed = distributed.decide(lambda: results.changed(workdir, settings)) if values.mode != 'report' else []
+  if changed:
+    reporter.say(f'{workdir} has records of other settings, beside which these come: {", ".join(changed)}')
   if values.mode == 'run':
     with reporter.clock.counting_compilation():
       left = experiment.run(settings, workdir, reporter, *share)
@@ -105,6 +112,7 @@ def _set_up(settings: Experiment, joins: bool) -> None:
   # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)
+  jax.config.update('jax_enable_x64', False)
   jax.config.update('jax_disable_most_optimizations', settings.fast_compilation)
   if settings.deterministic:
     # XLA reads its flags once, when the first device is looked at.
@@ -122,7 +130,7 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   argv, path = _located(argv)
   refusals.check_overrides(argv, path)
   flags.DEFINE_string('workdir', '', '', flag_values=values)
-  flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'list', 'verify'], '', flag_values=values)
+  flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
   flags.DEFINE_string('trials', '', '', flag_values=values)
   flags.DEFINE_string('pretrained', '', '', flag_values=values)
   flags.DEFINE_enum('engine', 'here', engines.ENGINES, '', flag_values=values)

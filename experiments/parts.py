@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from experiments import files, results
+from experiments import claims, files, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
@@ -21,7 +21,10 @@ Part = Callable[[Any, jax.Array, Reporter], list[Row]]
 
 
 def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Runs the parts that are missing, and writes the records of all; what an interrupted run finished is read back."""
+  """Runs the parts that are missing, and writes the records of all; what an interrupted run finished is read back.
+
+  A part that another process works on is waited for.
+  """
   kept = workdir / 'parts' / _id(settings)
   key = jax.random.key(settings.seed)
   records: list[Row] = []
@@ -29,15 +32,19 @@ def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: 
   for index, (name, part) in enumerate(parts.items()):
     path, environment_path = kept / name / 'records.jsonl', kept / name / results.ENVIRONMENT_NAME
     if not path.exists():
-      begun = time.monotonic()
-      with _on_exact_device(), reporter.clock.phase(name):
-        rows = part(settings, jax.random.fold_in(key, index), reporter)
-      made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
-      files.write_json_lines(environment_path, [made])
-      files.write_json_lines(path, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows])
+      with claims.held(path.parent, f'part {name}', reporter):
+        if not path.exists():
+          begun = time.monotonic()
+          with _on_exact_device(), reporter.clock.phase(name):
+            rows = part(settings, jax.random.fold_in(key, index), reporter)
+          made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
+          files.write_json_lines(environment_path, [made])
+          rows = [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows]
+          files.write_json_lines(path, rows)
     records += files.read_json_lines(path)
     environments += files.read_json_lines(environment_path)
-  results.write(workdir, settings, records, environments)
+  with claims.held(workdir, 'the merging of records', reporter):
+    results.write(workdir, settings, records, environments)
 
 
 @contextlib.contextmanager

@@ -85,6 +85,29 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
   rewrite(workdir, settings, records)
 
 
+# What decides no record.
+_OF_RUNNING = ('compilation_cache', 'distributed', 'figure', 'tensorboard', 'time_budget')
+
+
+def changed(workdir: pathlib.Path, settings: Any) -> list[str]:
+  """Where the settings of a workdir's records are others than these, such as 'seed 0 (here 1)'."""
+  try:
+    there = json.loads((workdir / 'config.json').read_text())
+  except (OSError, ValueError):
+    return []
+  before, now = (_leaves(found) for found in (there, json.loads(json.dumps(dataclasses.asdict(settings)))))
+  both = [name for name in before if name in now and name.partition('.')[0] not in _OF_RUNNING]
+  return [f'{name} {before[name]} (here {now[name]})' for name in both if before[name] != now[name]]
+
+
+def _leaves(value: Any, name: str = '') -> dict[str, Any]:
+  """Every field that is no group, by its dotted name."""
+  if not isinstance(value, dict):
+    return {name: value}
+  prefix = f'{name}.' if name else ''
+  return {leaf: found for key, entry in value.items() for leaf, found in _leaves(entry, prefix + key).items()}
+
+
 def _lines(rows: list[dict[str, Any]]) -> set[str]:
   return {json.dumps(row) for row in rows}
 

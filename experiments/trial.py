@@ -11,8 +11,19 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from experiments import distributed, downstream as downstream_lib, files, memory, pretraining, results, timing, tuned
-from experiments.environment import environment
+from experiments import (
+  claims,
+  distributed,
+  downstream as downstream_lib,
+  files,
+  memory,
+  pretraining,
+  results,
+  signals,
+  timing,
+  tuned,
+)
+from experiments.environment import differing, environment
 from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, Point, Settings
@@ -101,9 +112,11 @@ class Trial(NamedTuple):
     return {(task, model, method) for task, model, method in distributed.decide(left)}
 
   def records(self) -> list[results.Record]:
-    """The wanted records that there are, and no other that the trial was once asked for."""
-    wanted, fits = self.wanted(), {method: self.settings.fit_id(method) for method in self.methods}
-    is_wanted = lambda record: _triple(record) in wanted and _fit_id(record) == fits[record['method']]
+    """The wanted records that there are, and no other that the trial was once asked for, or that came from nowhere."""
+    fits = {method: self.settings.fit_id(method) for method in self.methods}
+    made = [line for line in files.read_json_lines(self.environment_path) if 'tasks' in line]
+    known = self.wanted() & {(task, line['model'], line['method']) for line in made for task in line['tasks']}
+    is_wanted = lambda record: _triple(record) in known and _fit_id(record) == fits[record['method']]
     return [record for record in files.read_json_lines(self.records_path) if is_wanted(record)]
 
 
@@ -145,13 +158,16 @@ def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.
 def run(trial: Trial, reporter: Reporter) -> None:
   """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished.
 
-  Raises OutOfTime where pretraining does.
+  Raises OutOfTime where pretraining does, and Lost where another process has taken the trial over. Where what is there
+  was made in another environment, which may compute other bits, it says which.
   """
   missing = trial.missing()
   if not missing:
     return
   settings, keys = trial.settings, trial.keys()
   clock = reporter.clock
+  for different in distributed.decide(lambda: _made_elsewhere(trial)):
+    reporter.say(f'records of trial {trial.id} were made with {different}')
   with _timed(trial, clock), precisely():
     distribution, downstream = draw(trial)
     with clock.phase('measuring'):
@@ -160,11 +176,11 @@ def run(trial: Trial, reporter: Reporter) -> None:
       'exact': (model_lib.ExactModel(settings.hmm.num_tokens), distribution)
     }
     if 'bert' in settings.models:
-      where = trial.pretrained_directory
-      params = pretraining.pretrained_params(settings, distribution, ideals, keys.pretraining, where, reporter)
+      params = _pretrained(trial, distribution, ideals, reporter)
       models['bert'] = pretraining.tuned_model(settings.bert_module()), params
     for name in settings.models:
       model, frozen = models[name]
+      signals.check()
       with clock.phase('measuring'):
         gap = pretraining.measure(settings, model, frozen, ideals)
       for method in trial.methods:
@@ -173,6 +189,22 @@ def run(trial: Trial, reporter: Reporter) -> None:
           with clock.phase('tuning'):
             outcome = tuned.tune(settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter)
           _add_records(trial, model.name, method, outcome, gap)
+
+
+def _made_elsewhere(trial: Trial) -> list[str]:
+  known = [line for line in files.read_json_lines(trial.environment_path) if 'devices' in line]
+  return differing(known, environment(jax.devices()))
+
+
+def _pretrained(trial: Trial, distribution: Distribution, ideals: pretraining.Ideals, reporter: Reporter) -> Any:
+  """The parameters of the trial's model, when no other process works on it."""
+  where, settings = trial.pretrained_directory, trial.settings
+  is_past = lambda: reporter.clock.is_past(settings.time_budget)
+  with claims.held(where, f'pretrained model {where.name}', reporter, gives_up=is_past) as is_held:
+    if not is_held:
+      raise pretraining.OutOfTime
+    key = trial.keys().pretraining
+    return pretraining.pretrained_params(settings, distribution, ideals, key, where, reporter)
 
 
 @contextlib.contextmanager
@@ -210,6 +242,7 @@ def _chunks(
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
+  claims.check(trial.directory)
   made, fit_id = {(one.task, model, method) for one in outcome}, trial.settings.fit_id(method)
   is_made = lambda row: _triple(row) in made and _fit_id(row) == fit_id
   rows = [row for row in files.read_json_lines(trial.records_path) if not is_made(row)]

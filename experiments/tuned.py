@@ -10,7 +10,7 @@ from jax import Array
 import numpy as np
 import scipy.stats
 
-from experiments import files, fitted
+from experiments import files, fitted, signals
 from experiments.downstream import Downstream
 from experiments.methods import METHODS, OF_SEQUENCE
 from experiments.progress import Reporter
@@ -158,9 +158,13 @@ def _measured(task: tasks_lib.Task, one: fitted.Fitted, splits: dict[str, slice]
 
 
 def epochs(epoch: Epoch, state: tuning.TuneState, count: int, name: str, reporter: Reporter) -> Iterator[Any]:
-  """Yields (state, losses) after each of `count` epochs; a state is donated to the next one."""
+  """Yields (state, losses) after each of `count` epochs; a state is donated to the next one.
+
+  Raises Stopped between two epochs where the run is told to stop.
+  """
   with reporter.track(name, count) as advance:
     for done in range(1, count + 1):
+      signals.check()
       state, losses = epoch(state)
       advance(done, f'loss {np.mean(losses):.3f}')
       yield state, losses

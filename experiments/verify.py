@@ -110,7 +110,9 @@ def run(
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     grid = sweep.trials(settings, pathlib.Path(scratch))
     chosen = _chosen(text, grid, recorded)
-    sweep.fill_here(grid, chosen, 0.0, reporter)
+    failed = sweep.fill_here(grid, chosen, 0.0, reporter)
+    if failed:
+      raise sweep.TrialsFailed(failed, None)
     trials = [list(grid.values())[number] for number in chosen]
     again = results.rows(settings, [record for trial in trials for record in trial.records()])
   names = {_draw(trial.point, trial.trial) for trial in trials}
