@@ -9,7 +9,7 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 import pytest
 
 from experiments import config as config_lib, fields
-from experiments.faults import by_hand, inputs
+from experiments.faults import by_hand, every_input, inputs
 from experiments.fields import SettingsError
 from experiments.registry import EXPERIMENTS
 
@@ -36,7 +36,7 @@ def _wrong(cases):
 def _one_of_each_field():
   """Of the bad values of each field name one, each time the next in its list, so that every kind of each is met."""
   by_name = {}
-  for bad in inputs.of_fields():
+  for bad in every_input.of_fields():
     by_name.setdefault(bad.names[0], []).append(bad)
   return [cases[index % len(cases)] for index, cases in enumerate(by_name.values())]
 
@@ -51,7 +51,7 @@ def test_every_field_refuses_what_is_bad():
 
 def test_what_no_field_can_say_of_itself_is_refused():
   """Flags, fields that do not fit each other, config files, paths, records, and files of an HMM."""
-  cases = list(by_hand.by_hand())
+  cases = [bad for each in by_hand.KINDS.values() for bad in each()]
   assert len(cases) > 200 and len({bad.what for bad in cases}) > 200
   assert not _wrong(cases)
 

@@ -1,6 +1,6 @@
 """Bad inputs that no field can say of itself: flags, fields that do not fit each other, files, and paths."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import io
 import json
 import pathlib
@@ -28,17 +28,6 @@ _MEMORY = {
   'cell': 0,
   'task_weights': [1.0, -1.0],
 }
-
-
-def by_hand() -> Iterator[Bad]:
-  """All of them."""
-  yield from _flags()
-  yield from _trials()
-  yield from _combinations()
-  yield from _configs()
-  yield from _paths()
-  yield from _records()
-  yield from _hmm_files()
 
 
 def _flags() -> Iterator[Bad]:
@@ -307,3 +296,14 @@ def _one_array() -> bytes:
   buffer = io.BytesIO()
   np.save(buffer, np.ones(3))
   return buffer.getvalue()
+
+
+KINDS: dict[str, Callable[[], Iterator[Bad]]] = {
+  'flags': _flags,
+  'numbers of trials': _trials,
+  'fields that do not fit each other': _combinations,
+  'config files': _configs,
+  'paths': _paths,
+  'records that are read back': _records,
+  'files of an HMM': _hmm_files,
+}

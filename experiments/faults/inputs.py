@@ -1,4 +1,4 @@
-"""Bad inputs: one for each way in which each field of each config can be wrong, and what a refusal has to be.
+"""Bad inputs: the ways in which a field can be wrong, and what a refusal has to be.
 
 What is bad is read off the type and the range that a field says it takes, and never off the code that checks it.
 """
@@ -14,9 +14,6 @@ import sys
 import tempfile
 import typing
 from typing import Any, NamedTuple
-
-from experiments import config as config_lib
-from experiments.registry import EXPERIMENTS
 
 _HUGE = '1' + '0' * 400
 # Characters of a value that have to be shown, and that one sentence has at most.
@@ -41,16 +38,6 @@ class Bad(NamedTuple):
   names: tuple[str, ...]
   values: tuple[str, ...] = ('',)
   files: dict[str, bytes] = {}
-
-
-def of_fields() -> Iterator[Bad]:
-  """Every bad value of every field of every experiment that says what it takes."""
-  for experiment, module in EXPERIMENTS.items():
-    for name, field in config_lib.fields(module.SETTINGS):
-      if name not in ('experiment', 'scale'):
-        for what, text in bad_texts(field):
-          arguments = (f'--config={experiment}:smoke', '--mode=report', f'--config.{name}={text}')
-          yield Bad(f'{what} for {name}', arguments, (name, 'valid is'), _shown(text))
 
 
 def bad_texts(field: Any) -> Iterator[tuple[str, str]]:
@@ -110,7 +97,7 @@ def _of_text(metadata: Any) -> Iterator[tuple[str, str]]:
 _of_kind: dict[Any, Any] = {int: _of_int, float: _of_float, bool: _of_bool, str: _of_text}
 
 
-def _shown(text: str) -> tuple[str, ...]:
+def shown(text: str) -> tuple[str, ...]:
   """How a sentence may begin to show a value: as it was given, or as it was read, if Python can write that."""
   if len(text) > _LONGEST_SHOWN:
     return ('too long to show',)

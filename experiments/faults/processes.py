@@ -7,6 +7,7 @@ nothing of a run is changed but what is asked for by name (`changes`), and that 
 from collections.abc import Callable, Sequence
 import contextlib
 import functools
+import importlib
 import json
 import multiprocessing
 import os
@@ -60,7 +61,7 @@ class Run:
     arguments: Sequence[str],
     logs: pathlib.Path,
     moment: Moment | None = None,
-    change: str = '',
+    changed: Sequence[str] = (),
     environment: dict[str, str] | None = None,
   ):
     logs.mkdir(parents=True, exist_ok=True)
@@ -68,7 +69,7 @@ class Run:
     self._phases = self._log.with_suffix('.phases')
     self._log.touch()
     self.begun = time.monotonic()
-    self._process = _forked(_run, list(arguments), self._log, self._phases, moment, change, environment or {})
+    self._process = _forked(_run, list(arguments), self._log, self._phases, moment, list(changed), environment or {})
 
   @property
   def pid(self) -> int:
@@ -111,12 +112,12 @@ class Run:
     return self._phases.read_text().split('\n')[:-1] if self._phases.exists() else []
 
 
-def answer(function: Callable[..., Any], *arguments: Any, path: pathlib.Path) -> Any:
-  """What a function returns in a process of its own, as JSON has it, which is left at `path`."""
-  process = _forked(_answer, function, arguments, path)
+def answer(module: str, *arguments: Any, path: pathlib.Path) -> Any:
+  """What `answer` of a module returns in a process of its own, as JSON has it, which is left at `path`."""
+  process = _forked(_answer, module, arguments, path)
   process.join()
   if process.exitcode:
-    raise RuntimeError(f'{function.__name__} ended with status {process.exitcode}')
+    raise RuntimeError(f'{module} ended with status {process.exitcode}')
   return json.loads(path.read_text())
 
 
@@ -133,8 +134,8 @@ def _server() -> Any:
   return context
 
 
-def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], path: pathlib.Path) -> None:
-  path.write_text(json.dumps(function(*arguments)))
+def _answer(module: str, arguments: tuple[Any, ...], path: pathlib.Path) -> None:
+  path.write_text(json.dumps(importlib.import_module(module).answer(*arguments)))
 
 
 def _run(
@@ -142,7 +143,7 @@ def _run(
   log: pathlib.Path,
   phases: pathlib.Path,
   moment: Moment | None,
-  change: str,
+  changed: list[str],
   environment: dict[str, str],
 ) -> None:
   """In the new process; as Python does, it ends an interrupt that nobody answers by that signal."""
@@ -152,8 +153,7 @@ def _run(
   os.environ.update(environment)
   try:
     watch.begin(phases, moment)
-    if change:
-      changes.CHANGES[change]()
+    changes.make(changed)
     sys.argv = ['experiments.main', *arguments]
     runpy.run_module('experiments.main', run_name='__main__')
   except KeyboardInterrupt:
