@@ -37,10 +37,11 @@ def refusal(argv: list[str], path: str, values: flags.FlagValues, error: BaseExc
   """One sentence for what a flag, or the config file itself, has raised."""
   lines = [line for line in str(error).splitlines() if line.strip()] or ['']
   in_file = 'Traceback' in str(error)
-  of_flag = isinstance(error, flags.Error) and not in_file
-  sentence = (_of_flag(path, values, error) if of_flag else None) or _unknown_field(argv, path)
-  if sentence or of_flag:
-    return sentence or ' '.join(lines)
+  if isinstance(error, flags.Error) and not in_file:
+    return _of_flag(path, values, error) or _unknown_field(argv, path) or ' '.join(lines)
+  unknown = _unknown_field(argv, path)
+  if unknown:
+    return unknown
   # Within a traceback the last line names the type of the error itself.
   reason = lines[-1] if in_file else f'{type(error).__name__}: {lines[-1]}'
   if reason.startswith('ValueError: '):

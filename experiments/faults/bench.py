@@ -81,9 +81,8 @@ def differs(expected: dict[str, bytes], found: dict[str, bytes]) -> str:
   """The first file that is not as expected, in words."""
   for name in sorted({*expected, *found}):
     if expected.get(name) != found.get(name):
-      return (
-        f'{name} is {"another" if name in expected and name in found else "missing" if name in expected else "new"}'
-      )
+      what = 'new' if name not in expected else 'another' if name in found else 'missing'
+      return f'{name} is {what}'
   return ''
 
 

@@ -206,12 +206,11 @@ def _records() -> Iterator[Bad]:
     ('of an unreadable experiment', b'{"schema_version": 1, "experiment": {}}\n'),
     ('empty', b''),
   ):
-    arguments = (_GRID, '--mode=report', '--workdir=work')
-    yield Bad(f'records {what}, to report', arguments, ('work', 'valid'), files={'work/results.jsonl': content})
-    arguments = ('--mode=verify', '--workdir=work')
-    yield Bad(f'records {what}, to verify', arguments, ('work', 'valid'), files={'work/results.jsonl': content})
-  for what, content in (('torn', b'{"a": '), ('a list', b'[]'), ('empty', b''), ('deep', b'[' * 100_000)):
-    files = {'work/results.jsonl': f'{line}\n'.encode(), 'work/config.json': content}
+    for mode, flags in dict(report=(_GRID, '--mode=report'), verify=('--mode=verify',)).items():
+      arguments = (*flags, '--workdir=work')
+      yield Bad(f'records {what}, to {mode}', arguments, ('work', 'valid'), files={'work/results.jsonl': content})
+  for what, config in (('torn', b'{"a": '), ('a list', b'[]'), ('empty', b''), ('deep', b'[' * 100_000)):
+    files = {'work/results.jsonl': f'{line}\n'.encode(), 'work/config.json': config}
     yield Bad(f'a config.json {what}, to verify', ('--mode=verify', '--workdir=work'), ('valid',), files=files)
 
 
@@ -288,7 +287,8 @@ def _examined(name: str) -> tuple[str, ...]:
 
 def _npz(entries: dict[str, Any]) -> bytes:
   buffer = io.BytesIO()
-  np.savez(buffer, **{key: np.asarray(value) for key, value in entries.items()})
+  arrays: dict[str, Any] = {key: np.asarray(value) for key, value in entries.items()}
+  np.savez(buffer, **arrays)
   return buffer.getvalue()
 
 

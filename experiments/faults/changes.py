@@ -127,12 +127,12 @@ def _leaking() -> None:
     run(*arguments)
     ended = threading.Event()
     threading.Thread(target=ended.wait, daemon=True).start()
-    _LEAKED.extend((bytes(os.urandom(10**6)), open(os.devnull), ended))
+    _LEAKED.extend((bytes(os.urandom(10**6)), os.open(os.devnull, os.O_RDONLY), ended))
 
-  trial.run = leaky
+  trial.run = leaky  # type: ignore[assignment]
 
 
-_PROTECTIONS: dict[str, Callable[[], None]] = {
+PROTECTIONS: dict[str, Callable[[], None]] = {
   'moments': _without_moments,
   'digests': _without_digests,
   'claims': _without_claims,
@@ -150,8 +150,8 @@ _POISONS: dict[str, Callable[[str], None]] = {'steps': _nan_steps, 'epoch': _nan
 def make(names: Sequence[str]) -> None:
   """Makes the changes of these names, of which some may be empty, in this process."""
   for name in filter(None, names):
-    if name in _PROTECTIONS:
-      _PROTECTIONS[name]()
+    if name in PROTECTIONS:
+      PROTECTIONS[name]()
     else:
       poison, _, number = name.partition('@')
       _POISONS[poison](number)

@@ -84,9 +84,8 @@ def of_checkpoints(workdir: pathlib.Path) -> list[Damage]:
 
 def _of_all(workdir: pathlib.Path, steps: list[pathlib.Path], how: str) -> Damage:
   """The same damage to the largest file of every step."""
-  largest = [
-    max((path for path in step.rglob('*') if path.is_file()), key=lambda p: p.stat().st_size) for step in steps
-  ]
+  in_order = [sorted((path.stat().st_size, path) for path in step.rglob('*') if path.is_file()) for step in steps]
+  largest = [found[-1][1] for found in in_order]
   paths = tuple(str(path.relative_to(workdir)) for path in largest)
   return Damage(f'all checkpoints: {_WORDS[how]}', paths, how, 'checkpoints/', how != 'missing')
 

@@ -32,7 +32,7 @@ def chosen(every: int) -> dict[str, list[Bad]]:
 
 
 def answer(every: int, without: str) -> dict[str, list[str]]:
-  """Of each kind what is wrong with how each input is refused, '' where nothing is; all with a protection taken away."""
+  """Of each kind what is wrong with how each input is refused, '' where nothing is; of one with a protection less."""
   warnings.filterwarnings('ignore', "'experiments.main' found in sys.modules", RuntimeWarning)
   changes.make([without])
   kinds = chosen(every)

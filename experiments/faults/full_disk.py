@@ -41,7 +41,7 @@ def _rows(bench: Bench, key: jax.Array, reporter: Reporter) -> list[Row]:
       rows.append(bench_lib.row('a disk too small from the start', lost, said=ended.last_words))
       advance(len(rows), '')
     for moment in bench_lib.moments(bench, draws, ('pretraining', 'save', 'tuning', 'writing')):
-      rows.append(_filled(bench, moment.phase, moment.count, int(_ENOUGH * taken) + _SPARE))
+      rows.append(_filled(bench, moment.phase, moment.number, int(_ENOUGH * taken) + _SPARE))
       advance(len(rows), moment.phase)
   if bench.settings.mutants:
     rows.append(_filled(bench, 'tuning', 1, int(_ENOUGH * taken) + _SPARE, without='errors of writing'))

@@ -34,7 +34,7 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
 
 
 def _tried(bench: Bench, workdir: pathlib.Path, poison: str, named: str, without: str = '') -> Row:
-  """One trial ends by itself, with what is said of it, and the others are done; the same command again does the rest."""
+  """One trial ends, and what is said of it is why; the others are done, and the same command again does the rest."""
   ended = bench.run(workdir, changed=[poison, without]).end(bench.settings.most_seconds)
   lost = _others(bench, workdir)
   if ended.status != _DIVERGED:

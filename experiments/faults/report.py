@@ -36,9 +36,8 @@ def protections(records: list[Record]) -> Table | None:
   names = dict.fromkeys((record['without'], record['fault']) for record in chosen)
   rows = [[*pair, *_counts(results.select(chosen, without=pair[0], fault=pair[1]))] for pair in names]
   columns = ['without', 'fault', 'tried', 'survived', 'lost']
-  return (
-    Table('The same faults with one protection taken away, which have to be lost', columns, rows, 2) if rows else None
-  )
+  title = 'The same faults with one protection taken away, which have to be lost'
+  return Table(title, columns, rows, 2) if rows else None
 
 
 def phases(records: list[Record]) -> Table | None:
@@ -54,11 +53,8 @@ def phases(records: list[Record]) -> Table | None:
       cells += [str(len(seconds)), f'{max(seconds):.1f}' if seconds else '']
     rows.append([phase, *cells])
   columns = ['phase', 'kill -9', *(cell for name in SIGNALS for cell in (name, 'longest, s'))]
-  return (
-    Table('Phases that were hit, and seconds from a signal to the end', columns, rows, 1)
-    if killed or any(told.values())
-    else None
-  )
+  title = 'Phases that were hit, and seconds from a signal to the end'
+  return Table(title, columns, rows, 1) if killed or any(told.values()) else None
 
 
 def flatness(records: list[Record]) -> Table | None:
@@ -66,17 +62,9 @@ def flatness(records: list[Record]) -> Table | None:
   rows = []
   for record in records:
     if 'slope' in record:
-      found = record['slope']
-      interval = f'{found["low"]:.2g} to {found["high"]:.2g}'
-      rows.append(
-        [
-          _UNITS[record['fault'].removeprefix('soak: ')],
-          record['without'] or '',
-          f'{found["slope"]:.2g}',
-          interval,
-          f'{record["limit"]:g}',
-        ]
-      )
+      found, unit = record['slope'], _UNITS[record['fault'].removeprefix('soak: ')]
+      slope, low, high = (f'{found[name]:.2g}' for name in ('slope', 'low', 'high'))
+      rows.append([unit, record['without'], slope, f'{low} to {high}', f'{record["limit"]:g}'])
   columns = ['of the long-lived process', 'without', 'a trial adds', '95% interval', 'flat below']
   return Table('Soak: what a trial adds to what the process takes', columns, rows, 2) if rows else None
 

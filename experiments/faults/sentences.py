@@ -17,8 +17,8 @@ def setup(records: list[Record], folder: pathlib.Path) -> str:
   minutes = sum(row['seconds'] for row in made) / 60
   packages = made[0]['packages']
   return (
-    f'The run is prompt_vs_head:smoke with {", ".join(config["disturbed"])}. The campaign took {minutes:.0f} minutes on '
-    f'{made[0]["cpu"]}, {made[0]["platform"]}, jax {packages["jax"]}, Python {made[0]["python"]}, commit '
+    f'The run is prompt_vs_head:smoke with {", ".join(config["disturbed"])}. The campaign took {minutes:.0f} minutes '
+    f'on {made[0]["cpu"]}, {made[0]["platform"]}, jax {packages["jax"]}, Python {made[0]["python"]}, commit '
     f'{", ".join(commits)}{" with uncommitted changes" if any(row["uncommitted_changes"] for row in made) else ""}.'
   )
 

@@ -21,7 +21,7 @@ class FaultsSettings(Experiment):
   families: tuple[str, ...] = setting('families of faults that are tried', choices=FAMILIES)
   disturbed: tuple[str, ...] = setting('fields, as FIELD=VALUE, of the run of prompt_vs_head:smoke that is disturbed')
   num_kills: int = setting('runs killed once, half of them at a random time, half where a random phase begins')
-  num_chains: int = setting('runs killed again and again')
+  num_chains: int = setting('runs killed again and again', least=0)
   kills_of_chain: int = setting('kills of such a run')
   num_damaged: int = setting('damages of files at most, of all that there are')
   num_full: int = setting('runs whose disk fills up on the way')

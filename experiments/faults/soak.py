@@ -134,9 +134,13 @@ def slope(samples: Sequence[Sample], name: str) -> Slope:
   values = np.array([block[:, Sample._fields.index(name)].mean() for block in blocks])
   if len(np.unique(trials)) < _FIRST:
     return Slope(float('nan'), -float('inf'), float('inf'))
-  found = scipy.stats.linregress(trials, values)
-  half = scipy.stats.t.ppf(0.975, len(trials) - 2) * found.stderr
-  return Slope(float(found.slope), float(found.slope - half), float(found.slope + half))
+  # By hand: scipy.stats.linregress has no standard error for values that are all the same.
+  beside = trials - trials.mean()
+  found = float(beside @ values / (beside @ beside))
+  residuals = values - values.mean() - found * beside
+  error = np.sqrt(residuals @ residuals / (len(trials) - 2) / (beside @ beside))
+  half = float(scipy.stats.t.ppf(0.975, len(trials) - 2) * error)
+  return Slope(found, found - half, found + half)
 
 
 def _row(lost: str, kills: int, samples: list[Sample]) -> Row:

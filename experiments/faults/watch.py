@@ -23,10 +23,10 @@ _COMPILING = '/jax/core/compile/'
 
 
 class Moment(NamedTuple):
-  """When a run sends itself a signal: `delay` seconds after a phase begins for the `count`-th time."""
+  """When a run sends itself a signal: `delay` seconds after the beginning of a phase of this number."""
 
   phase: str
-  count: int
+  number: int
   delay: float
   signal: int = signal.SIGKILL
 
@@ -36,7 +36,7 @@ class _Watch:
 
   def __init__(self, path: pathlib.Path, moment: Moment | None):
     self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    self._moment, self._stack, self._left = moment, ['start'], moment.count if moment else 0
+    self._moment, self._stack, self._left = moment, ['start'], moment.number if moment else 0
     self._main = threading.main_thread()
     self._note('start')
 
