@@ -70,35 +70,17 @@ def heads_on_test(
   """For each of `tasks` the best linear head on the exact G that is found for the test inputs.
 
   A search starts, among others, from heads that are converged on the training and on the test inputs. Where the score
-  that decides the label is linear in G, exactly, its head counts too: it is right wherever rounding could not make the
-  label another one.
+  of the masked state by mu is linear in G, exactly, its head counts too, on inputs whose label rounding could not turn.
   """
-  s, splits, test, inputs = settings.on_test, downstream.splits, downstream.splits['test'], downstream.inputs
+  splits, test, inputs = downstream.splits, downstream.splits['test'], downstream.inputs
   states, probs = tasks_lib.first_state_probs(distribution, inputs), exact_probs(distribution, inputs)
   hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
-  reach, of = None, settings.downstream
-  if of.label_state == 'first' and of.seen_length(prompt_length=0) == of.length:
-    reach = reachable(hmm, inputs.shape[1] - 1)
+  reach = reachable(hmm, inputs.shape[1] - 1)
   found = []
   for task, labels in zip(tasks, downstream.labels(tasks)):
-    of_test = dict.fromkeys(s.ridges, test)
-    fits = [(settings.converged.ridge, splits['train']), *of_test.items()]
-    # The entries of G sum to 1, so that a bias can be a part of every weight.
-    starts = [
-      np.asarray(head.weights + head.bias) for head in (_converged(settings, probs, labels, *fit).head for fit in fits)
-    ]
-    best = best_head.best_head(
-      probs[test],
-      labels[test],
-      settings.downstream.num_classes,
-      starts,
-      error=best_head.relative_error(distribution, inputs.shape[1]),
-      tolerance=s.tolerance,
-      max_rounds=s.max_rounds,
-      max_certificates=s.max_certificates,
-    )
+    best = _best_of_search(settings, distribution, probs, labels, inputs.shape[1], splits)
     head, is_right, separable = best.head, (probs @ best.head).argmax(1) == labels, best.separable
-    exact = _head_of_score(settings, distribution, hmm, reach, downstream.tasks[task]) if reach else None
+    exact = _head_of_score(settings, distribution, hmm, reach, downstream.tasks[task])
     if exact is not None:
       surely = separability.surely_right(states, labels, exact.of_states)
       if surely[test].sum() >= is_right[test].sum():
@@ -110,6 +92,26 @@ def heads_on_test(
     }
     found.append(Fitted({'head': LinearHead(head, np.zeros(head.shape[1]))}, is_right, None, fields))
   return found
+
+
+def _best_of_search(
+  settings: Settings, distribution: Distribution, probs: np.ndarray, labels: np.ndarray, length: int, splits: Splits
+) -> best_head.BestHead:
+  s, test = settings.on_test, splits['test']
+  of_test = dict.fromkeys(s.ridges, test)
+  fits = [(settings.converged.ridge, splits['train']), *of_test.items()]
+  starts = [_converged(settings, probs, labels, *fit).head for fit in fits]
+  return best_head.best_head(
+    probs[test],
+    labels[test],
+    settings.downstream.num_classes,
+    # The entries of G sum to 1, so that a bias can be a part of every weight.
+    [np.asarray(start.weights + start.bias) for start in starts],
+    error=best_head.relative_error(distribution, length),
+    tolerance=s.tolerance,
+    max_rounds=s.max_rounds,
+    max_certificates=s.max_certificates,
+  )
 
 
 class _HeadOfScore(NamedTuple):

@@ -169,7 +169,7 @@ def test_the_ramp_is_the_least_hinge_loss_of_what_is_kept():
   assert loss(found) > 0 and all(loss(found) <= min(loss(found + other), loss(other)) + 1e-9 for other in others)
 
 
-def test_what_is_asked_for_ends_the_search():
+def test_what_is_asked_for_ends_the_search(monkeypatch):
   """No more certificates than asked for; and a start that is better than what few rounds find is not lost."""
   rng = np.random.default_rng(2)
   features, labels = rng.dirichlet(np.ones(4), 60), rng.integers(2, size=60)
@@ -178,6 +178,11 @@ def test_what_is_asked_for_ends_the_search():
   alone = best_head(features, labels, max_rounds=0)
   given = best_head(features, labels, starts=[whole.head], max_rounds=0)
   assert alone.accuracy < whole.accuracy == given.accuracy
+  # Nor one that needs a direction which the coordinates of the search leave out.
+  monkeypatch.setattr(separability, 'whitening', lambda features: np.diag([1.0, 1, 1, 0]))
+  head = np.array([[0, -0.2], [0, -0.2], [0, -0.2], [0, 0.8]])
+  labels = (features @ head).argmax(1)
+  assert best_head(features, labels).accuracy < 1 == best_head(features, labels, starts=[head]).accuracy
 
 
 @pytest.mark.parametrize('others', [1, 2])
