@@ -31,13 +31,14 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   )
   config.update(num_kills=50, num_chains=5, kills_of_chain=4, num_damaged=1000, num_full=12, num_races=10)
   config.update(num_signals=24, most_seconds_to_stop=30.0, num_divergences=4, every_input=1)
-  config.soak = base.group(minutes=20.0, seconds_between_kills=30.0, num_compared=3, most_growth=100.0, most_more=0.02)
+  config.soak = base.group(minutes=20.0, num_trials=1500, seconds_between_kills=30.0, num_compared=3)
+  config.soak.update(most_growth=100.0, most_more=0.02)
   config.most_seconds = 900.0
   config.mutants = True
   config.figure = base.figure(width=9.0, height=3.4)
   if scale == 'smoke':
     config.update(num_kills=2, num_chains=1, kills_of_chain=2, num_damaged=2, num_full=1, num_races=1)
     config.update(num_signals=1, num_divergences=1, every_input=40, mutants=False)
-    config.soak.update(minutes=0.5, seconds_between_kills=8.0, num_compared=1)
+    config.soak.update(minutes=0.5, num_trials=20, seconds_between_kills=8.0, num_compared=1)
     config.figure.dpi = 60
   return config

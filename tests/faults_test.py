@@ -66,8 +66,10 @@ def test_a_run_that_takes_too_long_is_killed(tmp_path):
 
 def test_a_killed_run_goes_on_to_the_same_bits(programs):
   """One kill where a phase begins, of a run without a BERT, and the same command again."""
-  fields = ('num_states=6', "models=('exact',)", 'downstream.num_train=64', "methods=('head',)", 'figures=()')
-  settings = _settings(num_kills=1, num_chains=0, disturbed=(*fields, 'tasks_per_trial=1'), compilation_cache=programs)
+  # Of the sizes at which main_test.py compiles the same programs.
+  fields = ('num_states=6', "models=('exact',)", "methods=('head',)", 'figures=()')
+  fields += ('downstream.num_train=64', 'head.num_epochs=1', 'prompt.num_epochs=1', 'attention.num_epochs=1')
+  settings = _settings(num_kills=1, num_chains=0, disturbed=fields, compilation_cache=programs)
   (row,) = kills.run(settings, jax.random.key(0), Reporter(rich.console.Console(file=io.StringIO())))
   assert row == bench.row('kill -9 where a phase begins', '', phase='measuring')
 
@@ -184,7 +186,9 @@ def test_a_leak_is_told_from_flat():
   found = soak.slope(samples, 'memory')
   assert found.slope == pytest.approx(expected.slope)
   assert found.high - found.slope == pytest.approx(scipy.stats.t.ppf(0.975, 8) * expected.stderr)
-  assert soak.slope([], 'memory').high == soak.slope(_samples(0.0, 1.0)[:1], 'memory').high == float('inf')
+  few = soak.slope(_samples(0.0, 1.0)[:1], 'memory')
+  assert soak.slope([], 'memory') == few and soak._not_flat(few, limit) == 'there were too few trials to tell'
+  assert soak._not_flat(flat, limit) == '' and soak._not_flat(leaking, limit).startswith('a trial adds 1')
 
 
 def test_merged_records_have_every_finished_trial_once(tmp_path):
@@ -233,6 +237,25 @@ def test_tables_count_what_was_tried_and_lost():
     [{**row, **dict(experiment='faults', scale='smoke', seed=0)} for row in RECORDS], _settings().figure
   )
   assert len(figure.axes) == 3 and report.draw(RECORDS[:2], _settings().figure) is None
+
+
+def test_sentences_follow_the_records(tmp_path):
+  """Counts, phases and times are those of the records, and of a longer campaign other ones."""
+  made = dict(commit='abc', seconds=90.0, cpu='2 x CPU', platform='Linux', python='3.12', packages=dict(jax='0.11'))
+  (tmp_path / 'config.json').write_text(json.dumps({'disturbed': ['num_states=4', 'num_trials=2']}))
+  line = json.dumps({**made, 'uncommitted_changes': False})
+  (tmp_path / 'environment.jsonl').write_text(f'{line}\n{line}\n')
+  said = {name: sentence(RECORDS, tmp_path) for name, sentence in page.SENTENCES.items()}
+  assert 'num_states=4, num_trials=2. The campaign took 3 minutes on 2 x CPU' in said['setup']
+  assert said['verdict'].startswith('7 faults were tried, 5 survived, 2 lost. With one of 1 protections taken away')
+  assert 'Of 2 runs that were told to stop, the longest took 1.2 s, in the phase tuning' in said['stopping']
+  missed = 'start, measuring, corpus, pretraining, tuning, writing'
+  assert said['killed'] == f'2 runs were killed at least once. None hit {missed}.'
+  more = [*RECORDS, bench.row('kill -9, run after run of one workdir', '', phase=', '.join(watch.PHASES))]
+  more += [bench.row('SIGTERM', '', without='claims', phase='save', seconds=1.0)]
+  said = {name: sentence(more, tmp_path) for name, sentence in page.SENTENCES.items()}
+  assert said['killed'] == '3 runs were killed at least once. Every phase was hit.'
+  assert 'not so without claims' in said['verdict']
 
 
 def test_every_family_is_a_part_and_every_protection_is_taken_away():

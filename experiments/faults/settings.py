@@ -9,6 +9,7 @@ FAMILIES = ('inputs', 'kills', 'damage', 'full_disk', 'races', 'signals', 'not_f
 
 class SoakSettings(Group):
   minutes: float = setting('that one process runs trials, while others beside it are killed', most=1000)
+  num_trials: int = setting('trials that there are for them, more than they do in that time', most=10**5)
   seconds_between_kills: float = setting('most seconds that a process beside it lives', most=3600)
   num_compared: int = setting('trials that are run again, in a workdir of their own, and compared')
   most_growth: float = setting('kB of memory that a trial may add on average', most=10**6)

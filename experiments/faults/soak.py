@@ -20,8 +20,6 @@ from experiments.faults.processes import Run
 from experiments.faults.settings import FaultsSettings
 from experiments.progress import Reporter
 
-# More than are done in the longest soak that is asked for.
-_MOST_TRIALS = 3000
 _SECONDS_BETWEEN_LOOKS = 0.5
 _PAGE = 4096
 # Of what was seen, the part in which a process still compiles and fills its caches.
@@ -41,11 +39,11 @@ class Sample(NamedTuple):
 
 
 class Slope(NamedTuple):
-  """What a trial adds on average, and the ends of its 95% interval."""
+  """What a trial adds on average, and the ends of its 95% interval; None where there are too few trials to tell."""
 
-  slope: float
-  low: float
-  high: float
+  slope: float | None
+  low: float | None
+  high: float | None
 
 
 def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Row]:
@@ -60,7 +58,7 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
 def _soaked(settings: FaultsSettings, key: jax.Array, reporter: Reporter, minutes: float, without: str) -> list[Row]:
   with tempfile.TemporaryDirectory(prefix='faults-') as directory:
     workdir, logs = pathlib.Path(directory, 'work'), pathlib.Path(directory, 'logs')
-    command = bench_lib.command(settings, workdir, f'--config.num_trials={_MOST_TRIALS}')
+    command = bench_lib.command(settings, workdir, f'--config.num_trials={settings.soak.num_trials}')
     long = Run([*command, f'--config.time_budget={minutes}'], logs, changed=[without])
     samples, kills = _watched(settings, key, reporter, long, command, workdir, minutes)
     ended = long.end(settings.most_seconds)
@@ -70,11 +68,18 @@ def _soaked(settings: FaultsSettings, key: jax.Array, reporter: Reporter, minute
     most['threads'] = settings.soak.most_more
     for name, limit in most.items():
       found = slope(samples, name)
-      flat = '' if found.high < limit else f'a trial adds {found.slope:.3g}, from {found.low:.3g} to {found.high:.3g}'
-      rows.append(bench_lib.row(f'soak: {name}', flat, without=without, slope=found._asdict(), limit=limit))
+      row = {'without': without, 'slope': found._asdict(), 'limit': limit}
+      rows.append(bench_lib.row(f'soak: {name}', _not_flat(found, limit), **row))
     if not without:
       rows += _compared(settings, key, workdir, logs)
   return rows
+
+
+def _not_flat(found: Slope, limit: float) -> str:
+  """Why what a trial adds is not known to be below a limit, in words."""
+  if found.high is None:
+    return 'there were too few trials to tell'
+  return '' if found.high < limit else f'a trial adds {found.slope:.3g}, from {found.low:.3g} to {found.high:.3g}'
 
 
 def _watched(
@@ -87,10 +92,9 @@ def _watched(
   minutes: float,
 ) -> tuple[list[Sample], int]:
   """Looks at the long-lived process until it is over, while one after the other begins on its workdir and is killed."""
-  samples, kills, beside, until = list[Sample](), 0, None, 0.0
-  with reporter.track('soak, seconds', int(60 * minutes)) as advance:
-    while not long.is_over():
-      now = time.monotonic()
+  samples, kills, beside, until, total = list[Sample](), 0, None, 0.0, int(60 * minutes)
+  with reporter.track('soak, seconds', total) as advance:
+    while not long.is_over() and (now := time.monotonic()) < long.begun + total:
       if beside and (now > until or beside.is_over()):
         beside.send(signal.SIGKILL)
         beside.end(settings.most_seconds)
@@ -101,7 +105,7 @@ def _watched(
         until = now + share * settings.soak.seconds_between_kills
       found = _sample(long, workdir)
       samples += [found] if found else []
-      advance(min(int(now - long.begun), int(60 * minutes)), f'{samples[-1].trials if samples else 0} trials')
+      advance(int(now - long.begun), f'{samples[-1].trials if samples else 0} trials')
       time.sleep(_SECONDS_BETWEEN_LOOKS)
   if beside:
     beside.send(signal.SIGKILL)
@@ -125,15 +129,14 @@ def _sample(run: Run, workdir: pathlib.Path) -> Sample | None:
 def slope(samples: Sequence[Sample], name: str) -> Slope:
   """What a trial adds to one of the fields of `Sample`: least squares over the means of blocks, behind the warm-up.
 
-  Neighbouring samples are not independent; means of blocks nearly are, and the t interval is of these. It is unbounded
-  where there are fewer than three trials to tell from each other.
+  Neighbouring samples are not independent; means of blocks nearly are, and the t interval is of these.
   """
   kept = samples[int(_WARM_UP * len(samples)) :]
   blocks = [block for block in np.array_split(np.array(kept, float), _BLOCKS) if len(block)] if kept else []
   trials = np.array([block[:, Sample._fields.index('trials')].mean() for block in blocks])
   values = np.array([block[:, Sample._fields.index(name)].mean() for block in blocks])
   if len(np.unique(trials)) < _FIRST:
-    return Slope(float('nan'), -float('inf'), float('inf'))
+    return Slope(None, None, None)
   # By hand: scipy.stats.linregress has no standard error for values that are all the same.
   beside = trials - trials.mean()
   found = float(beside @ values / (beside @ beside))
@@ -176,7 +179,9 @@ def _compared(settings: FaultsSettings, key: jax.Array, workdir: pathlib.Path, l
   rows = []
   for number, trial_id in (names[index] for index in chosen):
     alone = workdir.parent / 'alone'
-    command = bench_lib.command(settings, alone, f'--config.num_trials={_MOST_TRIALS}', f'--trials={number}')
+    command = bench_lib.command(
+      settings, alone, f'--config.num_trials={settings.soak.num_trials}', f'--trials={number}'
+    )
     ended = Run(command, logs).end(settings.most_seconds)
     lost = f'status {ended.status}: {ended.last_words}' if ended.status else ''
     lost = lost or bench_lib.differs(_of(alone, trial_id), _of(workdir, trial_id))
