@@ -35,7 +35,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.soak.update(most_growth=100.0, most_more=0.02)
   config.most_seconds = 900.0
   config.mutants = True
-  config.figure = base.figure(width=9.0, height=3.4)
+  config.figure = base.figure(width=13.0, height=3.6)
   if scale == 'smoke':
     config.update(num_kills=2, num_chains=1, kills_of_chain=2, num_damaged=2, num_full=1, num_races=1)
     config.update(num_signals=1, num_divergences=1, every_input=40, mutants=False)

@@ -100,8 +100,8 @@ def draw(records: list[Record], settings: FigureSettings) -> matplotlib.figure.F
   count = bool(told) + 2 * bool(soaked)
   if not count:
     return None
-  figure, panels = figures.panels(settings, count)
-  panels = list(panels)
+  figure = matplotlib.figure.Figure((settings.width, settings.height), settings.dpi)
+  panels = list(figure.subplots(1, count, squeeze=False)[0])
   if told:
     _draw_seconds(panels.pop(0), told)
   if soaked:
@@ -116,12 +116,11 @@ def _draw_seconds(axes, told: list[Record]) -> None:
   for place, (name, style) in enumerate(_STYLES.items()):
     chosen = [r for r in told if r['fault'] == name and r['seconds'] is not None]
     x = np.array([shown.index(record['phase']) for record in chosen]) + 0.2 * (place - 0.5)
-    axes.plot(x, [record['seconds'] for record in chosen], linestyle='none', label=name, **style)
+    axes.plot(x, [record['seconds'] for record in chosen], linestyle='none', clip_on=False, label=name, **style)
   axes.set_xticks(range(len(shown)), shown, rotation=30, ha='right')
   axes.set_ylabel('from signal to end (s)')
   axes.set_ylim(bottom=0)
   axes.set_title(f'Told to stop; runs: n = {len(told)}')
-  axes.legend()
 
 
 def _draw_soak(panels, soaked: Record) -> None:
@@ -129,14 +128,16 @@ def _draw_soak(panels, soaked: Record) -> None:
   samples = soaked['samples']
   minutes = [sample['minutes'] for sample in samples]
   memory, counts = panels
-  memory.plot(minutes, [sample['memory'] for sample in samples], color='#000000')
+  memory.plot(minutes, [sample['memory'] for sample in samples], color='#000000', marker='', linestyle='-')
   memory.set_ylabel('resident memory (MB)')
   memory.set_title(f'Soak: {soaked["trials"]} trials, {soaked["kills"]} kills beside it')
-  for name, style in (('files', dict(color='#0072B2')), ('threads', dict(color='#D55E00', linestyle='--'))):
-    counts.plot(minutes, [sample[name] for sample in samples], label=_UNITS[name], **style)
+  for name, style in (
+    ('files', dict(color='#0072B2', linestyle='-')),
+    ('threads', dict(color='#D55E00', linestyle='--')),
+  ):
+    counts.plot(minutes, [sample[name] for sample in samples], label=_UNITS[name], marker='', **style)
   counts.set_ylabel('number')
   counts.set_title('The same process')
-  counts.legend()
   for axes in panels:
     axes.set_ylim(bottom=0)
     axes.set_xlabel('minutes')

@@ -96,9 +96,8 @@ def _watched(
   with reporter.track('soak, seconds', total) as advance:
     while not long.is_over() and (now := time.monotonic()) < long.begun + total:
       if beside and (now > until or beside.is_over()):
-        beside.send(signal.SIGKILL)
-        beside.end(settings.most_seconds)
-        beside, kills = None, kills + 1
+        kills += _is_killed(beside, settings)
+        beside = None
       if not beside and samples:
         beside = Run(command, workdir.parent / 'logs')
         share = float(jax.random.uniform(jax.random.fold_in(key, kills)))
@@ -107,10 +106,14 @@ def _watched(
       samples += [found] if found else []
       advance(int(now - long.begun), f'{samples[-1].trials if samples else 0} trials')
       time.sleep(_SECONDS_BETWEEN_LOOKS)
-  if beside:
-    beside.send(signal.SIGKILL)
-    beside.end(settings.most_seconds)
+  kills += bool(beside and _is_killed(beside, settings))
   return samples, kills
+
+
+def _is_killed(run: Run, settings: FaultsSettings) -> bool:
+  """Kills it; whether it was not over before."""
+  run.send(signal.SIGKILL)
+  return run.end(settings.most_seconds).status == 128 + signal.SIGKILL
 
 
 def _sample(run: Run, workdir: pathlib.Path) -> Sample | None:
@@ -179,9 +182,8 @@ def _compared(settings: FaultsSettings, key: jax.Array, workdir: pathlib.Path, l
   rows = []
   for number, trial_id in (names[index] for index in chosen):
     alone = workdir.parent / 'alone'
-    command = bench_lib.command(
-      settings, alone, f'--config.num_trials={settings.soak.num_trials}', f'--trials={number}'
-    )
+    of_grid = f'--config.num_trials={settings.soak.num_trials}'
+    command = bench_lib.command(settings, alone, of_grid, f'--trials={number}')
     ended = Run(command, logs).end(settings.most_seconds)
     lost = f'status {ended.status}: {ended.last_words}' if ended.status else ''
     lost = lost or bench_lib.differs(_of(alone, trial_id), _of(workdir, trial_id))
