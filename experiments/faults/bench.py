@@ -66,7 +66,7 @@ class Bench(NamedTuple):
 
 
 def command(settings: FaultsSettings, workdir: pathlib.Path, *more: str) -> list[str]:
-  """The command line of the run that is disturbed; what comes later counts."""
+  """The command line of the run that is disturbed, with more fields; of a tuple each time adds an entry."""
   shared = [f'--config.compilation_cache={settings.compilation_cache}', f'--workdir={workdir}']
   return ['--config=prompt_vs_head:smoke', *(f'--config.{field}' for field in settings.disturbed), *shared, *more]
 
