@@ -16,6 +16,7 @@ import runpy
 import signal
 import sys
 import time
+import types
 from typing import Any, NamedTuple
 
 from experiments.faults import changes, watch
@@ -122,8 +123,13 @@ def answer(module: str, *arguments: Any, path: pathlib.Path) -> Any:
 
 
 def _forked(target: Callable[..., None], *arguments: Any) -> Any:
-  process = _server().Process(target=target, args=arguments)
-  process.start()
+  process, program = _server().Process(target=target, args=arguments), sys.modules['__main__']
+  # What this program was started by is imported there otherwise, and all that it imports.
+  sys.modules['__main__'] = types.ModuleType('__main__')
+  try:
+    process.start()
+  finally:
+    sys.modules['__main__'] = program
   return process
 
 

@@ -68,7 +68,7 @@ def _soaked(settings: FaultsSettings, key: jax.Array, reporter: Reporter, minute
     most['threads'] = settings.soak.most_more
     for name, limit in most.items():
       found = slope(samples, name)
-      row = {'without': without, 'slope': found._asdict(), 'limit': limit}
+      row: Row = {'without': without, 'slope': found._asdict(), 'limit': limit}
       rows.append(bench_lib.row(f'soak: {name}', _not_flat(found, limit), **row))
     if not without:
       rows += _compared(settings, key, workdir, logs)
