@@ -1,6 +1,5 @@
 """The campaign of faults: runs are killed where they should be, lost is what is lost, and the page is its records."""
 
-import io
 import json
 import os
 import pathlib
@@ -9,7 +8,6 @@ import signal
 import jax
 import numpy as np
 import pytest
-import rich.console
 import scipy.stats
 
 from configs import faults as config
@@ -18,7 +16,6 @@ from experiments.faults import bench, changes, damage, kills, page, processes, r
 from experiments.faults.processes import Run
 from experiments.faults.soak import Sample
 from experiments.faults.watch import Moment
-from experiments.progress import Reporter
 
 MOST = 300.0
 
@@ -69,9 +66,13 @@ def test_a_killed_run_goes_on_to_the_same_bits(programs):
   # Of the sizes at which main_test.py compiles the same programs.
   fields = ('num_states=6', "models=('exact',)", "methods=('head',)", 'figures=()')
   fields += ('downstream.num_train=64', 'head.num_epochs=1', 'prompt.num_epochs=1', 'attention.num_epochs=1')
-  settings = _settings(num_kills=1, num_chains=0, disturbed=fields, compilation_cache=programs)
-  (row,) = kills.run(settings, jax.random.key(0), Reporter(rich.console.Console(file=io.StringIO())))
-  assert row == bench.row('kill -9 where a phase begins', '', phase='measuring')
+  settings = _settings(disturbed=fields, compilation_cache=programs)
+  with bench.opened(settings, names=('reference',)) as of:
+    assert {'start', 'compile', 'measuring', 'tuning', 'writing'} == {phase for phase, n in of.phases.items() if n}
+    workdir = next(of.workdirs())
+    row = kills.at_phase(of, workdir, Moment('writing', 4, 0.0))
+    assert row == bench.row('kill -9 where a phase begins', '', phase='writing')
+    assert len(bench.results(workdir)) == 3
 
 
 def _bench(tmp_path, phases=None, seconds=1.0):

@@ -87,18 +87,21 @@ def differs(expected: dict[str, bytes], found: dict[str, bytes]) -> str:
 
 
 @contextlib.contextmanager
-def opened(settings: FaultsSettings, *more: str) -> Iterator[Bench]:
-  """Runs the reference twice, since the first time it compiles; RuntimeError where it fails or differs from itself."""
+def opened(settings: FaultsSettings, names: Sequence[str] = ('warm', 'reference')) -> Iterator[Bench]:
+  """Runs the reference once for each name, the last of which counts: by default twice, since the first time compiles.
+
+  Raises RuntimeError where it fails, or differs from itself.
+  """
   with tempfile.TemporaryDirectory(prefix='faults-') as directory:
     where, runs = pathlib.Path(directory), []
-    for name in ('warm', 'reference'):
-      run = Run(command(settings, where / name, *more), where / 'logs')
+    for name in names:
+      run = Run(command(settings, where / name), where / 'logs')
       ended = run.end(settings.most_seconds)
       runs.append((ended, results(where / name), ended.ended - run.begun))
-    (_, first, _), (ended, left, seconds) = runs
+    (_, first, _), (ended, left, seconds) = runs[0], runs[-1]
     if ended.status or not left or differs(first, left):
       raise RuntimeError(f'undisturbed, the run has status {ended.status} ({ended.last_words}) {differs(first, left)}')
-    yield Bench(settings, where, where / 'reference', left, watch.counts(ended.phases), seconds)
+    yield Bench(settings, where, where / names[-1], left, watch.counts(ended.phases), seconds)
 
 
 def row(fault: str, lost: str, *, without: str = '', **measured: Any) -> Row:

@@ -31,9 +31,7 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
       advance(len(rows), phase)
     draws = bench_lib.uniform(key_moments, settings.num_kills - at_time, 3)
     for moment, workdir in zip(bench_lib.moments(bench, draws, watch.PHASES[1:]), workdirs):
-      ended = bench.run(workdir, moment=moment).end(settings.most_seconds)
-      lost = '' if ended.status == _KILLED else f'not killed: status {ended.status}'
-      rows.append(_resumed(bench, workdir, 'kill -9 where a phase begins', moment.phase, lost))
+      rows.append(at_phase(bench, workdir, moment))
       advance(len(rows), moment.phase)
     for times in bench_lib.uniform(key_chains, settings.num_chains, settings.kills_of_chain):
       workdir = next(workdirs)
@@ -42,6 +40,13 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
     if settings.mutants:
       rows.append(_mutant(bench, next(workdirs)))
   return rows
+
+
+def at_phase(bench: Bench, workdir: pathlib.Path, moment: Moment) -> Row:
+  """One run that is killed at a moment, and the same command again."""
+  ended = bench.run(workdir, moment=moment).end(bench.settings.most_seconds)
+  lost = '' if ended.status == _KILLED else f'not killed: status {ended.status}'
+  return _resumed(bench, workdir, 'kill -9 where a phase begins', moment.phase, lost)
 
 
 def _killed_at(bench: Bench, workdir: pathlib.Path, time: float) -> str:
