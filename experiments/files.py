@@ -13,7 +13,7 @@ import uuid
 from etils import epath
 
 from experiments import distributed
-from experiments.fields import SettingsError
+from experiments.fields import require, SettingsError
 
 # Bytes of JSON that are read at most: its objects take several times as many.
 MOST_JSON = 2**28
@@ -23,19 +23,20 @@ class StorageError(OSError):
   """Something could not be written, as its text says; what was written before it stands."""
 
 
-def located(where: str) -> pathlib.Path:
+def located(where: str, name: str = 'a path') -> pathlib.Path:
   """The path of a local directory, or of one in an object store, such as gs://BUCKET/DIRECTORY.
 
-  The latter is epath's, which has the methods of pathlib's that are used here.
+  The latter is epath's, which has the methods of pathlib's that are used here. Raises SettingsError, which says what
+  the path is of by its `name`, where it is neither.
   """
+  require('\0' not in where, name, where, 'a path, which has no null character')
   if '://' not in where:
     return pathlib.Path(where)
   try:
     return cast(pathlib.Path, epath.Path(where))
   except (KeyError, ValueError):
-    raise SettingsError(
-      f'{where!r} is in no object store that is known; valid is a local path, or gs://BUCKET/DIRECTORY'
-    )
+    what = f'{where!r}, which is in no object store that is known'
+    raise SettingsError(f'{name} is {what}; valid is a local path, or gs://BUCKET/DIRECTORY')
 
 
 def is_object(path: pathlib.Path) -> bool:

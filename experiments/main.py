@@ -1,6 +1,5 @@
 """python -m experiments.main --config=prompt_vs_head[:scale] [--workdir=DIR] [--config.field=value]; --help, --list"""
 
-import difflib
 import functools
 import os
 import pathlib
@@ -23,6 +22,7 @@ from experiments import (
   files,
   finite,
   overview,
+  refusals,
   results,
   signals,
   statuses,
@@ -70,7 +70,7 @@ def _main(argv: list[str]) -> None:
 def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
   """Does what the mode says with an experiment; raises SettingsError before anything is written, or TrialsFailed."""
   experiment = EXPERIMENTS[settings.experiment]
-  workdir = files.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}')
+  workdir = files.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}', '--workdir')
   share, workers = _share(values, arguments, experiment, settings, workdir)
   if values.mode == 'status':
     _check_records(workdir, settings.experiment, values.mode)
@@ -111,7 +111,7 @@ def _verify(values: flags.FlagValues) -> None:
   require(values.engine == 'here' and not values.num_workers, '--engine', values.engine, 'here where --mode is verify')
   reporter = Reporter(rich.console.Console())
   set_up = functools.partial(_set_up, joins=False)
-  verify.run(files.located(values.workdir), values.trials, values.pretrained, set_up, reporter)
+  verify.run(files.located(values.workdir, '--workdir'), values.trials, values.pretrained, set_up, reporter)
 
 
 def _set_up(settings: Experiment, joins: bool) -> None:
@@ -136,6 +136,7 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   values = flags.FlagValues()
   # No default: absl would parse it, overrides included, before errors can be caught.
   argv, path = _located(argv)
+  refusals.check_overrides(argv, path)
   flags.DEFINE_string('workdir', '', '', flag_values=values)
   flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
   flags.DEFINE_string('trials', '', '', flag_values=values)
@@ -154,7 +155,7 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
         raise TypeError(f'get_config() returned a {type(config).__name__}')
   except (Exception, SystemExit) as error:
     # A config file is a program, which may fail in any way or exit.
-    raise SettingsError(_refusal(argv, path, error))
+    raise SettingsError(refusals.refusal(argv, path, values, error))
   if values.mode == 'verify' and config is not None:
     raise SettingsError(f'--config is {path!r}; valid is none where --mode is verify: the folder has its settings')
   require(values.mode == 'verify' or not values.pretrained, '--pretrained', values.pretrained, _OF_VERIFY)
@@ -177,34 +178,6 @@ def _located(argv: list[str]) -> tuple[list[str], str]:
       path = config_lib.locate(value if equals else argv[index + 1])
       argv[index : index + 2 - bool(equals)] = [f'--config={path}'] if equals else ['--config', path]
   return argv, path
-
-
-def _refusal(argv: list[str], path: str, error: BaseException) -> str:
-  """One sentence for what a flag, or the config file itself, has raised."""
-  lines = [line for line in str(error).splitlines() if line.strip()] or ['']
-  in_file = 'Traceback' in str(error)
-  if isinstance(error, flags.Error) and not in_file:
-    return ' '.join(lines)
-  unknown = _unknown_field(argv, path)
-  if unknown:
-    return unknown
-  # Within a traceback the last line names the type of the error itself.
-  reason = lines[-1] if in_file else f'{type(error).__name__}: {lines[-1]}'
-  if reason.startswith('ValueError: '):
-    # Its own words: what get_config says of its argument.
-    return f'--config is {path!r}: {reason.removeprefix("ValueError: ")}'
-  valid = 'a Python file whose get_config returns a ConfigDict'
-  return f'--config is {path!r}, which fails with {reason}; valid is {valid}'
-
-
-def _unknown_field(argv: list[str], path: str) -> str | None:
-  valid = config_lib.field_names(pathlib.Path(path.partition(':')[0]).stem)
-  for argument in argv[1:]:
-    match = re.match(r'--?config\.([^=]*)', argument)
-    if match and match[1] not in valid:
-      nearest = difflib.get_close_matches(match[1], valid, n=1, cutoff=0) or valid
-      return f'--config.{match[1]} is no field of this config; the nearest is --config.{nearest[0]}'
-  return None
 
 
 def _share(
@@ -247,11 +220,11 @@ def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> None:
   try:
     if workdir.exists() and not workdir.is_dir():
       raise SettingsError(f'{name}, which is a file; valid is a directory')
-    found = {record.get('experiment') for record in results.load(workdir)}
+    found = {str(record.get('experiment')) for record in results.load(workdir)}
   except ImportError as error:
     raise SettingsError(f'{name}, which needs a library ({error}); valid is a local directory, or the extra gcs')
   if mode == 'report' and found != {experiment}:
-    raise SettingsError(f'{name}; --mode=report needs one that holds records of {experiment}')
+    raise SettingsError(f'{name}; valid is one that holds records of {experiment} where --mode is report')
   if not found <= {experiment}:
     raise SettingsError(f'{name}, whose results.jsonl is of another experiment than {experiment}; valid is another')
   results.check_schema(workdir)

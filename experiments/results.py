@@ -127,13 +127,13 @@ def rows(settings: Any, records: list[Record]) -> list[Record]:
 def check_schema(workdir: pathlib.Path) -> None:
   """Raises SettingsError where a workdir holds records, finished or in parts, that this version cannot read."""
   records = load(workdir)
-  for path in (
-    path for pattern in ('trials/*/records.jsonl', 'parts/*/*/records.jsonl') for path in workdir.glob(pattern)
-  ):
-    with contextlib.suppress(SettingsError):  # What is damaged is set aside by the run.
-      records += files.read_json_lines(path)
-  versions = {record.get('schema_version', 0) for record in records}
-  for version in versions - {SCHEMA_VERSION}:
+  for pattern in ('trials/*/records.jsonl', 'parts/*/*/records.jsonl'):
+    for path in workdir.glob(pattern):
+      with contextlib.suppress(SettingsError):  # What is damaged is set aside by the run.
+        records += files.read_json_lines(path)
+  # One that is no number may be no key of a set either.
+  versions = [record.get('schema_version', 0) for record in records]
+  for version in (version for version in versions if version != SCHEMA_VERSION):
     valid = f'one without records or with records of schema {SCHEMA_VERSION}'
     raise SettingsError(f'--workdir is {str(workdir)!r}, whose records have schema {version}; valid is {valid}')
 

@@ -330,6 +330,8 @@ class Settings(Experiment):
     for cells in m.cells if any(m.sizes) else ():
       valid = f'multiples of every number in memory.cells, {m.cells}'
       require(all(states % cells == 0 for states in self.num_states), 'num_states', self.num_states, valid)
+    unknown = f'of num_states, {self.num_states}'
+    require(set(self.fewer_sizes) <= set(self.num_states), 'fewer_sizes', self.fewer_sizes, unknown)
     positions, chunks = self.bert.max_positions, self.corpus.num_chunks
     valid = f'at most bert.max_positions, {positions}'
     require(d.num_positions <= positions, 'downstream.num_positions', d.num_positions, valid)

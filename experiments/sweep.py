@@ -62,7 +62,7 @@ def check(settings: Settings) -> None:
     pretraining.check(settings.bert, 'bert')
   try:
     if settings.pretrained:
-      files.check_writable(files.located(settings.pretrained))
+      files.check_writable(files.located(settings.pretrained, 'pretrained'))
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
   memory.check(settings)

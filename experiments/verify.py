@@ -102,7 +102,7 @@ def run(
   results.check_schema(workdir)
   recorded = results.load(workdir)
   require(bool(recorded), '--workdir', str(workdir), 'one with records where --mode is verify')
-  _check_names(recorded)
+  _check_names(workdir, recorded)
   settings = _settings(workdir, pretrained)
   set_up(settings)
   sweep.check(settings)
@@ -125,12 +125,13 @@ def run(
   reporter.say(f'{len(rows)} records of {len(trials)} trials of {workdir} were made again')
 
 
-def _check_names(recorded: list[Record]) -> None:
+def _check_names(workdir: pathlib.Path, recorded: list[Record]) -> None:
   """Raises SettingsError where a record does not say what it is of."""
   kinds: dict[str, type] = {**dict.fromkeys((*Point._fields, 'trial', 'task'), int), 'model': str, 'method': str}
   for (name, kind), record in itertools.product(kinds.items(), recorded):
     value = record.get(name)
-    require(isinstance(value, kind), f'{name} of a record', value, 'a whole number' if kind is int else 'a name')
+    valid = 'a whole number' if kind is int else 'a name'
+    require(isinstance(value, kind), f'{name} of a record in {workdir}', value, valid)
 
 
 def _settings(workdir: pathlib.Path, pretrained: str) -> Settings:

@@ -84,7 +84,7 @@ def load(path: str | pathlib.Path) -> Problem:
   except Exception as error:
     # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
     reason = textwrap.shorten(repr(str(error) or type(error).__name__)[1:-1], _LONGEST_REASON)
-    raise SettingsError(f'{name}, which cannot be read as {suffix} ({reason})')
+    raise SettingsError(f'{name}, which cannot be read as {suffix} ({reason}); valid is a whole file')
   try:
     return _problem(entries)
   except ValueError as error:
