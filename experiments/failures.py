@@ -25,7 +25,7 @@ class Failure(NamedTuple):
 def sentence(error: BaseException) -> str:
   """The first line of an error, behind the name of its class unless it is one that was written for the user."""
   lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ['without a word']
-  is_ours = statuses.of_error(error) != statuses.FAILED
+  is_ours = isinstance(error, files.StorageError) or statuses.of_error(error) != statuses.FAILED
   return (lines[0] if is_ours else f'{type(error).__name__}: {lines[0]}')[:_LONGEST]
 
 
@@ -42,7 +42,7 @@ def caught(directory: pathlib.Path, error: Exception) -> Failure:
   try:
     keep(directory, *failure, ''.join(traceback.format_exception(error)), _devices())
   except OSError as other:
-    return failure._replace(sentence=f'{failure.sentence} ({FILE_NAME} cannot be written: {other.strerror})')
+    return failure._replace(sentence=f'{failure.sentence} ({other})')
   return failure
 
 

@@ -118,7 +118,7 @@ def test_tuning_stops_between_epochs(monkeypatch):
     return state + 1, np.zeros(1)
 
   with pytest.raises(signals.Stopped), signals.answered():
-    for state, _ in tuned.epochs(epoch, 0, 5, 'head', QUIET):
+    for state, _ in tuned.epochs(epoch, 0, 5, 'head', ['task 0'], QUIET):
       seen.append(state)
   assert seen == [1, 2]
 
@@ -137,7 +137,7 @@ def test_a_stop_comes_after_the_calls_that_are_under_way():
     pretrain.TrainState(jnp.int32(0), jnp.float32(1), ()),
     call,
     lambda *_: None,
-    lambda step, losses, copy: told.append((step, copy and int(copy.step))),
+    lambda step, losses, copy: told.append((step, copy and int(copy.state.step))),
     lambda: False,
     lambda: told.count('call') == 3,
   )
