@@ -121,7 +121,8 @@ def _reason(error: Exception) -> str:
   number = re.search(r"os_error_code='(\d+)'", str(error))
   if number:
     return os.strerror(int(number[1]))
-  return textwrap.shorten(str(error) or type(error).__name__, _LONGEST_REASON)
+  said = getattr(error, 'strerror', None) or str(error) or type(error).__name__
+  return textwrap.shorten(said, _LONGEST_REASON)
 
 
 @contextlib.contextmanager

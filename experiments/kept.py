@@ -8,7 +8,7 @@ import contextlib
 import pathlib
 from typing import Any
 
-from experiments import files, manifests, timing
+from experiments import distributed, files, manifests, timing
 from experiments.fields import SettingsError
 from experiments.results import ENVIRONMENT_NAME, Record
 
@@ -24,6 +24,8 @@ Entries = dict[str, manifests.Entry]
 
 def write(directory: pathlib.Path, rows: list[Record], arrays: Entries) -> None:
   """Replaces the records; what they came from, and the arrays that were tuned since, are there before."""
+  if not distributed.is_writer():
+    return
   text = files.json_lines(rows)
   before = (_manifest(directory) if (directory / RECORDS_NAME).exists() else None) or {'records': [], 'arrays': {}}
   content = {
@@ -87,6 +89,15 @@ def _changed_beside(directory: pathlib.Path, recorded: dict[str, Any]) -> str | 
   return manifests.fault({ENVIRONMENT_NAME: environment}, {ENVIRONMENT_NAME: manifests.entry_of(begin)}) or (
     manifests.fault(arrays, {name: manifests.entry(path) for name, path in there.items()})
   )
+
+
+def set_aside_torn(path: pathlib.Path) -> list[str]:
+  """Sets a file of JSON lines aside where it cannot be read, so that another is begun; a sentence that says so."""
+  try:
+    files.read_json_lines(path)
+  except SettingsError:
+    return [f'{path} is damaged; it was set aside as {files.set_aside(path, path.parent / ASIDE)}']
+  return []
 
 
 def set_aside_bad(directory: pathlib.Path) -> list[str]:

@@ -12,7 +12,7 @@ from object_store_test import _Bucket
 import pytest
 
 from configs import prompt_vs_head
-from experiments import checkpoints, config as config_lib, cost, disk, files, manifests, trial as trial_lib
+from experiments import checkpoints, config as config_lib, cost, disk, files, manifests, sweep, trial as trial_lib
 from experiments.fields import SettingsError
 from experiments.settings import Point
 from hmm_jax import sharding
@@ -244,5 +244,8 @@ def test_a_run_asks_for_the_room_that_it_takes(small):
     disk.check([trial])
   small(total + 2**15)
   disk.check([trial])
+  small(total - 2**13)
+  with pytest.raises(SettingsError, match='bytes are free there'):
+    sweep.complete(trial.settings, {'one': trial}, sweep.Share(None, None), None, None)
   (trial.pretrained_directory / checkpoints.NAME / '40').mkdir(parents=True)
   assert sum(disk.needed([trial]).values()) == total - 3 * disk.checkpoint_bytes(trial)

@@ -11,7 +11,7 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import checkpoints, config as config_lib, finite, parts, pretraining, tuned
+from experiments import checkpoints, config as config_lib, files, finite, parts, pretraining, tuned
 from experiments.progress import Reporter
 from hmm_jax import sharding
 from hmm_jax.pretrain import TrainState
@@ -82,6 +82,24 @@ def test_a_distance_that_is_not_finite_is_not_recorded(settings, tmp_path, monke
   with pytest.raises(finite.Diverged, match='^after step 0 of pretraining kl_at_mask is not finite$'):
     _train(settings, tmp_path, monkeypatch, measured=float('inf'))
   assert not (tmp_path / 'metrics.jsonl').exists()
+
+
+def test_a_save_that_failed_ends_a_pretraining_before_its_next_save(settings, tmp_path, monkeypatch):
+  """Told one call later: nothing more is measured, and the step that was not sealed is no step to go on from alone."""
+  write, failing = checkpoints.manifests.write, [OSError(28, 'No space left on device')]
+  monkeypatch.setattr(checkpoints.manifests, 'write', lambda *_: (_ for _ in ()).throw(failing[0]))
+  with (
+    monkeypatch.context() as patched,
+    pytest.raises(files.StorageError, match=r"20' was not written \(No space left"),
+  ):
+    patched.setattr(checkpoints.Checkpoints, 'check', checkpoints.Checkpoints.wait)
+    _train(settings, tmp_path, monkeypatch)
+  assert [json.loads(line)['step'] for line in (tmp_path / 'metrics.jsonl').read_text().splitlines()] == [0]
+  monkeypatch.setattr(checkpoints.manifests, 'write', write)
+  assert int(_train(settings, tmp_path, monkeypatch).step) == 40 and checkpoints.steps(tmp_path / 'checkpoints') == [
+    40,
+    20,
+  ]
 
 
 def test_every_leaf_is_looked_at():

@@ -108,6 +108,24 @@ def test_changed_records_are_never_counted(trial):
   results.check_schema(trial.workdir)
 
 
+def test_lines_that_are_added_to_are_begun_again(tmp_path):
+  """Of a pretrained model, whose lines decide nothing; those that can be read stay."""
+  path = tmp_path / 'timing.jsonl'
+  assert kept.set_aside_torn(path) == []
+  files.append_json_line(path, {'step': 1})
+  assert kept.set_aside_torn(path) == []
+  path.write_text('{"step"')
+  (said,) = kept.set_aside_torn(path)
+  assert str(path) in said and not path.exists() and (tmp_path / kept.ASIDE / 'timing.jsonl').read_text() == '{"step"'
+
+
+def test_process_0_alone_reads_and_writes_records(trial, monkeypatch):
+  """The others may not have the directory."""
+  monkeypatch.setattr(kept.distributed, 'is_writer', lambda: False)
+  kept.write(trial.workdir / 'elsewhere', [{'a': 1}], {})
+  assert not (trial.workdir / 'elsewhere').exists() and kept.read(trial.workdir / 'elsewhere') == []
+
+
 def test_a_part_that_was_changed_is_run_again(tmp_path):
   """And only that one; what was kept of the others is read back."""
   settings, ran, said = config_lib.from_config(config_lib.shipped('example_4_1')['get_config']()), [], _Said()
