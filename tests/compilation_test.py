@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import stat
 
+from conftest import compiling_fast
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 import numpy as np
@@ -48,7 +49,8 @@ def _events_of_a_trial(settings, number, workdir):
   """What JAX told of while a trial ran, and the bytes of its records."""
   before = _EVENTS.copy()
   trial = trial_lib.Trial(settings, Point(3), number, workdir)
-  trial_lib.run(trial, Reporter(rich.console.Console(quiet=True)))
+  with compiling_fast():
+    trial_lib.run(trial, Reporter(rich.console.Console(quiet=True)))
   assert not trial.missing()
   return _EVENTS - before, trial.records_path.read_bytes()
 
