@@ -294,6 +294,6 @@ def _draw(axes, place: int, records: list[Record], budget: Budget) -> None:
       for artist in (*caps, stem):
         artist.set_path_effects(_HALO)
   if bound := _proven(records, budget):
-    at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'proven'
+    at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'proven degeneracy'
     style = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
     axes.plot([at - 0.6 * width, at + 0.6 * width], [bound.end] * 2, label=label, **style)

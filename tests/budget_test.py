@@ -203,7 +203,7 @@ def test_the_figure_floats_each_step_between_its_stages():
     for (low, high), step in zip(stems, found, strict=True):
       assert (high - low) / 2 == pytest.approx(step.lost.half_width) and (high + low) / 2 == pytest.approx(step.end)
   assert 'may beat' in prompt.get_title() and any(hollow)
-  (bound,) = [line for line in head.lines if line.get_label() == 'proven']
+  (bound,) = [line for line in head.lines if line.get_label() == 'proven degeneracy']
   assert list(bound.get_ydata()) == pytest.approx([100 - 11 / 3] * 2)
   assert max(head.get_yticks()) <= 100 and {text.get_text() for text in head.get_xticklabels()} == {'4'}
   of_one = budget.figure([r for r in records if r['trial'] == 0], SETTINGS)

@@ -281,4 +281,4 @@ def test_the_page_is_what_the_records_give():
   text = page.PAGE.read_text()
   assert pages.filled(text, page.section) == text
   named = {match[2] for match in pages.BLOCK.finditer(text)}
-  assert named == {*report.TABLES, *sentences.SENTENCES, *page.ACCURACIES, 'prompts'}
+  assert named == {*report.TABLES, *sentences.SENTENCES, *page.ACCURACIES, 'prompts', 'took'}
