@@ -206,18 +206,28 @@ def _newest(directory: pathlib.Path) -> int:
 
 
 def _make(directory: pathlib.Path, number: int) -> Claim | None:
-  """The claim of this number, unless another process has made it or a newer one."""
-  directory.mkdir(parents=True, exist_ok=True)
+  """The claim of this number, unless another process has made it or a newer one.
+
+  Raises StorageError where it cannot be written, and leaves none.
+  """
   path = _path(directory, number)
   try:
+    directory.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
   except FileExistsError:
     return None
+  except OSError as error:
+    raise files.StorageError(files.not_written(path, error)) from error
   now = datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M:%S UTC')
   # Whoever looks whether it is locked has it locked for that moment.
   machine = _machine() if _locks(file, fcntl.LOCK_EX) else ''
   holder = Holder(platform.node(), os.getpid(), now, _NONCE, machine)
-  _write(file, holder)
+  try:
+    _write(file, holder)
+  except OSError as error:
+    path.unlink()
+    os.close(file)
+    raise files.StorageError(files.not_written(path, error)) from error
   if _newest(directory) != number:
     path.unlink()
     os.close(file)

@@ -338,3 +338,18 @@ def test_a_part_is_run_once(settings, tmp_path, monkeypatch):
   monkeypatch.setattr(claims.time, 'sleep', lambda _: (path.write_text(text), claim.release()))
   parts.run(settings, {'one': part}, tmp_path, QUIET)
   assert begun == [claims._NONCE] and (tmp_path / 'results.jsonl').read_bytes() == first
+
+
+def test_a_claim_that_cannot_be_written_is_none(tmp_path, monkeypatch):
+  """As on a full disk: a sentence with the file, and no claim that says nothing is left for others to wait for."""
+
+  def full(file, holder):
+    raise OSError(28, 'No space left on device')
+
+  with monkeypatch.context() as patched:
+    patched.setattr(claims, '_write', full)
+    with pytest.raises(files.StorageError, match=r'claim-1\.json. was not written \(No space left on device'):
+      claims.Watch(tmp_path).take()
+  assert not _names(tmp_path)
+  claim, _ = claims.Watch(tmp_path).take()
+  claim.release()
