@@ -48,6 +48,13 @@ def read(directory: pathlib.Path) -> list[Record]:
   return rows
 
 
+def environments(directory: pathlib.Path) -> list[dict[str, Any]]:
+  """What the records came from, a line for each addition; none where it cannot be read."""
+  with contextlib.suppress(SettingsError):
+    return files.read_json_lines(directory / ENVIRONMENT_NAME)
+  return []
+
+
 def fault(directory: pathlib.Path) -> str | None:
   """What is not as it was written, in words that name the first; None: nothing, or nobody knows."""
   try:

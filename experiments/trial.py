@@ -117,7 +117,7 @@ class Trial(NamedTuple):
     """The wanted records that there are, and no other that the trial was once asked for, or that came from nowhere; of
     changed ones none."""
     fits = {method: self.settings.fit_id(method) for method in self.methods}
-    made = [line for line in files.read_json_lines(self.environment_path) if 'tasks' in line]
+    made = [line for line in kept.environments(self.directory) if 'tasks' in line]
     known = self.wanted() & {(task, line['model'], line['method']) for line in made for task in line['tasks']}
     is_wanted = lambda record: _triple(record) in known and _fit_id(record) == fits[record['method']]
     return [record for record in kept.read(self.directory) if is_wanted(record)]

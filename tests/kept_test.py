@@ -108,6 +108,12 @@ def test_changed_records_are_never_counted(trial):
   results.check_schema(trial.workdir)
 
 
+def test_records_from_nowhere_are_never_counted(trial):
+  """Where what they came from cannot be read, everybody may look, and nobody counts them."""
+  CUT(trial.environment_path)
+  assert trial.records() == [] and len(trial.missing()) == 2
+
+
 def test_lines_that_are_added_to_are_begun_again(tmp_path):
   """Of a pretrained model, whose lines decide nothing; those that can be read stay."""
   path = tmp_path / 'timing.jsonl'

@@ -40,7 +40,7 @@ ATTRIBUTES = {
 }
 WORDS = re.compile('|'.join([*MODULES, r'\bload\(', *(rf'\b{name}\(' for name in CALLS), 'allow_pickle', 'fromfile']))
 # The snippet of a page of ours, which is tested as a reader would run it.
-ALLOWED = {('tests/theory_counterexamples_test.py', 'exec')}
+ALLOWED = {('tests/theory_counterexamples_page_test.py', 'exec')}
 
 
 def _unsafe(source):
