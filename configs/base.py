@@ -92,6 +92,7 @@ def start(experiment: str, scale: str, scales: tuple[str, ...]) -> ml_collection
   config.compilation_cache = 'auto'
   config.fast_compilation = scale == 'smoke'
   config.deterministic = False
+  config.debug_nans = False
   return config
 
 

@@ -1,55 +1,200 @@
-"""Pretraining checkpoints, with Orbax."""
+"""Pretraining checkpoints, with Orbax; each has a manifest, and none that differs from it is restored."""
 
 from collections.abc import Iterator
+import concurrent.futures
 import contextlib
+import logging
+import os
 import pathlib
-from typing import Any, NamedTuple
+import re
+import textwrap
+from typing import Any
 import uuid
 
 import jax
 import orbax.checkpoint as ocp
 
-from experiments import distributed, files
-from experiments.fields import require
+from experiments import distributed, files, manifests
+from experiments.fields import require, SettingsError
+
+# Steps that stay on disk: the newest, and the one to fall back to.
+KEPT = 2
+# Of their directory, in that of a pretrained model.
+NAME = 'checkpoints'
+# Beside the directory of checkpoints: what was there and was not good.
+ASIDE = f'{NAME}-set-aside'
+_LONGEST_REASON = 300
 
 
-class Checkpoints(NamedTuple):
+class Checkpoints:
   """The train state and the metrics so far, saved together under one step, so that neither can run ahead.
 
   All processes save and restore together.
+
+  Attributes:
+    manager: Orbax's.
+    directory: whose steps these are.
+    found: sentences on what was wrong with steps that were there, for a person.
   """
 
-  manager: ocp.CheckpointManager
+  def __init__(self, manager: ocp.CheckpointManager, directory: pathlib.Path, found: list[str]):
+    self.manager, self.directory, self.found = manager, directory, found
+    self._sealing: concurrent.futures.Future | None = None
+    self._pool = concurrent.futures.ThreadPoolExecutor(1, 'manifest')
 
   def save(self, step: int, state: Any, metrics: list[dict[str, Any]]) -> None:
     """Saves in the background, and needs neither argument any longer on returning.
 
-    An interrupted save leaves the one before it in force.
+    An interrupted save leaves the one before it in force. Raises StorageError where the last save, or what of this one
+    is done here, has failed.
     """
+    self.wait()
     args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(list(metrics)))
-    self.manager.save(step, args=args)
+    with _naming(self.directory / str(step)):
+      self.manager.save(step, args=args)
+    self._sealing = self._pool.submit(self._seal, step)
+
+  def check(self) -> None:
+    """Raises StorageError where the last save has failed by now; waits for nothing."""
+    if self._sealing and self._sealing.done():
+      self.wait()
+
+  def close(self) -> None:
+    """Waits for the last save and its manifest. Raises StorageError where it has failed."""
+    try:
+      self.wait()
+    finally:
+      self._pool.shutdown()
+      # Its error is raised above, in our words.
+      with contextlib.suppress(Exception):
+        self.manager.close()
+
+  def wait(self) -> None:
+    """Waits for the last save and its manifest. Raises StorageError where it has failed."""
+    sealing, self._sealing = self._sealing, None
+    if sealing:
+      sealing.result()
+
+  def _seal(self, step: int) -> None:
+    """Writes the manifest of a step once Orbax has committed it, while training goes on."""
+    directory = self.directory / str(step)
+    with _naming(directory):
+      self.manager.wait_until_finished()
+      if distributed.is_writer():
+        manifests.write(directory, manifests.of_tree(directory))
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
-    """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings."""
-    step = distributed.decide(self.manager.latest_step)
-    if step is None:
-      return None
+    """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings, which decides both.
+
+    A step without a manifest that cannot be restored is set aside, as `found` says then.
+    """
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
-    restored = self.manager.restore(step, args=args)
-    return restored.state, restored.metrics
+    while (step := distributed.decide(self.manager.latest_step)) is not None:
+      try:
+        restored = self._restored(step, args)
+        return restored.state, restored.metrics
+      except SettingsError as error:
+        self._fall_back(step, error)
+    return None
+
+  def _fall_back(self, step: int, error: SettingsError) -> None:
+    """Sets a step aside that cannot be restored; raises the error where it is what was written."""
+    if distributed.decide((self.directory / str(step) / manifests.NAME).exists):
+      raise error
+    self.found.append(distributed.decide(lambda: _set_aside(self.directory, step, str(error))))
+    self.manager.reload()
+
+  def _restored(self, step: int, args: ocp.args.Composite) -> Any:
+    """Raises SettingsError, in all processes, where one of them cannot restore it."""
+    failed = restored = None
+    try:
+      restored = self.manager.restore(step, args=args)
+    except Exception as error:
+      failed = _reason(error)
+    path, valid = str(self.directory / str(step)), 'one that these settings and libraries have saved'
+    distributed.agree(lambda: require(failed is None, 'a checkpoint', path, f'{valid} ({failed})'))
+    return restored
+
+
+def _reason(error: Exception) -> str:
+  """Orbax and its store raise what they like: some of it is a page long, with the system's error at its end."""
+  number = re.search(r"os_error_code='(\d+)'", str(error))
+  if number:
+    return os.strerror(int(number[1]))
+  said = getattr(error, 'strerror', None) or str(error) or type(error).__name__
+  return textwrap.shorten(said, _LONGEST_REASON)
+
+
+@contextlib.contextmanager
+def _naming(path: pathlib.Path) -> Iterator[None]:
+  """Tells what fails on the way to a file, of whatever class, in a sentence."""
+  try:
+    yield
+  except files.StorageError:
+    raise
+  except Exception as error:
+    raise files.StorageError(files.not_written(path, OSError(_reason(error)))) from error
 
 
 @contextlib.contextmanager
 def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
-  """Keeps the newest checkpoint; waits for the last save on leaving.
+  """Keeps the newest checkpoints; waits for the last save, and its manifest, on leaving.
 
-  Raises SettingsError where there are processes that do not see what process 0 writes there.
+  Steps whose files are not those of their manifest are set aside before. Raises SettingsError where there are processes
+  that do not see what process 0 writes there.
   """
+  logging.getLogger('absl').addFilter(_is_not_told)
   _check_shared(directory)
-  options = ocp.CheckpointManagerOptions(max_to_keep=1, cleanup_tmp_directories=True)
+  found = distributed.decide(lambda: _set_aside_bad(directory))
+  options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True)
   absolute = directory if files.is_object(directory) else directory.absolute()
-  with ocp.CheckpointManager(absolute, options=options) as manager:
-    yield Checkpoints(manager)
+  saved = Checkpoints(ocp.CheckpointManager(absolute, options=options), directory, found)
+  try:
+    yield saved
+  finally:
+    saved.close()
+
+
+def _is_not_told(record: logging.LogRecord) -> bool:
+  """Orbax logs the tracebacks of what it raises; here that is told in a sentence."""
+  return not (record.exc_info and 'orbax' in record.pathname)
+
+
+def _set_aside_bad(directory: pathlib.Path) -> list[str]:
+  """Leaves of the newest steps none that is not what its manifest says; sentences on what was wrong.
+
+  A step without a manifest, whose process was killed in between or was of a version without them, gives way to a good
+  one before it; where there is none it stays.
+  """
+  found, unsealed = [], []
+  for step in steps(directory):
+    try:
+      recorded = manifests.read(directory / str(step))
+    except ValueError as error:
+      found.append(_set_aside(directory, step, str(error)))
+      continue
+    if recorded is None:
+      unsealed.append(step)
+    elif wrong := manifests.fault(recorded, manifests.of_tree(directory / str(step))):
+      found.append(_set_aside(directory, step, wrong))
+    else:
+      found += [_set_aside(directory, each, 'it has no manifest') for each in unsealed]
+      return [*found, *([f'step {step} is good, and goes on'] if found else [])]
+  if unsealed:
+    return [*found, f'checkpoint {directory / str(unsealed[0])} has no manifest: that it is whole cannot be verified']
+  return [*found, *(['no good checkpoint is left: pretraining starts again'] if found else [])]
+
+
+def _set_aside(directory: pathlib.Path, step: int, wrong: str) -> str:
+  where = files.set_aside(directory / str(step), directory.with_name(ASIDE))
+  return f'checkpoint {directory / str(step)}: {wrong}; it was set aside as {where}'
+
+
+def steps(directory: pathlib.Path) -> list[int]:
+  """The steps that have a directory of their own there, from the newest on."""
+  if not directory.exists():
+    return []
+  return sorted((int(path.name) for path in directory.iterdir() if path.name.isdecimal()), reverse=True)
 
 
 def _check_shared(directory: pathlib.Path) -> None:

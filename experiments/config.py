@@ -15,6 +15,7 @@ from experiments.registry import EXPERIMENTS
 # Fields that runs on record may lack since they came later, by the value that says what those runs did; and groups of
 # them that say nothing of what those runs did.
 _CAME_LATER = {
+  'debug_nans': False,
   'downstream.num_positions': 0,
   'downstream.label_state': 'first',
   'fewer_sizes': (),

@@ -5,29 +5,33 @@ from collections.abc import Iterator, Sequence
 import contextlib
 import os
 import pathlib
-import signal
 import subprocess
 import sys
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from experiments import distributed, files, memory, sweep
+from experiments import claims, distributed, failures, files, memory, signals, statuses, sweep
+from experiments.failures import Failure
 from experiments.fields import require
 from experiments.progress import Reporter
 from experiments.settings import Settings
 
 ENGINES = ('here', 'processes', 'gpus')
 _SECONDS_BETWEEN_LOOKS = 0.2
-_SECONDS_TO_STOP = 10.0
 
 
 class _Worker(NamedTuple):
-  """A process that runs a trial, the place that it has taken, and where what it says goes."""
+  """A process that runs a trial, its place, the trial's name and directory, and what was kept of its failure before."""
 
   process: subprocess.Popen
   place: dict[str, str]
   name: str
-  log: pathlib.Path
+  directory: pathlib.Path
+  failure: dict[str, Any] | None
+
+  @property
+  def log(self) -> pathlib.Path:
+    return self.directory / 'log.txt'
 
 
 class Processes(NamedTuple):
@@ -52,14 +56,16 @@ class Processes(NamedTuple):
       valid = f'at most {there // each:.0f}, since each takes about {each / 1e9:.1f} GB of {there / 1e9:.1f} GB'
       require(len(self.places) * each <= there, '--num_workers', len(self.places), valid)
 
-  def fill(self, grid: sweep.Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[str]:
+  def fill(self, grid: sweep.Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[Failure]:
     """Gives out what is missing in the order of the numbers, each trial to the first place that is free.
 
-    A trial that fails stops no other: what is returned is a sentence for each. Unless killed, this leaves no worker.
+    Those that another process works on come last. A trial that fails stops no other. When this ends, by a signal or
+    otherwise, so have all workers, with a checkpoint; when it is killed Linux kills them, too.
     """
     trials = list(grid.values())
-    waiting = deque(number for number in numbers if trials[number].missing())
-    free, running, failures = deque(self.places), list[_Worker](), list[str]()
+    missing = [number for number in numbers if trials[number].missing()]
+    waiting = deque(sorted(missing, key=lambda number: claims.holder(trials[number].directory) is not None))
+    free, running, failed = deque(self.places), list[_Worker](), list[Failure]()
     begun, total = time.monotonic(), len(waiting)
     with _stopped_at_the_end(running), reporter.track('trials', total) as advance:
       while running or waiting:
@@ -68,14 +74,15 @@ class Processes(NamedTuple):
           if minutes < 0 and len(waiting) < total:
             waiting.clear()
           else:
-            running.append(self._start(grid, waiting.popleft(), free.popleft(), minutes))
+            with signals.deferred():
+              running.append(self._start(grid, waiting.popleft(), free.popleft(), minutes))
           continue
         for worker in _ended(running):
           free.append(worker.place)
-          failures += _failure(worker)
+          failed += _failure(worker)
           advance(total - len(waiting) - len(running), f'at work: {", ".join(one.name for one in running) or "none"}')
         time.sleep(_SECONDS_BETWEEN_LOOKS)
-    return failures
+    return failed
 
   def _start(self, grid: sweep.Grid, number: int, place: dict[str, str], minutes: float) -> _Worker:
     """Begins a trial, with what is left of the time budget (0: no limit)."""
@@ -85,9 +92,9 @@ class Processes(NamedTuple):
     command = [sys.executable, '-m', 'experiments.main', *self.arguments, *flags]
     trial.directory.mkdir(parents=True, exist_ok=True)
     with open(trial.directory / 'log.txt', 'wb') as log:
-      env = {**self.environment, **place}
+      env = {**self.environment, **place, signals.PARENT: str(os.getpid())}
       process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    return _Worker(process, place, f'{number} ({name})', trial.directory / 'log.txt')
+    return _Worker(process, place, f'{number} ({name})', trial.directory, failures.read(trial.directory))
 
 
 def processes(engine: str, num_workers: int, arguments: list[str]) -> Processes | None:
@@ -130,32 +137,27 @@ def _ended(running: list[_Worker]) -> list[_Worker]:
   return ended
 
 
-def _failure(worker: _Worker) -> list[str]:
-  """A sentence, with the last line that it said, unless it succeeded."""
+def _failure(worker: _Worker) -> list[Failure]:
+  """What failed, with the last line that the worker said, unless it succeeded; kept where it could not do so itself."""
   code = worker.process.returncode
-  lines = worker.log.read_text(errors='replace').split('\n')
-  last = next((line for line in reversed(lines) if line.strip()), 'without a word')
-  return [f'trial {worker.name} ended with exit code {code}: {last.strip()} ({worker.log})'] if code else []
+  if not code:
+    return []
+  said = worker.log.read_text(errors='replace')
+  last = next((line for line in reversed(said.split('\n')) if line.strip()), 'without a word')
+  what = f'ended with exit code {code}: {last.strip()}'
+  status = code if code in (statuses.BAD_INPUT, statuses.DIVERGED) else statuses.FAILED
+  if failures.read(worker.directory) == worker.failure:
+    failures.keep(worker.directory, f'its process {what}', status, said, [])
+  return [Failure(f'trial {worker.name} {what} ({worker.log})', status)]
 
 
 @contextlib.contextmanager
 def _stopped_at_the_end(running: list[_Worker]) -> Iterator[None]:
-  """Stops what is still running, by its id, unless this is killed; SIGTERM and SIGHUP end it as an interrupt does."""
-
-  def stop(number: int, *_: object) -> None:
-    raise SystemExit(128 + number)
-
-  before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+  """Tells what is still running to stop, by its id, and waits until it has."""
   try:
     yield
   finally:
     for worker in running:
       worker.process.terminate()
     for worker in running:
-      try:
-        worker.process.wait(_SECONDS_TO_STOP)
-      except subprocess.TimeoutExpired:
-        worker.process.kill()
-        worker.process.wait()
-    for number, handler in before.items():
-      signal.signal(number, handler)
+      worker.process.wait()

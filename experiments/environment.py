@@ -65,6 +65,12 @@ def differences(there: Environment, here: Environment) -> list[str]:
   return [f'{name} {value} (here {other})' for (name, value), other in pairs if value != other]
 
 
+def differing(lines: Iterable[Environment], here: Environment) -> list[str]:
+  """Where environments on record may compute other bits than this one: a text for each that does, once."""
+  found = [', '.join(differences(there, here)) for there in lines]
+  return list(dict.fromkeys(filter(None, found)))
+
+
 def _deciding(environment: Environment) -> dict[str, str]:
   devices: Counter[str] = Counter(environment['devices'])
   return {

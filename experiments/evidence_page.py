@@ -237,9 +237,7 @@ def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
     f'for the number of sizes; detectable is what would be in 80% of such runs.'
   )
   losses = [f'- {line}' for line in budget.sentences(records)]
-  return '\n'.join(
-    [_verdict(records), '', _image(folder, folder.name, 'docs/'), '', *rows, '', note, '', *told, *losses]
-  )
+  return '\n'.join([_verdict(records), _image(folder, folder.name, 'docs/'), '', *rows, '', note, *told, *losses])
 
 
 def _brief(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:

@@ -11,6 +11,8 @@ _BOUNDS = {
   'most': (operator.le, 'at most'),
   'below': (operator.lt, 'below'),
 }
+# Characters of a value in a sentence.
+_MOST_SHOWN = 300
 _KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a text'}
 
 
@@ -21,7 +23,16 @@ class SettingsError(ValueError):
 def require(holds: bool, name: str, value: Any, valid: str) -> None:
   """Raises SettingsError, 'NAME is VALUE; valid is ...', unless it holds."""
   if not holds:
-    raise SettingsError(f'{name} is {value!r}; valid is {valid}')
+    raise SettingsError(f'{name} is {_shown(value)}; valid is {valid}')
+
+
+def _shown(value: Any) -> str:
+  """As Python writes it, cut where that is long."""
+  try:
+    text = repr(value)
+  except ValueError:  # Python refuses to write an int of more than 4300 digits.
+    return f'{type(value).__name__} too long to show'
+  return text if len(text) <= _MOST_SHOWN else f'{text[:_MOST_SHOWN]}... ({len(text)} characters)'
 
 
 def setting(meaning: str, *, choices: tuple[str, ...] = (), may_be_empty: bool = False, **bounds: float) -> Any:

@@ -1,9 +1,11 @@
-"""Files that are written whole or not at all, JSON lines among them; by process 0 alone."""
+"""Files that are written whole or not at all, JSON lines among them; by process 0 alone. None is unpickled."""
 
+import contextlib
 import json
 import os
 import pathlib
 import platform
+import shutil
 import tempfile
 from typing import Any, cast
 import uuid
@@ -11,22 +13,30 @@ import uuid
 from etils import epath
 
 from experiments import distributed
-from experiments.fields import SettingsError
+from experiments.fields import require, SettingsError
+
+# Bytes of JSON that are read at most: its objects take several times as many.
+MOST_JSON = 2**28
 
 
-def located(where: str) -> pathlib.Path:
+class StorageError(OSError):
+  """Something could not be written, as its text says; what was written before it stands."""
+
+
+def located(where: str, name: str = 'a path') -> pathlib.Path:
   """The path of a local directory, or of one in an object store, such as gs://BUCKET/DIRECTORY.
 
-  The latter is epath's, which has the methods of pathlib's that are used here.
+  The latter is epath's, which has the methods of pathlib's that are used here. Raises SettingsError, which says what
+  the path is of by its `name`, where it is neither.
   """
+  require('\0' not in where, name, where, 'a path, which has no null character')
   if '://' not in where:
     return pathlib.Path(where)
   try:
     return cast(pathlib.Path, epath.Path(where))
   except (KeyError, ValueError):
-    raise SettingsError(
-      f'{where!r} is in no object store that is known; valid is a local path, or gs://BUCKET/DIRECTORY'
-    )
+    what = f'{where!r}, which is in no object store that is known'
+    raise SettingsError(f'{name} is {what}; valid is a local path, or gs://BUCKET/DIRECTORY')
 
 
 def is_object(path: pathlib.Path) -> bool:
@@ -48,8 +58,7 @@ def check_writable(directory: pathlib.Path) -> None:
       # What a client raises without a library, an account, a network or a bucket is of no one class.
       raise OSError(0, f'{type(error).__name__}: {error}')
     return
-  whole = directory.absolute()
-  with tempfile.TemporaryFile(dir=next(path for path in (whole, *whole.parents) if path.exists())):
+  with tempfile.TemporaryFile(dir=standing(directory)):
     pass
 
 
@@ -61,14 +70,38 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
   if is_object(path):
     path.write_bytes(data)
     return
-  path.parent.mkdir(parents=True, exist_ok=True)
   # Every pod of a cluster may have the same process id.
   partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')
-  with open(partial, 'wb') as file:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(partial, path)
+  try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(partial, 'wb') as file:
+      file.write(data)
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(partial, path)
+  except OSError as error:
+    with contextlib.suppress(OSError):
+      partial.unlink()
+    raise StorageError(not_written(path, error)) from error
+
+
+def not_written(path: pathlib.Path, error: Exception) -> str:
+  """The sentence of a StorageError: what could not be written, why, and what room there is."""
+  reason = getattr(error, 'strerror', None) or str(error) or type(error).__name__
+  there = free_bytes(path)
+  room = '' if there is None else f', {there:,} bytes are free'
+  return f'{str(path)!r} was not written ({reason}{room}); what was there before stands, and the same command goes on'
+
+
+def free_bytes(path: pathlib.Path) -> int | None:
+  """The bytes that may be written where `path` is or would be; None in an object store, which does not say."""
+  return None if is_object(path) else shutil.disk_usage(standing(path)).free
+
+
+def standing(path: pathlib.Path) -> pathlib.Path:
+  """The path, or the nearest of the directories that it would lie in that there is."""
+  whole = path.absolute()
+  return next(one for one in (whole, *whole.parents) if one.exists())
 
 
 def remove(path: pathlib.Path) -> None:
@@ -79,7 +112,12 @@ def remove(path: pathlib.Path) -> None:
 
 def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
   """One JSON object a line; NaN is refused, since JSON has none."""
-  write_whole(path, ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows))
+  write_whole(path, json_lines(rows))
+
+
+def json_lines(rows: list[dict[str, Any]]) -> str:
+  """The text of such a file."""
+  return ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows)
 
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
@@ -90,13 +128,51 @@ def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
   """The rows of `path`, none where it does not exist. Raises SettingsError where it is damaged."""
   try:
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = [json.loads(line) for line in read_text(path).splitlines()]
   except FileNotFoundError:
     return []
-  except (OSError, ValueError):
+  except (OSError, ValueError, RecursionError):
     rows = [None]
   if not all(isinstance(row, dict) for row in rows):
     raise SettingsError(
       f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then'
     )
   return rows
+
+
+def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
+  """The text of a file of JSON; raises ValueError, before it is read, where it has more than MOST_JSON bytes."""
+  stat: Any = path.stat()
+  size = stat.length if is_object(path) else stat.st_size
+  if size > MOST_JSON:
+    raise ValueError(f'it has {size:,} bytes; valid is at most {MOST_JSON:,}')
+  return path.read_text(encoding)
+
+
+def set_aside(path: pathlib.Path, directory: pathlib.Path) -> pathlib.Path:
+  """Moves a file, or a directory with all in it, into `directory`, where nothing of its name is replaced; where it is.
+
+  An object store has no names to change: there all is copied before anything is removed.
+  """
+  number, where = 1, directory / path.name
+  while where.exists():
+    number += 1
+    where = directory / f'{path.name}-{number}'
+  if not is_object(path):
+    directory.mkdir(parents=True, exist_ok=True)
+    return path.rename(where)
+  below = tree(path) if path.is_dir() else {'': path}
+  for name, file in below.items():
+    (where / name if name else where).write_bytes(file.read_bytes())
+  for file in below.values():
+    file.unlink()
+  return where
+
+
+def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
+  """Every file below a directory, by its path from there."""
+  found: dict[str, pathlib.Path] = {}
+  for path in sorted(directory.iterdir(), key=str):
+    below = tree(path) if path.is_dir() else {'': path}
+    found |= {f'{path.name}/{name}'.rstrip('/'): file for name, file in below.items()}
+  return found

@@ -1,6 +1,5 @@
 """python -m experiments.main --config=prompt_vs_head[:scale] [--workdir=DIR] [--config.field=value]; --help, --list"""
 
-import difflib
 import functools
 import os
 import pathlib
@@ -15,7 +14,22 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments import cache, config as config_lib, distributed, engines, files, results, sweep, usage, verify
+from experiments import (
+  cache,
+  config as config_lib,
+  distributed,
+  engines,
+  files,
+  finite,
+  overview,
+  refusals,
+  results,
+  signals,
+  statuses,
+  sweep,
+  usage,
+  verify,
+)
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
@@ -23,37 +37,44 @@ from experiments.settings import Experiment, Settings
 
 _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 
+# What ends a run in a sentence, without a traceback.
+_SENTENCES = (
+  *(SettingsError, sweep.TrialsFailed, verify.Differs, signals.Stopped),
+  *(files.StorageError, finite.Diverged),
+)
+
 
 def main(argv: list[str]) -> int:
-  """Runs one command line; returns the exit code."""
+  """Runs one command line; returns the exit status, one of `statuses`."""
   try:
-    values, config = _parse(argv)
-    if values.help or values.list:
-      if config is not None:
-        config_lib.from_config(config)
-      print(usage.help_text(config) if values.help else usage.listing(), end='')
-      return 0
-    if values.mode == 'verify':
-      _verify(values)
-      return 0
+    with signals.answered():
+      _main(argv)
+  except _SENTENCES as error:
+    print(f'error: {error}', file=sys.stderr)
+    return statuses.of_error(error)
+  return statuses.DONE
+
+
+def _main(argv: list[str]) -> None:
+  values, config = _parse(argv)
+  if values.help or values.list:
+    if config is not None:
+      config_lib.from_config(config)
+    print(usage.help_text(config) if values.help else usage.listing(), end='')
+  elif values.mode == 'verify':
+    _verify(values)
+  else:
     _act(values, argv[1:], config_lib.from_config(config))
-  except SettingsError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 2
-  except (sweep.TrialsFailed, verify.Differs) as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 1
-  return 0
 
 
 def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
   """Does what the mode says with an experiment; raises SettingsError before anything is written, or TrialsFailed."""
   experiment = EXPERIMENTS[settings.experiment]
-  workdir = files.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}')
+  workdir = files.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}', '--workdir')
   share, workers = _share(values, arguments, experiment, settings, workdir)
-  if values.mode == 'list':
+  if values.mode == 'status':
     _check_records(workdir, settings.experiment, values.mode)
-    print(sweep.listing(experiment.trials(settings, workdir)), end='')
+    print(overview.text(experiment.trials(settings, workdir)), end='')
     return
   if values.mode == 'run':
     _set_up(settings, joins=not workers)
@@ -66,6 +87,9 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
     require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
   distributed.decide(lambda: _check_workdir(workdir, settings.experiment, values.mode))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
+  changed = distributed.decide(lambda: results.changed(workdir, settings)) if values.mode != 'report' else []
+  if changed:
+    reporter.say(f'{workdir} has records of other settings, beside which these come: {", ".join(changed)}')
   if values.mode == 'run':
     with reporter.clock.counting_compilation():
       left = experiment.run(settings, workdir, reporter, *share)
@@ -87,7 +111,7 @@ def _verify(values: flags.FlagValues) -> None:
   require(values.engine == 'here' and not values.num_workers, '--engine', values.engine, 'here where --mode is verify')
   reporter = Reporter(rich.console.Console())
   set_up = functools.partial(_set_up, joins=False)
-  verify.run(files.located(values.workdir), values.trials, values.pretrained, set_up, reporter)
+  verify.run(files.located(values.workdir, '--workdir'), values.trials, values.pretrained, set_up, reporter)
 
 
 def _set_up(settings: Experiment, joins: bool) -> None:
@@ -95,7 +119,9 @@ def _set_up(settings: Experiment, joins: bool) -> None:
   # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)
+  jax.config.update('jax_enable_x64', False)
   jax.config.update('jax_disable_most_optimizations', settings.fast_compilation)
+  jax.config.update('jax_debug_nans', settings.debug_nans)
   if settings.deterministic:
     # XLA reads its flags once, when the first device is looked at.
     others = os.environ.get('XLA_FLAGS', '')
@@ -110,8 +136,9 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   values = flags.FlagValues()
   # No default: absl would parse it, overrides included, before errors can be caught.
   argv, path = _located(argv)
+  refusals.check_overrides(argv, path)
   flags.DEFINE_string('workdir', '', '', flag_values=values)
-  flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'list', 'verify'], '', flag_values=values)
+  flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
   flags.DEFINE_string('trials', '', '', flag_values=values)
   flags.DEFINE_string('pretrained', '', '', flag_values=values)
   flags.DEFINE_enum('engine', 'here', engines.ENGINES, '', flag_values=values)
@@ -128,7 +155,7 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
         raise TypeError(f'get_config() returned a {type(config).__name__}')
   except (Exception, SystemExit) as error:
     # A config file is a program, which may fail in any way or exit.
-    raise SettingsError(_refusal(argv, path, error))
+    raise SettingsError(refusals.refusal(argv, path, values, error))
   if values.mode == 'verify' and config is not None:
     raise SettingsError(f'--config is {path!r}; valid is none where --mode is verify: the folder has its settings')
   require(values.mode == 'verify' or not values.pretrained, '--pretrained', values.pretrained, _OF_VERIFY)
@@ -151,34 +178,6 @@ def _located(argv: list[str]) -> tuple[list[str], str]:
       path = config_lib.locate(value if equals else argv[index + 1])
       argv[index : index + 2 - bool(equals)] = [f'--config={path}'] if equals else ['--config', path]
   return argv, path
-
-
-def _refusal(argv: list[str], path: str, error: BaseException) -> str:
-  """One sentence for what a flag, or the config file itself, has raised."""
-  lines = [line for line in str(error).splitlines() if line.strip()] or ['']
-  in_file = 'Traceback' in str(error)
-  if isinstance(error, flags.Error) and not in_file:
-    return ' '.join(lines)
-  unknown = _unknown_field(argv, path)
-  if unknown:
-    return unknown
-  # Within a traceback the last line names the type of the error itself.
-  reason = lines[-1] if in_file else f'{type(error).__name__}: {lines[-1]}'
-  if reason.startswith('ValueError: '):
-    # Its own words: what get_config says of its argument.
-    return f'--config is {path!r}: {reason.removeprefix("ValueError: ")}'
-  valid = 'a Python file whose get_config returns a ConfigDict'
-  return f'--config is {path!r}, which fails with {reason}; valid is {valid}'
-
-
-def _unknown_field(argv: list[str], path: str) -> str | None:
-  valid = config_lib.field_names(pathlib.Path(path.partition(':')[0]).stem)
-  for argument in argv[1:]:
-    match = re.match(r'--?config\.([^=]*)', argument)
-    if match and match[1] not in valid:
-      nearest = difflib.get_close_matches(match[1], valid, n=1, cutoff=0) or valid
-      return f'--config.{match[1]} is no field of this config; the nearest is --config.{nearest[0]}'
-  return None
 
 
 def _share(
@@ -221,11 +220,11 @@ def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> None:
   try:
     if workdir.exists() and not workdir.is_dir():
       raise SettingsError(f'{name}, which is a file; valid is a directory')
-    found = {record.get('experiment') for record in results.load(workdir)}
+    found = {str(record.get('experiment')) for record in results.load(workdir)}
   except ImportError as error:
     raise SettingsError(f'{name}, which needs a library ({error}); valid is a local directory, or the extra gcs')
   if mode == 'report' and found != {experiment}:
-    raise SettingsError(f'{name}; --mode=report needs one that holds records of {experiment}')
+    raise SettingsError(f'{name}; valid is one that holds records of {experiment} where --mode is report')
   if not found <= {experiment}:
     raise SettingsError(f'{name}, whose results.jsonl is of another experiment than {experiment}; valid is another')
   results.check_schema(workdir)

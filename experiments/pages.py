@@ -3,11 +3,14 @@
 from collections.abc import Callable
 import pathlib
 import re
+import textwrap
 
 from experiments import files
 
 DOCS = pathlib.Path(__file__).parents[1] / 'docs'
 BLOCK = re.compile(r'(<!-- (\w+) of (\S+) -->\n).*?(<!-- end of \2 -->\n)', re.DOTALL)
+
+_WIDTH = 120
 
 # What a part of this name says of the records in a folder; None leaves it as it is.
 Section = Callable[[str, pathlib.Path], str | None]
@@ -26,3 +29,8 @@ def filled(text: str, section: Section) -> str:
 def fill(page: pathlib.Path, section: Section) -> None:
   """Writes the document anew."""
   files.write_whole(page, filled(page.read_text(), section))
+
+
+def wrapped(line: str) -> str:
+  """A paragraph, or an item of a list, in lines."""
+  return textwrap.fill(line, _WIDTH, subsequent_indent='  ' * line.startswith('- '), break_on_hyphens=False)

@@ -9,11 +9,14 @@ from typing import Any
 
 import jax
 
-from experiments import files, results
+from experiments import claims, files, kept, results
 from experiments.environment import environment
 from experiments.progress import Reporter
 from experiments.settings import digest
 from hmm_jax.sharding import exact_device
+
+# What decides no record.
+_UNNAMED = ('compilation_cache', 'debug_nans', 'figure')
 
 Row = dict[str, Any]
 # settings, a key of its own -> its records.
@@ -21,23 +24,36 @@ Part = Callable[[Any, jax.Array, Reporter], list[Row]]
 
 
 def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Runs the parts that are missing, and writes the records of all; what an interrupted run finished is read back."""
-  kept = workdir / 'parts' / _id(settings)
+  """Runs the parts that are missing, and writes the records of all; what an interrupted run finished is read back.
+
+  A part that another process works on is waited for; one that is not as it was written is set aside.
+  """
+  parts_of = workdir / 'parts' / _id(settings)
   key = jax.random.key(settings.seed)
   records: list[Row] = []
   environments: list[Row] = []
   for index, (name, part) in enumerate(parts.items()):
-    path, environment_path = kept / name / 'records.jsonl', kept / name / results.ENVIRONMENT_NAME
-    if not path.exists():
-      begun = time.monotonic()
-      with _on_exact_device(), reporter.clock.phase(name):
-        rows = part(settings, jax.random.fold_in(key, index), reporter)
-      made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
-      files.write_json_lines(environment_path, [made])
-      files.write_json_lines(path, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows])
-    records += files.read_json_lines(path)
-    environments += files.read_json_lines(environment_path)
-  results.write(workdir, settings, records, environments)
+    folder = parts_of / name
+    if not _is_kept(folder):
+      with claims.held(folder, f'part {name}', reporter):
+        for sentence in kept.set_aside_bad(folder):
+          reporter.say(sentence)
+        if not _is_kept(folder):
+          begun = time.monotonic()
+          with _on_exact_device(), reporter.clock.phase(name):
+            rows = part(settings, jax.random.fold_in(key, index), reporter)
+          made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
+          files.write_json_lines(folder / results.ENVIRONMENT_NAME, [made])
+          rows = [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows]
+          kept.write(folder, rows, {})
+    records += kept.read(folder)
+    environments += files.read_json_lines(folder / results.ENVIRONMENT_NAME)
+  with claims.held(workdir, 'the merging of records', reporter):
+    results.write(workdir, settings, records, environments)
+
+
+def _is_kept(folder: pathlib.Path) -> bool:
+  return (folder / kept.RECORDS_NAME).exists() and kept.fault(folder) is None
 
 
 @contextlib.contextmanager
@@ -51,6 +67,6 @@ def _on_exact_device() -> Iterator[None]:
 
 
 def _id(settings: Any) -> str:
-  """Names what is run by all that decides its records: not how it is drawn or where programs are kept."""
+  """Names what is run by all that decides its records: not how it is drawn, looked at, or where programs are kept."""
   fields = dataclasses.asdict(settings)
-  return digest([{name: fields[name] for name in fields if name not in ('compilation_cache', 'figure')}])
+  return digest([{name: fields[name] for name in fields if name not in _UNNAMED}])

@@ -5,14 +5,14 @@ import contextlib
 import functools
 import math
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints, distributed, environment, files, results, timing
+from experiments import checkpoints, distributed, environment, files, finite, kept, results, signals, timing
 from experiments.fields import require
 from experiments.progress import Reporter
 from experiments.settings import BertSettings, CorpusSettings, MlmSettings, PretrainSettings, Settings
@@ -33,7 +33,16 @@ class OutOfTime(Exception):
   """The time budget has ended before the pretraining has; what was done is kept."""
 
 
-_copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), compiler_options=compilation.ONCE)
+class _Copied(NamedTuple):
+  """A copy of a state, which outlives it, and whether every number in it is finite; on the device."""
+
+  state: State
+  is_finite: Array
+
+
+@functools.partial(jax.jit, compiler_options=compilation.ONCE)
+def _copy(state: State) -> _Copied:
+  return _Copied(jax.tree.map(jnp.copy, state), finite.all_finite(state))
 
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
@@ -105,15 +114,23 @@ def pretrained_params(
   """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished,
   whatever the mesh that saved it.
 
-  They lie on the first device of this host, each array whole. Raises OutOfTime at a checkpoint past the time budget.
+  They lie on the first device of this host, each array whole. Raises OutOfTime at a checkpoint past the time budget,
+  Diverged at the first loss or state that is not finite, which is never saved, and StorageError where nothing can be.
+  Told to stop it raises Stopped, after a checkpoint: the call of the compiled program that runs and the one behind it
+  end first, or the compilation and the first call, and a measurement if one is due.
   """
   p, mesh = settings.pretrain, _mesh(settings)
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
   key_corpus, key_params, key_steps = jax.random.split(key, 3)
-  with reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / 'checkpoints') as saved:
+  phase, opened = reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / checkpoints.NAME)
+  with signals.deferred(), phase, opened as saved:
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
+    names = results.ENVIRONMENT_NAME, timing.FILE_NAME
+    torn = distributed.decide(lambda: [said for name in names for said in kept.set_aside_torn(directory / name)])
+    for sentence in [*saved.found, *torn]:
+      reporter.say(sentence)
     _note_environment(settings, directory, int(state.step), reporter)
     if int(state.step) < p.num_steps:
       with reporter.clock.phase('corpus'):
@@ -155,6 +172,7 @@ def along(
       if done:
         with jax.default_matmul_precision('default'):
           state, losses = train_steps(state, corpus, key)
+        finite.check_losses(losses, done, steps[-1])
         advance(done, f'loss {float(losses.mean()):.3f}')
       if done in steps:
         yield done, jax.device_get(_params_here(state))
@@ -189,10 +207,13 @@ def _train(
   def measure_state(state: State, **loss: float) -> None:
     with clock.phase('measuring'):
       measured = measure(settings, model, _params_here(state), ideals)
+    finite.check_values(f'after step {int(state.step)} of pretraining', measured)
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
-  def finish(step: int, losses: Array, copy: State | None) -> None:
+  def finish(step: int, losses: Array, copied: _Copied | None) -> None:
+    finite.check_losses(losses, step, p.num_steps)
+    saved.check()
     tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
     note = f'loss {np.mean(losses):.3f}, '
     speed = tokens / (clock.spent()['pretraining'].wall - before)
@@ -200,8 +221,9 @@ def _train(
     if metrics[-1]['step'] == step:
       _log_speed(board, directory, metrics[-1], speed)
       note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
-    if copy is not None:
-      saved.save(step, copy, metrics)
+    if copied is not None:
+      finite.check_state(copied.is_finite, step)
+      saved.save(step, copied.state, metrics)
     advance(step, note)
 
   if not metrics:
@@ -209,8 +231,12 @@ def _train(
   before = clock.spent()['pretraining'].wall
   is_over = lambda: distributed.decide(lambda: clock.is_past(settings.time_budget))
   with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
-    measured = lambda state, losses: measure_state(state, train_loss=float(np.mean(losses)))
-    return _call_ahead(p, state, call, measured, finish, is_over)
+
+    def measured(state: State, losses: Array) -> None:
+      finite.check_losses(losses, int(state.step), p.num_steps)
+      measure_state(state, train_loss=float(np.mean(losses)))
+
+    return _call_ahead(p, state, call, measured, finish, is_over, lambda: distributed.decide(signals.is_stopping))
 
 
 def _call_ahead(
@@ -218,10 +244,11 @@ def _call_ahead(
   state: State,
   call: Callable[[State], tuple[State, Array]],
   measured: Callable[[State, Array], None],
-  finish: Callable[[int, Array, State | None], None],
+  finish: Callable[[int, Array, _Copied | None], None],
   is_over: Callable[[], bool],
+  is_stopping: Callable[[], bool],
 ) -> State:
-  """The last state, or that of the first checkpoint at which it `is_over`.
+  """The last state, or that of the first checkpoint at which it `is_over`, or of a call after which it `is_stopping`.
 
   A call is finished while the next one runs: its losses are read, and a checkpoint is made of a copy, since the state
   itself is donated. Measuring comes first: it would wait for the same device.
@@ -235,9 +262,10 @@ def _call_ahead(
     step += p.steps_per_call
     if step % p.measure_every == 0 or step == p.num_steps:
       measured(state, losses)
-    is_kept = step % p.checkpoint_every == 0 or step == p.num_steps
+    is_last = is_stopping()
+    is_kept = is_last or step % p.checkpoint_every == 0 or step == p.num_steps
     waiting = step, losses, _copy(state) if is_kept else None
-    if is_kept and is_over():
+    if is_last or (is_kept and is_over()):
       break
   if waiting:
     finish(*waiting)
@@ -248,8 +276,7 @@ def _note_environment(settings: Settings, directory: pathlib.Path, done: int, re
   """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
   path, mesh = directory / results.ENVIRONMENT_NAME, _mesh(settings)
   here = environment.environment(mesh.devices.flat)
-  found = [', '.join(environment.differences(there, here)) for there in files.read_json_lines(path)]
-  for different in dict.fromkeys(filter(None, found)):
+  for different in environment.differing(files.read_json_lines(path), here):
     reporter.say(f'{directory.name} was pretrained with {different}')
   if done < settings.pretrain.num_steps:
     files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})

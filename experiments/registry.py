@@ -11,6 +11,7 @@ from types import ModuleType
 from experiments import example_4_1, recipes, sweep
 from experiments.benchmark import study as benchmark
 from experiments.degradation import study as degradation
+from experiments.faults import study as faults
 from experiments.theory import examine, study
 from experiments.which_theorem import study as which_theorem
 
@@ -25,4 +26,5 @@ EXPERIMENTS: dict[str, ModuleType] = {
   'degradation': degradation,
   'which_theorem': which_theorem,
   'examine': examine,
+  'faults': faults,
 }

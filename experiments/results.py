@@ -1,5 +1,6 @@
 """Records in, statistics out. Nothing here trains, and a record is never edited."""
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -85,6 +86,29 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
   rewrite(workdir, settings, records)
 
 
+# What decides no record.
+_OF_RUNNING = ('compilation_cache', 'distributed', 'figure', 'tensorboard', 'time_budget')
+
+
+def changed(workdir: pathlib.Path, settings: Any) -> list[str]:
+  """Where the settings of a workdir's records are others than these, such as 'seed 0 (here 1)'."""
+  try:
+    there = json.loads((workdir / 'config.json').read_text())
+  except (OSError, ValueError):
+    return []
+  before, now = (_leaves(found) for found in (there, json.loads(json.dumps(dataclasses.asdict(settings)))))
+  both = [name for name in before if name in now and name.partition('.')[0] not in _OF_RUNNING]
+  return [f'{name} {before[name]} (here {now[name]})' for name in both if before[name] != now[name]]
+
+
+def _leaves(value: Any, name: str = '') -> dict[str, Any]:
+  """Every field that is no group, by its dotted name."""
+  if not isinstance(value, dict):
+    return {name: value}
+  prefix = f'{name}.' if name else ''
+  return {leaf: found for key, entry in value.items() for leaf, found in _leaves(entry, prefix + key).items()}
+
+
 def _lines(rows: list[dict[str, Any]]) -> set[str]:
   return {json.dumps(row) for row in rows}
 
@@ -102,10 +126,14 @@ def rows(settings: Any, records: list[Record]) -> list[Record]:
 
 def check_schema(workdir: pathlib.Path) -> None:
   """Raises SettingsError where a workdir holds records, finished or in parts, that this version cannot read."""
-  patterns = (FILE_NAME, 'trials/*/records.jsonl', 'parts/*/*/records.jsonl')
-  paths = [path for pattern in patterns for path in workdir.glob(pattern)]
-  versions = {record.get('schema_version', 0) for path in paths for record in files.read_json_lines(path)}
-  for version in versions - {SCHEMA_VERSION}:
+  records = load(workdir)
+  for pattern in ('trials/*/records.jsonl', 'parts/*/*/records.jsonl'):
+    for path in workdir.glob(pattern):
+      with contextlib.suppress(SettingsError):  # What is damaged is set aside by the run.
+        records += files.read_json_lines(path)
+  # One that is no number may be no key of a set either.
+  versions = [record.get('schema_version', 0) for record in records]
+  for version in (version for version in versions if version != SCHEMA_VERSION):
     valid = f'one without records or with records of schema {SCHEMA_VERSION}'
     raise SettingsError(f'--workdir is {str(workdir)!r}, whose records have schema {version}; valid is {valid}')
 

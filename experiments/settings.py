@@ -64,6 +64,7 @@ class Experiment(Group):
   compilation_cache: str = setting("where compiled programs are kept between runs: auto, a directory, or '' nowhere")
   fast_compilation: bool = setting('whether programs compile in half the time and run slower')
   deterministic: bool = setting('whether a GPU goes without operations whose last bits differ from run to run')
+  debug_nans: bool = setting('whether JAX looks at every result and stops at the first NaN, naming its operation')
 
 
 class FigureSettings(Group):
@@ -329,6 +330,8 @@ class Settings(Experiment):
     for cells in m.cells if any(m.sizes) else ():
       valid = f'multiples of every number in memory.cells, {m.cells}'
       require(all(states % cells == 0 for states in self.num_states), 'num_states', self.num_states, valid)
+    unknown = f'of num_states, {self.num_states}'
+    require(set(self.fewer_sizes) <= set(self.num_states), 'fewer_sizes', self.fewer_sizes, unknown)
     positions, chunks = self.bert.max_positions, self.corpus.num_chunks
     valid = f'at most bert.max_positions, {positions}'
     require(d.num_positions <= positions, 'downstream.num_positions', d.num_positions, valid)

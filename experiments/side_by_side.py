@@ -66,7 +66,8 @@ def train(
   yield jax.device_get(state.trainable)
   orders = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
   epoch = lambda state: _epoch(state, orders, tuner, schedule, frozen, features, labels[:, None])
-  for after, _ in tuned.epochs(epoch, state, schedule.num_epochs, name, reporter):
+  problems = [f'problem {problem}' for problem in range(len(labels))]
+  for after, _ in tuned.epochs(epoch, state, schedule.num_epochs, name, problems, reporter):
     yield jax.device_get(after.trainable)
 
 

@@ -1,7 +1,9 @@
 """The grid of an experiment: a list of trials, run in any order and anywhere, then records, table and figure of all."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 import contextlib
+import functools
 import importlib.util
 import pathlib
 import re
@@ -11,16 +13,22 @@ import matplotlib.figure
 
 from experiments import (
   budget,
+  claims,
+  disk,
   distributed,
+  failures,
   figures,
   files,
+  kept,
   memory,
   pretraining,
   report,
   results,
+  statuses,
   timing,
   trial as trial_lib,
 )
+from experiments.failures import Failure
 from experiments.fields import require, SettingsError
 from experiments.methods import METHODS
 from experiments.progress import Reporter
@@ -41,8 +49,8 @@ DRAWN = {
 
 Grid = dict[str, trial_lib.Trial]
 RecordsOf = Callable[[trial_lib.Trial], list[Record]]
-# The grid, the numbers of the trials to run, the minutes there are (0: any) -> a sentence for each that has failed.
-Fill = Callable[[Grid, Sequence[int], float, Reporter], list[str]]
+# The grid, the numbers of the trials to run, the minutes there are (0: any) -> those that have failed.
+Fill = Callable[[Grid, Sequence[int], float, Reporter], list[Failure]]
 
 
 def check(settings: Settings) -> None:
@@ -54,7 +62,7 @@ def check(settings: Settings) -> None:
     pretraining.check(settings.bert, 'bert')
   try:
     if settings.pretrained:
-      files.check_writable(files.located(settings.pretrained))
+      files.check_writable(files.located(settings.pretrained, 'pretrained'))
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
   memory.check(settings)
@@ -78,33 +86,59 @@ def chosen(text: str, grid: Grid) -> list[int]:
   return sorted(found) or list(range(len(grid)))
 
 
-def listing(grid: Grid) -> str:
-  """A line for each trial: its number, id and name, and that it is done or what of it is missing."""
-  places, names = len(str(len(grid) - 1)), max(map(len, grid))
-  lines = [
-    f'{number:{places}}  {trial.id}  {name:{names}}  {_state(trial)}\n'
-    for number, (name, trial) in enumerate(grid.items())
-  ]
-  return ''.join(lines)
+def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[Failure]:
+  """Runs the trials of these numbers in this process, one after the other, until all are done or the budget ends.
 
-
-def _state(trial: trial_lib.Trial) -> str:
-  missing = trial.missing()
-  methods = ', '.join(sorted({f'{model} {method}' for _, model, method in missing}))
-  return f'missing {len(missing)} of {len(trial.wanted())}: {methods}' if missing else 'done'
-
-
-def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[str]:
-  """Runs the trials of these numbers in this process, one after the other, until all are done or the budget ends."""
+  Those that another process works on come last, and are waited for. A trial that fails stops no other; it is tried
+  once, and not at all where another process has failed in it meanwhile.
+  """
   items, is_past = list(grid.items()), lambda: reporter.clock.is_past(time_budget)
+  before = {number: failures.read(items[number][1].directory) for number in numbers}
+  failed, queue = list[Failure](), deque((number, False) for number in numbers)
   with contextlib.suppress(pretraining.OutOfTime):
-    for number in numbers:
+    while queue:
+      number, waits = queue.popleft()
       name, trial = items[number]
-      was_missing = trial.missing()
-      with reporter.part(number + 1, len(grid), name):
-        trial_lib.run(trial, reporter)
-      if distributed.decide(is_past) and was_missing:
+      if not trial.missing():
+        continue
+      called = f'trial {number} ({name})'
+      part, held = (
+        reporter.part(number + 1, len(grid), name),
+        claims.held(trial.directory, called, reporter, waits, is_past),
+      )
+      with part, held as is_held:
+        try:
+          failed += _tried(trial, called, before[number], reporter) if is_held else []
+        except claims.Lost as lost:
+          reporter.say(str(lost))
+          is_held = False
+      if not is_held:
+        queue.append((number, True))
+      if (is_held or waits) and distributed.decide(is_past):
         break
+  return failed
+
+
+def _tried(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, reporter: Reporter) -> list[Failure]:
+  """Runs a trial that is claimed, of which `before` is what was kept of its failure; its failure, if it fails now."""
+  if not trial.missing():
+    # Since another process has had the claim.
+    return []
+  now = failures.read(trial.directory)
+  if now != before and now:
+    return [Failure(f'{called} failed in another process: {now["error"]}', now['status'])]
+  try:
+    trial_lib.run(trial, reporter)
+  except (pretraining.OutOfTime, claims.Lost):
+    raise
+  except Exception as error:
+    # What only one of several processes meets ends it, and so all: the others wait for it.
+    if distributed.num_processes() > 1 and statuses.of_error(error) == statuses.FAILED:
+      raise
+    failure = failures.caught(trial.directory, error)
+    reporter.say(f'failed: {failure.sentence}')
+    return [failure._replace(sentence=f'{called} failed: {failure.sentence}')]
+  failures.forget(trial.directory)
   return []
 
 
@@ -121,6 +155,10 @@ WHOLE = Share()
 class TrialsFailed(Exception):
   """Trials have failed, as its text says, and the others are done."""
 
+  def __init__(self, failed: list[Failure], left: str | None):
+    super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all others are finished']))
+    self.status = statuses.of_all([failure.status for failure in failed])
+
 
 def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Share = WHOLE) -> str | None:
   """Runs what is missing of a share of the grid. The records of finished trials are read back, not made again.
@@ -135,14 +173,30 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Sh
 def complete(
   settings: Settings, grid: Grid, share: Share, merge: Callable[[], str | None], reporter: Reporter
 ) -> str | None:
-  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have."""
+  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have.
+
+  Of trials of the share, those that are not as they were written are set aside first, and so are missing.
+  """
   numbers = range(len(grid)) if share.numbers is None else share.numbers
-  failures = share.fill(grid, numbers, settings.time_budget, reporter)
+  trials = [list(grid.values())[number] for number in numbers]
+  _set_aside_bad(trials, reporter)
+  distributed.decide(lambda: disk.check(trials))
+  failed = share.fill(grid, numbers, settings.time_budget, reporter)
   left, all_trials = distributed.decide(merge), list(grid.values())
-  if failures:
-    raise TrialsFailed('; '.join([*failures, left or 'all others are finished']))
+  if failed:
+    raise TrialsFailed(failed, left)
   goes_on = left and any(all_trials[number].missing() for number in numbers)
   return f'{left}; the same command goes on' if goes_on else left
+
+
+def _set_aside_bad(trials: Sequence[trial_lib.Trial], reporter: Reporter) -> None:
+  """Sets aside what is not as it was written of trials that no other process works on: that one has looked itself."""
+  for trial in trials:
+    if distributed.decide(functools.partial(kept.fault, trial.directory)):
+      with claims.held(trial.directory, str(trial), reporter, waits=False) as is_held:
+        bad = functools.partial(kept.set_aside_bad, trial.directory)
+        for sentence in distributed.decide(bad) if is_held else ():
+          reporter.say(sentence)
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
@@ -161,17 +215,21 @@ def write(
 ) -> list[trial_lib.Trial]:
   """Replaces the records of a workdir by those of the trials that are finished, with what stands beside them.
 
-  Any number of processes may do so at once, on any machines that share the directory: each reads the trials again after
-  it has written, until they are as it wrote them, so that what the last one leaves lacks nothing. Without a finished
-  trial all is left as it is, so that table and figures of before keep their records. Returns the finished trials.
+  Of processes that share the directory one does so at a time, or, in an object store, any number: each reads the trials
+  again after it has written, until they are as it wrote them, so that what the last one leaves lacks nothing. Without a
+  finished trial all is left as it is, so that table and figures of before keep their records. Returns the finished
+  trials.
   """
   written, found = None, _read(grid, records_of)
-  if not found.trials and results.load(workdir):
-    reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
-  while found.trials and found != written:
-    results.write(workdir, settings, found.records, found.environments)
-    files.write_json_lines(workdir / timing.FILE_NAME, found.timings)
-    written, found = found, _read(grid, records_of)
+  if not found.trials:
+    if results.load(workdir):
+      reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
+    return []
+  with claims.held(workdir, 'the merging of records', reporter):
+    while found != written:
+      results.write(workdir, settings, found.records, found.environments)
+      files.write_json_lines(workdir / timing.FILE_NAME, found.timings)
+      written, found = found, _read(grid, records_of)
   return found.trials
 
 

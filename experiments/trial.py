@@ -11,8 +11,21 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from experiments import distributed, downstream as downstream_lib, files, memory, pretraining, results, timing, tuned
-from experiments.environment import environment
+from experiments import (
+  claims,
+  distributed,
+  downstream as downstream_lib,
+  files,
+  fitted,
+  kept,
+  memory,
+  pretraining,
+  results,
+  signals,
+  timing,
+  tuned,
+)
+from experiments.environment import differing, environment
 from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.settings import CorpusSettings, Point, Settings
@@ -69,7 +82,7 @@ class Trial(NamedTuple):
 
   @property
   def records_path(self) -> pathlib.Path:
-    return self.directory / 'records.jsonl'
+    return self.directory / kept.RECORDS_NAME
 
   @property
   def environment_path(self) -> pathlib.Path:
@@ -101,10 +114,13 @@ class Trial(NamedTuple):
     return {(task, model, method) for task, model, method in distributed.decide(left)}
 
   def records(self) -> list[results.Record]:
-    """The wanted records that there are, and no other that the trial was once asked for."""
-    wanted, fits = self.wanted(), {method: self.settings.fit_id(method) for method in self.methods}
-    is_wanted = lambda record: _triple(record) in wanted and _fit_id(record) == fits[record['method']]
-    return [record for record in files.read_json_lines(self.records_path) if is_wanted(record)]
+    """The wanted records that there are, and no other that the trial was once asked for, or that came from nowhere; of
+    changed ones none."""
+    fits = {method: self.settings.fit_id(method) for method in self.methods}
+    made = [line for line in files.read_json_lines(self.environment_path) if 'tasks' in line]
+    known = self.wanted() & {(task, line['model'], line['method']) for line in made for task in line['tasks']}
+    is_wanted = lambda record: _triple(record) in known and _fit_id(record) == fits[record['method']]
+    return [record for record in kept.read(self.directory) if is_wanted(record)]
 
 
 def _fit_id(record: results.Record) -> str:
@@ -145,13 +161,16 @@ def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.
 def run(trial: Trial, reporter: Reporter) -> None:
   """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished.
 
-  Raises OutOfTime where pretraining does.
+  Raises OutOfTime where pretraining does, and Lost where another process has taken the trial over. Where what is there
+  was made in another environment, which may compute other bits, it says which.
   """
   missing = trial.missing()
   if not missing:
     return
   settings, keys = trial.settings, trial.keys()
   clock = reporter.clock
+  for different in distributed.decide(lambda: _made_elsewhere(trial)):
+    reporter.say(f'records of trial {trial.id} were made with {different}')
   with _timed(trial, clock), precisely():
     distribution, downstream = draw(trial)
     with clock.phase('measuring'):
@@ -159,20 +178,38 @@ def run(trial: Trial, reporter: Reporter) -> None:
     models: dict[str, tuple[model_lib.MaskedLM, Any]] = {
       'exact': (model_lib.ExactModel(settings.hmm.num_tokens), distribution)
     }
+    in_float64 = {'exact': functools.partial(fitted.exact_probs, distribution)}
     if 'bert' in settings.models:
-      where = trial.pretrained_directory
-      params = pretraining.pretrained_params(settings, distribution, ideals, keys.pretraining, where, reporter)
+      params = _pretrained(trial, distribution, ideals, reporter)
       models['bert'] = pretraining.tuned_model(settings.bert_module()), params
     for name in settings.models:
       model, frozen = models[name]
+      signals.check()
       with clock.phase('measuring'):
         gap = pretraining.measure(settings, model, frozen, ideals)
       for method in trial.methods:
         tasks = sorted(task for task, *pair in missing if pair == [name, method])
         if tasks:
           with clock.phase('tuning'):
-            outcome = tuned.tune(settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter)
+            what = settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter
+            outcome = tuned.tune(*what, in_float64.get(name))
           _add_records(trial, model.name, method, outcome, gap)
+
+
+def _made_elsewhere(trial: Trial) -> list[str]:
+  known = [line for line in files.read_json_lines(trial.environment_path) if 'devices' in line]
+  return differing(known, environment(jax.devices()))
+
+
+def _pretrained(trial: Trial, distribution: Distribution, ideals: pretraining.Ideals, reporter: Reporter) -> Any:
+  """The parameters of the trial's model, when no other process works on it."""
+  where, settings = trial.pretrained_directory, trial.settings
+  is_past = lambda: reporter.clock.is_past(settings.time_budget)
+  with claims.held(where, f'pretrained model {where.name}', reporter, gives_up=is_past) as is_held:
+    if not is_held:
+      raise pretraining.OutOfTime
+    key = trial.keys().pretraining
+    return pretraining.pretrained_params(settings, distribution, ideals, key, where, reporter)
 
 
 @contextlib.contextmanager
@@ -183,7 +220,9 @@ def _timed(trial: Trial, clock: timing.Clock) -> Iterator[None]:
     yield
   finally:
     spent = timing.difference(clock.spent(), before)
-    files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()})
+    # What cannot be written here can be nowhere, and the first that could not says so.
+    with contextlib.suppress(files.StorageError):
+      files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()})
 
 
 def _ideals(
@@ -210,17 +249,18 @@ def _chunks(
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
+  claims.check(trial.directory)
   made, fit_id = {(one.task, model, method) for one in outcome}, trial.settings.fit_id(method)
   is_made = lambda row: _triple(row) in made and _fit_id(row) == fit_id
-  rows = [row for row in files.read_json_lines(trial.records_path) if not is_made(row)]
+  rows, arrays = [row for row in kept.read(trial.directory) if not is_made(row)], {}
   # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
   which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
   which |= {'fit_id': fit_id}
   files.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
   for one in outcome:
-    name = '-'.join([model, method, *([fit_id] if fit_id else []), f'task{one.task}'])
-    tuned.save_arrays(trial.directory / 'tuned' / f'{name}.npz', one.trainable)
+    name = '-'.join([model, method, *([fit_id] if fit_id else []), f'task{one.task}.npz'])
+    arrays[name] = tuned.save_arrays(trial.directory / kept.ARRAYS / name, one.trainable)
     row = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
     row |= {'model': model, 'method': method, **one.measured, **gap}
     rows.append(row | {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id})
-  files.write_json_lines(trial.records_path, sorted(rows, key=_triple))
+  kept.write(trial.directory, sorted(rows, key=_triple), arrays)

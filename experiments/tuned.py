@@ -1,6 +1,6 @@
 """Tuning one method on one frozen model for the tasks of a trial, and what is measured of the result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 import io
 import pathlib
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from jax import Array
 import numpy as np
 import scipy.stats
 
-from experiments import files, fitted
+from experiments import files, finite, fitted, manifests, signals
 from experiments.downstream import Downstream
 from experiments.methods import METHODS, OF_SEQUENCE
 from experiments.progress import Reporter
@@ -63,8 +63,13 @@ def tune(
   downstream: Downstream,
   key: Array,
   reporter: Reporter,
+  in_float64: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> list[Tuned]:
-  """Tunes `method` on the frozen model for all `tasks`, on the device that holds the model."""
+  """Tunes `method` on the frozen model for all `tasks`, on the device that holds the model.
+
+  What is fitted in float64 reads token probabilities at the [MASK] of inputs by `in_float64`, of a model that has it.
+  Raises Diverged where a loss or a tuned number is not finite.
+  """
   fit, name, splits = METHODS[method].fit, f'{method} on {model.name}', downstream.splits
   labels, profiles = downstream.labels(tasks), [NO_PROFILE] * len(tasks)
   if fit == 'on_test':
@@ -72,8 +77,8 @@ def tune(
   else:
     tuner = _tuner(settings, point, model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
-    if fit == 'converged' and model.name == 'exact':
-      features = fitted.exact_probs(frozen, inputs)
+    if fit == 'converged' and in_float64:
+      features = in_float64(inputs)
     else:
       features = tuning.frozen_features(tuner, frozen, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
@@ -87,6 +92,7 @@ def tune(
   reporter.say(f'{name}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
   outcome = []
   for task, one, profile in zip(tasks, found, profiles):
+    finite.check_values(f'{name}, task {task}:', _by_name(one.trainable))
     measured = _measured(downstream.tasks[task], one, splits)
     outcome.append(Tuned(task, one.trainable, {**measured, **profile, **fitted.NOT_FITTED, **one.fields}))
   return outcome
@@ -121,7 +127,8 @@ def _trained(
   # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
   state = jax.device_put(state, taught.sharding)
   epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, frozen, shown, taught)
-  *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, name, reporter)
+  members = [f'task {task} from start {start}' for start, task in zip(*divmod(numbers, _START_STRIDE))]
+  *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, name, members, reporter)
   how = dict(batch_size=settings.measure.batch_size)
   is_right = np.asarray(tuning.predictions(tuner, state.trainable, frozen, features, **how)) == taught_to
   losses, trainable = np.asarray(losses), jax.device_get(state.trainable)
@@ -157,11 +164,19 @@ def _measured(task: tasks_lib.Task, one: fitted.Fitted, splits: dict[str, slice]
   }
 
 
-def epochs(epoch: Epoch, state: tuning.TuneState, count: int, name: str, reporter: Reporter) -> Iterator[Any]:
-  """Yields (state, losses) after each of `count` epochs; a state is donated to the next one."""
+def epochs(
+  epoch: Epoch, state: tuning.TuneState, count: int, name: str, members: Sequence[str], reporter: Reporter
+) -> Iterator[Any]:
+  """Yields (state, losses) after each of `count` epochs; a state is donated to the next one.
+
+  Raises Diverged at the first epoch in which the loss of one of `members`, whose losses these are, is not finite, and
+  Stopped between two epochs where the run is told to stop.
+  """
   with reporter.track(name, count) as advance:
     for done in range(1, count + 1):
+      signals.check()
       state, losses = epoch(state)
+      finite.check_members(losses, members, done, name)
       advance(done, f'loss {np.mean(losses):.3f}')
       yield state, losses
 
@@ -210,10 +225,14 @@ def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str,
   }
 
 
-def save_arrays(path: pathlib.Path, trainable: Any) -> None:
-  """The tuned arrays alone, as npz with the tree's paths for names."""
-  leaves = jax.tree_util.tree_leaves_with_path(trainable)
-  arrays = {jax.tree_util.keystr(where, simple=True, separator='/'): leaf for where, leaf in leaves}
+def save_arrays(path: pathlib.Path, trainable: Any) -> manifests.Entry:
+  """The tuned arrays alone, as npz with the tree's paths for names; the entry of what was written."""
   buffer = io.BytesIO()
-  np.savez(buffer, **arrays)
+  np.savez(buffer, **_by_name(trainable))
   files.write_whole(path, buffer.getvalue())
+  return manifests.entry_of(buffer.getvalue())
+
+
+def _by_name(trainable: Any) -> dict[str, Any]:
+  leaves = jax.tree_util.tree_leaves_with_path(trainable)
+  return {jax.tree_util.keystr(where, simple=True, separator='/'): leaf for where, leaf in leaves}

@@ -16,7 +16,8 @@ python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [
   --config   a name below, or the path of a config file (a file, or whatever ends in .py or has a slash), with :SCALE
   --workdir  where records go; runs/EXPERIMENT-SCALE where it is left out
   --mode     run (default): run what is missing; report: redraw tables and figures from the records alone; of a grid of
-             trials list: the trials by number, and which are done; merge: records of all that are, then report;
+             trials status: the trials by number, which are done, running, failed or missing, and what of them;
+             merge: records of all that are done, then report;
              verify, without --config: run trials of the records in --workdir again, in a folder of their own, and
              compare them field by field
   --trials   run these trials of a grid alone, by their numbers, such as 0,3-5; table and figures come with the last one

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import scipy.stats
 
-from experiments import config as config_lib, environment, files, report, results, sweep
+from experiments import config as config_lib, environment, files, loading, report, results, sweep
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
@@ -102,7 +102,7 @@ def run(
   results.check_schema(workdir)
   recorded = results.load(workdir)
   require(bool(recorded), '--workdir', str(workdir), 'one with records where --mode is verify')
-  _check_names(recorded)
+  _check_names(workdir, recorded)
   settings = _settings(workdir, pretrained)
   set_up(settings)
   sweep.check(settings)
@@ -110,7 +110,9 @@ def run(
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     grid = sweep.trials(settings, pathlib.Path(scratch))
     chosen = _chosen(text, grid, recorded)
-    sweep.fill_here(grid, chosen, 0.0, reporter)
+    failed = sweep.fill_here(grid, chosen, 0.0, reporter)
+    if failed:
+      raise sweep.TrialsFailed(failed, None)
     trials = [list(grid.values())[number] for number in chosen]
     again = results.rows(settings, [record for trial in trials for record in trial.records()])
   names = {_draw(trial.point, trial.trial) for trial in trials}
@@ -123,26 +125,29 @@ def run(
   reporter.say(f'{len(rows)} records of {len(trials)} trials of {workdir} were made again')
 
 
-def _check_names(recorded: list[Record]) -> None:
+def _check_names(workdir: pathlib.Path, recorded: list[Record]) -> None:
   """Raises SettingsError where a record does not say what it is of."""
   kinds: dict[str, type] = {**dict.fromkeys((*Point._fields, 'trial', 'task'), int), 'model': str, 'method': str}
   for (name, kind), record in itertools.product(kinds.items(), recorded):
     value = record.get(name)
-    require(isinstance(value, kind), f'{name} of a record', value, 'a whole number' if kind is int else 'a name')
+    valid = 'a whole number' if kind is int else 'a name'
+    require(isinstance(value, kind), f'{name} of a record in {workdir}', value, valid)
 
 
 def _settings(workdir: pathlib.Path, pretrained: str) -> Settings:
-  """Those of the folder, with pretrained models elsewhere and no limit of time."""
+  """Those of the folder, with no path of it: nothing that is read says where programs or models are; no time limit."""
   path = workdir / 'config.json'
   try:
-    recorded = json.loads(path.read_text())
+    recorded = loading.json_value(path)
   except (OSError, ValueError):
     raise SettingsError(f'{str(path)!r} cannot be read; valid is the config.json of a run')
   experiment = recorded.get('experiment') if isinstance(recorded, dict) else None
   grids = [name for name, module in EXPERIMENTS.items() if module is sweep]
   require(experiment in grids, f'experiment of {path}', experiment, f'one of {", ".join(grids)}')
   settings = config_lib.from_record(recorded)
-  return dataclasses.replace(settings, pretrained=pretrained, time_budget=0.0, tensorboard=False)
+  cache = settings.compilation_cache and 'auto'
+  here = {'compilation_cache': cache, 'pretrained': pretrained}
+  return dataclasses.replace(settings, **here, time_budget=0.0, tensorboard=False, debug_nans=False)
 
 
 def _draw(point: Any, trial: int) -> tuple[Any, ...]:

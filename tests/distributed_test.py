@@ -1,9 +1,9 @@
 """Several processes, started for real on this machine's CPU: what they decide, compute and keep, and how they end."""
 
+import dataclasses
 import json
 import os
 import pathlib
-import pickle
 import signal
 import socket
 import subprocess
@@ -27,14 +27,15 @@ BOUND = 3 * HEARTBEAT
 # Pretrains the smallest BERT for 8 steps, keeping every second, on any tokens, unmeasured. Before, what one
 # process decides and what all agree on. A process dies at [process, step] `dying`, by the signal `how`.
 PROGRAM = """
-import json, os, pathlib, pickle, sys
-settings, out, devices, dying, how = pickle.loads(bytes.fromhex(sys.argv[1]))
+import json, os, pathlib, sys
+recorded, out, devices, dying, how = json.loads(sys.argv[1])
 os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={devices}'
 import jax, numpy as np, rich.console
-from experiments import checkpoints, distributed, files, pretraining
+from experiments import checkpoints, config, distributed, files, pretraining
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 
+settings = config.from_record(recorded)
 distributed.initialize(settings.distributed)
 me, count = jax.process_index(), max(settings.distributed.num_processes, 1)
 assert (jax.process_count(), jax.device_count(), distributed.is_writer()) == (count, count * devices, me == 0)
@@ -58,9 +59,9 @@ if count > 1:
 
 def save(self, step, state, metrics):
   whole_save(self, step, state, metrics)
-  self.manager.wait_until_finished()
+  self.wait()
   distributed.decide(lambda: None)
-  if (me, step) == dying:
+  if [me, step] == dying:
     os.kill(os.getpid(), how)
 
 whole_save, checkpoints.Checkpoints.save = checkpoints.Checkpoints.save, save
@@ -104,7 +105,8 @@ def start():
         running |= dict(distributed__mode='on', distributed__coordinator_address=address)
         running |= dict(distributed__num_processes=count, distributed__process_id=index)
         running |= dict(distributed__heartbeat_timeout=HEARTBEAT)
-      words = pickle.dumps((_settings(**running), str(directory), devices, dying, int(how))).hex()
+      recorded = dataclasses.asdict(_settings(**running))
+      words = json.dumps([recorded, str(directory), devices, dying, int(how)])
       started.append(subprocess.Popen([sys.executable, '-c', PROGRAM, words], env=env, stderr=subprocess.PIPE))
     return started[-count:]
 
@@ -165,7 +167,7 @@ def _lines(path):
 
 
 def _params(directory, process):
-  with np.load(directory / f'params-{process}.npz') as arrays:
+  with np.load(directory / f'params-{process}.npz', allow_pickle=False) as arrays:
     return [arrays[name] for name in arrays]
 
 

@@ -1,8 +1,9 @@
 """Trials in processes of their own: who runs where, what fails, and that no process is left."""
 
+import dataclasses
+import json
 import os
 import pathlib
-import pickle
 import signal
 import subprocess
 import sys
@@ -30,6 +31,8 @@ if what == 'wait' or (what == 'fail' and number == 1):
   time.sleep(600) if what == 'wait' else sys.exit('no luck\\n')
 row = json.loads((workdir / f'row-{number}.json').read_text())
 path = pathlib.Path(row.pop('path'))
+made = {'model': row['model'], 'method': row['method'], 'tasks': [row['task']]}
+path.with_name('environment.jsonl').write_text(json.dumps(made) + '\\n')
 path.write_text(json.dumps(row) + '\\n')
 (workdir / f'note-{number}.json').write_text(json.dumps(note | {'ended': time.time()}))
 """
@@ -92,7 +95,7 @@ def test_a_trial_that_fails_stops_no_other(grid, tmp_path):
   """Its number, its exit code, its last word and its log are told; the others have their records."""
   (failure,) = _fill(_processes(tmp_path, 'fail', [{}, {}]), grid)
   trial = grid['|H|=6 trial 0']
-  assert failure == f'trial 1 (|H|=6 trial 0) ended with exit code 1: no luck ({trial.directory / "log.txt"})'
+  assert failure.sentence == f'trial 1 (|H|=6 trial 0) ended with exit code 1: no luck ({trial.directory / "log.txt"})'
   assert [bool(one.missing()) for one in grid.values()] == [False, True, False, False]
   share = sweep.Share([1], _processes(tmp_path, 'fail', [{}]).fill)
   with pytest.raises(sweep.TrialsFailed, match='trial 1 .* no luck .*; 3 of 4'):
@@ -109,18 +112,18 @@ def test_no_trial_begins_past_the_time_budget(grid, tmp_path):
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_every_worker(grid, tmp_path, number):
   """An interrupt, or SIGTERM, of the process that gives out the trials: none of its workers is left."""
+  recorded = json.dumps(dataclasses.asdict(next(iter(grid.values())).settings))
   program = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r}); sys.path.pop(1)
-import os, pathlib, pickle, rich.console, signal
-# A job in the background of a script ignores interrupts.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from experiments import engines
+import json, os, pathlib, rich.console
+from experiments import config, engines, signals, sweep
 from experiments.progress import Reporter
-grid = pickle.loads(pathlib.Path({str(tmp_path / 'grid')!r}).read_bytes())
-engines.Processes('processes', [{str(tmp_path)!r}, 'wait'], [{{}}, {{}}], dict(os.environ, PYTHONPATH='')).fill(
-  grid, range(4), 0.0, Reporter(rich.console.Console()))
+settings = config.from_record(json.loads({recorded!r}))
+grid = sweep.trials(settings, pathlib.Path({str(tmp_path)!r}))
+with signals.answered():
+  engines.Processes('processes', [{str(tmp_path)!r}, 'wait'], [{{}}, {{}}], dict(os.environ, PYTHONPATH='')).fill(
+    grid, range(4), 0.0, Reporter(rich.console.Console()))
 """
-  (tmp_path / 'grid').write_bytes(pickle.dumps(grid))
   process = subprocess.Popen([sys.executable, '-c', program], stderr=subprocess.DEVNULL)
   deadline = time.monotonic() + 60
   while len(_notes(tmp_path)) < 2:

@@ -122,11 +122,12 @@ def test_a_call_is_finished_while_the_next_one_runs():
     told.append(('call', int(result[0].step)))
     return result
 
-  def finish(step, losses, copy):
-    told.append(('finish', step, float(losses), copy and (int(copy.step), float(copy.params))))
+  def finish(step, losses, kept):
+    told.append(('finish', step, float(losses), kept and (int(kept.state.step), float(kept.state.params))))
 
   measured = lambda state, losses: told.append(('measure', int(state.step)))
-  state = pretraining._call_ahead(p, fresh(), call, measured, finish, lambda: False)
+  never = lambda: False
+  state = pretraining._call_ahead(p, fresh(), call, measured, finish, never, never)
   assert told == [
     ('call', 10),
     ('call', 20),
@@ -141,7 +142,7 @@ def test_a_call_is_finished_while_the_next_one_runs():
   ]
   assert int(state.step) == 40
   told.clear()
-  assert int(pretraining._call_ahead(p, fresh(), call, measured, finish, lambda: True).step) == 20
+  assert int(pretraining._call_ahead(p, fresh(), call, measured, finish, lambda: True, never).step) == 20
   assert told[-1] == ('finish', 20, 2, (20, 4)) and len(told) == 5
 
 

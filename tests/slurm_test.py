@@ -170,6 +170,7 @@ def test_an_array_with_requeued_tasks_ends_as_one_process_does(environment, tmp_
     begun = workdir / 'pretrained' / records[task]['pretraining_id'] / 'checkpoints' / '20'
     _wait(begun.exists, 240, lambda: _printed(workdir))
     _call(env, *ends, f'{array}_{task}')
+  for task in range(2):
     _wait(lambda: _is_pending(env, f'{array}_{task}'), 60, lambda: _printed(workdir))  # noqa: B023
     # Or SLURM waits for two minutes. Within the second in which it has revoked its credential a job cannot begin.
     _call(env, 'scontrol', 'update', f'JobId={array}_{task}', 'StartTime=now+2')

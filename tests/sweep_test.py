@@ -1,6 +1,7 @@
 """The grid: in which order it is filled, and what a time budget leaves of it."""
 
 import collections
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -9,7 +10,7 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import config as config_lib, files, pretraining, results, sweep, timing
+from experiments import config as config_lib, files, overview, pretraining, results, sweep, timing
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
@@ -34,7 +35,8 @@ def begun(monkeypatch):
     if trial.missing():
       order.append((trial.point.num_states, trial.trial))
       row = {**trial.point._asdict(), 'trial': trial.trial, 'task': 0, 'model': 'exact', 'method': 'head'}
-      files.write_json_lines(trial.environment_path, [{'trial_id': trial.id}])
+      made = {'trial_id': trial.id, 'model': 'exact', 'method': 'head', 'tasks': [0]}
+      files.write_json_lines(trial.environment_path, [made])
       files.write_json_lines(trial.records_path, [row])
       files.write_json_lines(trial.timing_path, [{'trial_id': trial.id}])
       reporter.clock._begun = reporter.clock._begun.minus(timing.Time(0, 60))
@@ -158,6 +160,8 @@ def test_two_that_merge_at_once_lose_no_trial(settings, begun, tmp_path, monkeyp
   names = ['config.json', 'environment.jsonl', 'results.jsonl', 'timing.jsonl']
   calls.extend(names)
   monkeypatch.setattr(files, 'write_whole', interrupted)
+  # As in an object store, where nothing is claimed.
+  monkeypatch.setattr(sweep.claims, 'held', lambda *_: contextlib.nullcontext(True))
   _run_numbers(settings, tmp_path, 0)
   assert calls[4 : 5 + moment] == names[: moment + 1] and len(calls) > 8
   assert _recorded(tmp_path) == [(4, 0), (4, 1), (6, 0)]
@@ -181,39 +185,40 @@ def test_what_is_added_to_a_finished_trial_is_merged_too(settings, begun, tmp_pa
   assert [row['trial_id'] for row in files.read_json_lines(tmp_path / 'timing.jsonl')] == [trial.id, 'again']
 
 
-def test_the_list_says_what_is_done_and_what_is_missing(settings, begun, tmp_path):
+def test_the_status_says_what_is_done_and_what_is_missing(settings, begun, tmp_path):
   """A line a trial, by number, with its id; nothing is written."""
   more = dataclasses.replace(settings, methods=('head', 'prompt'), tasks_per_trial=2)
-  assert sweep.listing(sweep.trials(more, tmp_path / 'none')).count('missing 4 of 4: exact head, exact prompt') == 6
+  assert overview.text(sweep.trials(more, tmp_path / 'none')).count('missing 4 of 4: exact head, exact prompt') == 6
   assert not (tmp_path / 'none').exists()
   _run_numbers(settings, tmp_path, 1)
   grid = sweep.trials(settings, tmp_path)
-  lines = sweep.listing(grid).splitlines()
+  *lines, total = overview.text(grid).splitlines()
+  assert total == '6 trials: 1 done, 0 running, 0 failed, 5 missing'
   assert [line.split()[:5] for line in lines] == [
     [str(number), trial.id, str(trial.point), 'trial', str(trial.trial)] for number, trial in enumerate(grid.values())
   ]
   assert [line.endswith('done') for line in lines] == [False, True, False, False, False, False]
-  assert sweep.listing(sweep.trials(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
+  assert overview.text(sweep.trials(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
 
 
 def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):
   """By number, one at least; more draws of all sizes keep what is done, and the rest is counted by size."""
-  fewer = dataclasses.replace(settings, time_budget=0.0, fewer_sizes=(6, 8), fewer_trials=2)
+  fewer = dataclasses.replace(settings, time_budget=0.0, fewer_sizes=(6,), fewer_trials=2)
   assert _run(fewer, tmp_path) is None and begun == [(4, 0), (6, 0), (4, 1), (4, 2)]
   more = dataclasses.replace(fewer, num_trials=5)
-  assert sweep.listing(sweep.trials(more, tmp_path)).count('done') == 4
+  assert overview.text(sweep.trials(more, tmp_path)).count('  done\n') == 4
   assert _run_numbers(more, tmp_path, 3).startswith('5 of 8 trials are finished (|H|=4: 3, |H|=6: 2)')
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
   assert dataclasses.replace(fewer, num_trials=1).draws() == [(Point(4), 0), (Point(6), 0)]
 
 
 def test_the_evidence_has_as_many_draws_as_figure_3_asks_for():
-  """Left five at |H| = 4, 10 and 30 and three elsewhere; right three of each text; every trial a small one."""
+  """Left seven at |H| = 4, 10 and 30 and five elsewhere; right five of each text; every trial a small one."""
   left, right = (config_lib.from_config(config_lib.shipped(name)['get_config']('evidence')) for name in EVIDENCE)
   of = lambda s: collections.Counter(point for point, _ in s.draws())
-  assert of(left) == {Point(size): 5 if size in (4, 10, 30) else 3 for size in (4, 8, 10, 12, 15, 25, 30)}
+  assert of(left) == {Point(size): 7 if size in (4, 10, 30) else 5 for size in (4, 8, 10, 12, 15, 25, 30)}
   memories = [Point(4, size, 1) for size in (2, 3, 5, 7)]
-  assert of(right) == dict.fromkeys([*memories, *(Point(point.joint_states) for point in memories)], 3)
+  assert of(right) == dict.fromkeys([*memories, *(Point(point.joint_states) for point in memories)], 5)
   for name, evidence in zip(EVIDENCE, (left, right)):
     small = config_lib.from_config(config_lib.shipped(name)['get_config']('small'))
     assert evidence.tasks_per_trial == small.tasks_per_trial == 4

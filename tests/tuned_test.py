@@ -1,6 +1,7 @@
 """What is measured of a tuned method: accuracies, and attention against concentration."""
 
 import dataclasses
+import functools
 import io
 
 import jax
@@ -58,7 +59,8 @@ def predictions(distribution, inputs):
 def tune(settings, drawn, method):
   distribution, downstream = drawn
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  return tuned.tune(settings, POINT, MODEL, distribution, method, [1, 0], downstream, jax.random.key(3), reporter)
+  what = settings, POINT, MODEL, distribution, method, [1, 0], downstream, jax.random.key(3), reporter
+  return tuned.tune(*what, functools.partial(fitted.exact_probs, distribution))
 
 
 def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
@@ -306,7 +308,7 @@ def test_saved_arrays_are_those_tuned(settings, drawn, tmp_path):
   """The npz holds every tuned array under its path in the tree, and nothing else."""
   trainable = tune(settings, drawn, 'prompt_attention')[0].trainable
   tuned.save_arrays(tmp_path / 'arrays.npz', trainable)
-  arrays = np.load(tmp_path / 'arrays.npz')
+  arrays = np.load(tmp_path / 'arrays.npz', allow_pickle=False)
   names = {f'head/{name}' for name in trainable['head']._fields} | {'prompt'}
   assert set(arrays.files) == names
   np.testing.assert_array_equal(arrays['prompt'], trainable['prompt'])

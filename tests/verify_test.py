@@ -1,5 +1,6 @@
 """What verifying a folder of records finds, and in which class it looks for it."""
 
+import pathlib
 import re
 
 import numpy as np
@@ -125,9 +126,9 @@ def test_elsewhere_another_form_is_a_difference():
 
 @pytest.mark.parametrize(('field', 'value'), [('num_states', [1]), ('trial', None), ('model', 3)])
 def test_a_record_that_does_not_say_what_it_is_of_is_refused(field, value):
-  verify._check_names(_records())
-  with pytest.raises(SettingsError, match=f'^{field} of a record is .*; valid is a '):
-    verify._check_names([*_records(), {**_record(), field: value}])
+  verify._check_names(pathlib.Path('work'), _records())
+  with pytest.raises(SettingsError, match=f'^{field} of a record in work is .*; valid is a '):
+    verify._check_names(pathlib.Path('work'), [*_records(), {**_record(), field: value}])
 
 
 @pytest.mark.parametrize('line', ['{}', '{"trial_id": "1", "model": "bert", "method": "head", "tasks": 3}'])

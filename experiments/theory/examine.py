@@ -10,7 +10,6 @@
 """
 
 import functools
-import json
 import math
 import pathlib
 import reprlib
@@ -21,7 +20,7 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments import results
+from experiments import loading, results
 from experiments.environment import environment
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
@@ -76,7 +75,7 @@ def load(path: str | pathlib.Path) -> Problem:
     raise SettingsError('hmm_file is missing; valid is --config.hmm_file=PATH, an .npz or a .json file')
   path = pathlib.Path(path)
   name, suffix = f'hmm_file is {str(path)!r}', path.suffix.lower()
-  readers = {'.npz': _read_npz, '.json': _read_json}
+  readers = {'.npz': loading.arrays, '.json': _read_json}
   if suffix not in readers or not path.is_file():
     missing = ', which is no file' if suffix in readers else ''
     raise SettingsError(f'{name}{missing}; valid is the path of an .npz or a .json file')
@@ -85,23 +84,15 @@ def load(path: str | pathlib.Path) -> Problem:
   except Exception as error:
     # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
     reason = textwrap.shorten(repr(str(error) or type(error).__name__)[1:-1], _LONGEST_REASON)
-    raise SettingsError(f'{name}, which cannot be read as {suffix} ({reason})')
+    raise SettingsError(f'{name}, which cannot be read as {suffix} ({reason}); valid is a whole file')
   try:
     return _problem(entries)
   except ValueError as error:
     raise SettingsError(f'{path}: {error}')
 
 
-def _read_npz(path: pathlib.Path) -> dict[str, Any]:
-  content = np.load(path, allow_pickle=False)
-  if not isinstance(content, np.lib.npyio.NpzFile):
-    raise ValueError('it holds one array; valid are arrays by name, as np.savez writes them')
-  with content:
-    return dict(content)
-
-
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
-  content = json.loads(path.read_text('utf-8-sig'), object_pairs_hook=_once_each)
+  content = loading.json_value(path, 'utf-8-sig', object_pairs_hook=_once_each)
   if not isinstance(content, dict):
     raise ValueError(f'it holds {reprlib.repr(content)}; valid is an object, nested lists of numbers by key')
   return content

@@ -1,0 +1,80 @@
+"""What a run takes of a disk, estimated from its settings before anything is trained.
+
+Counted are, of each pretraining that is not finished, the checkpoints that are kept; once the one more that is being
+written beside them; of each trial that is not finished, its tuned arrays and records; and what a run writes besides:
+tables, figures, logs. It is an estimate, with what a file system takes for a file: what is there already of a trial
+counts as if it were not.
+"""
+
+from collections.abc import Sequence
+import pathlib
+
+from experiments import checkpoints, cost, files
+from experiments.fields import SettingsError
+from experiments.methods import METHODS, OF_SEQUENCE
+from experiments.trial import Trial
+
+# Tables, figures and logs.
+_REST = 2**20
+# Of a step, whatever its size: Orbax's metadata and what its files leave of their blocks, measured as 0.16 MB.
+_METADATA = 2**18
+# The block of most file systems, of which a small file leaves most.
+_BLOCK = 2**12
+
+
+def needed(trials: Sequence[Trial]) -> dict[pathlib.Path, int]:
+  """Bytes that what is missing of the trials takes, by the directories that it goes to."""
+  found: dict[pathlib.Path, int] = {}
+  add = lambda path, size: found.update({path: found.get(path, 0) + size})
+  left = [trial for trial in trials if trial.missing()]
+  for trial in left:
+    add(trial.workdir, sum(_of_record(trial, model, method) for _, model, method in trial.missing()))
+  models = {trial.pretrained_directory: trial for trial in left if 'bert' in trial.settings.models}
+  largest: dict[pathlib.Path, int] = {}
+  for directory, trial in models.items():
+    there = checkpoints.steps(directory / checkpoints.NAME)
+    if trial.settings.pretrain.num_steps in there:
+      continue
+    size, where = checkpoint_bytes(trial), directory.parent
+    add(where, size * max(checkpoints.KEPT - len(there), 0))
+    largest[where] = max(size, largest.get(where, 0))
+  for where, size in largest.items():
+    add(where, size)
+  for trial in left[:1]:
+    add(trial.workdir, _REST)
+  return found
+
+
+def checkpoint_bytes(trial: Trial) -> int:
+  """Of one step of the pretraining of a trial, on disk."""
+  return cost.state_bytes(trial.settings) + _METADATA
+
+
+def _of_record(trial: Trial, model: str, method: str) -> int:
+  """A record with its tuned arrays, in float64 where it may be."""
+  s, kind, point = trial.settings, METHODS[method], trial.point
+  width = s.bert.width if model == 'bert' else point.joint_states
+  length = s.seen_length(method) + s.prompt_length(method)
+  entries = s.downstream.num_classes * (max(width, s.hmm.num_tokens) + 1) + s.prompt_length(method) * width
+  if kind.reads in OF_SEQUENCE:
+    key, value = s.attention.key_size or point.num_states + 1, s.attention.value_size or point.joint_states
+    entries += (length + 2 * s.hmm.num_tokens) * (key + value) + s.downstream.num_classes * value
+  if kind.finetunes:
+    entries += cost.num_params(s)
+  return 8 * entries + 2 * _BLOCK
+
+
+def check(trials: Sequence[Trial]) -> None:
+  """Raises SettingsError where a file system has less room than what is missing of the trials takes of it."""
+  by_device: dict[int, list[tuple[pathlib.Path, int]]] = {}
+  for path, size in needed(trials).items():
+    if not files.is_object(path):
+      by_device.setdefault(files.standing(path).stat().st_dev, []).append((path, size))
+  for wanted in by_device.values():
+    path, total = wanted[0][0], sum(size for _, size in wanted)
+    free = files.free_bytes(path)
+    if free is not None and free < total:
+      names = ' and '.join(repr(str(each)) for each, _ in wanted)
+      raise SettingsError(
+        f'{names}: {free:,} bytes are free there; valid are at least {total:,}, which the run may take'
+      )

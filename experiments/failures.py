@@ -1,0 +1,74 @@
+"""What is kept of a trial that has failed, beside its records, until it is done."""
+
+import datetime
+import json
+import pathlib
+import traceback
+from typing import Any, NamedTuple
+
+import jax
+
+from experiments import distributed, files, statuses
+from experiments.environment import environment
+
+FILE_NAME = 'failed.json'
+_LONGEST = 300
+
+
+class Failure(NamedTuple):
+  """A trial that has failed: what is said of it, and the exit status that it asks for."""
+
+  sentence: str
+  status: int
+
+
+def sentence(error: BaseException) -> str:
+  """The first line of an error, behind the name of its class unless it is one that was written for the user."""
+  lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ['without a word']
+  is_ours = isinstance(error, files.StorageError) or statuses.of_error(error) != statuses.FAILED
+  return (lines[0] if is_ours else f'{type(error).__name__}: {lines[0]}')[:_LONGEST]
+
+
+def keep(directory: pathlib.Path, error: str, status: int, text: str, devices: list[jax.Device]) -> None:
+  """Writes what failed: the sentence, the exit status, all that is known of it, when, and where."""
+  when = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
+  row = {'error': error, 'status': status, 'when': when, 'traceback': text, 'environment': environment(devices)}
+  files.write_whole(directory / FILE_NAME, json.dumps(row, indent=2) + '\n')
+
+
+def caught(directory: pathlib.Path, error: Exception) -> Failure:
+  """Keeps an error of a trial; where that cannot be written it is said alone."""
+  failure = Failure(sentence(error), statuses.of_error(error))
+  try:
+    keep(directory, *failure, ''.join(traceback.format_exception(error)), _devices())
+  except OSError as other:
+    return failure._replace(sentence=f'{failure.sentence} ({other})')
+  return failure
+
+
+def _devices() -> list[jax.Device]:
+  try:
+    return jax.devices()
+  except RuntimeError:  # which may be what has failed
+    return []
+
+
+def read(directory: pathlib.Path) -> dict[str, Any] | None:
+  """What is kept of a trial that has failed, None where nothing is, in process 0's eyes."""
+
+  def look() -> dict[str, Any] | None:
+    try:
+      found = json.loads((directory / FILE_NAME).read_text())
+    except FileNotFoundError:
+      return None
+    except (OSError, ValueError):
+      found = None
+    unreadable = {'error': f'{FILE_NAME} cannot be read', 'status': statuses.FAILED, 'when': 'an unknown time'}
+    return unreadable | (found if isinstance(found, dict) else {})
+
+  return distributed.decide(look)
+
+
+def forget(directory: pathlib.Path) -> None:
+  """What has failed is done."""
+  files.remove(directory / FILE_NAME)

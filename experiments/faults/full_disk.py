@@ -1,0 +1,99 @@
+"""A small tmpfs that is too small from the start, or fills up on the way; then there is room, and the same command."""
+
+from collections.abc import Iterator
+import contextlib
+import pathlib
+import subprocess
+
+import jax
+
+from experiments.faults import bench as bench_lib
+from experiments.faults.bench import Bench, Row
+from experiments.faults.settings import FaultsSettings
+from experiments.progress import Reporter
+
+# Of what the run leaves: what is there for one that fills the disk by itself, and for one whose disk is filled.
+_TOO_SMALL, _ENOUGH = 0.5, 4.0
+_SPARE = 2**20
+_PAGE = 4096
+
+
+class NotPermitted(Exception):
+  """This process may not mount, as its text says."""
+
+
+def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Row]:
+  """A row for each disk; one that says why, with none tried, where no tmpfs can be mounted."""
+  with bench_lib.opened(settings) as bench:
+    try:
+      return _rows(bench, key, reporter)
+    except NotPermitted as error:
+      return [{**bench_lib.row('a full disk', ''), 'tried': 0, 'survived': 0, 'why': str(error)}]
+
+
+def _rows(bench: Bench, key: jax.Array, reporter: Reporter) -> list[Row]:
+  rows, number, taken = list[Row](), bench.settings.num_full, _size(bench.reference)
+  draws = bench_lib.uniform(key, number, 3)
+  with reporter.track('full disks', number + 1) as advance:
+    with _mounted(bench, int(_TOO_SMALL * taken)) as disk:
+      ended = bench.run(disk / 'work').end(bench.settings.most_seconds)
+      lost = _unclear(ended.status, ended.said)
+      rows.append(bench_lib.row('a disk too small from the start', lost, said=ended.last_words))
+      advance(len(rows), '')
+    for moment in bench_lib.moments(bench, draws, ('pretraining', 'save', 'tuning', 'writing')):
+      rows.append(_filled(bench, moment.phase, moment.number, int(_ENOUGH * taken) + _SPARE))
+      advance(len(rows), moment.phase)
+  if bench.settings.mutants:
+    rows.append(_filled(bench, 'tuning', 1, int(_ENOUGH * taken) + _SPARE, without='errors of writing'))
+  return rows
+
+
+def _filled(bench: Bench, phase: str, count: int, size: int, without: str = '') -> Row:
+  """Fills the disk when a phase begins, waits for the end, makes room, and runs the same command again."""
+  with _mounted(bench, size) as disk:
+    running, ballast = bench.run(disk / 'work', changed=[without]), disk / 'ballast'
+    running.reached(phase, count)
+    _fill(ballast)
+    ended = running.end(bench.settings.most_seconds)
+    # Where nothing was left to be written the disk was filled too late to be felt.
+    is_felt = bool(bench.lost(ended, disk / 'work'))
+    ballast.unlink()
+    lost = _unclear(ended.status, ended.said) if is_felt else ''
+    lost = lost or bench.again(disk / 'work')[1]
+  return bench_lib.row(
+    'a disk that fills up', lost, without=without, phase=phase, is_felt=is_felt, said=ended.last_words
+  )
+
+
+def _unclear(status: int, said: str) -> str:
+  """What is wrong with how a run failed; '' where it says so, and why, in words."""
+  if not 0 < status < 128:
+    return f'status {status}'
+  return 'a traceback' if 'Traceback' in said else ''
+
+
+def _fill(path: pathlib.Path) -> None:
+  with contextlib.suppress(OSError), open(path, 'wb', 0) as file:
+    while True:
+      file.write(bytes(_PAGE))
+
+
+def _size(directory: pathlib.Path) -> int:
+  """Bytes of all files, in whole pages."""
+  return sum(-(-path.stat().st_size // _PAGE) * _PAGE for path in directory.rglob('*') if path.is_file())
+
+
+@contextlib.contextmanager
+def _mounted(bench: Bench, size: int) -> Iterator[pathlib.Path]:
+  """A tmpfs of so many bytes; raises NotPermitted."""
+  disk = bench.directory / 'disk'
+  disk.mkdir(exist_ok=True)
+  command = ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'none', str(disk)]
+  try:
+    subprocess.run(command, check=True, capture_output=True, text=True)
+  except (OSError, subprocess.CalledProcessError) as error:
+    raise NotPermitted(f'no tmpfs could be mounted ({getattr(error, "stderr", "") or error})'.strip())
+  try:
+    yield disk
+  finally:
+    subprocess.run(['umount', '-l', str(disk)], check=True)

@@ -1,0 +1,69 @@
+"""The sentences of docs/faults.md that have numbers in them, from records alone."""
+
+from collections.abc import Callable
+import json
+import pathlib
+
+from experiments import files, results
+from experiments.faults import report, watch
+from experiments.results import Record
+
+
+def setup(records: list[Record], folder: pathlib.Path) -> str:
+  """What was run, where, and from what."""
+  config = json.loads((folder / 'config.json').read_text())
+  made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)
+  commits = sorted({row['commit'] for row in made})
+  minutes = sum(row['seconds'] for row in made) / 60
+  packages = made[0]['packages']
+  return (
+    f'The run is prompt_vs_head:smoke with {", ".join(config["disturbed"])}. The campaign took {minutes:.0f} minutes '
+    f'on {made[0]["cpu"]}, {made[0]["platform"]}, jax {packages["jax"]}, Python {made[0]["python"]}, commit '
+    f'{", ".join(commits)}{" with uncommitted changes" if any(row["uncommitted_changes"] for row in made) else ""}.'
+  )
+
+
+def verdict(records: list[Record], folder: pathlib.Path) -> str:
+  """How many of all were lost, what no protection taken away was seen by, and which phases no kill hit."""
+  kept, without = results.select(records, without=''), [record for record in records if record['without']]
+  tried, survived = (sum(record[name] for record in kept) for name in ('tried', 'survived'))
+  lines = [f'{tried} faults were tried, {survived} survived, {tried - survived} lost.']
+  unseen = sorted({r['without'] for r in without} - {r['without'] for r in without if r['survived'] < r['tried']})
+  seen = len({record['without'] for record in without}) - len(unseen)
+  if without:
+    rest = f'; not so without {", ".join(unseen)}' if unseen else ''
+    lines.append(f'With one of {seen} protections taken away something was lost every time{rest}.')
+  none = [record for record in kept if not record['tried']]
+  lines += [f'Not tried here: {record["fault"]}, {record["why"]}.' for record in none]
+  return ' '.join(lines)
+
+
+def stopping(records: list[Record], folder: pathlib.Path) -> str:
+  """The longest time from a signal to the end, and what it is bounded by."""
+  told = [record for record in results.select(records, without='') if record.get('seconds') is not None]
+  once = [record for record in told if record['fault'] in report.SIGNALS]
+  if not once:
+    return 'No records yet.'
+  longest = max(once, key=lambda record: record['seconds'])
+  twice = max((record['seconds'] for record in told if record['fault'] not in report.SIGNALS), default=0.0)
+  return (
+    f'Of {len(once)} runs that were told to stop, the longest took {longest["seconds"]:.1f} s, in the phase '
+    f'{longest["phase"]}; after a second signal {twice:.2f} s.'
+  )
+
+
+def killed(records: list[Record], folder: pathlib.Path) -> str:
+  """Phases that kills hit."""
+  kept = [r for r in results.select(records, without='') if r['fault'].startswith('kill -9')]
+  hit = [phase for phase in watch.PHASES if any(phase in record.get('phase', '').split(', ') for record in kept)]
+  missed = [phase for phase in watch.PHASES if phase not in hit]
+  rest = f' None hit {", ".join(missed)}.' if missed else ' Every phase was hit.'
+  return f'{len(kept)} runs were killed at least once.{rest}'
+
+
+SENTENCES: dict[str, Callable[[list[Record], pathlib.Path], str]] = {
+  'setup': setup,
+  'verdict': verdict,
+  'stopping': stopping,
+  'killed': killed,
+}

@@ -1,0 +1,53 @@
+"""Numbers that are not finite, named by where they were first seen, so that nothing that has one is kept."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import statuses
+
+
+class Diverged(FloatingPointError):
+  """A loss, a parameter, a moment or a measurement is not finite, as its text says; what was kept before is finite."""
+
+  status = statuses.DIVERGED
+
+
+def all_finite(tree: Any) -> Array:
+  """Whether every number of every leaf is finite, [] bool; to be computed where the tree lies."""
+  leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+  return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all() if leaves else jnp.bool_(True)
+
+
+def check_losses(losses: Array | np.ndarray, last: int, total: int) -> None:
+  """Raises Diverged at the first step whose loss is not finite, of the steps up to `last` whose losses these are."""
+  losses = np.asarray(losses)
+  wrong = np.flatnonzero(~np.isfinite(losses))
+  if wrong.size:
+    step, loss = last - len(losses) + 1 + int(wrong[0]), losses[wrong[0]]
+    raise Diverged(f'pretraining: the loss of step {step} of {total} is {loss}; no state from there on is kept')
+
+
+def check_state(is_finite: Array, step: int) -> None:
+  """Raises Diverged where the state after `step`, by `all_finite`, is not, though the losses up to it are."""
+  if not is_finite:
+    raise Diverged(f'pretraining: a parameter or a moment is not finite after step {step}; that state is not kept')
+
+
+def check_members(losses: Array | np.ndarray, names: Sequence[str], done: int, what: str) -> None:
+  """Raises Diverged where the losses of an epoch, one for each of `names`, are not all finite."""
+  wrong = np.flatnonzero(~np.isfinite(np.ravel(losses)))
+  if wrong.size:
+    whose = ', '.join(names[int(index)] for index in wrong)
+    raise Diverged(f'{what}: the loss of {whose} is not finite in epoch {done}')
+
+
+def check_values(where: str, values: dict[str, Any]) -> None:
+  """Raises Diverged at the first of numbers by name, or of arrays, that is not finite."""
+  for name, value in values.items():
+    if not np.isfinite(value).all():
+      raise Diverged(f'{where} {name} is not finite')

@@ -1,0 +1,36 @@
+"""What `--mode=status` prints: how each trial of a grid stands. It looks at files alone, and changes none."""
+
+from collections import Counter
+
+from experiments import claims, failures, sweep
+from experiments.trial import Trial
+
+STATES = ('done', 'running', 'failed', 'missing')
+
+
+def text(grid: sweep.Grid) -> str:
+  """A line for each trial, its number, id, name and state, and one that counts them."""
+  places, names = len(str(len(grid) - 1)), max(map(len, grid))
+  states = {name: state(trial) for name, trial in grid.items()}
+  lines = [
+    f'{number:{places}}  {trial.id}  {name:{names}}  {" ".join(filter(None, states[name]))}\n'
+    for number, (name, trial) in enumerate(grid.items())
+  ]
+  counts = Counter(what for what, _ in states.values())
+  total = ', '.join(f'{counts[what]} {what}' for what in STATES)
+  return ''.join([*lines, f'{len(grid)} trials: {total}\n'])
+
+
+def state(trial: Trial) -> tuple[str, str]:
+  """Which of STATES a trial is in, and what there is to say: who runs it, why it failed, and what of it is missing."""
+  missing = trial.missing()
+  if not missing:
+    return 'done', ''
+  methods = ', '.join(sorted({f'{model} {method}' for _, model, method in missing}))
+  left, holder = f'{len(missing)} of {len(trial.wanted())}: {methods}', claims.holder(trial.directory)
+  if holder:
+    return 'running', f'by {holder}; missing {left}'
+  failure = failures.read(trial.directory)
+  if failure:
+    return 'failed', f'at {failure["when"]}: {failure["error"]}; missing {left}'
+  return 'missing', left

@@ -1,0 +1,93 @@
+"""What is said of words on a command line that are no flag, no field, or no value of one."""
+
+import ast
+import difflib
+import pathlib
+import re
+import typing
+from typing import Any
+
+from absl import flags
+
+from experiments import config as config_lib
+from experiments.fields import require, valid_values
+from experiments.registry import EXPERIMENTS
+
+_OF_ABSL = ('flagfile', 'undefok')
+_TYPES = {'bool': 'True or False', 'int': 'an int', 'string': 'a text'}
+
+
+def check_overrides(argv: list[str], path: str) -> None:
+  """Raises SettingsError for a VALUE after --config.FIELD= that would be read as a tuple of the keys of a dict."""
+  fields = _fields(path)
+  for argument in argv:
+    name, _, text = re.sub('^--?config[.]', '', argument).partition('=')
+    if argument.startswith('-') and name in fields and typing.get_args(fields[name].type):
+      require(not isinstance(_literal(text), (dict, set)), name, text, valid_values(fields[name]))
+
+
+def _literal(text: str) -> Any:
+  try:
+    return ast.literal_eval(text)
+  except (SyntaxError, ValueError, MemoryError, RecursionError):
+    return None
+
+
+def refusal(argv: list[str], path: str, values: flags.FlagValues, error: BaseException) -> str:
+  """One sentence for what a flag, or the config file itself, has raised."""
+  lines = [line for line in str(error).splitlines() if line.strip()] or ['']
+  in_file = 'Traceback' in str(error)
+  if isinstance(error, flags.Error) and not in_file:
+    return _of_flag(path, values, error) or _unknown_field(argv, path) or ' '.join(lines)
+  unknown = _unknown_field(argv, path)
+  if unknown:
+    return unknown
+  # Within a traceback the last line names the type of the error itself.
+  reason = lines[-1] if in_file else f'{type(error).__name__}: {lines[-1]}'
+  if reason.startswith('ValueError: '):
+    # Its own words: what get_config says of its argument.
+    return f'--config is {path!r}: {reason.removeprefix("ValueError: ")}'
+  valid = 'a Python file whose get_config returns a ConfigDict'
+  return f'--config is {path!r}, which fails with {reason}; valid is {valid}'
+
+
+def _of_flag(path: str, values: flags.FlagValues, error: flags.Error) -> str | None:
+  """What is valid for the field or flag whose text absl could not read; None where it had no such text."""
+  if isinstance(error, flags.UnrecognizedFlagError):
+    known = [f'--{name}' for name in values if '.' not in name and name not in _OF_ABSL]
+    return f'--{error.flagname} is no flag; valid are {", ".join(known)}'
+  reason, message = f': {error.__context__}', str(error)
+  match = re.match(r'flag --([^=]+)=', message)
+  if not match or not message.endswith(reason):
+    return None
+  name, text = match[1].removeprefix('config.'), message[match.end() : -len(reason)]
+  fields = _fields(path)
+  if match[1] != name and name in fields:
+    return f'{name} is {text!r}; valid is {valid_values(fields[name])}'
+  if match[1] != name or name not in values:
+    return None
+  parser = values[name].parser
+  choices = ', '.join(parser.enum_values) if isinstance(parser, flags.EnumParser) else ''
+  valid = f'one of {choices}' if choices else _TYPES[parser.flag_type()]
+  return f'--{name} is {text!r}; valid is {valid}'
+
+
+def _unknown_field(argv: list[str], path: str) -> str | None:
+  valid = config_lib.field_names(_experiment(path))
+  for argument in argv[1:]:
+    match = re.match(r'--?config\.([^=]*)', argument)
+    if match and match[1] not in valid:
+      nearest = difflib.get_close_matches(match[1], valid, n=1, cutoff=0) or valid
+      return f'--config.{match[1]} is no field of this config; the nearest is --config.{nearest[0]}'
+  return None
+
+
+def _experiment(path: str) -> str:
+  """What a config file is named for."""
+  return pathlib.Path(path.partition(':')[0]).stem
+
+
+def _fields(path: str) -> dict[str, Any]:
+  """Those of the experiment that a config file is named for, by their dotted names; none where there is none."""
+  module = EXPERIMENTS.get(_experiment(path))
+  return dict(config_lib.fields(module.SETTINGS)) if module else {}

@@ -1,0 +1,98 @@
+"""SIGTERM and SIGINT: how a run that is told to stop does so.
+
+The first one ends what the process is at by raising Stopped between two instructions of Python: what is finished is on
+disk, and files are written whole or not at all. A compilation, or a call of a compiled program, ends first. Where more
+can be kept, in pretraining, it is put off (`deferred`) until that is saved. The second one ends the process at once.
+
+Of several processes that run a trial together none may go a way of its own: process 0 decides, wherever all of them
+`check`. A signal that another one alone has got is answered when process 0 has got one, too.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import threading
+
+from experiments import distributed, statuses
+
+# In the environment of a worker: the id of the process that started it, whose end is its own.
+PARENT = 'HMM_JAX_PARENT'
+_ANSWERED = (signal.SIGTERM, signal.SIGINT)
+_PR_SET_PDEATHSIG = 1
+_STDERR = 2
+
+_received: list[int] = []
+# As many as there are reasons to put a stop off.
+_deferrals: list[None] = []
+
+
+class Stopped(BaseException):
+  """A signal has ended the run; no Exception, since what goes on after a failure is to stop, too."""
+
+  def __init__(self, number: int):
+    super().__init__(f'stopped by {signal.Signals(number).name}; the same command goes on')
+    self.status = statuses.of_signal(number)
+
+
+@contextlib.contextmanager
+def answered() -> Iterator[None]:
+  """Answers the signals meanwhile; in the main thread, where alone Python lets it."""
+  if threading.current_thread() is not threading.main_thread():
+    yield
+    return
+  before = {number: signal.signal(number, _answer) for number in _ANSWERED}
+  try:
+    _end_with_parent()
+    yield
+  finally:
+    for number, handler in before.items():
+      signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    _received.clear()
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+  """Puts a stop off to the end, for work that asks by itself whether it `is_stopping`."""
+  _deferrals.append(None)
+  try:
+    yield
+  finally:
+    _deferrals.pop()
+  check()
+
+
+def is_stopping() -> bool:
+  """Whether this process has been told to stop."""
+  return bool(_received)
+
+
+def check() -> None:
+  """Raises Stopped, in all processes, where process 0 has been told to stop; all of them have to come here."""
+  found = distributed.decide(lambda: list(_received))
+  if found and not _deferrals:
+    raise Stopped(found[0])
+
+
+def _answer(number: int, *_: object) -> None:
+  if _received:
+    # Whoever started a worker tells it to stop, and a terminal or scheduler may have told both.
+    if PARENT not in os.environ:
+      os._exit(statuses.of_signal(number))
+    return
+  _received.append(number)
+  if distributed.num_processes() == 1 and not _deferrals:
+    raise Stopped(number)
+  # A print may have been interrupted here, and cannot be entered twice.
+  os.write(_STDERR, f'{signal.Signals(number).name}: stops when its work is saved\n'.encode())
+
+
+def _end_with_parent() -> None:
+  """Has Linux kill a worker whose parent ends without stopping it; elsewhere such a worker ends its trial."""
+  parent = os.environ.get(PARENT)
+  if parent and sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):
+      raise Stopped(signal.SIGTERM)

@@ -1,0 +1,26 @@
+"""What the exit status of a run says."""
+
+from experiments.fields import SettingsError
+
+# All that was asked for is done, or the time budget has ended.
+DONE = 0
+# A trial has failed, or something unexpected has.
+FAILED = 1
+BAD_INPUT = 2
+# All that failed did so by a loss or gradient that is not finite.
+DIVERGED = 3
+
+
+def of_signal(number: int) -> int:
+  """As shells have it: 143 after SIGTERM, 130 after SIGINT."""
+  return 128 + number
+
+
+def of_error(error: BaseException) -> int:
+  """That of a run which ends by `error`: its `status`, where its class has one."""
+  return BAD_INPUT if isinstance(error, SettingsError) else getattr(error, 'status', FAILED)
+
+
+def of_all(statuses: list[int]) -> int:
+  """That of a run in which trials have failed with `statuses`: theirs where they agree, or else FAILED."""
+  return statuses[0] if len(set(statuses)) == 1 else FAILED

@@ -1,0 +1,120 @@
+"""Bad input of every field and of every kind: one sentence with field, value and what is valid, 2, and nothing left."""
+
+import math
+import operator
+import typing
+import warnings
+
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+import pytest
+
+from experiments import config as config_lib, fields
+from experiments.faults import by_hand, every_input, inputs
+from experiments.fields import SettingsError
+from experiments.registry import EXPERIMENTS
+
+BOUNDS = {'least': operator.ge, 'above': operator.gt, 'most': operator.le, 'below': operator.lt}
+FIELDS = [
+  (experiment, name, field)
+  for experiment, module in EXPERIMENTS.items()
+  for name, field in config_lib.fields(module.SETTINGS)
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+  """The program is run where it is imported."""
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', "'experiments.main' found in sys.modules", RuntimeWarning)
+    yield
+
+
+def _wrong(cases):
+  return [f'{bad.what}: {said}' for bad in cases if (said := inputs.said_of(bad))]
+
+
+def _one_of_each_field():
+  """Of the bad values of each field name one, each time the next in its list, so that every kind of each is met."""
+  by_name = {}
+  for bad in every_input.of_fields():
+    by_name.setdefault(bad.names[0], []).append(bad)
+  return [cases[index % len(cases)] for index, cases in enumerate(by_name.values())]
+
+
+def test_every_field_refuses_what_is_bad():
+  """Below and above its range, no number at all, of another kind, twice, nested or torn: whatever it says of itself."""
+  cases = _one_of_each_field()
+  takes_any = {name for _, name, field in FIELDS if field.type is str and not field.metadata['choices']}
+  assert {bad.names[0] for bad in cases} == {name for _, name, _ in FIELDS} - takes_any
+  assert len(takes_any) < 10 and not _wrong(cases)
+
+
+def test_what_no_field_can_say_of_itself_is_refused():
+  """Flags, fields that do not fit each other, config files, paths, records, and files of an HMM."""
+  cases = [bad for each in by_hand.KINDS.values() for bad in each()]
+  assert len(cases) > 200 and len({bad.what for bad in cases}) > 200
+  assert not _wrong(cases)
+
+
+def _keeps(field, value):
+  """Whether a value is what the field says: written apart from how it is checked."""
+  entries, metadata = typing.get_args(field.type), field.metadata
+  if entries:
+    one = {**metadata, 'may_be_empty': False}
+    is_tuple = type(value) is tuple and (value or metadata['may_be_empty'])
+    return bool(is_tuple) and all(_is_one(entries[0], one, x) for x in value) and len({*value}) == len(value)
+  return _is_one(field.type, metadata, value)
+
+
+def _is_one(kind, metadata, value):
+  if type(value) is not kind or (metadata['choices'] and value not in metadata['choices']):
+    return False
+  if kind in (int, float):
+    return not math.isnan(value) and all(BOUNDS[name](value, bound) for name, bound in metadata['bounds'].items())
+  return True
+
+
+ATOMS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
+VALUES = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.lists(inner, max_size=2))
+
+
+@pytest.fixture(scope='module')
+def configs():
+  return {name: config_lib.shipped(name)['get_config']('smoke') for name in EXPERIMENTS}
+
+
+@hypothesis_settings(max_examples=100)
+@given(which=st.sampled_from(FIELDS), value=VALUES)
+def test_any_value_is_refused_by_name_or_kept(configs, which, value):
+  """A config may hold anything: settings keep what their field takes, and refuse all else by its name."""
+  experiment, name, field = which
+  config = configs[experiment].copy_and_resolve_references()
+  with config.ignore_type():
+    config.update_from_flattened_dict({name: value})
+  try:
+    settings = config_lib.from_config(config)
+  except SettingsError as error:
+    assert '\n' not in str(error) and 'valid' in str(error)
+    taken = config_lib._as_floats(value, field.type)
+    assert name.rpartition('.')[2] in str(error) or _keeps(field, taken)
+  else:
+    assert _keeps(field, operator.attrgetter(name)(settings))
+
+
+def test_a_refusal_that_is_none_is_seen():
+  """A run that succeeds, a sentence without the field, and one that leaves a file do not count as refused."""
+  listed = inputs.Bad('nothing', ('--list',), ())
+  assert inputs.said_of(listed).startswith('status 0')
+  refused = inputs.Bad('a seed', ('--config=theory:smoke', '--config.seed=-1'), ('seed',), ('-1',))
+  assert inputs.said_of(refused) == ''
+  assert 'not in' in inputs.said_of(refused._replace(names=('dees',)))
+  assert 'not in' in inputs.said_of(refused._replace(values=('-2',)))
+  program = 'open("left", "w")\ndef get_config():\n  raise ValueError("no such colour")'
+  leaves = inputs.Bad('a file', ('--config=mine.py',), ('mine.py',), files={'mine.py': program.encode()})
+  assert inputs.said_of(leaves) == 'wrote left'
+
+
+def test_a_range_that_is_not_checked_is_seen(monkeypatch):
+  """Without the check of fields most of what is bad gets through."""
+  monkeypatch.setattr(fields, '_takes', lambda field, value: True)
+  assert len(_wrong(_one_of_each_field()[:40])) > 10

@@ -1,0 +1,355 @@
+"""Claims: one process at a time, whatever became of the one before; and what runs under a claim."""
+
+import contextlib
+import io
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import rich.console
+
+from configs import prompt_vs_head
+from experiments import claims, config as config_lib, distributed, failures, files, parts, sweep, trial as trial_lib
+from experiments.progress import Reporter
+
+ROOT = pathlib.Path(__file__).parents[1]
+QUIET = Reporter(rich.console.Console(quiet=True))
+
+
+def _spoken():
+  """A reporter, and what it has said so far."""
+  console = rich.console.Console(file=io.StringIO(), width=1000)
+  return Reporter(console), console.file.getvalue
+
+
+def _names(directory):
+  return sorted(path.name for path in directory.glob('claim-*'))
+
+
+def _elsewhere(directory, number, **changes):
+  """A claim of a process of another machine."""
+  holder = claims.Holder('node7', 42, '2026-01-01 00:00:00 UTC', 'theirs', 'another kernel')._replace(**changes)
+  path = directory / f'claim-{number}.json'
+  path.write_text(json.dumps(holder._asdict()))
+  return path
+
+
+def test_one_process_at_a_time_has_a_claim(tmp_path):
+  """Who has it is known to others; released it is free, and of all that were made the newest file is left."""
+  directory = tmp_path / 'new'
+  for number in (1, 2, 3):
+    claim, other = claims.Watch(directory).take()
+    assert claim and other is None and _names(directory) == [f'claim-{number}.json']
+    refused, holder = claims.Watch(directory).take()
+    assert refused is None and holder == claims.holder(directory)
+    assert (holder.pid, holder.released) == (claims.os.getpid(), False)
+    claim.release()
+    assert claims.holder(directory) is None
+
+
+# Forks before JAX looks at a device. A round leaves a claim of a process that was killed; 6 race for it, and the one
+# that has it keeps it until all have tried. Then a process is stopped.
+RACES = """
+import contextlib, os, pathlib, signal, sys, time, warnings
+warnings.simplefilter('ignore')
+from experiments import claims
+root = pathlib.Path(sys.argv[1])
+
+def fork(work):
+  pid = os.fork()
+  if not pid:
+    claims._NONCE = str(os.getpid())
+    os._exit(work() or 0)
+  return pid
+
+def take_and_die():
+  assert claims.Watch(directory).take()[0]
+  os.kill(os.getpid(), signal.SIGKILL)
+
+def race():
+  while not (directory / 'go').exists():
+    pass
+  won = claims.Watch(directory).take()[0] is not None
+  (directory / f'tried-{os.getpid()}').touch()
+  while won and len(list(directory.glob('tried-*'))) < 6:
+    time.sleep(0.001)
+  return 3 if won else 4
+
+for number in range(15):
+  directory = root / str(number)
+  _, status = os.waitpid(fork(take_and_die), 0)
+  assert os.WTERMSIG(status) == signal.SIGKILL
+  racers = [fork(race) for _ in range(6)]
+  (directory / 'go').touch()
+  codes = sorted(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in racers)
+  assert codes == [3, 4, 4, 4, 4, 4], codes
+  assert len(list(directory.glob('claim-*'))) == 1
+
+directory = root / 'stopped'
+
+def take_and_stop():
+  assert claims.Watch(directory).take()[0]
+  os.kill(os.getpid(), signal.SIGSTOP)
+
+pid = fork(take_and_stop)
+os.waitpid(pid, os.WUNTRACED)
+assert claims.Watch(directory).take() == (None, claims.holder(directory)) and claims.holder(directory).pid == pid
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)
+claim, gone = claims.Watch(directory).take()
+assert claim and gone.pid == pid
+print('all is well')
+"""
+
+
+def test_of_many_that_take_over_from_a_killed_process_one_wins(tmp_path):
+  """At once after kill -9, in every one of 15 rounds; a process that is stopped and not dead is not taken over."""
+  command = [sys.executable, '-c', RACES, str(tmp_path)]
+  done = subprocess.run(command, capture_output=True, text=True, env={**claims.os.environ, 'PYTHONPATH': str(ROOT)})
+  assert done.stdout == 'all is well\n', done.stderr
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  """The seconds of this process's clock, which a test sets."""
+  now = [1000.0]
+  monkeypatch.setattr(claims.time, 'monotonic', lambda: now[0])
+  return now
+
+
+def test_a_process_elsewhere_is_gone_after_so_many_missed_heartbeats(tmp_path, clock):
+  """Looked at by the clock of who waits, for as long as he has looked; each heartbeat begins the count again."""
+  path, watch = _elsewhere(tmp_path, 7), claims.Watch(tmp_path)
+  limit = claims.BEAT * claims.MISSED
+  # Its clock is years off.
+  claims.os.utime(path, (1, 1))
+  assert watch.take()[0] is None
+  clock[0] += limit
+  assert watch.take()[0] is None
+  claims.os.utime(path, (2, 2))
+  clock[0] += 1
+  assert watch.take()[0] is None
+  clock[0] += limit
+  assert watch.take() == (None, watch.holder()) and str(watch.holder()).startswith('process 42 on node7 since 2026')
+  clock[0] += 1
+  claim, gone = watch.take()
+  assert gone.host == 'node7' and _names(tmp_path) == ['claim-8.json']
+  claim.release()
+
+
+@pytest.mark.parametrize('text', ['', '{"host": "x"', '[]', '{"unknown": 1}'])
+def test_a_claim_that_says_nothing_is_waited_for(tmp_path, clock, text):
+  """As between its making and its writing, or where a process died there."""
+  (tmp_path / 'claim-1.json').write_text(text)
+  watch = claims.Watch(tmp_path)
+  assert watch.take() == (None, claims.Holder())
+  clock[0] += claims.BEAT * claims.MISSED + 1
+  claim, _ = watch.take()
+  claim.release()
+
+
+def test_where_there_are_no_locks_heartbeats_decide(tmp_path, monkeypatch, clock):
+  """A claim then names no machine, so that nobody takes its missing lock for a death."""
+  monkeypatch.setattr(claims.fcntl, 'flock', lambda *_: (_ for _ in ()).throw(OSError('no locks available')))
+  claim, _ = claims.Watch(tmp_path).take()
+  watch = claims.Watch(tmp_path)
+  assert watch.take()[0] is None and watch.holder().machine == ''
+  claim.release()
+  assert watch.holder() is None
+
+
+def test_a_heart_beats(tmp_path, monkeypatch):
+  """Its claim is touched again and again, by a thread that ends with the claim."""
+  monkeypatch.setattr(claims, 'BEAT', 0.01)
+  before = threading.active_count()
+  claim, _ = claims.Watch(tmp_path).take()
+  path = tmp_path / 'claim-1.json'
+  for _ in range(2):
+    claims.os.utime(path, (1, 1))
+    deadline = time.monotonic() + 30
+    while path.stat().st_mtime == 1:
+      assert time.monotonic() < deadline
+      time.sleep(0.005)
+  claim.release()
+  assert threading.active_count() == before
+
+
+def test_who_is_late_withdraws(tmp_path):
+  """Number 3 was free when he looked, and 5 is the newest by the time he has made it."""
+  path = _elsewhere(tmp_path, 5)
+  assert claims._make(tmp_path, 3) is None and _names(tmp_path) == [path.name]
+  assert claims._make(tmp_path, 5) is None and _names(tmp_path) == [path.name]
+
+
+def test_who_was_taken_for_dead_finds_out(tmp_path):
+  """By the newest claim, unless it is his own or was released; where nothing was claimed there is nothing to lose."""
+  claims.check(tmp_path)
+  with claims.held(tmp_path, 'it', QUIET):
+    claims.check(tmp_path)
+    _elsewhere(tmp_path, 2)
+    with pytest.raises(claims.Lost, match='is claimed by process 42 on node7 since 2026.*, which took this process'):
+      claims.check(tmp_path)
+    _elsewhere(tmp_path, 2, released=True)
+    claims.check(tmp_path)
+
+
+def test_a_claim_is_waited_for_or_not(tmp_path, monkeypatch):
+  """It is said once for what and for whom; who gives up, or does not wait, goes without it."""
+  reporter, said = _spoken()
+  monkeypatch.setattr(claims.time, 'sleep', lambda _: looks.append(None) or (len(looks) == 3 and claim.release()))
+  claim, _ = claims.Watch(tmp_path).take()
+  looks, holder = [], claims.holder(tmp_path)
+  for options in (dict(waits=False), dict(gives_up=lambda: True)):
+    with claims.held(tmp_path, 'trial 3', reporter, **options) as is_held:
+      assert not is_held and not looks and not said()
+  with claims.held(tmp_path, 'trial 3', reporter) as is_held:
+    assert is_held and len(looks) == 3 and claims.holder(tmp_path).nonce == claims._NONCE
+  assert said() == f'waits for trial 3, which {holder} works on\n' and claims.holder(tmp_path) is None
+  _elsewhere(tmp_path, 9, machine=claims._machine())
+  with claims.held(tmp_path, 'trial 3', reporter):
+    pass
+  assert said().splitlines()[1] == 'trial 3 is taken over: process 42 on node7 since 2026-01-01 00:00:00 UTC is gone'
+
+
+def test_process_0_claims_for_all(tmp_path, monkeypatch):
+  """The others take its word and touch nothing."""
+  for answer in (True, False):
+    monkeypatch.setattr(distributed, 'decide', lambda look, answer=answer: answer)
+    monkeypatch.setattr(claims.signals, 'check', lambda: None)
+    with claims.held(tmp_path, 'it', QUIET) as is_held:
+      assert is_held == answer and not _names(tmp_path)
+
+
+def test_nothing_is_claimed_in_an_object_store():
+  """Which has no exclusive creation here: nobody is kept out."""
+  directory = files.located('gs://bucket/trial')
+  with claims.held(directory, 'it', QUIET) as is_held:
+    assert is_held and claims.holder(directory) is None
+    claims.check(directory)
+
+
+@pytest.fixture
+def settings():
+  config = prompt_vs_head.get_config('smoke')
+  config.update(num_states=(4, 6, 8), tasks_per_trial=1, models=('exact',), methods=('head',))
+  return config_lib.from_config(config)
+
+
+def _record(trial):
+  row = {**trial.point._asdict(), 'trial': trial.trial, 'task': 0, 'model': 'exact', 'method': 'head'}
+  files.write_json_lines(trial.environment_path, [{'model': 'exact', 'method': 'head', 'tasks': [0]}])
+  files.write_json_lines(trial.records_path, [row])
+
+
+@pytest.mark.parametrize(
+  ('ends', 'begun', 'sentence'),
+  [
+    (_record, [4, 8], None),
+    (lambda trial: None, [4, 8, 6], None),
+    (
+      lambda trial: failures.caught(trial.directory, ValueError('bad luck')),
+      [4, 8],
+      'trial 1 (|H|=6 trial 0) failed in another process: ValueError: bad luck',
+    ),
+  ],
+  ids=['done', 'killed', 'failed'],
+)
+def test_what_another_process_works_on_comes_last(settings, tmp_path, monkeypatch, ends, begun, sentence):
+  """It is waited for, and done here only where the other one neither finished it nor failed in it."""
+  seen = []
+
+  def run(trial, reporter):
+    assert claims.holder(trial.directory).nonce == claims._NONCE
+    seen.append(trial.point.num_states)
+    _record(trial)
+
+  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  grid = sweep.trials(settings, tmp_path)
+  other = grid['|H|=6 trial 0']
+  failures.caught(other.directory, ValueError('of long ago'))
+  claim, _ = claims.Watch(other.directory).take()
+  monkeypatch.setattr(claims.time, 'sleep', lambda _: (ends(other), claim.release()))
+  failed = sweep.fill_here(grid, range(3), 0.0, QUIET)
+  assert seen == begun and [failure.sentence for failure in failed] == ([sentence] if sentence else [])
+
+
+def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypatch):
+  """Its process slept, and another one has it: nothing of it is written here, and it counts as no failure."""
+  grid = sweep.trials(settings, tmp_path)
+  trial, path = grid['|H|=4 trial 0'], []
+
+  def run(trial, reporter):
+    path.append(_elsewhere(trial.directory, 2))
+    trial_lib._add_records(trial, 'exact', 'head', [], {})
+
+  def end(_):
+    _record(trial)
+    _elsewhere(trial.directory, 2, released=True)
+
+  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  monkeypatch.setattr(claims.time, 'sleep', end)
+  assert sweep.fill_here(grid, [0], 0.0, QUIET) == [] and len(path) == 1 and not trial.missing()
+  assert failures.read(trial.directory) is None
+
+
+def test_a_pretrained_model_is_claimed_while_it_is_trained_or_read(settings, tmp_path, monkeypatch):
+  """In its own directory, which experiments share; who waits past the time budget leaves it to another run."""
+  trial = next(iter(sweep.trials(settings, tmp_path).values()))
+  seen = lambda *words: claims.holder(words[4])
+  monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', seen)
+  assert trial_lib._pretrained(trial, None, (), QUIET).nonce == claims._NONCE
+  assert claims.holder(trial.pretrained_directory) is None and _names(trial.pretrained_directory)
+  _elsewhere(trial.pretrained_directory, 2)
+  late = trial._replace(settings=trial_lib.dataclasses.replace(settings, time_budget=1e-9))
+  with pytest.raises(trial_lib.pretraining.OutOfTime):
+    trial_lib._pretrained(late, None, (), QUIET)
+
+
+def test_records_are_merged_by_one_process_at_a_time(settings, tmp_path, monkeypatch):
+  """So that config.json, environments and records are of one of them."""
+  grid, seen = sweep.trials(settings, tmp_path), []
+  _record(next(iter(grid.values())))
+  monkeypatch.setattr(sweep.results, 'write', lambda workdir, *_: seen.append(claims.holder(workdir)))
+  sweep.merge(settings, tmp_path, QUIET)
+  assert [holder.nonce for holder in seen] == [claims._NONCE]
+
+
+def test_a_part_is_run_once(settings, tmp_path, monkeypatch):
+  """Of two processes on one workdir one runs a part of a study, and the other reads what it left."""
+  begun = []
+  monkeypatch.setattr(parts, '_on_exact_device', contextlib.nullcontext)
+  monkeypatch.setattr(parts, 'environment', lambda devices: {})
+
+  def part(settings, key, reporter):
+    (held,) = tmp_path.glob('parts/*/one')
+    begun.append(claims.holder(held).nonce)
+    return [{'value': 1}]
+
+  parts.run(settings, {'one': part}, tmp_path, QUIET)
+  first = (tmp_path / 'results.jsonl').read_bytes()
+  (path,) = tmp_path.glob('parts/*/one/records.jsonl')
+  text = path.read_text()
+  path.unlink()
+  claim, _ = claims.Watch(path.parent).take()
+  monkeypatch.setattr(claims.time, 'sleep', lambda _: (path.write_text(text), claim.release()))
+  parts.run(settings, {'one': part}, tmp_path, QUIET)
+  assert begun == [claims._NONCE] and (tmp_path / 'results.jsonl').read_bytes() == first
+
+
+def test_a_claim_that_cannot_be_written_is_none(tmp_path, monkeypatch):
+  """As on a full disk: a sentence with the file, and no claim that says nothing is left for others to wait for."""
+
+  def full(file, holder):
+    raise OSError(28, 'No space left on device')
+
+  with monkeypatch.context() as patched:
+    patched.setattr(claims, '_write', full)
+    with pytest.raises(files.StorageError, match=r'claim-1\.json. was not written \(No space left on device'):
+      claims.Watch(tmp_path).take()
+  assert not _names(tmp_path)
+  claim, _ = claims.Watch(tmp_path).take()
+  claim.release()

@@ -1,0 +1,130 @@
+"""Going on with something else than before: what is another trial, what is said, and what decides nothing."""
+
+import io
+import json
+
+import jax
+import pytest
+import rich.console
+
+from configs import prompt_vs_head
+from experiments import config as config_lib, environment, files, main as main_lib, pretraining, results, sweep
+from experiments.progress import Reporter
+from experiments.trial import _made_elsewhere
+
+
+def _settings(**changes):
+  config = prompt_vs_head.get_config('smoke')
+  config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
+  return config_lib.from_config(config)
+
+
+def _trial(workdir, **changes):
+  return next(iter(sweep.trials(_settings(**changes), workdir).values()))
+
+
+MODEL, TRIAL, NEITHER = 'another model and trial', 'another trial', 'the same'
+
+
+@pytest.mark.parametrize(
+  ('changes', 'what'),
+  [
+    (dict(seed=1), MODEL),
+    (dict(num_states=(5,)), MODEL),
+    (dict(hmm__num_tokens=11), MODEL),
+    (dict(corpus__chunk_length=8), MODEL),
+    (dict(bert__width=32), MODEL),
+    (dict(bert__dtype='bfloat16'), MODEL),
+    (dict(pretrain__learning_rate=1.0), MODEL),
+    (dict(pretrain__num_steps=80), MODEL),
+    (dict(pretrain__steps_per_call=20), MODEL),
+    (dict(fast_compilation=False), MODEL),
+    (dict(head__num_epochs=3), TRIAL),
+    (dict(downstream__num_train=128), TRIAL),
+    (dict(measure__num_inputs=16), TRIAL),
+    (dict(prompt__length=3), TRIAL),
+    (dict(pretrain__checkpoint_every=10), NEITHER),
+    (dict(mesh__data=1), NEITHER),
+    (dict(deterministic=True), NEITHER),
+    (dict(methods=('head',)), NEITHER),
+    (dict(tasks_per_trial=1), NEITHER),
+    (dict(time_budget=1.0), NEITHER),
+    (dict(compilation_cache=''), NEITHER),
+  ],
+  ids=str,
+)
+def test_settings_that_decide_bits_name_what_they_make(tmp_path, changes, what):
+  """Other ones make another model or trial beside the first, which stays as it is; the rest finds both again."""
+  before, after = _trial(tmp_path), _trial(tmp_path, **changes)
+  same = before.pretraining_id == after.pretraining_id, before.id == after.id
+  assert same == {MODEL: (False, False), TRIAL: (True, False), NEITHER: (True, True)}[what]
+
+
+OF_ENVIRONMENT = [
+  ({'platform': 'Plan 9'}, 'platform Plan 9 (here {platform})'),
+  ({'cpu': '3 x abacus'}, 'cpu 3 x abacus (here {cpu})'),
+  ({'devices': ['abacus'] * 2}, 'devices 2 x abacus (here 1 x cpu)'),
+  ({'processes': 2}, 'processes 2 (here 1)'),
+  ({'xla_flags': '--xla_abacus'}, 'XLA_FLAGS --xla_abacus (here {xla_flags})'),
+  ({'packages': 'jaxlib'}, 'jaxlib 0.0.1 (here {jaxlib})'),
+]
+
+
+@pytest.mark.parametrize(('changes', 'sentence'), OF_ENVIRONMENT, ids=lambda value: str(value)[:16])
+def test_another_environment_is_allowed_and_said(tmp_path, changes, sentence):
+  """Of a model, and of the records of a trial, in one line with what was and what is; the commit alone is recorded."""
+  here = environment.environment(jax.devices())
+  versions = here['packages'] | {'jaxlib': '0.0.1'}
+  there = here | ({'packages': versions} if 'packages' in changes else changes)
+  expected = sentence.format(**here, jaxlib=here['packages']['jaxlib'])
+  trial = _trial(tmp_path)
+  files.write_json_lines(trial.environment_path, [here, there, there])
+  assert _made_elsewhere(trial) == [expected]
+  files.write_json_lines(trial.environment_path, [here | {'commit': 'another'}])
+  assert _made_elsewhere(trial) == []
+  console = rich.console.Console(file=io.StringIO(), width=10_000)
+  directory = trial.pretrained_directory
+  files.write_json_lines(directory / results.ENVIRONMENT_NAME, [there])
+  pretraining._note_environment(trial.settings, directory, 20, Reporter(console))
+  assert console.file.getvalue() == f'{directory.name} was pretrained with {expected}\n'
+
+
+def test_a_workdir_of_other_settings_says_which(tmp_path):
+  """Field by field, but for those that decide no record; lists are the tuples that they were."""
+  assert results.changed(tmp_path, _settings()) == []
+  results.write(tmp_path, _settings(), [], [])
+  assert results.changed(tmp_path, _settings()) == []
+  running = dict(time_budget=3.0, compilation_cache='', distributed__heartbeat_timeout=9, figure__dpi=99)
+  assert results.changed(tmp_path, _settings(**running)) == []
+  other = _settings(seed=5, num_states=(3,), bert__width=32)
+  assert results.changed(tmp_path, other) == [
+    'seed 0 (here 5)',
+    'num_states [4, 6] (here [3])',
+    'bert.width 16 (here 32)',
+  ]
+  fields = json.loads((tmp_path / 'config.json').read_text())
+  del fields['seed']
+  (tmp_path / 'config.json').write_text(json.dumps(fields))
+  assert results.changed(tmp_path, _settings(seed=5)) == []
+  (tmp_path / 'config.json').write_text('{')
+  assert results.changed(tmp_path, other) == []
+
+
+def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys):
+  """Of a run and a merge, not of a report, which changes no record."""
+  results.write(tmp_path, _settings(), [], [])
+  monkeypatch.setattr(sweep, 'run', lambda *_: None)
+  monkeypatch.setattr(main_lib, '_set_up', lambda *_, **__: None)
+  monkeypatch.setattr(main_lib.config_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
+  assert main_lib.main(['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.seed=5']) == 0
+  said = capsys.readouterr().out.splitlines()[0]
+  assert said == f'{tmp_path} has records of other settings, beside which these come: seed 0 (here 5)'
+
+
+def test_64_bits_are_not_taken_from_the_user_environment(monkeypatch):
+  """They would make other numbers under the same ids."""
+  pinned = []
+  monkeypatch.setattr(main_lib.jax.config, 'update', lambda *words: pinned.append(words))
+  monkeypatch.setattr(main_lib.cache, 'keep_programs', lambda setting: None)
+  main_lib._set_up(_settings(), joins=False)
+  assert ('jax_enable_x64', False) in pinned

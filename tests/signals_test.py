@@ -1,0 +1,231 @@
+"""SIGTERM and SIGINT: what stops, when, with which exit status, what is kept, and that nobody is left behind."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from conftest import assert_same_bits
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rich.console
+
+from configs import prompt_vs_head
+from experiments import config as config_lib, distributed, main as main_lib, pretraining, signals, tuned, usage
+from experiments.progress import Reporter
+from hmm_jax import pretrain
+
+ROOT = pathlib.Path(__file__).parents[1]
+QUIET = Reporter(rich.console.Console(quiet=True))
+STOPS = pytest.mark.parametrize(('number', 'status'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+
+
+def _tell(number=signal.SIGTERM):
+  signal.raise_signal(number)
+
+
+@STOPS
+def test_a_signal_stops_what_is_under_way(number, status):
+  """At once, by what no handler of failures catches; afterwards the signals mean what they did."""
+  before = [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)]
+  with pytest.raises(signals.Stopped) as stopped, signals.answered():
+    assert not signals.is_stopping()
+    try:
+      _tell(number)
+    except Exception:
+      pytest.fail('a failure of a trial')
+    pytest.fail('it went on')
+  assert stopped.value.status == status and not isinstance(stopped.value, Exception)
+  assert str(stopped.value) == f'stopped by {number.name}; the same command goes on'
+  assert [signal.getsignal(one) for one in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_stop_is_put_off(capfd):
+  """Until what is being saved is saved, of several until the outermost is; an error on the way is that error."""
+  done = []
+  with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
+    with signals.deferred():
+      _tell()
+      assert signals.is_stopping()
+      signals.check()
+      done.append('inner')
+    done.append('outer')
+  assert done == ['inner', 'outer']
+  assert capfd.readouterr().err == 'SIGTERM: stops when its work is saved\n'
+  with pytest.raises(ValueError, match='mine'), signals.answered(), signals.deferred():
+    _tell()
+    raise ValueError('mine')
+  with pytest.raises(signals.Stopped), signals.answered():
+    with pytest.raises(ValueError), signals.deferred():
+      _tell()
+      raise ValueError
+    signals.check()
+
+
+@STOPS
+def test_a_second_signal_ends_at_once(monkeypatch, number, status):
+  """Whatever is put off; a worker leaves that to the process that it ends with."""
+  left = []
+  monkeypatch.setattr(signals.os, '_exit', left.append)
+  with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
+    _tell()
+    assert not left
+    _tell(number)
+    assert left == [status]
+    monkeypatch.setenv(signals.PARENT, str(os.getppid()))
+    _tell(number)
+    assert left == [status]
+
+
+def test_process_0_decides_for_all(monkeypatch):
+  """One that it has told stops wherever all check, and goes on where it alone has got a signal."""
+  monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
+  with signals.answered():
+    monkeypatch.setattr(distributed, 'decide', lambda look: [])
+    _tell()
+    signals.check()
+    with signals.deferred():
+      pass
+  with signals.answered():
+    monkeypatch.setattr(distributed, 'decide', lambda look: [2])
+    assert not signals.is_stopping()
+    with pytest.raises(signals.Stopped) as stopped:
+      signals.check()
+    assert stopped.value.status == 130
+
+
+@STOPS
+def test_the_command_exits_with_the_status_of_the_signal(monkeypatch, capsys, number, status):
+  """And with one sentence."""
+  monkeypatch.setattr(usage, 'listing', lambda: _tell(number))
+  assert main_lib.main(['main', '--list']) == status
+  assert capsys.readouterr().err == f'error: stopped by {number.name}; the same command goes on\n'
+
+
+def test_tuning_stops_between_epochs(monkeypatch):
+  """In several processes, too, where no signal is answered elsewhere."""
+  monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
+  monkeypatch.setattr(distributed, 'decide', lambda look: look())
+  seen = []
+
+  def epoch(state):
+    _tell() if state == 1 else None
+    return state + 1, np.zeros(1)
+
+  with pytest.raises(signals.Stopped), signals.answered():
+    for state, _ in tuned.epochs(epoch, 0, 5, 'head', ['task 0'], QUIET):
+      seen.append(state)
+  assert seen == [1, 2]
+
+
+def test_a_stop_comes_after_the_calls_that_are_under_way():
+  """The one that runs and the one behind it; the checkpoint is of the last, wherever checkpoints else are."""
+  p = _settings().pretrain
+  told = []
+
+  def call(state):
+    told.append('call')
+    return state._replace(step=state.step + p.steps_per_call), jnp.zeros(1)
+
+  state = pretraining._call_ahead(
+    p,
+    pretrain.TrainState(jnp.int32(0), jnp.float32(1), ()),
+    call,
+    lambda *_: None,
+    lambda step, losses, copy: told.append((step, copy and int(copy.state.step))),
+    lambda: False,
+    lambda: told.count('call') == 3,
+  )
+  assert told == ['call', 'call', (2, None), 'call', (4, 4), (6, 6)] and int(state.step) == 6
+
+
+def _settings():
+  """8 steps, two a call, of the smallest BERT, with a checkpoint after every fourth."""
+  config = prompt_vs_head.get_config('smoke')
+  config.corpus.update(num_documents=4, document_length=32, chunk_length=8)
+  config.bert.update(width=8, ffn_width=8)
+  config.pretrain.update(optimizer='adamw', num_steps=8, warmup_steps=2, steps_per_call=2)
+  config.pretrain.update(checkpoint_every=4, measure_every=4)
+  return config_lib.from_config(config)
+
+
+@pytest.fixture
+def pretrained(monkeypatch, without_optimisation):
+  """Pretrains on any tokens in a directory, and is told to stop when it measures at the step `at`."""
+  tokens = np.random.default_rng(0).integers(10, size=(16, 8), dtype=np.uint8)
+  monkeypatch.setattr(pretraining, '_corpus', lambda *_: tokens)
+
+  def run(directory, at=None):
+    steps = []
+
+    def measure(settings, model, params, ideals):
+      steps.append(4 * len(steps))
+      if steps[-1] == at:
+        _tell()
+      return {'kl_at_mask': float(np.sum(jax.tree.leaves(params)[0]))}
+
+    monkeypatch.setattr(pretraining, 'measure', measure)
+    return pretraining.pretrained_params(_settings(), None, (), jax.random.key(3), directory, QUIET)
+
+  return run
+
+
+def test_a_stopped_pretraining_goes_on_to_the_same_bits(pretrained, tmp_path):
+  """Stopped where no checkpoint is due, it has one of the call under way, and ends with parameters and metrics of one
+  that was never stopped, at whose next checkpoint nothing is other than it would be."""
+  whole = pretrained(tmp_path / 'whole')
+  with pytest.raises(signals.Stopped), signals.answered():
+    pretrained(tmp_path / 'stopped', at=0)
+  checkpoints = lambda name: {int(path.name) for path in (tmp_path / name / 'checkpoints').iterdir()}
+  assert max(checkpoints('stopped')) == 2
+  assert_same_bits(pretrained(tmp_path / 'stopped'), whole)
+  files = [(tmp_path / name / 'metrics.jsonl').read_bytes() for name in ('whole', 'stopped')]
+  assert files[0] == files[1] and [json.loads(line)['step'] for line in files[0].splitlines()] == [0, 4, 8]
+  assert max(checkpoints('stopped')) == max(checkpoints('whole')) == 8
+
+
+WORKERS = """
+import os, signal, sys, time
+from experiments import signals
+# The first parent is killed while its worker works, the second is gone when its worker begins.
+for late in (False, True):
+  parent = os.fork()
+  if not parent:
+    os.environ[signals.PARENT] = str(os.getpid())
+    if os.fork():
+      time.sleep(0 if late else 600)
+      os._exit(0)
+    time.sleep(0.5 if late else 0)
+    try:
+      with signals.answered():
+        print('begins', os.getpid(), flush=True)
+        time.sleep(600)
+    except signals.Stopped as stopped:
+      print('ends', stopped.status, flush=True)
+    os._exit(0)
+  if late:
+    os.waitpid(parent, 0)
+    continue
+  print('parent', parent, flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='only Linux tells a process that its parent has ended')
+def test_a_worker_ends_with_its_parent():
+  """Killed with it, also where that ends without stopping its workers; one that begins later stops by itself."""
+  env = {**os.environ, 'PYTHONPATH': str(ROOT)}
+  with subprocess.Popen([sys.executable, '-W', 'ignore', '-c', WORKERS], env=env, stdout=subprocess.PIPE) as process:
+    lines = [process.stdout.readline().split() for _ in range(3)]
+    said = {word.decode(): int(number) for word, number in lines}
+    assert said['ends'] == 143
+    assert pathlib.Path(f'/proc/{said["begins"]}').exists()
+    os.kill(said['parent'], signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while pathlib.Path(f'/proc/{said["begins"]}').exists():
+      assert time.monotonic() < deadline
+      time.sleep(0.02)

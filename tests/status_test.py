@@ -1,0 +1,199 @@
+"""A trial that fails: what is kept of it, what becomes of the others, what the exit status and --mode=status say."""
+
+import contextlib
+import io
+import json
+
+import jax
+import pytest
+import rich.console
+
+from configs import prompt_vs_head
+from experiments import (
+  claims,
+  config as config_lib,
+  distributed,
+  engines,
+  failures,
+  files,
+  main as main_lib,
+  overview,
+  pretraining,
+  signals,
+  statuses,
+  sweep,
+)
+from experiments.fields import SettingsError
+from experiments.progress import Reporter
+
+QUIET = Reporter(rich.console.Console(quiet=True))
+
+
+class Diverged(Exception):
+  """Stands for what a loss that is not finite raises."""
+
+  status = statuses.DIVERGED
+
+
+@pytest.fixture
+def settings():
+  config = prompt_vs_head.get_config('smoke')
+  config.update(num_states=(4, 6, 8), tasks_per_trial=1, models=('exact',), methods=('head',))
+  return config_lib.from_config(config)
+
+
+def _record(trial):
+  row = {
+    'schema_version': 1,
+    **trial.point._asdict(),
+    'trial': trial.trial,
+    'task': 0,
+    'model': 'exact',
+    'method': 'head',
+  }
+  files.write_json_lines(trial.environment_path, [{'model': 'exact', 'method': 'head', 'tasks': [0]}])
+  files.write_json_lines(trial.records_path, [row])
+
+
+@pytest.fixture
+def runs(monkeypatch):
+  """Trials fail by the error of their size here, and are done otherwise; those that have begun, in order."""
+  errors, begun = {}, []
+
+  def run(trial, reporter):
+    begun.append(trial.point.num_states)
+    if trial.point.num_states in errors:
+      raise errors[trial.point.num_states]
+    _record(trial)
+
+  monkeypatch.setattr(sweep.trial_lib, 'run', run)
+  return errors, begun
+
+
+@pytest.mark.parametrize(
+  ('error', 'sentence', 'status'),
+  [
+    (MemoryError(), 'MemoryError: without a word', 1),
+    (jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: 3 GB\n  at 0x1'), 'JaxRuntimeError: RESOURCE_EXHAUSTED: 3 GB', 1),
+    (OSError(28, 'No space left on device'), 'OSError: [Errno 28] No space left on device', 1),
+    (SettingsError('x is 1; valid is 2'), 'x is 1; valid is 2', 2),
+    (Diverged('step 3: the loss is inf'), 'step 3: the loss is inf', 3),
+  ],
+  ids=lambda value: type(value).__name__,
+)
+def test_a_trial_that_fails_stops_no_other(settings, runs, tmp_path, error, sentence, status):
+  """Whatever it raises. It is kept with traceback and environment, tried again by another run, and then forgotten."""
+  errors, begun = runs
+  errors[6] = error
+  trial = sweep.trials(settings, tmp_path)['|H|=6 trial 0']
+  with pytest.raises(sweep.TrialsFailed) as failed:
+    sweep.run(settings, tmp_path, QUIET)
+  left = '2 of 3 trials are finished (|H|=4: 1, |H|=6: 0, |H|=8: 1)'
+  # JAX names its errors by the module that has them.
+  assert str(failed.value).replace('XlaRuntimeError', 'JaxRuntimeError') == (
+    f'trial 1 (|H|=6 trial 0) failed: {sentence}; {left}'
+  )
+  assert failed.value.status == status and begun == [4, 6, 8]
+  kept = json.loads((trial.directory / 'failed.json').read_text())
+  assert kept['error'] == failures.sentence(error) and kept['status'] == status
+  assert 'in run\n    raise errors[' in kept['traceback'] and kept['when'].endswith('+00:00')
+  assert kept['environment']['devices'] and 'commit' in kept['environment']
+  errors.clear()
+  assert sweep.run(settings, tmp_path, QUIET) is None and begun == [4, 6, 8, 6]
+  assert not (trial.directory / 'failed.json').exists()
+
+
+@pytest.mark.parametrize(('errors', 'status'), [((3, 3), 3), ((2, 2), 2), ((3, 1), 1), ((2, 3), 1), ((3,), 3)])
+def test_the_exit_status_is_that_of_every_failure(errors, status):
+  """Where they agree; or else that of any failure."""
+  failed = [failures.Failure(f'no {index}', one) for index, one in enumerate(errors)]
+  assert sweep.TrialsFailed(failed, None).status == status == statuses.of_error(sweep.TrialsFailed(failed, 'left'))
+
+
+@pytest.mark.parametrize('error', [signals.Stopped(15), KeyboardInterrupt(), pretraining.OutOfTime()])
+def test_who_is_stopped_begins_no_other(settings, runs, tmp_path, error):
+  """A signal, an interrupt and the end of the time are no failure of the trial that they meet."""
+  errors, begun = runs
+  errors[6] = error
+  with contextlib.nullcontext() if isinstance(error, Exception) else pytest.raises(type(error)):
+    assert sweep.fill_here(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET) == []
+  assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
+  assert not any(claims.holder(path) for path in tmp_path.glob('trials/*'))
+
+
+def test_what_one_of_several_processes_meets_alone_ends_it(settings, runs, tmp_path, monkeypatch):
+  """Since the others wait for it; what all of them meet stops no other trial."""
+  errors, begun = runs
+  monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
+  monkeypatch.setattr(distributed, 'decide', lambda look: look())
+  errors.update({4: Diverged('inf'), 6: RuntimeError('alone')})
+  with pytest.raises(RuntimeError, match='alone'):
+    sweep.fill_here(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET)
+  assert begun == [4, 6] and len(list(tmp_path.glob('trials/*/failed.json'))) == 1
+
+
+def test_a_failure_that_cannot_be_written_is_said(tmp_path):
+  """As on a full disk, where it was no space that the trial lacked."""
+  (tmp_path / 'failed.json').mkdir()
+  failure = failures.caught(tmp_path, OSError(28, 'No space left on device'))
+  assert failure.sentence.startswith('OSError: [Errno 28] No space left on device (')
+  assert "failed.json' was not written (Is a directory" in failure.sentence
+
+
+@pytest.mark.parametrize(('code', 'status'), [(-9, 1), (3, 3), (2, 2), (1, 1)])
+def test_a_worker_that_dies_is_kept_by_who_started_it(tmp_path, code, status):
+  """Where it could not do so itself; its own word is left as it is."""
+  (tmp_path / 'log.txt').write_text('begins\nthe last word\n')
+  process = type('Process', (), {'returncode': code})
+  worker = engines._Worker(process, {}, '1 (x)', tmp_path, None)
+  (failure,) = engines._failure(worker)
+  assert failure == (f'trial 1 (x) ended with exit code {code}: the last word ({worker.log})', status)
+  kept = failures.read(tmp_path)
+  assert kept['error'] == f'its process ended with exit code {code}: the last word' and 'begins' in kept['traceback']
+  failures.caught(tmp_path, ValueError('its own word'))
+  engines._failure(worker)
+  assert failures.read(tmp_path)['error'] == 'ValueError: its own word'
+
+
+def test_a_record_from_nowhere_is_missing(settings, tmp_path):
+  """Without the line of environment.jsonl that says where it came from; it is made again, and is there once."""
+  trial = next(iter(sweep.trials(settings, tmp_path).values()))
+  _record(trial)
+  assert not trial.missing()
+  for lines in ([], [{'model': 'exact', 'method': 'prompt', 'tasks': [0]}], [{'trial_id': trial.id}]):
+    files.write_json_lines(trial.environment_path, lines)
+    assert trial.missing() == trial.wanted() and not trial.records()
+  files.remove(trial.environment_path)
+  assert overview.state(trial)[0] == 'missing' and sweep._read([trial], sweep.trial_lib.Trial.records).trials == []
+
+
+def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):
+  """Done, running and by whom, failed and why, or missing; without a device, and without a change on disk."""
+  flags = ['--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', "--config.models=('exact',)"]
+  flags += ['--config.num_states=4,6,8,10', "--config.methods=('head',)", '--config.tasks_per_trial=1']
+  _, config = main_lib._parse(['main', *flags])
+  done, runs, failed, _ = sweep.trials(config_lib.from_config(config), tmp_path).values()
+  _record(done)
+  failures.caught(failed.directory, ValueError('bad luck'))
+  failures.caught(runs.directory, ValueError('of before'))
+  claim, _ = claims.Watch(runs.directory).take()
+  # What was left by a process that is gone is no run.
+  gone = claims.holder(runs.directory)._replace(pid=7)
+  (failed.directory / 'claim-1.json').write_text(json.dumps(gone._asdict()))
+  before = {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
+  monkeypatch.setattr(jax, 'devices', lambda *_: (_ for _ in ()).throw(AssertionError('looks at devices')))
+  out = io.StringIO()
+  with contextlib.redirect_stdout(out):
+    assert main_lib.main(['main', '--mode=status', *flags]) == 0
+  states = [line.split(maxsplit=5)[5:] for line in out.getvalue().splitlines()]
+  left = '1 of 1: exact head'
+  when = failures.read(failed.directory)['when']
+  assert states[:4] == [
+    ['done'],
+    [f'running by {claims.holder(runs.directory)}; missing {left}'],
+    [f'failed at {when}: ValueError: bad luck; missing {left}'],
+    [f'missing {left}'],
+  ]
+  assert out.getvalue().splitlines()[4:] == ['4 trials: 1 done, 1 running, 1 failed, 1 missing']
+  assert {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()} == before
+  claim.release()
