@@ -93,7 +93,7 @@ def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> lis
   Args:
     records: of one distribution, or of several, of which each HMM counts once.
     budget: one of BUDGETS.
-    field: of the best head: 'accuracy', of the one found, or 'accuracy_at_most', as float64 certifies it.
+    field: of the best head: 'accuracy', of the one found, or 'accuracy_at_most', which no head passes.
   """
   levels, found = _levels(records, budget, field), list[Step | None]()
   for index, loss in enumerate(budget.losses):
@@ -109,8 +109,8 @@ def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> lis
   return found
 
 
-def _certified(records: list[Record], budget: Budget) -> Step | None:
-  """The least that the first step loses, as float64 certifies it; None where no best head is the first stage."""
+def _proven(records: list[Record], budget: Budget) -> Step | None:
+  """The least that the first step loses, by proofs; None where no best head is the first stage."""
   return steps(records, budget, 'accuracy_at_most')[0] if budget.stages[0][1] == 'head_best' else None
 
 
@@ -210,8 +210,8 @@ def _together(records: list[Record], budget: Budget) -> str:
   """What the HMMs of all sizes lose, in a sentence: more HMMs, of a mixture of sizes."""
   its, largest = [step for step in steps(records, budget) if step], largest_loss(records, budget)
   losses = [f'{step.loss} {step.lost}' for step in its]
-  if certified := _certified(records, budget):
-    losses[0] += f' (certified in float64: {certified.lost})'
+  if proven := _proven(records, budget):
+    losses[0] += f' (proven: {proven.lost})'
   verdict = f'the largest is {largest}' if largest else 'none is told from all others'
   count = max(len(step.lost.values) for step in its)
   return f'Points lost over all {count} HMMs of these sizes: {", ".join(losses)}; {verdict}.'
@@ -233,8 +233,8 @@ def _row(name: str, size: str, records: list[Record], budget: Budget) -> report.
   row.append(('n', str(max(len(step.lost.values) for step in its))))
   for stage, step in zip(budget.stages, its):
     row.append((f'{step.loss}\nto {_stage_name(stage)}', str(step.lost)))
-    if step is its[0] and (certified := _certified(records, budget)):
-      row.append(('of that by\ncertificates', str(certified.lost)))
+    if step is its[0] and (proven := _proven(records, budget)):
+      row.append(('of that\nproven', str(proven.lost)))
   return [*row, ('accuracy', f'{its[-1].end:.1f}'), ('largest', largest_loss(records, budget) or 'not told apart')]
 
 
@@ -293,7 +293,7 @@ def _draw(axes, place: int, records: list[Record], budget: Budget) -> None:
       _, caps, (stem,) = axes.errorbar([at], [step.end], yerr=[step.lost.half_width], **line)
       for artist in (*caps, stem):
         artist.set_path_effects(_HALO)
-  if bound := _certified(records, budget):
-    at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'certified in float64'
+  if bound := _proven(records, budget):
+    at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'proven degeneracy'
     style = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
     axes.plot([at - 0.6 * width, at + 0.6 * width], [bound.end] * 2, label=label, **style)

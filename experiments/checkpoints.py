@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 import concurrent.futures
 import contextlib
+import logging
+import os
 import pathlib
+import re
 import textwrap
 from typing import Any
 import uuid
@@ -68,9 +71,9 @@ class Checkpoints:
 
   def wait(self) -> None:
     """Waits for the last save and its manifest. Raises StorageError where it has failed."""
-    if self._sealing:
-      self._sealing.result()
-      self._sealing = None
+    sealing, self._sealing = self._sealing, None
+    if sealing:
+      sealing.result()
 
   def _seal(self, step: int) -> None:
     """Writes the manifest of a step once Orbax has committed it, while training goes on."""
@@ -114,8 +117,12 @@ class Checkpoints:
 
 
 def _reason(error: Exception) -> str:
-  """Orbax and its store raise what they like; some of it is a page long."""
-  return textwrap.shorten(str(error) or type(error).__name__, _LONGEST_REASON)
+  """Orbax and its store raise what they like: some of it is a page long, with the system's error at its end."""
+  number = re.search(r"os_error_code='(\d+)'", str(error))
+  if number:
+    return os.strerror(int(number[1]))
+  said = getattr(error, 'strerror', None) or str(error) or type(error).__name__
+  return textwrap.shorten(said, _LONGEST_REASON)
 
 
 @contextlib.contextmanager
@@ -136,6 +143,7 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   Steps whose files are not those of their manifest are set aside before. Raises SettingsError where there are processes
   that do not see what process 0 writes there.
   """
+  logging.getLogger('absl').addFilter(_is_not_told)
   _check_shared(directory)
   found = distributed.decide(lambda: _set_aside_bad(directory))
   options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True)
@@ -145,6 +153,11 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
     yield saved
   finally:
     saved.close()
+
+
+def _is_not_told(record: logging.LogRecord) -> bool:
+  """Orbax logs the tracebacks of what it raises; here that is told in a sentence."""
+  return not (record.exc_info and 'orbax' in record.pathname)
 
 
 def _set_aside_bad(directory: pathlib.Path) -> list[str]:

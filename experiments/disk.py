@@ -75,4 +75,6 @@ def check(trials: Sequence[Trial]) -> None:
     free = files.free_bytes(path)
     if free is not None and free < total:
       names = ' and '.join(repr(str(each)) for each, _ in wanted)
-      raise SettingsError(f'{names} has {free:,} bytes free; valid is a place with {total:,}, which the run may take')
+      raise SettingsError(
+        f'{names}: {free:,} bytes are free there; valid are at least {total:,}, which the run may take'
+      )

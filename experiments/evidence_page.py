@@ -4,7 +4,7 @@ Of a run they are what `results.write` and `sweep.write` leave: config.json, env
 timing.jsonl, copied from its workdir into the folder, the last with lines of runs that pretrained its models.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import json
 import pathlib
 import textwrap
@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments import budget, config as config_lib, figures, files, pages, report, results, sweep, timing
 from experiments.methods import METHODS
-from experiments.results import Difference, Record
+from experiments.results import Difference, Interval, Record
 from experiments.settings import Point, Settings
 
 PAGES = (pages.DOCS.parent / 'README.md', pages.DOCS / 'results.md')
@@ -27,6 +27,9 @@ _IN_BRIEF = (
   'memory attention - vanilla attention',
   'attention - attention on constant G',
 )
+
+# What is said of a contrast at a size.
+_ABOVE, _BELOW, _OPEN = 'above 0', 'below 0', 'not told from 0'
 
 _APART = (
   "Where ours are further from the paper's than the root of both squared half-widths' sum, uncorrected for number:"
@@ -111,14 +114,27 @@ def _contrasts(records: list[Record]) -> list[str]:
 
 
 def _told(found: dict[Point, Difference]) -> str:
+  parts = []
+  for verdict, points in _verdicts(found).items():
+    places = []
+    for point in points:
+      difference = found[point]
+      detectable = difference.detectable(report.LEVEL / len(found))
+      could = '' if verdict != _OPEN or np.isnan(detectable) else f', detectable {detectable:.1f}'
+      places.append(f'{_place(point)} ({difference.interval}{could})')
+    if places:
+      parts.append(f'{verdict} at {", ".join(places)}')
+  return '; '.join(parts)
+
+
+def _verdicts(found: dict[Point, Difference]) -> dict[str, list[Point]]:
+  """Where a contrast is told above 0, below it, or from it neither way, after Holm's correction."""
   corrected = results.holm([difference.p_value for difference in found.values()])
-  where: dict[str, list[str]] = {'above 0': [], 'below 0': [], 'not told from 0': []}
+  where: dict[str, list[Point]] = {_ABOVE: [], _BELOW: [], _OPEN: []}
   for (point, difference), p_value in zip(found.items(), corrected):
-    is_told, detectable = p_value < report.LEVEL, difference.detectable(report.LEVEL / len(found))
-    verdict = ('above 0' if difference.interval.mean > 0 else 'below 0') if is_told else 'not told from 0'
-    could = '' if is_told or np.isnan(detectable) else f', detectable {detectable:.1f}'
-    where[verdict].append(f'{_place(point)} ({difference.interval}{could})')
-  return '; '.join(f'{verdict} at {", ".join(places)}' for verdict, places in where.items() if places)
+    is_told = p_value < report.LEVEL
+    where[(_ABOVE if difference.interval.mean > 0 else _BELOW) if is_told else _OPEN].append(point)
+  return where
 
 
 def _beside_paper(records: list[Record]) -> list[str]:
@@ -127,18 +143,40 @@ def _beside_paper(records: list[Record]) -> list[str]:
   That is where the distance of the means is more than the root of the sum of the squares of their half-widths, of which
   the paper's is 0 where it is not known.
   """
-  found, unit, scale = [], results.unit_of(records), records[0]['scale']
-  for point, rows in results.by_point(records).items():
-    for method in _methods_of_paper(point, records):
-      paper, half_width = (_paper(point, method, records, scale, what) for what in ('mean', 'ci95'))
-      ours = results.percent(results.select(rows, model='bert', method=method), 'accuracy', unit)
-      if paper is None or not abs(ours.mean - paper) > np.hypot(ours.half_width, half_width or 0):
-        continue
-      loss = budget.largest_loss(rows, _BUDGETS[method])
+  found, of_points = [], results.by_point(records)
+  for point, method, ours, paper, is_apart in _comparisons(records):
+    if is_apart:
+      loss = budget.largest_loss(of_points[point], _BUDGETS[method])
       what = f'the largest loss of ours there is {loss}' if loss else 'no loss of ours is told from the others there'
       distance = f'{paper} in the paper ({ours.mean - paper:+.1f})'
       found.append(f'- {METHODS[method].label} at {_place(point)}: {ours} here, {distance}; {what}.')
   return ['', _APART, '', *found] if found else []
+
+
+def _comparisons(records: list[Record]) -> Iterator[tuple[Point, str, Interval, float, bool]]:
+  """Each point of the paper that we have on BERT: its method, ours, the paper's, and whether they are apart."""
+  unit, scale = results.unit_of(records), records[0]['scale']
+  for point, rows in results.by_point(records).items():
+    for method in _methods_of_paper(point, records):
+      paper, half_width = (_paper(point, method, records, scale, what) for what in ('mean', 'ci95'))
+      ours = results.percent(results.select(rows, model='bert', method=method), 'accuracy', unit)
+      if paper is not None:
+        yield point, method, ours, paper, abs(ours.mean - paper) > np.hypot(ours.half_width, half_width or 0)
+
+
+def _verdict(records: list[Record]) -> str:
+  """What the left panel reproduces, in a sentence or two."""
+  where = _verdicts(report.contrasts(records)['prompt - head'])
+  sizes = lambda points: ', '.join(str(point.num_states) for point in points)
+  order = 'Its order is told at no size'
+  if where[_ABOVE]:
+    order = f'**Its order, where it can be told**: on BERT the prompt is above the head at |H| = {sizes(where[_ABOVE])}'
+    order += f', and below it at |H| = {sizes(where[_BELOW])}' if where[_BELOW] else ', and told below it nowhere'
+  elif where[_BELOW]:
+    order = f'**Not its order**: on BERT the prompt is below the head at |H| = {sizes(where[_BELOW])}'
+  apart = [is_apart for *_, is_apart in _comparisons(records)]
+  words = f"{sum(apart)} of the paper's {len(apart)} points are further from ours than both half-widths, in quadrature"
+  return f'{order}. {"**Not its numbers**: " if any(apart) else "Its numbers: "}{words}.'
 
 
 def _methods_of_paper(point: Point, records: list[Record]) -> list[str]:
@@ -199,7 +237,9 @@ def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
     f'for the number of sizes; detectable is what would be in 80% of such runs.'
   )
   losses = [f'- {line}' for line in budget.sentences(records)]
-  return '\n'.join([_image(folder, folder.name, 'docs/'), '', *rows, '', note, '', *told, *losses])
+  return '\n'.join(
+    [_verdict(records), '', _image(folder, folder.name, 'docs/'), '', *rows, '', note, '', *told, *losses]
+  )
 
 
 def _brief(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:

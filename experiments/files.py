@@ -170,6 +170,8 @@ def set_aside(path: pathlib.Path, directory: pathlib.Path) -> pathlib.Path:
 
 def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
   """Every file below a directory, by its path from there."""
-  prefix = len(str(directory)) + 1
-  found = {str(path)[prefix:]: path for path in directory.rglob('*') if path.is_file()}
-  return dict(sorted(found.items()))
+  found: dict[str, pathlib.Path] = {}
+  for path in sorted(directory.iterdir(), key=str):
+    below = tree(path) if path.is_dir() else {'': path}
+    found |= {f'{path.name}/{name}'.rstrip('/'): file for name, file in below.items()}
+  return found

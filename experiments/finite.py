@@ -12,6 +12,9 @@ import numpy as np
 class Diverged(FloatingPointError):
   """A loss, a parameter, a moment or a measurement is not finite, as its text says; what was kept before is finite."""
 
+  # Of the process that ends by it.
+  status = 3
+
 
 def all_finite(tree: Any) -> Array:
   """Whether every number of every leaf is finite, [] bool; to be computed where the tree lies."""

@@ -6,11 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 
+from experiments.downstream import Downstream
 from experiments.settings import Settings
 from hmm_jax import converged, tasks as tasks_lib
 from hmm_jax.heads import LinearHead
-from hmm_jax.hmm import Distribution
+from hmm_jax.hmm import Distribution, HMM
+from hmm_jax.memory_hmm import MemoryHMM, to_hmm
 from hmm_jax.theory import best_head, separability
+from hmm_jax.theory.reachable import linear_score, Reachable, reachable
 
 Splits = dict[str, slice]
 # What records say of how something was fitted, and null where it was fitted otherwise.
@@ -41,55 +44,99 @@ class Fitted(NamedTuple):
   fields: dict[str, Any]
 
 
+def exact_probs(distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
+  """The exact G [n, V] at the [MASK] of inputs [n, T] in float64, for what is fitted in float64.
+
+  Float32 G hides directions in which rows of W differ by less than its rounding.
+  """
+  states = tasks_lib.first_state_probs(distribution, inputs)
+  return states @ np.asarray(distribution.joint_emission_matrix, np.float64)
+
+
 def converged_head(settings: Settings, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
   """The head at the optimum on the training inputs, of features [n, F] and labels [n]."""
-  found, train = _converged(settings, features, labels, splits['train']), splits['train']
-  scores = _scores(found.head, features)
+  train = splits['train']
+  found = _converged(settings, features, labels, settings.converged.ridge, train)
+  scores = features.astype(np.float64) @ found.head.weights + found.head.bias
   log_probs = scipy.special.log_softmax(scores[train], axis=1)
   loss = -float(np.take_along_axis(log_probs, labels[train, None], axis=1).mean())
   is_right = scores.argmax(1) == labels
   return Fitted({'head': found.head}, is_right, loss, {'gradient_norm': found.gradient_norm})
 
 
-def head_on_test(
-  settings: Settings, distribution: Distribution, inputs: np.ndarray, labels: np.ndarray, splits: Splits
-) -> Fitted:
-  """The best linear head that is found for the test inputs [n_test, T] on the exact G in float64.
+def heads_on_test(
+  settings: Settings, distribution: HMM | MemoryHMM, downstream: Downstream, tasks: list[int]
+) -> list[Fitted]:
+  """For each of `tasks` the best linear head on the exact G that is found for the test inputs.
 
-  The search starts, among others, from heads that are converged on the training and on the test inputs. A test input
-  counts as right where the head puts its label first by more than rounding could.
+  A search starts, among others, from heads that are converged on the training and on the test inputs. Where the score
+  of the masked state by mu is linear in G, exactly, its head counts too, on inputs whose label rounding could not turn.
   """
+  splits, test, inputs = downstream.splits, downstream.splits['test'], downstream.inputs
+  states, probs = tasks_lib.first_state_probs(distribution, inputs), exact_probs(distribution, inputs)
+  hmm = to_hmm(distribution) if isinstance(distribution, MemoryHMM) else distribution
+  reach = reachable(hmm, inputs.shape[1] - 1)
+  found = []
+  for task, labels in zip(tasks, downstream.labels(tasks)):
+    best = _best_of_search(settings, distribution, probs, labels, inputs.shape[1], splits)
+    head, is_right, separable = best.head, (probs @ best.head).argmax(1) == labels, best.separable
+    exact = _head_of_score(settings, distribution, hmm, reach, downstream.tasks[task])
+    if exact is not None:
+      surely = separability.surely_right(states, labels, exact.of_states)
+      if surely[test].sum() >= is_right[test].sum():
+        head, is_right, separable = exact.of_tokens, surely, True if surely[test].all() else separable
+    fields = {
+      'accuracy_at_most': best.accuracy_at_most,
+      'separable': separable,
+      'certificate_residual': best.residual,
+    }
+    found.append(Fitted({'head': LinearHead(head, np.zeros(head.shape[1]))}, is_right, None, fields))
+  return found
+
+
+def _best_of_search(
+  settings: Settings, distribution: Distribution, probs: np.ndarray, labels: np.ndarray, length: int, splits: Splits
+) -> best_head.BestHead:
   s, test = settings.on_test, splits['test']
-  # Float32 G hides directions in which rows of W differ by less than its rounding.
-  states = tasks_lib.first_state_probs(distribution, inputs)
-  token_probs = states @ np.asarray(distribution.joint_emission_matrix, np.float64)
   of_test = dict.fromkeys(s.ridges, test)
   fits = [(settings.converged.ridge, splits['train']), *of_test.items()]
-  starts = [_converged(settings, token_probs, labels, where, ridge).head for ridge, where in fits]
-  found = best_head.best_head(
-    token_probs[test],
+  starts = [_converged(settings, probs, labels, *fit).head for fit in fits]
+  return best_head.best_head(
+    probs[test],
     labels[test],
     settings.downstream.num_classes,
-    [_scores(start, token_probs[test]) for start in starts],
+    # The entries of G sum to 1, so that a bias can be a part of every weight.
+    [np.asarray(start.weights + start.bias) for start in starts],
+    error=best_head.relative_error(distribution, length),
     tolerance=s.tolerance,
     max_rounds=s.max_rounds,
     max_certificates=s.max_certificates,
   )
-  head = LinearHead(found.head, np.zeros(found.head.shape[1]))
-  fields = {
-    'accuracy_at_most': found.accuracy_at_most,
-    'separable': found.separable,
-    'certificate_residual': found.residual,
-  }
-  return Fitted({'head': head}, separability.surely_right(token_probs, labels, found.head), None, fields)
+
+
+class _HeadOfScore(NamedTuple):
+  """The score that decides the label, as a head of the joint states [E, C], and of the tokens [V, C] in float64."""
+
+  of_states: np.ndarray
+  of_tokens: np.ndarray
+
+
+def _head_of_score(
+  settings: Settings, distribution: HMM | MemoryHMM, hmm: HMM, reach: Reachable, task: tasks_lib.Task
+) -> _HeadOfScore | None:
+  """None where the score is not linear in G."""
+  weights = np.asarray(task.task_weights, np.float64)
+  if isinstance(distribution, MemoryHMM):
+    cells = np.indices(distribution.memory_probs.shape).reshape(distribution.num_cells, -1)
+    weights = np.repeat(weights[:, cells[settings.memory.label_cell]], distribution.num_states, axis=1)
+  head = linear_score(hmm, reach, weights, hmm.initial_probs).head
+  if head is None:
+    return None
+  return _HeadOfScore(weights.T, np.pad(head.astype(np.float64), ((0, 0), (0, 1))))
 
 
 def _converged(
-  settings: Settings, features: np.ndarray, labels: np.ndarray, where: slice, ridge: float | None = None
+  settings: Settings, features: np.ndarray, labels: np.ndarray, ridge: float, where: slice
 ) -> converged.Converged:
-  how = dataclasses.asdict(settings.converged) | ({} if ridge is None else {'ridge': ridge})
+  how = dataclasses.asdict(settings.converged) | {'ridge': ridge}
   return converged.converged_head(features[where], labels[where], num_classes=settings.downstream.num_classes, **how)
-
-
-def _scores(head: LinearHead, features: np.ndarray) -> np.ndarray:
-  return features.astype(np.float64) @ head.weights + head.bias

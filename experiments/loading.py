@@ -43,7 +43,7 @@ def _check_header(member: zipfile.ZipInfo, file: IO[bytes]) -> None:
   shape, _, dtype = readers[major, minor](file)
   # Python's numbers do not overflow.
   size, there = math.prod(shape) * dtype.itemsize, member.file_size - file.tell()
-  if dtype.hasobject or size != there:
+  if size != there:
     raise ValueError(f'{member.filename} declares {shape} of {dtype}, {size:,} bytes, and has {there:,}')
 
 

@@ -15,7 +15,7 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments import cache, config as config_lib, distributed, engines, files, results, sweep, usage, verify
+from experiments import cache, config as config_lib, distributed, engines, files, finite, results, sweep, usage, verify
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
@@ -40,9 +40,12 @@ def main(argv: list[str]) -> int:
   except SettingsError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  except (sweep.TrialsFailed, verify.Differs) as error:
+  except (sweep.TrialsFailed, verify.Differs, files.StorageError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 1
+  except finite.Diverged as error:
+    print(f'error: {error}', file=sys.stderr)
+    return error.status
   return 0
 
 

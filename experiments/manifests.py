@@ -40,8 +40,8 @@ def of_tree(directory: pathlib.Path) -> dict[str, Entry]:
 
 
 def write(directory: pathlib.Path, content: dict[str, Any]) -> None:
-  """The manifest of a directory."""
-  files.write_whole(directory / NAME, json.dumps(content, indent=1, sort_keys=True) + '\n')
+  """The manifest of a directory; without a last line's end, so that none can be cut and still be read."""
+  files.write_whole(directory / NAME, json.dumps(content, indent=1, sort_keys=True))
 
 
 def read(directory: pathlib.Path) -> dict[str, Any] | None:

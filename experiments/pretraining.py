@@ -12,7 +12,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints, distributed, environment, files, finite, results, timing
+from experiments import checkpoints, distributed, environment, files, finite, kept, results, timing
 from experiments.fields import require
 from experiments.progress import Reporter
 from experiments.settings import BertSettings, CorpusSettings, MlmSettings, PretrainSettings, Settings
@@ -33,7 +33,7 @@ class OutOfTime(Exception):
   """The time budget has ended before the pretraining has; what was done is kept."""
 
 
-class _Kept(NamedTuple):
+class _Copied(NamedTuple):
   """A copy of a state, which outlives it, and whether every number in it is finite; on the device."""
 
   state: State
@@ -41,8 +41,8 @@ class _Kept(NamedTuple):
 
 
 @functools.partial(jax.jit, compiler_options=compilation.ONCE)
-def _kept(state: State) -> _Kept:
-  return _Kept(jax.tree.map(jnp.copy, state), finite.all_finite(state))
+def _copy(state: State) -> _Copied:
+  return _Copied(jax.tree.map(jnp.copy, state), finite.all_finite(state))
 
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
@@ -124,7 +124,9 @@ def pretrained_params(
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
-    for sentence in saved.found:
+    names = results.ENVIRONMENT_NAME, timing.FILE_NAME
+    torn = distributed.decide(lambda: [said for name in names for said in kept.set_aside_torn(directory / name)])
+    for sentence in [*saved.found, *torn]:
       reporter.say(sentence)
     _note_environment(settings, directory, int(state.step), reporter)
     if int(state.step) < p.num_steps:
@@ -206,7 +208,7 @@ def _train(
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
-  def finish(step: int, losses: Array, kept: _Kept | None) -> None:
+  def finish(step: int, losses: Array, copied: _Copied | None) -> None:
     finite.check_losses(losses, step, p.num_steps)
     saved.check()
     tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
@@ -216,9 +218,9 @@ def _train(
     if metrics[-1]['step'] == step:
       _log_speed(board, directory, metrics[-1], speed)
       note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
-    if kept is not None:
-      finite.check_state(kept.is_finite, step)
-      saved.save(step, kept.state, metrics)
+    if copied is not None:
+      finite.check_state(copied.is_finite, step)
+      saved.save(step, copied.state, metrics)
     advance(step, note)
 
   if not metrics:
@@ -239,7 +241,7 @@ def _call_ahead(
   state: State,
   call: Callable[[State], tuple[State, Array]],
   measured: Callable[[State, Array], None],
-  finish: Callable[[int, Array, _Kept | None], None],
+  finish: Callable[[int, Array, _Copied | None], None],
   is_over: Callable[[], bool],
 ) -> State:
   """The last state, or that of the first checkpoint at which it `is_over`.
@@ -257,7 +259,7 @@ def _call_ahead(
     if step % p.measure_every == 0 or step == p.num_steps:
       measured(state, losses)
     is_kept = step % p.checkpoint_every == 0 or step == p.num_steps
-    waiting = step, losses, _kept(state) if is_kept else None
+    waiting = step, losses, _copy(state) if is_kept else None
     if is_kept and is_over():
       break
   if waiting:

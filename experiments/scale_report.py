@@ -7,7 +7,7 @@ import itertools
 import math
 from typing import NamedTuple
 
-from experiments import config as config_lib, cost, cost_report, files, memory, pages
+from experiments import checkpoints, config as config_lib, cost, cost_report, files, memory, pages
 from experiments.cost_report import in_bytes, in_seconds, table
 from experiments.settings import Point, Settings
 
@@ -113,7 +113,7 @@ def whole() -> str:
     ['exact inference of inputs, float64', cost_report.in_flops(sum(one.exact for one in everything))],
     ['a checkpoint', in_bytes(kept)],
     ['checkpoints written', in_bytes(kept * every * pretrainings)],
-    ['checkpoints kept, one of each', in_bytes(kept * pretrainings)],
+    [f'checkpoints kept, {checkpoints.KEPT} of each', in_bytes(checkpoints.KEPT * kept * pretrainings)],
   ]
   return table(['predicted', 'both experiments'], rows)
 

@@ -71,11 +71,14 @@ def tune(
   fit, name, splits = METHODS[method].fit, f'{method} on {model.name}', downstream.splits
   labels, profiles = downstream.labels(tasks), [NO_PROFILE] * len(tasks)
   if fit == 'on_test':
-    found = [fitted.head_on_test(settings, frozen, downstream.inputs, y, splits) for y in labels]
+    found = fitted.heads_on_test(settings, frozen, downstream, tasks)
   else:
     tuner = _tuner(settings, point, model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
-    features = tuning.frozen_features(tuner, frozen, inputs, batch_size=settings.measure.batch_size)
+    if fit == 'converged' and model.name == 'exact':
+      features = fitted.exact_probs(frozen, inputs)
+    else:
+      features = tuning.frozen_features(tuner, frozen, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
       found = [fitted.converged_head(settings, features, y, splits) for y in labels]
     else:

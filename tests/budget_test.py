@@ -158,7 +158,7 @@ def test_sentences_say_where_each_loss_is_the_largest():
   means = np.mean(lost, axis=0)
   (sentence,) = budget.sentences(records)
   assert sentence.startswith(f'{of_sizes} Points lost over all 9 HMMs of these sizes: degeneracy {means[0]:.1f} ± ')
-  assert ' (certified in float64: ' in sentence
+  assert ' (proven: ' in sentence
   assert f', approximation {means[2]:.1f} ± ' in sentence and sentence.endswith('; none is told from all others.')
   memory = [
     r
@@ -181,7 +181,7 @@ def test_hmms_of_all_sizes_are_units_together():
   (sentence,) = budget.sentences([r for size in (4, 8, 10, 30) for r in _of_head(levels, num_states=size)])
   assert 'not told apart at |H| = 4, 8, 10, 30' in sentence
   half_width = scipy.stats.t.ppf(0.975, 11) * scipy.stats.sem([8, 5, 2] * 4)
-  certified = 'degeneracy 0.0 ± 0.0 (certified in float64: 0.0 ± 0.0)'
+  certified = 'degeneracy 0.0 ± 0.0 (proven: 0.0 ± 0.0)'
   expected = f'all 12 HMMs of these sizes: {certified}, sample and surrogate 0.0 ± 0.0, approximation 5.0 ± '
   assert f'{expected}{half_width:.1f}, optimisation 1.0 ± 0.0; the largest is approximation.' in sentence
 
@@ -203,7 +203,7 @@ def test_the_figure_floats_each_step_between_its_stages():
     for (low, high), step in zip(stems, found, strict=True):
       assert (high - low) / 2 == pytest.approx(step.lost.half_width) and (high + low) / 2 == pytest.approx(step.end)
   assert 'may beat' in prompt.get_title() and any(hollow)
-  (bound,) = [line for line in head.lines if line.get_label() == 'certified in float64']
+  (bound,) = [line for line in head.lines if line.get_label() == 'proven degeneracy']
   assert list(bound.get_ydata()) == pytest.approx([100 - 11 / 3] * 2)
   assert max(head.get_yticks()) <= 100 and {text.get_text() for text in head.get_xticklabels()} == {'4'}
   of_one = budget.figure([r for r in records if r['trial'] == 0], SETTINGS)

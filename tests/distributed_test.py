@@ -165,7 +165,7 @@ def _lines(path):
 
 
 def _params(directory, process):
-  with np.load(directory / f'params-{process}.npz') as arrays:
+  with np.load(directory / f'params-{process}.npz', allow_pickle=False) as arrays:
     return [arrays[name] for name in arrays]
 
 

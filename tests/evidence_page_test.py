@@ -68,7 +68,7 @@ def test_the_pages_are_what_their_records_give():
 def test_what_was_run_is_counted(folder):
   """HMMs by size, tasks, the unit and the hours of all trials."""
   text = _text('setup', folder)
-  counts = ', '.join(f'|H| = {size}: {5 if size in (4, 10, 30) else 3}' for size in (4, 8, 10, 12, 15, 25, 30))
+  counts = ', '.join(f'|H| = {size}: {7 if size in (4, 10, 30) else 5}' for size in (4, 8, 10, 12, 15, 25, 30))
   took = 'They took 3.0 hours of CPU time with 1 runs before that pretrained their models, on 2 x CPU.'
   assert f'4 tasks each: {counts}. {took}' in text
   assert 'interval is the HMM' in text and f'--mode=verify --workdir={folder} --trials=0' in text
@@ -104,7 +104,7 @@ def test_the_readme_takes_the_part_with_records(folder):
   """A row for each size with all draws, and no more lines than README may have."""
   part = evidence_page.section('readme', folder)
   rows = [line for line in part.splitlines() if line.startswith('| ') and line[2].isdigit()]
-  assert [row.split(' | ')[:2] for row in rows] == [['| 4', '5'], ['| 10', '5'], ['| 30', '5']]
+  assert [row.split(' | ')[:2] for row in rows] == [['| 4', '7'], ['| 10', '7'], ['| 30', '7']]
   readme = evidence_page.PAGES[0].read_text()
   filled = pages.filled(readme, lambda name, _: evidence_page.section(name, folder))
   assert filled != readme and len(filled.splitlines()) <= 140
@@ -121,3 +121,20 @@ def test_figures_and_pages_change_with_the_records(folder):
   (folder / 'results.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))
   assert all(evidence_page.section(name, folder) != text for name, text in before.items())
   assert dict(evidence_page.draw(folder)) != drawn
+
+
+def test_the_verdict_names_where_the_order_is_told_and_how_many_numbers_are_not_the_papers(folder):
+  """The prompt is 20 points above the head at every size; a panel that is turned round says so, and one of noise."""
+  records = results.load(folder)
+  text = evidence_page._verdict(records)
+  assert text.startswith(
+    '**Its order, where it can be told**: on BERT the prompt is above the head at |H| = 4, 8, 10, 12,'
+  )
+  assert text.count(', and told below it nowhere. **Not its numbers**: ') == 1 and "of the paper's 12 points" in text
+  swapped = {'head': 'prompt', 'prompt': 'head'}
+  turned = [record | {'method': swapped.get(record['method'], record['method'])} for record in records]
+  assert evidence_page._verdict(turned).startswith(
+    '**Not its order**: on BERT the prompt is below the head at |H| = 4, 8'
+  )
+  level = [record | {'accuracy': 0.7 + 0.1 * (record['trial'] % 2)} for record in records]
+  assert evidence_page._verdict(level).startswith('Its order is told at no size. ')

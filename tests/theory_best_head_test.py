@@ -3,13 +3,16 @@
 from fractions import Fraction
 import itertools
 
+import jax
 import numpy as np
 import pytest
 
-from hmm_jax.theory import best_head as best_head_lib, separability
+from hmm_jax import HMM, random_hmm, tasks
+from hmm_jax.theory import best_head as best_head_lib, rationals, separability
 from hmm_jax.theory.separability import exact_certificate
 
-HOW = dict(tolerance=1e-9, max_rounds=2, max_certificates=100)
+# Features are what they are: no G is hidden behind them.
+HOW = dict(error=0.0, tolerance=1e-9, max_rounds=2, max_certificates=100)
 
 
 def best_head(features, labels, num_classes=2, starts=(), **how):
@@ -30,12 +33,9 @@ def half_planes(features):
   return np.array(sorted(found))
 
 
-def assert_bracket(found, features, labels, num_classes):
-  """The head has the accuracy that is said, strictly; certificates are disjoint, and their number bounds it."""
-  scores = features @ found.head
-  own = scores[np.arange(len(labels)), labels]
-  others = np.where(np.arange(num_classes) == labels[:, None], -np.inf, scores).max(1)
-  assert found.accuracy == (own > others).mean()
+def assert_bracket(found, features, labels):
+  """The head has the accuracy that is said; certificates are disjoint, and their number bounds it."""
+  assert found.accuracy == ((features @ found.head).argmax(1) == labels).mean()
   inputs = np.concatenate([np.zeros(0, int), *found.certificates])
   assert len(np.unique(inputs)) == len(inputs)
   assert found.accuracy_at_most == 1 - len(found.certificates) / len(labels) and found.residual < 1e-11
@@ -49,7 +49,7 @@ def test_the_best_of_all_half_planes_is_found_and_bounded(seed, n):
   sides = half_planes(features)
   most = (sides == labels.astype(bool)).sum(1).max()
   found = best_head(features, labels)
-  assert_bracket(found, features, labels, 2)
+  assert_bracket(found, features, labels)
   assert round(n * found.accuracy) == most <= round(n * found.accuracy_at_most)
   assert found.separable == (most == n)
   for inputs in found.certificates:
@@ -72,7 +72,7 @@ def test_three_classes_on_a_line(seed):
   points, labels = rng.permutation(np.linspace(0.05, 0.95, 8)), rng.integers(3, size=8)
   features = np.stack([points, 1 - points], axis=1)
   most, found = intervals(points, labels, 3), best_head(features, labels, 3)
-  assert_bracket(found, features, labels, 3)
+  assert_bracket(found, features, labels)
   assert round(8 * found.accuracy) == most <= round(8 * found.accuracy_at_most)
 
 
@@ -90,33 +90,73 @@ def test_certificates_are_exact():
     assert weights is not None and min(weights) > 0
 
 
-def test_what_rounding_decides_is_no_certificate(monkeypatch):
-  """Two inputs 1e-10 apart with different labels are none, though the program finds no margin; equal ones are."""
-  rng = np.random.default_rng(1)
-  points = rng.dirichlet(np.ones(3), 20)
-  points[1] = points[0] + 1e-10 * np.array([1, -1, 0])
-  labels = (points[:, 0] > points[0, 0] + 1e-9).astype(int)
-  labels[1] = 1 - labels[0]
-  found = best_head(points, labels)
-  assert found.accuracy_at_most == 1 and not found.certificates
-  points[1] = points[0]
-  found = best_head(points, labels)
-  assert [sorted(inputs) for inputs in found.certificates] == [[0, 1]] and found.separable is False
-  assert found.accuracy == 19 / 20 == found.accuracy_at_most
-  monkeypatch.setattr(best_head_lib, '_RESIDUAL', -1.0)
-  found = best_head(points, labels)
-  assert found.separable is None and (found.accuracy, found.accuracy_at_most) == (19 / 20, 1)
+def cornered(distance):
+  """Three corners of class 0 and an input of class 1 that far inside of their triangle, [4, 3], and the labels."""
+  inside = (1 - distance) * np.array([0.5, 0.5, 0]) + distance * np.ones(3) / 3
+  return np.array([*np.eye(3), inside]), np.array([0, 0, 0, 1])
 
 
-def test_what_rounding_could_turn_does_not_count(monkeypatch):
-  """With rounding errors of a twentieth, inputs near the head's boundary are not right."""
-  rng = np.random.default_rng(3)
-  features = rng.dirichlet(np.ones(3), 60)
-  labels = rng.integers(2, size=60)
-  monkeypatch.setattr(separability, '_ROUNDING', 0.05)
+def test_what_the_error_of_features_could_turn_is_no_certificate():
+  """An input that near the edge could lie outside of it; and one outside of it is no certificate at all."""
+  for distance, error, expected in (
+    (1e-3, 0.0, 1),
+    (1e-3, 1e-6, 1),
+    (1e-3, 1e-2, 0),
+    (1e-9, 1e-12, 1),
+    (1e-9, 1e-8, 0),
+  ):
+    features, labels = cornered(distance)
+    pairs = np.stack([np.arange(4), 1 - labels], axis=1)
+    rows = separability.differences(features, labels, pairs, 2)[:, 3:]
+    assert (best_head_lib._proof(rows, error) is not None) == expected
+  features, labels = cornered(1e-3)
   found = best_head(features, labels)
-  right = separability.surely_right(features, labels, found.head).mean()
-  assert found.accuracy == right < ((features @ found.head).argmax(1) == labels).mean()
+  assert [sorted(inputs) for inputs in found.certificates] == [[0, 1, 2, 3]] and found.separable is False
+  assert found.accuracy == 3 / 4 == found.accuracy_at_most
+  found = best_head(features, labels, error=1e-2)
+  assert found.separable is None and (found.accuracy, found.accuracy_at_most) == (3 / 4, 1)
+
+
+@pytest.mark.parametrize('error', [1e-9, 1e-3, 0.03])
+def test_a_proof_holds_for_all_that_features_may_be(error):
+  """Where it is given, each of the extreme features has positive weights in exact arithmetic; else some may not."""
+  rng, outcomes = np.random.default_rng(7), []
+  for _ in range(60):
+    features, labels = rng.dirichlet(np.ones(3), 4), rng.permutation([0, 0, 1, int(rng.integers(2))])
+    pairs = np.stack([np.arange(4), 1 - labels], axis=1)
+    proven = best_head_lib._proof(separability.differences(features, labels, pairs, 2)[:, 3:], error) is not None
+    moved = [features * (1 + error * signs) for signs in rng.choice([-1, 1], (8, 4, 3))]
+    exact = [[[Fraction(value) for value in row] for row in one.tolist()] for one in moved]
+    holds = [exact_certificate(one, labels, pairs, 2) is not None for one in exact]
+    assert all(holds) or not proven
+    outcomes.append((proven, all(holds)))
+  assert {(True, True), (False, False)} <= set(outcomes)
+
+
+def test_fewer_pairs_than_a_proof_takes_are_none():
+  """Two inputs that are one in floats, with both labels, may be two without rounding: that is not for floats to say."""
+  features = np.random.default_rng(0).dirichlet(np.ones(3), 20)
+  features[1] = features[0]
+  labels = (features[:, 0] > features[0, 0]).astype(int)
+  labels[1] = 1
+  found = best_head(features, labels)
+  assert (found.accuracy, found.accuracy_at_most, found.separable) == (19 / 20, 1, None)
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_the_error_of_the_exact_model_in_floats_is_within_its_bound(seed):
+  """Every entry of G, against exact arithmetic on the same floats, and the bound is no more than a thousandfold."""
+  hmm = random_hmm(jax.random.key(seed), num_states=4, num_tokens=5)
+  rng = np.random.default_rng(seed)
+  tokens = rng.integers(5, size=(30, 9))
+  tokens[:, 0] = 5
+  states = tasks.first_state_probs(hmm, tokens)
+  exact_hmm = HMM(*map(rationals.exact, hmm))
+  rows = [rationals.likelihood_rows(exact_hmm, text) for text in tokens.tolist()]
+  exact = np.array([rationals.state_probs(exact_hmm, row, 0, leave_out=True) for row in rows])
+  errors = [abs(Fraction(p) / q - 1) for p, q in zip(states.ravel().tolist(), exact.ravel()) if q]
+  bound = best_head_lib.relative_error(hmm, 9)
+  assert 0 < max(errors) < bound < 1e-12 and bound < 1000 * max(errors)
 
 
 def test_the_ramp_is_the_least_hinge_loss_of_what_is_kept():
@@ -129,15 +169,20 @@ def test_the_ramp_is_the_least_hinge_loss_of_what_is_kept():
   assert loss(found) > 0 and all(loss(found) <= min(loss(found + other), loss(other)) + 1e-9 for other in others)
 
 
-def test_what_is_asked_for_ends_the_search():
+def test_what_is_asked_for_ends_the_search(monkeypatch):
   """No more certificates than asked for; and a start that is better than what few rounds find is not lost."""
   rng = np.random.default_rng(2)
   features, labels = rng.dirichlet(np.ones(4), 60), rng.integers(2, size=60)
   whole, cut = best_head(features, labels), best_head(features, labels, max_certificates=2)
   assert len(cut.certificates) == 2 < len(whole.certificates) and cut.accuracy_at_most == 1 - 2 / 60
   alone = best_head(features, labels, max_rounds=0)
-  given = best_head(features, labels, starts=[features @ whole.head], max_rounds=0)
+  given = best_head(features, labels, starts=[whole.head], max_rounds=0)
   assert alone.accuracy < whole.accuracy == given.accuracy
+  # Nor one that needs a direction which the coordinates of the search leave out.
+  monkeypatch.setattr(separability, 'whitening', lambda features: np.diag([1.0, 1, 1, 0]))
+  head = np.array([[0, -0.2], [0, -0.2], [0, -0.2], [0, 0.8]])
+  labels = (features @ head).argmax(1)
+  assert best_head(features, labels).accuracy < 1 == best_head(features, labels, starts=[head]).accuracy
 
 
 @pytest.mark.parametrize('others', [1, 2])
@@ -161,7 +206,7 @@ def test_weights_of_both_signs_are_no_certificate():
   features = np.stack([points, 1 - points], axis=1)
   for labels, is_proof in (([0, 1, 0], True), ([1, 0, 0], False), ([0, 0, 1], False)):
     pairs = np.stack([np.arange(3), 1 - np.array(labels)], axis=1)
-    residual = best_head_lib._residual(separability.differences(features, labels, pairs, 2))
+    residual = best_head_lib._proof(separability.differences(features, labels, pairs, 2)[:, 2:], 1e-15)
     assert (residual is not None and residual < 1e-15) == is_proof
 
 

@@ -122,3 +122,14 @@ def test_what_is_no_distribution_is_refused(bad):
   head = LinearHead(np.ones((3, 2)), np.zeros(2))
   with pytest.raises(ValueError, match='model_probs has a row .* valid are distributions'):
     certify(head, np.full((1, 3), 1 / 3), bad, [0])
+
+
+def test_what_all_columns_share_does_not_round_the_margins():
+  """Weights of 2^40 more in every class are the same head; scores of such size have lost what margins are made of."""
+  rng = np.random.default_rng(5)
+  weights, bias = np.round(rng.normal(size=(6, 3)) * 2**8) / 2**8, np.zeros(3)
+  ideal = rng.dirichlet(np.ones(6), 50)
+  labels = (ideal @ weights).argmax(-1)
+  found, shifted = (relative_margins(LinearHead(w, bias), ideal, labels) for w in (weights, weights + 2.0**40))
+  np.testing.assert_array_equal(found, shifted)
+  assert (found > 0).all()

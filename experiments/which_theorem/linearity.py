@@ -10,6 +10,7 @@ from experiments.which_theorem import grid
 from experiments.which_theorem.grid import Drawn
 from experiments.which_theorem.settings import WhichTheoremSettings
 from hmm_jax.tasks import Task
+from hmm_jax.theory.best_head import proven_certificates, relative_error
 from hmm_jax.theory.reachable import linear_score, Reachable, reachable
 from hmm_jax.theory.separability import linear_separation, surely_right, whitening
 
@@ -28,48 +29,62 @@ def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[
 
 
 def _of_task(settings: WhichTheoremSettings, drawn: Drawn, reach: Reachable, task: Task) -> Row:
-  task_weights = np.asarray(task.task_weights)
+  task_weights = np.asarray(task.task_weights, np.float64)
   score = linear_score(drawn.hmm, reach, task_weights, drawn.hmm.initial_probs)
   probs, states, labels, gaps = drawn.of_split('test', drawn.token_probs, drawn.state_probs, task.labels, task.margins)
   clear = gaps >= settings.near_tie
-  is_separable, margin, residual = separable(probs, labels, len(task_weights), settings.margin)
-  of_clear = separable(probs[clear], labels[clear], len(task_weights), settings.margin)
+  error = relative_error(drawn.hmm, settings.downstream.length)
+  head_of_states = None if score.head is None else task_weights.T
+  is_separable, clear_separable = (
+    separable(probs[which], states[which], labels[which], len(task_weights), head_of_states, error, settings.margin)
+    for which in (np.ones(len(labels), bool), clear)
+  )
   return {
     'majority_accuracy': drawn.majority(task.labels),
     'reached_dimension': reach.dimension,
     'linear': score.head is not None,
     'head_size': score.size,
-    'unexplained': unexplained(probs, states @ (task_weights[:-1] - np.float64(task_weights[-1])).T),
+    'unexplained': unexplained(probs, states @ (task_weights[:-1] - task_weights[-1]).T),
     'separable': is_separable,
-    'margin': margin,
-    'certificate_residual': residual,
     'near_tie_share': float(1 - clear.mean()),
-    'clear_separable': of_clear[0],
-    'clear_margin': of_clear[1],
-    'clear_certificate_residual': of_clear[2],
+    'clear_separable': clear_separable,
     **prevalence.of_chain(settings.levels, drawn.hmm, task_weights),
   }
 
 
 def separable(
-  features: np.ndarray, labels: np.ndarray, num_classes: int, tolerance: float
-) -> tuple[bool | None, float, float]:
-  """Whether a linear head gives every label; its margin, and the residual of a proof that there is none.
+  features: np.ndarray,
+  states: np.ndarray,
+  labels: np.ndarray,
+  num_classes: int,
+  head_of_states: np.ndarray | None,
+  error: float,
+  tolerance: float,
+) -> bool | None:
+  """Whether a linear head on the exact G gives every label; None where neither is shown, or there is no input.
 
-  None where float64 leaves it open, or there is no input.
+  Yes is a head that is right by more than rounding could make of it: one that a linear program finds, in coordinates in
+  which the features have unit covariance, as heads may have to be large, or that of a score that is linear in G. No is
+  a certificate that is proven (`hmm_jax.theory.best_head`).
 
-  All in coordinates in which the features have unit covariance, as heads may have to be large. Yes is a head that is
-  right by more than rounding could make of it; no is a certificate whose residual is no more than the tolerance. Where
-  the labels of near ties hang on what float64 does not show in G, it says no although larger heads may exist.
+  Args:
+    features: the exact G [n, V] in float64, each entry off by at most the share `error`.
+    states: P[H_1 | X_{-1}] [n, H], likewise.
+    labels: [n] ints below `num_classes`.
+    head_of_states: [H, C], of a score that is exactly linear in G; None where it is not.
+    error: as said.
+    tolerance: margins up to this count as none.
   """
   if not len(labels):
-    return None, 0.0, 0.0
+    return None
+  if head_of_states is not None and surely_right(states, labels, head_of_states).all():
+    return True
   to_coordinates = whitening(features)
   found = linear_separation(features @ to_coordinates, labels, num_classes, tolerance)
   if found.separable:
-    is_right = bool(surely_right(features, labels, to_coordinates @ found.head).all())
-    return (True if is_right else None), found.margin, found.residual
-  return (False if found.residual <= tolerance else None), found.margin, found.residual
+    return True if surely_right(features, labels, to_coordinates @ found.head).all() else None
+  is_proven = next(proven_certificates(features, labels, num_classes, error, tolerance), None) is not None
+  return False if is_proven else None
 
 
 def unexplained(features: np.ndarray, scores: np.ndarray) -> float:

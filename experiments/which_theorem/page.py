@@ -2,8 +2,9 @@
 
 import pathlib
 import textwrap
+from typing import Any
 
-from experiments import pages, results
+from experiments import files, pages, results
 from experiments.which_theorem import accuracy, prompts_report, report
 from experiments.which_theorem.sentences import SENTENCES
 
@@ -17,6 +18,8 @@ ACCURACIES = {'accuracy': accuracy.accuracy_table, 'prompt_accuracy': accuracy.p
 def section(name: str, folder: pathlib.Path) -> str:
   """A table or sentences; a line where there are no records to make them of."""
   records = results.load(folder)
+  if name == 'took':
+    return _wrapped(_took(files.read_json_lines(folder / results.ENVIRONMENT_NAME)))
   if name in SENTENCES:
     return '\n'.join(map(_wrapped, SENTENCES[name](records).splitlines()))
   if name == 'prompts':
@@ -27,6 +30,14 @@ def section(name: str, folder: pathlib.Path) -> str:
   else:
     table = report.TABLES[name](records)
   return table.markdown() if table else 'No records yet.'
+
+
+def _took(made: list[dict[str, Any]]) -> str:
+  """What the parts cost, and where."""
+  parts = ', '.join(f'{line["seconds"] / 60:.1f} ({line["part"]})' for line in made)
+  where = ' and '.join(dict.fromkeys(line.get('cpu', line['platform']) for line in made))
+  commits = ' and '.join(dict.fromkeys(str(line['commit'])[:7] for line in made))
+  return f'Minutes on the clock that its parts took, on {where} which other work shared, at commit {commits}: {parts}.'
 
 
 def _wrapped(line: str) -> str:

@@ -78,8 +78,17 @@ def cell_table(records: list[Record], field: str = 'separable', inputs: str = 'a
     undecided = sum(record[field] is None for record in chosen)
     shares = [percent(chosen, operator.itemgetter(name)) for name in (field, 'near_tie_share', 'majority_accuracy')]
     rows.append([*map(str, (size, len(hmms(chosen)), len(chosen), *counts, undecided, *shares))])
-  columns = ['H', 'HMMs', 'tasks', *CELLS.values(), 'open', 'separable, %', 'near ties, %', 'majority class, %']
-  title = f'Tasks by whether the score is exactly linear in G, and labels are separable in float64: {inputs}'
+  columns = [
+    'H',
+    'HMMs',
+    'tasks',
+    *CELLS.values(),
+    'open',
+    'separable, % of decided',
+    'near ties, %',
+    'majority class, %',
+  ]
+  title = f'Tasks by whether the score is exactly linear in G, and labels are separable: {inputs}'
   return Table(title, columns, rows, 0) if rows else None
 
 
@@ -153,7 +162,7 @@ TABLES = {
 _FACTS: dict[str, tuple[Callable[[Record], float | bool | None], dict[str, str]]] = {
   'score exactly linear in G': (lambda r: r['linear'], dict(color='#0072B2', marker='s', linestyle='-')),
   f'... by a head of at most {MODERATE:g} mu': (is_moderate, dict(color='#56B4E9', marker='X', linestyle='--')),
-  'labels separable': (lambda r: r['separable'], dict(color='#E69F00', marker='o', linestyle='-')),
+  'labels separable, of decided tasks': (lambda r: r['separable'], dict(color='#E69F00', marker='o', linestyle='-')),
   'labels separable but for near ties': (
     lambda r: r['clear_separable'],
     dict(color='#D55E00', marker='D', linestyle='-.'),

@@ -45,23 +45,13 @@ def separability(records: list[Record]) -> str:
       if rows:
         count, undecided = (sum(record[field] is answer for record in rows) for answer in (True, None))
         share = percent(rows, operator.itemgetter(field))
-        open_ = f', and float64 leaves {undecided} open' if undecided else ''
+        open_ = f', and {undecided} open' if undecided else ''
         lines.append(
           f'- {words}, where the score {condition}: {count} of {len(rows)} tasks{open_}; {share}% by HMM, over '
           f'{len(share.values)} HMMs.'
         )
   ties, majority = (percent(chosen, operator.itemgetter(name)) for name in ('near_tie_share', 'majority_accuracy'))
-  residuals = [
-    record[f'{prefix}certificate_residual']
-    for prefix in ('', 'clear_')
-    for record in chosen
-    if record[f'{prefix}separable'] is False
-  ]
   lines.append(f'- {ties}% of the test inputs of a task are near ties, and {majority}% have the majority class.')
-  if residuals:
-    lines.append(
-      f'- The certificates of the {len(residuals)} answers of no have a residual of {max(residuals):.0e} at most.'
-    )
   return '\n'.join(lines)
 
 

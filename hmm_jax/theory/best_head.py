@@ -1,4 +1,4 @@
-"""How many of finitely many inputs any linear head can get right: the best head found, and float64 certificates.
+"""How many of finitely many inputs any linear head can get right: the best one found, and proofs that bound all others.
 
 The largest number is found exactly where all labels are separable. Elsewhere finding it is NP-hard (Johnson and
 Preparata 1978), and it is put between two numbers. Below is a head, found by turns: along a line of heads the best is
@@ -6,14 +6,15 @@ known from where each input's label comes first and goes; and a linear program o
 nearly so minimises their hinge losses, which is a step of the concave-convex procedure on the ramp loss. Above are
 disjoint certificates of inseparability (`separability`), of whose inputs every head has one wrong each.
 
-All is computed in coordinates in which the features have unit covariance. A head counts on inputs whose label it puts
-first by more than rounding could; a certificate counts where its weights are recomputed from the inputs alone and are
-what makes the sum vanish but for rounding. It is a certificate of the float64 features without the directions that
-`separability.whitening` leaves out, and no proof: labels may be separable by a head that needs those directions.
-`separability.exact_certificate` decides where exact features are at hand.
+The search works in coordinates in which the features have unit covariance. A certificate is a proof of the exact G,
+whose float64 entries are each off by a share that is known (`relative_error`). With (C - 1) V + 1 pairs of an input and
+another class there always are weights that make the sum vanish, whatever G is; that they are all positive is shown by
+an enclosure that holds for every G within that share. A certificate of fewer pairs is not counted: whether its sum
+vanishes is for exact arithmetic to say (`separability.exact_certificate`).
 """
 
 from collections.abc import Iterator, Sequence
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ import scipy.sparse
 import scipy.special
 import scipy.stats
 
+from hmm_jax.hmm import Distribution
 from hmm_jax.theory import separability
 
 # Lines of heads that are searched at a time, 2^9.
@@ -29,8 +31,8 @@ _LOG_LINES = 9
 # Scales of the ramp loss, in units of the median margin of a head, and steps of the procedure at each.
 _RAMPS = (1.0, 0.3, 0.1)
 _STEPS = 3
-# The largest sum, and the least weight as a share of the largest, of a certificate's recomputed weights.
-_RESIDUAL, _LEAST_WEIGHT = 1e-11, 1e-6
+# The unit roundoff of float64.
+_ROUNDOFF = np.finfo(np.float64).eps / 2
 
 
 class BestHead(NamedTuple):
@@ -38,22 +40,37 @@ class BestHead(NamedTuple):
 
   Attributes:
     head: [V, C], without a bias, the best that was found.
-    accuracy: the share of inputs whose label it puts first by more than rounding could.
+    is_right: [n], the inputs whose label it puts first, of equal scores the lower class.
     accuracy_at_most: 1 - k / n for the k certificates; no head has more.
     certificates: the inputs of each, in order; no input is in two of them.
-    residual: the largest entry of any certificate's sum of lambda (e_y - e_c) (x) G, in coordinates of unit covariance.
+    residual: the largest entry of any certificate's sum of lambda (e_y - e_c) (x) G in float64, with rows of length 1.
+    separable: whether a head is right on all inputs by more than rounding could make of it; None where neither that nor
+      its opposite is shown.
   """
 
   head: np.ndarray
-  accuracy: float
+  is_right: np.ndarray
   accuracy_at_most: float
   certificates: list[np.ndarray]
   residual: float
+  separable: bool | None
 
   @property
-  def separable(self) -> bool | None:
-    """Whether a head is right on all inputs; None where neither that nor its opposite is shown."""
-    return True if self.accuracy == 1 else False if self.certificates else None
+  def accuracy(self) -> float:
+    return float(self.is_right.mean())
+
+
+def relative_error(distribution: Distribution, length: int) -> float:
+  """A bound on |computed - exact| / exact for every entry of a float64 G or posterior of texts of `length` positions.
+
+  A recursion of products and sums of nonnegative terms cancels nothing: m operations in a row leave a share of at most
+  m u / (1 - m u), u = 2^-53 (Higham 2002, section 3.1), in whatever order sums are taken. A position costs each pass
+  the terms of one contraction and of one scaling, and what is left is one of each and W p. Of the scaled arithmetic of
+  `inference`, which loses nothing to underflow that could matter (`inference._LEAST_LOG_EVIDENCE`).
+  """
+  num_joint, num_states = distribution.joint_initial_probs.shape[-1], distribution.transition_matrix.shape[-1]
+  operations = 2 * (length + 1) * (num_joint + num_states + 10)
+  return operations * _ROUNDOFF / (1 - operations * _ROUNDOFF)
 
 
 def best_head(
@@ -62,6 +79,7 @@ def best_head(
   num_classes: int,
   starts: Sequence[np.ndarray],
   *,
+  error: float,
   tolerance: float,
   max_rounds: int,
   max_certificates: int,
@@ -74,7 +92,8 @@ def best_head(
     features: G [n, V], whose rows sum to 1, so that a bias adds nothing.
     labels: [n] ints below C.
     num_classes: C.
-    starts: class scores [n, C] on the inputs of linear heads, from the best of which the search starts as well.
+    starts: heads [V, C] that count too, and from the best of which the search starts as well.
+    error: each entry of the exact G differs by at most this share of it from `features`.
     tolerance: margins up to this count as none, in coordinates of unit covariance.
     max_rounds: of lines and linear programs from each of the two; a round without a gain is the last.
     max_certificates: that are looked for.
@@ -87,22 +106,27 @@ def best_head(
   found = separability.linear_separation(coordinates, labels, num_classes, tolerance)
   rows = separability.differences(coordinates, labels, _pairs(labels, num_classes), num_classes)
   rows_nxOxF = rows.reshape(len(labels), num_classes - 1, -1)
-  heads = [found.head.T.ravel()]
+  searched = [found.head.T.ravel()]
   if not found.separable:
     # Of unit covariance, so that least squares are a product.
-    given = [(coordinates.T @ scores / len(labels)).T.ravel() for scores in starts]
+    given = [(coordinates.T @ (features @ start) / len(labels)).T.ravel() for start in starts]
     best_given = sorted(given, key=lambda head: _num_right(rows_nxOxF, head))[-1:]
-    heads += [_searched(rows_nxOxF, start, max_rounds) for start in [_ramp(rows_nxOxF, everything, 1.0), *best_given]]
-  heads = [to_coordinates @ head.reshape(num_classes, -1).T for head in heads]
-  shares = [float(separability.surely_right(features, labels, head).mean()) for head in heads]
+    searched += [
+      _searched(rows_nxOxF, start, max_rounds) for start in [_ramp(rows_nxOxF, everything, 1.0), *best_given]
+    ]
+  heads = [*(to_coordinates @ head.reshape(num_classes, -1).T for head in searched), *starts]
+  is_right = [(features @ head).argmax(1) == labels for head in heads]
+  best = int(np.argmax([right.sum() for right in is_right]))
   certificates, residuals = list[np.ndarray](), [0.0]
-  for inputs, residual in _certificates(coordinates, labels, num_classes, tolerance):
-    if len(certificates) == max_certificates:
-      break
+  sought = proven_certificates(features, labels, num_classes, error, tolerance)
+  for inputs, residual in itertools.islice(sought, max_certificates):
     certificates.append(inputs)
     residuals.append(residual)
-  best = int(np.argmax(shares))
-  return BestHead(heads[best], shares[best], 1 - len(certificates) / len(labels), certificates, max(residuals))
+  at_most = 1 - len(certificates) / len(labels)
+  separable = False if certificates else None
+  if is_right[best].all() and separability.surely_right(features, labels, heads[best]).all():
+    separable = True
+  return BestHead(heads[best], is_right[best], at_most, certificates, max(residuals), separable)
 
 
 def _pairs(labels: np.ndarray, num_classes: int) -> np.ndarray:
@@ -110,10 +134,18 @@ def _pairs(labels: np.ndarray, num_classes: int) -> np.ndarray:
   return np.argwhere(np.arange(num_classes) != labels[:, None])
 
 
-def _certificates(
-  coordinates: np.ndarray, labels: np.ndarray, num_classes: int, tolerance: float
+def proven_certificates(
+  features: np.ndarray, labels: np.ndarray, num_classes: int, error: float, tolerance: float
 ) -> Iterator[tuple[np.ndarray, float]]:
-  """The inputs and the residual of one certificate after another, each without the inputs of those before."""
+  """The inputs and the residual of one certificate after another, each without the inputs of those before.
+
+  Arguments are those of `best_head`.
+  """
+  to_coordinates = separability.whitening(features)
+  coordinates = features @ to_coordinates
+  if not to_coordinates.any(0).all():
+    # In fewer dimensions none has the pairs that a proof takes.
+    return
   kept = np.arange(len(labels))
   while len(kept):
     found = separability.linear_separation(coordinates[kept], labels[kept], num_classes, tolerance)
@@ -121,25 +153,43 @@ def _certificates(
       return
     inputs = kept[np.unique(found.pairs[:, 0])]
     pairs = np.stack([kept[found.pairs[:, 0]], found.pairs[:, 1]], axis=1)
-    residual = _residual(separability.differences(coordinates, labels, pairs, num_classes))
+    residual = _proof(separability.differences(features, labels, pairs, num_classes)[:, features.shape[1] :], error)
     if residual is not None:
       yield inputs, residual
-    # What rounding leaves open is no proof: one of its inputs goes, and the others may be in another.
+    # What is not shown is no proof: one of its inputs goes, and the others may be in another.
     kept = np.setdiff1d(kept, inputs if residual is not None else inputs[-1:])
 
 
-def _residual(rows: np.ndarray) -> float | None:
-  """The largest entry of lambda @ rows, for positive weights that sum to 1; None where that is not 0 but for rounding.
+def _proof(rows: np.ndarray, error: float) -> float | None:
+  """The residual of weights that make `rows` vanish, where they are shown to be positive; or else None.
 
-  Of rows of length 1, since a rare token makes long ones, which tiny weights go with.
+  The blocks of a row (e_y - e_c) (x) G, one for each class, sum to 0: without the first they say all. Of k rows of
+  length k - 1 some weights vanish. With sum 1 they solve a square system M lambda = e, and for R near its inverse and
+  all M' with |M' - M| <= D, if |I - R M| + |R| D has infinity norm a < 1, every solution lies within
+  |R (e - M lambda)| + |R| D |lambda| over 1 - a, in that norm, of lambda (Rump 2010, section 10). Rounding is in D.
+
+  Args:
+    rows: [k, (C - 1) V].
+    error: a share of each entry.
   """
-  rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-  *_, right = np.linalg.svd(rows.T)
-  weights = right[-1] / right[-1].sum()
-  if not (weights > _LEAST_WEIGHT * np.abs(weights).max()).all():
+  size = len(rows)
+  if rows.shape[1] != size - 1:
     return None
-  residual = float(np.abs(weights @ rows).max())
-  return residual if residual <= _RESIDUAL else None
+  rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+  system, last = np.vstack([rows.T, np.ones(size)]), np.eye(size)[-1]
+  # A square system is near singular where its solutions are not the only ones.
+  if np.linalg.cond(system) > 0.1 / _ROUNDOFF:
+    return None
+  inverse = np.linalg.inv(system)
+  weights, magnitude = inverse[:, -1], np.abs(inverse)
+  # Twice and some more for the roundings of this bound itself.
+  spread = (error + 2 * (size + 4) * _ROUNDOFF) * 1.01 * np.abs(system)
+  contraction = (np.abs(np.eye(size) - inverse @ system) + magnitude @ spread).sum(1).max()
+  if contraction >= 0.5:
+    return None
+  rest = last - system @ weights
+  radius = (np.abs(inverse @ rest) + magnitude @ (spread @ np.abs(weights))).max() / (1 - contraction)
+  return float(np.abs(weights @ rows).max()) if (weights > 1.01 * radius).all() else None
 
 
 def _num_right(rows_nxOxF: np.ndarray, head: np.ndarray) -> int:

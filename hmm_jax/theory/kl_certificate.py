@@ -102,9 +102,14 @@ def bound_from_mean(relative: np.ndarray, mean_distance: float) -> float:
 
 
 def _margins(head: LinearHead, probs: np.ndarray, labels) -> np.ndarray:
-  """m_c(x) [n, C], infinite for the label itself."""
-  scores = probs @ np.float64(head.weights) + np.float64(head.bias)
-  margins = np.take_along_axis(scores, np.asarray(labels)[:, None], axis=-1) - scores
+  """m_c(x) [n, C], infinite for the label itself.
+
+  Of the difference of two columns, since their common part may be large beside it, and so its rounding.
+  """
+  columns, bias = np.asarray(head.weights, np.float64).T, np.asarray(head.bias, np.float64)
+  labels = np.asarray(labels)
+  ahead_CxCxV = columns[:, None] - columns
+  margins = np.einsum('nv,ncv->nc', probs, ahead_CxCxV[labels]) + (bias[:, None] - bias)[labels]
   margins[np.arange(len(margins)), labels] = np.inf
   return margins
 

@@ -1,0 +1,251 @@
+"""Checkpoints that were changed, cut, lost or not written: what is set aside, said and gone back to."""
+
+import pathlib
+import shutil
+import subprocess
+
+from conftest import assert_same_bits
+import fsspec
+import jax.numpy as jnp
+import numpy as np
+from object_store_test import _Bucket
+import pytest
+
+from configs import prompt_vs_head
+from experiments import checkpoints, config as config_lib, cost, disk, files, manifests, sweep, trial as trial_lib
+from experiments.fields import SettingsError
+from experiments.settings import Point
+from hmm_jax import sharding
+
+
+def _state(value):
+  return {'weights': jnp.full((3, 2), value, jnp.float32)}
+
+
+def _restored(directory):
+  """The restored step, by the value of its state, and what was said."""
+  like = checkpoints.sharded_like(_state(0), sharding.replicated(sharding.make_mesh()))
+  with checkpoints.open_checkpoints(directory) as saved:
+    restored = saved.restore(like)
+  if restored is None:
+    return None, saved.found
+  (value,) = set(np.ravel(restored[0]['weights']).tolist())
+  assert restored[1] == [{'step': value}]
+  return value, saved.found
+
+
+def _save(directory, *steps):
+  with checkpoints.open_checkpoints(directory) as saved:
+    for step in steps:
+      saved.save(step, _state(step), [{'step': step}])
+
+
+@pytest.fixture(scope='module')
+def pristine(tmp_path_factory):
+  directory = tmp_path_factory.mktemp('pristine') / checkpoints.NAME
+  _save(directory, 1, 2, 3)
+  return directory
+
+
+@pytest.fixture
+def directory(pristine, tmp_path):
+  return shutil.copytree(pristine, tmp_path / checkpoints.NAME)
+
+
+def _flip(path):
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 1
+  path.write_bytes(data)
+
+
+FAULTS = {
+  'a flipped bit': (_flip, 'has other bytes than were written, by their SHA-256'),
+  'cut': (lambda path: path.write_bytes(path.read_bytes()[:-1]), 'bytes, '),
+  'lost': (pathlib.Path.unlink, 'is missing'),
+}
+
+
+def test_every_file_of_the_two_newest_steps_is_in_a_manifest(pristine):
+  """With its size; what Orbax has committed, and nothing else, is left."""
+  assert checkpoints.steps(pristine) == [3, 2]
+  for step in (2, 3):
+    there = files.tree(pristine / str(step))
+    assert set(manifests.read(pristine / str(step))) == set(there) - {manifests.NAME} and len(there) > 5
+  assert _restored(pristine) == (3, [])
+
+
+@pytest.mark.parametrize('name', ['state/_METADATA', 'metrics/metrics', 'commit_success.txt', manifests.NAME])
+@pytest.mark.parametrize('fault', FAULTS)
+def test_a_changed_step_is_named_and_set_aside_for_the_one_before(directory, fault, name):
+  """Nothing is deleted: it lies beside, as it was found, and is not picked up again."""
+  change, words = FAULTS[fault]
+  change(directory / '3' / name)
+  kept = {path: file.read_bytes() for path, file in files.tree(directory / '3').items()}
+  value, (what, rest) = _restored(directory)
+  assert value == 2 and rest == 'step 2 is good, and goes on'
+  aside = directory.with_name(checkpoints.ASIDE)
+  assert str(directory / '3') in what and str(aside / '3') in what
+  if name != manifests.NAME:
+    assert f': {name} ' in what and words in what
+  assert {path: file.read_bytes() for path, file in files.tree(aside / '3').items()} == kept
+  assert _restored(directory) == (2, [])
+
+
+def test_the_arrays_themselves_are_compared(directory):
+  """Orbax restores a flipped bit of the state without a word; so does it one file that is not its own."""
+  largest = max(
+    (file for name, file in files.tree(directory / '3').items() if '/d/' in name), key=lambda f: f.stat().st_size
+  )
+  _flip(largest)
+  (directory / '2' / 'more').touch()
+  value, (newest, before, rest) = _restored(directory)
+  assert value is None and rest == 'no good checkpoint is left: pretraining starts again'
+  assert f'{largest.name} has other bytes' in newest and 'more was not written with it' in before
+
+
+def test_what_was_set_aside_is_never_replaced(directory):
+  """The same step may be bad twice."""
+  for _ in range(2):
+    _flip(directory / '3' / 'metrics' / 'metrics')
+    assert _restored(directory)[0] == 2
+    _save(directory, 3)
+  aside = directory.with_name(checkpoints.ASIDE)
+  assert sorted(path.name for path in aside.iterdir()) == ['3', '3-2'] and _restored(directory) == (3, [])
+
+
+def test_a_step_without_a_manifest_gives_way_to_a_good_one(directory):
+  """As after a kill between the two; alone it is restored with a word, or set aside where it cannot be."""
+  (directory / '3' / manifests.NAME).unlink()
+  value, (what, _) = _restored(directory)
+  assert value == 2 and f'{directory / "3"}: it has no manifest' in what
+  (directory / '2' / manifests.NAME).unlink()
+  value, (what,) = _restored(directory)
+  assert value == 2 and what == f'checkpoint {directory / "2"} has no manifest: that it is whole cannot be verified'
+  shutil.rmtree(directory / '2' / 'state')
+  value, found = _restored(directory)
+  assert value is None and 'set aside' in found[-1] and not checkpoints.steps(directory)
+
+
+def test_a_good_step_that_cannot_be_restored_is_refused(directory):
+  """Its bytes are those that were written, so that it stays where it is: settings or libraries are others."""
+  like = checkpoints.sharded_like({'other': jnp.zeros(3)}, sharding.replicated(sharding.make_mesh()))
+  with (
+    checkpoints.open_checkpoints(directory) as saved,
+    pytest.raises(SettingsError, match=r"checkpoint is '.*/3'; valid"),
+  ):
+    saved.restore(like)
+  assert _restored(directory) == (3, [])
+
+
+def test_in_an_object_store_a_bad_step_is_copied_aside():
+  """There are no names to change, and no directories."""
+  fsspec.register_implementation('gcs', _Bucket, clobber=True)
+  directory = files.located('gs://bucket') / 'model' / checkpoints.NAME
+  for step in (1, 2):
+    (directory / str(step) / 'state' / 'file').write_bytes(b'%d' % step)
+    manifests.write(directory / str(step), manifests.of_tree(directory / str(step)))
+  (directory / '2' / 'state' / 'file').write_bytes(b'9')
+  what, rest = checkpoints._set_aside_bad(directory)
+  assert 'state/file has other bytes' in what and rest.startswith('step 1 is good')
+  assert (directory.parent / checkpoints.ASIDE / '2' / 'state' / 'file').read_bytes() == b'9'
+  assert not (directory / '2').exists() and set(files.tree(directory / '1')) == {'state/file', manifests.NAME}
+
+
+@pytest.fixture
+def small(tmp_path):
+  """A file system of its own, by a function of its size in bytes."""
+  where = tmp_path / 'small'
+  where.mkdir()
+
+  def sized(size):
+    again = ['-o', f'remount,size={size}'] if where.is_mount() else ['-t', 'tmpfs', '-o', f'size={size}', 'tmpfs']
+    if subprocess.run(['mount', *again, str(where)], capture_output=True).returncode:
+      pytest.skip('mounting is not permitted')
+    return where
+
+  yield sized
+  if where.is_mount():
+    subprocess.run(['umount', '-l', str(where)], check=True)
+
+
+def _wide(trial):
+  """A state as large as that of the model of a trial, in a few leaves."""
+  draws, size = np.random.default_rng(0), cost.state_bytes(trial.settings)
+  return {f'leaf {index}': jnp.asarray(draws.normal(size=size // 40), jnp.float32) for index in range(10)}
+
+
+def _taken(directory):
+  return sum(path.stat().st_blocks * 512 for path in directory.rglob('*'))
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_the_last_step(small, tmp_path):
+  """A save that fails in the background is told at the next look, not at the next save; with room again it goes on.
+
+  One step takes no more than was estimated.
+  """
+  trial = _trial(tmp_path, **{'bert.width': 64})
+  wide = _wide(trial)
+  with checkpoints.open_checkpoints(tmp_path / checkpoints.NAME) as saved:
+    saved.save(1, wide, [])
+  taken = _taken(tmp_path / checkpoints.NAME)
+  assert cost.state_bytes(trial.settings) < taken <= disk.checkpoint_bytes(trial)
+  directory = small(3 * taken // 2) / checkpoints.NAME
+  like = checkpoints.sharded_like(wide, sharding.replicated(sharding.make_mesh()))
+  sentence = (
+    f"'{directory}/2' was not written .No space left on device, .* bytes are free.; .* the same command goes on"
+  )
+  with checkpoints.open_checkpoints(directory) as saved:
+    saved.save(1, wide, [])
+    saved.wait()
+    saved.check()
+    saved.save(2, wide, [])
+    saved._sealing.exception()
+    with pytest.raises(files.StorageError, match=sentence):
+      saved.check()
+  small(4 * taken)
+  with checkpoints.open_checkpoints(directory) as saved:
+    state, _ = saved.restore(like)
+    assert saved.manager.latest_step() == 1 and not saved.found
+    saved.save(2, wide, [])
+  assert_same_bits(state, wide)
+  assert checkpoints.steps(directory) == [2, 1]
+
+
+def test_a_full_disk_leaves_a_file_as_it_was(small):
+  """The partial one is gone, and its room free again."""
+  path = small('64k') / 'rows.jsonl'
+  files.write_whole(path, 'old')
+  with pytest.raises(
+    files.StorageError, match=rf"'{path}' was not written \(No space left on device, .* bytes are free\)"
+  ):
+    files.write_whole(path, b'0' * 2**17)
+  assert path.read_text() == 'old' and list(path.parent.iterdir()) == [path]
+
+
+def _trial(workdir, **changes):
+  config = prompt_vs_head.get_config('smoke')
+  config.update_from_flattened_dict(changes)
+  return trial_lib.Trial(config_lib.from_config(config), Point(4), 0, workdir)
+
+
+def test_a_run_asks_for_the_room_that_it_takes(small):
+  """Checked before it begins: the directory, what is free and what is needed; what is there already needs none."""
+  trial = _trial(small('64k'))
+  wanted = disk.needed([trial])
+  total = sum(wanted.values())
+  assert total > 3 * disk.checkpoint_bytes(trial) and set(wanted) == {trial.workdir, trial.workdir / 'pretrained'}
+  said = (
+    rf"^'{trial.workdir}' and .*: [0-9,]+ bytes are free there; valid are at least {total:,}, which the run may take$"
+  )
+  with pytest.raises(SettingsError, match=said):
+    disk.check([trial])
+  small(total - 2**13)
+  with pytest.raises(SettingsError):
+    disk.check([trial])
+  small(total + 2**15)
+  disk.check([trial])
+  small(total - 2**13)
+  with pytest.raises(SettingsError, match='bytes are free there'):
+    sweep.complete(trial.settings, {'one': trial}, sweep.Share(None, None), None, None)
+  (trial.pretrained_directory / checkpoints.NAME / '40').mkdir(parents=True)
+  assert sum(disk.needed([trial]).values()) == total - 3 * disk.checkpoint_bytes(trial)

@@ -1,0 +1,142 @@
+"""What is not finite: where a run stops, what it says, what it keeps, and that it goes on from there."""
+
+import dataclasses
+import json
+
+from conftest import assert_same_bits
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rich.console
+
+from configs import prompt_vs_head
+from experiments import checkpoints, config as config_lib, files, finite, parts, pretraining, tuned
+from experiments.progress import Reporter
+from hmm_jax import sharding
+from hmm_jax.pretrain import TrainState
+
+
+@pytest.fixture(scope='module')
+def settings():
+  """40 steps, 10 a call, a checkpoint every 20."""
+  config = prompt_vs_head.get_config('smoke')
+  config.pretrain.measure_every = 40
+  return config_lib.from_config(config)
+
+
+def _fresh():
+  return TrainState(jnp.int32(0), jnp.ones(3), {'moment': jnp.ones(2)})
+
+
+# Ten steps of a training whose state says how many there were.
+_ten_steps = jax.jit(lambda s: (TrainState(s.step + 10, 2 * s.params, s.opt_state), jnp.arange(1.0, 11)))
+
+
+def _call(state, bad_loss=0, bad_state=0):
+  """With a NaN for the loss of step `bad_loss`, and a moment that is infinite after step `bad_state`."""
+  state, losses = _ten_steps(state)
+  index = bad_loss - int(state.step) + 9
+  if 0 <= index < 10:
+    losses = losses.at[index:].set(jnp.nan)
+  if int(state.step) == bad_state:
+    state = state._replace(opt_state={'moment': jnp.array([1.0, jnp.inf])})
+  return state, losses
+
+
+def _train(settings, directory, monkeypatch, measured=0.5, **bad):
+  """The last state of a pretraining by `_call`, from its newest checkpoint on."""
+  monkeypatch.setattr(pretraining, 'measure', lambda *_: {'kl_at_mask': measured})
+  like = checkpoints.sharded_like(_fresh(), sharding.replicated(sharding.make_mesh()))
+  reporter = Reporter(rich.console.Console(quiet=True))
+  with reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved:
+    state, metrics = saved.restore(like) or (_fresh(), [])
+    call = lambda state: _call(state, **bad)
+    return pretraining._train(settings, state, metrics, call, (), saved, directory, reporter)
+
+
+@pytest.mark.parametrize(
+  ('bad', 'sentence', 'kept'),
+  [
+    (dict(bad_loss=1), 'the loss of step 1 of 40 is nan', []),
+    (dict(bad_loss=20), 'the loss of step 20 of 40 is nan', []),
+    (dict(bad_loss=27), 'the loss of step 27 of 40 is nan', [20]),
+    (dict(bad_loss=40), 'the loss of step 40 of 40 is nan', [20]),
+    (dict(bad_state=20), 'a parameter or a moment is not finite after step 20', []),
+    (dict(bad_state=40), 'a parameter or a moment is not finite after step 40', [20]),
+  ],
+)
+def test_a_pretraining_ends_at_what_is_not_finite(settings, tmp_path, monkeypatch, bad, sentence, kept):
+  """It names the step inside its call, keeps the checkpoint before and no other, and goes on from there."""
+  with pytest.raises(finite.Diverged, match=sentence):
+    _train(settings, tmp_path, monkeypatch, **bad)
+  assert checkpoints.steps(tmp_path / checkpoints.NAME) == kept
+  for line in (tmp_path / 'metrics.jsonl').read_text().splitlines():
+    assert 'NaN' not in line and json.loads(line)['step'] in (0, bad.get('bad_state'))
+  with_none = tmp_path / 'none'
+  assert_same_bits(_train(settings, tmp_path, monkeypatch), _train(settings, with_none, monkeypatch))
+  assert (tmp_path / 'metrics.jsonl').read_bytes() == (with_none / 'metrics.jsonl').read_bytes()
+
+
+def test_a_distance_that_is_not_finite_is_not_recorded(settings, tmp_path, monkeypatch):
+  with pytest.raises(finite.Diverged, match='^after step 0 of pretraining kl_at_mask is not finite$'):
+    _train(settings, tmp_path, monkeypatch, measured=float('inf'))
+  assert not (tmp_path / 'metrics.jsonl').exists()
+
+
+def test_a_save_that_failed_ends_a_pretraining_before_its_next_save(settings, tmp_path, monkeypatch):
+  """Told one call later: nothing more is measured, and the step that was not sealed is no step to go on from alone."""
+  write, failing = checkpoints.manifests.write, [OSError(28, 'No space left on device')]
+  monkeypatch.setattr(checkpoints.manifests, 'write', lambda *_: (_ for _ in ()).throw(failing[0]))
+  with (
+    monkeypatch.context() as patched,
+    pytest.raises(files.StorageError, match=r"20' was not written \(No space left"),
+  ):
+    patched.setattr(checkpoints.Checkpoints, 'check', checkpoints.Checkpoints.wait)
+    _train(settings, tmp_path, monkeypatch)
+  assert [json.loads(line)['step'] for line in (tmp_path / 'metrics.jsonl').read_text().splitlines()] == [0]
+  monkeypatch.setattr(checkpoints.manifests, 'write', write)
+  assert int(_train(settings, tmp_path, monkeypatch).step) == 40 and checkpoints.steps(tmp_path / 'checkpoints') == [
+    40,
+    20,
+  ]
+
+
+def test_every_leaf_is_looked_at():
+  """One number of one leaf, in half precision as well, and integers never."""
+  tree = {'a': np.ones((2, 3), np.float32), 'b': [np.ones(4, jnp.bfloat16), np.int32(3)]}
+  assert finite.all_finite(tree) and finite.all_finite({'step': np.int32(1)})
+  for leaf in (tree['a'], tree['b'][0]):
+    for value in (np.nan, np.inf, -np.inf):
+      leaf.flat[1] = value
+      assert not finite.all_finite(tree)
+    leaf.flat[1] = 1
+
+
+def test_tuning_ends_at_the_epoch_of_a_task_that_is_not_finite():
+  """And names it among those that train beside it."""
+  losses = iter([np.array([0.5, 0.7]), np.array([0.5, np.inf]), np.array([0.5, 0.5])])
+  epochs = tuned.epochs(
+    lambda state: (state, next(losses)),
+    0,
+    3,
+    'head on bert',
+    ['task 4', 'task 7'],
+    Reporter(rich.console.Console(quiet=True)),
+  )
+  assert next(epochs)[0] == 0
+  with pytest.raises(finite.Diverged, match='^head on bert: the loss of task 7 is not finite in epoch 2$'):
+    next(epochs)
+
+
+def test_looking_for_nans_names_no_other_run(settings, tmp_path):
+  """Neither models, trials nor parts; and records of before there was the field say that it was not done."""
+  looking = dataclasses.replace(settings, debug_nans=True)
+  for point, trial in settings.draws():
+    assert looking.trial_id(point, trial) == settings.trial_id(point, trial)
+  of_parts = config_lib.from_config(config_lib.shipped('example_4_1')['get_config']())
+  assert parts._id(dataclasses.replace(of_parts, debug_nans=True)) == parts._id(of_parts)
+  assert parts._id(dataclasses.replace(of_parts, seed=1)) != parts._id(of_parts)
+  recorded = json.loads(json.dumps(dataclasses.asdict(settings)))
+  del recorded['debug_nans']
+  assert config_lib.from_record(recorded) == settings

@@ -1,0 +1,150 @@
+"""Records and tuned arrays that were changed, cut or lost: named, set aside, and missing from then on."""
+
+import json
+
+import numpy as np
+import pytest
+
+from configs import prompt_vs_head
+from experiments import config as config_lib, files, kept, manifests, parts, results, sweep, trial as trial_lib
+from experiments.settings import Point
+from experiments.tuned import Tuned
+
+
+class _Said(list):
+  """What a reporter says."""
+
+  say = list.append
+
+
+@pytest.fixture
+def trial(tmp_path):
+  """With the records of two methods, written one after the other."""
+  config = prompt_vs_head.get_config('smoke')
+  config.update(num_states=(4,), models=('exact',), tasks_per_trial=1)
+  trial = trial_lib.Trial(config_lib.from_config(config), Point(4), 0, tmp_path)
+  for method in ('head', 'prompt'):
+    _add(trial, method)
+  files.append_json_line(trial.timing_path, {'seconds': 1})
+  return trial
+
+
+def _add(trial, method):
+  trainable = {'head': np.arange(3.0), 'prompt': np.ones(2)}
+  trial_lib._add_records(trial, 'exact', method, [Tuned(0, trainable, {'accuracy': 0.5})], {'kl_at_mask': 0.0})
+
+
+def _complete(trial):
+  """What a run says of its trials, and which trials it finds missing, before any is run."""
+  said, missing = _Said(), []
+  fill = lambda grid, numbers, time_budget, reporter: missing.append(bool(grid['one'].missing())) or []
+  sweep.complete(trial.settings, {'one': trial}, sweep.Share(None, fill), lambda: None, said)
+  return said, missing[0]
+
+
+def _digit(path):
+  """Another number, in a file that is JSON still."""
+  text = path.read_text()
+  path.write_text(text.replace('0.5', '0.6', 1) if '0.5' in text else text.replace('"tasks": [0]', '"tasks": [1]', 1))
+
+
+def _flip(path):
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 1
+  path.write_bytes(data)
+
+
+CUT = lambda path: path.write_bytes(path.read_bytes()[:-9])
+FAULTS = [
+  (kept.RECORDS_NAME, _digit, 'records.jsonl has other bytes'),
+  (kept.RECORDS_NAME, CUT, "records.jsonl' is damaged"),
+  (results.ENVIRONMENT_NAME, _digit, 'environment.jsonl has other bytes'),
+  (results.ENVIRONMENT_NAME, CUT, "environment.jsonl' is damaged"),
+  ('timing.jsonl', CUT, "timing.jsonl' is damaged"),
+  (manifests.NAME, CUT, 'manifest.json cannot be read'),
+  (manifests.NAME, lambda path: path.write_text('{"records": 3}'), 'manifest.json is not of records'),
+  ('tuned/exact-head-task0.npz', _flip, 'exact-head-task0.npz has other bytes'),
+  ('tuned/exact-head-task0.npz', CUT, 'exact-head-task0.npz has'),
+  ('tuned/exact-prompt-task0.npz', lambda path: path.unlink(), 'exact-prompt-task0.npz is missing'),
+]
+
+
+@pytest.mark.parametrize(('name', 'change', 'words'), FAULTS)
+def test_a_trial_that_was_changed_is_named_and_done_again(trial, name, change, words):
+  """All that was read with it lies beside as it was found; what is done again is as it was before the change."""
+  whole = {path: file.read_bytes() for path, file in files.tree(trial.directory).items()}
+  change(trial.directory / name)
+  found = {path: file.read_bytes() for path, file in files.tree(trial.directory).items()}
+  (said,), is_missing = _complete(trial)
+  assert is_missing and words in said and str(trial.directory) in said
+  aside = trial.directory / kept.ASIDE
+  assert {path: file.read_bytes() for path, file in files.tree(aside).items()} == found
+  for method in ('head', 'prompt'):
+    _add(trial, method)
+  for path in ('records.jsonl', 'tuned/exact-head-task0.npz', 'tuned/exact-prompt-task0.npz'):
+    assert (trial.directory / path).read_bytes() == whole[path]
+  assert _complete(trial) == ([], False)
+
+
+def test_what_is_whole_is_left_alone(trial):
+  """Also where lines of environments and arrays were added by whom was killed before the records, or the manifest."""
+  assert _complete(trial) == ([], False)
+  before, manifest = trial.records_path.read_bytes(), (trial.directory / manifests.NAME).read_bytes()
+  _add(trial, 'probe')
+  trial.records_path.write_bytes(before)
+  assert _complete(trial) == ([], False)
+  (trial.directory / manifests.NAME).write_bytes(manifest)
+  assert _complete(trial) == ([], False)
+  (trial.directory / manifests.NAME).unlink()
+  assert _complete(trial) == ([], False)
+
+
+def test_changed_records_are_never_counted(trial):
+  """By nobody who looks, a merge among them, even where no run has set them aside; nor does it stop another trial."""
+  _digit(trial.records_path)
+  assert trial.records() == [] and len(trial.missing()) == 2
+  CUT(trial.records_path)
+  assert trial.records() == [] and len(trial.missing()) == 2
+  results.check_schema(trial.workdir)
+
+
+def test_lines_that_are_added_to_are_begun_again(tmp_path):
+  """Of a pretrained model, whose lines decide nothing; those that can be read stay."""
+  path = tmp_path / 'timing.jsonl'
+  assert kept.set_aside_torn(path) == []
+  files.append_json_line(path, {'step': 1})
+  assert kept.set_aside_torn(path) == []
+  path.write_text('{"step"')
+  (said,) = kept.set_aside_torn(path)
+  assert str(path) in said and not path.exists() and (tmp_path / kept.ASIDE / 'timing.jsonl').read_text() == '{"step"'
+
+
+def test_process_0_alone_reads_and_writes_records(trial, monkeypatch):
+  """The others may not have the directory."""
+  monkeypatch.setattr(kept.distributed, 'is_writer', lambda: False)
+  kept.write(trial.workdir / 'elsewhere', [{'a': 1}], {})
+  assert not (trial.workdir / 'elsewhere').exists() and kept.read(trial.workdir / 'elsewhere') == []
+
+
+def test_a_part_that_was_changed_is_run_again(tmp_path):
+  """And only that one; what was kept of the others is read back."""
+  settings, ran, said = config_lib.from_config(config_lib.shipped('example_4_1')['get_config']()), [], _Said()
+
+  class Reporter(_Said):
+    class clock:
+      phase = staticmethod(lambda name: trial_lib.contextlib.nullcontext())
+
+  def part(name):
+    return lambda *_: ran.append(name) or [{'value': 0.5}]
+
+  both, said = {name: part(name) for name in ('one', 'other')}, Reporter()
+  for _ in range(2):
+    parts.run(settings, both, tmp_path, said)
+  assert ran == ['one', 'other'] and not said
+  written = (tmp_path / results.FILE_NAME).read_bytes()
+  (path,) = tmp_path.glob('parts/*/other/records.jsonl')
+  _digit(path)
+  parts.run(settings, both, tmp_path, said)
+  assert ran == ['one', 'other', 'other'] and len(said) == 1 and 'records.jsonl has other bytes' in said[0]
+  assert (tmp_path / results.FILE_NAME).read_bytes() == written
+  assert [json.loads(line)['value'] for line in path.read_text().splitlines()] == [0.5]
