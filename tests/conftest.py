@@ -1,6 +1,7 @@
 """What several test modules share: the enumeration oracle, and running things in float64 or on several devices."""
 
 import contextlib
+import gc
 import importlib.metadata
 import itertools
 import os
@@ -32,6 +33,14 @@ if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   jax.config.update('jax_compilation_cache_dir', _CACHE.name)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
+
+def pytest_collection_finish():
+  """Tracing leaves little garbage, and looking for it among all that JAX keeps is a twentieth of the CPU time."""
+  gc.collect()
+  gc.freeze()
+  gc.set_threshold(20_000, 10, 10)
+
+
 hypothesis.settings.register_profile('house', deadline=None, derandomize=True)
 hypothesis.settings.load_profile('house')
 
@@ -57,11 +66,12 @@ def without_optimisation():
 @contextlib.contextmanager
 def compiling_fast():
   """What runs once and is small costs more to optimise than to run."""
+  before = jax.config.values['jax_disable_most_optimizations']
   jax.config.update('jax_disable_most_optimizations', True)
   try:
     yield
   finally:
-    jax.config.update('jax_disable_most_optimizations', False)
+    jax.config.update('jax_disable_most_optimizations', before)
 
 
 def pytest_sessionfinish():

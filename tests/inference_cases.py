@@ -1,5 +1,6 @@
 """Evidence and comparisons that the tests of inference share."""
 
+from conftest import compiling_fast
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,11 +25,13 @@ def stacked(cases):
 
 
 def paper_draw(num_states, seed=0):
-  return hmm_lib.random_hmm(jax.random.key(seed), num_states, 10)
+  with compiling_fast():
+    return hmm_lib.random_hmm(jax.random.key(seed), num_states, 10)
 
 
 def sampled_tokens(hmm, batch_size, length):
-  return np.asarray(sampling.sample_corpus(jax.random.key(1), hmm, batch_size, length))
+  with compiling_fast():
+    return np.asarray(sampling.sample_corpus(jax.random.key(1), hmm, batch_size, length))
 
 
 def uniform_tokens(hmm, batch_size, length):

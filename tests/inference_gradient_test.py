@@ -2,7 +2,7 @@
 
 import warnings
 
-from conftest import dirichlet_hmm, enumerated_posterior, in_float64
+from conftest import compiling_fast, dirichlet_hmm, enumerated_posterior, in_float64
 from inference_cases import at, likelihood_rows, paper_draw, sampled_tokens, uniform_tokens
 import jax
 import jax.numpy as jnp
@@ -157,7 +157,7 @@ def test_gradient_does_not_depend_on_how_it_is_taken(gradients):
     'grad of vmap of jit': lambda: jax.grad(lambda rows: jax.vmap(jax.jit(value))(rows).sum())(rows),
     'map of grad': lambda: jax.jit(lambda rows: jax.lax.map(jax.grad(value), rows))(rows),
   }
-  with warnings.catch_warnings():
+  with compiling_fast(), warnings.catch_warnings():
     warnings.filterwarnings('error', 'Explicitly requested dtype')
     for name, way in ways.items():
       slopes = np.asarray(way())
@@ -168,7 +168,8 @@ def test_gradient_does_not_depend_on_how_it_is_taken(gradients):
 def test_nan_cotangents_stay_nan():
   """What is not a number upstream is not turned into one: a NaN cotangent has NaN slopes."""
   chain, rows = jax.tree.map(jnp.float32, GRADIENT_CASES['dense'])
-  slopes = jax.jit(jax.grad(lambda rows: jnp.nan * inference.forward_backward(chain, rows).marginal_loglik))(rows)
+  with compiling_fast():
+    slopes = jax.jit(jax.grad(lambda rows: jnp.nan * inference.forward_backward(chain, rows).marginal_loglik))(rows)
   assert np.isnan(slopes).all()
 
 
@@ -195,4 +196,5 @@ def test_gradient_is_finite_on_impossible_and_improbable_text():
     loglik = jnp.where(jnp.isfinite(posterior.marginal_loglik), posterior.marginal_loglik, 0)
     return loglik.sum() + jnp.stack(posterior[:4])[..., 0].sum()
 
-  assert np.isfinite(jax.jit(jax.grad(value))(rows)).all()
+  with compiling_fast():
+    assert np.isfinite(jax.jit(jax.grad(value))(rows)).all()

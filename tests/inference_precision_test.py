@@ -39,7 +39,7 @@ def log_evidence(rows, posterior):
   return posterior.marginal_loglik - np.log(np.asarray(rows, np.float64).max(-1)).sum(-1)
 
 
-@pytest.mark.parametrize('num_states', [4, 10, 30])
+@pytest.mark.parametrize('num_states', [4, 30])
 def test_text_is_rounded_float64(num_states):
   """On the paper's draws, on text of the chain and on text it all but forbids, of 129 and of 512 tokens.
 
@@ -108,7 +108,7 @@ def detour_case(decades, length=40):
 
 # Float32 holds nothing below 1.2e-38.
 EXTREMES = {
-  'spread over 36 decades': [log_uniform_chain(np.random.default_rng(seed), 4, 40) for seed in range(16)],
+  'spread over 36 decades': [log_uniform_chain(np.random.default_rng(seed), 4, 40) for seed in range(100)],
   'contradicted later': [swing_case(np.random.default_rng(seed)) for seed in range(100)],
   'a detour': [detour_case(decades) for decades in range(200, 330, 2)],
 }

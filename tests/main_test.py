@@ -227,9 +227,10 @@ def test_several_processes_leave_what_one_leaves(finished, tmp_path, monkeypatch
   """A trial in each of two processes: the records are those of one, and the table is shown once, of both."""
   monkeypatch.setenv('XLA_PYTHON_CLIENT_PREALLOCATE', 'true')
   monkeypatch.setenv('PYTHONPATH', str(ROOT))
-  exact = (*MEMORY, '--config.models=exact', f'--workdir={tmp_path}')
-  printed = _finish(*exact, '--engine=processes', '--num_workers=2')
-  expected = [record for record in _records(finished.memory_files) if record['model'] == 'exact']
+  heads = [word.replace("('head','prompt')", "('head',)") for word in (*MEMORY, '--config.models=exact')]
+  printed = _finish(*heads, f'--workdir={tmp_path}', '--engine=processes', '--num_workers=2')
+  is_asked_for = lambda record: record['model'] == 'exact' and record['method'] != 'prompt'
+  expected = [record for record in _records(finished.memory_files) if is_asked_for(record)]
   assert _records(_files(tmp_path)) == expected
   assert 'trials 2/2' in printed and printed.count('Test accuracy') == 1
   assert len(list(tmp_path.glob('trials/*/log.txt'))) == 2
@@ -301,20 +302,7 @@ def test_a_benchmark_is_reported_without_its_peers(tmp_path, monkeypatch):
 
 
 def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path):
-  """Kill -9 in the middle of pretraining, run again: parameters, metrics and records are byte-equal."""
-  record = _records(finished.prompt_files)[0]
-  process = _start(*PROMPT, f'--workdir={tmp_path}')
-  _kill_when(process, tmp_path / 'pretrained' / record['pretraining_id'] / 'checkpoints' / '20')
-  assert not (tmp_path / 'results.jsonl').exists()
-  _finish(*PROMPT, f'--workdir={tmp_path}')
-  ids = (record['pretraining_id'], record['trial_id'])
-  of_prompt = lambda name: '/' not in name or name.split('/')[1] in ids
-  assert _files(tmp_path) == {name: data for name, data in finished.prompt_files.items() if of_prompt(name)}
-  assert len((tmp_path / 'trials' / record['trial_id'] / 'timing.jsonl').read_text().splitlines()) == 1
-
-
-def test_a_run_killed_in_its_second_pretraining_continues_to_the_same_bits(finished, tmp_path):
-  """As if the first distribution had just been finished: what is finished stays, and the rest is byte-equal."""
+  """Kill -9 in the middle of the second pretraining, run again: what is finished stays, and the rest is byte-equal."""
   workdir = tmp_path / 'killed'
   second = next(record for record in _records(finished.memory_files) if record['memory_size'])
   shutil.copytree(finished.workdir, workdir)
@@ -326,6 +314,7 @@ def test_a_run_killed_in_its_second_pretraining_continues_to_the_same_bits(finis
   assert not (workdir / 'results.jsonl').exists()
   _finish(*MEMORY, f'--workdir={workdir}')
   assert _files(workdir) == finished.memory_files
+  assert len((workdir / 'trials' / second['trial_id'] / 'timing.jsonl').read_text().splitlines()) == 1
 
 
 def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):
@@ -508,10 +497,18 @@ def test_help_names_every_field():
   assert 'prompt_vs_head:smoke\n' in out and 'conditioning' not in out
 
 
-def test_a_config_is_found_by_name_from_any_folder(tmp_path):
-  """The shipped file, in a process that starts elsewhere; a file of that name there wins."""
-  process = _start('--help', '--config=memory_cells:smoke', cwd=tmp_path)
-  assert process.communicate()[1] == '' and process.returncode == 0
+def test_a_process_finds_a_config_by_name_and_exits_with_the_code_and_the_sentence(tmp_path):
+  """In any folder; what `main` returns is the exit code of `python -m experiments.main`."""
+  process = _start('--config=memory_cells:smoke', '--config.num_statez=3', f'--workdir={tmp_path}', cwd=tmp_path)
+  _, err = process.communicate()
+  assert process.returncode == 2
+  assert err.splitlines() == [
+    'error: --config.num_statez is no field of this config; the nearest is --config.num_states'
+  ]
+
+
+def test_a_file_of_the_name_of_a_config_wins(tmp_path):
+  """Over the shipped file."""
   assert config_lib.locate('theory:smoke') == f'{ROOT / "configs" / "theory.py"}:smoke'
   with contextlib.chdir(tmp_path):
     pathlib.Path('theory').touch()
@@ -534,16 +531,6 @@ def test_records_of_another_experiment_are_not_overwritten(tmp_path):
   code, _, err = _run(SMOKE, f'--workdir={tmp_path}')
   assert code == 2 and 'another experiment' in err and len(err.splitlines()) == 1
   assert records.read_text() == '{"schema_version": 1, "experiment": "benchmark"}'
-
-
-def test_the_process_exits_with_the_code_and_the_sentence(tmp_path):
-  """What `main` returns is the exit code of `python -m experiments.main`."""
-  process = _start(SMOKE, '--config.num_statez=3', f'--workdir={tmp_path}')
-  _, err = process.communicate()
-  assert process.returncode == 2
-  assert err.splitlines() == [
-    'error: --config.num_statez is no field of this config; the nearest is --config.num_states'
-  ]
 
 
 @pytest.mark.parametrize('mode', ['run', 'report'])

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax import hmm as hmm_lib, inference, memory_hmm as memory_lib
 from hmm_jax.memory_hmm import MemoryHMM
 
 MASK = -1
@@ -50,3 +51,18 @@ def rows_of(hmm, tokens):
 
 def float32(tree):
   return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32 if np.asarray(x).dtype.kind == 'f' else jnp.int32), tree)
+
+
+@jax.jit
+def inferred(hmm, rows):
+  """All that inference tells, in one compilation."""
+  return (
+    memory_lib.memory_forward_backward(hmm, rows),
+    memory_lib.cell_posterior(hmm, rows),
+    inference.forward_backward(hmm, rows).marginal_loglik,
+    hmm_lib.conditional_token_probs(hmm, rows),
+  )
+
+
+def assert_trees_close(actual, expected, atol):
+  jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=atol, atol=atol), actual, expected)

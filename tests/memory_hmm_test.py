@@ -12,6 +12,8 @@ from scipy import stats
 
 from hmm_jax import hmm as hmm_lib, memory_hmm as memory_lib, sampling
 
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
 
 @pytest.mark.parametrize('num_cells', [1, 2, 3])
 def test_joint_emissions_are_the_definition(num_cells):

@@ -168,13 +168,14 @@ def test_a_prompt_is_rows_before_the_text(name, positions, hmm):
   read = 5 if positions is None else 1
   weights = draws.normal(size=(3, 2, read, V)).astype(np.float32)
 
-  def value_and_slopes(predict):
-    total = lambda prompts: (predict(params, prompts) * weights).sum()
-    return jax.jit(lambda prompts: (predict(params, prompts), jax.grad(total)(prompts)))(prompts)
+  @functools.partial(jax.jit, static_argnums=0)
+  def value_and_slopes(predict, prompts):
+    probs, slopes_of = jax.vjp(functools.partial(predict, params), prompts)
+    return probs, slopes_of(weights)[0]
 
   separate = lambda params, prompts: model.predict_prompted(params, prompts, TOKENS[:, 0], positions)
   whole = lambda params, prompts: model.predict(params, prepend(prompts, model.embed(params, TOKENS[:, 0])), positions)
-  (probs, slopes), expected = value_and_slopes(separate), value_and_slopes(whole)
+  (probs, slopes), expected = value_and_slopes(separate, prompts), value_and_slopes(whole, prompts)
   assert probs.shape == (3, 2, read, V) and np.abs(probs[0] - probs[1]).max() > 1e-3
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), (probs, slopes), expected)
 

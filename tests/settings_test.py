@@ -1,34 +1,23 @@
 """Settings: the grid, what is refused, and what names a trial."""
 
-import pathlib
 import re
 
 from hypothesis import given, strategies as st
-import jax
 import pytest
+from settings_cases import CONFIGS, settings_of
 
-from configs import base, memory_cells, memory_vs_vanilla, prompt_vs_head
-from experiments import config as config_lib, sweep, trial as trial_lib
+from configs import base, prompt_vs_head
+from experiments import config as config_lib, sweep
 from experiments.fields import SettingsError, valid_values
-from experiments.methods import METHODS, SCHEDULES
 from experiments.registry import EXPERIMENTS
 from experiments.settings import Point, Settings
-
-CONFIGS = {'prompt_vs_head': prompt_vs_head, 'memory_vs_vanilla': memory_vs_vanilla, 'memory_cells': memory_cells}
-
-
-def _settings(scale='small', experiment='prompt_vs_head', **changes):
-  config = CONFIGS[experiment].get_config(scale)
-  for name, value in changes.items():
-    config.update_from_flattened_dict({name.replace('__', '.'): value})
-  return config_lib.from_config(config)
 
 
 @pytest.mark.parametrize('experiment', CONFIGS)
 @pytest.mark.parametrize('scale', base.SCALES)
 def test_every_scale_is_valid(scale, experiment):
   """Each scale of each config passes its own validation."""
-  settings = _settings(scale, experiment)
+  settings = settings_of(scale, experiment)
   assert (settings.scale, settings.experiment) == (scale, experiment)
 
 
@@ -102,8 +91,8 @@ def test_distributions_that_would_share_a_place_in_a_figure_are_refused():
   """Four memories over 4 states and two over 8 have as many joint states; without the figure they may run."""
   both = dict(num_states=(4, 8), memory__sizes=(2, 4), memory__vanilla_methods=())
   with pytest.raises(SettingsError, match=r'figures is .*without figure_3_right.*such as \(\)'):
-    _settings('smoke', 'memory_vs_vanilla', **both)
-  assert _settings('smoke', 'memory_vs_vanilla', **both, figures=()).figures == ()
+    settings_of('smoke', 'memory_vs_vanilla', **both)
+  assert settings_of('smoke', 'memory_vs_vanilla', **both, figures=()).figures == ()
 
 
 def test_wrong_types_are_refused():
@@ -113,7 +102,7 @@ def test_wrong_types_are_refused():
     config.head.batch_size = 2.5
   with pytest.raises(SettingsError, match=r'head\.batch_size is 2\.5; valid is an int, positive'):
     config_lib.from_config(config)
-  assert _settings(hmm__initial_temperature=3.0).hmm.initial_temperature == 3.0
+  assert settings_of(hmm__initial_temperature=3.0).hmm.initial_temperature == 3.0
 
 
 @pytest.mark.parametrize('experiment', EXPERIMENTS)
@@ -149,8 +138,8 @@ def test_figures_are_named_as_their_functions():
 
 def test_the_two_texts_of_the_paper_and_the_released_code():
   """Sizes and repetitions: (trials, tasks in each), of Figure 3 left and right."""
-  left = {scale: _settings(scale) for scale in base.OF_PAPER}
-  right = {scale: _settings(scale, 'memory_vs_vanilla') for scale in base.OF_PAPER}
+  left = {scale: settings_of(scale) for scale in base.OF_PAPER}
+  right = {scale: settings_of(scale, 'memory_vs_vanilla') for scale in base.OF_PAPER}
   later, first = (4, 8, 10, 15, 25, 30), (4, 8, 10, 12, 15, 25, 30)
   sizes = {scale: settings.num_states for scale, settings in left.items()}
   assert sizes == dict(paper=later, tuned=later, paper_v1=first, official=first)
@@ -159,16 +148,9 @@ def test_the_two_texts_of_the_paper_and_the_released_code():
   assert counts(right) == dict(paper=(5, 1), tuned=(5, 1), official=(5, 1), paper_v1=(1, 5))
 
 
-def test_both_texts_share_the_model_of_their_first_trial():
-  """What they say of pretraining and tuning is the same, so that the one pretraining a size is trial 0 of the other."""
-  paper, first = _settings('paper'), _settings('paper_v1')
-  assert first.pretraining_id(Point(4), 0) == paper.pretraining_id(Point(4), 0)
-  assert first.trial_id(Point(4), 0) == paper.trial_id(Point(4), 0)
-
-
 def test_the_released_code_shows_a_model_less_than_labels_come_from():
   """Labels come from 128 tokens; 80 positions are the [MASK] and 79 of them, or a prompt of 20, the [MASK] and 59."""
-  official, paper = _settings('official'), _settings('paper')
+  official, paper = settings_of('official'), settings_of('paper')
   assert (official.downstream.length - 1, official.downstream.label_state) == (128, 'silent')
   assert {m: official.seen_length(m) - 1 for m in ('head', 'attention', 'prompt')} == dict(
     head=79, attention=79, prompt=59
@@ -189,20 +171,20 @@ def test_the_released_code_shows_a_model_less_than_labels_come_from():
 def test_a_cut_that_leaves_no_text_is_refused(changes, words):
   """The [MASK] and a token are left beside a prompt, and BERT has as many positions."""
   with pytest.raises(SettingsError, match=rf'^downstream\.{words}'):
-    _settings(**changes)
+    settings_of(**changes)
 
 
 def test_a_cut_text_may_be_longer_than_bert():
   """What is not seen takes no position: texts of any length, and no longer prompt than the cut leaves room for."""
-  settings = _settings(downstream__length=500, downstream__num_positions=64, prompt__length=62)
+  settings = settings_of(downstream__length=500, downstream__num_positions=64, prompt__length=62)
   assert settings.seen_length('head') == 64 and settings.seen_length('prompt') == 2
-  assert _settings(downstream__num_positions=60).seen_length('head') == 33
+  assert settings_of(downstream__num_positions=60).seen_length('head') == 33
 
 
 def test_prompt_must_fit_the_positions():
   """Prompt and input together are at most max_positions, and the sentence does the sum."""
   with pytest.raises(SettingsError, match=r'prompt\.length is 40; valid is at most 31'):
-    _settings(prompt__length=40)
+    settings_of(prompt__length=40)
 
 
 def test_a_field_too_many_or_too_few_is_named():
@@ -217,162 +199,11 @@ def test_a_field_too_many_or_too_few_is_named():
     config_lib.from_config(config)
 
 
-@pytest.mark.parametrize(
-  'field',
-  ['seed', 'hmm__num_tokens', 'corpus__num_documents', 'bert__width', 'pretrain__num_steps', 'pretrain__learning_rate'],
-)
-def test_what_decides_the_model_changes_both_ids(field):
-  """Changing what decides the pretrained bits makes a new model and a new trial."""
-  plain = _settings()
-  group, _, name = field.rpartition('__')
-  value = getattr(getattr(plain, group) if group else plain, name)
-  changed = _settings(**{field: value * 2 if value else 1})
-  assert changed.pretraining_id(Point(4), 0) != plain.pretraining_id(Point(4), 0)
-  assert changed.trial_id(Point(4), 0) != plain.trial_id(Point(4), 0)
-
-
-def test_what_decides_tasks_or_tuning_changes_the_trial_alone():
-  """Trials that differ in tasks or methods share one pretrained model."""
-  plain = _settings()
-  for changed in (_settings(prompt__length=10), _settings(downstream__num_train=1400), _settings(head__batch_size=16)):
-    assert changed.pretraining_id(Point(4), 0) == plain.pretraining_id(Point(4), 0)
-    assert changed.trial_id(Point(4), 0) != plain.trial_id(Point(4), 0)
-
-
-def test_what_decides_no_number_changes_no_id():
-  """The figure, the devices, the checkpoints and the rest of the grid leave a trial what it is."""
-  plain = _settings()
-  changed = _settings(
-    figure__dpi=300,
-    figures=('attention',),
-    pretrain__checkpoint_every=50,
-    mesh__data=1,
-    mesh__tensor=2,
-    num_states=(4,),
-    methods=('prompt',),
-    tensorboard=True,
-  )
-  assert changed.trial_id(Point(4), 0) == plain.trial_id(Point(4), 0)
-
-
-@pytest.mark.parametrize(
-  ('field', 'method'),
-  [('on_test__max_rounds', 'head_best'), ('converged__ridge', 'head_converged'), ('restarts__number', 'oracle_prompt')],
-)
-def test_how_it_is_fitted_names_the_records_of_its_methods_alone(field, method):
-  """Whatever names trials stays as it was before there were other fits than schedules."""
-  group, _, name = field.partition('__')
-  plain = _settings()
-  changed = _settings(**{field: getattr(getattr(plain, group), name) * 2})
-  assert changed.trial_id(Point(4), 0) == plain.trial_id(Point(4), 0)
-  differ = {one for one in METHODS if changed.fit_id(one) != plain.fit_id(one)}
-  assert differ == {one for one in METHODS if METHODS[one].fit == METHODS[method].fit} and method in differ
-  assert all((plain.fit_id(one) == '') == (METHODS[one].fit == 'schedule') for one in METHODS)
-  assert SCHEDULES == ('head', 'prompt', 'probe', 'finetune', 'attention', 'prompt_attention')
-
-
 @pytest.mark.parametrize(('method', 'models'), [('finetune', ('exact',)), ('oracle_prompt', ('bert',))])
 def test_a_method_without_a_model_of_its_own_is_refused(method, models):
   with pytest.raises(SettingsError, match=rf"methods is .*; valid is without '{method}' where models is .*alone"):
-    _settings(methods=('head', method), models=models)
-  assert _settings(methods=('head', method)).methods == ('head', method)
-
-
-def test_restarts_have_the_schedule_of_their_group_for_longer():
-  settings = _settings()
-  assert settings.schedule('prompt') == settings.prompt.schedule
-  assert settings.schedule('oracle_prompt') == settings.prompt.schedule._replace(num_epochs=50)
-  assert [settings.num_starts(one) for one in ('prompt', 'oracle_prompt', 'attention_converged')] == [1, 8, 8]
-
-
-def test_ids_tell_the_points_of_a_grid_apart():
-  """Every distribution and trial has ids of its own."""
-  plain = _settings()
-  points = Point(4), Point(10), Point(4, 2, 1), Point(4, 3, 1), Point(4, 2, 2)
-  grid = [(point, trial) for point in points for trial in range(3)]
-  assert len({plain.trial_id(*at) for at in grid}) == len(grid)
-  assert len({plain.pretraining_id(*at) for at in grid}) == len(grid)
-
-
-def test_the_grid_of_each_experiment():
-  """Figure 3 (left) has HMMs; the right one memories and the HMMs of as many joint states; the last one N cells."""
-  both = ('head', 'prompt')
-  assert _settings().grid() == {Point(4): both, Point(10): both, Point(30): both}
-  sizes = (2, 3, 5, 7)
-  for scale in ('small', *base.OF_PAPER):
-    settings = _settings(scale, 'memory_vs_vanilla')
-    grid, vanilla = settings.grid(), settings.memory.vanilla_methods
-    assert vanilla and settings.methods == ('attention',)
-    assert grid == {
-      **{Point(4 * size): vanilla for size in sizes},
-      **{Point(4, size, 1): ('attention',) for size in sizes},
-    }
-    assert sorted(point.joint_states for point in grid) == [8, 8, 12, 12, 20, 20, 28, 28]
-  cells = _settings(experiment='memory_cells').grid()
-  assert list(cells) == [Point(6, 3, 1), Point(6, 3, 2), Point(6, 3, 3)]
-  assert [point.joint_states for point in cells] == [18, 54, 162]
-  assert set(cells.values()) == {('attention', 'prompt_attention', 'head')}
-
-
-def test_a_size_of_zero_is_an_hmm_without_memory():
-  """Memory sizes may include 0, which is one point whatever the number of cells."""
-  grid = _settings(num_states=(4,), memory__sizes=(0, 2), memory__cells=(1, 2), figures=()).grid()
-  assert set(grid) == {Point(4), Point(4, 2, 1), Point(4, 2, 2)}
-
-
-@pytest.mark.parametrize(
-  ('scale', 'changes'),
-  [('small', dict(pretrain__num_steps=2000)), *((scale, {}) for scale in (*base.OF_PAPER, 'smoke'))],
-)
-def test_experiments_share_their_pretrained_models(scale, changes):
-  """Where they pretrain alike, experiments have one pretraining_id and the same keys for an HMM without memory."""
-  experiments = [_settings(scale, experiment, **changes) for experiment in ('prompt_vs_head', 'memory_vs_vanilla')]
-  for point in (Point(8), Point(12), Point(28)):
-    trials = [trial_lib.Trial(settings, point, 3, pathlib.Path('runs')) for settings in experiments]
-    assert trials[0].pretraining_id == trials[1].pretraining_id
-    keys = [jax.random.key_data(jax.numpy.stack(trial.keys())).tolist() for trial in trials]
-    assert keys[0] == keys[1]
-    assert len({tuple(key) for key in keys[0]}) == 6
-
-
-def test_keys_tell_the_points_of_a_grid_apart():
-  """Memories of other sizes or cells, and other trials, draw from keys of their own."""
-  settings = _settings()
-  points = Point(4), Point(8), Point(4, 2, 1), Point(4, 3, 1), Point(4, 2, 2)
-  keys = [
-    tuple(jax.random.key_data(trial_lib.Trial(settings, point, trial, pathlib.Path('runs')).keys().distribution))
-    for point in points
-    for trial in range(2)
-  ]
-  assert len({tuple(map(int, key)) for key in keys}) == len(keys)
-
-
-def test_the_label_cell_changes_the_trial_alone():
-  """Labels that speak of another cell share the pretrained model, and without a memory the trial too."""
-  plain = _settings(experiment='memory_cells', memory__cells=(2, 3))
-  changed = _settings(experiment='memory_cells', memory__cells=(2, 3), memory__label_cell=1)
-  for point in (Point(6, 3, 2), Point(6, 3, 3)):
-    assert changed.pretraining_id(point, 0) == plain.pretraining_id(point, 0)
-    assert changed.trial_id(point, 0) != plain.trial_id(point, 0)
-  assert changed.trial_id(Point(6), 0) == plain.trial_id(Point(6), 0)
-
-
-@pytest.mark.parametrize('field', ['joint_prior', 'joint_permutations'])
-def test_how_a_memory_is_drawn_changes_its_model_alone(field):
-  """The released code's draw of a memory makes other models of text with a memory, and the same of text without."""
-  plain, changed = _settings(), _settings(**{f'memory__{field}': True})
-  assert changed.pretraining_id(Point(4, 2, 1), 0) != plain.pretraining_id(Point(4, 2, 1), 0)
-  assert changed.pretraining_id(Point(4), 0) == plain.pretraining_id(Point(4), 0)
-
-
-@pytest.mark.parametrize('field', ['form', 'temperature', 'key_size', 'value_size', 'learning_rate'])
-def test_attention_settings_change_the_trial_alone(field):
-  """Each setting of the attention head is part of what names a trial, and none of what names its model."""
-  value = {'form': 'official', 'temperature': 0.5, 'key_size': 3, 'value_size': 3, 'learning_rate': 0.5}[field]
-  plain, changed = _settings(), _settings(**{f'attention__{field}': value})
-  for point in (Point(4), Point(4, 2, 1)):
-    assert changed.pretraining_id(point, 0) == plain.pretraining_id(point, 0)
-    assert changed.trial_id(point, 0) != plain.trial_id(point, 0)
+    settings_of(methods=('head', method), models=models)
+  assert settings_of(methods=('head', method)).methods == ('head', method)
 
 
 @pytest.mark.parametrize(
@@ -390,13 +221,13 @@ def test_attention_settings_change_the_trial_alone(field):
 def test_memories_that_cannot_be_are_refused(changes, words):
   """The sentence names the field, its value, and the count or limit that it breaks."""
   with pytest.raises(SettingsError, match=words) as error:
-    _settings(experiment='memory_cells', **changes)
+    settings_of(experiment='memory_cells', **changes)
   assert '\n' not in str(error.value)
 
 
 def test_without_a_memory_its_cells_do_not_matter():
   """Cells that no memory of the grid has are not held against the number of states."""
-  assert _settings(num_states=(7,), memory__cells=(2, 40), memory__label_cell=1).grid() == {
+  assert settings_of(num_states=(7,), memory__cells=(2, 40), memory__label_cell=1).grid() == {
     Point(7): ('head', 'prompt')
   }
 
@@ -432,7 +263,7 @@ def test_any_count_that_is_taken_keeps_the_grid_whole(data):
   sizes, cells = data.draw(few(st.sampled_from([0, 2, 3, 5]))), data.draw(few(st.sampled_from([1, 2])))
   num_states = data.draw(few(st.sampled_from([2, 4, 6, 8])))
   memory = dict(memory__sizes=sizes, memory__cells=cells)
-  settings = _settings(experiment='memory_vs_vanilla', num_states=num_states, figures=(), **memory)
+  settings = settings_of(experiment='memory_vs_vanilla', num_states=num_states, figures=(), **memory)
   grid = settings.grid()
   assert {point.memory_size for point in grid} >= set(sizes) and all(grid.values())
   with_memory = [point for point in grid if point.memory_size]

@@ -1,9 +1,10 @@
 """Facts about prompts of the exact model: rows are one row, and whether one with a head is right on every text."""
 
+import functools
 import itertools
 
+from conftest import in_float64
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
@@ -72,11 +73,11 @@ def test_rows_are_one_row(num_rows):
 def test_the_exact_model_predicts_behind_one_row_what_it_does_behind_three():
   hmm, rng = dense(0, 4, 3)
   rows, texts, model = some_rows(rng, 3), all_texts(3, 2), ExactModel(3)
-  inputs = jnp.insert(jnp.array(texts), 0, 3, axis=1)
-  with jax.enable_x64(True):
-    for prompt in (rows, lib.single_row(hmm, rows)):
-      behind = model.predict_prompted(hmm, jnp.array(prompt)[None], inputs, np.array([len(prompt)]))[0, :, 0]
-      np.testing.assert_allclose(behind, lib.token_probs_behind(hmm, rows, texts), rtol=1e-13)
+  inputs = np.insert(np.array(texts), 0, 3, axis=1)
+  for prompt in (rows, lib.single_row(hmm, rows)):
+    predict = jax.jit(functools.partial(model.predict_prompted, tokens=inputs, positions=np.array([len(prompt)])))
+    behind = in_float64(predict, hmm, prompt[None])[0, :, 0]
+    np.testing.assert_allclose(behind, lib.token_probs_behind(hmm, rows, texts), rtol=1e-13)
 
 
 def test_rows_are_not_one_row_where_not_every_state_can_be_first():

@@ -55,9 +55,15 @@ chmod +x .venv/bin/python
 """
 
 
-def _run(folder, *words):
+# An experiment that is refused.
+REFUSING = r"""#!/usr/bin/env bash
+echo "error: ${*: -1} is refused" >&2; exit 2
+"""
+
+
+def _run(folder, *words, python=sys.executable):
   """Runs the script from a clone of the repository, so that what it fetches lands there; its output, both streams."""
-  for name, text in (('gcloud', GCLOUD), ('python3', PYTHON3), ('sleep', SLEEP)):
+  for name, text in (('gcloud', GCLOUD), ('python3', PYTHON3), ('sleep', SLEEP), ('refusing', REFUSING)):
     path = folder / 'bin' / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -65,7 +71,7 @@ def _run(folder, *words):
   for host in range(2):
     (folder / f'host-{host}').mkdir(exist_ok=True)
   port = str(20000 + os.getpid() % 20000)
-  env = {**os.environ, 'PATH': f'{folder / "bin"}:{os.environ["PATH"]}', 'FAKE': str(folder), 'PYTHON': sys.executable}
+  env = {**os.environ, 'PATH': f'{folder / "bin"}:{os.environ["PATH"]}', 'FAKE': str(folder), 'PYTHON': str(python)}
   env |= {'OMPI_MCA_orte_hnp_uri': '1.0;tcp://127.0.0.1:1', 'OMPI_COMM_WORLD_SIZE': '2', 'JAX_COORDINATOR_PORT': port}
   env |= {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1', 'PYTHONPATH': '.'}
   command = ['bash', str(folder / 'code' / 'launch' / 'tpu_pod.sh'), *words]
@@ -111,8 +117,9 @@ def test_a_pod_is_made_used_and_deleted(folder):
 def test_what_fails_on_the_pod_fails_here(folder):
   """A pod that is ready is taken up again, and with --keep stays; a refusal is shown, and its exit code is not 0."""
   (folder / 'state').write_text('READY\n')
-  done = _run(folder, '--keep', 'pod', 'zone', 'v5e', str(folder / 'bucket'), 'prompt_vs_head:huge')
-  assert done.returncode != 0 and "scale is 'huge'" in done.stdout
+  words = ('--keep', 'pod', 'zone', 'v5e', str(folder / 'bucket'), 'prompt_vs_head:smoke', '--config.seed=no')
+  done = _run(folder, *words, python=folder / 'bin' / 'refusing')
+  assert done.returncode != 0 and 'error: --config.seed=no is refused' in done.stdout
   assert (folder / 'state').exists() and 'create' not in (folder / 'calls').read_text()
 
 

@@ -7,6 +7,7 @@ from conftest import run_on_devices
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from configs import memory_cells, prompt_vs_head
 from experiments import config as config_lib, environment, trial as trial_lib
@@ -15,6 +16,8 @@ from experiments.tuned import Tuned
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.tasks import draw_task_weights
 from hmm_jax.theory import assumptions
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
 def _trial(workdir, **changes):

@@ -1,0 +1,143 @@
+"""Errors of models, of pretraining and of tuning that the tests must notice."""
+
+from mutant import Mutant
+
+TUNING = 'tests/tuning_test.py'
+LEARNING = [
+  Mutant(
+    'the prompt behind the input',
+    'model',
+    'return joined([prompts[..., None, :, :], embeddings])',
+    'return joined([embeddings, prompts[..., None, :, :]])',
+    ('tests/model_test.py', '-k', 'rows_before'),
+  ),
+  Mutant(
+    'a construction read where a trained prompt would end',
+    'tuning',
+    "0 if self.finetunes else trainable['prompt'].shape[-2]",
+    '0 if self.finetunes else self.prompt.length',
+    (TUNING, '-k', 'another_length'),
+  ),
+  Mutant(
+    'the row after the mask is read',
+    'heads',
+    'return np.array([prompt_length])',
+    'return np.array([prompt_length + 1])',
+    ('tests/heads_test.py', '-k', 'reads_the_mask'),
+  ),
+  Mutant(
+    'a probe of the predictions',
+    'tuning',
+    'output = representation if self.probes else token_probs',
+    'output = token_probs',
+    (TUNING, '-k', 'features_are'),
+  ),
+  Mutant(
+    'prompts start outside of their space',
+    'tuning',
+    "return self.project({'prompt': prompt, 'head': head})",
+    "return {'prompt': prompt, 'head': head}",
+    (TUNING, '-k', 'nearest'),
+  ),
+  Mutant(
+    'fine-tuning of the frozen tree',
+    'tuning',
+    'predict = lambda params: model.predict(params, model.embed(params, tokens), positions)',
+    'predict = lambda params: model.predict(params, model.embed(frozen, tokens), positions)',
+    (TUNING, '-k', 'finetuning'),
+  ),
+  Mutant(
+    'labels of another task',
+    'tuning',
+    'scores, labels[:, batch])',
+    'scores, labels[::-1, batch])',
+    (TUNING, '-k', 'side_by_side or an_epoch_meets'),
+  ),
+  Mutant(
+    'prompts are not projected',
+    'tuning',
+    'trainable = tuner.project(optax.apply_updates(state.trainable, updates))',
+    'trainable = optax.apply_updates(state.trainable, updates)',
+    (TUNING, '-k', 'stay_in_the_unit_cube'),
+  ),
+  Mutant(
+    'the same order in every epoch',
+    'tuning',
+    'jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)',
+    'jax.random.permutation(key, num_inputs)',
+    (TUNING, '-k', 'an_epoch_meets'),
+  ),
+  Mutant(
+    'inputs in the order they came',
+    'tuning',
+    'jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)',
+    'jnp.arange(num_inputs)',
+    (TUNING, '-k', 'an_epoch_meets'),
+  ),
+  Mutant(
+    'the frozen tree is donated',
+    'tuning',
+    "donate_argnames='state'",
+    "donate_argnames=('state', 'frozen')",
+    (TUNING, '-k', 'frozen_tree'),
+  ),
+  Mutant(
+    'one clip for all tasks',
+    'tuning',
+    'jax.vmap(optimizer_.update)(grads, state.opt_state, state.trainable)',
+    """(lambda norm: jax.vmap(optimizer_.update)(
+      jax.tree.map(lambda g: g / jnp.maximum(norm / schedule.clip_norm, 1), grads), state.opt_state, state.trainable
+    ))(optax.global_norm(grads))""",
+    (TUNING, '-k', 'side_by_side and head'),
+  ),
+  Mutant(
+    "a task's start by its place",
+    'tuning',
+    'jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)',
+    'jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(tasks)))',
+    (TUNING, '-k', 'draw_of_its_own'),
+  ),
+  *(
+    Mutant(name, module, old, new, (f'tests/{module}_test.py', '-k', tests))
+    for name, module, old, new, tests in (
+      ('slots for what is not selected', 'pretrain', 'jnp.argsort(~selected', 'jnp.argsort(selected', 'slots'),
+      ('a batch that overflows its slots', 'pretrain', '<= slots, in_slots', '<= slots + 9, in_slots', 'slots'),
+      (
+        'both branches computed for an ensemble',
+        'pretrain',
+        'functools.partial(lax.pmax, axis_name=_MEMBERS) if num_members else lambda x: x',
+        'lambda x: x',
+        'members',
+      ),
+      ('slots for one sequence alone', 'masking', '0.99 ** (1 / batch_size)', '0.99', 'slots'),
+    )
+  ),
+  Mutant(
+    'keys and values only where something is read',
+    'bert',
+    'key, value = heads(joined([project(part, slice(width, None)) for part in parts]), 2)',
+    'key, value = heads(project(x_BxQxD, slice(width, None)), 2)',
+    ('tests/model_test.py', '-k', 'what_is_read and bert'),
+  ),
+  Mutant(
+    'a text whose places do not follow those of its prompt',
+    'bert',
+    'places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])',
+    'places = [self.position_embedding[: part.shape[-2]] for part in parts]',
+    ('tests/model_test.py', '-k', 'rows_before and bert'),
+  ),
+  Mutant(
+    'ties broken by rounding',
+    'heads',
+    'is_largest = (logits >= largest - rounding).astype(logits.dtype)',
+    'is_largest = (logits >= largest).astype(logits.dtype)',
+    ('tests/heads_attention_test.py', '-k', 'but_for_rounding'),
+  ),
+  Mutant(
+    'rounding that does not grow with the logits',
+    'heads',
+    'eps ** (2 / 3) * jnp.maximum(jnp.abs(largest), 1)',
+    'eps ** (2 / 3)',
+    ('tests/heads_attention_test.py', '-k', 'but_for_rounding'),
+  ),
+]

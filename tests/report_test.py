@@ -1,0 +1,86 @@
+"""The tables of Figure 3: means, differences and gaps, by what the records have."""
+
+import re
+
+from figures_cases import cell_records, MEMORIES, memory_records, prompt_records, VANILLAS
+import numpy as np
+import scipy.stats
+
+from experiments import report, results
+
+
+def test_the_table_holds_means_differences_and_the_gap():
+  """A row per size: accuracies with intervals, the paired gain, the majority and the distance from ideal."""
+  text, differences = report.render(prompt_records(), paper_overlay=True).split('Differences in points')
+  row = next(line for line in text.splitlines() if line.split()[:1] == ['30'])
+  for number in ('67.0 ±', '77.0 ±', '82.0 ±', '55.0', '0.123', '0.045', '66.2 / 75.1', '+0.8 / +1.9'):
+    assert number in row
+  assert '  10.0 ± ' in next(line for line in differences.splitlines() if line.split()[:1] == ['30'])
+
+
+def _rows(records, overlay=False):
+  """The rows of the first table."""
+  lines = report.render(records, overlay).split('Differences in points')[0].splitlines()
+  return [line for line in lines if line.split()[:1] in (['memory'], ['vanilla'])]
+
+
+def test_the_table_compares_memory_with_vanilla():
+  """A row per distribution; the gain over the vanilla HMM of as many joint states is Welch's, where BERT has both."""
+  rows = _rows(memory_records(), overlay=True)
+  vanilla, memory = rows[:3], rows[3:]
+  assert [row.split()[:3] for row in vanilla] == [['vanilla', str(size), str(size)] for size in (8, 12, 20)]
+  assert [row.split()[:5] for row in memory] == [['memory', str(size), '1', '4', str(4 * size)] for size in (2, 3, 5)]
+  assert '0.250' in memory[0] and '0.500' in vanilla[0]
+  assert [rows[0].split()[-2], memory[0].split()[-2]] == ['83.2', '99.8']
+  differences = report.render(memory_records(), paper_overlay=True).split('Differences in points')[1].splitlines()
+  compared = [line for line in differences if ' memory ' in line or 'memory attention - vanilla head' in line]
+  # The last memory has nothing to be compared with on BERT.
+  assert len(compared) == 2 and 'memory attention - vanilla head' in compared[0]
+  p_values = []
+  for row, point, other in zip(compared, MEMORIES, VANILLAS):
+    accuracies = [
+      [100 * r['accuracy'] for r in memory_records() if r['model'] == 'bert' and results.point_of(r) == at]
+      for at in (point, other)
+    ]
+    welch = scipy.stats.ttest_ind(*accuracies, equal_var=False)
+    low, high = welch.confidence_interval()
+    assert f' {(low + high) / 2:.1f} ± {(high - low) / 2:.1f}  ' in row
+    p_values.append(welch.pvalue)
+  first, second = np.argsort(p_values)
+  assert f' {2 * p_values[first]:.2g} ' in compared[first]
+  assert f' {max(2 * p_values[first], p_values[second]):.2g} ' in compared[second]
+
+
+def test_a_size_with_one_hmm_beside_sizes_with_several_has_no_interval():
+  """Tasks are not units where HMMs are."""
+  records = [r for r in prompt_records(num_trials=3) if r['num_states'] > 4 or r['trial'] == 0]
+  text, differences = report.render(records, paper_overlay=False).split('Differences in points')
+  for rows in (text, differences):
+    (row,) = [line for line in rows.splitlines() if re.search(r'^( +prompt - head)? +4 +1 ', line)]
+    assert '±' not in row
+
+
+def test_the_table_of_one_text_has_no_column_of_the_other():
+  """Without vanilla records there is no comparison with them, and without memory records no column of the memory."""
+  cells = report.render(cell_records(), paper_overlay=False)
+  assert 'vanilla' not in cells and 'prompt + attention - attention' in cells and ' attention - head' in cells
+  head = report.render(prompt_records(), paper_overlay=False)
+  assert '|M|' not in head and 'memory' not in head
+
+
+def test_a_comparison_on_bert_needs_bert():
+  """Records of the exact model alone have no column for what is compared on BERT."""
+  text = report.render(results.select(memory_records(), model='exact'), paper_overlay=False)
+  assert 'BERT' not in text and 'None' not in text
+
+
+def test_near_ties_get_a_column_and_a_table_without_them():
+  """Where labels hang on near ties their share is shown, and below it the accuracy on the other inputs."""
+  records = [dict(r, near_tie_share=0.25, clear_accuracy=0.5 + 0.1 * r['task']) for r in prompt_records()]
+  assert 'ties' not in report.render(prompt_records(), paper_overlay=False)
+  whole, clear = report.render(records, paper_overlay=False).split('without near ties')
+  row = lambda text: next(line for line in text.splitlines() if line.split()[:1] == ['10'])
+  assert ' 25.0 ' in row(whole)
+  assert row(clear).count('60.0 ±') == 4
+  records[0]['clear_accuracy'] = None
+  assert len(report.clear_table(records).rows) == 3
