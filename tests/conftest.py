@@ -5,11 +5,9 @@ import gc
 import importlib.metadata
 import itertools
 import os
-import pathlib
-import subprocess
-import sys
 import tempfile
 
+import forked
 import hypothesis
 import jax
 import jax.numpy as jnp
@@ -76,6 +74,10 @@ def compiling_fast():
     jax.config.update('jax_disable_most_optimizations', before)
 
 
+def pytest_sessionfinish():
+  forked.end()
+
+
 def assert_same_bits(first, second):
   assert jax.tree.structure(first) == jax.tree.structure(second)
   for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
@@ -84,12 +86,10 @@ def assert_same_bits(first, second):
 
 def run_on_devices(count, program):
   """Runs Python source in a process of its own that has `count` CPU devices; its traceback is the failure."""
-  root = pathlib.Path(__file__).parents[1]
-  flags = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={count}'
-  settings = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
-  env = {**os.environ, 'XLA_FLAGS': flags, 'PYTHONPATH': str(root), **settings}
-  done = subprocess.run([sys.executable, '-c', program], env=env, capture_output=True, text=True)
-  assert done.returncode == 0, done.stderr
+  with tempfile.NamedTemporaryFile() as errors:
+    process = forked.start(program, devices=count, errors=errors.name)
+    process.join()
+    assert process.exitcode == 0, forked.said(process)
 
 
 def dirichlet_hmm(rng, num_states, num_tokens=4):
