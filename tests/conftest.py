@@ -1,13 +1,13 @@
-"""What several test modules share: the enumeration oracle, and running things in float64 or on several devices."""
+"""What several test modules share: the enumeration oracle, and running things in float64 or compiled fast."""
 
 import contextlib
 import gc
 import importlib.metadata
 import itertools
+from multiprocessing import forkserver
 import os
 import tempfile
 
-import forked
 import hypothesis
 import jax
 import jax.numpy as jnp
@@ -75,21 +75,14 @@ def compiling_fast():
 
 
 def pytest_sessionfinish():
-  forked.end()
+  """Ends the process that others are forked from, where there is one, so that what they took is accounted for."""
+  forkserver._forkserver._stop()
 
 
 def assert_same_bits(first, second):
   assert jax.tree.structure(first) == jax.tree.structure(second)
   for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
     np.testing.assert_array_equal(a, b)
-
-
-def run_on_devices(count, program):
-  """Runs Python source in a process of its own that has `count` CPU devices; its traceback is the failure."""
-  with tempfile.NamedTemporaryFile() as errors:
-    process = forked.start(program, devices=count, errors=errors.name)
-    process.join()
-    assert process.exitcode == 0, forked.said(process)
 
 
 def dirichlet_hmm(rng, num_states, num_tokens=4):

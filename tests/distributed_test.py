@@ -117,8 +117,7 @@ def run(start):
 
   def run(*arguments, **options):
     for process in start(*arguments, **options):
-      process.join(120)
-      assert process.exitcode == 0, forked.said(process)
+      forked.check_end(process, 120)
 
   return run
 

@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from conftest import run_on_devices
+from forked import run_on_devices
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, PartitionSpec
