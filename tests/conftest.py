@@ -1,13 +1,11 @@
-"""What several test modules share: the enumeration oracle, and running things in float64 or on several devices."""
+"""What several test modules share: the enumeration oracle, and running things in float64 or compiled fast."""
 
 import contextlib
 import gc
 import importlib.metadata
 import itertools
+from multiprocessing import forkserver
 import os
-import pathlib
-import subprocess
-import sys
 import tempfile
 
 import hypothesis
@@ -76,20 +74,15 @@ def compiling_fast():
     jax.config.update('jax_disable_most_optimizations', before)
 
 
+def pytest_sessionfinish():
+  """Ends the process that others are forked from, where there is one, so that what they took is accounted for."""
+  forkserver._forkserver._stop()
+
+
 def assert_same_bits(first, second):
   assert jax.tree.structure(first) == jax.tree.structure(second)
   for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
     np.testing.assert_array_equal(a, b)
-
-
-def run_on_devices(count, program):
-  """Runs Python source in a process of its own that has `count` CPU devices; its traceback is the failure."""
-  root = pathlib.Path(__file__).parents[1]
-  flags = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={count}'
-  settings = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
-  env = {**os.environ, 'XLA_FLAGS': flags, 'PYTHONPATH': str(root), **settings}
-  done = subprocess.run([sys.executable, '-c', program], env=env, capture_output=True, text=True)
-  assert done.returncode == 0, done.stderr
 
 
 def dirichlet_hmm(rng, num_states, num_tokens=4):

@@ -1,15 +1,13 @@
-"""Several processes, started for real on this machine's CPU: what they decide, compute and keep, and how they end."""
+"""Several processes for real on this machine's CPU: what they decide, compute and keep, and how they end."""
 
 import dataclasses
 import json
 import os
-import pathlib
 import signal
 import socket
-import subprocess
-import sys
 import time
 
+import forked
 from jax._src import clusters
 import numpy as np
 import pytest
@@ -29,7 +27,6 @@ BOUND = 3 * HEARTBEAT
 PROGRAM = """
 import json, os, pathlib, sys
 recorded, out, devices, dying, how = json.loads(sys.argv[1])
-os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={devices}'
 import jax, numpy as np, rich.console
 from experiments import checkpoints, config, distributed, files, pretraining
 from experiments.fields import require, SettingsError
@@ -90,16 +87,14 @@ def _settings(**running):
 
 
 @pytest.fixture(scope='module')
-def start():
+def start(tmp_path_factory):
   """Starts `count` processes of `devices` each; what still runs or sleeps in the end is killed."""
-  started = []
+  started, said = [], tmp_path_factory.mktemp('said')
 
   def start(directory, count, devices, dying=None, how=0, **running):
     with socket.socket() as free:
       free.bind(('localhost', 0))
       address = f'localhost:{free.getsockname()[1]}'
-    flags = {'JAX_PLATFORMS': 'cpu', 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
-    env = {**os.environ, **flags, 'PYTHONPATH': str(pathlib.Path(__file__).parents[1])}
     for index in range(count):
       if count > 1:
         running |= dict(distributed__mode='on', distributed__coordinator_address=address)
@@ -107,13 +102,13 @@ def start():
         running |= dict(distributed__heartbeat_timeout=HEARTBEAT)
       recorded = dataclasses.asdict(_settings(**running))
       words = json.dumps([recorded, str(directory), devices, dying, int(how)])
-      started.append(subprocess.Popen([sys.executable, '-c', PROGRAM, words], env=env, stderr=subprocess.PIPE))
+      started.append(forked.start(PROGRAM, words, devices=devices, errors=said / str(len(started))))
     return started[-count:]
 
   yield start
   for process in started:
     process.kill()
-    process.communicate()
+    process.join()
 
 
 @pytest.fixture(scope='module')
@@ -122,8 +117,7 @@ def run(start):
 
   def run(*arguments, **options):
     for process in start(*arguments, **options):
-      _, errors = process.communicate(timeout=120)
-      assert process.returncode == 0, errors.decode()
+      forked.check_end(process, 120)
 
   return run
 
@@ -138,7 +132,7 @@ def alone(run, tmp_path_factory):
 
 def _seconds_to_end(process):
   begun = time.monotonic()
-  process.communicate(timeout=10 * BOUND)
+  process.join(10 * BOUND)
   return time.monotonic() - begun
 
 
@@ -151,12 +145,15 @@ def interrupted(start, run, tmp_path_factory):
   """
   directory, ends = tmp_path_factory.mktemp('interrupted'), []
   left, killed = start(directory, 2, 1, (1, 2), signal.SIGKILL)
-  assert killed.wait(120) == -signal.SIGKILL
-  ends.append((_seconds_to_end(left), left.returncode))
+  killed.join(120)
+  assert killed.exitcode == -signal.SIGKILL
+  ends.append((_seconds_to_end(left), left.exitcode))
   run(directory, 1, 2, time_budget=1e-9)
   stopped, left = start(directory, 2, 1, (0, 6), signal.SIGSTOP)
-  os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
-  ends.append((_seconds_to_end(left), left.returncode))
+  while not forked.is_stopped(stopped):
+    assert stopped.is_alive()
+    time.sleep(0.01)
+  ends.append((_seconds_to_end(left), left.exitcode))
   stopped.kill()
   run(directory, 2, 1)
   return directory, ends

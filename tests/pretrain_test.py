@@ -2,8 +2,9 @@
 
 import functools
 
-from conftest import assert_same_bits, run_on_devices
+from conftest import assert_same_bits
 from flax import linen as nn
+from forked import run_on_devices
 import jax
 import jax.numpy as jnp
 import numpy as np

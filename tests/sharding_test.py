@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from conftest import run_on_devices
+from forked import run_on_devices
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, PartitionSpec
@@ -98,11 +98,12 @@ from hmm_jax import sharding
 
 corpus = np.uint8((np.random.default_rng(0).integers(10, size=(64, 1)) + np.arange(16)) % 10)
 
-def train(settings, sizes):
-  '''The state and losses after 20 steps, and the compiled program.'''
+def train(settings, sizes, start=None):
+  '''The state and losses after 20 steps from `start`, or from where the mesh starts itself; the compiled program.'''
   mesh, p = sharding.make_mesh(*sizes), settings.pretrain
   init, steps = pretraining.compiled(settings.bert_module(), p, p.num_steps, mesh)
-  inputs = init(jax.random.key(0)), *jax.device_put((corpus, jax.random.key(3)), sharding.replicated(mesh))
+  state = jax.device_put(start, sharding.state_shardings(mesh, start)) if start else init(jax.random.key(0))
+  inputs = state, *jax.device_put((corpus, jax.random.key(3)), sharding.replicated(mesh))
   program = steps.lower(*inputs).compile()
   state, losses = program(*inputs)
   assert all(leaf.is_deleted() for leaf in jax.tree.leaves(inputs[0])), 'the state is not donated'
@@ -141,10 +142,13 @@ def check_sent(text, settings, sizes):
     # Besides a few numbers and biases.
     assert abs(sent[operation] - predicted[operation]) <= near * predicted[operation] + 300, (operation, sizes)
 
-for settings, meshes in ((OF_ADAMW, MESHES[:-1]), (OF_MUON, MESHES[-1:])):
-  _, expected, _ = train(settings, (1, 1, 1))
+p = OF_ADAMW.pretrain
+init, _ = pretraining.compiled(OF_ADAMW.bert_module(), p, p.num_steps, sharding.make_mesh())
+placed = jax.tree.map(np.asarray, init(jax.random.key(0)))
+for settings, meshes, start in ((OF_ADAMW, MESHES[:-1], placed), (OF_MUON, MESHES[-1:], None)):
+  _, expected, _ = train(settings, (1, 1, 1), start)
   for sizes in meshes:
-    state, losses, text = train(settings, sizes)
+    state, losses, text = train(settings, sizes, start)
     rows_of_a_device = [str(16 // (sizes[0] * sizes[1]))]
     check_split(state, sizes)
     check_text(text)

@@ -115,11 +115,11 @@ def test_a_pod_is_made_used_and_deleted(folder):
 
 
 def test_what_fails_on_the_pod_fails_here(folder):
-  """A pod that is ready is taken up again, and with --keep stays; a refusal is shown, and its exit code is not 0."""
+  """A pod that is ready is taken up again, and with --keep stays; a refusal is shown, with its exit code."""
   (folder / 'state').write_text('READY\n')
   words = ('--keep', 'pod', 'zone', 'v5e', str(folder / 'bucket'), 'prompt_vs_head:smoke', '--config.seed=no')
   done = _run(folder, *words, python=folder / 'bin' / 'refusing')
-  assert done.returncode != 0 and 'error: --config.seed=no is refused' in done.stdout
+  assert done.returncode == 2 and 'error: --config.seed=no is refused' in done.stdout
   assert (folder / 'state').exists() and 'create' not in (folder / 'calls').read_text()
 
 

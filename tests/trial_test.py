@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from conftest import run_on_devices
+from forked import run_on_devices
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -70,7 +70,7 @@ class Run:
     self._phases = self._log.with_suffix('.phases')
     self._log.touch()
     self.begun = time.monotonic()
-    self._process = _forked(_run, list(arguments), self._log, self._phases, moment, list(changed), environment or {})
+    self._process = forked(_run, list(arguments), self._log, self._phases, moment, list(changed), environment or {})
 
   @property
   def pid(self) -> int:
@@ -115,14 +115,15 @@ class Run:
 
 def answer(module: str, *arguments: Any, path: pathlib.Path) -> Any:
   """What `answer` of a module returns in a process of its own, as JSON has it, which is left at `path`."""
-  process = _forked(_answer, module, arguments, path)
+  process = forked(_answer, module, arguments, path)
   process.join()
   if process.exitcode:
     raise RuntimeError(f'{module} ended with status {process.exitcode}')
   return json.loads(path.read_text())
 
 
-def _forked(target: Callable[..., None], *arguments: Any) -> Any:
+def forked(target: Callable[..., None], *arguments: Any) -> Any:
+  """A process that calls `target`, forked from one that has imported the libraries; it has begun."""
   process, program = _server().Process(target=target, args=arguments), sys.modules['__main__']
   # What this program was started by is imported there otherwise, and all that it imports.
   sys.modules['__main__'] = types.ModuleType('__main__')
