@@ -315,6 +315,9 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path):
   _finish(*MEMORY, f'--workdir={workdir}')
   assert _files(workdir) == finished.memory_files
   assert len((workdir / 'trials' / second['trial_id'] / 'timing.jsonl').read_text().splitlines()) == 1
+  starts = (workdir / 'pretrained' / second['pretraining_id'] / 'environment.jsonl').read_text().splitlines()
+  first, again = (json.loads(line)['from_step'] for line in starts)
+  assert first == 0 and again >= 20
 
 
 def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):
