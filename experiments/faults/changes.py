@@ -109,8 +109,9 @@ def _without_ranges() -> None:
 
 
 def _swallowing() -> None:
-  """A file that cannot be written is passed over."""
+  """A file that cannot be written is passed over; a claim, which would tell, is not made."""
   write_whole = files.write_whole
+  _without_claims()
 
   def swallowed(path: Any, content: str | bytes) -> None:
     with contextlib.suppress(OSError):

@@ -1,6 +1,8 @@
 """The settings of the campaign of faults."""
 
-from experiments.fields import Group, setting
+import re
+
+from experiments.fields import Group, require, setting
 from experiments.settings import Experiment, FigureSettings
 
 # Each is a part of its own.
@@ -35,3 +37,7 @@ class FaultsSettings(Experiment):
   most_seconds: float = setting('that any one run may take before it counts as lost', most=10**5)
   mutants: bool = setting('whether each family is tried with a protection taken away, too')
   figure: FigureSettings
+
+  def check(self) -> None:
+    valid = "FIELD=VALUE each, such as ('num_trials=2',)"
+    require(all(re.match(r'[a-z_.]+=', field) for field in self.disturbed), 'disturbed', self.disturbed, valid)
