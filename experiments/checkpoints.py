@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 import concurrent.futures
 import contextlib
+import functools
 import logging
 import os
 import pathlib
 import re
+import sys
 import textwrap
 from typing import Any
 import uuid
@@ -143,7 +145,7 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   Steps whose files are not those of their manifest are set aside before. Raises SettingsError where there are processes
   that do not see what process 0 writes there.
   """
-  logging.getLogger('absl').addFilter(_is_not_told)
+  _hush()
   _check_shared(directory)
   found = distributed.decide(lambda: _set_aside_bad(directory))
   options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True)
@@ -155,9 +157,21 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
     saved.close()
 
 
-def _is_not_told(record: logging.LogRecord) -> bool:
-  """Orbax logs the tracebacks of what it raises; here that is told in a sentence."""
-  return not (record.exc_info and 'orbax' in record.pathname)
+@functools.cache
+def _hush() -> None:
+  """Leaves what Orbax and its store raise to be told here, in a sentence; from then on, as it may come late.
+
+  Orbax logs it with its traceback. And it closes its event loop at the first array that cannot be written, which each
+  other array's future finds closed, in a thread of the store, where nobody can be told.
+  """
+  logging.getLogger('absl').addFilter(lambda record: not (record.exc_info and 'orbax' in record.pathname))
+  told = sys.unraisablehook
+
+  def tell(raised: Any) -> None:
+    if not (isinstance(raised.exc_value, RuntimeError) and str(raised.exc_value) == 'Event loop is closed'):
+      told(raised)
+
+  sys.unraisablehook = tell
 
 
 def _set_aside_bad(directory: pathlib.Path) -> list[str]:

@@ -1,8 +1,11 @@
 """Checkpoints that were changed, cut, lost or not written: what is set aside, said and gone back to."""
 
+import asyncio
 import pathlib
 import shutil
 import subprocess
+import sys
+import threading
 
 from conftest import assert_same_bits
 import fsspec
@@ -10,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from object_store_test import _Bucket
 import pytest
+import tensorstore
 
 from configs import prompt_vs_head
 from experiments import checkpoints, config as config_lib, cost, disk, files, manifests, sweep, trial as trial_lib
@@ -249,3 +253,38 @@ def test_a_run_asks_for_the_room_that_it_takes(small):
     sweep.complete(trial.settings, {'one': trial}, sweep.Share(None, None), None, None)
   (trial.pretrained_directory / checkpoints.NAME / '40').mkdir(parents=True)
   assert sum(disk.needed([trial]).values()) == total - 3 * disk.checkpoint_bytes(trial)
+
+
+def test_a_loop_that_orbax_closed_is_not_told_of(monkeypatch):
+  """The store's futures may find it closed, in a thread, once a save has failed; all else is told as before."""
+  told = []
+  monkeypatch.setattr(sys, 'unraisablehook', lambda raised: told.append(str(raised.exc_value)))
+  _resolve_a_future_of_a_closed_loop()
+  assert told == ['Event loop is closed']
+  checkpoints._hush.__wrapped__()
+  _resolve_a_future_of_a_closed_loop()
+  sys.unraisablehook(_Raised(RuntimeError('something else')))
+  sys.unraisablehook(_Raised(ValueError('Event loop is closed')))
+  assert told == ['Event loop is closed', 'something else', 'Event loop is closed']
+
+
+class _Raised:
+  def __init__(self, error):
+    self.exc_value = error
+
+
+def _resolve_a_future_of_a_closed_loop():
+  promise, future = tensorstore.Promise.new()
+  loop = asyncio.new_event_loop()
+
+  async def wait():
+    await future
+
+  task = loop.create_task(wait())
+  loop.run_until_complete(asyncio.sleep(0))
+  loop.close()
+  thread = threading.Thread(target=promise.set_result, args=(1,))
+  thread.start()
+  thread.join()
+  # Its end is not waited for on purpose, of which asyncio would warn.
+  task._log_destroy_pending = False
