@@ -1,7 +1,8 @@
 """python -m experiments.evidence_page: tables, sentences and figures of Figure 3 in README and docs from its records.
 
-Of a run they are what `results.write` and `sweep.write` leave: config.json, environment.jsonl, results.jsonl and
-timing.jsonl, copied from its workdir into the folder, the last with lines of runs that pretrained its models.
+Of a run they are what `results.write` and `sweep.write` leave: config.json, environment.jsonl, results.jsonl with their
+manifest.json, and timing.jsonl, copied from its workdir into the folder, the last with lines of runs that pretrained
+its models.
 """
 
 from collections.abc import Callable, Iterator

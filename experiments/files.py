@@ -17,6 +17,8 @@ from experiments.fields import require, SettingsError
 
 # Bytes of JSON that are read at most: its objects take several times as many.
 MOST_JSON = 2**28
+# Where what is not as it was written goes, with all that it is read with; in its own directory.
+ASIDE = 'set-aside'
 
 
 class StorageError(OSError):

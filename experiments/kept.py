@@ -14,8 +14,6 @@ from experiments.results import ENVIRONMENT_NAME, Record
 
 RECORDS_NAME = 'records.jsonl'
 ARRAYS = 'tuned'
-# Where what is not as it was written goes, with all that it was read with.
-ASIDE = 'set-aside'
 _TOGETHER = (RECORDS_NAME, ENVIRONMENT_NAME, timing.FILE_NAME, manifests.NAME, ARRAYS)
 
 # Of tuned arrays, by their names.
@@ -103,7 +101,7 @@ def set_aside_torn(path: pathlib.Path) -> list[str]:
   try:
     files.read_json_lines(path)
   except SettingsError:
-    return [f'{path} is damaged; it was set aside as {files.set_aside(path, path.parent / ASIDE)}']
+    return [f'{path} is damaged; it was set aside as {files.set_aside(path, path.parent / files.ASIDE)}']
   return []
 
 
@@ -114,5 +112,5 @@ def set_aside_bad(directory: pathlib.Path) -> list[str]:
     return []
   for name in _TOGETHER:
     if (directory / name).exists():
-      files.set_aside(directory / name, directory / ASIDE)
-  return [f'{directory}: {wrong}; all of it was set aside in {directory / ASIDE}, and is done again']
+      files.set_aside(directory / name, directory / files.ASIDE)
+  return [f'{directory}: {wrong}; all of it was set aside in {directory / files.ASIDE}, and is done again']

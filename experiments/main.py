@@ -85,8 +85,10 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
     _check_records(workdir, settings.experiment, values.mode)
     is_begun = any(not trial.missing() for trial in experiment.trials(settings, workdir).values())
     require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
-  distributed.decide(lambda: _check_workdir(workdir, settings.experiment, values.mode))
+  found = distributed.decide(lambda: _check_workdir(workdir, settings.experiment, values.mode))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
+  for sentence in found:
+    reporter.say(sentence)
   changed = distributed.decide(lambda: results.changed(workdir, settings)) if values.mode != 'report' else []
   if changed:
     reporter.say(f'{workdir} has records of other settings, beside which these come: {", ".join(changed)}')
@@ -204,12 +206,17 @@ def _share(
   return [], None
 
 
-def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> None:
-  """Makes the directory; a run replaces what is in it, and so must not meet records of another experiment."""
+def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> list[str]:
+  """Makes the directory; a run replaces what is in it, and so must not meet records of another experiment.
+
+  Those that are not as they were written a run sets aside, and it makes them again; sentences that say so.
+  """
   try:
     files.check_writable(workdir)
+    found = results.set_aside_bad(workdir) if mode == 'run' else []
     _check_records(workdir, experiment, mode)
     workdir.mkdir(parents=True, exist_ok=True)
+    return found
   except OSError as error:
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error.strerror})')
 

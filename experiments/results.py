@@ -11,9 +11,9 @@ import numpy as np
 import scipy.optimize
 import scipy.stats
 
-from experiments import files
+from experiments import distributed, files, manifests
 from experiments.environment import Environment
-from experiments.fields import SettingsError
+from experiments.fields import require, SettingsError
 from experiments.settings import Point
 
 Record = dict[str, Any]
@@ -22,6 +22,9 @@ Unit = tuple[str, ...]
 
 FILE_NAME = 'results.jsonl'
 ENVIRONMENT_NAME = 'environment.jsonl'
+CONFIG_NAME = 'config.json'
+# What is written together, with a manifest beside it.
+_TOGETHER = (CONFIG_NAME, ENVIRONMENT_NAME, FILE_NAME)
 
 # Raised when the fields of records change, so that none is read as what it is not.
 SCHEMA_VERSION = 1
@@ -77,10 +80,11 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
   A kill in between leaves no records, rather than some beside what they did not come from. Where all that is beside
   those of before stays, as when trials are added, there are records at every moment.
   """
-  path, config = workdir / 'config.json', json.dumps(dataclasses.asdict(settings), indent=2) + '\n'
+  path, config = workdir / CONFIG_NAME, json.dumps(dataclasses.asdict(settings), indent=2) + '\n'
   stays = path.exists() and path.read_text() == config
   if not stays or not _lines(files.read_json_lines(workdir / ENVIRONMENT_NAME)) <= _lines(environments):
     files.remove(workdir / FILE_NAME)
+  files.remove(workdir / manifests.NAME)
   files.write_whole(path, config)
   files.write_json_lines(workdir / ENVIRONMENT_NAME, environments)
   rewrite(workdir, settings, records)
@@ -93,7 +97,7 @@ _OF_RUNNING = ('compilation_cache', 'distributed', 'figure', 'tensorboard', 'tim
 def changed(workdir: pathlib.Path, settings: Any) -> list[str]:
   """Where the settings of a workdir's records are others than these, such as 'seed 0 (here 1)'."""
   try:
-    there = json.loads((workdir / 'config.json').read_text())
+    there = json.loads((workdir / CONFIG_NAME).read_text())
   except (OSError, ValueError):
     return []
   before, now = (_leaves(found) for found in (there, json.loads(json.dumps(dataclasses.asdict(settings)))))
@@ -115,7 +119,15 @@ def _lines(rows: list[dict[str, Any]]) -> set[str]:
 
 def rewrite(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
   """Replaces the records alone, for what is measured bit by bit in one environment: a kill leaves the last ones."""
+  if not distributed.is_writer():
+    return
+  files.remove(workdir / manifests.NAME)
   files.write_json_lines(workdir / FILE_NAME, rows(settings, records))
+  manifests.write(workdir, _entries(workdir))
+
+
+def _entries(workdir: pathlib.Path) -> dict[str, manifests.Entry]:
+  return {name: manifests.entry(workdir / name) for name in _TOGETHER if (workdir / name).exists()}
 
 
 def rows(settings: Any, records: list[Record]) -> list[Record]:
@@ -139,8 +151,33 @@ def check_schema(workdir: pathlib.Path) -> None:
 
 
 def load(workdir: pathlib.Path) -> list[Record]:
-  """The records of a workdir."""
-  return files.read_json_lines(workdir / FILE_NAME)
+  """The records of a workdir. Raises SettingsError where they, or what stands beside them, are not as written."""
+  records, wrong = files.read_json_lines(workdir / FILE_NAME), _fault(workdir)
+  valid = f'one whose files are as they were written ({wrong}); a run sets them aside and writes them again'
+  require(wrong is None, 'the directory of records', str(workdir), valid)
+  return records
+
+
+def _fault(workdir: pathlib.Path) -> str | None:
+  """What is not as it was written, in words; None: nothing, or nobody knows, as while they are written again."""
+  try:
+    recorded = manifests.read(workdir)
+    found = _entries(workdir) if recorded else {}
+    return manifests.fault(recorded, found) if recorded and manifests.read(workdir) == recorded else None
+  except ValueError as error:
+    return str(error)
+
+
+def set_aside_bad(workdir: pathlib.Path) -> list[str]:
+  """Sets the records and what stands beside them aside where they are not as written; a sentence that says so."""
+  try:
+    load(workdir)
+  except SettingsError as error:
+    for name in (*_TOGETHER, manifests.NAME):
+      if (workdir / name).exists():
+        files.set_aside(workdir / name, workdir / files.ASIDE)
+    return [f'{error}: they were set aside in {workdir / files.ASIDE}']
+  return []
 
 
 def point_of(record: Record) -> Point:

@@ -136,7 +136,7 @@ def _check_names(workdir: pathlib.Path, recorded: list[Record]) -> None:
 
 def _settings(workdir: pathlib.Path, pretrained: str) -> Settings:
   """Those of the folder, with no path of it: nothing that is read says where programs or models are; no time limit."""
-  path = workdir / 'config.json'
+  path = workdir / results.CONFIG_NAME
   try:
     recorded = loading.json_value(path)
   except (OSError, ValueError):

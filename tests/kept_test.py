@@ -77,7 +77,7 @@ def test_a_trial_that_was_changed_is_named_and_done_again(trial, name, change, w
   found = {path: file.read_bytes() for path, file in files.tree(trial.directory).items()}
   (said,), is_missing = _complete(trial)
   assert is_missing and words in said and str(trial.directory) in said
-  aside = trial.directory / kept.ASIDE
+  aside = trial.directory / files.ASIDE
   assert {path: file.read_bytes() for path, file in files.tree(aside).items()} == found
   for method in ('head', 'prompt'):
     _add(trial, method)
@@ -122,7 +122,7 @@ def test_lines_that_are_added_to_are_begun_again(tmp_path):
   assert kept.set_aside_torn(path) == []
   path.write_text('{"step"')
   (said,) = kept.set_aside_torn(path)
-  assert str(path) in said and not path.exists() and (tmp_path / kept.ASIDE / 'timing.jsonl').read_text() == '{"step"'
+  assert str(path) in said and not path.exists() and (tmp_path / files.ASIDE / 'timing.jsonl').read_text() == '{"step"'
 
 
 def test_process_0_alone_reads_and_writes_records(trial, monkeypatch):

@@ -157,6 +157,62 @@ def test_no_record_stands_beside_what_it_did_not_come_from(tmp_path, monkeypatch
   assert not results.load(tmp_path)
 
 
+def _digit(path):
+  """Another last digit, so that JSON stays JSON."""
+  content = bytearray(path.read_bytes())
+  content[max(index for index, byte in enumerate(content) if chr(byte).isdigit())] ^= 1
+  path.write_bytes(bytes(content))
+
+
+_CHANGES = {
+  'digit': (_digit, 'has other bytes than were written'),
+  'cut': (lambda path: path.write_bytes(path.read_bytes()[:-9]), 'damaged|bytes'),
+  'missing': (lambda path: path.unlink(), 'is missing'),
+}
+
+
+@pytest.mark.parametrize('how', _CHANGES)
+@pytest.mark.parametrize('name', ['results.jsonl', 'environment.jsonl', 'config.json'])
+def test_records_that_are_not_as_they_were_written_are_refused(name, how, tmp_path):
+  """By a report and all else that reads them; a run sets all of it aside, with a word, and loses nothing of it."""
+  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [{'cpu': 2}])
+  assert results.load(tmp_path) and results.set_aside_bad(tmp_path) == []
+  change, words = _CHANGES[how]
+  change(tmp_path / name)
+  left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+  with pytest.raises(SettingsError, match=words):
+    results.load(tmp_path)
+  (said,) = results.set_aside_bad(tmp_path)
+  assert name in said and str(tmp_path / 'set-aside') in said
+  assert {path.name: path.read_bytes() for path in (tmp_path / 'set-aside').iterdir()} == left
+  assert results.load(tmp_path) == [] and [path.name for path in tmp_path.iterdir()] == ['set-aside']
+
+
+def test_records_without_a_manifest_are_read_as_they_are(tmp_path):
+  """Of a version before there were any, or of a process that is writing them."""
+  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [])
+  (tmp_path / 'manifest.json').unlink()
+  _digit(tmp_path / 'results.jsonl')
+  assert results.load(tmp_path)[0]['ratio'] == 2.1
+
+
+def test_records_that_are_replaced_while_they_are_read_are_no_damage(tmp_path, monkeypatch):
+  """The manifest is then another than before."""
+  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [])
+  read, looks = results.manifests.read, []
+
+  def replaced(directory):
+    found = read(directory)
+    if not looks:
+      looks.append(1)
+      results.rewrite(tmp_path, _benchmark(), [{'ratio': 3.0}])
+    return found
+
+  monkeypatch.setattr(results.manifests, 'read', replaced)
+  assert results.load(tmp_path)[0]['ratio'] == 2.0
+  assert results.load(tmp_path)[0]['ratio'] == 3.0
+
+
 @pytest.mark.parametrize('name', ['results.jsonl', 'trials/abc/records.jsonl', 'parts/abc/bert/records.jsonl'])
 def test_records_of_another_schema_are_refused(name, tmp_path):
   """One sentence with the workdir and both versions; records from before there were versions count as 0."""

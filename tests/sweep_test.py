@@ -140,7 +140,7 @@ def test_what_is_left_goes_on_with_the_same_command_or_not(settings, begun, tmp_
   assert _run_numbers(settings, tmp_path, 1, 2, 3).endswith('(|H|=4: 1, |H|=6: 1); the same command goes on')
 
 
-@pytest.mark.parametrize('moment', range(4))
+@pytest.mark.parametrize('moment', range(5))
 def test_two_that_merge_at_once_lose_no_trial(settings, begun, tmp_path, monkeypatch, moment):
   """Before any of the files that one process writes another finishes a trial and merges: both trials are on record.
 
@@ -152,20 +152,20 @@ def test_two_that_merge_at_once_lose_no_trial(settings, begun, tmp_path, monkeyp
     if path.parent == tmp_path:
       calls.append(path.name)
       assert len(calls) == 1 or (tmp_path / 'results.jsonl').exists()
-      if len(calls) == moment + 5:
+      if len(calls) == moment + 6:
         _run_numbers(settings, tmp_path, 1)
     write(path, content)
 
   _run_numbers(settings, tmp_path, 2)
-  names = ['config.json', 'environment.jsonl', 'results.jsonl', 'timing.jsonl']
+  names = ['config.json', 'environment.jsonl', 'results.jsonl', 'manifest.json', 'timing.jsonl']
   calls.extend(names)
   monkeypatch.setattr(files, 'write_whole', interrupted)
   # As in an object store, where nothing is claimed.
   monkeypatch.setattr(sweep.claims, 'held', lambda *_: contextlib.nullcontext(True))
   _run_numbers(settings, tmp_path, 0)
-  assert calls[4 : 5 + moment] == names[: moment + 1] and len(calls) > 8
+  assert calls[5 : 6 + moment] == names[: moment + 1] and len(calls) > 10
   assert _recorded(tmp_path) == [(4, 0), (4, 1), (6, 0)]
-  ids = [[row['trial_id'] for row in files.read_json_lines(tmp_path / name)] for name in names[1::2]]
+  ids = [[row['trial_id'] for row in files.read_json_lines(tmp_path / name)] for name in (names[1], names[4])]
   assert ids[0] == ids[1] and len(set(ids[0])) == 3
 
 

@@ -102,15 +102,18 @@ def of_trials(workdir: pathlib.Path) -> list[Damage]:
     ('tuned arrays', 'trials/*/tuned/*.npz', True),
     ('environment of a trial', 'trials/*/environment.jsonl', True),
     ('timing of a trial', 'trials/*/timing.jsonl', False),
-    ('merged records', 'results.jsonl', False),
+    ('merged records', 'results.jsonl', True),
+    ('settings of merged records', 'config.json', True),
     ('metrics of a pretraining', 'pretrained/*/metrics.jsonl', False),
     ('environment of a pretraining', 'pretrained/*/environment.jsonl', False),
   ):
     path, *_ = sorted(workdir.glob(pattern))
     where = str(path.relative_to(workdir))
     for how in ('flipped', 'half', 'missing'):
-      is_named = is_read and how != 'missing'
-      found.append(Damage(f'{name}: {_WORDS[how]}', (where,), how, path.name if is_named else '', is_named))
+      # One file of several that are read together is missed.
+      is_there = how != 'missing'
+      said = path.name if is_read and (is_there or path.parent == workdir) else ''
+      found.append(Damage(f'{name}: {_WORDS[how]}', (where,), how, said, is_read and is_there))
   return found
 
 
