@@ -14,9 +14,10 @@ import numpy as np
 import rich.table
 
 from experiments import figures, report, results
+from experiments.groups import FigureSettings
 from experiments.methods import METHODS
 from experiments.results import Interval, Record
-from experiments.settings import FigureSettings, Point
+from experiments.settings import Point
 
 # A model and a method on it.
 Stage = tuple[str, str]

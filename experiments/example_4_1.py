@@ -12,9 +12,9 @@ import rich.table
 from experiments import figures, files, report, results
 from experiments.environment import environment
 from experiments.fields import setting, SettingsError
+from experiments.groups import Experiment, FigureSettings
 from experiments.progress import Reporter
 from experiments.results import Record
-from experiments.settings import Experiment, FigureSettings
 import hmm_jax
 from hmm_jax import example_4_1
 from hmm_jax.memory_hmm import cell_probs

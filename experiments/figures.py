@@ -13,9 +13,10 @@ from matplotlib.transforms import ScaledTranslation
 import numpy as np
 
 from experiments import files, report, results
+from experiments.groups import FigureSettings
 from experiments.methods import METHODS, PROTOCOL
 from experiments.results import Record
-from experiments.settings import AXES, FigureSettings, Point
+from experiments.settings import AXES, Point
 
 FORMATS = ('png', 'pdf', 'svg')
 

@@ -31,9 +31,10 @@ from experiments import (
   verify,
 )
 from experiments.fields import require, SettingsError
+from experiments.groups import Experiment
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
-from experiments.settings import Experiment, Settings
+from experiments.settings import Settings
 
 _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 

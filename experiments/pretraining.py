@@ -14,8 +14,9 @@ import numpy as np
 
 from experiments import checkpoints, distributed, environment, files, finite, kept, results, signals, timing
 from experiments.fields import require
+from experiments.groups import BertSettings, CorpusSettings, MlmSettings, PretrainSettings
 from experiments.progress import Reporter
-from experiments.settings import BertSettings, CorpusSettings, MlmSettings, PretrainSettings, Settings
+from experiments.settings import Settings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, pretrain, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM

@@ -14,9 +14,10 @@ import numpy as np
 
 from experiments import cost, distributed, figures, files, memory, report, results, sweep, trial as trial_lib
 from experiments.fields import require, setting, SettingsError
+from experiments.groups import FigureSettings
 from experiments.progress import Reporter
 from experiments.results import Record
-from experiments.settings import FigureSettings, Point, Settings
+from experiments.settings import Point, Settings
 
 BASE = 'base'
 # What a recipe may change; the rest makes the task.

@@ -1,26 +1,34 @@
-"""The settings of experiments, groups of fields that check themselves, and the ids of models and trials.
-
-The defaults stand in `configs/`.
-"""
+"""The settings of a grid of trials, its distributions, and the ids of models and trials."""
 
 from collections.abc import Callable
 import dataclasses
-import functools
 import hashlib
 import itertools
 import json
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
-import optax
-
-from experiments.fields import Group, require, setting
+from experiments.fields import require, setting
+from experiments.groups import (
+  AttentionSettings,
+  BertSettings,
+  ConvergedSettings,
+  CorpusSettings,
+  DownstreamSettings,
+  Experiment,
+  FigureSettings,
+  HmmSettings,
+  MeasureSettings,
+  MemorySettings,
+  OnTestSettings,
+  PretrainSettings,
+  PromptSettings,
+  RestartSettings,
+  TuneSettings,
+)
 from experiments.machine import DistributedSettings, MeshSettings
 from experiments.methods import METHODS, SCHEDULES
-from hmm_jax import optimizer as optimizer_lib
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
-from hmm_jax.memory_hmm import check_configurations
 from hmm_jax.tuning import Schedule
 
 # Raised when a change of the code changes the bits of a pretrained model, so that none of before is found again.
@@ -53,238 +61,6 @@ AXES: dict[str, Callable[[Point], int]] = {
 }
 # Those that tell text with a memory and vanilla text apart.
 _OF_BOTH_TEXTS = ('figure_3_right', 'controls')
-
-
-class Experiment(Group):
-  """What every experiment has."""
-
-  experiment: str = setting('name of the experiment, decided by --config')
-  scale: str = setting('name of the defaults, how much is run: decided by --config=NAME:SCALE')
-  seed: int = setting('decides everything that is drawn', least=0)
-  compilation_cache: str = setting("where compiled programs are kept between runs: auto, a directory, or '' nowhere")
-  fast_compilation: bool = setting('whether programs compile in half the time and run slower')
-  deterministic: bool = setting('whether a GPU goes without operations whose last bits differ from run to run')
-  debug_nans: bool = setting('whether JAX looks at every result and stops at the first NaN, naming its operation')
-
-
-class FigureSettings(Group):
-  width: float = setting('inches', least=1, most=30)
-  height: float = setting('inches', least=1, most=30)
-  dpi: int = setting('dots per inch', least=10, most=600)
-  paper_overlay: bool = setting("whether the paper's Figure 3 is drawn and tabulated beside ours")
-
-
-class TemperatureSettings(Group):
-  transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=10**6)
-  initial_temperature: float = setting('of P[H_1]', least=1e-6, most=10**6)
-  emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=10**6)
-
-  @property
-  def temperatures(self) -> dict[str, Any]:
-    return {field.name: getattr(self, field.name) for field in dataclasses.fields(TemperatureSettings)}
-
-
-class HmmSettings(TemperatureSettings):
-  num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=2**16)
-
-
-class MemorySettings(Group):
-  sizes: tuple[int, ...] = setting('values |M| of a cell; 0: an HMM without a memory', least=0)
-  cells: tuple[int, ...] = setting('numbers N of cells')
-  label_cell: int = setting("the cell that labels speak of, the paper's j*", least=0)
-  joint_prior: bool = setting('whether P[M, H_1] is drawn at once')
-  joint_permutations: bool = setting('whether as many permutations are mixed as joint states |M||H|')
-  vanilla_methods: tuple[str, ...] = setting(
-    'methods on the HMM of |M||H| states beside each memory', choices=tuple(METHODS), may_be_empty=True
-  )
-
-  def check(self) -> None:
-    require(1 not in self.sizes, 'sizes', self.sizes, 'at least 2 values, or 0 for no memory')
-    if any(self.sizes):
-      for cells, size in itertools.product(self.cells, self.sizes):
-        try:
-          check_configurations(max(size, 1), cells)
-        except ValueError as error:
-          require(False, 'cells', self.cells, f'fewer, for sizes {self.sizes}: {error}')
-      fewest = min(self.cells)
-      require(self.label_cell < fewest, 'label_cell', self.label_cell, f'below the fewest in cells, {fewest}')
-
-
-class CorpusSettings(Group):
-  num_documents: int = setting('documents of the corpus')
-  document_length: int = setting('tokens of a document')
-  chunk_length: int = setting('tokens that pretraining sees at once; a remainder of the document is left out')
-
-  def check(self) -> None:
-    valid = f'at most document_length, {self.document_length}'
-    require(self.chunk_length <= self.document_length, 'chunk_length', self.chunk_length, valid)
-
-  @property
-  def chunks_per_document(self) -> int:
-    return self.document_length // self.chunk_length
-
-  @property
-  def num_chunks(self) -> int:
-    return self.num_documents * self.chunks_per_document
-
-
-class BertSettings(Group):
-  num_layers: int = setting('layers', most=1000)
-  width: int = setting('width D of an embedding')
-  num_heads: int = setting('attention heads of a layer')
-  ffn_width: int = setting('width of the inner layer of the feed-forward network')
-  max_positions: int = setting('positions, those of a prompt included')
-  dropout_rate: float = setting('share that dropout zeroes in pretraining', least=0, below=1)
-  init_stddev: float = setting("standard deviation of initial weights; BERT's 0.02 is for width 768")
-  dtype: str = setting('arithmetic of pretraining; parameters are float32', choices=('float32', 'bfloat16', 'float16'))
-  attention: str = setting('its kernel in pretraining; cudnn needs a GPU', choices=('xla', 'cudnn'))
-  scan_layers: bool = setting('whether all layers but the last compile as one')
-
-  def check(self) -> None:
-    if self.attention == 'cudnn':
-      require(self.dtype != 'float32', 'dtype', self.dtype, "bfloat16 or float16 where attention is 'cudnn'")
-      require(self.dropout_rate == 0, 'dropout_rate', self.dropout_rate, "0 where attention is 'cudnn'")
-    require(not self.scan_layers or self.num_layers > 1, 'scan_layers', self.scan_layers, 'False for one layer')
-    require(self.width % self.num_heads == 0, 'width', self.width, f'a multiple of num_heads, {self.num_heads}')
-
-  def module(self, num_tokens: int) -> Bert:
-    return Bert(num_tokens=num_tokens, **{**dataclasses.asdict(self), 'dtype': jnp.dtype(self.dtype)})
-
-
-class AdamWSettings(Group):
-  learning_rate: float = setting('peak, after a linear warm-up and before the decay')
-  batch_size: int = setting('inputs of an optimiser step')
-  warmup_steps: int = setting('steps until the peak', least=0)
-  weight_decay: float = setting('of AdamW', least=0)
-  clip_norm: float = setting('most norm of a gradient')
-
-
-class MlmSettings(AdamWSettings):
-  optimizer: str = setting('AdamW, or Muon for the matrices of the layers', choices=('adamw', 'muon'))
-  muon_learning_rate: float = setting('as learning_rate, of the matrices that Muon trains')
-  decay: str = setting('of the learning rate; wsd: over the last fifth of the steps', choices=optimizer_lib.DECAYS)
-  b2: float = setting("of Adam's mean square", least=0, below=1)
-  mask_rate: float = setting('share of positions that are selected', above=0, below=1)
-  mask_share: float = setting('share of the selected that become [MASK]', above=0, most=1)
-  random_share: float = setting('share of the selected that become a random token', least=0, most=1)
-  steps_per_call: int = setting('steps of one call of the compiled program')
-
-  def check(self) -> None:
-    rest = 1 - self.mask_share
-    valid = f'at most {rest:.3g}, what mask_share leaves'
-    require(self.random_share <= rest + 1e-9, 'random_share', self.random_share, valid)
-
-  def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
-    """The optimiser whose learning rate is 0 after `num_steps`."""
-    muon = functools.partial(optimizer_lib.muon, muon_learning_rate=self.muon_learning_rate)
-    build = muon if self.optimizer == 'muon' else optimizer_lib.adamw
-    return build(
-      self.learning_rate,
-      self.warmup_steps,
-      num_steps,
-      weight_decay=self.weight_decay,
-      clip_norm=self.clip_norm,
-      b2=self.b2,
-      decay=self.decay,
-    )
-
-  def corruption(self, num_tokens: int) -> Corruption:
-    return Corruption(num_tokens, self.mask_rate, self.mask_share, self.random_share)
-
-
-class PretrainSettings(MlmSettings):
-  num_steps: int = setting('optimiser steps')
-  checkpoint_every: int = setting('steps between checkpoints')
-  measure_every: int = setting('steps between measurements of the distance from the ideal model')
-
-  def check(self) -> None:
-    super().check()
-    require(self.warmup_steps < self.num_steps, 'warmup_steps', self.warmup_steps, f'below num_steps, {self.num_steps}')
-    for name in ('num_steps', 'checkpoint_every', 'measure_every'):
-      value, valid = getattr(self, name), f'a multiple of steps_per_call, {self.steps_per_call}'
-      require(value % self.steps_per_call == 0, name, value, valid)
-
-
-class MeasureSettings(Group):
-  num_chunks: int = setting('chunks corrupted as in pretraining, for the loss above its Bayes floor')
-  num_inputs: int = setting('test inputs at most, for KL and total variation at the [MASK]')
-  num_documents: int = setting('documents masked one position at a time')
-  batch_size: int = setting('inputs that are computed at a time', most=2**16)
-
-
-class DownstreamSettings(Group):
-  length: int = setting('tokens of a text, which all decide its label: the [MASK] and at least one more', least=2)
-  num_positions: int = setting('positions that a text is cut to for the model, prompt included; 0: no cut', least=0)
-  label_state: str = setting(
-    "whose posterior labels speak of where there is no memory: H_1, or the released code's silent state",
-    choices=('first', 'silent'),
-  )
-  num_train: int = setting('training inputs')
-  num_validation: int = setting('validation inputs')
-  num_test: int = setting('test inputs')
-  num_classes: int = setting('labels', least=2, most=1000)
-  num_nonzero: int = setting('nonzero entries of mu, at most all', most=10**6)
-  with_replacement: bool = setting('whether the places of the nonzero entries may coincide')
-
-  def check(self) -> None:
-    valid = '0, or at least 2, for the [MASK] and one token more'
-    require(self.num_positions != 1, 'num_positions', self.num_positions, valid)
-
-  def seen_length(self, prompt_length: int) -> int:
-    """Tokens of a text that a model sees after a prompt, [MASK] included."""
-    return min(self.length, self.num_positions - prompt_length) if self.num_positions else self.length
-
-
-class TuneSettings(AdamWSettings):
-  num_epochs: int = setting('passes over the training inputs')
-
-  @property
-  def schedule(self) -> Schedule:
-    return Schedule(*(getattr(self, name) for name in Schedule._fields))
-
-  def check_for(self, name: str, num_train: int, where: str = '') -> None:
-    """Raises SettingsError where `num_train` inputs make no batch, or fewer steps than the warm-up has."""
-    valid = f'at most {where}num_train, {num_train}'
-    require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
-    steps = self.num_epochs * (num_train // self.batch_size)
-    require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
-
-
-class OnTestSettings(Group):
-  ridges: tuple[float, ...] = setting(
-    'of heads converged on the test inputs, from the best of which the search starts as well'
-  )
-  tolerance: float = setting('margins up to which count as none, where test inputs have unit covariance', below=1)
-  max_rounds: int = setting('rounds of search from each start at most', most=10**6)
-  max_certificates: int = setting('certificates of inseparability that are looked for')
-
-
-class ConvergedSettings(Group):
-  ridge: float = setting('half of it times the squares of weights and bias is added to the mean cross-entropy')
-  tolerance: float = setting('largest entry of the gradient at which a head is converged')
-  max_iterations: int = setting('iterations of L-BFGS at which it gives up')
-
-
-class RestartSettings(Group):
-  number: int = setting('starts of each task, of which validation chooses', most=2**14)
-  steps_factor: int = setting('epochs from each start, in units of those of the schedule', most=10**6)
-
-
-class PromptSettings(TuneSettings):
-  length: int = setting('vectors of a prompt', most=2**16)
-  init: str = setting('how it starts: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
-  init_scale: float = setting('half-width of the uniform start, in units of the prompt space of the model')
-
-
-class AttentionSettings(TuneSettings):
-  form: str = setting("of the head: the paper's (4.1), or the released code's", choices=('paper', 'official'))
-  temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=10**6)
-  key_size: int = setting('of its keys; 0: |H| + 1', least=0, most=2**16)
-  value_size: int = setting('of its values; 0: |M||H|', least=0, most=2**16)
-
-  def check(self) -> None:
-    require(not 0 < self.temperature < 1e-6, 'temperature', self.temperature, '0, or at least 1e-06')
 
 
 class Settings(Experiment):

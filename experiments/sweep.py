@@ -30,10 +30,11 @@ from experiments import (
 )
 from experiments.failures import Failure
 from experiments.fields import require, SettingsError
+from experiments.groups import FigureSettings
 from experiments.methods import METHODS
 from experiments.progress import Reporter
 from experiments.results import Record
-from experiments.settings import FigureSettings, Settings
+from experiments.settings import Settings
 
 SETTINGS = Settings
 

@@ -26,9 +26,10 @@ from experiments import (
   tuned,
 )
 from experiments.environment import differing, environment
+from experiments.groups import CorpusSettings
 from experiments.methods import METHODS
 from experiments.progress import Reporter
-from experiments.settings import CorpusSettings, Point, Settings
+from experiments.settings import Point, Settings
 import hmm_jax
 from hmm_jax import bayes_gap, compilation, model as model_lib, sharding
 from hmm_jax.hmm import chunk_start, Distribution

@@ -66,6 +66,7 @@ EXPERIMENTS = [
   'fields',
   'machine',
   'methods',
+  'groups',
   'settings',
   'theory.settings',
   'distributed',

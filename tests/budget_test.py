@@ -8,8 +8,8 @@ import rich.console
 import scipy.stats
 
 from experiments import budget, config as config_lib, files, results, sweep
+from experiments.groups import FigureSettings
 from experiments.progress import Reporter
-from experiments.settings import FigureSettings
 
 HEAD, ATTENTION, PROMPT = budget.BUDGETS
 SETTINGS = FigureSettings(width=6.4, height=4.2, dpi=50, paper_overlay=False)

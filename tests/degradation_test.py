@@ -16,8 +16,8 @@ from experiments import config as config_lib, pages, results
 from experiments.degradation import contrasts, models, page, problems, report, sentences, study
 from experiments.degradation.contrasts import Condition
 from experiments.fields import SettingsError
+from experiments.groups import FigureSettings
 from experiments.progress import Reporter
-from experiments.settings import FigureSettings
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

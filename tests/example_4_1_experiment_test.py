@@ -10,8 +10,9 @@ import pytest
 import rich.console
 
 from configs import example_4_1 as config_file
-from experiments import config as config_lib, example_4_1 as experiment, results, settings as settings_lib
+from experiments import config as config_lib, example_4_1 as experiment, results
 from experiments.fields import SettingsError
+from experiments.groups import FigureSettings
 from experiments.progress import Reporter
 from hmm_jax import example_4_1
 
@@ -88,7 +89,7 @@ def test_sampled_documents_end_with_a_sentence(finished):
 def test_the_figure_draws_the_records(finished):
   """A panel per cell, whose lines are the posteriors of its values and whose bars say which cell is read."""
   rows = results.select(results.load(finished[0]), document=0)
-  figure = experiment.draw(rows, settings_lib.FigureSettings(width=7.2, height=6.0, dpi=60, paper_overlay=False))
+  figure = experiment.draw(rows, FigureSettings(width=7.2, height=6.0, dpi=60, paper_overlay=False))
   assert len(figure.axes) == 3 and 'scale smoke, seed 0; sentence' in figure.get_suptitle()
   for axes, (cell, values) in zip(figure.axes, rows[0]['posterior'].items()):
     assert cell in axes.get_title(loc='left') and axes.get_ylabel()

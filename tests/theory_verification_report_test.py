@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from experiments.settings import FigureSettings
+from experiments.groups import FigureSettings
 from experiments.theory import verification_report
 
 FIGURE = FigureSettings(width=6.4, height=4.2, dpi=60, paper_overlay=False)

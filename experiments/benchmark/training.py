@@ -15,7 +15,7 @@ from experiments import pretraining
 from experiments.benchmark import products
 from experiments.benchmark.measure import compile_program, compiled, NotHere, Prepared, Way, Work
 from experiments.benchmark.settings import TrainingSettings
-from experiments.settings import PretrainSettings
+from experiments.groups import PretrainSettings
 import hmm_jax
 from hmm_jax import masking, pretrain, sharding
 from hmm_jax.bert import Bert

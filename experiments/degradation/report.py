@@ -9,8 +9,8 @@ from experiments import figures, report, results
 from experiments.degradation import contrasts
 from experiments.degradation.contrasts import Condition
 from experiments.degradation.methods import LABELS
+from experiments.groups import FigureSettings
 from experiments.results import Difference, Record
-from experiments.settings import FigureSettings
 
 # The share of the gap between the majority class and 100% that a prompt closes where it solves its task.
 SOLVES = 0.5

@@ -1,7 +1,7 @@
 """The settings of the study of degradation."""
 
 from experiments.fields import require, setting
-from experiments.settings import BertSettings, Experiment, FigureSettings, MlmSettings, TuneSettings
+from experiments.groups import BertSettings, Experiment, FigureSettings, MlmSettings, TuneSettings
 from hmm_jax.theory.assumptions import Thresholds
 
 

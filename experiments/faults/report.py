@@ -7,8 +7,8 @@ import numpy as np
 
 from experiments import figures, report as report_lib, results
 from experiments.faults import watch
+from experiments.groups import FigureSettings
 from experiments.results import Record
-from experiments.settings import FigureSettings
 from experiments.theory.tables import Table
 
 SIGNALS = ('SIGTERM', 'SIGINT')

@@ -3,7 +3,7 @@
 import re
 
 from experiments.fields import Group, require, setting
-from experiments.settings import Experiment, FigureSettings
+from experiments.groups import Experiment, FigureSettings
 
 # Each is a part of its own.
 FAMILIES = ('inputs', 'kills', 'damage', 'full_disk', 'races', 'signals', 'not_finite', 'resuming', 'soak')

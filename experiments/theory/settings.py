@@ -3,7 +3,7 @@
 import math
 
 from experiments.fields import Group, require, setting
-from experiments.settings import Experiment, FigureSettings, TemperatureSettings, TuneSettings
+from experiments.groups import Experiment, FigureSettings, TemperatureSettings, TuneSettings
 from hmm_jax.theory.assumptions import Thresholds
 from hmm_jax.theory.theorems import Limits
 

@@ -4,8 +4,8 @@ import matplotlib.figure
 import numpy as np
 
 from experiments import figures, results
+from experiments.groups import FigureSettings
 from experiments.results import Record
-from experiments.settings import FigureSettings
 from experiments.theory.tables import Table
 from experiments.theory.verification import CONTROL
 

@@ -8,8 +8,8 @@ import matplotlib.figure
 import numpy as np
 
 from experiments import figures, report, results
+from experiments.groups import FigureSettings
 from experiments.results import Interval, Record
-from experiments.settings import FigureSettings
 from experiments.theory.tables import briefly, range_of, Table
 
 # osc(b) / osc(mu) up to which a head is called moderate.
