@@ -119,7 +119,7 @@ class Watch:
           return None, False
         if holder.machine and holder.machine == _machine():
           return holder, _locks(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
       # Never made, or older than one that has been made since, which whoever makes the next one finds.
       return None, False
     except OSError:
@@ -214,7 +214,7 @@ def _path(directory: pathlib.Path, number: int) -> pathlib.Path:
 def _numbers(directory: pathlib.Path) -> list[int]:
   try:
     names = os.listdir(directory)
-  except FileNotFoundError:
+  except (FileNotFoundError, NotADirectoryError):
     return []
   return [int(found[1]) for found in (re.fullmatch(r'claim-([0-9]+)\.json', name) for name in names) if found]
 

@@ -213,6 +213,7 @@ def test_where_no_directory_can_be_made_nothing_is_claimed(tmp_path, is_link):
   directory.symlink_to('nowhere') if is_link else directory.touch()
   with pytest.raises(files.StorageError, match="it' is no directory, and none can be made there"):
     claims._make(directory, 1)
+  assert claims.holder(directory) is None
 
 
 def test_the_number_of_a_claim_has_no_end(tmp_path):

@@ -97,6 +97,32 @@ def test_process_0_decides_for_all(monkeypatch):
     with pytest.raises(signals.Stopped) as stopped:
       signals.check()
     assert stopped.value.status == 130
+    monkeypatch.setattr(distributed, 'decide', lambda look: [15, 2])
+    with pytest.raises(signals.Stopped) as stopped:
+      signals.check()
+    assert stopped.value.status == 143
+
+
+def test_who_stops_where_process_0_is_alone_tells_the_others(monkeypatch):
+  """As where it waits for the claim on the records, and no other process looks: they hear of it where they wait."""
+  told = {}
+  client = type(
+    'Client',
+    (),
+    {
+      'key_value_set': lambda self, key, value: told.update({key: value}),
+      'blocking_key_value_get': lambda self, key, _: told[key],
+    },
+  )()
+  monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
+  monkeypatch.setattr(distributed, '_client', lambda: client)
+  with pytest.raises(signals.Stopped) as stopped, signals.answered():
+    _tell(signal.SIGINT)
+    distributed.decide(signals.check)
+  assert stopped.value.status == 130
+  ((key, _),) = told.items()
+  with pytest.raises(signals.Stopped, match='SIGINT'):
+    distributed._heard(key)
 
 
 @STOPS
