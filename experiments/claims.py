@@ -34,13 +34,13 @@ import time
 from typing import NamedTuple
 import uuid
 
-from experiments import distributed, files, loading, signals
+from experiments import distributed, files, signals
 from experiments.progress import Reporter
 
 BEAT = 10.0
 MISSED = 6
 _SECONDS_BETWEEN_LOOKS = 0.5
-# Of a claim, so that its release overwrites it in one step; what is longer is none.
+# Of a claim, so that its release overwrites it in one step; of what is longer, and so is none, no more is read.
 _BYTES = 512
 # What tells this process from all others, whatever their ids and hosts.
 _NONCE = uuid.uuid4().hex
@@ -114,7 +114,7 @@ class Watch:
     """Whose a claim is that was not released, and whether that process is gone."""
     try:
       with open(_path(self.directory, number), 'rb') as file:
-        holder, seen = _parsed(file.read(_BYTES + 1)), (number, os.fstat(file.fileno()).st_mtime_ns)
+        holder, seen = _parsed(file.read(_BYTES)), (number, os.fstat(file.fileno()).st_mtime_ns)
         if holder.released:
           return None, False
         if holder.machine and holder.machine == _machine():
@@ -275,7 +275,7 @@ def _read(path: pathlib.Path) -> Holder:
   """Whom a claim names; a holder of whom nothing is known where it cannot be read, or is gone."""
   try:
     with open(path, 'rb') as file:
-      return _parsed(file.read(_BYTES + 1))
+      return _parsed(file.read(_BYTES))
   except OSError:
     return Holder()
 
@@ -283,7 +283,7 @@ def _read(path: pathlib.Path) -> Holder:
 def _parsed(text: bytes) -> Holder:
   """Whom a claim names; a holder of whom nothing is known where it is being written, or is no claim."""
   try:
-    return Holder(**loading.json_of(text)) if len(text) <= _BYTES else Holder()
+    return Holder(**json.loads(text))
   except (TypeError, ValueError):
     return Holder()
 

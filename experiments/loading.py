@@ -49,12 +49,7 @@ def _check_header(member: zipfile.ZipInfo, file: IO[bytes]) -> None:
 
 def json_value(path: pathlib.Path, encoding: str = 'utf-8', **hooks: Any) -> Any:
   """What a JSON file holds; raises ValueError where it is larger than any may be, or deeper than can be read."""
-  return json_of(files.read_text(path, encoding), **hooks)
-
-
-def json_of(text: str | bytes, **hooks: Any) -> Any:
-  """What a text of JSON says; raises ValueError where it is deeper than can be read."""
   try:
-    return json.loads(text, **hooks)
+    return json.loads(files.read_text(path, encoding), **hooks)
   except RecursionError:
     raise ValueError('it is nested too deep')

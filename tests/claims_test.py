@@ -141,9 +141,7 @@ def test_a_process_elsewhere_is_gone_after_so_many_missed_heartbeats(tmp_path, c
   claim.release()
 
 
-@pytest.mark.parametrize(
-  'text', ['', '{"host": "x"', '[]', '{"unknown": 1}', '[' * 500, '[' * 100_000, '{}' + ' ' * 1000, None], ids=repr
-)
+@pytest.mark.parametrize('text', ['', '{"host": "x"', '[]', '{"unknown": 1}', '[' * 500, '[' * 100_000, None], ids=repr)
 def test_a_claim_that_says_nothing_is_waited_for(tmp_path, clock, text):
   """As between its making and its writing, or where a process died there, or where it is none."""
   path = tmp_path / 'claim-1.json'
