@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 import contextlib
+import os
 import pathlib
+import shutil
 import subprocess
 
 import jax
@@ -17,7 +19,7 @@ _TOO_SMALL, _ENOUGH = 0.5, 4.0
 _SPARE = 2**20
 _BAD_INPUT = 2
 # From the end of the run, in phases: where its records are merged.
-_LAST_WRITES = 7
+_LAST_WRITES = 15
 _PAGE = 4096
 
 
@@ -85,7 +87,9 @@ def _unclear(status: int, said: str) -> str:
 
 
 def _fill(path: pathlib.Path) -> None:
-  with contextlib.suppress(OSError), open(path, 'wb', 0) as file:
+  with contextlib.suppress(OSError), open(path, 'ab', 0) as file:
+    # At once, and then whatever is left or becomes free.
+    os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(path.parent).free)
     while True:
       file.write(bytes(_PAGE))
 
