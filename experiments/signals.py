@@ -78,8 +78,9 @@ def _answer(number: int, *_: object) -> None:
   _received.append(number)
   if distributed.num_processes() == 1 and not _deferrals:
     raise Stopped(number)
-  # A print may have been interrupted here, and cannot be entered twice.
-  os.write(_STDERR, f'{signal.Signals(number).name}: stops when its work is saved\n'.encode())
+  # A print may have been interrupted here, and cannot be entered twice; nobody may read any longer.
+  with contextlib.suppress(OSError):
+    os.write(_STDERR, f'{signal.Signals(number).name}: stops when its work is saved\n'.encode())
 
 
 def _end_with_parent() -> None:

@@ -1,5 +1,6 @@
 """SIGTERM and SIGINT: what stops, when, with which exit status, what is kept, and that nobody is left behind."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -131,6 +132,25 @@ def test_the_command_exits_with_the_status_of_the_signal(monkeypatch, capsys, nu
   monkeypatch.setattr(usage, 'listing', lambda: _tell(number))
   assert main_lib.main(['main', '--list']) == status
   assert capsys.readouterr().err == f'error: stopped by {number.name}; the same command goes on\n'
+
+
+def test_a_run_whose_reader_is_gone_stops_as_any_other(monkeypatch):
+  """As where ssh has dropped, or what it was piped into has ended."""
+  reader, writer = os.pipe()
+  os.close(reader)
+  monkeypatch.setattr(signals, '_STDERR', writer)
+
+  def listing():
+    with signals.deferred():
+      _tell()
+
+  monkeypatch.setattr(usage, 'listing', listing)
+  with os.fdopen(writer, 'w') as broken:
+    monkeypatch.setattr(sys, 'stderr', broken)
+    assert main_lib.main(['main', '--list']) == 143
+    monkeypatch.undo()
+    with contextlib.suppress(BrokenPipeError):
+      broken.close()
 
 
 def test_tuning_stops_between_epochs(monkeypatch):
