@@ -131,12 +131,9 @@ def test_tuning_ends_at_the_epoch_of_a_task_that_is_not_finite():
 
 def test_jax_looking_for_nans_ends_a_pretraining_too(settings, tmp_path, monkeypatch):
   """What it raises is told with the steps of the call, and has the status of what is not finite."""
-  jax.config.update('jax_debug_nans', True)
-  try:
-    with pytest.raises(finite.Diverged, match=r'invalid value \(nan\).* in the call of steps 21 to 30;') as raised:
-      _train(settings, tmp_path, monkeypatch, bad_loss=27)
-  finally:
-    jax.config.update('jax_debug_nans', False)
+  raises = pytest.raises(finite.Diverged, match=r'invalid value \(nan\).* in the call of steps 21 to 30;')
+  with raises as raised, jax.debug_nans(True):
+    _train(settings, tmp_path, monkeypatch, bad_loss=27)
   assert statuses.of_error(raised.value) == statuses.of_error(FloatingPointError('of tuning')) == 3
   assert checkpoints.steps(tmp_path / checkpoints.NAME) == [20]
 
