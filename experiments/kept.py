@@ -77,16 +77,16 @@ def fault(directory: pathlib.Path) -> str | None:
   """
   try:
     files.read_json_lines(directory / RECORDS_NAME)
-    made, recorded = files.read_json_lines(directory / ENVIRONMENT_NAME), _manifest(directory)
+    files.read_json_lines(directory / ENVIRONMENT_NAME)
+    recorded = _manifest(directory)
   except ValueError as error:
     return str(error)
   if recorded is None:
     return None
-  if not all(map(environment.is_whole, made)):
-    return f'{ENVIRONMENT_NAME} has a line that lacks platform, devices or packages'
   if not (directory / RECORDS_NAME).exists():
-    return f'{RECORDS_NAME} is missing' if len(recorded['records']) > 1 else None
-  return _changed_records(directory, recorded) or _changed_beside(directory, recorded)
+    return f'{RECORDS_NAME} is missing' if len(recorded['records']) > 1 else _lacking(directory, 0)
+  changed = _changed_records(directory, recorded) or _changed_beside(directory, recorded)
+  return changed or _lacking(directory, recorded['environment']['size'])
 
 
 def is_sealed(directory: pathlib.Path) -> bool:
@@ -152,6 +152,13 @@ def set_aside_torn(path: pathlib.Path, is_whole: Callable[[dict[str, Any]], bool
   if is_torn(path, is_whole):
     return [f'{path} is damaged; it was set aside as {files.set_aside(path, path.parent / files.ASIDE)}']
   return []
+
+
+def _lacking(directory: pathlib.Path, size: int) -> str | None:
+  """Which of the lines that were added to so many bytes of an environment cannot be compared, in words."""
+  path = directory / ENVIRONMENT_NAME
+  added = files.rows_of(path.read_bytes()[size:]) if path.exists() else []
+  return None if all(map(environment.is_whole, added)) else f'{ENVIRONMENT_NAME} has a line that lacks its fields'
 
 
 def set_aside_bad(directory: pathlib.Path) -> list[str]:

@@ -83,7 +83,7 @@ FAULTS = [
   (results.ENVIRONMENT_NAME, CUT, "environment.jsonl' is damaged"),
   (kept.RECORDS_NAME, _other('"schema_version": 1', '"schema_version": 0'), 'records.jsonl has other bytes'),
   (kept.RECORDS_NAME, pathlib.Path.unlink, 'records.jsonl is missing'),
-  (results.ENVIRONMENT_NAME, _other('"platform"', '"qlatform"'), 'environment.jsonl has a line that lacks platform'),
+  (results.ENVIRONMENT_NAME, _other('"platform"', '"qlatform"'), 'environment.jsonl has other bytes'),
   (manifests.NAME, CUT, 'manifest.json cannot be read'),
   (manifests.NAME, lambda path: path.write_text('{"records": 3}'), 'manifest.json is not of records'),
   ('tuned/exact-head-task0.npz', _flip, 'exact-head-task0.npz has other bytes'),
@@ -167,7 +167,20 @@ def test_a_line_of_the_environment_that_names_no_record_is_no_failure(trial):
   for line in ({'tasks': 3}, {'tasks': [0], 'method': 'head'}, {'tasks': [[0]], 'model': 'exact', 'method': 'head'}):
     files.append_json_line(trial.environment_path, line)
   assert len(trial.records()) == 2 and trial_lib._made_elsewhere(trial) == []
-  assert 'lacks platform' in kept.fault(trial.directory)
+  assert 'lacks its fields' in kept.fault(trial.directory)
+  trial.records_path.unlink()
+  assert 'records.jsonl is missing' in kept.fault(trial.directory)
+
+
+def test_of_a_kill_before_the_first_records_nothing_is_said(trial, tmp_path, monkeypatch):
+  """Nor of records that were lost since, which look alike; of the lines that it left none may lack its fields."""
+  trial = trial._replace(workdir=tmp_path / 'one')
+  _add(trial, 'head')
+  trial.records_path.unlink()
+  assert kept.set_aside_bad(trial.directory) == []
+  _other('"platform"', '"qlatform"')(trial.environment_path)
+  (said,) = kept.set_aside_bad(trial.directory)
+  assert 'lacks its fields' in said and not trial.environment_path.exists()
 
 
 def test_a_kill_before_the_records_leaves_those_of_before(trial, monkeypatch):
