@@ -64,8 +64,13 @@ def _found(directory: pathlib.Path) -> tuple[list[Record], dict[str, Any] | None
 
 def environments(directory: pathlib.Path) -> list[dict[str, Any]]:
   """What the records came from, a line for each addition; none where it cannot be read."""
+  return readable(directory / ENVIRONMENT_NAME)
+
+
+def readable(path: pathlib.Path) -> list[dict[str, Any]]:
+  """The rows of a file of JSON lines; none where it cannot be read."""
   with contextlib.suppress(SettingsError):
-    return files.read_json_lines(directory / ENVIRONMENT_NAME)
+    return files.read_json_lines(path)
   return []
 
 

@@ -260,12 +260,7 @@ def _read(grid: list[trial_lib.Trial], records_of: RecordsOf) -> _Merged:
     finished,
     [row for trial in finished for row in records_of(trial)],
     [row for trial in finished for row in files.read_json_lines(trial.environment_path)],
-    [
-      row
-      for trial in finished
-      if not kept.is_torn(trial.timing_path)
-      for row in files.read_json_lines(trial.timing_path)
-    ],
+    [row for trial in finished for row in kept.readable(trial.timing_path)],
   )
 
 

@@ -172,7 +172,7 @@ def test_a_line_of_the_environment_that_names_no_record_is_no_failure(trial):
   assert 'records.jsonl is missing' in kept.fault(trial.directory)
 
 
-def test_of_a_kill_before_the_first_records_nothing_is_said(trial, tmp_path, monkeypatch):
+def test_of_a_kill_before_the_first_records_nothing_is_said(trial, tmp_path):
   """Nor of records that were lost since, which look alike; of the lines that it left none may lack its fields."""
   trial = trial._replace(workdir=tmp_path / 'one')
   _add(trial, 'head')
@@ -197,7 +197,7 @@ def _killed(*_):
 
 
 @pytest.mark.parametrize('moves', range(5))
-def test_a_kill_while_things_are_set_aside_seals_no_damage(tmp_path, trial, moves, monkeypatch):
+def test_a_kill_while_things_are_set_aside_seals_no_damage(trial, tmp_path, moves, monkeypatch):
   """Of a trial of one method, whose manifest cannot tell lost records from those that were never written."""
   trial = trial._replace(workdir=tmp_path / 'one')
   _add(trial, 'head')
@@ -269,6 +269,8 @@ def test_an_environment_without_its_fields_is_damaged(tmp_path):
     files.write_json_lines(path, [here, {f'q{field}' if field == name else field: here[field] for field in here}])
     (said,) = pretraining._set_aside_torn(tmp_path)
     assert str(path) in said and not path.exists()
+  (tmp_path / timing.FILE_NAME).write_text('{')
+  assert len(pretraining._set_aside_torn(tmp_path)) == 1
 
 
 def test_process_0_alone_reads_and_writes_records(trial, monkeypatch):
@@ -287,12 +289,12 @@ def test_a_part_that_was_changed_is_run_again(tmp_path):
       phase = staticmethod(lambda name: trial_lib.contextlib.nullcontext())
 
   def part(name):
-    return lambda *_: ran.append(name) or [{'value': 0.5}]
+    return lambda *_: ran.append(name) or [{'value': 0.5, 'begun': (tmp_path / results.CONFIG_NAME).exists()}]
 
   both, said = {name: part(name) for name in ('one', 'other')}, Reporter()
   for _ in range(2):
     parts.run(settings, both, tmp_path, said)
-  assert ran == ['one', 'other'] and not said
+  assert ran == ['one', 'other'] and not said and all(row['begun'] for row in results.load(tmp_path))
   written = (tmp_path / results.FILE_NAME).read_bytes()
   (path,) = tmp_path.glob('parts/*/other/records.jsonl')
   _digit(path)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import jax
 import pytest
@@ -156,6 +157,12 @@ def test_a_run_leaves_its_settings_before_a_trial_and_after_all_refusals(tmp_pat
   with monkeypatch.context() as full:
     full.setattr(sweep.disk.files, 'free_bytes', lambda path: 0)
     assert main_lib.main(command) == 2 and not list(tmp_path.iterdir())
+  with monkeypatch.context() as asked:
+    for name in ('XLA_PYTHON_CLIENT_PREALLOCATE', 'JAX_PLATFORMS'):
+      asked.setenv(name, os.environ.get(name, ''))
+    asked.setattr(sweep.disk, 'check', lambda trials, num_workers: results.require(False, 'workers', num_workers, 0))
+    assert main_lib.main([*command, '--engine=processes', '--num_workers=3']) == 2
+    assert 'workers is 3' in capsys.readouterr().err
   for flags in ([], ['--config.seed=1']):
     with pytest.raises(KeyboardInterrupt):
       main_lib.main([*command, *flags])
