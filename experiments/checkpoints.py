@@ -26,6 +26,8 @@ NAME = 'checkpoints'
 # Beside the directory of checkpoints: what was there and was not good.
 ASIDE = f'{NAME}-set-aside'
 _LONGEST_REASON = 300
+# In a manifest, beside the entries of files: the name of the model, since those of another have the same shapes.
+_OF = 'of'
 
 
 class Checkpoints:
@@ -83,7 +85,7 @@ class Checkpoints:
     with _naming(directory):
       self.manager.wait_until_finished()
       if distributed.is_writer():
-        manifests.write(directory, manifests.of_tree(directory))
+        manifests.write(directory, {**manifests.of_tree(directory), _OF: self.directory.parent.name})
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
     """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings, which decides both.
@@ -184,19 +186,28 @@ def _set_aside_bad(directory: pathlib.Path) -> list[str]:
   for step in steps(directory):
     try:
       recorded = manifests.read(directory / str(step))
-    except ValueError as error:
-      found.append(_set_aside(directory, step, str(error)))
-      continue
-    if recorded is None:
-      unsealed.append(step)
-    elif wrong := manifests.fault(recorded, manifests.of_tree(directory / str(step))):
+      wrong = recorded and _fault(recorded, directory, step)
+    except (OSError, ValueError) as error:
+      wrong = str(error)
+    if wrong:
       found.append(_set_aside(directory, step, wrong))
+    elif recorded is None:
+      unsealed.append(step)
     else:
       found += [_set_aside(directory, each, 'it has no manifest') for each in unsealed]
       return [*found, *([f'step {step} is good, and goes on'] if found else [])]
   if unsealed:
     return [*found, f'checkpoint {directory / str(unsealed[0])} has no manifest: that it is whole cannot be verified']
   return [*found, *(['no good checkpoint is left: pretraining starts again'] if found else [])]
+
+
+def _fault(recorded: dict[str, Any], directory: pathlib.Path, step: int) -> str | None:
+  """What is not as the manifest of a step says, in words."""
+  here = directory.parent.name
+  whose = recorded.pop(_OF, here)
+  if whose != here:
+    return f'it is of the model {whose}'
+  return manifests.fault(recorded, manifests.of_tree(directory / str(step)))
 
 
 def _set_aside(directory: pathlib.Path, step: int, wrong: str) -> str:
@@ -208,7 +219,8 @@ def steps(directory: pathlib.Path) -> list[int]:
   """The steps that have a directory of their own there, from the newest on."""
   if not directory.exists():
     return []
-  return sorted((int(path.name) for path in directory.iterdir() if path.name.isdecimal()), reverse=True)
+  names = [path.name for path in directory.iterdir()]
+  return sorted((int(name) for name in names if name.isdecimal() and name == str(int(name))), reverse=True)
 
 
 def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:

@@ -8,19 +8,20 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import statuses
-
 
 class Diverged(FloatingPointError):
   """A loss, a parameter, a moment or a measurement is not finite, as its text says; what was kept before is finite."""
-
-  status = statuses.DIVERGED
 
 
 def all_finite(tree: Any) -> Array:
   """Whether every number of every leaf is finite, [] bool; to be computed where the tree lies."""
   leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
   return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all() if leaves else jnp.bool_(True)
+
+
+def in_call(error: FloatingPointError, first: int, last: int) -> Diverged:
+  """What JAX raises in the call of these steps where `debug_nans` has it look, with words that name them."""
+  return Diverged(f'pretraining: {error}, in the call of steps {first} to {last}; no state of it is kept')
 
 
 def check_losses(losses: Array | np.ndarray, last: int, total: int) -> None:

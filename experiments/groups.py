@@ -26,7 +26,7 @@ class Experiment(Group):
   compilation_cache: str = setting("where compiled programs are kept between runs: auto, a directory, or '' nowhere")
   fast_compilation: bool = setting('whether programs compile in half the time and run slower')
   deterministic: bool = setting('whether a GPU goes without operations whose last bits differ from run to run')
-  debug_nans: bool = setting('whether JAX looks at every result and stops at the first NaN, naming its operation')
+  debug_nans: bool = setting('whether JAX looks at every result and stops at the first NaN, naming where that is')
 
 
 class FigureSettings(Group):

@@ -254,8 +254,14 @@ def _call_ahead(
   """
   step, waiting = int(state.step), None
   while step < p.num_steps:
-    with jax.default_matmul_precision('default'):
-      state, losses = call(state)
+    try:
+      with jax.default_matmul_precision('default'):
+        state, losses = call(state)
+    except FloatingPointError as error:
+      # The checkpoint of the call before is still to be made.
+      if waiting:
+        finish(*waiting)
+      raise finite.in_call(error, step + 1, step + p.steps_per_call) from error
     if waiting:
       finish(*waiting)
     step += p.steps_per_call

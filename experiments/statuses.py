@@ -17,8 +17,13 @@ def of_signal(number: int) -> int:
 
 
 def of_error(error: BaseException) -> int:
-  """That of a run which ends by `error`: its `status`, where its class has one."""
-  return BAD_INPUT if isinstance(error, SettingsError) else getattr(error, 'status', FAILED)
+  """That of a run which ends by `error`: its `status`, where its class has one.
+
+  A FloatingPointError is Diverged, or what JAX raises with `debug_nans`.
+  """
+  if isinstance(error, SettingsError):
+    return BAD_INPUT
+  return DIVERGED if isinstance(error, FloatingPointError) else getattr(error, 'status', FAILED)
 
 
 def of_all(statuses: list[int]) -> int:

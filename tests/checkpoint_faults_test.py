@@ -54,7 +54,7 @@ def pristine(tmp_path_factory):
 
 @pytest.fixture
 def directory(pristine, tmp_path):
-  return shutil.copytree(pristine, tmp_path / checkpoints.NAME)
+  return shutil.copytree(pristine, tmp_path / pristine.parent.name / checkpoints.NAME)
 
 
 def _flip(path):
@@ -75,7 +75,7 @@ def test_every_file_of_the_two_newest_steps_is_in_a_manifest(pristine):
   assert checkpoints.steps(pristine) == [3, 2]
   for step in (2, 3):
     there = files.tree(pristine / str(step))
-    assert set(manifests.read(pristine / str(step))) == set(there) - {manifests.NAME} and len(there) > 5
+    assert set(manifests.read(pristine / str(step))) == {*there, 'of'} - {manifests.NAME} and len(there) > 5
   assert _restored(pristine) == (3, [])
 
 
@@ -271,6 +271,29 @@ def test_a_model_that_is_finetuned_is_saved_whole(tmp_path):
   bert, tokens = trial.settings.bert_module(), jnp.zeros((1, 4), jnp.int32)
   params = jax.eval_shape(bert.init, jax.random.key(0), tokens)
   assert finetuned - probed == 8 * sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def test_a_step_of_another_model_is_set_aside(pristine, tmp_path):
+  """Its shapes may be the same, and every file as it was written."""
+  directory = shutil.copytree(pristine, tmp_path / 'another' / checkpoints.NAME)
+  value, said = _restored(directory)
+  assert value is None and len(said) == 3 and said[-1].startswith('no good checkpoint is left')
+  assert all(f'it is of the model {pristine.parent.name}' in sentence for sentence in said[:2])
+
+
+def test_a_file_that_cannot_be_read_is_damage(directory):
+  """Such as on a disk that fails; here a link that leads nowhere."""
+  path = next(path for path in sorted((directory / '3' / 'state').rglob('*')) if path.is_file())
+  path.unlink()
+  path.symlink_to('nowhere')
+  value, said = _restored(directory)
+  assert value == 2 and str(directory / '3') in said[0]
+
+
+def test_what_is_named_like_a_step_and_is_none_is_left_alone(directory):
+  """Such as a copy by hand."""
+  shutil.copytree(directory / '3', directory / '03')
+  assert checkpoints.steps(directory) == [3, 2] and _restored(directory) == (3, [])
 
 
 def test_a_loop_that_orbax_closed_is_not_told_of(monkeypatch):

@@ -71,7 +71,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(programs):
     assert {'start', 'compile', 'measuring', 'tuning', 'writing'} == {phase for phase, n in of.phases.items() if n}
     workdir = next(of.workdirs())
     row = kills.at_phase(of, workdir, Moment('writing', 4, 0.0))
-    assert row == bench.row('kill -9 where a phase begins', '', phase='writing')
+    assert row == bench.row('kill -9 where a phase begins', '', phase='writing', undisturbed=of.seconds)
     assert len(bench.results(workdir)) == 3
 
 
@@ -116,15 +116,16 @@ def test_moments_meet_every_phase(tmp_path):
 @pytest.mark.parametrize('how', damage.HOW)
 def test_damage_is_done(how, tmp_path):
   """No file is what it was; a flipped bit leaves JSON readable, and as long."""
-  for name, content in (('a.jsonl', b'{"a": 12}\n'), ('b.npz', b'1234')):
+  for name, content in (('a.jsonl', b'{"a": 12}\n'), ('b.npz', b'1a34')):
     path = tmp_path / name
     path.write_bytes(content)
     damage.HOW[how](path)
     assert path.exists() == (how != 'missing')
     if path.exists():
       assert path.read_bytes() != content
-  if how == 'flipped':
-    assert json.loads((tmp_path / 'a.jsonl').read_text()) == {'a': 13} and (tmp_path / 'b.npz').stat().st_size == 4
+  flipped = {'flipped': {'a': 13}, 'flipped at first': {'a': 13}, 'flipped in a name': {'`': 12}}
+  if how in flipped:
+    assert json.loads((tmp_path / 'a.jsonl').read_text()) == flipped[how] and (tmp_path / 'b.npz').stat().st_size == 4
 
 
 def test_every_file_of_a_checkpoint_is_damaged(tmp_path):
@@ -208,10 +209,13 @@ def test_merged_records_have_every_finished_trial_once(tmp_path):
   assert merged(*whole) == ''
   assert merged(*whole, ('b', 1)) == '1 records are there twice'
   assert merged(*whole[:3]) == '1 records of finished trials are lost'
+  with (tmp_path / 'trials/b/records.jsonl').open('a') as file:
+    file.write(row('b', 1))
+  assert merged(*whole) == '1 records are there twice'
 
 
 RECORDS = [
-  bench.row('kill -9 at a random time', '', phase='compile'),
+  bench.row('kill -9 at a random time', '', phase='compile', undisturbed=7.5),
   bench.row('kill -9 at a random time', 'status 1: x', phase='save'),
   bench.row('SIGTERM', '', phase='tuning', seconds=1.25),
   bench.row('SIGTERM', 'too long', phase='tuning', seconds=None),
@@ -243,19 +247,27 @@ def test_tables_count_what_was_tried_and_lost():
 def test_sentences_follow_the_records(tmp_path):
   """Counts, phases and times are those of the records, and of a longer campaign other ones."""
   made = dict(commit='abc', seconds=90.0, cpu='2 x CPU', platform='Linux', python='3.12', packages=dict(jax='0.11'))
-  (tmp_path / 'config.json').write_text(json.dumps({'disturbed': ['num_states=4', 'num_trials=2']}))
+  asked = {'disturbed': ['num_states=4', 'num_trials=2'], 'most_seconds_to_stop': 30.0}
+  (tmp_path / 'config.json').write_text(json.dumps(asked))
   line = json.dumps({**made, 'uncommitted_changes': False})
   (tmp_path / 'environment.jsonl').write_text(f'{line}\n{line}\n')
   said = {name: sentence(RECORDS, tmp_path) for name, sentence in page.SENTENCES.items()}
-  assert 'num_states=4, num_trials=2. The campaign took 3 minutes on 2 x CPU' in said['setup']
+  alone = 'Undisturbed, with compiled programs at hand, it takes 7.5 s'
+  assert f'num_states=4, num_trials=2. {alone}. The campaign took 3 minutes on 2 x CPU' in said['setup']
   assert said['verdict'].startswith('7 faults were tried, 5 survived, 2 lost. With one of 1 protections taken away')
-  assert 'Of 2 runs that were told to stop, the longest took 1.2 s, in the phase tuning' in said['stopping']
+  assert (
+    'Of 2 runs that were told to stop, the longest took 1.2 s, in the phase tuning, of the 30 s that'
+    in said['stopping']
+  )
   missed = 'start, measuring, corpus, pretraining, tuning, writing'
-  assert said['killed'] == f'2 runs were killed at least once. None hit {missed}.'
-  more = [*RECORDS, bench.row('kill -9, run after run of one workdir', '', phase=', '.join(watch.PHASES))]
+  chain = bench.row('kill -9, run after run of one workdir', '', phase='start, tuning')
+  for records in (RECORDS, [*RECORDS, chain]):
+    count, text = len(records) - 6, page.SENTENCES['killed'](records, tmp_path)
+    assert text == f'{count} runs were killed at least once. None hit {missed}.'
+  more = [*RECORDS, *(bench.row('kill -9 where a phase begins', '', phase=phase) for phase in watch.PHASES)]
   more += [bench.row('SIGTERM', '', without='claims', phase='save', seconds=1.0)]
   said = {name: sentence(more, tmp_path) for name, sentence in page.SENTENCES.items()}
-  assert said['killed'] == '3 runs were killed at least once. Every phase was hit.'
+  assert said['killed'] == '10 runs were killed at least once. Every phase was hit.'
   assert 'not so without claims' in said['verdict']
 
 

@@ -11,7 +11,7 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import checkpoints, config as config_lib, files, finite, parts, pretraining, tuned
+from experiments import checkpoints, config as config_lib, files, finite, parts, pretraining, statuses, tuned
 from experiments.progress import Reporter
 from hmm_jax import sharding
 from hmm_jax.pretrain import TrainState
@@ -127,6 +127,18 @@ def test_tuning_ends_at_the_epoch_of_a_task_that_is_not_finite():
   assert next(epochs)[0] == 0
   with pytest.raises(finite.Diverged, match='^head on bert: the loss of task 7 is not finite in epoch 2$'):
     next(epochs)
+
+
+def test_jax_looking_for_nans_ends_a_pretraining_too(settings, tmp_path, monkeypatch):
+  """What it raises is told with the steps of the call, and has the status of what is not finite."""
+  jax.config.update('jax_debug_nans', True)
+  try:
+    with pytest.raises(finite.Diverged, match=r'invalid value \(nan\).* in the call of steps 21 to 30;') as raised:
+      _train(settings, tmp_path, monkeypatch, bad_loss=27)
+  finally:
+    jax.config.update('jax_debug_nans', False)
+  assert statuses.of_error(raised.value) == statuses.of_error(FloatingPointError('of tuning')) == 3
+  assert checkpoints.steps(tmp_path / checkpoints.NAME) == [20]
 
 
 def test_looking_for_nans_names_no_other_run(settings, tmp_path):

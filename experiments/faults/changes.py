@@ -1,6 +1,6 @@
 """What is changed in a run on purpose, by name, in the process that was forked for it alone.
 
-All but those that return what is no number take one protection away: what the campaign does not count as lost with it,
+All but those that return NaN take one protection away: what the campaign does not count as lost with it,
 it does not see.
 """
 
@@ -14,14 +14,26 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments import checkpoints, claims, environment, fields, files, finite, manifests, pretraining, signals, trial
+from experiments import (
+  checkpoints,
+  claims,
+  disk,
+  environment,
+  fields,
+  files,
+  finite,
+  manifests,
+  pretraining,
+  signals,
+  trial,
+)
 from hmm_jax import tuning
 
 _LEAKED: list[Any] = []
 
 
 def _nan_steps(number: str) -> None:
-  """That call of the compiled steps of a run returns losses and parameters that are no numbers."""
+  """That call of the compiled steps of a run returns losses and parameters that are NaN."""
   compiled, is_it = pretraining.compiled, _counter(number)
 
   def with_poison(*arguments: Any) -> Any:
@@ -29,7 +41,7 @@ def _nan_steps(number: str) -> None:
 
     def poisoned(*arguments: Any) -> Any:
       state, losses = train_steps(*arguments)
-      return (state._replace(params=_no_number(state.params)), losses * jnp.nan) if is_it() else (state, losses)
+      return (state._replace(params=_nan(state.params)), losses * jnp.nan) if is_it() else (state, losses)
 
     return init, poisoned
 
@@ -37,12 +49,12 @@ def _nan_steps(number: str) -> None:
 
 
 def _nan_epoch(number: str) -> None:
-  """That epoch of tuning of a run returns losses and arrays that are no numbers."""
+  """That epoch of tuning of a run returns losses and arrays that are NaN."""
   tune_epoch, is_it = tuning.tune_epoch, _counter(number)
 
   def poisoned(*arguments: Any) -> Any:
     state, losses = tune_epoch(*arguments)
-    return (state._replace(trainable=_no_number(state.trainable)), losses * jnp.nan) if is_it() else (state, losses)
+    return (state._replace(trainable=_nan(state.trainable)), losses * jnp.nan) if is_it() else (state, losses)
 
   tuning.tune_epoch = poisoned  # type: ignore[assignment]
 
@@ -53,7 +65,7 @@ def _counter(number: str) -> Callable[[], bool]:
   return lambda: next(calls) == int(number)
 
 
-def _no_number(tree: Any) -> Any:
+def _nan(tree: Any) -> Any:
   return jax.tree.map(lambda x: x * jnp.nan, tree)
 
 
@@ -120,6 +132,11 @@ def _swallowing() -> None:
   files.write_whole = swallowed
 
 
+def _without_estimate() -> None:
+  """A run begins whatever room there is."""
+  disk.check = lambda trials: None
+
+
 def _leaking() -> None:
   """Every trial leaves 1 MB, an open file and a thread."""
   run = trial.run
@@ -139,12 +156,13 @@ PROTECTIONS: dict[str, Callable[[], None]] = {
   'claims': _without_claims,
   'answers to signals': _deaf,
   'checks of finiteness': _without_finiteness,
-  'words on another environment': _silent,
+  'environment warnings': _silent,
   'ranges of fields': _without_ranges,
+  'estimate of room': _without_estimate,
   'errors of writing': _swallowing,
   'release of what a trial takes': _leaking,
 }
-# Behind the name and an @ stands the number of the call that returns no number.
+# Behind the name and an @ stands the number of the call that returns NaN.
 _POISONS: dict[str, Callable[[str], None]] = {'steps': _nan_steps, 'epoch': _nan_epoch}
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import pathlib
+import re
 import shutil
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ from experiments.faults import bench as bench_lib
 from experiments.faults.bench import Bench, Row
 from experiments.faults.settings import FaultsSettings
 from experiments.progress import Reporter
+
+_OF_JSON = ('.json', '.jsonl')
 
 
 class Damage(NamedTuple):
@@ -42,10 +45,11 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
 def tried(bench: Bench, damage: Damage, workdir: pathlib.Path, without: str = '') -> Row:
   """Damages a copy of the reference, and runs the same command again."""
   shutil.copytree(bench.reference, workdir)
-  if '/checkpoints/' in damage.paths[0]:
-    # As if it had been killed where the first trial is to be tuned, which reads the checkpoint.
+  if damage.paths[0].startswith('pretrained/'):
+    # As if it had been killed where the first trial is to be tuned, which reads the pretrained model.
     shutil.rmtree(workdir / 'trials')
-    (workdir / 'results.jsonl').unlink()
+    for name in ('results.jsonl', 'manifest.json'):
+      (workdir / name).unlink()
   for path in damage.paths:
     HOW[damage.how](workdir / path)
   before = {path: (workdir / path).read_bytes() for path in damage.paths if (workdir / path).is_file()}
@@ -109,7 +113,9 @@ def of_trials(workdir: pathlib.Path) -> list[Damage]:
   ):
     path, *_ = sorted(workdir.glob(pattern))
     where = str(path.relative_to(workdir))
-    for how in ('flipped', 'half', 'missing'):
+    for how in ('flipped', 'flipped at first', 'flipped in a name', 'half', 'missing'):
+      if 'flipped ' in how and path.suffix not in _OF_JSON:
+        continue
       # One file of several that are read together is missed.
       is_there = how != 'missing'
       said = path.name if is_read and (is_there or path.parent == workdir) else ''
@@ -119,9 +125,28 @@ def of_trials(workdir: pathlib.Path) -> list[Damage]:
 
 def _flip(path: pathlib.Path) -> None:
   """The lowest bit of the last digit, so that JSON stays JSON; of the byte in the middle where there is none."""
+  content = path.read_bytes()
+  digits = _places(content, '[0-9]') if path.suffix in _OF_JSON else []
+  _flip_at(path, digits[-1] if digits else len(content) // 2)
+
+
+def _flip_first(path: pathlib.Path) -> None:
+  """The lowest bit of the first number's last digit, which may be that of a version."""
+  _flip_at(path, _places(path.read_bytes(), '[0-9](?![0-9])')[0])
+
+
+def _flip_name(path: pathlib.Path) -> None:
+  """The lowest bit of the first letter, which is that of a field's name."""
+  _flip_at(path, _places(path.read_bytes(), '[a-z]')[0])
+
+
+def _places(content: bytes, pattern: str) -> list[int]:
+  return [found.start() for found in re.finditer(pattern.encode(), content)]
+
+
+def _flip_at(path: pathlib.Path, place: int) -> None:
   content = bytearray(path.read_bytes())
-  digits = [index for index, byte in enumerate(content) if chr(byte).isdigit() and path.suffix in ('.json', '.jsonl')]
-  content[digits[-1] if digits else len(content) // 2] ^= 1
+  content[place] ^= 1
   path.write_bytes(bytes(content))
 
 
@@ -136,8 +161,14 @@ def _create(path: pathlib.Path) -> None:
 
 HOW: dict[str, Callable[[pathlib.Path], None]] = {
   'flipped': _flip,
+  'flipped at first': _flip_first,
+  'flipped in a name': _flip_name,
   'half': _halve,
   'missing': pathlib.Path.unlink,
   'new': _create,
 }
-_WORDS = {'flipped': 'a flipped bit', 'half': 'cut to half', 'missing': 'missing'}
+_WORDS = {
+  **dict.fromkeys(('flipped', 'flipped at first', 'flipped in a name'), 'a flipped bit'),
+  'half': 'cut to half',
+  'missing': 'missing',
+}

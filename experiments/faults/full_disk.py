@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 import contextlib
+import os
 import pathlib
+import shutil
 import subprocess
 
 import jax
@@ -15,6 +17,9 @@ from experiments.progress import Reporter
 # Of what the run leaves: what is there for one that fills the disk by itself, and for one whose disk is filled.
 _TOO_SMALL, _ENOUGH = 0.5, 4.0
 _SPARE = 2**20
+_BAD_INPUT = 2
+# From the end of the run, in phases: where its records are merged.
+_LAST_WRITES = 15
 _PAGE = 4096
 
 
@@ -35,17 +40,26 @@ def _rows(bench: Bench, key: jax.Array, reporter: Reporter) -> list[Row]:
   rows, number, taken = list[Row](), bench.settings.num_full, _size(bench.reference)
   draws = bench_lib.uniform(key, number, 3)
   with reporter.track('full disks', number + 1) as advance:
-    with _mounted(bench, int(_TOO_SMALL * taken)) as disk:
-      ended = bench.run(disk / 'work').end(bench.settings.most_seconds)
-      lost = _unclear(ended.status, ended.said)
-      rows.append(bench_lib.row('a disk too small from the start', lost, said=ended.last_words))
-      advance(len(rows), '')
+    rows.append(_too_small(bench, int(_TOO_SMALL * taken)))
+    advance(len(rows), '')
     for moment in bench_lib.moments(bench, draws, ('pretraining', 'save', 'tuning', 'writing')):
       rows.append(_filled(bench, moment.phase, moment.number, int(_ENOUGH * taken) + _SPARE))
       advance(len(rows), moment.phase)
   if bench.settings.mutants:
-    rows.append(_filled(bench, 'tuning', 1, int(_ENOUGH * taken) + _SPARE, without='errors of writing'))
+    rows.append(_too_small(bench, int(_TOO_SMALL * taken), without='estimate of room'))
+    merging = bench.phases['writing'] - _LAST_WRITES
+    rows.append(_filled(bench, 'writing', merging, int(_ENOUGH * taken) + _SPARE, without='errors of writing'))
   return rows
+
+
+def _too_small(bench: Bench, size: int, without: str = '') -> Row:
+  """The run has to be refused before it writes anything."""
+  with _mounted(bench, size) as disk:
+    ended = bench.run(disk / 'work', changed=[without]).end(bench.settings.most_seconds)
+    written = [path for path in disk.rglob('*') if path.is_file()]
+  lost = '' if ended.status == _BAD_INPUT else f'status {ended.status}: {ended.last_words}'
+  lost = lost or (f'{len(written)} files are there' if written else '')
+  return bench_lib.row('a disk too small from the start', lost, without=without, said=ended.last_words)
 
 
 def _filled(bench: Bench, phase: str, count: int, size: int, without: str = '') -> Row:
@@ -73,7 +87,9 @@ def _unclear(status: int, said: str) -> str:
 
 
 def _fill(path: pathlib.Path) -> None:
-  with contextlib.suppress(OSError), open(path, 'wb', 0) as file:
+  with contextlib.suppress(OSError), open(path, 'ab', 0) as file:
+    # At once, and then whatever is left or becomes free.
+    os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(path.parent).free)
     while True:
       file.write(bytes(_PAGE))
 

@@ -30,7 +30,7 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
       rows.append(_resumed(bench, workdir, 'kill -9 at a random time', phase))
       advance(len(rows), phase)
     draws = bench_lib.uniform(key_moments, settings.num_kills - at_time, 3)
-    for moment, workdir in zip(bench_lib.moments(bench, draws, watch.PHASES[1:]), workdirs):
+    for moment, workdir in zip(bench_lib.moments(bench, draws, watch.PHASES), workdirs):
       rows.append(at_phase(bench, workdir, moment))
       advance(len(rows), moment.phase)
     for times in bench_lib.uniform(key_chains, settings.num_chains, settings.kills_of_chain):
@@ -61,7 +61,7 @@ def _killed_at(bench: Bench, workdir: pathlib.Path, time: float) -> str:
 
 def _resumed(bench: Bench, workdir: pathlib.Path, fault: str, phase: str, lost: str = '') -> Row:
   ended, why = bench.again(workdir)
-  return bench_lib.row(fault, lost or why, phase=phase)
+  return bench_lib.row(fault, lost or why, phase=phase, undisturbed=bench.seconds)
 
 
 def _mutant(bench: Bench, workdir: pathlib.Path) -> Row:

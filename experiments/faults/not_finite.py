@@ -1,4 +1,4 @@
-"""A step of pretraining, or an epoch of tuning, of one trial of several that returns what is no number."""
+"""A step of pretraining, or an epoch of tuning, of one trial of several that returns NaN."""
 
 import json
 import pathlib
@@ -14,18 +14,20 @@ from experiments.faults.settings import FaultsSettings
 from experiments.progress import Reporter
 
 _DIVERGED = 3
+_DEBUG = '--config.debug_nans=True'
 
 
 def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Row]:
   """A row for each call of the compiled steps, and for each epoch, that is poisoned: random ones of the first trial."""
-  with bench_lib.opened(settings) as bench, reporter.track('divergences', 2 * settings.num_divergences) as advance:
+  with bench_lib.opened(settings) as bench, reporter.track('divergences', 3 * settings.num_divergences) as advance:
     rows, workdirs, config = list[Row](), bench.workdirs(), _config(bench.reference)
     pretrain, num_epochs = config['pretrain'], config['head']['num_epochs']
     num_calls = pretrain['num_steps'] // pretrain['steps_per_call']
     for in_steps, in_epochs in bench_lib.uniform(key, settings.num_divergences, 2).tolist():
       call, epoch = 1 + int(in_steps * num_calls), 1 + int(in_epochs * num_epochs)
-      step = (call - 1) * pretrain['steps_per_call'] + 1
+      step, last = (call - 1) * pretrain['steps_per_call'] + 1, call * pretrain['steps_per_call']
       rows.append(_tried(bench, next(workdirs), f'steps@{call}', f'step {step} of {pretrain["num_steps"]}'))
+      rows.append(_tried(bench, next(workdirs), f'steps@{call}', f'steps {step} to {last}', _DEBUG))
       rows.append(_tried(bench, next(workdirs), f'epoch@{epoch}', f'epoch {epoch}'))
       advance(len(rows), '')
     if settings.mutants:
@@ -33,16 +35,16 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
   return rows
 
 
-def _tried(bench: Bench, workdir: pathlib.Path, poison: str, named: str, without: str = '') -> Row:
+def _tried(bench: Bench, workdir: pathlib.Path, poison: str, named: str, *more: str, without: str = '') -> Row:
   """One trial ends, and what is said of it is why; the others are done, and the same command again does the rest."""
-  ended = bench.run(workdir, changed=[poison, without]).end(bench.settings.most_seconds)
+  ended = bench.run(workdir, *more, changed=[poison, without]).end(bench.settings.most_seconds)
   lost = _others(bench, workdir)
   if ended.status != _DIVERGED:
     lost = f'status {ended.status}: {ended.last_words}'
   elif named not in ended.said:
     lost = f'{named} is not named'
   lost = lost or _not_finite(workdir) or bench.again(workdir)[1]
-  fault = f'no number in {"pretraining" if poison.startswith("steps") else "tuning"}'
+  fault = f'NaN in {"pretraining" if poison.startswith("steps") else "tuning"}{", debug_nans" if more else ""}'
   return bench_lib.row(fault, lost, without=without, said=ended.last_words)
 
 

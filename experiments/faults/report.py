@@ -65,7 +65,7 @@ def flatness(records: list[Record]) -> Table | None:
       found, unit = record['slope'], _UNITS[record['fault'].removeprefix('soak: ')]
       slope, low, high = ('' if found[name] is None else f'{found[name]:.2g}' for name in ('slope', 'low', 'high'))
       rows.append([unit, record['without'], slope, f'{low} to {high}', f'{record["limit"]:g}'])
-  columns = ['of the long-lived process', 'without', 'a trial adds', '95% interval', 'flat below']
+  columns = ['of the long-lived process', 'without', 'a trial adds', '95% interval', 'limit']
   return Table('Soak: what a trial adds to what the process takes', columns, rows, 2) if rows else None
 
 

@@ -21,16 +21,16 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
   with bench_lib.opened(settings) as bench:
     workdirs = bench.workdirs()
     rows = [
-      _other_trials(bench, next(workdirs), '--config.seed=1', 'another seed'),
-      _other_trials(bench, next(workdirs), '--config.bert.width=8', 'another width of BERT'),
-      _other_trials(bench, next(workdirs), '--config.pretrain.num_steps=20', 'fewer steps'),
+      _other_trials(bench, next(workdirs), '--config.seed=1', 'another seed', 'seed 0 (here 1)'),
+      _other_trials(bench, next(workdirs), '--config.bert.width=8', 'another width of BERT', '(here 8)'),
+      _other_trials(bench, next(workdirs), '--config.pretrain.num_steps=20', 'fewer steps', '(here 20)'),
       _fewer(bench, next(workdirs)),
       _elsewhere(bench, next(workdirs), 'two devices'),
       _elsewhere(bench, next(workdirs), 'other XLA_FLAGS'),
       _elsewhere(bench, next(workdirs), 'another version of JAX'),
     ]
     if settings.mutants:
-      without = 'words on another environment'
+      without = 'environment warnings'
       rows.append(_elsewhere(bench, next(workdirs), 'another version of JAX', without=without))
     reporter.say(f'resuming: {len(rows)} ways')
   return rows
@@ -41,12 +41,15 @@ def _killed(bench: Bench, workdir: pathlib.Path) -> None:
   bench.run(workdir, moment=Moment('save', 2, 0.0)).end(bench.settings.most_seconds)
 
 
-def _other_trials(bench: Bench, workdir: pathlib.Path, other: str, what: str) -> Row:
-  """What decides bits names other trials, which leave the killed one as it was; both ends are those of their own."""
+def _other_trials(bench: Bench, workdir: pathlib.Path, other: str, what: str, named: str) -> Row:
+  """What decides bits is said, and names other trials, which leave the killed one as it was; each ends as it does
+  alone."""
   _killed(bench, workdir)
   ended, alone = bench.run(workdir, other).end(bench.settings.most_seconds), bench.directory / f'alone{other}'
   expected = bench.run(alone, other).end(bench.settings.most_seconds)
   lost = f'status {ended.status}, {expected.status}: {ended.last_words}' if ended.status or expected.status else ''
+  if not lost and named not in ended.said:
+    lost = f'{named} is not said'
   found, others = bench_lib.results(workdir), bench_lib.results(alone)
   lost = lost or bench_lib.differs(others, {name: found.get(name, b'') for name in others})
   again, _ = bench.again(workdir)
@@ -60,7 +63,10 @@ def _fewer(bench: Bench, workdir: pathlib.Path) -> Row:
   """Another method alone, then all of them: what is there is not made again."""
   _killed(bench, workdir)
   ended = bench.run(workdir, "--config.methods=('head',)").end(bench.settings.most_seconds)
-  lost = f'status {ended.status}: {ended.last_words}' if ended.status else bench.again(workdir)[1]
+  lost = f'status {ended.status}: {ended.last_words}' if ended.status else ''
+  if not lost and "(here ['head'])" not in ended.said:
+    lost = 'methods are not said'
+  lost = lost or bench.again(workdir)[1]
   return bench_lib.row('resumed with fewer methods', lost)
 
 

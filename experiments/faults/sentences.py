@@ -10,16 +10,19 @@ from experiments.results import Record
 
 
 def setup(records: list[Record], folder: pathlib.Path) -> str:
-  """What was run, where, and from what."""
+  """What was run, how long it takes when nothing happens to it, where, and from what."""
   config = json.loads((folder / 'config.json').read_text())
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)
   commits = sorted({row['commit'] for row in made})
   minutes = sum(row['seconds'] for row in made) / 60
   packages = made[0]['packages']
+  changed = ' with uncommitted changes' if any(row['uncommitted_changes'] for row in made) else ''
+  seconds = [record['undisturbed'] for record in records if 'undisturbed' in record][:1]
+  alone = ''.join(f'Undisturbed, with compiled programs at hand, it takes {each:.1f} s. ' for each in seconds)
   return (
-    f'The run is prompt_vs_head:smoke with {", ".join(config["disturbed"])}. The campaign took {minutes:.0f} minutes '
-    f'on {made[0]["cpu"]}, {made[0]["platform"]}, jax {packages["jax"]}, Python {made[0]["python"]}, commit '
-    f'{", ".join(commits)}{" with uncommitted changes" if any(row["uncommitted_changes"] for row in made) else ""}.'
+    f'The run is prompt_vs_head:smoke with {", ".join(config["disturbed"])}. {alone}The campaign took '
+    f'{minutes:.0f} minutes on {made[0]["cpu"]}, {made[0]["platform"]}, jax {packages["jax"]}, '
+    f'Python {made[0]["python"]}, commit {", ".join(commits)}{changed}.'
   )
 
 
@@ -44,18 +47,20 @@ def stopping(records: list[Record], folder: pathlib.Path) -> str:
   once = [record for record in told if record['fault'] in report.SIGNALS]
   if not once:
     return 'No records yet.'
+  most = json.loads((folder / 'config.json').read_text())['most_seconds_to_stop']
   longest = max(once, key=lambda record: record['seconds'])
   twice = max((record['seconds'] for record in told if record['fault'] not in report.SIGNALS), default=0.0)
   return (
     f'Of {len(once)} runs that were told to stop, the longest took {longest["seconds"]:.1f} s, in the phase '
-    f'{longest["phase"]}; after a second signal {twice:.2f} s.'
+    f'{longest["phase"]}, of the {most:g} s that it may take; after a second signal {twice:.2f} s.'
   )
 
 
 def killed(records: list[Record], folder: pathlib.Path) -> str:
   """Phases that kills hit."""
   kept = [r for r in results.select(records, without='') if r['fault'].startswith('kill -9')]
-  hit = [phase for phase in watch.PHASES if any(phase in record.get('phase', '').split(', ') for record in kept)]
+  once = [record['phase'] for record in kept if record['fault'].startswith('kill -9 ')]
+  hit = [phase for phase in watch.PHASES if phase in once]
   missed = [phase for phase in watch.PHASES if phase not in hit]
   rest = f' None hit {", ".join(missed)}.' if missed else ' Every phase was hit.'
   return f'{len(kept)} runs were killed at least once.{rest}'

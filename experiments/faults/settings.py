@@ -31,7 +31,7 @@ class FaultsSettings(Experiment):
   num_races: int = setting('pairs of processes on one workdir, and pairs on one folder of pretrained models')
   num_signals: int = setting('runs told to stop by each signal')
   most_seconds_to_stop: float = setting('from a signal to the end of the run', most=3600)
-  num_divergences: int = setting('steps, and epochs of tuning, that return what is no number')
+  num_divergences: int = setting('steps, and epochs of tuning, that return NaN')
   every_input: int = setting('of the bad values of fields, those that are this far apart')
   soak: SoakSettings
   most_seconds: float = setting('that any one run may take before it counts as lost', most=10**5)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT at every phase and at random times: status, time until the end, and the same command again."""
+"""SIGTERM and SIGINT at every phase, twice at random times; status, time until the end, and the same command again."""
 
 import pathlib
 import signal

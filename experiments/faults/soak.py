@@ -157,13 +157,14 @@ def _row(lost: str, kills: int, samples: list[Sample]) -> Row:
 
 
 def _twice_or_lost(workdir: pathlib.Path) -> str:
-  """What of the trials on disk the merged records have twice or not at all, in words."""
+  """What of the trials on disk these or the merged records have twice, or the latter not at all, in words."""
   found = Counter(line for line in (workdir / 'results.jsonl').read_text().splitlines())
   named = Counter(_name(json.loads(line)) for line in found.elements())
   twice = [name for name, count in named.items() if count > 1]
   kept = [json.loads(line) for path in workdir.glob('trials/*/records.jsonl') for line in path.read_text().splitlines()]
   each = Counter(row['trial_id'] for row in kept)
   whole = {_name(row) for row in kept if each[row['trial_id']] == max(each.values())}
+  twice += [name for name, count in Counter(map(_name, kept)).items() if count > 1]
   if twice:
     return f'{len(twice)} records are there twice'
   missing = whole - set(named)
