@@ -9,9 +9,11 @@ file as it is but for that word, or is gone:
   seconds, and is looked at by the clock of whoever waits, so that clocks need not agree.
 
 Whoever finds claim N free makes claim N + 1, which the file system lets one process alone (O_EXCL), and removes the
-older ones. Who was so slow that N + 1 is an old number by then finds a newer one beside his own, and withdraws: the
-newest claim is never removed. A process that was taken for dead and is not, having slept, finds that out before it
-writes records (`check`); only what it writes within that moment is written beside another, and is the same.
+older ones. A process so slow that N + 1 is an old number by then finds a newer one beside its own, and withdraws; so
+does one that cannot write its name. The newest claim that names a process is never removed, and so tells a process that
+was taken for dead and is not, having slept, that another one has come after it, also where that one has ended since: it
+finds that out before it writes records (`check`); only what it writes within that moment is written beside another, and
+is the same.
 
 Nobody waits in a circle: a process holds a trial when it waits for a pretrained model, and no trial when it waits for a
 trial. In an object store, which has neither locks nor exclusive creation here, nothing is claimed.
@@ -38,7 +40,7 @@ from experiments.progress import Reporter
 BEAT = 10.0
 MISSED = 6
 _SECONDS_BETWEEN_LOOKS = 0.5
-# Of a claim, so that its release overwrites it in one step.
+# Of a claim, so that its release overwrites it in one step; of what is longer, and so is none, no more is read.
 _BYTES = 512
 # What tells this process from all others, whatever their ids and hosts.
 _NONCE = uuid.uuid4().hex
@@ -75,7 +77,8 @@ class Claim:
     self._heart.join()
     with contextlib.suppress(OSError):
       _write(self._file, self._holder._replace(released=True))
-    os.close(self._file)
+    with contextlib.suppress(OSError):
+      os.close(self._file)
 
   def _beat(self) -> None:
     while not self._ended.wait(BEAT):
@@ -92,13 +95,15 @@ class Watch:
     self._since = 0.0
 
   def take(self) -> tuple[Claim | None, Holder | None]:
-    """The claim, where nobody has it, and whoever has it, or had it when he was gone without a release."""
-    number = _newest(self.directory)
-    holder, is_gone = self._holder(number)
-    if holder and not is_gone:
-      return None, holder
-    claim = _make(self.directory, number + 1)
-    return (claim, holder) if claim else self.take()
+    """The claim, where nobody has it, and whoever has it, or had it and was gone without a release."""
+    while True:
+      number = _newest(self.directory)
+      holder, is_gone = self._holder(number)
+      if holder and not is_gone:
+        return None, holder
+      claim = _make(self.directory, number + 1)
+      if claim:
+        return claim, holder
 
   def holder(self) -> Holder | None:
     """Who has the claim now, if anybody."""
@@ -109,14 +114,16 @@ class Watch:
     """Whose a claim is that was not released, and whether that process is gone."""
     try:
       with open(_path(self.directory, number), 'rb') as file:
-        holder, seen = _parsed(file.read()), (number, os.fstat(file.fileno()).st_mtime_ns)
+        holder, seen = _parsed(file.read(_BYTES)), (number, os.fstat(file.fileno()).st_mtime_ns)
         if holder.released:
           return None, False
         if holder.machine and holder.machine == _machine():
-          return holder, _is_unlocked(file.fileno())
-    except FileNotFoundError:
+          return holder, _locks(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (FileNotFoundError, NotADirectoryError):
       # Never made, or older than one that has been made since, which whoever makes the next one finds.
       return None, False
+    except OSError:
+      holder, seen = Holder(), (number, 0)
     if seen != self._seen:
       self._seen, self._since = seen, time.monotonic()
     return holder, time.monotonic() - self._since > MISSED * BEAT
@@ -125,6 +132,17 @@ class Watch:
 def holder(directory: pathlib.Path) -> Holder | None:
   """Who has the claim on a directory, if anybody; one on another machine is not found to be gone by a single look."""
   return None if files.is_object(directory) else Watch(directory).holder()
+
+
+def silence(directory: pathlib.Path) -> float | None:
+  """Seconds since the last heartbeat of a claim that is known by its heartbeats alone, by this machine's clock."""
+  path = _path(directory, _newest(directory))
+  machine = _read(path).machine
+  if machine and machine == _machine():
+    return None
+  with contextlib.suppress(OSError):
+    return max(0.0, time.time() - path.stat().st_mtime)
+  return None
 
 
 @contextlib.contextmanager
@@ -174,18 +192,19 @@ def _take(
 
 
 def check(directory: pathlib.Path) -> None:
-  """Raises Lost where another process has claimed a directory that this one takes for its own."""
-
-  def look() -> str | None:
-    if not files.is_object(directory):
-      with contextlib.suppress(FileNotFoundError):
-        holder = _parsed(_path(directory, _newest(directory)).read_bytes())
-        return None if holder.released or holder.nonce == _NONCE else str(holder)
-    return None
-
-  other = distributed.decide(look)
+  """Raises Lost where another process has had the claim on a directory since this one took it, or has it."""
+  other = distributed.decide(lambda: lost_to(directory))
   if other:
-    raise Lost(f'{directory} is claimed by {other}, which took this process for dead')
+    raise Lost(f'{directory} was claimed by {other}, which took this process for dead')
+
+
+def lost_to(directory: pathlib.Path) -> str | None:
+  """Whose the newest claim on a directory is, or was, where it is not of this process, which alone looks."""
+  number = 0 if files.is_object(directory) else _newest(directory)
+  if not number:
+    return None
+  holder = _read(_path(directory, number))
+  return None if holder.nonce == _NONCE else str(holder)
 
 
 def _path(directory: pathlib.Path, number: int) -> pathlib.Path:
@@ -195,9 +214,9 @@ def _path(directory: pathlib.Path, number: int) -> pathlib.Path:
 def _numbers(directory: pathlib.Path) -> list[int]:
   try:
     names = os.listdir(directory)
-  except FileNotFoundError:
+  except (FileNotFoundError, NotADirectoryError):
     return []
-  return [int(found[1]) for found in (re.fullmatch(r'claim-([0-9]{1,18})\.json', name) for name in names) if found]
+  return [int(found[1]) for found in (re.fullmatch(r'claim-([0-9]+)\.json', name) for name in names) if found]
 
 
 def _newest(directory: pathlib.Path) -> int:
@@ -213,6 +232,10 @@ def _make(directory: pathlib.Path, number: int) -> Claim | None:
   path = _path(directory, number)
   try:
     directory.mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    sentence = f'{str(directory)!r} is no directory, and none can be made there ({error.strerror})'
+    raise files.StorageError(sentence) from error
+  try:
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
   except FileExistsError:
     return None
@@ -225,25 +248,40 @@ def _make(directory: pathlib.Path, number: int) -> Claim | None:
   try:
     _write(file, holder)
   except OSError as error:
-    path.unlink()
-    os.close(file)
+    _withdraw(path, file)
     raise files.StorageError(files.not_written(path, error)) from error
   if _newest(directory) != number:
-    path.unlink()
-    os.close(file)
+    _withdraw(path, file)
     return None
   for older in _numbers(directory):
     if older < number:
-      _path(directory, older).unlink(missing_ok=True)
+      with contextlib.suppress(OSError):
+        _path(directory, older).unlink()
   return Claim(path, file, holder)
+
+
+def _withdraw(path: pathlib.Path, file: int) -> None:
+  """Removes what was to be a claim, which the maker of a newer one may have done."""
+  with contextlib.suppress(OSError):
+    path.unlink()
+  os.close(file)
 
 
 def _write(file: int, holder: Holder) -> None:
   os.pwrite(file, json.dumps(holder._asdict()).ljust(_BYTES).encode(), 0)
 
 
+def _read(path: pathlib.Path) -> Holder:
+  """Whom a claim names; a holder of whom nothing is known where it cannot be read, or is gone."""
+  try:
+    with open(path, 'rb') as file:
+      return _parsed(file.read(_BYTES))
+  except OSError:
+    return Holder()
+
+
 def _parsed(text: bytes) -> Holder:
-  """Whom a claim names; a holder of whom nothing is known where it is being written."""
+  """Whom a claim names; a holder of whom nothing is known where it is being written, or is no claim."""
   try:
     return Holder(**json.loads(text))
   except (TypeError, ValueError):
@@ -257,10 +295,6 @@ def _machine() -> str:
     return pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip()
   except OSError:
     return ''
-
-
-def _is_unlocked(file: int) -> bool:
-  return _locks(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def _locks(file: int, how: int) -> bool:

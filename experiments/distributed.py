@@ -18,6 +18,7 @@ from jax._src import clusters, distributed as jax_distributed
 
 from experiments.fields import SettingsError
 from experiments.machine import DistributedSettings
+from experiments.statuses import Stopped
 
 T = TypeVar('T')
 # Milliseconds, 30 days: whoever is waited for either comes, or is found dead by its heartbeat.
@@ -86,7 +87,7 @@ def is_writer() -> bool:
 
 
 def decide(look: Callable[[], T]) -> T:
-  """What `look` returns in process 0, which alone runs it, as JSON has it; the SettingsError that it raises, in all.
+  """What `look` returns in process 0, which alone runs it, as JSON has it; SettingsError or Stopped of it, in all.
 
   Every process has to come here, in the same order. What `look` itself decides, process 0 decides for itself.
   """
@@ -120,11 +121,13 @@ def _running_alone():
 
 
 def _tell(key: str, look: Callable[[], Any]) -> None:
-  """Leaves under the key what `look` returns, or the sentence of its SettingsError."""
+  """Leaves under the key what `look` returns, or the sentence of its SettingsError, or the signal that stopped it."""
   try:
     told = {'found': look()}
   except SettingsError as error:
     told = {'error': str(error)}
+  except Stopped as stopped:
+    told = {'stopped': stopped.number}
   _client().key_value_set(key, json.dumps(told))
 
 
@@ -136,4 +139,6 @@ def _heard(key: str) -> Any:
   told = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
   if 'error' in told:
     raise SettingsError(told['error'])
+  if 'stopped' in told:
+    raise Stopped(told['stopped'])
   return told['found']

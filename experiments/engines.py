@@ -74,8 +74,13 @@ class Processes(NamedTuple):
           if minutes < 0 and len(waiting) < total:
             waiting.clear()
           else:
+            number, place = waiting.popleft(), free.popleft()
             with signals.deferred():
-              running.append(self._start(grid, waiting.popleft(), free.popleft(), minutes))
+              try:
+                running.append(self._start(grid, number, place, minutes))
+              except OSError as error:
+                free.append(place)
+                failed.append(_not_begun(grid, number, error))
           continue
         for worker in _ended(running):
           free.append(worker.place)
@@ -137,18 +142,32 @@ def _ended(running: list[_Worker]) -> list[_Worker]:
   return ended
 
 
+def _not_begun(grid: sweep.Grid, number: int, error: OSError) -> Failure:
+  """What failed of a trial whose process could not be started, or its log not be written."""
+  name, trial = list(grid.items())[number]
+  failure = failures.caught(trial.directory, error)
+  return failure._replace(sentence=f'trial {number} ({name}) was not begun: {failure.sentence}')
+
+
 def _failure(worker: _Worker) -> list[Failure]:
   """What failed, with the last line that the worker said, unless it succeeded; kept where it could not do so itself."""
   code = worker.process.returncode
   if not code:
     return []
-  said = worker.log.read_text(errors='replace')
+  try:
+    said = worker.log.read_text(errors='replace')
+  except OSError as error:
+    said = f'its log cannot be read ({error.strerror})'
   last = next((line for line in reversed(said.split('\n')) if line.strip()), 'without a word')
   what = f'ended with exit code {code}: {last.strip()}'
   status = code if code in (statuses.BAD_INPUT, statuses.DIVERGED) else statuses.FAILED
-  if failures.read(worker.directory) == worker.failure:
-    failures.keep(worker.directory, f'its process {what}', status, said, [])
-  return [Failure(f'trial {worker.name} {what} ({worker.log})', status)]
+  sentence = f'trial {worker.name} {what} ({worker.log})'
+  try:
+    if failures.read(worker.directory) == worker.failure:
+      failures.keep(worker.directory, f'its process {what}', status, said, [])
+  except OSError as error:
+    sentence += f' ({error})'
+  return [Failure(sentence, status)]
 
 
 @contextlib.contextmanager

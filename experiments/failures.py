@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from experiments import distributed, files, statuses
+from experiments import distributed, files, loading, statuses
 from experiments.environment import environment
 
 FILE_NAME = 'failed.json'
@@ -58,13 +58,14 @@ def read(directory: pathlib.Path) -> dict[str, Any] | None:
 
   def look() -> dict[str, Any] | None:
     try:
-      found = json.loads((directory / FILE_NAME).read_text())
+      found = loading.json_value(directory / FILE_NAME)
     except FileNotFoundError:
       return None
     except (OSError, ValueError):
       found = None
     unreadable = {'error': f'{FILE_NAME} cannot be read', 'status': statuses.FAILED, 'when': 'an unknown time'}
-    return unreadable | (found if isinstance(found, dict) else {})
+    is_ours = isinstance(found, dict) and all(type(found.get(name)) is type(unreadable[name]) for name in unreadable)
+    return found if is_ours else unreadable
 
   return distributed.decide(look)
 

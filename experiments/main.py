@@ -1,5 +1,6 @@
 """python -m experiments.main --config=prompt_vs_head[:scale] [--workdir=DIR] [--config.field=value]; --help, --list"""
 
+import contextlib
 import functools
 import os
 import pathlib
@@ -52,7 +53,9 @@ def main(argv: list[str]) -> int:
     with signals.answered():
       _main(argv)
   except _SENTENCES as error:
-    print(f'error: {error}', file=sys.stderr)
+    # Nobody may read any longer; the status stands.
+    with contextlib.suppress(OSError):
+      print(f'error: {error}', file=sys.stderr, flush=True)
     return statuses.of_error(error)
   return statuses.DONE
 

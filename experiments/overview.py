@@ -5,7 +5,7 @@ from collections import Counter
 from experiments import claims, failures, sweep
 from experiments.trial import Trial
 
-STATES = ('done', 'running', 'failed', 'missing')
+STATES = ('done', 'running', 'stale', 'failed', 'missing')
 
 
 def text(grid: sweep.Grid) -> str:
@@ -22,15 +22,31 @@ def text(grid: sweep.Grid) -> str:
 
 
 def state(trial: Trial) -> tuple[str, str]:
-  """Which of STATES a trial is in, and what there is to say: who runs it, why it failed, and what of it is missing."""
+  """Which of STATES a trial is in, and what there is to say: who runs it, why it failed, and what of it is missing.
+
+  A claim of another machine, of whose process only heartbeats are known, is stale where a run that waited would by now
+  have taken it over.
+  """
   missing = trial.missing()
   if not missing:
     return 'done', ''
   methods = ', '.join(sorted({f'{model} {method}' for _, model, method in missing}))
   left, holder = f'{len(missing)} of {len(trial.wanted())}: {methods}', claims.holder(trial.directory)
   if holder:
-    return 'running', f'by {holder}; missing {left}'
+    silence = claims.silence(trial.directory)
+    if silence is None:
+      return 'running', f'by {holder}; missing {left}'
+    if silence > claims.MISSED * claims.BEAT:
+      return 'stale', f'of {holder}: no heartbeat for {_in_words(silence)}, a run takes it over; missing {left}'
+    return 'running', f'by {holder}, last heartbeat {_in_words(silence)} ago; missing {left}'
   failure = failures.read(trial.directory)
   if failure:
     return 'failed', f'at {failure["when"]}: {failure["error"]}; missing {left}'
   return 'missing', left
+
+
+def _in_words(seconds: float) -> str:
+  for size, unit in ((86400, 'days'), (3600, 'h'), (60, 'min')):
+    if seconds >= 2 * size:
+      return f'{seconds / size:.0f} {unit}'
+  return f'{seconds:.0f} s'

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 import contextlib
 import dataclasses
+import functools
 import pathlib
 import time
 from typing import Any
@@ -35,22 +36,31 @@ def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: 
   environments: list[Row] = []
   for index, (name, part) in enumerate(parts.items()):
     folder = parts_of / name
-    if not _is_kept(folder):
-      with claims.held(folder, f'part {name}', reporter):
-        for sentence in kept.set_aside_bad(folder):
-          reporter.say(sentence)
-        if not _is_kept(folder):
-          begun = time.monotonic()
-          with _on_exact_device(), reporter.clock.phase(name):
-            rows = part(settings, jax.random.fold_in(key, index), reporter)
-          made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
-          files.write_json_lines(folder / results.ENVIRONMENT_NAME, [made])
-          rows = [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows]
-          kept.write(folder, rows, {})
+    while not _is_kept(folder):
+      try:
+        with claims.held(folder, f'part {name}', reporter):
+          for sentence in kept.set_aside_bad(folder):
+            reporter.say(sentence)
+          if not _is_kept(folder):
+            _make(folder, name, functools.partial(part, settings, jax.random.fold_in(key, index), reporter), reporter)
+        break
+      except claims.Lost as lost:
+        reporter.say(str(lost))
     records += kept.read(folder)
     environments += files.read_json_lines(folder / results.ENVIRONMENT_NAME)
   with claims.held(workdir, 'the merging of records', reporter):
     results.write(workdir, settings, records, environments)
+
+
+def _make(folder: pathlib.Path, name: str, rows_of: Callable[[], list[Row]], reporter: Reporter) -> None:
+  """Runs a part that is claimed, and writes its records; raises Lost where another process has taken it over."""
+  begun = time.monotonic()
+  with _on_exact_device(), reporter.clock.phase(name):
+    rows = rows_of()
+  made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
+  claims.check(folder)
+  files.write_json_lines(folder / results.ENVIRONMENT_NAME, [made])
+  kept.write(folder, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows], {})
 
 
 def _is_kept(folder: pathlib.Path) -> bool:

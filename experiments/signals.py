@@ -17,6 +17,7 @@ import sys
 import threading
 
 from experiments import distributed, statuses
+from experiments.statuses import Stopped
 
 # In the environment of a worker: the id of the process that started it, whose end is its own.
 PARENT = 'HMM_JAX_PARENT'
@@ -27,14 +28,6 @@ _STDERR = 2
 _received: list[int] = []
 # As many as there are reasons to put a stop off.
 _deferrals: list[None] = []
-
-
-class Stopped(BaseException):
-  """A signal has ended the run; no Exception, since what goes on after a failure is to stop, too."""
-
-  def __init__(self, number: int):
-    super().__init__(f'stopped by {signal.Signals(number).name}; the same command goes on')
-    self.status = statuses.of_signal(number)
 
 
 @contextlib.contextmanager
@@ -85,8 +78,9 @@ def _answer(number: int, *_: object) -> None:
   _received.append(number)
   if distributed.num_processes() == 1 and not _deferrals:
     raise Stopped(number)
-  # A print may have been interrupted here, and cannot be entered twice.
-  os.write(_STDERR, f'{signal.Signals(number).name}: stops when its work is saved\n'.encode())
+  # A print may have been interrupted here, and cannot be entered twice; nobody may read any longer.
+  with contextlib.suppress(OSError):
+    os.write(_STDERR, f'{signal.Signals(number).name}: stops when its work is saved\n'.encode())
 
 
 def _end_with_parent() -> None:

@@ -1,5 +1,7 @@
 """What the exit status of a run says."""
 
+import signal
+
 from experiments.fields import SettingsError
 
 # All that was asked for is done, or the time budget has ended.
@@ -14,6 +16,14 @@ DIVERGED = 3
 def of_signal(number: int) -> int:
   """As shells have it: 143 after SIGTERM, 130 after SIGINT."""
   return 128 + number
+
+
+class Stopped(BaseException):
+  """A signal has ended the run; no Exception, since what goes on after a failure is to stop, too."""
+
+  def __init__(self, number: int):
+    super().__init__(f'stopped by {signal.Signals(number).name}; the same command goes on')
+    self.number, self.status = number, of_signal(number)
 
 
 def of_error(error: BaseException) -> int:

@@ -108,12 +108,16 @@ def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: 
         reporter.part(number + 1, len(grid), name),
         claims.held(trial.directory, called, reporter, waits, is_past),
       )
-      with part, held as is_held:
-        try:
+      try:
+        with part, held as is_held:
           failed += _tried(trial, called, before[number], reporter) if is_held else []
-        except claims.Lost as lost:
-          reporter.say(str(lost))
-          is_held = False
+      except claims.Lost as lost:
+        reporter.say(str(lost))
+        is_held = False
+      except OSError as error:
+        # Of its claim, which cannot be made.
+        failed += _failed(trial, called, error, reporter)
+        is_held = True
       if not is_held:
         queue.append((number, True))
       if (is_held or waits) and distributed.decide(is_past):
@@ -134,14 +138,19 @@ def _tried(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, r
   except (pretraining.OutOfTime, claims.Lost):
     raise
   except Exception as error:
-    # What only one of several processes meets ends it, and so all: the others wait for it.
-    if distributed.num_processes() > 1 and statuses.of_error(error) == statuses.FAILED:
-      raise
-    failure = failures.caught(trial.directory, error)
-    reporter.say(f'failed: {failure.sentence}')
-    return [failure._replace(sentence=f'{called} failed: {failure.sentence}')]
+    return _failed(trial, called, error, reporter)
   failures.forget(trial.directory)
   return []
+
+
+def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> list[Failure]:
+  """Keeps and says by what a trial has failed; raises what only one of several processes meets, since the others wait
+  for it: that ends it, and so all."""
+  if distributed.num_processes() > 1 and statuses.of_error(error) == statuses.FAILED:
+    raise error
+  failure = failures.caught(trial.directory, error)
+  reporter.say(f'failed: {failure.sentence}')
+  return [failure._replace(sentence=f'{called} failed: {failure.sentence}')]
 
 
 class Share(NamedTuple):
@@ -182,25 +191,38 @@ def complete(
   """
   numbers = range(len(grid)) if share.numbers is None else share.numbers
   trials = [list(grid.values())[number] for number in numbers]
-  _set_aside_bad(trials, reporter)
+  failed = _set_aside_bad(trials, reporter)
   distributed.decide(lambda: disk.check(trials, share.num_workers))
   results.begin(trials[0].workdir, settings, reporter)
-  failed = share.fill(grid, numbers, settings.time_budget, reporter)
-  left, all_trials = distributed.decide(merge), list(grid.values())
+  failed += share.fill(grid, numbers, settings.time_budget, reporter)
+  try:
+    left, all_trials = distributed.decide(merge), list(grid.values())
+  except OSError as error:
+    if failed:
+      raise TrialsFailed(failed, f'records were not merged: {error}') from error
+    raise
   if failed:
     raise TrialsFailed(failed, left)
   goes_on = left and any(all_trials[number].missing() for number in numbers)
   return f'{left}; the same command goes on' if goes_on else left
 
 
-def _set_aside_bad(trials: Sequence[trial_lib.Trial], reporter: Reporter) -> None:
-  """Sets aside what is not as it was written of trials that no other process works on: that one has looked itself."""
+def _set_aside_bad(trials: Sequence[trial_lib.Trial], reporter: Reporter) -> list[Failure]:
+  """Sets aside what is not as it was written of trials that no other process works on: that one has looked itself.
+
+  Those of which it cannot be moved have failed.
+  """
+  failed = list[Failure]()
   for trial in trials:
     if distributed.decide(functools.partial(kept.fault, trial.directory)):
-      with claims.held(trial.directory, str(trial), reporter, waits=False) as is_held:
-        bad = functools.partial(kept.set_aside_bad, trial.directory)
-        for sentence in distributed.decide(bad) if is_held else ():
-          reporter.say(sentence)
+      try:
+        with claims.held(trial.directory, str(trial), reporter, waits=False) as is_held:
+          bad = functools.partial(kept.set_aside_bad, trial.directory)
+          for sentence in distributed.decide(bad) if is_held else ():
+            reporter.say(sentence)
+      except OSError as error:
+        failed += _failed(trial, f'{trial}, which is damaged,', error, reporter)
+  return failed
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:

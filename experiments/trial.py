@@ -230,8 +230,9 @@ def _timed(trial: Trial, clock: timing.Clock) -> Iterator[None]:
   finally:
     spent = timing.difference(clock.spent(), before)
     # What cannot be written here can be nowhere, and the first that could not says so.
-    with contextlib.suppress(files.StorageError):
-      files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()})
+    with contextlib.suppress(OSError):
+      if not claims.lost_to(trial.directory):
+        files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()})
 
 
 def _ideals(

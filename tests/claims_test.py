@@ -122,7 +122,7 @@ def clock(monkeypatch):
 
 
 def test_a_process_elsewhere_is_gone_after_so_many_missed_heartbeats(tmp_path, clock):
-  """Looked at by the clock of who waits, for as long as he has looked; each heartbeat begins the count again."""
+  """Looked at by the clock of who waits, for as long as that one has looked; each heartbeat begins the count again."""
   path, watch = _elsewhere(tmp_path, 7), claims.Watch(tmp_path)
   limit = claims.BEAT * claims.MISSED
   # Its clock is years off.
@@ -141,10 +141,11 @@ def test_a_process_elsewhere_is_gone_after_so_many_missed_heartbeats(tmp_path, c
   claim.release()
 
 
-@pytest.mark.parametrize('text', ['', '{"host": "x"', '[]', '{"unknown": 1}'])
+@pytest.mark.parametrize('text', ['', '{"host": "x"', '[]', '{"unknown": 1}', '[' * 500, '[' * 100_000, None], ids=repr)
 def test_a_claim_that_says_nothing_is_waited_for(tmp_path, clock, text):
-  """As between its making and its writing, or where a process died there."""
-  (tmp_path / 'claim-1.json').write_text(text)
+  """As between its making and its writing, or where a process died there, or where it is none."""
+  path = tmp_path / 'claim-1.json'
+  path.mkdir() if text is None else path.write_text(text)
   watch = claims.Watch(tmp_path)
   assert watch.take() == (None, claims.Holder())
   clock[0] += claims.BEAT * claims.MISSED + 1
@@ -160,6 +161,81 @@ def test_where_there_are_no_locks_heartbeats_decide(tmp_path, monkeypatch, clock
   assert watch.take()[0] is None and watch.holder().machine == ''
   claim.release()
   assert watch.holder() is None
+
+
+def test_a_process_of_a_machine_without_a_name_is_known_by_its_heartbeats(tmp_path, monkeypatch):
+  """Two such machines are not one, and a lock of the other is not seen here."""
+  monkeypatch.setattr(claims, '_machine', lambda: '')
+  _elsewhere(tmp_path, 1, machine='')
+  assert claims.Watch(tmp_path).take()[0] is None and claims.silence(tmp_path) is not None
+
+
+def test_a_claim_leaves_no_descriptor(tmp_path, monkeypatch):
+  """Released, withdrawn, or never written: the next file that is opened has the number that it had before."""
+
+  def number():
+    file = claims.os.open(tmp_path, claims.os.O_RDONLY)
+    claims.os.close(file)
+    return file
+
+  first = number()
+  for _ in range(3):
+    claim, _ = claims.Watch(tmp_path).take()
+    claims.check(tmp_path)
+    claim.release()
+  assert claims._make(tmp_path, 1) is None and number() == first
+  monkeypatch.setattr(claims, '_write', lambda *_: (_ for _ in ()).throw(OSError(28, 'No space left on device')))
+  with pytest.raises(files.StorageError):
+    claims.Watch(tmp_path).take()
+  assert number() == first and _names(tmp_path) == ['claim-3.json']
+
+
+def test_who_withdraws_may_find_it_done(tmp_path, monkeypatch):
+  """Whoever made a newer claim has removed the one that could not be written."""
+
+  def taken_over(file, holder):
+    (tmp_path / 'claim-1.json').unlink()
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(claims, '_write', taken_over)
+  with pytest.raises(files.StorageError, match='No space left'):
+    claims.Watch(tmp_path).take()
+  monkeypatch.setattr(claims, '_write', lambda *_: _elsewhere(tmp_path, 2) and (tmp_path / 'claim-1.json').unlink())
+  assert claims._make(tmp_path, 1) is None and _names(tmp_path) == ['claim-2.json']
+
+
+@pytest.mark.parametrize('is_link', [True, False])
+def test_where_no_directory_can_be_made_nothing_is_claimed(tmp_path, is_link):
+  """Of a link to nowhere, or a file: a sentence, and no endless attempt."""
+  directory = tmp_path / 'it'
+  directory.symlink_to('nowhere') if is_link else directory.touch()
+  with pytest.raises(files.StorageError, match="it' is no directory, and none can be made there"):
+    claims._make(directory, 1)
+  assert claims.holder(directory) is None
+
+
+def test_the_number_of_a_claim_has_no_end(tmp_path):
+  """Whoever left a large one is followed by the next."""
+  _elsewhere(tmp_path, 10**18 - 1, released=True)
+  claim, _ = claims.Watch(tmp_path).take()
+  assert _names(tmp_path) == [f'claim-{10**18}.json']
+  claim.release()
+
+
+def test_who_waits_for_a_claim_is_stopped_by_a_signal(tmp_path, monkeypatch):
+  """Also where signals are answered at certain places alone, as by several processes."""
+  looks = []
+
+  def sleep(_):
+    assert not looks, 'it waits on'
+    looks.append(claims.signals._received.append(15))
+
+  monkeypatch.setattr(claims.time, 'sleep', sleep)
+  monkeypatch.setattr(claims.signals, '_received', [])
+  claim, _ = claims.Watch(tmp_path).take()
+  with pytest.raises(claims.signals.Stopped), claims.held(tmp_path, 'it', QUIET):
+    pytest.fail('it went on')
+  claim.release()
 
 
 def test_a_heart_beats(tmp_path, monkeypatch):
@@ -179,21 +255,30 @@ def test_a_heart_beats(tmp_path, monkeypatch):
 
 
 def test_who_is_late_withdraws(tmp_path):
-  """Number 3 was free when he looked, and 5 is the newest by the time he has made it."""
+  """Number 3 was free when it looked, and 5 is the newest by the time it has made it."""
   path = _elsewhere(tmp_path, 5)
   assert claims._make(tmp_path, 3) is None and _names(tmp_path) == [path.name]
   assert claims._make(tmp_path, 5) is None and _names(tmp_path) == [path.name]
 
 
 def test_who_was_taken_for_dead_finds_out(tmp_path):
-  """By the newest claim, unless it is his own or was released; where nothing was claimed there is nothing to lose."""
+  """By the newest claim, also where whoever made that has ended since, whatever its process id; where nothing was
+  claimed there is nothing to lose."""
   claims.check(tmp_path)
   with claims.held(tmp_path, 'it', QUIET):
     claims.check(tmp_path)
-    _elsewhere(tmp_path, 2)
-    with pytest.raises(claims.Lost, match='is claimed by process 42 on node7 since 2026.*, which took this process'):
+    for changes in ({}, {'released': True}, {'pid': claims.os.getpid()}):
+      path = _elsewhere(tmp_path, 2, **changes)
+      sentence = 'was claimed by process [0-9]* on node7 since 2026.*, which took this process'
+      with pytest.raises(claims.Lost, match=sentence):
+        claims.check(tmp_path)
+    path.write_text('[' * 100_000)
+    with pytest.raises(claims.Lost, match='by process 0 on an unknown host'):
       claims.check(tmp_path)
-    _elsewhere(tmp_path, 2, released=True)
+  with claims.held(tmp_path, 'it', QUIET, gives_up=lambda: True) as is_held:
+    assert not is_held
+  path.unlink()
+  with claims.held(tmp_path, 'it', QUIET):
     claims.check(tmp_path)
 
 
@@ -277,14 +362,18 @@ def test_what_another_process_works_on_comes_last(settings, tmp_path, monkeypatc
   assert seen == begun and [failure.sentence for failure in failed] == ([sentence] if sentence else [])
 
 
-def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypatch):
-  """Its process slept, and another one has it: nothing of it is written here, and it counts as no failure."""
+@pytest.mark.parametrize('is_ended', [False, True])
+def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypatch, is_ended):
+  """Its process slept, and another one has it or has had it: nothing of it is written here, its time neither, and it
+  counts as no failure."""
   grid = sweep.trials(settings, tmp_path)
   trial, path = grid['|H|=4 trial 0'], []
 
   def run(trial, reporter):
-    path.append(_elsewhere(trial.directory, 2))
-    trial_lib._add_records(trial, 'exact', 'head', [], {})
+    with trial_lib._timed(trial, reporter.clock):
+      path.append(_elsewhere(trial.directory, 2, released=is_ended))
+      _record(trial) if is_ended else None
+      trial_lib._add_records(trial, 'exact', 'head', [], {})
 
   def end(_):
     _record(trial)
@@ -293,6 +382,7 @@ def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypat
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
   monkeypatch.setattr(claims.time, 'sleep', end)
   assert sweep.fill_here(grid, [0], 0.0, QUIET) == [] and len(path) == 1 and not trial.missing()
+  assert not trial.timing_path.exists()
   assert failures.read(trial.directory) is None
 
 
@@ -338,6 +428,25 @@ def test_a_part_is_run_once(settings, tmp_path, monkeypatch):
   monkeypatch.setattr(claims.time, 'sleep', lambda _: (path.write_text(text), claim.release()))
   parts.run(settings, {'one': part}, tmp_path, QUIET)
   assert begun == [claims._NONCE] and (tmp_path / 'results.jsonl').read_bytes() == first
+
+
+def test_a_part_that_was_taken_over_is_read(settings, tmp_path, monkeypatch):
+  """What the process wrote that took it over stands."""
+  monkeypatch.setattr(parts, '_on_exact_device', contextlib.nullcontext)
+  monkeypatch.setattr(parts, 'environment', lambda devices: {})
+  theirs, begun = [{'part': 'one', 'value': 'theirs'}], []
+
+  def part(settings, key, reporter):
+    begun.append('one')
+    (folder,) = tmp_path.glob('parts/*/one')
+    files.write_json_lines(folder / 'environment.jsonl', theirs)
+    parts.kept.write(folder, theirs, {})
+    _elsewhere(folder, 2, released=True)
+    return [{'value': 'ours'}]
+
+  parts.run(settings, {'one': part}, tmp_path, QUIET)
+  assert begun == ['one'] and [row['value'] for row in files.read_json_lines(tmp_path / 'results.jsonl')] == ['theirs']
+  assert files.read_json_lines(tmp_path / 'environment.jsonl') == theirs
 
 
 def test_a_claim_that_cannot_be_written_is_none(tmp_path, monkeypatch):

@@ -102,6 +102,17 @@ def test_a_trial_that_fails_stops_no_other(grid, tmp_path):
     sweep.complete(trial.settings, grid, share, lambda: '3 of 4', Reporter(rich.console.Console(quiet=True)))
 
 
+def test_a_trial_that_cannot_be_begun_stops_no_other(grid, tmp_path):
+  """Its log has no directory: the place goes to the next."""
+  trial = grid['|H|=6 trial 0']
+  trial.directory.parent.mkdir(parents=True, exist_ok=True)
+  trial.directory.rmdir() if trial.directory.exists() else None
+  trial.directory.symlink_to('nowhere')
+  (failure,) = _fill(_processes(tmp_path, 'record', [{}]), grid, [1, 2])
+  assert failure.sentence.startswith('trial 1 (|H|=6 trial 0) was not begun: FileExistsError: ')
+  assert set(_notes(tmp_path)) == {2} and failure.status == 1
+
+
 def test_no_trial_begins_past_the_time_budget(grid, tmp_path):
   """A first one begins however short it is, with what is left of it; the rest wait for another run."""
   _fill(_processes(tmp_path, 'record', [{}]), grid, time_budget=1e-6)

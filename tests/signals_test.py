@@ -1,5 +1,6 @@
 """SIGTERM and SIGINT: what stops, when, with which exit status, what is kept, and that nobody is left behind."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -97,6 +98,32 @@ def test_process_0_decides_for_all(monkeypatch):
     with pytest.raises(signals.Stopped) as stopped:
       signals.check()
     assert stopped.value.status == 130
+    monkeypatch.setattr(distributed, 'decide', lambda look: [15, 2])
+    with pytest.raises(signals.Stopped) as stopped:
+      signals.check()
+    assert stopped.value.status == 143
+
+
+def test_who_stops_where_process_0_is_alone_tells_the_others(monkeypatch):
+  """As where it waits for the claim on the records, and no other process looks: they hear of it where they wait."""
+  told = {}
+  client = type(
+    'Client',
+    (),
+    {
+      'key_value_set': lambda self, key, value: told.update({key: value}),
+      'blocking_key_value_get': lambda self, key, _: told[key],
+    },
+  )()
+  monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
+  monkeypatch.setattr(distributed, '_client', lambda: client)
+  with pytest.raises(signals.Stopped) as stopped, signals.answered():
+    _tell(signal.SIGINT)
+    distributed.decide(signals.check)
+  assert stopped.value.status == 130
+  ((key, _),) = told.items()
+  with pytest.raises(signals.Stopped, match='SIGINT'):
+    distributed._heard(key)
 
 
 @STOPS
@@ -105,6 +132,25 @@ def test_the_command_exits_with_the_status_of_the_signal(monkeypatch, capsys, nu
   monkeypatch.setattr(usage, 'listing', lambda: _tell(number))
   assert main_lib.main(['main', '--list']) == status
   assert capsys.readouterr().err == f'error: stopped by {number.name}; the same command goes on\n'
+
+
+def test_a_run_whose_reader_is_gone_stops_as_any_other(monkeypatch):
+  """As where ssh has dropped, or what it was piped into has ended."""
+  reader, writer = os.pipe()
+  os.close(reader)
+  monkeypatch.setattr(signals, '_STDERR', writer)
+
+  def listing():
+    with signals.deferred():
+      _tell()
+
+  monkeypatch.setattr(usage, 'listing', listing)
+  with os.fdopen(writer, 'w') as broken:
+    monkeypatch.setattr(sys, 'stderr', broken)
+    assert main_lib.main(['main', '--list']) == 143
+    monkeypatch.undo()
+    with contextlib.suppress(BrokenPipeError):
+      broken.close()
 
 
 def test_tuning_stops_between_epochs(monkeypatch):

@@ -3,6 +3,8 @@
 import contextlib
 import io
 import json
+import os
+import time
 
 import jax
 import pytest
@@ -132,6 +134,104 @@ def test_what_one_of_several_processes_meets_alone_ends_it(settings, runs, tmp_p
   assert begun == [4, 6] and len(list(tmp_path.glob('trials/*/failed.json'))) == 1
 
 
+def test_a_trial_that_cannot_be_claimed_stops_no_other(settings, runs, tmp_path, monkeypatch):
+  """It has failed like any other: both are named in the end, also where the records cannot be merged then."""
+  errors, begun = runs
+  errors[4] = ValueError('bad luck')
+  trial = sweep.trials(settings, tmp_path)['|H|=6 trial 0']
+  trial.directory.parent.mkdir()
+  trial.directory.symlink_to(tmp_path / 'nowhere')
+  with pytest.raises(sweep.TrialsFailed) as failed:
+    sweep.run(settings, tmp_path, QUIET)
+  assert begun == [4, 8] and failed.value.status == 1
+  said = str(failed.value)
+  assert said.startswith('trial 0 (|H|=4 trial 0) failed: ValueError: bad luck; trial 1 (|H|=6 trial 0) failed: ')
+  assert f"failed: '{trial.directory}' is no directory, and none can be made there (File exists)" in said
+  assert said.endswith('; 1 of 3 trials are finished (|H|=4: 0, |H|=6: 0, |H|=8: 1)')
+
+  def full(*_):
+    raise files.StorageError('no space')
+
+  monkeypatch.setattr(sweep.results, 'write', full)
+  with pytest.raises(sweep.TrialsFailed, match='trial 0 .*; trial 1 .*; records were not merged: no space'):
+    sweep.run(settings, tmp_path, QUIET)
+  errors.clear()
+  trial.directory.unlink()
+  with pytest.raises(files.StorageError, match='no space'):
+    sweep.run(settings, tmp_path, QUIET)
+
+
+def test_what_cannot_be_set_aside_has_failed(settings, runs, tmp_path, monkeypatch):
+  """And stops no other trial."""
+  _, begun = runs
+  trial = sweep.trials(settings, tmp_path)['|H|=4 trial 0']
+  trial.directory.mkdir(parents=True)
+  (trial.directory / 'timing.jsonl').write_text('damaged')
+
+  def full(directory):
+    raise files.StorageError('no space')
+
+  monkeypatch.setattr(sweep.kept, 'set_aside_bad', full)
+  (failure,) = sweep._set_aside_bad([trial], QUIET)
+  assert failure.sentence == '|H|=4 trial 0, which is damaged, failed: no space'
+  share = sweep.Share(None, lambda *_: begun.append('filled') or [])
+  with pytest.raises(sweep.TrialsFailed, match='damaged, failed: no space; nothing'):
+    sweep.complete(settings, sweep.trials(settings, tmp_path), share, lambda: 'nothing', QUIET)
+  assert begun == ['filled']
+
+
+@pytest.mark.parametrize(
+  'text',
+  ['', '[1]', '{"error": 3, "status": 1, "when": "now"}', '{"error": "x", "when": "now"}', '[' * 100_000, None, 'long'],
+  ids=['empty', 'no object', 'no sentence', 'no status', 'deep', 'a directory', 'too long'],
+)
+def test_a_failure_that_cannot_be_read_is_said_to_be_one(settings, tmp_path, monkeypatch, text):
+  """Whatever stands in its place: the trial has failed, by what nobody knows."""
+  trial = sweep.trials(settings, tmp_path)['|H|=6 trial 0']
+  assert failures.read(trial.directory) is None
+  failures.keep(trial.directory, 'its own word', 1, '', [])
+  assert failures.read(trial.directory)['error'] == 'its own word'
+  path = trial.directory / 'failed.json'
+  if text == 'long':
+    monkeypatch.setattr(files, 'MOST_JSON', 9)
+  else:
+    path.unlink()
+    path.mkdir() if text is None else path.write_text(text)
+  unknown = {'error': 'failed.json cannot be read', 'status': statuses.FAILED, 'when': 'an unknown time'}
+  assert failures.read(trial.directory) == unknown
+  left = '1 of 1: exact head'
+  assert overview.state(trial) == ('failed', f'at an unknown time: failed.json cannot be read; missing {left}')
+
+
+def test_a_long_error_is_cut():
+  """Of any class, behind its name."""
+  assert failures.sentence(ValueError('x' * 1000)) == f'ValueError: {"x" * 288}'
+  assert failures.sentence(SettingsError('x' * 1000)) == 'x' * 300
+
+
+@pytest.mark.parametrize(
+  ('seconds', 'state'),
+  [
+    (-100, 'running by {}, last heartbeat 0 s ago'),
+    (50, 'running by {}, last heartbeat 50 s ago'),
+    (70, 'stale of {}: no heartbeat for 70 s, a run takes it over'),
+    (200, 'stale of {}: no heartbeat for 3 min, a run takes it over'),
+    (3 * 3600, 'stale of {}: no heartbeat for 3 h, a run takes it over'),
+    (72 * 3600, 'stale of {}: no heartbeat for 3 days, a run takes it over'),
+  ],
+)
+def test_a_claim_of_another_machine_has_the_age_of_its_heartbeat(settings, tmp_path, monkeypatch, seconds, state):
+  """It is stale from the age on at which whoever waited would have taken it over."""
+  trial = sweep.trials(settings, tmp_path)['|H|=6 trial 0']
+  trial.directory.mkdir(parents=True)
+  holder, now = claims.Holder('node7', 42, '2026-01-01 00:00:00 UTC', 'theirs', 'another kernel'), time.time()
+  path = trial.directory / 'claim-3.json'
+  path.write_text(json.dumps(holder._asdict()))
+  os.utime(path, (now - seconds, now - seconds))
+  monkeypatch.setattr(claims.time, 'time', lambda: now)
+  assert ' '.join(overview.state(trial)) == f'{state.format(holder)}; missing 1 of 1: exact head'
+
+
 def test_a_failure_that_cannot_be_written_is_said(tmp_path):
   """As on a full disk, where it was no space that the trial lacked."""
   (tmp_path / 'failed.json').mkdir()
@@ -153,6 +253,17 @@ def test_a_worker_that_dies_is_kept_by_who_started_it(tmp_path, code, status):
   failures.caught(tmp_path, ValueError('its own word'))
   engines._failure(worker)
   assert failures.read(tmp_path)['error'] == 'ValueError: its own word'
+
+
+def test_a_worker_of_which_nothing_can_be_kept_has_failed(tmp_path):
+  """As on a full disk, without a log: it is said, and the others go on."""
+  (tmp_path / 'failed.json').mkdir()
+  worker = engines._Worker(type('Process', (), {'returncode': 1}), {}, '1 (x)', tmp_path, failures.read(tmp_path))
+  (failure,) = engines._failure(worker)
+  assert failure.status == 1 and failure.sentence.startswith(
+    f'trial 1 (x) ended with exit code 1: its log cannot be read (No such file or directory) ({worker.log}) ('
+  )
+  assert "failed.json' was not written" in failure.sentence
 
 
 def test_a_record_from_nowhere_is_missing(settings, tmp_path):
@@ -194,6 +305,6 @@ def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):
     [f'failed at {when}: ValueError: bad luck; missing {left}'],
     [f'missing {left}'],
   ]
-  assert out.getvalue().splitlines()[4:] == ['4 trials: 1 done, 1 running, 1 failed, 1 missing']
+  assert out.getvalue().splitlines()[4:] == ['4 trials: 1 done, 1 running, 0 stale, 1 failed, 1 missing']
   assert {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()} == before
   claim.release()

@@ -193,7 +193,7 @@ def test_the_status_says_what_is_done_and_what_is_missing(settings, begun, tmp_p
   _run_numbers(settings, tmp_path, 1)
   grid = sweep.trials(settings, tmp_path)
   *lines, total = overview.text(grid).splitlines()
-  assert total == '6 trials: 1 done, 0 running, 0 failed, 5 missing'
+  assert total == '6 trials: 1 done, 0 running, 0 stale, 0 failed, 5 missing'
   assert [line.split()[:5] for line in lines] == [
     [str(number), trial.id, str(trial.point), 'trial', str(trial.trial)] for number, trial in enumerate(grid.values())
   ]
