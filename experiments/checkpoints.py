@@ -16,7 +16,7 @@ import uuid
 import jax
 import orbax.checkpoint as ocp
 
-from experiments import distributed, files, manifests
+from experiments import distributed, files, loading, manifests
 from experiments.fields import require, SettingsError
 
 # Steps that stay on disk: the newest, and the one to fall back to.
@@ -221,6 +221,17 @@ def steps(directory: pathlib.Path) -> list[int]:
     return []
   names = [path.name for path in directory.iterdir()]
   return sorted((int(name) for name in names if name.isdecimal() and name == str(int(name))), reverse=True)
+
+
+def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
+  """The metrics of the newest step whose metrics are as they were written; none where there is no such step."""
+  name = 'metrics/metrics'
+  for step in steps(directory):
+    with contextlib.suppress(OSError, ValueError):
+      recorded, where = manifests.read(directory / str(step)), directory / str(step) / name
+      if recorded is None or recorded.get(name) == manifests.entry(where):
+        return loading.json_value(where)
+  return []
 
 
 def _check_shared(directory: pathlib.Path) -> None:

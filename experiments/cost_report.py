@@ -6,13 +6,12 @@ runs, which keep `config.json`, `environment.jsonl` and `timing.jsonl` in a fold
 
 from collections import Counter
 from collections.abc import Callable
-import json
 import operator
 import pathlib
 import re
 from typing import Any
 
-from experiments import communication, config as config_lib, cost, files, memory, pages, results, timing
+from experiments import communication, config as config_lib, cost, files, loading, memory, pages, results, timing
 from experiments.settings import Point, Settings
 
 PAGE, RECORDS = pages.DOCS / 'cost.md', pages.DOCS / 'results/cost'
@@ -146,7 +145,7 @@ def communicated() -> str:
 def measured(folder: pathlib.Path) -> str:
   """What a run took beside what its settings say."""
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)[0]
-  recorded = json.loads((folder / 'config.json').read_text())
+  recorded = loading.json_value(folder / 'config.json')
   recorded.pop('num_devices', None)  # What a mesh was once.
   s = config_lib.from_record({**recorded, 'mesh': {'data': len(made['devices']), 'fsdp': 1, 'tensor': 1}})
   trials, predicted = files.read_json_lines(folder / timing.FILE_NAME), _by_phase(s)

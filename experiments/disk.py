@@ -1,9 +1,9 @@
 """What a run takes of a disk, estimated from its settings before anything is trained.
 
-Counted are, of each pretraining that is not finished, the checkpoints that are kept; once the one more that is being
-written beside them; of each trial that is not finished, its tuned arrays and records; and what a run writes besides:
-tables, figures, logs. It is an estimate, with what a file system takes for a file: what is there already of a trial
-counts as if it were not.
+Counted are, of each pretraining that is not finished, the checkpoints that are kept; of as many as run at once the one
+more that is being written beside them; of each trial that is not finished, its tuned arrays and records; and what a run
+writes besides: tables, figures, logs. It is an estimate, with what a file system takes for a file: what is there
+already of a trial counts as if it were not.
 """
 
 from collections.abc import Sequence
@@ -22,24 +22,24 @@ _METADATA = 2**18
 _BLOCK = 2**12
 
 
-def needed(trials: Sequence[Trial]) -> dict[pathlib.Path, int]:
-  """Bytes that what is missing of the trials takes, by the directories that it goes to."""
+def needed(trials: Sequence[Trial], num_workers: int = 1) -> dict[pathlib.Path, int]:
+  """Bytes that what is missing of the trials takes, so many of them at once, by the directories that it goes to."""
   found: dict[pathlib.Path, int] = {}
   add = lambda path, size: found.update({path: found.get(path, 0) + size})
   left = [trial for trial in trials if trial.missing()]
   for trial in left:
     add(trial.workdir, sum(_of_record(trial, model, method) for _, model, method in trial.missing()))
   models = {trial.pretrained_directory: trial for trial in left if 'bert' in trial.settings.models}
-  largest: dict[pathlib.Path, int] = {}
+  sizes: dict[pathlib.Path, list[int]] = {}
   for directory, trial in models.items():
     there = checkpoints.steps(directory / checkpoints.NAME)
     if trial.settings.pretrain.num_steps in there:
       continue
     size, where = checkpoint_bytes(trial), directory.parent
     add(where, size * max(checkpoints.KEPT - len(there), 0))
-    largest[where] = max(size, largest.get(where, 0))
-  for where, size in largest.items():
-    add(where, size)
+    sizes.setdefault(where, []).append(size)
+  for where, of_models in sizes.items():
+    add(where, sum(sorted(of_models, reverse=True)[:num_workers]))
   for trial in left[:1]:
     add(trial.workdir, _REST)
   return found
@@ -64,10 +64,10 @@ def _of_record(trial: Trial, model: str, method: str) -> int:
   return 8 * entries + 2 * _BLOCK
 
 
-def check(trials: Sequence[Trial]) -> None:
+def check(trials: Sequence[Trial], num_workers: int = 1) -> None:
   """Raises SettingsError where a file system has less room than what is missing of the trials takes of it."""
   by_device: dict[int, list[tuple[pathlib.Path, int]]] = {}
-  for path, size in needed(trials).items():
+  for path, size in needed(trials, num_workers).items():
     if not files.is_object(path):
       by_device.setdefault(files.standing(path).stat().st_dev, []).append((path, size))
   for wanted in by_device.values():

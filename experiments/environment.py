@@ -71,6 +71,15 @@ def differing(lines: Iterable[Environment], here: Environment) -> list[str]:
   return list(dict.fromkeys(filter(None, found)))
 
 
+def is_whole(there: Environment) -> bool:
+  """Whether an environment on record has the fields that decide bits, so that it can be compared."""
+  try:
+    _deciding({'cpu': '', **there})
+  except (KeyError, TypeError):
+    return False
+  return True
+
+
 def _deciding(environment: Environment) -> dict[str, str]:
   devices: Counter[str] = Counter(environment['devices'])
   return {

@@ -6,13 +6,12 @@ its models.
 """
 
 from collections.abc import Callable, Iterator
-import json
 import pathlib
 import textwrap
 
 import numpy as np
 
-from experiments import budget, config as config_lib, figures, files, pages, report, results, sweep, timing
+from experiments import budget, config as config_lib, figures, files, loading, pages, report, results, sweep, timing
 from experiments.methods import METHODS
 from experiments.results import Difference, Interval, Record
 from experiments.settings import Point, Settings
@@ -55,7 +54,7 @@ def section(name: str, folder: pathlib.Path) -> str | None:
 
 
 def _settings(folder: pathlib.Path) -> Settings:
-  return config_lib.from_record(json.loads((folder / 'config.json').read_text()))
+  return config_lib.from_record(loading.json_value(folder / 'config.json'))
 
 
 def _wrapped(line: str) -> str:

@@ -73,18 +73,42 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
     path.write_bytes(data)
     return
   # Every pod of a cluster may have the same process id.
-  partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')
+  begin = f'.{path.name}.{platform.node()}.'
+  partial = path.with_name(f'{begin}{os.getpid()}')
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(path.parent, begin)
     with open(partial, 'wb') as file:
       file.write(data)
       file.flush()
       os.fsync(file.fileno())
     os.replace(partial, path)
-  except OSError as error:
+  except BaseException as error:
     with contextlib.suppress(OSError):
       partial.unlink()
-    raise StorageError(not_written(path, error)) from error
+    if isinstance(error, OSError):
+      raise StorageError(not_written(path, error)) from error
+    raise
+
+
+def _sweep(directory: pathlib.Path, begin: str) -> None:
+  """Removes partial files, whose names begin so, of processes of this host that are no more, as after kill -9."""
+  with os.scandir(directory) as entries:
+    numbers = [entry.name.removeprefix(begin) for entry in entries if entry.name.startswith(begin)]
+  for number in numbers:
+    if number.isdecimal() and not _is_alive(int(number)):
+      (directory / f'{begin}{number}').unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+  """Whether there is such a process on this host, whoever's it is."""
+  try:
+    os.kill(pid, 0)
+  except (ProcessLookupError, OverflowError):
+    return False
+  except PermissionError:
+    pass
+  return True
 
 
 def not_written(path: pathlib.Path, error: Exception) -> str:
@@ -130,25 +154,33 @@ def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
   """The rows of `path`, none where it does not exist. Raises SettingsError where it is damaged."""
   try:
-    rows = [json.loads(line) for line in read_text(path).splitlines()]
+    return rows_of(read_bytes(path))
   except FileNotFoundError:
     return []
-  except (OSError, ValueError, RecursionError):
-    rows = [None]
-  if not all(isinstance(row, dict) for row in rows):
+  except (OSError, ValueError):
     raise SettingsError(
       f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then'
     )
+
+
+def rows_of(data: bytes) -> list[dict[str, Any]]:
+  """The rows of what such a file holds; raises ValueError where it is damaged."""
+  try:
+    rows = [json.loads(line) for line in data.decode().splitlines()]
+  except RecursionError:
+    raise ValueError('a line is nested too deep')
+  if not all(isinstance(row, dict) for row in rows):
+    raise ValueError('a line is no JSON object')
   return rows
 
 
-def read_text(path: pathlib.Path, encoding: str = 'utf-8') -> str:
-  """The text of a file of JSON; raises ValueError, before it is read, where it has more than MOST_JSON bytes."""
+def read_bytes(path: pathlib.Path) -> bytes:
+  """What a file of JSON holds; raises ValueError, before it is read, where it has more than MOST_JSON bytes."""
   stat: Any = path.stat()
   size = stat.length if is_object(path) else stat.st_size
   if size > MOST_JSON:
     raise ValueError(f'it has {size:,} bytes; valid is at most {MOST_JSON:,}')
-  return path.read_text(encoding)
+  return path.read_bytes()
 
 
 def set_aside(path: pathlib.Path, directory: pathlib.Path) -> pathlib.Path:

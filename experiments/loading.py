@@ -50,6 +50,6 @@ def _check_header(member: zipfile.ZipInfo, file: IO[bytes]) -> None:
 def json_value(path: pathlib.Path, encoding: str = 'utf-8', **hooks: Any) -> Any:
   """What a JSON file holds; raises ValueError where it is larger than any may be, or deeper than can be read."""
   try:
-    return json.loads(files.read_text(path, encoding), **hooks)
+    return json.loads(files.read_bytes(path).decode(encoding), **hooks)
   except RecursionError:
     raise ValueError('it is nested too deep')

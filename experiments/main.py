@@ -22,6 +22,7 @@ from experiments import (
   engines,
   files,
   finite,
+  kept,
   overview,
   refusals,
   results,
@@ -95,7 +96,8 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
     reporter.say(sentence)
   changed = distributed.decide(lambda: results.changed(workdir, settings)) if values.mode != 'report' else []
   if changed:
-    reporter.say(f'{workdir} has records of other settings, beside which these come: {", ".join(changed)}')
+    what = 'has records of' if (workdir / results.FILE_NAME).exists() else 'was begun with'
+    reporter.say(f'{workdir} {what} other settings, beside which these come: {", ".join(changed)}')
   if values.mode == 'run':
     with reporter.clock.counting_compilation():
       left = experiment.run(settings, workdir, reporter, *share)
@@ -201,7 +203,7 @@ def _share(
   if hasattr(experiment, 'trials'):
     numbers = sweep.chosen(values.trials, experiment.trials(settings, workdir))
     workers = engines.processes(values.engine, values.num_workers, arguments) if is_run else None
-    return [sweep.Share(numbers, workers.fill if workers else sweep.fill_here)], workers
+    return [sweep.Share(numbers, workers.fill, len(workers.places)) if workers else sweep.Share(numbers)], workers
   grids = ', '.join(name for name, module in EXPERIMENTS.items() if hasattr(module, 'trials'))
   why = f'{settings.experiment} is no grid of trials, as {grids} are'
   require(values.mode in ('run', 'report'), '--mode', values.mode, f'run or report: {why}')
@@ -238,7 +240,7 @@ def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> None:
     raise SettingsError(f'{name}; valid is one that holds records of {experiment} where --mode is report')
   if not found <= {experiment}:
     raise SettingsError(f'{name}, whose results.jsonl is of another experiment than {experiment}; valid is another')
-  results.check_schema(workdir)
+  kept.check_schema(workdir)
 
 
 if __name__ == '__main__':

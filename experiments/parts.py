@@ -29,6 +29,7 @@ def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: 
 
   A part that another process works on is waited for; one that is not as it was written is set aside.
   """
+  results.begin(workdir, settings, reporter)
   parts_of = workdir / 'parts' / _id(settings)
   key = jax.random.key(settings.seed)
   records: list[Row] = []

@@ -128,9 +128,7 @@ def pretrained_params(
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
-    names = results.ENVIRONMENT_NAME, timing.FILE_NAME
-    torn = distributed.decide(lambda: [said for name in names for said in kept.set_aside_torn(directory / name)])
-    for sentence in [*saved.found, *torn]:
+    for sentence in [*saved.found, *distributed.decide(lambda: _set_aside_torn(directory))]:
       reporter.say(sentence)
     _note_environment(settings, directory, int(state.step), reporter)
     if int(state.step) < p.num_steps:
@@ -277,6 +275,12 @@ def _call_ahead(
   if waiting:
     finish(*waiting)
   return state
+
+
+def _set_aside_torn(directory: pathlib.Path) -> list[str]:
+  """Sets aside what is added to beside a model where it cannot be; sentences that say so."""
+  made, timed = directory / results.ENVIRONMENT_NAME, directory / timing.FILE_NAME
+  return [*kept.set_aside_torn(made, environment.is_whole), *kept.set_aside_torn(timed)]
 
 
 def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:

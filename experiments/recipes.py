@@ -12,7 +12,7 @@ import matplotlib
 import matplotlib.figure
 import numpy as np
 
-from experiments import cost, distributed, figures, files, memory, report, results, sweep, trial as trial_lib
+from experiments import checkpoints, cost, distributed, figures, memory, report, results, sweep, trial as trial_lib
 from experiments.fields import require, setting, SettingsError
 from experiments.groups import FigureSettings
 from experiments.progress import Reporter
@@ -153,10 +153,12 @@ def merge(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -
 
 def _metrics(trial: trial_lib.Trial) -> list[Record]:
   """What was measured along a pretraining that is finished; raises SettingsError where it is no more."""
-  metrics, directory = files.read_json_lines(trial.pretrained_directory / 'metrics.jsonl'), trial.pretrained_directory
+  directory = trial.pretrained_directory
+  metrics = checkpoints.newest_metrics(directory / checkpoints.NAME)
   if not metrics or metrics[-1]['step'] != trial.settings.pretrain.num_steps:
     tuned = str(trial.directory)
-    raise SettingsError(f'{str(directory)!r}, the pretrained model of {tuned!r}, is gone; valid is to delete both')
+    what = f'{str(directory)!r}, the pretrained model of {tuned!r}, has no good checkpoint of its last step'
+    raise SettingsError(f'{what}; valid is to delete both')
   return metrics
 
 

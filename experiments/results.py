@@ -1,6 +1,5 @@
 """Records in, statistics out. Nothing here trains, and a record is never edited."""
 
-import contextlib
 import dataclasses
 import json
 import pathlib
@@ -11,9 +10,10 @@ import numpy as np
 import scipy.optimize
 import scipy.stats
 
-from experiments import distributed, files, manifests
+from experiments import claims, distributed, files, loading, manifests
 from experiments.environment import Environment
 from experiments.fields import require, SettingsError
+from experiments.progress import Reporter
 from experiments.settings import Point
 
 Record = dict[str, Any]
@@ -80,8 +80,8 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
   A kill in between leaves no records, rather than some beside what they did not come from. Where all that is beside
   those of before stays, as when trials are added, there are records at every moment.
   """
-  path, config = workdir / CONFIG_NAME, json.dumps(dataclasses.asdict(settings), indent=2) + '\n'
-  stays = path.exists() and path.read_text() == config
+  path, config = workdir / CONFIG_NAME, _config(settings)
+  stays = path.exists() and path.read_bytes() == config.encode()
   if not stays or not _lines(files.read_json_lines(workdir / ENVIRONMENT_NAME)) <= _lines(environments):
     files.remove(workdir / FILE_NAME)
   files.remove(workdir / manifests.NAME)
@@ -90,17 +90,32 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
   rewrite(workdir, settings, records)
 
 
+def begin(workdir: pathlib.Path, settings: Any, reporter: Reporter) -> None:
+  """Leaves the settings of a run that begins where there are none, so that a run of others can say so after a kill.
+
+  Who writes records meanwhile leaves his own.
+  """
+  is_new = lambda: not any((workdir / name).exists() for name in (CONFIG_NAME, FILE_NAME))
+  if distributed.decide(is_new):
+    with claims.held(workdir, 'the merging of records', reporter, waits=False) as is_held:
+      if is_held and distributed.decide(is_new):
+        files.write_whole(workdir / CONFIG_NAME, _config(settings))
+
+
+def _config(settings: Any) -> str:
+  return json.dumps(dataclasses.asdict(settings), indent=2) + '\n'
+
+
 # What decides no record.
 _OF_RUNNING = ('compilation_cache', 'distributed', 'figure', 'tensorboard', 'time_budget')
 
 
 def changed(workdir: pathlib.Path, settings: Any) -> list[str]:
-  """Where the settings of a workdir's records are others than these, such as 'seed 0 (here 1)'."""
+  """Where the settings in a workdir are others than these, such as 'seed 0 (here 1)'."""
   try:
-    there = json.loads((workdir / CONFIG_NAME).read_text())
-  except (OSError, ValueError):
+    before, now = _leaves(loading.json_value(workdir / CONFIG_NAME)), _leaves(json.loads(_config(settings)))
+  except (OSError, ValueError, RecursionError):
     return []
-  before, now = (_leaves(found) for found in (there, json.loads(json.dumps(dataclasses.asdict(settings)))))
   both = [name for name in before if name in now and name.partition('.')[0] not in _OF_RUNNING]
   return [f'{name} {before[name]} (here {now[name]})' for name in both if before[name] != now[name]]
 
@@ -134,20 +149,6 @@ def rows(settings: Any, records: list[Record]) -> list[Record]:
   """The records with what was asked for."""
   asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
   return [{'schema_version': SCHEMA_VERSION, **asked_for, **record} for record in records]
-
-
-def check_schema(workdir: pathlib.Path) -> None:
-  """Raises SettingsError where a workdir holds records, finished or in parts, that this version cannot read."""
-  records = load(workdir)
-  for pattern in ('trials/*/records.jsonl', 'parts/*/*/records.jsonl'):
-    for path in workdir.glob(pattern):
-      with contextlib.suppress(SettingsError):  # What is damaged is set aside by the run.
-        records += files.read_json_lines(path)
-  # One that is no number may be no key of a set either.
-  versions = [record.get('schema_version', 0) for record in records]
-  for version in (version for version in versions if version != SCHEMA_VERSION):
-    valid = f'one without records or with records of schema {SCHEMA_VERSION}'
-    raise SettingsError(f'--workdir is {str(workdir)!r}, whose records have schema {version}; valid is {valid}')
 
 
 def load(workdir: pathlib.Path) -> list[Record]:

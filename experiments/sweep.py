@@ -20,6 +20,7 @@ from experiments import (
   figures,
   files,
   kept,
+  manifests,
   memory,
   pretraining,
   report,
@@ -153,10 +154,11 @@ def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Rep
 
 
 class Share(NamedTuple):
-  """What a run does of a grid: the trials of these numbers (None: all), and who runs them."""
+  """What a run does of a grid: the trials of these numbers (None: all), who runs them, and how many at once."""
 
   numbers: Sequence[int] | None = None
   fill: Fill = fill_here
+  num_workers: int = 1
 
 
 WHOLE = Share()
@@ -190,7 +192,8 @@ def complete(
   numbers = range(len(grid)) if share.numbers is None else share.numbers
   trials = [list(grid.values())[number] for number in numbers]
   failed = _set_aside_bad(trials, reporter)
-  distributed.decide(lambda: disk.check(trials))
+  distributed.decide(lambda: disk.check(trials, share.num_workers))
+  results.begin(trials[0].workdir, settings, reporter)
   failed += share.fill(grid, numbers, settings.time_budget, reporter)
   try:
     left, all_trials = distributed.decide(merge), list(grid.values())
@@ -253,6 +256,13 @@ def write(
       results.write(workdir, settings, found.records, found.environments)
       files.write_json_lines(workdir / timing.FILE_NAME, found.timings)
       written, found = found, _read(grid, records_of)
+  torn = [trial.timing_path for trial in found.trials if kept.is_torn(trial.timing_path)]
+  if torn:
+    reporter.say(f'{torn[0]} is damaged; {workdir / timing.FILE_NAME} is without the lines of {len(torn)} such files')
+  unsealed = [trial.directory for trial in found.trials if not kept.is_sealed(trial.directory)]
+  if unsealed:
+    others = f' and {len(unsealed) - 1} others' if unsealed[1:] else ''
+    reporter.say(f'{unsealed[0]}{others}: no {manifests.NAME}; that its records are whole cannot be verified')
   return found.trials
 
 
@@ -272,7 +282,7 @@ def _read(grid: list[trial_lib.Trial], records_of: RecordsOf) -> _Merged:
     finished,
     [row for trial in finished for row in records_of(trial)],
     [row for trial in finished for row in files.read_json_lines(trial.environment_path)],
-    [row for trial in finished for row in files.read_json_lines(trial.timing_path)],
+    [row for trial in finished for row in kept.readable(trial.timing_path)],
   )
 
 

@@ -25,7 +25,7 @@ from experiments import (
   timing,
   tuned,
 )
-from experiments.environment import differing, environment
+from experiments.environment import differing, environment, is_whole
 from experiments.groups import CorpusSettings
 from experiments.methods import METHODS
 from experiments.progress import Reporter
@@ -118,8 +118,7 @@ class Trial(NamedTuple):
     """The wanted records that there are, and no other that the trial was once asked for, or that came from nowhere; of
     changed ones none."""
     fits = {method: self.settings.fit_id(method) for method in self.methods}
-    made = [line for line in kept.environments(self.directory) if 'tasks' in line]
-    known = self.wanted() & {(task, line['model'], line['method']) for line in made for task in line['tasks']}
+    known = self.wanted() & {triple for line in kept.environments(self.directory) for triple in _made(line)}
     is_wanted = lambda record: _triple(record) in known and _fit_id(record) == fits[record['method']]
     return [record for record in kept.read(self.directory) if is_wanted(record)]
 
@@ -131,6 +130,14 @@ def _fit_id(record: results.Record) -> str:
 
 def _triple(record: results.Record) -> tuple[int, str, str]:
   return record['task'], record['model'], record['method']
+
+
+def _made(line: dict[str, Any]) -> set[tuple[int, str, str]]:
+  """The triples whose records came from a line of the environment; none where it does not say so."""
+  try:
+    return {(task, line['model'], line['method']) for task in line['tasks']}
+  except (KeyError, TypeError):
+    return set()
 
 
 def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
@@ -170,6 +177,8 @@ def run(trial: Trial, reporter: Reporter) -> None:
     return
   settings, keys = trial.settings, trial.keys()
   clock = reporter.clock
+  for sentence in distributed.decide(lambda: kept.set_aside_torn(trial.timing_path)):
+    reporter.say(sentence)
   for different in distributed.decide(lambda: _made_elsewhere(trial)):
     reporter.say(f'records of trial {trial.id} were made with {different}')
   with _timed(trial, clock), precisely():
@@ -198,8 +207,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
 
 
 def _made_elsewhere(trial: Trial) -> list[str]:
-  known = [line for line in files.read_json_lines(trial.environment_path) if 'devices' in line]
-  return differing(known, environment(jax.devices()))
+  return differing(filter(is_whole, kept.environments(trial.directory)), environment(jax.devices()))
 
 
 def _pretrained(trial: Trial, distribution: Distribution, ideals: pretraining.Ideals, reporter: Reporter) -> Any:
@@ -254,7 +262,7 @@ def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tune
   claims.check(trial.directory)
   made, fit_id = {(one.task, model, method) for one in outcome}, trial.settings.fit_id(method)
   is_made = lambda row: _triple(row) in made and _fit_id(row) == fit_id
-  rows, arrays = [row for row in kept.read(trial.directory) if not is_made(row)], {}
+  rows, arrays = [row for row in kept.alone(trial.directory) if not is_made(row)], {}
   # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
   which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
   which |= {'fit_id': fit_id}

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 import scipy.stats
 
-from experiments import config as config_lib, environment, files, loading, report, results, sweep
+from experiments import config as config_lib, environment, files, kept, loading, report, results, sweep
 from experiments.fields import require, SettingsError
 from experiments.progress import Reporter
 from experiments.registry import EXPERIMENTS
@@ -99,7 +99,7 @@ def run(
     set_up: of JAX, for these settings.
     reporter: of progress and of the table.
   """
-  results.check_schema(workdir)
+  kept.check_schema(workdir)
   recorded = results.load(workdir)
   require(bool(recorded), '--workdir', str(workdir), 'one with records where --mode is verify')
   _check_names(workdir, recorded)
@@ -172,6 +172,8 @@ def _is_here(workdir: pathlib.Path) -> Callable[[Record], bool]:
   """Whether a record came from an environment whose bits are those of this one; raises Differs where none is known."""
   here, made = environment.environment(jax.devices()), dict[tuple[Any, ...], environment.Environment]()
   for line in files.read_json_lines(workdir / results.ENVIRONMENT_NAME):
+    valid = 'one with platform, devices and packages'
+    require(environment.is_whole(line), f'a line of {results.ENVIRONMENT_NAME}', line, valid)
     try:
       made |= {(line['trial_id'], line['model'], line['method'], task): line for task in line['tasks']}
     except (KeyError, TypeError):

@@ -9,6 +9,7 @@ import threading
 
 from conftest import assert_same_bits
 import fsspec
+import jax
 import jax.numpy as jnp
 import numpy as np
 from object_store_test import _Bucket
@@ -251,8 +252,25 @@ def test_a_run_asks_for_the_room_that_it_takes(small):
   small(total - 2**13)
   with pytest.raises(SettingsError, match='bytes are free there'):
     sweep.complete(trial.settings, {'one': trial}, sweep.Share(None, None), None, None)
-  (trial.pretrained_directory / checkpoints.NAME / '40').mkdir(parents=True)
-  assert sum(disk.needed([trial]).values()) == total - 3 * disk.checkpoint_bytes(trial)
+  for done, left in ((20, 2), (40, 0)):
+    (trial.pretrained_directory / checkpoints.NAME / str(done)).mkdir(parents=True)
+    assert sum(disk.needed([trial]).values()) == total - (3 - left) * disk.checkpoint_bytes(trial)
+
+
+def test_each_worker_writes_a_checkpoint_beside_those_that_are_kept(tmp_path):
+  """At the same time; no more of them work on a model than there are models."""
+  trials = [_trial(tmp_path)._replace(trial=number) for number in range(3)]
+  one, two, three, more = (sum(disk.needed(trials, workers).values()) for workers in (1, 2, 3, 9))
+  assert two - one == three - two == disk.checkpoint_bytes(trials[0]) and more == three
+
+
+def test_a_model_that_is_finetuned_is_saved_whole(tmp_path):
+  """Its parameters, in float64 at most, beside the head that a prompt is tuned with too."""
+  trial = _trial(tmp_path, methods=('finetune', 'probe'))
+  finetuned, probed = (disk._of_record(trial, 'bert', method) for method in ('finetune', 'probe'))
+  bert, tokens = trial.settings.bert_module(), jnp.zeros((1, 4), jnp.int32)
+  params = jax.eval_shape(bert.init, jax.random.key(0), tokens)
+  assert finetuned - probed == 8 * sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def test_a_step_of_another_model_is_set_aside(pristine, tmp_path):

@@ -1,5 +1,9 @@
 """Files that are written whole or not at all."""
 
+import os
+import platform
+import subprocess
+
 import pytest
 
 from experiments import files
@@ -18,6 +22,36 @@ def test_write_whole_keeps_the_old_file_when_the_write_fails(tmp_path, monkeypat
   with pytest.raises(OSError, match='disk full'):
     files.write_whole(path, 'new')
   assert path.read_text() == 'old'
+
+
+class _Stopped(BaseException):
+  pass
+
+
+@pytest.mark.parametrize('error', [OSError, _Stopped])
+def test_no_partial_file_stays(tmp_path, monkeypatch, error):
+  """Whatever ends a write, a signal among it."""
+
+  def fail(*_):
+    raise error
+
+  monkeypatch.setattr(files.os, 'fsync', fail)
+  with pytest.raises(error):
+    files.write_whole(tmp_path / 'file', 'new')
+  assert not list(tmp_path.iterdir())
+
+
+def test_the_partial_files_of_the_dead_go_with_the_next_write(tmp_path):
+  """Of this host, this file and a process that is no more; what the living write, here or elsewhere, stays."""
+  dead = subprocess.Popen(['true'])
+  dead.wait()
+  host = platform.node()
+  gone = [f'.file.{host}.{dead.pid}']
+  stays = [f'.file.{host}.{os.getppid()}', f'.file.else{host}.{dead.pid}', f'.other.{host}.{dead.pid}', 'file']
+  for name in (*gone, *stays):
+    (tmp_path / name).touch()
+  files.write_whole(tmp_path / 'file', 'new')
+  assert {path.name for path in tmp_path.iterdir()} == set(stays)
 
 
 def test_json_lines_round_trip_every_bit(tmp_path):

@@ -1,12 +1,28 @@
 """Records and tuned arrays that were changed, cut or lost: named, set aside, and missing from then on."""
 
+import contextlib
 import json
+import pathlib
 
+import jax
 import numpy as np
 import pytest
 
 from configs import prompt_vs_head
-from experiments import config as config_lib, files, kept, manifests, parts, results, sweep, trial as trial_lib
+from experiments import (
+  config as config_lib,
+  environment,
+  files,
+  kept,
+  manifests,
+  overview,
+  parts,
+  pretraining,
+  results,
+  sweep,
+  timing,
+  trial as trial_lib,
+)
 from experiments.settings import Point
 from experiments.tuned import Tuned
 
@@ -48,6 +64,11 @@ def _digit(path):
   path.write_text(text.replace('0.5', '0.6', 1) if '0.5' in text else text.replace('"tasks": [0]', '"tasks": [1]', 1))
 
 
+def _other(old, new):
+  """Something else in a file that is JSON still."""
+  return lambda path: path.write_text(path.read_text().replace(old, new, 1))
+
+
 def _flip(path):
   data = bytearray(path.read_bytes())
   data[len(data) // 2] ^= 1
@@ -60,12 +81,14 @@ FAULTS = [
   (kept.RECORDS_NAME, CUT, "records.jsonl' is damaged"),
   (results.ENVIRONMENT_NAME, _digit, 'environment.jsonl has other bytes'),
   (results.ENVIRONMENT_NAME, CUT, "environment.jsonl' is damaged"),
-  ('timing.jsonl', CUT, "timing.jsonl' is damaged"),
+  (kept.RECORDS_NAME, _other('"schema_version": 1', '"schema_version": 0'), 'records.jsonl has other bytes'),
+  (kept.RECORDS_NAME, pathlib.Path.unlink, 'records.jsonl is missing'),
+  (results.ENVIRONMENT_NAME, _other('"platform"', '"qlatform"'), 'environment.jsonl has other bytes'),
   (manifests.NAME, CUT, 'manifest.json cannot be read'),
   (manifests.NAME, lambda path: path.write_text('{"records": 3}'), 'manifest.json is not of records'),
   ('tuned/exact-head-task0.npz', _flip, 'exact-head-task0.npz has other bytes'),
   ('tuned/exact-head-task0.npz', CUT, 'exact-head-task0.npz has'),
-  ('tuned/exact-prompt-task0.npz', lambda path: path.unlink(), 'exact-prompt-task0.npz is missing'),
+  ('tuned/exact-prompt-task0.npz', pathlib.Path.unlink, 'exact-prompt-task0.npz is missing'),
 ]
 
 
@@ -75,6 +98,7 @@ def test_a_trial_that_was_changed_is_named_and_done_again(trial, name, change, w
   whole = {path: file.read_bytes() for path, file in files.tree(trial.directory).items()}
   change(trial.directory / name)
   found = {path: file.read_bytes() for path, file in files.tree(trial.directory).items()}
+  kept.check_schema(trial.workdir)
   (said,), is_missing = _complete(trial)
   assert is_missing and words in said and str(trial.directory) in said
   aside = trial.directory / files.ASIDE
@@ -105,7 +129,118 @@ def test_changed_records_are_never_counted(trial):
   assert trial.records() == [] and len(trial.missing()) == 2
   CUT(trial.records_path)
   assert trial.records() == [] and len(trial.missing()) == 2
-  results.check_schema(trial.workdir)
+  kept.check_schema(trial.workdir)
+
+
+BESIDE = [*(fault for fault in FAULTS if fault[0].startswith((results.ENVIRONMENT_NAME, kept.ARRAYS, manifests.NAME)))]
+
+
+@pytest.mark.parametrize(('name', 'change', 'words'), BESIDE)
+def test_records_beside_what_was_changed_are_never_counted(trial, name, change, words):
+  """Environments and arrays are the records' own; a method that is added meanwhile loses no row of the others."""
+  change(trial.directory / name)
+  assert trial.records() == [] and trial.missing() == trial.wanted()
+  assert overview.state(trial)[0] == 'missing' and sweep._read([trial], trial_lib.Trial.records).trials == []
+  if not name.startswith(kept.ARRAYS):
+    return
+  _add(trial, 'probe')
+  assert len(files.read_json_lines(trial.records_path)) == 3 and kept.fault(trial.directory)
+
+
+def test_what_another_process_adds_while_records_are_read_is_no_damage(trial, monkeypatch):
+  """They are compared as they were read, with a manifest that is no older."""
+  read, looks = manifests.read, []
+
+  def added(directory):
+    found = read(directory)
+    if not looks:
+      looks.append(1)
+      _add(trial, 'probe')
+    return found
+
+  monkeypatch.setattr(manifests, 'read', added)
+  assert len(kept.read(trial.directory)) == 2 and len(kept.read(trial.directory)) == 3
+
+
+def test_a_line_of_the_environment_that_names_no_record_is_no_failure(trial):
+  """As of a process that was killed before the manifest knew of it, and was changed since."""
+  for line in ({'tasks': 3}, {'tasks': [0], 'method': 'head'}, {'tasks': [[0]], 'model': 'exact', 'method': 'head'}):
+    files.append_json_line(trial.environment_path, line)
+  assert len(trial.records()) == 2 and trial_lib._made_elsewhere(trial) == []
+  assert 'lacks its fields' in kept.fault(trial.directory)
+  trial.records_path.unlink()
+  assert 'records.jsonl is missing' in kept.fault(trial.directory)
+
+
+def test_of_a_kill_before_the_first_records_nothing_is_said(trial, tmp_path):
+  """Nor of records that were lost since, which look alike; of the lines that it left none may lack its fields."""
+  trial = trial._replace(workdir=tmp_path / 'one')
+  _add(trial, 'head')
+  trial.records_path.unlink()
+  assert kept.set_aside_bad(trial.directory) == []
+  _other('"platform"', '"qlatform"')(trial.environment_path)
+  (said,) = kept.set_aside_bad(trial.directory)
+  assert 'lacks its fields' in said and not trial.environment_path.exists()
+
+
+def test_a_kill_before_the_records_leaves_those_of_before(trial, monkeypatch):
+  """The manifest comes first: it knows both."""
+  before = trial.records_path.read_bytes()
+  monkeypatch.setattr(kept.manifests, 'write', _killed)
+  with pytest.raises(KeyboardInterrupt):
+    _add(trial, 'probe')
+  assert trial.records_path.read_bytes() == before and not trial.missing() and kept.fault(trial.directory) is None
+
+
+def _killed(*_):
+  raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize('moves', range(5))
+def test_a_kill_while_things_are_set_aside_seals_no_damage(trial, tmp_path, moves, monkeypatch):
+  """Of a trial of one method, whose manifest cannot tell lost records from those that were never written."""
+  trial = trial._replace(workdir=tmp_path / 'one')
+  _add(trial, 'head')
+  _digit(trial.environment_path)
+  damaged, set_aside, done = trial.environment_path.read_bytes(), files.set_aside, []
+  monkeypatch.setattr(files, 'set_aside', lambda *of: done.append(set_aside(*of)) if len(done) < moves else _killed())
+  with contextlib.suppress(KeyboardInterrupt):
+    kept.set_aside_bad(trial.directory)
+  monkeypatch.undo()
+  kept.set_aside_bad(trial.directory)
+  _add(trial, 'head')
+  assert damaged[:-1] not in trial.environment_path.read_bytes() and len(trial.records()) == 1
+  assert damaged in [file.read_bytes() for file in files.tree(trial.directory / files.ASIDE).values()]
+
+
+def _merged(trial):
+  """What a merge of a single trial says."""
+  said = _Said()
+  assert sweep.write(trial.workdir, trial.settings, [trial], trial_lib.Trial.records, said) == [trial]
+  return said
+
+
+def test_a_torn_timing_stops_no_merge(trial, monkeypatch):
+  """It decides nothing: its lines are left out, with a word; a run that adds to it sets it aside."""
+  assert _merged(trial) == []
+  CUT(trial.timing_path)
+  (said,) = _merged(trial)
+  assert str(trial.timing_path) in said and (trial.workdir / 'timing.jsonl').read_bytes() == b''
+  assert _complete(trial) == ([], False)
+  monkeypatch.setattr(trial_lib, 'draw', _killed)
+  _digit(trial.records_path)
+  said = _Said()
+  said.clock = timing.Clock()
+  with pytest.raises(KeyboardInterrupt):
+    trial_lib.run(trial, said)
+  assert len(said) == 1 and str(trial.timing_path) in said[0] and len(files.read_json_lines(trial.timing_path)) == 1
+
+
+def test_a_merge_says_which_records_cannot_be_verified(trial):
+  """Those of a version before manifests, or whose manifest was lost."""
+  (trial.directory / manifests.NAME).unlink()
+  (said,) = _merged(trial)
+  assert str(trial.directory) in said and 'cannot be verified' in said
 
 
 def test_records_from_nowhere_are_never_counted(trial):
@@ -125,6 +260,19 @@ def test_lines_that_are_added_to_are_begun_again(tmp_path):
   assert str(path) in said and not path.exists() and (tmp_path / files.ASIDE / 'timing.jsonl').read_text() == '{"step"'
 
 
+def test_an_environment_without_its_fields_is_damaged(tmp_path):
+  """A flipped bit in the name of a field leaves JSON that nothing can be compared with."""
+  path, here = tmp_path / results.ENVIRONMENT_NAME, environment.environment(jax.devices())
+  files.write_json_lines(path, [here])
+  assert pretraining._set_aside_torn(tmp_path) == []
+  for name in ('platform', 'devices', 'packages'):
+    files.write_json_lines(path, [here, {f'q{field}' if field == name else field: here[field] for field in here}])
+    (said,) = pretraining._set_aside_torn(tmp_path)
+    assert str(path) in said and not path.exists()
+  (tmp_path / timing.FILE_NAME).write_text('{')
+  assert len(pretraining._set_aside_torn(tmp_path)) == 1
+
+
 def test_process_0_alone_reads_and_writes_records(trial, monkeypatch):
   """The others may not have the directory."""
   monkeypatch.setattr(kept.distributed, 'is_writer', lambda: False)
@@ -141,12 +289,12 @@ def test_a_part_that_was_changed_is_run_again(tmp_path):
       phase = staticmethod(lambda name: trial_lib.contextlib.nullcontext())
 
   def part(name):
-    return lambda *_: ran.append(name) or [{'value': 0.5}]
+    return lambda *_: ran.append(name) or [{'value': 0.5, 'begun': (tmp_path / results.CONFIG_NAME).exists()}]
 
   both, said = {name: part(name) for name in ('one', 'other')}, Reporter()
   for _ in range(2):
     parts.run(settings, both, tmp_path, said)
-  assert ran == ['one', 'other'] and not said
+  assert ran == ['one', 'other'] and not said and all(row['begun'] for row in results.load(tmp_path))
   written = (tmp_path / results.FILE_NAME).read_bytes()
   (path,) = tmp_path.glob('parts/*/other/records.jsonl')
   _digit(path)

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import config as config_lib, main as main_lib, verify
+from experiments import config as config_lib, disk, main as main_lib, sweep, verify
 from experiments.fields import SettingsError
 from experiments.registry import EXPERIMENTS
 
@@ -151,6 +151,16 @@ def test_every_record_has_its_provenance_beside_it(finished):
   name = lambda row: (row['trial_id'], row['model'], row['method'])
   described = {(*name(line), task) for line in lines for task in line['tasks']}
   assert described == {(*name(record), record['task']) for record in _records(finished.prompt_files)}
+
+
+def test_a_run_takes_the_room_that_was_asked_for(finished, tmp_path):
+  """Of the disk, with one checkpoint more while it is written, and not three times less."""
+  _, config = main_lib._parse(['main', *MEMORY])
+  trials = list(sweep.trials(config_lib.from_config(config), tmp_path).values())
+  size = lambda path: sum(each.stat().st_blocks * 512 for each in (path, *path.rglob('*')))
+  written = max(map(size, finished.workdir.glob('pretrained/*/checkpoints/*')))
+  taken, asked = size(finished.workdir) + written, sum(disk.needed(trials).values())
+  assert taken <= asked <= 3 * taken
 
 
 def test_a_run_says_where_its_time_went(finished):

@@ -14,7 +14,16 @@ import rich.console
 import scipy.stats
 
 from configs import prompt_vs_head, recipes as config_file
-from experiments import checkpoints, config as config_lib, cost, pretraining, recipes, results, trial as trial_lib
+from experiments import (
+  checkpoints,
+  config as config_lib,
+  cost,
+  manifests,
+  pretraining,
+  recipes,
+  results,
+  trial as trial_lib,
+)
 from experiments.fields import SettingsError
 from experiments.progress import Reporter
 from hmm_jax import sharding
@@ -164,9 +173,29 @@ def test_a_pretrained_model_that_is_gone_is_named(finished, tmp_path):
   copy = shutil.copytree(workdir, tmp_path / 'copy')
   shutil.rmtree(copy / 'pretrained')
   before = (copy / 'results.jsonl').read_bytes()
-  with pytest.raises(SettingsError, match=f'{copy}/pretrained/.* of .*/trials/.* is gone; valid is to delete both'):
+  with pytest.raises(
+    SettingsError, match=f'{copy}/pretrained/.* of .*/trials/.* has no good checkpoint .*; valid is to delete both'
+  ):
     _run(settings, copy)
   assert (copy / 'results.jsonl').read_bytes() == before and not (copy / 'pretrained').exists()
+
+
+def test_the_way_of_a_pretraining_is_that_of_its_checkpoint(finished, tmp_path):
+  """Whose bytes are known, not that of metrics.jsonl beside it."""
+  workdir, settings, _ = finished
+  copy = shutil.copytree(workdir, tmp_path / 'copy')
+  trial, *_ = recipes.trials(settings, copy).values()
+  way = [json.loads(line) for line in (trial.pretrained_directory / 'metrics.jsonl').read_text().splitlines()]
+  (trial.pretrained_directory / 'metrics.jsonl').unlink()
+  assert recipes._metrics(trial) == way
+  last = trial.pretrained_directory / checkpoints.NAME / str(way[-1]['step'])
+  (last / manifests.NAME).rename(tmp_path / 'manifest')
+  assert recipes._metrics(trial) == way
+  (tmp_path / 'manifest').rename(last / manifests.NAME)
+  metrics = last / 'metrics' / 'metrics'
+  metrics.write_text(metrics.read_text().replace('0', '1', 1))
+  with pytest.raises(SettingsError, match='has no good checkpoint of its last step'):
+    recipes._metrics(trial)
 
 
 def test_a_checkpoint_holds_the_state_of_muon(tmp_path):

@@ -2,13 +2,14 @@
 
 import io
 import json
+import os
 
 import jax
 import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import config as config_lib, environment, files, main as main_lib, pretraining, results, sweep
+from experiments import claims, config as config_lib, environment, files, main as main_lib, pretraining, results, sweep
 from experiments.progress import Reporter
 from experiments.trial import _made_elsewhere
 
@@ -106,8 +107,11 @@ def test_a_workdir_of_other_settings_says_which(tmp_path):
   del fields['seed']
   (tmp_path / 'config.json').write_text(json.dumps(fields))
   assert results.changed(tmp_path, _settings(seed=5)) == []
-  (tmp_path / 'config.json').write_text('{')
-  assert results.changed(tmp_path, other) == []
+  for content in (b'{', b'\xff', b'[' * 900 + b']' * 900, b'{"a":' * 900 + b'1' + b'}' * 900, b'[' * 10**5):
+    (tmp_path / 'config.json').write_bytes(content)
+    assert results.changed(tmp_path, other) == []
+    results.write(tmp_path, other, [], [])
+    assert results.changed(tmp_path, other) == []
 
 
 def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys):
@@ -119,6 +123,55 @@ def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys):
   assert main_lib.main(['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.seed=5']) == 0
   said = capsys.readouterr().out.splitlines()[0]
   assert said == f'{tmp_path} has records of other settings, beside which these come: seed 0 (here 5)'
+
+
+def test_a_run_that_was_killed_in_its_first_trial_has_left_its_settings(tmp_path, monkeypatch, capsys):
+  """So that a run of others says which, and once there are records those beside them hold."""
+  _begin(tmp_path)
+  assert results.changed(tmp_path, _settings(seed=1)) == ['seed 0 (here 1)'] and not results.load(tmp_path)
+  before = (tmp_path / 'config.json').read_bytes()
+  _begin(tmp_path, seed=1)
+  assert (tmp_path / 'config.json').read_bytes() == before
+  results.write(tmp_path, _settings(seed=1), [], [])
+  assert results.changed(tmp_path, _settings(seed=1)) == []
+  (tmp_path / 'config.json').unlink()
+  _begin(tmp_path)
+  assert not (tmp_path / 'config.json').exists()
+  other = tmp_path / 'other'
+  with claims.held(other, 'the merging of records', None):
+    _begin(other)
+    assert not (other / 'config.json').exists()
+
+
+def _begin(workdir, **changes):
+  results.begin(workdir, _settings(**changes), None)
+
+
+def test_a_run_leaves_its_settings_before_a_trial_and_after_all_refusals(tmp_path, monkeypatch, capsys):
+  """And the next one says what is other; of the room on a disk nothing is begun before it is known to be enough."""
+  monkeypatch.setattr(main_lib, '_set_up', lambda *_, **__: None)
+  monkeypatch.setattr(main_lib.config_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
+  monkeypatch.setattr(sweep, 'fill_here', _killed)
+  monkeypatch.setattr(sweep.Share.__new__, '__defaults__', (None, _killed, 1))
+  command = ['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}']
+  with monkeypatch.context() as full:
+    full.setattr(sweep.disk.files, 'free_bytes', lambda path: 0)
+    assert main_lib.main(command) == 2 and not list(tmp_path.iterdir())
+  with monkeypatch.context() as asked:
+    for name in ('XLA_PYTHON_CLIENT_PREALLOCATE', 'JAX_PLATFORMS'):
+      asked.setenv(name, os.environ.get(name, ''))
+    asked.setattr(sweep.disk, 'check', lambda trials, num_workers: results.require(False, 'workers', num_workers, 0))
+    assert main_lib.main([*command, '--engine=processes', '--num_workers=3']) == 2
+    assert 'workers is 3' in capsys.readouterr().err
+  for flags in ([], ['--config.seed=1']):
+    with pytest.raises(KeyboardInterrupt):
+      main_lib.main([*command, *flags])
+  said = [line for line in capsys.readouterr().out.splitlines() if 'other settings' in line]
+  assert said == [f'{tmp_path} was begun with other settings, beside which these come: seed 0 (here 1)']
+
+
+def _killed(*_):
+  raise KeyboardInterrupt
 
 
 def test_64_bits_are_not_taken_from_the_user_environment(monkeypatch):

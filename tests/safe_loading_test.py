@@ -178,7 +178,7 @@ def test_a_long_file_is_not_read(tmp_path, monkeypatch):
   (tmp_path / 'rows').write_text('1234')
   monkeypatch.setattr(pathlib.Path, 'read_text', None)
   with pytest.raises(ValueError, match='4 bytes; valid is at most 3'):
-    files.read_text(tmp_path / 'rows')
+    files.read_bytes(tmp_path / 'rows')
 
 
 def test_settings_that_are_read_back_choose_no_path(tmp_path):

@@ -166,7 +166,7 @@ def test_what_cannot_be_set_aside_has_failed(settings, runs, tmp_path, monkeypat
   _, begun = runs
   trial = sweep.trials(settings, tmp_path)['|H|=4 trial 0']
   trial.directory.mkdir(parents=True)
-  (trial.directory / 'timing.jsonl').write_text('damaged')
+  (trial.directory / 'environment.jsonl').write_text('damaged')
 
   def full(directory):
     raise files.StorageError('no space')

@@ -3,10 +3,11 @@
 import pathlib
 import re
 
+import jax
 import numpy as np
 import pytest
 
-from experiments import verify
+from experiments import environment, files, verify
 from experiments.fields import SettingsError
 from experiments.settings import Point
 
@@ -55,6 +56,19 @@ def _without(index, field):
   records = _records()
   del records[index][field]
   return records
+
+
+def test_an_environment_that_cannot_be_compared_is_refused(tmp_path):
+  """A line without a manifest beside it may lack what another has."""
+  here = environment.environment(jax.devices())
+  of = dict(trial_id='of trial 0', model='bert', method='head', tasks=[0])
+  files.write_json_lines(tmp_path / 'environment.jsonl', [{**of, **here}])
+  assert verify._is_here(tmp_path)(_record())
+  for name in ('platform', 'packages', 'tasks'):
+    line = {field: value for field, value in {**of, **here}.items() if field != name}
+    files.write_json_lines(tmp_path / 'environment.jsonl', [line])
+    with pytest.raises(SettingsError, match='a line of environment.jsonl is .*; valid is one with '):
+      verify._is_here(tmp_path)
 
 
 @pytest.mark.parametrize('here', [True, False])

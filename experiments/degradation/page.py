@@ -1,9 +1,8 @@
 """python -m experiments.degradation.page: tables and numbers in docs/degradation.md from its records."""
 
-import json
 import pathlib
 
-from experiments import pages, results
+from experiments import loading, pages, results
 from experiments.degradation import report
 from experiments.degradation.sentences import SENTENCES
 
@@ -15,7 +14,7 @@ def section(name: str, folder: pathlib.Path) -> str:
   records = results.load(folder)
   if name in report.TABLES:
     return f'```\n{report.TABLES[name](records)}```'
-  text = SENTENCES[name](records, json.loads((folder / 'config.json').read_text()))
+  text = SENTENCES[name](records, loading.json_value(folder / 'config.json'))
   return '\n'.join(map(pages.wrapped, text.splitlines()))
 
 
