@@ -26,8 +26,6 @@ NAME = 'checkpoints'
 # Beside the directory of checkpoints: what was there and was not good.
 ASIDE = f'{NAME}-set-aside'
 _LONGEST_REASON = 300
-# In a manifest, beside the entries of files: the name of the model, since those of another have the same shapes.
-_OF = 'of'
 
 
 class Checkpoints:
@@ -85,7 +83,7 @@ class Checkpoints:
     with _naming(directory):
       self.manager.wait_until_finished()
       if distributed.is_writer():
-        manifests.write(directory, {**manifests.of_tree(directory), _OF: self.directory.parent.name})
+        manifests.write(directory, manifests.of_tree(directory), self.directory.parent.name)
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
     """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings, which decides both.
@@ -185,8 +183,8 @@ def _set_aside_bad(directory: pathlib.Path) -> list[str]:
   found, unsealed = [], []
   for step in steps(directory):
     try:
-      recorded = manifests.read(directory / str(step))
-      wrong = recorded and _fault(recorded, directory, step)
+      recorded = manifests.read(directory / str(step), directory.parent.name)
+      wrong = recorded and manifests.fault(recorded, manifests.of_tree(directory / str(step)))
     except (OSError, ValueError) as error:
       wrong = str(error)
     if wrong:
@@ -199,15 +197,6 @@ def _set_aside_bad(directory: pathlib.Path) -> list[str]:
   if unsealed:
     return [*found, f'checkpoint {directory / str(unsealed[0])} has no manifest: that it is whole cannot be verified']
   return [*found, *(['no good checkpoint is left: pretraining starts again'] if found else [])]
-
-
-def _fault(recorded: dict[str, Any], directory: pathlib.Path, step: int) -> str | None:
-  """What is not as the manifest of a step says, in words."""
-  here = directory.parent.name
-  whose = recorded.pop(_OF, here)
-  if whose != here:
-    return f'it is of the model {whose}'
-  return manifests.fault(recorded, manifests.of_tree(directory / str(step)))
 
 
 def _set_aside(directory: pathlib.Path, step: int, wrong: str) -> str:

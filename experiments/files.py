@@ -32,6 +32,9 @@ def located(where: str, name: str = 'a path') -> pathlib.Path:
   the path is of by its `name`, where it is neither.
   """
   require('\0' not in where, name, where, 'a path, which has no null character')
+  # Bytes that are none are kept by Python in characters of this range.
+  is_text = not any('\ud800' <= character <= '\udfff' for character in where)
+  require(is_text, name, where, 'a path of UTF-8')
   if '://' not in where:
     return pathlib.Path(where)
   try:

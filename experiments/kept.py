@@ -33,7 +33,7 @@ def write(directory: pathlib.Path, rows: list[Record], arrays: Entries) -> None:
     'arrays': {**before['arrays'], **arrays},
     'environment': manifests.entry(directory / ENVIRONMENT_NAME),
   }
-  manifests.write(directory, content)
+  manifests.write(directory, content, directory.name)
   files.write_whole(directory / RECORDS_NAME, text)
 
 
@@ -84,14 +84,14 @@ def fault(directory: pathlib.Path) -> str | None:
     files.read_json_lines(directory / RECORDS_NAME)
     files.read_json_lines(directory / ENVIRONMENT_NAME)
     recorded = _manifest(directory)
-  except ValueError as error:
+    if recorded is None:
+      return None
+    if not (directory / RECORDS_NAME).exists():
+      return f'{RECORDS_NAME} is missing' if len(recorded['records']) > 1 else _lacking(directory, 0)
+    changed = _changed_records(directory, recorded) or _changed_beside(directory, recorded)
+    return changed or _lacking(directory, recorded['environment']['size'])
+  except (OSError, ValueError) as error:
     return str(error)
-  if recorded is None:
-    return None
-  if not (directory / RECORDS_NAME).exists():
-    return f'{RECORDS_NAME} is missing' if len(recorded['records']) > 1 else _lacking(directory, 0)
-  changed = _changed_records(directory, recorded) or _changed_beside(directory, recorded)
-  return changed or _lacking(directory, recorded['environment']['size'])
 
 
 def is_sealed(directory: pathlib.Path) -> bool:
@@ -116,7 +116,7 @@ def check_schema(workdir: pathlib.Path) -> None:
 
 def _manifest(directory: pathlib.Path) -> dict[str, Any] | None:
   """The manifest, None where there is none; raises ValueError where it is not as `write` writes it."""
-  found = manifests.read(directory)
+  found = manifests.read(directory, directory.name)
   if found is not None:
     kinds = {name: type(value) for name, value in found.items()}
     if (

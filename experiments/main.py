@@ -99,7 +99,9 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
     what = 'has records of' if (workdir / results.FILE_NAME).exists() else 'was begun with'
     reporter.say(f'{workdir} {what} other settings, beside which these come: {", ".join(changed)}')
   if values.mode == 'run':
-    with reporter.clock.counting_compilation():
+    # In this thread, too: where JAX itself looks away for a moment, it forgets what holds for all threads.
+    looking = jax.debug_nans(True) if settings.debug_nans else contextlib.nullcontext()
+    with reporter.clock.counting_compilation(), looking:
       left = experiment.run(settings, workdir, reporter, *share)
   elif values.mode == 'merge':
     left = experiment.merge(settings, workdir, reporter)
@@ -234,6 +236,8 @@ def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> None:
     if workdir.exists() and not workdir.is_dir():
       raise SettingsError(f'{name}, which is a file; valid is a directory')
     found = {str(record.get('experiment')) for record in results.load(workdir)}
+  except OSError as error:
+    raise SettingsError(f'{name}; valid is a directory that can be read ({error.strerror})')
   except ImportError as error:
     raise SettingsError(f'{name}, which needs a library ({error}); valid is a local directory, or the extra gcs')
   if mode == 'report' and found != {experiment}:

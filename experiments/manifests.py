@@ -4,6 +4,7 @@ A manifest says what bytes were written, and so finds what a disk, a copy or a h
 manifest as well is not found. Its names are compared with those that there are, and open no file.
 """
 
+import functools
 import hashlib
 import json
 import pathlib
@@ -17,10 +18,25 @@ NAME = 'manifest.json'
 Entry = dict[str, Any]
 
 _CHUNK = 2**20
+# Bytes of a file whose digest is remembered: smaller ones are soon read, and may be written twice in one tick of a clock.
+_LARGE = 2**22
+_OF = 'of'
 
 
 def entry(path: pathlib.Path) -> Entry:
-  """Of a file, read a part at a time."""
+  """Of a file; of a large one that this process has read before, unless it was written since, as it was then."""
+  if files.is_object(path) or (stat := path.stat()).st_size < _LARGE:
+    return _entry(path)
+  return dict(_remembered(path, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+
+
+@functools.cache
+def _remembered(path: pathlib.Path, *_: int) -> Entry:
+  return _entry(path)
+
+
+def _entry(path: pathlib.Path) -> Entry:
+  """Read a part at a time."""
   sha256, size = hashlib.sha256(), 0
   with path.open('rb') as file:
     while chunk := file.read(_CHUNK):
@@ -39,13 +55,18 @@ def of_tree(directory: pathlib.Path) -> dict[str, Entry]:
   return {name: entry(path) for name, path in files.tree(directory).items() if name != NAME}
 
 
-def write(directory: pathlib.Path, content: dict[str, Any]) -> None:
-  """The manifest of a directory; without a last line's end, so that none can be cut and still be read."""
+def write(directory: pathlib.Path, content: dict[str, Any], of: str = '') -> None:
+  """The manifest of a directory; without a last line's end, so that none can be cut and still be read.
+
+  With `of`, the name of what its files are of, a copy of the directory elsewhere is not as it was written.
+  """
+  content = {**content, _OF: of} if of else content
   files.write_whole(directory / NAME, json.dumps(content, indent=1, sort_keys=True))
 
 
-def read(directory: pathlib.Path) -> dict[str, Any] | None:
-  """The manifest of a directory, None where it has none; raises ValueError where it cannot be read."""
+def read(directory: pathlib.Path, of: str = '') -> dict[str, Any] | None:
+  """The manifest of a directory, None where it has none; raises ValueError where it cannot be read, or is of another
+  than `of`."""
   path = directory / NAME
   if not path.exists():
     return None
@@ -55,6 +76,9 @@ def read(directory: pathlib.Path) -> dict[str, Any] | None:
     raise ValueError(f'{NAME} cannot be read ({type(error).__name__})')
   if not isinstance(content, dict):
     raise ValueError(f'{NAME} is no manifest')
+  whose = content.pop(_OF, of)
+  if of and whose != of:
+    raise ValueError(f'its files are of {whose}')
   return content
 
 

@@ -204,6 +204,8 @@ def complete(
   if failed:
     raise TrialsFailed(failed, left)
   goes_on = left and any(all_trials[number].missing() for number in numbers)
+  if goes_on and not settings.time_budget:
+    raise TrialsFailed([Failure('trials are missing that were done', statuses.FAILED)], left)
   return f'{left}; the same command goes on' if goes_on else left
 
 
@@ -247,6 +249,10 @@ def write(
   trials.
   """
   written, found = None, _read(grid, records_of)
+  names = {trial.id for trial in found.trials}
+  for trial in grid:
+    if trial.id not in names and (wrong := kept.fault(trial.directory)):
+      reporter.say(f'{trial.directory}: {wrong}; none of it is counted, and a run sets it aside')
   if not found.trials:
     if results.load(workdir):
       reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')

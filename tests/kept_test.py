@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pathlib
+import shutil
 
 import jax
 import numpy as np
@@ -147,12 +148,25 @@ def test_records_beside_what_was_changed_are_never_counted(trial, name, change, 
   assert len(files.read_json_lines(trial.records_path)) == 3 and kept.fault(trial.directory)
 
 
+def test_records_of_another_trial_are_not_counted(trial, tmp_path):
+  """All that a copy of a trial's directory over another holds is as it was written, and of another trial."""
+  other = trial_lib.Trial(trial.settings, trial.point, 1, tmp_path)
+  shutil.copytree(trial.directory, other.directory)
+  said = _Said()
+  assert other.missing() == other.wanted() and kept.read(other.directory) == []
+  assert sweep.write(tmp_path, trial.settings, [trial, other], trial_lib.Trial.records, said) == [trial]
+  wrong = f'{other.directory}: its files are of {trial.id}'
+  assert said[0] == f'{wrong}; none of it is counted, and a run sets it aside'
+  (sentence,) = kept.set_aside_bad(other.directory)
+  assert sentence.startswith(wrong) and (other.directory / files.ASIDE / kept.RECORDS_NAME).exists()
+
+
 def test_what_another_process_adds_while_records_are_read_is_no_damage(trial, monkeypatch):
   """They are compared as they were read, with a manifest that is no older."""
   read, looks = manifests.read, []
 
-  def added(directory):
-    found = read(directory)
+  def added(*of):
+    found = read(*of)
     if not looks:
       looks.append(1)
       _add(trial, 'probe')
@@ -302,3 +316,14 @@ def test_a_part_that_was_changed_is_run_again(tmp_path):
   assert ran == ['one', 'other', 'other'] and len(said) == 1 and 'records.jsonl has other bytes' in said[0]
   assert (tmp_path / results.FILE_NAME).read_bytes() == written
   assert [json.loads(line)['value'] for line in path.read_text().splitlines()] == [0.5]
+
+
+def test_a_large_file_is_read_again_once_it_is_written_again(tmp_path, monkeypatch):
+  """And not before: a trial is looked at often, and its arrays may be large."""
+  path, reads, read = tmp_path / 'array', [], manifests._entry
+  monkeypatch.setattr(manifests, '_entry', lambda path: reads.append(path) or read(path))
+  path.write_bytes(bytes(manifests._LARGE))
+  first = manifests.entry(path)
+  assert manifests.entry(path) == first == manifests.entry_of(bytes(manifests._LARGE)) and len(reads) == 1
+  files.write_whole(path, b'1' + bytes(manifests._LARGE - 1))
+  assert manifests.entry(path) != first and len(reads) == 2

@@ -183,12 +183,14 @@ def _paths() -> Iterator[Bad]:
     ('x' * 300, 'valid is'),
     ('foo://x/y', 'gs://BUCKET'),
     ('nul\x00l', 'valid is'),
+    ('\udcff\udcfe', 'UTF-8'),
     ('/sys/kernel/x', 'writable'),
   ):
     given = f'--workdir={path}'
     yield Bad(f'{given[:40]!r}', (_GRID, given), ('--workdir', *names), (repr(path)[:30],), {'a-file': b'mine'})
     given = f'--config.pretrained={path}'
     yield Bad(f'{given[:40]!r}', (_GRID, given), ('pretrained',), (repr(path)[:30],), {'a-file': b'mine'})
+  yield Bad('status of no path', (_GRID, f'--workdir={"x" * 300}', '--mode=status'), ('--workdir', 'valid is'))
 
 
 def _records() -> Iterator[Bad]:
