@@ -18,7 +18,7 @@ NAME = 'manifest.json'
 Entry = dict[str, Any]
 
 _CHUNK = 2**20
-# Bytes of a file whose digest is remembered: smaller ones are soon read, and may be written twice in one tick of a clock.
+# Bytes of a file whose digest is remembered: smaller ones are soon read, and may be written twice in a clock's tick.
 _LARGE = 2**22
 _OF = 'of'
 

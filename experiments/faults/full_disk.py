@@ -5,6 +5,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 
 import jax
@@ -12,6 +13,7 @@ import jax
 from experiments.faults import bench as bench_lib
 from experiments.faults.bench import Bench, Row
 from experiments.faults.settings import FaultsSettings
+from experiments.faults.watch import Moment
 from experiments.progress import Reporter
 
 # Of what the run leaves: what is there for one that fills the disk by itself, and for one whose disk is filled.
@@ -19,7 +21,7 @@ _TOO_SMALL, _ENOUGH = 0.5, 4.0
 _SPARE = 2**20
 _BAD_INPUT = 2
 # From the end of the run, in phases: where its records are merged.
-_LAST_WRITES = 15
+_LAST_WRITES = 13
 _PAGE = 4096
 
 
@@ -63,11 +65,13 @@ def _too_small(bench: Bench, size: int, without: str = '') -> Row:
 
 
 def _filled(bench: Bench, phase: str, count: int, size: int, without: str = '') -> Row:
-  """Fills the disk when a phase begins, waits for the end, makes room, and runs the same command again."""
+  """Fills the disk while the run is held where a phase begins, lets it end, makes room, and runs it again."""
+  moment = Moment(phase, count, 0.0, signal.SIGSTOP)
   with _mounted(bench, size) as disk:
-    running, ballast = bench.run(disk / 'work', changed=[without]), disk / 'ballast'
+    running, ballast = bench.run(disk / 'work', moment=moment, changed=[without]), disk / 'ballast'
     running.reached(phase, count)
     _fill(ballast)
+    running.send(signal.SIGCONT)
     ended = running.end(bench.settings.most_seconds)
     # Where nothing was left to be written the disk was filled too late to be felt.
     is_felt = bool(bench.lost(ended, disk / 'work'))
