@@ -30,7 +30,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     *('num_states=4', 'num_trials=2', 'tasks_per_trial=1', "models=('bert',)", 'downstream.num_train=64'),
     *('figures=()',),
   )
-  config.update(num_kills=50, num_chains=2, kills_of_chain=3, num_damaged=100, num_full=12, num_races=3)
+  config.update(num_kills=50, num_chains=2, kills_of_chain=3, num_damaged=200, num_full=12, num_races=3)
   config.update(num_signals=14, most_seconds_to_stop=30.0, num_divergences=2, every_input=1)
   config.soak = base.group(minutes=20.0, num_trials=1500, seconds_between_kills=30.0, num_compared=3)
   # kB: Orbax leaves some at every save, in what it asks tensorstore for its metrics; the leak on purpose is of 1000.
