@@ -158,6 +158,8 @@ def _run(
     os.dup2(file.fileno(), 1)
     os.dup2(file.fileno(), 2)
   os.environ.update(environment)
+  # What a shell starts in the background ignores it.
+  signal.signal(signal.SIGINT, signal.default_int_handler)
   try:
     watch.begin(phases, moment)
     changes.make(changed)
