@@ -2,7 +2,8 @@
 
 The first one ends what the process is at by raising Stopped between two instructions of Python: what is finished is on
 disk, and files are written whole or not at all. A compilation, or a call of a compiled program, ends first. Where more
-can be kept, in pretraining, it is put off (`deferred`) until that is saved. The second one ends the process at once.
+can be kept, in pretraining, it is put off (`deferred`) until that is saved. The second one ends the process at once, by
+a thread, which hears of it also while the main one is inside a program: there Python calls no handler.
 
 Of several processes that run a trial together none may go a way of its own: process 0 decides, wherever all of them
 `check`. A signal that another one alone has got is answered when process 0 has got one, too.
@@ -38,12 +39,41 @@ def answered() -> Iterator[None]:
     return
   before = {number: signal.signal(number, _answer) for number in _ANSWERED}
   try:
-    _end_with_parent()
-    yield
+    with _counted():
+      _end_with_parent()
+      yield
   finally:
     for number, handler in before.items():
       signal.signal(number, signal.SIG_DFL if handler is None else handler)
     _received.clear()
+
+
+@contextlib.contextmanager
+def _counted() -> Iterator[None]:
+  """Ends the process at the second signal meanwhile, unless it is a worker: whoever started that tells it to stop, and
+  a terminal or scheduler may have told both."""
+  reader, writer = os.pipe()
+  os.set_blocking(writer, False)
+  before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+  thread = threading.Thread(target=_end_at_second, args=(reader,), name='signals', daemon=True)
+  thread.start()
+  try:
+    yield
+  finally:
+    signal.set_wakeup_fd(before)
+    os.close(writer)
+    thread.join()
+    os.close(reader)
+
+
+def _end_at_second(reader: int) -> None:
+  """Reads a byte for each signal, until the pipe is closed."""
+  is_told = False
+  while number := os.read(reader, 1):
+    if number[0] in _ANSWERED:
+      if is_told and PARENT not in os.environ:
+        os._exit(statuses.of_signal(number[0]))
+      is_told = True
 
 
 @contextlib.contextmanager
@@ -71,9 +101,6 @@ def check() -> None:
 
 def _answer(number: int, *_: object) -> None:
   if _received:
-    # Whoever started a worker tells it to stop, and a terminal or scheduler may have told both.
-    if PARENT not in os.environ:
-      os._exit(statuses.of_signal(number))
     return
   _received.append(number)
   if distributed.num_processes() == 1 and not _deferrals:

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 from conftest import assert_same_bits
@@ -71,16 +72,43 @@ def test_a_stop_is_put_off(capfd):
 @STOPS
 def test_a_second_signal_ends_at_once(monkeypatch, number, status):
   """Whatever is put off; a worker leaves that to the process that it ends with."""
-  left = []
-  monkeypatch.setattr(signals.os, '_exit', left.append)
+  left, ended = [], threading.Event()
+  monkeypatch.setattr(signals.os, '_exit', lambda status: left.append(status) or ended.set())
   with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
     _tell()
-    assert not left
+    assert not ended.wait(0.2)
     _tell(number)
-    assert left == [status]
-    monkeypatch.setenv(signals.PARENT, str(os.getppid()))
+    assert ended.wait(30) and left == [status]
+  monkeypatch.setenv(signals.PARENT, str(os.getppid()))
+  monkeypatch.setattr(signals, '_end_with_parent', lambda: None)
+  with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
+    _tell()
     _tell(number)
-    assert left == [status]
+  assert left == [status]
+
+
+INSIDE = """
+import hashlib
+from experiments import signals
+with signals.answered():
+  print('inside', flush=True)
+  hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)
+"""
+
+
+def test_a_second_signal_ends_a_process_that_is_inside_a_program():
+  """Where no handler of Python's is called: minutes of hashing here, of compiling there."""
+  env = {**os.environ, 'PYTHONPATH': str(ROOT)}
+  with subprocess.Popen([sys.executable, '-c', INSIDE], env=env, stdout=subprocess.PIPE) as process:
+    try:
+      assert process.stdout.readline() == b'inside\n'
+      process.terminate()
+      with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+      process.terminate()
+      assert process.wait(30) == 143
+    finally:
+      process.kill()
 
 
 def test_process_0_decides_for_all(monkeypatch):
