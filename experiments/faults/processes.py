@@ -123,8 +123,9 @@ def answer(module: str, *arguments: Any, path: pathlib.Path) -> Any:
 
 
 def forked(target: Callable[..., None], *arguments: Any) -> Any:
-  """A process that calls `target`, forked from one that has imported the libraries; it has begun."""
-  process, program = _server().Process(target=target, args=arguments), sys.modules['__main__']
+  """A process that calls `target`, forked from one that has imported the libraries; it has begun, and is told to stop
+  where this one ends."""
+  process, program = _server().Process(target=target, args=arguments, daemon=True), sys.modules['__main__']
   # What this program was started by is imported there otherwise, and all that it imports.
   sys.modules['__main__'] = types.ModuleType('__main__')
   try:
