@@ -102,6 +102,8 @@ def test_a_second_signal_ends_a_process_that_is_inside_a_program():
   with subprocess.Popen([sys.executable, '-c', INSIDE], env=env, stdout=subprocess.PIPE) as process:
     try:
       assert process.stdout.readline() == b'inside\n'
+      # It is about to be.
+      time.sleep(1)
       process.terminate()
       with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
