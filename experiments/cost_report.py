@@ -145,7 +145,7 @@ def communicated() -> str:
 def measured(folder: pathlib.Path) -> str:
   """What a run took beside what its settings say."""
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)[0]
-  recorded = loading.json_value(folder / 'config.json')
+  recorded = loading.json_value(folder / results.CONFIG_NAME)
   recorded.pop('num_devices', None)  # What a mesh was once.
   s = config_lib.from_record({**recorded, 'mesh': {'data': len(made['devices']), 'fsdp': 1, 'tensor': 1}})
   trials, predicted = files.read_json_lines(folder / timing.FILE_NAME), _by_phase(s)

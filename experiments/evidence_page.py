@@ -54,7 +54,7 @@ def section(name: str, folder: pathlib.Path) -> str | None:
 
 
 def _settings(folder: pathlib.Path) -> Settings:
-  return config_lib.from_record(loading.json_value(folder / 'config.json'))
+  return config_lib.from_record(loading.json_value(folder / results.CONFIG_NAME))
 
 
 def _wrapped(line: str) -> str:

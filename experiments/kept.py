@@ -134,7 +134,7 @@ def _changed_records(directory: pathlib.Path, recorded: dict[str, Any]) -> str |
 
 
 def _changed_beside(directory: pathlib.Path, recorded: dict[str, Any]) -> str | None:
-  """Who was killed before his records may have added lines to what they came from, and arrays to others."""
+  """A process that was killed before its records may have added lines to what they came from, and arrays to others."""
   environment, arrays = recorded['environment'], recorded['arrays']
   path, tuned = directory / ENVIRONMENT_NAME, directory / ARRAYS
   begin = path.read_bytes()[: environment['size']] if path.exists() else b''

@@ -93,7 +93,7 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record], environme
 def begin(workdir: pathlib.Path, settings: Any, reporter: Reporter) -> None:
   """Leaves the settings of a run that begins where there are none, so that a run of others can say so after a kill.
 
-  Who writes records meanwhile leaves his own.
+  A process that writes records meanwhile leaves its own.
   """
   is_new = lambda: not any((workdir / name).exists() for name in (CONFIG_NAME, FILE_NAME))
   if distributed.decide(is_new):

@@ -14,7 +14,7 @@ def section(name: str, folder: pathlib.Path) -> str:
   records = results.load(folder)
   if name in report.TABLES:
     return f'```\n{report.TABLES[name](records)}```'
-  text = SENTENCES[name](records, loading.json_value(folder / 'config.json'))
+  text = SENTENCES[name](records, loading.json_value(folder / results.CONFIG_NAME))
   return '\n'.join(map(pages.wrapped, text.splitlines()))
 
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from experiments import loading, results
 from experiments.faults import bench as bench_lib
 from experiments.faults.bench import Bench, Row
 from experiments.faults.settings import FaultsSettings
@@ -49,7 +50,7 @@ def _tried(bench: Bench, workdir: pathlib.Path, poison: str, named: str, *more: 
 
 
 def _config(workdir: pathlib.Path) -> dict[str, Any]:
-  return json.loads((workdir / 'config.json').read_text())
+  return loading.json_value(workdir / results.CONFIG_NAME)
 
 
 def _others(bench: Bench, workdir: pathlib.Path) -> str:

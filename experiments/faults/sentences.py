@@ -1,17 +1,16 @@
 """The sentences of docs/faults.md that have numbers in them, from records alone."""
 
 from collections.abc import Callable
-import json
 import pathlib
 
-from experiments import files, results
+from experiments import files, loading, results
 from experiments.faults import report, watch
 from experiments.results import Record
 
 
 def setup(records: list[Record], folder: pathlib.Path) -> str:
   """What was run, how long it takes when nothing happens to it, where, and from what."""
-  config = json.loads((folder / 'config.json').read_text())
+  config = loading.json_value(folder / results.CONFIG_NAME)
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)
   commits = sorted({row['commit'] for row in made})
   minutes = sum(row['seconds'] for row in made) / 60
@@ -47,7 +46,7 @@ def stopping(records: list[Record], folder: pathlib.Path) -> str:
   once = [record for record in told if record['fault'] in report.SIGNALS]
   if not once:
     return 'No records yet.'
-  most = json.loads((folder / 'config.json').read_text())['most_seconds_to_stop']
+  most = loading.json_value(folder / results.CONFIG_NAME)['most_seconds_to_stop']
   longest = max(once, key=lambda record: record['seconds'])
   twice = max((record['seconds'] for record in told if record['fault'] not in report.SIGNALS), default=0.0)
   return (
