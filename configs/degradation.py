@@ -11,7 +11,8 @@ python -m experiments.main --config=degradation:bert
 `bert` has 8 BERTs for each theorem, each pretrained on the text of its own HMM.
 
 Cost: 4 minutes of CPU time on two busy cores, and 10.
-Expected: the tables of docs/degradation.md, which `python -m experiments.degradation.page` renders from the records.
+Expected: the tables of docs/degradation.md, which `python -m experiments.studies.degradation.page` renders from
+the records.
 """
 
 import ml_collections

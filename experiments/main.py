@@ -15,40 +15,28 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments import (
-  cache,
-  config as config_lib,
-  distributed,
-  engines,
-  files,
-  finite,
-  kept,
-  overview,
-  refusals,
-  results,
-  signals,
-  statuses,
-  sweep,
-  usage,
-  verify,
-)
-from experiments.fields import require, SettingsError
-from experiments.groups import Experiment
-from experiments.progress import Reporter
-from experiments.registry import EXPERIMENTS
-from experiments.settings import Settings
+from experiments.pipeline import engines, status, sweep, verify
+from experiments.records import folders, results
+from experiments.runtime import cache, distributed, exit_status, nan_guard, signals, storage
+from experiments.runtime.progress import Reporter
+from experiments.settings import config as config_lib, flag_errors, help_text
+from experiments.settings.fields import require, SettingsError
+from experiments.settings.grid import Settings
+from experiments.settings.groups import Experiment
+from experiments.studies import registry
+from experiments.studies.registry import EXPERIMENTS, SETTINGS
 
 _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 
 # What ends a run in a sentence, without a traceback.
 _SENTENCES = (
   *(SettingsError, sweep.TrialsFailed, verify.Differs, signals.Stopped),
-  *(files.StorageError, finite.Diverged),
+  *(storage.StorageError, nan_guard.Diverged),
 )
 
 
 def main(argv: list[str]) -> int:
-  """Runs one command line; returns the exit status, one of `statuses`."""
+  """Runs one command line; returns the exit status, one of `exit_status`."""
   try:
     with signals.answered():
       _main(argv)
@@ -56,30 +44,30 @@ def main(argv: list[str]) -> int:
     # Nobody may read any longer; the status stands.
     with contextlib.suppress(OSError):
       print(f'error: {error}', file=sys.stderr, flush=True)
-    return statuses.of_error(error)
-  return statuses.DONE
+    return exit_status.of_error(error)
+  return exit_status.DONE
 
 
 def _main(argv: list[str]) -> None:
   values, config = _parse(argv)
   if values.help or values.list:
     if config is not None:
-      config_lib.from_config(config)
-    print(usage.help_text(config) if values.help else usage.listing(), end='')
+      registry.from_config(config)
+    print(help_text.help_text(config, SETTINGS) if values.help else help_text.listing(EXPERIMENTS), end='')
   elif values.mode == 'verify':
     _verify(values)
   else:
-    _act(values, argv[1:], config_lib.from_config(config))
+    _act(values, argv[1:], registry.from_config(config))
 
 
 def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
   """Does what the mode says with an experiment; raises SettingsError before anything is written, or TrialsFailed."""
   experiment = EXPERIMENTS[settings.experiment]
-  workdir = files.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}', '--workdir')
+  workdir = storage.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}', '--workdir')
   share, workers = _share(values, arguments, experiment, settings, workdir)
   if values.mode == 'status':
     _check_records(workdir, settings.experiment, values.mode)
-    print(overview.text(experiment.trials(settings, workdir)), end='')
+    print(status.text(experiment.trials(settings, workdir)), end='')
     return
   if values.mode == 'run':
     _set_up(settings, joins=not workers)
@@ -121,7 +109,9 @@ def _verify(values: flags.FlagValues) -> None:
   require(values.engine == 'here' and not values.num_workers, '--engine', values.engine, 'here where --mode is verify')
   reporter = Reporter(rich.console.Console())
   set_up = functools.partial(_set_up, joins=False)
-  verify.run(files.located(values.workdir, '--workdir'), values.trials, values.pretrained, set_up, reporter)
+  grids = {name: module.SETTINGS for name, module in EXPERIMENTS.items() if module is sweep}
+  workdir = storage.located(values.workdir, '--workdir')
+  verify.run(workdir, values.trials, values.pretrained, grids, set_up, reporter)
 
 
 def _set_up(settings: Experiment, joins: bool) -> None:
@@ -146,7 +136,7 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   values = flags.FlagValues()
   # No default: absl would parse it, overrides included, before errors can be caught.
   argv, path = _located(argv)
-  refusals.check_overrides(argv, path)
+  flag_errors.check_overrides(argv, path, SETTINGS)
   flags.DEFINE_string('workdir', '', '', flag_values=values)
   flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
   flags.DEFINE_string('trials', '', '', flag_values=values)
@@ -165,7 +155,7 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
         raise TypeError(f'get_config() returned a {type(config).__name__}')
   except (Exception, SystemExit) as error:
     # A config file is a program, which may fail in any way or exit.
-    raise SettingsError(refusals.refusal(argv, path, values, error))
+    raise SettingsError(flag_errors.refusal(argv, path, values, error, SETTINGS))
   if values.mode == 'verify' and config is not None:
     raise SettingsError(f'--config is {path!r}; valid is none where --mode is verify: the folder has its settings')
   require(values.mode == 'verify' or not values.pretrained, '--pretrained', values.pretrained, _OF_VERIFY)
@@ -185,7 +175,7 @@ def _located(argv: list[str]) -> tuple[list[str], str]:
   for index, argument in enumerate(argv):
     name, equals, value = argument.partition('=')
     if name in ('-config', '--config') and (equals or argv[index + 1 :]):
-      path = config_lib.locate(value if equals else argv[index + 1])
+      path = config_lib.locate(value if equals else argv[index + 1], EXPERIMENTS)
       argv[index : index + 2 - bool(equals)] = [f'--config={path}'] if equals else ['--config', path]
   return argv, path
 
@@ -220,7 +210,7 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> list[st
   Those that are not as they were written a run sets aside, and it makes them again; sentences that say so.
   """
   try:
-    files.check_writable(workdir)
+    storage.check_writable(workdir)
     found = results.set_aside_bad(workdir) if mode == 'run' else []
     _check_records(workdir, experiment, mode)
     workdir.mkdir(parents=True, exist_ok=True)
@@ -244,7 +234,7 @@ def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> None:
     raise SettingsError(f'{name}; valid is one that holds records of {experiment} where --mode is report')
   if not found <= {experiment}:
     raise SettingsError(f'{name}, whose results.jsonl is of another experiment than {experiment}; valid is another')
-  kept.check_schema(workdir)
+  folders.check_schema(workdir)
 
 
 if __name__ == '__main__':

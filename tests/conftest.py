@@ -17,7 +17,7 @@ import pytest
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import Posterior
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.structured import MemoryProblem, StateProblem
+from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
 
 # XLA's fusion emitters take over half of the CPU time of compiling a small program, and its parallel code generation
 # makes many little libraries of it, each with memory maps, of which Linux allows a process 65,530. Neither decides what

@@ -1,7 +1,7 @@
 """Records of Figure 3 and what was drawn of them, which tests of figures and of tables share."""
 
-from experiments.groups import FigureSettings
-from experiments.settings import Point
+from experiments.settings.grid import Point
+from experiments.settings.groups import FigureSettings
 
 RUN = dict(experiment='some_experiment', scale='small', seed=7)
 

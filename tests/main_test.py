@@ -21,9 +21,12 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import config as config_lib, disk, main as main_lib, sweep, verify
-from experiments.fields import SettingsError
-from experiments.registry import EXPERIMENTS
+from experiments import main as main_lib
+from experiments.pipeline import disk_needs, sweep, verify
+from experiments.settings import config as config_lib
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
+from experiments.studies.registry import EXPERIMENTS
 
 ROOT = pathlib.Path(__file__).parent.parent
 SMOKE = '--config=configs/prompt_vs_head.py:smoke'
@@ -156,10 +159,10 @@ def test_every_record_has_its_provenance_beside_it(finished):
 def test_a_run_takes_the_room_that_was_asked_for(finished, tmp_path):
   """Of the disk, with one checkpoint more while it is written, and not three times less."""
   _, config = main_lib._parse(['main', *MEMORY])
-  trials = list(sweep.trials(config_lib.from_config(config), tmp_path).values())
+  trials = list(sweep.trials(registry.from_config(config), tmp_path).values())
   size = lambda path: sum(each.stat().st_blocks * 512 for each in (path, *path.rglob('*')))
   written = max(map(size, finished.workdir.glob('pretrained/*/checkpoints/*')))
-  taken, asked = size(finished.workdir) + written, sum(disk.needed(trials).values())
+  taken, asked = size(finished.workdir) + written, sum(disk_needs.needed(trials).values())
   assert taken <= asked <= 3 * taken
 
 
@@ -522,10 +525,10 @@ def test_a_process_finds_a_config_by_name_and_exits_with_the_code_and_the_senten
 
 def test_a_file_of_the_name_of_a_config_wins(tmp_path):
   """Over the shipped file."""
-  assert config_lib.locate('theory:smoke') == f'{ROOT / "configs" / "theory.py"}:smoke'
+  assert config_lib.locate('theory:smoke', EXPERIMENTS) == f'{ROOT / "configs" / "theory.py"}:smoke'
   with contextlib.chdir(tmp_path):
     pathlib.Path('theory').touch()
-    assert config_lib.locate('theory:smoke') == 'theory:smoke'
+    assert config_lib.locate('theory:smoke', EXPERIMENTS) == 'theory:smoke'
 
 
 def test_a_refusal_leaves_nothing(tmp_path):
@@ -582,7 +585,7 @@ def test_determinism_is_asked_of_xla_beside_other_flags(monkeypatch):
   ]
 
 
-@given(st.sampled_from(config_lib.field_names('')), st.text(max_size=20))
+@given(st.sampled_from(config_lib.field_names('', registry.SETTINGS)), st.text(max_size=20))
 def test_any_override_gives_settings_or_one_sentence(field, value):
   """No text after --config.FIELD= ends in a traceback."""
   _check_refusal([SMOKE, f'--config.{field}={value}'])
@@ -597,6 +600,6 @@ def test_any_arguments_give_settings_or_one_sentence(arguments):
 def _check_refusal(arguments):
   try:
     _, config = main_lib._parse(['main', *arguments])
-    config_lib.from_config(config)
+    registry.from_config(config)
   except SettingsError as error:
     assert str(error) and '\n' not in str(error)

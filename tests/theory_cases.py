@@ -5,12 +5,13 @@ import functools
 import jax
 import numpy as np
 
-from experiments.theory.problems import THEOREMS
-from hmm_jax.theory import families, rationals
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.families import Sizes
-from hmm_jax.theory.structured import StateProblem
-from hmm_jax.theory.theorems import Limits
+from experiments.studies.theory.problems import THEOREMS
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.exact.problem import StateProblem
+from hmm_jax.theory.problems import families
+from hmm_jax.theory.problems.families import Sizes
+from hmm_jax.theory.theorems.assumptions import Thresholds
+from hmm_jax.theory.theorems.theorems import Limits
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
 LIMITS = Limits(EXACT, tolerance=1e-9, max_nodes=10_000)

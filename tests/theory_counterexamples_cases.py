@@ -9,7 +9,8 @@ import numpy as np
 
 from hmm_jax import theory
 from hmm_jax.heads import AttentionHead
-from hmm_jax.theory import counterexamples, rationals
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.problems import counterexamples
 
 PAGE = (pathlib.Path(__file__).parent.parent / 'docs' / 'theory.md').read_text()
 THRESHOLDS = theory.Thresholds(support=1e-12, rank=1e-9)

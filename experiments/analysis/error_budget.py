@@ -13,11 +13,13 @@ import matplotlib.patheffects
 import numpy as np
 import rich.table
 
-from experiments import figures, report, results
-from experiments.groups import FigureSettings
-from experiments.methods import METHODS
-from experiments.results import Interval, Record
-from experiments.settings import Point
+from experiments.analysis import figures, report, statistics
+from experiments.analysis.statistics import Interval
+from experiments.records import results
+from experiments.records.results import Record
+from experiments.settings.grid import Point
+from experiments.settings.groups import FigureSettings
+from experiments.settings.methods import METHODS
 
 # A model and a method on it.
 Stage = tuple[str, str]
@@ -106,7 +108,7 @@ def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> lis
       found.append(None)
       continue
     starts, ends = np.array([np.mean(of_hmm, axis=0) for _, of_hmm in sorted(pairs.items())]).T
-    found.append(Step(loss, float(starts.mean()), float(ends.mean()), results.mean_interval(starts - ends)))
+    found.append(Step(loss, float(starts.mean()), float(ends.mean()), statistics.mean_interval(starts - ends)))
   return found
 
 
@@ -149,13 +151,13 @@ def _largest(levels: _Levels, budget: Budget) -> str | None:
   first = int(losses.mean(0).argmax())
   others = np.delete(losses, first, axis=1).T
   differences = [losses[:, first], *(losses[:, first] - other for other in others)]
-  is_apart = all(mean - half_width > 0 for mean, half_width, _ in map(results.mean_interval, differences))
+  is_apart = all(mean - half_width > 0 for mean, half_width, _ in map(statistics.mean_interval, differences))
   return budget.losses[first] if is_apart else None
 
 
 def _drawn(records: list[Record]) -> Iterator[tuple[Budget, str, dict[Point, list[Record]]]]:
   """Each budget and kind of text of which there are all stages, with the records of each of its distributions."""
-  of_points = results.by_point(records)
+  of_points = statistics.by_point(records)
   for budget in BUDGETS:
     for text in ('memory', 'vanilla'):
       points = {
@@ -168,7 +170,7 @@ def _drawn(records: list[Record]) -> Iterator[tuple[Budget, str, dict[Point, lis
 
 
 def _title(budget: Budget, text: str, records: list[Record]) -> str:
-  several = len({report.text_name(point) for point in results.by_point(records)}) > 1
+  several = len({report.text_name(point) for point in statistics.by_point(records)}) > 1
   return f'{budget.title}, {text} text' if several else budget.title
 
 

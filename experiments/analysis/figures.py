@@ -12,11 +12,12 @@ import matplotlib.style
 from matplotlib.transforms import ScaledTranslation
 import numpy as np
 
-from experiments import files, report, results
-from experiments.groups import FigureSettings
-from experiments.methods import METHODS, PROTOCOL
-from experiments.results import Record
-from experiments.settings import AXES, Point
+from experiments.analysis import report, statistics
+from experiments.records import files, results
+from experiments.records.results import Record
+from experiments.settings.grid import AXES, Point
+from experiments.settings.groups import FigureSettings
+from experiments.settings.methods import METHODS, PROTOCOL
 
 FORMATS = ('png', 'pdf', 'svg')
 
@@ -89,12 +90,12 @@ def controls(records: list[Record], settings: FigureSettings) -> matplotlib.figu
 
   A row for each text and a column for each model. A bag of words reads no model, and stands in both columns.
   """
-  constant = results.select(records, method='attention_constant')
-  if not constant and not results.select(records, method='attention_blind'):
+  constant = statistics.select(records, method='attention_constant')
+  if not constant and not statistics.select(records, method='attention_blind'):
     return None
-  size, unit = AXES['controls'], results.unit_of(records)
+  size, unit = AXES['controls'], statistics.unit_of(records)
   texts = [text for text in ('memory', 'vanilla') if any(_text_of(record) == text for record in records)]
-  models = [model for model in MODEL_NAMES if results.select(records, model=model)]
+  models = [model for model in MODEL_NAMES if statistics.select(records, model=model)]
   figure = matplotlib.figure.Figure((settings.width * 1.4, settings.height * (0.2 + 0.7 * len(texts))), settings.dpi)
   grid = figure.subplots(len(texts), len(models), sharex=True, sharey=True, squeeze=False)
   for (row, text), (column, model) in itertools.product(enumerate(texts), enumerate(models)):
@@ -102,7 +103,7 @@ def controls(records: list[Record], settings: FigureSettings) -> matplotlib.figu
     lines: list[_Line] = []
     for method in ('attention', 'attention_blind', 'attention_constant', 'head'):
       read = model if model in METHODS[method].models else METHODS[method].models[0]
-      rows = results.select(of_text, model=read, method=method)
+      rows = statistics.select(of_text, model=read, method=method)
       lines += [(METHODS[method].label, _shown(style_of(method), read), rows)] * bool(rows)
     _draw_lines(axes, lines, size, unit=unit)
     draw_majority(axes, _samples(of_text, size, 'majority_accuracy', unit))
@@ -149,13 +150,13 @@ def attention(records: list[Record], settings: FigureSettings) -> matplotlib.fig
   Each line is a distribution and a model, the mean over its tasks; the area of a marker is the share of positions
   that it stands for.
   """
-  chosen = results.select(records, attention_by='read_probability')
+  chosen = statistics.select(records, attention_by='read_probability')
   if not chosen:
     return None
   figure, (axes,) = panels(settings)
-  for of_point, style in zip(results.by_point(chosen).values(), matplotlib.rcParams['axes.prop_cycle']()):
+  for of_point, style in zip(statistics.by_point(chosen).values(), matplotlib.rcParams['axes.prop_cycle']()):
     for model in sorted({record['model'] for record in of_point}):
-      _draw_profile(axes, results.select(of_point, model=model), style, model)
+      _draw_profile(axes, statistics.select(of_point, model=model), style, model)
   axes.axhline(1, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
   axes.set_ylabel('mean attention weight (uniform = 1)')
@@ -205,7 +206,7 @@ def draw_line(axes, samples: dict[float, np.ndarray], label: str, style: dict[st
   """
   moved = lambda points: ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
   at = lambda points: axes.transData + moved(points)
-  intervals = {place: results.mean_interval(values) for place, values in samples.items()}
+  intervals = {place: statistics.mean_interval(values) for place, values in samples.items()}
   means = np.array([interval.mean for interval in intervals.values()])
   below: list[tuple[float, float, float]] = [(place, 0, 7) for place, mean in zip(intervals, means) if mean < floor]
   line = dict(markevery=list(means >= floor), zorder=3, transform=at(beside))
@@ -252,25 +253,25 @@ def _lines(records: list[Record], prefix: str = '', drawn_as: dict[str, str] | N
   lines = []
   for model, method in sorted({(record['model'], record['method']) for record in records}, key=by_line):
     style = _shown(style_of({method: method, **(drawn_as or {})}[method]), model)
-    rows = results.select(records, model=model, method=method)
+    rows = statistics.select(records, model=model, method=method)
     lines.append((f'{prefix}{METHODS[method].label}, {MODEL_NAMES[model]}', style, rows))
   return lines
 
 
 def _samples(
-  records: list[Record], size: _Size, field: str, unit: results.Unit | None = None
+  records: list[Record], size: _Size, field: str, unit: statistics.Unit | None = None
 ) -> dict[float, np.ndarray]:
   """The values of the independent units in percent, by size."""
-  unit = unit or results.unit_of(records)
+  unit = unit or statistics.unit_of(records)
   sizes = [size(results.point_of(record)) for record in records]
   at = {wanted: [record for record, its in zip(records, sizes) if its == wanted] for wanted in sorted(set(sizes))}
-  return {wanted: results.percent(rows, field, unit).values for wanted, rows in at.items()}
+  return {wanted: statistics.percent(rows, field, unit).values for wanted, rows in at.items()}
 
 
 def _draw_lines(
-  axes, lines: list[_Line], size: _Size, floor: float = -np.inf, unit: results.Unit | None = None
+  axes, lines: list[_Line], size: _Size, floor: float = -np.inf, unit: statistics.Unit | None = None
 ) -> None:
-  unit = unit or results.unit_of([record for *_, rows in lines for record in rows])
+  unit = unit or statistics.unit_of([record for *_, rows in lines for record in rows])
   # All within the margin of the axis.
   step = min(4, 36 / len(lines))
   for index, (label, style, rows) in enumerate(lines):
@@ -286,7 +287,7 @@ def draw_majority(axes, samples: dict[float, np.ndarray], label: str = 'majority
 
 def _draw_paper(axes, records, size: _Size, values: dict[int, float], marker: str, name: str) -> None:
   """The paper's points within the range of ours."""
-  sizes = [size(point) for point in results.by_point(records)]
+  sizes = [size(point) for point in statistics.by_point(records)]
   shown = {x: value for x, value in values.items() if min(sizes) <= x <= max(sizes)}
   if not shown:
     return
@@ -308,8 +309,8 @@ def _finish(figure, records: list[Record], label: str, unit: str = 'test accurac
 
 
 def _counted(records: list[Record], spread: bool = True) -> str:
-  unit = results.unit_of(records)
-  counts = [len(results.by_unit(rows, 'majority_accuracy', unit)) for rows in results.by_point(records).values()]
+  unit = statistics.unit_of(records)
+  counts = [len(statistics.by_unit(rows, 'majority_accuracy', unit)) for rows in statistics.by_point(records).values()]
   return counted(counts, 'HMMs' if unit == ('trial',) else 'tasks of one HMM per size', spread)
 
 

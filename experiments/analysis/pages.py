@@ -5,9 +5,9 @@ import pathlib
 import re
 import textwrap
 
-from experiments import files
+from experiments.records import files
 
-DOCS = pathlib.Path(__file__).parents[1] / 'docs'
+DOCS = pathlib.Path(__file__).parents[2] / 'docs'
 BLOCK = re.compile(r'(<!-- (\w+) of (\S+) -->\n).*?(<!-- end of \2 -->\n)', re.DOTALL)
 
 _WIDTH = 120

@@ -10,11 +10,12 @@ import rich.box
 import rich.console
 import rich.table
 
-from experiments import files, results
-from experiments.methods import METHODS, PROTOCOL
-from experiments.progress import Reporter
-from experiments.results import Record
-from experiments.settings import Point
+from experiments.analysis import statistics
+from experiments.records import files, results
+from experiments.records.results import Record
+from experiments.runtime.progress import Reporter
+from experiments.settings.grid import Point
+from experiments.settings.methods import METHODS, PROTOCOL
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
@@ -65,41 +66,47 @@ def text_name(point: Point) -> str:
 def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
   """One row per distribution: accuracies in percent of the paper's protocol with 95% intervals, and the Bayes gap."""
   rows = []
-  for point, of_point in results.by_point(records).items():
-    bert = results.select(of_point, model='bert')
+  for point, of_point in statistics.by_point(records).items():
+    bert = statistics.select(of_point, model='bert')
     row = _start_of_row(point, of_point, records, 'accuracy', PROTOCOL)
     if any(record['near_tie_share'] for record in records):
       row.append(('near\nties', f'{100 * np.mean([record["near_tie_share"] for record in of_point]):.1f}'))
-    row.append(('majority', str(results.percent(of_point, 'majority_accuracy', results.unit_of(records)))))
+    row.append(('majority', str(statistics.percent(of_point, 'majority_accuracy', statistics.unit_of(records)))))
     for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
       row.append((title, f'{np.mean([record[field] for record in bert]):.3f}' if bert else ''))
     rows.append(row + (_paper(point, bert, records) if paper_overlay else []))
   return from_rows('Test accuracy in percent, mean ± half-width of the 95% interval', rows)
 
 
-def contrasts(records: list[Record]) -> dict[str, dict[Point, results.Difference]]:
+def contrasts(records: list[Record]) -> dict[str, dict[Point, statistics.Difference]]:
   """By the title of each contrast that was run on BERT, its difference at every distribution that has both sides.
 
   Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
   vanilla text have no HMM in common, and are compared by Welch's test.
   """
-  unit, memory, vanilla = results.unit_of(records), *(standing_for(text, records) for text in _STANDING_FOR)
-  found: dict[str, dict[Point, results.Difference]] = {}
+  unit, memory, vanilla = statistics.unit_of(records), *(standing_for(text, records) for text in _STANDING_FOR)
+  found: dict[str, dict[Point, statistics.Difference]] = {}
   of_texts = dict.fromkeys([(memory, vanilla), *((method, method) for method in ('attention', 'head'))])
-  for point, rows in results.by_point(records).items():
-    beside = results.select(records, **Point(point.joint_states)._asdict()) if point.memory_size else []
+  for point, rows in statistics.by_point(records).items():
+    beside = statistics.select(records, **Point(point.joint_states)._asdict()) if point.memory_size else []
     compared = [
-      (f'{METHODS[one].label} - {METHODS[other].label}', one, other, rows, results.paired_difference)
+      (f'{METHODS[one].label} - {METHODS[other].label}', one, other, rows, statistics.paired_difference)
       for one, other in _CONTRASTS
     ]
     compared += [
-      (f'memory {METHODS[one].label} - vanilla {METHODS[other].label}', one, other, beside, results.unpaired_difference)
+      (
+        f'memory {METHODS[one].label} - vanilla {METHODS[other].label}',
+        one,
+        other,
+        beside,
+        statistics.unpaired_difference,
+      )
       for one, other in of_texts
       if one and other
     ]
     for title, one, other, others, difference in compared:
       model = 'bert' if 'bert' in METHODS[other].models else 'exact'
-      both = results.select(rows, model='bert', method=one), results.select(others, model=model, method=other)
+      both = statistics.select(rows, model='bert', method=one), statistics.select(others, model=model, method=other)
       if all(both):
         found.setdefault(title, {})[point] = difference(*both, unit)
   return dict(sorted(found.items(), key=lambda item: item[0].startswith('memory ')))
@@ -107,9 +114,9 @@ def contrasts(records: list[Record]) -> dict[str, dict[Point, results.Difference
 
 def contrast_table(records: list[Record]) -> rich.table.Table:
   """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
-  rows, points = [], results.by_point(records)
+  rows, points = [], statistics.by_point(records)
   for title, differences in contrasts(records).items():
-    corrected = results.holm([one.p_value for one in differences.values()])
+    corrected = statistics.holm([one.p_value for one in differences.values()])
     for (point, difference), p_value in zip(differences.items(), corrected):
       detectable = difference.detectable(LEVEL / len(differences))
       cells = [
@@ -120,7 +127,7 @@ def contrast_table(records: list[Record]) -> rich.table.Table:
       ]
       first = point == next(iter(differences))
       rows.append([('contrast, on BERT', title if first else ''), *_name_of(point, points[point], records), *cells])
-  unit = 'HMM' if results.unit_of(records) == ('trial',) else 'task of one HMM'
+  unit = 'HMM' if statistics.unit_of(records) == ('trial',) else 'task of one HMM'
   title = (
     f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). Detectable: '
     f'what is found in 80% of such runs at {LEVEL} over the number of sizes, with the spread seen'
@@ -131,14 +138,14 @@ def contrast_table(records: list[Record]) -> rich.table.Table:
 def beyond_table(records: list[Record]) -> rich.table.Table:
   """The accuracies of controls and of what is fitted otherwise than by the paper's protocol."""
   beyond = tuple(method for method in METHODS if method not in PROTOCOL)
-  rows = [_start_of_row(*pair, records, 'accuracy', beyond) for pair in results.by_point(records).items()]
+  rows = [_start_of_row(*pair, records, 'accuracy', beyond) for pair in statistics.by_point(records).items()]
   return from_rows("Beyond the paper's protocol: what other fits and controls reach", rows)
 
 
 def clear_table(records: list[Record]) -> rich.table.Table:
   """The accuracies where labels are clear: on test inputs whose class scores differ by 1e-6 or more."""
   title = 'The same without near ties: test inputs whose class scores differ by 1e-6 or more'
-  rows = [_start_of_row(*pair, records, 'clear_accuracy', PROTOCOL) for pair in results.by_point(records).items()]
+  rows = [_start_of_row(*pair, records, 'clear_accuracy', PROTOCOL) for pair in statistics.by_point(records).items()]
   return from_rows(title, rows)
 
 
@@ -170,7 +177,7 @@ def _name_of(point: Point, of_point: list[Record], records: list[Record], field:
     ('N', str(point.num_cells or '')),
     ('|H|', str(point.num_states)),
     ('|M|^N |H|', str(point.joint_states) if has_memory else ''),
-    ('n', str(len(results.by_unit(of_point, field, results.unit_of(records))))),
+    ('n', str(len(statistics.by_unit(of_point, field, statistics.unit_of(records))))),
   ]
 
 
@@ -178,18 +185,18 @@ def _start_of_row(
   point: Point, of_point: list[Record], records: list[Record], field: str, methods: tuple[str, ...]
 ) -> Row:
   """What the distribution is, of how many units, and the accuracy of each of these methods on each model."""
-  row, unit = _name_of(point, of_point, records, field), results.unit_of(records)
+  row, unit = _name_of(point, of_point, records, field), statistics.unit_of(records)
   for model, method in sorted({(record['model'], record['method']) for record in records}):
     if method in methods:
-      chosen = results.select(of_point, model=model, method=method)
+      chosen = statistics.select(of_point, model=model, method=method)
       title = f'{textwrap.fill(METHODS[method].label, 18)}\n{MODEL_NAMES[model]}'
-      row.append((title, str(results.percent(chosen, field, unit)) if chosen else ''))
+      row.append((title, str(statistics.percent(chosen, field, unit)) if chosen else ''))
   return row
 
 
 def standing_for(text: str, records: list[Record]) -> str | None:
   """The method that stands for a kind of text, on BERT; None where there is none."""
-  of_text = [r for r in results.select(records, model='bert') if text_name(results.point_of(r)) == text]
+  of_text = [r for r in statistics.select(records, model='bert') if text_name(results.point_of(r)) == text]
   found = {record['method'] for record in of_text}
   return next((method for method in _STANDING_FOR[text] if method in found), None)
 
@@ -203,7 +210,7 @@ def _paper(point: Point, bert: list[Record], records: list[Record]) -> Row:
     values = {method: paper_right(text, scale).get(point.joint_states)} if method else {}
   cells = []
   for method, value in values.items():
-    ours = [100 * record['accuracy'] for record in results.select(bert, method=method)]
+    ours = [100 * record['accuracy'] for record in statistics.select(bert, method=method)]
     cells.append(('-' if value is None else f'{value}', f'{np.mean(ours) - value:+.1f}' if ours and value else '-'))
   of = '' if _has_memory(records) else f'\n{" / ".join(names)}'
   paper, less = (' / '.join(column) for column in zip(*cells)) if cells else ('', '')

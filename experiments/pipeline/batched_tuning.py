@@ -9,8 +9,8 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import tuned
-from experiments.progress import Reporter
+from experiments.pipeline import tuning as tuned
+from experiments.runtime.progress import Reporter
 from hmm_jax import compilation, tuning
 from hmm_jax.heads import Linear, LinearHead
 from hmm_jax.hmm import HMM

@@ -9,10 +9,11 @@ already of a trial counts as if it were not.
 from collections.abc import Sequence
 import pathlib
 
-from experiments import checkpoints, cost, files
-from experiments.fields import SettingsError
-from experiments.methods import METHODS, OF_SEQUENCE
-from experiments.trial import Trial
+from experiments.pipeline import cost
+from experiments.pipeline.trial import Trial
+from experiments.records import checkpoints
+from experiments.runtime import disk
+from experiments.settings.methods import METHODS, OF_SEQUENCE
 
 # Tables, figures and logs.
 _REST = 2**20
@@ -66,15 +67,4 @@ def _of_record(trial: Trial, model: str, method: str) -> int:
 
 def check(trials: Sequence[Trial], num_workers: int = 1) -> None:
   """Raises SettingsError where a file system has less room than what is missing of the trials takes of it."""
-  by_device: dict[int, list[tuple[pathlib.Path, int]]] = {}
-  for path, size in needed(trials, num_workers).items():
-    if not files.is_object(path):
-      by_device.setdefault(files.standing(path).stat().st_dev, []).append((path, size))
-  for wanted in by_device.values():
-    path, total = wanted[0][0], sum(size for _, size in wanted)
-    free = files.free_bytes(path)
-    if free is not None and free < total:
-      names = ' and '.join(repr(str(each)) for each, _ in wanted)
-      raise SettingsError(
-        f'{names}: {free:,} bytes are free there; valid are at least {total:,}, which the run may take'
-      )
+  disk.check(needed(trials, num_workers))

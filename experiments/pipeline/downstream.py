@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from experiments.settings import Point, Settings
+from experiments.settings.grid import Point, Settings
 import hmm_jax
 from hmm_jax import compilation, tasks as tasks_lib
 from hmm_jax.blocks import in_blocks

@@ -10,11 +10,13 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from experiments import claims, distributed, failures, files, memory, signals, statuses, sweep
-from experiments.failures import Failure
-from experiments.fields import require
-from experiments.progress import Reporter
-from experiments.settings import Settings
+from experiments.pipeline import memory_needs, sweep
+from experiments.records import failures
+from experiments.records.failures import Failure
+from experiments.runtime import distributed, exit_status, locks, memory, signals, storage
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import require
+from experiments.settings.grid import Settings
 
 ENGINES = ('here', 'processes', 'gpus')
 _SECONDS_BETWEEN_LOOKS = 0.2
@@ -50,8 +52,8 @@ class Processes(NamedTuple):
     count, valid = distributed.num_meant(settings.distributed), 'here where several processes run a trial together'
     require(count == 1, '--engine', self.name, f'{valid}: there are {count}')
     valid = 'a local directory where --engine is not here: workers leave their logs in it'
-    require(not files.is_object(workdir), '--workdir', str(workdir), valid)
-    there, each = memory.available(), memory.total(settings)
+    require(not storage.is_object(workdir), '--workdir', str(workdir), valid)
+    there, each = memory.available(), memory_needs.total(settings)
     if there is not None and self.name == 'processes':
       valid = f'at most {there // each:.0f}, since each takes about {each / 1e9:.1f} GB of {there / 1e9:.1f} GB'
       require(len(self.places) * each <= there, '--num_workers', len(self.places), valid)
@@ -64,7 +66,7 @@ class Processes(NamedTuple):
     """
     trials = list(grid.values())
     missing = [number for number in numbers if trials[number].missing()]
-    waiting = deque(sorted(missing, key=lambda number: claims.holder(trials[number].directory) is not None))
+    waiting = deque(sorted(missing, key=lambda number: locks.holder(trials[number].directory) is not None))
     free, running, failed = deque(self.places), list[_Worker](), list[Failure]()
     begun, total = time.monotonic(), len(waiting)
     with _stopped_at_the_end(running), reporter.track('trials', total) as advance:
@@ -160,7 +162,7 @@ def _failure(worker: _Worker) -> list[Failure]:
     said = f'its log cannot be read ({error.strerror})'
   last = next((line for line in reversed(said.split('\n')) if line.strip()), 'without a word')
   what = f'ended with exit code {code}: {last.strip()}'
-  status = code if code in (statuses.BAD_INPUT, statuses.DIVERGED) else statuses.FAILED
+  status = code if code in (exit_status.BAD_INPUT, exit_status.DIVERGED) else exit_status.FAILED
   sentence = f'trial {worker.name} {what} ({worker.log})'
   try:
     if failures.read(worker.directory) == worker.failure:

@@ -10,20 +10,16 @@ and what XLA makes besides, or spares, is not known. On two CPU cores prompt_vs_
 1.0 GB and peaked at 0.99 GB, and with 1,000,000 documents of 512 tokens at 3.6 GB and 3.2 GB.
 """
 
-import contextlib
 import operator
-import pathlib
-import re
-import resource
-import sys
 from typing import NamedTuple
 
 import jax
 
-from experiments import cost
-from experiments.fields import require
-from experiments.methods import METHODS, OF_SEQUENCE
-from experiments.settings import Settings
+from experiments.pipeline import cost
+from experiments.runtime import memory
+from experiments.settings.fields import require
+from experiments.settings.grid import Settings
+from experiments.settings.methods import METHODS, OF_SEQUENCE
 from hmm_jax.sampling import DOCUMENTS_AT_A_TIME
 from hmm_jax.tasks import LABELLED_ENTRIES
 
@@ -110,33 +106,9 @@ def total(s: Settings) -> float:
   return sum(part.size for part in parts(s))
 
 
-def available() -> float | None:
-  """Bytes for a run: of the accelerator, or what the host or its control group has; None where nobody says."""
-  device = jax.local_devices()[0]
-  if device.platform != 'cpu':
-    return (device.memory_stats() or {}).get('bytes_limit')
-  sizes = []
-  for path in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory/memory.limit_in_bytes'):
-    with contextlib.suppress(OSError, ValueError):  # No such file, or the word max.
-      sizes.append(int(pathlib.Path(path).read_text()))
-  with contextlib.suppress(OSError):
-    kibibytes = re.findall(r'MemAvailable: *(\d+)', pathlib.Path('/proc/meminfo').read_text())
-    sizes += [1024 * int(size) for size in kibibytes]
-  return min(sizes, default=None)
-
-
-def peak() -> int:
-  """The most bytes that there have been at once so far: of the accelerator, or of this process."""
-  device = jax.local_devices()[0]
-  if device.platform != 'cpu':
-    return (device.memory_stats() or {}).get('peak_bytes_in_use', 0)
-  # In kibibytes, but for macOS.
-  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)
-
-
 def check(s: Settings) -> None:
   """Raises SettingsError where more is needed than there is."""
-  there = available()
+  there = memory.available()
   if there is not None and total(s) > there:
     size, what, field = max(parts(s))
     valid = f'what fits the {_in_words(there)} of memory: {what} takes about {_in_words(size)}'
@@ -145,7 +117,7 @@ def check(s: Settings) -> None:
 
 def line(s: Settings) -> str:
   """The estimate in words."""
-  there = available()
+  there = memory.available()
   return f'memory: about {_in_words(total(s))}' + (f' of {_in_words(there)}' if there else '')
 
 

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 
-from experiments.downstream import Downstream
-from experiments.settings import Settings
+from experiments.pipeline.downstream import Downstream
+from experiments.settings.grid import Settings
 from hmm_jax import converged, tasks as tasks_lib
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import Distribution, HMM
 from hmm_jax.memory_hmm import MemoryHMM, to_hmm
-from hmm_jax.theory import best_head, separability
-from hmm_jax.theory.reachable import linear_score, Reachable, reachable
+from hmm_jax.theory.limits import best_head, separability
+from hmm_jax.theory.limits.reachable import linear_score, Reachable, reachable
 
 Splits = dict[str, slice]
 # What records say of how something was fitted, and null where it was fitted otherwise.

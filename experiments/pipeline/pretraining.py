@@ -12,11 +12,12 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints, distributed, environment, files, finite, kept, results, signals, timing
-from experiments.fields import require
-from experiments.groups import BertSettings, CorpusSettings, MlmSettings, PretrainSettings
-from experiments.progress import Reporter
-from experiments.settings import Settings
+from experiments.records import checkpoints, environment, files, folders, results
+from experiments.runtime import distributed, nan_guard, signals, timing
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import require
+from experiments.settings.grid import Settings
+from experiments.settings.groups import BertSettings, CorpusSettings, MlmSettings, PretrainSettings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, pretrain, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
@@ -43,7 +44,7 @@ class _Copied(NamedTuple):
 
 @functools.partial(jax.jit, compiler_options=compilation.ONCE)
 def _copy(state: State) -> _Copied:
-  return _Copied(jax.tree.map(jnp.copy, state), finite.all_finite(state))
+  return _Copied(jax.tree.map(jnp.copy, state), nan_guard.all_finite(state))
 
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
@@ -171,7 +172,7 @@ def along(
       if done:
         with jax.default_matmul_precision('default'):
           state, losses = train_steps(state, corpus, key)
-        finite.check_losses(losses, done, steps[-1])
+        nan_guard.check_losses(losses, done, steps[-1])
         advance(done, f'loss {float(losses.mean()):.3f}')
       if done in steps:
         yield done, jax.device_get(_params_here(state))
@@ -206,12 +207,12 @@ def _train(
   def measure_state(state: State, **loss: float) -> None:
     with clock.phase('measuring'):
       measured = measure(settings, model, _params_here(state), ideals)
-    finite.check_values(f'after step {int(state.step)} of pretraining', measured)
+    nan_guard.check_values(f'after step {int(state.step)} of pretraining', measured)
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
   def finish(step: int, losses: Array, copied: _Copied | None) -> None:
-    finite.check_losses(losses, step, p.num_steps)
+    nan_guard.check_losses(losses, step, p.num_steps)
     saved.check()
     tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
     note = f'loss {np.mean(losses):.3f}, '
@@ -221,7 +222,7 @@ def _train(
       _log_speed(board, directory, metrics[-1], speed)
       note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
     if copied is not None:
-      finite.check_state(copied.is_finite, step)
+      nan_guard.check_state(copied.is_finite, step)
       saved.save(step, copied.state, metrics)
     advance(step, note)
 
@@ -232,7 +233,7 @@ def _train(
   with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
 
     def measured(state: State, losses: Array) -> None:
-      finite.check_losses(losses, int(state.step), p.num_steps)
+      nan_guard.check_losses(losses, int(state.step), p.num_steps)
       measure_state(state, train_loss=float(np.mean(losses)))
 
     return _call_ahead(p, state, call, measured, finish, is_over, lambda: distributed.decide(signals.is_stopping))
@@ -261,7 +262,7 @@ def _call_ahead(
       # The checkpoint of the call before is still to be made.
       if waiting:
         finish(*waiting)
-      raise finite.in_call(error, step + 1, step + p.steps_per_call) from error
+      raise nan_guard.in_call(error, step + 1, step + p.steps_per_call) from error
     if waiting:
       finish(*waiting)
     step += p.steps_per_call
@@ -280,7 +281,7 @@ def _call_ahead(
 def _set_aside_torn(directory: pathlib.Path) -> list[str]:
   """Sets aside what is added to beside a model where it cannot be; sentences that say so."""
   made, timed = directory / results.ENVIRONMENT_NAME, directory / timing.FILE_NAME
-  return [*kept.set_aside_torn(made, environment.is_whole), *kept.set_aside_torn(timed)]
+  return [*folders.set_aside_torn(made, environment.is_whole), *folders.set_aside_torn(timed)]
 
 
 def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:

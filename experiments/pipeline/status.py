@@ -2,8 +2,10 @@
 
 from collections import Counter
 
-from experiments import claims, failures, sweep
-from experiments.trial import Trial
+from experiments.pipeline import sweep
+from experiments.pipeline.trial import Trial
+from experiments.records import failures
+from experiments.runtime import locks
 
 STATES = ('done', 'running', 'stale', 'failed', 'missing')
 
@@ -31,12 +33,12 @@ def state(trial: Trial) -> tuple[str, str]:
   if not missing:
     return 'done', ''
   methods = ', '.join(sorted({f'{model} {method}' for _, model, method in missing}))
-  left, holder = f'{len(missing)} of {len(trial.wanted())}: {methods}', claims.holder(trial.directory)
+  left, holder = f'{len(missing)} of {len(trial.wanted())}: {methods}', locks.holder(trial.directory)
   if holder:
-    silence = claims.silence(trial.directory)
+    silence = locks.silence(trial.directory)
     if silence is None:
       return 'running', f'by {holder}; missing {left}'
-    if silence > claims.MISSED * claims.BEAT:
+    if silence > locks.MISSED * locks.BEAT:
       return 'stale', f'of {holder}: no heartbeat for {_in_words(silence)}, a run takes it over; missing {left}'
     return 'running', f'by {holder}, last heartbeat {_in_words(silence)} ago; missing {left}'
   failure = failures.read(trial.directory)

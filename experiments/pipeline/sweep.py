@@ -11,31 +11,17 @@ from typing import Any, NamedTuple
 
 import matplotlib.figure
 
-from experiments import (
-  budget,
-  claims,
-  disk,
-  distributed,
-  failures,
-  figures,
-  files,
-  kept,
-  manifests,
-  memory,
-  pretraining,
-  report,
-  results,
-  statuses,
-  timing,
-  trial as trial_lib,
-)
-from experiments.failures import Failure
-from experiments.fields import require, SettingsError
-from experiments.groups import FigureSettings
-from experiments.methods import METHODS
-from experiments.progress import Reporter
-from experiments.results import Record
-from experiments.settings import Settings
+from experiments.analysis import error_budget, figures, report
+from experiments.pipeline import disk_needs, memory_needs, pretraining, trial as trial_lib
+from experiments.records import failures, files, folders, manifests, results
+from experiments.records.failures import Failure
+from experiments.records.results import Record
+from experiments.runtime import distributed, exit_status, locks, storage, timing
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import require, SettingsError
+from experiments.settings.grid import Settings
+from experiments.settings.groups import FigureSettings
+from experiments.settings.methods import METHODS
 
 SETTINGS = Settings
 
@@ -46,7 +32,7 @@ DRAWN = {
   'memory_cells': figures.memory_cells,
   'attention': figures.attention,
   'controls': figures.controls,
-  'budget': budget.figure,
+  'budget': error_budget.figure,
 }
 
 Grid = dict[str, trial_lib.Trial]
@@ -64,10 +50,10 @@ def check(settings: Settings) -> None:
     pretraining.check(settings.bert, 'bert')
   try:
     if settings.pretrained:
-      files.check_writable(files.located(settings.pretrained, 'pretrained'))
+      storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
-  memory.check(settings)
+  memory_needs.check(settings)
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
@@ -106,12 +92,12 @@ def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: 
       called = f'trial {number} ({name})'
       part, held = (
         reporter.part(number + 1, len(grid), name),
-        claims.held(trial.directory, called, reporter, waits, is_past),
+        locks.held(trial.directory, called, reporter, waits, is_past),
       )
       try:
         with part, held as is_held:
           failed += _tried(trial, called, before[number], reporter) if is_held else []
-      except claims.Lost as lost:
+      except locks.Lost as lost:
         reporter.say(str(lost))
         is_held = False
       except OSError as error:
@@ -135,7 +121,7 @@ def _tried(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, r
     return [Failure(f'{called} failed in another process: {now["error"]}', now['status'])]
   try:
     trial_lib.run(trial, reporter)
-  except (pretraining.OutOfTime, claims.Lost):
+  except (pretraining.OutOfTime, locks.Lost):
     raise
   except Exception as error:
     return _failed(trial, called, error, reporter)
@@ -146,7 +132,7 @@ def _tried(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, r
 def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> list[Failure]:
   """Keeps and says by what a trial has failed; raises what only one of several processes meets, since the others wait
   for it: that ends it, and so all."""
-  if distributed.num_processes() > 1 and statuses.of_error(error) == statuses.FAILED:
+  if distributed.num_processes() > 1 and exit_status.of_error(error) == exit_status.FAILED:
     raise error
   failure = failures.caught(trial.directory, error)
   reporter.say(f'failed: {failure.sentence}')
@@ -169,7 +155,7 @@ class TrialsFailed(Exception):
 
   def __init__(self, failed: list[Failure], left: str | None):
     super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all others are finished']))
-    self.status = statuses.of_all([failure.status for failure in failed])
+    self.status = exit_status.of_all([failure.status for failure in failed])
 
 
 def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Share = WHOLE) -> str | None:
@@ -178,7 +164,7 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Sh
   Where the time budget ends first, the records are those of the trials that are finished, and what is left is returned
   in a sentence. However short, it ends no earlier than with a checkpoint or a trial more than there was.
   """
-  reporter.say(memory.line(settings))
+  reporter.say(memory_needs.line(settings))
   return complete(settings, trials(settings, workdir), share, lambda: merge(settings, workdir, reporter), reporter)
 
 
@@ -192,7 +178,7 @@ def complete(
   numbers = range(len(grid)) if share.numbers is None else share.numbers
   trials = [list(grid.values())[number] for number in numbers]
   failed = _set_aside_bad(trials, reporter)
-  distributed.decide(lambda: disk.check(trials, share.num_workers))
+  distributed.decide(lambda: disk_needs.check(trials, share.num_workers))
   results.begin(trials[0].workdir, settings, reporter)
   failed += share.fill(grid, numbers, settings.time_budget, reporter)
   try:
@@ -205,7 +191,7 @@ def complete(
     raise TrialsFailed(failed, left)
   goes_on = left and any(all_trials[number].missing() for number in numbers)
   if goes_on and not settings.time_budget:
-    raise TrialsFailed([Failure('trials are missing that were done', statuses.FAILED)], left)
+    raise TrialsFailed([Failure('trials are missing that were done', exit_status.FAILED)], left)
   return f'{left}; the same command goes on' if goes_on else left
 
 
@@ -216,10 +202,10 @@ def _set_aside_bad(trials: Sequence[trial_lib.Trial], reporter: Reporter) -> lis
   """
   failed = list[Failure]()
   for trial in trials:
-    if distributed.decide(functools.partial(kept.fault, trial.directory)):
+    if distributed.decide(functools.partial(folders.fault, trial.directory)):
       try:
-        with claims.held(trial.directory, str(trial), reporter, waits=False) as is_held:
-          bad = functools.partial(kept.set_aside_bad, trial.directory)
+        with locks.held(trial.directory, str(trial), reporter, waits=False) as is_held:
+          bad = functools.partial(folders.set_aside_bad, trial.directory)
           for sentence in distributed.decide(bad) if is_held else ():
             reporter.say(sentence)
       except OSError as error:
@@ -251,21 +237,21 @@ def write(
   written, found = None, _read(grid, records_of)
   names = {trial.id for trial in found.trials}
   for trial in grid:
-    if trial.id not in names and (wrong := kept.fault(trial.directory)):
+    if trial.id not in names and (wrong := folders.fault(trial.directory)):
       reporter.say(f'{trial.directory}: {wrong}; none of it is counted, and a run sets it aside')
   if not found.trials:
     if results.load(workdir):
       reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
     return []
-  with claims.held(workdir, 'the merging of records', reporter):
+  with locks.held(workdir, 'the merging of records', reporter):
     while found != written:
       results.write(workdir, settings, found.records, found.environments)
       files.write_json_lines(workdir / timing.FILE_NAME, found.timings)
       written, found = found, _read(grid, records_of)
-  torn = [trial.timing_path for trial in found.trials if kept.is_torn(trial.timing_path)]
+  torn = [trial.timing_path for trial in found.trials if folders.is_torn(trial.timing_path)]
   if torn:
     reporter.say(f'{torn[0]} is damaged; {workdir / timing.FILE_NAME} is without the lines of {len(torn)} such files')
-  unsealed = [trial.directory for trial in found.trials if not kept.is_sealed(trial.directory)]
+  unsealed = [trial.directory for trial in found.trials if not folders.is_sealed(trial.directory)]
   if unsealed:
     others = f' and {len(unsealed) - 1} others' if unsealed[1:] else ''
     reporter.say(f'{unsealed[0]}{others}: no {manifests.NAME}; that its records are whole cannot be verified')
@@ -288,7 +274,7 @@ def _read(grid: list[trial_lib.Trial], records_of: RecordsOf) -> _Merged:
     finished,
     [row for trial in finished for row in records_of(trial)],
     [row for trial in finished for row in files.read_json_lines(trial.environment_path)],
-    [row for trial in finished for row in kept.readable(trial.timing_path)],
+    [row for trial in finished for row in folders.readable(trial.timing_path)],
   )
 
 
@@ -297,7 +283,7 @@ def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
   records = results.load(workdir)
   if not records:
     return
-  report.show(report.render(records, settings.figure.paper_overlay) + budget.render(records), workdir, reporter)
+  report.show(report.render(records, settings.figure.paper_overlay) + error_budget.render(records), workdir, reporter)
   for name in settings.figures:
     drawn = figure(name, records, settings.figure)
     if drawn:

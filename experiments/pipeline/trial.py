@@ -11,25 +11,19 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from experiments import (
-  claims,
-  distributed,
+from experiments.pipeline import (
   downstream as downstream_lib,
-  files,
-  fitted,
-  kept,
-  memory,
+  optimal_heads,
   pretraining,
-  results,
-  signals,
-  timing,
-  tuned,
+  tuning as tuned,
 )
-from experiments.environment import differing, environment, is_whole
-from experiments.groups import CorpusSettings
-from experiments.methods import METHODS
-from experiments.progress import Reporter
-from experiments.settings import Point, Settings
+from experiments.records import files, folders, results
+from experiments.records.environment import differing, environment, is_whole
+from experiments.runtime import distributed, locks, memory, signals, storage, timing
+from experiments.runtime.progress import Reporter
+from experiments.settings.grid import Point, Settings
+from experiments.settings.groups import CorpusSettings
+from experiments.settings.methods import METHODS
 import hmm_jax
 from hmm_jax import bayes_gap, compilation, model as model_lib, sharding
 from hmm_jax.hmm import chunk_start, Distribution
@@ -79,11 +73,11 @@ class Trial(NamedTuple):
   @property
   def pretrained_directory(self) -> pathlib.Path:
     shared = self.settings.pretrained
-    return (files.located(shared) if shared else self.workdir / 'pretrained') / self.pretraining_id
+    return (storage.located(shared) if shared else self.workdir / 'pretrained') / self.pretraining_id
 
   @property
   def records_path(self) -> pathlib.Path:
-    return self.directory / kept.RECORDS_NAME
+    return self.directory / folders.RECORDS_NAME
 
   @property
   def environment_path(self) -> pathlib.Path:
@@ -118,9 +112,9 @@ class Trial(NamedTuple):
     """The wanted records that there are, and no other that the trial was once asked for, or that came from nowhere; of
     changed ones none."""
     fits = {method: self.settings.fit_id(method) for method in self.methods}
-    known = self.wanted() & {triple for line in kept.environments(self.directory) for triple in _made(line)}
+    known = self.wanted() & {triple for line in folders.environments(self.directory) for triple in _made(line)}
     is_wanted = lambda record: _triple(record) in known and _fit_id(record) == fits[record['method']]
-    return [record for record in kept.read(self.directory) if is_wanted(record)]
+    return [record for record in folders.read(self.directory) if is_wanted(record)]
 
 
 def _fit_id(record: results.Record) -> str:
@@ -177,7 +171,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
     return
   settings, keys = trial.settings, trial.keys()
   clock = reporter.clock
-  for sentence in distributed.decide(lambda: kept.set_aside_torn(trial.timing_path)):
+  for sentence in distributed.decide(lambda: folders.set_aside_torn(trial.timing_path)):
     reporter.say(sentence)
   for different in distributed.decide(lambda: _made_elsewhere(trial)):
     reporter.say(f'records of trial {trial.id} were made with {different}')
@@ -188,7 +182,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
     models: dict[str, tuple[model_lib.MaskedLM, Any]] = {
       'exact': (model_lib.ExactModel(settings.hmm.num_tokens), distribution)
     }
-    in_float64 = {'exact': functools.partial(fitted.exact_probs, distribution)}
+    in_float64 = {'exact': functools.partial(optimal_heads.exact_probs, distribution)}
     if 'bert' in settings.models:
       params = _pretrained(trial, distribution, ideals, reporter)
       models['bert'] = pretraining.tuned_model(settings.bert_module()), params
@@ -207,14 +201,14 @@ def run(trial: Trial, reporter: Reporter) -> None:
 
 
 def _made_elsewhere(trial: Trial) -> list[str]:
-  return differing(filter(is_whole, kept.environments(trial.directory)), environment(jax.devices()))
+  return differing(filter(is_whole, folders.environments(trial.directory)), environment(jax.devices()))
 
 
 def _pretrained(trial: Trial, distribution: Distribution, ideals: pretraining.Ideals, reporter: Reporter) -> Any:
   """The parameters of the trial's model, when no other process works on it."""
   where, settings = trial.pretrained_directory, trial.settings
   is_past = lambda: reporter.clock.is_past(settings.time_budget)
-  with claims.held(where, f'pretrained model {where.name}', reporter, gives_up=is_past) as is_held:
+  with locks.held(where, f'pretrained model {where.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
       raise pretraining.OutOfTime
     key = trial.keys().pretraining
@@ -231,7 +225,7 @@ def _timed(trial: Trial, clock: timing.Clock) -> Iterator[None]:
     spent = timing.difference(clock.spent(), before)
     # What cannot be written here can be nowhere, and the first that could not says so.
     with contextlib.suppress(OSError):
-      if not claims.lost_to(trial.directory):
+      if not locks.lost_to(trial.directory):
         files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()})
 
 
@@ -259,18 +253,18 @@ def _chunks(
 
 
 def _add_records(trial: Trial, model: str, method: str, outcome: list[tuned.Tuned], gap: dict[str, float]) -> None:
-  claims.check(trial.directory)
+  locks.check(trial.directory)
   made, fit_id = {(one.task, model, method) for one in outcome}, trial.settings.fit_id(method)
   is_made = lambda row: _triple(row) in made and _fit_id(row) == fit_id
-  rows, arrays = [row for row in kept.alone(trial.directory) if not is_made(row)], {}
+  rows, arrays = [row for row in folders.alone(trial.directory) if not is_made(row)], {}
   # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
   which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
   which |= {'fit_id': fit_id}
   files.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
   for one in outcome:
     name = '-'.join([model, method, *([fit_id] if fit_id else []), f'task{one.task}.npz'])
-    arrays[name] = tuned.save_arrays(trial.directory / kept.ARRAYS / name, one.trainable)
+    arrays[name] = tuned.save_arrays(trial.directory / folders.ARRAYS / name, one.trainable)
     row = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
     row |= {'model': model, 'method': method, **one.measured, **gap}
     rows.append(row | {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id})
-  kept.write(trial.directory, sorted(rows, key=_triple), arrays)
+  folders.write(trial.directory, sorted(rows, key=_triple), arrays)

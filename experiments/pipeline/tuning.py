@@ -10,11 +10,13 @@ from jax import Array
 import numpy as np
 import scipy.stats
 
-from experiments import files, finite, fitted, manifests, signals
-from experiments.downstream import Downstream
-from experiments.methods import METHODS, OF_SEQUENCE
-from experiments.progress import Reporter
-from experiments.settings import Point, Settings
+from experiments.pipeline import optimal_heads
+from experiments.pipeline.downstream import Downstream
+from experiments.records import files, manifests
+from experiments.runtime import nan_guard, signals
+from experiments.runtime.progress import Reporter
+from experiments.settings.grid import Point, Settings
+from experiments.settings.methods import METHODS, OF_SEQUENCE
 from hmm_jax import compilation, heads, tasks as tasks_lib, tuning
 from hmm_jax.model import MaskedLM
 
@@ -73,7 +75,7 @@ def tune(
   fit, name, splits = METHODS[method].fit, f'{method} on {model.name}', downstream.splits
   labels, profiles = downstream.labels(tasks), [NO_PROFILE] * len(tasks)
   if fit == 'on_test':
-    found = fitted.heads_on_test(settings, frozen, downstream, tasks)
+    found = optimal_heads.heads_on_test(settings, frozen, downstream, tasks)
   else:
     tuner = _tuner(settings, point, model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
@@ -82,7 +84,7 @@ def tune(
     else:
       features = tuning.frozen_features(tuner, frozen, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
-      found = [fitted.converged_head(settings, features, y, splits) for y in labels]
+      found = [optimal_heads.converged_head(settings, features, y, splits) for y in labels]
     else:
       data = frozen, features, labels, splits
       found = _trained(settings, tuner, method, tasks, *data, key, name, reporter)
@@ -92,9 +94,9 @@ def tune(
   reporter.say(f'{name}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
   outcome = []
   for task, one, profile in zip(tasks, found, profiles):
-    finite.check_values(f'{name}, task {task}:', _by_name(one.trainable))
+    nan_guard.check_values(f'{name}, task {task}:', _by_name(one.trainable))
     measured = _measured(downstream.tasks[task], one, splits)
-    outcome.append(Tuned(task, one.trainable, {**measured, **profile, **fitted.NOT_FITTED, **one.fields}))
+    outcome.append(Tuned(task, one.trainable, {**measured, **profile, **optimal_heads.NOT_FITTED, **one.fields}))
   return outcome
 
 
@@ -110,7 +112,7 @@ def _trained(
   key: Array,
   name: str,
   reporter: Reporter,
-) -> list[fitted.Fitted]:
+) -> list[optimal_heads.Fitted]:
   """What the schedule of a method makes of each task; of several starts, side by side, the best on validation.
 
   Start r of a task is drawn as that of a task numbered r 2^16 higher, so that start 0 is the only one of the method
@@ -140,7 +142,7 @@ def _trained(
     several = {'restart': chosen, 'restart_accuracies': accuracies.tolist()}
     which = starts[chosen]
     fields = several if METHODS[method].fit == 'restarts' else {}
-    found.append(fitted.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields))
+    found.append(optimal_heads.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields))
   return found
 
 
@@ -148,7 +150,7 @@ def _at(tree: Any, where: slice | int) -> Any:
   return jax.tree.map(lambda x: x[where], tree)
 
 
-def _measured(task: tasks_lib.Task, one: fitted.Fitted, splits: dict[str, slice]) -> dict[str, Any]:
+def _measured(task: tasks_lib.Task, one: optimal_heads.Fitted, splits: dict[str, slice]) -> dict[str, Any]:
   test, is_right = splits['test'], one.is_right
   is_clear = task.margins[test] >= _NEAR_TIE
   return {
@@ -176,7 +178,7 @@ def epochs(
     for done in range(1, count + 1):
       signals.check()
       state, losses = epoch(state)
-      finite.check_members(losses, members, done, name)
+      nan_guard.check_members(losses, members, done, name)
       advance(done, f'loss {np.mean(losses):.3f}')
       yield state, losses
 
@@ -189,7 +191,7 @@ def _best_start(accuracies: np.ndarray, losses: np.ndarray) -> int:
 def _attention_profiles(
   settings: Settings,
   tuner: tuning.Tuner,
-  found: list[fitted.Fitted],
+  found: list[optimal_heads.Fitted],
   frozen: Any,
   features: Any,
   downstream: Downstream,

@@ -17,12 +17,14 @@ import jax
 import numpy as np
 import scipy.stats
 
-from experiments import config as config_lib, environment, files, kept, loading, report, results, sweep
-from experiments.fields import require, SettingsError
-from experiments.progress import Reporter
-from experiments.registry import EXPERIMENTS
-from experiments.results import Record
-from experiments.settings import Point, Settings
+from experiments.analysis import report
+from experiments.pipeline import sweep
+from experiments.records import environment, files, folders, loading, results
+from experiments.records.results import Record
+from experiments.runtime.progress import Reporter
+from experiments.settings import config as config_lib
+from experiments.settings.fields import require, SettingsError
+from experiments.settings.grid import Point, Settings
 
 # The classes. Within TOLERANCE of 1, or of the recorded number where that is larger.
 EQUAL, TOLERANT, STATISTICAL, LOCAL = 'bit-equal', 'within tolerance', 'statistical', 'here alone'
@@ -88,7 +90,12 @@ class Compared(NamedTuple):
 
 
 def run(
-  workdir: pathlib.Path, text: str, pretrained: str, set_up: Callable[[Settings], None], reporter: Reporter
+  workdir: pathlib.Path,
+  text: str,
+  pretrained: str,
+  classes: config_lib.Classes,
+  set_up: Callable[[Settings], None],
+  reporter: Reporter,
 ) -> None:
   """Runs trials of a folder again, shows what became of each field, and raises Differs where it is not what it was.
 
@@ -96,14 +103,15 @@ def run(
     workdir: with the files that `results.write` leaves; it is read and no more.
     text: numbers of the trials, as `sweep.chosen` reads them; '' for all on record.
     pretrained: directory of pretrained models that are used where they are found; '' to pretrain again.
+    classes: the class of settings of each grid of trials, by its name.
     set_up: of JAX, for these settings.
     reporter: of progress and of the table.
   """
-  kept.check_schema(workdir)
+  folders.check_schema(workdir)
   recorded = results.load(workdir)
   require(bool(recorded), '--workdir', str(workdir), 'one with records where --mode is verify')
   _check_names(workdir, recorded)
-  settings = _settings(workdir, pretrained)
+  settings = _settings(workdir, pretrained, classes)
   set_up(settings)
   sweep.check(settings)
   is_here = _is_here(workdir)
@@ -134,7 +142,7 @@ def _check_names(workdir: pathlib.Path, recorded: list[Record]) -> None:
     require(isinstance(value, kind), f'{name} of a record in {workdir}', value, valid)
 
 
-def _settings(workdir: pathlib.Path, pretrained: str) -> Settings:
+def _settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classes) -> Settings:
   """Those of the folder, with no path of it: nothing that is read says where programs or models are; no time limit."""
   path = workdir / results.CONFIG_NAME
   try:
@@ -142,9 +150,8 @@ def _settings(workdir: pathlib.Path, pretrained: str) -> Settings:
   except (OSError, ValueError):
     raise SettingsError(f'{str(path)!r} cannot be read; valid is the config.json of a run')
   experiment = recorded.get('experiment') if isinstance(recorded, dict) else None
-  grids = [name for name, module in EXPERIMENTS.items() if module is sweep]
-  require(experiment in grids, f'experiment of {path}', experiment, f'one of {", ".join(grids)}')
-  settings = config_lib.from_record(recorded)
+  require(experiment in list(classes), f'experiment of {path}', experiment, f'one of {", ".join(classes)}')
+  settings = config_lib.from_record(recorded, classes)
   cache = settings.compilation_cache and 'auto'
   here = {'compilation_cache': cache, 'pretrained': pretrained}
   return dataclasses.replace(settings, **here, time_budget=0.0, tensorboard=False, debug_nans=False)

@@ -16,8 +16,9 @@ import uuid
 import jax
 import orbax.checkpoint as ocp
 
-from experiments import distributed, files, loading, manifests
-from experiments.fields import require, SettingsError
+from experiments.records import files, loading, manifests
+from experiments.runtime import distributed, storage
+from experiments.settings.fields import require, SettingsError
 
 # Steps that stay on disk: the newest, and the one to fall back to.
 KEPT = 2
@@ -132,10 +133,10 @@ def _naming(path: pathlib.Path) -> Iterator[None]:
   """Tells what fails on the way to a file, of whatever class, in a sentence."""
   try:
     yield
-  except files.StorageError:
+  except storage.StorageError:
     raise
   except Exception as error:
-    raise files.StorageError(files.not_written(path, OSError(_reason(error)))) from error
+    raise storage.StorageError(storage.not_written(path, OSError(_reason(error)))) from error
 
 
 @contextlib.contextmanager
@@ -149,7 +150,7 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   _check_shared(directory)
   found = distributed.decide(lambda: _set_aside_bad(directory))
   options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True)
-  absolute = directory if files.is_object(directory) else directory.absolute()
+  absolute = directory if storage.is_object(directory) else directory.absolute()
   saved = Checkpoints(ocp.CheckpointManager(absolute, options=options), directory, found)
   try:
     yield saved

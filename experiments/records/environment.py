@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from experiments import distributed
+from experiments.runtime import distributed
 
 # Those whose programs compute a model, and the others.
 _COMPUTING = ('jax', 'jaxlib', 'flax', 'optax')
@@ -46,7 +46,7 @@ def _cpu() -> str:
 @functools.cache
 def _process() -> Environment:
   """Looked at once: a commit made while a run goes on is not the one that runs."""
-  root = pathlib.Path(__file__).parent.parent
+  root = pathlib.Path(__file__).parents[2]
   git = lambda *words: subprocess.run(['git', '-C', root, *words], capture_output=True, text=True).stdout.strip()
   return {
     'commit': git('rev-parse', 'HEAD') or 'unknown',

@@ -5,66 +5,16 @@ import json
 import os
 import pathlib
 import platform
-import shutil
-import tempfile
-from typing import Any, cast
-import uuid
+from typing import Any
 
-from etils import epath
-
-from experiments import distributed
-from experiments.fields import require, SettingsError
+from experiments.runtime import distributed
+from experiments.runtime.storage import is_object, not_written, StorageError
+from experiments.settings.fields import SettingsError
 
 # Bytes of JSON that are read at most: its objects take several times as many.
 MOST_JSON = 2**28
 # Where what is not as it was written goes, with all that it is read with; in its own directory.
 ASIDE = 'set-aside'
-
-
-class StorageError(OSError):
-  """Something could not be written, as its text says; what was written before it stands."""
-
-
-def located(where: str, name: str = 'a path') -> pathlib.Path:
-  """The path of a local directory, or of one in an object store, such as gs://BUCKET/DIRECTORY.
-
-  The latter is epath's, which has the methods of pathlib's that are used here. Raises SettingsError, which says what
-  the path is of by its `name`, where it is neither.
-  """
-  require('\0' not in where, name, where, 'a path, which has no null character')
-  # Bytes that are none are kept by Python in characters of this range.
-  is_text = not any('\ud800' <= character <= '\udfff' for character in where)
-  require(is_text, name, where, 'a path of UTF-8')
-  if '://' not in where:
-    return pathlib.Path(where)
-  try:
-    return cast(pathlib.Path, epath.Path(where))
-  except (KeyError, ValueError):
-    what = f'{where!r}, which is in no object store that is known'
-    raise SettingsError(f'{name} is {what}; valid is a local path, or gs://BUCKET/DIRECTORY')
-
-
-def is_object(path: pathlib.Path) -> bool:
-  """Whether the path is one of an object store, which has no directories, and whose files appear whole."""
-  return '://' in str(path)
-
-
-def check_writable(directory: pathlib.Path) -> None:
-  """Raises OSError where nothing can be written there; nothing is left but what there was.
-
-  It is tried in the directory itself or, where there is none yet, in that in which it would be made.
-  """
-  if is_object(directory):
-    probe = directory / f'.probe-{uuid.uuid4().hex}'
-    try:
-      probe.write_bytes(b'')
-      probe.unlink()
-    except Exception as error:
-      # What a client raises without a library, an account, a network or a bucket is of no one class.
-      raise OSError(0, f'{type(error).__name__}: {error}')
-    return
-  with tempfile.TemporaryFile(dir=standing(directory)):
-    pass
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
@@ -112,25 +62,6 @@ def _is_alive(pid: int) -> bool:
   except PermissionError:
     pass
   return True
-
-
-def not_written(path: pathlib.Path, error: Exception) -> str:
-  """The sentence of a StorageError: what could not be written, why, and what room there is."""
-  reason = getattr(error, 'strerror', None) or str(error) or type(error).__name__
-  there = free_bytes(path)
-  room = '' if there is None else f', {there:,} bytes are free'
-  return f'{str(path)!r} was not written ({reason}{room}); what was there before stands, and the same command goes on'
-
-
-def free_bytes(path: pathlib.Path) -> int | None:
-  """The bytes that may be written where `path` is or would be; None in an object store, which does not say."""
-  return None if is_object(path) else shutil.disk_usage(standing(path)).free
-
-
-def standing(path: pathlib.Path) -> pathlib.Path:
-  """The path, or the nearest of the directories that it would lie in that there is."""
-  whole = path.absolute()
-  return next(one for one in (whole, *whole.parents) if one.exists())
 
 
 def remove(path: pathlib.Path) -> None:

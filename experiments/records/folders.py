@@ -9,9 +9,10 @@ import contextlib
 import pathlib
 from typing import Any
 
-from experiments import distributed, environment, files, manifests, results, timing
-from experiments.fields import SettingsError
-from experiments.results import ENVIRONMENT_NAME, Record
+from experiments.records import environment, files, manifests, results
+from experiments.records.results import ENVIRONMENT_NAME, Record
+from experiments.runtime import distributed, timing
+from experiments.settings.fields import SettingsError
 
 RECORDS_NAME = 'records.jsonl'
 ARRAYS = 'tuned'

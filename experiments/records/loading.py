@@ -8,7 +8,7 @@ import zipfile
 
 import numpy as np
 
-from experiments import files
+from experiments.records import files
 
 # Bytes of all arrays of a file.
 MOST_ARRAYS = 2**30

@@ -10,7 +10,8 @@ import json
 import pathlib
 from typing import Any
 
-from experiments import files, loading
+from experiments.records import files, loading
+from experiments.runtime import storage
 
 NAME = 'manifest.json'
 
@@ -25,7 +26,7 @@ _OF = 'of'
 
 def entry(path: pathlib.Path) -> Entry:
   """Of a file; of a large one that this process has read before, unless it was written since, as it was then."""
-  if files.is_object(path) or (stat := path.stat()).st_size < _LARGE:
+  if storage.is_object(path) or (stat := path.stat()).st_size < _LARGE:
     return _entry(path)
   return dict(_remembered(path, stat.st_ino, stat.st_size, stat.st_mtime_ns))
 

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import jax
 from jax._src import clusters, distributed as jax_distributed
 
-from experiments.fields import SettingsError
-from experiments.machine import DistributedSettings
-from experiments.statuses import Stopped
+from experiments.runtime.exit_status import Stopped
+from experiments.settings.devices import DistributedSettings
+from experiments.settings.fields import SettingsError
 
 T = TypeVar('T')
 # Milliseconds, 30 days: whoever is waited for either comes, or is found dead by its heartbeat.

@@ -2,7 +2,7 @@
 
 import signal
 
-from experiments.fields import SettingsError
+from experiments.settings.fields import SettingsError
 
 # All that was asked for is done, or the time budget has ended.
 DONE = 0

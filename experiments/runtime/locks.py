@@ -34,8 +34,8 @@ import time
 from typing import NamedTuple
 import uuid
 
-from experiments import distributed, files, signals
-from experiments.progress import Reporter
+from experiments.runtime import distributed, signals, storage
+from experiments.runtime.progress import Reporter
 
 BEAT = 10.0
 MISSED = 6
@@ -131,7 +131,7 @@ class Watch:
 
 def holder(directory: pathlib.Path) -> Holder | None:
   """Who has the claim on a directory, if anybody; one on another machine is not found to be gone by a single look."""
-  return None if files.is_object(directory) else Watch(directory).holder()
+  return None if storage.is_object(directory) else Watch(directory).holder()
 
 
 def silence(directory: pathlib.Path) -> float | None:
@@ -173,7 +173,7 @@ def _take(
   gives_up: Callable[[], bool],
   kept: contextlib.ExitStack,
 ) -> bool:
-  if files.is_object(directory):
+  if storage.is_object(directory):
     return True
   watch, told = Watch(directory), None
   while True:
@@ -200,7 +200,7 @@ def check(directory: pathlib.Path) -> None:
 
 def lost_to(directory: pathlib.Path) -> str | None:
   """Whose the newest claim on a directory is, or was, where it is not of this process, which alone looks."""
-  number = 0 if files.is_object(directory) else _newest(directory)
+  number = 0 if storage.is_object(directory) else _newest(directory)
   if not number:
     return None
   holder = _read(_path(directory, number))
@@ -234,13 +234,13 @@ def _make(directory: pathlib.Path, number: int) -> Claim | None:
     directory.mkdir(parents=True, exist_ok=True)
   except OSError as error:
     sentence = f'{str(directory)!r} is no directory, and none can be made there ({error.strerror})'
-    raise files.StorageError(sentence) from error
+    raise storage.StorageError(sentence) from error
   try:
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
   except FileExistsError:
     return None
   except OSError as error:
-    raise files.StorageError(files.not_written(path, error)) from error
+    raise storage.StorageError(storage.not_written(path, error)) from error
   now = datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M:%S UTC')
   # Whoever looks whether it is locked has it locked for that moment.
   machine = _machine() if _locks(file, fcntl.LOCK_EX) else ''
@@ -249,7 +249,7 @@ def _make(directory: pathlib.Path, number: int) -> Claim | None:
     _write(file, holder)
   except OSError as error:
     _withdraw(path, file)
-    raise files.StorageError(files.not_written(path, error)) from error
+    raise storage.StorageError(storage.not_written(path, error)) from error
   if _newest(directory) != number:
     _withdraw(path, file)
     return None

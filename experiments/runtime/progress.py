@@ -7,7 +7,7 @@ import time
 import rich.console
 import rich.progress
 
-from experiments.timing import Clock
+from experiments.runtime.timing import Clock
 
 _SECONDS_BETWEEN_LINES = 10.0
 

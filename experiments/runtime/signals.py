@@ -17,8 +17,8 @@ import signal
 import sys
 import threading
 
-from experiments import distributed, statuses
-from experiments.statuses import Stopped
+from experiments.runtime import distributed, exit_status
+from experiments.runtime.exit_status import Stopped
 
 # In the environment of a worker: the id of the process that started it, whose end is its own.
 PARENT = 'HMM_JAX_PARENT'
@@ -72,7 +72,7 @@ def _end_at_second(reader: int) -> None:
   while number := os.read(reader, 1):
     if number[0] in _ANSWERED:
       if is_told and PARENT not in os.environ:
-        os._exit(statuses.of_signal(number[0]))
+        os._exit(exit_status.of_signal(number[0]))
       is_told = True
 
 

@@ -1,6 +1,6 @@
 """ConfigDict in, settings out; and the configs that are shipped, by the name of their experiment."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 import dataclasses
 import difflib
 import pathlib
@@ -9,8 +9,7 @@ from typing import Any
 
 import ml_collections
 
-from experiments.fields import require, SettingsError
-from experiments.registry import EXPERIMENTS
+from experiments.settings.fields import require, SettingsError
 
 # Fields that runs on record may lack since they came later, by the value that says what those runs did; and groups of
 # them that say nothing of what those runs did.
@@ -28,14 +27,17 @@ _CAME_LATER = {
 }
 _UNUSED_THEN = ('on_test.', 'converged.', 'restarts.')
 
-_SHIPPED = pathlib.Path(__file__).parents[1] / 'configs'
+# The class of settings of each experiment, by its name.
+Classes = Mapping[str, Any]
+
+_SHIPPED = pathlib.Path(__file__).parents[2] / 'configs'
 
 
-def from_config(config: ml_collections.ConfigDict) -> Any:
+def from_config(config: ml_collections.ConfigDict, classes: Classes) -> Any:
   """The settings of the experiment that the config names; raises SettingsError at the first field that is wrong."""
   experiment = config.get('experiment')
-  require(experiment in list(EXPERIMENTS), 'experiment', experiment, f'one of {", ".join(EXPERIMENTS)}')
-  return _read(EXPERIMENTS[experiment].SETTINGS, config, '')
+  require(experiment in list(classes), 'experiment', experiment, f'one of {", ".join(classes)}')
+  return _read(classes[experiment], config, '')
 
 
 def _read(cls: Any, config: Any, prefix: str) -> Any:
@@ -66,7 +68,7 @@ def _as_floats(value: Any, kind: Any) -> Any:
   return float(value) if kind is float and type(value) is int and abs(value) < 2**53 else value
 
 
-def from_record(recorded: dict[str, Any]) -> Any:
+def from_record(recorded: dict[str, Any], classes: Classes) -> Any:
   """The settings of a run from its `config.json`.
 
   Raises SettingsError for a field that is missing, unless it came later than some records, and for one that is none.
@@ -78,7 +80,7 @@ def from_record(recorded: dict[str, Any]) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
   experiment, scale = str(recorded.get('experiment')), recorded.get('scale')
-  require(experiment in list(EXPERIMENTS), 'experiment', experiment, f'one of {", ".join(EXPERIMENTS)}')
+  require(experiment in list(classes), 'experiment', experiment, f'one of {", ".join(classes)}')
   scales = shipped(experiment)['SCALES']
   require(scale in scales, 'scale', scale, f'one of {", ".join(scales)}')
   config = shipped(experiment)['get_config'](scale)
@@ -92,7 +94,7 @@ def from_record(recorded: dict[str, Any]) -> Any:
     config.update(read(recorded))
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise SettingsError(f'a record has fields that are none of {experiment}, {error}; valid is one of this version')
-  return from_config(config)
+  return from_config(config, classes)
 
 
 def _names(fields: dict[str, Any], prefix: str = '') -> list[str]:
@@ -110,10 +112,10 @@ def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]
       yield from fields(field.type, f'{prefix}{field.name}.')
 
 
-def field_names(experiment: str) -> list[str]:
+def field_names(experiment: str, classes: Classes) -> list[str]:
   """Every field of the experiment by its dotted name; of every one where there is none of that name."""
-  modules = [EXPERIMENTS[experiment]] if experiment in EXPERIMENTS else EXPERIMENTS.values()
-  return sorted({name for module in modules for name, _ in fields(module.SETTINGS)})
+  chosen = [classes[experiment]] if experiment in classes else classes.values()
+  return sorted({name for cls in chosen for name, _ in fields(cls)})
 
 
 def shipped(experiment: str) -> dict[str, Any]:
@@ -121,7 +123,7 @@ def shipped(experiment: str) -> dict[str, Any]:
   return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
 
 
-def locate(config: str) -> str:
+def locate(config: str, experiments: Iterable[str]) -> str:
   """PATH[:scale] of PATH[:scale] or NAME[:scale].
 
   A path is whatever is a file, ends in .py or has a slash; anything else is the name of a shipped config. Raises
@@ -138,8 +140,9 @@ def locate(config: str) -> str:
   if path.suffix == '.py' or '/' in name:
     what = 'is a directory' if path.is_dir() else 'does not exist'
     raise SettingsError(f'--config is {config!r}, which {what}; valid is the path of a config file, or a name')
-  if name not in EXPERIMENTS:
-    nearest = difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0) or list(EXPERIMENTS)
-    valid = f'a path, or one of {", ".join(EXPERIMENTS)}; the nearest is {nearest[0]}'
+  names = list(experiments)
+  if name not in names:
+    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0) or names
+    valid = f'a path, or one of {", ".join(names)}; the nearest is {nearest[0]}'
     raise SettingsError(f'--config is {config!r}; valid is {valid}')
   return f'{_SHIPPED / name}.py{colon}{scale}'

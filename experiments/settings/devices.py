@@ -4,7 +4,7 @@ import dataclasses
 import math
 import re
 
-from experiments.fields import Group, require, setting
+from experiments.settings.fields import Group, require, setting
 
 
 class MeshSettings(Group):

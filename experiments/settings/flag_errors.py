@@ -9,17 +9,16 @@ from typing import Any
 
 from absl import flags
 
-from experiments import config as config_lib
-from experiments.fields import require, valid_values
-from experiments.registry import EXPERIMENTS
+from experiments.settings import config as config_lib
+from experiments.settings.fields import require, valid_values
 
 _OF_ABSL = ('flagfile', 'undefok')
 _TYPES = {'bool': 'True or False', 'int': 'an int', 'string': 'a text'}
 
 
-def check_overrides(argv: list[str], path: str) -> None:
+def check_overrides(argv: list[str], path: str, classes: config_lib.Classes) -> None:
   """Raises SettingsError for a VALUE after --config.FIELD= that would be read as a tuple of the keys of a dict."""
-  fields = _fields(path)
+  fields = _fields(path, classes)
   for argument in argv:
     name, _, text = re.sub('^--?config[.]', '', argument).partition('=')
     if argument.startswith('-') and name in fields and typing.get_args(fields[name].type):
@@ -33,13 +32,15 @@ def _literal(text: str) -> Any:
     return None
 
 
-def refusal(argv: list[str], path: str, values: flags.FlagValues, error: BaseException) -> str:
+def refusal(
+  argv: list[str], path: str, values: flags.FlagValues, error: BaseException, classes: config_lib.Classes
+) -> str:
   """One sentence for what a flag, or the config file itself, has raised."""
   lines = [line for line in str(error).splitlines() if line.strip()] or ['']
   in_file = 'Traceback' in str(error)
   if isinstance(error, flags.Error) and not in_file:
-    return _of_flag(path, values, error) or _unknown_field(argv, path) or ' '.join(lines)
-  unknown = _unknown_field(argv, path)
+    return _flag_refusal(path, values, error, classes) or _unknown_field(argv, path, classes) or ' '.join(lines)
+  unknown = _unknown_field(argv, path, classes)
   if unknown:
     return unknown
   # Within a traceback the last line names the type of the error itself.
@@ -51,7 +52,7 @@ def refusal(argv: list[str], path: str, values: flags.FlagValues, error: BaseExc
   return f'--config is {path!r}, which fails with {reason}; valid is {valid}'
 
 
-def _of_flag(path: str, values: flags.FlagValues, error: flags.Error) -> str | None:
+def _flag_refusal(path: str, values: flags.FlagValues, error: flags.Error, classes: config_lib.Classes) -> str | None:
   """What is valid for the field or flag whose text absl could not read; None where it had no such text."""
   if isinstance(error, flags.UnrecognizedFlagError):
     known = [f'--{name}' for name in values if '.' not in name and name not in _OF_ABSL]
@@ -61,7 +62,7 @@ def _of_flag(path: str, values: flags.FlagValues, error: flags.Error) -> str | N
   if not match or not message.endswith(reason):
     return None
   name, text = match[1].removeprefix('config.'), message[match.end() : -len(reason)]
-  fields = _fields(path)
+  fields = _fields(path, classes)
   if match[1] != name and name in fields:
     return f'{name} is {text!r}; valid is {valid_values(fields[name])}'
   if match[1] != name or name not in values:
@@ -72,8 +73,8 @@ def _of_flag(path: str, values: flags.FlagValues, error: flags.Error) -> str | N
   return f'--{name} is {text!r}; valid is {valid}'
 
 
-def _unknown_field(argv: list[str], path: str) -> str | None:
-  valid = config_lib.field_names(_experiment(path))
+def _unknown_field(argv: list[str], path: str, classes: config_lib.Classes) -> str | None:
+  valid = config_lib.field_names(_experiment(path), classes)
   for argument in argv[1:]:
     match = re.match(r'--?config\.([^=]*)', argument)
     if match and match[1] not in valid:
@@ -87,7 +88,7 @@ def _experiment(path: str) -> str:
   return pathlib.Path(path.partition(':')[0]).stem
 
 
-def _fields(path: str) -> dict[str, Any]:
+def _fields(path: str, classes: config_lib.Classes) -> dict[str, Any]:
   """Those of the experiment that a config file is named for, by their dotted names; none where there is none."""
-  module = EXPERIMENTS.get(_experiment(path))
-  return dict(config_lib.fields(module.SETTINGS)) if module else {}
+  cls = classes.get(_experiment(path))
+  return dict(config_lib.fields(cls)) if cls else {}

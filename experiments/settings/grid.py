@@ -7,8 +7,9 @@ import itertools
 import json
 from typing import Any, NamedTuple
 
-from experiments.fields import require, setting
-from experiments.groups import (
+from experiments.settings.devices import DistributedSettings, MeshSettings
+from experiments.settings.fields import require, setting
+from experiments.settings.groups import (
   AttentionSettings,
   BertSettings,
   ConvergedSettings,
@@ -25,8 +26,7 @@ from experiments.groups import (
   RestartSettings,
   TuneSettings,
 )
-from experiments.machine import DistributedSettings, MeshSettings
-from experiments.methods import METHODS, SCHEDULES
+from experiments.settings.methods import METHODS, SCHEDULES
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
 from hmm_jax.tuning import Schedule

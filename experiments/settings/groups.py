@@ -8,8 +8,8 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 
-from experiments.fields import Group, require, setting
-from experiments.methods import METHODS
+from experiments.settings.fields import Group, require, setting
+from experiments.settings.methods import METHODS
 from hmm_jax import optimizer as optimizer_lib
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption

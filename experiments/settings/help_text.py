@@ -1,13 +1,14 @@
 """What `--help` and `--list` print: plain lines, which read the same on a terminal and in a pipe."""
 
+from collections.abc import Iterable
 import operator
 import textwrap
+from typing import Any
 
 import ml_collections
 
-from experiments import config as config_lib
-from experiments.fields import valid_values
-from experiments.registry import EXPERIMENTS
+from experiments.settings import config as config_lib
+from experiments.settings.fields import valid_values
 
 _WIDTH = 100
 _USAGE = """\
@@ -32,24 +33,25 @@ python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [
 """
 
 
-def listing() -> str:
+def listing(experiments: Iterable[str]) -> str:
   """The experiments, each with what it asks or shows and its scales."""
   lines = []
-  for name in EXPERIMENTS:
+  for name in experiments:
     shipped = config_lib.shipped(name)
     lines += [f'{name}  [{", ".join(shipped["SCALES"])}]', f'  {shipped["__doc__"].splitlines()[0]}']
   return '\n'.join(lines) + '\n'
 
 
-def help_text(config: ml_collections.ConfigDict | None) -> str:
+def help_text(config: ml_collections.ConfigDict | None, classes: config_lib.Classes) -> str:
   """The usage, and every field: its name, its value in `config`, what it means and what is valid."""
-  configs = [config] if config else [config_lib.shipped(name)['get_config']() for name in EXPERIMENTS]
-  return '\n'.join([_USAGE, *([] if config else [listing()]), *map(_fields, configs)])
+  configs = [config] if config else [config_lib.shipped(name)['get_config']() for name in classes]
+  fields = [_fields(one, classes[one.experiment]) for one in configs]
+  return '\n'.join([_USAGE, *([] if config else [listing(classes)]), *fields])
 
 
-def _fields(config: ml_collections.ConfigDict) -> str:
+def _fields(config: ml_collections.ConfigDict, cls: Any) -> str:
   lines = [f'{config.experiment}:{config.scale}']
-  for name, field in config_lib.fields(EXPERIMENTS[config.experiment].SETTINGS):
+  for name, field in config_lib.fields(cls):
     text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}'
     value = f'{name} = {operator.attrgetter(name)(config)!r}'
     lines += textwrap.wrap(value, _WIDTH, initial_indent='  ', subsequent_indent=' ' * 4)

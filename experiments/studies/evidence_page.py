@@ -1,4 +1,4 @@
-"""python -m experiments.evidence_page: tables, sentences and figures of Figure 3 in README and docs from its records.
+"""python -m experiments.studies.evidence_page: fills Figure 3 in README and docs from its records.
 
 Of a run they are what `results.write` and `sweep.write` leave: config.json, environment.jsonl, results.jsonl with their
 manifest.json, and timing.jsonl, copied from its workdir into the folder, the last with lines of runs that pretrained
@@ -11,16 +11,21 @@ import textwrap
 
 import numpy as np
 
-from experiments import budget, config as config_lib, figures, files, loading, pages, report, results, sweep, timing
-from experiments.methods import METHODS
-from experiments.results import Difference, Interval, Record
-from experiments.settings import Point, Settings
+from experiments.analysis import error_budget, figures, pages, report, statistics
+from experiments.analysis.statistics import Difference, Interval
+from experiments.pipeline import sweep
+from experiments.records import files, loading, results
+from experiments.records.results import Record
+from experiments.runtime import timing
+from experiments.settings.grid import Point, Settings
+from experiments.settings.methods import METHODS
+from experiments.studies import registry
 
 PAGES = (pages.DOCS.parent / 'README.md', pages.DOCS / 'results.md')
 FOLDERS = tuple(pages.DOCS / 'results' / 'small' / name for name in ('figure_3_left', 'figure_3_right'))
 _WIDTH = 120
 # The budget of the method that each line of the paper is of.
-_BUDGETS = {'head': budget.BUDGETS[0], 'attention': budget.BUDGETS[1], 'prompt': budget.BUDGETS[2]}
+_BUDGETS = {'head': error_budget.BUDGETS[0], 'attention': error_budget.BUDGETS[1], 'prompt': error_budget.BUDGETS[2]}
 # Contrasts of the right panel that README has.
 _IN_BRIEF = (
   'memory attention - vanilla head',
@@ -54,7 +59,7 @@ def section(name: str, folder: pathlib.Path) -> str | None:
 
 
 def _settings(folder: pathlib.Path) -> Settings:
-  return config_lib.from_record(loading.json_value(folder / results.CONFIG_NAME))
+  return registry.from_record(loading.json_value(folder / results.CONFIG_NAME))
 
 
 def _wrapped(line: str) -> str:
@@ -67,7 +72,8 @@ def _wrapped(line: str) -> str:
 def _setup(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
   """What was run, where, and what it took."""
   counts = ', '.join(
-    f'{_place(point)}: {len({record["trial"] for record in rows})}' for point, rows in results.by_point(records).items()
+    f'{_place(point)}: {len({record["trial"] for record in rows})}'
+    for point, rows in statistics.by_point(records).items()
   )
   spent = files.read_json_lines(folder / timing.FILE_NAME)
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)
@@ -87,7 +93,7 @@ def _setup(records: list[Record], settings: Settings, folder: pathlib.Path) -> s
 
 
 def _unit(records: list[Record]) -> str:
-  return 'HMM' if results.unit_of(records) == ('trial',) else 'task of one HMM'
+  return 'HMM' if statistics.unit_of(records) == ('trial',) else 'task of one HMM'
 
 
 def _tables(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
@@ -129,7 +135,7 @@ def _told(found: dict[Point, Difference]) -> str:
 
 def _verdicts(found: dict[Point, Difference]) -> dict[str, list[Point]]:
   """Where a contrast is told above 0, below it, or from it neither way, after Holm's correction."""
-  corrected = results.holm([difference.p_value for difference in found.values()])
+  corrected = statistics.holm([difference.p_value for difference in found.values()])
   where: dict[str, list[Point]] = {_ABOVE: [], _BELOW: [], _OPEN: []}
   for (point, difference), p_value in zip(found.items(), corrected):
     is_told = p_value < report.LEVEL
@@ -143,10 +149,10 @@ def _beside_paper(records: list[Record]) -> list[str]:
   That is where the distance of the means is more than the root of the sum of the squares of their half-widths, of which
   the paper's is 0 where it is not known.
   """
-  found, of_points = [], results.by_point(records)
+  found, of_points = [], statistics.by_point(records)
   for point, method, ours, paper, is_apart in _comparisons(records):
     if is_apart:
-      loss = budget.largest_loss(of_points[point], _BUDGETS[method])
+      loss = error_budget.largest_loss(of_points[point], _BUDGETS[method])
       what = f'the largest loss of ours there is {loss}' if loss else 'no loss of ours is told from the others there'
       distance = f'{paper} in the paper ({ours.mean - paper:+.1f})'
       found.append(f'- {METHODS[method].label} at {_place(point)}: {ours} here, {distance}; {what}.')
@@ -155,11 +161,11 @@ def _beside_paper(records: list[Record]) -> list[str]:
 
 def _comparisons(records: list[Record]) -> Iterator[tuple[Point, str, Interval, float, bool]]:
   """Each point of the paper that we have on BERT: its method, ours, the paper's, and whether they are apart."""
-  unit, scale = results.unit_of(records), records[0]['scale']
-  for point, rows in results.by_point(records).items():
+  unit, scale = statistics.unit_of(records), records[0]['scale']
+  for point, rows in statistics.by_point(records).items():
     for method in _methods_of_paper(point, records):
       paper, half_width = (_paper(point, method, records, scale, what) for what in ('mean', 'ci95'))
-      ours = results.percent(results.select(rows, model='bert', method=method), 'accuracy', unit)
+      ours = statistics.percent(statistics.select(rows, model='bert', method=method), 'accuracy', unit)
       if paper is not None:
         yield point, method, ours, paper, abs(ours.mean - paper) > np.hypot(ours.half_width, half_width or 0)
 
@@ -183,7 +189,7 @@ def _methods_of_paper(point: Point, records: list[Record]) -> list[str]:
   """The methods whose accuracy on this text the paper draws, of those on record."""
   if any(record['memory_size'] for record in records):
     return [method for method in [report.standing_for(report.text_name(point), records)] if method in _BUDGETS]
-  return [method for method in ('head', 'prompt') if results.select(records, model='bert', method=method)]
+  return [method for method in ('head', 'prompt') if statistics.select(records, model='bert', method=method)]
 
 
 def _paper(point: Point, method: str, records: list[Record], scale: str, what: str) -> float | None:
@@ -199,31 +205,34 @@ def _controls(records: list[Record], settings: Settings, folder: pathlib.Path) -
 
 def _budget(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
   """The figure and the tables of the error budget, and which loss dominates where."""
-  if not budget.figure(records, settings.figure):
+  if not error_budget.figure(records, settings.figure):
     return ''
-  tables = ''.join(map(report.as_text, budget.tables(records)))
+  tables = ''.join(map(report.as_text, error_budget.tables(records)))
   return '\n'.join(
-    [_image(folder, 'budget'), '', *(f'- {line}' for line in budget.sentences(records)), '', f'```\n{tables}```']
+    [_image(folder, 'budget'), '', *(f'- {line}' for line in error_budget.sentences(records)), '', f'```\n{tables}```']
   )
 
 
 def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
   """The figure of README, a table of the sizes with all draws, and what is told apart."""
-  unit, pair = results.unit_of(records), ('head', 'prompt')
+  unit, pair = statistics.unit_of(records), ('head', 'prompt')
   shown = lambda row: f'| {" | ".join(row)} |'
   rows = [
     shown(['hidden states', 'HMMs', *(f'{of}: head / prompt' for of in ('BERT', 'exact G', 'the paper')), 'majority'])
   ]
   rows.append(shown(['---'] * 6))
-  for point, of_point in results.by_point(records).items():
+  for point, of_point in statistics.by_point(records).items():
     if point.num_states in settings.fewer_sizes:
       continue
     ours = [
-      [str(results.percent(results.select(of_point, model=model, method=method), 'accuracy', unit)) for method in pair]
+      [
+        str(statistics.percent(statistics.select(of_point, model=model, method=method), 'accuracy', unit))
+        for method in pair
+      ]
       for model in ('bert', 'exact')
     ]
     paper = [str(_paper(point, method, records, settings.scale, 'mean') or '-') for method in pair]
-    majority = results.percent(of_point, 'majority_accuracy', unit)
+    majority = statistics.percent(of_point, 'majority_accuracy', unit)
     counts = [str(point.num_states), str(len(majority.values))]
     rows.append(shown([*counts, *(' / '.join(each) for each in (*ours, paper)), f'{majority.mean:.1f}']))
   told = [
@@ -236,7 +245,7 @@ def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
     f"{settings.tasks_per_trial} tasks. Told from 0 is a difference with p < {report.LEVEL} after Holm's correction "
     f'for the number of sizes; detectable is what would be in 80% of such runs.'
   )
-  losses = [f'- {line}' for line in budget.sentences(records)]
+  losses = [f'- {line}' for line in error_budget.sentences(records)]
   return '\n'.join([_verdict(records), _image(folder, folder.name, 'docs/'), '', *rows, '', note, *told, *losses])
 
 
@@ -244,7 +253,7 @@ def _brief(records: list[Record], settings: Settings, folder: pathlib.Path) -> s
   """What README says of the right panel: the paper's contrast, the same with one head, and a head without a model."""
   found = report.contrasts(records)
   told = [f'- **{title}**, on BERT: {_told(found[title])}.' for title in _IN_BRIEF if title in found]
-  losses = ' '.join(budget.sentences(records))
+  losses = ' '.join(error_budget.sentences(records))
   return '\n'.join([*told, *([f'- {losses}'] if losses else [])])
 
 

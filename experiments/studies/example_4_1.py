@@ -9,12 +9,13 @@ import numpy as np
 import rich.box
 import rich.table
 
-from experiments import figures, files, report, results
-from experiments.environment import environment
-from experiments.fields import setting, SettingsError
-from experiments.groups import Experiment, FigureSettings
-from experiments.progress import Reporter
-from experiments.results import Record
+from experiments.analysis import figures, report, statistics
+from experiments.records import files, results
+from experiments.records.environment import environment
+from experiments.records.results import Record
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import setting, SettingsError
+from experiments.settings.groups import Experiment, FigureSettings
 import hmm_jax
 from hmm_jax import example_4_1
 from hmm_jax.memory_hmm import cell_probs
@@ -103,11 +104,11 @@ def show(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
   documents = sorted({record['document'] for record in records})
   reporter.say('Sampled documents, each with what its memory holds:')
   for document in documents[1:]:
-    rows = results.select(records, document=document)
+    rows = statistics.select(records, document=document)
     reporter.say(f'  {_text(rows)}  [{", ".join(rows[0]["memory"].values())}]')
   written = [f'records: {workdir / results.FILE_NAME}']
   for document, name in _SHOWN.items():
-    rows = results.select(records, document=document)
+    rows = statistics.select(records, document=document)
     text = report.as_text(_table(rows))
     reporter.show(f'\n{_text(rows)}\n\n{text.rstrip()}')
     files.write_whole(workdir / f'{name}.txt', text)

@@ -12,12 +12,15 @@ import matplotlib
 import matplotlib.figure
 import numpy as np
 
-from experiments import checkpoints, cost, distributed, figures, memory, report, results, sweep, trial as trial_lib
-from experiments.fields import require, setting, SettingsError
-from experiments.groups import FigureSettings
-from experiments.progress import Reporter
-from experiments.results import Record
-from experiments.settings import Point, Settings
+from experiments.analysis import figures, report, statistics
+from experiments.pipeline import cost, memory_needs, sweep, trial as trial_lib
+from experiments.records import checkpoints, results
+from experiments.records.results import Record
+from experiments.runtime import distributed
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import require, setting, SettingsError
+from experiments.settings.grid import Point, Settings
+from experiments.settings.groups import FigureSettings
 
 BASE = 'base'
 # What a recipe may change; the rest makes the task.
@@ -129,7 +132,7 @@ def run(
   settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, share: sweep.Share = sweep.WHOLE
 ) -> str | None:
   """Runs what is missing of a share of the trials, as `sweep.run` does."""
-  reporter.say(memory.line(settings))
+  reporter.say(memory_needs.line(settings))
   grid = trials(settings, workdir)
   distributed.decide(lambda: _check_models(grid))
   return sweep.complete(settings, grid, share, lambda: merge(settings, workdir, reporter), reporter)
@@ -167,7 +170,9 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial) -> Reco
   rows, recipe = trial.records(), trial.settings
   metrics = _metrics(trial)
   whole = settings.pretrain.num_steps * _step(settings)
-  accuracy = {method: np.mean([r['accuracy'] for r in results.select(rows, method=method)]) for method in trial.methods}
+  accuracy = {
+    method: np.mean([r['accuracy'] for r in statistics.select(rows, method=method)]) for method in trial.methods
+  }
   return {
     'recipe': name,
     **trial.point._asdict(),
@@ -194,10 +199,10 @@ def show(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) ->
 def render(records: list[Record]) -> str:
   """A row for each size and recipe, as plain text."""
   rows = []
-  for point, of_point in results.by_point(records).items():
-    base = {record['trial']: record for record in results.select(of_point, recipe=BASE)}
+  for point, of_point in statistics.by_point(records).items():
+    base = {record['trial']: record for record in statistics.select(of_point, recipe=BASE)}
     for name in _names(of_point):
-      of_recipe = results.select(of_point, recipe=name)
+      of_recipe = statistics.select(of_point, recipe=name)
       row = [('|H|', str(point.num_states)), ('recipe', _label(name)), ('n', str(len(of_recipe)))]
       rows.append(row + _cells(of_recipe, base, name == BASE))
   return report.as_text(report.from_rows(_TITLE, rows))
@@ -224,7 +229,7 @@ def _cells(records: list[Record], bases: dict[int, Record], is_base: bool) -> re
   for method in records[0]['accuracy']:
     cells.append((f'{method}\naccuracy', f'{np.mean([100 * record["accuracy"][method] for record in records]):.1f}'))
     accuracies = [100 * np.array([one['accuracy'][method], base['accuracy'][method]]) for one, base in pairs]
-    difference = results.mean_interval([one - base for one, base in accuracies])
+    difference = statistics.mean_interval([one - base for one, base in accuracies])
     cells.append((f'{method}\n- base', str(difference) if compared else ''))
   return cells
 
@@ -244,7 +249,7 @@ def share_to_reach(record: Record, base: Record) -> float | None:
 
 def ratio(ratios: list[float]) -> str:
   """The geometric mean of ratios, and the ends of the 95% t interval of their logarithm where there are three."""
-  mean, half_width, _ = results.mean_interval(np.log(ratios))
+  mean, half_width, _ = statistics.mean_interval(np.log(ratios))
   ends = '' if np.isnan(half_width) else f' [{np.exp(mean - half_width):.2f}, {np.exp(mean + half_width):.2f}]'
   return f'{np.exp(mean):.2f}{ends}'
 
@@ -265,11 +270,11 @@ def _label(name: str) -> str:
 @figures.styled
 def draw(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """KL at the [MASK] against the share of the base's operations, a panel for each size and a line for each recipe."""
-  of_points, styles = results.by_point(records), list(dict.fromkeys([BASE, *_names(records)]))
+  of_points, styles = statistics.by_point(records), list(dict.fromkeys([BASE, *_names(records)]))
   figure, panels = figures.panels(settings, len(of_points))
   for axes, (point, of_point) in zip(panels, of_points.items()):
     for name in _names(of_point):
-      chosen = results.select(of_point, recipe=name)
+      chosen = statistics.select(of_point, recipe=name)
       curves = [np.array(record['curve']).T for record in chosen]
       # Measured at the same steps, unless `num_measurements` was another then.
       steps = np.unique(np.concatenate([measured for measured, _ in curves]))
@@ -279,7 +284,7 @@ def draw(records: list[Record], settings: FigureSettings) -> matplotlib.figure.F
     axes.set_title(str(point))
     axes.set_xlabel("share of the base's operations")
   panels[0].set_ylabel('KL at the [MASK] (nats)')
-  counts = [len(results.select(rows, recipe=name)) for rows in of_points.values() for name in _names(rows)]
+  counts = [len(statistics.select(rows, recipe=name)) for rows in of_points.values() for name in _names(rows)]
   figures.finish(figure, figures.caption(records, figures.counted(counts, 'geometric mean over HMMs', spread=False)))
   return figure
 

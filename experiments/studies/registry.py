@@ -7,13 +7,18 @@ are finished; its `run` takes a share of the list.
 """
 
 from types import ModuleType
+from typing import Any
 
-from experiments import example_4_1, recipes, sweep
-from experiments.benchmark import study as benchmark
-from experiments.degradation import study as degradation
-from experiments.faults import study as faults
-from experiments.theory import examine, study
-from experiments.which_theorem import study as which_theorem
+import ml_collections
+
+from experiments.pipeline import sweep
+from experiments.settings import config as config_lib
+from experiments.studies import example_4_1, recipes
+from experiments.studies.benchmark import study as benchmark
+from experiments.studies.degradation import study as degradation
+from experiments.studies.faults import study as faults
+from experiments.studies.theory import examine, study
+from experiments.studies.which_theorem import study as which_theorem
 
 EXPERIMENTS: dict[str, ModuleType] = {
   'prompt_vs_head': sweep,
@@ -28,3 +33,16 @@ EXPERIMENTS: dict[str, ModuleType] = {
   'examine': examine,
   'faults': faults,
 }
+
+# What `settings.config` needs of the experiments.
+SETTINGS: config_lib.Classes = {name: module.SETTINGS for name, module in EXPERIMENTS.items()}
+
+
+def from_config(config: ml_collections.ConfigDict) -> Any:
+  """The settings of the experiment that a config names; raises SettingsError at the first field that is wrong."""
+  return config_lib.from_config(config, SETTINGS)
+
+
+def from_record(recorded: dict[str, Any]) -> Any:
+  """The settings of a run from its `config.json`; raises SettingsError as `settings.config.from_record` does."""
+  return config_lib.from_record(recorded, SETTINGS)

@@ -10,10 +10,11 @@ from typing import Any
 
 import jax
 
-from experiments import claims, files, kept, results
-from experiments.environment import environment
-from experiments.progress import Reporter
-from experiments.settings import digest
+from experiments.records import files, folders, results
+from experiments.records.environment import environment
+from experiments.runtime import locks
+from experiments.runtime.progress import Reporter
+from experiments.settings.grid import digest
 from hmm_jax.sharding import exact_device
 
 # What decides no record.
@@ -38,17 +39,17 @@ def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: 
     folder = parts_of / name
     while not _is_kept(folder):
       try:
-        with claims.held(folder, f'part {name}', reporter):
-          for sentence in kept.set_aside_bad(folder):
+        with locks.held(folder, f'part {name}', reporter):
+          for sentence in folders.set_aside_bad(folder):
             reporter.say(sentence)
           if not _is_kept(folder):
             _make(folder, name, functools.partial(part, settings, jax.random.fold_in(key, index), reporter), reporter)
         break
-      except claims.Lost as lost:
+      except locks.Lost as lost:
         reporter.say(str(lost))
-    records += kept.read(folder)
+    records += folders.read(folder)
     environments += files.read_json_lines(folder / results.ENVIRONMENT_NAME)
-  with claims.held(workdir, 'the merging of records', reporter):
+  with locks.held(workdir, 'the merging of records', reporter):
     results.write(workdir, settings, records, environments)
 
 
@@ -58,13 +59,13 @@ def _make(folder: pathlib.Path, name: str, rows_of: Callable[[], list[Row]], rep
   with _on_exact_device(), reporter.clock.phase(name):
     rows = rows_of()
   made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
-  claims.check(folder)
+  locks.check(folder)
   files.write_json_lines(folder / results.ENVIRONMENT_NAME, [made])
-  kept.write(folder, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows], {})
+  folders.write(folder, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows], {})
 
 
 def _is_kept(folder: pathlib.Path) -> bool:
-  return (folder / kept.RECORDS_NAME).exists() and kept.fault(folder) is None
+  return (folder / folders.RECORDS_NAME).exists() and folders.fault(folder) is None
 
 
 @contextlib.contextmanager

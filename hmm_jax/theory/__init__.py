@@ -1,6 +1,7 @@
 """The theorems of Wei, Xie and Ma (2021) as programs: assumptions, constructions, and proofs of impossibility."""
 
-from hmm_jax.theory.assumptions import (
+from hmm_jax.theory.limits.separability import exact_certificate, linear_separation
+from hmm_jax.theory.theorems.assumptions import (
   AssumptionError,
   Finding,
   non_degeneracy,
@@ -11,7 +12,7 @@ from hmm_jax.theory.assumptions import (
   stationarity,
   Thresholds,
 )
-from hmm_jax.theory.recovery import (
+from hmm_jax.theory.theorems.recovery import (
   mass_weights,
   recoverable_positions,
   theorem_3_3,
@@ -19,4 +20,3 @@ from hmm_jax.theory.recovery import (
   theorem_4_3,
   theorem_4_6,
 )
-from hmm_jax.theory.separability import exact_certificate, linear_separation

@@ -17,9 +17,9 @@ from figures_cases import (
 import numpy as np
 import pytest
 
-from experiments import figures, report
-from experiments.methods import METHODS
-from experiments.settings import Point
+from experiments.analysis import figures, report
+from experiments.settings.grid import Point
+from experiments.settings.methods import METHODS
 
 MODELS = ('pretrained BERT', 'exact G')
 REFERENCE = pathlib.Path(report.__file__).parent / 'figure_3_reference.json'

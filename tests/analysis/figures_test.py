@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from experiments import figures
-from experiments.methods import METHODS
-from experiments.theory import verification_report
+from experiments.analysis import figures
+from experiments.settings.methods import METHODS
+from experiments.studies.theory import verification_report
 
 
 def _drawn(axes):

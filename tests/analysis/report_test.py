@@ -6,7 +6,8 @@ from figures_cases import cell_records, MEMORIES, memory_records, prompt_records
 import numpy as np
 import scipy.stats
 
-from experiments import report, results
+from experiments.analysis import report, statistics
+from experiments.records import results
 
 
 def test_the_table_holds_means_differences_and_the_gap():
@@ -70,7 +71,7 @@ def test_the_table_of_one_text_has_no_column_of_the_other():
 
 def test_a_comparison_on_bert_needs_bert():
   """Records of the exact model alone have no column for what is compared on BERT."""
-  text = report.render(results.select(memory_records(), model='exact'), paper_overlay=False)
+  text = report.render(statistics.select(memory_records(), model='exact'), paper_overlay=False)
   assert 'BERT' not in text and 'None' not in text
 
 

@@ -9,9 +9,11 @@ import scipy.integrate
 import scipy.stats
 
 from configs import benchmark
-from experiments import config as config_lib, files, kept, results
-from experiments.fields import SettingsError
-from experiments.settings import Point
+from experiments.analysis import statistics
+from experiments.records import files, folders, results
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Point
+from experiments.studies import registry
 
 
 def _record(trial=0, task=0, method='head', accuracy=0.5, **fields):
@@ -32,14 +34,14 @@ def test_mean_interval_is_the_t_interval():
   """Mean and half-width are those of scipy's t interval."""
   values = [60.0, 72.5, 71.0, 64.0]
   low, high = scipy.stats.t.interval(0.95, 3, loc=np.mean(values), scale=scipy.stats.sem(values))
-  interval = results.mean_interval(values)
+  interval = statistics.mean_interval(values)
   assert interval.mean == pytest.approx((low + high) / 2)
   assert interval.half_width == pytest.approx((high - low) / 2)
 
 
 def test_one_value_has_no_interval():
   """A single value has a mean and no half-width, and prints as the mean alone."""
-  interval = results.mean_interval([61.25])
+  interval = statistics.mean_interval([61.25])
   assert np.isnan(interval.half_width)
   assert str(interval) == '61.2'
 
@@ -47,15 +49,15 @@ def test_one_value_has_no_interval():
 def test_tasks_of_several_trials_are_averaged_first():
   """With several trials the unit is the trial: tasks that share a model are not independent."""
   records = [_record(trial, task, accuracy=0.1 * trial + 0.01 * task) for trial in range(3) for task in range(2)]
-  assert len(results.percent(records, 'accuracy').values) == 3
-  assert len(results.percent(records[:2], 'accuracy').values) == 2
+  assert len(statistics.percent(records, 'accuracy').values) == 3
+  assert len(statistics.percent(records[:2], 'accuracy').values) == 2
 
 
 def test_paired_difference_matches_scipy():
   """The interval and p-value are those of the paired t test on the tasks that both have."""
   head = [_record(0, task, 'head', accuracy) for task, accuracy in enumerate((0.6, 0.7, 0.65, 0.9))]
   prompt = [_record(0, task, 'prompt', accuracy) for task, accuracy in enumerate((0.8, 0.75, 0.9))]
-  paired = results.paired_difference(prompt, head)
+  paired = statistics.paired_difference(prompt, head)
   expected = scipy.stats.ttest_rel((80, 75, 90), (60, 70, 65))
   assert paired.interval.mean == pytest.approx(np.mean((20, 5, 25)))
   assert paired.p_value == pytest.approx(expected.pvalue)
@@ -67,7 +69,7 @@ def test_equal_differences_have_no_p_value():
   """A test of differences without spread says nothing, and is not reported."""
   head = [_record(0, task, 'head', 0.5) for task in range(3)]
   prompt = [_record(0, task, 'prompt', 0.6) for task in range(3)]
-  assert np.isnan(results.paired_difference(prompt, head).p_value)
+  assert np.isnan(statistics.paired_difference(prompt, head).p_value)
 
 
 @pytest.mark.parametrize('several_trials', [False, True])
@@ -83,7 +85,7 @@ def test_unpaired_difference_is_welchs(several_trials):
     # A second task of the last trial moves that trial's mean, and is no unit of its own.
     records[1].append(_record(trial=2, task=1, accuracy=0.71))
     second = (0.8, 0.5, 0.66)
-  difference = results.unpaired_difference(*records)
+  difference = statistics.unpaired_difference(*records)
   expected = scipy.stats.ttest_ind(100 * np.array(first), 100 * np.array(second), equal_var=False)
   low, high = expected.confidence_interval(0.95)
   assert difference.interval.mean == pytest.approx((low + high) / 2)
@@ -99,7 +101,7 @@ def test_an_unpaired_difference_of_one_against_many_has_a_mean_alone():
   one, many = [_record(accuracy=0.75)], [_record(task=task, accuracy=0.5 + 0.1 * task) for task in range(3)]
   same = [_record(task=task, accuracy=0.25) for task in range(3)]
   for first, second, mean in ((one, many, 15), (many, one, -15), (same, same, 0)):
-    difference = results.unpaired_difference(first, second)
+    difference = statistics.unpaired_difference(first, second)
     assert difference.interval.mean == pytest.approx(mean)
     assert np.isnan(difference.interval.half_width) and np.isnan(difference.p_value)
 
@@ -109,8 +111,10 @@ def test_spread_on_one_side_is_enough_for_an_unpaired_difference():
   """A method that is always right is compared with one that is not: the interval is that of the other's mean."""
   right = [_record(task=task, accuracy=1.0) for task in range(4)]
   values = [0.5, 0.6, 0.7]
-  difference = results.unpaired_difference(right, [_record(task=t, accuracy=value) for t, value in enumerate(values)])
-  alone = results.mean_interval([100 * value for value in values])
+  difference = statistics.unpaired_difference(
+    right, [_record(task=t, accuracy=value) for t, value in enumerate(values)]
+  )
+  alone = statistics.mean_interval([100 * value for value in values])
   assert difference.interval.mean == pytest.approx(100 - alone.mean)
   assert difference.interval.half_width == pytest.approx(alone.half_width)
   expected = scipy.stats.ttest_1samp([100 * value for value in values], 100).pvalue
@@ -121,7 +125,7 @@ def test_points_are_the_distributions_in_the_order_of_the_records():
   """Each point once, with its memory, in the order in which it first appears."""
   places = [(8, 0, 0), (4, 2, 1), (8, 0, 0), (4, 2, 2), (4, 3, 1), (4, 2, 1)]
   records = [{**_record(), **dict(zip(Point._fields, place))} for place in places]
-  groups = results.by_point(records)
+  groups = statistics.by_point(records)
   assert list(groups) == [Point(8), Point(4, 2, 1), Point(4, 2, 2), Point(4, 3, 1)]
   assert groups[Point(8)] == [records[0], records[2]]
   assert [results.point_of(record) for record in records] == [Point(*place) for place in places]
@@ -131,11 +135,11 @@ def test_pairs_are_of_one_distribution():
   """Tasks of the same number in different distributions are no pair."""
   attention = [{**_record(task=task, accuracy=0.9 + 0.01 * task), 'memory_size': 2} for task in range(3)]
   head = [_record(task=task, accuracy=0.5) for task in range(3)]
-  assert not results.paired_difference(attention, head).interval.values.size
+  assert not statistics.paired_difference(attention, head).interval.values.size
 
 
 def _benchmark():
-  return config_lib.from_config(benchmark.get_config('smoke'))
+  return registry.from_config(benchmark.get_config('smoke'))
 
 
 def test_what_is_written_says_what_it_is_of(tmp_path):
@@ -145,7 +149,7 @@ def test_what_is_written_says_what_it_is_of(tmp_path):
   assert record == dict(schema_version=1, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
   assert files.read_json_lines(tmp_path / 'environment.jsonl') == [{'commit': 'abc'}]
   assert json.loads((tmp_path / 'config.json').read_text())['inference']['num_states'] == [3]
-  kept.check_schema(tmp_path)
+  folders.check_schema(tmp_path)
 
 
 def test_no_record_stands_beside_what_it_did_not_come_from(tmp_path, monkeypatch):
@@ -199,7 +203,7 @@ def test_records_without_a_manifest_are_read_as_they_are(tmp_path):
 def test_records_that_are_replaced_while_they_are_read_are_no_damage(tmp_path, monkeypatch):
   """The manifest is then another than before."""
   results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [])
-  read, looks = results.manifests.read, []
+  read, looks = statistics.manifests.read, []
 
   def replaced(directory):
     found = read(directory)
@@ -208,7 +212,7 @@ def test_records_that_are_replaced_while_they_are_read_are_no_damage(tmp_path, m
       results.rewrite(tmp_path, _benchmark(), [{'ratio': 3.0}])
     return found
 
-  monkeypatch.setattr(results.manifests, 'read', replaced)
+  monkeypatch.setattr(statistics.manifests, 'read', replaced)
   assert results.load(tmp_path)[0]['ratio'] == 2.0
   assert results.load(tmp_path)[0]['ratio'] == 3.0
 
@@ -220,15 +224,15 @@ def test_records_of_another_schema_are_refused(name, tmp_path):
     files.append_json_line(tmp_path / name, {'schema_version': 1})
     files.append_json_line(tmp_path / name, version)
     with pytest.raises(SettingsError, match=rf'schema {version.get("schema_version", 0)}; valid is .* schema 1'):
-      kept.check_schema(tmp_path)
+      folders.check_schema(tmp_path)
     if 'abc' in name:
       # As it was written is an old version; as it was not, nobody knows.
       files.write_whole(tmp_path / name.replace('records', 'environment'), '')
-      kept.write((tmp_path / name).parent, files.read_json_lines(tmp_path / name), {})
+      folders.write((tmp_path / name).parent, files.read_json_lines(tmp_path / name), {})
       with pytest.raises(SettingsError, match='schema'):
-        kept.check_schema(tmp_path)
+        folders.check_schema(tmp_path)
       _digit(tmp_path / name)
-      kept.check_schema(tmp_path)
+      folders.check_schema(tmp_path)
       (tmp_path / name).with_name('manifest.json').unlink()
     (tmp_path / name).unlink()
 
@@ -236,19 +240,19 @@ def test_records_of_another_schema_are_refused(name, tmp_path):
 def test_records_without_a_field_do_not_change_the_unit():
   """With three trials the unit is the trial, though one of them alone has clear inputs."""
   records = [_record(trial, task, clear_accuracy=0.5 if trial == 0 else None) for trial in range(3) for task in (0, 1)]
-  assert results.by_unit(records, 'clear_accuracy') == {(0,): 0.5}
-  assert str(results.percent(records[2:], 'clear_accuracy')) == ''
-  assert str(results.percent(records, 'clear_accuracy')) == '50.0'
+  assert statistics.by_unit(records, 'clear_accuracy') == {(0,): 0.5}
+  assert str(statistics.percent(records[2:], 'clear_accuracy')) == ''
+  assert str(statistics.percent(records, 'clear_accuracy')) == '50.0'
 
 
 def test_the_unit_of_a_run_is_that_of_all_its_sizes():
   """Where one size has a single HMM and another several, its tasks are no units."""
   several = [{**_record(trial, task), 'num_states': 30} for trial in range(3) for task in range(2)]
   single = [_record(0, task, accuracy=0.5 + 0.1 * task) for task in range(4)]
-  unit = results.unit_of(several + single)
-  assert results.by_unit(single, 'accuracy', unit) == {(0,): pytest.approx(0.65)}
-  assert np.isnan(results.paired_difference(single, [_record(0, 0, 'prompt')], unit).p_value)
-  assert len(results.by_unit(single, 'accuracy')) == 4
+  unit = statistics.unit_of(several + single)
+  assert statistics.by_unit(single, 'accuracy', unit) == {(0,): pytest.approx(0.65)}
+  assert np.isnan(statistics.paired_difference(single, [_record(0, 0, 'prompt')], unit).p_value)
+  assert len(statistics.by_unit(single, 'accuracy')) == 4
 
 
 def test_holm_is_closed_testing():
@@ -257,8 +261,8 @@ def test_holm_is_closed_testing():
   sets = [each for size in range(1, 6) for each in itertools.combinations(range(5), size)]
   of_set = lambda each: min(1.0, len(each) * min(p_values[i] for i in each))
   expected = [max(of_set(each) for each in sets if i in each) for i in range(5)]
-  assert results.holm(p_values) == pytest.approx(expected)
-  corrected = results.holm([0.01, np.nan, 0.04])
+  assert statistics.holm(p_values) == pytest.approx(expected)
+  corrected = statistics.holm([0.01, np.nan, 0.04])
   assert np.isnan(corrected[1]) and [corrected[0], corrected[2]] == pytest.approx([0.03, 0.08])
 
 
@@ -268,7 +272,7 @@ def test_the_detectable_difference_is_found_with_that_probability(several):
   level, accuracies = 0.05 / 7, np.linspace(0.5, 0.8, several) ** 2
   second = [_record(trial, method='head', accuracy=0.2) for trial in range(several)]
   first = [_record(trial, accuracy=accuracy) for trial, accuracy in enumerate(accuracies)]
-  found = results.paired_difference(first, second)
+  found = statistics.paired_difference(first, second)
   spread, degrees = 100 * np.std(accuracies, ddof=1), several - 1
   critical = scipy.stats.t.isf(level / 2, degrees)
 
@@ -287,7 +291,7 @@ def test_without_a_spread_or_three_units_nothing_is_said_to_be_detectable():
   """Where there is no interval there is no such difference either; Welch's has one."""
   head = [_record(task=task, method='head', accuracy=0.5 + 0.1 * task**2) for task in range(3)]
   prompt = [_record(task=task, method='prompt', accuracy=0.9) for task in range(3)]
-  assert np.isnan(results.paired_difference(prompt, [{**r, 'accuracy': 0.5} for r in head]).detectable(0.05))
-  assert np.isnan(results.paired_difference(prompt[:2], head).detectable(0.05))
-  welch, paired = results.unpaired_difference(prompt, head), results.paired_difference(prompt, head)
+  assert np.isnan(statistics.paired_difference(prompt, [{**r, 'accuracy': 0.5} for r in head]).detectable(0.05))
+  assert np.isnan(statistics.paired_difference(prompt[:2], head).detectable(0.05))
+  welch, paired = statistics.unpaired_difference(prompt, head), statistics.paired_difference(prompt, head)
   assert welch.detectable(0.05) == pytest.approx(paired.detectable(0.05))

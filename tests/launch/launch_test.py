@@ -12,10 +12,12 @@ from kubeflow_trainer_api import models
 import pytest
 import yaml
 
-from experiments import config as config_lib, main as main_lib, sweep
-from experiments.registry import EXPERIMENTS
+from experiments import main as main_lib
+from experiments.pipeline import sweep
+from experiments.studies import registry
+from experiments.studies.registry import EXPERIMENTS
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 LAUNCH = ROOT / 'launch'
 SCRIPTS = sorted([*LAUNCH.glob('*.sh'), *LAUNCH.glob('*.sbatch'), ROOT / '.ci' / 'run'])
 # Of Kubernetes and of JobSet, as Kubeflow generates them from the OpenAPI of both.
@@ -146,7 +148,7 @@ def _chosen(manifest, **variables):
   for name, value in variables.items():
     arguments = [argument.replace(f'$({name})', value) for argument in arguments]
   values, config = main_lib._parse(['main', *arguments])
-  settings = config_lib.from_config(config)
+  settings = registry.from_config(config)
   grid = EXPERIMENTS[settings.experiment].trials(settings, pathlib.Path(values.workdir))
   return sweep.chosen(values.trials, grid), grid
 

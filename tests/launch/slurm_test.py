@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 # Debian puts the daemons where a user does not look.
 PATH = f'{os.environ["PATH"]}:/usr/sbin:/sbin'
 LACKING = [

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 
 # A pod of two hosts, each a folder. Files hold the state of the pod and of the request for it, while there are these;
 # those in the folder `later` are in place once the script has waited. A command for all runs on both hosts at once, as

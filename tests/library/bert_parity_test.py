@@ -10,7 +10,7 @@ from hmm_jax.pretrain import masked_cross_entropy
 
 torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
 transformers = pytest.importorskip('transformers', reason="parity needs transformers: pip install -e '.[parity]'")
-hugging_face = pytest.importorskip('experiments.benchmark.hugging_face')
+hugging_face = pytest.importorskip('experiments.studies.benchmark.hugging_face')
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

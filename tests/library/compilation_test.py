@@ -12,9 +12,11 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import cache, config as config_lib, pretraining, trial as trial_lib
-from experiments.progress import Reporter
-from experiments.settings import Point
+from experiments.pipeline import pretraining, trial as trial_lib
+from experiments.runtime import cache
+from experiments.runtime.progress import Reporter
+from experiments.settings.grid import Point
+from experiments.studies import registry
 from hmm_jax import compilation, heads, tuning
 from hmm_jax.hmm import random_hmm
 from hmm_jax.model import ExactModel
@@ -30,7 +32,7 @@ jax.monitoring.register_event_listener(lambda event, **_: _EVENTS.update([event]
 def settings():
   config = prompt_vs_head.get_config('smoke')
   config.update(num_states=(3,), models=('exact',), methods=('head',), num_trials=2)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 @pytest.fixture

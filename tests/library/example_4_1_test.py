@@ -11,7 +11,7 @@ from hmm_jax.hmm import token_likelihoods
 from hmm_jax.inference import forward_backward
 from hmm_jax.memory_hmm import cell_probs, memory_forward_backward, to_hmm
 from hmm_jax.sampling import sample, sample_corpus
-from hmm_jax.theory import assumptions, recovery
+from hmm_jax.theory.theorems import assumptions, recovery
 from hmm_jax.viterbi import most_likely_states
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')

@@ -12,7 +12,7 @@ import pytest
 from hmm_jax.bert import Bert, BertModel
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel, prepend
-from hmm_jax.theory.degradation import Noisy, NoisyModel
+from hmm_jax.theory.problems.degradation import Noisy, NoisyModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, PartitionSpec
 import pytest
 
-from experiments import config as config_lib
+from experiments.settings import config as config_lib
+from experiments.studies import registry
 from hmm_jax import pretrain, sharding
 
 
@@ -20,7 +21,7 @@ def _settings(**changes):
   config.corpus.update(num_documents=64, document_length=16, chunk_length=16)
   config.pretrain.update(batch_size=16, learning_rate=1e-2, warmup_steps=5, steps_per_call=20, mask_rate=0.3)
   config.update_from_flattened_dict(changes)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 OF_ADAMW = _settings(**{'pretrain.optimizer': 'adamw'})
@@ -92,8 +93,10 @@ ON_EIGHT_DEVICES = """
 import pathlib, re, sys, tempfile
 import jax, numpy as np
 sys.path.append(TESTS)
-from sharding_test import OF_ADAMW, OF_MUON
-from experiments import checkpoints, communication, cost, pretraining
+from library.sharding_test import OF_ADAMW, OF_MUON
+from experiments.pipeline import cost, pretraining
+from experiments.records import checkpoints
+from experiments.studies.cost import communication
 from hmm_jax import sharding
 
 corpus = np.uint8((np.random.default_rng(0).integers(10, size=(64, 1)) + np.arange(16)) % 10)
@@ -191,4 +194,4 @@ def test_meshes_agree_and_split_what_they_say():
   The last mesh is Muon's, the others AdamW's. A device of fewer holds its rows of a batch, in order.
   """
   meshes = (8, 1, 1), (1, 8, 1), (2, 1, 4), (2, 2, 2)
-  run_on_devices(8, f'TESTS, MESHES = {str(pathlib.Path(__file__).parent)!r}, {meshes}\n' + ON_EIGHT_DEVICES)
+  run_on_devices(8, f'TESTS, MESHES = {str(pathlib.Path(__file__).parents[1])!r}, {meshes}\n' + ON_EIGHT_DEVICES)

@@ -10,15 +10,15 @@ from oracles import log_space_conditional
 import pytest
 import rich.console
 
-from experiments import side_by_side
-from experiments.progress import Reporter
+from experiments.pipeline import batched_tuning
+from experiments.runtime.progress import Reporter
 from hmm_jax import tuning
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-TUNERS = side_by_side.tuners(ExactModel(4), types.SimpleNamespace(prompt_length=2, prompt_scale=0.5))
+TUNERS = batched_tuning.tuners(ExactModel(4), types.SimpleNamespace(prompt_length=2, prompt_scale=0.5))
 SCHEDULE = tuning.Schedule(0.05, 2, 4, 2, 0.0, 1.0)
 KEY = jax.random.key(3)
 
@@ -42,13 +42,13 @@ def embedded(hmm, inputs):
 def test_training_side_by_side_is_training_alone(method, data):
   """The start and every epoch of each problem are those of `tuning` on that problem alone."""
   frozen, inputs, labels = data
-  tuner, features = TUNERS[method], side_by_side.features(TUNERS[method], frozen, inputs)
+  tuner, features = TUNERS[method], batched_tuning.features(TUNERS[method], frozen, inputs)
   if method == 'head':
     hmms = [HMM(*(leaf[problem] for leaf in frozen)) for problem in (0, 1)]
     expected = [log_space_conditional(hmm, embedded(hmm, some))[:, 0] for hmm, some in zip(hmms, inputs, strict=True)]
     np.testing.assert_allclose(features, expected, atol=1e-6)
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  history = list(side_by_side.train(tuner, SCHEDULE, frozen, features, labels, KEY, 'test', reporter))
+  history = list(batched_tuning.train(tuner, SCHEDULE, frozen, features, labels, KEY, 'test', reporter))
   assert len(history) == SCHEDULE.num_epochs + 1
   for problem in (0, 1):
     hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
@@ -65,7 +65,7 @@ def test_predictions_after_a_prompt_are_those_of_the_model(data):
   """The row at the [MASK], shifted by the prompt, problem by problem."""
   frozen, inputs, _ = data
   prompts = np.random.default_rng(1).uniform(size=(2, 2, 3)).astype(np.float32)
-  found = side_by_side.prompted(TUNERS['prompt'], prompts, frozen, inputs)
+  found = batched_tuning.prompted(TUNERS['prompt'], prompts, frozen, inputs)
   for problem in (0, 1):
     hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
     before = np.broadcast_to(prompts[problem], (12, 2, 3))

@@ -8,8 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import config as config_lib, cost, cost_report, pretraining, tuned
-from experiments.settings import Point
+from experiments.pipeline import cost, pretraining, tuning
+from experiments.settings import config as config_lib
+from experiments.settings.grid import Point
+from experiments.studies import registry
+from experiments.studies.cost import cost_report
 from hmm_jax import inference, sharding
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
@@ -18,7 +21,7 @@ from hmm_jax.memory_hmm import MemoryHMM
 def _settings(scale='smoke', **changes):
   config = config_lib.shipped('prompt_vs_head')['get_config'](scale)
   config.update_from_flattened_dict(changes)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 def _products(jaxpr, choose=min):
@@ -70,7 +73,7 @@ def test_the_products_of_tuning_are_those_of_the_traced_step(method, seen):
   cut = {} if seen == 33 else {'downstream.length': 50, 'downstream.num_positions': whole.prompt_length(method) + seen}
   settings = _settings('small', **cut)
   model, tasks = pretraining.tuned_model(settings.bert_module()), settings.tasks_per_trial
-  tuner, batch_size = tuned._tuner(settings, Point(4), model, method), settings.tuning(method).batch_size
+  tuner, batch_size = tuning._tuner(settings, Point(4), model, method), settings.tuning(method).batch_size
   _, (state, *_) = _train_steps(settings)
   params, inputs = state.params, jnp.zeros((batch_size, seen), jnp.int32)
   trainable = jax.eval_shape(
@@ -122,6 +125,6 @@ def test_gradients_are_sent_around_a_ring_or_not_at_all():
 
 
 def test_the_page_on_cost_has_the_tables_of_today():
-  """Where this fails, `python -m experiments.cost_report` writes them."""
+  """Where this fails, `python -m experiments.studies.cost.cost_report` writes them."""
   page = cost_report.PAGE.read_text()
   assert cost_report.filled(page) == page and page.count('| --- |') >= 5

@@ -9,8 +9,9 @@ from oracles import float64
 import pytest
 
 from configs import memory_cells
-from experiments import config as config_lib, downstream as downstream_lib, trial as trial_lib
-from experiments.settings import Point
+from experiments.pipeline import downstream as downstream_lib, trial as trial_lib
+from experiments.settings.grid import Point
+from experiments.studies import registry
 from hmm_jax.hmm import HMM
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -29,7 +30,7 @@ def make_settings(label_cell=0, **downstream):
   config.hmm.update(transition_temperature=0.3, emission_temperature=0.3)
   for method in ('head', 'attention', 'prompt_attention'):
     config[method].update(warmup_steps=1)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 @functools.cache

@@ -13,11 +13,13 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import config as config_lib, engines, files, sweep
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
+from experiments.pipeline import engines, sweep
+from experiments.records import files
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 # Stands for `experiments.main`: notes where it runs, and then leaves a record, fails, or waits to be stopped.
 WORKER = """
 import json, os, pathlib, sys, time
@@ -43,7 +45,7 @@ def grid(tmp_path, monkeypatch):
   """Four trials whose records a stub writes in place of `experiments.main`."""
   config = prompt_vs_head.get_config('smoke')
   config.update(num_states=(4, 6), num_trials=2, tasks_per_trial=1, models=('exact',), methods=('head',))
-  settings = config_lib.from_config(config)
+  settings = registry.from_config(config)
   stub = tmp_path / 'stub' / 'experiments'
   stub.mkdir(parents=True)
   (stub / '__init__.py').touch()
@@ -127,9 +129,11 @@ def test_a_signal_stops_every_worker(grid, tmp_path, number):
   program = f"""
 import sys; sys.path.insert(0, {str(ROOT)!r}); sys.path.pop(1)
 import json, os, pathlib, rich.console
-from experiments import config, engines, signals, sweep
-from experiments.progress import Reporter
-settings = config.from_record(json.loads({recorded!r}))
+from experiments.pipeline import engines, sweep
+from experiments.runtime import signals
+from experiments.runtime.progress import Reporter
+from experiments.studies import registry
+settings = registry.from_record(json.loads({recorded!r}))
 grid = sweep.trials(settings, pathlib.Path({str(tmp_path)!r}))
 with signals.answered():
   engines.Processes('processes', [{str(tmp_path)!r}, 'wait'], [{{}}, {{}}], dict(os.environ, PYTHONPATH='')).fill(

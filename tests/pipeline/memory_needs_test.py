@@ -6,19 +6,22 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from experiments import config as config_lib, memory, pretraining, sweep
-from experiments.fields import SettingsError
+from experiments.pipeline import memory_needs, pretraining, sweep
+from experiments.runtime import memory
+from experiments.settings import config as config_lib
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
 from hmm_jax.hmm import HMM
 
 
 def _settings(**changes):
   config = config_lib.shipped('memory_cells')['get_config']('smoke')
   config.update_from_flattened_dict({'compilation_cache': '', 'figures': (), **changes})
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 def _total(**changes):
-  return sum(part.size for part in memory.parts(_settings(**changes)))
+  return sum(part.size for part in memory_needs.parts(_settings(**changes)))
 
 
 GROWING = [
@@ -49,7 +52,7 @@ def test_restarts_take_as_much_as_they_are():
   """Side by side with BERT out of it, the batch of an oracle prompt is that of a prompt times the starts."""
   sizes = {}
   for method, number in (('prompt', 3), ('oracle_prompt', 1), ('oracle_prompt', 3)):
-    found = memory.parts(_settings(methods=(method,), models=('exact',), **{'restarts.number': number}))
+    found = memory_needs.parts(_settings(methods=(method,), models=('exact',), **{'restarts.number': number}))
     (sizes[method, number],) = [part.size for part in found if part.what == f'a batch of {method} tuning']
   texts = 8 * (256 + 32 + 64) * (9 + 4)
   assert sizes['oracle_prompt', 1] == sizes['prompt', 3] > texts
@@ -58,7 +61,7 @@ def test_restarts_take_as_much_as_they_are():
 
 def test_what_does_not_fit_is_refused_in_one_sentence(monkeypatch):
   """The field that drives most of it, what it takes and what there is; and nothing of it is allocated."""
-  monkeypatch.setattr(memory, 'available', lambda: 8e9)
+  monkeypatch.setattr(memory_needs, 'available', lambda: 8e9)
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   for field, value in (('corpus.num_documents', 10**7), ('bert.width', 2**24), ('downstream.num_train', 2 * 10**9)):
     with pytest.raises(SettingsError) as error:
@@ -78,13 +81,15 @@ def test_a_long_document_is_counted_as_it_is_drawn():
 def test_the_corpus_of_the_paper_is_drawn_within_a_gibibyte():
   """5000 documents of 10240 tokens: what XLA allocates, the result of 51 MB with it, is a seventh of that, and the
   estimate covers it. In a process of its own the peak rose by 143 MiB over what it was before."""
-  settings = config_lib.from_config(config_lib.shipped('prompt_vs_head')['get_config']('paper'))
+  settings = registry.from_config(config_lib.shipped('prompt_vs_head')['get_config']('paper'))
   shape = lambda *sizes: jax.ShapeDtypeStruct(sizes, jnp.float32)
   hmm, key = HMM(shape(30), shape(30, 30), shape(30, 10)), jax.eval_shape(lambda: jax.random.key(0))
   allocated = pretraining._corpus.lower(key, hmm, settings.corpus).compile().memory_analysis()
   size = allocated.temp_size_in_bytes + allocated.output_size_in_bytes
   assert size < 2**30 / 5
-  estimated = sum(part.size for part in memory.parts(settings) if part.what in ('drawing documents', 'the corpus'))
+  estimated = sum(
+    part.size for part in memory_needs.parts(settings) if part.what in ('drawing documents', 'the corpus')
+  )
   assert size < estimated < 3 * size
 
 
@@ -94,7 +99,7 @@ def _of_state(monkeypatch, optimizer='adamw', **mesh):
   changes = {'bert.width': 64, 'bert.ffn_width': 128, 'pretrain.optimizer': optimizer} | {
     f'mesh.{axis}': size for axis, size in mesh.items()
   }
-  found = {part.what: part.size for part in memory.parts(_settings(**changes))}
+  found = {part.what: part.size for part in memory_needs.parts(_settings(**changes))}
   return found["BERT with its optimiser's state"]
 
 
@@ -111,9 +116,9 @@ def test_state_that_is_split_takes_less(monkeypatch):
 
 def test_what_fits_or_cannot_be_known_is_not_refused(monkeypatch):
   for there in (8e9, None):
-    monkeypatch.setattr(memory, 'available', lambda there=there: there)
+    monkeypatch.setattr(memory_needs, 'available', lambda there=there: there)
     sweep.check(_settings())
-  assert memory.line(_settings()).startswith('memory: about ')
+  assert memory_needs.line(_settings()).startswith('memory: about ')
 
 
 def test_the_host_says_what_it_has():

@@ -14,10 +14,12 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import config as config_lib, environment, pretraining, trial as trial_lib
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
-from experiments.settings import Point
+from experiments.pipeline import pretraining, trial as trial_lib
+from experiments.records import environment
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Point
+from experiments.studies import registry
 from hmm_jax import bayes_gap, pretrain, sharding
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 def _settings(scale, **changes):
   config = prompt_vs_head.get_config(scale)
   config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 def _compiled(settings):

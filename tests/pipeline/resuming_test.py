@@ -9,15 +9,20 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import claims, config as config_lib, environment, files, main as main_lib, pretraining, results, sweep
-from experiments.progress import Reporter
-from experiments.trial import _made_elsewhere
+from experiments import main as main_lib
+from experiments.analysis import statistics
+from experiments.pipeline import pretraining, sweep
+from experiments.pipeline.trial import _made_elsewhere
+from experiments.records import environment, files, results
+from experiments.runtime import locks
+from experiments.runtime.progress import Reporter
+from experiments.studies import registry
 
 
 def _settings(**changes):
   config = prompt_vs_head.get_config('smoke')
   config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 def _trial(workdir, **changes):
@@ -119,7 +124,7 @@ def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys):
   results.write(tmp_path, _settings(), [], [])
   monkeypatch.setattr(sweep, 'run', lambda *_: None)
   monkeypatch.setattr(main_lib, '_set_up', lambda *_, **__: None)
-  monkeypatch.setattr(main_lib.config_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
+  monkeypatch.setattr(main_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
   assert main_lib.main(['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.seed=5']) == 0
   said = capsys.readouterr().out.splitlines()[0]
   assert said == f'{tmp_path} has records of other settings, beside which these come: seed 0 (here 5)'
@@ -138,7 +143,7 @@ def test_a_run_that_was_killed_in_its_first_trial_has_left_its_settings(tmp_path
   _begin(tmp_path)
   assert not (tmp_path / 'config.json').exists()
   other = tmp_path / 'other'
-  with claims.held(other, 'the merging of records', None):
+  with locks.held(other, 'the merging of records', None):
     _begin(other)
     assert not (other / 'config.json').exists()
 
@@ -150,7 +155,7 @@ def _begin(workdir, **changes):
 def test_a_run_leaves_its_settings_before_a_trial_and_after_all_refusals(tmp_path, monkeypatch, capsys):
   """And the next one says what is other; of the room on a disk nothing is begun before it is known to be enough."""
   monkeypatch.setattr(main_lib, '_set_up', lambda *_, **__: None)
-  monkeypatch.setattr(main_lib.config_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
+  monkeypatch.setattr(main_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
   monkeypatch.setattr(sweep, 'fill_here', _killed)
   monkeypatch.setattr(sweep.Share.__new__, '__defaults__', (None, _killed, 1))
   command = ['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}']
@@ -160,7 +165,7 @@ def test_a_run_leaves_its_settings_before_a_trial_and_after_all_refusals(tmp_pat
   with monkeypatch.context() as asked:
     for name in ('XLA_PYTHON_CLIENT_PREALLOCATE', 'JAX_PLATFORMS'):
       asked.setenv(name, os.environ.get(name, ''))
-    asked.setattr(sweep.disk, 'check', lambda trials, num_workers: results.require(False, 'workers', num_workers, 0))
+    asked.setattr(sweep.disk, 'check', lambda trials, num_workers: statistics.require(False, 'workers', num_workers, 0))
     assert main_lib.main([*command, '--engine=processes', '--num_workers=3']) == 2
     assert 'workers is 3' in capsys.readouterr().err
   for flags in ([], ['--config.seed=1']):

@@ -11,22 +11,13 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import (
-  claims,
-  config as config_lib,
-  distributed,
-  engines,
-  failures,
-  files,
-  main as main_lib,
-  overview,
-  pretraining,
-  signals,
-  statuses,
-  sweep,
-)
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
+from experiments import main as main_lib
+from experiments.pipeline import engines, pretraining, status as overview, sweep
+from experiments.records import failures, files
+from experiments.runtime import distributed, exit_status, locks, signals, storage
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
 
 QUIET = Reporter(rich.console.Console(quiet=True))
 
@@ -34,14 +25,14 @@ QUIET = Reporter(rich.console.Console(quiet=True))
 class Diverged(Exception):
   """Stands for what a loss that is not finite raises."""
 
-  status = statuses.DIVERGED
+  status = exit_status.DIVERGED
 
 
 @pytest.fixture
 def settings():
   config = prompt_vs_head.get_config('smoke')
   config.update(num_states=(4, 6, 8), tasks_per_trial=1, models=('exact',), methods=('head',))
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 def _record(trial):
@@ -109,7 +100,7 @@ def test_a_trial_that_fails_stops_no_other(settings, runs, tmp_path, error, sent
 def test_the_exit_status_is_that_of_every_failure(errors, status):
   """Where they agree; or else that of any failure."""
   failed = [failures.Failure(f'no {index}', one) for index, one in enumerate(errors)]
-  assert sweep.TrialsFailed(failed, None).status == status == statuses.of_error(sweep.TrialsFailed(failed, 'left'))
+  assert sweep.TrialsFailed(failed, None).status == status == exit_status.of_error(sweep.TrialsFailed(failed, 'left'))
 
 
 @pytest.mark.parametrize('error', [signals.Stopped(15), KeyboardInterrupt(), pretraining.OutOfTime()])
@@ -120,7 +111,7 @@ def test_who_is_stopped_begins_no_other(settings, runs, tmp_path, error):
   with contextlib.nullcontext() if isinstance(error, Exception) else pytest.raises(type(error)):
     assert sweep.fill_here(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET) == []
   assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
-  assert not any(claims.holder(path) for path in tmp_path.glob('trials/*'))
+  assert not any(locks.holder(path) for path in tmp_path.glob('trials/*'))
 
 
 def test_what_one_of_several_processes_meets_alone_ends_it(settings, runs, tmp_path, monkeypatch):
@@ -150,14 +141,14 @@ def test_a_trial_that_cannot_be_claimed_stops_no_other(settings, runs, tmp_path,
   assert said.endswith('; 1 of 3 trials are finished (|H|=4: 0, |H|=6: 0, |H|=8: 1)')
 
   def full(*_):
-    raise files.StorageError('no space')
+    raise storage.StorageError('no space')
 
   monkeypatch.setattr(sweep.results, 'write', full)
   with pytest.raises(sweep.TrialsFailed, match='trial 0 .*; trial 1 .*; records were not merged: no space'):
     sweep.run(settings, tmp_path, QUIET)
   errors.clear()
   trial.directory.unlink()
-  with pytest.raises(files.StorageError, match='no space'):
+  with pytest.raises(storage.StorageError, match='no space'):
     sweep.run(settings, tmp_path, QUIET)
 
 
@@ -169,7 +160,7 @@ def test_what_cannot_be_set_aside_has_failed(settings, runs, tmp_path, monkeypat
   (trial.directory / 'environment.jsonl').write_text('damaged')
 
   def full(directory):
-    raise files.StorageError('no space')
+    raise storage.StorageError('no space')
 
   monkeypatch.setattr(sweep.kept, 'set_aside_bad', full)
   (failure,) = sweep._set_aside_bad([trial], QUIET)
@@ -197,7 +188,7 @@ def test_a_failure_that_cannot_be_read_is_said_to_be_one(settings, tmp_path, mon
   else:
     path.unlink()
     path.mkdir() if text is None else path.write_text(text)
-  unknown = {'error': 'failed.json cannot be read', 'status': statuses.FAILED, 'when': 'an unknown time'}
+  unknown = {'error': 'failed.json cannot be read', 'status': exit_status.FAILED, 'when': 'an unknown time'}
   assert failures.read(trial.directory) == unknown
   left = '1 of 1: exact head'
   assert overview.state(trial) == ('failed', f'at an unknown time: failed.json cannot be read; missing {left}')
@@ -224,11 +215,11 @@ def test_a_claim_of_another_machine_has_the_age_of_its_heartbeat(settings, tmp_p
   """It is stale from the age on at which whoever waited would have taken it over."""
   trial = sweep.trials(settings, tmp_path)['|H|=6 trial 0']
   trial.directory.mkdir(parents=True)
-  holder, now = claims.Holder('node7', 42, '2026-01-01 00:00:00 UTC', 'theirs', 'another kernel'), time.time()
+  holder, now = locks.Holder('node7', 42, '2026-01-01 00:00:00 UTC', 'theirs', 'another kernel'), time.time()
   path = trial.directory / 'claim-3.json'
   path.write_text(json.dumps(holder._asdict()))
   os.utime(path, (now - seconds, now - seconds))
-  monkeypatch.setattr(claims.time, 'time', lambda: now)
+  monkeypatch.setattr(locks.time, 'time', lambda: now)
   assert ' '.join(overview.state(trial)) == f'{state.format(holder)}; missing 1 of 1: exact head'
 
 
@@ -283,13 +274,13 @@ def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):
   flags = ['--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', "--config.models=('exact',)"]
   flags += ['--config.num_states=4,6,8,10', "--config.methods=('head',)", '--config.tasks_per_trial=1']
   _, config = main_lib._parse(['main', *flags])
-  done, runs, failed, _ = sweep.trials(config_lib.from_config(config), tmp_path).values()
+  done, runs, failed, _ = sweep.trials(registry.from_config(config), tmp_path).values()
   _record(done)
   failures.caught(failed.directory, ValueError('bad luck'))
   failures.caught(runs.directory, ValueError('of before'))
-  claim, _ = claims.Watch(runs.directory).take()
+  claim, _ = locks.Watch(runs.directory).take()
   # What was left by a process that is gone is no run.
-  gone = claims.holder(runs.directory)._replace(pid=7)
+  gone = locks.holder(runs.directory)._replace(pid=7)
   (failed.directory / 'claim-1.json').write_text(json.dumps(gone._asdict()))
   before = {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
   monkeypatch.setattr(jax, 'devices', lambda *_: (_ for _ in ()).throw(AssertionError('looks at devices')))
@@ -301,7 +292,7 @@ def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):
   when = failures.read(failed.directory)['when']
   assert states[:4] == [
     ['done'],
-    [f'running by {claims.holder(runs.directory)}; missing {left}'],
+    [f'running by {locks.holder(runs.directory)}; missing {left}'],
     [f'failed at {when}: ValueError: bad luck; missing {left}'],
     [f'missing {left}'],
   ]

@@ -11,11 +11,15 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import config as config_lib, files, overview, pretraining, results, sweep, timing
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
-from experiments.registry import EXPERIMENTS
-from experiments.settings import Point
+from experiments.pipeline import pretraining, status, sweep
+from experiments.records import files, results
+from experiments.runtime import timing
+from experiments.runtime.progress import Reporter
+from experiments.settings import config as config_lib
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Point
+from experiments.studies import registry
+from experiments.studies.registry import EXPERIMENTS
 
 EVIDENCE = ('prompt_vs_head', 'memory_vs_vanilla')
 
@@ -24,7 +28,7 @@ EVIDENCE = ('prompt_vs_head', 'memory_vs_vanilla')
 def settings():
   config = prompt_vs_head.get_config('smoke')
   config.update(num_states=(4, 6), num_trials=3, tasks_per_trial=1, models=('exact',), methods=('head',), time_budget=1)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 @pytest.fixture
@@ -204,17 +208,17 @@ def test_what_is_added_to_a_finished_trial_is_merged_too(settings, begun, tmp_pa
 def test_the_status_says_what_is_done_and_what_is_missing(settings, begun, tmp_path):
   """A line a trial, by number, with its id; nothing is written."""
   more = dataclasses.replace(settings, methods=('head', 'prompt'), tasks_per_trial=2)
-  assert overview.text(sweep.trials(more, tmp_path / 'none')).count('missing 4 of 4: exact head, exact prompt') == 6
+  assert status.text(sweep.trials(more, tmp_path / 'none')).count('missing 4 of 4: exact head, exact prompt') == 6
   assert not (tmp_path / 'none').exists()
   _run_numbers(settings, tmp_path, 1)
   grid = sweep.trials(settings, tmp_path)
-  *lines, total = overview.text(grid).splitlines()
+  *lines, total = status.text(grid).splitlines()
   assert total == '6 trials: 1 done, 0 running, 0 stale, 0 failed, 5 missing'
   assert [line.split()[:5] for line in lines] == [
     [str(number), trial.id, str(trial.point), 'trial', str(trial.trial)] for number, trial in enumerate(grid.values())
   ]
   assert [line.endswith('done') for line in lines] == [False, True, False, False, False, False]
-  assert overview.text(sweep.trials(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
+  assert status.text(sweep.trials(more, tmp_path)).count('missing 3 of 4: exact head, exact prompt') == 1
 
 
 def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):
@@ -222,7 +226,7 @@ def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_
   fewer = dataclasses.replace(settings, time_budget=0.0, fewer_sizes=(6,), fewer_trials=2)
   assert _run(fewer, tmp_path) is None and begun == [(4, 0), (6, 0), (4, 1), (4, 2)]
   more = dataclasses.replace(fewer, num_trials=5)
-  assert overview.text(sweep.trials(more, tmp_path)).count('  done\n') == 4
+  assert status.text(sweep.trials(more, tmp_path)).count('  done\n') == 4
   assert _run_numbers(more, tmp_path, 3).startswith('5 of 8 trials are finished (|H|=4: 3, |H|=6: 2)')
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
   assert dataclasses.replace(fewer, num_trials=1).draws() == [(Point(4), 0), (Point(6), 0)]
@@ -230,13 +234,13 @@ def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_
 
 def test_the_evidence_has_as_many_draws_as_figure_3_asks_for():
   """Left seven at |H| = 4, 10 and 30 and five elsewhere; right five of each text; every trial a small one."""
-  left, right = (config_lib.from_config(config_lib.shipped(name)['get_config']('evidence')) for name in EVIDENCE)
+  left, right = (registry.from_config(config_lib.shipped(name)['get_config']('evidence')) for name in EVIDENCE)
   of = lambda s: collections.Counter(point for point, _ in s.draws())
   assert of(left) == {Point(size): 7 if size in (4, 10, 30) else 5 for size in (4, 8, 10, 12, 15, 25, 30)}
   memories = [Point(4, size, 1) for size in (2, 3, 5, 7)]
   assert of(right) == dict.fromkeys([*memories, *(Point(point.joint_states) for point in memories)], 5)
   for name, evidence in zip(EVIDENCE, (left, right)):
-    small = config_lib.from_config(config_lib.shipped(name)['get_config']('small'))
+    small = registry.from_config(config_lib.shipped(name)['get_config']('small'))
     assert evidence.tasks_per_trial == small.tasks_per_trial == 4
     assert all(evidence.trial_id(*draw) == small.trial_id(*draw) for draw in evidence.draws())
 
@@ -246,6 +250,6 @@ def test_no_two_trials_of_a_grid_share_a_model_or_a_directory(name):
   """At any scale, so that trials can run at the same time: none pretrains what another one reads."""
   shipped = config_lib.shipped(name)
   for scale in shipped['SCALES']:
-    settings = config_lib.from_config(shipped['get_config'](scale))
+    settings = registry.from_config(shipped['get_config'](scale))
     grid = EXPERIMENTS[name].trials(settings, pathlib.Path('runs')).values()
     assert len({trial.pretraining_id for trial in grid}) == len({trial.id for trial in grid}) == len(grid), scale

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from configs import memory_cells, prompt_vs_head
-from experiments import config as config_lib, environment, trial as trial_lib
-from experiments.settings import Point
-from experiments.tuned import Tuned
+from experiments.pipeline import trial as trial_lib
+from experiments.pipeline.tuning import Tuned
+from experiments.records import environment
+from experiments.settings.grid import Point
+from experiments.studies import registry
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.tasks import draw_task_weights
-from hmm_jax.theory import assumptions
+from hmm_jax.theory.theorems import assumptions
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -23,12 +25,12 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 def _trial(workdir, **changes):
   config = prompt_vs_head.get_config('smoke')
   config.update_from_flattened_dict(changes)
-  return trial_lib.Trial(config_lib.from_config(config), Point(4), 0, workdir)
+  return trial_lib.Trial(registry.from_config(config), Point(4), 0, workdir)
 
 
 def test_assumption_4_2_fails_where_several_cells_are_tuned(tmp_path):
   """Of what `memory_cells` draws, the 18 columns of W span |X| = 10 dimensions, those of no state apart from others."""
-  settings = config_lib.from_config(memory_cells.get_config())
+  settings = registry.from_config(memory_cells.get_config())
   trial = trial_lib.Trial(settings, Point(6, 3, 2), 0, tmp_path)
   drawn = trial_lib.draw_distribution(settings, trial.point, trial.keys().distribution)
   columns = np.asarray(drawn.emission_matrix, np.float64).reshape(18, 10)
@@ -161,9 +163,10 @@ import pathlib
 import jax
 import rich.console
 from configs import prompt_vs_head
-from experiments import config, trial
-from experiments.progress import Reporter
-from experiments.settings import Point
+from experiments.pipeline import trial
+from experiments.runtime.progress import Reporter
+from experiments.settings.grid import Point
+from experiments.studies import registry
 from hmm_jax import sharding, tuning
 
 exact = jax.devices()[1]
@@ -181,7 +184,7 @@ tuning.tune_epoch = watched(tuning.tune_epoch)
 trial.draw_distribution = watched(trial.draw_distribution)
 options = prompt_vs_head.get_config('smoke')
 options.update(num_states=(3,), models=('exact',), methods=('head',))
-settings = config.from_config(options)
+settings = registry.from_config(options)
 reporter = Reporter(rich.console.Console(quiet=True))
 trial.run(trial.Trial(settings, Point(3), 0, pathlib.Path({str(tmp_path)!r})), reporter)
 assert len(seen) >= 2 and all(devices == {{exact}} for devices in seen), seen

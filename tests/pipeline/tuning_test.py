@@ -13,14 +13,15 @@ import scipy.special
 import scipy.stats
 
 from configs import memory_cells
-from experiments import config as config_lib, downstream as downstream_lib, fitted, trial as trial_lib, tuned
-from experiments.fields import SettingsError
-from experiments.methods import METHODS
-from experiments.progress import Reporter
-from experiments.settings import Point
+from experiments.pipeline import downstream as downstream_lib, optimal_heads, trial as trial_lib, tuning
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Point
+from experiments.settings.methods import METHODS
+from experiments.studies import registry
 from hmm_jax import tasks as tasks_lib
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import best_head
+from hmm_jax.theory.limits import best_head
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -39,7 +40,7 @@ def settings():
   config.hmm.update(transition_temperature=0.3, emission_temperature=0.3)
   for method in ('head', 'attention', 'prompt_attention'):
     config[method].update(warmup_steps=1, num_epochs=1)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 @pytest.fixture(scope='module')
@@ -60,7 +61,7 @@ def tune(settings, drawn, method):
   distribution, downstream = drawn
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
   what = settings, POINT, MODEL, distribution, method, [1, 0], downstream, jax.random.key(3), reporter
-  return tuned.tune(*what, functools.partial(fitted.exact_probs, distribution))
+  return tuning.tune(*what, functools.partial(optimal_heads.exact_probs, distribution))
 
 
 def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
@@ -126,7 +127,7 @@ def test_the_profile_bins_weights_by_concentration(drawn):
   concentration = draws.choice([0.0, 0.04, 0.31, 0.39, 0.76, 1.0], (12, LENGTH)).astype(np.float32) * 2
   weights = draws.dirichlet(np.ones(LENGTH), 12)
   downstream = drawn[1]._replace(concentration=concentration, most_concentration=2.0)
-  measured = tuned._attention_profile(weights, downstream)
+  measured = tuning._attention_profile(weights, downstream)
   profile = measured['attention_profile']
   assert len(profile) == 10
   for index, (mean_concentration, mean_weight, share) in enumerate(profile):
@@ -148,9 +149,9 @@ def test_attention_that_follows_concentration_correlates_with_it(drawn):
   concentration = np.random.default_rng(0).random((12, LENGTH))
   downstream = drawn[1]._replace(concentration=concentration, most_concentration=1.0)
   for weights, expected in ((concentration**3, 1), (1 - concentration, -1)):
-    measured = tuned._attention_profile(weights, downstream)
+    measured = tuning._attention_profile(weights, downstream)
     assert measured['attention_rank_correlation'] == pytest.approx(expected)
-  measured = tuned._attention_profile(np.full((12, LENGTH), 1 / LENGTH), downstream)
+  measured = tuning._attention_profile(np.full((12, LENGTH), 1 / LENGTH), downstream)
   assert measured['attention_rank_correlation'] is None
   assert all(row[1] == pytest.approx(1) for row in measured['attention_profile'] if row[2])
 
@@ -213,18 +214,18 @@ def test_the_head_of_a_linear_score_is_right_whatever_a_search_finds(settings, m
   downstream = random_downstream(10, label)
   nothing = best_head.BestHead(np.zeros((10, 2)), np.zeros(60, bool), 0.9, [], 0.0, None)
   monkeypatch.setattr(best_head, 'best_head', lambda *_, **how: nothing)
-  (found,) = fitted.heads_on_test(settings, distribution, downstream, [0])
+  (found,) = optimal_heads.heads_on_test(settings, distribution, downstream, [0])
   assert found.is_right.all() and found.fields['separable'] is True
   head, labels = found.trainable['head'], downstream.tasks[0].labels
-  assert ((fitted.exact_probs(distribution, downstream.inputs) @ head.weights).argmax(1) == labels).all()
+  assert ((optimal_heads.exact_probs(distribution, downstream.inputs) @ head.weights).argmax(1) == labels).all()
   assert 0.2 < labels.mean() < 0.8
 
 
 def test_a_converged_head_on_the_exact_model_reads_float64(settings, drawn):
   distribution, downstream = drawn
   for one in tune(settings, drawn, 'head_converged'):
-    labels, probs = downstream.tasks[one.task].labels, fitted.exact_probs(distribution, downstream.inputs)
-    expected = fitted.converged_head(settings, probs, labels, downstream.splits).trainable['head']
+    labels, probs = downstream.tasks[one.task].labels, optimal_heads.exact_probs(distribution, downstream.inputs)
+    expected = optimal_heads.converged_head(settings, probs, labels, downstream.splits).trainable['head']
     np.testing.assert_array_equal(one.trainable['head'].weights, expected.weights)
 
 
@@ -234,9 +235,9 @@ def test_labels_that_no_head_gives_are_proven_to_be_so(settings):
   distribution = trial_lib.draw_distribution(settings, point, jax.random.key(0))
   downstream = random_downstream(10, lambda rng, _: (rng.normal(size=(2, 12)), rng.integers(2, size=60)))
   labels = downstream.tasks[0].labels
-  (best,) = fitted.heads_on_test(settings, distribution, downstream, [0])
-  converged = fitted.converged_head(
-    settings, fitted.exact_probs(distribution, downstream.inputs), labels, downstream.splits
+  (best,) = optimal_heads.heads_on_test(settings, distribution, downstream, [0])
+  converged = optimal_heads.converged_head(
+    settings, optimal_heads.exact_probs(distribution, downstream.inputs), labels, downstream.splits
   )
   assert converged.is_right.mean() <= best.is_right.mean() <= best.fields['accuracy_at_most'] < 1
   assert best.fields['separable'] is False and best.fields['certificate_residual'] < 1e-11
@@ -263,8 +264,8 @@ def test_of_restarts_validation_chooses(settings, drawn, monkeypatch):
 
 def test_of_starts_that_are_equally_good_the_one_of_less_loss_is_kept():
   accuracies = np.array([0.8, 0.9, 0.9, 0.9])
-  assert tuned._best_start(accuracies, np.array([0.1, 0.4, 0.3, 0.3])) == 2
-  assert tuned._best_start(accuracies, np.zeros(4)) == 1 == tuned._best_start(-accuracies, np.zeros(4)) + 1
+  assert tuning._best_start(accuracies, np.array([0.1, 0.4, 0.3, 0.3])) == 2
+  assert tuning._best_start(accuracies, np.zeros(4)) == 1 == tuning._best_start(-accuracies, np.zeros(4)) + 1
 
 
 def test_the_official_form_is_the_official_head(settings, drawn):
@@ -277,7 +278,7 @@ def test_the_official_form_is_the_official_head(settings, drawn):
 
 def test_a_control_reads_a_part_of_what_attention_reads(settings):
   """Their heads are those of the attention method but for what they read; the released code's has no such part."""
-  tuners = {name: tuned._tuner(settings, POINT, MODEL, name) for name in METHODS if name.startswith('attention')}
+  tuners = {name: tuning._tuner(settings, POINT, MODEL, name) for name in METHODS if name.startswith('attention')}
   whole = tuners['attention'].head
   assert whole.reads_probs and whole.reads_tokens
   assert tuners['attention_blind'].head == dataclasses.replace(whole, reads_tokens=False)
@@ -307,7 +308,7 @@ def test_a_prompt_takes_its_positions_of_the_text(method, settings, drawn):
 def test_saved_arrays_are_those_tuned(settings, drawn, tmp_path):
   """The npz holds every tuned array under its path in the tree, and nothing else."""
   trainable = tune(settings, drawn, 'prompt_attention')[0].trainable
-  tuned.save_arrays(tmp_path / 'arrays.npz', trainable)
+  tuning.save_arrays(tmp_path / 'arrays.npz', trainable)
   arrays = np.load(tmp_path / 'arrays.npz', allow_pickle=False)
   names = {f'head/{name}' for name in trainable['head']._fields} | {'prompt'}
   assert set(arrays.files) == names

@@ -7,9 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from experiments import environment, files, verify
-from experiments.fields import SettingsError
-from experiments.settings import Point
+from experiments.pipeline import verify
+from experiments.records import environment, files
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Point
 
 
 def _record(trial=0, task=0, model='bert', method='head', **fields):

@@ -17,9 +17,12 @@ import pytest
 import tensorstore
 
 from configs import prompt_vs_head
-from experiments import checkpoints, config as config_lib, cost, disk, files, manifests, sweep, trial as trial_lib
-from experiments.fields import SettingsError
-from experiments.settings import Point
+from experiments.pipeline import cost, disk_needs, sweep, trial as trial_lib
+from experiments.records import checkpoints, files, manifests
+from experiments.runtime import storage
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Point
+from experiments.studies import registry
 from hmm_jax import sharding
 
 
@@ -145,7 +148,7 @@ def test_a_good_step_that_cannot_be_restored_is_refused(directory):
 def test_in_an_object_store_a_bad_step_is_copied_aside():
   """There are no names to change, and no directories."""
   fsspec.register_implementation('gcs', _Bucket, clobber=True)
-  directory = files.located('gs://bucket') / 'model' / checkpoints.NAME
+  directory = storage.located('gs://bucket') / 'model' / checkpoints.NAME
   for step in (1, 2):
     (directory / str(step) / 'state' / 'file').write_bytes(b'%d' % step)
     manifests.write(directory / str(step), manifests.of_tree(directory / str(step)))
@@ -193,7 +196,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_last_step(small, tmp_path):
   with checkpoints.open_checkpoints(tmp_path / checkpoints.NAME) as saved:
     saved.save(1, wide, [])
   taken = _taken(tmp_path / checkpoints.NAME)
-  assert cost.state_bytes(trial.settings) < taken <= disk.checkpoint_bytes(trial)
+  assert cost.state_bytes(trial.settings) < taken <= disk_needs.checkpoint_bytes(trial)
   directory = small(3 * taken // 2) / checkpoints.NAME
   like = checkpoints.sharded_like(wide, sharding.replicated(sharding.make_mesh()))
   sentence = (
@@ -205,7 +208,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_last_step(small, tmp_path):
     saved.check()
     saved.save(2, wide, [])
     saved._sealing.exception()
-    with pytest.raises(files.StorageError, match=sentence):
+    with pytest.raises(storage.StorageError, match=sentence):
       saved.check()
   small(4 * taken)
   with checkpoints.open_checkpoints(directory) as saved:
@@ -221,7 +224,7 @@ def test_a_full_disk_leaves_a_file_as_it_was(small):
   path = small('64k') / 'rows.jsonl'
   files.write_whole(path, 'old')
   with pytest.raises(
-    files.StorageError, match=rf"'{path}' was not written \(No space left on device, .* bytes are free\)"
+    storage.StorageError, match=rf"'{path}' was not written \(No space left on device, .* bytes are free\)"
   ):
     files.write_whole(path, b'0' * 2**17)
   assert path.read_text() == 'old' and list(path.parent.iterdir()) == [path]
@@ -230,44 +233,44 @@ def test_a_full_disk_leaves_a_file_as_it_was(small):
 def _trial(workdir, **changes):
   config = prompt_vs_head.get_config('smoke')
   config.update_from_flattened_dict(changes)
-  return trial_lib.Trial(config_lib.from_config(config), Point(4), 0, workdir)
+  return trial_lib.Trial(registry.from_config(config), Point(4), 0, workdir)
 
 
 def test_a_run_asks_for_the_room_that_it_takes(small):
   """Checked before it begins: the directory, what is free and what is needed; what is there already needs none."""
   trial = _trial(small('64k'))
-  wanted = disk.needed([trial])
+  wanted = disk_needs.needed([trial])
   total = sum(wanted.values())
-  assert total > 3 * disk.checkpoint_bytes(trial) and set(wanted) == {trial.workdir, trial.workdir / 'pretrained'}
+  assert total > 3 * disk_needs.checkpoint_bytes(trial) and set(wanted) == {trial.workdir, trial.workdir / 'pretrained'}
   said = (
     rf"^'{trial.workdir}' and .*: [0-9,]+ bytes are free there; valid are at least {total:,}, which the run may take$"
   )
   with pytest.raises(SettingsError, match=said):
-    disk.check([trial])
+    disk_needs.check([trial])
   small(total - 2**13)
   with pytest.raises(SettingsError):
-    disk.check([trial])
+    disk_needs.check([trial])
   small(total + 2**15)
-  disk.check([trial])
+  disk_needs.check([trial])
   small(total - 2**13)
   with pytest.raises(SettingsError, match='bytes are free there'):
     sweep.complete(trial.settings, {'one': trial}, sweep.Share(None, None), None, None)
   for done, left in ((20, 2), (40, 0)):
     (trial.pretrained_directory / checkpoints.NAME / str(done)).mkdir(parents=True)
-    assert sum(disk.needed([trial]).values()) == total - (3 - left) * disk.checkpoint_bytes(trial)
+    assert sum(disk_needs.needed([trial]).values()) == total - (3 - left) * disk_needs.checkpoint_bytes(trial)
 
 
 def test_each_worker_writes_a_checkpoint_beside_those_that_are_kept(tmp_path):
   """At the same time; no more of them work on a model than there are models."""
   trials = [_trial(tmp_path)._replace(trial=number) for number in range(3)]
-  one, two, three, more = (sum(disk.needed(trials, workers).values()) for workers in (1, 2, 3, 9))
-  assert two - one == three - two == disk.checkpoint_bytes(trials[0]) and more == three
+  one, two, three, more = (sum(disk_needs.needed(trials, workers).values()) for workers in (1, 2, 3, 9))
+  assert two - one == three - two == disk_needs.checkpoint_bytes(trials[0]) and more == three
 
 
 def test_a_model_that_is_finetuned_is_saved_whole(tmp_path):
   """Its parameters, in float64 at most, beside the head that a prompt is tuned with too."""
   trial = _trial(tmp_path, methods=('finetune', 'probe'))
-  finetuned, probed = (disk._of_record(trial, 'bert', method) for method in ('finetune', 'probe'))
+  finetuned, probed = (disk_needs._of_record(trial, 'bert', method) for method in ('finetune', 'probe'))
   bert, tokens = trial.settings.bert_module(), jnp.zeros((1, 4), jnp.int32)
   params = jax.eval_shape(bert.init, jax.random.key(0), tokens)
   assert finetuned - probed == 8 * sum(leaf.size for leaf in jax.tree.leaves(params))

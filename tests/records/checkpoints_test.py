@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import checkpoints
+from experiments.records import checkpoints
 from hmm_jax import sharding
 
 

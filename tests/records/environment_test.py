@@ -7,7 +7,7 @@ import sys
 import jax
 import pytest
 
-from experiments import environment
+from experiments.records import environment
 
 
 def test_an_environment_names_code_versions_and_devices():

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from experiments import files
-from experiments.fields import SettingsError
+from experiments.records import files
+from experiments.settings.fields import SettingsError
 
 
 def test_write_whole_keeps_the_old_file_when_the_write_fails(tmp_path, monkeypatch):

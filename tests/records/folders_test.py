@@ -10,22 +10,13 @@ import numpy as np
 import pytest
 
 from configs import prompt_vs_head
-from experiments import (
-  config as config_lib,
-  environment,
-  files,
-  kept,
-  manifests,
-  overview,
-  parts,
-  pretraining,
-  results,
-  sweep,
-  timing,
-  trial as trial_lib,
-)
-from experiments.settings import Point
-from experiments.tuned import Tuned
+from experiments.pipeline import pretraining, status, sweep, trial as trial_lib
+from experiments.pipeline.tuning import Tuned
+from experiments.records import environment, files, folders, manifests, results
+from experiments.runtime import timing
+from experiments.settings import config as config_lib
+from experiments.settings.grid import Point
+from experiments.studies import registry, runner
 
 
 class _Said(list):
@@ -39,7 +30,7 @@ def trial(tmp_path):
   """With the records of two methods, written one after the other."""
   config = prompt_vs_head.get_config('smoke')
   config.update(num_states=(4,), models=('exact',), tasks_per_trial=1)
-  trial = trial_lib.Trial(config_lib.from_config(config), Point(4), 0, tmp_path)
+  trial = trial_lib.Trial(registry.from_config(config), Point(4), 0, tmp_path)
   for method in ('head', 'prompt'):
     _add(trial, method)
   files.append_json_line(trial.timing_path, {'seconds': 1})
@@ -78,12 +69,12 @@ def _flip(path):
 
 CUT = lambda path: path.write_bytes(path.read_bytes()[:-9])
 FAULTS = [
-  (kept.RECORDS_NAME, _digit, 'records.jsonl has other bytes'),
-  (kept.RECORDS_NAME, CUT, "records.jsonl' is damaged"),
+  (folders.RECORDS_NAME, _digit, 'records.jsonl has other bytes'),
+  (folders.RECORDS_NAME, CUT, "records.jsonl' is damaged"),
   (results.ENVIRONMENT_NAME, _digit, 'environment.jsonl has other bytes'),
   (results.ENVIRONMENT_NAME, CUT, "environment.jsonl' is damaged"),
-  (kept.RECORDS_NAME, _other('"schema_version": 1', '"schema_version": 0'), 'records.jsonl has other bytes'),
-  (kept.RECORDS_NAME, pathlib.Path.unlink, 'records.jsonl is missing'),
+  (folders.RECORDS_NAME, _other('"schema_version": 1', '"schema_version": 0'), 'records.jsonl has other bytes'),
+  (folders.RECORDS_NAME, pathlib.Path.unlink, 'records.jsonl is missing'),
   (results.ENVIRONMENT_NAME, _other('"platform"', '"qlatform"'), 'environment.jsonl has other bytes'),
   (manifests.NAME, CUT, 'manifest.json cannot be read'),
   (manifests.NAME, lambda path: path.write_text('{"records": 3}'), 'manifest.json is not of records'),
@@ -99,7 +90,7 @@ def test_a_trial_that_was_changed_is_named_and_done_again(trial, name, change, w
   whole = {path: file.read_bytes() for path, file in files.tree(trial.directory).items()}
   change(trial.directory / name)
   found = {path: file.read_bytes() for path, file in files.tree(trial.directory).items()}
-  kept.check_schema(trial.workdir)
+  folders.check_schema(trial.workdir)
   (said,), is_missing = _complete(trial)
   assert is_missing and words in said and str(trial.directory) in said
   aside = trial.directory / files.ASIDE
@@ -130,10 +121,12 @@ def test_changed_records_are_never_counted(trial):
   assert trial.records() == [] and len(trial.missing()) == 2
   CUT(trial.records_path)
   assert trial.records() == [] and len(trial.missing()) == 2
-  kept.check_schema(trial.workdir)
+  folders.check_schema(trial.workdir)
 
 
-BESIDE = [*(fault for fault in FAULTS if fault[0].startswith((results.ENVIRONMENT_NAME, kept.ARRAYS, manifests.NAME)))]
+BESIDE = [
+  *(fault for fault in FAULTS if fault[0].startswith((results.ENVIRONMENT_NAME, folders.ARRAYS, manifests.NAME)))
+]
 
 
 @pytest.mark.parametrize(('name', 'change', 'words'), BESIDE)
@@ -141,11 +134,11 @@ def test_records_beside_what_was_changed_are_never_counted(trial, name, change, 
   """Environments and arrays are the records' own; a method that is added meanwhile loses no row of the others."""
   change(trial.directory / name)
   assert trial.records() == [] and trial.missing() == trial.wanted()
-  assert overview.state(trial)[0] == 'missing' and sweep._read([trial], trial_lib.Trial.records).trials == []
-  if not name.startswith(kept.ARRAYS):
+  assert status.state(trial)[0] == 'missing' and sweep._read([trial], trial_lib.Trial.records).trials == []
+  if not name.startswith(folders.ARRAYS):
     return
   _add(trial, 'probe')
-  assert len(files.read_json_lines(trial.records_path)) == 3 and kept.fault(trial.directory)
+  assert len(files.read_json_lines(trial.records_path)) == 3 and folders.fault(trial.directory)
 
 
 def test_records_of_another_trial_are_not_counted(trial, tmp_path):
@@ -153,12 +146,12 @@ def test_records_of_another_trial_are_not_counted(trial, tmp_path):
   other = trial_lib.Trial(trial.settings, trial.point, 1, tmp_path)
   shutil.copytree(trial.directory, other.directory)
   said = _Said()
-  assert other.missing() == other.wanted() and kept.read(other.directory) == []
+  assert other.missing() == other.wanted() and folders.read(other.directory) == []
   assert sweep.write(tmp_path, trial.settings, [trial, other], trial_lib.Trial.records, said) == [trial]
   wrong = f'{other.directory}: its files are of {trial.id}'
   assert said[0] == f'{wrong}; none of it is counted, and a run sets it aside'
-  (sentence,) = kept.set_aside_bad(other.directory)
-  assert sentence.startswith(wrong) and (other.directory / files.ASIDE / kept.RECORDS_NAME).exists()
+  (sentence,) = folders.set_aside_bad(other.directory)
+  assert sentence.startswith(wrong) and (other.directory / files.ASIDE / folders.RECORDS_NAME).exists()
 
 
 def test_what_another_process_adds_while_records_are_read_is_no_damage(trial, monkeypatch):
@@ -173,7 +166,7 @@ def test_what_another_process_adds_while_records_are_read_is_no_damage(trial, mo
     return found
 
   monkeypatch.setattr(manifests, 'read', added)
-  assert len(kept.read(trial.directory)) == 2 and len(kept.read(trial.directory)) == 3
+  assert len(folders.read(trial.directory)) == 2 and len(folders.read(trial.directory)) == 3
 
 
 def test_a_line_of_the_environment_that_names_no_record_is_no_failure(trial):
@@ -181,9 +174,9 @@ def test_a_line_of_the_environment_that_names_no_record_is_no_failure(trial):
   for line in ({'tasks': 3}, {'tasks': [0], 'method': 'head'}, {'tasks': [[0]], 'model': 'exact', 'method': 'head'}):
     files.append_json_line(trial.environment_path, line)
   assert len(trial.records()) == 2 and trial_lib._made_elsewhere(trial) == []
-  assert 'lacks its fields' in kept.fault(trial.directory)
+  assert 'lacks its fields' in folders.fault(trial.directory)
   trial.records_path.unlink()
-  assert 'records.jsonl is missing' in kept.fault(trial.directory)
+  assert 'records.jsonl is missing' in folders.fault(trial.directory)
 
 
 def test_of_a_kill_before_the_first_records_nothing_is_said(trial, tmp_path):
@@ -191,19 +184,19 @@ def test_of_a_kill_before_the_first_records_nothing_is_said(trial, tmp_path):
   trial = trial._replace(workdir=tmp_path / 'one')
   _add(trial, 'head')
   trial.records_path.unlink()
-  assert kept.set_aside_bad(trial.directory) == []
+  assert folders.set_aside_bad(trial.directory) == []
   _other('"platform"', '"qlatform"')(trial.environment_path)
-  (said,) = kept.set_aside_bad(trial.directory)
+  (said,) = folders.set_aside_bad(trial.directory)
   assert 'lacks its fields' in said and not trial.environment_path.exists()
 
 
 def test_a_kill_before_the_records_leaves_those_of_before(trial, monkeypatch):
   """The manifest comes first: it knows both."""
   before = trial.records_path.read_bytes()
-  monkeypatch.setattr(kept.manifests, 'write', _killed)
+  monkeypatch.setattr(folders.manifests, 'write', _killed)
   with pytest.raises(KeyboardInterrupt):
     _add(trial, 'probe')
-  assert trial.records_path.read_bytes() == before and not trial.missing() and kept.fault(trial.directory) is None
+  assert trial.records_path.read_bytes() == before and not trial.missing() and folders.fault(trial.directory) is None
 
 
 def _killed(*_):
@@ -219,9 +212,9 @@ def test_a_kill_while_things_are_set_aside_seals_no_damage(trial, tmp_path, move
   damaged, set_aside, done = trial.environment_path.read_bytes(), files.set_aside, []
   monkeypatch.setattr(files, 'set_aside', lambda *of: done.append(set_aside(*of)) if len(done) < moves else _killed())
   with contextlib.suppress(KeyboardInterrupt):
-    kept.set_aside_bad(trial.directory)
+    folders.set_aside_bad(trial.directory)
   monkeypatch.undo()
-  kept.set_aside_bad(trial.directory)
+  folders.set_aside_bad(trial.directory)
   _add(trial, 'head')
   assert damaged[:-1] not in trial.environment_path.read_bytes() and len(trial.records()) == 1
   assert damaged in [file.read_bytes() for file in files.tree(trial.directory / files.ASIDE).values()]
@@ -266,11 +259,11 @@ def test_records_from_nowhere_are_never_counted(trial):
 def test_lines_that_are_added_to_are_begun_again(tmp_path):
   """Of a pretrained model, whose lines decide nothing; those that can be read stay."""
   path = tmp_path / 'timing.jsonl'
-  assert kept.set_aside_torn(path) == []
+  assert folders.set_aside_torn(path) == []
   files.append_json_line(path, {'step': 1})
-  assert kept.set_aside_torn(path) == []
+  assert folders.set_aside_torn(path) == []
   path.write_text('{"step"')
-  (said,) = kept.set_aside_torn(path)
+  (said,) = folders.set_aside_torn(path)
   assert str(path) in said and not path.exists() and (tmp_path / files.ASIDE / 'timing.jsonl').read_text() == '{"step"'
 
 
@@ -289,14 +282,14 @@ def test_an_environment_without_its_fields_is_damaged(tmp_path):
 
 def test_process_0_alone_reads_and_writes_records(trial, monkeypatch):
   """The others may not have the directory."""
-  monkeypatch.setattr(kept.distributed, 'is_writer', lambda: False)
-  kept.write(trial.workdir / 'elsewhere', [{'a': 1}], {})
-  assert not (trial.workdir / 'elsewhere').exists() and kept.read(trial.workdir / 'elsewhere') == []
+  monkeypatch.setattr(folders.distributed, 'is_writer', lambda: False)
+  folders.write(trial.workdir / 'elsewhere', [{'a': 1}], {})
+  assert not (trial.workdir / 'elsewhere').exists() and folders.read(trial.workdir / 'elsewhere') == []
 
 
 def test_a_part_that_was_changed_is_run_again(tmp_path):
   """And only that one; what was kept of the others is read back."""
-  settings, ran, said = config_lib.from_config(config_lib.shipped('example_4_1')['get_config']()), [], _Said()
+  settings, ran, said = registry.from_config(config_lib.shipped('example_4_1')['get_config']()), [], _Said()
 
   class Reporter(_Said):
     class clock:
@@ -307,12 +300,12 @@ def test_a_part_that_was_changed_is_run_again(tmp_path):
 
   both, said = {name: part(name) for name in ('one', 'other')}, Reporter()
   for _ in range(2):
-    parts.run(settings, both, tmp_path, said)
+    runner.run(settings, both, tmp_path, said)
   assert ran == ['one', 'other'] and not said and all(row['begun'] for row in results.load(tmp_path))
   written = (tmp_path / results.FILE_NAME).read_bytes()
   (path,) = tmp_path.glob('parts/*/other/records.jsonl')
   _digit(path)
-  parts.run(settings, both, tmp_path, said)
+  runner.run(settings, both, tmp_path, said)
   assert ran == ['one', 'other', 'other'] and len(said) == 1 and 'records.jsonl has other bytes' in said[0]
   assert (tmp_path / results.FILE_NAME).read_bytes() == written
   assert [json.loads(line)['value'] for line in path.read_text().splitlines()] == [0.5]

@@ -4,7 +4,9 @@ import fsspec
 import fsspec.implementations.memory
 import pytest
 
-from experiments import files, main, results
+from experiments import main
+from experiments.records import files, results
+from experiments.runtime import storage
 
 
 class _Bucket(fsspec.implementations.memory.MemoryFileSystem):
@@ -37,7 +39,7 @@ class _Bucket(fsspec.implementations.memory.MemoryFileSystem):
 @pytest.fixture(scope='module')
 def bucket():
   fsspec.register_implementation('gcs', _Bucket, clobber=True)
-  return files.located('gs://bucket')
+  return storage.located('gs://bucket')
 
 
 def test_a_file_of_an_object_store_is_one_object(bucket):
@@ -57,12 +59,12 @@ def test_a_file_of_an_object_store_is_one_object(bucket):
 def test_a_local_path_is_not_touched_by_the_library(tmp_path, monkeypatch):
   """It is pathlib's, relative to where one is."""
   monkeypatch.chdir(tmp_path)
-  assert files.located('a/b').absolute() == tmp_path / 'a' / 'b' and not files.is_object(files.located('a/b'))
+  assert storage.located('a/b').absolute() == tmp_path / 'a' / 'b' and not storage.is_object(storage.located('a/b'))
 
 
 def test_a_bucket_that_cannot_be_written_is_refused(bucket, monkeypatch, capsys):
   """In a sentence with what the store said, whatever its class; a check of a good one leaves nothing behind."""
-  files.check_writable(bucket / 'two')
+  storage.check_writable(bucket / 'two')
   assert not (bucket / 'two').exists()
   monkeypatch.setattr(_Bucket, 'closed', True)
   command = ['main', '--config=prompt_vs_head:smoke', '--workdir=gs://bucket/two', '--config.models=exact']

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from configs import prompt_vs_head
-from experiments import config as config_lib, files, loading, verify
-from experiments.fields import SettingsError
-from experiments.theory import examine
+from experiments.pipeline import verify
+from experiments.records import files, loading
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
+from experiments.studies.theory import examine
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 MODULES = {
   'pickle',
   'cPickle',
@@ -185,7 +187,7 @@ def test_settings_that_are_read_back_choose_no_path(tmp_path):
   """Neither where programs are kept, which are run, nor where models are; and no code by its name."""
   config = prompt_vs_head.get_config('smoke')
   config.update(compilation_cache='/chosen', pretrained='/chosen', debug_nans=True, time_budget=3.0, tensorboard=True)
-  recorded = dataclasses.asdict(config_lib.from_config(config))
+  recorded = dataclasses.asdict(registry.from_config(config))
   path = tmp_path / 'config.json'
   path.write_text(json.dumps(recorded))
   found = verify._settings(tmp_path, 'mine')

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from configs import base, prompt_vs_head
-from experiments import config as config_lib, distributed
-from experiments.fields import SettingsError
-from experiments.settings import DistributedSettings
+from experiments.runtime import distributed
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import DistributedSettings
+from experiments.studies import registry
 
 # Seconds: the default would make a long test.
 HEARTBEAT = 4
@@ -28,11 +29,14 @@ PROGRAM = """
 import json, os, pathlib, sys
 recorded, out, devices, dying, how = json.loads(sys.argv[1])
 import jax, numpy as np, rich.console
-from experiments import checkpoints, config, distributed, files, pretraining
-from experiments.fields import require, SettingsError
-from experiments.progress import Reporter
+from experiments.pipeline import pretraining
+from experiments.records import checkpoints, files
+from experiments.runtime import distributed
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import require, SettingsError
+from experiments.studies import registry
 
-settings = config.from_record(recorded)
+settings = registry.from_record(recorded)
 distributed.initialize(settings.distributed)
 me, count = jax.process_index(), max(settings.distributed.num_processes, 1)
 assert (jax.process_count(), jax.device_count(), distributed.is_writer()) == (count, count * devices, me == 0)
@@ -83,7 +87,7 @@ def _settings(**running):
   config.pretrain.update(optimizer='adamw', num_steps=8, warmup_steps=2, steps_per_call=2)
   config.pretrain.update(checkpoint_every=2, measure_every=2)
   config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in running.items()})
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 @pytest.fixture(scope='module')

@@ -13,10 +13,13 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import claims, config as config_lib, distributed, failures, files, parts, sweep, trial as trial_lib
-from experiments.progress import Reporter
+from experiments.pipeline import sweep, trial as trial_lib
+from experiments.records import failures, files
+from experiments.runtime import distributed, locks, storage
+from experiments.runtime.progress import Reporter
+from experiments.studies import registry, runner
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 QUIET = Reporter(rich.console.Console(quiet=True))
 
 
@@ -32,7 +35,7 @@ def _names(directory):
 
 def _elsewhere(directory, number, **changes):
   """A claim of a process of another machine."""
-  holder = claims.Holder('node7', 42, '2026-01-01 00:00:00 UTC', 'theirs', 'another kernel')._replace(**changes)
+  holder = locks.Holder('node7', 42, '2026-01-01 00:00:00 UTC', 'theirs', 'another kernel')._replace(**changes)
   path = directory / f'claim-{number}.json'
   path.write_text(json.dumps(holder._asdict()))
   return path
@@ -42,13 +45,13 @@ def test_one_process_at_a_time_has_a_claim(tmp_path):
   """Who has it is known to others; released it is free, and of all that were made the newest file is left."""
   directory = tmp_path / 'new'
   for number in (1, 2, 3):
-    claim, other = claims.Watch(directory).take()
+    claim, other = locks.Watch(directory).take()
     assert claim and other is None and _names(directory) == [f'claim-{number}.json']
-    refused, holder = claims.Watch(directory).take()
-    assert refused is None and holder == claims.holder(directory)
-    assert (holder.pid, holder.released) == (claims.os.getpid(), False)
+    refused, holder = locks.Watch(directory).take()
+    assert refused is None and holder == locks.holder(directory)
+    assert (holder.pid, holder.released) == (locks.os.getpid(), False)
     claim.release()
-    assert claims.holder(directory) is None
+    assert locks.holder(directory) is None
 
 
 # Forks before JAX looks at a device. A round leaves a claim of a process that was killed; 6 race for it, and the one
@@ -56,24 +59,24 @@ def test_one_process_at_a_time_has_a_claim(tmp_path):
 RACES = """
 import contextlib, os, pathlib, signal, sys, time, warnings
 warnings.simplefilter('ignore')
-from experiments import claims
+from experiments.runtime import locks
 root = pathlib.Path(sys.argv[1])
 
 def fork(work):
   pid = os.fork()
   if not pid:
-    claims._NONCE = str(os.getpid())
+    locks._NONCE = str(os.getpid())
     os._exit(work() or 0)
   return pid
 
 def take_and_die():
-  assert claims.Watch(directory).take()[0]
+  assert locks.Watch(directory).take()[0]
   os.kill(os.getpid(), signal.SIGKILL)
 
 def race():
   while not (directory / 'go').exists():
     pass
-  won = claims.Watch(directory).take()[0] is not None
+  won = locks.Watch(directory).take()[0] is not None
   (directory / f'tried-{os.getpid()}').touch()
   while won and len(list(directory.glob('tried-*'))) < 6:
     time.sleep(0.001)
@@ -92,15 +95,15 @@ for number in range(15):
 directory = root / 'stopped'
 
 def take_and_stop():
-  assert claims.Watch(directory).take()[0]
+  assert locks.Watch(directory).take()[0]
   os.kill(os.getpid(), signal.SIGSTOP)
 
 pid = fork(take_and_stop)
 os.waitpid(pid, os.WUNTRACED)
-assert claims.Watch(directory).take() == (None, claims.holder(directory)) and claims.holder(directory).pid == pid
+assert locks.Watch(directory).take() == (None, locks.holder(directory)) and locks.holder(directory).pid == pid
 os.kill(pid, signal.SIGKILL)
 os.waitpid(pid, 0)
-claim, gone = claims.Watch(directory).take()
+claim, gone = locks.Watch(directory).take()
 assert claim and gone.pid == pid
 print('all is well')
 """
@@ -109,7 +112,7 @@ print('all is well')
 def test_of_many_that_take_over_from_a_killed_process_one_wins(tmp_path):
   """At once after kill -9, in every one of 15 rounds; a process that is stopped and not dead is not taken over."""
   command = [sys.executable, '-c', RACES, str(tmp_path)]
-  done = subprocess.run(command, capture_output=True, text=True, env={**claims.os.environ, 'PYTHONPATH': str(ROOT)})
+  done = subprocess.run(command, capture_output=True, text=True, env={**locks.os.environ, 'PYTHONPATH': str(ROOT)})
   assert done.stdout == 'all is well\n', done.stderr
 
 
@@ -117,20 +120,20 @@ def test_of_many_that_take_over_from_a_killed_process_one_wins(tmp_path):
 def clock(monkeypatch):
   """The seconds of this process's clock, which a test sets."""
   now = [1000.0]
-  monkeypatch.setattr(claims.time, 'monotonic', lambda: now[0])
+  monkeypatch.setattr(locks.time, 'monotonic', lambda: now[0])
   return now
 
 
 def test_a_process_elsewhere_is_gone_after_so_many_missed_heartbeats(tmp_path, clock):
   """Looked at by the clock of who waits, for as long as that one has looked; each heartbeat begins the count again."""
-  path, watch = _elsewhere(tmp_path, 7), claims.Watch(tmp_path)
-  limit = claims.BEAT * claims.MISSED
+  path, watch = _elsewhere(tmp_path, 7), locks.Watch(tmp_path)
+  limit = locks.BEAT * locks.MISSED
   # Its clock is years off.
-  claims.os.utime(path, (1, 1))
+  locks.os.utime(path, (1, 1))
   assert watch.take()[0] is None
   clock[0] += limit
   assert watch.take()[0] is None
-  claims.os.utime(path, (2, 2))
+  locks.os.utime(path, (2, 2))
   clock[0] += 1
   assert watch.take()[0] is None
   clock[0] += limit
@@ -146,18 +149,18 @@ def test_a_claim_that_says_nothing_is_waited_for(tmp_path, clock, text):
   """As between its making and its writing, or where a process died there, or where it is none."""
   path = tmp_path / 'claim-1.json'
   path.mkdir() if text is None else path.write_text(text)
-  watch = claims.Watch(tmp_path)
-  assert watch.take() == (None, claims.Holder())
-  clock[0] += claims.BEAT * claims.MISSED + 1
+  watch = locks.Watch(tmp_path)
+  assert watch.take() == (None, locks.Holder())
+  clock[0] += locks.BEAT * locks.MISSED + 1
   claim, _ = watch.take()
   claim.release()
 
 
 def test_where_there_are_no_locks_heartbeats_decide(tmp_path, monkeypatch, clock):
   """A claim then names no machine, so that nobody takes its missing lock for a death."""
-  monkeypatch.setattr(claims.fcntl, 'flock', lambda *_: (_ for _ in ()).throw(OSError('no locks available')))
-  claim, _ = claims.Watch(tmp_path).take()
-  watch = claims.Watch(tmp_path)
+  monkeypatch.setattr(locks.fcntl, 'flock', lambda *_: (_ for _ in ()).throw(OSError('no locks available')))
+  claim, _ = locks.Watch(tmp_path).take()
+  watch = locks.Watch(tmp_path)
   assert watch.take()[0] is None and watch.holder().machine == ''
   claim.release()
   assert watch.holder() is None
@@ -165,28 +168,28 @@ def test_where_there_are_no_locks_heartbeats_decide(tmp_path, monkeypatch, clock
 
 def test_a_process_of_a_machine_without_a_name_is_known_by_its_heartbeats(tmp_path, monkeypatch):
   """Two such machines are not one, and a lock of the other is not seen here."""
-  monkeypatch.setattr(claims, '_machine', lambda: '')
+  monkeypatch.setattr(locks, '_machine', lambda: '')
   _elsewhere(tmp_path, 1, machine='')
-  assert claims.Watch(tmp_path).take()[0] is None and claims.silence(tmp_path) is not None
+  assert locks.Watch(tmp_path).take()[0] is None and locks.silence(tmp_path) is not None
 
 
 def test_a_claim_leaves_no_descriptor(tmp_path, monkeypatch):
   """Released, withdrawn, or never written: the next file that is opened has the number that it had before."""
 
   def number():
-    file = claims.os.open(tmp_path, claims.os.O_RDONLY)
-    claims.os.close(file)
+    file = locks.os.open(tmp_path, locks.os.O_RDONLY)
+    locks.os.close(file)
     return file
 
   first = number()
   for _ in range(3):
-    claim, _ = claims.Watch(tmp_path).take()
-    claims.check(tmp_path)
+    claim, _ = locks.Watch(tmp_path).take()
+    locks.check(tmp_path)
     claim.release()
-  assert claims._make(tmp_path, 1) is None and number() == first
-  monkeypatch.setattr(claims, '_write', lambda *_: (_ for _ in ()).throw(OSError(28, 'No space left on device')))
-  with pytest.raises(files.StorageError):
-    claims.Watch(tmp_path).take()
+  assert locks._make(tmp_path, 1) is None and number() == first
+  monkeypatch.setattr(locks, '_write', lambda *_: (_ for _ in ()).throw(OSError(28, 'No space left on device')))
+  with pytest.raises(storage.StorageError):
+    locks.Watch(tmp_path).take()
   assert number() == first and _names(tmp_path) == ['claim-3.json']
 
 
@@ -197,11 +200,11 @@ def test_who_withdraws_may_find_it_done(tmp_path, monkeypatch):
     (tmp_path / 'claim-1.json').unlink()
     raise OSError(28, 'No space left on device')
 
-  monkeypatch.setattr(claims, '_write', taken_over)
-  with pytest.raises(files.StorageError, match='No space left'):
-    claims.Watch(tmp_path).take()
-  monkeypatch.setattr(claims, '_write', lambda *_: _elsewhere(tmp_path, 2) and (tmp_path / 'claim-1.json').unlink())
-  assert claims._make(tmp_path, 1) is None and _names(tmp_path) == ['claim-2.json']
+  monkeypatch.setattr(locks, '_write', taken_over)
+  with pytest.raises(storage.StorageError, match='No space left'):
+    locks.Watch(tmp_path).take()
+  monkeypatch.setattr(locks, '_write', lambda *_: _elsewhere(tmp_path, 2) and (tmp_path / 'claim-1.json').unlink())
+  assert locks._make(tmp_path, 1) is None and _names(tmp_path) == ['claim-2.json']
 
 
 @pytest.mark.parametrize('is_link', [True, False])
@@ -209,15 +212,15 @@ def test_where_no_directory_can_be_made_nothing_is_claimed(tmp_path, is_link):
   """Of a link to nowhere, or a file: a sentence, and no endless attempt."""
   directory = tmp_path / 'it'
   directory.symlink_to('nowhere') if is_link else directory.touch()
-  with pytest.raises(files.StorageError, match="it' is no directory, and none can be made there"):
-    claims._make(directory, 1)
-  assert claims.holder(directory) is None
+  with pytest.raises(storage.StorageError, match="it' is no directory, and none can be made there"):
+    locks._make(directory, 1)
+  assert locks.holder(directory) is None
 
 
 def test_the_number_of_a_claim_has_no_end(tmp_path):
   """Whoever left a large one is followed by the next."""
   _elsewhere(tmp_path, 10**18 - 1, released=True)
-  claim, _ = claims.Watch(tmp_path).take()
+  claim, _ = locks.Watch(tmp_path).take()
   assert _names(tmp_path) == [f'claim-{10**18}.json']
   claim.release()
 
@@ -228,24 +231,24 @@ def test_who_waits_for_a_claim_is_stopped_by_a_signal(tmp_path, monkeypatch):
 
   def sleep(_):
     assert not looks, 'it waits on'
-    looks.append(claims.signals._received.append(15))
+    looks.append(locks.signals._received.append(15))
 
-  monkeypatch.setattr(claims.time, 'sleep', sleep)
-  monkeypatch.setattr(claims.signals, '_received', [])
-  claim, _ = claims.Watch(tmp_path).take()
-  with pytest.raises(claims.signals.Stopped), claims.held(tmp_path, 'it', QUIET):
+  monkeypatch.setattr(locks.time, 'sleep', sleep)
+  monkeypatch.setattr(locks.signals, '_received', [])
+  claim, _ = locks.Watch(tmp_path).take()
+  with pytest.raises(locks.signals.Stopped), locks.held(tmp_path, 'it', QUIET):
     pytest.fail('it went on')
   claim.release()
 
 
 def test_a_heart_beats(tmp_path, monkeypatch):
   """Its claim is touched again and again, by a thread that ends with the claim."""
-  monkeypatch.setattr(claims, 'BEAT', 0.01)
+  monkeypatch.setattr(locks, 'BEAT', 0.01)
   before = threading.active_count()
-  claim, _ = claims.Watch(tmp_path).take()
+  claim, _ = locks.Watch(tmp_path).take()
   path = tmp_path / 'claim-1.json'
   for _ in range(2):
-    claims.os.utime(path, (1, 1))
+    locks.os.utime(path, (1, 1))
     deadline = time.monotonic() + 30
     while path.stat().st_mtime == 1:
       assert time.monotonic() < deadline
@@ -257,45 +260,45 @@ def test_a_heart_beats(tmp_path, monkeypatch):
 def test_who_is_late_withdraws(tmp_path):
   """Number 3 was free when it looked, and 5 is the newest by the time it has made it."""
   path = _elsewhere(tmp_path, 5)
-  assert claims._make(tmp_path, 3) is None and _names(tmp_path) == [path.name]
-  assert claims._make(tmp_path, 5) is None and _names(tmp_path) == [path.name]
+  assert locks._make(tmp_path, 3) is None and _names(tmp_path) == [path.name]
+  assert locks._make(tmp_path, 5) is None and _names(tmp_path) == [path.name]
 
 
 def test_who_was_taken_for_dead_finds_out(tmp_path):
   """By the newest claim, also where whoever made that has ended since, whatever its process id; where nothing was
   claimed there is nothing to lose."""
-  claims.check(tmp_path)
-  with claims.held(tmp_path, 'it', QUIET):
-    claims.check(tmp_path)
-    for changes in ({}, {'released': True}, {'pid': claims.os.getpid()}):
+  locks.check(tmp_path)
+  with locks.held(tmp_path, 'it', QUIET):
+    locks.check(tmp_path)
+    for changes in ({}, {'released': True}, {'pid': locks.os.getpid()}):
       path = _elsewhere(tmp_path, 2, **changes)
       sentence = 'was claimed by process [0-9]* on node7 since 2026.*, which took this process'
-      with pytest.raises(claims.Lost, match=sentence):
-        claims.check(tmp_path)
+      with pytest.raises(locks.Lost, match=sentence):
+        locks.check(tmp_path)
     path.write_text('[' * 100_000)
-    with pytest.raises(claims.Lost, match='by process 0 on an unknown host'):
-      claims.check(tmp_path)
-  with claims.held(tmp_path, 'it', QUIET, gives_up=lambda: True) as is_held:
+    with pytest.raises(locks.Lost, match='by process 0 on an unknown host'):
+      locks.check(tmp_path)
+  with locks.held(tmp_path, 'it', QUIET, gives_up=lambda: True) as is_held:
     assert not is_held
   path.unlink()
-  with claims.held(tmp_path, 'it', QUIET):
-    claims.check(tmp_path)
+  with locks.held(tmp_path, 'it', QUIET):
+    locks.check(tmp_path)
 
 
 def test_a_claim_is_waited_for_or_not(tmp_path, monkeypatch):
   """It is said once for what and for whom; who gives up, or does not wait, goes without it."""
   reporter, said = _spoken()
-  monkeypatch.setattr(claims.time, 'sleep', lambda _: looks.append(None) or (len(looks) == 3 and claim.release()))
-  claim, _ = claims.Watch(tmp_path).take()
-  looks, holder = [], claims.holder(tmp_path)
+  monkeypatch.setattr(locks.time, 'sleep', lambda _: looks.append(None) or (len(looks) == 3 and claim.release()))
+  claim, _ = locks.Watch(tmp_path).take()
+  looks, holder = [], locks.holder(tmp_path)
   for options in (dict(waits=False), dict(gives_up=lambda: True)):
-    with claims.held(tmp_path, 'trial 3', reporter, **options) as is_held:
+    with locks.held(tmp_path, 'trial 3', reporter, **options) as is_held:
       assert not is_held and not looks and not said()
-  with claims.held(tmp_path, 'trial 3', reporter) as is_held:
-    assert is_held and len(looks) == 3 and claims.holder(tmp_path).nonce == claims._NONCE
-  assert said() == f'waits for trial 3, which {holder} works on\n' and claims.holder(tmp_path) is None
-  _elsewhere(tmp_path, 9, machine=claims._machine())
-  with claims.held(tmp_path, 'trial 3', reporter):
+  with locks.held(tmp_path, 'trial 3', reporter) as is_held:
+    assert is_held and len(looks) == 3 and locks.holder(tmp_path).nonce == locks._NONCE
+  assert said() == f'waits for trial 3, which {holder} works on\n' and locks.holder(tmp_path) is None
+  _elsewhere(tmp_path, 9, machine=locks._machine())
+  with locks.held(tmp_path, 'trial 3', reporter):
     pass
   assert said().splitlines()[1] == 'trial 3 is taken over: process 42 on node7 since 2026-01-01 00:00:00 UTC is gone'
 
@@ -304,24 +307,24 @@ def test_process_0_claims_for_all(tmp_path, monkeypatch):
   """The others take its word and touch nothing."""
   for answer in (True, False):
     monkeypatch.setattr(distributed, 'decide', lambda look, answer=answer: answer)
-    monkeypatch.setattr(claims.signals, 'check', lambda: None)
-    with claims.held(tmp_path, 'it', QUIET) as is_held:
+    monkeypatch.setattr(locks.signals, 'check', lambda: None)
+    with locks.held(tmp_path, 'it', QUIET) as is_held:
       assert is_held == answer and not _names(tmp_path)
 
 
 def test_nothing_is_claimed_in_an_object_store():
   """Which has no exclusive creation here: nobody is kept out."""
-  directory = files.located('gs://bucket/trial')
-  with claims.held(directory, 'it', QUIET) as is_held:
-    assert is_held and claims.holder(directory) is None
-    claims.check(directory)
+  directory = storage.located('gs://bucket/trial')
+  with locks.held(directory, 'it', QUIET) as is_held:
+    assert is_held and locks.holder(directory) is None
+    locks.check(directory)
 
 
 @pytest.fixture
 def settings():
   config = prompt_vs_head.get_config('smoke')
   config.update(num_states=(4, 6, 8), tasks_per_trial=1, models=('exact',), methods=('head',))
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 def _record(trial):
@@ -348,7 +351,7 @@ def test_what_another_process_works_on_comes_last(settings, tmp_path, monkeypatc
   seen = []
 
   def run(trial, reporter):
-    assert claims.holder(trial.directory).nonce == claims._NONCE
+    assert locks.holder(trial.directory).nonce == locks._NONCE
     seen.append(trial.point.num_states)
     _record(trial)
 
@@ -356,8 +359,8 @@ def test_what_another_process_works_on_comes_last(settings, tmp_path, monkeypatc
   grid = sweep.trials(settings, tmp_path)
   other = grid['|H|=6 trial 0']
   failures.caught(other.directory, ValueError('of long ago'))
-  claim, _ = claims.Watch(other.directory).take()
-  monkeypatch.setattr(claims.time, 'sleep', lambda _: (ends(other), claim.release()))
+  claim, _ = locks.Watch(other.directory).take()
+  monkeypatch.setattr(locks.time, 'sleep', lambda _: (ends(other), claim.release()))
   failed = sweep.fill_here(grid, range(3), 0.0, QUIET)
   assert seen == begun and [failure.sentence for failure in failed] == ([sentence] if sentence else [])
 
@@ -380,7 +383,7 @@ def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypat
     _elsewhere(trial.directory, 2, released=True)
 
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
-  monkeypatch.setattr(claims.time, 'sleep', end)
+  monkeypatch.setattr(locks.time, 'sleep', end)
   assert sweep.fill_here(grid, [0], 0.0, QUIET) == [] and len(path) == 1 and not trial.missing()
   assert not trial.timing_path.exists()
   assert failures.read(trial.directory) is None
@@ -389,10 +392,10 @@ def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypat
 def test_a_pretrained_model_is_claimed_while_it_is_trained_or_read(settings, tmp_path, monkeypatch):
   """In its own directory, which experiments share; who waits past the time budget leaves it to another run."""
   trial = next(iter(sweep.trials(settings, tmp_path).values()))
-  seen = lambda *words: claims.holder(words[4])
+  seen = lambda *words: locks.holder(words[4])
   monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', seen)
-  assert trial_lib._pretrained(trial, None, (), QUIET).nonce == claims._NONCE
-  assert claims.holder(trial.pretrained_directory) is None and _names(trial.pretrained_directory)
+  assert trial_lib._pretrained(trial, None, (), QUIET).nonce == locks._NONCE
+  assert locks.holder(trial.pretrained_directory) is None and _names(trial.pretrained_directory)
   _elsewhere(trial.pretrained_directory, 2)
   late = trial._replace(settings=trial_lib.dataclasses.replace(settings, time_budget=1e-9))
   with pytest.raises(trial_lib.pretraining.OutOfTime):
@@ -403,48 +406,48 @@ def test_records_are_merged_by_one_process_at_a_time(settings, tmp_path, monkeyp
   """So that config.json, environments and records are of one of them."""
   grid, seen = sweep.trials(settings, tmp_path), []
   _record(next(iter(grid.values())))
-  monkeypatch.setattr(sweep.results, 'write', lambda workdir, *_: seen.append(claims.holder(workdir)))
+  monkeypatch.setattr(sweep.results, 'write', lambda workdir, *_: seen.append(locks.holder(workdir)))
   sweep.merge(settings, tmp_path, QUIET)
-  assert [holder.nonce for holder in seen] == [claims._NONCE]
+  assert [holder.nonce for holder in seen] == [locks._NONCE]
 
 
 def test_a_part_is_run_once(settings, tmp_path, monkeypatch):
   """Of two processes on one workdir one runs a part of a study, and the other reads what it left."""
   begun = []
-  monkeypatch.setattr(parts, '_on_exact_device', contextlib.nullcontext)
-  monkeypatch.setattr(parts, 'environment', lambda devices: {})
+  monkeypatch.setattr(runner, '_on_exact_device', contextlib.nullcontext)
+  monkeypatch.setattr(runner, 'environment', lambda devices: {})
 
   def part(settings, key, reporter):
     (held,) = tmp_path.glob('parts/*/one')
-    begun.append(claims.holder(held).nonce)
+    begun.append(locks.holder(held).nonce)
     return [{'value': 1}]
 
-  parts.run(settings, {'one': part}, tmp_path, QUIET)
+  runner.run(settings, {'one': part}, tmp_path, QUIET)
   first = (tmp_path / 'results.jsonl').read_bytes()
   (path,) = tmp_path.glob('parts/*/one/records.jsonl')
   text = path.read_text()
   path.unlink()
-  claim, _ = claims.Watch(path.parent).take()
-  monkeypatch.setattr(claims.time, 'sleep', lambda _: (path.write_text(text), claim.release()))
-  parts.run(settings, {'one': part}, tmp_path, QUIET)
-  assert begun == [claims._NONCE] and (tmp_path / 'results.jsonl').read_bytes() == first
+  claim, _ = locks.Watch(path.parent).take()
+  monkeypatch.setattr(locks.time, 'sleep', lambda _: (path.write_text(text), claim.release()))
+  runner.run(settings, {'one': part}, tmp_path, QUIET)
+  assert begun == [locks._NONCE] and (tmp_path / 'results.jsonl').read_bytes() == first
 
 
 def test_a_part_that_was_taken_over_is_read(settings, tmp_path, monkeypatch):
   """What the process wrote that took it over stands."""
-  monkeypatch.setattr(parts, '_on_exact_device', contextlib.nullcontext)
-  monkeypatch.setattr(parts, 'environment', lambda devices: {})
+  monkeypatch.setattr(runner, '_on_exact_device', contextlib.nullcontext)
+  monkeypatch.setattr(runner, 'environment', lambda devices: {})
   theirs, begun = [{'part': 'one', 'value': 'theirs'}], []
 
   def part(settings, key, reporter):
     begun.append('one')
     (folder,) = tmp_path.glob('parts/*/one')
     files.write_json_lines(folder / 'environment.jsonl', theirs)
-    parts.kept.write(folder, theirs, {})
+    runner.kept.write(folder, theirs, {})
     _elsewhere(folder, 2, released=True)
     return [{'value': 'ours'}]
 
-  parts.run(settings, {'one': part}, tmp_path, QUIET)
+  runner.run(settings, {'one': part}, tmp_path, QUIET)
   assert begun == ['one'] and [row['value'] for row in files.read_json_lines(tmp_path / 'results.jsonl')] == ['theirs']
   assert files.read_json_lines(tmp_path / 'environment.jsonl') == theirs
 
@@ -456,9 +459,9 @@ def test_a_claim_that_cannot_be_written_is_none(tmp_path, monkeypatch):
     raise OSError(28, 'No space left on device')
 
   with monkeypatch.context() as patched:
-    patched.setattr(claims, '_write', full)
-    with pytest.raises(files.StorageError, match=r'claim-1\.json. was not written \(No space left on device'):
-      claims.Watch(tmp_path).take()
+    patched.setattr(locks, '_write', full)
+    with pytest.raises(storage.StorageError, match=r'claim-1\.json. was not written \(No space left on device'):
+      locks.Watch(tmp_path).take()
   assert not _names(tmp_path)
-  claim, _ = claims.Watch(tmp_path).take()
+  claim, _ = locks.Watch(tmp_path).take()
   claim.release()

@@ -11,8 +11,12 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import checkpoints, config as config_lib, files, finite, parts, pretraining, statuses, tuned
-from experiments.progress import Reporter
+from experiments.pipeline import pretraining, tuning
+from experiments.records import checkpoints
+from experiments.runtime import exit_status, nan_guard, storage
+from experiments.runtime.progress import Reporter
+from experiments.settings import config as config_lib
+from experiments.studies import registry, runner
 from hmm_jax import sharding
 from hmm_jax.pretrain import TrainState
 
@@ -22,7 +26,7 @@ def settings():
   """40 steps, 10 a call, a checkpoint every 20."""
   config = prompt_vs_head.get_config('smoke')
   config.pretrain.measure_every = 40
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 def _fresh():
@@ -68,7 +72,7 @@ def _train(settings, directory, monkeypatch, measured=0.5, **bad):
 )
 def test_a_pretraining_ends_at_what_is_not_finite(settings, tmp_path, monkeypatch, bad, sentence, kept):
   """It names the step inside its call, keeps the checkpoint before and no other, and goes on from there."""
-  with pytest.raises(finite.Diverged, match=sentence):
+  with pytest.raises(nan_guard.Diverged, match=sentence):
     _train(settings, tmp_path, monkeypatch, **bad)
   assert checkpoints.steps(tmp_path / checkpoints.NAME) == kept
   for line in (tmp_path / 'metrics.jsonl').read_text().splitlines():
@@ -79,7 +83,7 @@ def test_a_pretraining_ends_at_what_is_not_finite(settings, tmp_path, monkeypatc
 
 
 def test_a_distance_that_is_not_finite_is_not_recorded(settings, tmp_path, monkeypatch):
-  with pytest.raises(finite.Diverged, match='^after step 0 of pretraining kl_at_mask is not finite$'):
+  with pytest.raises(nan_guard.Diverged, match='^after step 0 of pretraining kl_at_mask is not finite$'):
     _train(settings, tmp_path, monkeypatch, measured=float('inf'))
   assert not (tmp_path / 'metrics.jsonl').exists()
 
@@ -90,7 +94,7 @@ def test_a_save_that_failed_ends_a_pretraining_before_its_next_save(settings, tm
   monkeypatch.setattr(checkpoints.manifests, 'write', lambda *_: (_ for _ in ()).throw(failing[0]))
   with (
     monkeypatch.context() as patched,
-    pytest.raises(files.StorageError, match=r"20' was not written \(No space left"),
+    pytest.raises(storage.StorageError, match=r"20' was not written \(No space left"),
   ):
     patched.setattr(checkpoints.Checkpoints, 'check', checkpoints.Checkpoints.wait)
     _train(settings, tmp_path, monkeypatch)
@@ -105,18 +109,18 @@ def test_a_save_that_failed_ends_a_pretraining_before_its_next_save(settings, tm
 def test_every_leaf_is_looked_at():
   """One number of one leaf, in half precision as well, and integers never."""
   tree = {'a': np.ones((2, 3), np.float32), 'b': [np.ones(4, jnp.bfloat16), np.int32(3)]}
-  assert finite.all_finite(tree) and finite.all_finite({'step': np.int32(1)})
+  assert nan_guard.all_finite(tree) and nan_guard.all_finite({'step': np.int32(1)})
   for leaf in (tree['a'], tree['b'][0]):
     for value in (np.nan, np.inf, -np.inf):
       leaf.flat[1] = value
-      assert not finite.all_finite(tree)
+      assert not nan_guard.all_finite(tree)
     leaf.flat[1] = 1
 
 
 def test_tuning_ends_at_the_epoch_of_a_task_that_is_not_finite():
   """And names it among those that train beside it."""
   losses = iter([np.array([0.5, 0.7]), np.array([0.5, np.inf]), np.array([0.5, 0.5])])
-  epochs = tuned.epochs(
+  epochs = tuning.epochs(
     lambda state: (state, next(losses)),
     0,
     3,
@@ -125,16 +129,16 @@ def test_tuning_ends_at_the_epoch_of_a_task_that_is_not_finite():
     Reporter(rich.console.Console(quiet=True)),
   )
   assert next(epochs)[0] == 0
-  with pytest.raises(finite.Diverged, match='^head on bert: the loss of task 7 is not finite in epoch 2$'):
+  with pytest.raises(nan_guard.Diverged, match='^head on bert: the loss of task 7 is not finite in epoch 2$'):
     next(epochs)
 
 
 def test_jax_looking_for_nans_ends_a_pretraining_too(settings, tmp_path, monkeypatch):
   """What it raises is told with the steps of the call, and has the status of what is not finite."""
-  raises = pytest.raises(finite.Diverged, match=r'invalid value \(nan\).* in the call of steps 21 to 30;')
+  raises = pytest.raises(nan_guard.Diverged, match=r'invalid value \(nan\).* in the call of steps 21 to 30;')
   with raises as raised, jax.debug_nans(True):
     _train(settings, tmp_path, monkeypatch, bad_loss=27)
-  assert statuses.of_error(raised.value) == statuses.of_error(FloatingPointError('of tuning')) == 3
+  assert exit_status.of_error(raised.value) == exit_status.of_error(FloatingPointError('of tuning')) == 3
   assert checkpoints.steps(tmp_path / checkpoints.NAME) == [20]
 
 
@@ -143,9 +147,9 @@ def test_looking_for_nans_names_no_other_run(settings, tmp_path):
   looking = dataclasses.replace(settings, debug_nans=True)
   for point, trial in settings.draws():
     assert looking.trial_id(point, trial) == settings.trial_id(point, trial)
-  of_parts = config_lib.from_config(config_lib.shipped('example_4_1')['get_config']())
-  assert parts._id(dataclasses.replace(of_parts, debug_nans=True)) == parts._id(of_parts)
-  assert parts._id(dataclasses.replace(of_parts, seed=1)) != parts._id(of_parts)
+  of_parts = registry.from_config(config_lib.shipped('example_4_1')['get_config']())
+  assert runner._id(dataclasses.replace(of_parts, debug_nans=True)) == runner._id(of_parts)
+  assert runner._id(dataclasses.replace(of_parts, seed=1)) != runner._id(of_parts)
   recorded = json.loads(json.dumps(dataclasses.asdict(settings)))
   del recorded['debug_nans']
-  assert config_lib.from_record(recorded) == settings
+  assert registry.from_record(recorded) == settings

@@ -18,11 +18,15 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments import config as config_lib, distributed, main as main_lib, pretraining, signals, tuned, usage
-from experiments.progress import Reporter
+from experiments import main as main_lib
+from experiments.pipeline import pretraining, tuning
+from experiments.runtime import distributed, signals
+from experiments.runtime.progress import Reporter
+from experiments.settings import help_text
+from experiments.studies import registry
 from hmm_jax import pretrain
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 QUIET = Reporter(rich.console.Console(quiet=True))
 STOPS = pytest.mark.parametrize(('number', 'status'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 
@@ -89,7 +93,7 @@ def test_a_second_signal_ends_at_once(monkeypatch, number, status):
 
 INSIDE = """
 import hashlib
-from experiments import signals
+from experiments.runtime import signals
 with signals.answered():
   print('inside', flush=True)
   hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)
@@ -159,7 +163,7 @@ def test_who_stops_where_process_0_is_alone_tells_the_others(monkeypatch):
 @STOPS
 def test_the_command_exits_with_the_status_of_the_signal(monkeypatch, capsys, number, status):
   """And with one sentence."""
-  monkeypatch.setattr(usage, 'listing', lambda: _tell(number))
+  monkeypatch.setattr(help_text, 'listing', lambda: _tell(number))
   assert main_lib.main(['main', '--list']) == status
   assert capsys.readouterr().err == f'error: stopped by {number.name}; the same command goes on\n'
 
@@ -174,7 +178,7 @@ def test_a_run_whose_reader_is_gone_stops_as_any_other(monkeypatch):
     with signals.deferred():
       _tell()
 
-  monkeypatch.setattr(usage, 'listing', listing)
+  monkeypatch.setattr(help_text, 'listing', listing)
   with os.fdopen(writer, 'w') as broken:
     monkeypatch.setattr(sys, 'stderr', broken)
     assert main_lib.main(['main', '--list']) == 143
@@ -194,7 +198,7 @@ def test_tuning_stops_between_epochs(monkeypatch):
     return state + 1, np.zeros(1)
 
   with pytest.raises(signals.Stopped), signals.answered():
-    for state, _ in tuned.epochs(epoch, 0, 5, 'head', ['task 0'], QUIET):
+    for state, _ in tuning.epochs(epoch, 0, 5, 'head', ['task 0'], QUIET):
       seen.append(state)
   assert seen == [1, 2]
 
@@ -227,7 +231,7 @@ def _settings():
   config.bert.update(width=8, ffn_width=8)
   config.pretrain.update(optimizer='adamw', num_steps=8, warmup_steps=2, steps_per_call=2)
   config.pretrain.update(checkpoint_every=4, measure_every=4)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 @pytest.fixture
@@ -267,7 +271,7 @@ def test_a_stopped_pretraining_goes_on_to_the_same_bits(pretrained, tmp_path):
 
 WORKERS = """
 import os, signal, sys, time
-from experiments import signals
+from experiments.runtime import signals
 # The first parent is killed while its worker works, the second is gone when its worker begins.
 for late in (False, True):
   parent = os.fork()

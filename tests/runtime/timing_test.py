@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import timing
+from experiments.runtime import timing
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -8,10 +8,11 @@ import warnings
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 import pytest
 
-from experiments import config as config_lib, fields
-from experiments.faults import by_hand, every_input, inputs
-from experiments.fields import SettingsError
-from experiments.registry import EXPERIMENTS
+from experiments.settings import config as config_lib, fields
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
+from experiments.studies.faults import by_hand, every_input, inputs
+from experiments.studies.registry import EXPERIMENTS
 
 BOUNDS = {'least': operator.ge, 'above': operator.gt, 'most': operator.le, 'below': operator.lt}
 FIELDS = [
@@ -92,7 +93,7 @@ def test_any_value_is_refused_by_name_or_kept(configs, which, value):
   with config.ignore_type():
     config.update_from_flattened_dict({name: value})
   try:
-    settings = config_lib.from_config(config)
+    settings = registry.from_config(config)
   except SettingsError as error:
     assert '\n' not in str(error) and 'valid' in str(error)
     taken = config_lib._as_floats(value, field.type)

@@ -7,9 +7,9 @@ import pytest
 from settings_cases import settings_of
 
 from configs import base
-from experiments import trial as trial_lib
-from experiments.methods import METHODS, SCHEDULES
-from experiments.settings import Point
+from experiments.pipeline import trial as trial_lib
+from experiments.settings.grid import Point
+from experiments.settings.methods import METHODS, SCHEDULES
 
 
 def test_both_texts_share_the_model_of_their_first_trial():

@@ -7,10 +7,12 @@ import pytest
 from settings_cases import CONFIGS, settings_of
 
 from configs import base, prompt_vs_head
-from experiments import config as config_lib, sweep
-from experiments.fields import SettingsError, valid_values
-from experiments.registry import EXPERIMENTS
-from experiments.settings import Point, Settings
+from experiments.pipeline import sweep
+from experiments.settings import config as config_lib
+from experiments.settings.fields import SettingsError, valid_values
+from experiments.settings.grid import Point, Settings
+from experiments.studies import registry
+from experiments.studies.registry import EXPERIMENTS
 
 
 @pytest.mark.parametrize('experiment', CONFIGS)
@@ -82,7 +84,7 @@ def test_bad_values_are_refused_by_name(field, value):
   with config.ignore_type():
     config.update_from_flattened_dict({field: value})
   with pytest.raises(SettingsError, match=field) as error:
-    config_lib.from_config(config)
+    registry.from_config(config)
   assert 'valid is' in str(error.value)
   assert '\n' not in str(error.value)
 
@@ -101,7 +103,7 @@ def test_wrong_types_are_refused():
   with config.ignore_type():
     config.head.batch_size = 2.5
   with pytest.raises(SettingsError, match=r'head\.batch_size is 2\.5; valid is an int, positive'):
-    config_lib.from_config(config)
+    registry.from_config(config)
   assert settings_of(hmm__initial_temperature=3.0).hmm.initial_temperature == 3.0
 
 
@@ -110,7 +112,7 @@ def test_every_field_says_what_it_means_and_takes(experiment):
   """Each has a meaning and a range in words, and the shipped defaults lie in it at every scale."""
   shipped = config_lib.shipped(experiment)
   for scale in shipped['SCALES']:
-    settings = config_lib.from_config(shipped['get_config'](scale))
+    settings = registry.from_config(shipped['get_config'](scale))
     assert (settings.experiment, settings.scale) == (experiment, scale)
   for name, field in config_lib.fields(EXPERIMENTS[experiment].SETTINGS):
     assert len(field.metadata['meaning']) > 3 and valid_values(field), name
@@ -127,7 +129,7 @@ def test_every_number_has_two_ends(experiment, bad):
       with config.ignore_type():
         config.update_from_flattened_dict({name: kinds[field.type]})
       with pytest.raises(SettingsError, match=rf'^{re.escape(name)} is .*; valid is '):
-        config_lib.from_config(config)
+        registry.from_config(config)
 
 
 def test_figures_are_named_as_their_functions():
@@ -192,11 +194,11 @@ def test_a_field_too_many_or_too_few_is_named():
   config = prompt_vs_head.get_config()
   config.bert.depth = 3
   with pytest.raises(SettingsError, match=r'bert\.depth is no field'):
-    config_lib.from_config(config)
+    registry.from_config(config)
   config = prompt_vs_head.get_config()
   del config.seed
   with pytest.raises(SettingsError, match='seed is missing'):
-    config_lib.from_config(config)
+    registry.from_config(config)
 
 
 @pytest.mark.parametrize(('method', 'models'), [('finetune', ('exact',)), ('oracle_prompt', ('bert',))])
@@ -246,7 +248,7 @@ def test_any_value_is_taken_as_it_is_or_refused_in_one_sentence(field, value):
   with config.ignore_type():
     config.update_from_flattened_dict({field: value})
   try:
-    settings = config_lib.from_config(config)
+    settings = registry.from_config(config)
   except SettingsError as error:
     assert re.match(r'[\w.]+ is ', str(error)) and '\n' not in str(error)
     return

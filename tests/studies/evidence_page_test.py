@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from configs import prompt_vs_head
-from experiments import config as config_lib, evidence_page, files, pages, results
-from experiments.methods import METHODS
-from experiments.settings import Point
+from experiments.analysis import pages
+from experiments.records import files, results
+from experiments.settings.grid import Point
+from experiments.settings.methods import METHODS
+from experiments.studies import evidence_page, registry
 
 ACCURACIES = {'head': 0.7, 'prompt': 0.9, 'attention': 0.7, 'attention_constant': 0.6}
 
@@ -34,7 +36,7 @@ def folder(tmp_path):
   config = prompt_vs_head.get_config('evidence')
   config.figure.dpi = 30
   config.figures = ('figure_3_left', 'controls', 'budget')
-  settings = config_lib.from_config(config)
+  settings = registry.from_config(config)
   noise = {'attention': 0.2}
   records = [
     _record(point.num_states, trial, task, model, method, accuracy + noise.get(method, 0.01) * draws.normal())

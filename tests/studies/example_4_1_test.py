@@ -10,10 +10,12 @@ import pytest
 import rich.console
 
 from configs import example_4_1 as config_file
-from experiments import config as config_lib, example_4_1 as experiment, results
-from experiments.fields import SettingsError
-from experiments.groups import FigureSettings
-from experiments.progress import Reporter
+from experiments.analysis import statistics
+from experiments.records import results
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.settings.groups import FigureSettings
+from experiments.studies import example_4_1 as experiment, registry
 from hmm_jax import example_4_1
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -24,7 +26,7 @@ DRAWN = [
 
 
 def _settings(**changes):
-  settings = config_lib.from_config(config_file.get_config('smoke'))
+  settings = registry.from_config(config_file.get_config('smoke'))
   return dataclasses.replace(settings, **changes)
 
 
@@ -48,11 +50,11 @@ def test_a_run_prints_sentences_and_both_tables(finished):
   records = results.load(workdir)
   assert settings.sentence in printed
   for document in (1, 2):
-    rows = results.select(records, document=document)
+    rows = statistics.select(records, document=document)
     assert example_4_1.as_text([row['word'] for row in rows[1:]]) in printed
     assert f'[{", ".join(rows[0]["memory"].values())}]' in printed
   (row,) = [line for line in (workdir / 'sentence.txt').read_text().splitlines() if line.split()[:1] == ['happily']]
-  (record,) = results.select(records, document=0, word='happily')
+  (record,) = statistics.select(records, document=0, word='happily')
   numbers = [f'{prob:.2f}' for probs in record['posterior'].values() for prob in probs.values()]
   assert row.split() == ['happily', *numbers, '1.00']
 
@@ -64,7 +66,7 @@ def test_records_hold_the_posterior_after_each_word(finished):
   records = results.load(workdir)
   assert {record['document'] for record in records} == {0, 1, 2}
   for document in (0, 1):
-    rows = results.select(records, document=document)
+    rows = statistics.select(records, document=document)
     tokens = example_4_1.encode(' '.join(row['word'] for row in rows), vocabulary)
     assert len(tokens) == len(rows) - 1
     seen = np.tri(len(rows), len(tokens), -1, dtype=bool)
@@ -83,12 +85,12 @@ def test_records_hold_the_posterior_after_each_word(finished):
 def test_sampled_documents_end_with_a_sentence(finished):
   """The unfinished last sentence is left out."""
   for document in (1, 2):
-    assert results.select(results.load(finished[0]), document=document)[-1]['word'] == '.'
+    assert statistics.select(results.load(finished[0]), document=document)[-1]['word'] == '.'
 
 
 def test_the_figure_draws_the_records(finished):
   """A panel per cell, whose lines are the posteriors of its values and whose bars say which cell is read."""
-  rows = results.select(results.load(finished[0]), document=0)
+  rows = statistics.select(results.load(finished[0]), document=0)
   figure = experiment.draw(rows, FigureSettings(width=7.2, height=6.0, dpi=60, paper_overlay=False))
   assert len(figure.axes) == 3 and 'scale smoke, seed 0; sentence' in figure.get_suptitle()
   for axes, (cell, values) in zip(figure.axes, rows[0]['posterior'].items()):

@@ -11,11 +11,14 @@ import pytest
 import scipy.stats
 
 from configs import faults as config
-from experiments import config as config_lib, pages, results
-from experiments.faults import bench, changes, damage, kills, page, processes, races, report, soak, study, watch
-from experiments.faults.processes import Run
-from experiments.faults.soak import Sample
-from experiments.faults.watch import Moment
+from experiments.analysis import pages
+from experiments.records import results
+from experiments.settings import config as config_lib
+from experiments.studies import registry
+from experiments.studies.faults import bench, changes, damage, kills, page, processes, races, report, soak, study, watch
+from experiments.studies.faults.processes import Run
+from experiments.studies.faults.soak import Sample
+from experiments.studies.faults.watch import Moment
 
 MOST = 300.0
 
@@ -23,14 +26,14 @@ MOST = 300.0
 def _settings(**values):
   asked = config.get_config('smoke')
   asked.update(values)
-  return config_lib.from_config(asked)
+  return registry.from_config(asked)
 
 
 @pytest.fixture(scope='module', autouse=True)
 def programs():
   """Processes are forked from one that has this environment, and leave compiled programs where tests keep them."""
   before = dict(os.environ)
-  os.environ |= {'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(pathlib.Path(__file__).parents[1])}
+  os.environ |= {'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(pathlib.Path(__file__).parents[2])}
   yield os.environ['JAX_COMPILATION_CACHE_DIR']
   os.environ.clear()
   os.environ.update(before)

@@ -14,30 +14,23 @@ import rich.console
 import scipy.stats
 
 from configs import prompt_vs_head, recipes as config_file
-from experiments import (
-  checkpoints,
-  config as config_lib,
-  cost,
-  manifests,
-  pretraining,
-  recipes,
-  results,
-  trial as trial_lib,
-)
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
+from experiments.pipeline import cost, pretraining, trial as trial_lib
+from experiments.records import checkpoints, manifests, results
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.studies import recipes, registry
 from hmm_jax import sharding
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 RECORDS = sorted((ROOT / 'docs/results/recipes').glob('*/results.jsonl'))
 
 
 def _settings(scale='smoke', **changes):
   config = config_file.get_config(scale)
   config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 @pytest.mark.parametrize('scale', config_file.SCALES)
@@ -53,7 +46,7 @@ def test_no_recipe_takes_more_operations_than_the_base(scale):
 
 def test_tuned_differs_from_the_paper_in_training_alone():
   """The scale `tuned` has the paper's model, text and tasks, and no more operations than `paper`."""
-  paper, tuned = (config_lib.from_config(prompt_vs_head.get_config(scale)) for scale in ('paper', 'tuned'))
+  paper, tuned = (registry.from_config(prompt_vs_head.get_config(scale)) for scale in ('paper', 'tuned'))
   steps = dict(scale='paper', pretrain=paper.pretrain)
   assert dataclasses.replace(tuned, **steps) == paper != tuned
   assert 0.97 * cost.pretraining(paper) < cost.pretraining(tuned) <= cost.pretraining(paper)

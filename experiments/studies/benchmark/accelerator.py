@@ -11,9 +11,9 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benchmark.measure import NotHere, Prepared, Way, Work
-from experiments.benchmark.settings import TrainingSettings
-from experiments.benchmark.training import Step
+from experiments.studies.benchmark.measure import NotHere, Prepared, Way, Work
+from experiments.studies.benchmark.settings import TrainingSettings
+from experiments.studies.benchmark.training import Step
 from hmm_jax.bert import Bert
 
 # What `--config.deterministic` asks of every program of a process, here of one.

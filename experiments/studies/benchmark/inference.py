@@ -12,8 +12,8 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.benchmark.measure import compiled, Prepared, Way, Work
-from experiments.benchmark.settings import InferenceSettings
+from experiments.studies.benchmark.measure import compiled, Prepared, Way, Work
+from experiments.studies.benchmark.settings import InferenceSettings
 import hmm_jax
 from hmm_jax.hmm import Distribution, HMM
 from hmm_jax.memory_hmm import cell_probs
@@ -112,7 +112,7 @@ def _hmmlearn(hmm: HMM, tokens: Array, error_of: Any) -> Prepared:
 
 
 def _numba(name: str, hmm: HMM, rows: Array, error: Callable[[Any], float]) -> Prepared:
-  from experiments.benchmark import loops
+  from experiments.studies.benchmark import loops
 
   arguments = [np.asarray(x, np.float64) for x in (hmm.initial_probs, hmm.transition_matrix, rows)]
   return Prepared(lambda: getattr(loops, name)(*arguments), error)

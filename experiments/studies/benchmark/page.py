@@ -1,9 +1,9 @@
-"""python -m experiments.benchmark.page: the tables in docs/benchmark.md from its records."""
+"""python -m experiments.studies.benchmark.page: the tables in docs/benchmark.md from its records."""
 
 import pathlib
 
-from experiments import pages
-from experiments.benchmark import report
+from experiments.analysis import pages
+from experiments.studies.benchmark import report
 
 PAGE = pages.DOCS / 'benchmark.md'
 

@@ -8,10 +8,11 @@ from typing import Any
 import rich.box
 import rich.table
 
-from experiments import files, report, results
-from experiments.benchmark import measure
-from experiments.fields import SettingsError
-from experiments.results import Record
+from experiments.analysis import report, statistics
+from experiments.records import files, results
+from experiments.records.results import Record
+from experiments.settings.fields import SettingsError
+from experiments.studies.benchmark import measure
 
 # Dense bf16 operations a second at most, by the name that JAX has for the chip. NVIDIA: data sheets of H100, H200 and
 # A100, whose numbers with sparsity are twice these; Google: cloud.google.com/tpu/docs/v4, v5e, v5p and v6e.
@@ -68,7 +69,7 @@ def _grouped(
   """A row for each record, made of the first of its work, which is ours, and of itself."""
   rows, ends = list[list[str]](), set[int]()
   for part, work in dict.fromkeys((record['part'], record['work']) for record in records):
-    group = results.select(records, part=part, work=work)
+    group = statistics.select(records, part=part, work=work)
     rows += [[work if record is group[0] else '', *cells(group[0], record)] for record in group]
     ends.add(len(rows) - 1)
   return _table(title, width, ['work', *names], rows, ends)

@@ -11,8 +11,8 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.benchmark.measure import compiled, Prepared, Way, Work
-from experiments.benchmark.settings import SamplingSettings
+from experiments.studies.benchmark.measure import compiled, Prepared, Way, Work
+from experiments.studies.benchmark.settings import SamplingSettings
 import hmm_jax
 from hmm_jax.hmm import HMM
 from hmm_jax.sampling import alias_table
@@ -70,7 +70,7 @@ def _dynamax(hmm: HMM, key: Array, count: int, length: int, error: Any) -> Prepa
 
 
 def _numba(hmm: HMM, count: int, length: int, error: Any) -> Prepared:
-  from experiments.benchmark import loops
+  from experiments.studies.benchmark import loops
 
   initial, transition, emission = (tuple(map(np.asarray, alias_table(rows))) for rows in hmm)
   return Prepared(lambda: loops.sample(initial, transition, emission, count, length, 0), error)

@@ -1,7 +1,7 @@
 """The settings of the benchmark."""
 
-from experiments.fields import Group, require, setting
-from experiments.groups import BertSettings, CorpusSettings, Experiment, PretrainSettings
+from experiments.settings.fields import Group, require, setting
+from experiments.settings.groups import BertSettings, CorpusSettings, Experiment, PretrainSettings
 
 
 class InferenceSettings(Group):

@@ -9,11 +9,12 @@ from typing import Any
 
 import jax
 
-from experiments import report as report_lib, results
-from experiments.benchmark import accelerator, inference, measure, report, sampling, training
-from experiments.benchmark.settings import BenchmarkSettings
-from experiments.environment import environment
-from experiments.progress import Reporter
+from experiments.analysis import report as report_lib
+from experiments.records import results
+from experiments.records.environment import environment
+from experiments.runtime.progress import Reporter
+from experiments.studies.benchmark import accelerator, inference, measure, report, sampling, training
+from experiments.studies.benchmark.settings import BenchmarkSettings
 
 SETTINGS = BenchmarkSettings
 

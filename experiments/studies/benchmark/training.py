@@ -11,11 +11,11 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import pretraining
-from experiments.benchmark import products
-from experiments.benchmark.measure import compile_program, compiled, NotHere, Prepared, Way, Work
-from experiments.benchmark.settings import TrainingSettings
-from experiments.groups import PretrainSettings
+from experiments.pipeline import pretraining
+from experiments.settings.groups import PretrainSettings
+from experiments.studies.benchmark import products
+from experiments.studies.benchmark.measure import compile_program, compiled, NotHere, Prepared, Way, Work
+from experiments.studies.benchmark.settings import TrainingSettings
 import hmm_jax
 from hmm_jax import masking, pretrain, sharding
 from hmm_jax.bert import Bert
@@ -80,7 +80,7 @@ class Step:
     """Hugging Face's loss in float64 at the start; None where it is not installed or cannot hold our numbers."""
     if self.bert.scan_layers or not (importlib.util.find_spec('torch') and importlib.util.find_spec('transformers')):
       return None
-    from experiments.benchmark import hugging_face
+    from experiments.studies.benchmark import hugging_face
 
     return hugging_face.loss_of(hugging_face.model_of(self.bert, self.params).double(), self.batch)
 
@@ -161,7 +161,7 @@ class Step:
       raise NotHere('cannot hold the numbers of scanned layers')
     import torch
 
-    from experiments.benchmark import hugging_face
+    from experiments.studies.benchmark import hugging_face
 
     torch.set_num_threads(os.cpu_count() or 1)
     p, model = self.settings.pretrain, hugging_face.model_of(self.bert, self.params, attention)

@@ -1,14 +1,17 @@
 """What a step of pretraining communicates on eight devices, as XLA compiles it.
 
-`XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m experiments.communication_report` compiles the steps, runs
-none, and writes the record that `python -m experiments.cost_report` tabulates beside the prediction.
+`XLA_FLAGS=--xla_force_host_platform_device_count=8 python -m experiments.studies.cost.communication_report` compiles
+the steps, runs none, and writes the record that `python -m experiments.studies.cost.cost_report` tabulates beside the
+prediction.
 """
 
 import jax
 
-from experiments import communication, cost_report, files, pretraining
-from experiments.environment import environment
-from experiments.settings import Settings
+from experiments.pipeline import pretraining
+from experiments.records import files
+from experiments.records.environment import environment
+from experiments.settings.grid import Settings
+from experiments.studies.cost import communication, cost_report
 from hmm_jax import sharding
 from hmm_jax.sampling import token_dtype
 

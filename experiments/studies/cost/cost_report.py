@@ -1,4 +1,4 @@
-"""The tables of docs/cost.md: `python -m experiments.cost_report` writes them there.
+"""The tables of docs/cost.md: `python -m experiments.studies.cost.cost_report` writes them there.
 
 What is predicted comes from the shipped settings alone (`experiments/cost.py`), what is measured from the records of
 runs, which keep `config.json`, `environment.jsonl` and `timing.jsonl` in a folder of docs/results/cost each.
@@ -11,8 +11,14 @@ import pathlib
 import re
 from typing import Any
 
-from experiments import communication, config as config_lib, cost, files, loading, memory, pages, results, timing
-from experiments.settings import Point, Settings
+from experiments.analysis import pages
+from experiments.pipeline import cost, memory_needs
+from experiments.records import files, loading, results
+from experiments.runtime import timing
+from experiments.settings import config as config_lib
+from experiments.settings.grid import Point, Settings
+from experiments.studies import registry
+from experiments.studies.cost import communication
 
 PAGE, RECORDS = pages.DOCS / 'cost.md', pages.DOCS / 'results/cost'
 COMMUNICATION = RECORDS / 'communication.jsonl'
@@ -38,7 +44,7 @@ def shipped(scale: str, **changes: Any) -> Settings:
   """The settings of Figure 3 (left), with fields changed by their dotted names."""
   config = config_lib.shipped('prompt_vs_head')['get_config'](scale)
   config.update_from_flattened_dict(changes)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 def by_part() -> str:
@@ -66,7 +72,7 @@ def by_scale() -> str:
     'parameters and moments of the optimiser': lambda s: in_bytes(cost.state_bytes(s)),
     'activations of a step': lambda s: in_bytes(_activations(s)),
     'the corpus': lambda s: in_bytes(cost.corpus_bytes(s)),
-    'memory, all told (see experiments/memory.py)': lambda s: in_bytes(memory.total(s)),
+    'memory, all told (see experiments/memory.py)': lambda s: in_bytes(memory_needs.total(s)),
     'sent a step by each of 2 devices': lambda s: in_bytes(_sent(s, 2)),
     'sent a step by each of 8 devices': lambda s: in_bytes(_sent(s, 8)),
     'trials of the grid': lambda s: f'{len(s.draws()):,}',
@@ -147,7 +153,7 @@ def measured(folder: pathlib.Path) -> str:
   made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)[0]
   recorded = loading.json_value(folder / results.CONFIG_NAME)
   recorded.pop('num_devices', None)  # What a mesh was once.
-  s = config_lib.from_record({**recorded, 'mesh': {'data': len(made['devices']), 'fsdp': 1, 'tensor': 1}})
+  s = registry.from_record({**recorded, 'mesh': {'data': len(made['devices']), 'fsdp': 1, 'tensor': 1}})
   trials, predicted = files.read_json_lines(folder / timing.FILE_NAME), _by_phase(s)
   rows = []
   for phase in dict.fromkeys([*predicted, *(phase for row in trials for phase in row['cpu_seconds'])]):
@@ -160,7 +166,7 @@ def measured(folder: pathlib.Path) -> str:
   peak = max(row['peak_bytes'] for row in trials)
   return (
     f'`{command}`\n\nCommit {made["commit"][:7]}, Python {made["python"]}, {versions}, {", ".join(made["devices"])}. '
-    f'Memory: predicted {in_bytes(memory.total(s))}, at its peak {in_bytes(peak)}.\n\n'
+    f'Memory: predicted {in_bytes(memory_needs.total(s))}, at its peak {in_bytes(peak)}.\n\n'
   ) + table(['phase', 'CPU time', 'wall time', 'predicted products of BERT', 'products a CPU second'], rows)
 
 

@@ -1,15 +1,21 @@
-"""A plan of Figure 3 at the paper's scale: `python -m experiments.scale_report` writes the tables of docs/scale.md.
+"""A plan of Figure 3 at the paper's scale: the tables of docs/scale.md.
 
-All of it is predicted, from the settings (`experiments/cost.py`) and from what is assumed of machines here.
+`python -m experiments.studies.cost.scale_report` writes them there. All of it is predicted, from the settings
+(`experiments/pipeline/cost.py`) and from what is assumed of machines here.
 """
 
 import itertools
 import math
 from typing import NamedTuple
 
-from experiments import checkpoints, config as config_lib, cost, cost_report, files, memory, pages
-from experiments.cost_report import in_bytes, in_seconds, table
-from experiments.settings import Point, Settings
+from experiments.analysis import pages
+from experiments.pipeline import cost, memory_needs
+from experiments.records import checkpoints, files
+from experiments.settings import config as config_lib
+from experiments.settings.grid import Point, Settings
+from experiments.studies import registry
+from experiments.studies.cost import cost_report
+from experiments.studies.cost.cost_report import in_bytes, in_seconds, table
 
 PAGE = pages.DOCS / 'scale.md'
 _EXPERIMENTS = ('prompt_vs_head', 'memory_vs_vanilla')
@@ -71,7 +77,7 @@ def sweep() -> tuple[Settings, ...]:
   configs = [config_lib.shipped(name)['get_config']('paper') for name in _EXPERIMENTS]
   for config in configs:
     config.mesh.data = 1
-  return tuple(map(config_lib.from_config, configs))
+  return tuple(map(registry.from_config, configs))
 
 
 def trial(s: Settings, point: Point, methods: tuple[str, ...], pretrains: bool) -> Trial:
@@ -135,7 +141,7 @@ def by_place() -> str:
         in_seconds(most),
         f'{sum(rounds) / (most * place.devices):.0%}',
         f'${most / 3600 * place.devices * place.price:,.0f}',
-        f'{in_bytes(memory.total(s))} of {in_bytes(place.memory)}',
+        f'{in_bytes(memory_needs.total(s))} of {in_bytes(place.memory)}',
         in_seconds(between),
       ]
     )

@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.stats
 
-from experiments import results
-from experiments.results import Difference, Record
+from experiments.analysis import statistics
+from experiments.analysis.statistics import Difference
+from experiments.records.results import Record
 
 # An order is claimed where the p-value is below this over the number of differences that are looked at.
 LEVEL = 0.05
@@ -43,7 +44,7 @@ def conditions(records: list[Record]) -> list[Condition]:
 
 def of_condition(records: list[Record], condition: Condition) -> list[Record]:
   """Its records of the theorem's own task, by HMM."""
-  return sorted(results.select(records, kind='task', **condition._asdict()), key=lambda record: record['hmm'])
+  return sorted(statistics.select(records, kind='task', **condition._asdict()), key=lambda record: record['hmm'])
 
 
 def accuracies(rows: list[Record], way: str) -> np.ndarray:
@@ -55,8 +56,8 @@ def difference(first: np.ndarray, second: np.ndarray) -> Difference:
   """The mean of first - second over HMMs with its 95% t interval, and the p-value of the t test that it is zero."""
   values = np.asarray(first) - np.asarray(second)
   if len(values) < 3 or not np.ptp(values):
-    return Difference(results.mean_interval(values), 1.0 if not values.any() else np.nan)
-  return Difference(results.mean_interval(values), float(scipy.stats.ttest_1samp(values, 0.0).pvalue))
+    return Difference(statistics.mean_interval(values), 1.0 if not values.any() else np.nan)
+  return Difference(statistics.mean_interval(values), float(scipy.stats.ttest_1samp(values, 0.0).pvalue))
 
 
 def between_ways(records: list[Record]) -> dict[tuple[Condition, str, str], Difference]:
@@ -99,7 +100,7 @@ def masses(records: list[Record], error: str, level: float) -> dict[str, np.ndar
   """Mean masses on H* in percent by HMM, of undamaged HMMs: without a prompt, with an untrained one, trained on the
   theorem's own task, and on the control."""
   of = dict(theorem='3.6', damage='', error=error, level=level)
-  by_hmm = lambda kind: sorted(results.select(records, kind=kind, **of), key=lambda record: record['hmm'])
+  by_hmm = lambda kind: sorted(statistics.select(records, kind=kind, **of), key=lambda record: record['hmm'])
   percent = lambda rows, name: np.array([100 * row['mass'][name] for row in rows])
   own, control = by_hmm('task'), by_hmm('control')
   return {name: percent(own, name) for name in ('without', 'start', 'trained')} | {

@@ -7,15 +7,15 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments import side_by_side
-from experiments.degradation import models
-from experiments.degradation.problems import Problem
-from experiments.degradation.settings import DegradationSettings
-from experiments.progress import Reporter
+from experiments.pipeline import batched_tuning
+from experiments.runtime.progress import Reporter
+from experiments.studies.degradation import models
+from experiments.studies.degradation.problems import Problem
+from experiments.studies.degradation.settings import DegradationSettings
 from hmm_jax import converged, tasks
 from hmm_jax.heads import LinearHead
 from hmm_jax.model import MaskedLM
-from hmm_jax.theory.degradation import weighted_head
+from hmm_jax.theory.problems.degradation import weighted_head
 
 Row = dict[str, Any]
 
@@ -51,12 +51,12 @@ def measure(
   s: DegradationSettings, model: MaskedLM, problems: list[Problem], frozen: list[Any], key: Array, reporter: Reporter
 ) -> list[Row]:
   """What every way achieves on the test inputs of each problem."""
-  tuner, params = side_by_side.tuners(model, s)['head'], side_by_side.stacked(frozen)
+  tuner, params = batched_tuning.tuners(model, s)['head'], batched_tuning.stacked(frozen)
   inputs, labels = np.stack([p.inputs for p in problems]), np.stack([p.labels for p in problems])
-  plain = side_by_side.features(tuner, params, inputs)
+  plain = batched_tuning.features(tuner, params, inputs)
   name, train = f'head on {len(problems)} {model.name} models', slice(s.num_train)
   data = params, plain[:, train], labels[:, train]
-  *_, trained = side_by_side.train(tuner, s.tuning.schedule, *data, key, name, reporter)
+  *_, trained = batched_tuning.train(tuner, s.tuning.schedule, *data, key, name, reporter)
   prompts = list(_tuned_prompts(s, model, problems, frozen, key, reporter))
   built = _after_built(s, model, problems, frozen)
   rows = []
@@ -89,12 +89,12 @@ def _tuned_prompts(
   s: DegradationSettings, model: MaskedLM, problems: list[Problem], frozen: list[Any], key: Array, reporter: Reporter
 ) -> Iterator[tuple[np.ndarray, np.ndarray, LinearHead]]:
   """Of each problem: predictions after the prompt at the start of its training, and at the end, and the head there."""
-  tuner, params = side_by_side.tuners(model, s)['prompt'], side_by_side.stacked(frozen)
+  tuner, params = batched_tuning.tuners(model, s)['prompt'], batched_tuning.stacked(frozen)
   inputs, labels = np.stack([p.inputs for p in problems]), np.stack([p.labels for p in problems])
   name, train = f'prompts on {len(problems)} {model.name} models', slice(s.num_train)
   data = params, inputs[:, train], labels[:, train]
-  start, *_, trained = side_by_side.train(tuner, s.tuning.schedule, *data, key, name, reporter)
-  before, after = (side_by_side.prompted(tuner, at['prompt'][:, 0], params, inputs) for at in (start, trained))
+  start, *_, trained = batched_tuning.train(tuner, s.tuning.schedule, *data, key, name, reporter)
+  before, after = (batched_tuning.prompted(tuner, at['prompt'][:, 0], params, inputs) for at in (start, trained))
   for index in range(len(problems)):
     yield np.asarray(before[index], np.float64), np.asarray(after[index], np.float64), _head_of(trained, index)
 
@@ -108,8 +108,8 @@ def _after_built(s: DegradationSettings, model: MaskedLM, problems: list[Problem
   if any(problem.construction is None or 'prompt' not in problem.construction for problem in problems):
     return None
   prompts = np.stack([problem.construction['prompt'] for problem in problems if problem.construction])
-  tuner, inputs = side_by_side.tuners(model, s)['prompt'], np.stack([problem.inputs for problem in problems])
-  return np.asarray(side_by_side.prompted(tuner, prompts, side_by_side.stacked(frozen), inputs), np.float64)
+  tuner, inputs = batched_tuning.tuners(model, s)['prompt'], np.stack([problem.inputs for problem in problems])
+  return np.asarray(batched_tuning.prompted(tuner, prompts, batched_tuning.stacked(frozen), inputs), np.float64)
 
 
 def _row(s: DegradationSettings, problem: Problem, seen: Seen, trained: dict[str, LinearHead]) -> Row:

@@ -8,13 +8,13 @@ from jax import Array
 import numpy as np
 import scipy.special
 
-from experiments import pretraining, side_by_side
-from experiments.degradation.problems import Problem
-from experiments.degradation.settings import DegradationSettings
-from experiments.progress import Reporter
+from experiments.pipeline import batched_tuning, pretraining
+from experiments.runtime.progress import Reporter
+from experiments.studies.degradation.problems import Problem
+from experiments.studies.degradation.settings import DegradationSettings
 from hmm_jax import sharding
 from hmm_jax.sampling import sample_corpus
-from hmm_jax.theory.degradation import level_for_kl, Noisy, NoisyModel
+from hmm_jax.theory.problems.degradation import level_for_kl, Noisy, NoisyModel
 
 # Noise on log-probabilities beyond which predictions have little left of G.
 _MOST_NOISE = 30.0
@@ -39,14 +39,14 @@ def with_error(
   """
   is_noise = error == 'noise'
   noisy = lambda problem, salt, level: Noisy(
-    side_by_side.float32(problem.hmm),
+    batched_tuning.float32(problem.hmm),
     np.asarray(level * is_noise, np.float32),
     salt,
     np.asarray(level * (not is_noise), np.float32),
   )
-  tuner = side_by_side.tuners(noisy_model(s), s)['head']
-  whole = side_by_side.stacked([noisy(problem, salt, 1.0) for problem, salt in zip(chosen, salts)])
-  seen = side_by_side.features(tuner, whole, np.stack([problem.inputs for problem in chosen]))
+  tuner = batched_tuning.tuners(noisy_model(s), s)['head']
+  whole = batched_tuning.stacked([noisy(problem, salt, 1.0) for problem, salt in zip(chosen, salts)])
+  seen = batched_tuning.features(tuner, whole, np.stack([problem.inputs for problem in chosen]))
   kl_at = _kl_of_noise if is_noise else _kl_of_mixture
   levels = [
     level_for_kl(kl_at(problem.ideal, np.asarray(probs, np.float64)), level, _MOST_NOISE if is_noise else 1.0)
@@ -77,6 +77,6 @@ def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: R
   b, bert = s.bert, s.bert.model.module(s.num_tokens)
   key_text, key_init, key_steps = jax.random.split(key, 3)
   init, train_steps = pretraining.compiled(bert, b, b.checkpoints[-1], sharding.make_mesh())
-  state, hmm = init(key_init), side_by_side.float32(problem.hmm)
+  state, hmm = init(key_init), batched_tuning.float32(problem.hmm)
   corpus = jax.device_put(sample_corpus(key_text, hmm, b.num_documents, b.document_length), state.step.sharding)
   return dict(pretraining.along(train_steps, state, corpus, key_steps, b.checkpoints, b.steps_per_call, reporter))

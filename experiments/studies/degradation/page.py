@@ -1,10 +1,11 @@
-"""python -m experiments.degradation.page: tables and numbers in docs/degradation.md from its records."""
+"""python -m experiments.studies.degradation.page: tables and numbers in docs/degradation.md from its records."""
 
 import pathlib
 
-from experiments import loading, pages, results
-from experiments.degradation import report
-from experiments.degradation.sentences import SENTENCES
+from experiments.analysis import pages
+from experiments.records import loading, results
+from experiments.studies.degradation import report
+from experiments.studies.degradation.sentences import SENTENCES
 
 PAGE = pages.DOCS / 'degradation.md'
 

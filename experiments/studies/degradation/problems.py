@@ -7,17 +7,19 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments import side_by_side
-from experiments.degradation.settings import DegradationSettings
-from experiments.fields import SettingsError
+from experiments.pipeline import batched_tuning
+from experiments.settings.fields import SettingsError
+from experiments.studies.degradation.settings import DegradationSettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 from hmm_jax.sampling import sample_corpus
-from hmm_jax.theory import assumptions, families, recovery, structured
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.degradation import leaking, with_smallest_singular_value
-from hmm_jax.theory.families import Sizes
-from hmm_jax.theory.theorems import Limits
+from hmm_jax.theory.exact import problem as structured
+from hmm_jax.theory.problems import families
+from hmm_jax.theory.problems.degradation import leaking, with_smallest_singular_value
+from hmm_jax.theory.problems.families import Sizes
+from hmm_jax.theory.theorems import assumptions, recovery
+from hmm_jax.theory.theorems.assumptions import Thresholds
+from hmm_jax.theory.theorems.theorems import Limits
 
 # Each theorem with the number that its problems are drawn by.
 THEOREMS = {'3.3': 33, '3.6': 36}
@@ -129,7 +131,7 @@ def _versions(
 
 def _with_inputs(s: DegradationSettings, hmm: HMM, mu, built, inverted_states, reader, key: Array) -> Problem:
   """The problem with inputs from the chain, and their labels in float64."""
-  tokens = sample_corpus(key, side_by_side.float32(hmm), s.num_train + s.num_test, s.length)
+  tokens = sample_corpus(key, batched_tuning.float32(hmm), s.num_train + s.num_test, s.length)
   inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
   states = tasks.first_state_probs(hmm, inputs)
   return Problem(hmm, mu, built, inverted_states, reader, inputs, states, _labels(states, mu))

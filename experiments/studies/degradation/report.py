@@ -5,12 +5,13 @@ import numpy as np
 import rich.box
 import rich.table
 
-from experiments import figures, report, results
-from experiments.degradation import contrasts
-from experiments.degradation.contrasts import Condition
-from experiments.degradation.methods import LABELS
-from experiments.groups import FigureSettings
-from experiments.results import Difference, Record
+from experiments.analysis import figures, report, statistics
+from experiments.analysis.statistics import Difference
+from experiments.records.results import Record
+from experiments.settings.groups import FigureSettings
+from experiments.studies.degradation import contrasts
+from experiments.studies.degradation.contrasts import Condition
+from experiments.studies.degradation.methods import LABELS
 
 # The share of the gap between the majority class and 100% that a prompt closes where it solves its task.
 SOLVES = 0.5
@@ -92,7 +93,7 @@ def mass_table(records: list[Record]) -> str:
     masses = contrasts.masses(records, error, level)
     model = _ERRORS[error].format(level) if error == 'bert' else 'exact G'
     row = [('model', model), ('HMMs', str(len(masses['trained'])))]
-    row += [(title, str(results.mean_interval(masses[name]))) for name, title in _MASSES.items()]
+    row += [(title, str(statistics.mean_interval(masses[name]))) for name, title in _MASSES.items()]
     for pair, found in contrasts.between_masses(records, error, level).items():
       row.append((_minus(*(_MASSES[name] for name in pair)), _cell(found, len(contrasts.MASS_PAIRS))))
     rows.append(row)
@@ -135,7 +136,7 @@ def gap_closed(record: Record) -> float:
 def pairs_of_prompts(records: list[Record]) -> list[tuple[Record, Record]]:
   """BERT's prompt for the theorem's own task and for the control, by HMM."""
   of_bert = [record for record in records if record['error'] == 'bert' and record['theorem'] == '3.6']
-  of_kind = (sorted(results.select(of_bert, kind=kind), key=lambda r: r['hmm']) for kind in ('task', 'control'))
+  of_kind = (sorted(statistics.select(of_bert, kind=kind), key=lambda r: r['hmm']) for kind in ('task', 'control'))
   return list(zip(*of_kind))
 
 
@@ -144,13 +145,13 @@ def _for_each_theorem(records: list[Record], title: str, cells) -> str:
   texts = []
   for theorem in dict.fromkeys(record['theorem'] for record in records):
     rows = []
-    for condition in contrasts.conditions(results.select(records, theorem=theorem)):
+    for condition in contrasts.conditions(statistics.select(records, theorem=theorem)):
       chosen = contrasts.of_condition(records, condition)
       found = cells(condition, chosen)
       if found:
         rows.append([('made worse by', name_of(condition)), ('KL', _kl(chosen)), *found])
     if rows:
-      hmms = len({record['hmm'] for record in results.select(records, theorem=theorem)})
+      hmms = len({record['hmm'] for record in statistics.select(records, theorem=theorem)})
       texts.append(_as_text(f'Theorem {theorem}, {hmms} HMMs: {title}', rows))
   return '\n'.join(texts)
 
@@ -167,9 +168,11 @@ def _as_text(title: str, rows: list[report.Row]) -> str:
 
 
 def _accuracies(_: Condition, rows: list[Record]) -> report.Row:
-  majority = results.mean_interval([100 * row['majority_accuracy'] for row in rows])
+  majority = statistics.mean_interval([100 * row['majority_accuracy'] for row in rows])
   found = {way: contrasts.accuracies(rows, way) for way in LABELS}
-  cells = [(_TITLES[way], str(results.mean_interval(values)) if len(values) else '') for way, values in found.items()]
+  cells = [
+    (_TITLES[way], str(statistics.mean_interval(values)) if len(values) else '') for way, values in found.items()
+  ]
   return [('majority', str(majority)), *cells]
 
 
@@ -194,15 +197,17 @@ def _marked(count: int) -> str:
 
 def of_masses(records: list[Record]) -> list[tuple[str, float]]:
   """The error and level of each model that has a control."""
-  return list(dict.fromkeys((record['error'], record['level']) for record in results.select(records, kind='control')))
+  return list(
+    dict.fromkeys((record['error'], record['level']) for record in statistics.select(records, kind='control'))
+  )
 
 
 @figures.styled
 def draw(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against the error of the model for each theorem with several levels of it, and the mass on H*."""
-  tasks = results.select(records, kind='task', damage='')
+  tasks = statistics.select(records, kind='task', damage='')
   lines = {
-    (theorem, error): results.select(tasks, theorem=theorem, error=error)
+    (theorem, error): statistics.select(tasks, theorem=theorem, error=error)
     for theorem in ('3.3', '3.6')
     for error in ('noise', 'bert')
   }
@@ -221,7 +226,7 @@ def _draw_lines(axes, rows: list[Record], error: str) -> None:
   levels = sorted({row['level'] for row in rows})
   # Zero has a place of its own on the logarithmic axis.
   axes.set_xscale('symlog', linthresh=levels[1] if not levels[0] else levels[0], linscale=0.6)
-  at = lambda level: results.select(rows, level=level)
+  at = lambda level: statistics.select(rows, level=level)
   for place, (way, style) in enumerate(_STYLES.items()):
     samples = {level: contrasts.accuracies(at(level), way) for level in levels}
     figures.draw_line(axes, samples, LABELS[way], style, 5 * (place - 1.5))

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments import results
-from experiments.degradation import contrasts, report
-from experiments.degradation.contrasts import Condition
-from experiments.results import Difference, Record
-from hmm_jax.theory.families import MARKED
+from experiments.analysis import statistics
+from experiments.analysis.statistics import Difference
+from experiments.records.results import Record
+from experiments.studies.degradation import contrasts, report
+from experiments.studies.degradation.contrasts import Condition
+from hmm_jax.theory.problems.families import MARKED
 
 # The settings of the records, as config.json has them.
 Config = dict[str, Any]
@@ -63,7 +64,7 @@ def training(records: list[Record], config: Config) -> str:
 
 def short_context(records: list[Record], config: Config) -> str:
   """A structured error beside noise of the same KL, and how often it had less."""
-  chosen = results.select(records, error='short_context')
+  chosen = statistics.select(records, error='short_context')
   less = sum(record['kl'] < 0.99 * record['level'] for record in chosen)
   lines = _across(records, lambda condition: condition.error == 'short_context')
   return f'{lines}\n\nIn {less} of {len(chosen)} cases the short context alone has less than the KL asked for.'
@@ -84,7 +85,7 @@ def concentration(records: list[Record], config: Config) -> str:
   lines = []
   for error, level in report.of_masses(records):
     masses = contrasts.masses(records, error, level)
-    means = {name: f'{results.mean_interval(values)}%' for name, values in masses.items()}
+    means = {name: f'{statistics.mean_interval(values)}%' for name, values in masses.items()}
     found = contrasts.between_masses(records, error, level)
     beside = {pair: _compared(one, len(found)) for pair, one in found.items()}
     lines.append(

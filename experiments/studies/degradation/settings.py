@@ -1,8 +1,8 @@
 """The settings of the study of degradation."""
 
-from experiments.fields import require, setting
-from experiments.groups import BertSettings, Experiment, FigureSettings, MlmSettings, TuneSettings
-from hmm_jax.theory.assumptions import Thresholds
+from experiments.settings.fields import require, setting
+from experiments.settings.groups import BertSettings, Experiment, FigureSettings, MlmSettings, TuneSettings
+from hmm_jax.theory.theorems.assumptions import Thresholds
 
 
 class PretrainedSettings(MlmSettings):

@@ -8,12 +8,15 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments import figures, parts as parts_lib, pretraining, results
-from experiments.degradation import methods, models, problems, report
-from experiments.degradation.problems import Damage, Problem, UNDAMAGED
-from experiments.degradation.settings import DegradationSettings
-from experiments.progress import Reporter
-from experiments.report import show as show_text
+from experiments.analysis import figures
+from experiments.analysis.report import show as show_text
+from experiments.pipeline import pretraining
+from experiments.records import results
+from experiments.runtime.progress import Reporter
+from experiments.studies import runner as parts_lib
+from experiments.studies.degradation import methods, models, problems, report
+from experiments.studies.degradation.problems import Damage, Problem, UNDAMAGED
+from experiments.studies.degradation.settings import DegradationSettings
 
 Row = dict[str, Any]
 SETTINGS = DegradationSettings

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.faults import watch
-from experiments.faults.processes import Ended, Run
-from experiments.faults.settings import FaultsSettings
-from experiments.faults.watch import Moment
+from experiments.studies.faults import watch
+from experiments.studies.faults.processes import Ended, Run
+from experiments.studies.faults.settings import FaultsSettings
+from experiments.studies.faults.watch import Moment
 
 Row = dict[str, Any]
 

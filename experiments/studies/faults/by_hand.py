@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.faults.inputs import Bad
+from experiments.studies.faults.inputs import Bad
 
 _GRID = '--config=prompt_vs_head:smoke'
 _EXAMINE = '--config=examine:smoke'

@@ -14,19 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from experiments import (
-  checkpoints,
-  claims,
-  disk,
-  environment,
-  fields,
-  files,
-  finite,
-  manifests,
-  pretraining,
-  signals,
-  trial,
-)
+from experiments.pipeline import disk_needs, pretraining, trial
+from experiments.records import checkpoints, environment, files, manifests
+from experiments.runtime import locks, nan_guard, signals
+from experiments.settings import fields
 from hmm_jax import tuning
 
 _LEAKED: list[Any] = []
@@ -95,8 +86,8 @@ def _without_claims() -> None:
   def granted(*_: Any, **__: Any) -> Iterator[bool]:
     yield True
 
-  claims.held = granted
-  claims.check = lambda directory: None
+  locks.held = granted
+  locks.check = lambda directory: None
 
 
 def _deaf() -> None:
@@ -107,7 +98,7 @@ def _deaf() -> None:
 def _without_finiteness() -> None:
   """Whatever is computed is kept."""
   for name in ('check_losses', 'check_state', 'check_members', 'check_values'):
-    setattr(finite, name, lambda *_, **__: None)
+    setattr(nan_guard, name, lambda *_, **__: None)
 
 
 def _silent() -> None:
@@ -134,7 +125,7 @@ def _swallowing() -> None:
 
 def _without_estimate() -> None:
   """A run begins whatever room there is."""
-  disk.check = lambda *_: None
+  disk_needs.check = lambda *_: None
 
 
 def _leaking() -> None:

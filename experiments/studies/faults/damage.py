@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import jax
 
-from experiments.faults import bench as bench_lib
-from experiments.faults.bench import Bench, Row
-from experiments.faults.settings import FaultsSettings
-from experiments.progress import Reporter
+from experiments.runtime.progress import Reporter
+from experiments.studies.faults import bench as bench_lib
+from experiments.studies.faults.bench import Bench, Row
+from experiments.studies.faults.settings import FaultsSettings
 
 _OF_JSON = ('.json', '.jsonl')
 

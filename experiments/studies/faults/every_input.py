@@ -6,10 +6,10 @@ It imports every experiment, and so the campaign itself, which runs it by its na
 from collections.abc import Iterator
 import warnings
 
-from experiments import config as config_lib
-from experiments.faults import by_hand, changes, inputs
-from experiments.faults.inputs import Bad
-from experiments.registry import EXPERIMENTS
+from experiments.settings import config as config_lib
+from experiments.studies.faults import by_hand, changes, inputs
+from experiments.studies.faults.inputs import Bad
+from experiments.studies.registry import EXPERIMENTS
 
 _OWN = 'fields of faults'
 

@@ -10,11 +10,11 @@ import subprocess
 
 import jax
 
-from experiments.faults import bench as bench_lib
-from experiments.faults.bench import Bench, Row
-from experiments.faults.settings import FaultsSettings
-from experiments.faults.watch import Moment
-from experiments.progress import Reporter
+from experiments.runtime.progress import Reporter
+from experiments.studies.faults import bench as bench_lib
+from experiments.studies.faults.bench import Bench, Row
+from experiments.studies.faults.settings import FaultsSettings
+from experiments.studies.faults.watch import Moment
 
 # Of what the run leaves: what is there for one that fills the disk by itself, and for one whose disk is filled.
 _TOO_SMALL, _ENOUGH = 0.5, 4.0

@@ -5,11 +5,11 @@ import signal
 
 import jax
 
-from experiments.faults import bench as bench_lib, watch
-from experiments.faults.bench import Bench, Row
-from experiments.faults.settings import FaultsSettings
-from experiments.faults.watch import Moment
-from experiments.progress import Reporter
+from experiments.runtime.progress import Reporter
+from experiments.studies.faults import bench as bench_lib, watch
+from experiments.studies.faults.bench import Bench, Row
+from experiments.studies.faults.settings import FaultsSettings
+from experiments.studies.faults.watch import Moment
 
 _KILLED = 128 + signal.SIGKILL
 # Draws of a random time until one is within the run.

@@ -8,11 +8,11 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from experiments import loading, results
-from experiments.faults import bench as bench_lib
-from experiments.faults.bench import Bench, Row
-from experiments.faults.settings import FaultsSettings
-from experiments.progress import Reporter
+from experiments.records import loading, results
+from experiments.runtime.progress import Reporter
+from experiments.studies.faults import bench as bench_lib
+from experiments.studies.faults.bench import Bench, Row
+from experiments.studies.faults.settings import FaultsSettings
 
 _DIVERGED = 3
 _DEBUG = '--config.debug_nans=True'

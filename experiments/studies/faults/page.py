@@ -1,10 +1,11 @@
-"""python -m experiments.faults.page: tables and numbers in docs/faults.md from its records."""
+"""python -m experiments.studies.faults.page: tables and numbers in docs/faults.md from its records."""
 
 import pathlib
 
-from experiments import pages, results
-from experiments.faults import report
-from experiments.faults.sentences import SENTENCES
+from experiments.analysis import pages
+from experiments.records import results
+from experiments.studies.faults import report
+from experiments.studies.faults.sentences import SENTENCES
 
 PAGE = pages.DOCS / 'faults.md'
 

@@ -19,8 +19,8 @@ import time
 import types
 from typing import Any, NamedTuple
 
-from experiments.faults import changes, watch
-from experiments.faults.watch import Moment
+from experiments.studies.faults import changes, watch
+from experiments.studies.faults.watch import Moment
 
 # Libraries alone: what a module of ours holds from its import on, such as a name of the process, is each run's own.
 _IMPORTED = (

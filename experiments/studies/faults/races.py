@@ -7,11 +7,11 @@ import signal
 
 import jax
 
-from experiments.faults import bench as bench_lib
-from experiments.faults.bench import Bench, Row
-from experiments.faults.processes import Ended
-from experiments.faults.settings import FaultsSettings
-from experiments.progress import Reporter
+from experiments.runtime.progress import Reporter
+from experiments.studies.faults import bench as bench_lib
+from experiments.studies.faults.bench import Bench, Row
+from experiments.studies.faults.processes import Ended
+from experiments.studies.faults.settings import FaultsSettings
 
 _OF_WORKDIR = 'two processes on one workdir'
 _OF_MODELS = 'two processes on one folder of pretrained models'

@@ -5,10 +5,10 @@ import tempfile
 
 import jax
 
-from experiments.faults.bench import Row
-from experiments.faults.processes import answer
-from experiments.faults.settings import FaultsSettings
-from experiments.progress import Reporter
+from experiments.runtime.progress import Reporter
+from experiments.studies.faults.bench import Row
+from experiments.studies.faults.processes import answer
+from experiments.studies.faults.settings import FaultsSettings
 
 _MOST_REASONS = 5
 
@@ -26,7 +26,7 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
 def _rows(settings: FaultsSettings, without: str) -> list[Row]:
   with tempfile.TemporaryDirectory(prefix='faults-') as directory:
     path = pathlib.Path(directory, 'answer.json')
-    kinds = answer('experiments.faults.every_input', settings.every_input, without, path=path)
+    kinds = answer('experiments.studies.faults.every_input', settings.every_input, without, path=path)
   return [_row(kind, said, without) for kind, said in kinds.items()]
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import matplotlib.figure
 import numpy as np
 
-from experiments import figures, report as report_lib, results
-from experiments.faults import watch
-from experiments.groups import FigureSettings
-from experiments.results import Record
-from experiments.theory.tables import Table
+from experiments.analysis import figures, report as report_lib, statistics
+from experiments.records.results import Record
+from experiments.settings.groups import FigureSettings
+from experiments.studies.faults import watch
+from experiments.studies.theory.tables import Table
 
 SIGNALS = ('SIGTERM', 'SIGINT')
 _STYLES = {'SIGTERM': dict(color='#0072B2', marker='o'), 'SIGINT': dict(color='#D55E00', marker='^')}
@@ -25,8 +25,8 @@ def render(records: list[Record]) -> str:
 
 def faults(records: list[Record]) -> Table | None:
   """What was tried with every protection in place."""
-  rows = [[fault, *_counts(each)] for fault, each in by_fault(results.select(records, without='')).items()]
-  rows.append(['all', *_counts(results.select(records, without=''))])
+  rows = [[fault, *_counts(each)] for fault, each in by_fault(statistics.select(records, without='')).items()]
+  rows.append(['all', *_counts(statistics.select(records, without=''))])
   return Table('Faults', ['fault', 'tried', 'survived', 'lost'], rows, 1) if records else None
 
 
@@ -34,7 +34,7 @@ def protections(records: list[Record]) -> Table | None:
   """The same with one protection taken away on purpose."""
   chosen = [record for record in records if record['without']]
   names = dict.fromkeys((record['without'], record['fault']) for record in chosen)
-  rows = [[*pair, *_counts(results.select(chosen, without=pair[0], fault=pair[1]))] for pair in names]
+  rows = [[*pair, *_counts(statistics.select(chosen, without=pair[0], fault=pair[1]))] for pair in names]
   columns = ['without', 'fault', 'tried', 'survived', 'lost']
   title = 'The same faults with one protection taken away, which have to be lost'
   return Table(title, columns, rows, 2) if rows else None
@@ -42,7 +42,7 @@ def protections(records: list[Record]) -> Table | None:
 
 def phases(records: list[Record]) -> Table | None:
   """In which phase of the run it was killed or told to stop, and how long it took to do so."""
-  kept = results.select(records, without='')
+  kept = statistics.select(records, without='')
   killed = [record for record in kept if record['fault'].startswith('kill -9 ') and 'phase' in record]
   told = {name: [r for r in kept if r['fault'] == name] for name in SIGNALS}
   rows = []
@@ -71,7 +71,7 @@ def flatness(records: list[Record]) -> Table | None:
 
 def losses(records: list[Record]) -> Table | None:
   """Why what was lost was lost, with every protection in place."""
-  lost = [record for record in results.select(records, without='') if record['lost']]
+  lost = [record for record in statistics.select(records, without='') if record['lost']]
   rows = [[record['fault'], record['lost'][:_LONGEST]] for record in lost]
   return Table('Lost', ['fault', 'why'], rows, 2) if rows else None
 
@@ -95,7 +95,7 @@ def _counts(records: Sequence[Record]) -> list[str]:
 @figures.styled
 def draw(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """Seconds to stop by phase, and what the long-lived process takes; None where there is neither."""
-  told = [record for record in results.select(records, without='') if record['fault'] in SIGNALS]
+  told = [record for record in statistics.select(records, without='') if record['fault'] in SIGNALS]
   soaked = [record for record in records if record['fault'] == 'soak']
   count = bool(told) + 2 * bool(soaked)
   if not count:

@@ -5,11 +5,11 @@ import pathlib
 
 import jax
 
-from experiments.faults import bench as bench_lib
-from experiments.faults.bench import Bench, Row
-from experiments.faults.settings import FaultsSettings
-from experiments.faults.watch import Moment
-from experiments.progress import Reporter
+from experiments.runtime.progress import Reporter
+from experiments.studies.faults import bench as bench_lib
+from experiments.studies.faults.bench import Bench, Row
+from experiments.studies.faults.settings import FaultsSettings
+from experiments.studies.faults.watch import Moment
 
 _BAD_INPUT = 2
 _TWO_DEVICES = '--xla_force_host_platform_device_count=2'

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 import pathlib
 
-from experiments import files, loading, results
-from experiments.faults import report, watch
-from experiments.results import Record
+from experiments.analysis import statistics
+from experiments.records import files, loading, results
+from experiments.records.results import Record
+from experiments.studies.faults import report, watch
 
 
 def setup(records: list[Record], folder: pathlib.Path) -> str:
@@ -27,7 +28,7 @@ def setup(records: list[Record], folder: pathlib.Path) -> str:
 
 def verdict(records: list[Record], folder: pathlib.Path) -> str:
   """How many of all were lost, what no protection taken away was seen by, and which phases no kill hit."""
-  kept, without = results.select(records, without=''), [record for record in records if record['without']]
+  kept, without = statistics.select(records, without=''), [record for record in records if record['without']]
   tried, survived = (sum(record[name] for record in kept) for name in ('tried', 'survived'))
   lines = [f'{tried} faults were tried, {survived} survived, {tried - survived} lost.']
   unseen = sorted({r['without'] for r in without} - {r['without'] for r in without if r['survived'] < r['tried']})
@@ -42,7 +43,7 @@ def verdict(records: list[Record], folder: pathlib.Path) -> str:
 
 def stopping(records: list[Record], folder: pathlib.Path) -> str:
   """The longest time from a signal to the end, and what it is bounded by."""
-  told = [record for record in results.select(records, without='') if record.get('seconds') is not None]
+  told = [record for record in statistics.select(records, without='') if record.get('seconds') is not None]
   once = [record for record in told if record['fault'] in report.SIGNALS]
   if not once:
     return 'No records yet.'
@@ -57,7 +58,7 @@ def stopping(records: list[Record], folder: pathlib.Path) -> str:
 
 def killed(records: list[Record], folder: pathlib.Path) -> str:
   """Phases that kills hit."""
-  kept = [r for r in results.select(records, without='') if r['fault'].startswith('kill -9')]
+  kept = [r for r in statistics.select(records, without='') if r['fault'].startswith('kill -9')]
   once = [record['phase'] for record in kept if record['fault'].startswith('kill -9 ')]
   hit = [phase for phase in watch.PHASES if phase in once]
   missed = [phase for phase in watch.PHASES if phase not in hit]

@@ -2,8 +2,8 @@
 
 import re
 
-from experiments.fields import Group, require, setting
-from experiments.groups import Experiment, FigureSettings
+from experiments.settings.fields import Group, require, setting
+from experiments.settings.groups import Experiment, FigureSettings
 
 # Each is a part of its own.
 FAMILIES = ('inputs', 'kills', 'damage', 'full_disk', 'races', 'signals', 'not_finite', 'resuming', 'soak')

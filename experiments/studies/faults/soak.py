@@ -14,11 +14,11 @@ import jax
 import numpy as np
 import scipy.stats
 
-from experiments.faults import bench as bench_lib
-from experiments.faults.bench import Row
-from experiments.faults.processes import Run
-from experiments.faults.settings import FaultsSettings
-from experiments.progress import Reporter
+from experiments.runtime.progress import Reporter
+from experiments.studies.faults import bench as bench_lib
+from experiments.studies.faults.bench import Row
+from experiments.studies.faults.processes import Run
+from experiments.studies.faults.settings import FaultsSettings
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _PAGE = 4096

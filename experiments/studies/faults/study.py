@@ -2,11 +2,24 @@
 
 import pathlib
 
-from experiments import figures, parts as parts_lib, results
-from experiments.faults import damage, full_disk, kills, not_finite, races, refused, report, resuming, signals, soak
-from experiments.faults.settings import FaultsSettings
-from experiments.progress import Reporter
-from experiments.report import show as show_text
+from experiments.analysis import figures
+from experiments.analysis.report import show as show_text
+from experiments.records import results
+from experiments.runtime.progress import Reporter
+from experiments.studies import runner as parts_lib
+from experiments.studies.faults import (
+  damage,
+  full_disk,
+  kills,
+  not_finite,
+  races,
+  refused,
+  report,
+  resuming,
+  signals,
+  soak,
+)
+from experiments.studies.faults.settings import FaultsSettings
 
 SETTINGS = FaultsSettings
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import orbax.checkpoint as ocp
 
-from experiments import timing
+from experiments.runtime import timing
 
 # In this order a run meets them first. What has no phase is 'start'.
 PHASES = ('start', 'measuring', 'compile', 'corpus', 'pretraining', 'save', 'tuning', 'writing')

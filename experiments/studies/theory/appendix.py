@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.progress import Reporter
-from experiments.theory.settings import TheorySettings
-from hmm_jax.theory import adversary, memory_lemmas, state_lemmas
-from hmm_jax.theory.adversary import Search
-from hmm_jax.theory.lemmas import Claim
-from hmm_jax.theory.structured import generator
-from hmm_jax.theory.tables import in_floats
+from experiments.runtime.progress import Reporter
+from experiments.studies.theory.settings import TheorySettings
+from hmm_jax.theory.claims import adversary, memory_lemmas, state_lemmas
+from hmm_jax.theory.claims.adversary import Search
+from hmm_jax.theory.claims.lemmas import Claim
+from hmm_jax.theory.claims.tables import in_floats
+from hmm_jax.theory.exact.problem import generator
 
 # What floating point leaves of an identity.
 ROUNDING = 1e-8

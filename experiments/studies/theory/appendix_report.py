@@ -1,7 +1,7 @@
 """The tables of the searched claims, printed and in Markdown, from records alone."""
 
-from experiments.results import Record
-from experiments.theory.tables import Table
+from experiments.records.results import Record
+from experiments.studies.theory.tables import Table
 
 _COLUMNS = ('claim', 'says', 'assumed', 'random', 'searched', 'exactly', 'verdict', 'violated at')
 

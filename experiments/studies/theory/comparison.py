@@ -5,12 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hmm_jax.blocks import in_blocks
-from hmm_jax.theory import scoring
-from hmm_jax.theory.assumptions import Finding
-from hmm_jax.theory.padding import Room
-from hmm_jax.theory.scoring import Predictions
-from hmm_jax.theory.structured import Problem
-from hmm_jax.theory.theorems import Program
+from hmm_jax.theory.exact.problem import Problem
+from hmm_jax.theory.theorems import scoring
+from hmm_jax.theory.theorems.assumptions import Finding
+from hmm_jax.theory.theorems.padding import Room
+from hmm_jax.theory.theorems.scoring import Predictions
+from hmm_jax.theory.theorems.theorems import Program
 
 # Sequences that are evaluated at a time.
 BLOCK_SIZE = 1280

@@ -20,19 +20,21 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments import loading, results
-from experiments.environment import environment
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
-from experiments.theory import report
-from experiments.theory.settings import ExamineSettings
+from experiments.records import loading, results
+from experiments.records.environment import environment
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.studies.theory import report
+from experiments.studies.theory.settings import ExamineSettings
 from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.hmm import check_probs, HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.sharding import exact_device
-from hmm_jax.theory import assumptions, certificates, scoring, separability, texts, theorems
-from hmm_jax.theory.assumptions import AssumptionError
-from hmm_jax.theory.structured import MemoryProblem, Problem, StateProblem
+from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
+from hmm_jax.theory.limits import certificates, separability
+from hmm_jax.theory.problems import texts
+from hmm_jax.theory.theorems import assumptions, scoring, theorems
+from hmm_jax.theory.theorems.assumptions import AssumptionError
 
 Record = dict[str, Any]
 SETTINGS = ExamineSettings

@@ -18,17 +18,20 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments import side_by_side
-from experiments.progress import Reporter
-from experiments.theory.settings import ImpossibilitySettings, TheorySettings
+from experiments.pipeline import batched_tuning
+from experiments.runtime.progress import Reporter
+from experiments.studies.theory.settings import ImpossibilitySettings, TheorySettings
 from hmm_jax import compilation, converged, tasks
 from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import certificates, enumeration, separability, structured, theorems
-from hmm_jax.theory.assumptions import AssumptionError
-from hmm_jax.theory.certificates import Decision
-from hmm_jax.theory.enumeration import Texts
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory.exact import problem as structured
+from hmm_jax.theory.exact.problem import StateProblem
+from hmm_jax.theory.limits import certificates, separability
+from hmm_jax.theory.limits.certificates import Decision
+from hmm_jax.theory.problems import enumeration
+from hmm_jax.theory.problems.enumeration import Texts
+from hmm_jax.theory.theorems import theorems
+from hmm_jax.theory.theorems.assumptions import AssumptionError
 
 Row = dict[str, Any]
 
@@ -206,18 +209,18 @@ def _tuned(s: ImpossibilitySettings, drawn: list[Drawn], key: Array, reporter: R
   """By method, the labels of all texts of each problem by what was tuned on its sample."""
   every = np.pad(enumeration.all_texts(s.num_tokens, s.length), ((0, 0), (1, 0)), constant_values=s.num_tokens)
   inputs = np.broadcast_to(every, (len(drawn), *every.shape))
-  frozen = side_by_side.stacked([side_by_side.float32(one.problem.hmm) for one in drawn])
+  frozen = batched_tuning.stacked([batched_tuning.float32(one.problem.hmm) for one in drawn])
   # Texts as all problems number them.
   numbers = [_numbers(one.texts.tokens, s.num_tokens) for one in drawn]
   samples = np.stack([of_one[one.sample] for of_one, one in zip(numbers, drawn)])
   labels = np.stack([one.texts.labels[one.sample] for one in drawn]).astype(np.int32)
   predicted: list[dict[str, np.ndarray]] = [{} for _ in drawn]
-  for method, tuner in side_by_side.tuners(ExactModel(s.num_tokens), s).items():
-    seen = side_by_side.features(tuner, frozen, inputs)
+  for method, tuner in batched_tuning.tuners(ExactModel(s.num_tokens), s).items():
+    seen = batched_tuning.features(tuner, frozen, inputs)
     of_samples = np.take_along_axis(seen, samples[..., None], axis=1)
     name = f'{method} on {len(drawn)} HMMs'
-    *_, trained = side_by_side.train(tuner, s.tuning.schedule, frozen, of_samples, labels, key, name, reporter)
-    found = side_by_side.scores(tuner, trained, frozen, seen).argmax(-1)
+    *_, trained = batched_tuning.train(tuner, s.tuning.schedule, frozen, of_samples, labels, key, name, reporter)
+    found = batched_tuning.scores(tuner, trained, frozen, seen).argmax(-1)
     for of_one, which, by_number in zip(predicted, numbers, found):
       of_one[method] = by_number[which]
   return predicted

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from experiments import results
-from experiments.results import Record
-from experiments.theory.tables import briefly, counted, mean_percent, range_of, Table
+from experiments.analysis import statistics
+from experiments.records.results import Record
+from experiments.studies.theory.tables import briefly, counted, mean_percent, range_of, Table
 
 _KINDS = {'sparse': 'sparse', 'paper': "paper's draw"}
 _OUTCOMES = {
@@ -37,9 +37,9 @@ def tables(records: list[Record]) -> list[Table]:
 def impossibility_section(records: list[Record]) -> str:
   """Markdown: the tables and what follows from them, every number from the records of the part `impossibility`."""
   known, accuracies = tables(records)
-  sentences = [_about_heads(name, results.select(records, kind=kind)) for kind, name in _present(records)]
+  sentences = [_about_heads(name, statistics.select(records, kind=kind)) for kind, name in _present(records)]
   comparisons = [
-    line for kind, name in _present(records) for line in _about_training(name, results.select(records, kind=kind))
+    line for kind, name in _present(records) for line in _about_training(name, statistics.select(records, kind=kind))
   ]
   return '\n\n'.join(
     [
@@ -62,14 +62,14 @@ _LEGEND = (
 
 
 def _present(records: list[Record]) -> list[tuple[str, str]]:
-  return [(kind, name) for kind, name in _KINDS.items() if results.select(records, kind=kind)]
+  return [(kind, name) for kind, name in _KINDS.items() if statistics.select(records, kind=kind)]
 
 
 def _known(records: list[Record]) -> Table:
   rows = []
   for kind, name in _present(records):
-    of_kind = results.select(records, kind=kind)
-    certified = results.select(of_kind, outcome='certified')
+    of_kind = statistics.select(records, kind=kind)
+    certified = statistics.select(of_kind, outcome='certified')
     rows.append(
       [
         name,
@@ -90,7 +90,7 @@ def _accuracies(records: list[Record]) -> Table:
   rows = []
   for kind, name in _present(records):
     for outcome, head in _OUTCOMES.items():
-      chosen = [r for r in results.select(records, kind=kind, outcome=outcome) if r['fresh_majority'] is not None]
+      chosen = [r for r in statistics.select(records, kind=kind, outcome=outcome) if r['fresh_majority'] is not None]
       if chosen:
         rows += [[name, head, words, *_cells(chosen, scored_on)] for scored_on, words in _SCORED_ON.items()]
   title = 'The probability of a right label, in percent: means over HMMs and their 95% intervals'
@@ -108,7 +108,7 @@ def _cells(records: list[Record], scored_on: str) -> list[str]:
 
 def _about_heads(name: str, records: list[Record]) -> str:
   """Which HMMs have a linear head, and what the proofs amount to."""
-  of = {outcome: results.select(records, outcome=outcome) for outcome in _OUTCOMES}
+  of = {outcome: statistics.select(records, outcome=outcome) for outcome in _OUTCOMES}
   is_certified = lambda rows: counted([record['outcome'] == 'certified' for record in rows])
   text = (
     f'- {name}: {is_certified(records)} of the draws have a proof, checked in exact arithmetic, that no linear head '
@@ -130,7 +130,7 @@ def _about_heads(name: str, records: list[Record]) -> str:
 
 def _about_training(name: str, records: list[Record]) -> list[str]:
   """What differs among certified HMMs, as far as intervals tell; and what training missed where a head exists."""
-  certified, separable = (results.select(records, outcome=outcome) for outcome in ('certified', 'separable'))
+  certified, separable = (statistics.select(records, outcome=outcome) for outcome in ('certified', 'separable'))
   lines = []
   for scored_on, words in _SCORED_ON.items():
     differences = {said: _paired(certified, scored_on, *pair) for pair, said in _CONTRASTS.items()}
@@ -152,7 +152,7 @@ def _paired(records: list[Record], scored_on: str, first: str, second: str) -> n
 
 
 def _with_verdict(difference: np.ndarray) -> str:
-  interval = results.mean_interval(difference)
+  interval = statistics.mean_interval(difference)
   differs = abs(interval.mean) > interval.half_width
   return f'{interval} ({"the interval leaves out 0" if differs else "no difference shown"})'
 
@@ -163,7 +163,7 @@ def _about_construction(records: list[Record]) -> str:
   built = [record for record in varied if record['fresh_construction'] is not None]
   if not built:
     return '- Theorem 3.6 applies to none of the HMMs whose labels differ.'
-  of_kind = lambda rows, kind: len(results.select(rows, kind=kind))
+  of_kind = lambda rows, kind: len(statistics.select(rows, kind=kind))
   counts = [f'{of_kind(built, kind)} of {of_kind(varied, kind)} ({name})' for kind, name in _present(records)]
   wrong = max(record['fresh_construction_wrong'] for record in built)
   accuracies = [record['fresh_construction'] for record in built]

@@ -1,12 +1,13 @@
-"""python -m experiments.theory.page: tables and numbers in docs/theory_results.md from its records."""
+"""python -m experiments.studies.theory.page: tables and numbers in docs/theory_results.md from its records."""
 
 import pathlib
 
-from experiments import pages, results
-from experiments.theory.appendix_report import appendix_section
-from experiments.theory.impossibility_report import impossibility_section
-from experiments.theory.prevalence_report import prevalence_section
-from experiments.theory.verification_report import verification_section
+from experiments.analysis import pages
+from experiments.records import results
+from experiments.studies.theory.appendix_report import appendix_section
+from experiments.studies.theory.impossibility_report import impossibility_section
+from experiments.studies.theory.prevalence_report import prevalence_section
+from experiments.studies.theory.verification_report import verification_section
 
 PAGE = pages.DOCS / 'theory_results.md'
 # Each with what the part of its records is called, or begins with.

@@ -13,13 +13,13 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.progress import Reporter
-from experiments.theory.settings import LevelSettings, PrevalenceSettings, TheorySettings
+from experiments.runtime.progress import Reporter
+from experiments.studies.theory.settings import LevelSettings, PrevalenceSettings, TheorySettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.memory_hmm import MemoryHMM, random_memory_hmm
-from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import Finding, Thresholds
+from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 
 Row = dict[str, Any]
 

@@ -6,27 +6,27 @@ import operator
 
 import numpy as np
 
-from experiments import results
-from experiments.results import Record
-from experiments.theory.tables import briefly, counted, Table
+from experiments.analysis import statistics
+from experiments.records.results import Record
+from experiments.studies.theory.tables import briefly, counted, Table
 
 
 def tables(records: list[Record]) -> list[Table]:
   """Of the chains by |H|, and of the memories by |M|; those of which there are records."""
   makers = {'chain': _chains, 'memory': _memories}
-  chosen = {text: results.select(records, text=text) for text in makers}
+  chosen = {text: statistics.select(records, text=text) for text in makers}
   return [make(chosen[text]) for text, make in makers.items() if chosen[text]]
 
 
 def prevalence_section(records: list[Record]) -> str:
   """Markdown: the tables and what follows from them, every number from the records of the part `prevalence`."""
   about = {'chain': _about_chains, 'memory': _about_memories}
-  sentences = [tell(rows) for text, tell in about.items() if (rows := results.select(records, text=text))]
+  sentences = [tell(rows) for text, tell in about.items() if (rows := statistics.select(records, text=text))]
   return '\n\n'.join(f'{table.markdown()}\n\n{text}' for table, text in zip(tables(records), sentences))
 
 
 def _by_size(records: list[Record]) -> dict[int, list[Record]]:
-  return {size: results.select(records, size=size) for size in dict.fromkeys(record['size'] for record in records)}
+  return {size: statistics.select(records, size=size) for size in dict.fromkeys(record['size'] for record in records)}
 
 
 def _levels(records: list[Record]) -> list[str]:

@@ -7,17 +7,19 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.fields import SettingsError
-from experiments.theory.comparison import BLOCK_SIZE, compared, Drawn, predicted, TOLERANCE
-from experiments.theory.settings import TheorySettings
-from hmm_jax.theory import families, padding, scoring, structured, texts, theorems
-from hmm_jax.theory.exact_recovery import exact_construction, exact_posterior, ExactConstruction
-from hmm_jax.theory.families import Sizes
-from hmm_jax.theory.padding import Room
-from hmm_jax.theory.rationals import exact
-from hmm_jax.theory.scoring import Predictions
-from hmm_jax.theory.structured import Problem, StateProblem
-from hmm_jax.theory.theorems import Program
+from experiments.settings.fields import SettingsError
+from experiments.studies.theory.comparison import BLOCK_SIZE, compared, Drawn, predicted, TOLERANCE
+from experiments.studies.theory.settings import TheorySettings
+from hmm_jax.theory.exact import problem as structured
+from hmm_jax.theory.exact.constructions import exact_construction, exact_posterior, ExactConstruction
+from hmm_jax.theory.exact.problem import Problem, StateProblem
+from hmm_jax.theory.exact.rationals import exact
+from hmm_jax.theory.problems import families, texts
+from hmm_jax.theory.problems.families import Sizes
+from hmm_jax.theory.theorems import padding, scoring, theorems
+from hmm_jax.theory.theorems.padding import Room
+from hmm_jax.theory.theorems.scoring import Predictions
+from hmm_jax.theory.theorems.theorems import Program
 
 # The most of the sequences that may leave nothing that is recovered any probability, as their label is then decided.
 _MOST_WITHOUT_MASS = 0.1

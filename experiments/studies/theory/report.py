@@ -7,10 +7,10 @@ from typing import Any
 import rich.box
 import rich.table
 
-from experiments import report
-from experiments.progress import Reporter
-from experiments.results import Record
-from experiments.theory import appendix_report, impossibility_report, prevalence_report, verification_report
+from experiments.analysis import report
+from experiments.records.results import Record
+from experiments.runtime.progress import Reporter
+from experiments.studies.theory import appendix_report, impossibility_report, prevalence_report, verification_report
 
 # Entries of a witness that are printed.
 _SHOWN = 8

@@ -2,10 +2,10 @@
 
 import math
 
-from experiments.fields import Group, require, setting
-from experiments.groups import Experiment, FigureSettings, TemperatureSettings, TuneSettings
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.theorems import Limits
+from experiments.settings.fields import Group, require, setting
+from experiments.settings.groups import Experiment, FigureSettings, TemperatureSettings, TuneSettings
+from hmm_jax.theory.theorems.assumptions import Thresholds
+from hmm_jax.theory.theorems.theorems import Limits
 
 # The most sequences that are enumerated at a time.
 _MAX_SEQUENCES = 2**20

@@ -2,10 +2,20 @@
 
 import pathlib
 
-from experiments import figures, parts as parts_lib, results
-from experiments.progress import Reporter
-from experiments.theory import appendix, impossibility, prevalence, problems, report, verification, verification_report
-from experiments.theory.settings import TheorySettings
+from experiments.analysis import figures
+from experiments.records import results
+from experiments.runtime.progress import Reporter
+from experiments.studies import runner as parts_lib
+from experiments.studies.theory import (
+  appendix,
+  impossibility,
+  prevalence,
+  problems,
+  report,
+  verification,
+  verification_report,
+)
+from experiments.studies.theory.settings import TheorySettings
 
 SETTINGS = TheorySettings
 

@@ -6,7 +6,7 @@ import numpy as np
 import rich.box
 import rich.table
 
-from experiments import results
+from experiments.analysis import statistics
 
 
 class Table(NamedTuple):
@@ -35,7 +35,7 @@ def counted(flags: list[bool]) -> str:
   """'12 of 40 (16.6 to 46.5%)': how many, with the 95% Clopper-Pearson interval of the share; '' of none."""
   if not flags:
     return ''
-  low, high = results.share_interval(sum(flags), len(flags))
+  low, high = statistics.share_interval(sum(flags), len(flags))
   return f'{sum(flags)} of {len(flags)} ({100 * low:.1f} to {100 * high:.1f}%)'
 
 
@@ -43,14 +43,14 @@ def briefly(flags: list[bool]) -> str:
   """`counted` for a cell: '12/40 [17, 47]'; '' of none."""
   if not flags:
     return ''
-  low, high = results.share_interval(sum(flags), len(flags))
+  low, high = statistics.share_interval(sum(flags), len(flags))
   return f'{sum(flags)}/{len(flags)} [{100 * low:.0f}, {100 * high:.0f}]'
 
 
 def mean_percent(values: list[float | None]) -> str:
   """The mean in percent with the 95% interval over HMMs, of those that are known; '' of none."""
   known = [100 * value for value in values if value is not None]
-  return str(results.mean_interval(known)) if known else ''
+  return str(statistics.mean_interval(known)) if known else ''
 
 
 def range_of(values: list[float]) -> str:

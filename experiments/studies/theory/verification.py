@@ -14,11 +14,20 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.progress import Reporter
-from experiments.theory.comparison import BLOCK_SIZE, compared, Comparison, Drawn, predicted_behind, read, TOLERANCE
-from experiments.theory.problems import draw, exactly, majority, room_of, text_of, Theorem
-from experiments.theory.settings import TheorySettings
-from hmm_jax.theory import mutants, theorems
+from experiments.runtime.progress import Reporter
+from experiments.studies.theory import wrong_constructions
+from experiments.studies.theory.comparison import (
+  BLOCK_SIZE,
+  compared,
+  Comparison,
+  Drawn,
+  predicted_behind,
+  read,
+  TOLERANCE,
+)
+from experiments.studies.theory.problems import draw, exactly, majority, room_of, text_of, Theorem
+from experiments.studies.theory.settings import TheorySettings
+from hmm_jax.theory.theorems import theorems
 
 Row = dict[str, Any]
 
@@ -52,8 +61,10 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   named = {'theorem': theorem.name, 'hmm': index}
   rows = [{**named, 'assumptions': theorem.assumptions, **_row(settings, theorem, drawn)}]
   if mutated:
-    wrong = {CONTROL: mutants.Mutant(drawn.program.prompt, drawn.program.head)}
-    wrong |= mutants.of(theorem.name, drawn.problem, drawn.program, settings.verification.length, settings.limits)
+    wrong = {CONTROL: wrong_constructions.Mutant(drawn.program.prompt, drawn.program.head)}
+    wrong |= wrong_constructions.of(
+      theorem.name, drawn.problem, drawn.program, settings.verification.length, settings.limits
+    )
     rows += [{**named, 'mutant': name, **_caught(settings, theorem, drawn, mutant)} for name, mutant in wrong.items()]
   if mutated and theorem.with_memory:
     rows += [{**named, **row} for row in _softened(settings, theorem, drawn)]
@@ -182,7 +193,7 @@ def _softened(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> list[
   return rows
 
 
-def _caught(settings: TheorySettings, theorem: Theorem, drawn: Drawn, mutant: mutants.Mutant) -> Row:
+def _caught(settings: TheorySettings, theorem: Theorem, drawn: Drawn, mutant: wrong_constructions.Mutant) -> Row:
   """How many sequences see that a construction is wrong: by label, by direction, by the factor of the proof."""
   predictions, program, room = drawn.predictions, drawn.program, room_of(settings, theorem)
   if mutant.prompt is not program.prompt:

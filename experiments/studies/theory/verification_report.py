@@ -3,11 +3,11 @@
 import matplotlib.figure
 import numpy as np
 
-from experiments import figures, results
-from experiments.groups import FigureSettings
-from experiments.results import Record
-from experiments.theory.tables import Table
-from experiments.theory.verification import CONTROL
+from experiments.analysis import figures, statistics
+from experiments.records.results import Record
+from experiments.settings.groups import FigureSettings
+from experiments.studies.theory.tables import Table
+from experiments.studies.theory.verification import CONTROL
 
 _STYLES = {
   '4.3': dict(color='#000000', marker='^', linestyle='-'),
@@ -109,7 +109,7 @@ def temperature(records: list[Record], settings: FigureSettings) -> matplotlib.f
   if len(temperatures) > 2:
     axes.set_xscale('symlog', linthresh=temperatures[1], linscale=0.6)
   samples = lambda rows, field: {
-    value: 100 * np.array([row[field] for row in results.select(rows, temperature=value)]) for value in temperatures
+    value: 100 * np.array([row[field] for row in statistics.select(rows, temperature=value)]) for value in temperatures
   }
   for place, (theorem, rows) in enumerate(_by('theorem', chosen).items()):
     figures.draw_line(axes, samples(rows, 'accuracy'), f'Theorem {theorem}', _STYLES[theorem], 7 * (place - 1))
@@ -132,7 +132,7 @@ def _largest(records: list[Record], field: str) -> float:
 
 
 def _interval(records: list[Record], field: str) -> str:
-  return str(results.mean_interval([100 * record[field] for record in records]))
+  return str(statistics.mean_interval([100 * record[field] for record in records]))
 
 
 def _of_theorems(records: list[Record]) -> list[Record]:
@@ -149,7 +149,7 @@ def _of_temperatures(records: list[Record]) -> list[Record]:
 
 def _grouped_mutants(records: list[Record]) -> dict[tuple[str, str], list[Record]]:
   keys = dict.fromkeys((row['theorem'], row['mutant']) for row in records if row['mutant'] != CONTROL)
-  return {key: results.select(records, theorem=key[0], mutant=key[1]) for key in keys}
+  return {key: statistics.select(records, theorem=key[0], mutant=key[1]) for key in keys}
 
 
 def _sees(row: Record) -> bool:
@@ -157,7 +157,7 @@ def _sees(row: Record) -> bool:
 
 
 def _by(field: str, records: list[Record]) -> dict:
-  return {value: results.select(records, **{field: value}) for value in dict.fromkeys(row[field] for row in records)}
+  return {value: statistics.select(records, **{field: value}) for value in dict.fromkeys(row[field] for row in records)}
 
 
 def _range(records: list[Record], field: str) -> str:

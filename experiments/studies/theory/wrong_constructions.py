@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hmm_jax.heads import LinearHead
-from hmm_jax.theory import recovery
-from hmm_jax.theory.theorems import identity_weights, Limits, Program
+from hmm_jax.theory.theorems import recovery
+from hmm_jax.theory.theorems.theorems import identity_weights, Limits, Program
 
 
 class Mutant(NamedTuple):

@@ -2,10 +2,11 @@
 
 import itertools
 
-from experiments import results
-from experiments.results import Interval, Record
-from experiments.theory.tables import Table
-from experiments.which_theorem.report import by_size, CELLS, hmms, of_part, percent
+from experiments.analysis import statistics
+from experiments.analysis.statistics import Interval
+from experiments.records.results import Record
+from experiments.studies.theory.tables import Table
+from experiments.studies.which_theorem.report import by_size, CELLS, hmms, of_part, percent
 
 # Of a model and a method, in the order of columns.
 _HEADS = {
@@ -40,7 +41,7 @@ def joined(records: list[Record], trials: list[Record]) -> list[Record]:
   key = lambda record: (record['num_states'], record['trial'], record['task'])
   accuracies: dict[tuple[int, int, int], dict[tuple[str, str], float]] = {}
   majorities: dict[tuple[int, int, int], float] = {}
-  for record in results.select(trials, memory_size=0):
+  for record in statistics.select(trials, memory_size=0):
     accuracies.setdefault(key(record), {})[record['model'], record['method']] = record['accuracy']
     majorities[key(record)] = record['majority_accuracy']
   found = [{**record, 'accuracies': accuracies[key(record)]} for record in records if key(record) in accuracies]
@@ -53,7 +54,7 @@ def joined(records: list[Record], trials: list[Record]) -> list[Record]:
 def accuracy_table(records: list[Record], trials: list[Record]) -> Table | None:
   """Mean accuracies by whether the score is linear and labels are separable; None where no task has any."""
   found = joined(of_part(records, 'linearity'), trials)
-  kinds = {name: results.select(found, linear=linear, separable=sep) for (linear, sep), name in CELLS.items()}
+  kinds = {name: statistics.select(found, linear=linear, separable=sep) for (linear, sep), name in CELLS.items()}
   return _table(found, {(name,): chosen for name, chosen in kinds.items()}, ['score and labels'], _HEADS)
 
 

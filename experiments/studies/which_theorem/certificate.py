@@ -6,17 +6,17 @@ from typing import Any
 from jax import Array
 import numpy as np
 
-from experiments import pretraining, trial as trial_lib
-from experiments.parts import Row
-from experiments.progress import Reporter
-from experiments.which_theorem import grid
-from experiments.which_theorem.grid import Drawn
-from experiments.which_theorem.settings import WhichTheoremSettings
+from experiments.pipeline import pretraining, trial as trial_lib
+from experiments.runtime.progress import Reporter
+from experiments.studies.runner import Row
+from experiments.studies.which_theorem import grid
+from experiments.studies.which_theorem.grid import Drawn
+from experiments.studies.which_theorem.settings import WhichTheoremSettings
 from hmm_jax.blocks import in_blocks
 from hmm_jax.converged import converged_head
 from hmm_jax.heads import LinearHead
 from hmm_jax.model import MaskedLM, token_probs
-from hmm_jax.theory.kl_certificate import certify, relative_margins
+from hmm_jax.theory.limits.kl_certificate import certify, relative_margins
 
 
 def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments import trial as trial_lib
-from experiments.downstream import Downstream
-from experiments.progress import Reporter
-from experiments.trial import Trial
-from experiments.which_theorem.settings import WhichTheoremSettings
+from experiments.pipeline import trial as trial_lib
+from experiments.pipeline.downstream import Downstream
+from experiments.pipeline.trial import Trial
+from experiments.runtime.progress import Reporter
+from experiments.studies.which_theorem.settings import WhichTheoremSettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 

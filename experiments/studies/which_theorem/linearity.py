@@ -3,16 +3,16 @@
 from jax import Array
 import numpy as np
 
-from experiments.parts import Row
-from experiments.progress import Reporter
-from experiments.theory import prevalence
-from experiments.which_theorem import grid
-from experiments.which_theorem.grid import Drawn
-from experiments.which_theorem.settings import WhichTheoremSettings
+from experiments.runtime.progress import Reporter
+from experiments.studies.runner import Row
+from experiments.studies.theory import prevalence
+from experiments.studies.which_theorem import grid
+from experiments.studies.which_theorem.grid import Drawn
+from experiments.studies.which_theorem.settings import WhichTheoremSettings
 from hmm_jax.tasks import Task
-from hmm_jax.theory.best_head import proven_certificates, relative_error
-from hmm_jax.theory.reachable import linear_score, Reachable, reachable
-from hmm_jax.theory.separability import linear_separation, surely_right, whitening
+from hmm_jax.theory.limits.best_head import proven_certificates, relative_error
+from hmm_jax.theory.limits.reachable import linear_score, Reachable, reachable
+from hmm_jax.theory.limits.separability import linear_separation, surely_right, whitening
 
 
 def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
@@ -65,7 +65,7 @@ def separable(
 
   Yes is a head that is right by more than rounding could make of it: one that a linear program finds, in coordinates in
   which the features have unit covariance, as heads may have to be large, or that of a score that is linear in G. No is
-  a certificate that is proven (`hmm_jax.theory.best_head`).
+  a certificate that is proven (`hmm_jax.theory.limits.best_head`).
 
   Args:
     features: the exact G [n, V] in float64, each entry off by at most the share `error`.

@@ -1,12 +1,13 @@
-"""python -m experiments.which_theorem.page: tables and numbers in docs/which_theorem.md from its records."""
+"""python -m experiments.studies.which_theorem.page: tables and numbers in docs/which_theorem.md from its records."""
 
 import pathlib
 import textwrap
 from typing import Any
 
-from experiments import files, pages, results
-from experiments.which_theorem import accuracy, prompts_report, report
-from experiments.which_theorem.sentences import SENTENCES
+from experiments.analysis import pages
+from experiments.records import files, results
+from experiments.studies.which_theorem import accuracy, prompts_report, report
+from experiments.studies.which_theorem.sentences import SENTENCES
 
 PAGE = pages.DOCS / 'which_theorem.md'
 _WIDTH = 120

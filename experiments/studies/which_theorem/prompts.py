@@ -5,15 +5,16 @@ from typing import Any
 from jax import Array
 import numpy as np
 
-from experiments.parts import Row
-from experiments.progress import Reporter
-from experiments.which_theorem import grid
-from experiments.which_theorem.settings import PromptSettings, WhichTheoremSettings
+from experiments.runtime.progress import Reporter
+from experiments.studies.runner import Row
+from experiments.studies.which_theorem import grid
+from experiments.studies.which_theorem.settings import PromptSettings, WhichTheoremSettings
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import assumptions, constant_prompt, no_prompt
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.constant_prompt import Limits
-from hmm_jax.theory.recovery import Construction
+from hmm_jax.theory.limits import constant_prompt, no_prompt
+from hmm_jax.theory.limits.constant_prompt import Limits
+from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.assumptions import Thresholds
+from hmm_jax.theory.theorems.recovery import Construction
 
 
 def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:

@@ -2,10 +2,10 @@
 
 import itertools
 
-from experiments import report
-from experiments.results import Record
-from experiments.theory.tables import Table
-from experiments.which_theorem.report import by_size, hmms, of_part, percent
+from experiments.analysis import report
+from experiments.records.results import Record
+from experiments.studies.theory.tables import Table
+from experiments.studies.which_theorem.report import by_size, hmms, of_part, percent
 
 # The error of a solution, of weights of at most 1, up to which float64 has it.
 PRECISE = 1e-6

@@ -7,10 +7,11 @@ import operator
 import matplotlib.figure
 import numpy as np
 
-from experiments import figures, report, results
-from experiments.groups import FigureSettings
-from experiments.results import Interval, Record
-from experiments.theory.tables import briefly, range_of, Table
+from experiments.analysis import figures, report, statistics
+from experiments.analysis.statistics import Interval
+from experiments.records.results import Record
+from experiments.settings.groups import FigureSettings
+from experiments.studies.theory.tables import briefly, range_of, Table
 
 # osc(b) / osc(mu) up to which a head is called moderate.
 MODERATE = 1e3
@@ -36,7 +37,7 @@ def tables(records: list[Record]) -> list[Table]:
 def by_size(records: list[Record]) -> dict[int, list[Record]]:
   """The records of each |H|, in their order."""
   sizes = dict.fromkeys(record['num_states'] for record in records)
-  return {size: results.select(records, num_states=size) for size in sizes}
+  return {size: statistics.select(records, num_states=size) for size in sizes}
 
 
 def hmms(records: list[Record]) -> dict[tuple[int, int], list[Record]]:
@@ -53,12 +54,12 @@ def over_hmms(records: list[Record], value: Callable[[Record], float | bool | No
   for of_hmm in hmms(records).values():
     known = [found for record in of_hmm if (found := value(record)) is not None]
     means += [float(np.mean(known))] if known else []
-  return results.mean_interval(means)
+  return statistics.mean_interval(means)
 
 
 def percent(records: list[Record], value: Callable[[Record], float | bool | None]) -> Interval:
   """`over_hmms` in percent."""
-  return results.mean_interval(100 * over_hmms(records, value).values)
+  return statistics.mean_interval(100 * over_hmms(records, value).values)
 
 
 def is_moderate(record: Record) -> bool:
@@ -132,7 +133,7 @@ def certificate_table(records: list[Record]) -> Table | None:
   rows = []
   for size, of_size in by_size(of_part(records, 'kl')).items():
     for step in dict.fromkeys(record['step'] for record in of_size):
-      chosen = results.select(of_size, step=step)
+      chosen = statistics.select(of_size, step=step)
       shares = [percent(chosen, operator.itemgetter(name)) for name in BOUNDS]
       distances = [over_hmms(chosen, operator.itemgetter(name)).mean for name in ('kl', 'total_variation')]
       row = [str(size), str(len(hmms(chosen))), str(step), *(f'{value:.2g}' for value in distances)]
@@ -209,9 +210,9 @@ def draw_certificates(records: list[Record], settings: FigureSettings) -> matplo
   for axes, (size, rows) in zip(panels, sizes.items()):
     steps = list(dict.fromkeys(record['step'] for record in rows))
     for place, (name, (label, style)) in enumerate(BOUNDS.items()):
-      values = [percent(results.select(rows, step=step), operator.itemgetter(name)).values for step in steps]
+      values = [percent(statistics.select(rows, step=step), operator.itemgetter(name)).values for step in steps]
       figures.draw_line(axes, dict(enumerate(values)), label, style, 2 * (place - 2))
-    means = [over_hmms(results.select(rows, step=step), lambda r: r['kl']).mean for step in steps]
+    means = [over_hmms(statistics.select(rows, step=step), lambda r: r['kl']).mean for step in steps]
     axes.set_xticks(range(len(steps)), [f'{step}\n{mean:.2g}' for step, mean in zip(steps, means)])
     axes.set_xlabel('steps of pretraining, not to scale\nmean KL(G || BERT) at the [MASK] (nats)')
     axes.set_title(f'|H| = {size}')

@@ -5,9 +5,9 @@ import operator
 
 import numpy as np
 
-from experiments import results
-from experiments.results import Record
-from experiments.which_theorem.report import by_size, hmms, is_moderate, MODERATE, of_part, over_hmms, percent
+from experiments.analysis import statistics
+from experiments.records.results import Record
+from experiments.studies.which_theorem.report import by_size, hmms, is_moderate, MODERATE, of_part, over_hmms, percent
 
 
 def linearity(records: list[Record]) -> str:
@@ -41,7 +41,7 @@ def separability(records: list[Record]) -> str:
   for field, words in (('separable', 'All test inputs'), ('clear_separable', 'Without near ties')):
     lines.append(f'- {words}: labels are separable in {_by_size(chosen, operator.itemgetter(field))}.')
     for linear, condition in ((True, 'is exactly linear'), (False, 'is not linear')):
-      rows = results.select(chosen, linear=linear)
+      rows = statistics.select(chosen, linear=linear)
       if rows:
         count, undecided = (sum(record[field] is answer for record in rows) for answer in (True, None))
         share = percent(rows, operator.itemgetter(field))
@@ -61,7 +61,7 @@ def prompting(records: list[Record]) -> str:
   if not chosen:
     return ''
   supports, rank = sorted(chosen[0]['3.5'], key=float), min(chosen[0]['3.1'], key=float)
-  rows = results.select(chosen, linear=False)
+  rows = statistics.select(chosen, linear=False)
   counts = ', '.join(
     f'{sum(record["3.5"][level][rank] for record in rows)} with probabilities up to {float(level):g} taken for 0'
     if float(level)
@@ -82,7 +82,7 @@ def certificate(records: list[Record]) -> str:
   wrong = sum(record['certified'] > record['accuracy'] for record in chosen)
   lines = [f'- More is certified than is right in {wrong} of {len(chosen)} cases, each a task at a step.']
   for size, rows in by_size(chosen).items():
-    last = results.select(rows, step=max(record['step'] for record in rows))
+    last = statistics.select(rows, step=max(record['step'] for record in rows))
     names = ('exact_accuracy', 'accuracy', 'certified', 'from_total_variation', 'from_kl')
     exact, right, certified, by_tv, by_kl = (percent(last, operator.itemgetter(name)) for name in names)
     lines.append(

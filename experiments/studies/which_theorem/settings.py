@@ -1,8 +1,8 @@
 """The settings of the facts about the HMMs and tasks of Figure 3 (left)."""
 
-from experiments.fields import Group, require, setting
-from experiments.settings import Point, Settings
-from experiments.theory.settings import LevelSettings
+from experiments.settings.fields import Group, require, setting
+from experiments.settings.grid import Point, Settings
+from experiments.studies.theory.settings import LevelSettings
 
 
 class CertificateSettings(Group):

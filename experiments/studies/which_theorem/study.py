@@ -2,10 +2,13 @@
 
 import pathlib
 
-from experiments import figures, parts as parts_lib, pretraining, report as report_lib, results
-from experiments.progress import Reporter
-from experiments.which_theorem import certificate, linearity, prompts, prompts_report, report
-from experiments.which_theorem.settings import WhichTheoremSettings
+from experiments.analysis import figures, report as report_lib
+from experiments.pipeline import pretraining
+from experiments.records import results
+from experiments.runtime.progress import Reporter
+from experiments.studies import runner as parts_lib
+from experiments.studies.which_theorem import certificate, linearity, prompts, prompts_report, report
+from experiments.studies.which_theorem.settings import WhichTheoremSettings
 
 SETTINGS = WhichTheoremSettings
 

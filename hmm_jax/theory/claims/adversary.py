@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hmm_jax.theory.lemmas import Claim, violation
-from hmm_jax.theory.tables import Case, in_floats, off_span, stationary_law
+from hmm_jax.theory.claims.lemmas import Claim, violation
+from hmm_jax.theory.claims.tables import Case, in_floats, off_span
+from hmm_jax.theory.exact.algebra import stationary_law
 
 ASSUMED = 'as assumed'
 _MAX_DRAWS = 2000

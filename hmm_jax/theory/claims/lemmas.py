@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hmm_jax.theory.tables import Case, normalised, Table, table, token_law
+from hmm_jax.theory.claims.tables import Case, normalised, Table, table, token_law
 
 Differences = Iterator[np.ndarray]
 Claim = Callable[[Case, int], Differences]

@@ -1,11 +1,11 @@
-"""The claims, lemmas and theorems of appendix C; see `hmm_jax.theory.lemmas`."""
+"""The claims, lemmas and theorems of appendix C; see `hmm_jax.theory.claims.lemmas`."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from hmm_jax.theory.lemmas import (
+from hmm_jax.theory.claims.lemmas import (
   Differences,
   indicator,
   messages_are_joint_laws,
@@ -15,7 +15,17 @@ from hmm_jax.theory.lemmas import (
   prompted_table,
   state_law,
 )
-from hmm_jax.theory.tables import apply, Case, left_inverse, normalised, off_span, Table, table, token_at, token_law
+from hmm_jax.theory.claims.tables import (
+  apply,
+  Case,
+  left_inverse,
+  normalised,
+  off_span,
+  Table,
+  table,
+  token_at,
+  token_law,
+)
 
 
 def value_and_state(case: Case, of: Table, at: int) -> np.ndarray:

@@ -1,9 +1,9 @@
-"""Proposition 3.4 and the claims, lemmas and theorems of appendices A and B; see `hmm_jax.theory.lemmas`."""
+"""Proposition 3.4 and the claims, lemmas and theorems of appendices A and B; see `hmm_jax.theory.claims.lemmas`."""
 
 import numpy as np
 
-from hmm_jax.theory.lemmas import Differences, messages_are_joint_laws, outside, over, possible, state_law
-from hmm_jax.theory.tables import apply, Case, left_inverse, normalised, table, token_law
+from hmm_jax.theory.claims.lemmas import Differences, messages_are_joint_laws, outside, over, possible, state_law
+from hmm_jax.theory.claims.tables import apply, Case, left_inverse, normalised, table, token_law
 
 
 def prompt_states(case: Case) -> np.ndarray:

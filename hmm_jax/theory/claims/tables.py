@@ -4,14 +4,13 @@ They take floats and `Fraction`s alike: the same statement is searched for its w
 without rounding. A table has an axis for memories and paths, n of them, and one of V for each token of the text.
 """
 
-from fractions import Fraction
 import functools
 import itertools
 from typing import NamedTuple
 
 import numpy as np
 
-from hmm_jax.theory import exact_algebra
+from hmm_jax.theory.exact import algebra
 
 
 class Case(NamedTuple):
@@ -148,13 +147,13 @@ def apply(matrix: np.ndarray, laws: np.ndarray) -> np.ndarray:
 
 def left_inverse(columns: np.ndarray) -> np.ndarray:
   """The Moore-Penrose inverse of independent columns, in the numbers of its argument."""
-  return exact_algebra.left_inverse(columns) if columns.dtype == object else np.linalg.pinv(columns)
+  return algebra.left_inverse(columns) if columns.dtype == object else np.linalg.pinv(columns)
 
 
 def off_span(columns: np.ndarray) -> np.ndarray:
   """The projection off the span of columns, in the numbers of its argument."""
   if columns.dtype == object:
-    return exact_algebra.off_span(columns)
+    return algebra.off_span(columns)
   left, values, _ = np.linalg.svd(columns, full_matrices=False)
   basis = left[:, values > 1e-9 * values.max(initial=0.0)]
   return np.eye(len(columns)) - basis @ basis.T
@@ -164,15 +163,3 @@ def in_floats(case: Case) -> Case:
   """The case in float64."""
   names = ('memory_probs', 'silent_probs', 'transition_matrix', 'emission_matrix', 'task_weights')
   return case._replace(**{name: getattr(case, name).astype(np.float64) for name in names})
-
-
-def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
-  """pi [H] with A pi = pi and sum 1, in the numbers of its argument; None where there are several."""
-  size = len(transition_matrix)
-  equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.full(size, Fraction(1))])
-  totals = (np.arange(size + 1) == size) * Fraction(1)
-  if transition_matrix.dtype != object:
-    law, _, rank, _ = np.linalg.lstsq(equations.astype(float), totals.astype(float))
-    return law if rank == size else None
-  rows, pivots = exact_algebra.row_reduced(np.hstack([equations, totals[:, None]]))
-  return rows[:size, size] if pivots == list(range(size)) else None

@@ -65,3 +65,15 @@ def as_integers(array: np.ndarray) -> tuple[np.ndarray, int]:
   denominator = math.lcm(*(value.denominator for value in flat))
   numerators = [value.numerator * (denominator // value.denominator) for value in flat]
   return np.array(numerators, object).reshape(array.shape), denominator
+
+
+def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
+  """pi [H] with A pi = pi and sum 1, in the numbers of its argument; None where there are several."""
+  size = len(transition_matrix)
+  equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.full(size, Fraction(1))])
+  totals = (np.arange(size + 1) == size) * Fraction(1)
+  if transition_matrix.dtype != object:
+    law, _, rank, _ = np.linalg.lstsq(equations.astype(float), totals.astype(float))
+    return law if rank == size else None
+  rows, pivots = row_reduced(np.hstack([equations, totals[:, None]]))
+  return rows[:size, size] if pivots == list(range(size)) else None

@@ -12,8 +12,8 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact_algebra import as_integers
-from hmm_jax.theory.rationals import exact
+from hmm_jax.theory.exact.algebra import as_integers
+from hmm_jax.theory.exact.rationals import exact
 
 # Likelihood rows of a text: for every position the integers [C, H], up to a positive factor.
 Rows = list[np.ndarray]

@@ -1,6 +1,6 @@
 """The constructions of the theorems in `Fraction`s, for one text at a time: what decides near ties, and proofs.
 
-It shares no code with `hmm_jax.theory.recovery` and follows the same appendices: exact left inverses, exact
+It shares no code with `hmm_jax.theory.theorems.recovery` and follows the same appendices: exact left inverses, exact
 projections off V-bar, an exact argmax with exact ties. Scores are relative to the last class, whose own is 0.
 """
 
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hmm_jax.theory import exact_chain
-from hmm_jax.theory.exact_algebra import as_integers, left_inverse, off_span, rank
-from hmm_jax.theory.exact_chain import exact_rows, ExactChain, Rows
-from hmm_jax.theory.rationals import exact
-from hmm_jax.theory.structured import MemoryProblem, StateProblem
+from hmm_jax.theory.exact import chain as exact_chain
+from hmm_jax.theory.exact.algebra import as_integers, left_inverse, off_span, rank
+from hmm_jax.theory.exact.chain import exact_rows, ExactChain, Rows
+from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
+from hmm_jax.theory.exact.rationals import exact
 
 Scores = tuple[np.ndarray, np.ndarray]
 

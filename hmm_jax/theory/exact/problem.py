@@ -14,7 +14,7 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.tables import stationary_law
+from hmm_jax.theory.exact.algebra import stationary_law
 
 _LARGEST_DENOMINATOR = 64
 # Two fractions of denominators up to this are 1e-12 apart, thousands of roundings of a probability in float64.

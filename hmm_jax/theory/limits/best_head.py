@@ -24,7 +24,7 @@ import scipy.special
 import scipy.stats
 
 from hmm_jax.hmm import Distribution
-from hmm_jax.theory import separability
+from hmm_jax.theory.limits import separability
 
 # Lines of heads that are searched at a time, 2^9.
 _LOG_LINES = 9

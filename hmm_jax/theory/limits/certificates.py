@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hmm_jax.theory import rationals, separability
-from hmm_jax.theory.enumeration import Texts
-from hmm_jax.theory.separability import Separation
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.exact.problem import StateProblem
+from hmm_jax.theory.limits import separability
+from hmm_jax.theory.limits.separability import Separation
+from hmm_jax.theory.problems.enumeration import Texts
 
 # pairs^2 H T up to which a certificate is confirmed, some seconds' work: the numbers of exact arithmetic grow.
 _LARGEST_PROOF = 20_000

@@ -20,10 +20,11 @@ import numpy as np
 
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import assumptions, reciprocals
-from hmm_jax.theory.assumptions import Finding, Thresholds
-from hmm_jax.theory.reciprocals import Pair
-from hmm_jax.theory.recovery import Construction
+from hmm_jax.theory.limits import reciprocals
+from hmm_jax.theory.limits.reciprocals import Pair
+from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
+from hmm_jax.theory.theorems.recovery import Construction
 
 # Of what `reciprocals` finds; a larger one is not told from rounding.
 _LARGEST_ERROR = 1e-6

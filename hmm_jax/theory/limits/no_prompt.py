@@ -19,12 +19,13 @@ import numpy as np
 import scipy.optimize
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import exact_chain, exact_recovery, separability
-from hmm_jax.theory.assumptions import contrasts
-from hmm_jax.theory.constant_prompt import likelihoods
-from hmm_jax.theory.exact_chain import ExactChain
-from hmm_jax.theory.rationals import exact
-from hmm_jax.theory.separability import Separation
+from hmm_jax.theory.exact import chain as exact_chain, constructions
+from hmm_jax.theory.exact.chain import ExactChain
+from hmm_jax.theory.exact.rationals import exact
+from hmm_jax.theory.limits import separability
+from hmm_jax.theory.limits.constant_prompt import likelihoods
+from hmm_jax.theory.limits.separability import Separation
+from hmm_jax.theory.theorems.assumptions import contrasts
 
 # Margins, in units of rows scaled to a largest entry of 1, up to which a program's answer is not told from a tie.
 _TOLERANCE = 1e-9
@@ -218,7 +219,7 @@ def _refutation(chain: ExactChain, inputs: _Inputs, signs: np.ndarray, weights: 
 
 def exact_likelihoods(chain: ExactChain, text: Sequence[int]) -> np.ndarray:
   """lambda_h(x) [H] in `Fraction`s, scaled to a largest entry of 1, of a text that some state can produce."""
-  rows = exact_recovery.token_rows(chain, [-1, *text])
+  rows = constructions.token_rows(chain, [-1, *text])
   (future,) = exact_chain.leave_one_out(chain._replace(start=np.ones_like(chain.start)), rows)[0]
   return future * Fraction(1, future.max())
 

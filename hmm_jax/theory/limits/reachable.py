@@ -23,9 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact_algebra import as_integers, left_inverse, rank, row_reduced
-from hmm_jax.theory.exact_chain import exact_chain, exact_rows
-from hmm_jax.theory.rationals import exact
+from hmm_jax.theory.exact.algebra import as_integers, left_inverse, rank, row_reduced
+from hmm_jax.theory.exact.chain import exact_chain, exact_rows
+from hmm_jax.theory.exact.rationals import exact
 
 _PRIME = 2**61 - 1
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 
-from hmm_jax.theory.separability import PRECISE
+from hmm_jax.theory.limits.separability import PRECISE
 
 # The largest |q (columns @ w) - 1| of a product that counts as 1.
 TOLERANCE = 1e-9

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from hmm_jax.theory.exact_algebra import as_integers, eliminated
+from hmm_jax.theory.exact.algebra import as_integers, eliminated
 
 # The tolerances of linear programs here and beside: the least that HiGHS takes.
 PRECISE = dict(primal_feasibility_tolerance=1e-10, dual_feasibility_tolerance=1e-10)

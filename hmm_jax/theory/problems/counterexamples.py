@@ -24,7 +24,7 @@ class Certificate(NamedTuple):
     texts: the x, tuples of tokens.
     labels: the class of each.
     weights: a `Fraction` for each, positive; those of each class sum to 1/2. They are the lambda of
-      `hmm_jax.theory.separability`.
+      `hmm_jax.theory.limits.separability`.
   """
 
   texts: tuple[tuple[int, ...], ...]

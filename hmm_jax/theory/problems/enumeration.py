@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import assumptions
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory.exact.problem import StateProblem
+from hmm_jax.theory.theorems import assumptions
 
 
 class Texts(NamedTuple):

@@ -5,8 +5,8 @@ move to, a state that announces those that show the memory. `unplanted` draws su
 satisfies the assumptions. `adversarial` takes planted problems of Theorems 4.6 and C.6, makes the memory likely to hold
 what mu does not weigh, and lets that be shown by what the keys take for H* the most, where the paper's beta fails.
 
-All are drawn again until the assumptions hold, as `hmm_jax.theory.assumptions` decides them, with a smallest singular
-value of at least `conditioning`.
+All are drawn again until the assumptions hold, as `hmm_jax.theory.theorems.assumptions` decides them, with a smallest
+singular value of at least `conditioning`.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.recovery import attention_keys
-from hmm_jax.theory.structured import (
+from hmm_jax.theory.exact.algebra import stationary_law
+from hmm_jax.theory.exact.problem import (
   composed,
   concentrated,
   full_probs,
@@ -32,8 +32,8 @@ from hmm_jax.theory.structured import (
   StateProblem,
   with_fractions,
 )
-from hmm_jax.theory.tables import stationary_law
-from hmm_jax.theory.theorems import finding, Limits, ON_EMISSIONS
+from hmm_jax.theory.theorems.recovery import attention_keys
+from hmm_jax.theory.theorems.theorems import finding, Limits, ON_EMISSIONS
 
 # The share of an imitator's emissions that gives it away.
 MARKED = 1 / 4

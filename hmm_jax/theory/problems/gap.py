@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.structured import MemoryProblem
+from hmm_jax.theory.exact.problem import MemoryProblem
 
 VALUES, STATES, TOKENS = ('A', 'B', 'C'), ('show', 'pause'), ('a', 'b', 'c')
 # The text that is in R and is labelled wrongly.

@@ -25,8 +25,8 @@ from hmm_jax.float64 import as_float64, in_float64
 from hmm_jax.heads import AttentionHead, LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM, reverse_lift
-from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import AssumptionError, Finding, Thresholds
+from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.assumptions import AssumptionError, Finding, Thresholds
 
 Construction = dict[str, Any]
 

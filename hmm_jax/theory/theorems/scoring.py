@@ -18,11 +18,11 @@ from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
 from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.model import prepend
-from hmm_jax.theory import assumptions, padding
-from hmm_jax.theory.assumptions import Finding
-from hmm_jax.theory.padding import Room
-from hmm_jax.theory.recovery import recoverable_positions
-from hmm_jax.theory.structured import MemoryProblem, Problem, StateProblem
+from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
+from hmm_jax.theory.theorems import assumptions, padding
+from hmm_jax.theory.theorems.assumptions import Finding
+from hmm_jax.theory.theorems.padding import Room
+from hmm_jax.theory.theorems.recovery import recoverable_positions
 
 
 class Predictions(NamedTuple):

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hmm_jax.theory import assumptions, recovery, scoring
-from hmm_jax.theory.assumptions import Finding, Thresholds
-from hmm_jax.theory.recovery import Construction
-from hmm_jax.theory.structured import MemoryProblem, StateProblem
+from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
+from hmm_jax.theory.theorems import assumptions, recovery, scoring
+from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
+from hmm_jax.theory.theorems.recovery import Construction
 
 # The assumption on W that each theorem makes; C.6 is 4.6 with several cells, and its assumption C.5.
 ON_EMISSIONS = {'3.3': '3.1', '3.6': '3.5', '4.3': '4.2', '4.6': '4.5', 'C.6': '4.5'}

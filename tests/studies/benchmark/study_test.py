@@ -13,11 +13,24 @@ import pytest
 import rich.console
 
 from configs import benchmark
-from experiments import config as config_lib, files, main, pages, results
-from experiments.benchmark import accelerator, inference, measure, page, products, report, sampling, study, training
-from experiments.benchmark.measure import Prepared, Way, Work
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
+from experiments import main
+from experiments.analysis import pages
+from experiments.records import files, results
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
+from experiments.studies.benchmark import (
+  accelerator,
+  inference,
+  measure,
+  page,
+  products,
+  report,
+  sampling,
+  study,
+  training,
+)
+from experiments.studies.benchmark.measure import Prepared, Way, Work
 from hmm_jax import forward_backward, HMM, random_hmm, sample_corpus, token_likelihoods
 from hmm_jax.bert import Bert
 
@@ -93,21 +106,21 @@ def test_scanned_layers_are_no_step_of_hugging_face():
   """Its names are those of single layers: a line where it is measured, a refusal where it is filled."""
   config = benchmark.get_config('smoke')
   config.training.bert.scan_layers = True
-  step = training.Step(config_lib.from_config(config).training, jax.random.key(0))
+  step = training.Step(registry.from_config(config).training, jax.random.key(0))
   assert step.loss_in_float64 is None
   with pytest.raises(measure.NotHere, match='scanned layers'):
     step.hugging_face(compiled=False)
-  hugging_face = pytest.importorskip('experiments.benchmark.hugging_face')
+  hugging_face = pytest.importorskip('experiments.studies.benchmark.hugging_face')
   with pytest.raises(ValueError, match='scan_layers'):
     hugging_face.named(step.params)
 
 
 def test_a_step_of_hugging_face_has_our_optimiser(monkeypatch):
   """Adam's mean square too."""
-  hugging_face = pytest.importorskip('experiments.benchmark.hugging_face')
+  hugging_face = pytest.importorskip('experiments.studies.benchmark.hugging_face')
   config, given = benchmark.get_config('smoke'), {}
   config.training.pretrain.update(b2=0.95, weight_decay=0.5)
-  step = training.Step(config_lib.from_config(config).training, jax.random.key(0))
+  step = training.Step(registry.from_config(config).training, jax.random.key(0))
   monkeypatch.setattr(hugging_face, 'train_steps', lambda *_, **options: given.update(options))
   step.hugging_face(compiled=False)
   pretrain = step.settings.pretrain
@@ -157,7 +170,7 @@ def test_shares_of_tokens_are_means_over_positions():
 
 
 def _settings(**changes):
-  return dataclasses.replace(config_lib.from_config(benchmark.get_config('smoke')), **changes)
+  return dataclasses.replace(registry.from_config(benchmark.get_config('smoke')), **changes)
 
 
 @pytest.fixture(scope='module')
@@ -263,11 +276,11 @@ def test_what_does_not_fit_is_refused(scale, change, words):
   with pytest.raises((SettingsError, ValueError)) as refused:
     config = benchmark.get_config(scale)
     config.update_from_flattened_dict(change)
-    config_lib.from_config(config)
+    registry.from_config(config)
   assert all(word in str(refused.value) for word in words)
 
 
 def test_the_tables_in_docs_are_what_the_records_say():
-  """`python -m experiments.benchmark.page` would change nothing."""
+  """`python -m experiments.studies.benchmark.page` would change nothing."""
   text = page.PAGE.read_text()
   assert '```' in text and pages.filled(text, page.section) == text

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from experiments import cost, cost_report, scale_report
+from experiments.pipeline import cost
+from experiments.studies.cost import cost_report, scale_report
 
 
 def test_every_trial_of_both_experiments_is_planned():
@@ -33,7 +34,7 @@ def test_trials_are_dealt_once_and_evenly(devices):
 
 
 def test_the_page_has_the_tables_of_today():
-  """Where this fails, `python -m experiments.scale_report` writes them."""
+  """Where this fails, `python -m experiments.studies.cost.scale_report` writes them."""
   page = scale_report.PAGE.read_text()
   assert scale_report.filled(page) == page and page.count('\n| --- |') == 3
   assert cost_report.in_seconds(119) == '119 s' and cost_report.in_seconds(7000) == '117 min'

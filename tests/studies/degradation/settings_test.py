@@ -3,14 +3,14 @@
 import pytest
 
 from configs import degradation
-from experiments import config as config_lib
-from experiments.fields import SettingsError
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
 
 
 def _settings(scale='small', **changes):
   config = degradation.get_config(scale)
   config.update_from_flattened_dict(changes)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 @pytest.mark.parametrize('scale', degradation.SCALES)

@@ -12,12 +12,14 @@ import rich.console
 import scipy.stats
 
 from configs import degradation
-from experiments import config as config_lib, pages, results
-from experiments.degradation import contrasts, models, page, problems, report, sentences, study
-from experiments.degradation.contrasts import Condition
-from experiments.fields import SettingsError
-from experiments.groups import FigureSettings
-from experiments.progress import Reporter
+from experiments.analysis import pages, statistics
+from experiments.records import results
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.settings.groups import FigureSettings
+from experiments.studies import registry
+from experiments.studies.degradation import contrasts, models, page, problems, report, sentences, study
+from experiments.studies.degradation.contrasts import Condition
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -26,7 +28,7 @@ FOLDERS = {scale: page.PAGE.parent / 'results' / 'degradation' / scale for scale
 
 
 def _settings(**changes):
-  return dataclasses.replace(config_lib.from_config(degradation.get_config('smoke')), **changes)
+  return dataclasses.replace(registry.from_config(degradation.get_config('smoke')), **changes)
 
 
 def _run(settings, workdir):
@@ -49,7 +51,7 @@ def test_every_condition_has_a_row_for_each_hmm(finished):
   workdir, settings, _ = finished
   records = results.load(workdir)
   for theorem, kind in (('3.3', 'singular_value'), ('3.6', 'leak')):
-    of_theorem = results.select(records, theorem=theorem, part=f'exact-{theorem}', kind='task')
+    of_theorem = statistics.select(records, theorem=theorem, part=f'exact-{theorem}', kind='task')
     found = {(r['damage'], r['error'], r['level']) for r in of_theorem}
     assert found == {('', 'noise', 0.0), ('', 'noise', 0.01), ('', 'short_context', 0.001), (kind, 'noise', 0.01)}
     ways = {'construction', 'weighted', 'converged_head', 'trained_head', 'converged_prompt', 'trained_prompt'}
@@ -60,10 +62,10 @@ def test_every_condition_has_a_row_for_each_hmm(finished):
       assert record['gradient_norm'] < 1e-6 and all(0 <= value <= 1 for value in record['accuracy'].values())
       if record['damage'] == '' and record['level'] == 0:
         assert record['accuracy']['construction'] == record['accuracy']['weighted'] == 1
-  assert len(results.select(records, part='bert-3.3')) == 2 * len(settings.bert.checkpoints)
+  assert len(statistics.select(records, part='bert-3.3')) == 2 * len(settings.bert.checkpoints)
   for model in ('exact', 'bert'):
-    assert [r['hmm'] for r in results.select(records, part=f'{model}-3.6', kind='control')] == [0, 1]
-  for record in results.select(records, part='exact-3.6'):
+    assert [r['hmm'] for r in statistics.select(records, part=f'{model}-3.6', kind='control')] == [0, 1]
+  for record in statistics.select(records, part='exact-3.6'):
     assert all(0 <= mass <= 1 + 1e-6 for mass in record['mass'].values())
 
 
@@ -183,7 +185,7 @@ def test_figures_draw_the_records(scale):
 
 
 def test_the_page_is_what_the_records_give():
-  """`python -m experiments.degradation.page` would change nothing; every block is known, and records are small."""
+  """Filling the page again would change nothing; every block is known, and records are small."""
   text = page.PAGE.read_text()
   assert pages.filled(text, page.section) == text
   assert text.count('<!-- end of') == len(pages.BLOCK.findall(text)) == text.count('<!--') // 2 > 8
@@ -198,9 +200,9 @@ def test_the_records_are_of_enough_hmms_with_balanced_tasks():
   """At least 20 HMMs a theorem, 10 with a control, 5 BERTs; heads converged; every row of what its condition asks."""
   small, bert = (results.load(folder) for folder in FOLDERS.values())
   for theorem in ('3.3', '3.6'):
-    for condition in contrasts.conditions(results.select(small, theorem=theorem)):
+    for condition in contrasts.conditions(statistics.select(small, theorem=theorem)):
       assert len(contrasts.of_condition(small, condition)) >= 20
-  assert len(results.select(small, kind='control')) >= 10 and len(results.select(bert, kind='control')) >= 5
+  assert len(statistics.select(small, kind='control')) >= 10 and len(statistics.select(bert, kind='control')) >= 5
   for record in small + bert:
     assert record['majority_accuracy'] < 0.75 and record.get('gradient_norm', 0) < 1e-6
 

@@ -8,16 +8,16 @@ import pytest
 import rich.console
 
 from configs import theory
-from experiments import config as config_lib
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
-from experiments.report import as_text
-from experiments.theory import appendix, appendix_report
-from hmm_jax.theory.adversary import EDGES
+from experiments.analysis.report import as_text
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
+from experiments.studies.theory import appendix, appendix_report
+from hmm_jax.theory.claims.adversary import EDGES
 
 
 def settings_of(**changes):
-  settings = config_lib.from_config(theory.get_config('smoke'))
+  settings = registry.from_config(theory.get_config('smoke'))
   return dataclasses.replace(settings, appendix=dataclasses.replace(settings.appendix, **changes))
 
 

@@ -12,13 +12,15 @@ import rich.console
 from theory_cases import drawn
 
 from configs import examine as config_file
-from experiments import config as config_lib, report as report_lib, results
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
-from experiments.theory import examine, report
+from experiments.analysis import report as report_lib
+from experiments.records import results
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
+from experiments.studies.theory import examine, report
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.families import Sizes
+from hmm_jax.theory.problems.families import Sizes
 
 # Two states, three tokens, independent columns of W.
 HEALTHY = {
@@ -64,7 +66,7 @@ def _entries(problem):
 
 
 def _settings(path, **changes):
-  return dataclasses.replace(config_lib.from_config(config_file.get_config('smoke')), hmm_file=str(path), **changes)
+  return dataclasses.replace(registry.from_config(config_file.get_config('smoke')), hmm_file=str(path), **changes)
 
 
 def _report(problem, **changes):

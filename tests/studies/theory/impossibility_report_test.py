@@ -5,8 +5,8 @@ import re
 import pytest
 import scipy.stats
 
-from experiments import results
-from experiments.theory import impossibility_report, tables
+from experiments.analysis import statistics
+from experiments.studies.theory import impossibility_report, tables
 
 
 def _record(hmm, outcome='certified', **accuracies):
@@ -45,7 +45,7 @@ def test_all_four_counts_have_their_interval():
   assert f'4 of 7 ({100 * low:.1f} to {100 * high:.1f}%)' in section
   assert f'4/7 [{100 * low:.0f}, {100 * high:.0f}]' in section
   assert 'exists in 1, the label is constant in 1, and 1 stay undecided' in section and '4 of 6' in section
-  assert results.share_interval(0, 5) == pytest.approx((0, 1 - 0.025 ** (1 / 5)))
+  assert statistics.share_interval(0, 5) == pytest.approx((0, 1 - 0.025 ** (1 / 5)))
   # Proofs of 0.1, ..., 1e-4.
   assert re.search(r'0.00[56] \(0.0001 to 0.1\) \(median, least and largest\) and above 0.001 in 2 of 4', section)
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from experiments import pages, results
-from experiments.theory import page, verification
+from experiments.analysis import pages
+from experiments.records import results
+from experiments.studies.theory import page, verification
 
 FOLDER = pages.DOCS / 'results' / 'theory'
 RECORDS = results.load(FOLDER)

@@ -8,12 +8,12 @@ import pytest
 import rich.console
 
 from configs import theory
-from experiments import config as config_lib
-from experiments.progress import Reporter
-from experiments.theory import prevalence, prevalence_report
+from experiments.runtime.progress import Reporter
+from experiments.studies import registry
+from experiments.studies.theory import prevalence, prevalence_report
 from hmm_jax.hmm import HMM
 
-SETTINGS = config_lib.from_config(theory.get_config('smoke'))
+SETTINGS = registry.from_config(theory.get_config('smoke'))
 
 
 @pytest.fixture(scope='module')

@@ -8,9 +8,10 @@ import pytest
 import rich.console
 
 from configs import theory
-from experiments import config as config_lib, environment, results
-from experiments.progress import Reporter
-from experiments.theory import study, verification
+from experiments.records import environment, results
+from experiments.runtime.progress import Reporter
+from experiments.studies import registry
+from experiments.studies.theory import study, verification
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -18,7 +19,7 @@ THEOREMS = ('3.3', '3.6', '4.3', '4.6', 'C.6')
 
 
 def _settings(**changes):
-  return dataclasses.replace(config_lib.from_config(theory.get_config('smoke')), **changes)
+  return dataclasses.replace(registry.from_config(theory.get_config('smoke')), **changes)
 
 
 def _run(settings, workdir):

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from experiments.groups import FigureSettings
-from experiments.theory import verification_report
+from experiments.settings.groups import FigureSettings
+from experiments.studies.theory import verification_report
 
 FIGURE = FigureSettings(width=6.4, height=4.2, dpi=60, paper_overlay=False)
 OF = dict(experiment='theory', scale='small', seed=0)

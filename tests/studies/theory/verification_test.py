@@ -11,15 +11,15 @@ import rich.console
 from theory_cases import exact_hmm, exact_posterior, in_region_by_definition
 
 from configs import theory
-from experiments import config as config_lib
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
-from experiments.theory import comparison, problems, verification
-from hmm_jax.theory import theorems
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.studies import registry
+from experiments.studies.theory import comparison, problems, verification
+from hmm_jax.theory.theorems import theorems
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-SETTINGS = config_lib.from_config(theory.get_config('smoke'))
+SETTINGS = registry.from_config(theory.get_config('smoke'))
 V = SETTINGS.verification
 THEOREMS = {theorem.name: theorem for theorem in problems.THEOREMS}
 KEY = jax.random.key(0)

@@ -7,13 +7,14 @@ import pytest
 from theory_cases import drawn, LIMITS, SIZES
 
 from configs import theory
-from experiments import config as config_lib
-from experiments.theory import comparison, problems, verification
-from hmm_jax.theory import mutants, texts, theorems
+from experiments.studies import registry
+from experiments.studies.theory import comparison, problems, verification, wrong_constructions
+from hmm_jax.theory.problems import texts
+from hmm_jax.theory.theorems import theorems
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-SETTINGS = config_lib.from_config(theory.get_config('smoke'))
+SETTINGS = registry.from_config(theory.get_config('smoke'))
 LENGTH = SETTINGS.verification.length
 THEOREMS = {theorem.name: theorem for theorem in problems.THEOREMS}
 # Families and seeds of problems that between them show every slip, and that none is the right construction in disguise.
@@ -47,8 +48,8 @@ def seen(theorem, family, seed):
   predictions = comparison.predicted(problem, program.prompt, program.finding, tokens, room)
   has_mass = predictions.posterior[:, program.recovered].any(-1)
   of = comparison.Drawn(problem, program, predictions, has_mass, 0, 0)
-  constructions = {'right': mutants.Mutant(program.prompt, program.head)}
-  constructions |= mutants.of(theorem, problem, program, LENGTH, LIMITS)
+  constructions = {'right': wrong_constructions.Mutant(program.prompt, program.head)}
+  constructions |= wrong_constructions.of(theorem, problem, program, LENGTH, LIMITS)
   return {name: verification._caught(SETTINGS, THEOREMS[theorem], of, each) for name, each in constructions.items()}
 
 
@@ -83,7 +84,7 @@ def test_a_slip_changes_one_thing():
   problem = drawn('C.6', 'planted', 1, LARGER['C.6'])
   program = theorems.program('C.6', problem, LENGTH, LIMITS)
   before = [np.array(leaf) for leaf in (program.prompt, *program.head)]
-  for name, mutant in mutants.of('C.6', problem, program, LENGTH, LIMITS).items():
+  for name, mutant in wrong_constructions.of('C.6', problem, program, LENGTH, LIMITS).items():
     differs = [not np.array_equal(a, b) for a, b in zip((mutant.prompt, *mutant.head), before, strict=True)]
     assert 1 <= sum(differs) <= 2, name
   for leaf, was in zip((program.prompt, *program.head), before, strict=True):

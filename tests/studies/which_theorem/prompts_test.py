@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from experiments.which_theorem import prompts, prompts_report
-from experiments.which_theorem.settings import PromptSettings
-from hmm_jax.theory.constant_prompt import likelihoods, single_row
-from hmm_jax.theory.recovery import theorem_3_6
+from experiments.studies.which_theorem import prompts, prompts_report
+from experiments.studies.which_theorem.settings import PromptSettings
+from hmm_jax.theory.limits.constant_prompt import likelihoods, single_row
+from hmm_jax.theory.theorems.recovery import theorem_3_6
 from tests import theory_constant_prompt_test as dense_cases, theory_no_prompt_test as proof_cases
 from tests.theory_cases import drawn, EXACT
 

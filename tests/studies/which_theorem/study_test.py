@@ -9,11 +9,14 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head, which_theorem
-from experiments import config as config_lib, figures, pages, pretraining, results, trial as trial_lib
-from experiments.fields import SettingsError
-from experiments.progress import Reporter
-from experiments.settings import Settings
-from experiments.which_theorem import accuracy, certificate, grid, linearity, page, report, sentences, study
+from experiments.analysis import figures, pages
+from experiments.pipeline import pretraining, trial as trial_lib
+from experiments.records import results
+from experiments.runtime.progress import Reporter
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Settings
+from experiments.studies import registry
+from experiments.studies.which_theorem import accuracy, certificate, grid, linearity, page, report, sentences, study
 from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -25,7 +28,7 @@ ONE_SIZE = {'num_states': (4,), 'fewer_sizes': ()}
 def _settings(scale='smoke', **changes):
   config = which_theorem.get_config(scale)
   config.update_from_flattened_dict(changes)
-  return config_lib.from_config(config)
+  return registry.from_config(config)
 
 
 def _nearing(settings, hmm, key, steps, reporter):
@@ -57,7 +60,7 @@ def records(finished):
 
 def test_tasks_are_those_of_prompt_vs_head(monkeypatch, tmp_path):
   """HMM, inputs, labels and mu are the very arrays that a trial of it draws, and so is the key of its pretraining."""
-  settings = config_lib.from_config(prompt_vs_head.get_config('smoke'))
+  settings = registry.from_config(prompt_vs_head.get_config('smoke'))
   drawn = [grid.draw(trial) for trial in grid.trials(_settings(**ONE_SIZE))]
   assert [(one.trial.point.num_states, one.trial.trial) for one in drawn] == [(4, 0), (4, 1)]
   for one in drawn:
@@ -86,13 +89,13 @@ def test_tasks_are_those_of_prompt_vs_head(monkeypatch, tmp_path):
 @pytest.mark.parametrize('scale', which_theorem.SCALES)
 def test_what_is_drawn_by_is_what_prompt_vs_head_has(scale):
   """Every setting of it that decides distribution, text, tasks or pretraining, at the same scale."""
-  ours, theirs = _settings(scale), config_lib.from_config(prompt_vs_head.get_config(scale))
+  ours, theirs = _settings(scale), registry.from_config(prompt_vs_head.get_config(scale))
   assert isinstance(ours, Settings)
   for name in ('seed', 'tasks_per_trial', 'hmm', 'memory', 'corpus', 'bert', 'pretrain', 'measure', 'downstream'):
     assert getattr(ours, name) == getattr(theirs, name), name
   trials = [(trial.point.num_states, trial.trial) for trial in grid.trials(ours)]
   if scale == 'small':
-    assert ours.draws() == config_lib.from_config(prompt_vs_head.get_config('evidence')).draws()
+    assert ours.draws() == registry.from_config(prompt_vs_head.get_config('evidence')).draws()
   of_size = {'small': {4: 7, 8: 5, 10: 7, 12: 5, 15: 5, 25: 5, 30: 7}, 'smoke': {4: 2, 6: 1}}[scale]
   assert trials == [(size, number) for size, count in of_size.items() for number in range(count)]
 

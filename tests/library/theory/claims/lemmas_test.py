@@ -12,15 +12,18 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.theory.appendix import STATEMENTS
+from experiments.studies.theory.appendix import STATEMENTS
 from hmm_jax.hmm import conditional_token_probs, HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory import adversary, assumptions, gap, lemmas, memory_lemmas, recovery, state_lemmas, tables
-from hmm_jax.theory.adversary import EDGES, Search
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.lemmas import violation
-from hmm_jax.theory.rationals import exact
-from hmm_jax.theory.tables import Case
+from hmm_jax.theory.claims import adversary, lemmas, memory_lemmas, state_lemmas, tables
+from hmm_jax.theory.claims.adversary import EDGES, Search
+from hmm_jax.theory.claims.lemmas import violation
+from hmm_jax.theory.claims.tables import Case
+from hmm_jax.theory.exact import algebra
+from hmm_jax.theory.exact.rationals import exact
+from hmm_jax.theory.problems import gap
+from hmm_jax.theory.theorems import assumptions, recovery
+from hmm_jax.theory.theorems.assumptions import Thresholds
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
 HOW = Search(length=2, num_random=3, num_steps=20, num_edge=2, denominator=24, conditioning=0.02)
@@ -107,10 +110,10 @@ def test_token_laws_are_conditional_probabilities():
 
 def test_a_stationary_law_is_found_or_refused():
   moves = np.array([[0, 1], [Fraction(1, 2), Fraction(1, 2)]], object) + Fraction(0)
-  assert tables.stationary_law(moves).tolist() == [Fraction(1, 3), Fraction(2, 3)]
-  np.testing.assert_allclose(tables.stationary_law(moves.astype(float)), [1 / 3, 2 / 3], rtol=1e-14)
+  assert algebra.stationary_law(moves).tolist() == [Fraction(1, 3), Fraction(2, 3)]
+  np.testing.assert_allclose(algebra.stationary_law(moves.astype(float)), [1 / 3, 2 / 3], rtol=1e-14)
   for one in (Fraction(1), 1.0):
-    assert tables.stationary_law(np.eye(2, dtype=int) * one) is None
+    assert algebra.stationary_law(np.eye(2, dtype=int) * one) is None
 
 
 # Claims.

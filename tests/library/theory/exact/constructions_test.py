@@ -9,9 +9,10 @@ import pytest
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory import assumptions, exact_algebra, exact_chain, exact_recovery, recovery
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.structured import MemoryProblem, StateProblem
+from hmm_jax.theory.exact import algebra, chain, constructions
+from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
+from hmm_jax.theory.theorems import assumptions, recovery
+from hmm_jax.theory.theorems.assumptions import Thresholds
 
 EXACT = Thresholds(support=0.0, rank=1e-9)
 THEOREMS = ('3.3', '3.6', '4.3', '4.6', 'C.6')
@@ -139,20 +140,20 @@ def test_left_inverse_and_projection_are_those_of_moore_and_penrose():
   """W^+ W = 1 exactly, both agree with float64, the projection is off the span, and dependent columns are refused."""
   rng = np.random.default_rng(0)
   columns = rows(rng, 3, 5).T
-  inverse = exact_algebra.left_inverse(columns)
+  inverse = algebra.left_inverse(columns)
   np.testing.assert_array_equal(inverse @ columns, np.eye(3, dtype=int))
   np.testing.assert_allclose(inverse.astype(float), np.linalg.pinv(columns.astype(float)), atol=1e-12)
   twice = np.hstack([columns, columns[:, :1]])
-  off = exact_algebra.off_span(twice)
-  assert not (off @ twice).any() and exact_algebra.rank(twice) == 3 and exact_algebra.rank(off) == 2
+  off = algebra.off_span(twice)
+  assert not (off @ twice).any() and algebra.rank(twice) == 3 and algebra.rank(off) == 2
   np.testing.assert_array_equal(off @ off, off)
   with pytest.raises(ValueError, match='4 columns have rank 3'):
-    exact_algebra.left_inverse(twice)
-  np.testing.assert_array_equal(exact_algebra.off_span(columns[:, :0]), np.eye(5, dtype=int))
+    algebra.left_inverse(twice)
+  np.testing.assert_array_equal(algebra.off_span(columns[:, :0]), np.eye(5, dtype=int))
 
 
 def test_integers_over_a_common_denominator():
-  integers, denominator = exact_algebra.as_integers(np.array([0.5, 0.25, Fraction(1, 3)], object))
+  integers, denominator = algebra.as_integers(np.array([0.5, 0.25, Fraction(1, 3)], object))
   assert integers.tolist() == [6, 3, 4] and denominator == 12
 
 
@@ -160,10 +161,10 @@ def test_integers_over_a_common_denominator():
 def test_scores_of_states_are_sums_over_paths_and_the_float_head_agrees(theorem):
   """The label's scores and G are those of all hidden paths, and the scores recovery.py's head on that G to 1e-12."""
   for problem, construction in problems_of(theorem, 4):
-    hmm, exact = problem.hmm, exact_recovery.exact_construction(problem, theorem)
+    hmm, exact = problem.hmm, constructions.exact_construction(problem, theorem)
     silent = hmm._replace(initial_probs=problem.silent_probs)
     for tokens in itertools.product(range(hmm.num_tokens), repeat=T):
-      label, constructed = exact_recovery.exact_scores(problem, theorem, tokens)
+      label, constructed = constructions.exact_scores(problem, theorem, tokens)
       posterior = law_of(path_law(silent, None, [None, *tokens], 0, lambda _, h: h), hmm.num_states)
       u = None if exact.prompt is None else exact.prompt[None]
       G = predicted_by_paths(hmm, u, [None, *tokens], 0 if u is None else 1)
@@ -176,9 +177,9 @@ def test_scores_of_states_are_sums_over_paths_and_the_float_head_agrees(theorem)
 def test_scores_of_memories_are_sums_over_paths_and_the_float_head_agrees(theorem):
   """As for states, at every position; of the texts every nineteenth."""
   for problem, construction in problems_of(theorem, 4):
-    hmm, cell, exact = problem.hmm, problem.cell, exact_recovery.exact_construction(problem, theorem)
+    hmm, cell, exact = problem.hmm, problem.cell, constructions.exact_construction(problem, theorem)
     for tokens in list(itertools.product(range(hmm.num_tokens), repeat=T))[::19]:
-      label, constructed = exact_recovery.exact_scores(problem, theorem, tokens)
+      label, constructed = constructions.exact_scores(problem, theorem, tokens)
       law = path_law(hmm, None, list(tokens), 0, lambda memory, _, cell=cell: memory[cell])
       positions = range(T + (exact.prompt is not None))
       G = np.array([predicted_by_paths(hmm, exact.prompt, tokens, position) for position in positions])
@@ -208,8 +209,8 @@ def test_the_constructions_are_right_without_any_rounding(theorem):
   """On every text that the theorem speaks of the scores are a positive multiple of the exact ones, or both are 0."""
   right = zeros = 0
   for problem, _ in problems_of(theorem, 4):
-    exact = exact_recovery.exact_construction(problem, theorem)
-    for tokens in exact_chain.all_texts(exact.chain, 2):
+    exact = constructions.exact_construction(problem, theorem)
+    for tokens in chain.all_texts(exact.chain, 2):
       label, constructed = exact.scores(tokens)
       if isinstance(problem, StateProblem) or exact.in_region(tokens):
         assert_positive_multiple(constructed, label)
@@ -220,8 +221,8 @@ def test_the_constructions_are_right_without_any_rounding(theorem):
 
 def assert_right_on_region(problem, theorem, length):
   """Scores of every text in R are a positive multiple of the exact ones, or both 0; how many are not."""
-  exact, right = exact_recovery.exact_construction(problem, theorem), 0
-  for tokens in exact_chain.all_texts(exact.chain, length):
+  exact, right = constructions.exact_construction(problem, theorem), 0
+  for tokens in chain.all_texts(exact.chain, length):
     if exact.in_region(tokens):
       label, constructed = exact.scores(tokens)
       assert_positive_multiple(constructed, label)
@@ -262,7 +263,7 @@ def test_a_memory_without_probability_takes_no_part():
     )
     problem = problem._replace(hmm=hmm, silent_probs=silent)
     assert assert_right_on_region(problem, '4.6', 2)
-    exact, floats = exact_recovery.exact_construction(problem, '4.6'), built('4.6', in_floats(problem))
+    exact, floats = constructions.exact_construction(problem, '4.6'), built('4.6', in_floats(problem))
     np.testing.assert_allclose(floats['prompt'][0], exact.prompt.astype(float).reshape(-1), atol=1e-12)
 
 
@@ -277,7 +278,7 @@ def test_contradictions_and_impossible_texts_score_nothing():
   """Where a text rules supp(mu) out, or is impossible, exact and constructed scores are 0, and both occur."""
   kinds = set()
   for problem, theorem in ((contradictory_states(), '3.6'), (contradictory_memory(), '4.6')):
-    exact = exact_recovery.exact_construction(problem, theorem)
+    exact = constructions.exact_construction(problem, theorem)
     for tokens in itertools.product(range(problem.hmm.num_tokens), repeat=3):
       label, constructed = exact.scores(tokens)
       if theorem == '3.6' or exact.in_region(tokens):
@@ -289,20 +290,20 @@ def test_contradictions_and_impossible_texts_score_nothing():
 def test_a_mask_in_the_text_says_nothing():
   """A text with a [MASK] at its end has the posterior of the text without; the embedding of the [MASK] is ones."""
   problem, _ = problems_of('4.6', 1)[0]
-  exact = exact_recovery.exact_construction(problem, '4.6')
+  exact = constructions.exact_construction(problem, '4.6')
   mask = problem.hmm.num_tokens
-  text = exact_chain.all_texts(exact.chain, 2)[0]
+  text = chain.all_texts(exact.chain, 2)[0]
   np.testing.assert_array_equal(exact.posterior((*text, mask)), exact.posterior(text))
-  np.testing.assert_array_equal(exact_recovery.embedding_of(exact.chain, mask), np.ones((3, 3), int))
+  np.testing.assert_array_equal(constructions.embedding_of(exact.chain, mask), np.ones((3, 3), int))
 
 
 def test_every_float_problem_is_a_rational_one():
   """Floats are taken as they are, rows divided by their sums; scores agree with those of the fractions they round."""
   for theorem in ('3.3', 'C.6'):
     problem, _ = problems_of(theorem, 1)[0]
-    text = exact_chain.all_texts(exact_recovery.exact_construction(problem, theorem).chain, 2)[0]
-    of_fractions = exact_recovery.exact_construction(problem, theorem)
-    of_floats = exact_recovery.exact_construction(in_floats(problem), theorem)
+    text = chain.all_texts(constructions.exact_construction(problem, theorem).chain, 2)[0]
+    of_fractions = constructions.exact_construction(problem, theorem)
+    of_floats = constructions.exact_construction(in_floats(problem), theorem)
     np.testing.assert_allclose(
       of_floats.scores(text)[0].astype(float), of_fractions.scores(text)[0].astype(float), atol=1e-12
     )
@@ -314,8 +315,8 @@ def test_what_fails_is_refused():
   flat = problem._replace(hmm=problem.hmm._replace(emission_matrix=np.full((3, 3), Fraction(1, 3), object)))
   for theorem, words in (('3.3', '3 columns have rank 1'), ('3.6', 'Assumption 3.5'), ('3.4', "theorem is '3.4'")):
     with pytest.raises(ValueError, match=words):
-      exact_recovery.exact_construction(flat, theorem)
+      constructions.exact_construction(flat, theorem)
   memory = contradictory_memory()
   hmm = memory.hmm._replace(emission_matrix=np.full((3, 2, 3), 1 / 3))
   with pytest.raises(ValueError, match='no state that reads cell 0'):
-    exact_recovery.exact_construction(memory._replace(hmm=hmm), '4.6')
+    constructions.exact_construction(memory._replace(hmm=hmm), '4.6')

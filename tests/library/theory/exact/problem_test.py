@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import structured
-from hmm_jax.theory.tables import stationary_law
+from hmm_jax.theory.exact import problem as structured
+from hmm_jax.theory.exact.algebra import stationary_law
 
 
 @pytest.mark.parametrize('density', [0.25, 0.5, 0.75])

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from hmm_jax import HMM, random_hmm, tasks
-from hmm_jax.theory import best_head as best_head_lib, rationals, separability
-from hmm_jax.theory.separability import exact_certificate
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.limits import best_head as best_head_lib, separability
+from hmm_jax.theory.limits.separability import exact_certificate
 
 # Features are what they are: no G is hidden behind them.
 HOW = dict(error=0.0, tolerance=1e-9, max_rounds=2, max_certificates=100)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import certificates, counterexamples, enumeration, rationals, separability
-from hmm_jax.theory.structured import sparse_probs, StateProblem
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
+from hmm_jax.theory.limits import certificates, separability
+from hmm_jax.theory.problems import counterexamples, enumeration
 
 TOLERANCE, MAX_PROOFS, LENGTH = 1e-9, 4, 4
 

@@ -11,8 +11,11 @@ import scipy.optimize
 
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import assumptions, constant_prompt as lib, counterexamples, rationals
-from hmm_jax.theory.constant_prompt import Limits
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.limits import constant_prompt as lib
+from hmm_jax.theory.limits.constant_prompt import Limits
+from hmm_jax.theory.problems import counterexamples
+from hmm_jax.theory.theorems import assumptions
 from tests.theory_cases import drawn, EXACT, exact_posteriors
 
 LIMITS = Limits(max_covers=300, max_boxes=600, max_nodes=1000)

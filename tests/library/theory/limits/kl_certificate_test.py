@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hmm_jax.heads import LinearHead
-from hmm_jax.theory.kl_certificate import bound_from_mean, certify, relative_margins
+from hmm_jax.theory.limits.kl_certificate import bound_from_mean, certify, relative_margins
 
 SHAPES = [(5, 2), (4, 3), (6, 4)]
 

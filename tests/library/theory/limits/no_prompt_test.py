@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import no_prompt as lib, rationals
-from hmm_jax.theory.constant_prompt import likelihoods
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.limits import no_prompt as lib
+from hmm_jax.theory.limits.constant_prompt import likelihoods
 from tests.theory_cases import drawn
 
 # Seeds of `problem`, by what is found.

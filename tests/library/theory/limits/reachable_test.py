@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import exact_algebra
-from hmm_jax.theory.rationals import exact, exact_hmm
-from hmm_jax.theory.reachable import linear_score, reachable
+from hmm_jax.theory.exact import algebra
+from hmm_jax.theory.exact.rationals import exact, exact_hmm
+from hmm_jax.theory.limits.reachable import linear_score, reachable
 
 # Four states in a ring, of which the first alone shows token 0: each token more tells one state more apart.
 RING = HMM(np.full(4, 1 / 4), np.roll(np.eye(4), 1, axis=1), np.eye(2)[[0, 1, 1, 1]])
@@ -58,7 +58,7 @@ def test_the_dimension_is_that_of_all_texts_of_the_length():
   for num_states, num_tokens in ((2, 2), (3, 2), (3, 3), (4, 2), (4, 3)):
     for hmm in [rational_hmm(rng, num_states, num_tokens) for _ in range(3)]:
       dimensions = [reachable(hmm, length).dimension for length in range(4)]
-      assert dimensions == [exact_algebra.rank(likelihoods(hmm, length)) for length in range(4)]
+      assert dimensions == [algebra.rank(likelihoods(hmm, length)) for length in range(4)]
       smaller += dimensions[-1] < num_states
   assert 0 < smaller < 15
   assert [reachable(RING, length).dimension for length in range(6)] == [1, 2, 3, 4, 4, 4]
@@ -70,10 +70,10 @@ def test_the_basis_is_of_its_words():
   for hmm in (RING, TWINS):
     reach = reachable(hmm, 2)
     texts = likelihoods(hmm, 2)
-    assert exact_algebra.rank(reach.basis) == reach.dimension == exact_algebra.rank(np.vstack([texts, reach.basis]))
+    assert algebra.rank(reach.basis) == reach.dimension == algebra.rank(np.vstack([texts, reach.basis]))
     for word, row in zip(reach.words, reach.basis):
       own = likelihoods(hmm, len(word))[int(''.join(map(str, word)) or '0', hmm.num_tokens)]
-      assert exact_algebra.rank(np.array([own, row], object)) == 1
+      assert algebra.rank(np.array([own, row], object)) == 1
 
 
 @pytest.mark.parametrize('num_classes', [2, 3])
@@ -134,12 +134,12 @@ def test_words_that_the_prime_hides_are_missed_aloud(monkeypatch):
   """Modulo 2 and 3 determinants vanish: either all of it is found, or an error is raised, never a smaller S."""
   rng, raised = np.random.default_rng(1), 0
   for prime in (2, 3):
-    monkeypatch.setattr('hmm_jax.theory.reachable._PRIME', prime)
+    monkeypatch.setattr('hmm_jax.theory.limits.reachable._PRIME', prime)
     for hmm in [rational_hmm(rng, 3, 2) for _ in range(8)]:
       try:
         dimension = reachable(hmm, 3).dimension
       except ArithmeticError:
         raised += 1
       else:
-        assert dimension == exact_algebra.rank(likelihoods(hmm, 3))
+        assert dimension == algebra.rank(likelihoods(hmm, 3))
   assert raised

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import rationals
-from hmm_jax.theory.separability import exact_certificate, linear_separation
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.limits.separability import exact_certificate, linear_separation
 
 TOLERANCE = 1e-9
 HALF, QUARTER, THIRD = Fraction(1, 2), Fraction(1, 4), Fraction(1, 3)

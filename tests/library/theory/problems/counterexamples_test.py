@@ -1,6 +1,6 @@
 """Facts about the two counterexamples.
 
-Posteriors and G are exact: by `hmm_jax.theory.rationals`, and by sums over hidden paths that are written here.
+Posteriors and G are exact: by `hmm_jax.theory.exact.rationals`, and by sums over hidden paths that are written here.
 """
 
 from fractions import Fraction
@@ -36,7 +36,7 @@ from hmm_jax import theory
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import ExactModel, prepend
-from hmm_jax.theory import rationals
+from hmm_jax.theory.exact import rationals
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -10,9 +10,7 @@ import pytest
 
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.degradation import (
+from hmm_jax.theory.problems.degradation import (
   leaking,
   level_for_kl,
   Noisy,
@@ -20,6 +18,8 @@ from hmm_jax.theory.degradation import (
   weighted_head,
   with_smallest_singular_value,
 )
+from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.assumptions import Thresholds
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import counterexamples, enumeration, rationals, scoring
-from hmm_jax.theory.structured import sparse_probs, StateProblem
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
+from hmm_jax.theory.problems import counterexamples, enumeration
+from hmm_jax.theory.theorems import scoring
 
 LENGTH = 3
 

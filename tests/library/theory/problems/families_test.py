@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from theory_cases import CONDITIONING, drawn, exactly, FAMILIES, LIMITS, SIZES
 
-from hmm_jax.theory import families
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory.exact.problem import StateProblem
+from hmm_jax.theory.problems import families
 
 SEEDS = range(5)
 WITH_MEMORY = [(theorem, family) for theorem, family in FAMILIES if theorem in ('4.3', '4.6', 'C.6')]

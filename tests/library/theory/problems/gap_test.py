@@ -8,21 +8,15 @@ import numpy as np
 import pytest
 
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory import (
-  adversary,
-  assumptions,
-  exact_algebra,
-  exact_chain,
-  exact_recovery,
-  gap,
-  memory_lemmas,
-  recovery,
-)
-from hmm_jax.theory.assumptions import Thresholds
-from hmm_jax.theory.lemmas import violation
-from hmm_jax.theory.tables import Case, in_floats
+from hmm_jax.theory.claims import adversary, memory_lemmas
+from hmm_jax.theory.claims.lemmas import violation
+from hmm_jax.theory.claims.tables import Case, in_floats
+from hmm_jax.theory.exact import algebra, chain as exact_chain, constructions
+from hmm_jax.theory.problems import gap
+from hmm_jax.theory.theorems import assumptions, recovery
+from hmm_jax.theory.theorems.assumptions import Thresholds
 
-PAGE = (pathlib.Path(__file__).parent.parent / 'docs' / 'gap.md').read_text()
+PAGE = (pathlib.Path(__file__).parents[4] / 'docs' / 'gap.md').read_text()
 EXACT = Thresholds(support=0.0, rank=1e-9)
 PAPER = Fraction(-2)
 T = 3
@@ -34,7 +28,7 @@ def float_hmm(problem):
 
 
 def as_case(problem):
-  hmm, states = problem.hmm, exact_recovery.exact_construction(problem, '4.6').states
+  hmm, states = problem.hmm, constructions.exact_construction(problem, '4.6').states
   weights = problem.task_weights[0] - problem.task_weights[-1]
   chain = hmm.memory_probs, problem.silent_probs, hmm.transition_matrix, hmm.cell_index, hmm.emission_matrix
   return Case(*chain, weights, problem.cell, tuple(states.tolist()), True)
@@ -53,7 +47,7 @@ def table(header, rows):
 def regions(problem, length):
   """The texts in R, with exact scores, those of the mended construction and those with -2, and the logit at the
   prompt."""
-  mended, paper = (exact_recovery.exact_construction(problem, '4.6', bias) for bias in (None, PAPER))
+  mended, paper = (constructions.exact_construction(problem, '4.6', bias) for bias in (None, PAPER))
   for text in exact_chain.all_texts(mended.chain, length):
     if mended.in_region(text):
       exact, right = mended.scores(text)
@@ -74,9 +68,9 @@ def test_assumptions_4_4_and_4_5_hold():
 
 def test_theta_is_the_only_left_inverse():
   """The columns of show for A and B and that of pause are a basis of the three dimensions, which decides Theta."""
-  W, construction = PROBLEM.hmm.emission_matrix, exact_recovery.exact_construction(PROBLEM, '4.6')
+  W, construction = PROBLEM.hmm.emission_matrix, constructions.exact_construction(PROBLEM, '4.6')
   columns = np.array([W[0, 0], W[1, 0], W[0, 1]]).T
-  assert exact_algebra.rank(columns) == 3 and (W[:, 1] == W[0, 1]).all()
+  assert algebra.rank(columns) == 3 and (W[:, 1] == W[0, 1]).all()
   theta = construction.recover[:2, 0]
   np.testing.assert_array_equal(theta @ columns, [[1, 0, 0], [0, 1, 0]])
   np.testing.assert_array_equal(construction.attention, [0, 0, 4])
@@ -105,7 +99,7 @@ def test_the_float_construction_has_the_bound_and_with_minus_2_the_wrong_label()
   """`recovery.theorem_4_6` in float64 on the exact G: right as it is, wrong with -2 in the place of its beta."""
   floats, mu = float_hmm(PROBLEM), PROBLEM.task_weights.astype(float)
   built = recovery.theorem_4_6(floats, mu, PROBLEM.silent_probs.astype(float), 0, T, EXACT, 1e-9)
-  head, predicted = built['head'], exact_recovery.exact_construction(PROBLEM, '4.6').predicted(gap.TEXT)
+  head, predicted = built['head'], constructions.exact_construction(PROBLEM, '4.6').predicted(gap.TEXT)
   np.testing.assert_allclose(head.positions[0, -1], -5)
 
   def score(beta):
@@ -115,7 +109,7 @@ def test_the_float_construction_has_the_bound_and_with_minus_2_the_wrong_label()
     at = int(np.argmax(logits))
     return ((head.value_weights @ predicted[at].astype(float)) * embeddings[at] @ head.output)[0]
 
-  exact = exact_recovery.exact_scores(PROBLEM, '4.6', gap.TEXT)[0][0]
+  exact = constructions.exact_scores(PROBLEM, '4.6', gap.TEXT)[0][0]
   np.testing.assert_allclose(float(exact), 2 / 29)
   assert score(-5.0) > 0 > -1 > score(-2.0)
 
@@ -125,13 +119,13 @@ def test_no_constant_is_enough(constant):
   """With shared = 1 / n the score at the prompt is at least 24 n / 29, so that each fixed beta fails for some n."""
   n = 2 * (constant + 2)
   problem = gap.weak_prompt_bias(Fraction(1, n))
-  construction = exact_recovery.exact_construction(problem, '4.6', Fraction(-constant))
+  construction = constructions.exact_construction(problem, '4.6', Fraction(-constant))
   logits = construction.logits(construction.predicted(gap.TEXT))
   np.testing.assert_array_equal(construction.attention, [0, 0, n])
   assert logits[0] + constant >= Fraction(24 * n, 29) > constant + 1
   exact, built = construction.scores(gap.TEXT)
   assert exact[0] > 0 > built[0]
-  assert exact_recovery.exact_construction(problem, '4.6').scores(gap.TEXT)[1][0] > 0
+  assert constructions.exact_construction(problem, '4.6').scores(gap.TEXT)[1][0] > 0
 
 
 def test_the_page_has_the_tables_of_the_code():
@@ -157,7 +151,7 @@ def test_the_page_has_the_tables_of_the_code():
 
 def test_the_steps_by_hand_are_computed():
   """Weights of the values, G at the prompt and the values there, as the page has them for a c b."""
-  construction = exact_recovery.exact_construction(PROBLEM, '4.6')
+  construction = constructions.exact_construction(PROBLEM, '4.6')
   predicted = construction.predicted(gap.TEXT)
   assert f'G_1 = ({", ".join(map(str, predicted[0]))})' in PAGE
   assert f'({", ".join(map(str, construction.recover[0, 0]))})' in PAGE
@@ -208,9 +202,9 @@ def test_with_three_words_two_tokens_are_not_enough():
   simplex = [np.array(row) * Fraction(1, 3) for row in itertools.product(range(4), repeat=3) if sum(row) == 3]
   for first, second, b in itertools.product(simplex, repeat=3):
     columns = np.array([first, second, b]).T
-    if exact_algebra.rank(columns) == 3:
+    if algebra.rank(columns) == 3:
       silent = [v for v in range(3) if b[v] and not first[v] and not second[v]]
-      attention = exact_algebra.left_inverse(columns)[:2].sum(0)
+      attention = algebra.left_inverse(columns)[:2].sum(0)
       if silent:
         found += 1
         assert max(attention) <= 1
@@ -235,7 +229,7 @@ def test_with_the_pseudo_inverse_less_is_enough(example, shape, other):
   """V = 4, H = 2 and T = 2, or H = 1 and T = 1: a clearly wrong label with -2, as the page has it, none with the bound,
   and none with -2 and another left inverse."""
   problem, text = example()
-  hmm, construction = problem.hmm, exact_recovery.exact_construction(problem, '4.6')
+  hmm, construction = problem.hmm, constructions.exact_construction(problem, '4.6')
   assert hmm.emission_matrix.shape == shape and (hmm.emission_matrix.sum(-1) == 1).all()
   assert adversary.is_ergodic(hmm.transition_matrix)
   np.testing.assert_array_equal(hmm.initial_probs @ hmm.transition_matrix, hmm.initial_probs)
@@ -257,17 +251,17 @@ def test_the_page_has_the_keys_of_the_pseudo_inverse():
   """q^T Theta^(K) of both examples, and what the other left inverse gives in two words."""
   two, text = gap.weak_prompt_bias_in_two_words()
   one, _ = gap.weak_prompt_bias_in_one_word()
-  construction = exact_recovery.exact_construction(two, '4.6')
+  construction = constructions.exact_construction(two, '4.6')
   assert f'q^T Theta^(K) = ({", ".join(map(str, construction.attention))})' in PAGE
   score = with_attention(construction, np.array([-15, 1, 1, 1])).scores(text)[1][0]
   assert f'With q^T Theta^(K) = (-15, 1, 1, 1) it would be {score} with -2, too' in PAGE
-  assert f'q^T Theta^(K) is {exact_recovery.exact_construction(one, "4.6").attention[0]} at word 0' in PAGE
+  assert f'q^T Theta^(K) is {constructions.exact_construction(one, "4.6").attention[0]} at word 0' in PAGE
 
 
 def test_the_bound_is_at_most_minus_1():
   """t^T W_(m, h) = 1 for m in supp(mu) and h in H*, so that the largest entry of t is no less, and a 0 never counts."""
   for problem in (PROBLEM, gap.weak_prompt_bias_in_two_words()[0], gap.more_positions()[0]):
-    construction = exact_recovery.exact_construction(problem, '4.6')
+    construction = constructions.exact_construction(problem, '4.6')
     means = problem.hmm.emission_matrix[:2, construction.states] @ construction.attention
     assert (means == 1).all() and max(construction.attention) >= 1
     assert construction.prompt_bias == -1 - max(construction.attention)
@@ -276,9 +270,9 @@ def test_the_bound_is_at_most_minus_1():
 def test_attention_can_go_beyond_c_8():
   """ "Precisely" in the proof of C.9: for the page's example the head attends to a position that is not in (C.8)."""
   problem, text = gap.more_positions()
-  construction = exact_recovery.exact_construction(problem, '4.6')
+  construction = constructions.exact_construction(problem, '4.6')
   others = np.setdiff1d(np.arange(problem.hmm.num_states), construction.states)
-  unprompted = exact_chain.leave_one_out(construction.chain, exact_recovery.token_rows(construction.chain, text))
+  unprompted = exact_chain.leave_one_out(construction.chain, constructions.token_rows(construction.chain, text))
   in_c_8 = [i + 1 for i, joint in enumerate(unprompted) if not joint[:, others].any()]
   logits = construction.logits(construction.predicted(text))
   attended = [i for i, logit in enumerate(logits) if logit == max(logits)]
@@ -304,7 +298,7 @@ def probs_given_memory(text):
 
 def test_how_much_of_r_is_wrong():
   """The share of the two texts in the probability of the texts of three words in R."""
-  construction = exact_recovery.exact_construction(PROBLEM, '4.6')
+  construction = constructions.exact_construction(PROBLEM, '4.6')
   mass = {True: Fraction(0), False: Fraction(0)}
   for text, _, exact, _, paper, _ in regions(PROBLEM, T):
     mass[exact * paper < 0] += PROBLEM.hmm.memory_probs @ probs_given_memory(text)
@@ -315,5 +309,5 @@ def test_how_much_of_r_is_wrong():
 def test_pairwise_disjoint_spans_are_not_enough():
   """Three lines of the plane meet in 0 by pairs, and yet the sum of their vectors does not tell them."""
   lines = np.array([[1, 0], [0, 1], [Fraction(1, 2), Fraction(1, 2)]], object).T
-  assert all(exact_algebra.rank(lines[:, list(pair)]) == 2 for pair in itertools.combinations(range(3), 2))
-  assert exact_algebra.rank(lines) == 2
+  assert all(algebra.rank(lines[:, list(pair)]) == 2 for pair in itertools.combinations(range(3), 2))
+  assert algebra.rank(lines) == 2

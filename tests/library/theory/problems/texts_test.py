@@ -6,9 +6,11 @@ from oracles import log_space_posterior
 import pytest
 from theory_cases import drawn, exact_hmm, exact_posterior, FAMILIES, in_region_by_definition, LIMITS
 
-from hmm_jax.theory import padding, rationals, texts, theorems
-from hmm_jax.theory.padding import Room
-from hmm_jax.theory.structured import StateProblem
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.exact.problem import StateProblem
+from hmm_jax.theory.problems import texts
+from hmm_jax.theory.theorems import padding, theorems
+from hmm_jax.theory.theorems.padding import Room
 
 LENGTH = 3
 ROOM = Room(num_states=8, num_tokens=7, memory_size=4, num_outputs=9)

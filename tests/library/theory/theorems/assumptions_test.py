@@ -19,8 +19,8 @@ from theory_assumptions_cases import (
 )
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import AssumptionError, Thresholds
+from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.assumptions import AssumptionError, Thresholds
 
 # The task.
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from theory_assumptions_cases import CYCLE, EXACT, memory_hmm, stationary_by_powers, subsets
 
-from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import Finding, Thresholds
+from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 
 
 def rank(columns):

@@ -21,8 +21,9 @@ from theory_cases import (
 from hmm_jax import tuning
 from hmm_jax.heads import Attention, Linear
 from hmm_jax.model import ExactModel
-from hmm_jax.theory import assumptions, rationals, recovery, theorems
-from hmm_jax.theory.assumptions import AssumptionError, Thresholds
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.theorems import assumptions, recovery, theorems
+from hmm_jax.theory.theorems.assumptions import AssumptionError, Thresholds
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -6,10 +6,10 @@ import pytest
 from theory_cases import CONDITIONING, drawn, EXACT, FAMILIES, LIMITS, problem_of
 
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory import assumptions, theorems
-from hmm_jax.theory.assumptions import AssumptionError
-from hmm_jax.theory.exact_recovery import exact_construction
-from hmm_jax.theory.structured import MemoryProblem
+from hmm_jax.theory.exact.constructions import exact_construction
+from hmm_jax.theory.exact.problem import MemoryProblem
+from hmm_jax.theory.theorems import assumptions, theorems
+from hmm_jax.theory.theorems.assumptions import AssumptionError
 
 T = 3
 

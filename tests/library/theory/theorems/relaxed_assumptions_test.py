@@ -15,8 +15,8 @@ from theory_assumptions_cases import (
 )
 
 from hmm_jax.hmm import HMM, random_hmm
-from hmm_jax.theory import assumptions
-from hmm_jax.theory.assumptions import Thresholds
+from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.assumptions import Thresholds
 
 
 def dense_draw(seed, num_states=6, num_tokens=10):

@@ -8,9 +8,11 @@ import pytest
 from theory_cases import drawn, exact_hmm, exact_posterior, exactly, FAMILIES, in_region_by_definition, LIMITS, SIZES
 
 from hmm_jax.blocks import in_blocks
-from hmm_jax.theory import assumptions, padding, rationals, scoring, texts, theorems
-from hmm_jax.theory.exact_recovery import exact_construction
-from hmm_jax.theory.padding import Room
+from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.exact.constructions import exact_construction
+from hmm_jax.theory.problems import texts
+from hmm_jax.theory.theorems import assumptions, padding, scoring, theorems
+from hmm_jax.theory.theorems.padding import Room
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from theory_cases import drawn, EXACT
 
-from hmm_jax.theory import assumptions
+from hmm_jax.theory.theorems import assumptions
 
 TOLERANCE = 1e-12
 

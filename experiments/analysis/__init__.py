@@ -1,0 +1,4 @@
+"""From records to statistics, tables, figures and the error budget.
+
+Nothing here trains, and no record is edited.
+"""
