@@ -15,8 +15,8 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments.pipeline import engines, status, sweep, verify
-from experiments.records import folders, results
+from experiments.pipeline import engines, sweep, verify
+from experiments.records import folders, results, status
 from experiments.runtime import cache, distributed, exit_status, nan_guard, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, flag_errors, help_text

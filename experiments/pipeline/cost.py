@@ -13,9 +13,9 @@ import jax.numpy as jnp
 from jax.sharding import AbstractMesh, NamedSharding
 import numpy as np
 
+from experiments.pipeline.communication import Ring, Sent
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
-from experiments.studies.cost.communication import Ring, Sent
 from hmm_jax import sharding
 from hmm_jax.masking import num_slots
 from hmm_jax.sampling import token_dtype

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.records import checkpoints, environment, files, folders, results
-from experiments.runtime import distributed, nan_guard, signals, timing
+from experiments.runtime import distributed, locks, nan_guard, signals, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
@@ -108,6 +108,20 @@ def compiled(bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: j
 
 def _mesh(settings: Settings) -> jax.sharding.Mesh:
   return sharding.make_mesh(*settings.mesh.sizes(jax.device_count()))
+
+
+def shared_params(
+  settings: Settings, hmm: Distribution, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
+) -> Any:
+  """`pretrained_params` of a directory that several runs share, when no other process works on it.
+
+  Raises OutOfTime where the time budget ends before that.
+  """
+  is_past = lambda: reporter.clock.is_past(settings.time_budget)
+  with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
+    if not is_held:
+      raise OutOfTime
+    return pretrained_params(settings, hmm, ideals, key, directory, reporter)
 
 
 def pretrained_params(

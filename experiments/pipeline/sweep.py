@@ -16,6 +16,7 @@ from experiments.pipeline import disk_needs, memory_needs, pretraining, trial as
 from experiments.records import failures, files, folders, manifests, results
 from experiments.records.failures import Failure
 from experiments.records.results import Record
+from experiments.records.trial_records import Grid
 from experiments.runtime import distributed, exit_status, locks, storage, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require, SettingsError
@@ -35,7 +36,6 @@ DRAWN = {
   'budget': error_budget.figure,
 }
 
-Grid = dict[str, trial_lib.Trial]
 RecordsOf = Callable[[trial_lib.Trial], list[Record]]
 # The grid, the numbers of the trials to run, the minutes there are (0: any) -> those that have failed.
 Fill = Callable[[Grid, Sequence[int], float, Reporter], list[Failure]]

@@ -1,9 +1,7 @@
 """Tuning one method on one frozen model for the tasks of a trial, and what is measured of the result."""
 
 from collections.abc import Callable, Iterator, Sequence
-import io
-import pathlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import Array
@@ -12,7 +10,7 @@ import scipy.stats
 
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.downstream import Downstream
-from experiments.records import files, manifests
+from experiments.records.trial_records import by_name, Tuned
 from experiments.runtime import nan_guard, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
@@ -32,14 +30,6 @@ NO_PROFILE = {'attention_by': None, 'attention_profile': None, 'attention_rank_c
 
 
 _init_tuning = jax.jit(tuning.init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
-
-
-class Tuned(NamedTuple):
-  """A tuned task: its number, what was trained (numpy arrays), and the fields that its record gets."""
-
-  task: int
-  trainable: Any
-  measured: dict[str, Any]
 
 
 def _tuner(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
@@ -94,7 +84,7 @@ def tune(
   reporter.say(f'{name}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
   outcome = []
   for task, one, profile in zip(tasks, found, profiles):
-    nan_guard.check_values(f'{name}, task {task}:', _by_name(one.trainable))
+    nan_guard.check_values(f'{name}, task {task}:', by_name(one.trainable))
     measured = _measured(downstream.tasks[task], one, splits)
     outcome.append(Tuned(task, one.trainable, {**measured, **profile, **optimal_heads.NOT_FITTED, **one.fields}))
   return outcome
@@ -225,16 +215,3 @@ def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str,
     'attention_profile': profile,
     'attention_rank_correlation': float(scipy.stats.spearmanr(*ranked).statistic) if varies else None,
   }
-
-
-def save_arrays(path: pathlib.Path, trainable: Any) -> manifests.Entry:
-  """The tuned arrays alone, as npz with the tree's paths for names; the entry of what was written."""
-  buffer = io.BytesIO()
-  np.savez(buffer, **_by_name(trainable))
-  files.write_whole(path, buffer.getvalue())
-  return manifests.entry_of(buffer.getvalue())
-
-
-def _by_name(trainable: Any) -> dict[str, Any]:
-  leaves = jax.tree_util.tree_leaves_with_path(trainable)
-  return {jax.tree_util.keystr(where, simple=True, separator='/'): leaf for where, leaf in leaves}

@@ -96,7 +96,7 @@ sys.path.append(TESTS)
 from library.sharding_test import OF_ADAMW, OF_MUON
 from experiments.pipeline import cost, pretraining
 from experiments.records import checkpoints
-from experiments.studies.cost import communication
+from experiments.pipeline import communication
 from hmm_jax import sharding
 
 corpus = np.uint8((np.random.default_rng(0).integers(10, size=(64, 1)) + np.arange(16)) % 10)

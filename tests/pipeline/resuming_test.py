@@ -12,8 +12,8 @@ from configs import prompt_vs_head
 from experiments import main as main_lib
 from experiments.analysis import statistics
 from experiments.pipeline import pretraining, sweep
-from experiments.pipeline.trial import _made_elsewhere
 from experiments.records import environment, files, results
+from experiments.records.trial_records import made_elsewhere
 from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.studies import registry
@@ -85,9 +85,9 @@ def test_another_environment_is_allowed_and_said(tmp_path, changes, sentence):
   expected = sentence.format(**here, jaxlib=here['packages']['jaxlib'])
   trial = _trial(tmp_path)
   files.write_json_lines(trial.environment_path, [here, there, there])
-  assert _made_elsewhere(trial) == [expected]
+  assert made_elsewhere(trial) == [expected]
   files.write_json_lines(trial.environment_path, [here | {'commit': 'another'}])
-  assert _made_elsewhere(trial) == []
+  assert made_elsewhere(trial) == []
   console = rich.console.Console(file=io.StringIO(), width=10_000)
   directory = trial.pretrained_directory
   files.write_json_lines(directory / results.ENVIRONMENT_NAME, [there])

@@ -11,8 +11,8 @@ import pytest
 
 from configs import memory_cells, prompt_vs_head
 from experiments.pipeline import trial as trial_lib
-from experiments.pipeline.tuning import Tuned
-from experiments.records import environment
+from experiments.records import environment, trial_records
+from experiments.records.trial_records import Tuned
 from experiments.settings.grid import Point
 from experiments.studies import registry
 from hmm_jax.sampling import sample_corpus
@@ -42,7 +42,7 @@ def test_assumption_4_2_fails_where_several_cells_are_tuned(tmp_path):
 
 def _add(trial, model, method, tasks):
   outcome = [Tuned(task, {'head': np.zeros(2)}, {'accuracy': 0.5}) for task in tasks]
-  trial_lib._add_records(trial, model, method, outcome, {'kl_at_mask': 0.0})
+  trial_records.add(trial, model, method, outcome, {'kl_at_mask': 0.0})
 
 
 def _triples(records):
@@ -122,7 +122,7 @@ def test_a_kill_leaves_no_record_without_its_provenance(tmp_path, monkeypatch):
     raise KeyboardInterrupt
 
   with monkeypatch.context() as patched, np.testing.assert_raises(KeyboardInterrupt):
-    patched.setattr(trial_lib.tuned, 'save_arrays', fail)
+    patched.setattr(trial_records, 'save_arrays', fail)
     _add(trial, 'exact', 'head', (0,))
   assert not trial.records_path.exists() and len(trial.environment_path.read_text().splitlines()) == 1
   _add(trial, 'exact', 'head', (0,))

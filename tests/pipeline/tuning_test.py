@@ -14,6 +14,7 @@ import scipy.stats
 
 from configs import memory_cells
 from experiments.pipeline import downstream as downstream_lib, optimal_heads, trial as trial_lib, tuning
+from experiments.records import trial_records
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
@@ -308,7 +309,7 @@ def test_a_prompt_takes_its_positions_of_the_text(method, settings, drawn):
 def test_saved_arrays_are_those_tuned(settings, drawn, tmp_path):
   """The npz holds every tuned array under its path in the tree, and nothing else."""
   trainable = tune(settings, drawn, 'prompt_attention')[0].trainable
-  tuning.save_arrays(tmp_path / 'arrays.npz', trainable)
+  trial_records.save_arrays(tmp_path / 'arrays.npz', trainable)
   arrays = np.load(tmp_path / 'arrays.npz', allow_pickle=False)
   names = {f'head/{name}' for name in trainable['head']._fields} | {'prompt'}
   assert set(arrays.files) == names

@@ -11,8 +11,8 @@ import pytest
 
 from configs import prompt_vs_head
 from experiments.pipeline import pretraining, status, sweep, trial as trial_lib
-from experiments.pipeline.tuning import Tuned
-from experiments.records import environment, files, folders, manifests, results
+from experiments.records import environment, files, folders, manifests, results, trial_records
+from experiments.records.trial_records import Tuned
 from experiments.runtime import timing
 from experiments.settings import config as config_lib
 from experiments.settings.grid import Point
@@ -39,7 +39,7 @@ def trial(tmp_path):
 
 def _add(trial, method):
   trainable = {'head': np.arange(3.0), 'prompt': np.ones(2)}
-  trial_lib._add_records(trial, 'exact', method, [Tuned(0, trainable, {'accuracy': 0.5})], {'kl_at_mask': 0.0})
+  trial_records.add(trial, 'exact', method, [Tuned(0, trainable, {'accuracy': 0.5})], {'kl_at_mask': 0.0})
 
 
 def _complete(trial):
@@ -173,7 +173,7 @@ def test_a_line_of_the_environment_that_names_no_record_is_no_failure(trial):
   """As of a process that was killed before the manifest knew of it, and was changed since."""
   for line in ({'tasks': 3}, {'tasks': [0], 'method': 'head'}, {'tasks': [[0]], 'model': 'exact', 'method': 'head'}):
     files.append_json_line(trial.environment_path, line)
-  assert len(trial.records()) == 2 and trial_lib._made_elsewhere(trial) == []
+  assert len(trial.records()) == 2 and trial_records.made_elsewhere(trial) == []
   assert 'lacks its fields' in folders.fault(trial.directory)
   trial.records_path.unlink()
   assert 'records.jsonl is missing' in folders.fault(trial.directory)

@@ -1,6 +1,8 @@
 """Claims: one process at a time, whatever became of the one before; and what runs under a claim."""
 
 import contextlib
+import dataclasses
+import functools
 import io
 import json
 import pathlib
@@ -13,8 +15,8 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments.pipeline import sweep, trial as trial_lib
-from experiments.records import failures, files
+from experiments.pipeline import pretraining, sweep
+from experiments.records import failures, files, trial_records
 from experiments.runtime import distributed, locks, storage
 from experiments.runtime.progress import Reporter
 from experiments.studies import registry, runner
@@ -373,10 +375,10 @@ def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypat
   trial, path = grid['|H|=4 trial 0'], []
 
   def run(trial, reporter):
-    with trial_lib._timed(trial, reporter.clock):
+    with trial_records.session(trial, reporter):
       path.append(_elsewhere(trial.directory, 2, released=is_ended))
       _record(trial) if is_ended else None
-      trial_lib._add_records(trial, 'exact', 'head', [], {})
+      trial_records.add(trial, 'exact', 'head', [], {})
 
   def end(_):
     _record(trial)
@@ -393,13 +395,14 @@ def test_a_pretrained_model_is_claimed_while_it_is_trained_or_read(settings, tmp
   """In its own directory, which experiments share; who waits past the time budget leaves it to another run."""
   trial = next(iter(sweep.trials(settings, tmp_path).values()))
   seen = lambda *words: locks.holder(words[4])
-  monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', seen)
-  assert trial_lib._pretrained(trial, None, (), QUIET).nonce == locks._NONCE
+  monkeypatch.setattr(pretraining, 'pretrained_params', seen)
+  where = dict(hmm=None, ideals=(), key=None, directory=trial.pretrained_directory, reporter=QUIET)
+  params = functools.partial(pretraining.shared_params, **where)
+  assert params(settings).nonce == locks._NONCE
   assert locks.holder(trial.pretrained_directory) is None and _names(trial.pretrained_directory)
   _elsewhere(trial.pretrained_directory, 2)
-  late = trial._replace(settings=trial_lib.dataclasses.replace(settings, time_budget=1e-9))
-  with pytest.raises(trial_lib.pretraining.OutOfTime):
-    trial_lib._pretrained(late, None, (), QUIET)
+  with pytest.raises(pretraining.OutOfTime):
+    params(dataclasses.replace(settings, time_budget=1e-9))
 
 
 def test_records_are_merged_by_one_process_at_a_time(settings, tmp_path, monkeypatch):

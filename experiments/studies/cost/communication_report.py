@@ -7,11 +7,11 @@ prediction.
 
 import jax
 
-from experiments.pipeline import pretraining
+from experiments.pipeline import communication, pretraining
 from experiments.records import files
 from experiments.records.environment import environment
 from experiments.settings.grid import Settings
-from experiments.studies.cost import communication, cost_report
+from experiments.studies.cost import cost_report
 from hmm_jax import sharding
 from hmm_jax.sampling import token_dtype
 

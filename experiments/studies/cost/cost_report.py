@@ -12,13 +12,12 @@ import re
 from typing import Any
 
 from experiments.analysis import pages
-from experiments.pipeline import cost, memory_needs
+from experiments.pipeline import communication, cost, memory_needs
 from experiments.records import files, loading, results
 from experiments.runtime import timing
 from experiments.settings import config as config_lib
 from experiments.settings.grid import Point, Settings
 from experiments.studies import registry
-from experiments.studies.cost import communication
 
 PAGE, RECORDS = pages.DOCS / 'cost.md', pages.DOCS / 'results/cost'
 COMMUNICATION = RECORDS / 'communication.jsonl'

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.studies.cost import communication
+from experiments.pipeline import communication
 
 PROGRAM = """
 HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}

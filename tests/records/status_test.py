@@ -12,8 +12,8 @@ import rich.console
 
 from configs import prompt_vs_head
 from experiments import main as main_lib
-from experiments.pipeline import engines, pretraining, status as overview, sweep
-from experiments.records import failures, files
+from experiments.pipeline import engines, pretraining, sweep
+from experiments.records import failures, files, status as overview
 from experiments.runtime import distributed, exit_status, locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError

@@ -2,15 +2,14 @@
 
 from collections import Counter
 
-from experiments.pipeline import sweep
-from experiments.pipeline.trial import Trial
 from experiments.records import failures
+from experiments.records.trial_records import Grid, Trial
 from experiments.runtime import locks
 
 STATES = ('done', 'running', 'stale', 'failed', 'missing')
 
 
-def text(grid: sweep.Grid) -> str:
+def text(grid: Grid) -> str:
   """A line for each trial, its number, id, name and state, and one that counts them."""
   places, names = len(str(len(grid) - 1)), max(map(len, grid))
   states = {name: state(trial) for name, trial in grid.items()}
