@@ -203,7 +203,7 @@ def test_records_without_a_manifest_are_read_as_they_are(tmp_path):
 def test_records_that_are_replaced_while_they_are_read_are_no_damage(tmp_path, monkeypatch):
   """The manifest is then another than before."""
   results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [])
-  read, looks = statistics.manifests.read, []
+  read, looks = results.manifests.read, []
 
   def replaced(directory):
     found = read(directory)
@@ -212,7 +212,7 @@ def test_records_that_are_replaced_while_they_are_read_are_no_damage(tmp_path, m
       results.rewrite(tmp_path, _benchmark(), [{'ratio': 3.0}])
     return found
 
-  monkeypatch.setattr(statistics.manifests, 'read', replaced)
+  monkeypatch.setattr(results.manifests, 'read', replaced)
   assert results.load(tmp_path)[0]['ratio'] == 2.0
   assert results.load(tmp_path)[0]['ratio'] == 3.0
 

@@ -61,7 +61,7 @@ def test_restarts_take_as_much_as_they_are():
 
 def test_what_does_not_fit_is_refused_in_one_sentence(monkeypatch):
   """The field that drives most of it, what it takes and what there is; and nothing of it is allocated."""
-  monkeypatch.setattr(memory_needs, 'available', lambda: 8e9)
+  monkeypatch.setattr(memory, 'available', lambda: 8e9)
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   for field, value in (('corpus.num_documents', 10**7), ('bert.width', 2**24), ('downstream.num_train', 2 * 10**9)):
     with pytest.raises(SettingsError) as error:
@@ -116,7 +116,7 @@ def test_state_that_is_split_takes_less(monkeypatch):
 
 def test_what_fits_or_cannot_be_known_is_not_refused(monkeypatch):
   for there in (8e9, None):
-    monkeypatch.setattr(memory_needs, 'available', lambda there=there: there)
+    monkeypatch.setattr(memory, 'available', lambda there=there: there)
     sweep.check(_settings())
   assert memory_needs.line(_settings()).startswith('memory: about ')
 

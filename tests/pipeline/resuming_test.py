@@ -10,12 +10,12 @@ import rich.console
 
 from configs import prompt_vs_head
 from experiments import main as main_lib
-from experiments.analysis import statistics
 from experiments.pipeline import pretraining, sweep
 from experiments.records import environment, files, results
 from experiments.records.trial_records import made_elsewhere
-from experiments.runtime import locks
+from experiments.runtime import locks, storage
 from experiments.runtime.progress import Reporter
+from experiments.settings.fields import require
 from experiments.studies import registry
 
 
@@ -160,12 +160,12 @@ def test_a_run_leaves_its_settings_before_a_trial_and_after_all_refusals(tmp_pat
   monkeypatch.setattr(sweep.Share.__new__, '__defaults__', (None, _killed, 1))
   command = ['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}']
   with monkeypatch.context() as full:
-    full.setattr(sweep.disk.files, 'free_bytes', lambda path: 0)
+    full.setattr(storage, 'free_bytes', lambda path: 0)
     assert main_lib.main(command) == 2 and not list(tmp_path.iterdir())
   with monkeypatch.context() as asked:
     for name in ('XLA_PYTHON_CLIENT_PREALLOCATE', 'JAX_PLATFORMS'):
       asked.setenv(name, os.environ.get(name, ''))
-    asked.setattr(sweep.disk, 'check', lambda trials, num_workers: statistics.require(False, 'workers', num_workers, 0))
+    asked.setattr(sweep.disk_needs, 'check', lambda trials, num_workers: require(False, 'workers', num_workers, 0))
     assert main_lib.main([*command, '--engine=processes', '--num_workers=3']) == 2
     assert 'workers is 3' in capsys.readouterr().err
   for flags in ([], ['--config.seed=1']):

@@ -11,8 +11,8 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments.pipeline import pretraining, status, sweep
-from experiments.records import files, results
+from experiments.pipeline import pretraining, sweep
+from experiments.records import files, results, status
 from experiments.runtime import timing
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
@@ -181,7 +181,7 @@ def test_two_that_merge_at_once_lose_no_trial(settings, begun, tmp_path, monkeyp
   calls.extend(names)
   monkeypatch.setattr(files, 'write_whole', interrupted)
   # As in an object store, where nothing is claimed.
-  monkeypatch.setattr(sweep.claims, 'held', lambda *_: contextlib.nullcontext(True))
+  monkeypatch.setattr(sweep.locks, 'held', lambda *_: contextlib.nullcontext(True))
   _run_numbers(settings, tmp_path, 0)
   assert calls[5 : 6 + moment] == names[: moment + 1] and len(calls) > 10
   assert _recorded(tmp_path) == [(4, 0), (4, 1), (6, 0)]

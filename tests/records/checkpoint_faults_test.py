@@ -12,7 +12,6 @@ import fsspec
 import jax
 import jax.numpy as jnp
 import numpy as np
-from object_store_test import _Bucket
 import pytest
 import tensorstore
 
@@ -24,6 +23,7 @@ from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.studies import registry
 from hmm_jax import sharding
+from records.object_store_test import _Bucket
 
 
 def _state(value):

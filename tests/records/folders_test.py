@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from configs import prompt_vs_head
-from experiments.pipeline import pretraining, status, sweep, trial as trial_lib
-from experiments.records import environment, files, folders, manifests, results, trial_records
+from experiments.pipeline import pretraining, sweep, trial as trial_lib
+from experiments.records import environment, files, folders, manifests, results, status, trial_records
 from experiments.records.trial_records import Tuned
 from experiments.runtime import timing
 from experiments.settings import config as config_lib

@@ -42,7 +42,7 @@ ATTRIBUTES = {
 }
 WORDS = re.compile('|'.join([*MODULES, r'\bload\(', *(rf'\b{name}\(' for name in CALLS), 'allow_pickle', 'fromfile']))
 # The snippet of a page of ours, which is tested as a reader would run it, and programs that tests hold themselves.
-ALLOWED = {('tests/theory_counterexamples_page_test.py', 'exec'), ('tests/forked.py', 'exec')}
+ALLOWED = {('tests/library/theory/problems/counterexamples_page_test.py', 'exec'), ('tests/forked.py', 'exec')}
 
 
 def _unsafe(source):
@@ -169,7 +169,7 @@ def test_absurd_json_is_refused(tmp_path, monkeypatch, content):
   with pytest.raises(SettingsError, match="results.jsonl' is damaged"):
     files.read_json_lines(tmp_path / 'results.jsonl')
   with pytest.raises(SettingsError, match="config.json' cannot be read"):
-    verify._settings(tmp_path, '')
+    verify._settings(tmp_path, '', registry.SETTINGS)
   with pytest.raises(SettingsError, match='cannot be read as .json'):
     examine.load(tmp_path / 'hmm.json')
 
@@ -190,10 +190,10 @@ def test_settings_that_are_read_back_choose_no_path(tmp_path):
   recorded = dataclasses.asdict(registry.from_config(config))
   path = tmp_path / 'config.json'
   path.write_text(json.dumps(recorded))
-  found = verify._settings(tmp_path, 'mine')
+  found = verify._settings(tmp_path, 'mine', registry.SETTINGS)
   assert (found.compilation_cache, found.pretrained) == ('auto', 'mine')
   assert '/chosen' not in json.dumps(dataclasses.asdict(found))
   for field, value in (('experiment', '../evil'), ('experiment', 'os.path'), ('scale', '../evil')):
     path.write_text(json.dumps(recorded | {field: value}))
     with pytest.raises(SettingsError, match=rf"^{field}.* is '{value}'; valid is one of "):
-      verify._settings(tmp_path, '')
+      verify._settings(tmp_path, '', registry.SETTINGS)

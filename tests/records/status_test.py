@@ -162,7 +162,7 @@ def test_what_cannot_be_set_aside_has_failed(settings, runs, tmp_path, monkeypat
   def full(directory):
     raise storage.StorageError('no space')
 
-  monkeypatch.setattr(sweep.kept, 'set_aside_bad', full)
+  monkeypatch.setattr(sweep.folders, 'set_aside_bad', full)
   (failure,) = sweep._set_aside_bad([trial], QUIET)
   assert failure.sentence == '|H|=4 trial 0, which is damaged, failed: no space'
   share = sweep.Share(None, lambda *_: begun.append('filled') or [])

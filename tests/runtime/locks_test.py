@@ -446,7 +446,7 @@ def test_a_part_that_was_taken_over_is_read(settings, tmp_path, monkeypatch):
     begun.append('one')
     (folder,) = tmp_path.glob('parts/*/one')
     files.write_json_lines(folder / 'environment.jsonl', theirs)
-    runner.kept.write(folder, theirs, {})
+    runner.folders.write(folder, theirs, {})
     _elsewhere(folder, 2, released=True)
     return [{'value': 'ours'}]
 

@@ -163,7 +163,7 @@ def test_who_stops_where_process_0_is_alone_tells_the_others(monkeypatch):
 @STOPS
 def test_the_command_exits_with_the_status_of_the_signal(monkeypatch, capsys, number, status):
   """And with one sentence."""
-  monkeypatch.setattr(help_text, 'listing', lambda: _tell(number))
+  monkeypatch.setattr(help_text, 'listing', lambda _: _tell(number))
   assert main_lib.main(['main', '--list']) == status
   assert capsys.readouterr().err == f'error: stopped by {number.name}; the same command goes on\n'
 
@@ -174,7 +174,7 @@ def test_a_run_whose_reader_is_gone_stops_as_any_other(monkeypatch):
   os.close(reader)
   monkeypatch.setattr(signals, '_STDERR', writer)
 
-  def listing():
+  def listing(_):
     with signals.deferred():
       _tell()
 
