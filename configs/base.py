@@ -121,8 +121,7 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   """A trial is a distribution with its corpus and pretrained model; a task is a draw of task_weights in it."""
   config.num_states = (4, 10, 30)
   config.num_trials = 1
-  config.fewer_sizes = ()
-  config.fewer_trials = 0
+  config.num_trials_by_size = ()
   config.tasks_per_trial = 4
   config.models = ('bert', 'exact')
   config.methods = ('head', 'prompt')

@@ -28,7 +28,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     raise ValueError(f'config scale is {scale!r}; valid are {", ".join(SCALES)}')
   config = base.get_config(scale)
   config.experiment = 'which_theorem'
-  config.update(num_states=base.FIRST_SIZES, num_trials=7, fewer_sizes=(8, 12, 15, 25), fewer_trials=2)
+  config.update(num_states=base.FIRST_SIZES, num_trials=7, num_trials_by_size=(7, 5, 7, 5, 5, 5, 7))
   config.figures = ()
   config.figure = base.figure(width=5.6, height=4.4)
   config.levels = base.group(rank_levels=(1e-9, 1e-2), support_levels=(0.0, 1e-3, 1e-2, 1e-1), max_nodes=2000)
@@ -42,7 +42,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def _smoke(config: ml_collections.ConfigDict) -> None:
-  config.update(num_states=(4, 6), num_trials=2, fewer_sizes=(6,), fewer_trials=1)
+  config.update(num_states=(4, 6), num_trials=2, num_trials_by_size=(2, 1))
   config.levels.max_nodes = 200
   config.certificate.update(num_states=(4,), num_trials=1, checkpoints=(0, 20, 40))
   config.figure.dpi = 60

@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     # Nobody may read any longer; the status stands.
     with contextlib.suppress(OSError):
       print(f'error: {error}', file=sys.stderr, flush=True)
-    return exit_status.of_error(error)
+    return exit_status.error_status(error)
   return exit_status.DONE
 
 
@@ -71,18 +71,20 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
     return
   if values.mode == 'run':
     _set_up(settings, joins=not workers)
-    distributed.agree(lambda: experiment.check(settings))
+    distributed.raise_everywhere(lambda: experiment.check(settings))
     if workers:
       workers.check(settings, workdir)
   if values.mode == 'merge':
     _check_records(workdir, settings.experiment, values.mode)
     is_begun = any(not trial.missing() for trial in experiment.trials(settings, workdir).values())
     require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
-  found = distributed.decide(lambda: _check_workdir(workdir, settings.experiment, values.mode))
+  found = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, settings.experiment, values.mode))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   for sentence in found:
     reporter.say(sentence)
-  changed = distributed.decide(lambda: results.changed(workdir, settings)) if values.mode != 'report' else []
+  changed = (
+    distributed.broadcast_from_process_0(lambda: results.changed(workdir, settings)) if values.mode != 'report' else []
+  )
   if changed:
     what = 'has records of' if (workdir / results.FILE_NAME).exists() else 'was begun with'
     reporter.say(f'{workdir} {what} other settings, beside which these come: {", ".join(changed)}')
@@ -96,7 +98,7 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
   # Of several processes each may be the last, and that one finds the whole grid.
   if not (left and values.trials):
     # The others wait for what process 0 shows, since all end together.
-    distributed.decide(lambda: experiment.show(settings, workdir, reporter))
+    distributed.broadcast_from_process_0(lambda: experiment.show(settings, workdir, reporter))
   if values.mode == 'run':
     reporter.say(reporter.clock.line())
   if left:

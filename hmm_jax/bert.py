@@ -91,8 +91,8 @@ class Layer(nn.Module):
     x_BxTxD = joined(parts)
     width = x_BxTxD.shape[-1]
     x_BxQxD, project = at_positions(x_BxTxD, positions), Projections(3, init, self.dtype, name='qkv')
-    of_parts = lambda first: [joined(ys) for ys in zip(*(project(part, first, 3) for part in parts))]
-    projected = of_parts(0) if positions is None else [*project(x_BxQxD, 0, 1), *of_parts(1)]
+    projected_parts = lambda first: [joined(ys) for ys in zip(*(project(part, first, 3) for part in parts))]
+    projected = projected_parts(0) if positions is None else [*project(x_BxQxD, 0, 1), *projected_parts(1)]
     query, key, value = (y.reshape(*y.shape[:-1], self.num_heads, -1) for y in projected)
     if self.attention == 'cudnn':
       attended = jax.nn.dot_product_attention(query, key, value, implementation='cudnn')

@@ -42,11 +42,11 @@ def map_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:
   """
   count = _count(inputs)
   size = min(size, count)
-  of_block = lambda start: function(jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), inputs))
+  block_result = lambda start: function(jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, size), inputs))
 
   def fill(result: Any, start: Array) -> tuple[Any, None]:
     put = lambda x, part: lax.dynamic_update_slice_in_dim(x, part, start, 0)
-    return jax.tree.map(put, result, of_block(start)), None
+    return jax.tree.map(put, result, block_result(start)), None
 
-  empty = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), jax.eval_shape(of_block, 0))
+  empty = jax.tree.map(lambda x: jnp.zeros((count, *x.shape[1:]), x.dtype), jax.eval_shape(block_result, 0))
   return lax.scan(fill, empty, jnp.minimum(jnp.arange(0, count, size), count - size))[0]

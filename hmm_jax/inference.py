@@ -191,14 +191,14 @@ def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
     # Whole vector registers, and no stride of a power of two, which caches are slow at.
     size = min((-(-count // num_blocks // 16) | 1) * 16, count)
 
-  def of_block(rows_BxTxE: Array) -> Any:
+  def block_posterior(rows_BxTxE: Array) -> Any:
     rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
     rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
     batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
     result = _exact(run, initial_probs, transition_matrix, rows_TxHxCxB)
     return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
 
-  result = map_blocks(of_block, rows, size)
+  result = map_blocks(block_posterior, rows, size)
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 

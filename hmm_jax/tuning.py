@@ -108,13 +108,13 @@ class Tuner:
 
   def scores(self, trainable: Any, frozen: Any, features: Any) -> Array:
     """Class scores [K, B, C] by trainables with leading K."""
-    return self._of_tasks(self.head.scores, trainable, frozen, features)
+    return self._task_outputs(self.head.scores, trainable, frozen, features)
 
   def attend(self, trainable: Any, frozen: Any, features: Any) -> Array:
     """Attention weights [K, B, P + T]; raises ValueError for a head without attention."""
-    return self._of_tasks(self.head.attend, trainable, frozen, features)
+    return self._task_outputs(self.head.attend, trainable, frozen, features)
 
-  def _of_tasks(self, function, trainable: Any, frozen: Any, features: Any) -> Array:
+  def _task_outputs(self, function, trainable: Any, frozen: Any, features: Any) -> Array:
     if self.trains_head_alone:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features

@@ -40,7 +40,7 @@ _Line = tuple[str, dict[str, Any], list[Record]]
 def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |H| for each method on each model."""
   figure, (axes,) = panels(settings)
-  size, records = AXES['figure_3_left'], _of_paper(records, vanilla=('head', 'prompt'))
+  size, records = AXES['figure_3_left'], _paper_records(records, vanilla=('head', 'prompt'))
   _draw_lines(axes, _lines(records), size)
   draw_majority(axes, _samples(records, size, 'majority_accuracy'))
   if settings.paper_overlay:
@@ -60,23 +60,23 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
 def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, (axes,) = panels(settings)
-  size, records = AXES['figure_3_right'], _of_paper(records, memory=('attention',), vanilla=('head',))
-  of_text = lambda text: [record for record in records if _text_of(record) == text]
-  memory, vanilla = of_text('memory'), of_text('vanilla')
+  size, records = AXES['figure_3_right'], _paper_records(records, memory=('attention',), vanilla=('head',))
+  text_records = lambda text: [record for record in records if _text_of(record) == text]
+  memory, vanilla = text_records('memory'), text_records('vanilla')
   # A method of both texts is drawn on vanilla text as a method of neither.
   of_memory, of_vanilla = ({record['method'] for record in rows} for rows in (memory, vanilla))
   free = [method for method in METHODS if method not in of_memory | of_vanilla]
   drawn_as = dict(zip(sorted(of_memory & of_vanilla), free))
   _draw_lines(axes, _lines(memory, 'memory: ') + _lines(vanilla, 'vanilla: ', drawn_as), size)
   for text, dash, marker in (('memory', ':', 'P'), ('vanilla', '-.', 's')):
-    draw_majority(axes, _samples(of_text(text), size, 'majority_accuracy'), f'{text}: majority class', dash)
+    draw_majority(axes, _samples(text_records(text), size, 'majority_accuracy'), f'{text}: majority class', dash)
     if settings.paper_overlay:
       _draw_paper(axes, records, size, report.paper_right(text, records[0]['scale']), marker, text)
   _finish(figure, records, 'number of joint states |M||H|')
   return figure
 
 
-def _of_paper(records: list[Record], **methods: tuple[str, ...]) -> list[Record]:
+def _paper_records(records: list[Record], **methods: tuple[str, ...]) -> list[Record]:
   """What the paper draws, its `methods` on each text, where more than its protocol was run; else all records."""
   if all(record['method'] in PROTOCOL for record in records):
     return records
@@ -99,14 +99,14 @@ def controls(records: list[Record], settings: FigureSettings) -> matplotlib.figu
   figure = matplotlib.figure.Figure((settings.width * 1.4, settings.height * (0.2 + 0.7 * len(texts))), settings.dpi)
   grid = figure.subplots(len(texts), len(models), sharex=True, sharey=True, squeeze=False)
   for (row, text), (column, model) in itertools.product(enumerate(texts), enumerate(models)):
-    of_text, axes = [record for record in records if _text_of(record) == text], grid[row, column]
+    text_records, axes = [record for record in records if _text_of(record) == text], grid[row, column]
     lines: list[_Line] = []
     for method in ('attention', 'attention_blind', 'attention_constant', 'head'):
       read = model if model in METHODS[method].models else METHODS[method].models[0]
-      rows = statistics.select(of_text, model=read, method=method)
+      rows = statistics.select(text_records, model=read, method=method)
       lines += [(METHODS[method].label, _shown(style_of(method), read), rows)] * bool(rows)
     _draw_lines(axes, lines, size, unit=unit)
-    draw_majority(axes, _samples(of_text, size, 'majority_accuracy', unit))
+    draw_majority(axes, _samples(text_records, size, 'majority_accuracy', unit))
     axes.set_title(f'{text} text, {MODEL_NAMES[model]}')
     axes.set_xticks(sorted({size(results.point_of(record)) for record in records}))
   for axes in grid[-1]:

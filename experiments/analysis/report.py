@@ -84,7 +84,7 @@ def contrasts(records: list[Record]) -> dict[str, dict[Point, statistics.Differe
   Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
   vanilla text have no HMM in common, and are compared by Welch's test.
   """
-  unit, memory, vanilla = statistics.unit_of(records), *(standing_for(text, records) for text in _STANDING_FOR)
+  unit, memory, vanilla = statistics.unit_of(records), *(representative_method(text, records) for text in _STANDING_FOR)
   found: dict[str, dict[Point, statistics.Difference]] = {}
   of_texts = dict.fromkeys([(memory, vanilla), *((method, method) for method in ('attention', 'head'))])
   for point, rows in statistics.by_point(records).items():
@@ -135,7 +135,7 @@ def contrast_table(records: list[Record]) -> rich.table.Table:
   return from_rows(title, rows)
 
 
-def beyond_table(records: list[Record]) -> rich.table.Table:
+def diagnostics_table(records: list[Record]) -> rich.table.Table:
   """The accuracies of controls and of what is fitted otherwise than by the paper's protocol."""
   beyond = tuple(method for method in METHODS if method not in PROTOCOL)
   rows = [_start_of_row(*pair, records, 'accuracy', beyond) for pair in statistics.by_point(records).items()]
@@ -194,7 +194,7 @@ def _start_of_row(
   return row
 
 
-def standing_for(text: str, records: list[Record]) -> str | None:
+def representative_method(text: str, records: list[Record]) -> str | None:
   """The method that stands for a kind of text, on BERT; None where there is none."""
   of_text = [r for r in statistics.select(records, model='bert') if text_name(results.point_of(r)) == text]
   found = {record['method'] for record in of_text}
@@ -206,7 +206,7 @@ def _paper(point: Point, bert: list[Record], records: list[Record]) -> Row:
   scale, text, names = records[0]['scale'], text_name(point), ('head', 'prompt')
   values = {name: paper_left(name, scale).get(point.num_states) for name in names}
   if _has_memory(records):
-    method = standing_for(text, records)
+    method = representative_method(text, records)
     values = {method: paper_right(text, scale).get(point.joint_states)} if method else {}
   cells = []
   for method, value in values.items():
@@ -223,7 +223,7 @@ def render(records: list[Record], paper_overlay: bool) -> str:
   if contrasts(records):
     found.append(contrast_table(records))
   if any(record['method'] not in PROTOCOL for record in records):
-    found.append(beyond_table(records))
+    found.append(diagnostics_table(records))
   if any(record['near_tie_share'] for record in records):
     found.append(clear_table(records))
   return ''.join(map(as_text, found))

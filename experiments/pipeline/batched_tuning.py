@@ -98,11 +98,11 @@ def _scores(tuner, trainables, frozen, features):
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
 def _init(keys, tuner, schedule, frozen, features):
-  of_one = lambda key, *data: tuning.init_tuning(key, tuner, schedule, *data, np.zeros(1, np.int32))
-  return jax.vmap(of_one)(keys, frozen, features)
+  init_one = lambda key, *data: tuning.init_tuning(key, tuner, schedule, *data, np.zeros(1, np.int32))
+  return jax.vmap(init_one)(keys, frozen, features)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))
 def _epoch(state, keys, tuner, schedule, frozen, features, labels):
-  of_one = lambda state, key, *data: tuning.tune_epoch(state, key, tuner, schedule, *data)
-  return jax.vmap(of_one)(state, keys, frozen, features, labels)
+  tune_one = lambda state, key, *data: tuning.tune_epoch(state, key, tuner, schedule, *data)
+  return jax.vmap(tune_one)(state, keys, frozen, features, labels)

@@ -54,8 +54,8 @@ def pretraining_step(s: Settings, read: int | None = None) -> Flops:
 def muon(s: Settings) -> float:
   """Of Muon's update, whatever the batch: five times X X^T, its square, and a product with X, for each matrix X."""
   b = s.bert
-  of_matrix = lambda few, many: 5 * (4 * few**2 * many + 2 * few**3)
-  square, oblong = (of_matrix(*sorted((b.width, size))) for size in (b.width, b.ffn_width))
+  matrix_flops = lambda few, many: 5 * (4 * few**2 * many + 2 * few**3)
+  square, oblong = (matrix_flops(*sorted((b.width, size))) for size in (b.width, b.ffn_width))
   return b.num_layers * (4 * square + 2 * oblong) + square
 
 

@@ -29,7 +29,7 @@ def needed(trials: Sequence[Trial], num_workers: int = 1) -> dict[pathlib.Path, 
   add = lambda path, size: found.update({path: found.get(path, 0) + size})
   left = [trial for trial in trials if trial.missing()]
   for trial in left:
-    add(trial.workdir, sum(_of_record(trial, model, method) for _, model, method in trial.missing()))
+    add(trial.workdir, sum(_record_bytes(trial, model, method) for _, model, method in trial.missing()))
   models = {trial.pretrained_directory: trial for trial in left if 'bert' in trial.settings.models}
   sizes: dict[pathlib.Path, list[int]] = {}
   for directory, trial in models.items():
@@ -51,7 +51,7 @@ def checkpoint_bytes(trial: Trial) -> int:
   return cost.state_bytes(trial.settings) + _METADATA
 
 
-def _of_record(trial: Trial, model: str, method: str) -> int:
+def _record_bytes(trial: Trial, model: str, method: str) -> int:
   """A record with its tuned arrays, in float64 where it may be."""
   s, kind, point = trial.settings, METHODS[method], trial.point
   width = s.bert.width if model == 'bert' else point.joint_states

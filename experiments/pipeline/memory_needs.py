@@ -72,7 +72,7 @@ def parts(s: Settings) -> list[Part]:
       copies = _COPIES * 4 * s.tasks_per_trial * cost.num_params(s)
       found.append(Part(copies, 'what is fine-tuned', 'bert.width'))
     data, fsdp, tensor = s.mesh.sizes(jax.device_count())
-    found.append(Part(_of_bert(s, fsdp, tensor), "BERT with its optimiser's state", 'bert.width'))
+    found.append(Part(_bert_bytes(s, fsdp, tensor), "BERT with its optimiser's state", 'bert.width'))
     batch = -(-s.pretrain.batch_size // (data * fsdp))
     found.append(
       Part(cost.activation_bytes(s, batch, corpus.chunk_length), 'a batch of pretraining', 'pretrain.batch_size')
@@ -80,7 +80,7 @@ def parts(s: Settings) -> list[Part]:
   return found
 
 
-def _of_bert(s: Settings, fsdp: int, tensor: int) -> float:
+def _bert_bytes(s: Settings, fsdp: int, tensor: int) -> float:
   """Of one device of a mesh in pretraining: its part of all that is split, and what it has whole in a step."""
   part = cost.num_params_of_one(s, fsdp, tensor)
   whole = 3 if s.pretrain.optimizer == 'muon' else 1

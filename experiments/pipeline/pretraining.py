@@ -143,7 +143,7 @@ def pretrained_params(
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
-    for sentence in [*saved.found, *distributed.decide(lambda: _set_aside_torn(directory))]:
+    for sentence in [*saved.found, *distributed.broadcast_from_process_0(lambda: _set_aside_torn(directory))]:
       reporter.say(sentence)
     _note_environment(settings, directory, int(state.step), reporter)
     if int(state.step) < p.num_steps:
@@ -243,14 +243,16 @@ def _train(
   if not metrics:
     measure_state(state)
   before = clock.spent()['pretraining'].wall
-  is_over = lambda: distributed.decide(lambda: clock.is_past(settings.time_budget))
+  is_over = lambda: distributed.broadcast_from_process_0(lambda: clock.is_past(settings.time_budget))
   with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
 
     def measured(state: State, losses: Array) -> None:
       nan_guard.check_losses(losses, int(state.step), p.num_steps)
       measure_state(state, train_loss=float(np.mean(losses)))
 
-    return _call_ahead(p, state, call, measured, finish, is_over, lambda: distributed.decide(signals.is_stopping))
+    return _call_ahead(
+      p, state, call, measured, finish, is_over, lambda: distributed.broadcast_from_process_0(signals.is_stopping)
+    )
 
 
 def _call_ahead(

@@ -106,7 +106,7 @@ def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: 
         is_held = True
       if not is_held:
         queue.append((number, True))
-      if (is_held or waits) and distributed.decide(is_past):
+      if (is_held or waits) and distributed.broadcast_from_process_0(is_past):
         break
   return failed
 
@@ -132,7 +132,7 @@ def _tried(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, r
 def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> list[Failure]:
   """Keeps and says by what a trial has failed; raises what only one of several processes meets, since the others wait
   for it: that ends it, and so all."""
-  if distributed.num_processes() > 1 and exit_status.of_error(error) == exit_status.FAILED:
+  if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
   failure = failures.caught(trial.directory, error)
   reporter.say(f'failed: {failure.sentence}')
@@ -155,7 +155,7 @@ class TrialsFailed(Exception):
 
   def __init__(self, failed: list[Failure], left: str | None):
     super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all others are finished']))
-    self.status = exit_status.of_all([failure.status for failure in failed])
+    self.status = exit_status.common_status([failure.status for failure in failed])
 
 
 def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Share = WHOLE) -> str | None:
@@ -178,11 +178,11 @@ def complete(
   numbers = range(len(grid)) if share.numbers is None else share.numbers
   trials = [list(grid.values())[number] for number in numbers]
   failed = _set_aside_bad(trials, reporter)
-  distributed.decide(lambda: disk_needs.check(trials, share.num_workers))
+  distributed.broadcast_from_process_0(lambda: disk_needs.check(trials, share.num_workers))
   results.begin(trials[0].workdir, settings, reporter)
   failed += share.fill(grid, numbers, settings.time_budget, reporter)
   try:
-    left, all_trials = distributed.decide(merge), list(grid.values())
+    left, all_trials = distributed.broadcast_from_process_0(merge), list(grid.values())
   except OSError as error:
     if failed:
       raise TrialsFailed(failed, f'records were not merged: {error}') from error
@@ -202,11 +202,11 @@ def _set_aside_bad(trials: Sequence[trial_lib.Trial], reporter: Reporter) -> lis
   """
   failed = list[Failure]()
   for trial in trials:
-    if distributed.decide(functools.partial(folders.fault, trial.directory)):
+    if distributed.broadcast_from_process_0(functools.partial(folders.fault, trial.directory)):
       try:
         with locks.held(trial.directory, str(trial), reporter, waits=False) as is_held:
           bad = functools.partial(folders.set_aside_bad, trial.directory)
-          for sentence in distributed.decide(bad) if is_held else ():
+          for sentence in distributed.broadcast_from_process_0(bad) if is_held else ():
             reporter.say(sentence)
       except OSError as error:
         failed += _failed(trial, f'{trial}, which is damaged,', error, reporter)

@@ -84,7 +84,7 @@ class Checkpoints:
     with _naming(directory):
       self.manager.wait_until_finished()
       if distributed.is_writer():
-        manifests.write(directory, manifests.of_tree(directory), self.directory.parent.name)
+        manifests.write(directory, manifests.tree_entries(directory), self.directory.parent.name)
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
     """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings, which decides both.
@@ -92,7 +92,7 @@ class Checkpoints:
     A step without a manifest that cannot be restored is set aside, as `found` says then.
     """
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
-    while (step := distributed.decide(self.manager.latest_step)) is not None:
+    while (step := distributed.broadcast_from_process_0(self.manager.latest_step)) is not None:
       try:
         restored = self._restored(step, args)
         return restored.state, restored.metrics
@@ -102,9 +102,9 @@ class Checkpoints:
 
   def _fall_back(self, step: int, error: SettingsError) -> None:
     """Sets a step aside that cannot be restored; raises the error where it is what was written."""
-    if distributed.decide((self.directory / str(step) / manifests.NAME).exists):
+    if distributed.broadcast_from_process_0((self.directory / str(step) / manifests.NAME).exists):
       raise error
-    self.found.append(distributed.decide(lambda: _set_aside(self.directory, step, str(error))))
+    self.found.append(distributed.broadcast_from_process_0(lambda: _set_aside(self.directory, step, str(error))))
     self.manager.reload()
 
   def _restored(self, step: int, args: ocp.args.Composite) -> Any:
@@ -115,7 +115,7 @@ class Checkpoints:
     except Exception as error:
       failed = _reason(error)
     path, valid = str(self.directory / str(step)), 'one that these settings and libraries have saved'
-    distributed.agree(lambda: require(failed is None, 'a checkpoint', path, f'{valid} ({failed})'))
+    distributed.raise_everywhere(lambda: require(failed is None, 'a checkpoint', path, f'{valid} ({failed})'))
     return restored
 
 
@@ -148,7 +148,7 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   """
   _hush()
   _check_shared(directory)
-  found = distributed.decide(lambda: _set_aside_bad(directory))
+  found = distributed.broadcast_from_process_0(lambda: _set_aside_bad(directory))
   options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True)
   absolute = directory if storage.is_object(directory) else directory.absolute()
   saved = Checkpoints(ocp.CheckpointManager(absolute, options=options), directory, found)
@@ -185,7 +185,7 @@ def _set_aside_bad(directory: pathlib.Path) -> list[str]:
   for step in steps(directory):
     try:
       recorded = manifests.read(directory / str(step), directory.parent.name)
-      wrong = recorded and manifests.fault(recorded, manifests.of_tree(directory / str(step)))
+      wrong = recorded and manifests.fault(recorded, manifests.tree_entries(directory / str(step)))
     except (OSError, ValueError) as error:
       wrong = str(error)
     if wrong:
@@ -227,11 +227,11 @@ def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
 def _check_shared(directory: pathlib.Path) -> None:
   if distributed.num_processes() == 1:
     return
-  probe = directory / distributed.decide(lambda: f'.probe-{uuid.uuid4().hex}')
-  distributed.decide(lambda: files.write_whole(probe, ''))
+  probe = directory / distributed.broadcast_from_process_0(lambda: f'.probe-{uuid.uuid4().hex}')
+  distributed.broadcast_from_process_0(lambda: files.write_whole(probe, ''))
   valid = 'one that all processes share, such as gs://BUCKET/DIRECTORY'
   try:
-    distributed.agree(lambda: require(probe.exists(), 'the directory of checkpoints', str(directory), valid))
+    distributed.raise_everywhere(lambda: require(probe.exists(), 'the directory of checkpoints', str(directory), valid))
   finally:
     files.remove(probe)
 

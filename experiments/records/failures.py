@@ -26,7 +26,7 @@ class Failure(NamedTuple):
 def sentence(error: BaseException) -> str:
   """The first line of an error, behind the name of its class unless it is one that was written for the user."""
   lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ['without a word']
-  is_ours = isinstance(error, storage.StorageError) or exit_status.of_error(error) != exit_status.FAILED
+  is_ours = isinstance(error, storage.StorageError) or exit_status.error_status(error) != exit_status.FAILED
   return (lines[0] if is_ours else f'{type(error).__name__}: {lines[0]}')[:_LONGEST]
 
 
@@ -39,7 +39,7 @@ def keep(directory: pathlib.Path, error: str, status: int, text: str, devices: l
 
 def caught(directory: pathlib.Path, error: Exception) -> Failure:
   """Keeps an error of a trial; where that cannot be written it is said alone."""
-  failure = Failure(sentence(error), exit_status.of_error(error))
+  failure = Failure(sentence(error), exit_status.error_status(error))
   try:
     keep(directory, *failure, ''.join(traceback.format_exception(error)), _devices())
   except OSError as other:
@@ -68,7 +68,7 @@ def read(directory: pathlib.Path) -> dict[str, Any] | None:
     is_ours = isinstance(found, dict) and all(type(found.get(name)) is type(unreadable[name]) for name in unreadable)
     return found if is_ours else unreadable
 
-  return distributed.decide(look)
+  return distributed.broadcast_from_process_0(look)
 
 
 def forget(directory: pathlib.Path) -> None:

@@ -46,7 +46,7 @@ def read(directory: pathlib.Path) -> list[Record]:
   return []
 
 
-def alone(directory: pathlib.Path) -> list[Record]:
+def read_unverified(directory: pathlib.Path) -> list[Record]:
   """The records; none where they are not as they were written, whatever became of what is beside them."""
   return _found(directory)[0]
 
@@ -107,7 +107,7 @@ def check_schema(workdir: pathlib.Path) -> None:
   """
   records = results.load(workdir)
   for pattern in (f'trials/*/{RECORDS_NAME}', f'parts/*/*/{RECORDS_NAME}'):
-    records += [record for path in workdir.glob(pattern) for record in alone(path.parent)]
+    records += [record for path in workdir.glob(pattern) for record in read_unverified(path.parent)]
   # One that is no number may be no key of a set either.
   versions = [record.get('schema_version', 0) for record in records]
   for version in (version for version in versions if version != results.SCHEMA_VERSION):

@@ -51,7 +51,7 @@ def entry_of(data: bytes) -> Entry:
   return {'size': len(data), 'sha256': hashlib.sha256(data).hexdigest()}
 
 
-def of_tree(directory: pathlib.Path) -> dict[str, Entry]:
+def tree_entries(directory: pathlib.Path) -> dict[str, Entry]:
   """Of every file below a directory but its own manifest, by its path from there."""
   return {name: entry(path) for name, path in files.tree(directory).items() if name != NAME}
 

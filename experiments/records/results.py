@@ -46,9 +46,9 @@ def begin(workdir: pathlib.Path, settings: Any, reporter: Reporter) -> None:
   A process that writes records meanwhile leaves its own.
   """
   is_new = lambda: not any((workdir / name).exists() for name in (CONFIG_NAME, FILE_NAME))
-  if distributed.decide(is_new):
+  if distributed.broadcast_from_process_0(is_new):
     with locks.held(workdir, 'the merging of records', reporter, waits=False) as is_held:
-      if is_held and distributed.decide(is_new):
+      if is_held and distributed.broadcast_from_process_0(is_new):
         files.write_whole(workdir / CONFIG_NAME, _config(settings))
 
 

@@ -89,7 +89,7 @@ class Trial(NamedTuple):
   def missing(self) -> set[tuple[int, str, str]]:
     """The wanted triples that have no record yet, in process 0's eyes."""
     left = lambda: sorted(self.wanted() - {_triple(record) for record in self.records()})
-    return {(task, model, method) for task, model, method in distributed.decide(left)}
+    return {(task, model, method) for task, model, method in distributed.broadcast_from_process_0(left)}
 
   def records(self) -> list[results.Record]:
     """The wanted records that there are, and no other that the trial was once asked for, or that came from nowhere; of
@@ -133,9 +133,9 @@ class Tuned(NamedTuple):
 def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
   """A run of a trial: says what is damaged or was made elsewhere, and adds what each phase took, and the peak of memory
   so far, to the trial's directory, unless the process is killed."""
-  for sentence in distributed.decide(lambda: folders.set_aside_torn(trial.timing_path)):
+  for sentence in distributed.broadcast_from_process_0(lambda: folders.set_aside_torn(trial.timing_path)):
     reporter.say(sentence)
-  for different in distributed.decide(lambda: made_elsewhere(trial)):
+  for different in distributed.broadcast_from_process_0(lambda: made_elsewhere(trial)):
     reporter.say(f'records of trial {trial.id} were made with {different}')
   before = reporter.clock.spent()
   try:
@@ -167,7 +167,7 @@ def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[s
   locks.check(trial.directory)
   made, fit_id = {(one.task, model, method) for one in outcome}, trial.settings.fit_id(method)
   is_made = lambda row: _triple(row) in made and _fit_id(row) == fit_id
-  rows, arrays = [row for row in folders.alone(trial.directory) if not is_made(row)], {}
+  rows, arrays = [row for row in folders.read_unverified(trial.directory) if not is_made(row)], {}
   # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
   which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
   which |= {'fit_id': fit_id}

@@ -86,7 +86,7 @@ def is_writer() -> bool:
   return jax_distributed.global_state.process_id == 0
 
 
-def decide(look: Callable[[], T]) -> T:
+def broadcast_from_process_0(look: Callable[[], T]) -> T:
   """What `look` returns in process 0, which alone runs it, as JSON has it; SettingsError or Stopped of it, in all.
 
   Every process has to come here, in the same order. What `look` itself decides, process 0 decides for itself.
@@ -100,7 +100,7 @@ def decide(look: Callable[[], T]) -> T:
   return _heard(key)
 
 
-def agree(check: Callable[[], None]) -> None:
+def raise_everywhere(check: Callable[[], None]) -> None:
   """Runs `check`, which decides nothing, in every process; what it raises in one, SettingsError, is raised in all."""
   if num_processes() == 1:
     return check()

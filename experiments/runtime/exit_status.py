@@ -13,7 +13,7 @@ BAD_INPUT = 2
 DIVERGED = 3
 
 
-def of_signal(number: int) -> int:
+def signal_status(number: int) -> int:
   """As shells have it: 143 after SIGTERM, 130 after SIGINT."""
   return 128 + number
 
@@ -23,10 +23,10 @@ class Stopped(BaseException):
 
   def __init__(self, number: int):
     super().__init__(f'stopped by {signal.Signals(number).name}; the same command goes on')
-    self.number, self.status = number, of_signal(number)
+    self.number, self.status = number, signal_status(number)
 
 
-def of_error(error: BaseException) -> int:
+def error_status(error: BaseException) -> int:
   """That of a run which ends by `error`: its `status`, where its class has one.
 
   A FloatingPointError is Diverged, or what JAX raises with `debug_nans`.
@@ -36,6 +36,6 @@ def of_error(error: BaseException) -> int:
   return DIVERGED if isinstance(error, FloatingPointError) else getattr(error, 'status', FAILED)
 
 
-def of_all(statuses: list[int]) -> int:
+def common_status(statuses: list[int]) -> int:
   """That of a run in which trials have failed with `statuses`: theirs where they agree, or else FAILED."""
   return statuses[0] if len(set(statuses)) == 1 else FAILED

@@ -159,7 +159,7 @@ def held(
   several processes that run a trial together process 0 claims, for all. Raises Stopped where it is told to stop.
   """
   with contextlib.ExitStack() as kept:
-    is_held = distributed.decide(lambda: _take(directory, what, reporter, waits, gives_up, kept))
+    is_held = distributed.broadcast_from_process_0(lambda: _take(directory, what, reporter, waits, gives_up, kept))
     if not is_held:
       signals.check()
     yield is_held
@@ -193,7 +193,7 @@ def _take(
 
 def check(directory: pathlib.Path) -> None:
   """Raises Lost where another process has had the claim on a directory since this one took it, or has it."""
-  other = distributed.decide(lambda: lost_to(directory))
+  other = distributed.broadcast_from_process_0(lambda: lost_to(directory))
   if other:
     raise Lost(f'{directory} was claimed by {other}, which took this process for dead')
 

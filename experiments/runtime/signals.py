@@ -72,7 +72,7 @@ def _end_at_second(reader: int) -> None:
   while number := os.read(reader, 1):
     if number[0] in _ANSWERED:
       if is_told and PARENT not in os.environ:
-        os._exit(exit_status.of_signal(number[0]))
+        os._exit(exit_status.signal_status(number[0]))
       is_told = True
 
 
@@ -94,7 +94,7 @@ def is_stopping() -> bool:
 
 def check() -> None:
   """Raises Stopped, in all processes, where process 0 has been told to stop; all of them have to come here."""
-  found = distributed.decide(lambda: list(_received))
+  found = distributed.broadcast_from_process_0(lambda: list(_received))
   if found and not _deferrals:
     raise Stopped(found[0])
 

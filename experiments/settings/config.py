@@ -17,8 +17,7 @@ _CAME_LATER = {
   'debug_nans': False,
   'downstream.num_positions': 0,
   'downstream.label_state': 'first',
-  'fewer_sizes': (),
-  'fewer_trials': 0,
+  'num_trials_by_size': (),
 } | {
   f'distributed.{name}': value
   for name, value in dict(

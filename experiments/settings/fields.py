@@ -35,13 +35,20 @@ def _shown(value: Any) -> str:
   return text if len(text) <= _MOST_SHOWN else f'{text[:_MOST_SHOWN]}... ({len(text)} characters)'
 
 
-def setting(meaning: str, *, choices: tuple[str, ...] = (), may_be_empty: bool = False, **bounds: float) -> Any:
+def setting(
+  meaning: str,
+  *,
+  choices: tuple[str, ...] = (),
+  may_be_empty: bool = False,
+  may_repeat: bool = False,
+  **bounds: float,
+) -> Any:
   """A field. Numbers have `bounds` by the names in _BOUNDS, positive and below 2**31 unless told otherwise, and texts
-  may have `choices`; of a tuple both speak of each entry."""
+  may have `choices`; of a tuple both speak of each entry, and entries are distinct unless they `may_repeat`."""
   lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
   upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
-  metadata = dict(meaning=meaning, choices=choices, may_be_empty=may_be_empty, bounds={**lower, **bounds, **upper})
-  return dataclasses.field(metadata=metadata)
+  allowed = dict(may_be_empty=may_be_empty, may_repeat=may_repeat, bounds={**lower, **bounds, **upper})
+  return dataclasses.field(metadata=dict(meaning=meaning, choices=choices, **allowed))
 
 
 def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
@@ -59,8 +66,9 @@ def valid_values(field: dataclasses.Field) -> str:
     text = ', '.join(field.metadata['choices'])
   if several:
     ones = f'ones of {text}' if text else 'texts'
-    text = f'distinct {entry.__name__}s, each {text}' if entry is not str else f'distinct {ones}'
-    return f'a tuple of {text}' + (', or ()' if field.metadata['may_be_empty'] else '')
+    text = f'{entry.__name__}s, each {text}' if entry is not str else ones
+    distinct = '' if field.metadata['may_repeat'] else 'distinct '
+    return f'a tuple of {distinct}{text}' + (', or ()' if field.metadata['may_be_empty'] else '')
   if field.metadata['choices']:
     return f'one of {text}'
   return f'{_KINDS[entry]}, {text}' if text else _KINDS[entry]
@@ -73,7 +81,8 @@ def _takes(field: dataclasses.Field, value: Any) -> bool:
   values, choices = value if several else (value,), field.metadata['choices']
   bounds = field.metadata['bounds'].items() if entry in (int, float) else ()
   fits = lambda x: type(x) is entry and all(_BOUNDS[name][0](x, bound) for name, bound in bounds)
-  return all(fits(x) and (not choices or x in choices) for x in values) and len(set(values)) == len(values)
+  may_repeat = field.metadata['may_repeat'] or len(set(values)) == len(values)
+  return may_repeat and all(fits(x) and (not choices or x in choices) for x in values)
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))

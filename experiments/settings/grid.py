@@ -68,8 +68,12 @@ class Settings(Experiment):
 
   num_states: tuple[int, ...] = setting('hidden states |H|', most=4096)
   num_trials: int = setting('draws of the distribution, with a pretraining each', most=10**5)
-  fewer_sizes: tuple[int, ...] = setting('hidden states |H| with fewer draws', most=4096, may_be_empty=True)
-  fewer_trials: int = setting('how many fewer than num_trials these have, though at least one', least=0, most=10**5)
+  num_trials_by_size: tuple[int, ...] = setting(
+    'draws at each of num_states, num_trials being the most; (): num_trials at each',
+    most=10**5,
+    may_be_empty=True,
+    may_repeat=True,
+  )
   tasks_per_trial: int = setting('draws of mu in each', most=10**4)
   models: tuple[str, ...] = setting('what is tuned', choices=('bert', 'exact'))
   methods: tuple[str, ...] = setting('how it is tuned', choices=tuple(METHODS))
@@ -106,8 +110,12 @@ class Settings(Experiment):
     for cells in m.cells if any(m.sizes) else ():
       valid = f'multiples of every number in memory.cells, {m.cells}'
       require(all(states % cells == 0 for states in self.num_states), 'num_states', self.num_states, valid)
-    unknown = f'of num_states, {self.num_states}'
-    require(set(self.fewer_sizes) <= set(self.num_states), 'fewer_sizes', self.fewer_sizes, unknown)
+    by_size, valid = (
+      self.num_trials_by_size,
+      f'(), or {len(self.num_states)} numbers of which num_trials, {self.num_trials}, is the most',
+    )
+    is_whole = len(by_size) == len(self.num_states) and max(by_size) == self.num_trials
+    require(is_whole or not by_size, 'num_trials_by_size', by_size, valid)
     positions, chunks = self.bert.max_positions, self.corpus.num_chunks
     valid = f'at most bert.max_positions, {positions}'
     require(d.num_positions <= positions, 'downstream.num_positions', d.num_positions, valid)
@@ -195,7 +203,7 @@ class Settings(Experiment):
 
   def num_draws(self, point: Point) -> int:
     """How many distributions are drawn of a point."""
-    return max(self.num_trials - self.fewer_trials * (point.num_states in self.fewer_sizes), 1)
+    return dict(zip(self.num_states, self.num_trials_by_size)).get(point.num_states, self.num_trials)
 
   def draws(self) -> list[tuple[Point, int]]:
     """Every point with the number of every draw, by number, so that none is far ahead."""

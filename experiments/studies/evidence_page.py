@@ -116,10 +116,10 @@ def _place(point: Point) -> str:
 
 def _contrasts(records: list[Record]) -> list[str]:
   """Of each contrast where it is told from 0, where it is not, and what could have been."""
-  return [f'- **{title}** on BERT: {_told(found)}.' for title, found in report.contrasts(records).items()]
+  return [f'- **{title}** on BERT: {_format_significant(found)}.' for title, found in report.contrasts(records).items()]
 
 
-def _told(found: dict[Point, Difference]) -> str:
+def _format_significant(found: dict[Point, Difference]) -> str:
   parts = []
   for verdict, points in _verdicts(found).items():
     places = []
@@ -188,7 +188,7 @@ def _verdict(records: list[Record]) -> str:
 def _methods_of_paper(point: Point, records: list[Record]) -> list[str]:
   """The methods whose accuracy on this text the paper draws, of those on record."""
   if any(record['memory_size'] for record in records):
-    return [method for method in [report.standing_for(report.text_name(point), records)] if method in _BUDGETS]
+    return [method for method in [report.representative_method(report.text_name(point), records)] if method in _BUDGETS]
   return [method for method in ('head', 'prompt') if statistics.select(records, model='bert', method=method)]
 
 
@@ -222,7 +222,7 @@ def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
   ]
   rows.append(shown(['---'] * 6))
   for point, of_point in statistics.by_point(records).items():
-    if point.num_states in settings.fewer_sizes:
+    if settings.num_draws(point) < settings.num_trials:
       continue
     ours = [
       [
@@ -236,7 +236,7 @@ def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
     counts = [str(point.num_states), str(len(majority.values))]
     rows.append(shown([*counts, *(' / '.join(each) for each in (*ours, paper)), f'{majority.mean:.1f}']))
   told = [
-    f'- **{title}**, on BERT: {_told(found)}.'
+    f'- **{title}**, on BERT: {_format_significant(found)}.'
     for title, found in report.contrasts(records).items()
     if title == 'prompt - head'
   ]
@@ -252,7 +252,7 @@ def _readme(records: list[Record], settings: Settings, folder: pathlib.Path) -> 
 def _brief(records: list[Record], settings: Settings, folder: pathlib.Path) -> str:
   """What README says of the right panel: the paper's contrast, the same with one head, and a head without a model."""
   found = report.contrasts(records)
-  told = [f'- **{title}**, on BERT: {_told(found[title])}.' for title in _IN_BRIEF if title in found]
+  told = [f'- **{title}**, on BERT: {_format_significant(found[title])}.' for title in _IN_BRIEF if title in found]
   losses = ' '.join(error_budget.sentences(records))
   return '\n'.join([*told, *([f'- {losses}'] if losses else [])])
 

@@ -134,7 +134,7 @@ def run(
   """Runs what is missing of a share of the trials, as `sweep.run` does."""
   reporter.say(memory_needs.line(settings))
   grid = trials(settings, workdir)
-  distributed.decide(lambda: _check_models(grid))
+  distributed.broadcast_from_process_0(lambda: _check_models(grid))
   return sweep.complete(settings, grid, share, lambda: merge(settings, workdir, reporter), reporter)
 
 

@@ -222,14 +222,17 @@ def test_the_status_says_what_is_done_and_what_is_missing(settings, begun, tmp_p
 
 
 def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):
-  """By number, one at least; more draws of all sizes keep what is done, and the rest is counted by size."""
-  fewer = dataclasses.replace(settings, time_budget=0.0, fewer_sizes=(6,), fewer_trials=2)
+  """By number; more draws of all sizes keep what is done, and the rest is counted by size."""
+  fewer = dataclasses.replace(settings, time_budget=0.0, num_trials_by_size=(3, 1))
   assert _run(fewer, tmp_path) is None and begun == [(4, 0), (6, 0), (4, 1), (4, 2)]
-  more = dataclasses.replace(fewer, num_trials=5)
+  more = dataclasses.replace(fewer, num_trials=5, num_trials_by_size=(5, 3))
   assert status.text(sweep.trials(more, tmp_path)).count('  done\n') == 4
   assert _run_numbers(more, tmp_path, 3).startswith('5 of 8 trials are finished (|H|=4: 3, |H|=6: 2)')
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
-  assert dataclasses.replace(fewer, num_trials=1).draws() == [(Point(4), 0), (Point(6), 0)]
+  with pytest.raises(
+    SettingsError, match=r'^num_trials_by_size is \(3, 1\); valid is \(\), or 2 numbers of which num_trials, 1, '
+  ):
+    dataclasses.replace(fewer, num_trials=1)
 
 
 def test_the_evidence_has_as_many_draws_as_figure_3_asks_for():

@@ -151,7 +151,7 @@ def test_in_an_object_store_a_bad_step_is_copied_aside():
   directory = storage.located('gs://bucket') / 'model' / checkpoints.NAME
   for step in (1, 2):
     (directory / str(step) / 'state' / 'file').write_bytes(b'%d' % step)
-    manifests.write(directory / str(step), manifests.of_tree(directory / str(step)))
+    manifests.write(directory / str(step), manifests.tree_entries(directory / str(step)))
   (directory / '2' / 'state' / 'file').write_bytes(b'9')
   what, rest = checkpoints._set_aside_bad(directory)
   assert 'state/file has other bytes' in what and rest.startswith('step 1 is good')
@@ -270,7 +270,7 @@ def test_each_worker_writes_a_checkpoint_beside_those_that_are_kept(tmp_path):
 def test_a_model_that_is_finetuned_is_saved_whole(tmp_path):
   """Its parameters, in float64 at most, beside the head that a prompt is tuned with too."""
   trial = _trial(tmp_path, methods=('finetune', 'probe'))
-  finetuned, probed = (disk_needs._of_record(trial, 'bert', method) for method in ('finetune', 'probe'))
+  finetuned, probed = (disk_needs._record_bytes(trial, 'bert', method) for method in ('finetune', 'probe'))
   bert, tokens = trial.settings.bert_module(), jnp.zeros((1, 4), jnp.int32)
   params = jax.eval_shape(bert.init, jax.random.key(0), tokens)
   assert finetuned - probed == 8 * sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -100,7 +100,9 @@ def test_a_trial_that_fails_stops_no_other(settings, runs, tmp_path, error, sent
 def test_the_exit_status_is_that_of_every_failure(errors, status):
   """Where they agree; or else that of any failure."""
   failed = [failures.Failure(f'no {index}', one) for index, one in enumerate(errors)]
-  assert sweep.TrialsFailed(failed, None).status == status == exit_status.of_error(sweep.TrialsFailed(failed, 'left'))
+  assert (
+    sweep.TrialsFailed(failed, None).status == status == exit_status.error_status(sweep.TrialsFailed(failed, 'left'))
+  )
 
 
 @pytest.mark.parametrize('error', [signals.Stopped(15), KeyboardInterrupt(), pretraining.OutOfTime()])
@@ -118,7 +120,7 @@ def test_what_one_of_several_processes_meets_alone_ends_it(settings, runs, tmp_p
   """Since the others wait for it; what all of them meet stops no other trial."""
   errors, begun = runs
   monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
-  monkeypatch.setattr(distributed, 'decide', lambda look: look())
+  monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: look())
   errors.update({4: Diverged('inf'), 6: RuntimeError('alone')})
   with pytest.raises(RuntimeError, match='alone'):
     sweep.fill_here(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET)

@@ -282,6 +282,6 @@ def test_what_cannot_be_joined_is_refused_in_a_sentence():
 def test_one_process_decides_for_itself():
   """Without others nothing is sent, and what is decided comes back as it is."""
   marker = object()
-  assert distributed.decide(lambda: marker) is marker
+  assert distributed.broadcast_from_process_0(lambda: marker) is marker
   with pytest.raises(SettingsError, match='no'):
-    distributed.agree(lambda: (_ for _ in ()).throw(SettingsError('no')))
+    distributed.raise_everywhere(lambda: (_ for _ in ()).throw(SettingsError('no')))

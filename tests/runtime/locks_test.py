@@ -308,7 +308,7 @@ def test_a_claim_is_waited_for_or_not(tmp_path, monkeypatch):
 def test_process_0_claims_for_all(tmp_path, monkeypatch):
   """The others take its word and touch nothing."""
   for answer in (True, False):
-    monkeypatch.setattr(distributed, 'decide', lambda look, answer=answer: answer)
+    monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look, answer=answer: answer)
     monkeypatch.setattr(locks.signals, 'check', lambda: None)
     with locks.held(tmp_path, 'it', QUIET) as is_held:
       assert is_held == answer and not _names(tmp_path)

@@ -138,7 +138,7 @@ def test_jax_looking_for_nans_ends_a_pretraining_too(settings, tmp_path, monkeyp
   raises = pytest.raises(nan_guard.Diverged, match=r'invalid value \(nan\).* in the call of steps 21 to 30;')
   with raises as raised, jax.debug_nans(True):
     _train(settings, tmp_path, monkeypatch, bad_loss=27)
-  assert exit_status.of_error(raised.value) == exit_status.of_error(FloatingPointError('of tuning')) == 3
+  assert exit_status.error_status(raised.value) == exit_status.error_status(FloatingPointError('of tuning')) == 3
   assert checkpoints.steps(tmp_path / checkpoints.NAME) == [20]
 
 

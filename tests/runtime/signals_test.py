@@ -121,18 +121,18 @@ def test_process_0_decides_for_all(monkeypatch):
   """One that it has told stops wherever all check, and goes on where it alone has got a signal."""
   monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
   with signals.answered():
-    monkeypatch.setattr(distributed, 'decide', lambda look: [])
+    monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: [])
     _tell()
     signals.check()
     with signals.deferred():
       pass
   with signals.answered():
-    monkeypatch.setattr(distributed, 'decide', lambda look: [2])
+    monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: [2])
     assert not signals.is_stopping()
     with pytest.raises(signals.Stopped) as stopped:
       signals.check()
     assert stopped.value.status == 130
-    monkeypatch.setattr(distributed, 'decide', lambda look: [15, 2])
+    monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: [15, 2])
     with pytest.raises(signals.Stopped) as stopped:
       signals.check()
     assert stopped.value.status == 143
@@ -153,7 +153,7 @@ def test_who_stops_where_process_0_is_alone_tells_the_others(monkeypatch):
   monkeypatch.setattr(distributed, '_client', lambda: client)
   with pytest.raises(signals.Stopped) as stopped, signals.answered():
     _tell(signal.SIGINT)
-    distributed.decide(signals.check)
+    distributed.broadcast_from_process_0(signals.check)
   assert stopped.value.status == 130
   ((key, _),) = told.items()
   with pytest.raises(signals.Stopped, match='SIGINT'):
@@ -190,7 +190,7 @@ def test_a_run_whose_reader_is_gone_stops_as_any_other(monkeypatch):
 def test_tuning_stops_between_epochs(monkeypatch):
   """In several processes, too, where no signal is answered elsewhere."""
   monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
-  monkeypatch.setattr(distributed, 'decide', lambda look: look())
+  monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: look())
   seen = []
 
   def epoch(state):

@@ -37,7 +37,7 @@ def _wrong(cases):
 def _one_of_each_field():
   """Of the bad values of each field name one, each time the next in its list, so that every kind of each is met."""
   by_name = {}
-  for bad in every_input.of_fields():
+  for bad in every_input.bad_field_values():
     by_name.setdefault(bad.names[0], []).append(bad)
   return [cases[index % len(cases)] for index, cases in enumerate(by_name.values())]
 

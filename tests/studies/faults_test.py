@@ -138,7 +138,7 @@ def test_every_file_of_a_checkpoint_is_damaged(tmp_path):
       path = tmp_path / 'pretrained/m/checkpoints' / step / name
       path.parent.mkdir(parents=True, exist_ok=True)
       path.write_bytes(bytes(size))
-  found = damage.of_checkpoints(tmp_path)
+  found = damage.checkpoint_damages(tmp_path)
   names = {(one.how, *(path.partition('checkpoints/')[2] for path in one.paths)) for one in found}
   newest = {(how, f'40/{name}') for how in ('flipped', 'half', 'missing') for name in ('state/d/x', 'metrics')}
   both = {(how, '20/state/d/x', '40/state/d/x') for how in ('flipped', 'half', 'missing')}

@@ -11,7 +11,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.studies.benchmark.measure import NotHere, Prepared, Way, Work
+from experiments.studies.benchmark.measure import BenchmarkCase, Contender, NotHere, Prepared
 from experiments.studies.benchmark.settings import TrainingSettings
 from experiments.studies.benchmark.training import Step
 from hmm_jax.bert import Bert
@@ -22,20 +22,20 @@ _DETERMINISTIC = {'xla_gpu_exclude_nondeterministic_ops': True}
 _MOVING_RATE = 1e-3
 
 
-def works(settings: TrainingSettings, key: Array) -> Iterator[Work]:
+def cases(settings: TrainingSettings, key: Array) -> Iterator[BenchmarkCase]:
   """The step first: what a run that is killed has on record is in the order of what matters."""
   step = Step(settings, key)
-  ways = [
-    Way('ours', lambda: step.alone),
-    Way('ours, without dropout', lambda: step.ours(_without_dropout(step))),
-    Way('ours, cuDNN attention, without dropout', lambda: step.ours(_with_cudnn(step))),
-    Way('ours, deterministic', lambda: step.ours(step.bert, options=_DETERMINISTIC)),
+  contenders = [
+    Contender('ours', lambda: step.alone),
+    Contender('ours, without dropout', lambda: step.ours(_without_dropout(step))),
+    Contender('ours, cuDNN attention, without dropout', lambda: step.ours(_with_cudnn(step))),
+    Contender('ours, deterministic', lambda: step.ours(step.bert, options=_DETERMINISTIC)),
     # Its layers start from other draws, so that its loss is another.
-    Way('ours, scanned layers', lambda: step.ours(step.bert.clone(scan_layers=True))._replace(error=None)),
-    Way('Hugging Face, torch.compile, SDPA', lambda: _hugging_face(step), ('torch', 'transformers')),
-    Way('its matrix products alone', step.products),
+    Contender('ours, scanned layers', lambda: step.ours(step.bert.clone(scan_layers=True))._replace(error=None)),
+    Contender('Hugging Face, torch.compile, SDPA', lambda: _hugging_face(step), ('torch', 'transformers')),
+    Contender('its matrix products alone', step.products),
   ]
-  yield Work('gpu', step.name, ways)
+  yield BenchmarkCase('gpu', step.name, contenders)
   yield _compared(step)
   yield step.ensembles('gpu')
 
@@ -59,7 +59,7 @@ def _hugging_face(step: Step) -> Prepared:
   return step.hugging_face(compiled=True, attention='sdpa', device='cuda')
 
 
-def _compared(step: Step) -> Work:
+def _compared(step: Step) -> BenchmarkCase:
   """The losses of one call of steps from one start, without dropout, against those in float32.
 
   At full rate from the first step on: a warm-up to a small rate would leave the weights where they are.
@@ -74,12 +74,12 @@ def _compared(step: Step) -> Work:
   def against(bert: Callable[[], Bert]) -> Prepared:
     return step.ours(bert(), pretrain=moving)._replace(error=lambda losses: _distance(losses, exact[0]))
 
-  ways = [
-    Way('ours, float32', float32),
-    Way('ours, bfloat16', lambda: against(lambda: _without_dropout(step))),
-    Way('ours, bfloat16, cuDNN attention', lambda: against(lambda: _with_cudnn(step))),
+  contenders = [
+    Contender('ours, float32', float32),
+    Contender('ours, bfloat16', lambda: against(lambda: _without_dropout(step))),
+    Contender('ours, bfloat16, cuDNN attention', lambda: against(lambda: _with_cudnn(step))),
   ]
-  return Work('gpu', f'losses of {step.settings.pretrain.steps_per_call} steps, against float32', ways)
+  return BenchmarkCase('gpu', f'losses of {step.settings.pretrain.steps_per_call} steps, against float32', contenders)
 
 
 def _kept(exact: list[np.ndarray], losses: Array) -> float:

@@ -12,14 +12,14 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.studies.benchmark.measure import compiled, Prepared, Way, Work
+from experiments.studies.benchmark.measure import BenchmarkCase, compiled, Contender, Prepared
 from experiments.studies.benchmark.settings import InferenceSettings
 import hmm_jax
 from hmm_jax.hmm import Distribution, HMM
 from hmm_jax.memory_hmm import cell_probs
 
 
-def works(settings: InferenceSettings, key: Array) -> Iterator[Work]:
+def cases(settings: InferenceSettings, key: Array) -> Iterator[BenchmarkCase]:
   """Smoothing of each size, and the posterior of a memory."""
   for num_states in settings.num_states:
     hmm = hmm_jax.random_hmm(jax.random.fold_in(key, num_states), num_states, settings.num_tokens)
@@ -57,7 +57,7 @@ def _largest_error(expected: np.ndarray, read: Callable[[Any], Any]) -> Callable
   return lambda result: float(np.abs(np.asarray(read(result), np.float64).reshape(expected.shape) - expected).max())
 
 
-def _smoothing(settings: InferenceSettings, hmm: HMM, tokens: Array) -> Iterator[Work]:
+def _smoothing(settings: InferenceSettings, hmm: HMM, tokens: Array) -> Iterator[BenchmarkCase]:
   """Everything, and the smoothed rows alone; dynamax's smoother tells all that ours does but leave-one-out rows."""
   rows = _rows(hmm, tokens)
   expected = smoothed_in_float64(hmm, np.asarray(rows))
@@ -66,20 +66,20 @@ def _smoothing(settings: InferenceSettings, hmm: HMM, tokens: Array) -> Iterator
   of_posterior, of_loop = error_of(lambda posterior: posterior.smoothed_probs), error_of(lambda result: result[2])
   dynamax = lambda read: lambda: _dynamax(hmm, rows, read, error_of)
   everything = [
-    Way('ours', lambda: compiled(hmm_jax.forward_backward, hmm, rows, error=of_posterior)),
-    Way('dynamax', dynamax(lambda posterior: posterior), ('dynamax',)),
-    Way('numba, float64', lambda: _numba('forward_backward', hmm, rows, of_loop), ('numba',)),
+    Contender('ours', lambda: compiled(hmm_jax.forward_backward, hmm, rows, error=of_posterior)),
+    Contender('dynamax', dynamax(lambda posterior: posterior), ('dynamax',)),
+    Contender('numba, float64', lambda: _numba('forward_backward', hmm, rows, of_loop), ('numba',)),
   ]
-  yield Work('inference', f'all posteriors, {size}', everything)
+  yield BenchmarkCase('inference', f'all posteriors, {size}', everything)
   alone = [
-    Way('ours', lambda: _ours_alone(hmm, rows, error_of)),
-    Way('ours, float64 in and out', lambda: _ours_in_float64(hmm, rows, error_of)),
-    Way('dynamax', dynamax(lambda posterior: posterior.smoothed_probs), ('dynamax',)),
-    Way('dynamax, all it tells', dynamax(lambda posterior: posterior), ('dynamax',)),
-    Way('hmmlearn, float64', lambda: _hmmlearn(hmm, tokens, error_of), ('hmmlearn',)),
-    Way('numba, float64', lambda: _numba('smooth', hmm, rows, error_of(lambda result: result)), ('numba',)),
+    Contender('ours', lambda: _ours_alone(hmm, rows, error_of)),
+    Contender('ours, float64 in and out', lambda: _ours_in_float64(hmm, rows, error_of)),
+    Contender('dynamax', dynamax(lambda posterior: posterior.smoothed_probs), ('dynamax',)),
+    Contender('dynamax, all it tells', dynamax(lambda posterior: posterior), ('dynamax',)),
+    Contender('hmmlearn, float64', lambda: _hmmlearn(hmm, tokens, error_of), ('hmmlearn',)),
+    Contender('numba, float64', lambda: _numba('smooth', hmm, rows, error_of(lambda result: result)), ('numba',)),
   ]
-  yield Work('inference', f'smoothed rows, {size}', alone)
+  yield BenchmarkCase('inference', f'smoothed rows, {size}', alone)
 
 
 def _ours_alone(hmm: HMM, rows: Array, error_of: Any) -> Prepared:
@@ -118,7 +118,7 @@ def _numba(name: str, hmm: HMM, rows: Array, error: Callable[[Any], float]) -> P
   return Prepared(lambda: getattr(loops, name)(*arguments), error)
 
 
-def _memory(settings: InferenceSettings, key: Array) -> Work:
+def _memory(settings: InferenceSettings, key: Array) -> BenchmarkCase:
   """What a label needs, P[M | x]: by the memory's own structure, and through the flattened chain."""
   sizes = settings.memory_size, settings.memory_states, settings.num_tokens
   hmm = hmm_jax.random_memory_hmm(key, *sizes)
@@ -137,10 +137,10 @@ def _memory(settings: InferenceSettings, key: Array) -> Work:
     return jax.vmap(smoother)(jnp.log(rows))
 
   ours_flat = lambda flat, rows: hmm_jax.forward_backward(flat, rows).smoothed_probs
-  ways = [
-    Way('ours', lambda: compiled(hmm_jax.cell_posterior, hmm, rows, error=error)),
-    Way('ours, flattened chain', through_the_chain(ours_flat)),
-    Way('dynamax, flattened chain', through_the_chain(by_dynamax), ('dynamax',)),
+  contenders = [
+    Contender('ours', lambda: compiled(hmm_jax.cell_posterior, hmm, rows, error=error)),
+    Contender('ours, flattened chain', through_the_chain(ours_flat)),
+    Contender('dynamax, flattened chain', through_the_chain(by_dynamax), ('dynamax',)),
   ]
   name = f'posterior of a memory, {settings.num_sequences} x {settings.length}, |M| = {hmm.memory_size}'
-  return Work('inference', name, ways)
+  return BenchmarkCase('inference', name, contenders)

@@ -1,4 +1,4 @@
-"""Several ways to one thing, measured by turns in one process; whatever cannot be measured is a line that says why."""
+"""Several contenders in one case, measured by turns in one process; what cannot be measured is a line that says why."""
 
 from collections.abc import Callable, Iterator, Sequence
 import contextlib
@@ -45,20 +45,20 @@ class Prepared(NamedTuple):
   figures: dict[str, Any] = {}
 
 
-class Way(NamedTuple):
-  """One way to do a work: `prepare` does what is no part of the measurement."""
+class Contender(NamedTuple):
+  """One implementation; `prepare` does what is no part of the measurement."""
 
   name: str
   prepare: Callable[[], Prepared]
   needs: tuple[str, ...] = ()
 
 
-class Work(NamedTuple):
-  """What is done, by ways of which the first is ours and the one that the others are compared with."""
+class BenchmarkCase(NamedTuple):
+  """One thing to measure; the first of its contenders is ours, which the others are compared with."""
 
   part: str
   name: str
-  ways: Sequence[Way]
+  contenders: Sequence[Contender]
 
 
 def versions() -> dict[str, str | None]:
@@ -81,19 +81,19 @@ def compile_program(
   return lowered.compile(options), time.perf_counter() - begun
 
 
-def alternate(work: Work, repeats: int, deadline: float = math.inf) -> list[dict[str, Any]]:
-  """A record for each way: `repeats` rounds in which each is called once, after a call of each to warm up.
+def alternate(case: BenchmarkCase, repeats: int, deadline: float = math.inf) -> list[dict[str, Any]]:
+  """A record for each contender: `repeats` rounds in which each is called once, after a call of each to warm up.
 
-  No way is prepared once `time.monotonic()` is past the deadline.
+  No contender is prepared once `time.monotonic()` is past the deadline.
   """
   ready: dict[str, Prepared] = {}
-  rows = {way.name: _row(work, way) for way in work.ways}
-  for way in work.ways:
+  rows = {contender.name: _row(case, contender) for contender in case.contenders}
+  for contender in case.contenders:
     try:
-      ready[way.name] = _warmed_up(way, rows[way.name], deadline)
+      ready[contender.name] = _warmed_up(contender, rows[contender.name], deadline)
     except Exception as error:
       # Compilers and peers fail in any way, each in its own.
-      rows[way.name]['note'] = _in_one_line(error)
+      rows[contender.name]['note'] = _in_one_line(error)
   for _ in range(repeats):
     for name, prepared in list(ready.items()):
       try:
@@ -105,11 +105,11 @@ def alternate(work: Work, repeats: int, deadline: float = math.inf) -> list[dict
   return list(rows.values())
 
 
-def _row(work: Work, way: Way) -> dict[str, Any]:
+def _row(case: BenchmarkCase, contender: Contender) -> dict[str, Any]:
   return {
-    'part': work.part,
-    'work': work.name,
-    'way': way.name,
+    'part': case.part,
+    'work': case.name,
+    'way': contender.name,
     'seconds': [],
     'error': None,
     'memory_bytes': None,
@@ -123,13 +123,13 @@ def _row(work: Work, way: Way) -> dict[str, Any]:
   }
 
 
-def _warmed_up(way: Way, row: dict[str, Any], deadline: float) -> Prepared:
+def _warmed_up(contender: Contender, row: dict[str, Any], deadline: float) -> Prepared:
   if time.monotonic() > deadline:
     raise NotHere('not begun, for lack of time')
-  missing = [name for name in way.needs if not importlib.util.find_spec(name)]
+  missing = [name for name in contender.needs if not importlib.util.find_spec(name)]
   if missing:
     raise NotHere(f'{" and ".join(missing)} not installed')
-  prepared = way.prepare()
+  prepared = contender.prepare()
   result = jax.block_until_ready(prepared.call())
   if prepared.error:
     row['error'] = _finite(prepared.error(result))

@@ -10,7 +10,7 @@ PAGE = pages.DOCS / 'benchmark.md'
 
 def section(_: str, folder: pathlib.Path) -> str:
   """The tables of a record as they are printed."""
-  return f'```\n{report.of_record(folder)}```'
+  return f'```\n{report.workdir_tables(folder)}```'
 
 
 if __name__ == '__main__':

@@ -27,7 +27,7 @@ class Product(NamedTuple):
     return 3 * 2 * self.batch * self.rows * self.inner * self.columns
 
 
-def of_step(bert: Bert, batch_size: int, length: int, num_read: int) -> list[Product]:
+def forward_products(bert: Bert, batch_size: int, length: int, num_read: int) -> list[Product]:
   """Those of a pass forward over B chunks [T], of which `num_read` positions each are read out.
 
   The last layer computes keys and values everywhere, and all else where it is read.

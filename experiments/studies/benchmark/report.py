@@ -37,7 +37,7 @@ _SHOWN = ('jax', *measure.PEERS)
 _UNITS = ((1.0, 's'), (1e-3, 'ms'), (1e-6, 'us'))
 
 
-def of_record(workdir: pathlib.Path) -> str:
+def workdir_tables(workdir: pathlib.Path) -> str:
   """All tables of a workdir, and a line for the machine; raises SettingsError where its records lack a field."""
   records = results.load(workdir)
   lacking = [name for name in _FIELDS if any(name not in record for record in records)]

@@ -11,29 +11,29 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.studies.benchmark.measure import compiled, Prepared, Way, Work
+from experiments.studies.benchmark.measure import BenchmarkCase, compiled, Contender, Prepared
 from experiments.studies.benchmark.settings import SamplingSettings
 import hmm_jax
 from hmm_jax.hmm import HMM
 from hmm_jax.sampling import alias_table
 
 
-def works(settings: SamplingSettings, key: Array) -> Iterator[Work]:
+def cases(settings: SamplingSettings, key: Array) -> Iterator[BenchmarkCase]:
   """Documents beside every peer, and a corpus without dynamax, which is too slow for it."""
   hmm = hmm_jax.random_hmm(key, settings.num_states, settings.num_tokens)
   length = settings.document_length
   error = _share_error(exact_shares(hmm, length))
 
-  def ways(count: int) -> list[Way]:
+  def contenders(count: int) -> list[Contender]:
     return [
-      Way('ours', lambda: _ours(hmm, key, count, length, error)),
-      Way('numba', lambda: _numba(hmm, count, length, error), ('numba',)),
+      Contender('ours', lambda: _ours(hmm, key, count, length, error)),
+      Contender('numba', lambda: _numba(hmm, count, length, error), ('numba',)),
     ]
 
-  peer = Way('dynamax', lambda: _dynamax(hmm, key, settings.num_documents, length, error), ('dynamax',))
+  peer = Contender('dynamax', lambda: _dynamax(hmm, key, settings.num_documents, length, error), ('dynamax',))
   count, corpus = settings.num_documents, settings.corpus_documents
-  yield Work('sampling', f'sample {count} x {length}, |H| = {hmm.num_states}', [*ways(count), peer])
-  yield Work('sampling', f'sample a corpus, {corpus} x {length}', ways(corpus))
+  yield BenchmarkCase('sampling', f'sample {count} x {length}, |H| = {hmm.num_states}', [*contenders(count), peer])
+  yield BenchmarkCase('sampling', f'sample a corpus, {corpus} x {length}', contenders(corpus))
 
 
 def exact_shares(hmm: HMM, length: int) -> np.ndarray:

@@ -29,16 +29,16 @@ def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) 
   """Measures anew on every call, since what is measured is this machine now; a kill leaves what was measured."""
   begun, rows = time.monotonic(), list[dict[str, Any]]()
   results.write(workdir, settings, rows, [here()])
-  for work in _works(settings):
-    rows += measure.alternate(work, settings.repeats, begun + 60 * settings.minutes)
+  for case in _cases(settings):
+    rows += measure.alternate(case, settings.repeats, begun + 60 * settings.minutes)
     results.rewrite(workdir, settings, rows)
-    reporter.say(f'{time.monotonic() - begun:.0f} s: {work.part}, {work.name}')
+    reporter.say(f'{time.monotonic() - begun:.0f} s: {case.part}, {case.name}')
 
 
-def _works(settings: BenchmarkSettings) -> Iterator[measure.Work]:
+def _cases(settings: BenchmarkSettings) -> Iterator[measure.BenchmarkCase]:
   for index, name in enumerate(settings.parts):
     key = jax.random.fold_in(jax.random.key(settings.seed), index)
-    yield from _PARTS[name].works(getattr(settings, name), key)
+    yield from _PARTS[name].cases(getattr(settings, name), key)
 
 
 def here() -> dict[str, Any]:
@@ -52,4 +52,4 @@ def here() -> dict[str, Any]:
 
 def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the tables of the record, and keeps them beside it."""
-  report_lib.show(report.of_record(workdir), workdir, reporter)
+  report_lib.show(report.workdir_tables(workdir), workdir, reporter)

@@ -14,7 +14,7 @@ import numpy as np
 from experiments.pipeline import pretraining
 from experiments.settings.groups import PretrainSettings
 from experiments.studies.benchmark import products
-from experiments.studies.benchmark.measure import compile_program, compiled, NotHere, Prepared, Way, Work
+from experiments.studies.benchmark.measure import BenchmarkCase, compile_program, compiled, Contender, NotHere, Prepared
 from experiments.studies.benchmark.settings import TrainingSettings
 import hmm_jax
 from hmm_jax import masking, pretrain, sharding
@@ -24,15 +24,19 @@ from hmm_jax.bert import Bert
 _NUM_STATES = 10
 
 
-def works(settings: TrainingSettings, key: Array) -> Iterator[Work]:
+def cases(settings: TrainingSettings, key: Array) -> Iterator[BenchmarkCase]:
   """A step, by us and by Hugging Face; and steps of several models at once."""
   step = Step(settings, key)
   hugging_face = [
-    Way('Hugging Face, eager', lambda: step.hugging_face(compiled=False), ('torch', 'transformers')),
-    Way('Hugging Face, torch.compile', lambda: step.hugging_face(compiled=True), ('torch', 'transformers')),
+    Contender('Hugging Face, eager', lambda: step.hugging_face(compiled=False), ('torch', 'transformers')),
+    Contender('Hugging Face, torch.compile', lambda: step.hugging_face(compiled=True), ('torch', 'transformers')),
   ]
-  ways = [Way('ours', lambda: step.alone), *hugging_face, Way('its matrix products alone', step.products)]
-  yield Work('training', step.name, ways)
+  contenders = [
+    Contender('ours', lambda: step.alone),
+    *hugging_face,
+    Contender('its matrix products alone', step.products),
+  ]
+  yield BenchmarkCase('training', step.name, contenders)
   yield step.ensembles('training')
 
 
@@ -141,7 +145,7 @@ class Step:
 
   def _products(self) -> list[products.Product]:
     num_read = masking.num_slots(self.corruption, self.batch_size, self.length)
-    return products.of_step(self.bert, self.batch_size, self.length, num_read)
+    return products.forward_products(self.bert, self.batch_size, self.length, num_read)
 
   def _figures(self, bert: Bert) -> dict[str, Any]:
     of_products = sum(product.flops for product in self._products())
@@ -177,11 +181,11 @@ class Step:
     )
     return Prepared(call, self._error(loss), units=p.steps_per_call, figures={'tokens': self.tokens})
 
-  def ensembles(self, part: str) -> Work:
+  def ensembles(self, part: str) -> BenchmarkCase:
     """Steps of several models at once; the unit is one step of one model."""
-    at_once = lambda count: Way(f'ours, {count} at once', lambda: self.ours(self.bert, num_members=count))
-    ways = [Way('ours', lambda: self.alone), *map(at_once, self.settings.num_members)]
-    return Work(part, f'a step of each of several models, {self.settings.bert.dtype}', ways)
+    at_once = lambda count: Contender(f'ours, {count} at once', lambda: self.ours(self.bert, num_members=count))
+    contenders = [Contender('ours', lambda: self.alone), *map(at_once, self.settings.num_members)]
+    return BenchmarkCase(part, f'a step of each of several models, {self.settings.bert.dtype}', contenders)
 
 
 @functools.partial(jax.jit, static_argnames='bert')

@@ -42,7 +42,7 @@ def conditions(records: list[Record]) -> list[Condition]:
   return list(dict.fromkeys(Condition(*(record[name] for name in Condition._fields)) for record in records))
 
 
-def of_condition(records: list[Record], condition: Condition) -> list[Record]:
+def condition_records(records: list[Record], condition: Condition) -> list[Record]:
   """Its records of the theorem's own task, by HMM."""
   return sorted(statistics.select(records, kind='task', **condition._asdict()), key=lambda record: record['hmm'])
 
@@ -64,7 +64,7 @@ def between_ways(records: list[Record]) -> dict[tuple[Condition, str, str], Diff
   """Of every condition and every one of PAIRS that it has."""
   found = {}
   for condition in conditions(records):
-    rows = of_condition(records, condition)
+    rows = condition_records(records, condition)
     for pair in PAIRS:
       first, second = (accuracies(rows, way) for way in pair)
       if len(first) and len(second):
@@ -85,7 +85,7 @@ def between_conditions(records: list[Record], ways: tuple[str, ...]) -> dict[tup
   for condition in known:
     other = reference(condition)
     if other in known:
-      rows, others = of_condition(records, condition), of_condition(records, other)
+      rows, others = condition_records(records, condition), condition_records(records, other)
       for way in ways:
         found[condition, way] = difference(accuracies(rows, way), accuracies(others, way))
   return found

@@ -77,7 +77,7 @@ def measure_prompt(
     heads = {'trained_prompt': head, 'converged_prompt': fitted.head}
     rows.append(
       {
-        **_of_labels(s, problem),
+        **_majority_row(s, problem),
         'accuracy': {name: _accuracy(head, after[test], problem.labels[test]) for name, head in heads.items()},
         'mass': {'start': _mass(s, problem, start), 'trained': _mass(s, problem, after)},
       }
@@ -131,7 +131,7 @@ def _row(s: DegradationSettings, problem: Problem, seen: Seen, trained: dict[str
   masses = dict(zip(('without', 'start', 'trained'), (seen.plain, seen.after_start, seen.after_trained)))
   return {
     'kl': models.kl(problem.ideal, seen.plain),
-    **_of_labels(s, problem),
+    **_majority_row(s, problem),
     'accuracy': {name: _accuracy(head, probs[test], problem.labels[test]) for name, (probs, head) in ways.items()},
     'mass': {name: _mass(s, problem, probs) for name, probs in masses.items()} if problem.reader.any() else {},
     'gradient_norm': max(optimum.gradient_norm for optimum in optima.values()),
@@ -139,7 +139,7 @@ def _row(s: DegradationSettings, problem: Problem, seen: Seen, trained: dict[str
   }
 
 
-def _of_labels(s: DegradationSettings, problem: Problem) -> Row:
+def _majority_row(s: DegradationSettings, problem: Problem) -> Row:
   labels = problem.labels[: s.num_train], problem.labels[s.num_train :]
   return {'majority_accuracy': float(tasks.majority_accuracy(*labels))}
 

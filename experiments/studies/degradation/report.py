@@ -89,7 +89,7 @@ def condition_table(records: list[Record]) -> str:
 def mass_table(records: list[Record]) -> str:
   """The mass on H* by HMM where a model is as good as it gets, with the control; the mean where HMMs are many."""
   rows = []
-  for error, level in of_masses(records):
+  for error, level in controlled_levels(records):
     masses = contrasts.masses(records, error, level)
     model = _ERRORS[error].format(level) if error == 'bert' else 'exact G'
     row = [('model', model), ('HMMs', str(len(masses['trained'])))]
@@ -146,7 +146,7 @@ def _for_each_theorem(records: list[Record], title: str, cells) -> str:
   for theorem in dict.fromkeys(record['theorem'] for record in records):
     rows = []
     for condition in contrasts.conditions(statistics.select(records, theorem=theorem)):
-      chosen = contrasts.of_condition(records, condition)
+      chosen = contrasts.condition_records(records, condition)
       found = cells(condition, chosen)
       if found:
         rows.append([('made worse by', name_of(condition)), ('KL', _kl(chosen)), *found])
@@ -195,7 +195,7 @@ def _marked(count: int) -> str:
   return f'*: p < {contrasts.LEVEL:g} / {count}'
 
 
-def of_masses(records: list[Record]) -> list[tuple[str, float]]:
+def controlled_levels(records: list[Record]) -> list[tuple[str, float]]:
   """The error and level of each model that has a control."""
   return list(
     dict.fromkeys((record['error'], record['level']) for record in statistics.select(records, kind='control'))
@@ -239,7 +239,7 @@ def _draw_lines(axes, rows: list[Record], error: str) -> None:
 
 def _draw_masses(axes, records: list[Record]) -> None:
   """A point for each model and prompt."""
-  for place, (error, level) in enumerate(of_masses(records)):
+  for place, (error, level) in enumerate(controlled_levels(records)):
     masses = contrasts.masses(records, error, level)
     samples = {float(index): masses[name] for index, name in enumerate(_MASSES)}
     style = dict(color=('#CC79A7', '#000000')[place], marker='P', linestyle='none')

@@ -83,7 +83,7 @@ def leak(records: list[Record], config: Config) -> str:
 def concentration(records: list[Record], config: Config) -> str:
   """Whether a trained prompt moves the posterior onto H*, and whether it does so for any task."""
   lines = []
-  for error, level in report.of_masses(records):
+  for error, level in report.controlled_levels(records):
     masses = contrasts.masses(records, error, level)
     means = {name: f'{statistics.mean_interval(values)}%' for name, values in masses.items()}
     found = contrasts.between_masses(records, error, level)

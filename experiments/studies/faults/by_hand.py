@@ -81,8 +81,8 @@ def _trials() -> Iterator[Bad]:
 def _combinations() -> Iterator[Bad]:
   """Fields of which each is well and all are not; the sentence names one of them."""
   for experiment, changes, *names in (
-    ('prompt_vs_head', ['fewer_sizes=(5,)'], 'fewer_sizes', '(5,)', '(4, 6)'),
-    ('prompt_vs_head', ['fewer_sizes=(4, 6, 8)', 'fewer_trials=1'], 'fewer_sizes', '8', '(4, 6)'),
+    ('prompt_vs_head', ['num_trials_by_size=(1,)'], 'num_trials_by_size', '(1,)', '2 numbers'),
+    ('prompt_vs_head', ['num_trials_by_size=(1, 3)'], 'num_trials_by_size', '(1, 3)', 'num_trials, 1,'),
     ('prompt_vs_head', ['prompt.length=500'], 'prompt.length', '500', 'at most'),
     ('prompt_vs_head', ['bert.width=15'], 'bert.width', '15', 'multiple of num_heads'),
     ('prompt_vs_head', ['bert.num_heads=3'], 'bert.width', '16', 'multiple of num_heads, 3'),

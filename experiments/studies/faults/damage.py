@@ -29,7 +29,7 @@ class Damage(NamedTuple):
 def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Row]:
   """A row for each damage, of all that there are at most `num_damaged`, drawn without replacement."""
   with bench_lib.opened(settings) as bench:
-    found = [*of_checkpoints(bench.reference), *of_trials(bench.reference)]
+    found = [*checkpoint_damages(bench.reference), *trial_damages(bench.reference)]
     order = jax.random.permutation(key, len(found))[: settings.num_damaged].tolist()
     chosen, rows, workdirs = [found[index] for index in sorted(order)], list[Row](), bench.workdirs()
     with reporter.track('damages', len(chosen)) as advance:
@@ -37,7 +37,9 @@ def run(settings: FaultsSettings, key: jax.Array, reporter: Reporter) -> list[Ro
         rows.append(tried(bench, damage, workdir))
         advance(len(rows), damage.fault)
     if settings.mutants:
-      flipped = next(one for one in of_checkpoints(bench.reference) if one.how == 'flipped' and '/d/' in one.paths[0])
+      flipped = next(
+        one for one in checkpoint_damages(bench.reference) if one.how == 'flipped' and '/d/' in one.paths[0]
+      )
       rows.append(tried(bench, flipped, next(workdirs), without='digests'))
   return rows
 
@@ -67,7 +69,7 @@ def _not_kept(workdir: pathlib.Path, before: dict[str, bytes]) -> str:
   return next((f'{path} was not kept' for path, content in before.items() if content not in contents), '')
 
 
-def of_checkpoints(workdir: pathlib.Path) -> list[Damage]:
+def checkpoint_damages(workdir: pathlib.Path) -> list[Damage]:
   """Of each kind of file of the newest step, in every way, and of all steps at once."""
   found = []
   (directory, *_) = sorted(workdir.glob('pretrained/*/checkpoints'))
@@ -80,13 +82,13 @@ def of_checkpoints(workdir: pathlib.Path) -> list[Damage]:
         fault = f'newest checkpoint: {_WORDS[how]}'
         found.append(Damage(fault, (where,), how, f'checkpoints/{newest.name}', how != 'missing'))
         if kind == 'data':
-          found.append(_of_all(workdir, steps, how))
+          found.append(_damage_to_all_steps(workdir, steps, how))
   extra = str((newest / 'extra').relative_to(workdir))
   found.append(Damage('newest checkpoint: a file too many', (extra,), 'new', f'checkpoints/{newest.name}', True))
   return list(dict.fromkeys(found))
 
 
-def _of_all(workdir: pathlib.Path, steps: list[pathlib.Path], how: str) -> Damage:
+def _damage_to_all_steps(workdir: pathlib.Path, steps: list[pathlib.Path], how: str) -> Damage:
   """The same damage to the largest file of every step."""
   in_order = [sorted((path.stat().st_size, path) for path in step.rglob('*') if path.is_file()) for step in steps]
   largest = [found[-1][1] for found in in_order]
@@ -98,7 +100,7 @@ def _kind(path: pathlib.Path) -> str:
   return 'data' if 'd' in path.parts else path.name
 
 
-def of_trials(workdir: pathlib.Path) -> list[Damage]:
+def trial_damages(workdir: pathlib.Path) -> list[Damage]:
   """Of records, tuned arrays and what stands beside them, in every way."""
   found = []
   for name, pattern, is_read in (

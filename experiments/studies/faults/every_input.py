@@ -14,7 +14,7 @@ from experiments.studies.registry import EXPERIMENTS
 _OWN = 'fields of faults'
 
 
-def of_fields() -> Iterator[Bad]:
+def bad_field_values() -> Iterator[Bad]:
   """Every bad value of every field of every experiment that says what it takes."""
   for experiment, module in EXPERIMENTS.items():
     for name, field in config_lib.fields(module.SETTINGS):
@@ -27,7 +27,7 @@ def of_fields() -> Iterator[Bad]:
 def chosen(every: int) -> dict[str, list[Bad]]:
   """By kind all that was written by hand, and of the bad values of fields those that are so far apart."""
   found: dict[str, list[Bad]] = {}
-  for bad in list(of_fields())[::every]:
+  for bad in list(bad_field_values())[::every]:
     experiment = bad.arguments[0].removeprefix('--config=').partition(':')[0]
     found.setdefault(f'fields of {experiment}', []).append(bad)
   return found | {kind: list(each()) for kind, each in by_hand.KINDS.items()}

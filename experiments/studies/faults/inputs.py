@@ -62,7 +62,7 @@ def bad_texts(field: Any) -> Iterator[tuple[str, str]]:
     yield 'a truth value, in a tuple', '(True,)'
 
 
-def _of_int(metadata: Any) -> Iterator[tuple[str, str]]:
+def _bad_ints(metadata: Any) -> Iterator[tuple[str, str]]:
   bounds = metadata['bounds']
   yield 'below the range', str(math.ceil(bounds['least']) - 1 if 'least' in bounds else math.floor(bounds['above']))
   yield 'above the range', str(math.floor(bounds['most']) + 1 if 'most' in bounds else math.ceil(bounds['below']))
@@ -72,7 +72,7 @@ def _of_int(metadata: Any) -> Iterator[tuple[str, str]]:
     yield f'{text!r} for an integer', text
 
 
-def _of_float(metadata: Any) -> Iterator[tuple[str, str]]:
+def _bad_floats(metadata: Any) -> Iterator[tuple[str, str]]:
   bounds = metadata['bounds']
   below = math.nextafter(bounds['least'], -math.inf) if 'least' in bounds else float(bounds['above'])
   above = math.nextafter(bounds['most'], math.inf) if 'most' in bounds else float(bounds['below'])
@@ -83,18 +83,18 @@ def _of_float(metadata: Any) -> Iterator[tuple[str, str]]:
     yield f'{text!r} for a number', text
 
 
-def _of_bool(metadata: Any) -> Iterator[tuple[str, str]]:
+def _bad_bools(metadata: Any) -> Iterator[tuple[str, str]]:
   for text in ('maybe', '2', '', 'None', 'nan', '(True,)'):
     yield f'{text!r} for a truth value', text
 
 
-def _of_text(metadata: Any) -> Iterator[tuple[str, str]]:
+def _bad_texts(metadata: Any) -> Iterator[tuple[str, str]]:
   for choice in metadata['choices'][:1]:
     for text in ('nonsense', '', f'{choice} ', choice.upper(), f'{choice}\n', 'é\u202e☃'):
       yield f'{text!r} for a choice', text
 
 
-_of_kind: dict[Any, Any] = {int: _of_int, float: _of_float, bool: _of_bool, str: _of_text}
+_of_kind: dict[Any, Any] = {int: _bad_ints, float: _bad_floats, bool: _bad_bools, str: _bad_texts}
 
 
 def shown(text: str) -> tuple[str, ...]:

@@ -101,7 +101,9 @@ def run(settings: TheorySettings, key: jax.Array, reporter: Reporter) -> list[di
   return rows
 
 
-def _searched(statement: Statement, cases: adversary.Drawn, rng: np.random.Generator, how: Search) -> dict[str, Any]:
+def _searched(
+  statement: Statement, cases: adversary.SampledCases, rng: np.random.Generator, how: Search
+) -> dict[str, Any]:
   found = adversary.search(statement.violated_by, cases, rng, how, statement.guide)
   fails = [edge for edge, largest in found.edges.items() if largest > ROUNDING]
   return {

@@ -25,7 +25,7 @@ def appendix_section(records: list[Record]) -> str:
     f'{_title(searched)}. Of {len(printed)} statements of the paper {len(violated(printed))} were violated: '
     f'{_listed(violated(printed))}. The others were not, up to rounding, and their violation is exactly 0 in the last '
     f'case of each search. Of {len(ours)} others {len(violated(ours))} were violated: {_listed(violated(ours))}.',
-    _of_edges(searched),
+    _edge_lines(searched),
     f'Of texts of {searched[0]["length"]} tokens the smallest 1 - q^T K(G_i) beside an attended position, which an '
     f'argmax sees and a softmax must resolve, was {found[0]["gap_adversarial"]:.1e} for probabilities of denominator '
     f'{found[0]["gap_denominator"]} and {found[-1]["gap_adversarial"]:.1e} for {found[-1]["gap_denominator"]}.',
@@ -47,7 +47,7 @@ def _title(records: list[Record]) -> str:
   return f'Largest violation found of each claim: {of_each}, {first["num_edge"]} cases at each edge'
 
 
-def _of_edges(records: list[Record]) -> str:
+def _edge_lines(records: list[Record]) -> str:
   """Which claims survive each edge of their assumptions."""
   edges = dict.fromkeys(edge for record in records for edge in record['edges'].split(', '))
   lines = []

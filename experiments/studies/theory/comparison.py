@@ -8,7 +8,7 @@ from hmm_jax.blocks import in_blocks
 from hmm_jax.theory.exact.problem import Problem
 from hmm_jax.theory.theorems import scoring
 from hmm_jax.theory.theorems.assumptions import Finding
-from hmm_jax.theory.theorems.padding import Room
+from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.scoring import Predictions
 from hmm_jax.theory.theorems.theorems import Program
 
@@ -20,7 +20,7 @@ _READ_AT_A_TIME = 2**15
 TOLERANCE = 1e-9
 
 
-class Drawn(NamedTuple):
+class BalancedProblem(NamedTuple):
   """A problem with a balanced task, and the sequences in its region.
 
   Attributes:
@@ -62,26 +62,30 @@ class Comparison(NamedTuple):
   gap: np.ndarray
 
 
-def predicted(problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room) -> Predictions:
+def predicted(
+  problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes
+) -> Predictions:
   """What the exact model says behind a prompt; tokens past the vocabulary are [MASK]s."""
   own = np.minimum(tokens, problem.hmm.num_tokens)
-  return in_blocks(lambda block: scoring.predict(problem, prompt, finding, block, room), own, BLOCK_SIZE)
+  return in_blocks(lambda block: scoring.predict(problem, prompt, finding, block, padded), own, BLOCK_SIZE)
 
 
-def predicted_behind(problem: Problem, prompt: np.ndarray, predictions: Predictions, room: Room) -> Predictions:
+def predicted_behind(
+  problem: Problem, prompt: np.ndarray, predictions: Predictions, padded: PaddedSizes
+) -> Predictions:
   """The same sequences with another prompt before them."""
-  return in_blocks(lambda block: scoring.behind(block, problem, prompt, room), predictions, BLOCK_SIZE)
+  return in_blocks(lambda block: scoring.behind(block, problem, prompt, padded), predictions, BLOCK_SIZE)
 
 
-def read(predictions: Predictions, head: Any, room: Room, size: int, temperature: float = 0.0) -> np.ndarray:
+def read(predictions: Predictions, head: Any, padded: PaddedSizes, size: int, temperature: float = 0.0) -> np.ndarray:
   """Class scores [n, C] of a theorem's head, of so many sequences at a time."""
-  return in_blocks(lambda block: scoring.read(block, head, room, temperature), predictions, size)
+  return in_blocks(lambda block: scoring.read(block, head, padded, temperature), predictions, size)
 
 
-def compared(drawn: Drawn, head: Any, predictions: scoring.Predictions, room: Room) -> Comparison:
+def compared(drawn: BalancedProblem, head: Any, predictions: scoring.Predictions, padded: PaddedSizes) -> Comparison:
   """A head on predictions of its prompt, beside the truth of the sequences that were drawn."""
   recovered = drawn.program.recovered
-  constructed = read(predictions, head, room, min(len(predictions.tokens), _READ_AT_A_TIME))[:, : len(recovered)]
+  constructed = read(predictions, head, padded, min(len(predictions.tokens), _READ_AT_A_TIME))[:, : len(recovered)]
   posterior, factor = drawn.predictions.posterior[:, recovered], drawn.predictions.factor[:, None]
   mu = drawn.problem.task_weights[:, recovered].T
   has_mass, expected = drawn.has_mass, factor * posterior

@@ -64,7 +64,7 @@ def run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) ->
 def show(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the tables of the records."""
   del settings
-  report.show(report.of_examination(results.load(workdir)), workdir, reporter)
+  report.show(report.examination_tables(results.load(workdir)), workdir, reporter)
 
 
 def load(path: str | pathlib.Path) -> Problem:

@@ -42,7 +42,7 @@ _ROUNDING = 1e-12
 METHODS = ('program', 'converged', 'head', 'prompt', 'construction', 'construction_wrong')
 
 
-class Drawn(NamedTuple):
+class SampledProblem(NamedTuple):
   """One HMM and its task.
 
   Attributes:
@@ -66,7 +66,7 @@ class Drawn(NamedTuple):
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   """A row for each HMM: what is known of linear heads and, where labels differ, how often each method is right."""
-  s, drawn = settings.impossibility, list[Drawn]()
+  s, drawn = settings.impossibility, list[SampledProblem]()
   key_sparse, key_paper, key_tuning = jax.random.split(key, 3)
   problems = [('sparse', _sparse(s, key_sparse)), ('paper', _paper(s, key_paper))]
   with reporter.track('linear heads', 2 * s.num_hmms) as advance:
@@ -114,7 +114,7 @@ def _problem(hmm: HMM, task_weights: np.ndarray) -> StateProblem:
   return StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights, drawn=1)
 
 
-def _examined(settings: TheorySettings, kind: str, number: int, problem: StateProblem, key: Array) -> Drawn:
+def _examined(settings: TheorySettings, kind: str, number: int, problem: StateProblem, key: Array) -> SampledProblem:
   s = settings.impossibility
   texts = enumeration.possible_texts(problem, s.length)
   is_clear = texts.gaps > settings.margin
@@ -122,10 +122,10 @@ def _examined(settings: TheorySettings, kind: str, number: int, problem: StatePr
   decision = certificates.decide(problem, texts, settings.margin, s.max_proofs)
   probs = texts.probs / texts.probs.sum()
   sample = structured.generator(key).choice(len(probs), s.num_train, p=probs)
-  return Drawn(kind, number, problem, texts, near_ties, decision, sample)
+  return SampledProblem(kind, number, problem, texts, near_ties, decision, sample)
 
 
-def _known(one: Drawn) -> Row:
+def _known(one: SampledProblem) -> Row:
   proof = one.decision.proof
   return {
     'kind': one.kind,
@@ -138,7 +138,7 @@ def _known(one: Drawn) -> Row:
   }
 
 
-def _scored(one: Drawn, right: dict[str, np.ndarray]) -> Row:
+def _scored(one: SampledProblem, right: dict[str, np.ndarray]) -> Row:
   """The accuracy of each method on a fresh text and on one that training has not seen; None where there is none."""
   unseen = ~np.isin(np.arange(len(one.texts.probs)), one.sample)
   weights = {'fresh': one.texts.probs, 'unseen': np.where(unseen, one.texts.probs, 0)}
@@ -158,7 +158,9 @@ def _shares(texts: Texts, weights: np.ndarray, right: dict[str, np.ndarray]) -> 
   }
 
 
-def _right(settings: TheorySettings, drawn: list[Drawn], key: Array, reporter: Reporter) -> list[dict[str, np.ndarray]]:
+def _right(
+  settings: TheorySettings, drawn: list[SampledProblem], key: Array, reporter: Reporter
+) -> list[dict[str, np.ndarray]]:
   """By method, which of its texts each problem has right, [n]."""
   if not drawn:
     return []
@@ -171,7 +173,7 @@ def _right(settings: TheorySettings, drawn: list[Drawn], key: Array, reporter: R
   return right
 
 
-def _converged(s: ImpossibilitySettings, one: Drawn) -> np.ndarray:
+def _converged(s: ImpossibilitySettings, one: SampledProblem) -> np.ndarray:
   """Of the head that training by the protocol may not have reached: logistic regression at its optimum."""
   texts = one.texts
   found = converged.converged_head(
@@ -185,7 +187,7 @@ def _converged(s: ImpossibilitySettings, one: Drawn) -> np.ndarray:
   return (texts.features @ found.head.weights + found.head.bias).argmax(-1) == texts.labels
 
 
-def _constructed(settings: TheorySettings, one: Drawn) -> dict[str, np.ndarray]:
+def _constructed(settings: TheorySettings, one: SampledProblem) -> dict[str, np.ndarray]:
   """Theorem 3.6: where its head is right on the exact G_2 after its prompt, and where it is wrong beyond rounding.
 
   Nothing where it does not apply. Scores that rounding may have decided are a tie, and so of class 0, as they are by
@@ -205,7 +207,9 @@ def _constructed(settings: TheorySettings, one: Drawn) -> dict[str, np.ndarray]:
   return {'construction': says_one == is_one, 'construction_wrong': np.where(is_one, ahead > unsure, says_one)}
 
 
-def _tuned(s: ImpossibilitySettings, drawn: list[Drawn], key: Array, reporter: Reporter) -> list[dict[str, np.ndarray]]:
+def _tuned(
+  s: ImpossibilitySettings, drawn: list[SampledProblem], key: Array, reporter: Reporter
+) -> list[dict[str, np.ndarray]]:
   """By method, the labels of all texts of each problem by what was tuned on its sample."""
   every = np.pad(enumeration.all_texts(s.num_tokens, s.length), ((0, 0), (1, 0)), constant_values=s.num_tokens)
   inputs = np.broadcast_to(every, (len(drawn), *every.shape))

@@ -68,15 +68,15 @@ def _present(records: list[Record]) -> list[tuple[str, str]]:
 def _known(records: list[Record]) -> Table:
   rows = []
   for kind, name in _present(records):
-    of_kind = statistics.select(records, kind=kind)
-    certified = statistics.select(of_kind, outcome='certified')
+    num_of_kind = statistics.select(records, kind=kind)
+    certified = statistics.select(num_of_kind, outcome='certified')
     rows.append(
       [
         name,
-        *(briefly([record['outcome'] == outcome for record in of_kind]) for outcome in _OUTCOMES),
+        *(briefly([record['outcome'] == outcome for record in num_of_kind]) for outcome in _OUTCOMES),
         str(max((record['proof_texts'] for record in certified), default='')),
         range_of([record['least_error'] for record in certified]),
-        f'{max(record["near_ties"] for record in of_kind):.1g}',
+        f'{max(record["near_ties"] for record in num_of_kind):.1g}',
       ]
     )
   title = (
@@ -163,8 +163,8 @@ def _about_construction(records: list[Record]) -> str:
   built = [record for record in varied if record['fresh_construction'] is not None]
   if not built:
     return '- Theorem 3.6 applies to none of the HMMs whose labels differ.'
-  of_kind = lambda rows, kind: len(statistics.select(rows, kind=kind))
-  counts = [f'{of_kind(built, kind)} of {of_kind(varied, kind)} ({name})' for kind, name in _present(records)]
+  num_of_kind = lambda rows, kind: len(statistics.select(rows, kind=kind))
+  counts = [f'{num_of_kind(built, kind)} of {num_of_kind(varied, kind)} ({name})' for kind, name in _present(records)]
   wrong = max(record['fresh_construction_wrong'] for record in built)
   accuracies = [record['fresh_construction'] for record in built]
   imprecise = [accuracy for accuracy in accuracies if accuracy < 1 - 1e-9]

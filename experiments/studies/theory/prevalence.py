@@ -31,11 +31,11 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   """A row for each draw: what holds of it at which thresholds."""
   s, rows = settings.prevalence, list[Row]()
   key_states, key_memory = jax.random.split(key)
-  of_memory = functools.partial(_of_memory, settings)
+  of_memory = functools.partial(_memory_row, settings)
   with reporter.track('assumptions of the paper', len(s.num_states) + len(s.memory_sizes)) as advance:
     for size in s.num_states:
       drawn = _drawn(s, jax.random.fold_in(key_states, size), functools.partial(_chain, s, size))
-      rows += [_row('chain', size, number, of_chain(s, *one)) for number, one in enumerate(drawn)]
+      rows += [_row('chain', size, number, chain_row(s, *one)) for number, one in enumerate(drawn)]
       advance(s.num_states.index(size) + 1, f'|H| = {size}')
     for size in s.memory_sizes:
       drawn = _drawn(s, jax.random.fold_in(key_memory, size), functools.partial(_memory, s, size))
@@ -68,7 +68,7 @@ def _memory(s: PrevalenceSettings, memory_size: int, key: Array) -> tuple[Memory
   return hmm, tasks.draw_task_weights(key_task, memory_size, num_nonzero=s.num_nonzero)
 
 
-def of_chain(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Row:
+def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Row:
   """Assumptions 3.1 by rank, 3.2, and 3.5 by support and rank, with 3.5's search and the zeros of the transitions."""
   exact = Thresholds(0.0, s.rank_levels[0])
   rank = assumptions.non_degeneracy(hmm, exact)
@@ -97,7 +97,7 @@ def _is_independent(finding: Finding, level: float) -> bool:
   return 1 / finding.closeness.get('condition_number', np.inf) > level
 
 
-def _of_memory(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Row:
+def _memory_row(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Row:
   """Assumptions 4.2 and 4.5 by rank, and 4.4 with how far the first law is from the stationary one."""
   levels = [Thresholds(0.0, level) for level in settings.prevalence.rank_levels]
   recoverable = {level: assumptions.recoverable_hidden_states(hmm, 0, level) for level in levels}

@@ -8,7 +8,7 @@ from jax import Array
 import numpy as np
 
 from experiments.settings.fields import SettingsError
-from experiments.studies.theory.comparison import BLOCK_SIZE, compared, Drawn, predicted, TOLERANCE
+from experiments.studies.theory.comparison import BalancedProblem, BLOCK_SIZE, compared, predicted, TOLERANCE
 from experiments.studies.theory.settings import TheorySettings
 from hmm_jax.theory.exact import problem as structured
 from hmm_jax.theory.exact.constructions import exact_construction, exact_posterior, ExactConstruction
@@ -17,7 +17,7 @@ from hmm_jax.theory.exact.rationals import exact
 from hmm_jax.theory.problems import families, texts
 from hmm_jax.theory.problems.families import Sizes
 from hmm_jax.theory.theorems import padding, scoring, theorems
-from hmm_jax.theory.theorems.padding import Room
+from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.scoring import Predictions
 from hmm_jax.theory.theorems.theorems import Program
 
@@ -59,7 +59,7 @@ THEOREMS = (
 )
 
 
-def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mutated: bool) -> Drawn:
+def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mutated: bool) -> BalancedProblem:
   """A problem of the family and the sizes of this number, drawn until its region is large and a task balanced.
 
   Raises:
@@ -85,15 +85,15 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
 
 def _with_texts(
   settings: TheorySettings, theorem: Theorem, problem: Any, key: Array, rng: np.random.Generator, least: int, tied: bool
-) -> Drawn | None:
+) -> BalancedProblem | None:
   """The problem with `least` sequences and a task that is balanced on them, None where it has none."""
-  limits, room = settings.limits, room_of(settings, theorem)
+  limits, padded = settings.limits, padded_sizes(settings, theorem)
   found = _texts(settings, theorem, problem, key, least)
   if found is None:
     return None
   tokens, enumerated, has_mass = found
   program = theorems.program(theorem.name, problem, settings.verification.length, limits)
-  predict = lambda tokens: predicted(problem, program.prompt, program.finding, tokens, room)
+  predict = lambda tokens: predicted(problem, program.prompt, program.finding, tokens, padded)
   balanced = lambda seen, has_mass: _balanced(settings, problem, program.recovered, seen, has_mass, rng, tied)
   # Most HMMs without a balanced task are known by a part of the sequences.
   part = slice(None, None, len(tokens) // BLOCK_SIZE)
@@ -104,8 +104,8 @@ def _with_texts(
   if task is None:
     return None
   problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
-  drawn = Drawn(problem, program, predictions, has_mass, enumerated, 0)
-  return drawn if _num_off_factor(drawn, room) <= _MOST_TIES else None
+  drawn = BalancedProblem(problem, program, predictions, has_mass, enumerated, 0)
+  return drawn if _num_off_factor(drawn, padded) <= _MOST_TIES else None
 
 
 def _sizes(settings: TheorySettings, theorem: Theorem, family: str, index: int) -> Sizes:
@@ -125,12 +125,12 @@ def _sizes(settings: TheorySettings, theorem: Theorem, family: str, index: int) 
   return Sizes(num_states, num_tokens, num_classes, memory_size, 1 if theorem.name == '4.6' else 2, num_recoverable)
 
 
-def room_of(settings: TheorySettings, theorem: Theorem) -> Room:
+def padded_sizes(settings: TheorySettings, theorem: Theorem) -> PaddedSizes:
   """What the problems of one theorem are filled up to."""
   v = settings.verification
   num_states = max({'3.3': v.num_states_3_3, '3.6': v.num_states_3_6}.get(theorem.name, v.num_states))
   memory_size = 2 if theorem.name == '4.3' else v.memory_size
-  return Room(num_states, max(v.num_tokens), memory_size, num_outputs=max(num_states, memory_size) + 1)
+  return PaddedSizes(num_states, max(v.num_tokens), memory_size, num_outputs=max(num_states, memory_size) + 1)
 
 
 def _texts(
@@ -139,8 +139,8 @@ def _texts(
   """That many different sequences in the region, how many of them were enumerated, and which leave something that is
   recovered any probability, as few as a share `_MOST_WITHOUT_MASS` do not; None where they are too rare.
   """
-  length, room = settings.verification.length, room_of(settings, theorem)
-  filled_up = padding.chain(problem.hmm, room)
+  length, padded = settings.verification.length, padded_sizes(settings, theorem)
+  filled_up = padding.chain(problem.hmm, padded)
   finding = theorems.finding(theorems.ON_EMISSIONS[theorem.name], problem, settings.limits)
   states: Any = finding.witness.get('recoverable_states')
   supports = texts.supports(filled_up)
@@ -227,13 +227,13 @@ def _balanced(
   return None
 
 
-def _num_off_factor(drawn: Drawn, room: Room) -> int:
+def _num_off_factor(drawn: BalancedProblem, padded: PaddedSizes) -> int:
   """On how many sequences float64 gives all that is recovered, but for the factor: what is decided in fractions.
 
   That is where a position is so nearly attended that rounding hides it. A construction whose factor is wrong elsewhere
   too has no HMM that would do.
   """
-  found = compared(drawn, drawn.program.head, drawn.predictions, room)
+  found = compared(drawn, drawn.program.head, drawn.predictions, padded)
   return int((found.has_mass & (found.vector_error > TOLERANCE) & (found.cosine_error <= TOLERANCE**2)).sum())
 
 

@@ -21,7 +21,7 @@ def show(tables: list[rich.table.Table], workdir: pathlib.Path, reporter: Report
   report.show('\n'.join(report.as_text(table) for table in tables), workdir, reporter)
 
 
-def of_study(records: list[Record]) -> list[rich.table.Table]:
+def study_tables(records: list[Record]) -> list[rich.table.Table]:
   """Verification, linear heads, prevalence, the claims of the proofs; those of which there are records."""
   # Each by what the name of its part begins with.
   makers = {
@@ -34,7 +34,7 @@ def of_study(records: list[Record]) -> list[rich.table.Table]:
   return [table.rich() for name, make in makers.items() if chosen[name] for table in make(chosen[name])]
 
 
-def of_examination(records: list[Record]) -> list[rich.table.Table]:
+def examination_tables(records: list[Record]) -> list[rich.table.Table]:
   """Assumptions, and constructions with the linear program, each 120 columns wide at most."""
   is_assumption = lambda record: record['record'] == 'assumption'
   return [

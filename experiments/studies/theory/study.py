@@ -43,6 +43,6 @@ def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> 
 def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Prints the tables of the records and draws their figure."""
   records = results.load(workdir)
-  report.show(report.of_study(records), workdir, reporter)
+  report.show(report.study_tables(records), workdir, reporter)
   if any('temperature' in record for record in records):
     reporter.say(figures.saved(verification_report.temperature(records, settings.figure), workdir / 'temperature'))

@@ -17,15 +17,15 @@ import numpy as np
 from experiments.runtime.progress import Reporter
 from experiments.studies.theory import wrong_constructions
 from experiments.studies.theory.comparison import (
+  BalancedProblem,
   BLOCK_SIZE,
   compared,
   Comparison,
-  Drawn,
   predicted_behind,
   read,
   TOLERANCE,
 )
-from experiments.studies.theory.problems import draw, exactly, majority, room_of, text_of, Theorem
+from experiments.studies.theory.problems import draw, exactly, majority, padded_sizes, text_of, Theorem
 from experiments.studies.theory.settings import TheorySettings
 from hmm_jax.theory.theorems import theorems
 
@@ -62,7 +62,7 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   rows = [{**named, 'assumptions': theorem.assumptions, **_row(settings, theorem, drawn)}]
   if mutated:
     wrong = {CONTROL: wrong_constructions.Mutant(drawn.program.prompt, drawn.program.head)}
-    wrong |= wrong_constructions.of(
+    wrong |= wrong_constructions.wrong_constructions(
       theorem.name, drawn.problem, drawn.program, settings.verification.length, settings.limits
     )
     rows += [{**named, 'mutant': name, **_caught(settings, theorem, drawn, mutant)} for name, mutant in wrong.items()]
@@ -71,8 +71,11 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   return rows
 
 
-def _row(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> Row:
-  problem, found = drawn.problem, compared(drawn, drawn.program.head, drawn.predictions, room_of(settings, theorem))
+def _row(settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem) -> Row:
+  problem, found = (
+    drawn.problem,
+    compared(drawn, drawn.program.head, drawn.predictions, padded_sizes(settings, theorem)),
+  )
   is_near = found.has_mass & (found.gap <= settings.margin)
   # No rounding excuses an error above what it makes, another label that no near tie explains, or anything where there
   # is nothing.
@@ -138,7 +141,7 @@ class Verdict(NamedTuple):
   is_tie: bool
 
 
-def _decided(theorem: Theorem, drawn: Drawn, found: Comparison, undecided: np.ndarray) -> list[Verdict]:
+def _decided(theorem: Theorem, drawn: BalancedProblem, found: Comparison, undecided: np.ndarray) -> list[Verdict]:
   """Posterior, G, prompt and head, all in `Fraction`s."""
   if not undecided.size:
     return []
@@ -176,9 +179,9 @@ def _is_multiple(constructed: np.ndarray, posterior: np.ndarray) -> bool:
   return constructed.sum() > 0 and bool((constructed * posterior.sum() == posterior * constructed.sum()).all())
 
 
-def _softened(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> list[Row]:
+def _softened(settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem) -> list[Row]:
   """The accuracy of the construction with a softmax of each temperature, on sequences of full length."""
-  is_full = (drawn.predictions.tokens < room_of(settings, theorem).num_tokens).all(-1)
+  is_full = (drawn.predictions.tokens < padded_sizes(settings, theorem).num_tokens).all(-1)
   whole = jax.tree.map(lambda leaf: leaf[is_full][:BLOCK_SIZE], drawn.predictions)
   recovered, rows = drawn.program.recovered, []
   mu = drawn.problem.task_weights[:, recovered].T
@@ -186,19 +189,21 @@ def _softened(settings: TheorySettings, theorem: Theorem, drawn: Drawn) -> list[
   if not has_mass.any():
     return []
   for temperature in settings.verification.temperatures:
-    scores = read(whole, drawn.program.head, room_of(settings, theorem), BLOCK_SIZE, temperature)
+    scores = read(whole, drawn.program.head, padded_sizes(settings, theorem), BLOCK_SIZE, temperature)
     right = (scores[:, : len(recovered)] @ mu).argmax(-1) == labels
     row = {'temperature': temperature, 'sequences': int(has_mass.sum()), 'majority': majority(labels[has_mass])}
     rows.append(row | {'accuracy': float(right[has_mass].mean())})
   return rows
 
 
-def _caught(settings: TheorySettings, theorem: Theorem, drawn: Drawn, mutant: wrong_constructions.Mutant) -> Row:
+def _caught(
+  settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem, mutant: wrong_constructions.Mutant
+) -> Row:
   """How many sequences see that a construction is wrong: by label, by direction, by the factor of the proof."""
-  predictions, program, room = drawn.predictions, drawn.program, room_of(settings, theorem)
+  predictions, program, padded = drawn.predictions, drawn.program, padded_sizes(settings, theorem)
   if mutant.prompt is not program.prompt:
-    predictions = predicted_behind(drawn.problem, mutant.prompt, predictions, room)
-  found = compared(drawn, mutant.head, predictions, room)
+    predictions = predicted_behind(drawn.problem, mutant.prompt, predictions, padded)
+  found = compared(drawn, mutant.head, predictions, padded)
   is_large = found.error > _ROUNDING
   by_label = is_large & found.has_mass & (found.gap > settings.margin) & (found.label != found.built_label)
   by_direction = is_large & (found.cosine_error > TOLERANCE**2)

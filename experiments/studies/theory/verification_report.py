@@ -20,7 +20,7 @@ def theorems(records: list[Record]) -> Table:
   """A row for each theorem: what was checked, and what was found wrong."""
   columns = ['theorem', 'assumed', 'violated besides', 'HMMs', '|H*| > 1', 'C = 3', 'sequences', 'commonest label']
   columns += ['no mass', 'decided exactly', 'exact ties', 'wrong', 'cosine error', 'vector error']
-  rows = [_cells(theorem, found) for theorem, found in _by('theorem', _of_theorems(records)).items()]
+  rows = [_cells(theorem, found) for theorem, found in _by('theorem', _theorem_records(records)).items()]
   return Table('What the constructions recover beside the exact posterior', columns, rows, num_texts=3)
 
 
@@ -44,7 +44,7 @@ def mutants(records: list[Record]) -> Table:
   """A row for each wrong construction of a theorem: how many sequences see it."""
   columns = ['theorem', 'what is wrong', 'HMMs', 'sequences', 'by label', 'by direction', 'by any', 'HMMs that see it']
   rows = []
-  for theorem, of_theorem in _by('theorem', _of_mutants(records)).items():
+  for theorem, of_theorem in _by('theorem', _mutant_records(records)).items():
     for mutant, found in _by('mutant', of_theorem).items():
       counts = [sum(row[field] for row in found) for field in ('sequences', 'by_label', 'by_direction', 'by_factor')]
       seen = sum(_sees(row) for row in found)
@@ -55,7 +55,7 @@ def mutants(records: list[Record]) -> Table:
 def temperatures(records: list[Record]) -> Table:
   """A row for each theorem with attention and temperature of the softmax: accuracy over HMMs."""
   rows = []
-  for theorem, of_theorem in _by('theorem', _of_temperatures(records)).items():
+  for theorem, of_theorem in _by('theorem', _temperature_records(records)).items():
     for temperature, found in sorted(_by('temperature', of_theorem).items()):
       lowest = f'{100 * min(row["accuracy"] for row in found):.1f}'
       intervals = _interval(found, 'majority'), _interval(found, 'accuracy')
@@ -69,13 +69,13 @@ def temperatures(records: list[Record]) -> Table:
 
 def tables(records: list[Record]) -> list[Table]:
   """Those of which there are records."""
-  makers = {theorems: _of_theorems, mutants: _of_mutants, temperatures: _of_temperatures}
+  makers = {theorems: _theorem_records, mutants: _mutant_records, temperatures: _temperature_records}
   return [make(records) for make, chosen in makers.items() if chosen(records)]
 
 
 def verification_section(records: list[Record]) -> str:
   """What was verified, in Markdown: sentences with their numbers, and the tables."""
-  checked, wrong = _of_theorems(records), list(_grouped_mutants(_of_mutants(records)).values())
+  checked, wrong = _theorem_records(records), list(_grouped_mutants(_mutant_records(records)).values())
   by_theorem, with_memory = _by('theorem', checked).values(), [row for row in checked if 'stationary' in row]
   count = lambda field, value: sum(row[field] == value for row in with_memory)
   seen, by_label = (sum(any(map(sees, rows)) for rows in wrong) for sees in (_sees, lambda row: row['by_label']))
@@ -104,7 +104,7 @@ def verification_section(records: list[Record]) -> str:
 def temperature(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy of the constructions with attention by the temperature of their softmax."""
   figure, (axes,) = figures.panels(settings)
-  chosen = _of_temperatures(records)
+  chosen = _temperature_records(records)
   temperatures = sorted({row['temperature'] for row in chosen})
   if len(temperatures) > 2:
     axes.set_xscale('symlog', linthresh=temperatures[1], linscale=0.6)
@@ -135,15 +135,15 @@ def _interval(records: list[Record], field: str) -> str:
   return str(statistics.mean_interval([100 * record[field] for record in records]))
 
 
-def _of_theorems(records: list[Record]) -> list[Record]:
+def _theorem_records(records: list[Record]) -> list[Record]:
   return [record for record in records if 'largest_vector_error' in record]
 
 
-def _of_mutants(records: list[Record]) -> list[Record]:
+def _mutant_records(records: list[Record]) -> list[Record]:
   return [record for record in records if 'mutant' in record]
 
 
-def _of_temperatures(records: list[Record]) -> list[Record]:
+def _temperature_records(records: list[Record]) -> list[Record]:
   return [record for record in records if 'temperature' in record]
 
 

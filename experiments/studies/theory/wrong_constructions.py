@@ -20,18 +20,20 @@ class Mutant(NamedTuple):
   head: Any
 
 
-def of(theorem: str, problem: Any, program: Program, length: int, limits: Limits) -> dict[str, Mutant]:
+def wrong_constructions(theorem: str, problem: Any, program: Program, length: int, limits: Limits) -> dict[str, Mutant]:
   """The wrong constructions for a theorem's problem, by what is wrong with them."""
   match theorem:
     case '3.3':
-      return _of_3_3(problem, program, limits)
+      return _wrong_3_3(problem, program, limits)
     case '3.6':
-      return _of_3_6(problem, program)
+      return _wrong_3_6(problem, program)
     case _:
-      return _of_attention(problem, program, length) | (_of_prompt(problem, program) if len(program.prompt) else {})
+      return _wrong_attention(problem, program, length) | (
+        _wrong_prompt(problem, program) if len(program.prompt) else {}
+      )
 
 
-def _of_3_3(problem: Any, program: Program, limits: Limits) -> dict[str, Mutant]:
+def _wrong_3_3(problem: Any, program: Program, limits: Limits) -> dict[str, Mutant]:
   hmm, silent_probs, weights = problem.hmm, problem.silent_probs, program.head.weights
   mu = identity_weights(hmm.num_states, program.recovered)
   built = lambda chain, silent: recovery.theorem_3_3(chain, mu, silent, limits.thresholds)['head'].weights
@@ -48,7 +50,7 @@ def _of_3_3(problem: Any, program: Program, limits: Limits) -> dict[str, Mutant]
   return {name: Mutant(program.prompt, _linear(wrong)) for name, wrong in found.items()}
 
 
-def _of_3_6(problem: Any, program: Program) -> dict[str, Mutant]:
+def _wrong_3_6(problem: Any, program: Program) -> dict[str, Mutant]:
   hmm, prompt, head, essential = problem.hmm, program.prompt, program.head, program.recovered
   W = hmm.emission_matrix.T
   reached = (prompt[0] * hmm.initial_probs) @ hmm.transition_matrix
@@ -68,7 +70,7 @@ def _of_3_6(problem: Any, program: Program) -> dict[str, Mutant]:
   }
 
 
-def _of_attention(problem: Any, program: Program, length: int) -> dict[str, Mutant]:
+def _wrong_attention(problem: Any, program: Program, length: int) -> dict[str, Mutant]:
   """Of the keys and values, with a prompt or without."""
   hmm, head = problem.hmm, program.head
   states, values = program.finding.witness['recoverable_states'], program.finding.witness['memory_values']
@@ -96,7 +98,7 @@ def _of_attention(problem: Any, program: Program, length: int) -> dict[str, Muta
   return {name: Mutant(program.prompt, wrong) for name, wrong in found.items()}
 
 
-def _of_prompt(problem: Any, program: Program) -> dict[str, Mutant]:
+def _wrong_prompt(problem: Any, program: Program) -> dict[str, Mutant]:
   hmm, prompt, head = problem.hmm, program.prompt, program.head
   at_prompt = lambda bias: head._replace(positions=np.where(head.positions < 0, bias, head.positions))
   found = {

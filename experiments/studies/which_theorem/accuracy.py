@@ -6,7 +6,7 @@ from experiments.analysis import statistics
 from experiments.analysis.statistics import Interval
 from experiments.records.results import Record
 from experiments.studies.theory.tables import Table
-from experiments.studies.which_theorem.report import by_size, CELLS, hmms, of_part, percent
+from experiments.studies.which_theorem.report import by_size, CELLS, hmms, part_records, percent
 
 # Of a model and a method, in the order of columns.
 _HEADS = {
@@ -53,14 +53,14 @@ def joined(records: list[Record], trials: list[Record]) -> list[Record]:
 
 def accuracy_table(records: list[Record], trials: list[Record]) -> Table | None:
   """Mean accuracies by whether the score is linear and labels are separable; None where no task has any."""
-  found = joined(of_part(records, 'linearity'), trials)
+  found = joined(part_records(records, 'linearity'), trials)
   kinds = {name: statistics.select(found, linear=linear, separable=sep) for (linear, sep), name in CELLS.items()}
   return _table(found, {(name,): chosen for name, chosen in kinds.items()}, ['score and labels'], _HEADS)
 
 
 def prompt_table(records: list[Record], trials: list[Record]) -> Table | None:
   """Mean accuracies by |H|, epsilon, and which condition for a prompt holds; None where no task has any."""
-  found = joined(of_part(records, 'prompts'), trials)
+  found = joined(part_records(records, 'prompts'), trials)
   levels = list(found[0]['3.5']) if found else []
   kinds: dict[tuple[str, ...], list[Record]] = {
     (str(size), f'{float(level):g}', name): [

@@ -10,7 +10,7 @@ from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.runtime.progress import Reporter
 from experiments.studies.runner import Row
 from experiments.studies.which_theorem import grid
-from experiments.studies.which_theorem.grid import Drawn
+from experiments.studies.which_theorem.grid import SampledTrial
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
 from hmm_jax.blocks import in_blocks
 from hmm_jax.converged import converged_head
@@ -28,7 +28,7 @@ def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[
     with reporter.part(number, len(chosen), str(trial)), trial_lib.precisely():
       drawn, steps = grid.draw(trial), c.checkpoints
       heads = [fixed_head(settings, drawn, task.labels) for task in drawn.downstream.tasks]
-      (inputs,) = drawn.of_split('test', drawn.downstream.inputs)
+      (inputs,) = drawn.split_rows('test', drawn.downstream.inputs)
       for step, params in pretraining.params_along(settings, drawn.hmm, trial.keys().pretraining, steps, reporter):
         probs = at_mask(model, params, inputs, settings.measure.batch_size)
         rows += [
@@ -38,10 +38,10 @@ def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[
   return rows
 
 
-def fixed_head(settings: WhichTheoremSettings, drawn: Drawn, labels: np.ndarray) -> LinearHead:
+def fixed_head(settings: WhichTheoremSettings, drawn: SampledTrial, labels: np.ndarray) -> LinearHead:
   """The head that converged on the exact G of the training inputs."""
   how, num_classes = dataclasses.asdict(settings.converged), settings.downstream.num_classes
-  return converged_head(*drawn.of_split('train', drawn.token_probs, labels), num_classes=num_classes, **how).head
+  return converged_head(*drawn.split_rows('train', drawn.token_probs, labels), num_classes=num_classes, **how).head
 
 
 def at_mask(model: MaskedLM, params: Any, inputs: np.ndarray, batch_size: int) -> np.ndarray:
@@ -50,13 +50,13 @@ def at_mask(model: MaskedLM, params: Any, inputs: np.ndarray, batch_size: int) -
   return in_blocks(lambda block: token_probs(model, params, block, first), inputs, batch_size)[:, 0]
 
 
-def measured(drawn: Drawn, head: LinearHead, model_probs: np.ndarray, task: int) -> Row:
+def measured(drawn: SampledTrial, head: LinearHead, model_probs: np.ndarray, task: int) -> Row:
   """The certificate on the test inputs of a task, and the accuracy of the same head on the exact G.
 
   Raises:
     RuntimeError: more is certified than is right, which the proof excludes.
   """
-  probs, labels = drawn.of_split('test', drawn.token_probs, drawn.downstream.tasks[task].labels)
+  probs, labels = drawn.split_rows('test', drawn.token_probs, drawn.downstream.tasks[task].labels)
   found = certify(head, probs, model_probs, labels)
   if not found.accuracy >= found.certified >= found.from_total_variation >= found.from_kl:
     raise RuntimeError(f'{drawn.trial} task {task}: {found}, of which each share is to be at most the one before')

@@ -16,7 +16,7 @@ from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 
 
-class Drawn(NamedTuple):
+class SampledTrial(NamedTuple):
   """One HMM of the grid.
 
   Attributes:
@@ -40,9 +40,9 @@ class Drawn(NamedTuple):
 
   def majority(self, labels: np.ndarray) -> float:
     """The accuracy on test inputs of the commonest of the training labels."""
-    return float(tasks.majority_accuracy(*self.of_split('train', labels), *self.of_split('test', labels)))
+    return float(tasks.majority_accuracy(*self.split_rows('train', labels), *self.split_rows('test', labels)))
 
-  def of_split(self, split: str, *arrays: np.ndarray) -> list[np.ndarray]:
+  def split_rows(self, split: str, *arrays: np.ndarray) -> list[np.ndarray]:
     """The rows of arrays [n, ...] that are a split's."""
     return [array[self.downstream.splits[split]] for array in arrays]
 
@@ -56,7 +56,7 @@ def trials(settings: WhichTheoremSettings) -> list[Trial]:
   ]
 
 
-def each(settings: WhichTheoremSettings, what: str, reporter: Reporter) -> Iterator[Drawn]:
+def each(settings: WhichTheoremSettings, what: str, reporter: Reporter) -> Iterator[SampledTrial]:
   """Every HMM in turn, drawn, with progress."""
   found = trials(settings)
   with reporter.track(what, len(found)) as advance:
@@ -65,10 +65,10 @@ def each(settings: WhichTheoremSettings, what: str, reporter: Reporter) -> Itera
       advance(number, f'{trial}')
 
 
-def draw(trial: Trial) -> Drawn:
+def draw(trial: Trial) -> SampledTrial:
   """What `trial` draws, with the exact G."""
   with trial_lib.precisely():
     hmm, downstream = trial_lib.draw(trial)
     state_probs = tasks.first_state_probs(hmm, downstream.inputs)
   hmm = jax.tree.map(np.asarray, hmm)
-  return Drawn(trial, hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))
+  return SampledTrial(trial, hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))

@@ -7,7 +7,7 @@ from experiments.runtime.progress import Reporter
 from experiments.studies.runner import Row
 from experiments.studies.theory import prevalence
 from experiments.studies.which_theorem import grid
-from experiments.studies.which_theorem.grid import Drawn
+from experiments.studies.which_theorem.grid import SampledTrial
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
 from hmm_jax.tasks import Task
 from hmm_jax.theory.limits.best_head import proven_certificates, relative_error
@@ -22,16 +22,18 @@ def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[
     # The [MASK] is the first position, and no token of the text.
     reach = reachable(drawn.hmm, settings.downstream.length - 1)
     rows += [
-      {**drawn.fields, 'task': index, **_of_task(settings, drawn, reach, task)}
+      {**drawn.fields, 'task': index, **_task_row(settings, drawn, reach, task)}
       for index, task in enumerate(drawn.downstream.tasks)
     ]
   return rows
 
 
-def _of_task(settings: WhichTheoremSettings, drawn: Drawn, reach: Reachable, task: Task) -> Row:
+def _task_row(settings: WhichTheoremSettings, drawn: SampledTrial, reach: Reachable, task: Task) -> Row:
   task_weights = np.asarray(task.task_weights, np.float64)
   score = linear_score(drawn.hmm, reach, task_weights, drawn.hmm.initial_probs)
-  probs, states, labels, gaps = drawn.of_split('test', drawn.token_probs, drawn.state_probs, task.labels, task.margins)
+  probs, states, labels, gaps = drawn.split_rows(
+    'test', drawn.token_probs, drawn.state_probs, task.labels, task.margins
+  )
   clear = gaps >= settings.near_tie
   error = relative_error(drawn.hmm, settings.downstream.length)
   head_of_states = None if score.head is None else task_weights.T
@@ -48,7 +50,7 @@ def _of_task(settings: WhichTheoremSettings, drawn: Drawn, reach: Reachable, tas
     'separable': is_separable,
     'near_tie_share': float(1 - clear.mean()),
     'clear_separable': clear_separable,
-    **prevalence.of_chain(settings.levels, drawn.hmm, task_weights),
+    **prevalence.chain_row(settings.levels, drawn.hmm, task_weights),
   }
 
 

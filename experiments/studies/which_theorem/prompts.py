@@ -22,7 +22,7 @@ def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[
   rows = list[Row]()
   for drawn in grid.each(settings, 'prompts', reporter):
     for index, task in enumerate(drawn.downstream.tasks):
-      inputs, labels = drawn.of_split('test', drawn.downstream.inputs, task.labels)
+      inputs, labels = drawn.split_rows('test', drawn.downstream.inputs, task.labels)
       found = measured(drawn.hmm, np.asarray(task.task_weights), inputs, labels, settings.prompts)
       rows.append({**drawn.fields, 'task': index, 'majority_accuracy': drawn.majority(task.labels), **found})
   return rows

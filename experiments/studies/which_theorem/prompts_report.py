@@ -5,7 +5,7 @@ import itertools
 from experiments.analysis import report
 from experiments.records.results import Record
 from experiments.studies.theory.tables import Table
-from experiments.studies.which_theorem.report import by_size, hmms, of_part, percent
+from experiments.studies.which_theorem.report import by_size, hmms, part_records, percent
 
 # The error of a solution, of weights of at most 1, up to which float64 has it.
 PRECISE = 1e-6
@@ -16,7 +16,7 @@ PROOFS = ('certified', 'open', 'undecided')
 
 def prompt_table(records: list[Record]) -> Table | None:
   """By |H| and epsilon: Assumption 3.5, the condition, and the accuracy of what was built."""
-  chosen, rows = of_part(records, 'prompts'), list[list[str]]()
+  chosen, rows = part_records(records, 'prompts'), list[list[str]]()
   for (size, of_size), level in itertools.product(by_size(chosen).items(), _levels(chosen)):
     outcomes = [record['constant_prompt'][level] for record in of_size]
     built = [{**r, 'right': r['accuracy'][level]} for r in of_size if r['accuracy'][level] is not None]
@@ -33,7 +33,7 @@ def prompt_table(records: list[Record]) -> Table | None:
 def proof_table(records: list[Record]) -> Table | None:
   """By |H|: what is proven of all prompts."""
   rows = list[list[str]]()
-  for size, of_size in by_size(of_part(records, 'prompts')).items():
+  for size, of_size in by_size(part_records(records, 'prompts')).items():
     outcomes = [record['no_prompt'] for record in of_size]
     rows.append([str(size), str(len(of_size)), *(str(outcomes.count(outcome)) for outcome in PROOFS)])
   columns = ['|H|', 'tasks', 'no prompt is right', 'no such proof', 'undecided']
@@ -48,7 +48,7 @@ def render(records: list[Record]) -> str:
 
 def section(records: list[Record]) -> str:
   """Markdown: sentences and tables, every number from the records of the part `prompts`; a line without any."""
-  told = [_sentences(of_part(records, 'prompts'))] if of_part(records, 'prompts') else ['No records yet.']
+  told = [_sentences(part_records(records, 'prompts'))] if part_records(records, 'prompts') else ['No records yet.']
   return '\n\n'.join([*told, *(table.markdown() for table in _tables(records))])
 
 

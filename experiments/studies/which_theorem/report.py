@@ -67,14 +67,14 @@ def is_moderate(record: Record) -> bool:
   return record['linear'] and record['head_size'] <= MODERATE
 
 
-def of_part(records: list[Record], part: str) -> list[Record]:
+def part_records(records: list[Record], part: str) -> list[Record]:
   return [record for record in records if record['part'] == part]
 
 
 def cell_table(records: list[Record], field: str = 'separable', inputs: str = 'all test inputs') -> Table | None:
   """Whether the score is linear, by whether labels are separable, by |H|."""
   rows = []
-  for size, chosen in by_size(of_part(records, 'linearity')).items():
+  for size, chosen in by_size(part_records(records, 'linearity')).items():
     counts = [sum((r['linear'], r[field]) == cell for r in chosen) for cell in CELLS]
     undecided = sum(record[field] is None for record in chosen)
     shares = [percent(chosen, operator.itemgetter(name)) for name in (field, 'near_tie_share', 'majority_accuracy')]
@@ -100,7 +100,7 @@ def clear_cell_table(records: list[Record]) -> Table | None:
 
 def distance_table(records: list[Record]) -> Table | None:
   """How far Assumptions 3.1 and 3.5 are, and linearity."""
-  chosen = of_part(records, 'linearity')
+  chosen = part_records(records, 'linearity')
   if not chosen:
     return None
   sizes, ranks, supports = by_size(chosen), list(chosen[0]['3.1']), list(chosen[0]['3.5'])
@@ -131,7 +131,7 @@ def distance_table(records: list[Record]) -> Table | None:
 def certificate_table(records: list[Record]) -> Table | None:
   """From KL to accuracy at each checkpoint."""
   rows = []
-  for size, of_size in by_size(of_part(records, 'kl')).items():
+  for size, of_size in by_size(part_records(records, 'kl')).items():
     for step in dict.fromkeys(record['step'] for record in of_size):
       chosen = statistics.select(of_size, step=step)
       shares = [percent(chosen, operator.itemgetter(name)) for name in BOUNDS]
@@ -183,28 +183,28 @@ def _strict(record: Record) -> str:
 def drawn(records: list[Record], settings: FigureSettings) -> dict[str, matplotlib.figure.Figure]:
   """Figures by the names of their files, of the parts of which there are records."""
   makers = {'linearity': ('which_theorem', draw_facts), 'kl': ('kl', draw_certificates)}
-  return {name: make(records, settings) for part, (name, make) in makers.items() if of_part(records, part)}
+  return {name: make(records, settings) for part, (name, make) in makers.items() if part_records(records, part)}
 
 
 @figures.styled
 def draw_facts(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """The share of tasks of which each fact holds, and the majority class, against |H|."""
   figure, (axes,) = figures.panels(settings)
-  sizes = by_size(of_part(records, 'linearity'))
+  sizes = by_size(part_records(records, 'linearity'))
   for place, (label, (fact, style)) in enumerate(_FACTS.items()):
     samples = {float(size): percent(rows, fact).values for size, rows in sizes.items()}
     figures.draw_line(axes, samples, label, style, 3 * (place - 2))
   axes.set_xticks(list(sizes))
   axes.set_xlabel('number of hidden states |H|')
   axes.set_ylabel('share of tasks (%)')
-  _finish(figure, axes, of_part(records, 'linearity'))
+  _finish(figure, axes, part_records(records, 'linearity'))
   return figure
 
 
 @figures.styled
 def draw_certificates(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
   """The accuracy of the fixed head and what is certified of it, along the pretraining of BERTs; a panel an |H|."""
-  chosen = of_part(records, 'kl')
+  chosen = part_records(records, 'kl')
   sizes = by_size(chosen)
   figure, panels = figures.panels(settings, len(sizes))
   for axes, (size, rows) in zip(panels, sizes.items()):

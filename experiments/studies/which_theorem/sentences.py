@@ -7,12 +7,20 @@ import numpy as np
 
 from experiments.analysis import statistics
 from experiments.records.results import Record
-from experiments.studies.which_theorem.report import by_size, hmms, is_moderate, MODERATE, of_part, over_hmms, percent
+from experiments.studies.which_theorem.report import (
+  by_size,
+  hmms,
+  is_moderate,
+  MODERATE,
+  over_hmms,
+  part_records,
+  percent,
+)
 
 
 def linearity(records: list[Record]) -> str:
   """Of which tasks the score is linear in G, and by what heads."""
-  chosen = of_part(records, 'linearity')
+  chosen = part_records(records, 'linearity')
   firsts = [of_hmm[0] for of_hmm in hmms(chosen).values()]
   whole = sum(record['reached_dimension'] == record['num_states'] for record in firsts)
   linear = [record for record in chosen if record['linear']]
@@ -36,7 +44,7 @@ def linearity(records: list[Record]) -> str:
 
 def separability(records: list[Record]) -> str:
   """Of which tasks labels are separable, among those whose score is linear and not, with near ties and without."""
-  chosen = of_part(records, 'linearity')
+  chosen = part_records(records, 'linearity')
   lines = []
   for field, words in (('separable', 'All test inputs'), ('clear_separable', 'Without near ties')):
     lines.append(f'- {words}: labels are separable in {_by_size(chosen, operator.itemgetter(field))}.')
@@ -57,7 +65,7 @@ def separability(records: list[Record]) -> str:
 
 def prompting(records: list[Record]) -> str:
   """Where Assumption 3.5 holds while the score is not linear, so that the theorem of prompts alone speaks."""
-  chosen = of_part(records, 'linearity')
+  chosen = part_records(records, 'linearity')
   if not chosen:
     return ''
   supports, rank = sorted(chosen[0]['3.5'], key=float), min(chosen[0]['3.1'], key=float)
@@ -76,8 +84,8 @@ def prompting(records: list[Record]) -> str:
 
 def certificate(records: list[Record]) -> str:
   """What is certified of the fixed heads, and by which step it is lost."""
-  chosen = of_part(records, 'kl')
-  majorities = {_task(record): record['majority_accuracy'] for record in of_part(records, 'linearity')}
+  chosen = part_records(records, 'kl')
+  majorities = {_task(record): record['majority_accuracy'] for record in part_records(records, 'linearity')}
   above = [record for record in chosen if record['from_kl'] > majorities[_task(record)]]
   wrong = sum(record['certified'] > record['accuracy'] for record in chosen)
   lines = [f'- More is certified than is right in {wrong} of {len(chosen)} cases, each a task at a step.']

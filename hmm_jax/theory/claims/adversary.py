@@ -37,7 +37,7 @@ class Search(NamedTuple):
   conditioning: float
 
 
-class Drawn(NamedTuple):
+class SampledCases(NamedTuple):
   """Cases of one kind: `assumed`, and by the name of an edge of the assumptions, `edges`."""
 
   assumed: list[Case]
@@ -62,13 +62,15 @@ class Found(NamedTuple):
   worst: Case
 
 
-def drawn_cases(kind: str, rng: np.random.Generator, how: Search) -> Drawn:
+def drawn_cases(kind: str, rng: np.random.Generator, how: Search) -> SampledCases:
   """Cases of one of the kinds of EDGES, for all claims that assume it."""
   some = lambda edge, count: [draw(kind, edge, rng, how) for _ in range(count)]
-  return Drawn(some(ASSUMED, how.num_random), {edge: some(edge, how.num_edge) for edge in EDGES[kind]})
+  return SampledCases(some(ASSUMED, how.num_random), {edge: some(edge, how.num_edge) for edge in EDGES[kind]})
 
 
-def search(claim: Claim, cases: Drawn, rng: np.random.Generator, how: Search, guide: Claim | None = None) -> Found:
+def search(
+  claim: Claim, cases: SampledCases, rng: np.random.Generator, how: Search, guide: Claim | None = None
+) -> Found:
   """Violations of the cases, and of a search from the worst.
 
   Args:

@@ -152,9 +152,9 @@ def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None 
   """
   match theorem:
     case '3.3' | '3.6':
-      return _of_states(problem, theorem)
+      return _linear_construction(problem, theorem)
     case '4.3' | '4.6' | 'C.6':
-      return _of_memory(problem, theorem != '4.3', prompt_bias)
+      return _attention_construction(problem, theorem != '4.3', prompt_bias)
   raise ValueError(f"theorem is {theorem!r}; valid are '3.3', '3.6', '4.3', '4.6' and 'C.6'")
 
 
@@ -185,7 +185,7 @@ def _contrasts(task_weights) -> np.ndarray:
   return weights - weights[-1]
 
 
-def _of_states(problem: StateProblem, theorem: str) -> LinearConstruction:
+def _linear_construction(problem: StateProblem, theorem: str) -> LinearConstruction:
   """(A.1), and the proof of Theorem 3.6."""
   hmm, weights, silent = problem.hmm, _contrasts(problem.task_weights), exact_rows(problem.silent_probs)
   A, W, first = exact_rows(hmm.transition_matrix).T, exact_rows(hmm.emission_matrix).T, exact_rows(hmm.initial_probs)
@@ -217,7 +217,9 @@ def _essential_states(A: np.ndarray, W: np.ndarray, weights: np.ndarray) -> tupl
   return np.array(states), np.array([h for h, support in enumerate(supports) if support <= set(states)])
 
 
-def _of_memory(problem: MemoryProblem, prompted: bool, prompt_bias: Fraction | None) -> AttentionConstruction:
+def _attention_construction(
+  problem: MemoryProblem, prompted: bool, prompt_bias: Fraction | None
+) -> AttentionConstruction:
   """Lemmas C.2 and C.4; C.9 and C.13 with a prompt, beta being below minus the largest score of any G."""
   chain, weights = exact_chain.exact_chain(problem.hmm), _contrasts(problem.task_weights)
   memory_size, num_states, _ = chain.emissions.shape

@@ -110,7 +110,7 @@ def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_stat
   for pair in itertools.combinations(np.unique(labels).tolist(), 2):
     numbers = np.flatnonzero(np.isin(labels, pair) & is_usable)
     inputs = _Inputs(numbers, tokens[numbers], lambda_nxH[numbers], np.where(labels[numbers] == pair[0], 1, -1))
-    found = _of_two(hmm, inputs, v[pair[0]] - v[pair[1]], max_states)
+    found = _two_class_proof(hmm, inputs, v[pair[0]] - v[pair[1]], max_states)
     if found.outcome == 'certified' and not _have_labels(hmm, task_weights, silent_probs, tokens, labels, found):
       found = NoPrompt('undecided', 'labels of a proof are too near to ties for float64')
     found = found._replace(classes=pair)
@@ -122,7 +122,7 @@ def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_stat
   return next((found for found in outcomes if found.outcome == 'undecided'), outcomes[0])
 
 
-def _of_two(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) -> NoPrompt:
+def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) -> NoPrompt:
   W_HxV, weighed = np.asarray(hmm.emission_matrix, np.float64), np.flatnonzero(v)
   of_task = _separation(W_HxV[weighed], v[weighed])
   if of_task.separable:

@@ -112,13 +112,13 @@ def _planted_3_3(rng, sizes: Sizes) -> StateProblem:
   own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
   emission_matrix = (np.array(own) + _rows_over(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
   transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
-  return _of_states(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
+  return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
 
 def _unplanted_3_3(rng, sizes: Sizes) -> StateProblem:
   """H <= V."""
   transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
-  return _of_states(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
+  return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
 
 def _planted_3_6(rng, sizes: Sizes) -> StateProblem:
@@ -138,17 +138,17 @@ def _planted_3_6(rng, sizes: Sizes) -> StateProblem:
   for state in imitators:
     imitated = emission_matrix[rng.choice(essential, 2)].sum(0) / 2
     emission_matrix[state] = (1 - MARKED) * imitated + MARKED * one_token(num_tokens - 1, num_tokens)
-  return _of_states(rng, transition_matrix, emission_matrix, np.sort(essential), sizes)
+  return _state_problem(rng, transition_matrix, emission_matrix, np.sort(essential), sizes)
 
 
 def _unplanted_3_6(rng, sizes: Sizes) -> StateProblem:
   """H > V allowed, and a task on two or three states."""
   transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
   weighed = np.sort(rng.choice(sizes.num_states, rng.integers(2, 4), replace=False))
-  return _of_states(rng, transition_matrix, emission_matrix, weighed, sizes)
+  return _state_problem(rng, transition_matrix, emission_matrix, weighed, sizes)
 
 
-def _of_states(rng, transition_matrix, emission_matrix, weighed: np.ndarray, sizes: Sizes) -> StateProblem:
+def _state_problem(rng, transition_matrix, emission_matrix, weighed: np.ndarray, sizes: Sizes) -> StateProblem:
   silent_probs = full_probs(rng, sizes.num_states)
   hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
   return StateProblem(hmm, silent_probs, random_weights(rng, sizes.num_classes, weighed, sizes.num_states), 0)
@@ -202,7 +202,7 @@ def _planted_memory(
   for value in weighed:
     emission_matrix[value, shown] = after(sparse_probs(rng, num_shown, num_tokens - 1))
     emission_matrix[value, announcer] = one_token(0, num_tokens)
-  return _of_memory(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
+  return _memory_problem(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
 
 
 def _unplanted_memory(rng, sizes: Sizes, weighed: np.ndarray, chain: Callable[..., np.ndarray]) -> MemoryProblem:
@@ -214,10 +214,10 @@ def _unplanted_memory(rng, sizes: Sizes, weighed: np.ndarray, chain: Callable[..
   indifferent = rng.random(sizes.num_states) < 0.5
   emission_matrix[:, indifferent] = emission_matrix[0, indifferent]
   transition_matrix = chain(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states, _SPARSE))
-  return _of_memory(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
+  return _memory_problem(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
 
 
-def _of_memory(rng, transition_matrix, reads, emission_matrix, weighed: np.ndarray, sizes: Sizes) -> MemoryProblem:
+def _memory_problem(rng, transition_matrix, reads, emission_matrix, weighed: np.ndarray, sizes: Sizes) -> MemoryProblem:
   """With dependent cells, at times without full support, and a start that is stationary in half of the draws."""
   shape = (sizes.memory_size,) * sizes.num_cells
   memory_probs = sparse_probs(rng, 1, sizes.memory_size**sizes.num_cells, density=0.75)[0].reshape(shape)

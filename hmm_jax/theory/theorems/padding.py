@@ -13,7 +13,7 @@ from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 
 
-class Room(NamedTuple):
+class PaddedSizes(NamedTuple):
   """The sizes that are filled up to.
 
   Attributes:
@@ -29,58 +29,58 @@ class Room(NamedTuple):
   num_outputs: int
 
 
-def filled(array: Any, *shape: int) -> np.ndarray:
+def zero_pad(array: Any, *shape: int) -> np.ndarray:
   """With zeros after the last entry of each axis."""
   array = np.asarray(array)
   return np.pad(array, [(0, size - have) for size, have in zip(shape, array.shape)])
 
 
-def remasked(tokens: np.ndarray, num_tokens: int, room: Room) -> np.ndarray:
+def remasked(tokens: np.ndarray, num_tokens: int, padded: PaddedSizes) -> np.ndarray:
   """The id of [MASK], V, is that of the larger vocabulary."""
-  return np.where(tokens == num_tokens, room.num_tokens, tokens).astype(np.int32)
+  return np.where(tokens == num_tokens, padded.num_tokens, tokens).astype(np.int32)
 
 
-def chain(hmm: Any, room: Room) -> Any:
+def chain(hmm: Any, padded: PaddedSizes) -> Any:
   """An `HMM` or a `MemoryHMM` with states, tokens and values that have no probability; those states stay and say 0."""
-  H, V, M = room.num_states, room.num_tokens, room.memory_size
-  transition_matrix = filled(hmm.transition_matrix, H, H)
+  H, V, M = padded.num_states, padded.num_tokens, padded.memory_size
+  transition_matrix = zero_pad(hmm.transition_matrix, H, H)
   added = np.arange(hmm.num_states, H)
   transition_matrix[added, added] = 1
   if isinstance(hmm, HMM):
-    emission_matrix = filled(hmm.emission_matrix, H, V)
+    emission_matrix = zero_pad(hmm.emission_matrix, H, V)
     emission_matrix[added, 0] = 1
-    return HMM(filled(hmm.initial_probs, H), transition_matrix, emission_matrix)
+    return HMM(zero_pad(hmm.initial_probs, H), transition_matrix, emission_matrix)
   memories = (M,) * hmm.num_cells
-  emission_matrix = filled(hmm.emission_matrix, M, H, V)
+  emission_matrix = zero_pad(hmm.emission_matrix, M, H, V)
   emission_matrix[emission_matrix.sum(-1) == 0, 0] = 1
   return MemoryHMM(
-    memory_probs=filled(hmm.memory_probs, *memories),
-    initial_probs=filled(hmm.initial_probs, *(memories if np.ndim(hmm.initial_probs) > 1 else ()), H),
+    memory_probs=zero_pad(hmm.memory_probs, *memories),
+    initial_probs=zero_pad(hmm.initial_probs, *(memories if np.ndim(hmm.initial_probs) > 1 else ()), H),
     transition_matrix=transition_matrix,
-    cell_index=filled(hmm.cell_index, H),
+    cell_index=zero_pad(hmm.cell_index, H),
     emission_matrix=emission_matrix,
   )
 
 
-def prompt_of(hmm: HMM | MemoryHMM, prompt: np.ndarray, room: Room) -> np.ndarray:
+def prompt_of(hmm: HMM | MemoryHMM, prompt: np.ndarray, padded: PaddedSizes) -> np.ndarray:
   """The rows [P, E] over the joint states of the filled-up distribution."""
   if isinstance(hmm, HMM):
-    return filled(prompt, len(prompt), room.num_states)
+    return zero_pad(prompt, len(prompt), padded.num_states)
   by_cell = prompt.reshape((len(prompt),) + hmm.memory_probs.shape + (hmm.num_states,))
-  rows = filled(by_cell, len(prompt), *(room.memory_size,) * hmm.num_cells, room.num_states)
-  return rows.reshape(len(prompt), room.memory_size**hmm.num_cells * room.num_states)
+  rows = zero_pad(by_cell, len(prompt), *(padded.memory_size,) * hmm.num_cells, padded.num_states)
+  return rows.reshape(len(prompt), padded.memory_size**hmm.num_cells * padded.num_states)
 
 
-def head(params: AttentionHead, room: Room) -> AttentionHead:
+def head(params: AttentionHead, padded: PaddedSizes) -> AttentionHead:
   """The attention head with keys, values, tokens and outputs of weight 0; the row of [MASK] stays the last."""
-  Q, F, V = room.num_states + 1, room.num_states * room.memory_size, room.num_tokens
+  Q, F, V = padded.num_states + 1, padded.num_states * padded.memory_size, padded.num_tokens
   of_tokens, of_mask = params.token_embeddings[:-1], params.token_embeddings[-1:]
   return AttentionHead(
-    query=filled(params.query, Q),
-    key_weights=filled(params.key_weights, Q, V),
-    positions=filled(params.positions, len(params.positions), Q),
-    value_weights=filled(params.value_weights, F, V),
-    token_embeddings=np.vstack([filled(of_tokens, V, F), filled(of_mask, 1, F)]),
-    prompt_embeddings=filled(params.prompt_embeddings, len(params.prompt_embeddings), F),
-    output=filled(params.output, F, room.num_outputs),
+    query=zero_pad(params.query, Q),
+    key_weights=zero_pad(params.key_weights, Q, V),
+    positions=zero_pad(params.positions, len(params.positions), Q),
+    value_weights=zero_pad(params.value_weights, F, V),
+    token_embeddings=np.vstack([zero_pad(of_tokens, V, F), zero_pad(of_mask, 1, F)]),
+    prompt_embeddings=zero_pad(params.prompt_embeddings, len(params.prompt_embeddings), F),
+    output=zero_pad(params.output, F, padded.num_outputs),
   )

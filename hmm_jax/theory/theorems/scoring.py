@@ -21,7 +21,7 @@ from hmm_jax.model import prepend
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
 from hmm_jax.theory.theorems import assumptions, padding
 from hmm_jax.theory.theorems.assumptions import Finding
-from hmm_jax.theory.theorems.padding import Room
+from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.recovery import recoverable_positions
 
 
@@ -82,7 +82,7 @@ class Count(NamedTuple):
 
 
 def predict(
-  problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room | None = None
+  problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None = None
 ) -> Predictions:
   """What the exact model says of tokens [n, T] behind a theorem's prompt [P, E].
 
@@ -94,28 +94,32 @@ def predict(
   `finding` says which states are H*, where a task on a cell attends.
   """
   if isinstance(problem, StateProblem):
-    return _of_states(problem, prompt, tokens, room)
-  return _of_memory(problem, prompt, finding, tokens, room)
+    return _state_predictions(problem, prompt, tokens, padded)
+  return _memory_predictions(problem, prompt, finding, tokens, padded)
 
 
-def behind(predictions: Predictions, problem: Problem, prompt: np.ndarray, room: Room | None = None) -> Predictions:
+def behind(
+  predictions: Predictions, problem: Problem, prompt: np.ndarray, padded: PaddedSizes | None = None
+) -> Predictions:
   """The same sequences with another prompt before them: G is that behind it, all else stays what it was."""
   if isinstance(problem, StateProblem):
-    token_probs = _of_states(problem, prompt, predictions.tokens, room).token_probs
+    token_probs = _state_predictions(problem, prompt, predictions.tokens, padded).token_probs
     return predictions._replace(token_probs=token_probs)
-  hmm, given, tokens = _with_room(problem, prompt, predictions.tokens, room)
+  hmm, given, tokens = _zero_padded(problem, prompt, predictions.tokens, padded)
   with jax.enable_x64(True):
     token_probs, *_ = _memory_behind(widened(hmm), as_float64(given), tokens)
   return predictions._replace(token_probs=np.asarray(token_probs))
 
 
-def read(predictions: Predictions, head: Any, room: Room | None = None, temperature: float = 0.0) -> np.ndarray:
+def read(
+  predictions: Predictions, head: Any, padded: PaddedSizes | None = None, temperature: float = 0.0
+) -> np.ndarray:
   """Class scores [n, C] of a theorem's head; `temperature` is of the softmax, whose limit at 0 the theorems have."""
   num_outputs = head.output.shape[-1] if isinstance(head, AttentionHead) else head.weights.shape[-1]
   if isinstance(head, LinearHead):
     return predictions.token_probs[:, 0, : len(head.weights)] @ head.weights + head.bias
-  if room:
-    head = padding.head(head, room)
+  if padded:
+    head = padding.head(head, padded)
   if temperature:
     head, temperature = head._replace(query=head.query / temperature), 1.0
   with jax.enable_x64(True):
@@ -171,23 +175,25 @@ def _after_mask(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
   return np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
 
 
-def _of_states(problem: StateProblem, prompt: np.ndarray, tokens: np.ndarray, room: Room | None) -> Predictions:
+def _state_predictions(
+  problem: StateProblem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None
+) -> Predictions:
   hmm, silent_probs, inputs = problem.hmm, problem.silent_probs, _after_mask(problem.hmm, tokens)
-  if room:
-    inputs, prompt = padding.remasked(inputs, hmm.num_tokens, room), padding.prompt_of(hmm, prompt, room)
-    silent_probs, hmm = padding.filled(silent_probs, room.num_states), padding.chain(hmm, room)
+  if padded:
+    inputs, prompt = padding.remasked(inputs, hmm.num_tokens, padded), padding.prompt_of(hmm, prompt, padded)
+    silent_probs, hmm = padding.zero_pad(silent_probs, padded.num_states), padding.chain(hmm, padded)
   with jax.enable_x64(True):
-    found = _state_predictions(widened(hmm), as_float64(silent_probs), as_float64(prompt), inputs)
+    found = _state_predictions_in_float64(widened(hmm), as_float64(silent_probs), as_float64(prompt), inputs)
   posterior, token_probs, label_loglik, model_loglik = jax.tree.map(np.asarray, found)
   possible = label_loglik > -np.inf
   posterior, factor = posterior[:, : problem.hmm.num_states], _ratio(label_loglik, model_loglik)
   return Predictions(posterior, token_probs[:, None], inputs[:, 1:], factor, possible, possible)
 
 
-def _of_memory(
-  problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, room: Room | None
+def _memory_predictions(
+  problem: MemoryProblem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None
 ) -> Predictions:
-  hmm, given, tokens = _with_room(problem, prompt, tokens, room)
+  hmm, given, tokens = _zero_padded(problem, prompt, tokens, padded)
   with jax.enable_x64(True):
     of_text, behind = _memory_of_text(widened(hmm), tokens), _memory_behind(widened(hmm), as_float64(given), tokens)
   cells, states, loglik = jax.tree.map(np.asarray, of_text)
@@ -204,12 +210,16 @@ def _of_memory(
   return Predictions(posterior, token_probs, tokens, factor, possible, in_region)
 
 
-def _with_room(problem: MemoryProblem, prompt: np.ndarray, tokens: np.ndarray, room: Room | None) -> tuple:
+def _zero_padded(problem: MemoryProblem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> tuple:
   """The distribution, the prompt and the tokens, filled up."""
   hmm = problem.hmm
-  if not room:
+  if not padded:
     return hmm, prompt, tokens
-  return padding.chain(hmm, room), padding.prompt_of(hmm, prompt, room), padding.remasked(tokens, hmm.num_tokens, room)
+  return (
+    padding.chain(hmm, padded),
+    padding.prompt_of(hmm, prompt, padded),
+    padding.remasked(tokens, hmm.num_tokens, padded),
+  )
 
 
 def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
@@ -230,7 +240,7 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 
 
 @jax.jit
-def _state_predictions(hmm, silent_probs, prompt, inputs):
+def _state_predictions_in_float64(hmm, silent_probs, prompt, inputs):
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   labelled = inference.forward_backward(hmm.starting_from(silent_probs), rows)
   seen = inference.forward_backward(hmm, prepend(prompt, rows))

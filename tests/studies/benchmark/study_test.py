@@ -30,7 +30,7 @@ from experiments.studies.benchmark import (
   study,
   training,
 )
-from experiments.studies.benchmark.measure import Prepared, Way, Work
+from experiments.studies.benchmark.measure import BenchmarkCase, Contender, Prepared
 from hmm_jax import forward_backward, HMM, random_hmm, sample_corpus, token_likelihoods
 from hmm_jax.bert import Bert
 
@@ -50,7 +50,7 @@ def _lasting(seconds, calls, name):
     calls.append(name)
     _lasting.clock += seconds[min(calls.count(name) - 1, len(seconds) - 1)]
 
-  return Way(name, lambda: Prepared(call, units=2))
+  return Contender(name, lambda: Prepared(call, units=2))
 
 
 def test_ways_are_measured_by_turns_after_a_call_of_each_that_does_not_count(monkeypatch):
@@ -58,8 +58,10 @@ def test_ways_are_measured_by_turns_after_a_call_of_each_that_does_not_count(mon
   calls, _lasting.clock = [], 0.0
   monkeypatch.setattr(time, 'perf_counter', lambda: _lasting.clock)
   monkeypatch.setattr(measure, '_memory', lambda prepared: None)
-  work = Work('part', 'work', [_lasting((100, 2, 4, 6), calls, 'ours'), _lasting((100, 8, 8, 12), calls, 'peer')])
-  ours, peer = measure.alternate(work, 3)
+  case = BenchmarkCase(
+    'part', 'work', [_lasting((100, 2, 4, 6), calls, 'ours'), _lasting((100, 8, 8, 12), calls, 'peer')]
+  )
+  ours, peer = measure.alternate(case, 3)
   assert calls == ['ours', 'peer'] * 4
   assert ours['seconds'] == [1, 2, 3] and peer['seconds'] == [4, 4, 6]
   assert measure.quartiles(ours['seconds']) == (1.5, 2, 2.5)
@@ -74,13 +76,13 @@ def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
   def failing():
     raise RuntimeError('no\nkernel')
 
-  ways = [
-    Way('ours', lambda: Prepared(lambda: 1.0, error=lambda result: result - 1)),
-    Way('missing', failing, ('dynamax',)),
-    Way('failing', failing),
-    Way('not finite', lambda: Prepared(lambda: 1.0, error=lambda result: float('nan'))),
+  contenders = [
+    Contender('ours', lambda: Prepared(lambda: 1.0, error=lambda result: result - 1)),
+    Contender('missing', failing, ('dynamax',)),
+    Contender('failing', failing),
+    Contender('not finite', lambda: Prepared(lambda: 1.0, error=lambda result: float('nan'))),
   ]
-  ours, *others = measure.alternate(Work('part', 'work', ways), 2)
+  ours, *others = measure.alternate(BenchmarkCase('part', 'work', contenders), 2)
   assert len(ours['seconds']) == 2 and ours['error'] == 0 and not ours['note']
   notes = [other['note'] for other in others]
   assert notes == [
@@ -89,15 +91,18 @@ def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
     'fails, ValueError: its result is not finite',
   ]
   assert not any(other['seconds'] for other in others)
-  (late,) = measure.alternate(Work('part', 'work', ways[:1]), 2, deadline=time.monotonic() - 1)
+  (late,) = measure.alternate(BenchmarkCase('part', 'work', contenders[:1]), 2, deadline=time.monotonic() - 1)
   assert late['note'] == 'not begun, for lack of time'
 
 
 def test_a_way_that_fails_in_a_later_round_is_a_line():
   """The other ways keep all rounds, and those before the failure do not count."""
   left = iter(range(3))  # Two calls before the rounds, for the warm-up and the memory, and one round.
-  ways = [Way('ours', lambda: Prepared(lambda: 1.0)), Way('peer', lambda: Prepared(lambda: next(left)))]
-  ours, peer = measure.alternate(Work('part', 'work', ways), 3)
+  contenders = [
+    Contender('ours', lambda: Prepared(lambda: 1.0)),
+    Contender('peer', lambda: Prepared(lambda: next(left))),
+  ]
+  ours, peer = measure.alternate(BenchmarkCase('part', 'work', contenders), 3)
   assert len(ours['seconds']) == 3 and not ours['note']
   assert not peer['seconds'] and peer['note'] == 'fails, StopIteration:'
 
@@ -132,8 +137,8 @@ def test_losses_are_compared_where_steps_move_the_weights(monkeypatch):
   """At one rate from the first step on, whatever warm-up the settings have, and at theirs in all else."""
   step, seen = training.Step(_settings().gpu, jax.random.key(0)), []
   monkeypatch.setattr(step, 'ours', lambda bert, **options: seen.append(options['pretrain']) or Prepared(lambda: 0))
-  for way in accelerator._compared(step).ways[:2]:
-    way.prepare()
+  for contender in accelerator._compared(step).contenders[:2]:
+    contender.prepare()
   assert [(p.learning_rate, p.warmup_steps) for p in seen] == [(1e-3, 0)] * 2
   assert seen[0].num_steps == step.settings.pretrain.num_steps and step.settings.pretrain.warmup_steps
 
@@ -141,7 +146,7 @@ def test_losses_are_compared_where_steps_move_the_weights(monkeypatch):
 def test_products_are_those_of_the_model():
   """Two layers of which the last is read at 3 of 5 positions: counted by hand, and by XLA in the compiled program."""
   bert = Bert(num_tokens=10, num_layers=2, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.0)
-  of_step = products.of_step(bert, batch_size=4, length=5, num_read=3)
+  of_step = products.forward_products(bert, batch_size=4, length=5, num_read=3)
   dense = 20 * 8 * 24 + 20 * (8 * 8 + 2 * 8 * 16) + 12 * 8 * 8 + 20 * 8 * 16 + 12 * (8 * 8 + 2 * 8 * 16)
   attention = 2 * (4 * 2 * 5 * 4 * 5) + 2 * (4 * 2 * 3 * 4 * 5)
   head = 12 * 8 * 8 + 12 * 8 * 11
@@ -186,7 +191,7 @@ def finished(tmp_path_factory):
 
 
 def test_a_run_without_peers_measures_all_else(finished):
-  """Every part has its works; all of ours is measured, and each peer that is missing is a line."""
+  """Every part has its cases; all of ours is measured, and each peer that is missing is a line."""
   workdir, printed = finished
   records = results.load(workdir)
   assert {record['part'] for record in records} == {'gpu', 'inference', 'sampling', 'training'}
@@ -224,7 +229,7 @@ def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
   made = json.loads((finished[0] / 'environment.jsonl').read_text())
   files.write_json_lines(tmp_path / 'results.jsonl', records)
   files.write_json_lines(tmp_path / 'environment.jsonl', [{**made, 'devices': ['NVIDIA H200']}])
-  table = report.of_record(tmp_path)
+  table = report.workdir_tables(tmp_path)
   assert max(map(len, table.splitlines())) <= 120
   # 1.1e12 operations in 3 ms, of 989e12 a second.
   assert 'of peak' in table and ' 37% ' in table
@@ -243,15 +248,17 @@ def test_records_without_the_fields_of_this_version_are_refused(tmp_path, capsys
 
 
 def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
-  """The record is whole after each work."""
+  """The record is whole after each case."""
 
-  def killed(work, repeats, deadline):
-    if work.name.startswith('second'):
+  def killed(case, repeats, deadline):
+    if case.name.startswith('second'):
       raise KeyboardInterrupt
-    return [measure._row(work, way) for way in work.ways]
+    return [measure._row(case, contender) for contender in case.contenders]
 
-  works = [Work('sampling', name, [Way('ours', lambda: Prepared(lambda: 0))]) for name in ('first', 'second')]
-  monkeypatch.setattr(sampling, 'works', lambda settings, key: iter(works))
+  works = [
+    BenchmarkCase('sampling', name, [Contender('ours', lambda: Prepared(lambda: 0))]) for name in ('first', 'second')
+  ]
+  monkeypatch.setattr(sampling, 'cases', lambda settings, key: iter(works))
   monkeypatch.setattr(measure, 'alternate', killed)
   with pytest.raises(KeyboardInterrupt):
     study.run(_settings(parts=('sampling',)), tmp_path, Reporter(rich.console.Console(file=io.StringIO())))

@@ -180,7 +180,7 @@ def test_figures_draw_the_records(scale):
   first = figure.axes[0]
   (line,) = [line for line in first.lines if line.get_label() == "theorem's construction"]
   condition = contrasts.conditions(records)[0]
-  expected = contrasts.accuracies(contrasts.of_condition(records, condition), 'construction').mean()
+  expected = contrasts.accuracies(contrasts.condition_records(records, condition), 'construction').mean()
   np.testing.assert_allclose(line.get_ydata()[0], expected)
 
 
@@ -201,7 +201,7 @@ def test_the_records_are_of_enough_hmms_with_balanced_tasks():
   small, bert = (results.load(folder) for folder in FOLDERS.values())
   for theorem in ('3.3', '3.6'):
     for condition in contrasts.conditions(statistics.select(small, theorem=theorem)):
-      assert len(contrasts.of_condition(small, condition)) >= 20
+      assert len(contrasts.condition_records(small, condition)) >= 20
   assert len(statistics.select(small, kind='control')) >= 10 and len(statistics.select(bert, kind='control')) >= 5
   for record in small + bert:
     assert record['majority_accuracy'] < 0.75 and record.get('gradient_norm', 0) < 1e-6
@@ -254,7 +254,7 @@ def test_the_claims_in_words_are_carried_by_the_records():
       assert _direction(one, len(across)) == ('below' if condition.level else ''), (condition, one)
     if condition.damage == 'leak' and way == 'construction' and not condition.level:
       assert _direction(one, 1) == 'below', (condition, one)
-  worst = contrasts.of_condition(records, Condition('3.3', 'singular_value', 1e-3, 'noise', 1e-2))
+  worst = contrasts.condition_records(records, Condition('3.3', 'singular_value', 1e-3, 'noise', 1e-2))
   assert contrasts.accuracies(worst, 'construction').mean() < 100 * np.mean([r['majority_accuracy'] for r in worst])
   masses = contrasts.between_masses(records, 'noise', 0.0)
   assert [_direction(one, len(masses)) for one in masses.values()] == ['above', 'above', 'above', '']

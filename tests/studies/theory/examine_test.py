@@ -365,7 +365,7 @@ def test_tables_fit_and_name_everything(tmp_path, entries):
   """Every statement has its row, within 120 columns."""
   problem = _loaded(tmp_path, entries)
   records = list(_report(problem).values())
-  texts = [report_lib.as_text(table) for table in report.of_examination(records)]
+  texts = [report_lib.as_text(table) for table in report.examination_tables(records)]
   assert max(len(line) for text in texts for line in text.splitlines()) <= 120
   for record in records:
     name = record['statement'].removeprefix('Assumption ')

@@ -24,7 +24,7 @@ def records():
 
 
 def _of_chain(hmm, task_weights):
-  return prevalence.of_chain(SETTINGS.prevalence, hmm, np.asarray(task_weights, float))
+  return prevalence.chain_row(SETTINGS.prevalence, hmm, np.asarray(task_weights, float))
 
 
 def test_every_size_has_its_draws(records):

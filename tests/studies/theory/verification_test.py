@@ -154,7 +154,7 @@ def test_a_broken_construction_is_wrong_from_end_to_end(theorem, monkeypatch):
   program = theorems.program
 
   def without_the_first(*arguments):
-    of = comparison.Drawn(None, program(*arguments), None, None, 0, 0)
+    of = comparison.BalancedProblem(None, program(*arguments), None, None, 0, 0)
     return broken(of, lambda weights: weights * (np.arange(weights.shape[1]) > 0)).program
 
   monkeypatch.setattr(theorems, 'program', without_the_first)
@@ -207,7 +207,7 @@ def test_near_ties_are_decided_in_fractions_and_right():
   """A tie by fractions is a tie, and right: the label of both is the first class of the largest score."""
   for theorem in THEOREMS:
     of = drawn(theorem, TIED)
-    found = comparison.compared(of, of.program.head, of.predictions, problems.room_of(SETTINGS, THEOREMS[theorem]))
+    found = comparison.compared(of, of.program.head, of.predictions, problems.padded_sizes(SETTINGS, THEOREMS[theorem]))
     near = np.flatnonzero(found.has_mass & (found.gap <= SETTINGS.margin))
     verdicts = verification._decided(THEOREMS[theorem], of, found, near)
     assert len(verdicts) == len(near) > 0

@@ -44,12 +44,12 @@ def seen(theorem, family, seed):
   if theorem[0] != '3':
     tokens = tokens[texts.in_region(supports, program.finding.witness['recoverable_states'], tokens)]
   tokens = np.random.default_rng(0).permutation(tokens)[:400]
-  room = problems.room_of(SETTINGS, THEOREMS[theorem])
-  predictions = comparison.predicted(problem, program.prompt, program.finding, tokens, room)
+  padded = problems.padded_sizes(SETTINGS, THEOREMS[theorem])
+  predictions = comparison.predicted(problem, program.prompt, program.finding, tokens, padded)
   has_mass = predictions.posterior[:, program.recovered].any(-1)
-  of = comparison.Drawn(problem, program, predictions, has_mass, 0, 0)
+  of = comparison.BalancedProblem(problem, program, predictions, has_mass, 0, 0)
   constructions = {'right': wrong_constructions.Mutant(program.prompt, program.head)}
-  constructions |= wrong_constructions.of(theorem, problem, program, LENGTH, LIMITS)
+  constructions |= wrong_constructions.wrong_constructions(theorem, problem, program, LENGTH, LIMITS)
   return {name: verification._caught(SETTINGS, THEOREMS[theorem], of, each) for name, each in constructions.items()}
 
 
@@ -84,7 +84,7 @@ def test_a_slip_changes_one_thing():
   problem = drawn('C.6', 'planted', 1, LARGER['C.6'])
   program = theorems.program('C.6', problem, LENGTH, LIMITS)
   before = [np.array(leaf) for leaf in (program.prompt, *program.head)]
-  for name, mutant in wrong_constructions.of('C.6', problem, program, LENGTH, LIMITS).items():
+  for name, mutant in wrong_constructions.wrong_constructions('C.6', problem, program, LENGTH, LIMITS).items():
     differs = [not np.array_equal(a, b) for a, b in zip((mutant.prompt, *mutant.head), before, strict=True)]
     assert 1 <= sum(differs) <= 2, name
   for leaf, was in zip((program.prompt, *program.head), before, strict=True):

@@ -22,7 +22,7 @@ from hmm_jax.model import ExactModel
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
-ONE_SIZE = {'num_states': (4,), 'fewer_sizes': ()}
+ONE_SIZE = {'num_states': (4,), 'num_trials_by_size': ()}
 
 
 def _settings(scale='smoke', **changes):
@@ -102,7 +102,7 @@ def test_what_is_drawn_by_is_what_prompt_vs_head_has(scale):
 
 def test_every_task_has_a_row_and_every_checkpoint(records):
   """In order, each with what the tables need; four states over ten tokens are linear and separable by float64 too."""
-  rows = report.of_part(records, 'linearity')
+  rows = report.part_records(records, 'linearity')
   tasks = range(_settings().tasks_per_trial)
   expected = [(*hmm, task) for hmm in ((4, 0), (4, 1)) for task in tasks]
   assert [(row['num_states'], row['trial'], row['task']) for row in rows] == expected
@@ -116,7 +116,7 @@ def test_every_task_has_a_row_and_every_checkpoint(records):
     )
     assert row['reached_dimension'] == row['num_states'] and 0 < row['majority_accuracy'] < 1
     assert set(row['3.5']) == {'0.0', '0.001', '0.01', '0.1'} and row['3.1']['1e-09']
-  rows = report.of_part(records, 'kl')
+  rows = report.part_records(records, 'kl')
   assert [(row['num_states'], row['step'], row['task']) for row in rows] == [
     (4, step, task) for step in (0, 20, 40) for task in tasks
   ]
@@ -142,10 +142,10 @@ def test_the_fixed_head_is_put_to_the_very_model(monkeypatch):
   """On the exact G as the model all is certified that is right; and a certificate above the accuracy is an error."""
   drawn = grid.draw(grid.trials(_settings())[0])
   head = certificate.fixed_head(_settings(), drawn, drawn.downstream.tasks[0].labels)
-  (probs,) = drawn.of_split('test', drawn.token_probs)
+  (probs,) = drawn.split_rows('test', drawn.token_probs)
   same = certificate.measured(drawn, head, probs, 0)
   assert same['accuracy'] == same['certified'] == same['from_kl'] == same['exact_accuracy'] > 0.9
-  found = certificate.certify(head, probs, probs, drawn.of_split('test', drawn.downstream.tasks[0].labels)[0])
+  found = certificate.certify(head, probs, probs, drawn.split_rows('test', drawn.downstream.tasks[0].labels)[0])
   monkeypatch.setattr(certificate, 'certify', lambda *_: found._replace(accuracy=found.certified - 0.01))
   with pytest.raises(RuntimeError, match='of which each share is to be at most the one before'):
     certificate.measured(drawn, head, probs, 0)
@@ -263,7 +263,7 @@ def test_prompts_are_joined_by_what_holds_of_their_task():
   [
     ('downstream.label_state', 'silent', "'first'"),
     ('memory.sizes', (2,), 'HMMs without a memory'),
-    ('fewer_trials', -1, 'at least 0'),
+    ('num_trials_by_size', (2,), r'\(\), or 2 numbers'),
     ('certificate.num_states', (5,), r'of num_states, \(4, 6\)'),
     ('certificate.num_trials', 3, 'at most 2'),
     ('certificate.checkpoints', (0, 15), 'multiples of pretrain.steps_per_call, 10'),

@@ -10,10 +10,10 @@ from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.problems import texts
 from hmm_jax.theory.theorems import padding, theorems
-from hmm_jax.theory.theorems.padding import Room
+from hmm_jax.theory.theorems.padding import PaddedSizes
 
 LENGTH = 3
-ROOM = Room(num_states=8, num_tokens=7, memory_size=4, num_outputs=9)
+PADDED = PaddedSizes(num_states=8, num_tokens=7, memory_size=4, num_outputs=9)
 
 
 def test_all_sequences():
@@ -54,8 +54,8 @@ def test_the_region_is_that_of_the_definition(theorem, family):
     chosen = np.append(np.flatnonzero(found)[-8:], rng.choice(np.flatnonzero(~found), 12))
     expected = [in_region_by_definition(problem, hmm, states, text) for text in every[chosen].tolist()]
     np.testing.assert_array_equal(found[chosen], expected)
-    filled_up = texts.supports(padding.chain(problem.hmm, ROOM))
-    remasked = padding.remasked(every, problem.hmm.num_tokens, ROOM)
+    filled_up = texts.supports(padding.chain(problem.hmm, PADDED))
+    remasked = padding.remasked(every, problem.hmm.num_tokens, PADDED)
     np.testing.assert_array_equal(texts.in_region(filled_up, states, remasked), found)
     inside += sum(expected)
   assert inside
@@ -75,7 +75,7 @@ def test_the_end_of_a_text_is_no_position():
 def test_sampled_texts_are_possible():
   """Of a distribution in float64, as int32, and filled up as it is."""
   problem = drawn('C.6', 'unplanted')
-  filled_up = padding.chain(problem.hmm, ROOM)
+  filled_up = padding.chain(problem.hmm, PADDED)
   tokens = texts.sampled(filled_up, jax.random.key(0), 50, 3)
   assert tokens.dtype == np.int32 and tokens.max() < problem.hmm.num_tokens
   possible = texts.possible_sequences(texts.supports(problem.hmm), 3)
@@ -90,18 +90,18 @@ def loglik(hmm, tokens):
 
 @pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
 def test_a_filled_up_chain_says_the_same(theorem, family):
-  """It is a valid distribution of the room's sizes, gives texts the same probability, and added tokens none."""
+  """It is a valid distribution of the padded sizes, gives texts the same probability, and added tokens none."""
   problem = drawn(theorem, family)
-  filled_up = padding.chain(problem.hmm, ROOM).validate()
-  assert (filled_up.num_states, filled_up.num_tokens) == (ROOM.num_states, ROOM.num_tokens)
-  tokens = texts.all_sequences(ROOM.num_tokens, 2)
-  tokens = tokens[(tokens < ROOM.num_tokens).all(-1)]
+  filled_up = padding.chain(problem.hmm, PADDED).validate()
+  assert (filled_up.num_states, filled_up.num_tokens) == (PADDED.num_states, PADDED.num_tokens)
+  tokens = texts.all_sequences(PADDED.num_tokens, 2)
+  tokens = tokens[(tokens < PADDED.num_tokens).all(-1)]
   inside = (tokens < problem.hmm.num_tokens).all(-1)
   found = loglik(filled_up, tokens)
   np.testing.assert_allclose(found[inside], loglik(problem.hmm, tokens[inside]), atol=1e-12)
   assert (found[~inside] == -np.inf).all()
   if not isinstance(problem, StateProblem):
-    assert filled_up.memory_probs.shape == (ROOM.memory_size,) * problem.hmm.num_cells
+    assert filled_up.memory_probs.shape == (PADDED.memory_size,) * problem.hmm.num_cells
 
 
 def test_rows_of_a_prompt_keep_their_joint_states():
@@ -109,7 +109,7 @@ def test_rows_of_a_prompt_keep_their_joint_states():
   problem = drawn('C.6')
   hmm, rng = problem.hmm, np.random.default_rng(0)
   prompt = rng.random((2, hmm.joint_initial_probs.size))
-  found = padding.prompt_of(hmm, prompt, ROOM).reshape(2, 4, 4, 8)
+  found = padding.prompt_of(hmm, prompt, PADDED).reshape(2, 4, 4, 8)
   np.testing.assert_array_equal(found[:, :3, :3, : hmm.num_states], prompt.reshape(2, 3, 3, hmm.num_states))
   assert np.count_nonzero(found) == prompt.size
 
@@ -120,13 +120,13 @@ def test_a_start_by_memory_is_filled_up():
   rng = np.random.default_rng(1)
   hmm = problem.hmm._replace(initial_probs=rng.dirichlet(np.ones(problem.hmm.num_states), problem.hmm.memory_size))
   tokens = texts.all_sequences(problem.hmm.num_tokens, 2)[problem.hmm.num_tokens :]
-  np.testing.assert_allclose(loglik(padding.chain(hmm, ROOM), tokens), loglik(hmm, tokens), atol=1e-12)
+  np.testing.assert_allclose(loglik(padding.chain(hmm, PADDED), tokens), loglik(hmm, tokens), atol=1e-12)
 
 
 def test_posteriors_of_a_filled_up_chain_are_those_of_the_chain():
   """In fractions, by memory: exactly the same, and 0 for values that were added."""
   problem = drawn('4.6', 'unplanted')
-  filled_up = problem._replace(hmm=padding.chain(problem.hmm, ROOM), exact=None)
+  filled_up = problem._replace(hmm=padding.chain(problem.hmm, PADDED), exact=None)
   small, large = rationals.exact_hmm(problem.hmm), rationals.exact_hmm(filled_up.hmm)
   for text in texts.possible_sequences(texts.supports(problem.hmm), 2)[::9].tolist():
     text = [token for token in text if token < problem.hmm.num_tokens]

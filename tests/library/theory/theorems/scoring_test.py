@@ -12,13 +12,13 @@ from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.problems import texts
 from hmm_jax.theory.theorems import assumptions, padding, scoring, theorems
-from hmm_jax.theory.theorems.padding import Room
+from hmm_jax.theory.theorems.padding import PaddedSizes
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 LENGTH = 3
 # One size for all problems, so that few programs are compiled; the test of it has each problem of its own size too.
-ROOM = Room(num_states=7, num_tokens=6, memory_size=3, num_outputs=8)
+ROOM = PaddedSizes(num_states=7, num_tokens=6, memory_size=3, num_outputs=8)
 MARGIN = 1e-9
 COUNT = 24
 
@@ -49,11 +49,11 @@ def with_region(theorem, family, count):
   return [(problem, states_of(problem)) for problem in itertools.islice(found, count)]
 
 
-def predicted(theorem, problem, tokens, room=ROOM):
+def predicted(theorem, problem, tokens, padded=ROOM):
   """Predictions, and what the theorem's head reads of them."""
   program = theorems.program(theorem, problem, LENGTH, LIMITS)
-  predictions = scoring.predict(problem, program.prompt, program.finding, tokens, room)
-  return program, predictions, scoring.read(predictions, program.head, room)
+  predictions = scoring.predict(problem, program.prompt, program.finding, tokens, padded)
+  return program, predictions, scoring.read(predictions, program.head, padded)
 
 
 def in_fractions(theorem, problem, recovered):
@@ -127,7 +127,7 @@ def test_room_changes_nothing(theorem):
   """A problem filled up gives the very posteriors, predictions, factors and scores, but for rounding."""
   ((problem, states),) = with_region(theorem, 'planted', 1)
   tokens = sequences(problem, states)
-  _, small, read_small = predicted(theorem, problem, tokens, room=None)
+  _, small, read_small = predicted(theorem, problem, tokens, padded=None)
   _, large, read_large = predicted(theorem, problem, tokens)
   num_tokens = problem.hmm.num_tokens
   assert not large.token_probs[..., num_tokens:].any()
@@ -145,7 +145,7 @@ def test_the_room_of_a_head_keeps_its_mask():
   """The row of [MASK] stays the last, and nothing is added to what is read."""
   problem = drawn('C.6')
   head = theorems.program('C.6', problem, LENGTH, LIMITS).head
-  large = padding.head(head, Room(9, 8, 4, 5))
+  large = padding.head(head, PaddedSizes(9, 8, 4, 5))
   np.testing.assert_array_equal(large.token_embeddings[-1][: head.token_embeddings.shape[1]], head.token_embeddings[-1])
   assert large.token_embeddings.shape == (9, 36) and large.output.shape == (36, 5)
   assert all(np.sum(np.abs(a)) == pytest.approx(np.sum(np.abs(b))) for a, b in zip(head, large))
