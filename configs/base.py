@@ -166,7 +166,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.attention = schedule(0.01, 5, 8, 100)
   config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)
   config.prompt_attention = schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
-  # What tells the losses of a protocol apart (experiments/budget.py).
+  # What tells the losses of a protocol apart (experiments/analysis/error_budget.py).
   config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
   config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
   config.restarts = group(number=8, steps_factor=10)

@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2019) in two halves, `embed` and `encode`, so that a prompt can stand between them.
 
 The encoder equals Hugging Face's `BertForMaskedLM` with the same weights (token types and padding, which the
-text here has none of, left out); `tests/bert_parity_test.py` compares logits and gradients.
+text here has none of, left out); `tests/library/bert_parity_test.py` compares logits and gradients.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """The tables of docs/cost.md: `python -m experiments.studies.cost.cost_report` writes them there.
 
-What is predicted comes from the shipped settings alone (`experiments/cost.py`), what is measured from the records of
+What is predicted comes from the shipped settings alone (`pipeline/cost.py`), what is measured from the records of
 runs, which keep `config.json`, `environment.jsonl` and `timing.jsonl` in a folder of docs/results/cost each.
 """
 
@@ -71,7 +71,7 @@ def by_scale() -> str:
     'parameters and moments of the optimiser': lambda s: in_bytes(cost.state_bytes(s)),
     'activations of a step': lambda s: in_bytes(_activations(s)),
     'the corpus': lambda s: in_bytes(cost.corpus_bytes(s)),
-    'memory, all told (see experiments/memory.py)': lambda s: in_bytes(memory_needs.total(s)),
+    'memory, all told (see experiments/pipeline/memory_needs.py)': lambda s: in_bytes(memory_needs.total(s)),
     'sent a step by each of 2 devices': lambda s: in_bytes(_sent(s, 2)),
     'sent a step by each of 8 devices': lambda s: in_bytes(_sent(s, 8)),
     'trials of the grid': lambda s: f'{len(s.draws()):,}',

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 LENGTH = 3
 # One size for all problems, so that few programs are compiled; the test of it has each problem of its own size too.
-ROOM = PaddedSizes(num_states=7, num_tokens=6, memory_size=3, num_outputs=8)
+PADDED = PaddedSizes(num_states=7, num_tokens=6, memory_size=3, num_outputs=8)
 MARGIN = 1e-9
 COUNT = 24
 
@@ -49,7 +49,7 @@ def with_region(theorem, family, count):
   return [(problem, states_of(problem)) for problem in itertools.islice(found, count)]
 
 
-def predicted(theorem, problem, tokens, padded=ROOM):
+def predicted(theorem, problem, tokens, padded=PADDED):
   """Predictions, and what the theorem's head reads of them."""
   program = theorems.program(theorem, problem, LENGTH, LIMITS)
   predictions = scoring.predict(problem, program.prompt, program.finding, tokens, padded)
@@ -157,7 +157,7 @@ def test_a_falling_temperature_tends_to_argmax():
   tokens = sequences(problem, states)
   program, found, read = predicted('4.3', problem, tokens)
   errors = [
-    np.abs(scoring.read(found, program.head, ROOM, temperature) - read)[found.in_region].max()
+    np.abs(scoring.read(found, program.head, PADDED, temperature) - read)[found.in_region].max()
     for temperature in (1.0, 0.1, 0.01, 1e-3)
   ]
   assert errors[0] > 10 * errors[-1] and sorted(errors, reverse=True) == errors
