@@ -1,7 +1,8 @@
-"""Errors that the tests must notice: each is one wrong line of the library, and its own module's tests.
+"""Errors that the tests must notice: each is one wrong line of the suite, and the tests that speak of it.
 
-Run by hand: `python tests/mutants.py` runs all, `python tests/mutants.py tuning hmm` those of these modules. Each is
-made in a copy of the tree. Exit code 1 if a mutant survives, or its old text is not in the file exactly once.
+Run by hand: `python tests/mutants.py` runs all, `python tests/mutants.py tuning trial` those of the files or folders of
+these names. Each is made in a copy of the tree. Exit code 1 if a mutant survives, or its old text is not in the file
+exactly once.
 """
 
 import os
@@ -13,24 +14,25 @@ import sys
 import tempfile
 
 from mutant import Mutant
+from mutants_of_experiments import EXPERIMENTS
 from mutants_of_inference import INFERENCE
 from mutants_of_learning import LEARNING
 from mutants_of_theory import THEORY
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-MUTANTS = [*INFERENCE, *LEARNING, *THEORY]
+MUTANTS = [*INFERENCE, *LEARNING, *THEORY, *EXPERIMENTS]
 
 
 def verdict(mutant: Mutant) -> str:
   """'killed' where a test fails, 'SURVIVED' where all pass, else what is wrong with the mutant itself."""
+  try:
+    mutated = mutant.applied_to((ROOT / mutant.path).read_text())
+  except (OSError, ValueError) as error:
+    return f'NOT MADE: {error}'
   with tempfile.TemporaryDirectory() as folder:
     tree = pathlib.Path(folder) / 'tree'
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns('.git', '__pycache__', '.*_cache'))
-    path = tree / 'hmm_jax' / f'{mutant.module}.py'
-    text = path.read_text()
-    if text.count(mutant.old) != 1:
-      return f'NOT MADE: the old text is in {path.name} {text.count(mutant.old)} times'
-    path.write_text(text.replace(mutant.old, mutant.new))
+    (tree / mutant.path).write_text(mutated)
     settings = {'PYTHONPATH': str(tree), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
     command = [sys.executable, '-m', 'pytest', '-x', '-p', 'no:cacheprovider', *mutant.tests]
     done = subprocess.run(command, cwd=tree, env={**os.environ, **settings}, capture_output=True, text=True)
@@ -41,21 +43,21 @@ def verdict(mutant: Mutant) -> str:
     return 'SURVIVED' if done.returncode == 0 else f'NOT RUN: pytest ended with {done.returncode}'
 
 
-def main(modules: list[str]) -> int:
+def main(words: list[str]) -> int:
   """Prints a line per mutant; the exit code."""
-  unknown = set(modules) - {mutant.module for mutant in MUTANTS}
+  unknown = [word for word in words if not any(mutant.is_of(word) for mutant in MUTANTS)]
   if unknown:
-    print(f'no mutants of {", ".join(sorted(unknown))}', file=sys.stderr)
+    print(f'no mutants of {", ".join(unknown)}', file=sys.stderr)
     return 2
   failures, seconds = 0, 0.0
   for mutant in MUTANTS:
-    if modules and mutant.module not in modules:
+    if words and not any(map(mutant.is_of, words)):
       continue
     answer = verdict(mutant)
     failures += not answer.startswith('killed')
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds, before = used.ru_utime + used.ru_stime, seconds
-    print(f'{mutant.module}: {mutant.name}: {answer} ({seconds - before:.0f} CPU s)', flush=True)
+    print(f'{mutant.path}: {mutant.name}: {answer} ({seconds - before:.0f} CPU s)', flush=True)
   return int(failures > 0)
 
 

@@ -2,88 +2,88 @@
 
 from mutant import Mutant
 
-TUNING = 'tests/tuning_test.py'
+TUNING = 'tests/library/tuning_test.py'
 LEARNING = [
   Mutant(
     'the prompt behind the input',
-    'model',
+    'hmm_jax/model.py',
     'return joined([prompts[..., None, :, :], embeddings])',
     'return joined([embeddings, prompts[..., None, :, :]])',
-    ('tests/model_test.py', '-k', 'rows_before'),
+    ('tests/library/model_test.py', '-k', 'rows_before'),
   ),
   Mutant(
     'a construction read where a trained prompt would end',
-    'tuning',
+    'hmm_jax/tuning.py',
     "0 if self.finetunes else trainable['prompt'].shape[-2]",
     '0 if self.finetunes else self.prompt.length',
     (TUNING, '-k', 'another_length'),
   ),
   Mutant(
     'the row after the mask is read',
-    'heads',
+    'hmm_jax/heads.py',
     'return np.array([prompt_length])',
     'return np.array([prompt_length + 1])',
-    ('tests/heads_test.py', '-k', 'reads_the_mask'),
+    ('tests/library/heads_test.py', '-k', 'reads_the_mask'),
   ),
   Mutant(
     'a probe of the predictions',
-    'tuning',
+    'hmm_jax/tuning.py',
     'output = representation if self.probes else token_probs',
     'output = token_probs',
     (TUNING, '-k', 'features_are'),
   ),
   Mutant(
     'prompts start outside of their space',
-    'tuning',
+    'hmm_jax/tuning.py',
     "return self.project({'prompt': prompt, 'head': head})",
     "return {'prompt': prompt, 'head': head}",
     (TUNING, '-k', 'nearest'),
   ),
   Mutant(
     'fine-tuning of the frozen tree',
-    'tuning',
+    'hmm_jax/tuning.py',
     'predict = lambda params: model.predict(params, model.embed(params, tokens), positions)',
     'predict = lambda params: model.predict(params, model.embed(frozen, tokens), positions)',
     (TUNING, '-k', 'finetuning'),
   ),
   Mutant(
     'labels of another task',
-    'tuning',
+    'hmm_jax/tuning.py',
     'scores, labels[:, batch])',
     'scores, labels[::-1, batch])',
     (TUNING, '-k', 'side_by_side or an_epoch_meets'),
   ),
   Mutant(
     'prompts are not projected',
-    'tuning',
+    'hmm_jax/tuning.py',
     'trainable = tuner.project(optax.apply_updates(state.trainable, updates))',
     'trainable = optax.apply_updates(state.trainable, updates)',
     (TUNING, '-k', 'stay_in_the_unit_cube'),
   ),
   Mutant(
     'the same order in every epoch',
-    'tuning',
+    'hmm_jax/tuning.py',
     'jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)',
     'jax.random.permutation(key, num_inputs)',
     (TUNING, '-k', 'an_epoch_meets'),
   ),
   Mutant(
     'inputs in the order they came',
-    'tuning',
+    'hmm_jax/tuning.py',
     'jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)',
     'jnp.arange(num_inputs)',
     (TUNING, '-k', 'an_epoch_meets'),
   ),
   Mutant(
     'the frozen tree is donated',
-    'tuning',
+    'hmm_jax/tuning.py',
     "donate_argnames='state'",
     "donate_argnames=('state', 'frozen')",
     (TUNING, '-k', 'frozen_tree'),
   ),
   Mutant(
     'one clip for all tasks',
-    'tuning',
+    'hmm_jax/tuning.py',
     'jax.vmap(optimizer_.update)(grads, state.opt_state, state.trainable)',
     """(lambda norm: jax.vmap(optimizer_.update)(
       jax.tree.map(lambda g: g / jnp.maximum(norm / schedule.clip_norm, 1), grads), state.opt_state, state.trainable
@@ -92,13 +92,13 @@ LEARNING = [
   ),
   Mutant(
     "a task's start by its place",
-    'tuning',
+    'hmm_jax/tuning.py',
     'jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)',
     'jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(tasks)))',
     (TUNING, '-k', 'draw_of_its_own'),
   ),
   *(
-    Mutant(name, module, old, new, (f'tests/{module}_test.py', '-k', tests))
+    Mutant(name, f'hmm_jax/{module}.py', old, new, (f'tests/library/{module}_test.py', '-k', tests))
     for name, module, old, new, tests in (
       ('slots for what is not selected', 'pretrain', 'jnp.argsort(~selected', 'jnp.argsort(selected', 'slots'),
       ('a batch that overflows its slots', 'pretrain', '<= slots, in_slots', '<= slots + 9, in_slots', 'slots'),
@@ -114,30 +114,30 @@ LEARNING = [
   ),
   Mutant(
     'keys and values only where something is read',
-    'bert',
-    'key, value = heads(joined([project(part, slice(width, None)) for part in parts]), 2)',
-    'key, value = heads(project(x_BxQxD, slice(width, None)), 2)',
-    ('tests/model_test.py', '-k', 'what_is_read and bert'),
+    'hmm_jax/bert.py',
+    '[*project(x_BxQxD, 0, 1), *projected_parts(1)]',
+    'project(x_BxQxD, 0, 3)',
+    ('tests/library/model_test.py', '-k', 'what_is_read and bert'),
   ),
   Mutant(
     'a text whose places do not follow those of its prompt',
-    'bert',
+    'hmm_jax/bert.py',
     'places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])',
     'places = [self.position_embedding[: part.shape[-2]] for part in parts]',
-    ('tests/model_test.py', '-k', 'rows_before and bert'),
+    ('tests/library/model_test.py', '-k', 'rows_before and bert'),
   ),
   Mutant(
     'ties broken by rounding',
-    'heads',
+    'hmm_jax/heads.py',
     'is_largest = (logits >= largest - rounding).astype(logits.dtype)',
     'is_largest = (logits >= largest).astype(logits.dtype)',
-    ('tests/heads_attention_test.py', '-k', 'but_for_rounding'),
+    ('tests/library/heads_attention_test.py', '-k', 'but_for_rounding'),
   ),
   Mutant(
     'rounding that does not grow with the logits',
-    'heads',
-    'eps ** (2 / 3) * jnp.maximum(jnp.abs(largest), 1)',
+    'hmm_jax/heads.py',
+    'eps ** (2 / 3) * jnp.maximum(size, 1)',
     'eps ** (2 / 3)',
-    ('tests/heads_attention_test.py', '-k', 'but_for_rounding'),
+    ('tests/library/heads_attention_test.py', '-k', 'but_for_rounding'),
   ),
 ]

@@ -8,6 +8,7 @@ import scipy.stats
 
 from experiments.analysis import report, statistics
 from experiments.records import results
+from experiments.settings.grid import Point
 
 
 def test_the_table_holds_means_differences_and_the_gap():
@@ -17,6 +18,21 @@ def test_the_table_holds_means_differences_and_the_gap():
   for number in ('67.0 ±', '77.0 ±', '82.0 ±', '55.0', '0.123', '0.045', '66.2 / 75.1', '+0.8 / +1.9'):
     assert number in row
   assert '  10.0 ± ' in next(line for line in differences.splitlines() if line.split()[:1] == ['30'])
+
+
+def test_methods_are_compared_paired_at_the_level_of_all_sizes():
+  """HMMs differ by 20 points, and what a prompt gains in each by 2: the test is that of the gains alone."""
+  gains = {(states, trial): 0.1 + 0.01 * (trial - states / 10) for states in (4, 10, 30) for trial in range(4)}
+  records = [{**r, 'accuracy': 0.3 + 0.2 * r['trial']} for r in prompt_records(num_trials=4)]
+  for record in results.select(records, method='prompt'):
+    record['accuracy'] += gains[record['num_states'], record['trial']]
+  (differences,) = report.contrasts(records).values()
+  for point, found in differences.items():
+    expected = scipy.stats.ttest_1samp([gains[point.num_states, trial] for trial in range(4)], 0)
+    assert abs(found.p_value - expected.pvalue) < 1e-9
+  (row,) = [line for line in report.render(records, False).splitlines() if re.search(r'^ +prompt - head +4 +4 ', line)]
+  assert row.split()[-1] == f'{differences[Point(4)].detectable(report.LEVEL / 3):.1f}'
+  assert row.split()[-1] != f'{differences[Point(4)].detectable(report.LEVEL):.1f}'
 
 
 def _rows(records, overlay=False):

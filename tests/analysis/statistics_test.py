@@ -138,8 +138,10 @@ def test_pairs_are_of_one_distribution():
   assert not statistics.paired_difference(attention, head).interval.values.size
 
 
-def _benchmark():
-  return registry.from_config(benchmark.get_config('smoke'))
+def _benchmark(**changes):
+  config = benchmark.get_config('smoke')
+  config.update(changes)
+  return registry.from_config(config)
 
 
 def test_what_is_written_says_what_it_is_of(tmp_path):
@@ -152,12 +154,14 @@ def test_what_is_written_says_what_it_is_of(tmp_path):
   folders.check_schema(tmp_path)
 
 
-def test_no_record_stands_beside_what_it_did_not_come_from(tmp_path, monkeypatch):
+@pytest.mark.parametrize('other', ['environment', 'settings'])
+def test_no_record_stands_beside_what_it_did_not_come_from(tmp_path, monkeypatch, other):
   """A failure while records are replaced leaves none."""
   results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [{'commit': 'abc'}])
   monkeypatch.setattr(files.os, 'replace', None)
+  commit, settings = ('def', _benchmark()) if other == 'environment' else ('abc', _benchmark(seed=1))
   with pytest.raises(TypeError):
-    results.write(tmp_path, _benchmark(), [{'ratio': 3.0}], [{'commit': 'def'}])
+    results.write(tmp_path, settings, [{'ratio': 3.0}], [{'commit': commit}])
   assert not results.load(tmp_path)
 
 

@@ -150,6 +150,13 @@ def test_splits_are_the_inputs_in_order():
   assert len(np.unique(np.vstack([inputs[:, 1:], documents[:, 1:]]), axis=0)) > 40
 
 
+def test_each_task_is_a_draw_of_its_own():
+  """Tasks of one trial ask for other weights, and there are as many as settings name."""
+  for point in (VANILLA, ONE_CELL, TWO_CELLS):
+    first, second = drawn(point)[1].tasks
+    assert np.any(first.task_weights != second.task_weights)
+
+
 def test_training_inputs_do_not_all_share_a_label():
   """Every task has both classes among its training inputs."""
   for point in (VANILLA, ONE_CELL, TWO_CELLS):

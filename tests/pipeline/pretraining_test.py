@@ -19,10 +19,12 @@ from experiments.records import environment
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
+from experiments.settings.groups import CorpusSettings
 from experiments.studies import registry
 from hmm_jax import bayes_gap, pretrain, sharding
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
+from hmm_jax.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -67,6 +69,16 @@ def finished(tmp_path_factory):
   trial = trial_lib.Trial(settings, Point(3), 0, tmp_path_factory.mktemp('finished'))
   trial_lib.run(trial, _reporter())
   return trial
+
+
+def test_a_chunk_is_of_one_document():
+  """Documents are cut from their start on, and what is left of each is seen by no chunk."""
+  rng = np.random.default_rng(0)
+  hmm = HMM(*(jnp.float32(rng.dirichlet(np.ones(size), 3)) for size in (3, 3, 50)))
+  hmm, key = hmm._replace(initial_probs=hmm.initial_probs[0]), jax.random.key(0)
+  chunks = pretraining._corpus(key, hmm, CorpusSettings(num_documents=5, document_length=11, chunk_length=4))
+  documents = np.asarray(sample_corpus(key, hmm, 5, 11))
+  np.testing.assert_array_equal(chunks, [part for row in documents for part in (row[:4], row[4:8])])
 
 
 def test_the_compiled_steps_stay_on_the_device(finished):

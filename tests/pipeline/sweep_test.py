@@ -154,6 +154,15 @@ def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
   assert _merged(tmp_path / 'pieces') == _merged(tmp_path / 'whole')
 
 
+def test_half_a_trial_is_not_merged(settings, begun, tmp_path):
+  """With a method more than its records have, a trial is not finished, and the workdir keeps what it has."""
+  _run_numbers(settings, tmp_path, 0, 1)
+  before = _merged(tmp_path)
+  more = dataclasses.replace(settings, methods=('head', 'prompt'))
+  left = sweep.merge(more, tmp_path, Reporter(rich.console.Console(quiet=True)))
+  assert left == '0 of 6 trials are finished (|H|=4: 0, |H|=6: 0)' and _merged(tmp_path) == before
+
+
 def test_what_is_left_goes_on_with_the_same_command_or_not(settings, begun, tmp_path):
   """Trials that were not asked for are left to others; those that were, and did not fit, to the same command."""
   assert _run_numbers(settings, tmp_path, 1) == '1 of 6 trials are finished (|H|=4: 0, |H|=6: 1)'

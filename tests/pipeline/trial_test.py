@@ -40,6 +40,16 @@ def test_assumption_4_2_fails_where_several_cells_are_tuned(tmp_path):
     assert not finding.holds and not finding.witness['recoverable_states'].size
 
 
+def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path):
+  """On the first of them, as many as settings name."""
+  trial = _trial(tmp_path, **{'measure.num_inputs': 3})
+  distribution, downstream = trial_lib.draw(trial)
+  _, at_mask, _ = trial_lib._ideals(trial.settings, distribution, downstream, trial.keys().measure)
+  test = downstream.inputs[downstream.splits['test']]
+  np.testing.assert_array_equal(at_mask.inputs, test[:3])
+  assert not (test[:3] == downstream.inputs[:3]).all()
+
+
 def _add(trial, model, method, tasks):
   outcome = [Tuned(task, {'head': np.zeros(2)}, {'accuracy': 0.5}) for task in tasks]
   trial_records.add(trial, model, method, outcome, {'kl_at_mask': 0.0})

@@ -92,6 +92,25 @@ def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
     assert sum(row[1] * row[2] for row in profile if row[2]) == pytest.approx(relative.mean(), abs=1e-4)
 
 
+@pytest.mark.parametrize('method', ['head', 'head_converged'])
+def test_what_is_tuned_hangs_on_no_test_label(method, settings, drawn):
+  """With all test labels turned round the same arrays are wrong where they were right, and so is the majority, which
+  is that of training labels."""
+  distribution, downstream = drawn
+  train, test = downstream.splits['train'], downstream.splits['test']
+  is_test = np.arange(len(downstream.inputs)) >= test.start
+  tasks = [task._replace(labels=np.where(is_test, 1 - task.labels, task.labels)) for task in downstream.tasks]
+  turned = tune(settings, (distribution, downstream._replace(tasks=tasks)), method)
+  for one, other in zip(tune(settings, drawn, method), turned):
+    jax.tree.map(np.testing.assert_array_equal, one.trainable, other.trainable)
+    assert other.measured['accuracy'] == pytest.approx(1 - one.measured['accuracy'])
+    assert other.measured['validation_accuracy'] == one.measured['validation_accuracy']
+    labels = downstream.tasks[one.task].labels
+    majority = (labels[test] == np.bincount(labels[train]).argmax()).mean()
+    assert one.measured['majority_accuracy'] == pytest.approx(majority)
+    assert other.measured['majority_accuracy'] == pytest.approx(1 - majority)
+
+
 def test_near_ties_are_told_apart(settings, drawn):
   """Inputs whose class scores differ by less than 1e-6 are counted, and left out of the accuracy on clear ones."""
   distribution, downstream = drawn

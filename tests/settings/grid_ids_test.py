@@ -146,6 +146,15 @@ def test_keys_tell_the_points_of_a_grid_apart():
   assert len({tuple(map(int, key)) for key in keys}) == len(keys)
 
 
+def test_the_seed_decides_every_key():
+  """Another seed draws another distribution, corpus, task and start."""
+  keys = [
+    jax.random.key_data(jax.numpy.stack(trial_lib.Trial(settings_of(seed=seed), Point(4), 0, pathlib.Path()).keys()))
+    for seed in (0, 1)
+  ]
+  assert len({tuple(key) for key in jax.numpy.concatenate(keys).tolist()}) == 12
+
+
 def test_the_label_cell_changes_the_trial_alone():
   """Labels that speak of another cell share the pretrained model, and without a memory the trial too."""
   plain = settings_of(experiment='memory_cells', memory__cells=(2, 3))
