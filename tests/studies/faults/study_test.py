@@ -33,7 +33,7 @@ def _settings(**values):
 def programs():
   """Processes are forked from one that has this environment, and leave compiled programs where tests keep them."""
   before = dict(os.environ)
-  os.environ |= {'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(pathlib.Path(__file__).parents[2])}
+  os.environ |= {'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(pathlib.Path(__file__).parents[3])}
   yield os.environ['JAX_COMPILATION_CACHE_DIR']
   os.environ.clear()
   os.environ.update(before)
