@@ -2,15 +2,15 @@
 
 import json
 
+from library.theory.limits import constant_prompt_test as dense_cases, no_prompt_test as proof_cases
 import numpy as np
 import pytest
+from theory_cases import drawn, EXACT
 
 from experiments.studies.which_theorem import prompts, prompts_report
 from experiments.studies.which_theorem.settings import PromptSettings
 from hmm_jax.theory.limits.constant_prompt import likelihoods, single_row
 from hmm_jax.theory.theorems.recovery import theorem_3_6
-from tests import theory_constant_prompt_test as dense_cases, theory_no_prompt_test as proof_cases
-from tests.theory_cases import drawn, EXACT
 
 SETTINGS = PromptSettings(
   support_levels=(0.0, 0.2), rank_level=1e-9, max_nodes=100, max_covers=50, max_boxes=50, max_states=8
