@@ -16,7 +16,7 @@ from ml_collections import config_flags
 import rich.console
 
 from experiments.pipeline import engines, sweep, verify
-from experiments.records import folders, results, status
+from experiments.records import results, status
 from experiments.runtime import cache, distributed, exit_status, nan_guard, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, flag_errors, help_text
@@ -76,16 +76,12 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
       workers.check(settings, workdir)
   if values.mode == 'merge':
     _check_records(workdir, settings.experiment, values.mode)
-    is_begun = any(not trial.missing() for trial in experiment.trials(settings, workdir).values())
+    is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())
     require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
-  found = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, settings.experiment, values.mode))
+  recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, settings.experiment, values.mode))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
-  for sentence in found:
-    reporter.say(sentence)
-  changed = (
-    distributed.broadcast_from_process_0(lambda: results.changed(workdir, settings)) if values.mode != 'report' else []
-  )
-  if changed:
+  changed = results.changed(recorded, settings)
+  if changed and values.mode != 'report':
     what = 'has records of' if (workdir / results.FILE_NAME).exists() else 'was begun with'
     reporter.say(f'{workdir} {what} other settings, beside which these come: {", ".join(changed)}')
   if values.mode == 'run':
@@ -206,37 +202,38 @@ def _share(
   return [], None
 
 
-def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> list[str]:
-  """Makes the directory; a run replaces what is in it, and so must not meet records of another experiment.
-
-  Those that are not as they were written a run sets aside, and it makes them again; sentences that say so.
-  """
+def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> dict[str, Any] | None:
+  """Makes the directory, which must not have records of another experiment; the settings on record in it."""
   try:
     storage.check_writable(workdir)
-    found = results.set_aside_bad(workdir) if mode == 'run' else []
-    _check_records(workdir, experiment, mode)
+    recorded = _check_records(workdir, experiment, mode)
     workdir.mkdir(parents=True, exist_ok=True)
-    return found
+    return recorded
   except OSError as error:
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error.strerror})')
 
 
-def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> None:
-  """Raises SettingsError where there are records of another experiment or version, or none for a report."""
+def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> dict[str, Any] | None:
+  """The settings on record in a workdir, None where there are none.
+
+  Raises SettingsError where they are of another experiment or version, or there are no records for a report.
+  """
   name = f'--workdir is {str(workdir)!r}'
   try:
     if workdir.exists() and not workdir.is_dir():
       raise SettingsError(f'{name}, which is a file; valid is a directory')
-    found = {str(record.get('experiment')) for record in results.load(workdir)}
+    recorded = results.check(workdir, '--workdir')
+    is_empty = not (workdir / results.FILE_NAME).exists()
   except OSError as error:
     raise SettingsError(f'{name}; valid is a directory that can be read ({error.strerror})')
   except ImportError as error:
     raise SettingsError(f'{name}, which needs a library ({error}); valid is a local directory, or the extra gcs')
-  if mode == 'report' and found != {experiment}:
+  is_other = recorded is not None and recorded.get('experiment') != experiment
+  if mode == 'report' and (is_empty or is_other):
     raise SettingsError(f'{name}; valid is one that holds records of {experiment} where --mode is report')
-  if not found <= {experiment}:
-    raise SettingsError(f'{name}, whose results.jsonl is of another experiment than {experiment}; valid is another')
-  folders.check_schema(workdir)
+  if is_other:
+    raise SettingsError(f'{name}, whose records are of another experiment than {experiment}; valid is another')
+  return recorded
 
 
 if __name__ == '__main__':

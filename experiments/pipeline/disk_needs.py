@@ -27,9 +27,12 @@ def needed(trials: Sequence[Trial], num_workers: int = 1) -> dict[pathlib.Path, 
   """Bytes that what is missing of the trials takes, so many of them at once, by the directories that it goes to."""
   found: dict[pathlib.Path, int] = {}
   add = lambda path, size: found.update({path: found.get(path, 0) + size})
-  left = [trial for trial in trials if trial.missing()]
-  for trial in left:
-    add(trial.workdir, sum(_record_bytes(trial, model, method) for _, model, method in trial.missing()))
+  left = []
+  for trial in trials:
+    absent = trial.absent()
+    if absent:
+      left.append(trial)
+      add(trial.workdir, sum(_record_bytes(trial, model, method) for _, model, method in absent))
   models = {trial.pretrained_directory: trial for trial in left if 'bert' in trial.settings.models}
   sizes: dict[pathlib.Path, list[int]] = {}
   for directory, trial in models.items():

@@ -12,16 +12,19 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.records import checkpoints, environment, files, folders, results
+from experiments.records import checkpoints, environment, files
 from experiments.runtime import distributed, locks, nan_guard, signals, timing
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require
+from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings, CorpusSettings, MlmSettings, PretrainSettings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, pretrain, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
 from hmm_jax.sampling import sample_corpus
+
+# Beside a model: what has trained it, a line for each start.
+_ENVIRONMENTS = 'environment.jsonl'
 
 # What the distance from the ideal model is measured on: corrupted chunks, inputs with one [MASK] at their start, and
 # documents with one at each position in turn.
@@ -143,7 +146,7 @@ def pretrained_params(
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
-    for sentence in [*saved.found, *distributed.broadcast_from_process_0(lambda: _set_aside_torn(directory))]:
+    for sentence in [*saved.found, *distributed.broadcast_from_process_0(lambda: _rename_damaged(directory))]:
       reporter.say(sentence)
     _note_environment(settings, directory, int(state.step), reporter)
     if int(state.step) < p.num_steps:
@@ -294,15 +297,21 @@ def _call_ahead(
   return state
 
 
-def _set_aside_torn(directory: pathlib.Path) -> list[str]:
-  """Sets aside what is added to beside a model where it cannot be; sentences that say so."""
-  made, timed = directory / results.ENVIRONMENT_NAME, directory / timing.FILE_NAME
-  return [*folders.set_aside_torn(made, environment.is_whole), *folders.set_aside_torn(timed)]
+def _rename_damaged(directory: pathlib.Path) -> list[str]:
+  """Renames files of lines beside a model that cannot be added to; sentences that say so."""
+  found = []
+  for name in (_ENVIRONMENTS, timing.FILE_NAME):
+    path = directory / name
+    try:
+      files.read_json_lines(path)
+    except SettingsError:
+      found.append(f'{path} is damaged: renamed to {files.rename_corrupt(path).name}')
+  return found
 
 
 def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
   """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
-  path, mesh = directory / results.ENVIRONMENT_NAME, _mesh(settings)
+  path, mesh = directory / _ENVIRONMENTS, _mesh(settings)
   here = environment.environment(mesh.devices.flat)
   for different in environment.differing(files.read_json_lines(path), here):
     reporter.say(f'{directory.name} was pretrained with {different}')

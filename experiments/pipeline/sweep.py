@@ -13,7 +13,7 @@ import matplotlib.figure
 
 from experiments.analysis import error_budget, figures, report
 from experiments.pipeline import disk_needs, memory_needs, pretraining, trial as trial_lib
-from experiments.records import failures, files, folders, manifests, results
+from experiments.records import failures, files, results, trial_records
 from experiments.records.failures import Failure
 from experiments.records.results import Record
 from experiments.records.trial_records import Grid
@@ -36,7 +36,8 @@ DRAWN = {
   'budget': error_budget.figure,
 }
 
-RecordsOf = Callable[[trial_lib.Trial], list[Record]]
+# A trial and its records -> the rows that are merged.
+RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 # The grid, the numbers of the trials to run, the minutes there are (0: any) -> those that have failed.
 Fill = Callable[[Grid, Sequence[int], float, Reporter], list[Failure]]
 
@@ -87,46 +88,48 @@ def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: 
     while queue:
       number, waits = queue.popleft()
       name, trial = items[number]
-      if not trial.missing():
-        continue
-      called = f'trial {number} ({name})'
-      part, held = (
-        reporter.part(number + 1, len(grid), name),
-        locks.held(trial.directory, called, reporter, waits, is_past),
-      )
+      called, is_run = f'trial {number} ({name})', waits
+      part = reporter.part(number + 1, len(grid), name)
       try:
-        with part, held as is_held:
-          failed += _tried(trial, called, before[number], reporter) if is_held else []
+        with part, locks.held(trial.directory, called, reporter, waits, is_past) as is_held:
+          if is_held:
+            is_run |= _tried(trial, called, before[number], failed, reporter)
       except locks.Lost as lost:
         reporter.say(str(lost))
         is_held = False
       except OSError as error:
-        # Of its claim, which cannot be made.
+        # Of its lock, which cannot be made, or of what is corrupt, which cannot be renamed.
         failed += _failed(trial, called, error, reporter)
-        is_held = True
+        is_held = is_run = True
       if not is_held:
         queue.append((number, True))
-      if (is_held or waits) and distributed.broadcast_from_process_0(is_past):
+      if is_run and distributed.broadcast_from_process_0(is_past):
         break
   return failed
 
 
-def _tried(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, reporter: Reporter) -> list[Failure]:
-  """Runs a trial that is claimed, of which `before` is what was kept of its failure; its failure, if it fails now."""
-  if not trial.missing():
-    # Since another process has had the claim.
-    return []
+def _tried(
+  trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, failed: list[Failure], reporter: Reporter
+) -> bool:
+  """Runs a trial whose lock this process has, and whether anything was missing; adds to `failed` if it fails now.
+
+  `before` is what was kept of its failure when this run began.
+  """
+  for sentence in distributed.broadcast_from_process_0(functools.partial(trial_records.rename_corrupt, trial)):
+    reporter.say(sentence)
   now = failures.read(trial.directory)
   if now != before and now:
-    return [Failure(f'{called} failed in another process: {now["error"]}', now['status'])]
+    failed.append(Failure(f'{called} failed in another process: {now["error"]}', now['status']))
+    return True
   try:
-    trial_lib.run(trial, reporter)
+    is_run = trial_lib.run(trial, reporter)
   except (pretraining.OutOfTime, locks.Lost):
     raise
   except Exception as error:
-    return _failed(trial, called, error, reporter)
+    failed += _failed(trial, called, error, reporter)
+    return True
   failures.forget(trial.directory)
-  return []
+  return is_run
 
 
 def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> list[Failure]:
@@ -171,53 +174,31 @@ def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Sh
 def complete(
   settings: Settings, grid: Grid, share: Share, merge: Callable[[], str | None], reporter: Reporter
 ) -> str | None:
-  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have.
-
-  Of trials of the share, those that are not as they were written are set aside first, and so are missing.
-  """
+  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have."""
   numbers = range(len(grid)) if share.numbers is None else share.numbers
   trials = [list(grid.values())[number] for number in numbers]
-  failed = _set_aside_bad(trials, reporter)
   distributed.broadcast_from_process_0(lambda: disk_needs.check(trials, share.num_workers))
-  results.begin(trials[0].workdir, settings, reporter)
-  failed += share.fill(grid, numbers, settings.time_budget, reporter)
+  results.begin(trials[0].workdir, settings)
+  failed = share.fill(grid, numbers, settings.time_budget, reporter)
   try:
-    left, all_trials = distributed.broadcast_from_process_0(merge), list(grid.values())
+    left = distributed.broadcast_from_process_0(merge)
   except OSError as error:
     if failed:
       raise TrialsFailed(failed, f'records were not merged: {error}') from error
     raise
   if failed:
     raise TrialsFailed(failed, left)
-  goes_on = left and any(all_trials[number].missing() for number in numbers)
+  goes_on = left and any(trial.absent() for trial in trials)
   if goes_on and not settings.time_budget:
     raise TrialsFailed([Failure('trials are missing that were done', exit_status.FAILED)], left)
   return f'{left}; the same command goes on' if goes_on else left
-
-
-def _set_aside_bad(trials: Sequence[trial_lib.Trial], reporter: Reporter) -> list[Failure]:
-  """Sets aside what is not as it was written of trials that no other process works on: that one has looked itself.
-
-  Those of which it cannot be moved have failed.
-  """
-  failed = list[Failure]()
-  for trial in trials:
-    if distributed.broadcast_from_process_0(functools.partial(folders.fault, trial.directory)):
-      try:
-        with locks.held(trial.directory, str(trial), reporter, waits=False) as is_held:
-          bad = functools.partial(folders.set_aside_bad, trial.directory)
-          for sentence in distributed.broadcast_from_process_0(bad) if is_held else ():
-            reporter.say(sentence)
-      except OSError as error:
-        failed += _failed(trial, f'{trial}, which is damaged,', error, reporter)
-  return failed
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
   """Writes the records of all trials that are finished, in the order of the points; says what is left."""
   points, grid = settings.grid(), trials(settings, workdir).values()
   ordered = [trial for point in points for trial in grid if trial.point == point]
-  finished = write(workdir, settings, ordered, trial_lib.Trial.records, reporter)
+  finished = write(workdir, settings, ordered, lambda _, records: records, reporter)
   if len(finished) == len(grid):
     return None
   counts = ', '.join(f'{point}: {sum(trial.point == point for trial in finished)}' for point in points)
@@ -229,53 +210,30 @@ def write(
 ) -> list[trial_lib.Trial]:
   """Replaces the records of a workdir by those of the trials that are finished, with what stands beside them.
 
-  Of processes that share the directory one does so at a time, or, in an object store, any number: each reads the trials
-  again after it has written, until they are as it wrote them, so that what the last one leaves lacks nothing. Without a
-  finished trial all is left as it is, so that table and figures of before keep their records. Returns the finished
-  trials.
+  Of processes that share the directory one does so at a time; in an object store, which has no locks, `--mode=merge`
+  at the end finds what they all have left. Without a finished trial all is left as it is, so that table and figures of
+  before keep their records. Returns the finished trials.
   """
-  written, found = None, _read(grid, records_of)
-  names = {trial.id for trial in found.trials}
-  for trial in grid:
-    if trial.id not in names and (wrong := folders.fault(trial.directory)):
-      reporter.say(f'{trial.directory}: {wrong}; none of it is counted, and a run sets it aside')
-  if not found.trials:
-    if results.load(workdir):
-      reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
-    return []
   with locks.held(workdir, 'the merging of records', reporter):
-    while found != written:
-      results.write(workdir, settings, found.records, found.environments)
-      files.write_json_lines(workdir / timing.FILE_NAME, found.timings)
-      written, found = found, _read(grid, records_of)
-  torn = [trial.timing_path for trial in found.trials if folders.is_torn(trial.timing_path)]
-  if torn:
-    reporter.say(f'{torn[0]} is damaged; {workdir / timing.FILE_NAME} is without the lines of {len(torn)} such files')
-  unsealed = [trial.directory for trial in found.trials if not folders.is_sealed(trial.directory)]
-  if unsealed:
-    others = f' and {len(unsealed) - 1} others' if unsealed[1:] else ''
-    reporter.say(f'{unsealed[0]}{others}: no {manifests.NAME}; that its records are whole cannot be verified')
-  return found.trials
+    found = [(trial, trial.records()) for trial in grid]
+    whole = [(trial, records) for trial, records in found if len(records) == len(trial.wanted())]
+    finished = [trial for trial, _ in whole]
+    if finished:
+      results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])
+      timings = [row for trial in finished for row in _timings(trial, reporter)]
+      files.write_json_lines(workdir / timing.FILE_NAME, timings)
+    elif (workdir / results.FILE_NAME).exists():
+      reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
+  return finished
 
 
-class _Merged(NamedTuple):
-  """The finished trials, and all that is kept of them, trial after trial."""
-
-  trials: list[trial_lib.Trial]
-  records: list[Record]
-  environments: list[dict[str, Any]]
-  timings: list[dict[str, Any]]
-
-
-def _read(grid: list[trial_lib.Trial], records_of: RecordsOf) -> _Merged:
-  """What is on disk now. Records come first: what they came from is there before them."""
-  finished = [trial for trial in grid if not trial.missing()]
-  return _Merged(
-    finished,
-    [row for trial in finished for row in records_of(trial)],
-    [row for trial in finished for row in files.read_json_lines(trial.environment_path)],
-    [row for trial in finished for row in folders.readable(trial.timing_path)],
-  )
+def _timings(trial: trial_lib.Trial, reporter: Reporter) -> list[dict[str, Any]]:
+  """What the runs of a trial took; nothing, and a sentence, where that is damaged."""
+  try:
+    return files.read_json_lines(trial.timing_path)
+  except SettingsError:
+    reporter.say(f'{trial.timing_path} is damaged, and left out of {timing.FILE_NAME}')
+    return []
 
 
 def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:

@@ -52,14 +52,15 @@ def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.
   return distribution, downstream_lib.draw(settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
-def run(trial: Trial, reporter: Reporter) -> None:
-  """Adds the missing records of `trial` to its directory; an interrupted run leaves what it had finished.
+def run(trial: Trial, reporter: Reporter) -> bool:
+  """Adds the missing records of `trial` to its directory, and whether any were missing; an interrupted run leaves what
+  it had finished.
 
   Raises OutOfTime where pretraining does, and Lost where another process has taken the trial over.
   """
   missing = trial.missing()
   if not missing:
-    return
+    return False
   settings, keys, clock = trial.settings, trial.keys(), reporter.clock
   with trial_records.session(trial, reporter), precisely():
     distribution, downstream = draw(trial)
@@ -82,6 +83,7 @@ def run(trial: Trial, reporter: Reporter) -> None:
           what = settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter
           outcome = tuning.tune(*what, in_float64.get(name))
         trial_records.add(trial, model.name, method, outcome, gap)
+  return True
 
 
 def _ideals(

@@ -1,7 +1,6 @@
-"""Pretraining checkpoints, with Orbax; each has a manifest, and none that differs from it is restored."""
+"""Pretraining checkpoints, with Orbax; each has the SHA-256 of its files beside it, and a corrupt one is not restored."""
 
 from collections.abc import Iterator
-import concurrent.futures
 import contextlib
 import functools
 import logging
@@ -16,7 +15,7 @@ import uuid
 import jax
 import orbax.checkpoint as ocp
 
-from experiments.records import files, loading, manifests
+from experiments.records import files, loading
 from experiments.runtime import distributed, storage
 from experiments.settings.fields import require, SettingsError
 
@@ -24,8 +23,8 @@ from experiments.settings.fields import require, SettingsError
 KEPT = 2
 # Of their directory, in that of a pretrained model.
 NAME = 'checkpoints'
-# Beside the directory of checkpoints: what was there and was not good.
-ASIDE = f'{NAME}-set-aside'
+# In the directory of a step: the SHA-256 of each of its files.
+CHECKSUMS = 'checksums.json'
 _LONGEST_REASON = 300
 
 
@@ -42,8 +41,8 @@ class Checkpoints:
 
   def __init__(self, manager: ocp.CheckpointManager, directory: pathlib.Path, found: list[str]):
     self.manager, self.directory, self.found = manager, directory, found
-    self._sealing: concurrent.futures.Future | None = None
-    self._pool = concurrent.futures.ThreadPoolExecutor(1, 'manifest')
+    # The step that is being saved, and has no checksums yet.
+    self._saving: int | None = None
 
   def save(self, step: int, state: Any, metrics: list[dict[str, Any]]) -> None:
     """Saves in the background, and needs neither argument any longer on returning.
@@ -55,41 +54,39 @@ class Checkpoints:
     args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(list(metrics)))
     with _naming(self.directory / str(step)):
       self.manager.save(step, args=args)
-    self._sealing = self._pool.submit(self._seal, step)
+    self._saving = step
 
   def check(self) -> None:
-    """Raises StorageError where the last save has failed by now; waits for nothing."""
-    if self._sealing and self._sealing.done():
+    """Ends the last save where it has been written by now; waits for nothing. Raises StorageError where it failed."""
+    if not self.manager.is_saving_in_progress():
       self.wait()
 
   def close(self) -> None:
-    """Waits for the last save and its manifest. Raises StorageError where it has failed."""
+    """Waits for the last save. Raises StorageError where it has failed."""
     try:
       self.wait()
     finally:
-      self._pool.shutdown()
       # Its error is raised above, in our words.
       with contextlib.suppress(Exception):
         self.manager.close()
 
   def wait(self) -> None:
-    """Waits for the last save and its manifest. Raises StorageError where it has failed."""
-    sealing, self._sealing = self._sealing, None
-    if sealing:
-      sealing.result()
-
-  def _seal(self, step: int) -> None:
-    """Writes the manifest of a step once Orbax has committed it, while training goes on."""
+    """Waits for the last save and writes its checksums. Raises StorageError where it has failed."""
+    step, self._saving = self._saving, None
+    if step is None:
+      return
     directory = self.directory / str(step)
     with _naming(directory):
       self.manager.wait_until_finished()
       if distributed.is_writer():
-        manifests.write(directory, manifests.tree_entries(directory), self.directory.parent.name)
+        digests = {name: files.digest(path) for name, path in files.tree(directory).items()}
+        files.write_sealed(directory / CHECKSUMS, {'of': self.directory.parent.name, 'files': digests})
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
     """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings, which decides both.
 
-    A step without a manifest that cannot be restored is set aside, as `found` says then.
+    A step without checksums, whose process was killed before them, is renamed where it cannot be restored, as `found`
+    says then.
     """
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
     while (step := distributed.broadcast_from_process_0(self.manager.latest_step)) is not None:
@@ -101,10 +98,11 @@ class Checkpoints:
     return None
 
   def _fall_back(self, step: int, error: SettingsError) -> None:
-    """Sets a step aside that cannot be restored; raises the error where it is what was written."""
-    if distributed.broadcast_from_process_0((self.directory / str(step) / manifests.NAME).exists):
+    """Renames a step that cannot be restored; raises the error where it is what was written."""
+    directory = self.directory / str(step)
+    if distributed.broadcast_from_process_0((directory / CHECKSUMS).exists):
       raise error
-    self.found.append(distributed.broadcast_from_process_0(lambda: _set_aside(self.directory, step, str(error))))
+    self.found.append(distributed.broadcast_from_process_0(lambda: _rename_corrupt(directory, str(error))))
     self.manager.reload()
 
   def _restored(self, step: int, args: ocp.args.Composite) -> Any:
@@ -141,14 +139,14 @@ def _naming(path: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
-  """Keeps the newest checkpoints; waits for the last save, and its manifest, on leaving.
+  """Keeps the newest checkpoints; waits for the last save on leaving.
 
-  Steps whose files are not those of their manifest are set aside before. Raises SettingsError where there are processes
+  Steps that fail their checksums are renamed before. Raises SettingsError where there are processes
   that do not see what process 0 writes there.
   """
   _hush()
   _check_shared(directory)
-  found = distributed.broadcast_from_process_0(lambda: _set_aside_bad(directory))
+  found = distributed.broadcast_from_process_0(lambda: _rename_corrupt_steps(directory))
   options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True)
   absolute = directory if storage.is_object(directory) else directory.absolute()
   saved = Checkpoints(ocp.CheckpointManager(absolute, options=options), directory, found)
@@ -175,34 +173,39 @@ def _hush() -> None:
   sys.unraisablehook = tell
 
 
-def _set_aside_bad(directory: pathlib.Path) -> list[str]:
-  """Leaves of the newest steps none that is not what its manifest says; sentences on what was wrong.
+def _rename_corrupt_steps(directory: pathlib.Path) -> list[str]:
+  """Renames the newest steps that fail their checksums; sentences on what was wrong, and on what is used instead.
 
-  A step without a manifest, whose process was killed in between or was of a version without them, gives way to a good
-  one before it; where there is none it stays.
+  A step without checksums was written whole, since its name appears only then; its process was killed after that.
   """
-  found, unsealed = [], []
+  found = []
   for step in steps(directory):
-    try:
-      recorded = manifests.read(directory / str(step), directory.parent.name)
-      wrong = recorded and manifests.fault(recorded, manifests.tree_entries(directory / str(step)))
-    except (OSError, ValueError) as error:
-      wrong = str(error)
-    if wrong:
-      found.append(_set_aside(directory, step, wrong))
-    elif recorded is None:
-      unsealed.append(step)
-    else:
-      found += [_set_aside(directory, each, 'it has no manifest') for each in unsealed]
-      return [*found, *([f'step {step} is good, and goes on'] if found else [])]
-  if unsealed:
-    return [*found, f'checkpoint {directory / str(unsealed[0])} has no manifest: that it is whole cannot be verified']
-  return [*found, *(['no good checkpoint is left: pretraining starts again'] if found else [])]
+    wrong = _fault(directory / str(step))
+    if wrong is None:
+      return [*found, *([f'step {step} is intact, and is used'] if found else [])]
+    found.append(_rename_corrupt(directory / str(step), wrong))
+  return [*found, *(['no intact checkpoint is left: pretraining starts again'] if found else [])]
 
 
-def _set_aside(directory: pathlib.Path, step: int, wrong: str) -> str:
-  where = files.set_aside(directory / str(step), directory.with_name(ASIDE))
-  return f'checkpoint {directory / str(step)}: {wrong}; it was set aside as {where}'
+def _fault(step: pathlib.Path) -> str | None:
+  """What is wrong with the files of a step; None: nothing that its checksums, where it has any, tell."""
+  try:
+    recorded = files.read_sealed(step / CHECKSUMS)
+  except FileNotFoundError:
+    return None
+  except files.Corrupt as error:
+    return f'{CHECKSUMS} {error}'
+  whose, digests = step.parents[1].name, recorded['files']
+  if recorded['of'] != whose:
+    return f'it is of the model {recorded["of"]}'
+  there = {name: path for name, path in files.tree(step).items() if name != CHECKSUMS}
+  odd = sorted(there.keys() ^ digests.keys())
+  failed = odd or [name for name, path in there.items() if files.digest(path) != digests[name]]
+  return f'{failed[0]} {"is missing or was added" if odd else "failed its checksum"}' if failed else None
+
+
+def _rename_corrupt(step: pathlib.Path, wrong: str) -> str:
+  return f'checkpoint {step}: {wrong}; it was renamed to {files.rename_corrupt(step).name}'
 
 
 def steps(directory: pathlib.Path) -> list[int]:
@@ -214,13 +217,11 @@ def steps(directory: pathlib.Path) -> list[int]:
 
 
 def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
-  """The metrics of the newest step whose metrics are as they were written; none where there is no such step."""
-  name = 'metrics/metrics'
+  """The metrics of the newest step that is intact; none where there is no such step."""
   for step in steps(directory):
-    with contextlib.suppress(OSError, ValueError):
-      recorded, where = manifests.read(directory / str(step)), directory / str(step) / name
-      if recorded is None or recorded.get(name) == manifests.entry(where):
-        return loading.json_value(where)
+    if _fault(directory / str(step)) is None:
+      with contextlib.suppress(OSError, ValueError):
+        return loading.json_value(directory / str(step) / 'metrics' / 'metrics')
   return []
 
 

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable
+import contextlib
 import functools
 import importlib.metadata
+import json
 import os
 import pathlib
 import platform
@@ -13,13 +15,18 @@ from typing import Any
 
 import jax
 
+from experiments.records import files, loading
 from experiments.runtime import distributed
+from experiments.settings.grid import digest
 
 # Those whose programs compute a model, and the others.
 _COMPUTING = ('jax', 'jaxlib', 'flax', 'optax')
 _OTHERS = ('orbax-checkpoint', 'numpy', 'scipy', 'ml_collections', 'absl-py', 'matplotlib')
 
 Environment = dict[str, Any]
+
+# Of a workdir: a file for each environment, named by its id.
+FOLDER = 'environments'
 
 
 def environment(devices: Iterable[jax.Device]) -> Environment:
@@ -56,6 +63,26 @@ def _process() -> Environment:
     'xla_flags': os.environ.get('XLA_FLAGS', ''),
     'packages': {name: importlib.metadata.version(name) for name in _COMPUTING + _OTHERS},
   }
+
+
+def keep(workdir: pathlib.Path, here: Environment) -> str:
+  """Writes an environment into a workdir, once; its id, by which records name it."""
+  environment_id = digest([here])
+  path = workdir / FOLDER / f'{environment_id}.json'
+  if not path.exists():
+    files.write_whole(path, json.dumps(here, indent=1) + '\n')
+  return environment_id
+
+
+def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, Environment]:
+  """The environments that records of a workdir came from, by their ids; without those that cannot be compared."""
+  found = {}
+  for environment_id in dict.fromkeys(record.get('environment') for record in records):
+    with contextlib.suppress(OSError, ValueError):
+      content = loading.json_value(workdir / FOLDER / f'{environment_id}.json')
+      if is_whole(content) and digest([content]) == environment_id:
+        found[environment_id] = content
+  return found
 
 
 def differences(there: Environment, here: Environment) -> list[str]:

@@ -1,6 +1,7 @@
 """Files that are written whole or not at all, JSON lines among them; by process 0 alone. None is unpickled."""
 
 import contextlib
+import hashlib
 import json
 import os
 import pathlib
@@ -13,8 +14,12 @@ from experiments.settings.fields import SettingsError
 
 # Bytes of JSON that are read at most: its objects take several times as many.
 MOST_JSON = 2**28
-# Where what is not as it was written goes, with all that it is read with; in its own directory.
-ASIDE = 'set-aside'
+# The field of a sealed file that has the SHA-256 of the others.
+_SEAL = 'sha256'
+
+
+class Corrupt(ValueError):
+  """A file is not what was written, as its text says."""
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
@@ -117,17 +122,44 @@ def read_bytes(path: pathlib.Path) -> bytes:
   return path.read_bytes()
 
 
-def set_aside(path: pathlib.Path, directory: pathlib.Path) -> pathlib.Path:
-  """Moves a file, or a directory with all in it, into `directory`, where nothing of its name is replaced; where it is.
+def digest(path: pathlib.Path) -> str:
+  """The SHA-256 of a file, in hexadecimal digits."""
+  with path.open('rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def write_sealed(path: pathlib.Path, content: dict[str, Any]) -> None:
+  """Writes a JSON object with the SHA-256 of its other fields in it, so that a bit that flips on a disk is seen."""
+  write_whole(path, json.dumps({**content, _SEAL: _seal(content)}, allow_nan=False) + '\n')
+
+
+def read_sealed(path: pathlib.Path) -> dict[str, Any]:
+  """What `write_sealed` wrote. Raises FileNotFoundError where there is no file, and Corrupt where it is damaged."""
+  try:
+    (content,) = rows_of(read_bytes(path))
+  except FileNotFoundError:
+    raise
+  except (OSError, ValueError) as error:
+    raise Corrupt(f'cannot be parsed ({type(error).__name__})')
+  if content.pop(_SEAL, None) != _seal(content):
+    raise Corrupt('failed its checksum')
+  return content
+
+
+def _seal(content: dict[str, Any]) -> str:
+  return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
+  """Renames a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on where that is taken; where it is now.
 
   An object store has no names to change: there all is copied before anything is removed.
   """
-  number, where = 1, directory / path.name
+  number, where = 1, path.with_name(f'{path.name}.corrupt')
   while where.exists():
     number += 1
-    where = directory / f'{path.name}-{number}'
+    where = path.with_name(f'{path.name}.corrupt-{number}')
   if not is_object(path):
-    directory.mkdir(parents=True, exist_ok=True)
     return path.rename(where)
   below = tree(path) if path.is_dir() else {'': path}
   for name, file in below.items():

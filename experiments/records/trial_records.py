@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import contextlib
+import hashlib
 import io
 import itertools
 import pathlib
@@ -11,12 +12,16 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.records import files, folders, manifests, results
-from experiments.records.environment import differing, environment, is_whole
+from experiments.records import environment as environments, files, results
+from experiments.records.results import Record
 from experiments.runtime import distributed, locks, memory, signals, storage, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
+
+
+# Of a record: its task, model and method.
+Name = tuple[int, str, str]
 
 
 class Keys(NamedTuple):
@@ -59,14 +64,6 @@ class Trial(NamedTuple):
     return (storage.located(shared) if shared else self.workdir / 'pretrained') / self.pretraining_id
 
   @property
-  def records_path(self) -> pathlib.Path:
-    return self.directory / folders.RECORDS_NAME
-
-  @property
-  def environment_path(self) -> pathlib.Path:
-    return self.directory / results.ENVIRONMENT_NAME
-
-  @property
   def timing_path(self) -> pathlib.Path:
     return self.directory / timing.FILE_NAME
 
@@ -81,44 +78,72 @@ class Trial(NamedTuple):
       key = jax.random.fold_in(key, number)
     return Keys(*jax.random.split(key, len(Keys._fields)))
 
-  def wanted(self) -> set[tuple[int, str, str]]:
-    """The (task, model, method) triples that the settings ask for, of methods on models where they make sense."""
+  def wanted(self) -> set[Name]:
+    """The names of the records that the settings ask for, of methods on models where they make sense."""
     triples = itertools.product(range(self.settings.tasks_per_trial), self.settings.models, self.methods)
     return {(task, model, method) for task, model, method in triples if model in METHODS[method].models}
 
-  def missing(self) -> set[tuple[int, str, str]]:
-    """The wanted triples that have no record yet, in process 0's eyes."""
-    left = lambda: sorted(self.wanted() - {_triple(record) for record in self.records()})
+  def paths(self) -> dict[Name, pathlib.Path]:
+    """The file of each wanted record, by its name and in their order; tuned arrays lie beside it, with suffix .npz."""
+    directory, fits = self.directory, {method: self.settings.fit_id(method) for method in self.methods}
+    stem = lambda model, method: '-'.join(filter(None, [model, method, fits[method]]))
+    return {(task, *pair): directory / f'{stem(*pair)}-task{task}.json' for task, *pair in sorted(self.wanted())}
+
+  def records(self) -> list[Record]:
+    """The wanted records that there are and parse, by task, model and method; others in the directory are ignored."""
+    found, trial_id = [], self.id
+    for name, path in self.paths().items():
+      with contextlib.suppress(OSError, files.Corrupt):
+        found.append(_read(path, name, trial_id))
+    return found
+
+  def missing(self) -> set[Name]:
+    """The wanted names without a record that parses, in process 0's eyes."""
+    left = lambda: sorted(self.wanted() - {_name(record) for record in self.records()})
     return {(task, model, method) for task, model, method in distributed.broadcast_from_process_0(left)}
 
-  def records(self) -> list[results.Record]:
-    """The wanted records that there are, and no other that the trial was once asked for, or that came from nowhere; of
-    changed ones none."""
-    fits = {method: self.settings.fit_id(method) for method in self.methods}
-    known = self.wanted() & {triple for line in folders.environments(self.directory) for triple in _made(line)}
-    is_wanted = lambda record: _triple(record) in known and _fit_id(record) == fits[record['method']]
-    return [record for record in folders.read(self.directory) if is_wanted(record)]
+  def absent(self) -> list[Name]:
+    """The wanted names without a file; none is opened."""
+    return [name for name, path in self.paths().items() if not path.exists()]
 
 
 # Every trial by its name.
 Grid = dict[str, Trial]
 
 
-def _fit_id(record: results.Record) -> str:
-  """Records of before there were other fits than schedules lack the field."""
-  return record.get('fit_id', '')
+def _name(record: Record) -> Name:
+  return record.get('task'), record.get('model'), record.get('method')  # type: ignore[return-value]
 
 
-def _triple(record: results.Record) -> tuple[int, str, str]:
-  return record['task'], record['model'], record['method']
+def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
+  """A record. Raises FileNotFoundError where there is none, and Corrupt where it is not what was written, or of
+  another trial."""
+  record = files.read_sealed(path)
+  if (record.get('trial_id'), _name(record)) != (trial_id, name):
+    raise files.Corrupt(f'is of trial {record.get("trial_id")!r}')
+  return record
 
 
-def _made(line: dict[str, Any]) -> set[tuple[int, str, str]]:
-  """The triples whose records came from a line of the environment; none where it does not say so."""
-  try:
-    return {(task, line['model'], line['method']) for task in line['tasks']}
-  except (KeyError, TypeError):
-    return set()
+def rename_corrupt(trial: Trial) -> list[str]:
+  """Renames records that are not what was written, or whose arrays are not, with these; a sentence for each.
+
+  Called by whoever has the lock of the trial, and makes them again.
+  """
+  found, trial_id = [], trial.id
+  for name, path in trial.paths().items():
+    arrays = path.with_suffix('.npz')
+    try:
+      record = _read(path, name, trial_id)
+      if not arrays.exists():
+        raise files.Corrupt(f'has no {arrays.name}')
+      if files.digest(arrays) != record.get('arrays_sha256'):
+        raise files.Corrupt(f'is of other arrays than {arrays.name}, which failed its checksum')
+    except FileNotFoundError:
+      continue
+    except files.Corrupt as error:
+      moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
+      found.append(f'{path} {error}: renamed to {moved[0].name}, and made again')
+  return found
 
 
 class Tuned(NamedTuple):
@@ -131,10 +156,8 @@ class Tuned(NamedTuple):
 
 @contextlib.contextmanager
 def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
-  """A run of a trial: says what is damaged or was made elsewhere, and adds what each phase took, and the peak of memory
-  so far, to the trial's directory, unless the process is killed."""
-  for sentence in distributed.broadcast_from_process_0(lambda: folders.set_aside_torn(trial.timing_path)):
-    reporter.say(sentence)
+  """A run of a trial: says what was made elsewhere, and adds what each phase took, and the peak of memory so far, to the
+  trial's directory, unless the process is killed."""
   for different in distributed.broadcast_from_process_0(lambda: made_elsewhere(trial)):
     reporter.say(f'records of trial {trial.id} were made with {different}')
   before = reporter.clock.spent()
@@ -148,7 +171,7 @@ def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
         files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()})
 
 
-def pending(trial: Trial, missing: set[tuple[int, str, str]]) -> Iterator[tuple[str, dict[str, list[int]]]]:
+def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, list[int]]]]:
   """Each model of the settings with the tasks that are missing on it, by method; raises Stopped between two models
   where the run is told to stop."""
   for model in trial.settings.models:
@@ -159,34 +182,31 @@ def pending(trial: Trial, missing: set[tuple[int, str, str]]) -> Iterator[tuple[
 
 def made_elsewhere(trial: Trial) -> list[str]:
   """Where what is on record came from other environments than this one, which may compute other bits."""
-  return differing(filter(is_whole, folders.environments(trial.directory)), environment(jax.devices()))
+  made = environments.load(trial.workdir, trial.records())
+  return environments.differing(made.values(), environments.environment(jax.devices()))
 
 
 def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[str, float]) -> None:
-  """Adds what one method reached on one model to the records of a trial, its arrays first; raises Lost."""
-  locks.check(trial.directory)
-  made, fit_id = {(one.task, model, method) for one in outcome}, trial.settings.fit_id(method)
-  is_made = lambda row: _triple(row) in made and _fit_id(row) == fit_id
-  rows, arrays = [row for row in folders.read_unverified(trial.directory) if not is_made(row)], {}
-  # First, so that a kill before the records leaves a line too many and never one too few; the last line holds.
-  which = {'trial_id': trial.id, 'model': model, 'method': method, 'tasks': [one.task for one in outcome]}
-  which |= {'fit_id': fit_id}
-  files.append_json_line(trial.environment_path, {**which, **environment(jax.devices())})
+  """Writes the record of each task that one method was tuned on, its arrays first; raises Lost."""
+  environment_id = environments.keep(trial.workdir, environments.environment(jax.devices()))
+  paths, fit_id = trial.paths(), trial.settings.fit_id(method)
+  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id, 'environment': environment_id}
   for one in outcome:
-    name = '-'.join([model, method, *([fit_id] if fit_id else []), f'task{one.task}.npz'])
-    arrays[name] = save_arrays(trial.directory / folders.ARRAYS / name, one.trainable)
-    row = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
-    row |= {'model': model, 'method': method, **one.measured, **gap}
-    rows.append(row | {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id})
-  folders.write(trial.directory, sorted(rows, key=_triple), arrays)
+    path = paths[one.task, model, method]
+    record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
+    record |= {'model': model, 'method': method, **one.measured, **gap, **ids}
+    locks.check(trial.directory)
+    # The arrays come first: a kill in between leaves nothing that counts.
+    arrays_sha256 = save_arrays(path.with_suffix('.npz'), one.trainable)
+    files.write_sealed(path, record | {'arrays_sha256': arrays_sha256})
 
 
-def save_arrays(path: pathlib.Path, trainable: Any) -> manifests.Entry:
-  """The tuned arrays alone, as npz with the tree's paths for names; the entry of what was written."""
+def save_arrays(path: pathlib.Path, trainable: Any) -> str:
+  """Writes the tuned arrays alone, as npz with the tree's paths for names; the SHA-256 of what was written."""
   buffer = io.BytesIO()
   np.savez(buffer, **by_name(trainable))
   files.write_whole(path, buffer.getvalue())
-  return manifests.entry_of(buffer.getvalue())
+  return hashlib.sha256(buffer.getvalue()).hexdigest()
 
 
 def by_name(trainable: Any) -> dict[str, Any]:

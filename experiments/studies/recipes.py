@@ -141,7 +141,7 @@ def run(
 def _check_models(grid: sweep.Grid) -> None:
   """Raises SettingsError where the pretrained model of a finished trial is gone."""
   for trial in grid.values():
-    if not trial.missing():
+    if not trial.absent():
       _metrics(trial)
 
 
@@ -149,7 +149,7 @@ def merge(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -
   """Writes the records of all trials that are finished, a record for each; says what is left."""
   grid = _grid(settings, workdir)
   names = {trial.id: name for name, trial in grid}
-  record = lambda trial: [_record(settings, names[trial.id], trial)]
+  record = lambda trial, rows: [_record(settings, names[trial.id], trial, rows)]
   left = len(grid) - len(sweep.write(workdir, settings, [trial for _, trial in grid], record, reporter))
   return f'{left} of {len(grid)} pretrainings are left' if left else None
 
@@ -165,9 +165,9 @@ def _metrics(trial: trial_lib.Trial) -> list[Record]:
   return metrics
 
 
-def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial) -> Record:
+def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial, rows: list[Record]) -> Record:
   """What a recipe made of a distribution: how far from ideal, along which way, and the mean accuracy of each method."""
-  rows, recipe = trial.records(), trial.settings
+  recipe = trial.settings
   metrics = _metrics(trial)
   whole = settings.pretrain.num_steps * _step(settings)
   accuracy = {
@@ -184,6 +184,7 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial) -> Reco
     'curve': [[row['step'], row['kl_at_mask']] for row in metrics],
     'trial_id': trial.id,
     'pretraining_id': trial.pretraining_id,
+    'environment': rows[0]['environment'],
   }
 
 

@@ -1,4 +1,4 @@
-"""An experiment of several parts, each kept as it ends, so that an interrupted run goes on with the next."""
+"""Runs a study of several parts and records each as it ends, so that an interrupted run goes on with the next."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -10,15 +10,17 @@ from typing import Any
 
 import jax
 
-from experiments.records import files, folders, results
-from experiments.records.environment import environment
-from experiments.runtime import locks
+from experiments.records import environment, files, results
+from experiments.runtime import locks, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import digest
 from hmm_jax.sharding import exact_device
 
 # What decides no record.
 _UNNAMED = ('compilation_cache', 'debug_nans', 'figure')
+
+# In the folder of a part: its records, and the seconds that it took.
+_FILE_NAME = 'records.json'
 
 Row = dict[str, Any]
 # settings, a key of its own -> its records.
@@ -28,44 +30,53 @@ Part = Callable[[Any, jax.Array, Reporter], list[Row]]
 def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: Reporter) -> None:
   """Runs the parts that are missing, and writes the records of all; what an interrupted run finished is read back.
 
-  A part that another process works on is waited for; one that is not as it was written is set aside.
+  A part that another process works on is waited for; one that is corrupt is renamed and made again.
   """
-  results.begin(workdir, settings, reporter)
+  results.begin(workdir, settings)
   parts_of = workdir / 'parts' / _id(settings)
   key = jax.random.key(settings.seed)
   records: list[Row] = []
-  environments: list[Row] = []
+  spent: list[Row] = []
   for index, (name, part) in enumerate(parts.items()):
-    folder = parts_of / name
-    while not _is_kept(folder):
+    make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
+    while (made := _kept(parts_of / name)) is None:
       try:
-        with locks.held(folder, f'part {name}', reporter):
-          for sentence in folders.set_aside_bad(folder):
-            reporter.say(sentence)
-          if not _is_kept(folder):
-            _make(folder, name, functools.partial(part, settings, jax.random.fold_in(key, index), reporter), reporter)
-        break
+        with locks.held(parts_of / name, f'part {name}', reporter):
+          if _kept(parts_of / name, reporter) is None:
+            _make(parts_of / name, name, make, workdir, reporter)
       except locks.Lost as lost:
         reporter.say(str(lost))
-    records += folders.read(folder)
-    environments += files.read_json_lines(folder / results.ENVIRONMENT_NAME)
+    records += made['records']
+    spent.append({'part': name, 'seconds': made['seconds']})
   with locks.held(workdir, 'the merging of records', reporter):
-    results.write(workdir, settings, records, environments)
+    results.write(workdir, settings, records)
+    files.write_json_lines(workdir / timing.FILE_NAME, spent)
 
 
-def _make(folder: pathlib.Path, name: str, rows_of: Callable[[], list[Row]], reporter: Reporter) -> None:
-  """Runs a part that is claimed, and writes its records; raises Lost where another process has taken it over."""
+def _make(
+  folder: pathlib.Path, name: str, rows_of: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter
+) -> None:
+  """Runs a part whose lock this process has, and writes its records; raises Lost where another process has it now."""
   begun = time.monotonic()
   with _on_exact_device(), reporter.clock.phase(name):
     rows = rows_of()
-  made = {'part': name, 'seconds': time.monotonic() - begun, **environment([exact_device()])}
+  made = {'part': name, 'environment': environment.keep(workdir, environment.environment([exact_device()]))}
   locks.check(folder)
-  files.write_json_lines(folder / results.ENVIRONMENT_NAME, [made])
-  folders.write(folder, [{'schema_version': results.SCHEMA_VERSION, 'part': name, **row} for row in rows], {})
+  records = [{'schema_version': results.SCHEMA_VERSION, **made, **row} for row in rows]
+  files.write_sealed(folder / _FILE_NAME, {'seconds': time.monotonic() - begun, 'records': records})
 
 
-def _is_kept(folder: pathlib.Path) -> bool:
-  return (folder / folders.RECORDS_NAME).exists() and folders.fault(folder) is None
+def _kept(folder: pathlib.Path, renames: Reporter | None = None) -> Row | None:
+  """What a part has left, None where it has not ended or is corrupt; whoever has its lock renames that, and says so."""
+  path = folder / _FILE_NAME
+  try:
+    return files.read_sealed(path)
+  except FileNotFoundError:
+    return None
+  except files.Corrupt as error:
+    if renames:
+      renames.say(f'{path} {error}: renamed to {files.rename_corrupt(path).name}, and made again')
+    return None
 
 
 @contextlib.contextmanager
