@@ -134,7 +134,7 @@ def make_train_steps(
   of the batch. They must have taken equally many steps.
   """
   # A maximum over members is the same for all of them, so that what hangs on it is branched on and not computed twice.
-  of_all = functools.partial(lax.pmax, axis_name=_MEMBERS) if num_members else lambda x: x
+  largest_of_members = functools.partial(lax.pmax, axis_name=_MEMBERS) if num_members else lambda x: x
 
   def train_steps(state, corpus, key):
     key_order, key_noise = jax.random.split(key)
@@ -142,12 +142,12 @@ def make_train_steps(
 
     def one(carry, _):
       state, ordered_epoch, order = carry
-      step = of_all(state.step)
+      step = largest_of_members(state.step)
       epoch = step // batches.steps_per_epoch
       order = lax.cond(epoch != ordered_epoch, lambda: batches.order(epoch), lambda: order)
       chunks = sharding.by_rows(jnp.take(corpus, batches.indices(order, step), axis=0))
       key = jax.random.fold_in(key_noise, step)
-      state, loss = train_step(bert, optimizer, corruption, state, chunks, key, of_all)
+      state, loss = train_step(bert, optimizer, corruption, state, chunks, key, largest_of_members)
       return (state, epoch, order), loss
 
     unordered = jnp.int32(-1), jnp.arange(corpus.shape[0])

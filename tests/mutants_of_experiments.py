@@ -354,7 +354,7 @@ _RECORDS = [
       'records stay beside settings of others',
       'if not stays or not _lines(',
       'if not _lines(',
-      'analysis/statistics',
+      'records/results',
       'no_record_stands',
     ),
   ),

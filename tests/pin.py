@@ -3,7 +3,9 @@
 Run by hand: `python tests/pin.py` runs five experiments at scale `smoke` (about 4 minutes of CPU time), compares their
 records with those in tests/pin/ field by field, and prints a line for each. `python tests/pin.py theory draws` compares
 these alone. Exit code 1 if something differs. On the CPU and with the packages that made the pin all bits are equal;
-elsewhere numbers within RELATIVE of each other count as equal, and the line says so. It goes when the rebuilding ends.
+elsewhere numbers of records within RELATIVE of each other count as equal, and the line says so. The fields
+schema_version and environment, which say how and where a record was made, are not compared. The pin goes when the
+rebuilding ends.
 """
 
 import hashlib
@@ -19,6 +21,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PIN = ROOT / 'tests' / 'pin'
 EXPERIMENTS = ('prompt_vs_head', 'memory_vs_vanilla', 'theory', 'degradation', 'which_theorem')
 RELATIVE = 1e-3
+# What a number that is 0 but for rounding may be.
+_ABSOLUTE = 1e-6
+_NOT_COMPARED = {'schema_version', 'environment'}
 # Blocks of pages that records fill.
 _BLOCKS = re.compile(r'<!-- \w+(?: of \S+)? -->\n(.*?)<!-- end(?: of \w+)? -->', re.DOTALL)
 
@@ -58,10 +63,16 @@ def draws() -> dict[str, str]:
 
 
 def tables() -> list[str]:
-  """The rows of the tables in blocks of pages that records fill, once each."""
-  pages = (ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md')))
-  blocks = [block for page in pages for block in _BLOCKS.findall(page.read_text())]
-  return list(dict.fromkeys(line for block in blocks for line in block.splitlines() if line.startswith('|')))
+  """The rows of the tables, Markdown's and plain ones, in blocks of pages that records fill, once each."""
+  rows: list[str] = []
+  for page in (ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md'))):
+    for block in _BLOCKS.findall(page.read_text()):
+      is_fenced = False
+      for line in block.splitlines():
+        is_fenced ^= line.startswith('```')
+        if line.startswith('|') or (is_fenced and not line.startswith('```')):
+          rows.append(line)
+  return list(dict.fromkeys(rows))
 
 
 def records(experiment: str) -> tuple[list[dict], dict]:
@@ -84,7 +95,7 @@ def differences(pinned: list[dict], found: list[dict], relative: float) -> list[
     return [f'{len(found)} records in place of {len(pinned)}']
   wrong: dict[str, list[tuple]] = {}
   for one, other in zip(pinned, found):
-    for name in {**one, **other}:
+    for name in {**one, **other}.keys() - _NOT_COMPARED:
       values = one.get(name, 'no field'), other.get(name, 'no field')
       if not _same(*values, relative):
         wrong.setdefault(name, []).append(values)
@@ -94,8 +105,10 @@ def differences(pinned: list[dict], found: list[dict], relative: float) -> list[
 def _same(one, other, relative: float) -> bool:
   if isinstance(one, list) and isinstance(other, list) and relative:
     return len(one) == len(other) and all(_same(*pair, relative) for pair in zip(one, other))
+  if isinstance(one, dict) and isinstance(other, dict) and relative:
+    return one.keys() == other.keys() and all(_same(one[name], other[name], relative) for name in one)
   if isinstance(one, float) and isinstance(other, float) and relative:
-    return math.isclose(one, other, rel_tol=relative, abs_tol=relative)
+    return math.isclose(one, other, rel_tol=relative, abs_tol=_ABSOLUTE)
   return json.dumps(one) == json.dumps(other)
 
 

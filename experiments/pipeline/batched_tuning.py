@@ -9,7 +9,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.pipeline import tuning as tuned
+from experiments.pipeline.tuning import epochs
 from experiments.runtime.progress import Reporter
 from hmm_jax import compilation, tuning
 from hmm_jax.heads import Linear, LinearHead
@@ -67,7 +67,7 @@ def train(
   orders = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
   epoch = lambda state: _epoch(state, orders, tuner, schedule, frozen, features, labels[:, None])
   problems = [f'problem {problem}' for problem in range(len(labels))]
-  for after, _ in tuned.epochs(epoch, state, schedule.num_epochs, name, problems, reporter):
+  for after, _ in epochs(epoch, state, schedule.num_epochs, name, problems, reporter):
     yield jax.device_get(after.trainable)
 
 

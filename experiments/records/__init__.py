@@ -1,4 +1,4 @@
 """What a run leaves: files written whole, records with their tuned arrays, checkpoints, environments, failures.
 
-Whatever is read back is compared with its manifest first, and nothing is unpickled.
+Records are checked against their manifest where there is one, and nothing is unpickled.
 """

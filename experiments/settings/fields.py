@@ -81,8 +81,8 @@ def _takes(field: dataclasses.Field, value: Any) -> bool:
   values, choices = value if several else (value,), field.metadata['choices']
   bounds = field.metadata['bounds'].items() if entry in (int, float) else ()
   fits = lambda x: type(x) is entry and all(_BOUNDS[name][0](x, bound) for name, bound in bounds)
-  may_repeat = field.metadata['may_repeat'] or len(set(values)) == len(values)
-  return may_repeat and all(fits(x) and (not choices or x in choices) for x in values)
+  are_fit = all(fits(x) and (not choices or x in choices) for x in values)
+  return are_fit and (field.metadata['may_repeat'] or len(set(values)) == len(values))
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))

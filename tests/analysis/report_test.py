@@ -24,7 +24,7 @@ def test_methods_are_compared_paired_at_the_level_of_all_sizes():
   """HMMs differ by 20 points, and what a prompt gains in each by 2: the test is that of the gains alone."""
   gains = {(states, trial): 0.1 + 0.01 * (trial - states / 10) for states in (4, 10, 30) for trial in range(4)}
   records = [{**r, 'accuracy': 0.3 + 0.2 * r['trial']} for r in prompt_records(num_trials=4)]
-  for record in results.select(records, method='prompt'):
+  for record in statistics.select(records, method='prompt'):
     record['accuracy'] += gains[record['num_states'], record['trial']]
   (differences,) = report.contrasts(records).values()
   for point, found in differences.items():

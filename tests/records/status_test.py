@@ -13,7 +13,7 @@ import rich.console
 from configs import prompt_vs_head
 from experiments import main as main_lib
 from experiments.pipeline import engines, pretraining, sweep
-from experiments.records import failures, files, status as overview
+from experiments.records import failures, files, status as status_lib
 from experiments.runtime import distributed, exit_status, locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
@@ -193,7 +193,7 @@ def test_a_failure_that_cannot_be_read_is_said_to_be_one(settings, tmp_path, mon
   unknown = {'error': 'failed.json cannot be read', 'status': exit_status.FAILED, 'when': 'an unknown time'}
   assert failures.read(trial.directory) == unknown
   left = '1 of 1: exact head'
-  assert overview.state(trial) == ('failed', f'at an unknown time: failed.json cannot be read; missing {left}')
+  assert status_lib.state(trial) == ('failed', f'at an unknown time: failed.json cannot be read; missing {left}')
 
 
 def test_a_long_error_is_cut():
@@ -222,7 +222,7 @@ def test_a_claim_of_another_machine_has_the_age_of_its_heartbeat(settings, tmp_p
   path.write_text(json.dumps(holder._asdict()))
   os.utime(path, (now - seconds, now - seconds))
   monkeypatch.setattr(locks.time, 'time', lambda: now)
-  assert ' '.join(overview.state(trial)) == f'{state.format(holder)}; missing 1 of 1: exact head'
+  assert ' '.join(status_lib.state(trial)) == f'{state.format(holder)}; missing 1 of 1: exact head'
 
 
 def test_a_failure_that_cannot_be_written_is_said(tmp_path):
@@ -268,7 +268,7 @@ def test_a_record_from_nowhere_is_missing(settings, tmp_path):
     files.write_json_lines(trial.environment_path, lines)
     assert trial.missing() == trial.wanted() and not trial.records()
   files.remove(trial.environment_path)
-  assert overview.state(trial)[0] == 'missing' and sweep._read([trial], sweep.trial_lib.Trial.records).trials == []
+  assert status_lib.state(trial)[0] == 'missing' and sweep._read([trial], sweep.trial_lib.Trial.records).trials == []
 
 
 def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):

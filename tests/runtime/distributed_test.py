@@ -47,11 +47,12 @@ def refusal(call, check):
   except SettingsError as error:
     return str(error)
 
-assert distributed.decide(lambda: [me, distributed.decide(lambda: {'a': None})]) == [0, {'a': None}]
-assert refusal(distributed.decide, lambda: require(me, 'step', me, 'another')) == 'step is 0; valid is another'
+broadcast = distributed.broadcast_from_process_0
+assert broadcast(lambda: [me, broadcast(lambda: {'a': None})]) == [0, {'a': None}]
+assert refusal(broadcast, lambda: require(me, 'step', me, 'another')) == 'step is 0; valid is another'
 last = f'host is {count - 1}; valid is another'
-assert refusal(distributed.agree, lambda: require(me < count - 1, 'host', me, 'another')) == last
-assert refusal(distributed.agree, lambda: None) is None
+assert refusal(distributed.raise_everywhere, lambda: require(me < count - 1, 'host', me, 'another')) == last
+assert refusal(distributed.raise_everywhere, lambda: None) is None
 own = pathlib.Path(out, f'own-{me}')
 files.write_whole(own / 'file', 'mine')
 assert (own / 'file').exists() == (me == 0)
@@ -61,7 +62,7 @@ if count > 1:
 def save(self, step, state, metrics):
   whole_save(self, step, state, metrics)
   self.wait()
-  distributed.decide(lambda: None)
+  distributed.broadcast_from_process_0(lambda: None)
   if [me, step] == dying:
     os.kill(os.getpid(), how)
 

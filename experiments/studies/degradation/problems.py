@@ -13,7 +13,7 @@ from experiments.studies.degradation.settings import DegradationSettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 from hmm_jax.sampling import sample_corpus
-from hmm_jax.theory.exact import problem as structured
+from hmm_jax.theory.exact.problem import generator, StateProblem
 from hmm_jax.theory.problems import families
 from hmm_jax.theory.problems.degradation import leaking, with_smallest_singular_value
 from hmm_jax.theory.problems.families import Sizes
@@ -96,7 +96,7 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Probl
   raise SettingsError(f'max_draws is {s.max_draws}; valid is {valid}')
 
 
-def _structured(s: DegradationSettings, theorem: str, key: Array) -> structured.StateProblem:
+def _structured(s: DegradationSettings, theorem: str, key: Array) -> StateProblem:
   """A planted HMM in which the theorem's assumptions hold; raises SettingsError where none is as well conditioned."""
   num_states = {'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem]
   limits = Limits(s.thresholds, tolerance=0.0, max_nodes=s.max_nodes)  # Of states no laws are compared.
@@ -107,7 +107,7 @@ def _structured(s: DegradationSettings, theorem: str, key: Array) -> structured.
 
 
 def _versions(
-  s: DegradationSettings, theorem: str, drawn: structured.StateProblem, key: Array
+  s: DegradationSettings, theorem: str, drawn: StateProblem, key: Array
 ) -> Iterator[tuple[Damage, Problem]]:
   """The problem itself, and made worse, each with its own text. Labels speak of the masked first state."""
   hmm, mu = drawn.hmm, drawn.task_weights
@@ -150,7 +150,7 @@ def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> 
 
   Raises SettingsError where no draw of mu is balanced.
   """
-  rng, others = structured.generator(key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
+  rng, others = generator(key), np.setdiff1d(np.arange(problem.hmm.num_states), problem.inverted_states)
   for _ in range(s.max_draws):
     mu = np.zeros_like(problem.task_weights)
     chosen = rng.choice(others, min(len(problem.inverted_states), len(others)), replace=False)

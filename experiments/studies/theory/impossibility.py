@@ -24,8 +24,7 @@ from experiments.studies.theory.settings import ImpossibilitySettings, TheorySet
 from hmm_jax import compilation, converged, tasks
 from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.model import ExactModel
-from hmm_jax.theory.exact import problem as structured
-from hmm_jax.theory.exact.problem import StateProblem
+from hmm_jax.theory.exact.problem import generator, sparse_probs, StateProblem
 from hmm_jax.theory.limits import certificates, separability
 from hmm_jax.theory.limits.certificates import Decision
 from hmm_jax.theory.problems import enumeration
@@ -82,11 +81,11 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
 def _sparse(s: ImpossibilitySettings, key: Array) -> Iterator[tuple[Array, StateProblem]]:
   """HMMs with exact zeros, each with a key of its own; mu weighs few states."""
   for key_one in jax.random.split(key, s.num_hmms):
-    rng = structured.generator(key_one)
+    rng = generator(key_one)
     hmm = HMM(
       rng.dirichlet(np.ones(s.num_states)),
-      structured.sparse_probs(rng, s.num_states, s.num_states),
-      structured.sparse_probs(rng, s.num_states, s.num_tokens),
+      sparse_probs(rng, s.num_states, s.num_states),
+      sparse_probs(rng, s.num_states, s.num_tokens),
     )
     task_weights = np.zeros((2, s.num_states))
     task_weights[0, rng.choice(s.num_states, s.num_weighed, replace=False)] = rng.standard_normal(s.num_weighed)
@@ -121,7 +120,7 @@ def _examined(settings: TheorySettings, kind: str, number: int, problem: StatePr
   near_ties, texts = float(texts.probs[~is_clear].sum()), texts.where(is_clear)
   decision = certificates.decide(problem, texts, settings.margin, s.max_proofs)
   probs = texts.probs / texts.probs.sum()
-  sample = structured.generator(key).choice(len(probs), s.num_train, p=probs)
+  sample = generator(key).choice(len(probs), s.num_train, p=probs)
   return SampledProblem(kind, number, problem, texts, near_ties, decision, sample)
 
 

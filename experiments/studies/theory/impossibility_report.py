@@ -68,15 +68,15 @@ def _present(records: list[Record]) -> list[tuple[str, str]]:
 def _known(records: list[Record]) -> Table:
   rows = []
   for kind, name in _present(records):
-    num_of_kind = statistics.select(records, kind=kind)
-    certified = statistics.select(num_of_kind, outcome='certified')
+    of_kind = statistics.select(records, kind=kind)
+    certified = statistics.select(of_kind, outcome='certified')
     rows.append(
       [
         name,
-        *(briefly([record['outcome'] == outcome for record in num_of_kind]) for outcome in _OUTCOMES),
+        *(briefly([record['outcome'] == outcome for record in of_kind]) for outcome in _OUTCOMES),
         str(max((record['proof_texts'] for record in certified), default='')),
         range_of([record['least_error'] for record in certified]),
-        f'{max(record["near_ties"] for record in num_of_kind):.1g}',
+        f'{max(record["near_ties"] for record in of_kind):.1g}',
       ]
     )
   title = (

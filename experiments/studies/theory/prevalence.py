@@ -31,7 +31,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
   """A row for each draw: what holds of it at which thresholds."""
   s, rows = settings.prevalence, list[Row]()
   key_states, key_memory = jax.random.split(key)
-  of_memory = functools.partial(_memory_row, settings)
+  memory_row = functools.partial(_memory_row, settings)
   with reporter.track('assumptions of the paper', len(s.num_states) + len(s.memory_sizes)) as advance:
     for size in s.num_states:
       drawn = _drawn(s, jax.random.fold_in(key_states, size), functools.partial(_chain, s, size))
@@ -39,7 +39,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
       advance(s.num_states.index(size) + 1, f'|H| = {size}')
     for size in s.memory_sizes:
       drawn = _drawn(s, jax.random.fold_in(key_memory, size), functools.partial(_memory, s, size))
-      rows += [_row('memory', size, number, of_memory(*one)) for number, one in enumerate(drawn)]
+      rows += [_row('memory', size, number, memory_row(*one)) for number, one in enumerate(drawn)]
       advance(len(s.num_states) + s.memory_sizes.index(size) + 1, f'|M| = {size}')
   return rows
 

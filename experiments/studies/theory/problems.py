@@ -10,9 +10,8 @@ import numpy as np
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory.comparison import BalancedProblem, BLOCK_SIZE, compared, predicted, TOLERANCE
 from experiments.studies.theory.settings import TheorySettings
-from hmm_jax.theory.exact import problem as structured
 from hmm_jax.theory.exact.constructions import exact_construction, exact_posterior, ExactConstruction
-from hmm_jax.theory.exact.problem import Problem, StateProblem
+from hmm_jax.theory.exact.problem import generator, Problem, random_weights, small_fractions, StateProblem
 from hmm_jax.theory.exact.rationals import exact
 from hmm_jax.theory.problems import families, texts
 from hmm_jax.theory.problems.families import Sizes
@@ -76,7 +75,7 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
       problem = families.draw(theorem.name, family, key_draw, sizes, settings.limits, settings.conditioning)
     except ValueError as error:
       raise SettingsError(str(error)) from error
-    drawn = _with_texts(settings, theorem, problem, key_text, structured.generator(key_task), least, tied)
+    drawn = _with_texts(settings, theorem, problem, key_text, generator(key_task), least, tied)
     if drawn:
       return drawn._replace(rejected=rejected)
   valid = f'more, or fewer sequences: no HMM of so many would do for Theorem {theorem.name}'
@@ -211,7 +210,7 @@ def _balanced(
   num_classes, size = problem.task_weights.shape
   posterior = exact_posterior(problem.exact)
   for _ in range(_MOST_TASKS):
-    weights: Any = structured.small_fractions(structured.random_weights(rng, num_classes, recovered, size))
+    weights: Any = small_fractions(random_weights(rng, num_classes, recovered, size))
     if tied:
       text = text_of(predictions, rng.integers(len(predictions.tokens)), problem)
       weights = _with_tie(weights, posterior(text), recovered)

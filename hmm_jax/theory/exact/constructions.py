@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hmm_jax.theory.exact import chain as exact_chain
+from hmm_jax.theory.exact import chain as chain_lib
 from hmm_jax.theory.exact.algebra import as_integers, left_inverse, off_span, rank
 from hmm_jax.theory.exact.chain import exact_rows, ExactChain, Rows
 from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
@@ -47,7 +47,7 @@ class LinearConstruction(NamedTuple):
     """G at the [MASK], [V]: G_1(x'), after a prompt G_2."""
     prompt = [] if self.prompt is None else [as_integers(self.prompt)[0][None]]
     rows = [*prompt, *token_rows(self.chain, [-1, *tokens])]
-    return exact_chain.token_probs(self.chain, exact_chain.leave_one_out(self.chain, rows)[len(prompt)])
+    return chain_lib.token_probs(self.chain, chain_lib.leave_one_out(self.chain, rows)[len(prompt)])
 
   def scores(self, tokens: Sequence[int]) -> Scores:
     """mu P[H_0 | x] and b G, [C] each, of the text x; tokens V are [MASK]s."""
@@ -87,17 +87,17 @@ class AttentionConstruction(NamedTuple):
     """Whether x is in R (4.3): some position's state surely lies in H*."""
     others = np.setdiff1d(np.arange(self.recover.shape[1]), self.states)
     rows = token_rows(self.chain, tokens)
-    joints = exact_chain.leave_one_out(self.chain, rows)
+    joints = chain_lib.leave_one_out(self.chain, rows)
     return bool((joints[0] * rows[0]).any()) and any(not joint[:, others].any() for joint in joints)
 
   def joints(self, tokens: Sequence[int]) -> Rows:
     """P[M, H_i, all but position i] at the prompt, if there is one, and at each token, up to positive factors."""
     prompt = [] if self.prompt is None else [as_integers(self.prompt)[0]]
-    return exact_chain.leave_one_out(self.chain, [*prompt, *token_rows(self.chain, tokens)])
+    return chain_lib.leave_one_out(self.chain, [*prompt, *token_rows(self.chain, tokens)])
 
   def predicted(self, tokens: Sequence[int]) -> list[np.ndarray]:
     """G_i [V] at the prompt, if there is one, and at each token."""
-    return [exact_chain.token_probs(self.chain, joint) for joint in self.joints(tokens)]
+    return [chain_lib.token_probs(self.chain, joint) for joint in self.joints(tokens)]
 
   def logits(self, predicted: list[np.ndarray]) -> list[Fraction]:
     """q^T (Theta^(K) G_i + beta_i) at each position."""
@@ -134,9 +134,9 @@ def exact_scores(problem: Any, theorem: str, tokens: Sequence[int], prompt_bias:
 def exact_posterior(problem: Any) -> Callable[[Sequence[int]], np.ndarray]:
   """What gives P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M], of `Fraction`s for a text; zeros for impossible ones."""
   if isinstance(problem, StateProblem):
-    labelled = exact_chain.exact_chain(problem.hmm.starting_from(exact_rows(problem.silent_probs)))
+    labelled = chain_lib.exact_chain(problem.hmm.starting_from(exact_rows(problem.silent_probs)))
     return functools.partial(_silent_posterior, labelled)
-  return functools.partial(_cell_posterior, exact_chain.exact_chain(problem.hmm), problem.cell)
+  return functools.partial(_cell_posterior, chain_lib.exact_chain(problem.hmm), problem.cell)
 
 
 def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None = None) -> ExactConstruction:
@@ -171,13 +171,13 @@ def embedding_of(chain: ExactChain, token: int) -> np.ndarray:
 
 def _silent_posterior(labelled: ExactChain, tokens: Sequence[int]) -> np.ndarray:
   rows = token_rows(labelled, [-1, *tokens])
-  return exact_chain.normalised(exact_chain.leave_one_out(labelled, rows)[0].reshape(-1))
+  return chain_lib.normalised(chain_lib.leave_one_out(labelled, rows)[0].reshape(-1))
 
 
 def _cell_posterior(chain: ExactChain, cell: int, tokens: Sequence[int]) -> np.ndarray:
   rows = token_rows(chain, tokens)
-  joint = exact_chain.leave_one_out(chain, rows)[0] * rows[0]
-  return exact_chain.normalised(exact_chain.by_cell(chain, joint, cell))
+  joint = chain_lib.leave_one_out(chain, rows)[0] * rows[0]
+  return chain_lib.normalised(chain_lib.by_cell(chain, joint, cell))
 
 
 def _contrasts(task_weights) -> np.ndarray:
@@ -196,7 +196,7 @@ def _linear_construction(problem: StateProblem, theorem: str) -> LinearConstruct
   reached = first if u is None else A @ (u * first)
   scale = silent[states] / reached[states]
   B = scale[:, None] * left_inverse(W[:, states])
-  chain, labelled = exact_chain.exact_chain(hmm), exact_chain.exact_chain(hmm.starting_from(silent))
+  chain, labelled = chain_lib.exact_chain(hmm), chain_lib.exact_chain(hmm.starting_from(silent))
   return LinearConstruction(chain, labelled, weights, u, weights[:, states] @ B, states)
 
 
@@ -221,7 +221,7 @@ def _attention_construction(
   problem: MemoryProblem, prompted: bool, prompt_bias: Fraction | None
 ) -> AttentionConstruction:
   """Lemmas C.2 and C.4; C.9 and C.13 with a prompt, beta being below minus the largest score of any G."""
-  chain, weights = exact_chain.exact_chain(problem.hmm), _contrasts(problem.task_weights)
+  chain, weights = chain_lib.exact_chain(problem.hmm), _contrasts(problem.task_weights)
   memory_size, num_states, _ = chain.emissions.shape
   values = np.flatnonzero(weights.any(0)) if prompted else np.arange(memory_size)
   states, theta = _recovery(problem, chain.emissions, values)
@@ -231,7 +231,7 @@ def _attention_construction(
   u = _prompt(problem, chain, values) if prompted else None
   embedding = exact(np.zeros((memory_size, num_states), int))
   if u is not None:
-    embedding = exact_chain.by_value_read(chain, u) / Fraction(len(u), memory_size)
+    embedding = chain_lib.by_value_read(chain, u) / Fraction(len(u), memory_size)
   bias = -1 - max(attention) if prompt_bias is None else prompt_bias
   return AttentionConstruction(chain, problem.cell, weights, u, bias, attention, recover, embedding, states)
 

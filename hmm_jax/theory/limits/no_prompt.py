@@ -19,7 +19,7 @@ import numpy as np
 import scipy.optimize
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact import chain as exact_chain, constructions
+from hmm_jax.theory.exact import chain as chain_lib, constructions
 from hmm_jax.theory.exact.chain import ExactChain
 from hmm_jax.theory.exact.rationals import exact
 from hmm_jax.theory.limits import separability
@@ -131,7 +131,7 @@ def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) 
     return NoPrompt('undecided', f'sign patterns are looked at of {max_states} states at most, not {hmm.num_states}')
   if len(np.unique(inputs.targets)) < 2:
     return NoPrompt('undecided', 'the inputs that every state can produce have one label')
-  chain, refutations, unrealisable = exact_chain.exact_chain(hmm), list[Refutation](), list[np.ndarray]()
+  chain, refutations, unrealisable = chain_lib.exact_chain(hmm), list[Refutation](), list[np.ndarray]()
   for signs in _patterns(W_HxV, chain, unrealisable):
     margin, sizes, weights = _game(inputs, signs)
     if margin > _TOLERANCE:
@@ -220,13 +220,13 @@ def _refutation(chain: ExactChain, inputs: _Inputs, signs: np.ndarray, weights: 
 def exact_likelihoods(chain: ExactChain, text: Sequence[int]) -> np.ndarray:
   """lambda_h(x) [H] in `Fraction`s, scaled to a largest entry of 1, of a text that some state can produce."""
   rows = constructions.token_rows(chain, [-1, *text])
-  (future,) = exact_chain.leave_one_out(chain._replace(start=np.ones_like(chain.start)), rows)[0]
+  (future,) = chain_lib.leave_one_out(chain._replace(start=np.ones_like(chain.start)), rows)[0]
   return future * Fraction(1, future.max())
 
 
 def _have_labels(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, labels: np.ndarray, found: NoPrompt) -> bool:
   """Whether the inputs of a proof have their labels without rounding."""
-  chain, v = exact_chain.exact_chain(hmm), exact(task_weights) * exact_chain.exact_rows(silent_probs)
+  chain, v = chain_lib.exact_chain(hmm), exact(task_weights) * chain_lib.exact_rows(silent_probs)
   inputs = np.unique(np.concatenate([refutation.inputs for refutation in found.refutations]))
   return all((v @ exact_likelihoods(chain, tokens[number].tolist())).argmax() == labels[number] for number in inputs)
 

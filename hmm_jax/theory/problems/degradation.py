@@ -1,6 +1,6 @@
 """Ideal conditions made worse by a known amount: a noisy G, a nearly singular W, supports that leak.
 
-The theorems say nothing here; what is left of them is measured (`experiments/degradation`).
+The theorems say nothing here; what is left of them is measured (`experiments/studies/degradation`).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
 """The assumptions of the paper, the constructions of its theorems, and what each recovers beside the exact posterior.
 
-`assumptions.py` decides when a theorem speaks; `recovery.py` has each theorem as a program.
+`assumptions.py` decides whether a theorem's assumptions hold; `recovery.py` has each theorem as a program.
 """

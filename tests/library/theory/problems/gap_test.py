@@ -11,7 +11,7 @@ from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.claims import adversary, memory_lemmas
 from hmm_jax.theory.claims.lemmas import violation
 from hmm_jax.theory.claims.tables import Case, in_floats
-from hmm_jax.theory.exact import algebra, chain as exact_chain, constructions
+from hmm_jax.theory.exact import algebra, chain as chain_lib, constructions
 from hmm_jax.theory.problems import gap
 from hmm_jax.theory.theorems import assumptions, recovery
 from hmm_jax.theory.theorems.assumptions import Thresholds
@@ -48,7 +48,7 @@ def regions(problem, length):
   """The texts in R, with exact scores, those of the mended construction and those with -2, and the logit at the
   prompt."""
   mended, paper = (constructions.exact_construction(problem, '4.6', bias) for bias in (None, PAPER))
-  for text in exact_chain.all_texts(mended.chain, length):
+  for text in chain_lib.all_texts(mended.chain, length):
     if mended.in_region(text):
       exact, right = mended.scores(text)
       yield text, mended, exact[0], right[0], paper.scores(text)[1][0], mended.predicted(text)
@@ -272,7 +272,7 @@ def test_attention_can_go_beyond_c_8():
   problem, text = gap.more_positions()
   construction = constructions.exact_construction(problem, '4.6')
   others = np.setdiff1d(np.arange(problem.hmm.num_states), construction.states)
-  unprompted = exact_chain.leave_one_out(construction.chain, constructions.token_rows(construction.chain, text))
+  unprompted = chain_lib.leave_one_out(construction.chain, constructions.token_rows(construction.chain, text))
   in_c_8 = [i + 1 for i, joint in enumerate(unprompted) if not joint[:, others].any()]
   logits = construction.logits(construction.predicted(text))
   attended = [i for i, logit in enumerate(logits) if logit == max(logits)]

@@ -208,7 +208,7 @@ def test_one_program_for_all_sizes():
   for size in sizes:
     problem = drawn('3.3', 'unplanted', 6, size)
     predicted('3.3', problem, sequences(problem))
-    compiled.append(scoring._state_predictions._cache_size())
+    compiled.append(scoring._state_predictions_in_float64._cache_size())
   assert compiled[0] == compiled[1]
 
 
