@@ -19,11 +19,11 @@ import scipy.stats
 
 from experiments.analysis import report
 from experiments.pipeline import sweep
-from experiments.records import environment, files, folders, loading, results
+from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import require
 from experiments.settings.grid import Point, Settings
 
 # The classes. Within TOLERANCE of 1, or of the recorded number where that is larger.
@@ -50,7 +50,7 @@ _TRAINED = (
   *('attention_rank_correlation', 'accuracy_at_most', 'restart_accuracies'),
 )
 # What another environment may order otherwise, and no mean speaks of.
-_LOCAL = ('attention_profile', 'restart')
+_LOCAL = ('attention_profile', 'restart', 'environment')
 # The class of each field in another environment, by the model that it is of.
 FIELDS: dict[str, dict[str, str]] = {
   **dict.fromkeys(_DECLARED, {'bert': EQUAL, 'exact': EQUAL}),
@@ -107,14 +107,14 @@ def run(
     set_up: of JAX, for these settings.
     reporter: of progress and of the table.
   """
-  folders.check_schema(workdir)
+  results.check(workdir, '--workdir')
   recorded = results.load(workdir)
   require(bool(recorded), '--workdir', str(workdir), 'one with records where --mode is verify')
   _check_names(workdir, recorded)
   settings = _settings(workdir, pretrained, classes)
   set_up(settings)
   sweep.check(settings)
-  is_here = _is_here(workdir)
+  is_here = _is_here(workdir, recorded)
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     grid = sweep.trials(settings, pathlib.Path(scratch))
     chosen = _chosen(text, grid, recorded)
@@ -145,11 +145,8 @@ def _check_names(workdir: pathlib.Path, recorded: list[Record]) -> None:
 def _settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classes) -> Settings:
   """Those of the folder, with no path of it: nothing that is read says where programs or models are; no time limit."""
   path = workdir / results.CONFIG_NAME
-  try:
-    recorded = loading.json_value(path)
-  except (OSError, ValueError):
-    raise SettingsError(f'{str(path)!r} cannot be read; valid is the config.json of a run')
-  experiment = recorded.get('experiment') if isinstance(recorded, dict) else None
+  recorded = results.check(workdir, '--workdir') or {}
+  experiment = recorded.get('experiment')
   require(experiment in list(classes), f'experiment of {path}', experiment, f'one of {", ".join(classes)}')
   settings = config_lib.from_record(recorded, classes)
   cache = settings.compilation_cache and 'auto'
@@ -175,22 +172,14 @@ def _chosen(text: str, grid: sweep.Grid, recorded: list[Record]) -> list[int]:
   return numbers
 
 
-def _is_here(workdir: pathlib.Path) -> Callable[[Record], bool]:
+def _is_here(workdir: pathlib.Path, recorded: list[Record]) -> Callable[[Record], bool]:
   """Whether a record came from an environment whose bits are those of this one; raises Differs where none is known."""
-  here, made = environment.environment(jax.devices()), dict[tuple[Any, ...], environment.Environment]()
-  for line in files.read_json_lines(workdir / results.ENVIRONMENT_NAME):
-    valid = 'one with platform, devices and packages'
-    require(environment.is_whole(line), f'a line of {results.ENVIRONMENT_NAME}', line, valid)
-    try:
-      made |= {(line['trial_id'], line['model'], line['method'], task): line for task in line['tasks']}
-    except (KeyError, TypeError):
-      require(False, f'a line of {results.ENVIRONMENT_NAME}', line, 'one with trial_id, model, method and tasks')
+  here, made = environment.environment(jax.devices()), environment.load(workdir, recorded)
 
   def is_here(record: Record) -> bool:
-    name = tuple(record.get(field) for field in ('trial_id', 'model', 'method', 'task'))
-    if name not in made:
-      raise Differs(f'{workdir} does not say where the record of {name} came from')
-    return not environment.differences(made[name], here)
+    if record.get('environment') not in made:
+      raise Differs(f'{workdir} does not say where the record of {_key(record)} came from')
+    return not environment.differences(made[record['environment']], here)
 
   return is_here
 

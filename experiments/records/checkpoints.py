@@ -1,4 +1,4 @@
-"""Pretraining checkpoints, with Orbax; each has the SHA-256 of its files beside it, and a corrupt one is not restored."""
+"""Pretraining checkpoints, with Orbax, each with the SHA-256 of its files; a corrupt one is not restored."""
 
 from collections.abc import Iterator
 import contextlib
@@ -178,7 +178,7 @@ def _rename_corrupt_steps(directory: pathlib.Path) -> list[str]:
 
   A step without checksums was written whole, since its name appears only then; its process was killed after that.
   """
-  found = []
+  found: list[str] = []
   for step in steps(directory):
     wrong = _fault(directory / str(step))
     if wrong is None:

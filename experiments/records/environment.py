@@ -10,7 +10,6 @@ import os
 import pathlib
 import platform
 import subprocess
-import sys
 from typing import Any
 
 import jax
@@ -30,7 +29,7 @@ FOLDER = 'environments'
 
 
 def environment(devices: Iterable[jax.Device]) -> Environment:
-  """Commit, versions, command and platform of this process, how many there are, and the kinds of the devices."""
+  """Commit, versions and platform of this process, how many there are, and the kinds of the devices."""
   return {
     **_process(),
     'platform': f'{platform.system()} {platform.machine()}',
@@ -58,7 +57,6 @@ def _process() -> Environment:
   return {
     'commit': git('rev-parse', 'HEAD') or 'unknown',
     'uncommitted_changes': bool(git('status', '--porcelain')),
-    'command': sys.argv,
     'python': platform.python_version(),
     'xla_flags': os.environ.get('XLA_FLAGS', ''),
     'packages': {name: importlib.metadata.version(name) for name in _COMPUTING + _OTHERS},

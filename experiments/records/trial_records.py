@@ -19,9 +19,10 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
 
-
 # Of a record: its task, model and method.
 Name = tuple[int, str, str]
+# The field of a record that has the SHA-256 of its tuned arrays.
+_ARRAYS = 'arrays_sha256'
 
 
 class Keys(NamedTuple):
@@ -86,15 +87,21 @@ class Trial(NamedTuple):
   def paths(self) -> dict[Name, pathlib.Path]:
     """The file of each wanted record, by its name and in their order; tuned arrays lie beside it, with suffix .npz."""
     directory, fits = self.directory, {method: self.settings.fit_id(method) for method in self.methods}
-    stem = lambda model, method: '-'.join(filter(None, [model, method, fits[method]]))
-    return {(task, *pair): directory / f'{stem(*pair)}-task{task}.json' for task, *pair in sorted(self.wanted())}
+    found = {}
+    for task, model, method in sorted(self.wanted()):
+      fit = f'-{fits[method]}' if fits[method] else ''
+      found[task, model, method] = directory / f'{model}-{method}{fit}-task{task}.json'
+    return found
 
   def records(self) -> list[Record]:
     """The wanted records that there are and parse, by task, model and method; others in the directory are ignored."""
     found, trial_id = [], self.id
     for name, path in self.paths().items():
       with contextlib.suppress(OSError, files.Corrupt):
-        found.append(_read(path, name, trial_id))
+        record = _read(path, name, trial_id)
+        # An archive has the time in it, which is no result.
+        del record[_ARRAYS]
+        found.append(record)
     return found
 
   def missing(self) -> set[Name]:
@@ -119,7 +126,7 @@ def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   """A record. Raises FileNotFoundError where there is none, and Corrupt where it is not what was written, or of
   another trial."""
   record = files.read_sealed(path)
-  if (record.get('trial_id'), _name(record)) != (trial_id, name):
+  if (record.get('trial_id'), _name(record)) != (trial_id, name) or _ARRAYS not in record:
     raise files.Corrupt(f'is of trial {record.get("trial_id")!r}')
   return record
 
@@ -136,7 +143,7 @@ def rename_corrupt(trial: Trial) -> list[str]:
       record = _read(path, name, trial_id)
       if not arrays.exists():
         raise files.Corrupt(f'has no {arrays.name}')
-      if files.digest(arrays) != record.get('arrays_sha256'):
+      if files.digest(arrays) != record[_ARRAYS]:
         raise files.Corrupt(f'is of other arrays than {arrays.name}, which failed its checksum')
     except FileNotFoundError:
       continue
@@ -156,8 +163,8 @@ class Tuned(NamedTuple):
 
 @contextlib.contextmanager
 def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
-  """A run of a trial: says what was made elsewhere, and adds what each phase took, and the peak of memory so far, to the
-  trial's directory, unless the process is killed."""
+  """A run of a trial: says what was made elsewhere; at its end adds what each phase took, and the peak of memory, to the
+  trial's directory."""
   for different in distributed.broadcast_from_process_0(lambda: made_elsewhere(trial)):
     reporter.say(f'records of trial {trial.id} were made with {different}')
   before = reporter.clock.spent()
@@ -197,8 +204,8 @@ def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[s
     record |= {'model': model, 'method': method, **one.measured, **gap, **ids}
     locks.check(trial.directory)
     # The arrays come first: a kill in between leaves nothing that counts.
-    arrays_sha256 = save_arrays(path.with_suffix('.npz'), one.trainable)
-    files.write_sealed(path, record | {'arrays_sha256': arrays_sha256})
+    digest = save_arrays(path.with_suffix('.npz'), one.trainable)
+    files.write_sealed(path, record | {_ARRAYS: digest})
 
 
 def save_arrays(path: pathlib.Path, trainable: Any) -> str:

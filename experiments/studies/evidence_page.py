@@ -1,8 +1,7 @@
 """python -m experiments.studies.evidence_page: fills Figure 3 in README and docs from its records.
 
-Of a run they are what `results.write` and `sweep.write` leave: config.json, environment.jsonl, results.jsonl with their
-manifest.json, and timing.jsonl, copied from its workdir into the folder, the last with lines of runs that pretrained
-its models.
+Of a run they are what `sweep.write` leaves: config.json, results.jsonl, environments/ and timing.jsonl, copied from its
+workdir into the folder, the last with lines of runs that pretrained its models.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +13,7 @@ import numpy as np
 from experiments.analysis import error_budget, figures, pages, report, statistics
 from experiments.analysis.statistics import Difference, Interval
 from experiments.pipeline import sweep
-from experiments.records import files, loading, results
+from experiments.records import environment, files, results
 from experiments.records.results import Record
 from experiments.runtime import timing
 from experiments.settings.grid import Point, Settings
@@ -59,7 +58,7 @@ def section(name: str, folder: pathlib.Path) -> str | None:
 
 
 def _settings(folder: pathlib.Path) -> Settings:
-  return registry.from_record(loading.json_value(folder / results.CONFIG_NAME))
+  return registry.from_record(results.config(folder) or {})
 
 
 def _wrapped(line: str) -> str:
@@ -76,13 +75,13 @@ def _setup(records: list[Record], settings: Settings, folder: pathlib.Path) -> s
     for point, rows in statistics.by_point(records).items()
   )
   spent = files.read_json_lines(folder / timing.FILE_NAME)
-  made = files.read_json_lines(folder / results.ENVIRONMENT_NAME)
+  made = environment.load(folder, records).values()
   hours = sum(sum(row['cpu_seconds'].values()) for row in spent) / 3600
   known = {record['trial_id'] for record in records}
   before = sum(row['trial_id'] not in known for row in spent)
   whose = f' with {before} runs before that pretrained their models' if before else ''
   took = f'They took {hours:.1f} hours of CPU time{whose}, on' if spent else 'They were made on'
-  where = ' and '.join(dict.fromkeys(line.get('cpu', line['platform']) for line in made))
+  where = ' and '.join(dict.fromkeys(line['cpu'] for line in made))
   name = folder.relative_to(pages.DOCS.parent) if folder.is_relative_to(pages.DOCS.parent) else folder
   return (
     f'HMMs on record, {settings.tasks_per_trial} tasks each: {counts}. {took} {where}. The unit of every interval is '

@@ -10,8 +10,7 @@ import rich.box
 import rich.table
 
 from experiments.analysis import figures, report, statistics
-from experiments.records import files, results
-from experiments.records.environment import environment
+from experiments.records import environment, files, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import setting, SettingsError
@@ -64,7 +63,8 @@ def run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) ->
     held = np.unravel_index(states[0] // hmm.num_states, hmm.memory_probs.shape)
     memories.append({cell: names[value] for cell, names, value in zip(vocabulary.cells, vocabulary.values, held)})
   rows = _records(hmm, vocabulary, documents, memories)
-  results.write(workdir, settings, rows, [environment(jax.devices())])
+  made = {'environment': environment.keep(workdir, environment.environment(jax.devices()))}
+  results.write(workdir, settings, [row | made for row in rows])
 
 
 def _whole_sentences(tokens: np.ndarray, vocabulary: example_4_1.Vocabulary) -> np.ndarray:

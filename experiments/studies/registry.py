@@ -16,7 +16,6 @@ from experiments.settings import config as config_lib
 from experiments.studies import example_4_1, recipes
 from experiments.studies.benchmark import study as benchmark
 from experiments.studies.degradation import study as degradation
-from experiments.studies.faults import study as faults
 from experiments.studies.theory import examine, study
 from experiments.studies.which_theorem import study as which_theorem
 
@@ -31,7 +30,6 @@ EXPERIMENTS: dict[str, ModuleType] = {
   'degradation': degradation,
   'which_theorem': which_theorem,
   'examine': examine,
-  'faults': faults,
 }
 
 # What `settings.config` needs of the experiments.

@@ -9,7 +9,7 @@ import rich.box
 import rich.table
 
 from experiments.analysis import report, statistics
-from experiments.records import files, results
+from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.settings.fields import SettingsError
 from experiments.studies.benchmark import measure
@@ -44,7 +44,7 @@ def workdir_tables(workdir: pathlib.Path) -> str:
   if lacking:
     valid = 'one whose records this version made, which a run replaces them with'
     raise SettingsError(f'--workdir is {str(workdir)!r}, whose records have no field {lacking[0]!r}; valid is {valid}')
-  environments = files.read_json_lines(workdir / results.ENVIRONMENT_NAME)
+  environments = list(environment.load(workdir, records).values())
   tables = [_speed(records)]
   if any(record['product_flops'] for record in records):
     tables.append(_steps(records, environments))

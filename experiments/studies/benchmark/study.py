@@ -10,8 +10,7 @@ from typing import Any
 import jax
 
 from experiments.analysis import report as report_lib
-from experiments.records import results
-from experiments.records.environment import environment
+from experiments.records import environment, results
 from experiments.runtime.progress import Reporter
 from experiments.studies.benchmark import accelerator, inference, measure, report, sampling, training
 from experiments.studies.benchmark.settings import BenchmarkSettings
@@ -28,10 +27,11 @@ def check(settings: BenchmarkSettings) -> None:
 def run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Measures anew on every call, since what is measured is this machine now; a kill leaves what was measured."""
   begun, rows = time.monotonic(), list[dict[str, Any]]()
-  results.write(workdir, settings, rows, [here()])
+  results.write(workdir, settings, rows)
+  made = {'environment': environment.keep(workdir, here())}
   for case in _cases(settings):
-    rows += measure.alternate(case, settings.repeats, begun + 60 * settings.minutes)
-    results.rewrite(workdir, settings, rows)
+    rows += [row | made for row in measure.alternate(case, settings.repeats, begun + 60 * settings.minutes)]
+    results.write(workdir, settings, rows)
     reporter.say(f'{time.monotonic() - begun:.0f} s: {case.part}, {case.name}')
 
 
@@ -47,7 +47,7 @@ def here() -> dict[str, Any]:
   lines = info.read_text().splitlines() if info.exists() else []
   models = [line.split(': ')[1] for line in lines if line.startswith('model name')]
   host = {'cpu': models[0] if models else platform.processor(), 'cores': os.cpu_count(), 'load': os.getloadavg()[0]}
-  return {**environment(jax.devices()), **host, 'peers': measure.versions()}
+  return {**environment.environment(jax.devices()), **host, 'peers': measure.versions()}
 
 
 def show(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:

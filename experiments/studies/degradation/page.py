@@ -3,7 +3,7 @@
 import pathlib
 
 from experiments.analysis import pages
-from experiments.records import loading, results
+from experiments.records import results
 from experiments.studies.degradation import report
 from experiments.studies.degradation.sentences import SENTENCES
 
@@ -15,7 +15,7 @@ def section(name: str, folder: pathlib.Path) -> str:
   records = results.load(folder)
   if name in report.TABLES:
     return f'```\n{report.TABLES[name](records)}```'
-  text = SENTENCES[name](records, loading.json_value(folder / results.CONFIG_NAME))
+  text = SENTENCES[name](records, results.config(folder) or {})
   return '\n'.join(map(pages.wrapped, text.splitlines()))
 
 

@@ -20,8 +20,7 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.records import loading, results
-from experiments.records.environment import environment
+from experiments.records import environment, loading, results
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory import report
@@ -58,7 +57,8 @@ def run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) ->
   reporter.say(f'examining {settings.hmm_file}')
   with jax.default_device(exact_device()):
     records = examined(load(settings.hmm_file), settings)
-  results.write(workdir, settings, records, [environment([exact_device()])])
+  made = {'environment': environment.keep(workdir, environment.environment([exact_device()]))}
+  results.write(workdir, settings, [record | made for record in records])
 
 
 def show(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:

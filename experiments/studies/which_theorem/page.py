@@ -5,7 +5,8 @@ import textwrap
 from typing import Any
 
 from experiments.analysis import pages
-from experiments.records import files, results
+from experiments.records import environment, files, results
+from experiments.runtime import timing
 from experiments.studies.which_theorem import accuracy, prompts_report, report
 from experiments.studies.which_theorem.sentences import SENTENCES
 
@@ -20,7 +21,8 @@ def section(name: str, folder: pathlib.Path) -> str:
   """A table or sentences; a line where there are no records to make them of."""
   records = results.load(folder)
   if name == 'took':
-    return _wrapped(_took(files.read_json_lines(folder / results.ENVIRONMENT_NAME)))
+    made = environment.load(folder, records).values()
+    return _wrapped(_took(files.read_json_lines(folder / timing.FILE_NAME), list(made)))
   if name in SENTENCES:
     return '\n'.join(map(_wrapped, SENTENCES[name](records).splitlines()))
   if name == 'prompts':
@@ -33,10 +35,10 @@ def section(name: str, folder: pathlib.Path) -> str:
   return table.markdown() if table else 'No records yet.'
 
 
-def _took(made: list[dict[str, Any]]) -> str:
+def _took(spent: list[dict[str, Any]], made: list[environment.Environment]) -> str:
   """What the parts cost, and where."""
-  parts = ', '.join(f'{line["seconds"] / 60:.1f} ({line["part"]})' for line in made)
-  where = ' and '.join(dict.fromkeys(line.get('cpu', line['platform']) for line in made))
+  parts = ', '.join(f'{line["seconds"] / 60:.1f} ({line["part"]})' for line in spent)
+  where = ' and '.join(dict.fromkeys(line['cpu'] for line in made))
   commits = ' and '.join(dict.fromkeys(str(line['commit'])[:7] for line in made))
   return f'Minutes on the clock that its parts took, on {where} which other work shared, at commit {commits}: {parts}.'
 
