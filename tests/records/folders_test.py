@@ -4,6 +4,7 @@ import contextlib
 import json
 import pathlib
 import shutil
+from unittest import mock
 
 import jax
 import numpy as np
@@ -46,7 +47,8 @@ def _complete(trial):
   """What a run says of its trials, and which trials it finds missing, before any is run."""
   said, missing = _Said(), []
   fill = lambda grid, numbers, time_budget, reporter: missing.append(bool(grid['one'].missing())) or []
-  sweep.complete(trial.settings, {'one': trial}, sweep.Share(None, fill), lambda: None, said)
+  with mock.patch.object(sweep, 'fill', fill):
+    sweep.complete(trial.settings, {'one': trial}, None, lambda: None, said)
   return said, missing[0]
 
 

@@ -35,11 +35,6 @@ def _flags() -> Iterator[Bad]:
     (['--mode=replay'], '--mode', "'replay'", 'valid is one of'),
     (['--mode='], '--mode', "''", 'valid is one of'),
     (['--mode=RUN'], '--mode', "'RUN'", 'valid is one of'),
-    (['--engine=slurm'], '--engine', "'slurm'", 'valid is one of'),
-    (['--num_workers=two'], '--num_workers', "'two'", 'valid is an int'),
-    (['--num_workers=1e3'], '--num_workers', "'1e3'", 'valid is an int'),
-    (['--engine=processes', '--num_workers=-1'], '--num_workers', '-1', 'at least 0'),
-    (['--num_workers=2'], '--num_workers', '2', '--engine is here'),
     (['--help=perhaps'], '--help', "'perhaps'", 'valid is True or False'),
     (['--no_such_flag=1'], 'no_such_flag', 'valid'),
     (['--wordkir=x'], 'wordkir', 'workdir'),
@@ -56,7 +51,7 @@ def _flags() -> Iterator[Bad]:
     (['--flagfile=/nonexistent'], '/nonexistent'),
     (['--pretrained=/tmp'], '--pretrained', '/tmp', 'valid is nothing'),
     (['--mode=verify'], '--config', 'valid is none'),
-    (['--mode=report', '--engine=processes'], '--engine', 'processes', 'valid is nothing'),
+    (['--mode=report', '--trials=0'], '--trials', '0', 'valid is nothing'),
     (['--mode=merge', '--trials=0'], '--trials', '0', 'valid is nothing'),
     (['--mode=merge'], '--workdir', 'valid is one with a finished trial'),
     (['--config.seed=1', '--config.seed=-1'], 'seed', '-1', 'valid is'),
@@ -65,7 +60,7 @@ def _flags() -> Iterator[Bad]:
     yield Bad(f'flags: {" ".join(flags)}', (_GRID, *flags), tuple(names))
   yield Bad('flags: none', (), ('--config', 'valid is'))
   for config in ('theory', 'benchmark', 'degradation', 'examine', 'example_4_1', 'which_theorem'):
-    for flag, value in (('--trials', '0'), ('--engine', 'processes'), ('--mode', 'merge')):
+    for flag, value in (('--trials', '0'), ('--mode', 'merge')):
       arguments = (f'--config={config}:smoke', f'{flag}={value}')
       yield Bad(f'flags: {flag} of no grid', arguments, (flag, value, f'{config} is no grid', 'valid is'))
 
