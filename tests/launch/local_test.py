@@ -19,6 +19,7 @@ GRID = (
   '--config.methods=head',
   '--config.downstream.num_train=64',
   '--config.head.num_epochs=1',
+  '--config.figures=()',
   f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
 )
 # Each stands for `python` on the path of the script.
@@ -29,8 +30,9 @@ WAITS = """#!/bin/sh
 trap 'echo TERM; status=143' TERM
 trap 'echo INT; status=130' INT
 echo begins
-until [ "$status" ]; do sleep 0.05; done
+for _ in $(seq 1200); do [ "$status" ] || sleep 0.05; done
 sleep 1  # In which a second signal would be seen.
+echo ends
 exit "$status"
 """
 
@@ -87,7 +89,8 @@ def test_a_signal_is_passed_on_once(tmp_path, number, status):
   time.sleep(0.3)
   process.send_signal(number)
   code, said, _ = _end(process)
-  assert code == status and _logs(tmp_path) == [f'begins\n{number.name[3:]}\n'] * 2
+  assert code == status and _logs(tmp_path) == [f'begins\n{number.name[3:]}\nends\n'] * 2
+  assert [line.split(': ')[1] for line in said[2:]] == ['ends', 'ends']
   runs = [int(line.split('process ')[1].split(',')[0]) for line in said[:2]]
   for run in runs:
     with pytest.raises(ProcessLookupError):
