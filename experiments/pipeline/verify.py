@@ -118,7 +118,7 @@ def run(
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     grid = sweep.trials(settings, pathlib.Path(scratch))
     chosen = _chosen(text, grid, recorded)
-    failed = sweep.fill_here(grid, chosen, 0.0, reporter)
+    failed = sweep.fill(grid, chosen, 0.0, reporter)
     if failed:
       raise sweep.TrialsFailed(failed, None)
     trials = [list(grid.values())[number] for number in chosen]

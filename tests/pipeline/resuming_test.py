@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 
 import jax
 import pytest
@@ -15,7 +14,6 @@ from experiments.records import environment, files, results
 from experiments.records.trial_records import made_elsewhere
 from experiments.runtime import locks, storage
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require
 from experiments.studies import registry
 
 
@@ -156,18 +154,11 @@ def test_a_run_leaves_its_settings_before_a_trial_and_after_all_refusals(tmp_pat
   """And the next one says what is other; of the room on a disk nothing is begun before it is known to be enough."""
   monkeypatch.setattr(main_lib, '_set_up', lambda *_, **__: None)
   monkeypatch.setattr(main_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
-  monkeypatch.setattr(sweep, 'fill_here', _killed)
-  monkeypatch.setattr(sweep.Share.__new__, '__defaults__', (None, _killed, 1))
+  monkeypatch.setattr(sweep, 'fill', _killed)
   command = ['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}']
   with monkeypatch.context() as full:
     full.setattr(storage, 'free_bytes', lambda path: 0)
     assert main_lib.main(command) == 2 and not list(tmp_path.iterdir())
-  with monkeypatch.context() as asked:
-    for name in ('XLA_PYTHON_CLIENT_PREALLOCATE', 'JAX_PLATFORMS'):
-      asked.setenv(name, os.environ.get(name, ''))
-    asked.setattr(sweep.disk_needs, 'check', lambda trials, num_workers: require(False, 'workers', num_workers, 0))
-    assert main_lib.main([*command, '--engine=processes', '--num_workers=3']) == 2
-    assert 'workers is 3' in capsys.readouterr().err
   for flags in ([], ['--config.seed=1']):
     with pytest.raises(KeyboardInterrupt):
       main_lib.main([*command, *flags])

@@ -56,7 +56,7 @@ def _run(settings, workdir):
 
 def _run_numbers(settings, workdir, *numbers):
   reporter = Reporter(rich.console.Console(quiet=True))
-  return sweep.run(settings, workdir, reporter, sweep.Share(numbers))
+  return sweep.run(settings, workdir, reporter, numbers)
 
 
 def _recorded(workdir):

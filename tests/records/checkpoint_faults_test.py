@@ -271,17 +271,23 @@ def test_a_run_asks_for_the_room_that_it_takes(small):
   disk_needs.check([trial])
   small(total - 2**13)
   with pytest.raises(SettingsError, match='bytes are free there'):
-    sweep.complete(trial.settings, {'one': trial}, sweep.Share(None, None), None, None)
+    sweep.complete(trial.settings, {'one': trial}, None, None, None)
   for done, left in ((20, 2), (40, 0)):
     (trial.pretrained_directory / checkpoints.NAME / str(done)).mkdir(parents=True)
     assert sum(disk_needs.needed([trial]).values()) == total - (3 - left) * disk_needs.checkpoint_bytes(trial)
 
 
-def test_each_worker_writes_a_checkpoint_beside_those_that_are_kept(tmp_path):
+def test_each_run_writes_a_checkpoint_beside_those_that_are_kept(tmp_path, monkeypatch):
   """At the same time; no more of them work on a model than there are models."""
   trials = [_trial(tmp_path)._replace(trial=number) for number in range(3)]
-  one, two, three, more = (sum(disk_needs.needed(trials, workers).values()) for workers in (1, 2, 3, 9))
+  one, two, three, more = (sum(disk_needs.needed(trials, runs).values()) for runs in (1, 2, 3, 9))
   assert two - one == three - two == disk_needs.checkpoint_bytes(trials[0]) and more == three
+  asked = []
+  monkeypatch.setattr(disk_needs.disk, 'check', lambda needed: asked.append(sum(needed.values())))
+  disk_needs.check(trials)
+  monkeypatch.setenv('HMM_JAX_RUNS', '2')
+  disk_needs.check(trials)
+  assert asked == [one, two]
 
 
 def test_a_model_that_is_finetuned_is_saved_whole(tmp_path):

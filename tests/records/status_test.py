@@ -12,7 +12,7 @@ import rich.console
 
 from configs import prompt_vs_head
 from experiments import main as main_lib
-from experiments.pipeline import engines, pretraining, sweep
+from experiments.pipeline import pretraining, sweep
 from experiments.records import failures, files, status as status_lib
 from experiments.runtime import distributed, exit_status, locks, signals, storage
 from experiments.runtime.progress import Reporter
@@ -111,7 +111,7 @@ def test_who_is_stopped_begins_no_other(settings, runs, tmp_path, error):
   errors, begun = runs
   errors[6] = error
   with contextlib.nullcontext() if isinstance(error, Exception) else pytest.raises(type(error)):
-    assert sweep.fill_here(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET) == []
+    assert sweep.fill(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET) == []
   assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
   assert not any(locks.holder(path) for path in tmp_path.glob('trials/*'))
 
@@ -123,7 +123,7 @@ def test_what_one_of_several_processes_meets_alone_ends_it(settings, runs, tmp_p
   monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: look())
   errors.update({4: Diverged('inf'), 6: RuntimeError('alone')})
   with pytest.raises(RuntimeError, match='alone'):
-    sweep.fill_here(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET)
+    sweep.fill(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET)
   assert begun == [4, 6] and len(list(tmp_path.glob('trials/*/failed.json'))) == 1
 
 
@@ -167,9 +167,9 @@ def test_what_cannot_be_set_aside_has_failed(settings, runs, tmp_path, monkeypat
   monkeypatch.setattr(sweep.folders, 'set_aside_bad', full)
   (failure,) = sweep._set_aside_bad([trial], QUIET)
   assert failure.sentence == '|H|=4 trial 0, which is damaged, failed: no space'
-  share = sweep.Share(None, lambda *_: begun.append('filled') or [])
+  monkeypatch.setattr(sweep, 'fill', lambda *_: begun.append('filled') or [])
   with pytest.raises(sweep.TrialsFailed, match='damaged, failed: no space; nothing'):
-    sweep.complete(settings, sweep.trials(settings, tmp_path), share, lambda: 'nothing', QUIET)
+    sweep.complete(settings, sweep.trials(settings, tmp_path), None, lambda: 'nothing', QUIET)
   assert begun == ['filled']
 
 
@@ -231,32 +231,6 @@ def test_a_failure_that_cannot_be_written_is_said(tmp_path):
   failure = failures.caught(tmp_path, OSError(28, 'No space left on device'))
   assert failure.sentence.startswith('OSError: [Errno 28] No space left on device (')
   assert "failed.json' was not written (Is a directory" in failure.sentence
-
-
-@pytest.mark.parametrize(('code', 'status'), [(-9, 1), (3, 3), (2, 2), (1, 1)])
-def test_a_worker_that_dies_is_kept_by_who_started_it(tmp_path, code, status):
-  """Where it could not do so itself; its own word is left as it is."""
-  (tmp_path / 'log.txt').write_text('begins\nthe last word\n')
-  process = type('Process', (), {'returncode': code})
-  worker = engines._Worker(process, {}, '1 (x)', tmp_path, None)
-  (failure,) = engines._failure(worker)
-  assert failure == (f'trial 1 (x) ended with exit code {code}: the last word ({worker.log})', status)
-  kept = failures.read(tmp_path)
-  assert kept['error'] == f'its process ended with exit code {code}: the last word' and 'begins' in kept['traceback']
-  failures.caught(tmp_path, ValueError('its own word'))
-  engines._failure(worker)
-  assert failures.read(tmp_path)['error'] == 'ValueError: its own word'
-
-
-def test_a_worker_of_which_nothing_can_be_kept_has_failed(tmp_path):
-  """As on a full disk, without a log: it is said, and the others go on."""
-  (tmp_path / 'failed.json').mkdir()
-  worker = engines._Worker(type('Process', (), {'returncode': 1}), {}, '1 (x)', tmp_path, failures.read(tmp_path))
-  (failure,) = engines._failure(worker)
-  assert failure.status == 1 and failure.sentence.startswith(
-    f'trial 1 (x) ended with exit code 1: its log cannot be read (No such file or directory) ({worker.log}) ('
-  )
-  assert "failed.json' was not written" in failure.sentence
 
 
 def test_a_record_from_nowhere_is_missing(settings, tmp_path):
