@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -19,8 +18,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PIN = ROOT / 'tests' / 'pin'
 EXPERIMENTS = ('prompt_vs_head', 'memory_vs_vanilla', 'theory', 'degradation', 'which_theorem')
 RELATIVE = 1e-3
-# Blocks of pages that records fill.
-_BLOCKS = re.compile(r'<!-- \w+(?: of \S+)? -->\n(.*?)<!-- end(?: of \w+)? -->', re.DOTALL)
 
 
 def draws() -> dict[str, str]:
@@ -58,10 +55,10 @@ def draws() -> dict[str, str]:
 
 
 def tables() -> list[str]:
-  """The rows of the tables in blocks of pages that records fill, once each."""
+  """The rows of all tables of all pages, once each."""
   pages = (ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md')))
-  blocks = [block for page in pages for block in _BLOCKS.findall(page.read_text())]
-  return list(dict.fromkeys(line for block in blocks for line in block.splitlines() if line.startswith('|')))
+  lines = [line for page in pages for line in page.read_text().splitlines()]
+  return list(dict.fromkeys(line for line in lines if line.startswith('|')))
 
 
 def records(experiment: str) -> tuple[list[dict], dict]:

@@ -1,9 +1,12 @@
 """What is read from HLO of what a program communicates; that it is what is predicted stands in sharding_test.py."""
 
+import communication
 import numpy as np
 import pytest
 
-from experiments.pipeline import communication
+from experiments.pipeline import cost
+from experiments.settings import config as config_lib
+from experiments.studies import registry
 
 PROGRAM = """
 HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
@@ -84,3 +87,13 @@ def test_groups_are_read_in_every_notation(written, groups):
 def test_an_unknown_notation_is_refused():
   with pytest.raises(ValueError, match='not known'):
     communication._groups("replica_groups=mesh['a'=8] {'a':(1)2}", 8)
+
+
+def test_gradients_are_sent_around_a_ring_or_not_at_all():
+  """Each of n devices sends 2 (n - 1) / n of them, of the word embedding two. What XLA does: sharding_test."""
+  settings = registry.from_config(config_lib.shipped('prompt_vs_head')['get_config']('smoke'))
+  embedding = (settings.hmm.num_tokens + 1) * settings.bert.width
+  gradients = 4 * (cost.num_params(settings) + embedding)
+  assert not communication.predicted(settings, 1, 1, 1)
+  assert communication.predicted(settings, 2, 1, 1) == {('all-reduce', ('data',)): gradients}
+  assert communication.predicted(settings, 8, 1, 1) == {('all-reduce', ('data',)): pytest.approx(1.75 * gradients)}

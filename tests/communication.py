@@ -1,4 +1,7 @@
-"""What a compiled program communicates, read from its HLO: each collective operation, and how often it runs."""
+"""What devices of a mesh send each other: read from the HLO of a program, and predicted for a step of pretraining.
+
+Read is each collective operation, and how often it runs; predicted from the partition specs of the parameters.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -7,6 +10,10 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from experiments.pipeline import cost
+from experiments.settings.grid import Settings
+from hmm_jax.masking import num_slots
 
 # Bytes that each of n devices sends of an operation whose larger side has that many, in a ring.
 SENT: dict[str, Callable[[float, int], float]] = {
@@ -162,3 +169,40 @@ def sent(text: str, shape: dict[str, int], num_steps: int) -> Sent:
   for one in collectives(text, math.prod(shape.values())):
     total[one.operation, axes_of(one.groups, shape)] += one.sent / num_steps
   return dict(total)
+
+
+def predicted(s: Settings, data: int, fsdp: int, tensor: int) -> Sent:
+  """Bytes that each device of a mesh sends a step, from the partition specs, in rings.
+
+  Single numbers are left out, positions that no chunk reaches are not, and Muon is without weight decay.
+  """
+  ring = Ring({'data': data, 'fsdp': fsdp, 'tensor': tensor})
+  for name, leaf, place in cost.placed(s, ring.sizes):
+    split = [axis for axes in place.spec if axes for axis in np.ravel(axes)]
+    _send_weight(ring, name, 4 * leaf.size, split, s.pretrain.optimizer == 'muon')
+  # Over `tensor` each half of a layer sums its output, and the gradient of its input; in the last layer all but keys
+  # and values is of the positions that are read.
+  batch_size, length = s.pretrain.batch_size, s.corpus.chunk_length
+  read = num_slots(s.corruption(), batch_size, length)
+  places_a_row = 4 * (s.bert.num_layers - 1) * length + 4 * read + length
+  bytes_of_one = s.bert.width * (4 if s.bert.dtype == 'float32' else 2)
+  ring.add('all-reduce', ['tensor'], batch_size / (data * fsdp) * places_a_row * bytes_of_one)
+  return dict(ring.total)
+
+
+def _send_weight(ring: Ring, name: str, size: float, split: list[str], muon: bool) -> None:
+  """One weight of `size` bytes, float32, and its gradient; the word embedding, looked up and read out, has two."""
+  is_fused, times = 'qkv' in name, 2 if 'word_embedding' in name else 1
+  part = size / (ring.sizes['tensor'] if 'tensor' in split or is_fused else 1)
+  if 'fsdp' in split:
+    ring.add('all-gather', ['fsdp'], part)
+    ring.add('reduce-scatter', ['fsdp'], times * part)
+    ring.add('all-reduce', ['data'], times * part / ring.sizes['fsdp'])
+  else:
+    ring.add('all-reduce', ['data', 'fsdp'], times * part)
+  if is_fused and 'kernel' in name:
+    ring.add('all-to-all', ['tensor'], 2 * part)  # From rows to heads, and its gradient back.
+  elif is_fused:
+    ring.add('all-gather', ['tensor'], size)
+  if muon:
+    ring.add('all-gather', split, size * (2 if 'kernel' in name else 3))  # Gradient and moments.
