@@ -208,8 +208,8 @@ def _row(field: str, tolerance: Tolerance, number: int, wrong: str, largest: str
 
 
 def _is_same(one: Any, other: Any, tolerance: Tolerance) -> bool:
-  """Whether the two are the same JSON, or numbers within the tolerance; NaN is within none."""
-  if tolerance in (EQUAL, NOT_COMPARED) or not _are_numbers(one, other):
+  """Whether the two are the same JSON, or numbers within the tolerance, which NaN is not."""
+  if tolerance == EQUAL or not _are_numbers(one, other):
     return tolerance == NOT_COMPARED or json.dumps(one) == json.dumps(other)
   return math.isclose(one, other, rel_tol=tolerance.relative, abs_tol=tolerance.absolute)
 

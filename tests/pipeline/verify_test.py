@@ -63,7 +63,7 @@ def test_an_environment_that_cannot_be_compared_is_refused(tmp_path):
   of = dict(trial_id='of trial 0', model='bert', method='head', tasks=[0])
   files.write_json_lines(tmp_path / 'environment.jsonl', [{**of, **here}])
   assert verify._is_here(tmp_path)(_record())
-  for name in ('platform', 'packages', 'tasks'):
+  for name in ('platform', 'packages', 'tasks', 'trial_id', 'method'):
     line = {field: value for field, value in {**of, **here}.items() if field != name}
     files.write_json_lines(tmp_path / 'environment.jsonl', [line])
     with pytest.raises(SettingsError, match='a line of environment.jsonl is .*; valid is one with '):
@@ -112,7 +112,8 @@ ELSEWHERE = [
   ('bert', 'train_loss', 2.0, -0.49, -0.51),
   ('bert', 'accuracy', 0.5, -0.09, -0.11),
   ('exact', 'accuracy', 0.5, 0.09, 0.11),
-  ('bert', 'seed', 1, 0, 1),
+  ('bert', 'seed', 2**60, 0, 1),
+  ('bert', 'of_no_tolerance', 1.0, 0.0, 1e-15),
 ]
 
 
@@ -130,7 +131,8 @@ def test_elsewhere_a_number_is_within_the_tolerance_of_its_field(model, field, v
 @pytest.mark.parametrize('value', [None, float('nan'), True, [0.8]])
 def test_elsewhere_what_is_no_number_is_a_difference(value):
   """In place of a number, within every tolerance."""
-  assert _wrong(_records(), _changed(0, accuracy=value), here=False) == {'accuracy': ('accuracy', '1 of 16 differ')}
+  found = _wrong([_record(accuracy=1.0)], [_record(accuracy=value)], here=False)
+  assert found == {'accuracy': ('accuracy', '1 of 1 differ')}
 
 
 def test_elsewhere_what_is_ordered_otherwise_is_not_compared():
