@@ -3,11 +3,10 @@
 Read is each collective operation, and how often it runs; predicted from the partition specs of the parameters.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 import math
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,9 +26,6 @@ _OPERATION = re.compile(rf'= (.*?) ({"|".join(SENT)})(-start)?\(')
 _SHAPE = re.compile(r'(pred|[a-z]+(\d+)\w*)\[([\d,]*)\]')
 _NUMBERS = re.compile(r'\d+')
 
-# Bytes by operation and the axes of the mesh that it is over.
-Sent = dict[tuple[str, tuple[str, ...]], float]
-
 
 class Collective(NamedTuple):
   """One operation.
@@ -37,32 +33,30 @@ class Collective(NamedTuple):
   Attributes:
     operation: one of SENT.
     size: bytes of its larger side on one device.
-    groups: devices [G, N] that communicate with each other, as positions in the mesh.
+    group_size: how many devices communicate with each other.
     times: how often a call of the program runs it.
   """
 
   operation: str
   size: float
-  groups: np.ndarray
+  group_size: int
   times: float
 
   @property
   def sent(self) -> float:
     """Bytes that each device sends in a call."""
-    return self.times * SENT[self.operation](self.size, self.groups.shape[1])
+    return self.times * SENT[self.operation](self.size, self.group_size)
 
 
 class Ring:
-  """What is sent over a mesh of these sizes, added up."""
+  """What each device of a mesh of these sizes sends, by operation."""
 
   def __init__(self, sizes: dict[str, int]):
-    self.sizes, self.total = sizes, defaultdict[tuple[str, tuple[str, ...]], float](float)
+    self.sizes, self.total = sizes, dict.fromkeys(SENT, 0.0)
 
   def add(self, operation: str, axes: list[str], size: float) -> None:
-    """One operation, of `size` bytes on its larger side, over those of the axes that have more than one device."""
-    over = tuple(axis for axis in self.sizes if axis in axes and self.sizes[axis] > 1)
-    if over:
-      self.total[operation, over] += SENT[operation](size, math.prod(self.sizes[axis] for axis in over))
+    """One operation, of `size` bytes on its larger side, over these axes."""
+    self.total[operation] += SENT[operation](size, math.prod(self.sizes[axis] for axis in axes))
 
 
 def collectives(text: str, num_devices: int) -> list[Collective]:
@@ -115,9 +109,9 @@ def _collective(match: re.Match[str], line: str, times: float, num_devices: int)
     sizes = sizes[len(sizes) // 2 :]
   elif is_start and operation == 'collective-permute':
     sizes = sizes[1:2]
-  groups = _groups(line, num_devices)
+  group_size = _group_size(line, num_devices)
   # Of a scatter the result is the smaller side.
-  return Collective(operation, sum(sizes) * (groups.shape[1] if operation == 'reduce-scatter' else 1), groups, times)
+  return Collective(operation, sum(sizes) * (group_size if operation == 'reduce-scatter' else 1), group_size, times)
 
 
 def _bytes(kind: str, bits: str, shape: str) -> float:
@@ -128,51 +122,32 @@ def _integers(text: str) -> list[int]:
   return [int(number) for number in _NUMBERS.findall(text)]
 
 
-def _groups(line: str, num_devices: int) -> np.ndarray:
-  """Which devices communicate with each other, in any of the notations that XLA prints."""
-  if match := re.search(r'source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}', line):
-    return np.array(_integers(match[1])).reshape(-1, 2)
-  if match := re.search(r'replica_groups=\{((?:\{[\d,]+\},?)*)\}', line):
-    listed = re.findall(r'\{([\d,]+)\}', match[1])
-    return np.array([_integers(group) for group in listed]) if listed else np.arange(num_devices)[None]
-  if match := re.search(r'replica_groups=\[([\d,]+)\]<=(\[[\d,]+\](?:T\([\d,]+\))?)', line):
-    return _iota(match[2]).reshape(_integers(match[1]))
-  if match := re.search(r'replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(([^)]*\)?)\))? \{([^}:]*)\}', line):
-    return _groups_of_mesh(*match.groups())
+def _group_size(line: str, num_devices: int) -> int:
+  """How many devices communicate with each other, in any of the notations that XLA prints."""
+  if 'source_target_pairs={' in line:
+    return 2
+  if 'replica_groups={}' in line:
+    return num_devices
+  if match := re.search(r'replica_groups=\{\{([\d,]+)\}', line):
+    return len(_integers(match[1]))
+  if match := re.search(r'replica_groups=\[\d+,(\d+)\]<=\[', line):
+    return int(match[1])
+  if match := re.search(r'replica_groups=mesh\[([^\]]*)\](?:, device_ids=\([^)]*\)?\))? \{([^}:]*)\}', line):
+    sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", match[1])}
+    return math.prod(sizes[name] for name in re.findall(r"'(\w+)'", match[2]))
   raise ValueError(f'{line.strip()[:300]} says which devices it is over in a way that is not known')
 
 
-def _iota(text: str) -> np.ndarray:
-  """0, 1, ... in the shape [A,B], then transposed where T(...) follows."""
-  shape, _, order = text.partition('T')
-  numbers = np.arange(math.prod(_integers(shape))).reshape(_integers(shape))
-  return numbers.transpose(_integers(order)) if order else numbers
+def sent(text: str, num_devices: int, num_steps: int) -> dict[str, float]:
+  """Bytes a step that each of so many devices sends, by operation."""
+  total = dict.fromkeys(SENT, 0.0)
+  for one in collectives(text, num_devices):
+    total[one.operation] += one.sent / num_steps
+  return total
 
 
-def _groups_of_mesh(axes: str, devices: str | None, over: str) -> np.ndarray:
-  sizes = {name: int(size) for name, size in re.findall(r"'(\w+)'=(\d+)", axes)}
-  grid = (_iota(devices) if devices else np.arange(math.prod(sizes.values()))).reshape(*sizes.values())
-  last = [list(sizes).index(name) for name in re.findall(r"'(\w+)'", over)]
-  moved = np.moveaxis(grid, last, range(-len(last), 0))
-  return moved.reshape(-1, math.prod(grid.shape[axis] for axis in last))
-
-
-def axes_of(groups: np.ndarray, shape: dict[str, int]) -> tuple[str, ...]:
-  """The axes of a mesh along which the devices of a group differ."""
-  places = np.stack(np.unravel_index(groups, tuple(shape.values())))
-  return tuple(name for name, place in zip(shape, places) if (place != place[:, :1]).any())
-
-
-def sent(text: str, shape: dict[str, int], num_steps: int) -> Sent:
-  """Bytes a step that each device of a mesh of that shape sends."""
-  total: dict[Any, float] = defaultdict(float)
-  for one in collectives(text, math.prod(shape.values())):
-    total[one.operation, axes_of(one.groups, shape)] += one.sent / num_steps
-  return dict(total)
-
-
-def predicted(s: Settings, data: int, fsdp: int, tensor: int) -> Sent:
-  """Bytes that each device of a mesh sends a step, from the partition specs, in rings.
+def predicted(s: Settings, data: int, fsdp: int, tensor: int) -> dict[str, float]:
+  """Bytes that each device of a mesh sends a step, by operation, from the partition specs, in rings.
 
   Single numbers are left out, positions that no chunk reaches are not, and Muon is without weight decay.
   """
@@ -187,7 +162,7 @@ def predicted(s: Settings, data: int, fsdp: int, tensor: int) -> Sent:
   places_a_row = 4 * (s.bert.num_layers - 1) * length + 4 * read + length
   bytes_of_one = s.bert.width * (4 if s.bert.dtype == 'float32' else 2)
   ring.add('all-reduce', ['tensor'], batch_size / (data * fsdp) * places_a_row * bytes_of_one)
-  return dict(ring.total)
+  return ring.total
 
 
 def _send_weight(ring: Ring, name: str, size: float, split: list[str], muon: bool) -> None:

@@ -132,11 +132,8 @@ def check_text(text):
 
 def check_sent(text, settings, sizes):
   '''By operation what is predicted: on a CPU sums are whole where they could be scattered, and are sliced.'''
-  by_operation = lambda sent: {operation: sum(size for (of, _), size in sent.items() if of == operation)
-                               for operation in communication.SENT}
-  shape = dict(zip(sharding.AXES, sizes))
-  sent = by_operation(communication.sent(text, shape, settings.pretrain.steps_per_call))
-  predicted = by_operation(communication.predicted(settings, **shape))
+  sent = communication.sent(text, 8, settings.pretrain.steps_per_call)
+  predicted = communication.predicted(settings, *sizes)
   print(sizes, sent, predicted)
   assert sent['reduce-scatter'] == 0 and sent['collective-permute'] <= 0.05 * sum(sent.values())
   predicted['all-reduce'] += 2 * predicted['reduce-scatter']
