@@ -249,8 +249,8 @@ def test_results_are_of_what_is_asked_for_alone(finished, tmp_path):
     assert '/' not in name or (workdir / name).read_bytes() == content
 
 
-def test_every_documented_field_has_a_class():
-  """Verifying knows of each field in which class another environment has to make it again, and of no other."""
+def test_every_documented_field_has_a_tolerance():
+  """Verifying knows of each field how near another environment has to make it again, and of no other."""
   assert set(verify.FIELDS) == _documented()
 
 

@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import pathlib
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib.figure
 
