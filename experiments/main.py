@@ -17,7 +17,7 @@ from ml_collections import config_flags
 import rich.console
 
 from experiments.pipeline import sweep, verify
-from experiments.records import results, status
+from experiments.records import files, results, status
 from experiments.runtime import cache, distributed, exit_status, nan_guard, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, flag_errors, help_text
@@ -32,7 +32,7 @@ _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 # What ends a run in a sentence, without a traceback.
 _SENTENCES = (
   *(SettingsError, sweep.TrialsFailed, verify.Differs, signals.Stopped),
-  *(storage.StorageError, nan_guard.Diverged),
+  *(storage.StorageError, files.Corrupt, nan_guard.Diverged),
 )
 
 
@@ -77,8 +77,11 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
     _check_records(workdir, settings.experiment, values.mode)
     is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())
     require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
-  recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, settings.experiment, values.mode))
+  look = lambda: _check_workdir(workdir, settings.experiment, values.mode)
+  recorded, renamed = distributed.broadcast_from_process_0(look)
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
+  if renamed:
+    reporter.say(renamed)
   changed = results.changed(recorded, settings)
   if changed and values.mode != 'report':
     what = 'has records of' if (workdir / results.FILE_NAME).exists() else 'was begun with'
@@ -192,13 +195,22 @@ def _chosen(
   return []
 
 
-def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> dict[str, Any] | None:
-  """Makes the directory, which must not have records of another experiment; the settings on record in it."""
+def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> tuple[dict[str, Any] | None, str]:
+  """Makes the directory, which must not have records of another experiment; the settings on record in it.
+
+  A run renames settings that cannot be parsed, and says so; the records beside them it merges again.
+  """
   try:
     storage.check_writable(workdir)
-    recorded = _check_records(workdir, experiment, mode)
+    try:
+      recorded, renamed = _check_records(workdir, experiment, mode), ''
+    except files.Corrupt as error:
+      require(mode == 'run', '--workdir', str(workdir), f'one whose settings can be read ({error})')
+      where = files.rename_corrupt(workdir / results.CONFIG_NAME)
+      files.remove(workdir / results.FILE_NAME)
+      recorded, renamed = None, f'{workdir}: {error}: renamed to {where.name}; records are merged again'
     workdir.mkdir(parents=True, exist_ok=True)
-    return recorded
+    return recorded, renamed
   except OSError as error:
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error.strerror})')
 
@@ -206,7 +218,8 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> dict[st
 def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> dict[str, Any] | None:
   """The settings on record in a workdir, None where there are none.
 
-  Raises SettingsError where they are of another experiment or version, or there are no records for a report.
+  Raises SettingsError where they are of another experiment or version, or there are no records for a report, and
+  Corrupt where they cannot be parsed.
   """
   name = f'--workdir is {str(workdir)!r}'
   try:

@@ -1,5 +1,6 @@
 """What verifying a folder of records finds, and within which tolerance."""
 
+import json
 import pathlib
 
 import jax
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.pipeline import verify
-from experiments.records import environment, files
+from experiments.records import environment
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 
@@ -57,17 +58,21 @@ def _without(index, field):
   return records
 
 
-def test_an_environment_that_cannot_be_compared_is_refused(tmp_path):
-  """A line without a manifest beside it may lack what another has."""
+def test_a_record_whose_environment_cannot_be_compared_is_a_difference(tmp_path):
+  """Where the file of its environment is gone, lacks a field or is another than it was."""
   here = environment.environment(jax.devices())
-  of = dict(trial_id='of trial 0', model='bert', method='head', tasks=[0])
-  files.write_json_lines(tmp_path / 'environment.jsonl', [{**of, **here}])
-  assert verify._is_here(tmp_path)(_record())
-  for name in ('platform', 'packages', 'tasks', 'trial_id', 'method'):
-    line = {field: value for field, value in {**of, **here}.items() if field != name}
-    files.write_json_lines(tmp_path / 'environment.jsonl', [line])
-    with pytest.raises(SettingsError, match='a line of environment.jsonl is .*; valid is one with '):
-      verify._is_here(tmp_path)
+  record = _record(environment=environment.keep(tmp_path, here))
+  path = tmp_path / environment.FOLDER / f'{record["environment"]}.json'
+  assert verify._is_here(tmp_path, [record])(record)
+  elsewhere = _record(environment=environment.keep(tmp_path, here | {'cpu': 'another'}))
+  assert not verify._is_here(tmp_path, [record, elsewhere])(elsewhere)
+  for change in ({'platform': None}, {'packages': {}}, {'cpu': 'a third'}):
+    path.write_text(json.dumps({name: value for name, value in (here | change).items() if value is not None}))
+    with pytest.raises(verify.Differs, match='does not say where the record of .* came from'):
+      verify._is_here(tmp_path, [record])(record)
+  path.unlink()
+  with pytest.raises(verify.Differs):
+    verify._is_here(tmp_path, [record])(record)
 
 
 @pytest.mark.parametrize('here', [True, False])
@@ -171,22 +176,3 @@ def test_a_record_that_does_not_say_what_it_is_of_is_refused(field, value):
   verify._check_names(pathlib.Path('work'), _records())
   with pytest.raises(SettingsError, match=f'^{field} of a record in work is .*; valid is a '):
     verify._check_names(pathlib.Path('work'), [*_records(), {**_record(), field: value}])
-
-
-@pytest.mark.parametrize('line', ['{}', '{"trial_id": "1", "model": "bert", "method": "head", "tasks": 3}'])
-def test_an_environment_that_says_nothing_of_tasks_is_refused(line, tmp_path):
-  (tmp_path / 'environment.jsonl').write_text(f'{line}\n')
-  with pytest.raises(SettingsError, match='^a line of environment.jsonl is '):
-    verify._is_here(tmp_path)
-
-
-def test_the_environment_of_a_record_decides_whether_it_is_bit_equal(tmp_path):
-  """The last line that names it; without one nobody knows."""
-  here = environment.environment(jax.devices())
-  of = dict(trial_id='of trial 0', model='bert', method='head', tasks=[0, 1])
-  lines = [{**of, **here}, {**of, **here, 'tasks': [1], 'cpu': 'another'}]
-  files.write_json_lines(tmp_path / 'environment.jsonl', lines)
-  is_here = verify._is_here(tmp_path)
-  assert is_here(_record()) and not is_here(_record(task=1))
-  with pytest.raises(verify.Differs, match='does not say where the record of .*of trial 0.* came from'):
-    is_here(_record(task=2))
