@@ -101,7 +101,7 @@ def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: 
         reporter.say(str(lost))
         is_held = False
       except OSError as error:
-        # Of its claim, which cannot be made.
+        # Of its lock, which cannot be made.
         failed += _failed(trial, called, error, reporter)
         is_held = True
       if not is_held:
@@ -112,9 +112,9 @@ def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: 
 
 
 def _tried(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, reporter: Reporter) -> list[Failure]:
-  """Runs a trial that is claimed, of which `before` is what was kept of its failure; its failure, if it fails now."""
+  """Runs a trial that is locked, of which `before` is what was kept of its failure; its failure, if it fails now."""
   if not trial.missing():
-    # Since another process has had the claim.
+    # Since another process has had the lock.
     return []
   now = failures.read(trial.directory)
   if now != before and now:

@@ -54,7 +54,7 @@ def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: 
 
 
 def _make(folder: pathlib.Path, name: str, rows_of: Callable[[], list[Row]], reporter: Reporter) -> None:
-  """Runs a part that is claimed, and writes its records; raises Lost where another process has taken it over."""
+  """Runs a part that is locked, and writes its records; raises Lost where another process has taken it over."""
   begun = time.monotonic()
   with _on_exact_device(), reporter.clock.phase(name):
     rows = rows_of()

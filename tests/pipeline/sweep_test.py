@@ -189,7 +189,7 @@ def test_two_that_merge_at_once_lose_no_trial(settings, begun, tmp_path, monkeyp
   names = ['config.json', 'environment.jsonl', 'results.jsonl', 'manifest.json', 'timing.jsonl']
   calls.extend(names)
   monkeypatch.setattr(files, 'write_whole', interrupted)
-  # As in an object store, where nothing is claimed.
+  # As in an object store, where nothing is locked.
   monkeypatch.setattr(sweep.locks, 'held', lambda *_: contextlib.nullcontext(True))
   _run_numbers(settings, tmp_path, 0)
   assert calls[5 : 6 + moment] == names[: moment + 1] and len(calls) > 10
