@@ -455,6 +455,33 @@ _RECORDS = [
     ('the oldest checkpoint first', '), reverse=True)', '))', 'records/checkpoint_faults', 'gives_way'),
   ),
   *_of(
+    'experiments/runtime/signals.py',
+    (
+      'a second signal is left unanswered',
+      'if PARENT in os.environ else signal.SIG_DFL',
+      'if True else signal.SIG_DFL',
+      'runtime/signals',
+      'ends_at_once',
+    ),
+    (
+      'work that is to be saved is stopped',
+      'if found and not _deferrals:',
+      'if found:',
+      'runtime/signals',
+      'put_off',
+    ),
+  ),
+  *_of(
+    'experiments/runtime/nan_guard.py',
+    (
+      'a signal waits for a compiled program',
+      'np.ravel(jax.block_until_ready(losses))',
+      'np.ravel(losses)',
+      'runtime/signals',
+      'ends_at_once',
+    ),
+  ),
+  *_of(
     'experiments/runtime/locks.py',
     (
       'a lock is taken although it is held',
