@@ -99,6 +99,23 @@ _TRIALS = [
     ),
   ),
   *_of(
+    'experiments/pipeline/pretraining.py',
+    (
+      'a checkpoint of a lost model is saved',
+      'locks.check(directory)\n      saved.save',
+      'saved.save',
+      'runtime/locks',
+      'pretraining_that_was_taken',
+    ),
+    (
+      'a measurement of a lost model is written',
+      'locks.check(directory)\n    metrics',
+      'metrics',
+      'runtime/locks',
+      'pretraining_that_was_taken',
+    ),
+  ),
+  *_of(
     'experiments/pipeline/trial.py',
     (
       'BERT is pretrained on another HMM',
@@ -438,29 +455,51 @@ _RECORDS = [
     ('the oldest checkpoint first', '), reverse=True)', '))', 'records/checkpoint_faults', 'gives_way'),
   ),
   *_of(
+    'experiments/runtime/signals.py',
+    (
+      'a second signal is left unanswered',
+      'signal.signal(each, signal.SIG_DFL)',
+      'signal.signal(each, signal.SIG_IGN)',
+      'runtime/signals',
+      'ends_at_once',
+    ),
+    (
+      'work that is to be saved is stopped',
+      'if found and not _deferrals:',
+      'if found:',
+      'runtime/signals',
+      'put_off',
+    ),
+  ),
+  *_of(
+    'experiments/runtime/nan_guard.py',
+    (
+      'a signal waits for a compiled program',
+      'np.ravel(jax.block_until_ready(losses))',
+      'np.ravel(losses)',
+      'runtime/signals',
+      'ends_at_once',
+    ),
+  ),
+  *_of(
     'experiments/runtime/locks.py',
     (
       'a lock is taken although it is held',
-      'if holder and not is_gone:',
-      'if False:',
+      'except filelock.Timeout:\n    return False',
+      'except filelock.Timeout:\n    return True',
       'runtime/locks',
       'one_process_at_a_time',
     ),
-    (
-      'two processes make one claim',
-      'os.O_CREAT | os.O_EXCL | os.O_RDWR',
-      'os.O_CREAT | os.O_RDWR',
-      'runtime/locks',
-      'who_is_late',
-    ),
-    ('who is late keeps its claim', 'if _newest(directory) != number:', 'if False:', 'runtime/locks', 'who_is_late'),
+    ('a lock of another counts as its own', '(owner and owner.token == token)', 'owner', 'runtime/locks', 'lost_it'),
     (
       'a heartbeat is read by the clock of its writer',
-      'time.monotonic() - self._since > MISSED * BEAT',
-      'time.time() - seen[1] / 1e9 > MISSED * BEAT',
+      'last, since = now, time.monotonic()',
+      'last, since = now, time.monotonic() - time.time() + (now or 0)',
       'runtime/locks',
-      'missed_heartbeats',
+      'elsewhere_is_taken',
     ),
+    ('a lock on NFS is never taken over', 'lease.break_lock()', 'pass', 'runtime/locks', 'elsewhere_is_taken'),
+    ('a wait has no end', 'if not waits or gives_up() or', 'if not waits or', 'runtime/locks', 'or_not'),
   ),
 ]
 

@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 
+import jax
 import pytest
 import rich.console
 
