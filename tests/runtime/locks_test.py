@@ -187,7 +187,12 @@ def test_who_waits_for_a_lock_is_stopped_by_a_signal(tmp_path, monkeypatch):
   """Also where signals are answered at certain places alone, as by several processes."""
   _elsewhere(tmp_path)
   monkeypatch.setattr(locks.signals, '_received', [])
-  monkeypatch.setattr(locks.time, 'sleep', lambda _: locks.signals._received.append(15))
+
+  def sleep(_):
+    assert not locks.signals.is_stopping(), 'it waits on'
+    locks.signals._received.append(15)
+
+  monkeypatch.setattr(locks.time, 'sleep', sleep)
   with pytest.raises(locks.signals.Stopped), locks.held(tmp_path, 'it', QUIET):
     pytest.fail('it went on')
 
