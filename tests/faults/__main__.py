@@ -26,7 +26,10 @@ def main(kinds):
       bench = Bench(pathlib.Path(directory))
       print(f'undisturbed, a run takes {bench.seconds:.1f} s', flush=True)
       for scenario in scenarios:
-        _note(lost[scenario.kind], scenario.name, bench.verdict(scenario))
+        try:
+          _note(lost[scenario.kind], scenario.name, bench.verdict(scenario))
+        except PermissionError as error:
+          print(f'not tried: {scenario.name}: {error}', flush=True)
   if 'bad inputs' in chosen:
     for bad in bad_inputs.BAD:
       _note(lost['bad inputs'], ' '.join(bad.arguments)[:100], bad_inputs.verdict(bad))

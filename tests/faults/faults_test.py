@@ -13,8 +13,8 @@ ROOT = pathlib.Path(__file__).parents[2]
 # Of each kind those that need no BERT; the whole table is for `python -m tests.faults`.
 CHOSEN = {
   'kills': ['as writing begins, at 50% of its beginnings'],
-  'damage': ['flip: records', 'halve: arrays', "another trial's records and arrays"],
-  'signals': ['SIGTERM as tuning begins, at 50% of its beginnings', 'SIGINT twice, in compile'],
+  'damage': ['flip: records', 'halve: arrays'],
+  'signals': ['SIGTERM as tuning begins, at 50% of its beginnings'],
   'races': ['two on one workdir, the second after 0%'],
   'disks': ['full as writing begins, 60%'],
   'not finite': ['epoch 1 of tuning'],
