@@ -1,5 +1,6 @@
 """python -m experiments.main --config=prompt_vs_head[:scale] [--workdir=DIR] [--config.field=value]; --help, --list"""
 
+from collections.abc import Sequence
 import contextlib
 import functools
 import os
@@ -15,8 +16,8 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments.pipeline import engines, sweep, verify
-from experiments.records import results, status
+from experiments.pipeline import sweep, verify
+from experiments.records import files, results, status
 from experiments.runtime import cache, distributed, exit_status, nan_guard, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, flag_errors, help_text
@@ -31,7 +32,7 @@ _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 # What ends a run in a sentence, without a traceback.
 _SENTENCES = (
   *(SettingsError, sweep.TrialsFailed, verify.Differs, signals.Stopped),
-  *(storage.StorageError, nan_guard.Diverged),
+  *(storage.StorageError, files.Corrupt, nan_guard.Diverged),
 )
 
 
@@ -57,29 +58,30 @@ def _main(argv: list[str]) -> None:
   elif values.mode == 'verify':
     _verify(values)
   else:
-    _act(values, argv[1:], registry.from_config(config))
+    _act(values, registry.from_config(config))
 
 
-def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
+def _act(values: flags.FlagValues, settings: Any) -> None:
   """Does what the mode says with an experiment; raises SettingsError before anything is written, or TrialsFailed."""
   experiment = EXPERIMENTS[settings.experiment]
   workdir = storage.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}', '--workdir')
-  share, workers = _share(values, arguments, experiment, settings, workdir)
+  chosen = _chosen(values, experiment, settings, workdir)
   if values.mode == 'status':
     _check_records(workdir, settings.experiment, values.mode)
     print(status.text(experiment.trials(settings, workdir)), end='')
     return
   if values.mode == 'run':
-    _set_up(settings, joins=not workers)
+    _set_up(settings, joins=True)
     distributed.raise_everywhere(lambda: experiment.check(settings))
-    if workers:
-      workers.check(settings, workdir)
   if values.mode == 'merge':
     _check_records(workdir, settings.experiment, values.mode)
     is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())
     require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
-  recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, settings.experiment, values.mode))
+  look = lambda: _check_workdir(workdir, settings.experiment, values.mode)
+  recorded, renamed = distributed.broadcast_from_process_0(look)
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
+  if renamed:
+    reporter.say(renamed)
   changed = results.changed(recorded, settings)
   if changed and values.mode != 'report':
     what = 'has records of' if (workdir / results.FILE_NAME).exists() else 'was begun with'
@@ -88,7 +90,7 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
     # In this thread, too: where JAX itself looks away for a moment, it forgets what holds for all threads.
     looking = jax.debug_nans(True) if settings.debug_nans else contextlib.nullcontext()
     with reporter.clock.counting_compilation(), looking:
-      left = experiment.run(settings, workdir, reporter, *share)
+      left = experiment.run(settings, workdir, reporter, *chosen)
   elif values.mode == 'merge':
     left = experiment.merge(settings, workdir, reporter)
   # Of several processes each may be the last, and that one finds the whole grid.
@@ -104,7 +106,6 @@ def _act(values: flags.FlagValues, arguments: list[str], settings: Any) -> None:
 def _verify(values: flags.FlagValues) -> None:
   """Runs trials of a folder of records again; raises SettingsError, or Differs where they are others."""
   require(bool(values.workdir), '--workdir', values.workdir, 'a folder of records where --mode is verify')
-  require(values.engine == 'here' and not values.num_workers, '--engine', values.engine, 'here where --mode is verify')
   reporter = Reporter(rich.console.Console())
   set_up = functools.partial(_set_up, joins=False)
   grids = {name: module.SETTINGS for name, module in EXPERIMENTS.items() if module is sweep}
@@ -139,8 +140,6 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
   flags.DEFINE_string('trials', '', '', flag_values=values)
   flags.DEFINE_string('pretrained', '', '', flag_values=values)
-  flags.DEFINE_enum('engine', 'here', engines.ENGINES, '', flag_values=values)
-  flags.DEFINE_integer('num_workers', 0, '', flag_values=values)
   flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
   flags.DEFINE_bool('list', False, '', flag_values=values)
   try:
@@ -178,37 +177,40 @@ def _located(argv: list[str]) -> tuple[list[str], str]:
   return argv, path
 
 
-def _share(
-  values: flags.FlagValues, arguments: list[str], experiment: ModuleType, settings: Any, workdir: pathlib.Path
-) -> tuple[list[sweep.Share], engines.Processes | None]:
-  """What a run does of a grid of trials, and the processes that do it, None for this one.
+def _chosen(
+  values: flags.FlagValues, experiment: ModuleType, settings: Any, workdir: pathlib.Path
+) -> list[Sequence[int]]:
+  """The numbers of the trials that a run of a grid does, as the last of its arguments.
 
-  Of another experiment there is no share, and SettingsError is raised where one is asked for.
+  Another experiment takes none, and SettingsError is raised where they are asked for.
   """
-  is_run = values.mode == 'run'
   valid = f'nothing where --mode is {values.mode}'
-  for name, value in (('--trials', values.trials), ('--num_workers', values.num_workers)):
-    require(is_run or not value, name, value, valid)
-  require(is_run or values.engine == 'here', '--engine', values.engine, valid)
+  require(values.mode == 'run' or not values.trials, '--trials', values.trials, valid)
   if hasattr(experiment, 'trials'):
-    numbers = sweep.chosen(values.trials, experiment.trials(settings, workdir))
-    workers = engines.processes(values.engine, values.num_workers, arguments) if is_run else None
-    return [sweep.Share(numbers, workers.fill, len(workers.places)) if workers else sweep.Share(numbers)], workers
+    return [sweep.chosen(values.trials, experiment.trials(settings, workdir))]
   grids = ', '.join(name for name, module in EXPERIMENTS.items() if hasattr(module, 'trials'))
   why = f'{settings.experiment} is no grid of trials, as {grids} are'
   require(values.mode in ('run', 'report'), '--mode', values.mode, f'run or report: {why}')
-  require(values.engine == 'here', '--engine', values.engine, f'here: {why}')
   require(not values.trials, '--trials', values.trials, f'nothing: {why}')
-  return [], None
+  return []
 
 
-def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> dict[str, Any] | None:
-  """Makes the directory, which must not have records of another experiment; the settings on record in it."""
+def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> tuple[dict[str, Any] | None, str]:
+  """Makes the directory, which must not have records of another experiment; the settings on record in it.
+
+  A run renames settings that cannot be parsed, and says so; the records beside them it merges again.
+  """
   try:
     storage.check_writable(workdir)
-    recorded = _check_records(workdir, experiment, mode)
+    try:
+      recorded, renamed = _check_records(workdir, experiment, mode), ''
+    except files.Corrupt as error:
+      require(mode == 'run', '--workdir', str(workdir), f'one whose settings can be read ({error})')
+      where = files.rename_corrupt(workdir / results.CONFIG_NAME)
+      files.remove(workdir / results.FILE_NAME)
+      recorded, renamed = None, f'{workdir}: {error}: renamed to {where.name}; records are merged again'
     workdir.mkdir(parents=True, exist_ok=True)
-    return recorded
+    return recorded, renamed
   except OSError as error:
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error.strerror})')
 
@@ -216,7 +218,8 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> dict[st
 def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> dict[str, Any] | None:
   """The settings on record in a workdir, None where there are none.
 
-  Raises SettingsError where they are of another experiment or version, or there are no records for a report.
+  Raises SettingsError where they are of another experiment or version, or there are no records for a report, and
+  Corrupt where they cannot be parsed.
   """
   name = f'--workdir is {str(workdir)!r}'
   try:

@@ -13,7 +13,7 @@
 #
 # A pod or a request of that NAME which is ready, or may still be, is taken up again; one that has failed, or was taken
 # away, is deleted and made anew. TYPE is its accelerator type. All its chips are one mesh, of which data times fsdp divide the
-# batch, 8 chunks at paper scale: more chips take more of mesh.tensor, or a larger batch (docs/scale.md). The hosts share
+# batch, 8 chunks at paper scale: more chips take more of mesh.tensor, or a larger batch (docs/cost.md). The hosts share
 # nothing but BUCKET, gs://..., where records and models go; records, tables and figures end in runs/NAME here. What runs
 # is the commit that is checked out.
 set -euo pipefail

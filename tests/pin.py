@@ -63,15 +63,14 @@ def draws() -> dict[str, str]:
 
 
 def tables() -> list[str]:
-  """The rows of the tables, Markdown's and plain ones, in blocks of pages that records fill, once each."""
+  """The rows of the tables of all pages, and the plain ones in blocks that records fill, once each."""
   rows: list[str] = []
   for page in (ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md'))):
-    for block in _BLOCKS.findall(page.read_text()):
-      is_fenced = False
-      for line in block.splitlines():
-        is_fenced ^= line.startswith('```')
-        if line.startswith('|') or (is_fenced and not line.startswith('```')):
-          rows.append(line)
+    text = page.read_text()
+    rows += [line for line in text.splitlines() if line.startswith('|')]
+    for block in _BLOCKS.findall(text):
+      for fenced in block.split('```')[1::2]:
+        rows += fenced.splitlines()[1:]
   return list(dict.fromkeys(rows))
 
 
@@ -82,7 +81,9 @@ def records(experiment: str) -> tuple[list[dict], dict]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
       sys.exit(f'{experiment}:smoke ended with exit code {done.returncode}:\n{done.stderr}')
-    return _rows(pathlib.Path(folder, 'results.jsonl')), _rows(pathlib.Path(folder, 'environment.jsonl'))[0]
+    found = _rows(pathlib.Path(folder, 'results.jsonl'))
+    environment = pathlib.Path(folder, 'environments', f'{found[0]["environment"]}.json')
+    return found, json.loads(environment.read_text())
 
 
 def _rows(path: pathlib.Path) -> list[dict]:

@@ -1,9 +1,9 @@
 """What a run takes of a disk, estimated from its settings before anything is trained.
 
-Counted are, of each pretraining that is not finished, the checkpoints that are kept; of as many as run at once the one
-more that is being written beside them; of each trial that is not finished, its tuned arrays and records; and what a run
-writes besides: tables, figures, logs. It is an estimate, with what a file system takes for a file: what is there
-already of a trial counts as if it were not.
+Counted are, of each pretraining that is not finished, the checkpoints that are kept; of as many as run at once on this
+machine the one more that is being written beside them; of each trial that is not finished, its tuned arrays and
+records; and what a run writes besides: tables, figures, logs. It is an estimate, with what a file system takes for a
+file: what is there already of a trial counts as if it were not.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import pathlib
 from experiments.pipeline import cost
 from experiments.pipeline.trial import Trial
 from experiments.records import checkpoints
-from experiments.runtime import disk
+from experiments.runtime import disk, local_runs
 from experiments.settings.methods import METHODS, OF_SEQUENCE
 
 # Tables, figures and logs.
@@ -23,8 +23,8 @@ _METADATA = 2**18
 _BLOCK = 2**12
 
 
-def needed(trials: Sequence[Trial], num_workers: int = 1) -> dict[pathlib.Path, int]:
-  """Bytes that what is missing of the trials takes, so many of them at once, by the directories that it goes to."""
+def needed(trials: Sequence[Trial], num_runs: int = 1) -> dict[pathlib.Path, int]:
+  """Bytes that what is missing of the trials takes, in so many runs at once, by the directories that it goes to."""
   found: dict[pathlib.Path, int] = {}
   add = lambda path, size: found.update({path: found.get(path, 0) + size})
   left = []
@@ -43,7 +43,7 @@ def needed(trials: Sequence[Trial], num_workers: int = 1) -> dict[pathlib.Path, 
     add(where, size * max(checkpoints.KEPT - len(there), 0))
     sizes.setdefault(where, []).append(size)
   for where, of_models in sizes.items():
-    add(where, sum(sorted(of_models, reverse=True)[:num_workers]))
+    add(where, sum(sorted(of_models, reverse=True)[:num_runs]))
   for trial in left[:1]:
     add(trial.workdir, _REST)
   return found
@@ -68,6 +68,6 @@ def _record_bytes(trial: Trial, model: str, method: str) -> int:
   return 8 * entries + 2 * _BLOCK
 
 
-def check(trials: Sequence[Trial], num_workers: int = 1) -> None:
+def check(trials: Sequence[Trial]) -> None:
   """Raises SettingsError where a file system has less room than what is missing of the trials takes of it."""
-  disk.check(needed(trials, num_workers))
+  disk.check(needed(trials, local_runs.num_runs()))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 
 from experiments.pipeline import cost
-from experiments.runtime import memory
+from experiments.runtime import local_runs, memory
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
@@ -108,10 +108,11 @@ def total(s: Settings) -> float:
 
 def check(s: Settings) -> None:
   """Raises SettingsError where more is needed than there is."""
-  there = memory.available()
+  there, num_runs = memory.available(), local_runs.num_runs()
   if there is not None and total(s) > there:
     size, what, field = max(parts(s))
-    valid = f'what fits the {_in_words(there)} of memory: {what} takes about {_in_words(size)}'
+    shared = f' for each of {num_runs} runs' if num_runs > 1 else ''
+    valid = f'what fits the {_in_words(there)} of memory{shared}: {what} takes about {_in_words(size)}'
     require(False, field, operator.attrgetter(field)(s), f'{valid}, and all {_in_words(total(s))}')
 
 

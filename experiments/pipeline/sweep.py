@@ -7,7 +7,7 @@ import functools
 import importlib.util
 import pathlib
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib.figure
 
@@ -38,8 +38,6 @@ DRAWN = {
 
 # A trial and its records -> the rows that are merged.
 RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
-# The grid, the numbers of the trials to run, the minutes there are (0: any) -> those that have failed.
-Fill = Callable[[Grid, Sequence[int], float, Reporter], list[Failure]]
 
 
 def check(settings: Settings) -> None:
@@ -75,7 +73,7 @@ def chosen(text: str, grid: Grid) -> list[int]:
   return sorted(found) or list(range(len(grid)))
 
 
-def fill_here(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[Failure]:
+def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[Failure]:
   """Runs the trials of these numbers in this process, one after the other, until all are done or the budget ends.
 
   Those that another process works on come last, and are waited for. A trial that fails stops no other; it is tried
@@ -142,17 +140,6 @@ def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Rep
   return [failure._replace(sentence=f'{called} failed: {failure.sentence}')]
 
 
-class Share(NamedTuple):
-  """What a run does of a grid: the trials of these numbers (None: all), who runs them, and how many at once."""
-
-  numbers: Sequence[int] | None = None
-  fill: Fill = fill_here
-  num_workers: int = 1
-
-
-WHOLE = Share()
-
-
 class TrialsFailed(Exception):
   """Trials have failed, as its text says, and the others are done."""
 
@@ -161,25 +148,33 @@ class TrialsFailed(Exception):
     self.status = exit_status.common_status([failure.status for failure in failed])
 
 
-def run(settings: Settings, workdir: pathlib.Path, reporter: Reporter, share: Share = WHOLE) -> str | None:
-  """Runs what is missing of a share of the grid. The records of finished trials are read back, not made again.
+def run(
+  settings: Settings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
+) -> str | None:
+  """Runs what is missing of the trials of these numbers (None: all). The records of finished trials are read back, not
+  made again.
 
   Where the time budget ends first, the records are those of the trials that are finished, and what is left is returned
   in a sentence. However short, it ends no earlier than with a checkpoint or a trial more than there was.
   """
   reporter.say(memory_needs.line(settings))
-  return complete(settings, trials(settings, workdir), share, lambda: merge(settings, workdir, reporter), reporter)
+  return complete(settings, trials(settings, workdir), numbers, lambda: merge(settings, workdir, reporter), reporter)
 
 
 def complete(
-  settings: Settings, grid: Grid, share: Share, merge: Callable[[], str | None], reporter: Reporter
+  settings: Settings,
+  grid: Grid,
+  numbers: Sequence[int] | None,
+  merge: Callable[[], str | None],
+  reporter: Reporter,
 ) -> str | None:
-  """Runs what is missing of a share, then merges; what that says is left. Raises TrialsFailed where trials have."""
-  numbers = range(len(grid)) if share.numbers is None else share.numbers
+  """Runs what is missing of the trials of these numbers, then merges; what that says is left. Raises TrialsFailed where
+  trials have."""
+  numbers = range(len(grid)) if numbers is None else numbers
   trials = [list(grid.values())[number] for number in numbers]
-  distributed.broadcast_from_process_0(lambda: disk_needs.check(trials, share.num_workers))
+  distributed.broadcast_from_process_0(lambda: disk_needs.check(trials))
   results.begin(trials[0].workdir, settings)
-  failed = share.fill(grid, numbers, settings.time_budget, reporter)
+  failed = fill(grid, numbers, settings.time_budget, reporter)
   try:
     left = distributed.broadcast_from_process_0(merge)
   except OSError as error:

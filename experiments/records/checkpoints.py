@@ -200,8 +200,13 @@ def _fault(step: pathlib.Path) -> str | None:
     return f'it is of the model {recorded["of"]}'
   there = {name: path for name, path in files.tree(step).items() if name != CHECKSUMS}
   odd = sorted(there.keys() ^ digests.keys())
-  failed = odd or [name for name, path in there.items() if files.digest(path) != digests[name]]
-  return f'{failed[0]} {"is missing or was added" if odd else "failed its checksum"}' if failed else None
+  if odd:
+    return f'{odd[0]} {"is missing" if odd[0] in digests else "was added"}'
+  try:
+    failed = [name for name, path in there.items() if files.digest(path) != digests[name]]
+  except OSError as error:
+    return f'a file cannot be read ({error.strerror})'
+  return f'{failed[0]} failed its checksum' if failed else None
 
 
 def _rename_corrupt(step: pathlib.Path, wrong: str) -> str:

@@ -42,23 +42,29 @@ def _config(settings: Any) -> str:
 
 
 def config(workdir: pathlib.Path) -> dict[str, Any] | None:
-  """The settings on record, None where there are none. Raises ValueError where they cannot be read or are of another
-  version, and OSError."""
+  """The settings on record, None where there are none. Raises Corrupt where they cannot be parsed, and ValueError where
+  they are of another version."""
   try:
     content = loading.json_value(workdir / CONFIG_NAME)
   except FileNotFoundError:
     return None
-  version = content.pop(_VERSION, 1) if isinstance(content, dict) else None
+  except ValueError:
+    content = None
+  if not isinstance(content, dict):
+    raise files.Corrupt(f'{CONFIG_NAME} cannot be parsed')
+  version = content.pop(_VERSION, 1)
   if version != SCHEMA_VERSION:
-    raise ValueError(f'{CONFIG_NAME} has schema {version}; valid is one of schema {SCHEMA_VERSION}')
+    raise ValueError(f'{CONFIG_NAME} has schema {version}')
   return content
 
 
 def check(workdir: pathlib.Path, name: str) -> dict[str, Any] | None:
-  """`config`, with SettingsError for a workdir of that name whose settings or records this version cannot read."""
+  """`config`, with SettingsError for a workdir of that name whose records this version cannot read; raises Corrupt."""
   valid = f'one without records or with records of schema {SCHEMA_VERSION}'
   try:
     found = config(workdir)
+  except files.Corrupt:
+    raise
   except ValueError as error:
     require(False, name, str(workdir), f'{valid} ({error})')
   is_bare = found is None and (workdir / FILE_NAME).exists()

@@ -163,8 +163,7 @@ class Tuned(NamedTuple):
 
 @contextlib.contextmanager
 def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
-  """A run of a trial: says what was made elsewhere; at its end adds what each phase took, and the peak of memory, to the
-  trial's directory."""
+  """A run of a trial: says what was made elsewhere, and at its end adds what each phase took to its directory."""
   for different in distributed.broadcast_from_process_0(lambda: made_elsewhere(trial)):
     reporter.say(f'records of trial {trial.id} were made with {different}')
   before = reporter.clock.spent()

@@ -63,11 +63,6 @@ def initialize(settings: DistributedSettings) -> None:
     raise SettingsError(f'distributed.mode is {settings.mode!r}, which fails ({error}); valid is {valid}')
 
 
-def num_meant(settings: DistributedSettings) -> int:
-  """The processes that would be joined, 1 where there is nobody to join."""
-  return 1 if settings.mode == 'off' else _found(settings)[1] or 1
-
-
 def _found(settings: DistributedSettings) -> tuple[Any, ...]:
   """The coordinator's address, the number of processes, that of this one, and its devices (None: all): as the settings
   say or else the cluster; None where neither does."""

@@ -8,9 +8,11 @@ import sys
 
 import jax
 
+from experiments.runtime import local_runs
+
 
 def available() -> float | None:
-  """Bytes for a run: of the accelerator, or what the host or its control group has; None where nobody says."""
+  """Bytes for a run: of the accelerator, or its share of the host or control group; None where nobody says."""
   device = jax.local_devices()[0]
   if device.platform != 'cpu':
     return (device.memory_stats() or {}).get('bytes_limit')
@@ -21,7 +23,7 @@ def available() -> float | None:
   with contextlib.suppress(OSError):
     kibibytes = re.findall(r'MemAvailable: *(\d+)', pathlib.Path('/proc/meminfo').read_text())
     sizes += [1024 * int(size) for size in kibibytes]
-  return min(sizes, default=None)
+  return min(sizes) / local_runs.num_runs() if sizes else None
 
 
 def peak() -> int:

@@ -11,19 +11,14 @@ Of several processes that run a trial together none may go a way of its own: pro
 
 from collections.abc import Iterator
 import contextlib
-import ctypes
 import os
 import signal
-import sys
 import threading
 
 from experiments.runtime import distributed, exit_status
 from experiments.runtime.exit_status import Stopped
 
-# In the environment of a worker: the id of the process that started it, whose end is its own.
-PARENT = 'HMM_JAX_PARENT'
 _ANSWERED = (signal.SIGTERM, signal.SIGINT)
-_PR_SET_PDEATHSIG = 1
 _STDERR = 2
 
 _received: list[int] = []
@@ -40,7 +35,6 @@ def answered() -> Iterator[None]:
   before = {number: signal.signal(number, _answer) for number in _ANSWERED}
   try:
     with _counted():
-      _end_with_parent()
       yield
   finally:
     for number, handler in before.items():
@@ -50,8 +44,7 @@ def answered() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _counted() -> Iterator[None]:
-  """Ends the process at the second signal meanwhile, unless it is a worker: whoever started that tells it to stop, and
-  a terminal or scheduler may have told both."""
+  """Ends the process at the second signal meanwhile."""
   reader, writer = os.pipe()
   os.set_blocking(writer, False)
   before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -71,7 +64,7 @@ def _end_at_second(reader: int) -> None:
   is_told = False
   while number := os.read(reader, 1):
     if number[0] in _ANSWERED:
-      if is_told and PARENT not in os.environ:
+      if is_told:
         os._exit(exit_status.signal_status(number[0]))
       is_told = True
 
@@ -108,12 +101,3 @@ def _answer(number: int, *_: object) -> None:
   # A print may have been interrupted here, and cannot be entered twice; nobody may read any longer.
   with contextlib.suppress(OSError):
     os.write(_STDERR, f'{signal.Signals(number).name}: stops when its work is saved\n'.encode())
-
-
-def _end_with_parent() -> None:
-  """Has Linux kill a worker whose parent ends without stopping it; elsewhere such a worker ends its trial."""
-  parent = os.environ.get(PARENT)
-  if parent and sys.platform == 'linux':
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):
-      raise Stopped(signal.SIGTERM)

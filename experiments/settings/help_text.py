@@ -24,10 +24,6 @@ python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [
   --trials   run these trials of a grid alone, by their numbers, such as 0,3-5; table and figures come with the last one
   --pretrained
              where --mode is verify, pretrained models to use where they are found; else all pretrain again
-  --engine   who runs the trials of a grid: here (default), this process; processes, several on this machine's CPUs;
-             gpus, one on each of its GPUs. Each runs a trial at a time, and says how it goes in trials/ID/log.txt
-  --num_workers
-             how many processes; 0 (default): as many as there are CPUs or GPUs
   --list     the experiments and their scales
   --help     the fields of all experiments; with --config of that one, with the values that it has there
 """

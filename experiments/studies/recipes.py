@@ -3,6 +3,7 @@
 A recipe is the config's own with a few fields changed. Which steps it may take follows from what a step costs.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import itertools
 import pathlib
@@ -129,13 +130,13 @@ def _grid(settings: RecipeSettings, workdir: pathlib.Path) -> list[tuple[str, tr
 
 
 def run(
-  settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, share: sweep.Share = sweep.WHOLE
+  settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
 ) -> str | None:
-  """Runs what is missing of a share of the trials, as `sweep.run` does."""
+  """Runs what is missing of the trials of these numbers, as `sweep.run` does."""
   reporter.say(memory_needs.line(settings))
   grid = trials(settings, workdir)
   distributed.broadcast_from_process_0(lambda: _check_models(grid))
-  return sweep.complete(settings, grid, share, lambda: merge(settings, workdir, reporter), reporter)
+  return sweep.complete(settings, grid, numbers, lambda: merge(settings, workdir, reporter), reporter)
 
 
 def _check_models(grid: sweep.Grid) -> None:

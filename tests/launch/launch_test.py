@@ -151,18 +151,3 @@ def _chosen(manifest, **variables):
   settings = registry.from_config(config)
   grid = EXPERIMENTS[settings.experiment].trials(settings, pathlib.Path(values.workdir))
   return sweep.chosen(values.trials, grid), grid
-
-
-def test_local_passes_on_what_it_is_given(tmp_path):
-  """From any folder, word by word; without a config it says what is missing."""
-  (tmp_path / 'python').write_text('#!/bin/sh\npwd\nprintf "%s\\n" "$@"\n')
-  (tmp_path / 'python').chmod(0o755)
-  env = {'PATH': f'{tmp_path}:{os.environ["PATH"]}'}
-  call = lambda *words: subprocess.run(
-    [LAUNCH / 'local.sh', *words], env=env, cwd=tmp_path, capture_output=True, text=True
-  )
-  printed = call('theory:smoke', "--config.methods=('head', 'prompt')").stdout.splitlines()
-  expected = ['-m', 'experiments.main', '--config=theory:smoke', "--config.methods=('head', 'prompt')"]
-  assert printed == [str(ROOT), *expected]
-  done = call()
-  assert done.returncode != 0 and 'launch/local.sh CONFIG' in done.stderr

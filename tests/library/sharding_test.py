@@ -93,10 +93,10 @@ ON_EIGHT_DEVICES = """
 import pathlib, re, sys, tempfile
 import jax, numpy as np
 sys.path.append(TESTS)
+import communication
 from library.sharding_test import OF_ADAMW, OF_MUON
-from experiments.pipeline import cost, pretraining
+from experiments.pipeline import pretraining
 from experiments.records import checkpoints
-from experiments.pipeline import communication
 from hmm_jax import sharding
 
 corpus = np.uint8((np.random.default_rng(0).integers(10, size=(64, 1)) + np.arange(16)) % 10)
@@ -132,11 +132,8 @@ def check_text(text):
 
 def check_sent(text, settings, sizes):
   '''By operation what is predicted: on a CPU sums are whole where they could be scattered, and are sliced.'''
-  by_operation = lambda sent: {operation: sum(size for (of, _), size in sent.items() if of == operation)
-                               for operation in communication.SENT}
-  shape = dict(zip(sharding.AXES, sizes))
-  sent = by_operation(communication.sent(text, shape, settings.pretrain.steps_per_call))
-  predicted = by_operation(cost.communication(settings, **shape))
+  sent = communication.sent(text, 8, settings.pretrain.steps_per_call)
+  predicted = communication.predicted(settings, *sizes)
   print(sizes, sent, predicted)
   assert sent['reduce-scatter'] == 0 and sent['collective-permute'] <= 0.05 * sum(sent.values())
   predicted['all-reduce'] += 2 * predicted['reduce-scatter']

@@ -125,3 +125,19 @@ def test_the_host_says_what_it_has():
   """Linux does; elsewhere there is no estimate to compare with."""
   there = memory.available()
   assert there is None or 1e7 < there < 1e15
+
+
+def test_runs_share_the_memory_of_the_host(monkeypatch):
+  """Each may take its part of what there is, and is refused by a sentence that says of how many runs."""
+  alone = memory.available()
+  monkeypatch.setenv('HMM_JAX_RUNS', '9999')
+  assert memory.available() < alone / 5000
+  with pytest.raises(SettingsError, match='; valid is what fits the 0.0 GB of memory for each of 9999 runs: '):
+    sweep.check(_settings())
+
+
+@pytest.mark.parametrize('text', ['', '0', '-1', 'two', '1.5', ' 2', '10000', '٣'])
+def test_the_number_of_runs_is_checked(monkeypatch, text):
+  monkeypatch.setenv('HMM_JAX_RUNS', text)
+  with pytest.raises(SettingsError, match=f'^HMM_JAX_RUNS is {text!r}; valid is a number of runs, 1 to 9999, as '):
+    sweep.check(_settings())

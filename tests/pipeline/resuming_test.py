@@ -2,20 +2,19 @@
 
 import io
 import json
-import os
 
 import jax
+import numpy as np
 import pytest
 import rich.console
 
 from configs import prompt_vs_head
 from experiments import main as main_lib
 from experiments.pipeline import pretraining, sweep
-from experiments.records import environment, files, results
-from experiments.records.trial_records import made_elsewhere
-from experiments.runtime import locks, storage
+from experiments.records import environment, files, results, trial_records
+from experiments.records.trial_records import Tuned
+from experiments.runtime import storage
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require
 from experiments.studies import registry
 
 
@@ -77,97 +76,93 @@ OF_ENVIRONMENT = [
 
 
 @pytest.mark.parametrize(('changes', 'sentence'), OF_ENVIRONMENT, ids=lambda value: str(value)[:16])
-def test_another_environment_is_allowed_and_said(tmp_path, changes, sentence):
+def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch, changes, sentence):
   """Of a model, and of the records of a trial, in one line with what was and what is; the commit alone is recorded."""
   here = environment.environment(jax.devices())
   versions = here['packages'] | {'jaxlib': '0.0.1'}
   there = here | ({'packages': versions} if 'packages' in changes else changes)
   expected = sentence.format(**here, jaxlib=here['packages']['jaxlib'])
   trial = _trial(tmp_path)
-  files.write_json_lines(trial.environment_path, [here, there, there])
-  assert made_elsewhere(trial) == [expected]
-  files.write_json_lines(trial.environment_path, [here | {'commit': 'another'}])
-  assert made_elsewhere(trial) == []
+  tasks = zip((0, 0, 1, 1), ('head', 'prompt') * 2, (here, there, there, here | {'commit': 'another'}))
+  for task, method, made in tasks:
+    with monkeypatch.context() as elsewhere:
+      elsewhere.setattr(environment, 'environment', lambda devices, made=made: made)
+      trial_records.add(trial, 'exact', method, [Tuned(task, {'head': np.zeros(2)}, {})], {})
+  assert trial_records.made_elsewhere(trial) == [expected]
   console = rich.console.Console(file=io.StringIO(), width=10_000)
   directory = trial.pretrained_directory
-  files.write_json_lines(directory / results.ENVIRONMENT_NAME, [there])
+  files.write_json_lines(directory / 'environment.jsonl', [there])
   pretraining._note_environment(trial.settings, directory, 20, Reporter(console))
   assert console.file.getvalue() == f'{directory.name} was pretrained with {expected}\n'
 
 
+def _changed(workdir, settings):
+  return results.changed(results.config(workdir), settings)
+
+
 def test_a_workdir_of_other_settings_says_which(tmp_path):
   """Field by field, but for those that decide no record; lists are the tuples that they were."""
-  assert results.changed(tmp_path, _settings()) == []
-  results.write(tmp_path, _settings(), [], [])
-  assert results.changed(tmp_path, _settings()) == []
+  assert _changed(tmp_path, _settings()) == []
+  results.write(tmp_path, _settings(), [])
+  assert _changed(tmp_path, _settings()) == []
   running = dict(time_budget=3.0, compilation_cache='', distributed__heartbeat_timeout=9, figure__dpi=99)
-  assert results.changed(tmp_path, _settings(**running)) == []
+  assert _changed(tmp_path, _settings(**running)) == []
   other = _settings(seed=5, num_states=(3,), bert__width=32)
-  assert results.changed(tmp_path, other) == [
-    'seed 0 (here 5)',
-    'num_states [4, 6] (here [3])',
-    'bert.width 16 (here 32)',
-  ]
+  assert _changed(tmp_path, other) == ['seed 0 (here 5)', 'num_states [4, 6] (here [3])', 'bert.width 16 (here 32)']
   fields = json.loads((tmp_path / 'config.json').read_text())
   del fields['seed']
   (tmp_path / 'config.json').write_text(json.dumps(fields))
-  assert results.changed(tmp_path, _settings(seed=5)) == []
-  for content in (b'{', b'\xff', b'[' * 900 + b']' * 900, b'{"a":' * 900 + b'1' + b'}' * 900, b'[' * 10**5):
-    (tmp_path / 'config.json').write_bytes(content)
-    assert results.changed(tmp_path, other) == []
-    results.write(tmp_path, other, [], [])
-    assert results.changed(tmp_path, other) == []
+  assert _changed(tmp_path, _settings(seed=5)) == []
 
 
-def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys):
-  """Of a run and a merge, not of a report, which changes no record."""
-  results.write(tmp_path, _settings(), [], [])
-  monkeypatch.setattr(sweep, 'run', lambda *_: None)
+@pytest.fixture
+def without_jax(monkeypatch):
+  """Nothing is set up and no machine is looked at."""
   monkeypatch.setattr(main_lib, '_set_up', lambda *_, **__: None)
   monkeypatch.setattr(main_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
+
+
+def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys, without_jax):
+  """Of a run and a merge, not of a report, which changes no record."""
+  results.write(tmp_path, _settings(), [])
+  monkeypatch.setattr(sweep, 'run', lambda *_: None)
   assert main_lib.main(['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.seed=5']) == 0
   said = capsys.readouterr().out.splitlines()[0]
   assert said == f'{tmp_path} has records of other settings, beside which these come: seed 0 (here 5)'
 
 
-def test_a_run_that_was_killed_in_its_first_trial_has_left_its_settings(tmp_path, monkeypatch, capsys):
+def test_corrupt_settings_are_renamed_by_a_run_and_refused_by_a_report(tmp_path, monkeypatch, capsys, without_jax):
+  """The records beside them are merged again."""
+  results.write(tmp_path, _settings(), [{'ratio': 2.0}])
+  (tmp_path / 'config.json').write_text('{')
+  monkeypatch.setattr(sweep, 'run', lambda settings, workdir, *_: results.begin(workdir, settings))
+  command = ['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}']
+  assert main_lib.main([*command, '--mode=report']) == 2
+  assert 'config.json cannot be parsed' in capsys.readouterr().err and len(list(tmp_path.iterdir())) == 2
+  assert main_lib.main(command) == 0
+  assert 'config.json cannot be parsed: renamed to config.json.corrupt' in capsys.readouterr().out
+  assert {path.name for path in tmp_path.iterdir()} == {'config.json', 'config.json.corrupt'}
+  assert _changed(tmp_path, _settings()) == []
+
+
+def test_a_run_that_was_killed_in_its_first_trial_has_left_its_settings(tmp_path):
   """So that a run of others says which, and once there are records those beside them hold."""
-  _begin(tmp_path)
-  assert results.changed(tmp_path, _settings(seed=1)) == ['seed 0 (here 1)'] and not results.load(tmp_path)
+  results.begin(tmp_path, _settings())
+  assert _changed(tmp_path, _settings(seed=1)) == ['seed 0 (here 1)'] and not results.load(tmp_path)
   before = (tmp_path / 'config.json').read_bytes()
-  _begin(tmp_path, seed=1)
+  results.begin(tmp_path, _settings(seed=1))
   assert (tmp_path / 'config.json').read_bytes() == before
-  results.write(tmp_path, _settings(seed=1), [], [])
-  assert results.changed(tmp_path, _settings(seed=1)) == []
-  (tmp_path / 'config.json').unlink()
-  _begin(tmp_path)
-  assert not (tmp_path / 'config.json').exists()
-  other = tmp_path / 'other'
-  with locks.held(other, 'the merging of records', None):
-    _begin(other)
-    assert not (other / 'config.json').exists()
+  results.write(tmp_path, _settings(seed=1), [])
+  assert _changed(tmp_path, _settings(seed=1)) == []
 
 
-def _begin(workdir, **changes):
-  results.begin(workdir, _settings(**changes), None)
-
-
-def test_a_run_leaves_its_settings_before_a_trial_and_after_all_refusals(tmp_path, monkeypatch, capsys):
+def test_a_run_leaves_its_settings_before_a_trial_and_after_all_refusals(tmp_path, monkeypatch, capsys, without_jax):
   """And the next one says what is other; of the room on a disk nothing is begun before it is known to be enough."""
-  monkeypatch.setattr(main_lib, '_set_up', lambda *_, **__: None)
-  monkeypatch.setattr(main_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
-  monkeypatch.setattr(sweep, 'fill_here', _killed)
-  monkeypatch.setattr(sweep.Share.__new__, '__defaults__', (None, _killed, 1))
+  monkeypatch.setattr(sweep, 'fill', _killed)
   command = ['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}']
   with monkeypatch.context() as full:
     full.setattr(storage, 'free_bytes', lambda path: 0)
     assert main_lib.main(command) == 2 and not list(tmp_path.iterdir())
-  with monkeypatch.context() as asked:
-    for name in ('XLA_PYTHON_CLIENT_PREALLOCATE', 'JAX_PLATFORMS'):
-      asked.setenv(name, os.environ.get(name, ''))
-    asked.setattr(sweep.disk_needs, 'check', lambda trials, num_workers: require(False, 'workers', num_workers, 0))
-    assert main_lib.main([*command, '--engine=processes', '--num_workers=3']) == 2
-    assert 'workers is 3' in capsys.readouterr().err
   for flags in ([], ['--config.seed=1']):
     with pytest.raises(KeyboardInterrupt):
       main_lib.main([*command, *flags])

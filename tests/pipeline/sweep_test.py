@@ -1,19 +1,20 @@
 """The grid: in which order it is filled, and what a time budget leaves of it."""
 
 import collections
-import contextlib
 import dataclasses
+import io
 import json
 import pathlib
-import shutil
 
+import numpy as np
 import pytest
 import rich.console
 
 from configs import prompt_vs_head
 from experiments.pipeline import pretraining, sweep
-from experiments.records import files, results, status
-from experiments.runtime import timing
+from experiments.records import files, results, status, trial_records
+from experiments.records.trial_records import Tuned
+from experiments.runtime import locks, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
@@ -37,14 +38,13 @@ def begun(monkeypatch):
   order = []
 
   def run(trial, reporter):
-    if trial.missing():
-      order.append((trial.point.num_states, trial.trial))
-      row = {**trial.point._asdict(), 'trial': trial.trial, 'task': 0, 'model': 'exact', 'method': 'head'}
-      made = {'trial_id': trial.id, 'model': 'exact', 'method': 'head', 'tasks': [0]}
-      files.write_json_lines(trial.environment_path, [made])
-      files.write_json_lines(trial.records_path, [row])
-      files.write_json_lines(trial.timing_path, [{'trial_id': trial.id}])
-      reporter.clock._begun = reporter.clock._begun.minus(timing.Time(0, 60))
+    if not trial.missing():
+      return False
+    order.append((trial.point.num_states, trial.trial))
+    trial_records.add(trial, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
+    files.write_json_lines(trial.timing_path, [{'trial_id': trial.id}])
+    reporter.clock._begun = reporter.clock._begun.minus(timing.Time(0, 60))
+    return True
 
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
   return order
@@ -56,7 +56,7 @@ def _run(settings, workdir):
 
 def _run_numbers(settings, workdir, *numbers):
   reporter = Reporter(rich.console.Console(quiet=True))
-  return sweep.run(settings, workdir, reporter, sweep.Share(numbers))
+  return sweep.run(settings, workdir, reporter, numbers)
 
 
 def _recorded(workdir):
@@ -89,7 +89,9 @@ def test_trials_that_are_gone_are_no_success(settings, begun, tmp_path, monkeypa
   def removed(trial, reporter):
     run(trial, reporter)
     if len(begun) == 2:
-      shutil.rmtree(tmp_path / 'trials')
+      for path in tmp_path.glob('trials/*/*.json'):
+        path.unlink()
+    return True
 
   monkeypatch.setattr(sweep.trial_lib, 'run', removed)
   with pytest.raises(sweep.TrialsFailed, match='trials are missing that were done; 4 of 6 trials are finished') as gone:
@@ -140,7 +142,7 @@ def test_what_is_no_trial_is_refused(settings, text, tmp_path):
 
 
 def _merged(workdir):
-  return {name: (workdir / name).read_bytes() for name in ('results.jsonl', 'environment.jsonl', 'timing.jsonl')}
+  return {name: (workdir / name).read_bytes() for name in ('results.jsonl', 'timing.jsonl')}
 
 
 def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
@@ -169,49 +171,26 @@ def test_what_is_left_goes_on_with_the_same_command_or_not(settings, begun, tmp_
   assert _run_numbers(settings, tmp_path, 1, 2, 3).endswith('(|H|=4: 1, |H|=6: 1); the same command goes on')
 
 
-@pytest.mark.parametrize('moment', range(5))
-def test_two_that_merge_at_once_lose_no_trial(settings, begun, tmp_path, monkeypatch, moment):
-  """Before any of the files that one process writes another finishes a trial and merges: both trials are on record.
-
-  Nor is there a moment without records, once there are any.
-  """
-  write, calls = files.write_whole, []
-
-  def interrupted(path, content):
-    if path.parent == tmp_path:
-      calls.append(path.name)
-      assert len(calls) == 1 or (tmp_path / 'results.jsonl').exists()
-      if len(calls) == moment + 6:
-        _run_numbers(settings, tmp_path, 1)
-    write(path, content)
-
-  _run_numbers(settings, tmp_path, 2)
-  names = ['config.json', 'environment.jsonl', 'results.jsonl', 'manifest.json', 'timing.jsonl']
-  calls.extend(names)
-  monkeypatch.setattr(files, 'write_whole', interrupted)
-  # As in an object store, where nothing is claimed.
-  monkeypatch.setattr(sweep.locks, 'held', lambda *_: contextlib.nullcontext(True))
+def test_a_merge_reads_while_it_has_the_lock(settings, begun, tmp_path, monkeypatch):
+  """So that of two that merge the later one lacks nothing that the earlier one has written."""
+  seen, records = [], sweep.trial_lib.Trial.records
+  monkeypatch.setattr(
+    sweep.trial_lib.Trial, 'records', lambda trial: seen.append(locks.holder(tmp_path)) or records(trial)
+  )
+  monkeypatch.setattr(sweep, 'fill', lambda *_: [])
   _run_numbers(settings, tmp_path, 0)
-  assert calls[5 : 6 + moment] == names[: moment + 1] and len(calls) > 10
-  assert _recorded(tmp_path) == [(4, 0), (4, 1), (6, 0)]
-  ids = [[row['trial_id'] for row in files.read_json_lines(tmp_path / name)] for name in (names[1], names[4])]
-  assert ids[0] == ids[1] and len(set(ids[0])) == 3
+  assert len(seen) == 6 and all(seen)
 
 
-def test_what_is_added_to_a_finished_trial_is_merged_too(settings, begun, tmp_path, monkeypatch):
-  """Its time is written after its records, perhaps while another process merges these."""
-  write = files.write_whole
+def test_a_damaged_timing_is_left_out_and_said(settings, begun, tmp_path):
+  """It decides no record."""
   _run_numbers(settings, tmp_path, 2)
   trial = sweep.trials(settings, tmp_path)['|H|=4 trial 1']
-
-  def interrupted(path, content):
-    write(path, content)
-    if path == tmp_path / 'timing.jsonl' and len(files.read_json_lines(trial.timing_path)) == 1:
-      files.append_json_line(trial.timing_path, {'trial_id': 'again'})
-
-  monkeypatch.setattr(files, 'write_whole', interrupted)
-  sweep.merge(settings, tmp_path, Reporter(rich.console.Console(quiet=True)))
-  assert [row['trial_id'] for row in files.read_json_lines(tmp_path / 'timing.jsonl')] == [trial.id, 'again']
+  trial.timing_path.write_text('{')
+  console = rich.console.Console(file=io.StringIO(), width=1000)
+  sweep.merge(settings, tmp_path, Reporter(console))
+  assert f'{trial.timing_path} is damaged, and left out of timing.jsonl' in console.file.getvalue()
+  assert _recorded(tmp_path) == [(4, 1)] and files.read_json_lines(tmp_path / 'timing.jsonl') == []
 
 
 def test_the_status_says_what_is_done_and_what_is_missing(settings, begun, tmp_path):

@@ -1,14 +1,14 @@
-"""What verifying a folder of records finds, and in which class it looks for it."""
+"""What verifying a folder of records finds, and within which tolerance."""
 
+import json
 import pathlib
-import re
 
 import jax
 import numpy as np
 import pytest
 
 from experiments.pipeline import verify
-from experiments.records import environment, files
+from experiments.records import environment
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 
@@ -41,10 +41,9 @@ def _records(trials=4):
 
 
 def _wrong(recorded, again, here):
-  """The fields that are not the same, with their class, and the whole table."""
-  found = verify.compared(recorded, again, lambda record: here)
-  assert 'class' in verify.table(found)
-  return {one.field: (one.kind, one.verdict) for one in found if not one.is_same}
+  """What is wrong by field, with its tolerance."""
+  rows = map(dict, verify.compared(recorded, again, lambda record: here))
+  return {row['field']: (row['tolerance'], row['wrong']) for row in rows if row['wrong']}
 
 
 def _changed(index, **fields):
@@ -59,22 +58,26 @@ def _without(index, field):
   return records
 
 
-def test_an_environment_that_cannot_be_compared_is_refused(tmp_path):
-  """A line without a manifest beside it may lack what another has."""
+def test_a_record_whose_environment_cannot_be_compared_is_a_difference(tmp_path):
+  """Where the file of its environment is gone, lacks a field or is another than it was."""
   here = environment.environment(jax.devices())
-  of = dict(trial_id='of trial 0', model='bert', method='head', tasks=[0])
-  files.write_json_lines(tmp_path / 'environment.jsonl', [{**of, **here}])
-  assert verify._is_here(tmp_path)(_record())
-  for name in ('platform', 'packages', 'tasks'):
-    line = {field: value for field, value in {**of, **here}.items() if field != name}
-    files.write_json_lines(tmp_path / 'environment.jsonl', [line])
-    with pytest.raises(SettingsError, match='a line of environment.jsonl is .*; valid is one with '):
-      verify._is_here(tmp_path)
+  record = _record(environment=environment.keep(tmp_path, here))
+  path = tmp_path / environment.FOLDER / f'{record["environment"]}.json'
+  assert verify._is_here(tmp_path, [record])(record)
+  elsewhere = _record(environment=environment.keep(tmp_path, here | {'cpu': 'another'}))
+  assert not verify._is_here(tmp_path, [record, elsewhere])(elsewhere)
+  for change in ({'platform': None}, {'packages': {}}, {'cpu': 'a third'}):
+    path.write_text(json.dumps({name: value for name, value in (here | change).items() if value is not None}))
+    with pytest.raises(verify.Differs, match='does not say where the record of .* came from'):
+      verify._is_here(tmp_path, [record])(record)
+  path.unlink()
+  with pytest.raises(verify.Differs):
+    verify._is_here(tmp_path, [record])(record)
 
 
 @pytest.mark.parametrize('here', [True, False])
 def test_what_is_made_again_is_the_same(here):
-  """Equal records are the same in every class."""
+  """Equal records are the same within every tolerance."""
   assert not _wrong(_records(), _records(), here)
 
 
@@ -86,7 +89,7 @@ TAMPERED = [
   (_changed(1, seed=1), 'seed'),
   (_without(4, 'accuracy'), 'accuracy'),
   (_without(0, 'bayes_floor'), 'bayes_floor'),
-  (_changed(0, remark='of no class'), 'remark'),
+  (_changed(0, remark='of no tolerance'), 'remark'),
   (_records()[:-1], 'records'),
   (_records() + [_record(9)], 'records'),
   (_records() + _records()[:1], 'records'),
@@ -97,7 +100,7 @@ TAMPERED = [
 def test_a_record_that_was_touched_is_found_where_it_came_from(recorded, field):
   """A number, a field, a record or a trial of another seed: in the same environment, where all is bit-equal."""
   (found,) = _wrong(recorded, _records(), here=True).items()
-  assert found[0] == field and found[1][0] == verify.EQUAL
+  assert found[0] == field and found[1][0] == 'bit-equal'
 
 
 def test_elsewhere_settings_and_records_are_equal_all_the_same():
@@ -106,37 +109,66 @@ def test_elsewhere_settings_and_records_are_equal_all_the_same():
     assert set(_wrong(recorded, _records(), here=False)) == {field}
 
 
-@pytest.mark.parametrize(('gap', 'is_far'), [(0.5e-5, False), (2e-5, True)])
-def test_elsewhere_what_is_computed_is_within_the_tolerance(gap, is_far):
-  """Of the exact model, and of the distribution: relative to the number where that is above 1."""
-  again = [r | {'bayes_floor': 1.5 * (1 + gap)} for r in _records()]
-  assert _wrong(_records(), again, here=False) == (
-    {'bayes_floor': (verify.TOLERANT, '16 of 16 are further apart')} if is_far else {}
-  )
-  moved = [r | {'kl_at_mask': r['kl_at_mask'] + gap * (r['model'] == 'exact')} for r in _records()]
-  assert set(_wrong(_records(), moved, here=False)) == ({'kl_at_mask'} if is_far else set())
+ELSEWHERE = [
+  ('bert', 'bayes_floor', 1.5, 1.4e-5, 1.6e-5),
+  ('exact', 'kl_at_mask', 0.1, 0.9e-5, 1.1e-5),
+  ('bert', 'kl_at_mask', 0.4, 0.13, 0.14),
+  ('bert', 'kl_at_mask', 0.01, 0.019, 0.021),
+  ('bert', 'train_loss', 2.0, -0.49, -0.51),
+  ('bert', 'accuracy', 0.5, -0.09, -0.11),
+  ('exact', 'accuracy', 0.5, 0.09, 0.11),
+  ('bert', 'seed', 2**60, 0, 1),
+  ('bert', 'of_no_tolerance', 1.0, 0.0, 1e-15),
+]
 
 
-def test_elsewhere_trained_numbers_are_tested_for_a_shift_of_their_mean():
-  """Differences without a direction pass; one in all trials does not, though tasks of a trial are one unit."""
-  draws = np.random.default_rng(1)
-  shaken = lambda shift, by: [r | {'accuracy': r['accuracy'] + shift + by(r)} for r in _records()]
-  assert not _wrong(_records(), shaken(0.0, lambda r: 0.02 * draws.normal()), here=False)
-  kind, verdict = _wrong(_records(), shaken(0.05, lambda r: 0.002 * draws.normal()), here=False)['accuracy']
-  assert kind == verify.STATISTICAL and re.match(r'mean over 4 trials moved by \+0.05, p = ', verdict)
-  assert 'moved alike' in _wrong(_records(), shaken(0.05, lambda r: 0.0), here=False)['accuracy'][1]
-  # Two trials that moved apart are no shift, however many tasks they have.
-  apart = shaken(0.0, lambda r: 0.05 * (-1) ** r['trial'] + 0.001 * draws.normal())
-  assert not _wrong(_records(), apart, here=False)
-  alone = [r for r in shaken(0.05, lambda r: 0.002 * draws.normal()) if r['trial'] == 0]
-  assert 'over 4 records' in _wrong([r for r in _records() if r['trial'] == 0], alone, here=False)['accuracy'][1]
+@pytest.mark.parametrize(('model', 'field', 'value', 'near', 'far'), ELSEWHERE)
+def test_elsewhere_a_number_is_within_the_tolerance_of_its_field(model, field, value, near, far):
+  """Of 1 or of the larger number what is computed is; what is trained has more room, but for the exact model's own."""
+  recorded = [_record(model=model, **{field: value})]
+  moved = lambda by: [_record(model=model, **{field: value + by})]
+  assert not _wrong(recorded, moved(near), here=False)
+  assert _wrong(recorded, moved(far), here=False)[field][1] == '1 of 1 differ'
+  if near:
+    assert _wrong(recorded, moved(near), here=True)[field] == ('bit-equal', '1 of 1 differ')
 
 
-def test_elsewhere_another_form_is_a_difference():
-  """A number where there was none cannot be tested, and is told."""
-  again = _records()
-  again[0]['accuracy'] = None
-  assert _wrong(_records(), again, here=False)['accuracy'] == (verify.STATISTICAL, '1 of 16 are of another form')
+@pytest.mark.parametrize('value', [None, float('nan'), True, [0.8]])
+def test_elsewhere_what_is_no_number_is_a_difference(value):
+  """In place of a number, within every tolerance."""
+  found = _wrong([_record(accuracy=1.0)], [_record(accuracy=value)], here=False)
+  assert found == {'accuracy': ('accuracy', '1 of 1 differ')}
+
+
+def test_elsewhere_what_is_ordered_otherwise_is_not_compared():
+  """The attention profile and the choice among starts; they have to be there all the same."""
+  of_starts = dict(restart=1, restart_accuracies=[0.1, 0.9])
+  recorded, again = [_record(**of_starts)], [_record(restart=0, restart_accuracies=[0.9, 0.1], attention_profile=None)]
+  assert not _wrong(recorded, again, here=False)
+  assert set(_wrong(recorded, again, here=True)) == {'restart', 'restart_accuracies', 'attention_profile'}
+  del again[0]['attention_profile']
+  assert _wrong(recorded, again, here=False)['attention_profile'][1] == 'on one side alone in 1 records'
+
+
+def test_each_record_is_compared_as_its_own_environment_asks():
+  """Of a folder that two environments filled, those from here are bit-equal."""
+  again = [record | {'accuracy': record['accuracy'] + 0.05} for record in _records()]
+  rows = map(dict, verify.compared(_records(), again, lambda record: record['trial'] == 0))
+  found = {row['tolerance']: row for row in rows if row['field'] == 'accuracy'}
+  assert found['bit-equal']['wrong'] == '4 of 4 differ' and not found['accuracy']['wrong']
+  assert found['accuracy']['compared'] == '12' and found['accuracy']['largest\ndifference'] == '0.05'
+
+
+def test_trials_are_those_on_record():
+  """All of them, or those that are named; records of no trial of the settings are a difference."""
+  draws, recorded = [(*Point(4), 0), (*Point(4), 1), (*Point(8), 0)], {(*Point(8), 0), (*Point(4), 0)}
+  grid = dict.fromkeys(range(3))
+  assert verify._chosen('', grid, draws, recorded) == [0, 2]
+  assert verify._chosen('2', grid, draws, recorded) == [2]
+  with pytest.raises(SettingsError, match="^--trials is '0-1'; valid is of trials on record: 0, 2$"):
+    verify._chosen('0-1', grid, draws, recorded)
+  with pytest.raises(verify.Differs, match=r'^1 trials on record are none .* \(9, 0, 0, 0\)$'):
+    verify._chosen('', grid, draws, recorded | {(*Point(9), 0)})
 
 
 @pytest.mark.parametrize(('field', 'value'), [('num_states', [1]), ('trial', None), ('model', 3)])
@@ -144,10 +176,3 @@ def test_a_record_that_does_not_say_what_it_is_of_is_refused(field, value):
   verify._check_names(pathlib.Path('work'), _records())
   with pytest.raises(SettingsError, match=f'^{field} of a record in work is .*; valid is a '):
     verify._check_names(pathlib.Path('work'), [*_records(), {**_record(), field: value}])
-
-
-@pytest.mark.parametrize('line', ['{}', '{"trial_id": "1", "model": "bert", "method": "head", "tasks": 3}'])
-def test_an_environment_that_says_nothing_of_tasks_is_refused(line, tmp_path):
-  (tmp_path / 'environment.jsonl').write_text(f'{line}\n')
-  with pytest.raises(SettingsError, match='^a line of environment.jsonl is '):
-    verify._is_here(tmp_path)

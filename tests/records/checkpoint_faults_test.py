@@ -1,4 +1,4 @@
-"""Checkpoints that were changed, cut, lost or not written: what is set aside, said and gone back to."""
+"""Checkpoints that were changed, cut, lost or not written: what is renamed, said and restored instead."""
 
 import asyncio
 import pathlib
@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 from conftest import assert_same_bits
 import fsspec
@@ -17,7 +18,7 @@ import tensorstore
 
 from configs import prompt_vs_head
 from experiments.pipeline import cost, disk_needs, sweep, trial as trial_lib
-from experiments.records import checkpoints, files, manifests
+from experiments.records import checkpoints, files
 from experiments.runtime import storage
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
@@ -67,36 +68,43 @@ def _flip(path):
 
 
 FAULTS = {
-  'a flipped bit': (_flip, 'has other bytes than were written, by their SHA-256'),
-  'cut': (lambda path: path.write_bytes(path.read_bytes()[:-1]), 'bytes, '),
+  'a flipped bit': (_flip, 'failed its checksum'),
+  'cut': (lambda path: path.write_bytes(path.read_bytes()[:-1]), 'failed its checksum'),
   'lost': (pathlib.Path.unlink, 'is missing'),
 }
 
 
-def test_every_file_of_the_two_newest_steps_is_in_a_manifest(pristine):
-  """With its size; what Orbax has committed, and nothing else, is left."""
+def test_every_file_of_the_two_newest_steps_has_a_checksum(pristine):
+  """What Orbax has committed, and nothing else, is left."""
   assert checkpoints.steps(pristine) == [3, 2]
   for step in (2, 3):
     there = files.tree(pristine / str(step))
-    assert set(manifests.read(pristine / str(step))) == {*there} - {manifests.NAME} and len(there) > 5
+    recorded = files.read_sealed(pristine / str(step) / checkpoints.CHECKSUMS)
+    assert set(recorded['files']) == {*there} - {checkpoints.CHECKSUMS} and len(there) > 5
+    assert recorded['of'] == pristine.parent.name
   assert _restored(pristine) == (3, [])
 
 
-@pytest.mark.parametrize('name', ['state/_METADATA', 'metrics/metrics', 'commit_success.txt', manifests.NAME])
+@pytest.mark.parametrize('name', ['state/_METADATA', 'metrics/metrics', 'commit_success.txt'])
 @pytest.mark.parametrize('fault', FAULTS)
-def test_a_changed_step_is_named_and_set_aside_for_the_one_before(directory, fault, name):
-  """Nothing is deleted: it lies beside, as it was found, and is not picked up again."""
+def test_a_corrupt_step_is_named_and_renamed_and_the_one_before_used(directory, fault, name):
+  """Nothing is deleted, and what was renamed is not picked up again."""
   change, words = FAULTS[fault]
   change(directory / '3' / name)
   kept = {path: file.read_bytes() for path, file in files.tree(directory / '3').items()}
   value, (what, rest) = _restored(directory)
-  assert value == 2 and rest == 'step 2 is good, and goes on'
-  aside = directory.with_name(checkpoints.ASIDE)
-  assert str(directory / '3') in what and str(aside / '3') in what
-  if name != manifests.NAME:
-    assert f': {name} ' in what and words in what
-  assert {path: file.read_bytes() for path, file in files.tree(aside / '3').items()} == kept
+  assert value == 2 and rest == 'step 2 is intact, and is used'
+  renamed = directory / '3.corrupt'
+  assert f'{directory / "3"}: {name} {words}' in what and renamed.name in what
+  assert {path: file.read_bytes() for path, file in files.tree(renamed).items()} == kept
   assert _restored(directory) == (2, [])
+
+
+@pytest.mark.parametrize('change', [_flip, lambda path: path.write_bytes(b''), lambda path: path.write_text('[]')])
+def test_a_step_whose_checksums_are_corrupt_is_renamed(directory, change):
+  change(directory / '3' / checkpoints.CHECKSUMS)
+  value, (what, _) = _restored(directory)
+  assert value == 2 and f'{checkpoints.CHECKSUMS} ' in what
 
 
 def test_the_arrays_themselves_are_compared(directory):
@@ -107,34 +115,30 @@ def test_the_arrays_themselves_are_compared(directory):
   _flip(largest)
   (directory / '2' / 'more').touch()
   value, (newest, before, rest) = _restored(directory)
-  assert value is None and rest == 'no good checkpoint is left: pretraining starts again'
-  assert f'{largest.name} has other bytes' in newest and 'more was not written with it' in before
+  assert value is None and rest == 'no intact checkpoint is left: pretraining starts again'
+  assert f'{largest.name} failed its checksum' in newest and 'more was added' in before
 
 
-def test_what_was_set_aside_is_never_replaced(directory):
-  """The same step may be bad twice."""
+def test_what_was_renamed_is_never_replaced(directory):
+  """The same step may be corrupt twice."""
   for _ in range(2):
     _flip(directory / '3' / 'metrics' / 'metrics')
     assert _restored(directory)[0] == 2
     _save(directory, 3)
-  aside = directory.with_name(checkpoints.ASIDE)
-  assert sorted(path.name for path in aside.iterdir()) == ['3', '3-2'] and _restored(directory) == (3, [])
+  assert {path.name for path in directory.glob('*.corrupt*')} == {'3.corrupt', '3.corrupt-2'}
+  assert _restored(directory) == (3, [])
 
 
-def test_a_step_without_a_manifest_gives_way_to_a_good_one(directory):
-  """As after a kill between the two; alone it is restored with a word, or set aside where it cannot be."""
-  (directory / '3' / manifests.NAME).unlink()
-  value, (what, _) = _restored(directory)
-  assert value == 2 and f'{directory / "3"}: it has no manifest' in what
-  (directory / '2' / manifests.NAME).unlink()
+def test_a_step_without_checksums_is_used_unless_it_cannot_be_restored(directory):
+  """As after a kill between Orbax's commit, which leaves a whole step, and its checksums."""
+  (directory / '3' / checkpoints.CHECKSUMS).unlink()
+  assert _restored(directory) == (3, [])
+  shutil.rmtree(directory / '3' / 'state')
   value, (what,) = _restored(directory)
-  assert value == 2 and what == f'checkpoint {directory / "2"} has no manifest: that it is whole cannot be verified'
-  shutil.rmtree(directory / '2' / 'state')
-  value, found = _restored(directory)
-  assert value is None and 'set aside' in found[-1] and not checkpoints.steps(directory)
+  assert value == 2 and 'renamed to 3.corrupt' in what
 
 
-def test_a_good_step_that_cannot_be_restored_is_refused(directory):
+def test_an_intact_step_that_cannot_be_restored_is_refused(directory):
   """Its bytes are those that were written, so that it stays where it is: settings or libraries are others."""
   like = checkpoints.sharded_like({'other': jnp.zeros(3)}, sharding.replicated(sharding.make_mesh()))
   with (
@@ -145,18 +149,30 @@ def test_a_good_step_that_cannot_be_restored_is_refused(directory):
   assert _restored(directory) == (3, [])
 
 
-def test_in_an_object_store_a_bad_step_is_copied_aside():
+def test_checksums_are_written_once_a_save_has_ended(tmp_path):
+  """At the next look, which waits for nothing; so that a kill later finds them."""
+  directory = tmp_path / 'model' / checkpoints.NAME
+  with checkpoints.open_checkpoints(directory) as saved:
+    saved.save(1, _state(1), [])
+    saved.manager.wait_until_finished()
+    assert not (directory / '1' / checkpoints.CHECKSUMS).exists()
+    saved.check()
+    assert (directory / '1' / checkpoints.CHECKSUMS).exists()
+
+
+def test_in_an_object_store_a_corrupt_step_is_copied():
   """There are no names to change, and no directories."""
   fsspec.register_implementation('gcs', _Bucket, clobber=True)
   directory = storage.located('gs://bucket') / 'model' / checkpoints.NAME
   for step in (1, 2):
     (directory / str(step) / 'state' / 'file').write_bytes(b'%d' % step)
-    manifests.write(directory / str(step), manifests.tree_entries(directory / str(step)))
+    digests = {'state/file': files.digest(directory / str(step) / 'state' / 'file')}
+    files.write_sealed(directory / str(step) / checkpoints.CHECKSUMS, {'of': 'model', 'files': digests})
   (directory / '2' / 'state' / 'file').write_bytes(b'9')
-  what, rest = checkpoints._set_aside_bad(directory)
-  assert 'state/file has other bytes' in what and rest.startswith('step 1 is good')
-  assert (directory.parent / checkpoints.ASIDE / '2' / 'state' / 'file').read_bytes() == b'9'
-  assert not (directory / '2').exists() and set(files.tree(directory / '1')) == {'state/file', manifests.NAME}
+  what, rest = checkpoints._rename_corrupt_steps(directory)
+  assert 'state/file failed its checksum' in what and rest.startswith('step 1 is intact')
+  assert (directory / '2.corrupt' / 'state' / 'file').read_bytes() == b'9'
+  assert not (directory / '2').exists() and set(files.tree(directory / '1')) == {'state/file', checkpoints.CHECKSUMS}
 
 
 @pytest.fixture
@@ -207,7 +223,8 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_last_step(small, tmp_path):
     saved.wait()
     saved.check()
     saved.save(2, wide, [])
-    saved._sealing.exception()
+    while saved.manager.is_saving_in_progress():
+      time.sleep(0.01)
     with pytest.raises(storage.StorageError, match=sentence):
       saved.check()
   small(4 * taken)
@@ -254,17 +271,23 @@ def test_a_run_asks_for_the_room_that_it_takes(small):
   disk_needs.check([trial])
   small(total - 2**13)
   with pytest.raises(SettingsError, match='bytes are free there'):
-    sweep.complete(trial.settings, {'one': trial}, sweep.Share(None, None), None, None)
+    sweep.complete(trial.settings, {'one': trial}, None, None, None)
   for done, left in ((20, 2), (40, 0)):
     (trial.pretrained_directory / checkpoints.NAME / str(done)).mkdir(parents=True)
     assert sum(disk_needs.needed([trial]).values()) == total - (3 - left) * disk_needs.checkpoint_bytes(trial)
 
 
-def test_each_worker_writes_a_checkpoint_beside_those_that_are_kept(tmp_path):
+def test_each_run_writes_a_checkpoint_beside_those_that_are_kept(tmp_path, monkeypatch):
   """At the same time; no more of them work on a model than there are models."""
   trials = [_trial(tmp_path)._replace(trial=number) for number in range(3)]
-  one, two, three, more = (sum(disk_needs.needed(trials, workers).values()) for workers in (1, 2, 3, 9))
+  one, two, three, more = (sum(disk_needs.needed(trials, runs).values()) for runs in (1, 2, 3, 9))
   assert two - one == three - two == disk_needs.checkpoint_bytes(trials[0]) and more == three
+  asked = []
+  monkeypatch.setattr(disk_needs.disk, 'check', lambda needed: asked.append(sum(needed.values())))
+  disk_needs.check(trials)
+  monkeypatch.setenv('HMM_JAX_RUNS', '2')
+  disk_needs.check(trials)
+  assert asked == [one, two]
 
 
 def test_a_model_that_is_finetuned_is_saved_whole(tmp_path):
@@ -276,15 +299,15 @@ def test_a_model_that_is_finetuned_is_saved_whole(tmp_path):
   assert finetuned - probed == 8 * sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def test_a_step_of_another_model_is_set_aside(pristine, tmp_path):
+def test_a_step_of_another_model_is_renamed(pristine, tmp_path):
   """Its shapes may be the same, and every file as it was written."""
   directory = shutil.copytree(pristine, tmp_path / 'another' / checkpoints.NAME)
   value, said = _restored(directory)
-  assert value is None and len(said) == 3 and said[-1].startswith('no good checkpoint is left')
-  assert all(f'its files are of {pristine.parent.name}' in sentence for sentence in said[:2])
+  assert value is None and len(said) == 3 and said[-1].startswith('no intact checkpoint is left')
+  assert all(f'it is of the model {pristine.parent.name}' in sentence for sentence in said[:2])
 
 
-def test_a_file_that_cannot_be_read_is_damage(directory):
+def test_a_file_that_cannot_be_read_is_corrupt(directory):
   """Such as on a disk that fails; here a link that leads nowhere."""
   path = next(path for path in sorted((directory / '3' / 'state').rglob('*')) if path.is_file())
   path.unlink()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from configs import benchmark
-from experiments.records import files, folders, results
+from experiments.records import files, results
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 
@@ -17,97 +17,57 @@ def _benchmark(**changes):
 
 
 def test_what_is_written_says_what_it_is_of(tmp_path):
-  """Records come back with their schema, experiment, scale and seed; settings and environments stand beside them."""
-  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [{'commit': 'abc'}])
+  """Records come back with their schema, experiment, scale and seed, and the settings stand beside them."""
+  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}])
   (record,) = results.load(tmp_path)
-  assert record == dict(schema_version=1, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
-  assert files.read_json_lines(tmp_path / 'environment.jsonl') == [{'commit': 'abc'}]
-  assert json.loads((tmp_path / 'config.json').read_text())['inference']['num_states'] == [3]
-  folders.check_schema(tmp_path)
+  assert record == dict(schema_version=2, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
+  assert results.config(tmp_path)['inference']['num_states'] == [3]
+  assert results.changed(results.config(tmp_path), _benchmark()) == []
+  assert results.changed(results.config(tmp_path), _benchmark(seed=1)) == ['seed 0 (here 1)']
 
 
-@pytest.mark.parametrize('other', ['environment', 'settings'])
-def test_no_record_stands_beside_what_it_did_not_come_from(tmp_path, monkeypatch, other):
-  """A failure while records are replaced leaves none."""
-  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [{'commit': 'abc'}])
+def test_no_record_stands_beside_settings_of_others(tmp_path, monkeypatch):
+  """A failure while the records of other settings are replaced leaves none; of the same settings, those of before."""
+  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}])
   monkeypatch.setattr(files.os, 'replace', None)
-  commit, settings = ('def', _benchmark()) if other == 'environment' else ('abc', _benchmark(seed=1))
   with pytest.raises(TypeError):
-    results.write(tmp_path, settings, [{'ratio': 3.0}], [{'commit': commit}])
+    results.write(tmp_path, _benchmark(), [{'ratio': 3.0}])
+  assert [record['ratio'] for record in results.load(tmp_path)] == [2.0]
+  with pytest.raises(TypeError):
+    results.write(tmp_path, _benchmark(seed=1), [{'ratio': 3.0}])
   assert not results.load(tmp_path)
 
 
-def _digit(path):
-  """Another last digit, so that JSON stays JSON."""
-  content = bytearray(path.read_bytes())
-  content[max(index for index, byte in enumerate(content) if chr(byte).isdigit())] ^= 1
-  path.write_bytes(bytes(content))
-
-
-_CHANGES = {
-  'digit': (_digit, 'has other bytes than were written'),
-  'cut': (lambda path: path.write_bytes(path.read_bytes()[:-9]), 'damaged|bytes'),
-  'missing': (lambda path: path.unlink(), 'is missing'),
-}
-
-
-@pytest.mark.parametrize('how', _CHANGES)
-@pytest.mark.parametrize('name', ['results.jsonl', 'environment.jsonl', 'config.json'])
-def test_records_that_are_not_as_they_were_written_are_refused(name, how, tmp_path):
-  """By a report and all else that reads them; a run sets all of it aside, with a word, and loses nothing of it."""
-  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [{'cpu': 2}])
-  assert results.load(tmp_path) and results.set_aside_bad(tmp_path) == []
-  change, words = _CHANGES[how]
-  change(tmp_path / name)
-  left = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-  with pytest.raises(SettingsError, match=words):
+def test_records_that_cannot_be_parsed_are_refused(tmp_path):
+  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}])
+  path = tmp_path / results.FILE_NAME
+  path.write_bytes(path.read_bytes()[:-9])
+  with pytest.raises(SettingsError, match='damaged; valid is a JSON object on each line'):
     results.load(tmp_path)
-  (said,) = results.set_aside_bad(tmp_path)
-  assert name in said and str(tmp_path / 'set-aside') in said
-  assert {path.name: path.read_bytes() for path in (tmp_path / 'set-aside').iterdir()} == left
-  assert results.load(tmp_path) == [] and [path.name for path in tmp_path.iterdir()] == ['set-aside']
 
 
-def test_records_without_a_manifest_are_read_as_they_are(tmp_path):
-  """Of a version before there were any, or of a process that is writing them."""
-  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [])
-  (tmp_path / 'manifest.json').unlink()
-  _digit(tmp_path / 'results.jsonl')
-  assert results.load(tmp_path)[0]['ratio'] == 2.1
+@pytest.mark.parametrize('version', [None, 1, 3, 'two', [2]])
+def test_settings_of_another_schema_are_refused(version, tmp_path):
+  """One sentence with the workdir and both versions; those of before there were versions count as 1."""
+  results.write(tmp_path, _benchmark(), [])
+  path = tmp_path / results.CONFIG_NAME
+  content = json.loads(path.read_text())
+  del content['schema_version']
+  path.write_text(json.dumps(content if version is None else {'schema_version': version, **content}))
+  with pytest.raises(SettingsError, match=r'^--workdir is .*; valid is .* schema 2 \(config.json has schema'):
+    results.check(tmp_path, '--workdir')
 
 
-def test_records_that_are_replaced_while_they_are_read_are_no_damage(tmp_path, monkeypatch):
-  """The manifest is then another than before."""
-  results.write(tmp_path, _benchmark(), [{'ratio': 2.0}], [])
-  read, looks = results.manifests.read, []
-
-  def replaced(directory):
-    found = read(directory)
-    if not looks:
-      looks.append(1)
-      results.rewrite(tmp_path, _benchmark(), [{'ratio': 3.0}])
-    return found
-
-  monkeypatch.setattr(results.manifests, 'read', replaced)
-  assert results.load(tmp_path)[0]['ratio'] == 2.0
-  assert results.load(tmp_path)[0]['ratio'] == 3.0
+@pytest.mark.parametrize('text', ['', '[', '3', '[' * 100_000, '\xff'])
+def test_settings_that_cannot_be_parsed_are_corrupt(text, tmp_path):
+  (tmp_path / results.CONFIG_NAME).write_bytes(text.encode('latin-1'))
+  with pytest.raises(files.Corrupt, match='config.json cannot be parsed'):
+    results.check(tmp_path, '--workdir')
 
 
-@pytest.mark.parametrize('name', ['results.jsonl', 'trials/abc/records.jsonl', 'parts/abc/bert/records.jsonl'])
-def test_records_of_another_schema_are_refused(name, tmp_path):
-  """One sentence with the workdir and both versions; records from before there were versions count as 0."""
-  for version in ({}, {'schema_version': 2}):
-    files.append_json_line(tmp_path / name, {'schema_version': 1})
-    files.append_json_line(tmp_path / name, version)
-    with pytest.raises(SettingsError, match=rf'schema {version.get("schema_version", 0)}; valid is .* schema 1'):
-      folders.check_schema(tmp_path)
-    if 'abc' in name:
-      # As it was written is an old version; as it was not, nobody knows.
-      files.write_whole(tmp_path / name.replace('records', 'environment'), '')
-      folders.write((tmp_path / name).parent, files.read_json_lines(tmp_path / name), {})
-      with pytest.raises(SettingsError, match='schema'):
-        folders.check_schema(tmp_path)
-      _digit(tmp_path / name)
-      folders.check_schema(tmp_path)
-      (tmp_path / name).with_name('manifest.json').unlink()
-    (tmp_path / name).unlink()
+def test_records_without_settings_are_refused(tmp_path):
+  """They say neither what asked for them nor which version made them."""
+  assert results.check(tmp_path, '--workdir') is None
+  files.write_json_lines(tmp_path / results.FILE_NAME, [{'ratio': 2.0}])
+  with pytest.raises(SettingsError, match='results.jsonl has no config.json beside it'):
+    results.check(tmp_path, '--workdir')

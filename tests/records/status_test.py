@@ -7,13 +7,15 @@ import os
 import time
 
 import jax
+import numpy as np
 import pytest
 import rich.console
 
 from configs import prompt_vs_head
 from experiments import main as main_lib
-from experiments.pipeline import engines, pretraining, sweep
-from experiments.records import failures, files, status as status_lib
+from experiments.pipeline import pretraining, sweep
+from experiments.records import failures, files, status as status_lib, trial_records
+from experiments.records.trial_records import Tuned
 from experiments.runtime import distributed, exit_status, locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
@@ -36,16 +38,7 @@ def settings():
 
 
 def _record(trial):
-  row = {
-    'schema_version': 1,
-    **trial.point._asdict(),
-    'trial': trial.trial,
-    'task': 0,
-    'model': 'exact',
-    'method': 'head',
-  }
-  files.write_json_lines(trial.environment_path, [{'model': 'exact', 'method': 'head', 'tasks': [0]}])
-  files.write_json_lines(trial.records_path, [row])
+  trial_records.add(trial, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
 
 
 @pytest.fixture
@@ -54,10 +47,13 @@ def runs(monkeypatch):
   errors, begun = {}, []
 
   def run(trial, reporter):
+    if not trial.missing():
+      return False
     begun.append(trial.point.num_states)
     if trial.point.num_states in errors:
       raise errors[trial.point.num_states]
     _record(trial)
+    return True
 
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
   return errors, begun
@@ -111,7 +107,7 @@ def test_who_is_stopped_begins_no_other(settings, runs, tmp_path, error):
   errors, begun = runs
   errors[6] = error
   with contextlib.nullcontext() if isinstance(error, Exception) else pytest.raises(type(error)):
-    assert sweep.fill_here(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET) == []
+    assert sweep.fill(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET) == []
   assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
   assert not any(locks.holder(path) for path in tmp_path.glob('trials/*'))
 
@@ -123,7 +119,7 @@ def test_what_one_of_several_processes_meets_alone_ends_it(settings, runs, tmp_p
   monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: look())
   errors.update({4: Diverged('inf'), 6: RuntimeError('alone')})
   with pytest.raises(RuntimeError, match='alone'):
-    sweep.fill_here(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET)
+    sweep.fill(sweep.trials(settings, tmp_path), range(3), 0.0, QUIET)
   assert begun == [4, 6] and len(list(tmp_path.glob('trials/*/failed.json'))) == 1
 
 
@@ -154,23 +150,20 @@ def test_a_trial_that_cannot_be_claimed_stops_no_other(settings, runs, tmp_path,
     sweep.run(settings, tmp_path, QUIET)
 
 
-def test_what_cannot_be_set_aside_has_failed(settings, runs, tmp_path, monkeypatch):
+def test_what_is_corrupt_and_cannot_be_renamed_has_failed(settings, runs, tmp_path, monkeypatch):
   """And stops no other trial."""
   _, begun = runs
   trial = sweep.trials(settings, tmp_path)['|H|=4 trial 0']
-  trial.directory.mkdir(parents=True)
-  (trial.directory / 'environment.jsonl').write_text('damaged')
+  _record(trial)
+  next(iter(trial.paths().values())).write_text('damaged')
 
   def full(directory):
     raise storage.StorageError('no space')
 
-  monkeypatch.setattr(sweep.folders, 'set_aside_bad', full)
-  (failure,) = sweep._set_aside_bad([trial], QUIET)
-  assert failure.sentence == '|H|=4 trial 0, which is damaged, failed: no space'
-  share = sweep.Share(None, lambda *_: begun.append('filled') or [])
-  with pytest.raises(sweep.TrialsFailed, match='damaged, failed: no space; nothing'):
-    sweep.complete(settings, sweep.trials(settings, tmp_path), share, lambda: 'nothing', QUIET)
-  assert begun == ['filled']
+  monkeypatch.setattr(files, 'rename_corrupt', full)
+  with pytest.raises(sweep.TrialsFailed, match=r'^trial 0 \(.*\) failed: no space; 2 of 3 trials are finished'):
+    sweep.run(settings, tmp_path, QUIET)
+  assert begun == [6, 8]
 
 
 @pytest.mark.parametrize(
@@ -231,44 +224,6 @@ def test_a_failure_that_cannot_be_written_is_said(tmp_path):
   failure = failures.caught(tmp_path, OSError(28, 'No space left on device'))
   assert failure.sentence.startswith('OSError: [Errno 28] No space left on device (')
   assert "failed.json' was not written (Is a directory" in failure.sentence
-
-
-@pytest.mark.parametrize(('code', 'status'), [(-9, 1), (3, 3), (2, 2), (1, 1)])
-def test_a_worker_that_dies_is_kept_by_who_started_it(tmp_path, code, status):
-  """Where it could not do so itself; its own word is left as it is."""
-  (tmp_path / 'log.txt').write_text('begins\nthe last word\n')
-  process = type('Process', (), {'returncode': code})
-  worker = engines._Worker(process, {}, '1 (x)', tmp_path, None)
-  (failure,) = engines._failure(worker)
-  assert failure == (f'trial 1 (x) ended with exit code {code}: the last word ({worker.log})', status)
-  kept = failures.read(tmp_path)
-  assert kept['error'] == f'its process ended with exit code {code}: the last word' and 'begins' in kept['traceback']
-  failures.caught(tmp_path, ValueError('its own word'))
-  engines._failure(worker)
-  assert failures.read(tmp_path)['error'] == 'ValueError: its own word'
-
-
-def test_a_worker_of_which_nothing_can_be_kept_has_failed(tmp_path):
-  """As on a full disk, without a log: it is said, and the others go on."""
-  (tmp_path / 'failed.json').mkdir()
-  worker = engines._Worker(type('Process', (), {'returncode': 1}), {}, '1 (x)', tmp_path, failures.read(tmp_path))
-  (failure,) = engines._failure(worker)
-  assert failure.status == 1 and failure.sentence.startswith(
-    f'trial 1 (x) ended with exit code 1: its log cannot be read (No such file or directory) ({worker.log}) ('
-  )
-  assert "failed.json' was not written" in failure.sentence
-
-
-def test_a_record_from_nowhere_is_missing(settings, tmp_path):
-  """Without the line of environment.jsonl that says where it came from; it is made again, and is there once."""
-  trial = next(iter(sweep.trials(settings, tmp_path).values()))
-  _record(trial)
-  assert not trial.missing()
-  for lines in ([], [{'model': 'exact', 'method': 'prompt', 'tasks': [0]}], [{'trial_id': trial.id}]):
-    files.write_json_lines(trial.environment_path, lines)
-    assert trial.missing() == trial.wanted() and not trial.records()
-  files.remove(trial.environment_path)
-  assert status_lib.state(trial)[0] == 'missing' and sweep._read([trial], sweep.trial_lib.Trial.records).trials == []
 
 
 def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):

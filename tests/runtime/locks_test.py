@@ -363,7 +363,7 @@ def test_what_another_process_works_on_comes_last(settings, tmp_path, monkeypatc
   failures.caught(other.directory, ValueError('of long ago'))
   claim, _ = locks.Watch(other.directory).take()
   monkeypatch.setattr(locks.time, 'sleep', lambda _: (ends(other), claim.release()))
-  failed = sweep.fill_here(grid, range(3), 0.0, QUIET)
+  failed = sweep.fill(grid, range(3), 0.0, QUIET)
   assert seen == begun and [failure.sentence for failure in failed] == ([sentence] if sentence else [])
 
 
@@ -386,7 +386,7 @@ def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypat
 
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
   monkeypatch.setattr(locks.time, 'sleep', end)
-  assert sweep.fill_here(grid, [0], 0.0, QUIET) == [] and len(path) == 1 and not trial.missing()
+  assert sweep.fill(grid, [0], 0.0, QUIET) == [] and len(path) == 1 and not trial.missing()
   assert not trial.timing_path.exists()
   assert failures.read(trial.directory) is None
 

@@ -75,7 +75,7 @@ def test_a_stop_is_put_off(capfd):
 
 @STOPS
 def test_a_second_signal_ends_at_once(monkeypatch, number, status):
-  """Whatever is put off; a worker leaves that to the process that it ends with."""
+  """Whatever is put off."""
   left, ended = [], threading.Event()
   monkeypatch.setattr(signals.os, '_exit', lambda status: left.append(status) or ended.set())
   with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
@@ -83,12 +83,6 @@ def test_a_second_signal_ends_at_once(monkeypatch, number, status):
     assert not ended.wait(0.2)
     _tell(number)
     assert ended.wait(30) and left == [status]
-  monkeypatch.setenv(signals.PARENT, str(os.getppid()))
-  monkeypatch.setattr(signals, '_end_with_parent', lambda: None)
-  with pytest.raises(signals.Stopped), signals.answered(), signals.deferred():
-    _tell()
-    _tell(number)
-  assert left == [status]
 
 
 INSIDE = """
@@ -267,45 +261,3 @@ def test_a_stopped_pretraining_goes_on_to_the_same_bits(pretrained, tmp_path):
   files = [(tmp_path / name / 'metrics.jsonl').read_bytes() for name in ('whole', 'stopped')]
   assert files[0] == files[1] and [json.loads(line)['step'] for line in files[0].splitlines()] == [0, 4, 8]
   assert max(checkpoints('stopped')) == max(checkpoints('whole')) == 8
-
-
-WORKERS = """
-import os, signal, sys, time
-from experiments.runtime import signals
-# The first parent is killed while its worker works, the second is gone when its worker begins.
-for late in (False, True):
-  parent = os.fork()
-  if not parent:
-    os.environ[signals.PARENT] = str(os.getpid())
-    if os.fork():
-      time.sleep(0 if late else 600)
-      os._exit(0)
-    time.sleep(0.5 if late else 0)
-    try:
-      with signals.answered():
-        print('begins', os.getpid(), flush=True)
-        time.sleep(600)
-    except signals.Stopped as stopped:
-      print('ends', stopped.status, flush=True)
-    os._exit(0)
-  if late:
-    os.waitpid(parent, 0)
-    continue
-  print('parent', parent, flush=True)
-"""
-
-
-@pytest.mark.skipif(sys.platform != 'linux', reason='only Linux tells a process that its parent has ended')
-def test_a_worker_ends_with_its_parent():
-  """Killed with it, also where that ends without stopping its workers; one that begins later stops by itself."""
-  env = {**os.environ, 'PYTHONPATH': str(ROOT)}
-  with subprocess.Popen([sys.executable, '-W', 'ignore', '-c', WORKERS], env=env, stdout=subprocess.PIPE) as process:
-    lines = [process.stdout.readline().split() for _ in range(3)]
-    said = {word.decode(): int(number) for word, number in lines}
-    assert said['ends'] == 143
-    assert pathlib.Path(f'/proc/{said["begins"]}').exists()
-    os.kill(said['parent'], signal.SIGKILL)
-    deadline = time.monotonic() + 30
-    while pathlib.Path(f'/proc/{said["begins"]}').exists():
-      assert time.monotonic() < deadline
-      time.sleep(0.02)

@@ -1,11 +1,12 @@
 """What README and docs/results.md say of Figure 3 is what its records say."""
 
+import jax
 import numpy as np
 import pytest
 
 from configs import prompt_vs_head
 from experiments.analysis import pages
-from experiments.records import files, results
+from experiments.records import environment, files, results
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from experiments.studies import evidence_page, registry
@@ -45,7 +46,9 @@ def folder(tmp_path):
     for method, accuracy in ACCURACIES.items()
     for model in METHODS[method].models
   ]
-  results.write(folder, settings, records, [{'platform': 'Linux x86_64', 'cpu': '2 x CPU'}])
+  made = environment.environment(jax.devices()) | {'cpu': '2 x CPU'}
+  made_id = environment.keep(folder, made)
+  results.write(folder, settings, [record | {'environment': made_id} for record in records])
   files.write_json_lines(
     folder / 'timing.jsonl', [{'trial_id': name, 'cpu_seconds': {'tuning': 5400.0}} for name in ('of it', 'before')]
   )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import json
 
 import numpy as np
 from oracles import float64, log_space_posterior
@@ -11,7 +10,7 @@ import rich.console
 
 from configs import example_4_1 as config_file
 from experiments.analysis import statistics
-from experiments.records import results
+from experiments.records import environment, results
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.settings.groups import FigureSettings
@@ -78,8 +77,9 @@ def test_records_hold_the_posterior_after_each_word(finished):
     np.testing.assert_allclose(recorded, expected, atol=1e-6)
     np.testing.assert_allclose([sum(row['reads'].values()) for row in rows], [0] + [1] * len(tokens), atol=1e-6)
   assert rows[0]['seed'] == settings.seed
-  assert json.loads((workdir / 'config.json').read_text()) == dataclasses.asdict(settings)
-  assert {'packages', 'devices', 'commit'} <= set(json.loads((workdir / 'environment.jsonl').read_text()))
+  assert results.config(workdir) == dataclasses.asdict(settings)
+  (made,) = environment.load(workdir, results.load(workdir)).values()
+  assert {'packages', 'devices', 'commit'} <= set(made)
 
 
 def test_sampled_documents_end_with_a_sentence(finished):

@@ -1,9 +1,11 @@
 """What is read from HLO of what a program communicates; that it is what is predicted stands in sharding_test.py."""
 
-import numpy as np
+import communication
 import pytest
 
-from experiments.pipeline import communication
+from experiments.pipeline import cost
+from experiments.settings import config as config_lib
+from experiments.studies import registry
 
 PROGRAM = """
 HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
@@ -37,7 +39,7 @@ ENTRY %main (x: f32[8]) -> f32[8] {
 
 def test_each_collective_counts_as_often_as_it_runs():
   """In a loop of five rounds the cheaper branch; bytes are those of the larger side on one device."""
-  found = [(one.operation, one.size, one.groups.shape[1], one.times) for one in communication.collectives(PROGRAM, 8)]
+  found = [(one.operation, one.size, one.group_size, one.times) for one in communication.collectives(PROGRAM, 8)]
   assert found == [
     ('all-gather', 64, 4, 5),
     ('all-to-all', 32, 2, 5),
@@ -48,13 +50,13 @@ def test_each_collective_counts_as_often_as_it_runs():
 
 
 def test_what_each_device_sends_is_that_of_a_ring():
-  """A step of five in the loop, over the axes along which the devices of a group lie."""
-  sent = communication.sent(PROGRAM, {'data': 2, 'fsdp': 2, 'tensor': 2}, 5)
-  assert sent == {
-    ('all-gather', ('fsdp', 'tensor')): pytest.approx(64 * 3 / 4 + 32 * 3 / 4 / 5),
-    ('all-to-all', ('tensor',)): pytest.approx(32 / 2),
-    ('reduce-scatter', ('data', 'fsdp')): pytest.approx(32 * 3 / 4 / 5),
-    ('collective-permute', ('tensor',)): pytest.approx(24 / 5),
+  """A step of five in the loop, by operation."""
+  assert communication.sent(PROGRAM, 8, 5) == {
+    'all-reduce': 0,
+    'all-gather': pytest.approx(64 * 3 / 4 + 32 * 3 / 4 / 5),
+    'all-to-all': pytest.approx(32 / 2),
+    'reduce-scatter': pytest.approx(32 * 3 / 4 / 5),
+    'collective-permute': pytest.approx(24 / 5),
   }
   assert communication.SENT['all-reduce'](80, 4) == 120
 
@@ -65,22 +67,33 @@ def test_a_loop_of_unknown_length_that_communicates_is_refused():
 
 
 @pytest.mark.parametrize(
-  ('written', 'groups'),
+  ('written', 'size'),
   [
-    ('{{0,4},{1,5}}', [[0, 4], [1, 5]]),
-    ('{}', [[0, 1, 2, 3, 4, 5, 6, 7]]),
-    ('[2,4]<=[8]', [[0, 1, 2, 3], [4, 5, 6, 7]]),
-    ('[4,2]<=[2,2,2]T(2,1,0)', [[0, 4], [2, 6], [1, 5], [3, 7]]),
-    ("mesh['axis_0'=2,'axis_1'=4] {'axis_1'}", [[0, 1, 2, 3], [4, 5, 6, 7]]),
-    ("mesh['axis_0'=2,'axis_1'=4] {'axis_0'}", [[0, 4], [1, 5], [2, 6], [3, 7]]),
-    ("mesh['axis_0'=4,'axis_1'=2], device_ids=([2,4]T(1,0)) {'axis_1'}", [[0, 4], [1, 5], [2, 6], [3, 7]]),
+    ('{{0,4},{1,5}}', 2),
+    ('{}', 8),
+    ('[2,4]<=[8]', 4),
+    ('[4,2]<=[2,2,2]T(2,1,0)', 2),
+    ("mesh['axis_0'=2,'axis_1'=4] {'axis_1'}", 4),
+    ("mesh['axis_0'=2,'axis_1'=4] {'axis_0'}", 2),
+    ("mesh['axis_0'=4,'axis_1'=2], device_ids=([2,4]T(1,0)) {'axis_1'}", 2),
+    ("mesh['axis_0'=2,'axis_1'=2,'axis_2'=2] {'axis_0','axis_2'}", 4),
   ],
 )
-def test_groups_are_read_in_every_notation(written, groups):
+def test_groups_are_read_in_every_notation(written, size):
   line = f'  %r = f32[4] all-reduce(%x), channel_id=1, replica_groups={written}, use_global_device_ids=true'
-  np.testing.assert_array_equal(communication._groups(line, 8), groups)
+  assert communication._group_size(line, 8) == size
 
 
 def test_an_unknown_notation_is_refused():
   with pytest.raises(ValueError, match='not known'):
-    communication._groups("replica_groups=mesh['a'=8] {'a':(1)2}", 8)
+    communication._group_size("replica_groups=mesh['a'=8] {'a':(1)2}", 8)
+
+
+def test_gradients_are_sent_around_a_ring_or_not_at_all():
+  """Each of n devices sends 2 (n - 1) / n of them, of the word embedding two. What XLA does: sharding_test."""
+  settings = registry.from_config(config_lib.shipped('prompt_vs_head')['get_config']('smoke'))
+  embedding = (settings.hmm.num_tokens + 1) * settings.bert.width
+  gradients = 4 * (cost.num_params(settings) + embedding)
+  for num_devices, times in ((1, 0), (2, 1), (8, 1.75)):
+    sent = communication.predicted(settings, num_devices, 1, 1)
+    assert sent.pop('all-reduce') == pytest.approx(times * gradients) and not any(sent.values())
