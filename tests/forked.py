@@ -7,7 +7,7 @@ import sys
 import tempfile
 from unittest import mock
 
-from experiments.studies.faults import processes
+from faults import processes
 
 ROOT = pathlib.Path(__file__).parent.parent
 

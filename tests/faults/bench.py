@@ -1,0 +1,160 @@
+"""The run that is disturbed, what it leaves when nothing happens to it, and how a scenario is lost."""
+
+from collections.abc import Callable
+import contextlib
+import json
+import pathlib
+import shutil
+import subprocess
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .processes import PHASES, Run
+
+BERT = (
+  *('num_states=4', 'num_trials=2', 'tasks_per_trial=2', 'models=bert', 'methods=head', 'figures=()'),
+  *('downstream.num_train=64', 'measure.num_documents=1'),
+)
+
+
+class Lost(Exception):
+  """What is left of a run is not what it has to be, as its text says."""
+
+
+class Scenario(NamedTuple):
+  """A row of the table.
+
+  Attributes:
+    kind: of fault.
+    name: of this one.
+    disturb: (bench, workdir) -> what was said; raises Lost. The same command is started after it.
+    says: what has to be said then, or by the same command after it.
+    corrupt: how many files have to be kept as NAME.corrupt; None: any number.
+    without: a protection that is taken away: then the scenario has to be lost.
+    reason: a part of why.
+  """
+
+  kind: str
+  name: str
+  disturb: Callable[['Bench', pathlib.Path], str]
+  says: str = ''
+  corrupt: int | None = None
+  without: str = ''
+  reason: str = ''
+
+
+class Bench:
+  """A finished reference, and runs of the same command in other workdirs of one directory."""
+
+  def __init__(self, directory, fields=BERT, cache='', is_warm=False):
+    self.directory, self.fields, self.without = directory, fields, ''
+    self.cache, self.reference = cache or directory / 'programs', directory / 'reference'
+    # The first one compiles.
+    for workdir in [self.reference] if is_warm else [directory / 'warm', self.reference]:
+      begun = time.monotonic()
+      ended = self.run(workdir).end()
+      check(ended.status == 0, f'undisturbed, the run ends with status {ended.status}: {ended.said[-1000:]}')
+      self.seconds = ended.time - begun
+    self.phases = {phase: ended.phases.count(phase) for phase in PHASES}
+    self.left = results(self.reference)
+    if not is_warm:
+      self.check_left(directory / 'warm')
+
+  def run(self, workdir, *more, **how):
+    """Starts the run in a workdir, with more flags."""
+    fields = [f'--config.{field}' for field in self.fields]
+    shared = [f'--config.compilation_cache={self.cache}', f'--workdir={workdir}']
+    how['changes'] = [*how.get('changes', ()), *filter(None, [self.without])]
+    return Run(['--config=prompt_vs_head:smoke', *fields, *shared, *more], self.directory / 'logs', **how)
+
+  def number(self, phase, share):
+    """That of the beginning of a phase which lies at this share of all its beginnings."""
+    return 1 + int(share * (self.phases[phase] - 1))
+
+  def again(self, workdir):
+    """The same command again, which has to end with what the reference has; what it says."""
+    ended = self.run(workdir).end()
+    check(ended.status == 0, f'status {ended.status}: {last_words(ended)}')
+    self.check_left(workdir)
+    return ended.said
+
+  def check_left(self, workdir):
+    """Raises Lost where the results of a workdir are not those of the reference."""
+    why = differs(results(workdir), self.left)
+    check(not why, why)
+
+  def verdict(self, scenario):
+    """Why a scenario is lost, '' where it is survived; of one without a protection, why that is not seen."""
+    lost = self.lost(scenario)
+    if not scenario.without:
+      return lost
+    return '' if lost and scenario.reason in lost else f'without {scenario.without}: {lost or "nothing is lost"}'
+
+  def lost(self, scenario):
+    """Why a scenario is lost; '' where it is survived."""
+    workdir = self.directory / 'work'
+    shutil.rmtree(workdir, ignore_errors=True)
+    workdir.mkdir()
+    self.without = scenario.without
+    try:
+      said = scenario.disturb(self, workdir / 'run') + self.again(workdir / 'run')
+      check(scenario.says in said, f'{scenario.says!r} is not said')
+      kept = len(list(workdir.rglob('*.corrupt')))
+      check(scenario.corrupt in (None, kept), f'{kept} files are renamed to .corrupt')
+      check('Traceback' not in said, 'there is a traceback')
+    except Lost as lost:
+      return str(lost)
+    finally:
+      self.without = ''
+    return ''
+
+
+def check(is_well, why):
+  """Raises Lost, with why, where something is not well."""
+  if not is_well:
+    raise Lost(why)
+
+
+def last_words(ended):
+  """The last line that a run said."""
+  return next((line for line in reversed(ended.said.splitlines()) if line.strip()), 'nothing')
+
+
+def results(workdir) -> dict[str, Any]:
+  """The merged records, without the environments that they come from, and the bits of each tuned array."""
+  found: dict[str, Any] = {'results.jsonl': [{**row, 'environment': ''} for row in rows(workdir / 'results.jsonl')]}
+  for path in sorted(workdir.glob('trials/*/*.npz')):
+    with np.load(path) as arrays:
+      for name, array in arrays.items():
+        found[f'{path.parent.name}/{path.name}:{name}'] = array.dtype.str, array.shape, array.tobytes()
+  return found
+
+
+def rows(path) -> list[dict[str, Any]]:
+  """The rows of a file of JSON lines, none where there is no such file, or it is torn."""
+  with contextlib.suppress(OSError, ValueError):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+  return []
+
+
+def differs(found, expected):
+  """The first of the expected results that is missing or another, in words."""
+  for name, value in expected.items():
+    if found.get(name) != value:
+      return f'{name} is {"another" if name in found else "missing"}'
+  return ''
+
+
+@contextlib.contextmanager
+def mounted(disk, size):
+  """A tmpfs of so many bytes; raises PermissionError."""
+  disk.mkdir(parents=True, exist_ok=True)
+  made = subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={size}', 'none', str(disk)], capture_output=True)
+  if made.returncode:
+    raise PermissionError('no tmpfs can be mounted here')
+  try:
+    yield disk
+  finally:
+    subprocess.run(['umount', '-l', str(disk)], check=True)
