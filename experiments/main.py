@@ -16,7 +16,6 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments.pipeline import sweep, verify
 from experiments.records import files, results, status
 from experiments.runtime import cache, distributed, exit_status, nan_guard, signals, storage
 from experiments.runtime.progress import Reporter
@@ -25,13 +24,13 @@ from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
 from experiments.studies import registry
-from experiments.studies.registry import EXPERIMENTS, SETTINGS
+from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
 
 _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 
 # What ends a run in a sentence, without a traceback.
 _SENTENCES = (
-  *(SettingsError, sweep.TrialsFailed, verify.Differs, signals.Stopped),
+  *(SettingsError, exit_status.RunError, signals.Stopped),
   *(storage.StorageError, files.Corrupt, nan_guard.Diverged),
 )
 
@@ -108,7 +107,10 @@ def _verify(values: flags.FlagValues) -> None:
   require(bool(values.workdir), '--workdir', values.workdir, 'a folder of records where --mode is verify')
   reporter = Reporter(rich.console.Console())
   set_up = functools.partial(_set_up, joins=False)
-  grids = {name: module.SETTINGS for name, module in EXPERIMENTS.items() if module is sweep}
+  # Imported here, since it takes longer than `--list` and `--help`.
+  from experiments.pipeline import verify
+
+  grids = {name: SETTINGS[name] for name in GRIDS}
   workdir = storage.located(values.workdir, '--workdir')
   verify.run(workdir, values.trials, values.pretrained, grids, set_up, reporter)
 
@@ -187,7 +189,7 @@ def _chosen(
   valid = f'nothing where --mode is {values.mode}'
   require(values.mode == 'run' or not values.trials, '--trials', values.trials, valid)
   if hasattr(experiment, 'trials'):
-    return [sweep.chosen(values.trials, experiment.trials(settings, workdir))]
+    return [experiment.chosen(values.trials, experiment.trials(settings, workdir))]
   grids = ', '.join(name for name, module in EXPERIMENTS.items() if hasattr(module, 'trials'))
   why = f'{settings.experiment} is no grid of trials, as {grids} are'
   require(values.mode in ('run', 'report'), '--mode', values.mode, f'run or report: {why}')

@@ -140,7 +140,7 @@ def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Rep
   return [failure._replace(sentence=f'{called} failed: {failure.sentence}')]
 
 
-class TrialsFailed(Exception):
+class TrialsFailed(exit_status.RunError):
   """Trials have failed, as its text says, and the others are done."""
 
   def __init__(self, failed: list[Failure], left: str | None):

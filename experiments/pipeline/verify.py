@@ -18,6 +18,7 @@ from experiments.analysis import report
 from experiments.pipeline import sweep
 from experiments.records import environment, results
 from experiments.records.results import Record
+from experiments.runtime import exit_status
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
 from experiments.settings.fields import require
@@ -70,7 +71,7 @@ _Values = tuple[Any, ...]
 _ABSENT = object()
 
 
-class Differs(Exception):
+class Differs(exit_status.RunError):
   """What was made again is not what is on record, as its text says."""
 
 

@@ -13,6 +13,12 @@ BAD_INPUT = 2
 DIVERGED = 3
 
 
+class RunError(Exception):
+  """Ends a run in a sentence, its text, without a traceback."""
+
+  status = FAILED
+
+
 def signal_status(number: int) -> int:
   """As shells have it: 143 after SIGTERM, 130 after SIGINT."""
   return 128 + number

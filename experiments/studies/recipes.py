@@ -117,6 +117,9 @@ def check(settings: RecipeSettings) -> None:
     sweep.check(recipe)
 
 
+chosen = sweep.chosen
+
+
 def trials(settings: RecipeSettings, workdir: pathlib.Path) -> sweep.Grid:
   """Every trial of every recipe by its name, distribution by distribution; its place is its number."""
   return {f'{trial} {_label(name)}': trial for name, trial in _grid(settings, workdir)}

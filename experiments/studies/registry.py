@@ -6,34 +6,53 @@ what is on record. A grid of trials also has `trials`, the list of them, and `me
 are finished; its `run` takes a share of the list.
 """
 
+from collections.abc import Callable, Iterator, Mapping
+import importlib
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_collections
 
-from experiments.pipeline import sweep
 from experiments.settings import config as config_lib
-from experiments.studies import example_4_1, recipes
-from experiments.studies.benchmark import study as benchmark
-from experiments.studies.degradation import study as degradation
-from experiments.studies.theory import examine, study
-from experiments.studies.which_theorem import study as which_theorem
 
-EXPERIMENTS: dict[str, ModuleType] = {
-  'prompt_vs_head': sweep,
-  'memory_vs_vanilla': sweep,
-  'memory_cells': sweep,
-  'recipes': recipes,
-  'benchmark': benchmark,
-  'example_4_1': example_4_1,
-  'theory': study,
-  'degradation': degradation,
-  'which_theorem': which_theorem,
-  'examine': examine,
+T = TypeVar('T')
+
+_SWEEP = 'experiments.pipeline.sweep'
+_MODULES = {
+  'prompt_vs_head': _SWEEP,
+  'memory_vs_vanilla': _SWEEP,
+  'memory_cells': _SWEEP,
+  'recipes': 'experiments.studies.recipes',
+  'benchmark': 'experiments.studies.benchmark.study',
+  'example_4_1': 'experiments.studies.example_4_1',
+  'theory': 'experiments.studies.theory.study',
+  'degradation': 'experiments.studies.degradation.study',
+  'which_theorem': 'experiments.studies.which_theorem.study',
+  'examine': 'experiments.studies.theory.examine',
 }
+# The experiments of the paper's own protocol, whose records `--mode=verify` runs again.
+GRIDS = tuple(name for name, module in _MODULES.items() if module == _SWEEP)
 
+
+class _OfEach(Mapping[str, T]):
+  """Something of each experiment, by its name. What plots and fits takes seconds to import, and a name takes none."""
+
+  def __init__(self, get: Callable[[str], T]):
+    self._get = get
+
+  def __getitem__(self, name: str) -> T:
+    return self._get(name)
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(_MODULES)
+
+  def __len__(self) -> int:
+    return len(_MODULES)
+
+
+EXPERIMENTS: Mapping[str, ModuleType] = _OfEach(lambda name: importlib.import_module(_MODULES[name]))
 # What `settings.config` needs of the experiments.
-SETTINGS: config_lib.Classes = {name: module.SETTINGS for name, module in EXPERIMENTS.items()}
+SETTINGS: config_lib.Classes = _OfEach(lambda name: EXPERIMENTS[name].SETTINGS)
 
 
 def from_config(config: ml_collections.ConfigDict) -> Any:
