@@ -16,7 +16,7 @@ import ml_collections
 from ml_collections import config_flags
 import rich.console
 
-from experiments.records import files, results, status
+from experiments.records import results, status
 from experiments.runtime import cache, distributed, exit_status, nan_guard, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, flag_errors, help_text
@@ -31,7 +31,7 @@ _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 # What ends a run in a sentence, without a traceback.
 _SENTENCES = (
   *(SettingsError, exit_status.RunError, signals.Stopped),
-  *(storage.StorageError, files.Corrupt, nan_guard.Diverged),
+  *(storage.StorageError, nan_guard.Diverged),
 )
 
 
@@ -204,13 +204,8 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> tuple[d
   """
   try:
     storage.check_writable(workdir)
-    try:
-      recorded, renamed = _check_records(workdir, experiment, mode), ''
-    except files.Corrupt as error:
-      require(mode == 'run', '--workdir', str(workdir), f'one whose settings can be read ({error})')
-      where = files.rename_corrupt(workdir / results.CONFIG_NAME)
-      files.remove(workdir / results.FILE_NAME)
-      recorded, renamed = None, f'{workdir}: {error}: renamed to {where.name}; records are merged again'
+    renamed = results.rename_corrupt(workdir) if mode == 'run' else ''
+    recorded = _check_records(workdir, experiment, mode)
     workdir.mkdir(parents=True, exist_ok=True)
     return recorded, renamed
   except OSError as error:
@@ -220,8 +215,7 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> tuple[d
 def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> dict[str, Any] | None:
   """The settings on record in a workdir, None where there are none.
 
-  Raises SettingsError where they are of another experiment or version, or there are no records for a report, and
-  Corrupt where they cannot be parsed.
+  Raises SettingsError where they are damaged or of another experiment or version, or a report finds no records.
   """
   name = f'--workdir is {str(workdir)!r}'
   try:

@@ -522,10 +522,11 @@ def test_a_refusal_leaves_nothing(tmp_path):
 def test_records_of_another_experiment_are_not_overwritten(tmp_path):
   """A run replaces the records of its workdir, so it needs one of its own."""
   records = tmp_path / 'results.jsonl'
-  records.write_text('{"schema_version": 1, "experiment": "benchmark"}')
+  text = '{"schema_version": 2, "experiment": "benchmark"}'
+  records.write_text(text)
   code, _, err = _run(SMOKE, f'--workdir={tmp_path}')
   assert code == 2 and 'another experiment' in err and len(err.splitlines()) == 1
-  assert records.read_text() == '{"schema_version": 1, "experiment": "benchmark"}'
+  assert records.read_text() == text
 
 
 @pytest.mark.parametrize('mode', ['run', 'report'])

@@ -255,9 +255,7 @@ def _train(
       nan_guard.check_losses(losses, int(state.step), p.num_steps)
       measure_state(state, train_loss=float(np.mean(losses)))
 
-    return _call_ahead(
-      p, state, call, measured, finish, is_over, lambda: distributed.broadcast_from_process_0(signals.is_stopping)
-    )
+    return _call_ahead(p, state, call, measured, finish, is_over, lambda: bool(signals.all_stopping()))
 
 
 def _call_ahead(

@@ -213,7 +213,9 @@ def write(
     found = [(trial, trial.records()) for trial in grid]
     whole = [(trial, records) for trial, records in found if len(records) == len(trial.wanted())]
     finished = [trial for trial, _ in whole]
-    if finished:
+    if lost := locks.lost_to(workdir):
+      reporter.say(f'{workdir} was merged by {lost}, which took this process for dead')
+    elif finished:
       results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])
       timings = [row for trial in finished for row in _timings(trial, reporter)]
       files.write_json_lines(workdir / timing.FILE_NAME, timings)

@@ -1,4 +1,4 @@
 """What a run leaves: files written whole, records with their tuned arrays, checkpoints, environments, failures.
 
-Records are checked against their manifest where there is one, and nothing is unpickled.
+A record is done when its file is there and has its checksum; nothing is unpickled.
 """

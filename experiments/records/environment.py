@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 from typing import Any
 
@@ -66,16 +67,18 @@ def _process() -> Environment:
 def keep(workdir: pathlib.Path, here: Environment) -> str:
   """Writes an environment into a workdir, once; its id, by which records name it."""
   environment_id = digest([here])
-  path = workdir / FOLDER / f'{environment_id}.json'
-  if not path.exists():
-    files.write_whole(path, json.dumps(here, indent=1) + '\n')
+  path, content = workdir / FOLDER / f'{environment_id}.json', json.dumps(here, indent=1) + '\n'
+  if not path.exists() or path.read_bytes() != content.encode():
+    files.write_whole(path, content)
   return environment_id
 
 
 def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, Environment]:
   """The environments that records of a workdir came from, by their ids; without those that cannot be compared."""
   found = {}
-  for environment_id in dict.fromkeys(record.get('environment') for record in records):
+  # An id that is none, in a record from elsewhere, must not choose another path.
+  named = dict.fromkeys(str(record.get('environment')) for record in records)
+  for environment_id in filter(re.compile('[0-9a-f]{12}').fullmatch, named):
     with contextlib.suppress(OSError, ValueError):
       content = loading.json_value(workdir / FOLDER / f'{environment_id}.json')
       if is_whole(content) and digest([content]) == environment_id:

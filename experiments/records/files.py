@@ -86,8 +86,13 @@ def json_lines(rows: list[dict[str, Any]]) -> str:
 
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
-  """Adds a row to those of `path`, whole or not at all."""
-  write_json_lines(path, [*read_json_lines(path), row])
+  """Adds a row to those of `path`, whole or not at all; a file that is damaged is renamed, and another begun."""
+  try:
+    rows = read_json_lines(path)
+  except SettingsError:
+    rename_corrupt(path)
+    rows = []
+  write_json_lines(path, [*rows, row])
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:

@@ -59,14 +59,25 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
 
 
 def check(workdir: pathlib.Path, name: str) -> dict[str, Any] | None:
-  """`config`, with SettingsError for a workdir of that name whose records this version cannot read; raises Corrupt."""
+  """`config`, with SettingsError for a workdir of that name whose settings or records this version cannot read."""
   valid = f'one without records or with records of schema {SCHEMA_VERSION}'
   try:
     return config(workdir)
-  except files.Corrupt:
-    raise
   except ValueError as error:
     raise SettingsError(f'{name} is {str(workdir)!r}; valid is {valid} ({error})')
+
+
+def rename_corrupt(workdir: pathlib.Path) -> str:
+  """Renames settings that cannot be parsed, with a sentence; the records beside them are to be merged again."""
+  try:
+    config(workdir)
+  except files.Corrupt as error:
+    where = files.rename_corrupt(workdir / CONFIG_NAME)
+    files.remove(workdir / FILE_NAME)
+    return f'{workdir}: {error}: renamed to {where.name}; records are merged again'
+  except ValueError:
+    pass  # Of another version, which is refused later.
+  return ''
 
 
 # What decides no record.

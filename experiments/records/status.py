@@ -38,8 +38,11 @@ def state(trial: Trial) -> tuple[str, str]:
   if holder and renewed:
     silence = max(0.0, time.time() - renewed)
     if silence > locks.LEASE:
-      return 'stale', f'of {holder}: no heartbeat for {_in_words(silence)}, a run takes it over; missing {left}'
-    return 'running', f'by {holder}, last heartbeat {_in_words(silence)} ago; missing {left}'
+      return (
+        'stale',
+        f'of {holder}: its lock was not renewed for {_in_words(silence)}, a run takes it over; missing {left}',
+      )
+    return 'running', f'by {holder}, its lock renewed {_in_words(silence)} ago; missing {left}'
   failure = failures.read(trial.directory)
   if failure:
     return 'failed', f'at {failure["when"]}: {failure["error"]}; missing {left}'

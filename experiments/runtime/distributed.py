@@ -106,6 +106,17 @@ def raise_everywhere(check: Callable[[], None]) -> None:
   return None
 
 
+def post(name: str, value: Any) -> None:
+  """Leaves a value for process 0, which finds it by `posted`; waits for nobody."""
+  key = f'posted/{name}/{jax_distributed.global_state.process_id}'
+  _client().key_value_set(key, json.dumps(value), allow_overwrite=True)
+
+
+def posted(name: str) -> list[Any]:
+  """What other processes have posted under a name so far."""
+  return [json.loads(text) for _, text in _client().key_value_dir_get(f'posted/{name}/')]
+
+
 @contextlib.contextmanager
 def _running_alone():
   _alone.append(None)

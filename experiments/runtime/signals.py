@@ -4,8 +4,8 @@ The first is kept until work can stop: `deferred` work, which asks whether it `i
 else raises Stopped between two instructions of Python, and what is on disk is whole. It also puts the default handlers
 back, which end the process at the second. Python answers in `jax.block_until_ready`, but only after a call of numpy.
 
-Of several processes none may go a way of its own: process 0 decides, wherever all of them `check`. A signal that
-another one alone has got is answered when process 0 has got one, too.
+Of several processes none may go a way of its own: process 0 decides, wherever all of them `check` or ask whether they
+are `all_stopping`. A signal that another one alone has got is posted to process 0 there, and answered at the next look.
 """
 
 from collections.abc import Iterator
@@ -56,9 +56,17 @@ def is_stopping() -> bool:
   return bool(_received)
 
 
+def all_stopping() -> list[int]:
+  """Signals that any process has received, the same list in all of them; all of them have to come here."""
+  several = distributed.num_processes() > 1
+  if several and _received and not distributed.is_writer():
+    distributed.post('signal', _received[0])
+  return distributed.broadcast_from_process_0(lambda: _received or (distributed.posted('signal') if several else []))
+
+
 def check() -> None:
-  """Raise Stopped, in all processes, where process 0 has received a signal; all of them have to come here."""
-  found = distributed.broadcast_from_process_0(lambda: list(_received))
+  """Raise Stopped, in all processes, where one of them has received a signal; all of them have to come here."""
+  found = all_stopping()
   if found and not _deferrals:
     raise Stopped(found[0])
 

@@ -257,7 +257,7 @@ def test_a_model_found_elsewhere_names_the_difference(tmp_path, monkeypatch):
   note(20)
   kept = (directory / 'environment.jsonl').read_bytes()
   assert [json.loads(line)['from_step'] for line in kept.splitlines()] == [0, 20]
-  assert {'commit', 'packages', 'platform', 'devices', 'command'} <= set(json.loads(kept.splitlines()[0]))
+  assert {'commit', 'packages', 'platform', 'devices'} <= set(json.loads(kept.splitlines()[0]))
   note(settings.pretrain.num_steps)
   assert not console.file.getvalue()
   here = environment.environment(jax.devices())

@@ -198,15 +198,15 @@ def test_a_long_error_is_cut():
 @pytest.mark.parametrize(
   ('seconds', 'state'),
   [
-    (-100, 'running by {}, last heartbeat 0 s ago'),
-    (50, 'running by {}, last heartbeat 50 s ago'),
-    (70, 'stale of {}: no heartbeat for 70 s, a run takes it over'),
-    (200, 'stale of {}: no heartbeat for 3 min, a run takes it over'),
-    (3 * 3600, 'stale of {}: no heartbeat for 3 h, a run takes it over'),
-    (72 * 3600, 'stale of {}: no heartbeat for 3 days, a run takes it over'),
+    (-100, 'running by {}, its lock renewed 0 s ago'),
+    (50, 'running by {}, its lock renewed 50 s ago'),
+    (70, 'stale of {}: its lock was not renewed for 70 s, a run takes it over'),
+    (200, 'stale of {}: its lock was not renewed for 3 min, a run takes it over'),
+    (3 * 3600, 'stale of {}: its lock was not renewed for 3 h, a run takes it over'),
+    (72 * 3600, 'stale of {}: its lock was not renewed for 3 days, a run takes it over'),
   ],
 )
-def test_a_lock_has_the_age_of_its_heartbeat(settings, tmp_path, monkeypatch, seconds, state):
+def test_a_lock_has_the_age_of_its_renewal(settings, tmp_path, monkeypatch, seconds, state):
   """It is stale from the age on at which whoever waited would have taken it over."""
   trial, now = sweep.trials(settings, tmp_path)['|H|=6 trial 0'], time.time()
   trial.directory.mkdir(parents=True)
@@ -249,7 +249,7 @@ def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):
   when = failures.read(failed.directory)['when']
   assert states[:4] == [
     ['done'],
-    [f'running by process 42 on node7, last heartbeat 0 s ago; missing {left}'],
+    [f'running by process 42 on node7, its lock renewed 0 s ago; missing {left}'],
     [f'failed at {when}: ValueError: bad luck; missing {left}'],
     [f'missing {left}'],
   ]

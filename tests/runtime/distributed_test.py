@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from configs import base, prompt_vs_head
+from experiments.records import checkpoints
 from experiments.runtime import distributed
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import DistributedSettings
@@ -31,7 +32,8 @@ recorded, out, devices, dying, how = json.loads(sys.argv[1])
 import jax, numpy as np, rich.console
 from experiments.pipeline import pretraining
 from experiments.records import checkpoints, files
-from experiments.runtime import distributed
+from experiments.records import checkpoints
+from experiments.runtime import distributed, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require, SettingsError
 from experiments.studies import registry
@@ -72,9 +74,12 @@ pretraining._corpus = lambda *_: np.random.default_rng(0).integers(10, size=(16,
 out = pathlib.Path(out)
 reporter = Reporter(rich.console.Console(quiet=True))
 try:
-  params = pretraining.pretrained_params(settings, None, (), jax.random.key(3), out, reporter)
+  with signals.answered():
+    params = pretraining.pretrained_params(settings, None, (), jax.random.key(3), out, reporter)
 except pretraining.OutOfTime:
   sys.exit()
+except signals.Stopped as stopped:
+  sys.exit(stopped.status)
 leaves = jax.tree.leaves(params)
 assert {leaf.sharding.device_set == {jax.local_devices()[0]} for leaf in leaves} == {True}
 np.savez(out / f'params-{me}.npz', *leaves)
@@ -200,6 +205,16 @@ def test_two_processes_of_two_devices_equal_one_of_two(run, alone, tmp_path):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=2e-6)
   losses = [[row.get('train_loss', 0) for row in _lines(path / 'metrics.jsonl')] for path in (tmp_path, alone)]
   np.testing.assert_allclose(*losses, rtol=1e-6)
+
+
+@pytest.mark.parametrize('told', [0, 1])
+def test_a_signal_to_one_of_several_processes_ends_all(start, tmp_path, told):
+  """Whichever it is: both stop with a checkpoint past that after which it came, and with the status of the signal."""
+  both = start(tmp_path, 2, 1, (told, 2), signal.SIGTERM)
+  for process in both:
+    process.join(120)
+  assert [process.exitcode for process in both] == [143, 143]
+  assert checkpoints.steps(tmp_path / checkpoints.NAME)[0] in (4, 6)
 
 
 SLURM_STEP = {
