@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from typing import Any, NamedTuple
+import zipfile
 
 import numpy as np
 
@@ -126,9 +127,13 @@ def results(workdir) -> dict[str, Any]:
   """The merged records, without the environments that they come from, and the bits of each tuned array."""
   found: dict[str, Any] = {'results.jsonl': [{**row, 'environment': ''} for row in rows(workdir / 'results.jsonl')]}
   for path in sorted(workdir.glob('trials/*/*.npz')):
-    with np.load(path) as arrays:
-      for name, array in arrays.items():
-        found[f'{path.parent.name}/{path.name}:{name}'] = array.dtype.str, array.shape, array.tobytes()
+    where = f'{path.parent.name}/{path.name}'
+    try:
+      with np.load(path, allow_pickle=False) as arrays:
+        for name, array in arrays.items():
+          found[f'{where}:{name}'] = array.dtype.str, array.shape, array.tobytes()
+    except (ValueError, EOFError, zipfile.BadZipFile):
+      found[where] = 'torn'
   return found
 
 
