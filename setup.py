@@ -16,6 +16,7 @@ setuptools.setup(
     'optax>=0.2.8',
     'orbax-checkpoint>=0.12.8',
     'etils[epath]>=1.13',
+    'filelock>=4.2',
     'numpy>=2.0',
     'scipy>=1.15',
     'ml_collections>=1.1.0',

@@ -226,15 +226,16 @@ def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> dict[st
     if workdir.exists() and not workdir.is_dir():
       raise SettingsError(f'{name}, which is a file; valid is a directory')
     recorded = results.check(workdir, '--workdir')
-    is_empty = not (workdir / results.FILE_NAME).exists()
+    found = {recorded.get('experiment')} if recorded else set()
+    if mode == 'report' or not recorded:
+      found = {record.get('experiment') for record in results.load(workdir)}
   except OSError as error:
     raise SettingsError(f'{name}; valid is a directory that can be read ({error.strerror})')
   except ImportError as error:
     raise SettingsError(f'{name}, which needs a library ({error}); valid is a local directory, or the extra gcs')
-  is_other = recorded is not None and recorded.get('experiment') != experiment
-  if mode == 'report' and (is_empty or is_other):
+  if mode == 'report' and found != {experiment}:
     raise SettingsError(f'{name}; valid is one that holds records of {experiment} where --mode is report')
-  if is_other:
+  if not found <= {experiment}:
     raise SettingsError(f'{name}, whose records are of another experiment than {experiment}; valid is another')
   return recorded
 

@@ -23,6 +23,7 @@ import pytest
 
 from experiments import main as main_lib
 from experiments.pipeline import disk_needs, sweep, verify
+from experiments.records import environment
 from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
@@ -100,9 +101,13 @@ def finished(tmp_path_factory):
 
 def _files(workdir):
   """Everything that must not depend on the machine or on interruptions."""
-  kept = [*workdir.glob('pretrained/*/metrics.jsonl'), *workdir.glob('trials/*/records.jsonl')]
-  kept += [*workdir.glob('trials/*/tuned/*.npz'), workdir / 'results.jsonl', workdir / 'table.txt']
-  return {str(path.relative_to(workdir)): path.read_bytes() for path in kept}
+  kept = [*workdir.glob('pretrained/*/metrics.jsonl'), workdir / 'results.jsonl', workdir / 'table.txt']
+  arrays = {
+    f'{path.relative_to(workdir)} {name}': array.tobytes()
+    for path in workdir.glob('trials/*/*.npz')
+    for name, array in np.load(path, allow_pickle=False).items()
+  }
+  return {str(path.relative_to(workdir)): path.read_bytes() for path in kept} | arrays
 
 
 def _records(files):
@@ -147,13 +152,12 @@ def test_a_run_leaves_records_table_and_figures(finished):
 
 
 def test_every_record_has_its_provenance_beside_it(finished):
-  """`environment.jsonl` says of every (trial, task, model, method) which code, versions and devices it came from."""
-  lines = [json.loads(line) for line in (finished.workdir / 'environment.jsonl').read_text().splitlines()]
-  for line in lines:
-    assert {'commit', 'uncommitted_changes', 'command', 'python', 'packages', 'platform', 'devices'} <= set(line)
-  name = lambda row: (row['trial_id'], row['model'], row['method'])
-  described = {(*name(line), task) for line in lines for task in line['tasks']}
-  assert described == {(*name(record), record['task']) for record in _records(finished.prompt_files)}
+  """Each names the file that says which code, versions and devices it came from."""
+  records = _records(finished.prompt_files)
+  made = environment.load(finished.workdir, records)
+  assert {record['environment'] for record in records} == set(made)
+  for there in made.values():
+    assert {'commit', 'uncommitted_changes', 'python', 'packages', 'platform', 'devices'} <= set(there)
 
 
 def test_a_run_takes_the_room_that_was_asked_for(finished, tmp_path):
@@ -190,8 +194,8 @@ def test_methods_are_compared_on_the_same_tasks(finished):
 
 def test_only_the_tuned_arrays_are_saved(finished):
   """The saved head has the head's arrays and the saved prompt those of prompt and head: nothing of the model."""
-  head = np.load(next(finished.workdir.glob('trials/*/tuned/bert-head-task0.npz')), allow_pickle=False)
-  prompt = np.load(next(finished.workdir.glob('trials/*/tuned/bert-prompt-task0.npz')), allow_pickle=False)
+  head = np.load(next(finished.workdir.glob('trials/*/bert-head-task0.npz')), allow_pickle=False)
+  prompt = np.load(next(finished.workdir.glob('trials/*/bert-prompt-task0.npz')), allow_pickle=False)
   assert set(head.files) == {'head/weights', 'head/bias'}
   assert set(prompt.files) == {'head/weights', 'head/bias', 'prompt'}
   assert prompt['prompt'].shape == (4, 16)
@@ -254,24 +258,28 @@ def test_every_documented_field_has_a_tolerance():
   assert set(verify.FIELDS) == _documented()
 
 
+def _copy_records(workdir, copy):
+  for name in ('config.json', 'results.jsonl'):
+    shutil.copy(workdir / name, copy)
+  shutil.copytree(workdir / environment.FOLDER, copy / environment.FOLDER)
+
+
 def test_a_folder_of_records_is_verified(finished, tmp_path):
   """Its trials are run again, pretraining included, to the same bits; the folder is as it was."""
-  names = ('config.json', 'environment.jsonl', 'results.jsonl')
-  for name in names:
-    shutil.copy(finished.workdir / name, tmp_path)
-  before = {name: (tmp_path / name).read_bytes() for name in names}
+  _copy_records(finished.workdir, tmp_path)
+  contents = lambda: {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
+  before = contents()
   printed = _finish('--mode=verify', f'--workdir={tmp_path}')
   assert 'pretraining 40/40' in printed and '8 records of 1 trials' in printed
-  assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+  assert contents() == before
 
 
 @pytest.mark.parametrize('field', ['accuracy', 'train_loss', None])
 def test_a_tampered_record_is_not_verified(finished, tmp_path, field):
   """One number changed, or the numbers of another trial: the table says where, one sentence too, at exit code 1."""
-  for name in ('config.json', 'environment.jsonl', 'results.jsonl'):
-    shutil.copy(finished.workdir / name, tmp_path)
+  _copy_records(finished.workdir, tmp_path)
   records = _records(finished.prompt_files)
-  records[3].update({field: records[3][field] - 1 / 64} if field else {'trial_id': records[3]['trial_id'][::-1]})
+  records[3].update({field: records[3][field] - 1 / 64} if field else {'environment': 'another'})
   (tmp_path / 'results.jsonl').write_text(''.join(json.dumps(record) + '\n' for record in records))
   reused = f'--pretrained={finished.workdir / "pretrained"}'
   code, out, err = _run('--mode=verify', f'--workdir={tmp_path}', '--trials=0', reused)
@@ -293,8 +301,7 @@ def test_report_redraws_from_records_alone(finished, tmp_path, monkeypatch, lack
 def test_a_benchmark_is_reported_without_its_peers(tmp_path, monkeypatch):
   """The tables of a record need none of what they were measured beside."""
   recorded = pathlib.Path(__file__).parents[1] / 'docs' / 'results' / 'benchmark' / 'cpu'
-  for name in ('results.jsonl', 'environment.jsonl'):
-    shutil.copy(recorded / name, tmp_path)
+  _copy_records(recorded, tmp_path)
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   printed = _finish('--config=benchmark', '--mode=report', f'--workdir={tmp_path}')
   assert (recorded / 'table.txt').read_text() == (tmp_path / 'table.txt').read_text()

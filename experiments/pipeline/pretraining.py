@@ -118,7 +118,7 @@ def shared_params(
 ) -> Any:
   """`pretrained_params` of a directory that several runs share, when no other process works on it.
 
-  Raises OutOfTime where the time budget ends before that.
+  Raises OutOfTime where the time budget ends before that, and Lost where another process takes the directory over.
   """
   is_past = lambda: reporter.clock.is_past(settings.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
@@ -225,6 +225,7 @@ def _train(
     with clock.phase('measuring'):
       measured = measure(settings, model, _params_here(state), ideals)
     nan_guard.check_values(f'after step {int(state.step)} of pretraining', measured)
+    locks.check(directory)
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
@@ -240,6 +241,7 @@ def _train(
       note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
     if copied is not None:
       nan_guard.check_state(copied.is_finite, step)
+      locks.check(directory)
       saved.save(step, copied.state, metrics)
     advance(step, note)
 

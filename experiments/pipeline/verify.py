@@ -58,7 +58,7 @@ _FIELDS_OF = {
   ),
   LOSS: (*_OF_MODEL, 'train_loss'),
   # What another environment may order otherwise.
-  NOT_COMPARED: ('attention_profile', 'restart', 'restart_accuracies'),
+  NOT_COMPARED: ('attention_profile', 'restart', 'restart_accuracies', 'environment'),
 }
 # The tolerance of each field in another environment, on BERT.
 FIELDS = {field: tolerance for tolerance, fields in _FIELDS_OF.items() for field in fields}

@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from experiments.records import files, loading
-from experiments.settings.fields import require
+from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Point
 
 Record = dict[str, Any]
@@ -62,14 +62,11 @@ def check(workdir: pathlib.Path, name: str) -> dict[str, Any] | None:
   """`config`, with SettingsError for a workdir of that name whose records this version cannot read; raises Corrupt."""
   valid = f'one without records or with records of schema {SCHEMA_VERSION}'
   try:
-    found = config(workdir)
+    return config(workdir)
   except files.Corrupt:
     raise
   except ValueError as error:
-    require(False, name, str(workdir), f'{valid} ({error})')
-  is_bare = found is None and (workdir / FILE_NAME).exists()
-  require(not is_bare, name, str(workdir), f'{valid} (its {FILE_NAME} has no {CONFIG_NAME} beside it)')
-  return found
+    raise SettingsError(f'{name} is {str(workdir)!r}; valid is {valid} ({error})')
 
 
 # What decides no record.
@@ -98,8 +95,12 @@ def rows(settings: Any, records: list[Record]) -> list[Record]:
 
 
 def load(workdir: pathlib.Path) -> list[Record]:
-  """The records of a workdir, none where there are none. Raises SettingsError where they are damaged."""
-  return files.read_json_lines(workdir / FILE_NAME)
+  """The records of a workdir, none where there are none. Raises SettingsError where they are damaged, or of another
+  version."""
+  records = files.read_json_lines(workdir / FILE_NAME)
+  for version in (record.get(_VERSION, 0) for record in records):
+    require(version == SCHEMA_VERSION, f'the schema of {workdir / FILE_NAME}', version, str(SCHEMA_VERSION))
+  return records
 
 
 def point_of(record: Record) -> Point:

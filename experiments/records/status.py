@@ -1,6 +1,7 @@
 """What `--mode=status` prints: how each trial of a grid stands. It looks at files alone, and changes none."""
 
 from collections import Counter
+import time
 
 from experiments.records import failures
 from experiments.records.trial_records import Grid, Trial
@@ -25,19 +26,18 @@ def text(grid: Grid) -> str:
 def state(trial: Trial) -> tuple[str, str]:
   """Which of STATES a trial is in, and what there is to say: who runs it, why it failed, and what of it is missing.
 
-  A claim of another machine, of whose process only heartbeats are known, is stale where a run that waited would by now
-  have taken it over.
+  A trial is stale whose lock a run that waited would have taken over by now; a process that was killed a moment ago is
+  still said to run.
   """
   missing = trial.missing()
   if not missing:
     return 'done', ''
   methods = ', '.join(sorted({f'{model} {method}' for _, model, method in missing}))
   left, holder = f'{len(missing)} of {len(trial.wanted())}: {methods}', locks.holder(trial.directory)
-  if holder:
-    silence = locks.silence(trial.directory)
-    if silence is None:
-      return 'running', f'by {holder}; missing {left}'
-    if silence > locks.MISSED * locks.BEAT:
+  renewed = locks.renewed(trial.directory)
+  if holder and renewed:
+    silence = max(0.0, time.time() - renewed)
+    if silence > locks.LEASE:
       return 'stale', f'of {holder}: no heartbeat for {_in_words(silence)}, a run takes it over; missing {left}'
     return 'running', f'by {holder}, last heartbeat {_in_words(silence)} ago; missing {left}'
   failure = failures.read(trial.directory)

@@ -26,7 +26,8 @@ def in_call(error: FloatingPointError, first: int, last: int) -> Diverged:
 
 def check_losses(losses: Array | np.ndarray, last: int, total: int) -> None:
   """Raises Diverged at the first step whose loss is not finite, of the steps up to `last` whose losses these are."""
-  losses = np.asarray(losses)
+  # Python answers signals while JAX waits, and not while numpy does.
+  losses = np.asarray(jax.block_until_ready(losses))
   wrong = np.flatnonzero(~np.isfinite(losses))
   if wrong.size:
     step, loss = last - len(losses) + 1 + int(wrong[0]), losses[wrong[0]]
@@ -41,7 +42,7 @@ def check_state(is_finite: Array, step: int) -> None:
 
 def check_members(losses: Array | np.ndarray, names: Sequence[str], done: int, what: str) -> None:
   """Raises Diverged where the losses of an epoch, one for each of `names`, are not all finite."""
-  wrong = np.flatnonzero(~np.isfinite(np.ravel(losses)))
+  wrong = np.flatnonzero(~np.isfinite(np.ravel(jax.block_until_ready(losses))))
   if wrong.size:
     whose = ', '.join(names[int(index)] for index in wrong)
     raise Diverged(f'{what}: the loss of {whose} is not finite in epoch {done}')

@@ -101,7 +101,7 @@ def test_a_pod_is_made_used_and_deleted(folder):
   assert done.returncode == 0, done.stdout
   (record,) = _lines(folder / 'code' / 'runs' / 'pod' / 'results.jsonl')
   assert (record['num_states'], record['model'], record['method']) == (3, 'exact', 'head')
-  (ran,) = _lines(folder / 'code' / 'runs' / 'pod' / 'environment.jsonl')
+  ran = json.loads((folder / 'code' / 'runs' / 'pod' / 'environments' / f'{record["environment"]}.json').read_text())
   assert ran['processes'] == len(ran['devices']) == 2
   assert ran['commit'] == _git(folder, 'rev-parse', 'HEAD')
   assert 'records: ' in done.stdout and not (folder / 'state').exists()

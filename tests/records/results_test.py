@@ -65,9 +65,12 @@ def test_settings_that_cannot_be_parsed_are_corrupt(text, tmp_path):
     results.check(tmp_path, '--workdir')
 
 
-def test_records_without_settings_are_refused(tmp_path):
-  """They say neither what asked for them nor which version made them."""
-  assert results.check(tmp_path, '--workdir') is None
-  files.write_json_lines(tmp_path / results.FILE_NAME, [{'ratio': 2.0}])
-  with pytest.raises(SettingsError, match='results.jsonl has no config.json beside it'):
-    results.check(tmp_path, '--workdir')
+def test_records_of_another_schema_are_refused(tmp_path):
+  """Also where no settings are beside them; those of before there were versions count as 0."""
+  assert results.check(tmp_path, '--workdir') is None and results.load(tmp_path) == []
+  for version in ({}, {'schema_version': 1}):
+    files.write_json_lines(tmp_path / results.FILE_NAME, [{'schema_version': 2}, version])
+    with pytest.raises(
+      SettingsError, match=rf'schema of .*results.jsonl is {version.get("schema_version", 0)}; valid is 2'
+    ):
+      results.load(tmp_path)

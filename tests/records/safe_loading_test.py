@@ -13,7 +13,7 @@ import pytest
 
 from configs import prompt_vs_head
 from experiments.pipeline import verify
-from experiments.records import files, loading
+from experiments.records import files, loading, results
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 from experiments.studies.theory import examine
@@ -168,7 +168,7 @@ def test_absurd_json_is_refused(tmp_path, monkeypatch, content):
     (tmp_path / name).write_text(content)
   with pytest.raises(SettingsError, match="results.jsonl' is damaged"):
     files.read_json_lines(tmp_path / 'results.jsonl')
-  with pytest.raises(SettingsError, match="config.json' cannot be read"):
+  with pytest.raises(files.Corrupt, match='config.json cannot be parsed'):
     verify._settings(tmp_path, '', registry.SETTINGS)
   with pytest.raises(SettingsError, match='cannot be read as .json'):
     examine.load(tmp_path / 'hmm.json')
@@ -187,7 +187,7 @@ def test_settings_that_are_read_back_choose_no_path(tmp_path):
   """Neither where programs are kept, which are run, nor where models are; and no code by its name."""
   config = prompt_vs_head.get_config('smoke')
   config.update(compilation_cache='/chosen', pretrained='/chosen', debug_nans=True, time_budget=3.0, tensorboard=True)
-  recorded = dataclasses.asdict(registry.from_config(config))
+  recorded = {'schema_version': results.SCHEMA_VERSION, **dataclasses.asdict(registry.from_config(config))}
   path = tmp_path / 'config.json'
   path.write_text(json.dumps(recorded))
   found = verify._settings(tmp_path, 'mine', registry.SETTINGS)

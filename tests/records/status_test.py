@@ -123,7 +123,7 @@ def test_what_one_of_several_processes_meets_alone_ends_it(settings, runs, tmp_p
   assert begun == [4, 6] and len(list(tmp_path.glob('trials/*/failed.json'))) == 1
 
 
-def test_a_trial_that_cannot_be_claimed_stops_no_other(settings, runs, tmp_path, monkeypatch):
+def test_a_trial_that_cannot_be_locked_stops_no_other(settings, runs, tmp_path, monkeypatch):
   """It has failed like any other: both are named in the end, also where the records cannot be merged then."""
   errors, begun = runs
   errors[4] = ValueError('bad luck')
@@ -135,7 +135,7 @@ def test_a_trial_that_cannot_be_claimed_stops_no_other(settings, runs, tmp_path,
   assert begun == [4, 8] and failed.value.status == 1
   said = str(failed.value)
   assert said.startswith('trial 0 (|H|=4 trial 0) failed: ValueError: bad luck; trial 1 (|H|=6 trial 0) failed: ')
-  assert f"failed: '{trial.directory}' is no directory, and none can be made there (File exists)" in said
+  assert f"failed: '{trial.directory}/.lock' was not written (File exists" in said
   assert said.endswith('; 1 of 3 trials are finished (|H|=4: 0, |H|=6: 0, |H|=8: 1)')
 
   def full(*_):
@@ -206,16 +206,19 @@ def test_a_long_error_is_cut():
     (72 * 3600, 'stale of {}: no heartbeat for 3 days, a run takes it over'),
   ],
 )
-def test_a_claim_of_another_machine_has_the_age_of_its_heartbeat(settings, tmp_path, monkeypatch, seconds, state):
+def test_a_lock_has_the_age_of_its_heartbeat(settings, tmp_path, monkeypatch, seconds, state):
   """It is stale from the age on at which whoever waited would have taken it over."""
-  trial = sweep.trials(settings, tmp_path)['|H|=6 trial 0']
+  trial, now = sweep.trials(settings, tmp_path)['|H|=6 trial 0'], time.time()
   trial.directory.mkdir(parents=True)
-  holder, now = locks.Holder('node7', 42, '2026-01-01 00:00:00 UTC', 'theirs', 'another kernel'), time.time()
-  path = trial.directory / 'claim-3.json'
-  path.write_text(json.dumps(holder._asdict()))
-  os.utime(path, (now - seconds, now - seconds))
-  monkeypatch.setattr(locks.time, 'time', lambda: now)
-  assert ' '.join(status_lib.state(trial)) == f'{state.format(holder)}; missing 1 of 1: exact head'
+  _lock_elsewhere(trial.directory, now - seconds)
+  monkeypatch.setattr(status_lib.time, 'time', lambda: now)
+  assert ' '.join(status_lib.state(trial)) == f'{state.format("process 42 on node7")}; missing 1 of 1: exact head'
+
+
+def _lock_elsewhere(directory, renewed):
+  path = directory / '.lock'
+  path.write_text('filelock/2\npid=42\nhost=node7\nmode=lease\ntoken=theirs\nduration=60.0\n')
+  os.utime(path, (renewed, renewed))
 
 
 def test_a_failure_that_cannot_be_written_is_said(tmp_path):
@@ -235,10 +238,7 @@ def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):
   _record(done)
   failures.caught(failed.directory, ValueError('bad luck'))
   failures.caught(runs.directory, ValueError('of before'))
-  claim, _ = locks.Watch(runs.directory).take()
-  # What was left by a process that is gone is no run.
-  gone = locks.holder(runs.directory)._replace(pid=7)
-  (failed.directory / 'claim-1.json').write_text(json.dumps(gone._asdict()))
+  _lock_elsewhere(runs.directory, time.time() + 600)
   before = {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()}
   monkeypatch.setattr(jax, 'devices', lambda *_: (_ for _ in ()).throw(AssertionError('looks at devices')))
   out = io.StringIO()
@@ -249,10 +249,9 @@ def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):
   when = failures.read(failed.directory)['when']
   assert states[:4] == [
     ['done'],
-    [f'running by {locks.holder(runs.directory)}; missing {left}'],
+    [f'running by process 42 on node7, last heartbeat 0 s ago; missing {left}'],
     [f'failed at {when}: ValueError: bad luck; missing {left}'],
     [f'missing {left}'],
   ]
   assert out.getvalue().splitlines()[4:] == ['4 trials: 1 done, 1 running, 0 stale, 1 failed, 1 missing']
   assert {path: path.read_bytes() for path in tmp_path.rglob('*') if path.is_file()} == before
-  claim.release()

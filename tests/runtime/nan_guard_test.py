@@ -12,7 +12,7 @@ import rich.console
 
 from configs import prompt_vs_head
 from experiments.pipeline import pretraining, tuning
-from experiments.records import checkpoints
+from experiments.records import checkpoints, files
 from experiments.runtime import exit_status, nan_guard, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
@@ -89,9 +89,9 @@ def test_a_distance_that_is_not_finite_is_not_recorded(settings, tmp_path, monke
 
 
 def test_a_save_that_failed_ends_a_pretraining_before_its_next_save(settings, tmp_path, monkeypatch):
-  """Told one call later: nothing more is measured, and the step that was not sealed is no step to go on from alone."""
-  write, failing = checkpoints.manifests.write, [OSError(28, 'No space left on device')]
-  monkeypatch.setattr(checkpoints.manifests, 'write', lambda *_: (_ for _ in ()).throw(failing[0]))
+  """Told one call later: nothing more is measured, and the step without checksums is whole."""
+  write, failing = files.write_sealed, [OSError(28, 'No space left on device')]
+  monkeypatch.setattr(files, 'write_sealed', lambda *_: (_ for _ in ()).throw(failing[0]))
   with (
     monkeypatch.context() as patched,
     pytest.raises(storage.StorageError, match=r"20' was not written \(No space left"),
@@ -99,7 +99,7 @@ def test_a_save_that_failed_ends_a_pretraining_before_its_next_save(settings, tm
     patched.setattr(checkpoints.Checkpoints, 'check', checkpoints.Checkpoints.wait)
     _train(settings, tmp_path, monkeypatch)
   assert [json.loads(line)['step'] for line in (tmp_path / 'metrics.jsonl').read_text().splitlines()] == [0]
-  monkeypatch.setattr(checkpoints.manifests, 'write', write)
+  monkeypatch.setattr(files, 'write_sealed', write)
   assert int(_train(settings, tmp_path, monkeypatch).step) == 40 and checkpoints.steps(tmp_path / 'checkpoints') == [
     40,
     20,

@@ -122,7 +122,6 @@ def test_figures_and_pages_change_with_the_records(folder):
   rows = results.load(folder)
   rows[0]['accuracy'] -= 0.2
   files.write_json_lines(folder / 'results.jsonl', rows)
-  (folder / 'manifest.json').unlink()
   assert all(evidence_page.section(name, folder) != text for name, text in before.items())
   assert dict(evidence_page.draw(folder)) != drawn
 

@@ -15,7 +15,7 @@ import scipy.stats
 
 from configs import prompt_vs_head, recipes as config_file
 from experiments.pipeline import cost, pretraining, trial as trial_lib
-from experiments.records import checkpoints, manifests, results
+from experiments.records import checkpoints, environment, results
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import recipes, registry
@@ -153,8 +153,7 @@ def test_a_run_records_each_recipe_with_its_way(finished):
     assert record['curve'][0][0] == 0 and record['curve'][-1] == [record['num_steps'], record['kl_at_mask']]
     assert 0 < record['operations'] <= 1 and set(record['accuracy']) == {'head'}
   assert 'optimizer=adamw' in printed and (workdir / 'recipes.png').exists()
-  environments = [json.loads(line) for line in (workdir / 'environment.jsonl').read_text().splitlines()]
-  assert {line['trial_id'] for line in environments} == {record['trial_id'] for record in records}
+  assert len(environment.load(workdir, records)) == 1
 
 
 def test_a_second_run_only_reports(finished):
@@ -187,9 +186,9 @@ def test_the_way_of_a_pretraining_is_that_of_its_checkpoint(finished, tmp_path):
   (trial.pretrained_directory / 'metrics.jsonl').unlink()
   assert recipes._metrics(trial) == way
   last = trial.pretrained_directory / checkpoints.NAME / str(way[-1]['step'])
-  (last / manifests.NAME).rename(tmp_path / 'manifest')
+  (last / checkpoints.CHECKSUMS).rename(tmp_path / 'checksums')
   assert recipes._metrics(trial) == way
-  (tmp_path / 'manifest').rename(last / manifests.NAME)
+  (tmp_path / 'checksums').rename(last / checkpoints.CHECKSUMS)
   metrics = last / 'metrics' / 'metrics'
   metrics.write_text(metrics.read_text().replace('0', '1', 1))
   with pytest.raises(SettingsError, match='has no good checkpoint of its last step'):

@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import io
-import json
 import time
 
 import jax
@@ -15,7 +14,7 @@ import rich.console
 from configs import benchmark
 from experiments import main
 from experiments.analysis import pages
-from experiments.records import files, results
+from experiments.records import environment, files, results
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
@@ -201,7 +200,7 @@ def test_a_run_without_peers_measures_all_else(finished):
     assert len(record['seconds']) == (2 if here or record['way'].startswith(('dynamax', 'hmmlearn')) else 0), record
     assert bool(missing) == record['way'].startswith(('numba', 'Hugging Face'))
   assert 'not installed' in printed and 'CUDA' in printed
-  (made,) = [json.loads(line) for line in (workdir / 'environment.jsonl').read_text().splitlines()]
+  (made,) = environment.load(workdir, records).values()
   assert made['peers']['numba'] is None and made['peers']['dynamax']
 
 
@@ -226,9 +225,9 @@ def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
   large = dict(flops=1.16e12, product_flops=1.1e12, device_peak_bytes=60e9, memory_bytes=60e9)
   for record in records:
     record |= dict(seconds=[3e-3] * 5, **large)
-  made = json.loads((finished[0] / 'environment.jsonl').read_text())
-  files.write_json_lines(tmp_path / 'results.jsonl', records)
-  files.write_json_lines(tmp_path / 'environment.jsonl', [{**made, 'devices': ['NVIDIA H200']}])
+  (made,) = environment.load(finished[0], records).values()
+  made_id = environment.keep(tmp_path, {**made, 'devices': ['NVIDIA H200']})
+  files.write_json_lines(tmp_path / 'results.jsonl', [record | {'environment': made_id} for record in records])
   table = report.workdir_tables(tmp_path)
   assert max(map(len, table.splitlines())) <= 120
   # 1.1e12 operations in 3 ms, of 989e12 a second.

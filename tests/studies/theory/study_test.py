@@ -4,6 +4,7 @@ import dataclasses
 import io
 import json
 
+import jax
 import pytest
 import rich.console
 
@@ -92,7 +93,7 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
   The lost part is then of the commit that ran it, and the others stay of theirs.
   """
   workdir, settings, _ = finished
-  names = ('results.jsonl', 'table.txt', 'environment.jsonl')
+  names = ('results.jsonl', 'table.txt', 'timing.jsonl')
   before = [(workdir / name).read_bytes() for name in names]
   calls = []
 
@@ -105,12 +106,17 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
   monkeypatch.setattr(study.impossibility, 'run', None)
   _run(settings, workdir)
   assert [(workdir / name).read_bytes() for name in names] == before and not calls
-  (lost,) = workdir.glob('parts/*/verification-4.3/records.jsonl')
+  (lost,) = workdir.glob('parts/*/verification-4.3/records.json')
   lost.unlink()
-  monkeypatch.setattr(environment, '_process', lambda: {'commit': 'another'})
+  here = environment.environment(jax.devices())
+  monkeypatch.setattr(environment, '_process', lambda: {'commit': 'another', 'packages': here['packages']})
   study.run(settings, workdir, Reporter(rich.console.Console(quiet=True)))
   assert calls == ['4.3']
-  assert (workdir / 'results.jsonl').read_bytes() == before[0]
-  lines = [json.loads(line) for line in (workdir / 'environment.jsonl').read_text().splitlines()]
-  assert [line['part'] for line in lines] == list(study.parts(settings))
-  assert [line['part'] for line in lines if line['commit'] == 'another'] == ['verification-4.3']
+  records = results.load(workdir)
+  made = environment.load(workdir, records)
+  commits = {record['part']: made[record.pop('environment')]['commit'] for record in records}
+  assert list(commits) == list(study.parts(settings))
+  assert [part for part, commit in commits.items() if commit == 'another'] == ['verification-4.3']
+  assert records == [
+    {k: v for k, v in json.loads(line).items() if k != 'environment'} for line in before[0].splitlines()
+  ]
