@@ -345,14 +345,14 @@ def _disks():
 
 def _not_finite():
   for call, step in ((1, 1), (4, 31)):
-    yield Scenario('not finite', f'steps, call {call}', not_finite(f'steps@{call}'), f'step {step} of 40')
+    yield Scenario('nan', f'steps, call {call}', not_finite(f'steps@{call}'), f'step {step} of 40')
     said = f'steps {step} to {step + 9}'
     in_debug = not_finite(f'steps@{call}', '--config.debug_nans=True')
-    yield Scenario('not finite', f'steps, call {call}, debug_nans', in_debug, said)
+    yield Scenario('nan', f'steps, call {call}, debug_nans', in_debug, said)
   for epoch in (1, 2):
-    yield Scenario('not finite', f'epoch {epoch} of tuning', not_finite(f'epoch@{epoch}'), f'in epoch {epoch}')
+    yield Scenario('nan', f'epoch {epoch} of tuning', not_finite(f'epoch@{epoch}'), f'in epoch {epoch}')
   unseen = not_finite('steps@4')
-  yield Scenario('not finite', 'steps, call 4', unseen, without='finiteness', reason='status 1')
+  yield Scenario('nan', 'steps, call 4', unseen, without='finiteness', reason='status 1')
 
 
 def _resuming():
