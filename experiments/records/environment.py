@@ -65,10 +65,10 @@ def _process() -> Environment:
 
 
 def keep(workdir: pathlib.Path, here: Environment) -> str:
-  """Writes an environment into a workdir, once; its id, by which records name it."""
-  environment_id = digest([here])
-  path, content = workdir / FOLDER / f'{environment_id}.json', json.dumps(here, indent=1) + '\n'
-  if not path.exists() or path.read_bytes() != content.encode():
+  """Writes an environment into a workdir, once, and again where it is damaged; its id, by which records name it."""
+  environment_id, content = digest([here]), (json.dumps(here, indent=1) + '\n').encode()
+  path = workdir / FOLDER / f'{environment_id}.json'
+  if not path.exists() or path.read_bytes() != content:
     files.write_whole(path, content)
   return environment_id
 

@@ -9,7 +9,7 @@ from . import bad_inputs
 from .bench import Bench
 from .scenarios import SCENARIOS
 
-KINDS = [*dict.fromkeys(scenario.kind for scenario in SCENARIOS), 'bad inputs']
+KINDS = [*dict.fromkeys(scenario.kind for scenario in SCENARIOS), 'inputs']
 
 
 def main(kinds):
@@ -30,9 +30,9 @@ def main(kinds):
           _note(lost[scenario.kind], scenario.name, bench.verdict(scenario))
         except PermissionError as error:
           print(f'not tried: {scenario.name}: {error}', flush=True)
-  if 'bad inputs' in chosen:
+  if 'inputs' in chosen:
     for bad in bad_inputs.BAD:
-      _note(lost['bad inputs'], ' '.join(bad.arguments)[:100], bad_inputs.verdict(bad))
+      _note(lost['inputs'], ' '.join(bad.arguments)[:100], bad_inputs.verdict(bad))
   print('| kind | tried | survived | lost |\n| --- | ---: | ---: | ---: |')
   for kind, each in [*lost.items(), ('all', sum(lost.values(), []))]:
     print(f'| {kind} | {len(each)} | {each.count("")} | {len(each) - each.count("")} |')

@@ -79,17 +79,14 @@ def _flags():
     (['--help=perhaps'], '--help', "'perhaps'", 'valid is True or False'),
     (['--wordkir=x'], 'wordkir', 'workdir'),
     (['--config.num_statez=3'], 'num_statez', 'num_states'),
-    (['--config.bert.width.more=3'], '--config.bert.width.more', 'no field'),
     (['--config.scale=paper'], '--config.scale', 'NAME:SCALE'),
     (['stray'], "'stray'", 'valid'),
     (['--flagfile=/nonexistent'], '/nonexistent'),
     (['--pretrained=/tmp'], '--pretrained', '/tmp', 'valid is nothing'),
-    (['--mode=verify'], '--config', 'valid is none'),
     (['--mode=merge', '--trials=0'], '--trials', '0', 'valid is nothing'),
     (['--mode=merge'], '--workdir', 'valid is one with a finished trial'),
     (['--config.num_states=4', '--config.num_states=4'], 'num_states', '(4, 4)', 'distinct'),
     (['--trials=2'], '--trials', "'2'", 'valid is numbers of 0 to 1'),
-    (['--trials=1-0'], '--trials', "'1-0'", 'valid is numbers of 0 to 1'),
     (['--trials=0,,1'], '--trials', "'0,,1'", 'valid is numbers of 0 to 1'),
     (['--trials=٣'], '--trials', 'valid is numbers of 0 to 1'),
   ):
@@ -102,14 +99,12 @@ def _flags():
 def _combinations():
   """Fields of which each is well and all are not."""
   for experiment, fields, *says in (
-    ('prompt_vs_head', ['num_trials_by_size=(1,)'], 'num_trials_by_size', '(1,)', '2 numbers'),
     ('prompt_vs_head', ['prompt.length=500'], 'prompt.length', '500', 'at most'),
     ('prompt_vs_head', ['bert.num_heads=3'], 'bert.width', '16', 'multiple of num_heads, 3'),
     ('prompt_vs_head', ['bert.attention=cudnn', 'bert.dtype=bfloat16'], 'bert.attention', 'cudnn', 'no GPU'),
     ('prompt_vs_head', ['corpus.chunk_length=513'], 'corpus.chunk_length', '513', 'at most document_length, 512'),
     ('prompt_vs_head', ['corpus.num_documents=2000000000'], 'corpus.num_documents', '2000000000', 'what fits'),
     ('prompt_vs_head', ['pretrain.num_steps=45'], 'num_steps', '45', 'multiple of steps_per_call, 10'),
-    ('prompt_vs_head', ['pretrain.warmup_steps=40'], 'warmup_steps', '40', 'below num_steps, 40'),
     ('prompt_vs_head', ['head.batch_size=257'], 'head.batch_size', '257', 'downstream.num_train, 256'),
     ('prompt_vs_head', ['models=exact', 'methods=finetune'], 'methods', 'finetune', 'without'),
     ('prompt_vs_head', ['attention.form=official', 'methods=attention_blind'], 'attention.form', 'official', 'paper'),
@@ -118,7 +113,6 @@ def _combinations():
     ('prompt_vs_head', ['distributed.num_processes=2'], 'distributed.mode', 'auto', "'on'"),
     ('memory_vs_vanilla', ['num_states=(4, 8)', 'memory.sizes=(2, 4)'], 'figures', 'figure_3_right', 'without'),
     ('degradation', ['bert.checkpoints=(20, 0)'], 'bert.checkpoints', '(20, 0)', 'ascending'),
-    ('which_theorem', ['certificate.num_states=5'], 'certificate.num_states', '(5,)', 'of num_states'),
   ):
     arguments = (f'--config={experiment}:smoke', *(f'--config.{field}' for field in fields))
     yield Bad(arguments, (*says, 'valid is'))
@@ -129,12 +123,10 @@ def _configs():
     ('promt_vs_head:smoke', 'nearest is prompt_vs_head'),
     ('prompt_vs_head:huge', 'huge', 'small, paper'),
     ('configs/nothing.py', 'does not exist'),
-    ('/etc', '/etc', 'is a directory'),
     ('x' * 5000, 'no path'),
   ):
     yield Bad((f'--config={config}',), ('--config', *says, 'valid'))
   for source, says in (
-    (b'get_config = 3', 'get_config'),
     (b'def get_config(:', 'SyntaxError'),
     (b'\xff\xfe', 'mine.py'),
     (b'raise SystemExit(0)', 'SystemExit'),
@@ -157,12 +149,10 @@ def _folders():
   config = json.dumps({'schema_version': 2, 'experiment': 'prompt_vs_head'}).encode()
   for records, settings, mode in (
     (b'{"a": 1}\n{"a', config, 'report'),
-    (b'[1, 2]\n', config, 'report'),
     (b'[' * 100_000, config, 'report'),
     (b'', b'{"schema_version": 2, "experiment": "benchmark"}', 'run'),
     (b'', b'{"schema_version": 99, "experiment": "prompt_vs_head"}', 'run'),
-    (b'', b'{"a": ', 'run'),
-    (b'', b'[' * 100_000, 'status'),
+    (b'', b'{"a": ', 'report'),
   ):
     files = {'work/results.jsonl': records, 'work/config.json': settings}
     yield Bad((_GRID, f'--mode={mode}', '--workdir=work'), ('work', 'valid is'), files)
@@ -174,7 +164,6 @@ def _hmm_files():
   np.savez(archive, **{**_HMM, 'task_weights': np.array([{}, {}], object)})
   for name, content, says in (
     ('hmm.txt', b'{}', 'valid'),
-    ('hmm.json', b'{', 'valid'),
     ('hmm.json', b'[' * 100_000, 'valid'),
     ('hmm.npz', b'PK\x03\x04 not really', 'valid'),
     ('hmm.npz', archive.getvalue(), 'hmm_file'),

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from typing import Any, NamedTuple
+import zipfile
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class Bench:
     for workdir in [self.reference] if is_warm else [directory / 'warm', self.reference]:
       begun = time.monotonic()
       ended = self.run(workdir).end()
-      check(ended.status == 0, f'undisturbed, the run ends with status {ended.status}: {ended.said[-1000:]}')
+      expect(ended, 0)
       self.seconds = ended.time - begun
     self.phases = {phase: ended.phases.count(phase) for phase in PHASES}
     self.left = results(self.reference)
@@ -76,7 +77,7 @@ class Bench:
   def again(self, workdir):
     """The same command again, which has to end with what the reference has; what it says."""
     ended = self.run(workdir).end()
-    check(ended.status == 0, f'status {ended.status}: {last_words(ended)}')
+    expect(ended, 0)
     self.check_left(workdir)
     return ended.said
 
@@ -117,18 +118,23 @@ def check(is_well, why):
     raise Lost(why)
 
 
-def last_words(ended):
-  """The last line that a run said."""
-  return next((line for line in reversed(ended.said.splitlines()) if line.strip()), 'nothing')
+def expect(ended, *statuses):
+  """Raises Lost, with the last line that a run said, where its exit status is none of these."""
+  lines = [line for line in ended.said.splitlines() if line.strip()]
+  check(ended.status in statuses, f'status {ended.status}: {lines[-1] if lines else "nothing"}')
 
 
 def results(workdir) -> dict[str, Any]:
   """The merged records, without the environments that they come from, and the bits of each tuned array."""
   found: dict[str, Any] = {'results.jsonl': [{**row, 'environment': ''} for row in rows(workdir / 'results.jsonl')]}
   for path in sorted(workdir.glob('trials/*/*.npz')):
-    with np.load(path) as arrays:
-      for name, array in arrays.items():
-        found[f'{path.parent.name}/{path.name}:{name}'] = array.dtype.str, array.shape, array.tobytes()
+    where = f'{path.parent.name}/{path.name}'
+    try:
+      with np.load(path, allow_pickle=False) as arrays:
+        for name, array in arrays.items():
+          found[f'{where}:{name}'] = array.dtype.str, array.shape, array.tobytes()
+    except (ValueError, EOFError, zipfile.BadZipFile):
+      found[where] = 'torn'
   return found
 
 

@@ -17,7 +17,7 @@ CHOSEN = {
   'signals': ['SIGTERM as tuning begins, at 95% of its beginnings'],
   'races': ['two on one workdir, the second after 0%'],
   'disks': ['full as writing begins, 60%'],
-  'not finite': ['epoch 1 of tuning'],
+  'nan': ['epoch 1 of tuning'],
   'resuming': ['a method added'],
 }
 SMALL = [scenario for scenario in SCENARIOS if scenario.name in CHOSEN[scenario.kind] and not scenario.without]

@@ -133,18 +133,17 @@ def _watch(path, moment):
   def noting(function, name_of):
     @functools.wraps(function)
     def noted(*arguments, **named):
-      note(name_of(*arguments))
+      # Leases are renewed, and checkpoints written, by threads.
+      if threading.current_thread() is threading.main_thread():
+        note(name_of(*arguments))
       return function(*arguments, **named)
 
     return noted
 
-  in_main = lambda: threading.current_thread() is threading.main_thread()
-  known = lambda _, name: name if name in PHASES else 'start'
-  timing.Clock.phase = noting(timing.Clock.phase, known)
+  timing.Clock.phase = noting(timing.Clock.phase, lambda _, name: name if name in PHASES else 'start')
   ocp.CheckpointManager.save = noting(ocp.CheckpointManager.save, lambda *_: 'save')
   for name in ('fsync', 'replace'):
-    # Orbax writes in threads.
-    setattr(os, name, noting(getattr(os, name), lambda *_: 'writing' if in_main() else 'save'))
+    setattr(os, name, noting(getattr(os, name), lambda *_: 'writing'))
   jax.monitoring.register_scalar_listener(lambda event, *_, **__: event.startswith(_COMPILING) and note('compile'))
   note('start')
 

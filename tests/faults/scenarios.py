@@ -9,7 +9,7 @@ import signal
 import time
 
 from . import bench as bench_lib
-from .bench import check, last_words, Scenario
+from .bench import check, expect, Scenario
 from .processes import Moment, PHASES
 
 SHARES = (0.0, 0.5, 0.95)
@@ -51,8 +51,9 @@ def flip(path):
   path.write_bytes(content)
 
 
-def halve(path):
-  path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+def truncate(path):
+  """To a third: half of two lines may be one line that is whole."""
+  path.write_bytes(path.read_bytes()[: path.stat().st_size // 3])
 
 
 def empty(path):
@@ -118,7 +119,7 @@ def signalled(number, phase, share):
     running.send(number)
     running.send(signal.SIGCONT)
     ended = running.end()
-    check(ended.status == 128 + number, f'status {ended.status}: {last_words(ended)}')
+    expect(ended, 128 + number)
     check(ended.time - sent < _MOST_SECONDS_TO_STOP, f'{ended.time - sent:.1f} s until it ended')
     steps = list(workdir.glob('pretrained/*/checkpoints/*/checksums.json'))
     has_begun = bench.phases['save'] and phase in ('pretraining', 'save', 'tuning')
@@ -139,7 +140,7 @@ def signalled_twice(number, phase):
     running.send(number)
     sent = time.monotonic()
     ended = running.end()
-    check(ended.status == 128 + number, f'status {ended.status}: {last_words(ended)}')
+    expect(ended, 128 + number)
     check(ended.time - sent < _AT_ONCE, f'{ended.time - sent:.1f} s until it ended')
     # A line of Python's own may end in the middle.
     return ended.said.replace('Traceback', '')
@@ -160,7 +161,7 @@ def together(wait, kill=None, shared=False):
       first.send(signal.SIGKILL)
     ended = [first.end(), second.end()]
     for each in ended[kill is not None :]:
-      check(each.status == 0, f'status {each.status}: {last_words(each)}')
+      expect(each, 0)
     bench.check_left(workdir.parent / 'second' if shared else workdir)
     if kill is None:
       _check_once(workdir, workdir.parent / 'models' if shared else workdir / 'pretrained')
@@ -183,7 +184,7 @@ def disk_too_small(bench, workdir):
   """It is refused before anything is written."""
   with bench_lib.mounted(workdir.parent / 'disk', 2**20) as disk:
     ended = bench.run(disk / 'work').end()
-    check(ended.status == _BAD_INPUT, f'status {ended.status}: {last_words(ended)}')
+    expect(ended, _BAD_INPUT)
     check(not list(disk.rglob('*.json')), 'something is written')
   return ended.said
 
@@ -201,7 +202,7 @@ def disk_filled(phase, share):
           file.write(bytes(4096))
       running.send(signal.SIGCONT)
       ended = running.end()
-      check(0 < ended.status < 128, f'status {ended.status}: {last_words(ended)}')
+      expect(ended, *range(1, 128))
       # Where there is room.
       shutil.copytree(disk / 'work', workdir)
     return ended.said
@@ -214,7 +215,7 @@ def not_finite(change, *more):
 
   def disturb(bench, workdir):
     ended = bench.run(workdir, *more, changes=[change]).end()
-    check(ended.status == _DIVERGED, f'status {ended.status}: {last_words(ended)}')
+    expect(ended, _DIVERGED)
     found, expected = (bench_lib.results(each)['results.jsonl'] for each in (workdir, bench.reference))
     others = [row for row in expected if row['trial_id'] != expected[0]['trial_id']]
     check(found == others, 'the other trial is not done')
@@ -233,11 +234,12 @@ def with_other(*more, made):
     shutil.copytree(bench.reference, workdir)
     before = _times(workdir)
     ended = bench.run(workdir, *more).end()
-    check(ended.status == 0, f'status {ended.status}: {last_words(ended)}')
+    expect(ended, 0)
     after = _times(workdir)
     check(len(after) - len(before) == made, f'{len(after) - len(before)} records are made')
+    check(before.items() <= after.items(), 'a record is made again')
     bench.run(workdir).end()
-    check(_times(workdir) == after, 'a record is made again')
+    check(_times(workdir) == after, 'a record is made again by the first command')
     return ended.said
 
   return disturb
@@ -256,7 +258,7 @@ def elsewhere(pattern=None, **environment):
     for path in sorted(workdir.glob(pattern)) if pattern else ():
       path.write_text(re.sub(r'"jax": "[^"]*"', '"jax": "0.0.1"', path.read_text()))
     ended = bench.run(workdir, environment=environment).end()
-    check(ended.status == 0, f'status {ended.status}: {last_words(ended)}')
+    expect(ended, 0)
     return ended.said
 
   return disturb
@@ -275,7 +277,7 @@ def _kills():
   yield Scenario('kills', 'three times, after 30%, 40% and 50% of the time', killed_after(0.3, 0.4, 0.5))
 
 
-_EVERY_WAY = (flip, halve, empty, delete)
+_EVERY_WAY = (flip, truncate, empty, delete)
 
 
 def _damage():
@@ -288,7 +290,7 @@ def _damage():
     for pattern in ('results.jsonl', 'timing.jsonl', 'trials/*/timing.jsonl', 'pretrained/*/metrics.jsonl'):
       yield Scenario('damage', f'{name}: {pattern}', damaged(pattern, how))
     for pattern in ('pretrained/*/environment.jsonl', 'pretrained/*/timing.jsonl'):
-      torn = how is halve
+      torn = how is truncate
       half = damaged(pattern, how, is_finished=False)
       yield Scenario('damage', f'{name}: {pattern}', half, 'is damaged' * torn, 2 * torn)
     yield Scenario('damage', f'{name}: environments', damaged_environments(how))
@@ -301,6 +303,9 @@ def _damage():
     yield Scenario('damage', f'{name}: every step', both, 'no intact checkpoint is left', 4)
   half = damaged('pretrained/*/checkpoints/*/state/d/*', flip)
   yield Scenario('damage', 'flip: every step, of a finished run', half)
+  for how in (truncate, empty):
+    torn = damaged('config.json', how)
+    yield Scenario('damage', f'{how.__name__}: config.json', torn, 'config.json cannot be parsed', 1)
   of_other_trial, of_other_model = damaged('trials/*', replace), damaged('pretrained/*', replace, is_finished=False)
   yield Scenario('damage', "another trial's records and arrays", of_other_trial, 'is of trial', 4)
   yield Scenario('damage', "another model's checkpoints", of_other_model, 'it is of the model', 2)
@@ -340,14 +345,14 @@ def _disks():
 
 def _not_finite():
   for call, step in ((1, 1), (4, 31)):
-    yield Scenario('not finite', f'steps, call {call}', not_finite(f'steps@{call}'), f'step {step} of 40')
+    yield Scenario('nan', f'steps, call {call}', not_finite(f'steps@{call}'), f'step {step} of 40')
     said = f'steps {step} to {step + 9}'
     in_debug = not_finite(f'steps@{call}', '--config.debug_nans=True')
-    yield Scenario('not finite', f'steps, call {call}, debug_nans', in_debug, said)
+    yield Scenario('nan', f'steps, call {call}, debug_nans', in_debug, said)
   for epoch in (1, 2):
-    yield Scenario('not finite', f'epoch {epoch} of tuning', not_finite(f'epoch@{epoch}'), f'in epoch {epoch}')
+    yield Scenario('nan', f'epoch {epoch} of tuning', not_finite(f'epoch@{epoch}'), f'in epoch {epoch}')
   unseen = not_finite('steps@4')
-  yield Scenario('not finite', 'steps, call 4', unseen, without='finiteness', reason='status 1')
+  yield Scenario('nan', 'steps, call 4', unseen, without='finiteness', reason='status 1')
 
 
 def _resuming():
