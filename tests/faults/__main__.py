@@ -1,4 +1,7 @@
-"""python -m tests.faults [KIND ...]: tries all scenarios, or those of some kinds; exit status 1 if one is lost."""
+"""python -m tests.faults [KIND ...]: tries all scenarios, or those of some kinds; exit status 1 if one is lost.
+
+The checkout is to stay as it is meanwhile: environments on record name its commit.
+"""
 
 import pathlib
 import sys

@@ -313,7 +313,7 @@ def _damage():
   yield Scenario('damage', 'a file added to a step', added, 'was added', 2)
   flipped = damaged(f'{_STEP}/state/_METADATA', flip, is_finished=False)
   yield Scenario(
-    'damage', 'flip: state/_METADATA of the newest step', flipped, 'checkpoints/40', 2, 'checksums', 'is not said'
+    'damage', 'flip: state/_METADATA of the newest step', flipped, 'checkpoints/40', 2, 'checksums', 'checkpoints/40'
   )
 
 
