@@ -389,8 +389,8 @@ _RECORDS = [
     'experiments/records/results.py',
     (
       'records stay beside settings of others',
-      '    files.remove(workdir / FILE_NAME)\n',
-      '',
+      '    files.remove(workdir / FILE_NAME)\n    files.write_whole(',
+      '    files.write_whole(',
       'records/results',
       'no_record_stands',
     ),
@@ -434,7 +434,7 @@ _RECORDS = [
     ),
     (
       'a line that is added replaces the others',
-      '[*read_json_lines(path), row]',
+      '[*rows, row]',
       '[row]',
       'records/files',
       'a_line_is_added',

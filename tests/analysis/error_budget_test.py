@@ -9,7 +9,7 @@ import scipy.stats
 
 from experiments.analysis import error_budget, statistics
 from experiments.pipeline import sweep
-from experiments.records import files, results
+from experiments.records import results
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
 from experiments.settings.groups import FigureSettings
@@ -219,13 +219,13 @@ def test_a_run_draws_its_budget_and_keeps_it_out_of_the_first_table(tmp_path):
   config = config_lib.shipped('prompt_vs_head')['get_config']('smoke')
   config.figures = ('budget',)
   settings = registry.from_config(config)
-  files.write_json_lines(tmp_path / results.FILE_NAME, _of_head())
+  results.write(tmp_path, settings, _of_head())
   sweep.show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
   methods, losses = (tmp_path / 'table.txt').read_text().split('Points of accuracy lost')
   protocol, others = methods.split("Beyond the paper's protocol")
   assert 'converged' not in protocol and 'head' in protocol and 'converged head' in others
   assert 'of that' in losses and 'converged head, BERT' in losses and 'Largest loss of the linear head: ' in losses
   assert (tmp_path / 'budget.png').exists()
-  files.write_json_lines(tmp_path / results.FILE_NAME, [r for r in _of_head() if r['method'] == 'head_converged'])
+  results.write(tmp_path, settings, [record for record in _of_head() if record['method'] == 'head_converged'])
   sweep.show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
   assert 'converged head' in (tmp_path / 'table.txt').read_text()

@@ -54,7 +54,7 @@ def _events_of_a_trial(settings, number, workdir):
   with compiling_fast():
     trial_lib.run(trial, Reporter(rich.console.Console(quiet=True)))
   assert not trial.missing()
-  return _EVENTS - before, trial.records_path.read_bytes()
+  return _EVENTS - before, trial.records()
 
 
 def test_programs_are_compiled_once(settings, kept_programs, tmp_path):

@@ -240,8 +240,8 @@ def test_the_exact_model_has_no_gap(finished, tmp_path):
   trial = trial_lib.Trial(settings, Point(3), 0, tmp_path)
   trial_lib.run(trial, _reporter())
   assert not list(tmp_path.glob('pretrained/*'))
-  for path in (trial.records_path, finished.records_path):
-    (row, *_) = [row for row in _lines(path) if row['model'] == 'exact']
+  for records in (trial.records(), finished.records()):
+    (row, *_) = [row for row in records if row['model'] == 'exact']
     for name in ('kl_at_mask', 'tv_at_mask', 'kl_over_positions', 'tv_over_positions'):
       assert abs(row[name]) < 1e-5
   hmm = trial_lib.draw_distribution(settings, Point(3), trial.keys().distribution)

@@ -62,6 +62,8 @@ def test_settings_of_another_schema_are_refused(version, tmp_path):
 def test_settings_that_cannot_be_parsed_are_corrupt(text, tmp_path):
   (tmp_path / results.CONFIG_NAME).write_bytes(text.encode('latin-1'))
   with pytest.raises(files.Corrupt, match='config.json cannot be parsed'):
+    results.config(tmp_path)
+  with pytest.raises(SettingsError, match=r'^--workdir is .* \(config.json cannot be parsed\)'):
     results.check(tmp_path, '--workdir')
 
 

@@ -168,7 +168,7 @@ def test_absurd_json_is_refused(tmp_path, monkeypatch, content):
     (tmp_path / name).write_text(content)
   with pytest.raises(SettingsError, match="results.jsonl' is damaged"):
     files.read_json_lines(tmp_path / 'results.jsonl')
-  with pytest.raises(files.Corrupt, match='config.json cannot be parsed'):
+  with pytest.raises(SettingsError, match='config.json cannot be parsed'):
     verify._settings(tmp_path, '', registry.SETTINGS)
   with pytest.raises(SettingsError, match='cannot be read as .json'):
     examine.load(tmp_path / 'hmm.json')

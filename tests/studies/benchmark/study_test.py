@@ -240,7 +240,7 @@ def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
 
 def test_records_without_the_fields_of_this_version_are_refused(tmp_path, capsys):
   """Those of the benchmark before it was a package, in one sentence."""
-  results.write(tmp_path, _settings(), [{'case': 'smoothed rows', 'seconds': [1.0]}], [])
+  results.write(tmp_path, _settings(), [{'case': 'smoothed rows', 'seconds': [1.0]}])
   assert main.main(['main', '--config=benchmark:smoke', '--mode=report', f'--workdir={tmp_path}']) == 2
   error = capsys.readouterr().err
   assert "'part'" in error and str(tmp_path) in error and error.count('\n') == 1
