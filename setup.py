@@ -22,7 +22,9 @@ setuptools.setup(
     'ml_collections>=1.1.0',
     'absl-py>=2.3',
     'matplotlib>=3.10',
+    'pandas>=3.0',
     'rich>=14.0',
+    'tabulate>=0.9',
   ],
   extras_require={
     'test': [

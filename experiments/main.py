@@ -7,8 +7,7 @@ import os
 import pathlib
 import re
 import sys
-from types import ModuleType
-from typing import Any
+from typing import Any, TYPE_CHECKING
 
 from absl import flags
 import jax
@@ -25,6 +24,9 @@ from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
+
+if TYPE_CHECKING:
+  from experiments.studies.study import Study
 
 _OF_VERIFY = 'nothing where --mode is not verify; a run has --config.pretrained'
 
@@ -179,18 +181,18 @@ def _located(argv: list[str]) -> tuple[list[str], str]:
   return argv, path
 
 
-def _chosen(
-  values: flags.FlagValues, experiment: ModuleType, settings: Any, workdir: pathlib.Path
-) -> list[Sequence[int]]:
+def _chosen(values: flags.FlagValues, experiment: 'Study', settings: Any, workdir: pathlib.Path) -> list[Sequence[int]]:
   """The numbers of the trials that a run of a grid does, as the last of its arguments.
 
   Another experiment takes none, and SettingsError is raised where they are asked for.
   """
   valid = f'nothing where --mode is {values.mode}'
   require(values.mode == 'run' or not values.trials, '--trials', values.trials, valid)
-  if hasattr(experiment, 'trials'):
-    return [experiment.chosen(values.trials, experiment.trials(settings, workdir))]
-  grids = ', '.join(name for name, module in EXPERIMENTS.items() if hasattr(module, 'trials'))
+  if experiment.trials:
+    from experiments.pipeline import sweep
+
+    return [sweep.chosen(values.trials, experiment.trials(settings, workdir))]
+  grids = ', '.join(name for name, study in EXPERIMENTS.items() if study.trials)
   why = f'{settings.experiment} is no grid of trials, as {grids} are'
   require(values.mode in ('run', 'report'), '--mode', values.mode, f'run or report: {why}')
   require(not values.trials, '--trials', values.trials, f'nothing: {why}')

@@ -11,6 +11,7 @@ import matplotlib.figure
 import matplotlib.style
 from matplotlib.transforms import ScaledTranslation
 import numpy as np
+import pandas as pd
 
 from experiments.analysis import report, statistics
 from experiments.records import files, results
@@ -233,9 +234,9 @@ def draw_line(axes, samples: dict[float, np.ndarray], label: str, style: dict[st
   axes.autoscale_view()
 
 
-def caption(records: list[Record], *more: str) -> str:
+def caption(records: pd.DataFrame, *more: str) -> str:
   """What the records are of, for the head of a figure."""
-  first = records[0]
+  first = records.iloc[0]
   return '; '.join([f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}', *more])
 
 

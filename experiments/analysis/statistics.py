@@ -1,13 +1,14 @@
 """Records in, statistics out. Nothing here trains, and a record is never edited."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 import warnings
 
 import numpy as np
+import pandas as pd
 import scipy.optimize
 import scipy.stats
 
-from experiments.records.results import point_of, Record
 from experiments.settings.grid import Point
 
 # The fields that name an independent unit of a run.
@@ -58,20 +59,20 @@ class Difference(NamedTuple):
     return float(scipy.optimize.brentq(excess, 0, most, xtol=1e-6)) * self.standard_error
 
 
-def by_point(records: list[Record]) -> dict[Point, list[Record]]:
+def by_point(records: pd.DataFrame) -> dict[Point, pd.DataFrame]:
   """The records of each distribution that they speak of, in the order of the records."""
-  groups: dict[Point, list[Record]] = {}
-  for record in records:
-    groups.setdefault(point_of(record), []).append(record)
-  return groups
+  groups = records.groupby(list(Point._fields), sort=False)
+  return {Point(*map(int, point)): of_point for point, of_point in groups}  # type: ignore[call-overload]
 
 
-def select(records: list[Record], **fields: Any) -> list[Record]:
+def select(records: pd.DataFrame, **fields: Any) -> pd.DataFrame:
   """The records whose fields have these values."""
-  return [record for record in records if all(record[name] == value for name, value in fields.items())]
+  for name, value in fields.items():
+    records = records[records[name] == value]
+  return records
 
 
-def mean_interval(values: list[float] | np.ndarray) -> Interval:
+def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> Interval:
   """Mean and 95% t interval of independent values; two of them say next to nothing of their spread."""
   values = np.asarray(values, float)
   if len(values) < 3:
@@ -86,29 +87,27 @@ def share_interval(count: int, total: int) -> tuple[float, float]:
   return float(interval.low), float(interval.high)
 
 
-def unit_of(records: list[Record]) -> Unit:
+def unit_of(records: pd.DataFrame) -> Unit:
   """What tells independent units of a run apart.
 
   Tasks of one trial share an HMM and a pretrained model, so where there are several trials the unit is the
   trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model.
   """
-  return ('trial',) if len({record['trial'] for record in records}) > 1 else ('trial', 'task')
+  return ('trial',) if records['trial'].nunique() > 1 else ('trial', 'task')
 
 
-def by_unit(records: list[Record], field: str, unit: Unit | None = None) -> dict[tuple[int, ...], float]:
+def by_unit(records: pd.DataFrame, field: str, unit: Unit | None = None) -> pd.Series:
   """The field's mean in each unit, by default that of these records alone.
 
   Records without the field take no part, and do not change the unit.
   """
-  names, groups = unit or unit_of(records), dict[tuple[int, ...], list[float]]()
-  for record in (record for record in records if record[field] is not None):
-    groups.setdefault(tuple(record[name] for name in names), []).append(record[field])
-  return {key: float(np.mean(values)) for key, values in sorted(groups.items())}
+  known = records.dropna(subset=field).astype({field: float})
+  return known.groupby(list(unit or unit_of(records)))[field].mean()
 
 
-def percent(records: list[Record], field: str, unit: Unit | None = None) -> Interval:
+def percent(records: pd.DataFrame, field: str, unit: Unit | None = None) -> Interval:
   """The interval of a share, in percent."""
-  return mean_interval([100 * value for value in by_unit(records, field, unit).values()])
+  return mean_interval(100 * by_unit(records, field, unit))
 
 
 def holm(p_values: list[float]) -> list[float]:
@@ -120,20 +119,23 @@ def holm(p_values: list[float]) -> list[float]:
   return corrected
 
 
-def paired_difference(first: list[Record], second: list[Record], unit: Unit | None = None) -> Difference:
-  """Accuracy of `first` minus that of `second` on the (trial, task) pairs that both have, in percentage points."""
-  key = lambda record: (point_of(record), record['trial'], record['task'])
-  others = {key(record): record['accuracy'] for record in second}
-  pairs = [(record, others[key(record)]) for record in first if key(record) in others]
-  rows = [{**record, 'difference': record['accuracy'] - other} for record, other in pairs]
-  interval = percent(rows, 'difference', unit)
+def difference(values: Sequence[float] | np.ndarray | pd.Series) -> Difference:
+  """The mean of differences, one for each independent unit, and the t test that it is zero."""
+  interval = mean_interval(values)
   if len(interval.values) < 2 or np.ptp(interval.values) == 0:
     return Difference(interval, np.nan)
   test = scipy.stats.ttest_1samp(interval.values, 0.0)
   return Difference(interval, float(test.pvalue), float(scipy.stats.sem(interval.values)), float(test.df))
 
 
-def unpaired_difference(first: list[Record], second: list[Record], unit: Unit | None = None) -> Difference:
+def paired_difference(first: pd.DataFrame, second: pd.DataFrame, unit: Unit | None = None) -> Difference:
+  """Accuracy of `first` minus that of `second` on the (trial, task) pairs that both have, in percentage points."""
+  pairs = first.merge(second, on=[*Point._fields, 'trial', 'task'], suffixes=('', '_of_second'))
+  pairs['difference'] = pairs['accuracy'] - pairs['accuracy_of_second']
+  return difference(100 * by_unit(pairs, 'difference', unit))
+
+
+def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame, unit: Unit | None = None) -> Difference:
   """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
   samples = [percent(records, 'accuracy', unit).values for records in (first, second)]
   mean = float(samples[0].mean() - samples[1].mean())

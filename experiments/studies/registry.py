@@ -1,27 +1,23 @@
-"""Every experiment by its name.
-
-Its module has SETTINGS, the class of its settings; `check`, which raises SettingsError where this machine cannot run
-it; `run`, which runs what is missing, and may return a sentence that says what is still left; and `show`, which shows
-what is on record. A grid of trials also has `trials`, the list of them, and `merge`, which makes records of those that
-are finished; its `run` takes a share of the list.
-"""
+"""Every experiment by its name: the module whose STUDY it is, imported when it is asked for."""
 
 from collections.abc import Callable, Iterator, Mapping
 import importlib
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TYPE_CHECKING, TypeVar
 
 import ml_collections
 
 from experiments.settings import config as config_lib
 
+if TYPE_CHECKING:
+  from experiments.studies.study import Study
+
 T = TypeVar('T')
 
-_SWEEP = 'experiments.pipeline.sweep'
+_GRIDS = 'experiments.studies.grids'
 _MODULES = {
-  'prompt_vs_head': _SWEEP,
-  'memory_vs_vanilla': _SWEEP,
-  'memory_cells': _SWEEP,
+  'prompt_vs_head': _GRIDS,
+  'memory_vs_vanilla': _GRIDS,
+  'memory_cells': _GRIDS,
   'recipes': 'experiments.studies.recipes',
   'benchmark': 'experiments.studies.benchmark.study',
   'example_4_1': 'experiments.studies.example_4_1',
@@ -31,7 +27,7 @@ _MODULES = {
   'examine': 'experiments.studies.theory.examine',
 }
 # The experiments of the paper's own protocol, whose records `--mode=verify` runs again.
-GRIDS = tuple(name for name, module in _MODULES.items() if module == _SWEEP)
+GRIDS = tuple(name for name, module in _MODULES.items() if module == _GRIDS)
 
 
 class _OfEach(Mapping[str, T]):
@@ -50,9 +46,9 @@ class _OfEach(Mapping[str, T]):
     return len(_MODULES)
 
 
-EXPERIMENTS: Mapping[str, ModuleType] = _OfEach(lambda name: importlib.import_module(_MODULES[name]))
+EXPERIMENTS: Mapping[str, 'Study'] = _OfEach(lambda name: importlib.import_module(_MODULES[name]).STUDY)
 # What `settings.config` needs of the experiments.
-SETTINGS: config_lib.Classes = _OfEach(lambda name: EXPERIMENTS[name].SETTINGS)
+SETTINGS: config_lib.Classes = _OfEach(lambda name: EXPERIMENTS[name].settings)
 
 
 def from_config(config: ml_collections.ConfigDict) -> Any:

@@ -1,4 +1,4 @@
-"""Runs a study of several parts and records each as it ends, so that an interrupted run goes on with the next."""
+"""A study as a value, and what every study needs: running its parts, and showing what is on record."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -6,11 +6,15 @@ import dataclasses
 import functools
 import pathlib
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import matplotlib.figure
+import pandas as pd
 
-from experiments.records import environment, files, results
+from experiments.analysis import figures as figures_lib
+from experiments.analysis.tables import as_text, Table
+from experiments.records import environment, files, frames, results
 from experiments.runtime import locks, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import digest
@@ -27,17 +31,62 @@ Row = dict[str, Any]
 Part = Callable[[Any, jax.Array, Reporter], list[Row]]
 
 
-def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Runs the parts that are missing, and writes the records of all; what an interrupted run finished is read back.
+def _nothing(*_: Any) -> Any:
+  return {}
 
-  A part that another process works on is waited for; one that is corrupt is renamed and made again.
+
+class Study(NamedTuple):
+  """An experiment of the suite.
+
+  Attributes:
+    settings: the class of its settings.
+    run: (settings, workdir, reporter) -> records in the workdir; `in_parts` makes one. That of a grid of trials takes
+      the numbers of trials, too, and returns a sentence that says what is left.
+    tables: (records, settings) -> its tables by name, of those that the records have something for.
+    figures: (records, settings) -> its figures by name, likewise.
+    check: (settings) -> raises SettingsError where this machine cannot run it.
+    trials: of a grid, (settings, workdir) -> every trial by its name.
+    merge: of a grid, (settings, workdir, reporter) -> records of the trials that are finished; what is left.
   """
+
+  settings: Any
+  run: Callable[..., str | None]
+  tables: Callable[[pd.DataFrame, Any], dict[str, Table]]
+  figures: Callable[[pd.DataFrame, Any], dict[str, matplotlib.figure.Figure]] = _nothing
+  check: Callable[[Any], Any] = _nothing
+  trials: Callable[..., dict[str, Any]] | None = None
+  merge: Callable[..., str | None] | None = None
+
+  def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+    """Prints the tables of the records of a workdir, draws their figures, and says where all are; nothing of none."""
+    records = frames.load(workdir)
+    if records.empty:
+      return
+    text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())
+    reporter.show(text)
+    files.write_whole(workdir / 'table.txt', text)
+    for name, path in (('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')):
+      reporter.say(f'{name}: {path}')
+    for name, figure in self.figures(records, settings).items():
+      reporter.say(figures_lib.saved(figure, workdir / name))
+
+
+def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:
+  """Make the `run` of a study of parts, `settings -> its parts by name`.
+
+  It runs the parts that are missing, each on record as it ends, and writes the records of all. A part that another
+  process works on is waited for; one that is corrupt is renamed and made again.
+  """
+  return functools.partial(_run, parts)
+
+
+def _run(parts: Callable[[Any], dict[str, Part]], settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
   results.begin(workdir, settings)
   parts_of = workdir / 'parts' / _id(settings)
   key = jax.random.key(settings.seed)
   records: list[Row] = []
   spent: list[Row] = []
-  for index, (name, part) in enumerate(parts.items()):
+  for index, (name, part) in enumerate(parts(settings).items()):
     make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
     while (made := _kept(parts_of / name)) is None:
       try:

@@ -1,0 +1,32 @@
+"""The records of a workdir as a DataFrame, which tables, figures and users start from."""
+
+import pathlib
+from typing import Any, TYPE_CHECKING
+
+from experiments.records import environment, results
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+
+def load(workdir: str | pathlib.Path) -> 'pd.DataFrame':
+  """The records of a workdir, a row for each, in the order of the run; empty where there are none.
+
+  Columns are the fields of the records, which docs/records.md lists by experiment, and the fields of the environment
+  that each was made in, such as `devices`, `cpu`, `commit` and `packages`. What a record lacks is missing (NaN).
+
+  Raises:
+    SettingsError: the records are damaged, or of another schema.
+
+  Example:
+    >>> records = load('docs/results/small/figure_3_left')
+    >>> records.groupby(['num_states', 'model', 'method'])['accuracy'].mean().unstack()  # doctest: +SKIP
+  """
+  # Imported here, since it takes longer than `--list` and `--help`.
+  import pandas as pd
+
+  workdir = pathlib.Path(workdir)
+  rows: list[dict[str, Any]] = results.load(workdir)
+  frame = pd.DataFrame(rows)
+  made = environment.load(workdir, rows)
+  return frame.join(pd.DataFrame(made).T, on='environment') if made else frame
