@@ -11,21 +11,19 @@ import matplotlib.figure
 import matplotlib.patches
 import matplotlib.patheffects
 import numpy as np
-import rich.table
+import pandas as pd
 
 from experiments.analysis import figures, report, statistics
 from experiments.analysis.statistics import Interval
-from experiments.records import results
-from experiments.records.results import Record
+from experiments.analysis.tables import Table, table
 from experiments.settings.grid import Point
 from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS
 
 # A model and a method on it.
 Stage = tuple[str, str]
-# A distribution and the number of a draw of it; of each of its tasks accuracies by stage.
-_Hmm = tuple[Point, int]
-_Levels = dict[tuple[_Hmm, int], dict[int, float]]
+# The fields that name an HMM: a distribution and the number of a draw of it.
+_HMM = [*Point._fields, 'trial']
 
 
 class Budget(NamedTuple):
@@ -75,7 +73,7 @@ _HALO = [matplotlib.patheffects.withStroke(linewidth=2.4, foreground='white')]
 
 
 class Step(NamedTuple):
-  """One step of a budget at one distribution, in percent, over the HMMs that have tasks with both of its stages.
+  """One step of a budget, in percent, over the HMMs that have tasks with both of its stages.
 
   Attributes:
     loss: what it is called.
@@ -90,7 +88,7 @@ class Step(NamedTuple):
   lost: Interval
 
 
-def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> list[Step | None]:
+def steps(records: pd.DataFrame, budget: Budget, field: str = 'accuracy') -> list[Step | None]:
   """The steps of a budget over the HMMs of records; None where no task has both stages of a step.
 
   Args:
@@ -100,81 +98,62 @@ def steps(records: list[Record], budget: Budget, field: str = 'accuracy') -> lis
   """
   levels, found = _levels(records, budget, field), list[Step | None]()
   for index, loss in enumerate(budget.losses):
-    pairs: dict[_Hmm, list[tuple[float, float]]] = {}
-    for (hmm, _), reached in levels.items():
-      if index in reached and index + 1 in reached:
-        pairs.setdefault(hmm, []).append((reached[index], reached[index + 1]))
-    if not pairs:
-      found.append(None)
-      continue
-    starts, ends = np.array([np.mean(of_hmm, axis=0) for _, of_hmm in sorted(pairs.items())]).T
-    found.append(Step(loss, float(starts.mean()), float(ends.mean()), statistics.mean_interval(starts - ends)))
+    means = levels[[index, index + 1]].dropna().groupby(level=_HMM).mean()
+    lost = statistics.mean_interval(means[index] - means[index + 1])
+    found.append(Step(loss, means[index].mean(), means[index + 1].mean(), lost) if len(means) else None)
   return found
 
 
-def _proven(records: list[Record], budget: Budget) -> Step | None:
+def _proven(records: pd.DataFrame, budget: Budget) -> Step | None:
   """The least that the first step loses, by proofs; None where no best head is the first stage."""
   return steps(records, budget, 'accuracy_at_most')[0] if budget.stages[0][1] == 'head_best' else None
 
 
-def _levels(records: list[Record], budget: Budget, field: str) -> _Levels:
-  """By HMM and task the accuracies in percent by the number of the stage, of which 0 is 100%."""
+def _levels(records: pd.DataFrame, budget: Budget, field: str) -> pd.DataFrame:
+  """Accuracies in percent, a row for each HMM and task and a column for each stage by its number, 0 being 100%."""
   places = {stage: place for place, stage in enumerate(budget.stages, 1)}
-  levels: _Levels = {}
-  for record in records:
-    place = places.get((record['model'], record['method']))
-    if place is not None:
-      value = record[field] if record['method'] == 'head_best' else record['accuracy']
-      hmm = results.point_of(record), record['trial']
-      levels.setdefault((hmm, record['task']), {0: 100.0})[place] = 100 * value
-  return levels
+  place = pd.Series([places.get(stage) for stage in zip(records['model'], records['method'])], records.index)
+  value = records['accuracy'].where(records['method'] != 'head_best', records[field]).astype(float)
+  reached = records.assign(place=place, value=100 * value).dropna(subset='place')
+  levels = reached.pivot(index=[*_HMM, 'task'], columns='place', values='value')
+  return levels.reindex(columns=range(len(places) + 1)).fillna({0: 100.0})
 
 
-def largest_loss(records: list[Record], budget: Budget) -> str | None:
-  """The loss that is told apart from 0 and from every other of the budget; None where none is.
+def largest_loss(records: pd.DataFrame, budget: Budget) -> str | None:
+  """The loss that is significantly above 0 and above every other loss of the budget; None where there is none.
 
-  Told apart is where the 95% interval of the difference over HMMs, on tasks with all stages, is above 0; both with the
+  That is where the 95% interval of the difference over HMMs, on tasks with all stages, is above 0; both with the
   best head that was found and with the most that any head may reach. Between these ends it is not looked at.
   """
   names = {_largest(_levels(records, budget, field), budget) for field in ('accuracy', 'accuracy_at_most')}
   return names.pop() if len(names) == 1 else None
 
 
-def _largest(levels: _Levels, budget: Budget) -> str | None:
-  of_hmms: dict[_Hmm, list[np.ndarray]] = {}
-  for (hmm, _), reached in levels.items():
-    if len(reached) == len(budget.losses) + 1:
-      of_hmms.setdefault(hmm, []).append(-np.diff([reached[place] for place in sorted(reached)]))
-  if not of_hmms:
+def _largest(levels: pd.DataFrame, budget: Budget) -> str | None:
+  losses = -levels.dropna().diff(axis=1).iloc[:, 1:].groupby(level=_HMM).mean()
+  if losses.empty:
     return None
-  losses = np.array([np.mean(of_hmm, axis=0) for of_hmm in of_hmms.values()])
-  first = int(losses.mean(0).argmax())
-  others = np.delete(losses, first, axis=1).T
-  differences = [losses[:, first], *(losses[:, first] - other for other in others)]
+  first = losses.mean().idxmax()
+  differences = [losses[first], *(losses[first] - losses[other] for other in losses if other != first)]
   is_apart = all(mean - half_width > 0 for mean, half_width, _ in map(statistics.mean_interval, differences))
-  return budget.losses[first] if is_apart else None
+  return budget.losses[first - 1] if is_apart else None
 
 
-def _drawn(records: list[Record]) -> Iterator[tuple[Budget, str, dict[Point, list[Record]]]]:
+def _complete(records: pd.DataFrame) -> Iterator[tuple[Budget, str, dict[Point, pd.DataFrame]]]:
   """Each budget and kind of text of which there are all stages, with the records of each of its distributions."""
-  of_points = statistics.by_point(records)
   for budget in BUDGETS:
     for text in ('memory', 'vanilla'):
-      points = {
-        point: rows
-        for point, rows in of_points.items()
-        if report.text_name(point) == text and None not in steps(rows, budget)
-      }
-      if points:
-        yield budget, text, points
+      points = statistics.by_point(report.of_text(records, text))
+      whole = {point: rows for point, rows in points.items() if None not in steps(rows, budget)}
+      if whole:
+        yield budget, text, whole
 
 
-def _title(budget: Budget, text: str, records: list[Record]) -> str:
-  several = len({report.text_name(point) for point in statistics.by_point(records)}) > 1
-  return f'{budget.title}, {text} text' if several else budget.title
+def _title(budget: Budget, text: str, records: pd.DataFrame) -> str:
+  return f'{budget.title}, {text} text' if (records['memory_size'] > 0).nunique() > 1 else budget.title
 
 
-def _size(points: dict[Point, list[Record]]) -> tuple[str, list[str]]:
+def _size(points: dict[Point, pd.DataFrame]) -> tuple[str, list[str]]:
   """What tells distributions of one kind of text apart, and its value in each."""
   if not next(iter(points)).memory_size:
     return '|H|', [str(point.num_states) for point in points]
@@ -185,76 +164,39 @@ def _size(points: dict[Point, list[Record]]) -> tuple[str, list[str]]:
   return 'distribution', [str(point) for point in points]
 
 
-def _num_hmms(points: dict[Point, list[Record]], budget: Budget) -> str:
+def _num_hmms(points: dict[Point, pd.DataFrame], budget: Budget) -> str:
   counts = [len(step.lost.values) for rows in points.values() for step in steps(rows, budget) if step]
   few, most = min(counts), max(counts)
   return f'n = {few} to {most}' if few < most else f'n = {most}'
 
 
-def sentences(records: list[Record]) -> list[str]:
-  """Which loss is the largest where, for each budget and kind of text, no stronger than the intervals are."""
-  found = []
-  for budget, text, points in _drawn(records):
-    name, sizes = _size(points)
-    where: dict[str | None, list[str]] = {}
-    for size, rows in zip(sizes, points.values()):
-      where.setdefault(largest_loss(rows, budget), []).append(size)
-    parts = [f'{loss} at {name} = {", ".join(where[loss])}' for loss in budget.losses if loss in where]
-    if None in where:
-      parts.append(f'not told apart at {name} = {", ".join(where[None])}')
-    title = _title(budget, text, records).split(' (')[0]
-    found.append(f'Largest loss of the {title}: {"; ".join(parts)} ({_num_hmms(points, budget)} HMMs a size).')
-    if len(points) > 1:
-      found[-1] += f' {_together([row for rows in points.values() for row in rows], budget)}'
-  return found
-
-
-def _together(records: list[Record], budget: Budget) -> str:
-  """What the HMMs of all sizes lose, in a sentence: more HMMs, of a mixture of sizes."""
-  its, largest = [step for step in steps(records, budget) if step], largest_loss(records, budget)
-  losses = [f'{step.loss} {step.lost}' for step in its]
-  if proven := _proven(records, budget):
-    losses[0] += f' (proven: {proven.lost})'
-  verdict = f'the largest is {largest}' if largest else 'none is told from all others'
-  count = max(len(step.lost.values) for step in its)
-  return f'Points lost over all {count} HMMs of these sizes: {", ".join(losses)}; {verdict}.'
-
-
-def tables(records: list[Record]) -> list[rich.table.Table]:
-  """A table for each budget and kind of text, a row for each distribution."""
-  found = []
-  for budget, text, points in _drawn(records):
+def tables(records: pd.DataFrame) -> dict[str, Table]:
+  """A table for each budget and kind of text that all stages were run of: a row a distribution, and one of all."""
+  found = {}
+  for budget, text, points in _complete(records):
     name, sizes = _size(points)
     rows = [_row(name, size, of_point, budget) for size, of_point in zip(sizes, points.values())]
+    if len(points) > 1:
+      rows.append(_row(name, 'all', pd.concat(points.values()), budget))
     title = f'Points of accuracy lost, mean ± half-width of the 95% interval over HMMs: {_title(budget, text, records)}'
-    found.append(report.from_rows(title, rows))
+    found[f'budget_{budget.stages[-1][1]}_{text}'] = table(title, rows)
   return found
 
 
-def _row(name: str, size: str, records: list[Record], budget: Budget) -> report.Row:
-  row, its = [(name, size)], [step for step in steps(records, budget) if step]
-  row.append(('n', str(max(len(step.lost.values) for step in its))))
-  for stage, step in zip(budget.stages, its):
-    row.append((f'{step.loss}\nto {_stage_name(stage)}', str(step.lost)))
-    if step is its[0] and (proven := _proven(records, budget)):
-      row.append(('of that\nproven', str(proven.lost)))
-  return [*row, ('accuracy', f'{its[-1].end:.1f}'), ('largest', largest_loss(records, budget) or 'not told apart')]
-
-
-def _stage_name(stage: Stage) -> str:
-  model, method = stage
-  return f'{METHODS[method].label}, {report.MODEL_NAMES[model]}'
-
-
-def render(records: list[Record]) -> str:
-  """Tables and sentences as plain text, '' where no budget has all its stages."""
-  return ''.join(map(report.as_text, tables(records))) + ''.join(f'{line}\n' for line in sentences(records))
+def _row(name: str, size: str, records: pd.DataFrame, budget: Budget) -> report.Row:
+  taken = [step for step in steps(records, budget) if step]
+  row = {name: size, 'n': str(max(len(step.lost.values) for step in taken))}
+  for (model, method), step in zip(budget.stages, taken):
+    row[f'{step.loss}\nto {METHODS[method].label}, {report.MODEL_NAMES[model]}'] = str(step.lost)
+    if step is taken[0] and (proven := _proven(records, budget)):
+      row['of that\nproven'] = str(proven.lost)
+  return row | {'accuracy': f'{taken[-1].end:.1f}', 'largest': largest_loss(records, budget) or 'not significant'}
 
 
 @figures.styled
-def figure(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure | None:
+def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """A panel for each budget and kind of text: the steps at each distribution; None where no budget has all stages."""
-  drawn = list(_drawn(records))
+  drawn = list(_complete(records))
   if not drawn:
     return None
   size = 1.5 * settings.width, settings.height * (0.15 + 0.6 * len(drawn))
@@ -283,7 +225,7 @@ def _face(loss: str, gains: bool) -> dict[str, Any]:
   return dict(facecolor='white' if gains else colour, edgecolor=colour if gains else 'white', hatch=hatch)
 
 
-def _draw(axes, place: int, records: list[Record], budget: Budget) -> None:
+def _draw(axes, place: int, records: pd.DataFrame, budget: Budget) -> None:
   """The steps of one distribution side by side, each from where it starts to where it ends; hollow where it gains."""
   width, stroke = 0.84 / len(budget.losses), dict(color='black', marker='', linewidth=1.2)
   for index, step in enumerate(step for step in steps(records, budget) if step):

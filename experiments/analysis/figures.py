@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import report, statistics
-from experiments.records import files, results
-from experiments.records.results import Record
+from experiments.records import files
 from experiments.settings.grid import AXES, Point
 from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS, PROTOCOL
@@ -34,11 +33,11 @@ styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplst
 # The value of a distribution on the x axis.
 _Size = Callable[[Point], int]
 # A label, how it is drawn, and what it is of.
-_Line = tuple[str, dict[str, Any], list[Record]]
+_Line = tuple[str, dict[str, Any], pd.DataFrame]
 
 
 @styled
-def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
+def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |H| for each method on each model."""
   figure, (axes,) = panels(settings)
   size, records = AXES['figure_3_left'], _paper_records(records, vanilla=('head', 'prompt'))
@@ -46,7 +45,7 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
   draw_majority(axes, _samples(records, size, 'majority_accuracy'))
   if settings.paper_overlay:
     for method in ('head', 'prompt'):
-      values = report.paper_left(method, records[0]['scale'])
+      values = report.paper_left(method, records['scale'].iloc[0])
       _draw_paper(axes, records, size, values, METHODS[method].marker, METHODS[method].label)
   low, high = axes.dataLim.intervalx
   if low <= 10 <= high:
@@ -58,58 +57,57 @@ def figure_3_left(records: list[Record], settings: FigureSettings) -> matplotlib
 
 
 @styled
-def figure_3_right(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
+def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, (axes,) = panels(settings)
   size, records = AXES['figure_3_right'], _paper_records(records, memory=('attention',), vanilla=('head',))
-  text_records = lambda text: [record for record in records if _text_of(record) == text]
-  memory, vanilla = text_records('memory'), text_records('vanilla')
+  memory, vanilla = report.of_text(records, 'memory'), report.of_text(records, 'vanilla')
   # A method of both texts is drawn on vanilla text as a method of neither.
-  of_memory, of_vanilla = ({record['method'] for record in rows} for rows in (memory, vanilla))
+  of_memory, of_vanilla = set(memory['method']), set(vanilla['method'])
   free = [method for method in METHODS if method not in of_memory | of_vanilla]
   drawn_as = dict(zip(sorted(of_memory & of_vanilla), free))
   _draw_lines(axes, _lines(memory, 'memory: ') + _lines(vanilla, 'vanilla: ', drawn_as), size)
-  for text, dash, marker in (('memory', ':', 'P'), ('vanilla', '-.', 's')):
-    draw_majority(axes, _samples(text_records(text), size, 'majority_accuracy'), f'{text}: majority class', dash)
+  for text, rows, dash, marker in (('memory', memory, ':', 'P'), ('vanilla', vanilla, '-.', 's')):
+    draw_majority(axes, _samples(rows, size, 'majority_accuracy'), f'{text}: majority class', dash)
     if settings.paper_overlay:
-      _draw_paper(axes, records, size, report.paper_right(text, records[0]['scale']), marker, text)
+      _draw_paper(axes, records, size, report.paper_right(text, records['scale'].iloc[0]), marker, text)
   _finish(figure, records, 'number of joint states |M||H|')
   return figure
 
 
-def _paper_records(records: list[Record], **methods: tuple[str, ...]) -> list[Record]:
+def _paper_records(records: pd.DataFrame, **methods: tuple[str, ...]) -> pd.DataFrame:
   """What the paper draws, its `methods` on each text, where more than its protocol was run; else all records."""
-  if all(record['method'] in PROTOCOL for record in records):
+  if records['method'].isin(PROTOCOL).all():
     return records
-  drawn = lambda record: record['method'] in methods.get(_text_of(record), ())
-  return list(filter(drawn, records)) or records
+  of_texts = [report.of_text(records, text) for text in methods]
+  drawn = pd.concat([rows[rows['method'].isin(names)] for rows, names in zip(of_texts, methods.values())])
+  return records if drawn.empty else drawn.sort_index()
 
 
 @styled
-def controls(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure | None:
+def controls(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """Accuracy against |M||H| of attention beside its controls and a linear head; None where no control was run.
 
   A row for each text and a column for each model. A bag of words reads no model, and stands in both columns.
   """
-  constant = statistics.select(records, method='attention_constant')
-  if not constant and not statistics.select(records, method='attention_blind'):
+  if not records['method'].isin(['attention_constant', 'attention_blind']).any():
     return None
   size, unit = AXES['controls'], statistics.unit_of(records)
-  texts = [text for text in ('memory', 'vanilla') if any(_text_of(record) == text for record in records)]
-  models = [model for model in MODEL_NAMES if statistics.select(records, model=model)]
+  texts = [text for text in ('memory', 'vanilla') if len(report.of_text(records, text))]
+  models = [model for model in MODEL_NAMES if model in set(records['model'])]
   figure = matplotlib.figure.Figure((settings.width * 1.4, settings.height * (0.2 + 0.7 * len(texts))), settings.dpi)
   grid = figure.subplots(len(texts), len(models), sharex=True, sharey=True, squeeze=False)
   for (row, text), (column, model) in itertools.product(enumerate(texts), enumerate(models)):
-    text_records, axes = [record for record in records if _text_of(record) == text], grid[row, column]
+    text_records, axes = report.of_text(records, text), grid[row, column]
     lines: list[_Line] = []
     for method in ('attention', 'attention_blind', 'attention_constant', 'head'):
       read = model if model in METHODS[method].models else METHODS[method].models[0]
       rows = statistics.select(text_records, model=read, method=method)
-      lines += [(METHODS[method].label, _shown(style_of(method), read), rows)] * bool(rows)
+      lines += [(METHODS[method].label, _shown(style_of(method), read), rows)] * (not rows.empty)
     _draw_lines(axes, lines, size, unit=unit)
     draw_majority(axes, _samples(text_records, size, 'majority_accuracy', unit))
     axes.set_title(f'{text} text, {MODEL_NAMES[model]}')
-    axes.set_xticks(sorted({size(results.point_of(record)) for record in records}))
+    axes.set_xticks(sorted({size(point) for point in statistics.by_point(records)}))
   for axes in grid[-1]:
     axes.set_xlabel('number of joint states |M||H|')
   for axes in grid[:, 0]:
@@ -118,17 +116,12 @@ def controls(records: list[Record], settings: FigureSettings) -> matplotlib.figu
   return figure
 
 
-def _text_of(record: Record) -> str:
-  return report.text_name(results.point_of(record))
-
-
 @styled
-def memory_cells(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure:
+def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Error against the number of memory cells N; where there is none, a triangle on the bottom edge."""
   figure, (axes,) = panels(settings)
   size = AXES['memory_cells']
-  error_of = lambda record: {field: 1 - record[field] for field in ('accuracy', 'majority_accuracy')}
-  records = [record | error_of(record) for record in records]
+  records = records.assign(**{field: 1 - records[field] for field in ('accuracy', 'majority_accuracy')})
   lines = _lines(records)
   samples = [values for *_, rows in lines for values in _samples(rows, size, 'accuracy').values()]
   shown = np.array([error for values in samples for error in (values.mean(), *values)])
@@ -145,18 +138,18 @@ def memory_cells(records: list[Record], settings: FigureSettings) -> matplotlib.
 
 
 @styled
-def attention(records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure | None:
+def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """Attention weight against the probability that a position reads the label's cell; None where every one does.
 
   Each line is a distribution and a model, the mean over its tasks; the area of a marker is the share of positions
   that it stands for.
   """
   chosen = statistics.select(records, attention_by='read_probability')
-  if not chosen:
+  if chosen.empty:
     return None
   figure, (axes,) = panels(settings)
   for of_point, style in zip(statistics.by_point(chosen).values(), matplotlib.rcParams['axes.prop_cycle']()):
-    for model in sorted({record['model'] for record in of_point}):
+    for model in sorted(set(of_point['model'])):
       _draw_profile(axes, statistics.select(of_point, model=model), style, model)
   axes.axhline(1, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
@@ -166,16 +159,16 @@ def attention(records: list[Record], settings: FigureSettings) -> matplotlib.fig
   return figure
 
 
-def _draw_profile(axes, records: list[Record], style: dict[str, Any], model: str) -> None:
+def _draw_profile(axes, records: pd.DataFrame, style: dict[str, Any], model: str) -> None:
   bins = []
-  for rows in zip(*(record['attention_profile'] for record in records)):
+  for rows in zip(*records['attention_profile']):
     filled = [row for row in rows if row[2]]
     if filled:
       concentration, weight, share = zip(*filled)
       means = [np.average(values, weights=share) for values in (concentration, weight)]
       bins.append((*means, sum(share) / len(rows)))
   concentration, weight, share = np.array(bins).T
-  label = f'{results.point_of(records[0])}, {MODEL_NAMES[model]}'
+  label = f'{next(iter(statistics.by_point(records)))}, {MODEL_NAMES[model]}'
   shown = _shown(style, model)
   axes.plot(concentration, weight, label=label, **shown)
   fill = dict(color=shown['markerfacecolor'], edgecolors=style['color'], marker=style['marker'])
@@ -248,11 +241,11 @@ def finish(figure, title: str) -> None:
   figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
 
 
-def _lines(records: list[Record], prefix: str = '', drawn_as: dict[str, str] | None = None) -> list[_Line]:
+def _lines(records: pd.DataFrame, prefix: str = '', drawn_as: dict[str, str] | None = None) -> list[_Line]:
   """A line for each pair of model and method, those with a prompt first; drawn as another method where one is given."""
   by_line = lambda pair: (pair[0], 'prompt' not in pair[1], pair[1])
   lines = []
-  for model, method in sorted({(record['model'], record['method']) for record in records}, key=by_line):
+  for model, method in sorted(set(zip(records['model'], records['method'])), key=by_line):
     style = _shown(style_of({method: method, **(drawn_as or {})}[method]), model)
     rows = statistics.select(records, model=model, method=method)
     lines.append((f'{prefix}{METHODS[method].label}, {MODEL_NAMES[model]}', style, rows))
@@ -260,19 +253,19 @@ def _lines(records: list[Record], prefix: str = '', drawn_as: dict[str, str] | N
 
 
 def _samples(
-  records: list[Record], size: _Size, field: str, unit: statistics.Unit | None = None
+  records: pd.DataFrame, size: _Size, field: str, unit: statistics.Unit | None = None
 ) -> dict[float, np.ndarray]:
   """The values of the independent units in percent, by size."""
   unit = unit or statistics.unit_of(records)
-  sizes = [size(results.point_of(record)) for record in records]
-  at = {wanted: [record for record, its in zip(records, sizes) if its == wanted] for wanted in sorted(set(sizes))}
-  return {wanted: statistics.percent(rows, field, unit).values for wanted, rows in at.items()}
+  sizes = {point: size(point) for point in statistics.by_point(records)}
+  at = records[list(Point._fields)].apply(lambda row: sizes[Point(*row)], axis=1)
+  return {wanted: statistics.percent(rows, field, unit).values for wanted, rows in records.groupby(at)}
 
 
 def _draw_lines(
   axes, lines: list[_Line], size: _Size, floor: float = -np.inf, unit: statistics.Unit | None = None
 ) -> None:
-  unit = unit or statistics.unit_of([record for *_, rows in lines for record in rows])
+  unit = unit or statistics.unit_of(pd.concat([rows for *_, rows in lines]))
   # All within the margin of the axis.
   step = min(4, 36 / len(lines))
   for index, (label, style, rows) in enumerate(lines):
@@ -292,13 +285,14 @@ def _draw_paper(axes, records, size: _Size, values: dict[int, float], marker: st
   shown = {x: value for x, value in values.items() if min(sizes) <= x <= max(sizes)}
   if not shown:
     return
-  of = 'BERT-base' if records[0]['scale'] in ('paper', 'paper_v1', 'official', 'tuned') else 'BERT-base on more text'
+  is_base = records['scale'].iloc[0] in ('paper', 'paper_v1', 'official', 'tuned')
+  of = 'BERT-base' if is_base else 'BERT-base on more text'
   label = f'{name}, the paper ({of}; digitised)'
   style = dict(color='0.35', marker=marker, markersize=7, markerfacecolor='none', linestyle='none', zorder=5)
   axes.plot(list(shown), list(shown.values()), label=label, **style)
 
 
-def _finish(figure, records: list[Record], label: str, unit: str = 'test accuracy (%)') -> None:
+def _finish(figure, records: pd.DataFrame, label: str, unit: str = 'test accuracy (%)') -> None:
   (axes,) = figure.axes
   axes.set_xticks(sorted({x for line in axes.lines for x in line.get_xdata()}))
   # An interval may reach past what an accuracy can be, a tick should not.
@@ -309,7 +303,7 @@ def _finish(figure, records: list[Record], label: str, unit: str = 'test accurac
   finish(figure, caption(records, _counted(records)))
 
 
-def _counted(records: list[Record], spread: bool = True) -> str:
+def _counted(records: pd.DataFrame, spread: bool = True) -> str:
   unit = statistics.unit_of(records)
   counts = [len(statistics.by_unit(rows, 'majority_accuracy', unit)) for rows in statistics.by_point(records).values()]
   return counted(counts, 'HMMs' if unit == ('trial',) else 'tasks of one HMM per size', spread)

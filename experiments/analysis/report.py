@@ -1,31 +1,28 @@
-"""The table that ends a run, made from records alone."""
+"""The tables of a grid of trials, from records alone."""
 
-import io
+from collections.abc import Iterable
 import json
 import pathlib
 import textwrap
 
 import numpy as np
-import rich.box
-import rich.console
-import rich.table
+import pandas as pd
 
 from experiments.analysis import statistics
-from experiments.records import files, results
-from experiments.records.results import Record
-from experiments.runtime.progress import Reporter
+from experiments.analysis.statistics import Difference, Unit
+from experiments.analysis.tables import number, Table, table
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS, PROTOCOL
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
 MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
-# Which method stands for a kind of text where the two are compared: the first of these that was run.
-_STANDING_FOR = {
+# Which method represents a kind of text where the two are compared: the first of these that was run.
+_REPRESENTATIVES = {
   'memory': ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune'),
   'vanilla': ('head', 'attention', 'prompt', 'prompt_attention', 'probe', 'finetune'),
 }
-# Pairs of methods whose difference on BERT, paired by task, is told where both were run.
+# Pairs of methods whose difference on BERT, paired by task, is tested where both were run.
 _CONTRASTS = (
   ('prompt', 'head'),
   ('attention', 'head'),
@@ -37,8 +34,8 @@ _CONTRASTS = (
 # Of a test, before it is corrected.
 LEVEL = 0.05
 
-# The cells of a distribution, each with the title of its column.
-Row = list[tuple[str, str]]
+# The cells of a distribution by the headings of their columns.
+Row = dict[str, str]
 
 
 def _text_of_paper(scale: str) -> str:
@@ -59,186 +56,177 @@ def paper_right(text: str, scale: str, what: str = 'mean') -> dict[int, float]:
 
 
 def text_name(point: Point) -> str:
-  """What the text of a point comes from."""
+  """The kind of text that a distribution gives."""
   return 'memory' if point.memory_size else 'vanilla'
 
 
-def table(records: list[Record], paper_overlay: bool) -> rich.table.Table:
-  """One row per distribution: accuracies in percent of the paper's protocol with 95% intervals, and the Bayes gap."""
-  rows = []
-  for point, of_point in statistics.by_point(records).items():
-    bert = statistics.select(of_point, model='bert')
-    row = _start_of_row(point, of_point, records, 'accuracy', PROTOCOL)
-    if any(record['near_tie_share'] for record in records):
-      row.append(('near\nties', f'{100 * np.mean([record["near_tie_share"] for record in of_point]):.1f}'))
-    row.append(('majority', str(statistics.percent(of_point, 'majority_accuracy', statistics.unit_of(records)))))
-    for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
-      row.append((title, f'{np.mean([record[field] for record in bert]):.3f}' if bert else ''))
-    rows.append(row + (_paper(point, bert, records) if paper_overlay else []))
-  return from_rows('Test accuracy in percent, mean ± half-width of the 95% interval', rows)
+def of_text(records: pd.DataFrame, text: str) -> pd.DataFrame:
+  """The records of one kind of text."""
+  return records[(records['memory_size'] > 0) == (text == 'memory')]
 
 
-def contrasts(records: list[Record]) -> dict[str, dict[Point, statistics.Difference]]:
+def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
+  """The tables that the records have something for, by name."""
+  beyond = [method for method in METHODS if method not in PROTOCOL]
+  has_ties = bool((records['near_tie_share'] > 0).any())
+  rows: dict[str, tuple[str, list[Row]]] = {
+    'accuracy': (
+      'Test accuracy in percent, mean ± half-width of the 95% interval',
+      [_accuracy_row(*pair, records, has_ties, paper_overlay) for pair in statistics.by_point(records).items()],
+    ),
+    'differences': (
+      f'Differences in points, the unit the {_unit_name(records)}; p of t tests, corrected for the number of sizes '
+      f'(Holm). Detectable: the minimum effect that 80% of such runs find at {LEVEL} over the number of sizes',
+      _difference_rows(records),
+    ),
+    'beside_paper': (
+      'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
+      'squared half-widths, uncorrected for number',
+      _beside_paper(records) if paper_overlay else [],
+    ),
+    'diagnostics': (
+      "Beyond the paper's protocol: what other fits and controls reach",
+      _method_rows(records, 'accuracy', beyond) if records['method'].isin(beyond).any() else [],
+    ),
+    'clear': (
+      'The same without near ties: test inputs whose class scores differ by 1e-6 or more',
+      _method_rows(records, 'clear_accuracy', PROTOCOL) if has_ties else [],
+    ),
+  }
+  return {name: table(title, of_table) for name, (title, of_table) in rows.items() if of_table}
+
+
+def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Difference]]:
   """By the title of each contrast that was run on BERT, its difference at every distribution that has both sides.
 
   Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
   vanilla text have no HMM in common, and are compared by Welch's test.
   """
-  unit, memory, vanilla = statistics.unit_of(records), *(representative_method(text, records) for text in _STANDING_FOR)
-  found: dict[str, dict[Point, statistics.Difference]] = {}
-  of_texts = dict.fromkeys([(memory, vanilla), *((method, method) for method in ('attention', 'head'))])
-  for point, rows in statistics.by_point(records).items():
-    beside = statistics.select(records, **Point(point.joint_states)._asdict()) if point.memory_size else []
-    compared = [
-      (f'{METHODS[one].label} - {METHODS[other].label}', one, other, rows, statistics.paired_difference)
-      for one, other in _CONTRASTS
-    ]
-    compared += [
-      (
-        f'memory {METHODS[one].label} - vanilla {METHODS[other].label}',
-        one,
-        other,
-        beside,
-        statistics.unpaired_difference,
-      )
-      for one, other in of_texts
-      if one and other
-    ]
-    for title, one, other, others, difference in compared:
-      model = 'bert' if 'bert' in METHODS[other].models else 'exact'
-      both = statistics.select(rows, model='bert', method=one), statistics.select(others, model=model, method=other)
-      if all(both):
-        found.setdefault(title, {})[point] = difference(*both, unit)
-  return dict(sorted(found.items(), key=lambda item: item[0].startswith('memory ')))
+  unit, points = statistics.unit_of(records), statistics.by_point(records)
+  found: dict[str, dict[Point, Difference]] = {}
+  for one, other in _CONTRASTS:
+    title = f'{METHODS[one].label} - {METHODS[other].label}'
+    for point, rows in points.items():
+      both = _on_bert(rows, one), _on_bert(rows, other)
+      if all(map(len, both)):
+        found.setdefault(title, {})[point] = statistics.paired_difference(*both, unit)
+  memory, vanilla = (representative_method(text, records) for text in _REPRESENTATIVES)
+  for one, other in dict.fromkeys([(memory, vanilla), ('attention', 'attention'), ('head', 'head')]):
+    for point in points if one and other else ():
+      beside = statistics.select(records, **Point(point.joint_states)._asdict())
+      both = _on_bert(points[point], one), _on_bert(beside, other)
+      if point.memory_size and all(map(len, both)):
+        title = f'memory {METHODS[one].label} - vanilla {METHODS[other].label}'
+        found.setdefault(title, {})[point] = statistics.unpaired_difference(*both, unit)
+  return found
 
 
-def contrast_table(records: list[Record]) -> rich.table.Table:
+def _on_bert(records: pd.DataFrame, method: str) -> pd.DataFrame:
+  """The records of a method on BERT, or on the exact model if it makes sense on that one alone."""
+  model = 'bert' if 'bert' in METHODS[method].models else 'exact'
+  return statistics.select(records, model=model, method=method)
+
+
+def _difference_rows(records: pd.DataFrame) -> list[Row]:
   """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
-  rows, points = [], statistics.by_point(records)
+  rows, points = list[Row](), statistics.by_point(records)
   for title, differences in contrasts(records).items():
     corrected = statistics.holm([one.p_value for one in differences.values()])
     for (point, difference), p_value in zip(differences.items(), corrected):
-      detectable = difference.detectable(LEVEL / len(differences))
-      cells = [
-        ('difference', str(difference.interval)),
-        ('p, Holm', _shown(p_value, '.2g')),
-        ('sizes', str(len(differences))),
-        ('detectable', _shown(detectable, '.1f')),
-      ]
-      first = point == next(iter(differences))
-      rows.append([('contrast, on BERT', title if first else ''), *_name_of(point, points[point], records), *cells])
-  unit = 'HMM' if statistics.unit_of(records) == ('trial',) else 'task of one HMM'
-  title = (
-    f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). Detectable: '
-    f'what is found in 80% of such runs at {LEVEL} over the number of sizes, with the spread seen'
-  )
-  return from_rows(title, rows)
+      row = {'contrast, on BERT': title if point == next(iter(differences)) else ''}
+      row |= _name_of(point, points[point], records)
+      row |= {'difference': str(difference.interval), 'p, Holm': number(p_value, '.2g')}
+      row |= {'sizes': str(len(differences))}
+      row |= {'detectable': number(difference.detectable(LEVEL / len(differences)), '.1f')}
+      rows.append(row)
+  return rows
 
 
-def diagnostics_table(records: list[Record]) -> rich.table.Table:
-  """The accuracies of controls and of what is fitted otherwise than by the paper's protocol."""
-  beyond = tuple(method for method in METHODS if method not in PROTOCOL)
-  rows = [_start_of_row(*pair, records, 'accuracy', beyond) for pair in statistics.by_point(records).items()]
-  return from_rows("Beyond the paper's protocol: what other fits and controls reach", rows)
+def _unit_name(records: pd.DataFrame) -> str:
+  return 'HMM' if statistics.unit_of(records) == ('trial',) else 'task of one HMM'
 
 
-def clear_table(records: list[Record]) -> rich.table.Table:
-  """The accuracies where labels are clear: on test inputs whose class scores differ by 1e-6 or more."""
-  title = 'The same without near ties: test inputs whose class scores differ by 1e-6 or more'
-  rows = [_start_of_row(*pair, records, 'clear_accuracy', PROTOCOL) for pair in statistics.by_point(records).items()]
-  return from_rows(title, rows)
+def _name_of(point: Point, of_point: pd.DataFrame, records: pd.DataFrame, field: str = 'accuracy') -> Row:
+  """The distribution, and its number of units."""
+  has_memory = (records['memory_size'] > 0).any()
+  return {
+    'text': text_name(point) if has_memory else '',
+    '|M|': str(point.memory_size or ''),
+    'N': str(point.num_cells or ''),
+    '|H|': str(point.num_states),
+    '|M|^N |H|': str(point.joint_states) if has_memory else '',
+    'n': str(len(statistics.by_unit(of_point, field, statistics.unit_of(records)))),
+  }
 
 
-def from_rows(title: str, rows: list[Row]) -> rich.table.Table:
-  """The rows, whose titles are the same, without the columns that are empty in all of them."""
-  columns = [column for column in zip(*rows) if any(cell for _, cell in column)]
-  out = rich.table.Table(title=title, box=rich.box.SIMPLE)
-  for (name, _), *_ in columns:
-    out.add_column(name, justify='right', no_wrap=True)
-  for row in zip(*columns):
-    out.add_row(*(cell for _, cell in row))
-  return out
-
-
-def _has_memory(records: list[Record]) -> bool:
-  return any(record['memory_size'] for record in records)
-
-
-def _shown(number: float, form: str) -> str:
-  return '' if np.isnan(number) else f'{number:{form}}'
-
-
-def _name_of(point: Point, of_point: list[Record], records: list[Record], field: str = 'accuracy') -> Row:
-  """What the distribution is, and of how many units."""
-  has_memory = _has_memory(records)
+def _method_rows(records: pd.DataFrame, field: str, methods: Iterable[str]) -> list[Row]:
+  """By distribution the number of units, and a field of each of these methods on each model in percent."""
+  points, unit = statistics.by_point(records), statistics.unit_of(records)
   return [
-    ('text', text_name(point) if has_memory else ''),
-    ('|M|', str(point.memory_size or '')),
-    ('N', str(point.num_cells or '')),
-    ('|H|', str(point.num_states)),
-    ('|M|^N |H|', str(point.joint_states) if has_memory else ''),
-    ('n', str(len(statistics.by_unit(of_point, field, statistics.unit_of(records))))),
+    _name_of(point, rows, records, field) | _method_cells(rows, records, field, methods, unit)
+    for point, rows in points.items()
   ]
 
 
-def _start_of_row(
-  point: Point, of_point: list[Record], records: list[Record], field: str, methods: tuple[str, ...]
-) -> Row:
-  """What the distribution is, of how many units, and the accuracy of each of these methods on each model."""
-  row, unit = _name_of(point, of_point, records, field), statistics.unit_of(records)
-  for model, method in sorted({(record['model'], record['method']) for record in records}):
+def _method_cells(rows: pd.DataFrame, records: pd.DataFrame, field: str, methods: Iterable[str], unit: Unit) -> Row:
+  cells = {}
+  for model, method in sorted(set(zip(records['model'], records['method']))):
     if method in methods:
-      chosen = statistics.select(of_point, model=model, method=method)
+      chosen = statistics.select(rows, model=model, method=method)
       title = f'{textwrap.fill(METHODS[method].label, 18)}\n{MODEL_NAMES[model]}'
-      row.append((title, str(statistics.percent(chosen, field, unit)) if chosen else ''))
-  return row
+      cells[title] = str(statistics.percent(chosen, field, unit)) if len(chosen) else ''
+  return cells
 
 
-def representative_method(text: str, records: list[Record]) -> str | None:
-  """The method that stands for a kind of text, on BERT; None where there is none."""
-  of_text = [r for r in statistics.select(records, model='bert') if text_name(results.point_of(r)) == text]
-  found = {record['method'] for record in of_text}
-  return next((method for method in _STANDING_FOR[text] if method in found), None)
+def _accuracy_row(point: Point, rows: pd.DataFrame, records: pd.DataFrame, has_ties: bool, paper_overlay: bool) -> Row:
+  """The accuracies of the paper's protocol, the majority, the Bayes gap, and the paper's accuracies."""
+  bert, unit = statistics.select(rows, model='bert'), statistics.unit_of(records)
+  row = _name_of(point, rows, records) | _method_cells(rows, records, 'accuracy', PROTOCOL, unit)
+  if has_ties:
+    row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
+  row['majority'] = str(statistics.percent(rows, 'majority_accuracy', unit))
+  for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
+    row[title] = f'{bert[field].mean(skipna=False):.3f}' if len(bert) else ''
+  return row | (_paper_cells(point, bert, records) if paper_overlay else {})
 
 
-def _paper(point: Point, bert: list[Record], records: list[Record]) -> Row:
-  """The paper's accuracies, and ours on BERT less them."""
-  scale, text, names = records[0]['scale'], text_name(point), ('head', 'prompt')
-  values = {name: paper_left(name, scale).get(point.num_states) for name in names}
-  if _has_memory(records):
+def representative_method(text: str, records: pd.DataFrame) -> str | None:
+  """The method that represents a kind of text, on BERT; None where there is none."""
+  found = set(statistics.select(of_text(records, text), model='bert')['method'])
+  return next((method for method in _REPRESENTATIVES[text] if method in found), None)
+
+
+def _paper_values(point: Point, records: pd.DataFrame, what: str = 'mean') -> dict[str, float | None]:
+  """The paper's accuracy of each method that it draws at this distribution, None where it draws no such point."""
+  scale, text = records['scale'].iloc[0], text_name(point)
+  if (records['memory_size'] > 0).any():
     method = representative_method(text, records)
-    values = {method: paper_right(text, scale).get(point.joint_states)} if method else {}
-  cells = []
+    return {method: paper_right(text, scale, what).get(point.joint_states)} if method else {}
+  return {method: paper_left(method, scale, what).get(point.num_states) for method in ('head', 'prompt')}
+
+
+def _paper_cells(point: Point, bert: pd.DataFrame, records: pd.DataFrame) -> Row:
+  """The paper's accuracies, and ours on BERT less them."""
+  values, papers, less = _paper_values(point, records), [], []
   for method, value in values.items():
-    ours = [100 * record['accuracy'] for record in statistics.select(bert, method=method)]
-    cells.append(('-' if value is None else f'{value}', f'{np.mean(ours) - value:+.1f}' if ours and value else '-'))
-  of = '' if _has_memory(records) else f'\n{" / ".join(names)}'
-  paper, less = (' / '.join(column) for column in zip(*cells)) if cells else ('', '')
-  return [(f"paper's{of}", paper), ("ours\n- paper's", less)]
+    ours = 100 * statistics.select(bert, method=method)['accuracy'].mean()
+    papers.append('-' if value is None else f'{value}')
+    less.append('-' if value is None or np.isnan(ours) else f'{ours - value:+.1f}')
+  of = f'\n{" / ".join(values)}' if len(values) > 1 else ''
+  return {f"paper's{of}": ' / '.join(papers), "ours\n- paper's": ' / '.join(less)}
 
 
-def render(records: list[Record], paper_overlay: bool) -> str:
-  """The tables that the records have something for, as plain text."""
-  found = [table(records, paper_overlay)]
-  if contrasts(records):
-    found.append(contrast_table(records))
-  if any(record['method'] not in PROTOCOL for record in records):
-    found.append(diagnostics_table(records))
-  if any(record['near_tie_share'] for record in records):
-    found.append(clear_table(records))
-  return ''.join(map(as_text, found))
-
-
-def as_text(rich_table: rich.table.Table) -> str:
-  """A table at its own width, without colour or trailing blanks."""
-  console = rich.console.Console(width=240, no_color=True, file=io.StringIO(), record=True)
-  console.print(rich_table)
-  return '\n'.join(line.rstrip() for line in console.export_text().splitlines()) + '\n'
-
-
-def show(text: str, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Prints the tables of a workdir, keeps them beside its records, and says where both are."""
-  reporter.show(text)
-  files.write_whole(workdir / 'table.txt', text)
-  for name, path in (('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')):
-    reporter.say(f'{name}: {path}')
+def _beside_paper(records: pd.DataFrame) -> list[Row]:
+  """A row for each point of the paper that we have on BERT; the paper's half-width counts as 0 if it is unknown."""
+  rows, unit = list[Row](), statistics.unit_of(records)
+  for point, of_point in statistics.by_point(records).items():
+    half_widths = _paper_values(point, records, 'ci95')
+    for method, value in _paper_values(point, records).items():
+      chosen = statistics.select(of_point, model='bert', method=method)
+      if value is not None and len(chosen):
+        ours = statistics.percent(chosen, 'accuracy', unit)
+        is_apart = abs(ours.mean - value) > np.hypot(ours.half_width, half_widths[method] or 0)
+        row = {'method': METHODS[method].label, **_name_of(point, chosen, records), 'ours': str(ours)}
+        row |= {'paper': f'{value}', 'difference': f'{ours.mean - value:+.1f}', 'apart': 'yes' if is_apart else 'no'}
+        rows.append(row)
+  return rows

@@ -10,8 +10,10 @@ import re
 from typing import Any
 
 import matplotlib.figure
+import pandas as pd
 
-from experiments.analysis import error_budget, figures, report
+from experiments.analysis import error_budget, figures as figures_lib, report
+from experiments.analysis.tables import Table
 from experiments.pipeline import disk_needs, memory_needs, pretraining, trial as trial_lib
 from experiments.records import failures, files, results, trial_records
 from experiments.records.failures import Failure
@@ -21,18 +23,15 @@ from experiments.runtime import distributed, exit_status, locks, storage, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
-from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS
 
-SETTINGS = Settings
-
 # What draws each of the figures that settings may ask for.
-DRAWN = {
-  'figure_3_left': figures.figure_3_left,
-  'figure_3_right': figures.figure_3_right,
-  'memory_cells': figures.memory_cells,
-  'attention': figures.attention,
-  'controls': figures.controls,
+_FIGURES = {
+  'figure_3_left': figures_lib.figure_3_left,
+  'figure_3_right': figures_lib.figure_3_right,
+  'memory_cells': figures_lib.memory_cells,
+  'attention': figures_lib.attention,
+  'controls': figures_lib.controls,
   'budget': error_budget.figure,
 }
 
@@ -233,20 +232,17 @@ def _timings(trial: trial_lib.Trial, reporter: Reporter) -> list[dict[str, Any]]
     return []
 
 
-def show(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Draws the table and the figure of a workdir from its records, if it has any."""
-  records = results.load(workdir)
-  if not records:
-    return
-  report.show(report.render(records, settings.figure.paper_overlay) + error_budget.render(records), workdir, reporter)
-  for name in settings.figures:
-    drawn = figure(name, records, settings.figure)
-    if drawn:
-      reporter.say(figures.saved(drawn, workdir / name))
+def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
+  """The tables that the records of a grid have something for."""
+  return report.tables(records, settings.figure.paper_overlay) | error_budget.tables(records)
 
 
-def figure(name: str, records: list[Record], settings: FigureSettings) -> matplotlib.figure.Figure | None:
-  """One of DRAWN; None where the records have nothing for it."""
+def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
+  """The figures that the settings name and the records have something for."""
   # What is fitted without a protocol is for the budget, where there is any by one.
-  trained = [record for record in records if METHODS[record['method']].fit == 'schedule'] or records
-  return DRAWN[name](records if name == 'budget' else trained, settings)
+  trained = records[[METHODS[method].fit == 'schedule' for method in records['method']]]
+  protocol = records if trained.empty else trained
+  drawn = {
+    name: _FIGURES[name](records if name == 'budget' else protocol, settings.figure) for name in settings.figures
+  }
+  return {name: figure for name, figure in drawn.items() if figure}

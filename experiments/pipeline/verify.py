@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from experiments.analysis import report
+from experiments.analysis.tables import as_text, table
 from experiments.pipeline import sweep
 from experiments.records import environment, results
 from experiments.records.results import Record
@@ -112,8 +112,8 @@ def run(
   chosen = {draws[number] for number in numbers}
   rows = [record for record in recorded if _values(record, _DRAW) in chosen]
   found = compared(rows, again, is_here)
-  reporter.show(report.as_text(report.from_rows('Made again and compared', found)))
-  wrong = [f'{row["field"]} ({row["wrong"]})' for row in map(dict, found) if row['wrong']]
+  reporter.show(as_text(table('Made again and compared', found)))
+  wrong = [f'{row["field"]} ({row["wrong"]})' for row in found if row['wrong']]
   if wrong:
     raise Differs(f'{workdir} is not what its settings make: {"; ".join(wrong)}')
   reporter.say(f'{len(rows)} records of {len(chosen)} trials of {workdir} were made again')
@@ -173,7 +173,7 @@ def _values(record: Record, names: tuple[str, ...]) -> _Values:
   return tuple(record.get(name) for name in names)
 
 
-def compared(recorded: list[Record], again: list[Record], is_here: Callable[[Record], bool]) -> list[report.Row]:
+def compared(recorded: list[Record], again: list[Record], is_here: Callable[[Record], bool]) -> list[dict[str, str]]:
   """A row for each field and tolerance of the records, after one that says whether there are the same records."""
   ours, theirs = ({_values(record, _KEY): record for record in records} for records in (again, recorded))
   lost, new, doubled = len(ours.keys() - theirs), len(theirs.keys() - ours), len(recorded) - len(theirs)
@@ -191,7 +191,7 @@ def compared(recorded: list[Record], again: list[Record], is_here: Callable[[Rec
   return [_row('records', EQUAL, len(again), wrong), *(_compared(*name, both) for name, both in pairs.items())]
 
 
-def _compared(field: str, tolerance: Tolerance, pairs: list[_Values]) -> report.Row:
+def _compared(field: str, tolerance: Tolerance, pairs: list[_Values]) -> dict[str, str]:
   if absent := sum(_ABSENT in pair for pair in pairs):
     return _row(field, tolerance, len(pairs), f'on one side alone in {absent} records')
   gaps = [abs(other - one) for one, other in pairs if _are_numbers(one, other)]
@@ -200,9 +200,9 @@ def _compared(field: str, tolerance: Tolerance, pairs: list[_Values]) -> report.
   return _row(field, tolerance, len(pairs), wrong, f'{max(gaps):.2g}' if gaps else '')
 
 
-def _row(field: str, tolerance: Tolerance, number: int, wrong: str, largest: str = '') -> report.Row:
-  of_field = [('field', field), ('tolerance', tolerance.name), ('compared', str(number))]
-  return [*of_field, ('largest\ndifference', largest), ('wrong', wrong)]
+def _row(field: str, tolerance: Tolerance, number: int, wrong: str, largest: str = '') -> dict[str, str]:
+  of_field = {'field': field, 'tolerance': tolerance.name, 'compared': str(number)}
+  return of_field | {'largest\ndifference': largest, 'wrong': wrong}
 
 
 def _is_same(one: Any, other: Any, tolerance: Tolerance) -> bool:
