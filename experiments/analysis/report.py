@@ -111,8 +111,9 @@ def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Difference]]:
       if all(map(len, both)):
         found.setdefault(title, {})[point] = statistics.paired_difference(*both, unit)
   memory, vanilla = (representative_method(text, records) for text in _REPRESENTATIVES)
-  for one, other in dict.fromkeys([(memory, vanilla), ('attention', 'attention'), ('head', 'head')]):
-    for point in points if one and other else ():
+  of_texts = [(memory, vanilla)] if memory and vanilla else []
+  for one, other in dict.fromkeys([*of_texts, ('attention', 'attention'), ('head', 'head')]):
+    for point in points:
       beside = statistics.select(records, **Point(point.joint_states)._asdict())
       both = _on_bert(points[point], one), _on_bert(beside, other)
       if point.memory_size and all(map(len, both)):

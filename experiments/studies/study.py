@@ -54,8 +54,8 @@ class Study(NamedTuple):
   tables: Callable[[pd.DataFrame, Any], dict[str, Table]]
   figures: Callable[[pd.DataFrame, Any], dict[str, matplotlib.figure.Figure]] = _nothing
   check: Callable[[Any], Any] = _nothing
-  trials: Callable[..., dict[str, Any]] | None = None
-  merge: Callable[..., str | None] | None = None
+  trials: Any = None
+  merge: Any = None
 
   def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     """Prints the tables of the records of a workdir, draws their figures, and says where all are; nothing of none."""

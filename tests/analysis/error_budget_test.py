@@ -3,12 +3,12 @@
 import io
 
 import numpy as np
+from pandas import DataFrame as frame
 import pytest
 import rich.console
 import scipy.stats
 
 from experiments.analysis import error_budget, statistics
-from experiments.pipeline import sweep
 from experiments.records import results
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
@@ -68,7 +68,7 @@ def _of(which, levels, **where):
 
 def test_steps_are_means_of_hmms_with_t_intervals():
   """Each step is the mean over HMMs of means over tasks, and starts where the last one ended; gains are negative."""
-  found = error_budget.steps(_of_head(), HEAD)
+  found = error_budget.steps(frame(_of_head()), HEAD)
   assert [step.loss for step in found] == ['degeneracy', 'sample and surrogate', 'approximation', 'optimisation']
   expected = [[8, 8, 7], [5, 6, 5], [5, 4, 5], [1, 1, -1]]
   for step, values in zip(found, expected):
@@ -79,7 +79,7 @@ def test_steps_are_means_of_hmms_with_t_intervals():
   assert found[0].start == 100
   for step, after in zip(found, found[1:]):
     assert step.end == pytest.approx(after.start)
-  bound, after, *_ = error_budget.steps(_of_head(), HEAD, 'accuracy_at_most')
+  bound, after, *_ = error_budget.steps(frame(_of_head()), HEAD, 'accuracy_at_most')
   np.testing.assert_allclose(bound.lost.values, [4, 4, 3])
   np.testing.assert_allclose(after.lost.values, [9, 10, 9])
 
@@ -87,17 +87,17 @@ def test_steps_are_means_of_hmms_with_t_intervals():
 def test_a_stage_that_is_missing_takes_its_steps_with_it():
   """A step needs both of its stages on the same task; a task without one of them takes no part in it."""
   without = [r for r in _of_head() if r['method'] != 'head_best']
-  first, second, *others = error_budget.steps(without, HEAD)
+  first, second, *others = error_budget.steps(frame(without), HEAD)
   assert first is second is None and [step.lost.mean for step in others] == pytest.approx([14 / 3, 1 / 3])
-  assert error_budget.largest_loss(without, HEAD) is None
-  assert error_budget.figure(without, SETTINGS) is None and error_budget.render(without) == ''
+  assert error_budget.largest_loss(frame(without), HEAD) is None
+  assert error_budget.figure(frame(without), SETTINGS) is None and not error_budget.tables(frame(without))
   unpaired = [r for r in _of_head() if (r['model'], r['trial'], r['task']) != ('bert', 0, 1)]
-  *_, approximation, optimisation = error_budget.steps(unpaired, HEAD)
+  *_, approximation, optimisation = error_budget.steps(frame(unpaired), HEAD)
   np.testing.assert_allclose(approximation.lost.values, [5, 4, 5])
   np.testing.assert_allclose(optimisation.lost.values, [1, 1, -1])
   one_hmm = [r for r in _of_head() if r['trial'] == 0]
-  assert all(np.isnan(step.lost.half_width) for step in error_budget.steps(one_hmm, HEAD))
-  assert [len(step.lost.values) for step in error_budget.steps(one_hmm, HEAD)] == [1] * 4
+  assert all(np.isnan(step.lost.half_width) for step in error_budget.steps(frame(one_hmm), HEAD))
+  assert [len(step.lost.values) for step in error_budget.steps(frame(one_hmm), HEAD)] == [1] * 4
 
 
 def _even(*levels):
@@ -123,7 +123,7 @@ def _even(*levels):
   ids=['one', 'proven', 'within the bracket', 'after the bracket', 'two', 'noise', 'two HMMs', 'none'],
 )
 def test_the_largest_loss_is_told_apart_by_paired_intervals(levels, expected):
-  assert error_budget.largest_loss(_of_head(levels), HEAD) == expected
+  assert error_budget.largest_loss(frame(_of_head(levels)), HEAD) == expected
 
 
 def test_a_pairing_tells_apart_what_two_intervals_do_not():
@@ -131,73 +131,66 @@ def test_a_pairing_tells_apart_what_two_intervals_do_not():
   losses = {0: (30, 28), 1: (15, 13.2), 2: (2.5, 0.6)}
   levels = {trial: [(100, 100, 100, 100 - a, 100 - a - b)] for trial, (a, b) in losses.items()}
   records = _of_head(levels)
-  apart, together = error_budget.steps(records, HEAD)[2:]
+  apart, together = error_budget.steps(frame(records), HEAD)[2:]
   assert apart.lost.mean - apart.lost.half_width < together.lost.mean
   # Not from 0 though: three HMMs so far apart say little of either.
-  assert error_budget.largest_loss(records, HEAD) is None
+  assert error_budget.largest_loss(frame(records), HEAD) is None
   shifted = {trial: [(100, 100, 100, 80 - a, 60 - a - b)] for trial, (a, b) in losses.items()}
-  first, second = error_budget.steps(_of_head(shifted), HEAD)[2:]
+  first, second = error_budget.steps(frame(_of_head(shifted)), HEAD)[2:]
   assert first.lost.mean - first.lost.half_width < second.lost.mean + second.lost.half_width
-  assert error_budget.largest_loss(_of_head(shifted), HEAD) == 'approximation'
+  assert error_budget.largest_loss(frame(_of_head(shifted)), HEAD) == 'approximation'
 
 
 def test_the_largest_loss_is_apart_from_no_loss_at_all():
   """Of five HMMs one loses 10 points before the oracle prompt: more than after it in each, but not surely anything."""
   levels = {trial: [(99, 100, 100)] for trial in range(4)} | {4: [(90, 85, 76.1)]}
-  first, *others = error_budget.steps(_of(PROMPT, levels), PROMPT)
+  records = frame(_of(PROMPT, levels))
+  first, *others = error_budget.steps(records, PROMPT)
   apart = [statistics.mean_interval(first.lost.values - other.lost.values) for other in others]
   assert all(difference.mean > difference.half_width for difference in apart)
-  assert first.lost.mean < first.lost.half_width and error_budget.largest_loss(_of(PROMPT, levels), PROMPT) is None
+  assert first.lost.mean < first.lost.half_width and error_budget.largest_loss(records, PROMPT) is None
 
 
-def test_sentences_say_where_each_loss_is_the_largest():
-  """By size, in the order of the losses, and last what is not told apart; of each kind of text where there are two."""
+def test_tables_name_the_largest_loss_by_size_and_of_all_hmms_together():
+  """A row a size and one of all HMMs, of each kind of text; HMMs of all sizes are units together."""
   sizes = {4: _even(100, 100, 98, 80, 79), 10: _even(100, 100, 90, 80, 79), 30: _even(80, 81, 78, 78, 77)}
   records = [r for size, levels in sizes.items() for r in _of_head(levels, num_states=size)]
-  of_sizes = (
-    'Largest loss of the linear head: degeneracy at |H| = 30; approximation at |H| = 4; not told apart at |H| = 10 '
-    '(n = 3 HMMs a size).'
-  )
-  lost = [[step.lost.mean for step in error_budget.steps(_of_head(levels), HEAD)] for levels in sizes.values()]
-  means = np.mean(lost, axis=0)
-  (sentence,) = error_budget.sentences(records)
-  assert sentence.startswith(f'{of_sizes} Points lost over all 9 HMMs of these sizes: degeneracy {means[0]:.1f} ± ')
-  assert ' (proven: ' in sentence
-  assert f', approximation {means[2]:.1f} ± ' in sentence and sentence.endswith('; none is told from all others.')
+  (found,) = error_budget.tables(frame(records)).values()
+  assert list(found.frame['|H|']) == ['4', '10', '30', 'all'] and list(found.frame['n']) == ['3', '3', '3', '9']
+  assert list(found.frame['largest']) == ['approximation', 'not significant', 'degeneracy', 'not significant']
+  lost = [[step.lost.mean for step in error_budget.steps(frame(_of_head(levels)), HEAD)] for levels in sizes.values()]
+  last = found.frame.iloc[-1, 2:7]
+  assert [cell.split()[0] for cell in last.drop('of that\nproven')] == [f'{mean:.1f}' for mean in np.mean(lost, axis=0)]
   memory = [
     r
     for size in (2, 3)
     for r in _of(ATTENTION, {trial: [(99 - size, 90, 80 + trial)] for trial in range(2 + size)}, memory_size=size)
   ]
-  of_both = error_budget.sentences(records + memory)
-  assert [line.split(':')[0] for line in of_both] == [
-    'Largest loss of the linear head, vanilla text',
-    'Largest loss of the attention head, memory text',
-  ]
-  sizes, _, together = of_both[1].partition(' Points')
-  assert sizes.endswith(': optimisation at |M| = 3; not told apart at |M| = 2 (n = 4 to 5 HMMs a size).')
-  assert together.startswith(' lost over all 9 HMMs of') and together.endswith('the largest is optimisation.')
+  of_both = error_budget.tables(frame(records + memory))
+  assert list(of_both) == ['budget_head_vanilla', 'budget_attention_memory']
+  of_memory = of_both['budget_attention_memory'].frame
+  assert list(of_memory['|M|']) == ['2', '3', 'all'] and list(of_memory['n']) == ['4', '5', '9']
+  assert list(of_memory['largest']) == ['not significant', 'optimisation', 'optimisation']
 
 
 def test_hmms_of_all_sizes_are_units_together():
-  """A loss that is too uneven within each size of three HMMs is told from the others over twelve."""
+  """A loss that is too uneven within each size of three HMMs is significant over twelve."""
   levels = {trial: [(100, 100, 100, 92 + 3 * trial, 91 + 3 * trial)] for trial in range(3)}
-  (sentence,) = error_budget.sentences([r for size in (4, 8, 10, 30) for r in _of_head(levels, num_states=size)])
-  assert 'not told apart at |H| = 4, 8, 10, 30' in sentence
+  records = [r for size in (4, 8, 10, 30) for r in _of_head(levels, num_states=size)]
+  (found,) = error_budget.tables(frame(records)).values()
+  assert list(found.frame['largest']) == ['not significant'] * 4 + ['approximation']
   half_width = scipy.stats.t.ppf(0.975, 11) * scipy.stats.sem([8, 5, 2] * 4)
-  certified = 'degeneracy 0.0 ± 0.0 (proven: 0.0 ± 0.0)'
-  expected = f'all 12 HMMs of these sizes: {certified}, sample and surrogate 0.0 ± 0.0, approximation 5.0 ± '
-  assert f'{expected}{half_width:.1f}, optimisation 1.0 ± 0.0; the largest is approximation.' in sentence
+  assert found.frame['approximation\nto converged head, BERT'].iloc[-1] == f'5.0 ± {half_width:.1f}'
 
 
 def test_the_figure_floats_each_step_between_its_stages():
   """Bars from start to end, hollow where a step gains; intervals of the table, of one HMM none; and the bound."""
   records = _of_head() + _of(PROMPT, {trial: [(95, 90 + trial, 96)] for trial in range(3)})
-  figure = error_budget.figure(records, SETTINGS)
+  figure = error_budget.figure(frame(records), SETTINGS)
   head, prompt = figure.axes
   for axes, which in ((head, HEAD), (prompt, PROMPT)):
     bars = [bar for container in axes.containers if hasattr(container, 'patches') for bar in container.patches]
-    found = error_budget.steps(records, which)
+    found = error_budget.steps(frame(records), which)
     assert [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in bars] == [
       pytest.approx((step.start, step.end)) for step in found
     ]
@@ -210,22 +203,23 @@ def test_the_figure_floats_each_step_between_its_stages():
   (bound,) = [line for line in head.lines if line.get_label() == 'proven degeneracy']
   assert list(bound.get_ydata()) == pytest.approx([100 - 11 / 3] * 2)
   assert max(head.get_yticks()) <= 100 and {text.get_text() for text in head.get_xticklabels()} == {'4'}
-  of_one = error_budget.figure([r for r in records if r['trial'] == 0], SETTINGS)
+  of_one = error_budget.figure(frame([r for r in records if r['trial'] == 0]), SETTINGS)
   assert not [c for axes in of_one.axes for c in axes.containers if hasattr(c, 'lines')]
 
 
 def test_a_run_draws_its_budget_and_keeps_it_out_of_the_first_table(tmp_path):
-  """That table is of what the protocol trains; other fits, the losses and a sentence for each budget follow."""
+  """That table is of what the protocol trains; other fits and the losses follow."""
   config = config_lib.shipped('prompt_vs_head')['get_config']('smoke')
   config.figures = ('budget',)
   settings = registry.from_config(config)
   results.write(tmp_path, settings, _of_head())
-  sweep.show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
+  show = registry.EXPERIMENTS['prompt_vs_head'].show
+  show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
   methods, losses = (tmp_path / 'table.txt').read_text().split('Points of accuracy lost')
   protocol, others = methods.split("Beyond the paper's protocol")
   assert 'converged' not in protocol and 'head' in protocol and 'converged head' in others
-  assert 'of that' in losses and 'converged head, BERT' in losses and 'Largest loss of the linear head: ' in losses
+  assert 'of that' in losses and 'converged head, BERT' in losses
   assert (tmp_path / 'budget.png').exists()
   results.write(tmp_path, settings, [record for record in _of_head() if record['method'] == 'head_converged'])
-  sweep.show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
+  show(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
   assert 'converged head' in (tmp_path / 'table.txt').read_text()

@@ -15,9 +15,11 @@ from figures_cases import (
   VANILLAS,
 )
 import numpy as np
+from pandas import DataFrame as frame
 import pytest
 
 from experiments.analysis import figures, report
+from experiments.analysis.tables import as_text
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 
@@ -27,7 +29,7 @@ REFERENCE = pathlib.Path(report.__file__).parent / 'figure_3_reference.json'
 
 def test_the_right_figure_draws_memory_and_vanilla():
   """Each text has a line a model through its means and its own majority baseline, at its number of joint states."""
-  figure = figures.figure_3_right(memory_records(), figure_settings())
+  figure = figures.figure_3_right(frame(memory_records()), figure_settings())
   (axes,) = figure.axes
   lines = lines_by_label(axes)
   assert {f'{text}, {model}' for text in ('memory: attention', 'vanilla: head') for model in MODELS} <= set(lines)
@@ -48,7 +50,7 @@ def test_a_method_of_both_texts_has_two_styles():
   """The attention head on vanilla text is drawn as no other line of its model is."""
   records = memory_records()
   both = [r | {'method': 'attention'} for r in records if r['method'] == 'head']
-  (axes,) = figures.figure_3_right(records + both, figure_settings()).axes
+  (axes,) = figures.figure_3_right(frame(records + both), figure_settings()).axes
   lines = [line for label, line in lines_by_label(axes).items() if label.endswith('exact G')]
   assert len({(line.get_color(), line.get_marker()) for line in lines}) == 3
 
@@ -56,20 +58,20 @@ def test_a_method_of_both_texts_has_two_styles():
 def test_the_right_figure_draws_the_paper_when_asked():
   """The overlay is the digitised values of the later text within our range of sizes, for both texts."""
   right = json.loads(REFERENCE.read_text())['right_later_version']
-  (axes,) = figures.figure_3_right(memory_records(), figure_settings(overlay=True)).axes
+  (axes,) = figures.figure_3_right(frame(memory_records()), figure_settings(overlay=True)).axes
   drawn = {label: line for label, line in lines_by_label(axes).items() if 'paper' in label}
   assert len(drawn) == 2
   for text in ('memory', 'vanilla'):
     (line,) = [line for label, line in drawn.items() if label.startswith(text)]
     assert list(line.get_xdata()) == [8, 12, 20]
     assert list(line.get_ydata()) == right[text]['mean'][:3]
-  (plain,) = figures.figure_3_right(memory_records(), figure_settings()).axes
+  (plain,) = figures.figure_3_right(frame(memory_records()), figure_settings()).axes
   assert not [line for line in plain.lines if 'paper' in line.get_label()]
 
 
 def test_the_figure_of_cells_draws_errors_on_a_logarithmic_axis():
   """Each method has a line through its mean errors at N cells, those with a prompt first in the legend."""
-  figure = figures.memory_cells(cell_records(), figure_settings())
+  figure = figures.memory_cells(frame(cell_records()), figure_settings())
   (axes,) = figure.axes
   lines = lines_by_label(axes)
   names = [f'{name}, pretrained BERT' for name in ('prompt + attention', 'attention', 'head')]
@@ -90,7 +92,7 @@ def test_no_error_is_marked_on_the_bottom_edge(num_trials):
     for cells in errors
     for trial in range(num_trials)
   ]
-  (axes,) = figures.memory_cells(records, figure_settings()).axes
+  (axes,) = figures.memory_cells(frame(records), figure_settings()).axes
   bottom = axes.get_ylim()[0]
   assert bottom == pytest.approx(0.1 / num_trials / 2)
   on_edge = [line for line in axes.lines if line.get_marker() == 'v']
@@ -104,7 +106,7 @@ def test_no_error_is_marked_on_the_bottom_edge(num_trials):
 
 def test_the_attention_figure_is_of_the_read_probability():
   """One panel, each line the mean profile of a distribution's tasks; none of what attends by entropy alone."""
-  figure = figures.attention(cell_records(), figure_settings())
+  figure = figures.attention(frame(cell_records()), figure_settings())
   (axes,) = figure.axes
   lines = {line.get_label(): line for line in axes.lines if line.get_label()[0] != '_'}
   assert set(lines) == {f'|H|=6 |M|=3 N={cells}, pretrained BERT' for cells in (2, 3)}
@@ -112,7 +114,7 @@ def test_the_attention_figure_is_of_the_read_probability():
   for line in lines.values():
     assert line.get_xdata() == pytest.approx([0.05, 0.45, 0.98])
     assert line.get_ydata() == pytest.approx([0.6, 1.1, 1.9])
-  assert figures.attention(memory_records(), figure_settings()) is None
+  assert figures.attention(frame(memory_records()), figure_settings()) is None
 
 
 def test_bins_are_averaged_by_the_share_of_positions():
@@ -120,7 +122,7 @@ def test_bins_are_averaged_by_the_share_of_positions():
   records = [record_of(Point(4, 2, 2), task, 'exact', 'attention', 0.9, 0.5, 'read_probability') for task in range(2)]
   records[0]['attention_profile'] = [[0.1, 1.0, 0.3], [0.2, 3.0, 0.7]]
   records[1]['attention_profile'] = [[0.4, 2.0, 0.1], [None, None, 0.0]]
-  (axes,) = figures.attention(records, figure_settings()).axes
+  (axes,) = figures.attention(frame(records), figure_settings()).axes
   line = axes.lines[0]
   assert line.get_xdata() == pytest.approx([(0.1 * 0.3 + 0.4 * 0.1) / 0.4, 0.2])
   assert line.get_ydata() == pytest.approx([(1 * 0.3 + 2 * 0.1) / 0.4, 3])
@@ -147,7 +149,7 @@ def _control_records(points, trials=3):
 def test_controls_have_a_figure_of_their_own():
   """A row for each text and a column for each model; the bag of words, which reads no model, stands in both columns."""
   records = _control_records([*MEMORIES, *VANILLAS])
-  figure = figures.controls(records, figure_settings())
+  figure = figures.controls(frame(records), figure_settings())
   titles = [f'{text} text, {model}' for text in ('memory', 'vanilla') for model in MODELS]
   assert [axes.get_title() for axes in figure.axes] == titles
   for axes in figure.axes:
@@ -158,18 +160,18 @@ def test_controls_have_a_figure_of_their_own():
     }
     assert 'converged head' not in lines and list(axes.get_xticks()) == [8, 12, 20]
   assert 'HMMs: n = 3' in figure.get_suptitle() and 'number of joint states' in figure.axes[-1].get_xlabel()
-  assert len(figures.controls(_control_records(VANILLAS), figure_settings()).axes) == 2
-  assert figures.controls(memory_records(), figure_settings()) is None
+  assert len(figures.controls(frame(_control_records(VANILLAS)), figure_settings()).axes) == 2
+  assert figures.controls(frame(memory_records()), figure_settings()) is None
 
 
 def test_the_panels_draw_what_the_paper_does_where_more_was_run():
   """With controls and other fits on record: head and prompt on the left; attention of memory, head of vanilla text."""
   extra = [r | {'method': 'head_converged'} for r in prompt_records() if r['method'] == 'head']
   attention = [r | {'method': 'attention'} for r in prompt_records() if r['method'] == 'head']
-  (axes,) = figures.figure_3_left(prompt_records() + extra + attention, figure_settings()).axes
-  (plain,) = figures.figure_3_left(prompt_records(), figure_settings()).axes
+  (axes,) = figures.figure_3_left(frame(prompt_records() + extra + attention), figure_settings()).axes
+  (plain,) = figures.figure_3_left(frame(prompt_records()), figure_settings()).axes
   assert set(lines_by_label(axes)) == set(lines_by_label(plain))
-  (axes,) = figures.figure_3_right(_control_records([*MEMORIES, *VANILLAS]), figure_settings()).axes
+  (axes,) = figures.figure_3_right(frame(_control_records([*MEMORIES, *VANILLAS])), figure_settings()).axes
   named = {label for label in lines_by_label(axes) if label[0] != '_'}
   texts = [f'{text}, {model}' for text in ('memory: attention', 'vanilla: head') for model in MODELS]
   assert named == {*texts, 'memory: majority class', 'vanilla: majority class'}
@@ -177,7 +179,8 @@ def test_the_panels_draw_what_the_paper_does_where_more_was_run():
 
 def test_the_table_beyond_the_protocol():
   """Controls and other fits have a table of their own, in which the unit is the HMM, as in that of differences."""
-  text = report.render(_control_records([*MEMORIES, *VANILLAS]), paper_overlay=False)
+  records = frame(_control_records([*MEMORIES, *VANILLAS]))
+  text = '\n'.join(map(as_text, report.tables(records, paper_overlay=False).values()))
   protocol, differences, beyond = re.split('Differences in points|Beyond the paper', text)
   assert 'converged' not in protocol and 'the unit the HMM' in differences
   row = next(line for line in beyond.splitlines() if line.split()[:2] == ['memory', '2'])

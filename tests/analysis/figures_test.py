@@ -7,6 +7,7 @@ from figures_cases import cell_records, figure_settings, lines_by_label, memory_
 import matplotlib
 import matplotlib.colors
 import numpy as np
+from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
@@ -23,7 +24,7 @@ def _drawn(axes):
 
 def test_the_figure_draws_the_means_of_the_records():
   """The line of a method passes through its mean accuracies, in percent, over the sizes themselves."""
-  (axes,) = figures.figure_3_left(prompt_records(), figure_settings()).axes
+  (axes,) = figures.figure_3_left(frame(prompt_records()), figure_settings()).axes
   lines = lines_by_label(axes)
   assert lines['head, pretrained BERT'].get_ydata() == pytest.approx([80.0, 77.0, 67.0])
   assert lines['prompt, exact G'].get_ydata() == pytest.approx([95.0, 92.0, 82.0])
@@ -33,7 +34,7 @@ def test_the_figure_draws_the_means_of_the_records():
 
 def test_the_figure_names_its_axes_and_marks_the_vocabulary():
   """Axes are labelled with units, every curve is in the legend below, and |H| = |X| is marked at 10."""
-  figure = figures.figure_3_left(prompt_records(), figure_settings())
+  figure = figures.figure_3_left(frame(prompt_records()), figure_settings())
   (axes,) = figure.axes
   assert '|H|' in axes.get_xlabel()
   assert '%' in axes.get_ylabel()
@@ -47,18 +48,18 @@ def test_the_paper_is_drawn_beside_ours_only_when_asked():
 
   They are the later text's, and at the scale of the first text its own.
   """
-  (plain,) = figures.figure_3_left(prompt_records(), figure_settings()).axes
+  (plain,) = figures.figure_3_left(frame(prompt_records()), figure_settings()).axes
   assert not [line for line in plain.lines if 'paper' in line.get_label()]
   for scale, of in (('small', 'BERT-base on more text'), ('paper', 'BERT-base'), ('tuned', 'BERT-base')):
     records = [record | {'scale': scale} for record in prompt_records() if record['num_states'] > 4]
-    (axes,) = figures.figure_3_left(records, figure_settings(overlay=True)).axes
+    (axes,) = figures.figure_3_left(frame(records), figure_settings(overlay=True)).axes
     lines = [lines_by_label(axes)[f'{method}, the paper ({of}; digitised)'] for method in ('prompt', 'head')]
     assert [list(line.get_xdata()) for line in lines] == [[10, 15, 25, 30]] * 2
     assert [list(line.get_ydata()) for line in lines] == [[93.0, 87.0, 74.8, 75.1], [79.7, 74.6, 66.1, 66.2]]
     assert {(line.get_markerfacecolor(), line.get_linestyle()) for line in lines} == {('none', 'None')}
     assert '15' in [label.get_text() for label in axes.get_xticklabels()]
   first = [record | {'scale': 'paper_v1'} for record in prompt_records() if record['num_states'] > 4]
-  (axes,) = figures.figure_3_left(first, figure_settings(overlay=True)).axes
+  (axes,) = figures.figure_3_left(frame(first), figure_settings(overlay=True)).axes
   line = lines_by_label(axes)['prompt, the paper (BERT-base; digitised)']
   assert list(zip(*line.get_data())) == [(10, 97.6), (12, 98.6), (15, 93.8), (25, 69.3), (30, 76.2)]
 
@@ -66,7 +67,7 @@ def test_the_paper_is_drawn_beside_ours_only_when_asked():
 @pytest.mark.parametrize('num_trials', [1, 4])
 def test_few_values_are_dots_and_no_interval(num_trials):
   """Below five independent values each is a dot; the caption says what they are."""
-  figure = figures.figure_3_left(prompt_records(num_trials), figure_settings())
+  figure = figures.figure_3_left(frame(prompt_records(num_trials)), figure_settings())
   (axes,) = figure.axes
   assert not axes.containers and not axes.collections
   at_30 = [list(line.get_ydata()) for line in axes.lines if line.get_marker() == '.' and set(line.get_xdata()) == {30}]
@@ -78,7 +79,7 @@ def test_few_values_are_dots_and_no_interval(num_trials):
 
 def test_five_values_have_the_t_interval():
   """From five independent values on the bar is the 95% t interval, and no dot is drawn."""
-  figure = figures.figure_3_left(prompt_records(num_trials=5), figure_settings())
+  figure = figures.figure_3_left(frame(prompt_records(num_trials=5)), figure_settings())
   (axes,) = figure.axes
   assert figure.get_suptitle() == 'some_experiment, scale small, seed 7; HMMs: n = 5, 95% t intervals'
   assert not [line for line in axes.lines if line.get_marker() == '.']
@@ -92,7 +93,7 @@ def test_five_values_have_the_t_interval():
 def test_the_caption_counts_what_differs_between_sizes():
   """A run of 2 HMMs at one size and 6 at another says so, and that both kinds of spread are drawn."""
   records = [record for record in prompt_records(num_trials=6) if record['num_states'] > 4 or record['trial'] < 2]
-  caption = figures.figure_3_left(records, figure_settings()).get_suptitle()
+  caption = figures.figure_3_left(frame(records), figure_settings()).get_suptitle()
   assert caption.endswith('; HMMs: n = 2 to 6, each a dot or 95% t intervals')
 
 
@@ -101,7 +102,7 @@ def test_nothing_is_clipped():
   records = [dict(r, accuracy=(0.4, 1.0)[r['trial'] % 2]) for r in prompt_records(num_trials=5)]
   many = [dict(r, method=method) for r in prompt_records() if r['method'] == 'head' for method in METHODS]
   for rows, overlay in ((records, False), (prompt_records(), True), (many, False)):
-    (axes,) = figures.figure_3_left(rows, figure_settings(overlay)).axes
+    (axes,) = figures.figure_3_left(frame(rows), figure_settings(overlay)).axes
     # The mark of |H| = |X| runs from edge to edge.
     assert all(axes.bbox.padded(1).contains(*point) for point in _drawn(axes))
     assert max(axes.get_yticks()) <= 100 and (rows is not records or axes.get_ylim()[1] > 100)
@@ -118,8 +119,8 @@ DRAWINGS = [
 @pytest.mark.parametrize(('draw', 'records'), DRAWINGS, ids=[draw.__name__ for draw, _ in DRAWINGS])
 def test_three_formats_with_the_same_bytes_every_time(draw, records, tmp_path):
   """The same records give the same files, so that a redraw can be compared."""
-  first = figures.save(draw(records(), figure_settings()), tmp_path / 'a')
-  second = figures.save(draw(records(), figure_settings()), tmp_path / 'b')
+  first = figures.save(draw(frame(records()), figure_settings()), tmp_path / 'a')
+  second = figures.save(draw(frame(records()), figure_settings()), tmp_path / 'b')
   assert [path.suffix for path in first] == ['.png', '.pdf', '.svg']
   for one, other in zip(first, second):
     assert one.read_bytes() == other.read_bytes()

@@ -4,16 +4,22 @@ import re
 
 from figures_cases import cell_records, MEMORIES, memory_records, prompt_records, VANILLAS
 import numpy as np
+from pandas import DataFrame as frame
 import scipy.stats
 
-from experiments.analysis import report, statistics
+from experiments.analysis import report
+from experiments.analysis.tables import as_text
 from experiments.records import results
 from experiments.settings.grid import Point
 
 
+def _text(records, paper_overlay):
+  return '\n'.join(map(as_text, report.tables(frame(records), paper_overlay).values()))
+
+
 def test_the_table_holds_means_differences_and_the_gap():
   """A row per size: accuracies with intervals, the paired gain, the majority and the distance from ideal."""
-  text, differences = report.render(prompt_records(), paper_overlay=True).split('Differences in points')
+  text, differences = _text(prompt_records(), paper_overlay=True).split('Differences in points')
   row = next(line for line in text.splitlines() if line.split()[:1] == ['30'])
   for number in ('67.0 ±', '77.0 ±', '82.0 ±', '55.0', '0.123', '0.045', '66.2 / 75.1', '+0.8 / +1.9'):
     assert number in row
@@ -24,20 +30,20 @@ def test_methods_are_compared_paired_at_the_level_of_all_sizes():
   """HMMs differ by 20 points, and what a prompt gains in each by 2: the test is that of the gains alone."""
   gains = {(states, trial): 0.1 + 0.01 * (trial - states / 10) for states in (4, 10, 30) for trial in range(4)}
   records = [{**r, 'accuracy': 0.3 + 0.2 * r['trial']} for r in prompt_records(num_trials=4)]
-  for record in statistics.select(records, method='prompt'):
+  for record in (record for record in records if record['method'] == 'prompt'):
     record['accuracy'] += gains[record['num_states'], record['trial']]
-  (differences,) = report.contrasts(records).values()
+  (differences,) = report.contrasts(frame(records)).values()
   for point, found in differences.items():
     expected = scipy.stats.ttest_1samp([gains[point.num_states, trial] for trial in range(4)], 0)
     assert abs(found.p_value - expected.pvalue) < 1e-9
-  (row,) = [line for line in report.render(records, False).splitlines() if re.search(r'^ +prompt - head +4 +4 ', line)]
+  (row,) = [line for line in _text(records, False).splitlines() if re.search(r'^ +prompt - head +4 +4 ', line)]
   assert row.split()[-1] == f'{differences[Point(4)].detectable(report.LEVEL / 3):.1f}'
   assert row.split()[-1] != f'{differences[Point(4)].detectable(report.LEVEL):.1f}'
 
 
 def _rows(records, overlay=False):
   """The rows of the first table."""
-  lines = report.render(records, overlay).split('Differences in points')[0].splitlines()
+  lines = _text(records, overlay).split('Differences in points')[0].splitlines()
   return [line for line in lines if line.split()[:1] in (['memory'], ['vanilla'])]
 
 
@@ -49,7 +55,9 @@ def test_the_table_compares_memory_with_vanilla():
   assert [row.split()[:5] for row in memory] == [['memory', str(size), '1', '4', str(4 * size)] for size in (2, 3, 5)]
   assert '0.250' in memory[0] and '0.500' in vanilla[0]
   assert [rows[0].split()[-2], memory[0].split()[-2]] == ['83.2', '99.8']
-  differences = report.render(memory_records(), paper_overlay=True).split('Differences in points')[1].splitlines()
+  differences = (
+    _text(memory_records(), paper_overlay=True).split('Differences in points')[1].split('Ours on BERT')[0].splitlines()
+  )
   compared = [line for line in differences if ' memory ' in line or 'memory attention - vanilla head' in line]
   # The last memory has nothing to be compared with on BERT.
   assert len(compared) == 2 and 'memory attention - vanilla head' in compared[0]
@@ -71,7 +79,7 @@ def test_the_table_compares_memory_with_vanilla():
 def test_a_size_with_one_hmm_beside_sizes_with_several_has_no_interval():
   """Tasks are not units where HMMs are."""
   records = [r for r in prompt_records(num_trials=3) if r['num_states'] > 4 or r['trial'] == 0]
-  text, differences = report.render(records, paper_overlay=False).split('Differences in points')
+  text, differences = _text(records, paper_overlay=False).split('Differences in points')
   for rows in (text, differences):
     (row,) = [line for line in rows.splitlines() if re.search(r'^( +prompt - head)? +4 +1 ', line)]
     assert '±' not in row
@@ -79,25 +87,25 @@ def test_a_size_with_one_hmm_beside_sizes_with_several_has_no_interval():
 
 def test_the_table_of_one_text_has_no_column_of_the_other():
   """Without vanilla records there is no comparison with them, and without memory records no column of the memory."""
-  cells = report.render(cell_records(), paper_overlay=False)
+  cells = _text(cell_records(), paper_overlay=False)
   assert 'vanilla' not in cells and 'prompt + attention - attention' in cells and ' attention - head' in cells
-  head = report.render(prompt_records(), paper_overlay=False)
+  head = _text(prompt_records(), paper_overlay=False)
   assert '|M|' not in head and 'memory' not in head
 
 
 def test_a_comparison_on_bert_needs_bert():
   """Records of the exact model alone have no column for what is compared on BERT."""
-  text = report.render(statistics.select(memory_records(), model='exact'), paper_overlay=False)
+  text = _text([record for record in memory_records() if record['model'] == 'exact'], paper_overlay=False)
   assert 'BERT' not in text and 'None' not in text
 
 
 def test_near_ties_get_a_column_and_a_table_without_them():
   """Where labels hang on near ties their share is shown, and below it the accuracy on the other inputs."""
   records = [dict(r, near_tie_share=0.25, clear_accuracy=0.5 + 0.1 * r['task']) for r in prompt_records()]
-  assert 'ties' not in report.render(prompt_records(), paper_overlay=False)
-  whole, clear = report.render(records, paper_overlay=False).split('without near ties')
+  assert 'ties' not in _text(prompt_records(), paper_overlay=False)
+  whole, clear = _text(records, paper_overlay=False).split('without near ties')
   row = lambda text: next(line for line in text.splitlines() if line.split()[:1] == ['10'])
   assert ' 25.0 ' in row(whole)
   assert row(clear).count('60.0 ±') == 4
   records[0]['clear_accuracy'] = None
-  assert len(report.clear_table(records).rows) == 3
+  assert len(report.tables(frame(records), False)['clear'].frame) == 3

@@ -3,12 +3,12 @@
 import itertools
 
 import numpy as np
+from pandas import DataFrame as frame
 import pytest
 import scipy.integrate
 import scipy.stats
 
 from experiments.analysis import statistics
-from experiments.records import results
 from experiments.settings.grid import Point
 
 
@@ -45,15 +45,15 @@ def test_one_value_has_no_interval():
 def test_tasks_of_several_trials_are_averaged_first():
   """With several trials the unit is the trial: tasks that share a model are not independent."""
   records = [_record(trial, task, accuracy=0.1 * trial + 0.01 * task) for trial in range(3) for task in range(2)]
-  assert len(statistics.percent(records, 'accuracy').values) == 3
-  assert len(statistics.percent(records[:2], 'accuracy').values) == 2
+  assert len(statistics.percent(frame(records), 'accuracy').values) == 3
+  assert len(statistics.percent(frame(records[:2]), 'accuracy').values) == 2
 
 
 def test_paired_difference_matches_scipy():
   """The interval and p-value are those of the paired t test on the tasks that both have."""
   head = [_record(0, task, 'head', accuracy) for task, accuracy in enumerate((0.6, 0.7, 0.65, 0.9))]
   prompt = [_record(0, task, 'prompt', accuracy) for task, accuracy in enumerate((0.8, 0.75, 0.9))]
-  paired = statistics.paired_difference(prompt, head)
+  paired = statistics.paired_difference(frame(prompt), frame(head))
   expected = scipy.stats.ttest_rel((80, 75, 90), (60, 70, 65))
   assert paired.interval.mean == pytest.approx(np.mean((20, 5, 25)))
   assert paired.p_value == pytest.approx(expected.pvalue)
@@ -65,7 +65,7 @@ def test_equal_differences_have_no_p_value():
   """A test of differences without spread says nothing, and is not reported."""
   head = [_record(0, task, 'head', 0.5) for task in range(3)]
   prompt = [_record(0, task, 'prompt', 0.6) for task in range(3)]
-  assert np.isnan(statistics.paired_difference(prompt, head).p_value)
+  assert np.isnan(statistics.paired_difference(frame(prompt), frame(head)).p_value)
 
 
 @pytest.mark.parametrize('several_trials', [False, True])
@@ -81,7 +81,7 @@ def test_unpaired_difference_is_welchs(several_trials):
     # A second task of the last trial moves that trial's mean, and is no unit of its own.
     records[1].append(_record(trial=2, task=1, accuracy=0.71))
     second = (0.8, 0.5, 0.66)
-  difference = statistics.unpaired_difference(*records)
+  difference = statistics.unpaired_difference(*map(frame, records))
   expected = scipy.stats.ttest_ind(100 * np.array(first), 100 * np.array(second), equal_var=False)
   low, high = expected.confidence_interval(0.95)
   assert difference.interval.mean == pytest.approx((low + high) / 2)
@@ -97,7 +97,7 @@ def test_an_unpaired_difference_of_one_against_many_has_a_mean_alone():
   one, many = [_record(accuracy=0.75)], [_record(task=task, accuracy=0.5 + 0.1 * task) for task in range(3)]
   same = [_record(task=task, accuracy=0.25) for task in range(3)]
   for first, second, mean in ((one, many, 15), (many, one, -15), (same, same, 0)):
-    difference = statistics.unpaired_difference(first, second)
+    difference = statistics.unpaired_difference(frame(first), frame(second))
     assert difference.interval.mean == pytest.approx(mean)
     assert np.isnan(difference.interval.half_width) and np.isnan(difference.p_value)
 
@@ -108,7 +108,7 @@ def test_spread_on_one_side_is_enough_for_an_unpaired_difference():
   right = [_record(task=task, accuracy=1.0) for task in range(4)]
   values = [0.5, 0.6, 0.7]
   difference = statistics.unpaired_difference(
-    right, [_record(task=t, accuracy=value) for t, value in enumerate(values)]
+    frame(right), frame([_record(task=t, accuracy=value) for t, value in enumerate(values)])
   )
   alone = statistics.mean_interval([100 * value for value in values])
   assert difference.interval.mean == pytest.approx(100 - alone.mean)
@@ -121,35 +121,34 @@ def test_points_are_the_distributions_in_the_order_of_the_records():
   """Each point once, with its memory, in the order in which it first appears."""
   places = [(8, 0, 0), (4, 2, 1), (8, 0, 0), (4, 2, 2), (4, 3, 1), (4, 2, 1)]
   records = [{**_record(), **dict(zip(Point._fields, place))} for place in places]
-  groups = statistics.by_point(records)
+  groups = statistics.by_point(frame(records))
   assert list(groups) == [Point(8), Point(4, 2, 1), Point(4, 2, 2), Point(4, 3, 1)]
-  assert groups[Point(8)] == [records[0], records[2]]
-  assert [results.point_of(record) for record in records] == [Point(*place) for place in places]
+  assert list(groups[Point(8)].index) == [0, 2]
 
 
 def test_pairs_are_of_one_distribution():
   """Tasks of the same number in different distributions are no pair."""
   attention = [{**_record(task=task, accuracy=0.9 + 0.01 * task), 'memory_size': 2} for task in range(3)]
   head = [_record(task=task, accuracy=0.5) for task in range(3)]
-  assert not statistics.paired_difference(attention, head).interval.values.size
+  assert not statistics.paired_difference(frame(attention), frame(head)).interval.values.size
 
 
 def test_records_without_a_field_do_not_change_the_unit():
   """With three trials the unit is the trial, though one of them alone has clear inputs."""
   records = [_record(trial, task, clear_accuracy=0.5 if trial == 0 else None) for trial in range(3) for task in (0, 1)]
-  assert statistics.by_unit(records, 'clear_accuracy') == {(0,): 0.5}
-  assert str(statistics.percent(records[2:], 'clear_accuracy')) == ''
-  assert str(statistics.percent(records, 'clear_accuracy')) == '50.0'
+  assert statistics.by_unit(frame(records), 'clear_accuracy').to_dict() == {0: 0.5}
+  assert str(statistics.percent(frame(records[2:]), 'clear_accuracy')) == ''
+  assert str(statistics.percent(frame(records), 'clear_accuracy')) == '50.0'
 
 
 def test_the_unit_of_a_run_is_that_of_all_its_sizes():
   """Where one size has a single HMM and another several, its tasks are no units."""
   several = [{**_record(trial, task), 'num_states': 30} for trial in range(3) for task in range(2)]
   single = [_record(0, task, accuracy=0.5 + 0.1 * task) for task in range(4)]
-  unit = statistics.unit_of(several + single)
-  assert statistics.by_unit(single, 'accuracy', unit) == {(0,): pytest.approx(0.65)}
-  assert np.isnan(statistics.paired_difference(single, [_record(0, 0, 'prompt')], unit).p_value)
-  assert len(statistics.by_unit(single, 'accuracy')) == 4
+  unit = statistics.unit_of(frame(several + single))
+  assert statistics.by_unit(frame(single), 'accuracy', unit).to_dict() == {0: pytest.approx(0.65)}
+  assert np.isnan(statistics.paired_difference(frame(single), frame([_record(0, 0, 'prompt')]), unit).p_value)
+  assert len(statistics.by_unit(frame(single), 'accuracy')) == 4
 
 
 def test_holm_is_closed_testing():
@@ -169,7 +168,7 @@ def test_the_detectable_difference_is_found_with_that_probability(several):
   level, accuracies = 0.05 / 7, np.linspace(0.5, 0.8, several) ** 2
   second = [_record(trial, method='head', accuracy=0.2) for trial in range(several)]
   first = [_record(trial, accuracy=accuracy) for trial, accuracy in enumerate(accuracies)]
-  found = statistics.paired_difference(first, second)
+  found = statistics.paired_difference(frame(first), frame(second))
   spread, degrees = 100 * np.std(accuracies, ddof=1), several - 1
   critical = scipy.stats.t.isf(level / 2, degrees)
 
@@ -186,9 +185,9 @@ def test_the_detectable_difference_is_found_with_that_probability(several):
 
 def test_without_a_spread_or_three_units_nothing_is_said_to_be_detectable():
   """Where there is no interval there is no such difference either; Welch's has one."""
-  head = [_record(task=task, method='head', accuracy=0.5 + 0.1 * task**2) for task in range(3)]
-  prompt = [_record(task=task, method='prompt', accuracy=0.9) for task in range(3)]
-  assert np.isnan(statistics.paired_difference(prompt, [{**r, 'accuracy': 0.5} for r in head]).detectable(0.05))
+  head = frame([_record(task=task, method='head', accuracy=0.5 + 0.1 * task**2) for task in range(3)])
+  prompt = frame([_record(task=task, method='prompt', accuracy=0.9) for task in range(3)])
+  assert np.isnan(statistics.paired_difference(prompt, head.assign(accuracy=0.5)).detectable(0.05))
   assert np.isnan(statistics.paired_difference(prompt[:2], head).detectable(0.05))
   welch, paired = statistics.unpaired_difference(prompt, head), statistics.paired_difference(prompt, head)
   assert welch.detectable(0.05) == pytest.approx(paired.detectable(0.05))

@@ -1,0 +1,22 @@
+"""The tables of the pages are those that the records in docs/results make now."""
+
+import pytest
+
+from experiments.studies import pages
+
+WITH_TABLES = [page for page in pages.PAGES if '<!-- table ' in page.read_text()]
+
+
+@pytest.mark.parametrize('page', WITH_TABLES, ids=lambda page: page.name)
+def test_no_table_of_a_page_is_stale(page):
+  text = page.read_text()
+  assert pages.filled(text) == text
+  # A number that is not that of the records is seen.
+  where = text.index('\n|', text.index('<!-- table ')) + 2
+  assert pages.filled(f'{text[:where]}1{text[where:]}') == text
+
+
+def test_every_link_to_a_figure_has_its_file():
+  for page in pages.PAGES:
+    for link in pages.re.findall(r'!\[[^]]*\]\(([^)]+)\)', page.read_text()):
+      assert (page.parent / link).exists(), f'{page.name}: {link}'
