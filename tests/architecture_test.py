@@ -24,9 +24,9 @@ def test_tests_mirror_the_packages():
 
 
 def test_the_readme_is_short_and_whole():
-  """At most 140 lines, nothing left to fill in, and every file that pages link to is there."""
+  """At most 100 lines, nothing left to fill in, and every file that pages link to is there."""
   readme = (ROOT / 'README.md').read_text()
-  assert len(readme.splitlines()) <= 140 and not re.search('@[A-Z]+@', readme)
+  assert len(readme.splitlines()) <= 100 and not re.search('@[A-Z]+@', readme)
   for page in (ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')):
     links = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text())
     assert page.name != 'README.md' or links
