@@ -1,0 +1,38 @@
+"""The worked example of docs/new_study.md runs, resumes, and its table is that of its records."""
+
+import io
+import pathlib
+import re
+
+import rich.console
+
+from experiments.records import frames
+from experiments.runtime.progress import Reporter
+
+PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'new_study.md'
+
+
+def test_the_study_of_the_page_runs_and_goes_on(tmp_path):
+  (block,) = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
+  assert len(block.splitlines()) <= 60
+  study: dict = {}
+  exec(block, study)
+  common = dict(experiment='guess', scale='small', seed=0, compilation_cache='', fast_compilation=True)
+  figure = study['FigureSettings'](width=6.4, height=4.2, dpi=50, paper_overlay=False)
+  settings = study['GuessSettings'](
+    **common, deterministic=False, debug_nans=False, num_states=(2, 10), num_hmms=3, figure=figure
+  )
+  reporter = Reporter(rich.console.Console(file=io.StringIO()))
+  made = []
+  guess, study['guess'] = study['guess'], lambda size, *rest: made.append(size) or guess(size, *rest)
+  study['STUDY'].run(settings, tmp_path, reporter)
+  study['STUDY'].show(settings, tmp_path, reporter)
+  records = frames.load(tmp_path)
+  assert list(records['num_states']) == [2] * 3 + [10] * 3 and records['accuracy'].between(0.2, 1).all()
+  mean = 100 * records[records['num_states'] == 10]['accuracy'].mean()
+  assert f'{mean:.1f} ± ' in (tmp_path / 'table.txt').read_text() and (tmp_path / 'guess.png').exists()
+  # A part on record is not made again; one that is gone is.
+  (tmp_path / 'results.jsonl').unlink()
+  next(tmp_path.glob('parts/*/H10/records.json')).unlink()
+  study['STUDY'].run(settings, tmp_path, reporter)
+  assert made == [2, 10, 10] and frames.load(tmp_path).equals(records)
