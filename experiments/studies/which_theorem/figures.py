@@ -1,5 +1,6 @@
 """The figures of the facts about Figure 3 (left), from records alone."""
 
+import matplotlib
 import matplotlib.figure
 import pandas as pd
 
@@ -8,21 +9,6 @@ from experiments.analysis.statistics import by_unit, percent, select
 from experiments.settings.groups import FigureSettings
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
 from experiments.studies.which_theorem.tables import BOUNDS, HMM, MODERATE
-
-_STYLES_OF_FACTS = (
-  dict(color='#0072B2', marker='s', linestyle='-'),
-  dict(color='#56B4E9', marker='X', linestyle='--'),
-  dict(color='#E69F00', marker='o', linestyle='-'),
-  dict(color='#D55E00', marker='D', linestyle='-.'),
-  dict(color='#000000', marker='^', linestyle=':'),
-)
-_STYLES_OF_BOUNDS = (
-  dict(color='0.45', marker='', linestyle='-.'),
-  dict(color='#0072B2', marker='s', linestyle='-'),
-  dict(color='#E69F00', marker='o', linestyle='--'),
-  dict(color='#009E73', marker='^', linestyle=':'),
-  dict(color='#000000', marker='D', linestyle='-.'),
-)
 
 
 def figures(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, matplotlib.figure.Figure]:
@@ -47,9 +33,7 @@ def draw_facts(tasks: pd.DataFrame, settings: FigureSettings) -> matplotlib.figu
     'clear_separable': 'labels separable but for near ties',
     'relaxed': 'Assumption 3.5, exact supports',
   }
-  for place, ((field, label), style) in enumerate(zip(facts.items(), _STYLES_OF_FACTS)):
-    samples = {float(size): percent(rows, field, HMM).values for size, rows in tasks.groupby('num_states')}
-    figures_lib.draw_line(axes, samples, label, style, 3 * (place - 2))
+  _draw_lines(axes, {float(size): rows for size, rows in tasks.groupby('num_states')}, facts, 3)
   axes.set_xticks(tasks['num_states'].unique())
   axes.set_xlabel('number of hidden states |H|')
   axes.set_ylabel('share of tasks (%)')
@@ -62,15 +46,20 @@ def draw_certificates(cases: pd.DataFrame, settings: FigureSettings) -> matplotl
   figure, panels = figures_lib.panels(settings, cases['num_states'].nunique())
   for axes, (size, of_size) in zip(panels, cases.groupby('num_states')):
     steps = dict(list(of_size.groupby('step')))
-    for place, ((field, label), style) in enumerate(zip(BOUNDS.items(), _STYLES_OF_BOUNDS)):
-      samples = {number: percent(rows, field, HMM).values for number, rows in enumerate(steps.values())}
-      figures_lib.draw_line(axes, samples, label, style, 2 * (place - 2))
+    _draw_lines(axes, dict(enumerate(steps.values())), BOUNDS, 2)
     ticks = [f'{step:g}\n{by_unit(rows, "kl", HMM).mean():.2g}' for step, rows in steps.items()]
     axes.set_xticks(range(len(steps)), ticks)
     axes.set_xlabel('steps of pretraining, not to scale\nmean KL(G || BERT) at the [MASK] (nats)')
     axes.set_title(f'|H| = {size}')
   panels[0].set_ylabel('test inputs (%)')
   return _finished(figure, cases)
+
+
+def _draw_lines(axes, groups: dict[float, pd.DataFrame], labels: dict[str, str], beside: float) -> None:
+  """A line for each field of the records of the groups, by their places on the x axis."""
+  for number, ((field, label), style) in enumerate(zip(labels.items(), matplotlib.rcParams['axes.prop_cycle']())):
+    samples = {place: percent(rows, field, HMM).values for place, rows in groups.items()}
+    figures_lib.draw_line(axes, samples, label, style, beside * (number - 2))
 
 
 def _finished(figure: matplotlib.figure.Figure, records: pd.DataFrame) -> matplotlib.figure.Figure:

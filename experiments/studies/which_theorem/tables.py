@@ -1,11 +1,12 @@
 """The tables of the facts about Figure 3 (left), from records alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 import pathlib
+from typing import Any
 
 import pandas as pd
 
-from experiments.analysis.statistics import by_unit, percent, select
+from experiments.analysis.statistics import by_unit, Interval, percent, select
 from experiments.analysis.tables import median_range, share, Table, table
 from experiments.records import frames
 from experiments.studies.which_theorem.settings import LevelSettings, WhichTheoremSettings
@@ -18,6 +19,7 @@ HMM = ('num_states', 'trial')
 MODERATE = 1e3
 # The error of a solution, of weights of at most 1, up to which float64 has it.
 PRECISE = 1e-6
+_MAJORITY = {'majority_accuracy': 'majority class, %'}
 # Of a task: whether the score is linear, and labels are separable.
 CELLS = {
   (True, True): 'linear, separable',
@@ -33,6 +35,19 @@ CONDITIONS = {
   (False, 'yes'): 'the condition, not 3.5',
   (False, 'no'): 'neither',
   (False, 'undecided'): 'not 3.5, the condition undecided',
+}
+# Methods of prompt_vs_head by model, whose accuracies stand beside these facts.
+HEADS = {
+  'exact head_converged': 'converged head, exact G',
+  'exact head': 'head, exact G',
+  'bert head_converged': 'converged head, BERT',
+  'bert head': 'head, BERT',
+  'bert prompt': 'prompt, BERT',
+}
+PROMPTS = {
+  'exact oracle_prompt': 'oracle prompt, exact G',
+  'exact prompt': 'prompt, exact G',
+  'bert prompt': 'prompt, BERT',
 }
 # Shares of the test inputs; every one is at most the one before, but for the first.
 BOUNDS = {
@@ -51,38 +66,24 @@ def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, T
     'cells': cell_table(linearity, 'separable', 'all test inputs'),
     'clear_cells': cell_table(linearity, 'clear_separable', 'test inputs that are no near ties'),
     'distances': distance_table(linearity, settings.levels),
-    'prompts': prompt_table(by_epsilon(prompts)),
+    'prompts': prompt_table(prompts),
     'proofs': proof_table(prompts),
     'certificate': certificate_table(kl),
     **accuracy_tables(linearity, prompts, frames.load(GRID)),
   }
 
 
-def by_epsilon(prompts: pd.DataFrame) -> pd.DataFrame:
-  """A row for each task and epsilon up to which a transition counts as 0."""
-  fields = ('3.5', 'constant_prompt', 'error', 'accuracy')
-  at = lambda level: {'epsilon': float(level), **{field: prompts[field].str[level] for field in fields}}
-  return pd.concat(prompts.assign(**at(level)) for level in prompts['3.5'].iloc[0])
-
-
 def cell_table(tasks: pd.DataFrame, field: str, inputs: str) -> Table:
   """Whether the score is linear, by whether labels are separable, by |H|."""
-  rows = []
-  for size, of_size in tasks.groupby('num_states'):
-    kinds = _in_words(of_size, ('linear', field), CELLS)
-    rows.append(
-      {
-        '|H|': f'{size}',
-        'HMMs': f'{of_size["trial"].nunique()}',
-        'tasks': f'{len(of_size)}',
-        **{kind: f'{(kinds == kind).sum()}' for kind in CELLS.values()},
-        'open': f'{kinds.isna().sum()}',
-        'separable, % of decided': str(percent(of_size, field, HMM)),
-        'near ties, %': str(percent(of_size, 'near_tie_share', HMM)),
-        'majority class, %': str(percent(of_size, 'majority_accuracy', HMM)),
-      }
-    )
-  return table(f'Tasks by whether the score is exactly linear in G, and labels are separable: {inputs}', rows)
+  shares = {field: 'separable, % of decided', 'near_tie_share': 'near ties, %', **_MAJORITY}
+
+  def cells(size: int, rows: pd.DataFrame) -> dict[str, Any]:
+    kinds = _in_words(rows, ['linear', field], CELLS)
+    counts = {**kinds.value_counts(), 'open': kinds.isna().sum()}
+    return {'|H|': size, **_counts(rows), **counts, **_shares(rows, shares)}
+
+  title = f'Tasks by whether the score is exactly linear in G, and labels are separable: {inputs}'
+  return _table(title, tasks, ['num_states'], cells)
 
 
 def distance_table(tasks: pd.DataFrame, levels: LevelSettings) -> Table:
@@ -113,49 +114,52 @@ def _distances(tasks: pd.DataFrame, levels: LevelSettings) -> dict[str, str]:
 
 def prompt_table(prompts: pd.DataFrame) -> Table:
   """Assumption 3.5, the condition, and the accuracy of what was built, by |H| and epsilon."""
-  rows = []
-  for (size, epsilon), tasks in prompts.groupby(['num_states', 'epsilon']):
-    built = tasks.dropna(subset='accuracy')
-    rows.append(
-      {
-        '|H|': f'{size}',
-        'HMMs': f'{tasks["trial"].nunique()}',
-        'tasks': f'{len(tasks)}',
-        'epsilon': f'{epsilon:g}',
-        '3.5': f'{tasks["3.5"].sum()}',
-        **{outcome: f'{(tasks["constant_prompt"] == outcome).sum()}' for outcome in ('yes', 'no', 'undecided')},
-        f'yes to {PRECISE:g}': f'{(built["error"] <= PRECISE).sum()}',
-        'built: accuracy, %': str(percent(built, 'accuracy', HMM)),
-        'majority class, %': str(percent(built, 'majority_accuracy', HMM)),
-      }
-    )
-  return table('Tasks by whether one prompt row with a linear head solves (W^T b) * (A w) = c v; means ± 95%', rows)
+
+  def cells(size: int, epsilon: float, rows: pd.DataFrame) -> dict[str, Any]:
+    built = rows.dropna(subset='accuracy')
+    return {
+      '|H|': size,
+      **_counts(rows),
+      'epsilon': epsilon,
+      '3.5': rows['3.5'].sum(),
+      **{outcome: (rows['constant_prompt'] == outcome).sum() for outcome in ('yes', 'no', 'undecided')},
+      f'yes to {PRECISE:g}': (built['error'] <= PRECISE).sum(),
+      **_shares(built, {'accuracy': 'built: accuracy, %', **_MAJORITY}),
+    }
+
+  title = 'Tasks by whether one prompt row with a linear head solves (W^T b) * (A w) = c v; means ± 95% over HMMs'
+  return _table(title, by_epsilon(prompts), ['num_states', 'epsilon'], cells)
+
+
+def by_epsilon(prompts: pd.DataFrame) -> pd.DataFrame:
+  """A row for each task and epsilon up to which a transition counts as 0."""
+  fields = ('3.5', 'constant_prompt', 'error', 'accuracy')
+  at = lambda level: {'epsilon': float(level), **{field: prompts[field].str[level] for field in fields}}
+  return pd.concat(prompts.assign(**at(level)) for level in prompts['3.5'].iat[0])
 
 
 def proof_table(tasks: pd.DataFrame) -> Table:
   """Outcomes of the search for a proof that no prompt is right, by |H|."""
   outcomes = {'certified': 'no prompt is right', 'open': 'no such proof', 'undecided': 'undecided'}
-  counts = pd.crosstab(tasks['num_states'], tasks['no_prompt']).reindex(columns=outcomes, fill_value=0)
-  frame = counts.rename(columns=outcomes).rename_axis(index='|H|', columns=None)
-  frame.insert(0, 'tasks', frame.sum(axis=1))
+
+  def cells(size: int, rows: pd.DataFrame) -> dict[str, Any]:
+    counts = {heading: (rows['no_prompt'] == outcome).sum() for outcome, heading in outcomes.items()}
+    return {'|H|': size, 'tasks': len(rows), **counts}
+
   title = 'Tasks by whether it is proven that no prompt of any length with a linear head is right on all test inputs'
-  return Table(title, frame.reset_index().astype(str))
+  return _table(title, tasks, ['num_states'], cells)
 
 
 def certificate_table(cases: pd.DataFrame) -> Table:
   """From KL to accuracy at each checkpoint, by |H|."""
-  rows = [
-    {
-      '|H|': f'{size}',
-      'HMMs': f'{tasks["trial"].nunique()}',
-      'step': f'{step:g}',
-      'KL, nats': f'{by_unit(tasks, "kl", HMM).mean():.2g}',
-      'TV': f'{by_unit(tasks, "total_variation", HMM).mean():.2g}',
-      **{label: str(percent(tasks, field, HMM)) for field, label in BOUNDS.items()},
-    }
-    for (size, step), tasks in cases.groupby(['num_states', 'step'])
-  ]
-  return table('A head fixed on the exact G, put to BERT: percent of test inputs, mean ± 95% interval over HMMs', rows)
+
+  def cells(size: int, step: float, rows: pd.DataFrame) -> dict[str, Any]:
+    kl, distance = (f'{by_unit(rows, field, HMM).mean():.2g}' for field in ('kl', 'total_variation'))
+    hmms = rows['trial'].nunique()
+    return {'|H|': size, 'HMMs': hmms, 'step': step, 'KL, nats': kl, 'TV': distance, **_shares(rows, BOUNDS)}
+
+  title = 'A head fixed on the exact G, put to BERT: percent of test inputs, mean ± 95% interval over HMMs'
+  return _table(title, cases, ['num_states', 'step'], cells)
 
 
 def accuracy_tables(linearity: pd.DataFrame, prompts: pd.DataFrame, grid: pd.DataFrame) -> dict[str, Table]:
@@ -166,43 +170,38 @@ def accuracy_tables(linearity: pd.DataFrame, prompts: pd.DataFrame, grid: pd.Dat
     return {}
   accuracies = grid.pivot(index=fields, columns=['model', 'method'], values='accuracy')
   accuracies.columns = accuracies.columns.map(' '.join)
-  linearity = linearity.assign(kind=_in_words(linearity, ('linear', 'separable'), CELLS))
-  prompts = by_epsilon(prompts)
-  prompts['kind'] = _in_words(prompts, ('3.5', 'constant_prompt'), CONDITIONS)
-  heads = {
-    'exact head_converged': 'converged head, exact G',
-    'exact head': 'head, exact G',
-    'bert head_converged': 'converged head, BERT',
-    'bert head': 'head, BERT',
-    'bert prompt': 'prompt, BERT',
-  }
-  starts = {
-    'exact oracle_prompt': 'oracle prompt, exact G',
-    'exact prompt': 'prompt, exact G',
-    'bert prompt': 'prompt, BERT',
-  }
-  keys = {'num_states': '|H|', 'epsilon': 'epsilon', 'kind': 'holds'}
+  of_heads, of_prompts = (tasks.join(accuracies, on=fields) for tasks in (linearity, by_epsilon(prompts)))
+  of_heads['score and labels'] = _in_words(of_heads, ['linear', 'separable'], CELLS)
+  of_prompts['holds'] = _in_words(of_prompts, ['3.5', 'constant_prompt'], CONDITIONS)
+  title = 'Test accuracy in percent of tasks of each kind, mean ± 95% interval over HMMs'
+  cells = lambda kind, rows: {'score and labels': kind, **_counts(rows), **_shares(rows, {**HEADS, **_MAJORITY})}
+  prompt_cells = lambda size, epsilon, kind, rows: (
+    {'|H|': size, 'epsilon': epsilon, 'holds': kind, **_counts(rows), **_shares(rows, {**PROMPTS, **_MAJORITY})}
+  )
   return {
-    'accuracy': _accuracy_table(linearity.join(accuracies, on=fields), {'kind': 'score and labels'}, heads),
-    'prompt_accuracy': _accuracy_table(prompts.join(accuracies, on=fields), keys, starts),
+    'accuracy': _table(title, of_heads, ['score and labels'], cells, 1),
+    'prompt_accuracy': _table(title, of_prompts, ['num_states', 'epsilon', 'holds'], prompt_cells, 3),
   }
 
 
-def _accuracy_table(tasks: pd.DataFrame, keys: dict[str, str], methods: dict[str, str]) -> Table:
-  rows = [
-    {
-      **{heading: key if isinstance(key, str) else f'{key:g}' for heading, key in zip(keys.values(), kind)},
-      'HMMs': f'{of_kind.groupby(list(HMM)).ngroups}',
-      'tasks': f'{len(of_kind)}',
-      **{label: str(percent(of_kind, method, HMM)) for method, label in methods.items()},
-      'majority class': str(percent(of_kind, 'majority_accuracy', HMM)),
-    }
-    for kind, of_kind in tasks.groupby(list(keys))
-  ]
-  return table('Test accuracy in percent of tasks of each kind, mean ± 95% interval over HMMs', rows, len(keys))
-
-
-def _in_words(tasks: pd.DataFrame, fields: Sequence[str], words: dict[tuple, str]) -> pd.Categorical:
+def _in_words(tasks: pd.DataFrame, fields: list[str], words: dict[tuple, str]) -> pd.Categorical:
   """The words for what the tasks have in two fields; missing where there are none."""
-  kinds = zip(*(tasks[field] for field in fields))
-  return pd.Categorical([words.get(kind) for kind in kinds], categories=list(words.values()))
+  kinds = tasks[fields].itertuples(index=False, name=None)
+  return pd.Categorical([words.get(kind) for kind in kinds], list(words.values()))
+
+
+def _counts(tasks: pd.DataFrame) -> dict[str, int]:
+  return {'HMMs': tasks.groupby(list(HMM)).ngroups, 'tasks': len(tasks)}
+
+
+def _shares(tasks: pd.DataFrame, headings: dict[str, str]) -> dict[str, Interval]:
+  return {heading: percent(tasks, field, HMM) for field, heading in headings.items()}
+
+
+def _table(
+  title: str, records: pd.DataFrame, keys: list[str], cells: Callable[..., dict[str, Any]], num_texts: int = 0
+) -> Table:
+  """A row of `cells(*values of the keys, records)` for each group of records."""
+  text = lambda value: f'{value:g}' if isinstance(value, float) else str(value)
+  rows = [{heading: text(cell) for heading, cell in cells(*of, rows).items()} for of, rows in records.groupby(keys)]
+  return table(title, rows, num_texts)
