@@ -61,8 +61,9 @@ def of_tasks(rows_of: Callable[[WhichTheoremSettings, SampledTrial], Iterable[Ro
     with reporter.track('HMMs', len(found)) as advance:
       for number, trial in enumerate(found, 1):
         drawn = draw(trial)
-        for index, row in enumerate(rows_of(settings, drawn)):
-          train, test = (drawn.split_rows(name, drawn.downstream.tasks[index].labels)[0] for name in ('train', 'test'))
+        splits = drawn.downstream.splits
+        for index, (task, row) in enumerate(zip(drawn.downstream.tasks, rows_of(settings, drawn))):
+          train, test = (task.labels[splits[name]] for name in ('train', 'test'))
           majority = float(tasks.majority_accuracy(train, test))
           rows.append({**fields(trial, index), 'majority_accuracy': majority, **row})
         advance(number, f'{trial}')

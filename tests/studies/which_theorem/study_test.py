@@ -231,7 +231,7 @@ def test_accuracies_are_joined_by_task_and_not_given_for_others():
     ['0', 'the condition, not 3.5', '2', '2', '65.0'],
     ['0', 'neither', '1', '1', '50.0'],
   ]
-  grid.loc[0, 'majority_accuracy'] = 0.7
+  grid.loc[grid['trial'] == 0, 'majority_accuracy'] = 0.7
   assert tables.accuracy_tables(linearity, prompts, grid) == {}
 
 
