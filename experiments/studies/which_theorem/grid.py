@@ -1,16 +1,18 @@
 """The HMMs, inputs and tasks of prompt_vs_head with the exact G of every input, by the very keys of its trials."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 import pathlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+from jax import Array
 import numpy as np
 
 from experiments.pipeline import trial as trial_lib
 from experiments.pipeline.downstream import Downstream
 from experiments.pipeline.trial import Trial
 from experiments.runtime.progress import Reporter
+from experiments.studies.study import Part, Row
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
@@ -20,27 +22,16 @@ class SampledTrial(NamedTuple):
   """One HMM of the grid.
 
   Attributes:
-    trial: whose it is; its paths are nobody's.
     hmm: numpy, float32 as it was drawn.
     downstream: its inputs, and its tasks with their labels.
     state_probs: P[H_1 | X_{-1}] of every input, [n, H] float64.
     token_probs: the exact G at the [MASK], [n, V] float64.
   """
 
-  trial: Trial
   hmm: HMM
   downstream: Downstream
   state_probs: np.ndarray
   token_probs: np.ndarray
-
-  @property
-  def fields(self) -> dict[str, Any]:
-    """Of its records."""
-    return {'num_states': self.trial.point.num_states, 'trial': self.trial.trial}
-
-  def majority(self, labels: np.ndarray) -> float:
-    """The accuracy on test inputs of the commonest of the training labels."""
-    return float(tasks.majority_accuracy(*self.split_rows('train', labels), *self.split_rows('test', labels)))
 
   def split_rows(self, split: str, *arrays: np.ndarray) -> list[np.ndarray]:
     """The rows of arrays [n, ...] that are a split's."""
@@ -48,27 +39,39 @@ class SampledTrial(NamedTuple):
 
 
 def trials(settings: WhichTheoremSettings) -> list[Trial]:
-  """A trial for each HMM, by size."""
-  return [
-    Trial(settings, point, number, pathlib.Path())
-    for point in settings.grid()
-    for number in range(settings.num_draws(point))
-  ]
-
-
-def each(settings: WhichTheoremSettings, what: str, reporter: Reporter) -> Iterator[SampledTrial]:
-  """Every HMM in turn, drawn, with progress."""
-  found = trials(settings)
-  with reporter.track(what, len(found)) as advance:
-    for number, trial in enumerate(found, 1):
-      yield draw(trial)
-      advance(number, f'{trial}')
+  """A trial for each HMM, by size; its paths are nobody's."""
+  return [Trial(settings, *draw, pathlib.Path()) for draw in sorted(settings.draws())]
 
 
 def draw(trial: Trial) -> SampledTrial:
-  """What `trial` draws, with the exact G."""
+  """The HMM, the inputs and the tasks of `trial`, with the exact G."""
   with trial_lib.precisely():
     hmm, downstream = trial_lib.draw(trial)
     state_probs = tasks.first_state_probs(hmm, downstream.inputs)
   hmm = jax.tree.map(np.asarray, hmm)
-  return SampledTrial(trial, hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))
+  return SampledTrial(hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))
+
+
+def of_tasks(rows_of: Callable[[WhichTheoremSettings, SampledTrial], Iterable[Row]]) -> Part:
+  """The part with a record for each task: `rows_of` has those of one HMM, in the order of its tasks."""
+
+  def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
+    # `key` has no part in it, since the trials have their own.
+    found, rows = trials(settings), list[Row]()
+    with reporter.track('HMMs', len(found)) as advance:
+      for number, trial in enumerate(found, 1):
+        drawn = draw(trial)
+        splits = drawn.downstream.splits
+        for index, (task, row) in enumerate(zip(drawn.downstream.tasks, rows_of(settings, drawn))):
+          train, test = (task.labels[splits[name]] for name in ('train', 'test'))
+          majority = float(tasks.majority_accuracy(train, test))
+          rows.append({**fields(trial, index), 'majority_accuracy': majority, **row})
+        advance(number, f'{trial}')
+    return rows
+
+  return run
+
+
+def fields(trial: Trial, task: int) -> Row:
+  """The fields by which a record joins those of prompt_vs_head."""
+  return {'num_states': trial.point.num_states, 'trial': trial.trial, 'task': task}

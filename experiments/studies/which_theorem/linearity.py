@@ -1,67 +1,49 @@
 """Of every HMM and task: is the score linear in G, are labels separable, and how far are Assumptions 3.1 and 3.5?"""
 
-from jax import Array
+from collections.abc import Iterator
+
 import numpy as np
 
-from experiments.runtime.progress import Reporter
-from experiments.studies.runner import Row
+from experiments.studies.study import Row
 from experiments.studies.theory import prevalence
-from experiments.studies.which_theorem import grid
 from experiments.studies.which_theorem.grid import SampledTrial
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
-from hmm_jax.tasks import Task
 from hmm_jax.theory.limits.best_head import proven_certificates, relative_error
-from hmm_jax.theory.limits.reachable import linear_score, Reachable, reachable
+from hmm_jax.theory.limits.reachable import linear_score, reachable
 from hmm_jax.theory.limits.separability import linear_separation, surely_right, whitening
 
 
-def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """A row for each task; `key` has no part in it, since the trials have their own."""
-  rows = list[Row]()
-  for drawn in grid.each(settings, 'HMMs', reporter):
-    # The [MASK] is the first position, and no token of the text.
-    reach = reachable(drawn.hmm, settings.downstream.length - 1)
-    rows += [
-      {**drawn.fields, 'task': index, **_task_row(settings, drawn, reach, task)}
-      for index, task in enumerate(drawn.downstream.tasks)
+def rows_of(settings: WhichTheoremSettings, drawn: SampledTrial) -> Iterator[Row]:
+  """A record for each task of an HMM."""
+  hmm, length = drawn.hmm, settings.downstream.length
+  # The [MASK] is the first position, and no token of the text.
+  reach, error = reachable(hmm, length - 1), relative_error(hmm, length)
+  for task in drawn.downstream.tasks:
+    task_weights = np.asarray(task.task_weights, np.float64)
+    score = linear_score(hmm, reach, task_weights, hmm.initial_probs)
+    is_linear = score.head is not None
+    probs, states, labels, gaps = drawn.split_rows(
+      'test', drawn.token_probs, drawn.state_probs, task.labels, task.margins
+    )
+    is_right = surely_right(states, labels, task_weights.T) & is_linear
+    is_separable = [
+      separable(probs[which], labels[which], is_right[which], len(task_weights), error, settings.margin)
+      for which in (gaps >= 0, gaps >= settings.near_tie)
     ]
-  return rows
-
-
-def _task_row(settings: WhichTheoremSettings, drawn: SampledTrial, reach: Reachable, task: Task) -> Row:
-  task_weights = np.asarray(task.task_weights, np.float64)
-  score = linear_score(drawn.hmm, reach, task_weights, drawn.hmm.initial_probs)
-  probs, states, labels, gaps = drawn.split_rows(
-    'test', drawn.token_probs, drawn.state_probs, task.labels, task.margins
-  )
-  clear = gaps >= settings.near_tie
-  error = relative_error(drawn.hmm, settings.downstream.length)
-  head_of_states = None if score.head is None else task_weights.T
-  is_separable, clear_separable = (
-    separable(probs[which], states[which], labels[which], len(task_weights), head_of_states, error, settings.margin)
-    for which in (np.ones(len(labels), bool), clear)
-  )
-  return {
-    'majority_accuracy': drawn.majority(task.labels),
-    'reached_dimension': reach.dimension,
-    'linear': score.head is not None,
-    'head_size': score.size,
-    'unexplained': unexplained(probs, states @ (task_weights[:-1] - task_weights[-1]).T),
-    'separable': is_separable,
-    'near_tie_share': float(1 - clear.mean()),
-    'clear_separable': clear_separable,
-    **prevalence.chain_row(settings.levels, drawn.hmm, task_weights),
-  }
+    yield {
+      'reached_dimension': reach.dimension,
+      'linear': is_linear,
+      'head_size': score.size,
+      'unexplained': unexplained(probs, states @ (task_weights[:-1] - task_weights[-1]).T),
+      'separable': is_separable[0],
+      'near_tie_share': float(1 - (gaps >= settings.near_tie).mean()),
+      'clear_separable': is_separable[1],
+      **prevalence.chain_row(settings.levels, hmm, task_weights),
+    }
 
 
 def separable(
-  features: np.ndarray,
-  states: np.ndarray,
-  labels: np.ndarray,
-  num_classes: int,
-  head_of_states: np.ndarray | None,
-  error: float,
-  tolerance: float,
+  features: np.ndarray, labels: np.ndarray, is_right: np.ndarray, num_classes: int, error: float, tolerance: float
 ) -> bool | None:
   """Whether a linear head on the exact G gives every label; None where neither is shown, or there is no input.
 
@@ -71,15 +53,15 @@ def separable(
 
   Args:
     features: the exact G [n, V] in float64, each entry off by at most the share `error`.
-    states: P[H_1 | X_{-1}] [n, H], likewise.
     labels: [n] ints below `num_classes`.
-    head_of_states: [H, C], of a score that is exactly linear in G; None where it is not.
+    is_right: [n], inputs whose label the head of a linear score is known to give; none where there is no such head.
+    num_classes: C.
     error: as said.
     tolerance: margins up to this count as none.
   """
   if not len(labels):
     return None
-  if head_of_states is not None and surely_right(states, labels, head_of_states).all():
+  if is_right.all():
     return True
   to_coordinates = whitening(features)
   found = linear_separation(features @ to_coordinates, labels, num_classes, tolerance)

@@ -1,13 +1,11 @@
 """Is a prompt of the exact model right on a task: by the condition of docs/prompts.md, what it builds, and a proof?"""
 
-from typing import Any
+from collections.abc import Iterator
 
-from jax import Array
 import numpy as np
 
-from experiments.runtime.progress import Reporter
-from experiments.studies.runner import Row
-from experiments.studies.which_theorem import grid
+from experiments.studies.study import Row
+from experiments.studies.which_theorem.grid import SampledTrial
 from experiments.studies.which_theorem.settings import PromptSettings, WhichTheoremSettings
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.limits import constant_prompt, no_prompt
@@ -17,20 +15,16 @@ from hmm_jax.theory.theorems.assumptions import Thresholds
 from hmm_jax.theory.theorems.recovery import Construction
 
 
-def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """A row for each task; `key` has no part in it, since the trials have their own."""
-  rows = list[Row]()
-  for drawn in grid.each(settings, 'prompts', reporter):
-    for index, task in enumerate(drawn.downstream.tasks):
-      inputs, labels = drawn.split_rows('test', drawn.downstream.inputs, task.labels)
-      found = measured(drawn.hmm, np.asarray(task.task_weights), inputs, labels, settings.prompts)
-      rows.append({**drawn.fields, 'task': index, 'majority_accuracy': drawn.majority(task.labels), **found})
-  return rows
+def rows_of(settings: WhichTheoremSettings, drawn: SampledTrial) -> Iterator[Row]:
+  """A record for each task of an HMM."""
+  for task in drawn.downstream.tasks:
+    inputs, labels = drawn.split_rows('test', drawn.downstream.inputs, task.labels)
+    yield measured(drawn.hmm, np.asarray(task.task_weights), inputs, labels, settings.prompts)
 
 
 def measured(
   hmm: HMM, task_weights: np.ndarray, inputs: np.ndarray, labels: np.ndarray, settings: PromptSettings
-) -> dict[str, Any]:
+) -> Row:
   """What is known of prompts for one task, as JSON.
 
   By each epsilon, as text, up to which transitions count as 0: `3.5`, whether that assumption holds;
@@ -46,16 +40,15 @@ def measured(
     settings: levels and limits of the searches.
   """
   limits = Limits(settings.max_covers, settings.max_boxes, settings.max_nodes)
-  found = dict[str, Any]({'3.5': {}, 'constant_prompt': {}, 'error': {}, 'accuracy': {}})
+  found = Row({'3.5': {}, 'constant_prompt': {}, 'error': {}, 'accuracy': {}})
   for level in settings.support_levels:
-    thresholds, name = Thresholds(level, settings.rank_level), str(level)
+    thresholds = Thresholds(level, settings.rank_level)
     relaxed = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, settings.max_nodes)
     decided = constant_prompt.constant_prompt(hmm, task_weights, hmm.initial_probs, thresholds, limits)
     built = decided.construction
-    found['3.5'][name] = relaxed.holds
-    found['constant_prompt'][name] = decided.outcome
-    found['error'][name] = None if built is None else decided.error
-    found['accuracy'][name] = None if built is None else accuracy(hmm, built, inputs, labels)
+    right = None if built is None else accuracy(hmm, built, inputs, labels)
+    for row, value in zip(found.values(), (relaxed.holds, decided.outcome, built and decided.error, right)):
+      row[str(level)] = value
   proof = no_prompt.no_prompt(hmm, task_weights, hmm.initial_probs, inputs[:, 1:], settings.max_states)
   return found | {'no_prompt': proof.outcome, 'num_refuted': len(proof.refutations)}
 

@@ -1,27 +1,30 @@
-"""The facts about Figure 3 (left) at smoke scale: whose tasks they are, what is recorded and what the page says."""
-
-import io
+"""The facts about Figure 3 (left) at smoke scale: whose tasks they are, what is recorded and what tables say."""
 
 from conftest import assert_same_bits
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 import rich.console
 
 from configs import prompt_vs_head, which_theorem
-from experiments.analysis import figures, pages
+from experiments.analysis import figures
+from experiments.analysis.statistics import mean_interval, select
+from experiments.analysis.tables import as_text
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import results
+from experiments.records import frames
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Settings
 from experiments.studies import registry
-from experiments.studies.which_theorem import accuracy, certificate, grid, linearity, page, report, sentences, study
+from experiments.studies.which_theorem import certificate, grid, linearity, tables
+from experiments.studies.which_theorem.study import STUDY
 from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
+REPORTER = Reporter(rich.console.Console(quiet=True))
 ONE_SIZE = {'num_states': (4,), 'num_trials_by_size': ()}
 
 
@@ -39,33 +42,27 @@ def _nearing(settings, hmm, key, steps, reporter):
 
 
 @pytest.fixture(scope='module')
-def finished(tmp_path_factory):
-  """The workdir of a finished run, and what it printed; two HMMs of one size, and no BERT."""
-  workdir, settings = tmp_path_factory.mktemp('finished'), _settings(**ONE_SIZE)
-  reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
+def workdir(tmp_path_factory):
+  """The workdir of a finished run: two HMMs of one size, and no BERT."""
+  found, settings = tmp_path_factory.mktemp('finished'), _settings(**ONE_SIZE)
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(pretraining, 'params_along', _nearing)
     patch.setattr(pretraining, 'tuned_model', lambda bert: ExactModel(bert.num_tokens))
     patch.setattr(figures, 'FORMATS', ('png',))
-    study.check(settings)
-    study.run(settings, workdir, reporter)
-    study.show(settings, workdir, reporter)
-  return workdir, reporter.console.file.getvalue()
-
-
-@pytest.fixture(scope='module')
-def records(finished):
-  return results.load(finished[0])
+    STUDY.check(settings)
+    STUDY.run(settings, found, REPORTER)
+    STUDY.show(settings, found, REPORTER)
+  return found
 
 
 def test_tasks_are_those_of_prompt_vs_head(monkeypatch, tmp_path):
   """HMM, inputs, labels and mu are the very arrays that a trial of it draws, and so is the key of its pretraining."""
   settings = registry.from_config(prompt_vs_head.get_config('smoke'))
-  drawn = [grid.draw(trial) for trial in grid.trials(_settings(**ONE_SIZE))]
-  assert [(one.trial.point.num_states, one.trial.trial) for one in drawn] == [(4, 0), (4, 1)]
-  for one in drawn:
-    trial = one.trial._replace(settings=settings)
-    assert_same_bits(*(jax.random.key_data(t.keys().pretraining) for t in (trial, one.trial)))
+  ours = grid.trials(_settings(**ONE_SIZE))
+  assert [(trial.point.num_states, trial.trial) for trial in ours] == [(4, 0), (4, 1)]
+  for our in ours:
+    one, trial = grid.draw(our), our._replace(settings=settings)
+    assert_same_bits(*(jax.random.key_data(t.keys().pretraining) for t in (trial, our)))
     with jax.default_matmul_precision('float32'):
       hmm, downstream = trial_lib.draw(trial)
     assert_same_bits(tuple(hmm), tuple(one.hmm))
@@ -83,7 +80,7 @@ def test_tasks_are_those_of_prompt_vs_head(monkeypatch, tmp_path):
 
   monkeypatch.setattr(trial_lib, 'draw', draw)
   with pytest.raises(Drawn):
-    trial_lib.run(trial._replace(workdir=tmp_path), Reporter(rich.console.Console(quiet=True)))
+    trial_lib.run(trial._replace(workdir=tmp_path), REPORTER)
 
 
 @pytest.mark.parametrize('scale', which_theorem.SCALES)
@@ -100,55 +97,38 @@ def test_what_is_drawn_by_is_what_prompt_vs_head_has(scale):
   assert trials == [(size, number) for size, count in of_size.items() for number in range(count)]
 
 
-def test_every_task_has_a_row_and_every_checkpoint(records):
+def test_every_task_has_a_row_and_every_checkpoint(workdir):
   """In order, each with what the tables need; four states over ten tokens are linear and separable by float64 too."""
-  rows = report.part_records(records, 'linearity')
-  tasks = range(_settings().tasks_per_trial)
+  records = frames.load(workdir)
+  rows, tasks = select(records, part='linearity'), range(_settings().tasks_per_trial)
   expected = [(*hmm, task) for hmm in ((4, 0), (4, 1)) for task in tasks]
-  assert [(row['num_states'], row['trial'], row['task']) for row in rows] == expected
-  for row in rows:
-    assert (
-      row['linear']
-      and row['separable']
-      and row['clear_separable']
-      and row['head_size'] > 0
-      and row['unexplained'] < 1e-6
-    )
-    assert row['reached_dimension'] == row['num_states'] and 0 < row['majority_accuracy'] < 1
-    assert set(row['3.5']) == {'0.0', '0.001', '0.01', '0.1'} and row['3.1']['1e-09']
-  rows = report.part_records(records, 'kl')
-  assert [(row['num_states'], row['step'], row['task']) for row in rows] == [
-    (4, step, task) for step in (0, 20, 40) for task in tasks
-  ]
-  assert all(row['accuracy'] >= row['certified'] >= row['from_total_variation'] >= row['from_kl'] for row in rows)
-  assert all(row['kl'] > 0 and row['exact_accuracy'] > 0.9 for row in rows)
-  assert (
-    min(row['from_kl'] for row in rows if row['step'] == 40)
-    > 0.5
-    > max(row['from_kl'] for row in rows if row['step'] == 0)
-  )
+  assert list(zip(rows['num_states'], rows['trial'], rows['task'])) == expected
+  assert rows[['linear', 'separable', 'clear_separable']].all(axis=None)
+  assert (rows['head_size'] > 0).all() and (rows['unexplained'] < 1e-6).all()
+  assert (rows['reached_dimension'] == 4).all() and rows['majority_accuracy'].between(0.01, 0.99).all()
+  assert set(rows['3.5'][0]) == {'0.0', '0.001', '0.01', '0.1'} and rows['3.1'].str['1e-09'].all()
+  rows = select(records, part='kl')
+  assert list(zip(rows['step'], rows['task'])) == [(step, task) for step in (0, 20, 40) for task in tasks]
+  assert (rows['kl'] > 0).all() and (rows['exact_accuracy'] > 0.9).all()
+  assert select(rows, step=40)['from_kl'].min() > 0.5 > select(rows, step=0)['from_kl'].max()
 
 
-def test_tables_and_figures_of_a_run(finished, records):
-  """Each table is printed, kept, and has a row for each size or step; each figure is drawn."""
-  workdir, printed = finished
-  assert (workdir / 'table.txt').read_text().strip() in printed and len(report.tables(records)) == len(report.TABLES)
-  assert len(report.cell_table(records).rows) == 1 and len(report.certificate_table(records).rows) == 3
+def test_a_run_shows_tables_and_figures(workdir):
+  """Without accuracies of prompt_vs_head, whose records are of other tasks; figures are drawn."""
+  found = STUDY.tables(frames.load(workdir), _settings(**ONE_SIZE))
+  assert list(found) == ['cells', 'clear_cells', 'distances', 'prompts', 'proofs', 'certificate']
+  assert (workdir / 'table.txt').read_text() == '\n'.join(map(as_text, found.values()))
+  assert [len(table.frame) for table in found.values()] == [1, 1, 16, 3, 1, 3]
   for name in ('which_theorem', 'kl'):
-    assert f'{name}.png' in printed and (workdir / f'{name}.png').stat().st_size
+    assert (workdir / f'{name}.png').stat().st_size
 
 
-def test_the_fixed_head_is_put_to_the_very_model(monkeypatch):
-  """On the exact G as the model all is certified that is right; and a certificate above the accuracy is an error."""
+def test_the_fixed_head_is_put_to_the_very_model():
+  """On the exact G as the model all is certified that is right."""
   drawn = grid.draw(grid.trials(_settings())[0])
   head = certificate.fixed_head(_settings(), drawn, drawn.downstream.tasks[0].labels)
-  (probs,) = drawn.split_rows('test', drawn.token_probs)
-  same = certificate.measured(drawn, head, probs, 0)
+  same = certificate.measured(drawn, head, *drawn.split_rows('test', drawn.token_probs), 0)
   assert same['accuracy'] == same['certified'] == same['from_kl'] == same['exact_accuracy'] > 0.9
-  found = certificate.certify(head, probs, probs, drawn.split_rows('test', drawn.downstream.tasks[0].labels)[0])
-  monkeypatch.setattr(certificate, 'certify', lambda *_: found._replace(accuracy=found.certified - 0.01))
-  with pytest.raises(RuntimeError, match='of which each share is to be at most the one before'):
-    certificate.measured(drawn, head, probs, 0)
 
 
 def test_separable_is_a_head_or_a_proof_and_else_open():
@@ -157,15 +137,14 @@ def test_separable_is_a_head_or_a_proof_and_else_open():
   rng = np.random.default_rng(0)
   features = rng.dirichlet(np.ones(4), 40)
   features[:, 3] = 1e-11 * rng.random(40)
-  ask = lambda labels, error=1e-15, states=features, head=None: linearity.separable(
-    features[: len(labels)], states[: len(labels)], labels, 2, head, error, 1e-9
+  ask = lambda labels, error=1e-15, is_right=False: linearity.separable(
+    features[: len(labels)], labels, np.full(len(labels), is_right), 2, error, 1e-9
   )
   mixed = rng.integers(2, size=40)
   assert ask((features[:, 3] > 5e-12).astype(int)) is True
   assert ask(mixed) is False and ask(mixed, error=0.3) is None
   assert ask(np.zeros(0, int)) is None
-  scores = np.eye(2)[mixed]
-  assert ask(mixed, states=scores, head=np.eye(2)) is True and ask(mixed, states=1 - scores, head=np.eye(2)) is False
+  assert ask(mixed, is_right=True) is True
 
 
 def test_what_is_unexplained_is_a_share_of_the_standard_deviation():
@@ -179,83 +158,97 @@ def test_what_is_unexplained_is_a_share_of_the_standard_deviation():
 
 
 def _row(num_states, trial, task, linear, separable, **fields):
-  exact = {'3.1': {'1e-09': linear}, '3.5': {'0.0': {'1e-09': not task}, '0.1': {'1e-09': True}}, 'exhaustive': {}}
   return {
     **{'part': 'linearity', 'num_states': num_states, 'trial': trial, 'task': task, 'majority_accuracy': 0.6},
-    **{'linear': linear, 'separable': separable, 'head_size': 10.0**num_states if linear else None, **exact},
-    **{'reached_dimension': num_states, 'unexplained': 0.5, 'clear_separable': True, 'near_tie_share': 0.25, **fields},
+    **{'linear': linear, 'separable': separable, 'clear_separable': True, 'near_tie_share': 0.25, **fields},
   }
 
 
-HAND_MADE = [
-  *(_row(2, trial, task, True, True) for trial in range(3) for task in range(2)),
-  *(_row(4, trial, task, task == 0, True) for trial in range(3) for task in range(2)),
-  *(_row(30, trial, task, False, bool(trial) if task else None) for trial in range(3) for task in range(2)),
-]
+HAND_MADE = pd.DataFrame(
+  [
+    *(_row(2, trial, task, True, True) for trial in range(3) for task in range(2)),
+    *(_row(4, trial, task, task == 0, True) for trial in range(3) for task in range(2)),
+    *(_row(30, trial, task, False, bool(trial) if task else None) for trial in range(3) for task in range(2)),
+  ]
+)
 
 
-def test_cells_and_sentences_count_tasks_and_average_over_hmms():
-  """By hand: undecided tasks are in no cell and in no share, and each HMM counts once."""
-  rows = report.cell_table(HAND_MADE).rows
+def test_cells_count_tasks_and_average_over_hmms():
+  """By hand: open tasks are in no cell and in no share, and each HMM counts once."""
+  rows = tables.cell_table(HAND_MADE, 'separable', '').frame.to_numpy().tolist()
   assert [row[:8] for row in rows] == [
     ['2', '3', '6', '6', '0', '0', '0', '0'],
     ['4', '3', '6', '3', '3', '0', '0', '0'],
     ['30', '3', '6', '0', '2', '1', '0', '3'],
   ]
-  assert [row[3:8] for row in report.clear_cell_table(HAND_MADE).rows][-1] == ['0', '6', '0', '0', '0']
-  assert report.percent(HAND_MADE[-6:], lambda row: row['separable']).values.tolist() == [0, 100, 100]
-  assert report.over_hmms(HAND_MADE[:1] + HAND_MADE[6:12], lambda row: row['linear']).values.tolist() == [
-    1,
-    0.5,
-    0.5,
-    0.5,
+  assert [row[9] for row in rows] == ['25.0 ± 0.0'] * 3 and rows[2][8] == str(mean_interval([0, 100, 100]))
+  assert tables.cell_table(HAND_MADE, 'clear_separable', '').frame.iloc[-1, 3:8].tolist() == ['0', '6', '0', '0', '0']
+
+
+def _prompt_row(num_states, trial, decision, **changes):
+  values = {'3.5': False, 'constant_prompt': decision, 'error': 1e-9, 'accuracy': 0.75, **changes}
+  if decision != 'yes':
+    values |= {'error': None, 'accuracy': None}
+  of_task = {'num_states': num_states, 'trial': trial, 'task': 0, 'majority_accuracy': 0.5, 'no_prompt': 'open'}
+  return {**of_task, **{name: {'0.0': value, '0.001': value} for name, value in values.items()}}
+
+
+def test_prompts_count_outcomes_by_epsilon():
+  """The unit is the HMM, what is not built has no accuracy, and an error of 1e-3 is not solved to 1e-6."""
+  rows = [_prompt_row(4, trial, 'yes', **{'3.5': trial > 0}) for trial in range(3)]
+  rows[2]['error']['0.001'] = 1e-3
+  rows += [_prompt_row(30, 0, 'no'), {**_prompt_row(30, 1, 'undecided'), 'no_prompt': 'certified'}]
+  records = pd.DataFrame(rows)
+  assert tables.prompt_table(records).frame.to_numpy().tolist() == [
+    ['4', '3', '3', '0', '2', '3', '0', '0', '3', '75.0 ± 0.0', '50.0 ± 0.0'],
+    ['4', '3', '3', '0.001', '2', '3', '0', '0', '2', '75.0 ± 0.0', '50.0 ± 0.0'],
+    ['30', '2', '2', '0', '0', '0', '1', '1', '0', '', ''],
+    ['30', '2', '2', '0.001', '0', '0', '1', '1', '0', '', ''],
   ]
-  said = sentences.linearity(HAND_MADE)
-  assert 'exactly linear in all 6 tasks at H = 2, 3 of 6 at H = 4, none of 6 at H = 30.' in said
-  assert 'makes it so in all 6 tasks at H = 2, none of 12 at H = 4 and 30.' in said
-  assert '18 tasks of 9 HMMs' in said and '1e+02 at H = 2, 1e+04 at H = 4' in said
-  said = sentences.separability(HAND_MADE)
-  assert 'All test inputs, where the score is not linear: 5 of 9 tasks, and 3 open; 83.3 ± ' in said
-  assert 'Without near ties, where the score is not linear: 9 of 9 tasks; 100.0 ± 0.0% by HMM, over 6 HMMs.' in said
-  assert '25.0 ± 0.0% of the test inputs' in said
-  assert 'Of the 9 tasks whose score is not linear Assumption 3.5 holds in 3 exactly, 9 with' in sentences.prompting(
-    HAND_MADE
+  assert tables.proof_table(records).frame.to_numpy().tolist() == [
+    ['4', '3', '0', '3', '0'],
+    ['30', '2', '1', '1', '0'],
+  ]
+
+
+def test_accuracies_are_joined_by_task_and_not_given_for_others():
+  """Means over HMMs by kind of task; another majority class is another task."""
+  linearity = select(HAND_MADE, num_states=4)
+  prompts = pd.DataFrame([_prompt_row(4, trial, 'yes' if trial else 'no') for trial in range(3)])
+  prompts['majority_accuracy'] = 0.6
+  pairs = [key.split() for key in {**tables.HEADS, **tables.PROMPTS}]
+  grid = linearity[['num_states', 'trial', 'task', 'majority_accuracy']].merge(
+    pd.DataFrame(pairs, columns=['model', 'method']), how='cross'
   )
-
-
-def test_accuracies_are_joined_by_task_and_refused_for_another():
-  """Means over HMMs by kind of task; a method that was not run has no column; another majority is another task."""
-  trial = lambda row, **fields: {
-    **{name: row[name] for name in ('num_states', 'trial', 'task', 'majority_accuracy')},
-    **{'memory_size': 0, 'model': 'exact', 'method': 'head', 'accuracy': 0.5 + 0.1 * row['trial'], **fields},
-  }
-  trials = [trial(row) for row in HAND_MADE[:6]] + [trial(HAND_MADE[0], memory_size=2, majority_accuracy=0.1)]
-  table = accuracy.accuracy_table(HAND_MADE, trials)
-  assert table.columns == ['score and labels', 'HMMs', 'tasks', 'head, exact G', 'majority class']
-  assert [row[:3] for row in table.rows] == [['linear, separable', '3', '6']] and table.rows[0][3].startswith('60.0 ± ')
-  assert accuracy.accuracy_table(HAND_MADE, []) is None
-  with pytest.raises(ValueError, match='is not that of the trials'):
-    accuracy.accuracy_table(HAND_MADE, [trial(HAND_MADE[0], majority_accuracy=0.7)])
-
-
-def test_prompts_are_joined_by_what_holds_of_their_task():
-  """A row for each size, epsilon and kind that there is, over its HMMs; other parts take no part."""
-  row = lambda trial, task: {
-    **{'part': 'prompts', 'num_states': 4, 'trial': trial, 'task': task, 'majority_accuracy': 0.6},
-    **{'3.5': {'0.0': False, '0.01': True}, 'constant_prompt': {'0.0': 'yes' if task else 'no', '0.01': 'yes'}},
-  }
-  rows = [row(trial, task) for trial in range(2) for task in range(2)]
-  tuned = [
-    {**one, 'memory_size': 0, 'model': 'exact', 'method': 'oracle_prompt', 'accuracy': 0.8 + 0.1 * one['task']}
-    for one in rows
+  grid['accuracy'] = 0.5 + 0.1 * grid['trial']
+  found = tables.accuracy_tables(linearity, prompts, grid)
+  assert found['accuracy'].frame.to_numpy()[:, :3].tolist() == [
+    ['linear, separable', '3', '3'],
+    ['not linear, separable', '3', '3'],
   ]
-  table = accuracy.prompt_table([*HAND_MADE, *rows], tuned)
-  assert table.columns[3:] == ['HMMs', 'tasks', 'oracle prompt, exact G', 'majority class']
-  assert [one[1:6] for one in table.rows] == [
-    ['0', 'the condition, not 3.5', '2', '2', '90.0'],
-    ['0', 'neither', '2', '2', '80.0'],
-    ['0.01', '3.5 and the condition', '2', '4', '85.0'],
+  assert found['accuracy'].frame.iloc[0, 3] == str(mean_interval([50, 60, 70]))
+  assert found['prompt_accuracy'].frame.iloc[:2, 1:6].to_numpy().tolist() == [
+    ['0', 'the condition, not 3.5', '2', '2', '65.0'],
+    ['0', 'neither', '1', '1', '50.0'],
   ]
+  grid.loc[grid['trial'] == 0, 'majority_accuracy'] = 0.7
+  assert tables.accuracy_tables(linearity, prompts, grid) == {}
+
+
+def test_the_records_of_the_page_are_as_it_says():
+  """No more is certified than is right, and numbers of the words that stand in no table."""
+  records = frames.load(tables.GRID.parents[1] / 'which_theorem')
+  linearity, prompts, kl = (select(records, part=part) for part in ('linearity', 'prompts', 'kl'))
+  bounds = kl[['accuracy', 'certified', 'from_total_variation', 'from_kl']].to_numpy()
+  assert len(kl) == 168 and (np.diff(bounds) <= 0).all()
+  task = ['num_states', 'trial', 'task']
+  majorities = linearity.set_index(task)['majority_accuracy'].loc[kl.set_index(task).index]
+  assert (kl['from_kl'].to_numpy() > majorities.to_numpy()).sum() == 34
+  other = linearity[~linearity['linear'].astype(bool)]
+  assert [other['3.5'].str[level].str['1e-09'].sum() for level in ('0.0', '0.1')] == [12, 79]
+  solved = select(tables.by_epsilon(prompts), constant_prompt='yes')
+  beyond = solved[~solved['3.5'].astype(bool)].groupby('epsilon').size()
+  assert solved.groupby('epsilon').size().tolist() == [91, 160, 161] and beyond.tolist() == [5, 20, 16]
 
 
 @pytest.mark.parametrize(
@@ -277,11 +270,3 @@ def test_prompts_are_joined_by_what_holds_of_their_task():
 def test_what_is_wrong_is_named(field, value, valid):
   with pytest.raises(SettingsError, match=f'^{field} is .*; valid is .*{valid}'):
     _settings(**{field: value})
-
-
-def test_the_page_is_what_the_records_give():
-  """Tables and sentences with numbers are rendered; none was typed."""
-  text = page.PAGE.read_text()
-  assert pages.filled(text, page.section) == text
-  named = {match[2] for match in pages.BLOCK.finditer(text)}
-  assert named == {*report.TABLES, *sentences.SENTENCES, *page.ACCURACIES, 'prompts', 'took'}
