@@ -1,6 +1,5 @@
-"""The ways to the label on problems of one shape, each with a frozen model of its own, tuned side by side."""
+"""The methods of reading the label, on problems of one shape, each with a frozen model of its own."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -12,153 +11,113 @@ from experiments.runtime.progress import Reporter
 from experiments.studies.degradation import models
 from experiments.studies.degradation.problems import Problem
 from experiments.studies.degradation.settings import DegradationSettings
-from hmm_jax import converged, tasks
+from experiments.studies.study import Row
+from hmm_jax import tasks
+from hmm_jax.converged import converged_head
 from hmm_jax.heads import LinearHead
 from hmm_jax.model import MaskedLM
 from hmm_jax.theory.problems.degradation import weighted_head
 
-Row = dict[str, Any]
 
-# Each way as records name it, with what tables and figures call it.
-LABELS = {
-  'construction': "theorem's construction",
-  'weighted': 'weighted inverse',
-  'converged_built': "theorem's prompt, converged head",
-  'converged_head': 'converged head',
-  'trained_head': 'trained head',
-  'converged_prompt': 'trained prompt, converged head',
-  'trained_prompt': 'trained prompt and head',
+class Method(NamedTuple):
+  """A way to the label.
+
+  Attributes:
+    title: heading of its column, in two lines.
+    reads: which predictions at the [MASK] its head reads: 'without' a prompt, after the 'trained' prompt, or 'built',
+      after the theorem's prompt, which is without one for Theorem 3.3.
+  """
+
+  title: str
+  reads: str
+
+  @property
+  def label(self) -> str:
+    """The title in one line."""
+    return self.title.replace('\n', ' ')
+
+
+# By their names in records.
+METHODS = {
+  'construction': Method("theorem's\nconstruction", 'built'),
+  'weighted': Method('weighted\ninverse', 'built'),
+  'converged_built': Method("theorem's prompt,\nconverged head", 'built'),
+  'converged_head': Method('converged\nhead', 'without'),
+  'trained_head': Method('trained\nhead', 'without'),
+  'converged_prompt': Method('trained prompt,\nconverged head', 'trained'),
+  'trained_prompt': Method('trained prompt\nand head', 'trained'),
 }
 
 
-class Seen(NamedTuple):
-  """What a model predicts at the [MASK] of a problem's inputs, each [n, V] float64.
-
-  Attributes:
-    plain: of the input as it is.
-    after_start: after a prompt as its training starts.
-    after_trained: after the trained prompt.
-    after_built: after the theorem's prompt; `plain` where it has none.
-  """
-
-  plain: np.ndarray
-  after_start: np.ndarray
-  after_trained: np.ndarray
-  after_built: np.ndarray
-
-
 def measure(
-  s: DegradationSettings, model: MaskedLM, problems: list[Problem], frozen: list[Any], key: Array, reporter: Reporter
+  s: DegradationSettings,
+  model: MaskedLM,
+  problems: list[Problem],
+  frozen: list[Any],
+  key: Array,
+  reporter: Reporter,
+  *,
+  is_control: bool,
 ) -> list[Row]:
-  """What every way achieves on the test inputs of each problem."""
-  tuner, params = batched_tuning.tuners(model, s)['head'], batched_tuning.stacked(frozen)
-  inputs, labels = np.stack([p.inputs for p in problems]), np.stack([p.labels for p in problems])
-  plain = batched_tuning.features(tuner, params, inputs)
-  name, train = f'head on {len(problems)} {model.name} models', slice(s.num_train)
-  data = params, plain[:, train], labels[:, train]
-  *_, trained = batched_tuning.train(tuner, s.tuning.schedule, *data, key, name, reporter)
-  prompts = list(_tuned_prompts(s, model, problems, frozen, key, reporter))
-  built = _after_built(s, model, problems, frozen)
-  rows = []
-  for index, (problem, (start, after, head)) in enumerate(zip(problems, prompts)):
-    first = np.asarray(plain[index], np.float64)
-    seen = Seen(first, start, after, first if built is None else built[index])
-    rows.append(_row(s, problem, seen, {'trained_head': _head_of(trained, index), 'trained_prompt': head}))
-  return rows
-
-
-def measure_prompt(
-  s: DegradationSettings, model: MaskedLM, problems: list[Problem], frozen: list[Any], key: Array, reporter: Reporter
-) -> list[Row]:
-  """What a trained prompt achieves, and the mass that it leaves on the states of `reader`."""
-  rows, test = [], slice(s.num_train, None)
-  for problem, (start, after, head) in zip(problems, _tuned_prompts(s, model, problems, frozen, key, reporter)):
-    fitted = _converged(s, after, problem)
-    heads = {'trained_prompt': head, 'converged_prompt': fitted.head}
-    rows.append(
-      {
-        **_majority_row(s, problem),
-        'accuracy': {name: _accuracy(head, after[test], problem.labels[test]) for name, head in heads.items()},
-        'mass': {'start': _mass(s, problem, start), 'trained': _mass(s, problem, after)},
-      }
+  """The accuracy of every method on the test inputs of each problem, and the mass on H*; on a control, of prompts."""
+  params, inputs = batched_tuning.stacked(frozen), np.stack([problem.inputs for problem in problems])
+  labels, tuners = np.stack([problem.labels for problem in problems]), batched_tuning.tuners(model, s)
+  # Predictions [problems, n, V], and heads that are trained.
+  probs, heads = dict[str, np.ndarray](), dict[str, Any]()
+  for name in ('prompt',) if is_control else ('head', 'prompt'):
+    features = batched_tuning.features(tuners[name], params, inputs)
+    data = params, features[:, : s.num_train], labels[:, : s.num_train]
+    title = f'{name} on {len(problems)} {model.name} models'
+    start, *_, end = batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, title, reporter)
+    heads[f'trained_{name}'] = end['head']
+    if name == 'head':
+      probs['without'] = features
+  prompts = {'start': start['prompt'][:, 0], 'trained': end['prompt'][:, 0]}
+  if all(problem.built_prompt is not None for problem in problems):
+    prompts['built'] = np.stack([problem.built_prompt for problem in problems])
+  for name, prompt in prompts.items():
+    probs[name] = batched_tuning.prompted(tuners['prompt'], prompt, params, inputs)
+  return [
+    _row(
+      s,
+      problem,
+      {name: np.asarray(of_all[index], np.float64) for name, of_all in probs.items()},
+      jax.tree.map(lambda leaf: np.asarray(leaf[index, 0], np.float64), heads),
     )
-  return rows
+    for index, problem in enumerate(problems)
+  ]
 
 
-def _tuned_prompts(
-  s: DegradationSettings, model: MaskedLM, problems: list[Problem], frozen: list[Any], key: Array, reporter: Reporter
-) -> Iterator[tuple[np.ndarray, np.ndarray, LinearHead]]:
-  """Of each problem: predictions after the prompt at the start of its training, and at the end, and the head there."""
-  tuner, params = batched_tuning.tuners(model, s)['prompt'], batched_tuning.stacked(frozen)
-  inputs, labels = np.stack([p.inputs for p in problems]), np.stack([p.labels for p in problems])
-  name, train = f'prompts on {len(problems)} {model.name} models', slice(s.num_train)
-  data = params, inputs[:, train], labels[:, train]
-  start, *_, trained = batched_tuning.train(tuner, s.tuning.schedule, *data, key, name, reporter)
-  before, after = (batched_tuning.prompted(tuner, at['prompt'][:, 0], params, inputs) for at in (start, trained))
-  for index in range(len(problems)):
-    yield np.asarray(before[index], np.float64), np.asarray(after[index], np.float64), _head_of(trained, index)
-
-
-def _head_of(trained: Any, index: int) -> LinearHead:
-  return jax.tree.map(lambda leaf: np.asarray(leaf[index, 0], np.float64), trained['head'])
-
-
-def _after_built(s: DegradationSettings, model: MaskedLM, problems: list[Problem], frozen: list[Any]):
-  """What the model predicts after the theorem's prompts, [problems, n, V]; None where they are none."""
-  if any(problem.construction is None or 'prompt' not in problem.construction for problem in problems):
-    return None
-  prompts = np.stack([problem.construction['prompt'] for problem in problems if problem.construction])
-  tuner, inputs = batched_tuning.tuners(model, s)['prompt'], np.stack([problem.inputs for problem in problems])
-  return np.asarray(batched_tuning.prompted(tuner, prompts, batched_tuning.stacked(frozen), inputs), np.float64)
-
-
-def _row(s: DegradationSettings, problem: Problem, seen: Seen, trained: dict[str, LinearHead]) -> Row:
-  train, test = slice(s.num_train), slice(s.num_train, None)
-  ways = {'trained_head': (seen.plain, trained['trained_head'])}
-  ways['trained_prompt'] = seen.after_trained, trained['trained_prompt']
-  fitted = {'converged_head': seen.plain, 'converged_prompt': seen.after_trained}
-  if problem.construction is not None:
-    head, has_prompt = problem.construction['head'], 'prompt' in problem.construction
-    ideal = problem.ideal_after(problem.construction['prompt']) if has_prompt else problem.ideal
-    columns = np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
-    errors = (seen.after_built - ideal)[train]
-    ways['construction'] = seen.after_built, head
-    ways['weighted'] = seen.after_built, weighted_head(head, columns, errors, s.ridge)
-    if has_prompt:
-      fitted['converged_built'] = seen.after_built
-  optima = {name: _converged(s, probs, problem) for name, probs in fitted.items()}
-  ways |= {name: (fitted[name], optimum.head) for name, optimum in optima.items()}
-  masses = dict(zip(('without', 'start', 'trained'), (seen.plain, seen.after_start, seen.after_trained)))
-  return {
-    'kl': models.kl(problem.ideal, seen.plain),
-    **_majority_row(s, problem),
-    'accuracy': {name: _accuracy(head, probs[test], problem.labels[test]) for name, (probs, head) in ways.items()},
-    'mass': {name: _mass(s, problem, probs) for name, probs in masses.items()} if problem.reader.any() else {},
-    'gradient_norm': max(optimum.gradient_norm for optimum in optima.values()),
-    'num_iterations': max(optimum.num_iterations for optimum in optima.values()),
+def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
+  """The record of a problem, from predictions [n, V] at the [MASK] and the heads that were trained."""
+  train, test, labels = slice(s.num_train), slice(s.num_train, None), problem.labels
+  optima = {
+    name: converged_head(
+      probs[method.reads][train],
+      labels[train],
+      num_classes=len(problem.task_weights),
+      ridge=s.ridge,
+      tolerance=s.head_tolerance,
+      max_iterations=s.max_head_iterations,
+    )
+    for name, method in METHODS.items()
+    if name.startswith('converged') and method.reads in probs
   }
-
-
-def _majority_row(s: DegradationSettings, problem: Problem) -> Row:
-  labels = problem.labels[: s.num_train], problem.labels[s.num_train :]
-  return {'majority_accuracy': float(tasks.majority_accuracy(*labels))}
-
-
-def _converged(s: DegradationSettings, probs: np.ndarray, problem: Problem) -> converged.Converged:
-  return converged.converged_head(
-    probs[: s.num_train],
-    problem.labels[: s.num_train],
-    num_classes=len(problem.task_weights),
-    ridge=s.ridge,
-    tolerance=s.head_tolerance,
-    max_iterations=s.max_head_iterations,
-  )
-
-
-def _accuracy(head: LinearHead, probs: np.ndarray, labels: np.ndarray) -> float:
-  return float(((probs @ head.weights + head.bias).argmax(-1) == labels).mean())
-
-
-def _mass(s: DegradationSettings, problem: Problem, probs: np.ndarray) -> float:
-  """The mean mass on H* over test inputs, as the predictions have it."""
-  return float((probs[s.num_train :] @ problem.reader).mean())
+  heads = {**heads, **{name: optimum.head for name, optimum in optima.items()}}
+  masses = probs if problem.reader.any() else {}
+  row: Row = {
+    'majority_accuracy': float(tasks.majority_accuracy(labels[train], labels[test])),
+    'mass': {name: float((masses[name][test] @ problem.reader).mean()) for name in masses if name != 'built'},
+  }
+  if problem.construction is not None:
+    probs = {'built': probs['without'], **probs}
+    head, columns = problem.construction['head'], problem.hmm.emission_matrix[problem.inverted_states].T
+    errors = (probs['built'] - problem.ideal_after(problem.built_prompt))[train]
+    heads |= {'construction': head, 'weighted': weighted_head(head, columns, errors, s.ridge)}
+  scores = {name: probs[METHODS[name].reads][test] @ head.weights + head.bias for name, head in heads.items()}
+  row['accuracy'] = {name: float((of_head.argmax(-1) == labels[test]).mean()) for name, of_head in scores.items()}
+  if 'without' in probs:
+    row['kl'] = models.kl(problem.ideal_after(None), probs['without'])
+    row['gradient_norm'] = max(optimum.gradient_norm for optimum in optima.values())
+    row['num_iterations'] = max(optimum.num_iterations for optimum in optima.values())
+  return row

@@ -1,6 +1,5 @@
 """The models of the study: the exact G with an error of a given KL, and BERTs along their pretraining."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -31,45 +30,40 @@ def noisy_model(s: DegradationSettings) -> NoisyModel:
 
 
 def with_error(
-  s: DegradationSettings, chosen: list[Problem], salts: list[np.ndarray], error: str, level: float
+  s: DegradationSettings, model: NoisyModel, chosen: list[Problem], salts: list[np.ndarray], error: str, wanted: float
 ) -> list[Noisy]:
-  """The noisy model's parameters with 'noise' or 'short_context' of KL `level`, or all the way where that has less.
+  """The noisy model's parameters with 'noise' or 'short_context' of KL `wanted`, or all the way where that has less.
 
-  A salt tells the noise of a problem from that of others, and not from that of the same HMM at another level.
+  A salt makes the noise of a problem differ from that of others, and not from that of the same HMM at another level.
   """
   is_noise = error == 'noise'
-  noisy = lambda problem, salt, level: Noisy(
-    batched_tuning.float32(problem.hmm),
-    np.asarray(level * is_noise, np.float32),
-    salt,
-    np.asarray(level * (not is_noise), np.float32),
-  )
-  tuner = batched_tuning.tuners(noisy_model(s), s)['head']
-  whole = batched_tuning.stacked([noisy(problem, salt, 1.0) for problem, salt in zip(chosen, salts)])
-  seen = batched_tuning.features(tuner, whole, np.stack([problem.inputs for problem in chosen]))
-  kl_at = _kl_of_noise if is_noise else _kl_of_mixture
-  levels = [
-    level_for_kl(kl_at(problem.ideal, np.asarray(probs, np.float64)), level, _MOST_NOISE if is_noise else 1.0)
-    for problem, probs in zip(chosen, seen)
-  ]
-  return [noisy(problem, salt, level) for problem, salt, level in zip(chosen, salts, levels)]
+
+  def noisy(problem: Problem, salt: np.ndarray, level: float) -> Noisy:
+    scale, forgetting = np.float32(level * is_noise), np.float32(level * (not is_noise))
+    return Noisy(batched_tuning.float32(problem.hmm), scale, salt, forgetting)
+
+  tuner = batched_tuning.tuners(model, s)['head']
+  full = batched_tuning.stacked([noisy(problem, salt, 1.0) for problem, salt in zip(chosen, salts)])
+  full_probs = batched_tuning.features(tuner, full, np.stack([problem.inputs for problem in chosen]))
+  found = []
+  for problem, salt, probs in zip(chosen, salts, np.float64(full_probs)):
+    ideal = problem.ideal_after(None)
+    at_level = _noise_at if is_noise else _mixture_at
+    level = level_for_kl(lambda level: kl(ideal, at_level(ideal, probs, level)), wanted, _MOST_NOISE if is_noise else 1.0)
+    found.append(noisy(problem, salt, level))
+  return found
 
 
-def _kl_of_noise(ideal: np.ndarray, with_unit_noise: np.ndarray) -> Callable[[float], float]:
-  """KL against the scale of the noise, which is told from predictions with noise of scale 1."""
+def _noise_at(ideal: np.ndarray, with_unit_noise: np.ndarray, scale: float) -> np.ndarray:
+  """Predictions with noise of a scale, from those of scale 1."""
   tiny = np.finfo(np.float32).tiny
-  noise = np.log(np.maximum(with_unit_noise, tiny) / np.maximum(ideal, tiny))
-
-  def kl_at(scale: float) -> float:
-    probs = ideal * np.exp(scale * noise)
-    return kl(ideal, probs / probs.sum(-1, keepdims=True))
-
-  return kl_at
+  probs = ideal * np.exp(scale * np.log(np.maximum(with_unit_noise, tiny) / np.maximum(ideal, tiny)))
+  return probs / probs.sum(-1, keepdims=True)
 
 
-def _kl_of_mixture(ideal: np.ndarray, with_short_context: np.ndarray) -> Callable[[float], float]:
-  """KL against the share of the short context."""
-  return lambda share: kl(ideal, (1 - share) * ideal + share * with_short_context)
+def _mixture_at(ideal: np.ndarray, with_short_context: np.ndarray, share: float) -> np.ndarray:
+  """Predictions with a share of the short context's."""
+  return (1 - share) * ideal + share * with_short_context
 
 
 def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> dict[int, Any]:

@@ -24,15 +24,27 @@ from hmm_jax.theory.theorems.theorems import Limits
 # Each theorem with the number that its problems are drawn by.
 THEOREMS = {'3.3': 33, '3.6': 36}
 
+# '' for nothing, 'singular_value' of W, or a 'leak'; and the degree of it.
+Damage = tuple[str, float]
+UNDAMAGED: Damage = ('', 0.0)
 
-class Damage(NamedTuple):
-  """What was done to an HMM: '' nothing, 'singular_value' of W, or a 'leak'; and the degree of it."""
 
-  kind: str
+class Condition(NamedTuple):
+  """A theorem and what was made worse: the HMM's own structure, and the model's G. Fields of every record.
+
+  Attributes:
+    theorem: '3.3' or '3.6'.
+    damage: of the HMM.
+    degree: of the damage.
+    error: of the model: 'noise', 'short_context', or 'bert'.
+    level: the KL that the error is of, in nats, or the steps of pretraining.
+  """
+
+  theorem: str
+  damage: str
   degree: float
-
-
-UNDAMAGED = Damage('', 0.0)
+  error: str
+  level: float
 
 
 class Problem(NamedTuple):
@@ -59,16 +71,18 @@ class Problem(NamedTuple):
   labels: np.ndarray
 
   @property
-  def ideal(self) -> np.ndarray:
-    """G at the [MASK], [n, V]."""
-    return self.states @ self.hmm.emission_matrix
+  def built_prompt(self) -> np.ndarray | None:
+    """The construction's, one row u; None for Theorem 3.3."""
+    return (self.construction or {}).get('prompt')
 
-  def ideal_after(self, prompt: np.ndarray) -> np.ndarray:
-    """G at the [MASK] after a prompt of one row u, [n, V].
+  def ideal_after(self, prompt: np.ndarray | None) -> np.ndarray:
+    """G at the [MASK] without a prompt or after one of one row u, [n, V].
 
     P[H_2 | u, x] is proportional to A(u * P[H_1]) * P[x | its state], the latter to P[H_1 | x] / P[H_1] (Lemma B.1).
     """
-    start = np.asarray(self.hmm.initial_probs)
+    if prompt is None:
+      return self.states @ self.hmm.emission_matrix
+    start = self.hmm.initial_probs
     states = self.states * ((prompt[0] * start) @ self.hmm.transition_matrix / start)
     totals = states.sum(-1, keepdims=True)
     return states / np.where(totals > 0, totals, 1) @ self.hmm.emission_matrix
@@ -78,10 +92,18 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Probl
   """An HMM with a task, undamaged and with each damage; drawn again until no class of any holds too much.
 
   Every state has a start above what the largest leak puts into one, so that a threshold over it takes it for possible.
+
+  Raises:
+    SettingsError: no HMM is as well conditioned, or no draw is balanced.
   """
+  sizes = Sizes({'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem], s.num_tokens, 2)
+  limits = Limits(s.thresholds, tolerance=0.0, max_nodes=s.max_nodes)  # Of states no laws are compared.
   for redraw in range(s.max_draws):
     key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
-    drawn = _structured(s, theorem, key_draw)
+    try:
+      drawn = families.draw(theorem, 'planted', key_draw, sizes, limits, s.conditioning)
+    except ValueError as error:
+      raise SettingsError(str(error)) from error
     if drawn.hmm.initial_probs.min() <= max(s.leaks) / 2:
       continue
     found = {}
@@ -96,45 +118,30 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Probl
   raise SettingsError(f'max_draws is {s.max_draws}; valid is {valid}')
 
 
-def _structured(s: DegradationSettings, theorem: str, key: Array) -> StateProblem:
-  """A planted HMM in which the theorem's assumptions hold; raises SettingsError where none is as well conditioned."""
-  num_states = {'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem]
-  limits = Limits(s.thresholds, tolerance=0.0, max_nodes=s.max_nodes)  # Of states no laws are compared.
-  try:
-    return families.draw(theorem, 'planted', key, Sizes(num_states, s.num_tokens, 2), limits, s.conditioning)
-  except ValueError as error:
-    raise SettingsError(str(error)) from error
-
-
 def _versions(
   s: DegradationSettings, theorem: str, drawn: StateProblem, key: Array
 ) -> Iterator[tuple[Damage, Problem]]:
-  """The problem itself, and made worse, each with its own text. Labels speak of the masked first state."""
+  """The problem itself, and made worse, each with text of its own HMM. Labels speak of the masked first state."""
   hmm, mu = drawn.hmm, drawn.task_weights
-  if theorem == '3.3':
-    damages = {UNDAMAGED: hmm}
-    damages |= {Damage('singular_value', v): with_smallest_singular_value(hmm, v) for v in s.singular_values}
-    for damage, worse in damages.items():
+  inverted, reader = np.arange(hmm.num_states), np.zeros(hmm.num_tokens)
+  kind, degrees = ('singular_value', s.singular_values) if theorem == '3.3' else ('leak', s.leaks)
+  if theorem == '3.6':
+    witness = assumptions.relaxed_non_degeneracy(hmm, mu, s.thresholds, s.max_nodes).witness
+    inverted = np.asarray(witness['essential_states'])
+    reader = recovery.mass_weights(hmm, inverted, s.thresholds)
+  for degree in (0.0, *degrees):
+    if theorem == '3.3':
+      worse = with_smallest_singular_value(hmm, degree) if degree else hmm
       built = recovery.theorem_3_3(worse, mu, worse.initial_probs, s.thresholds._replace(rank=0.0))
-      yield damage, _with_inputs(s, worse, mu, built, np.arange(hmm.num_states), np.zeros(hmm.num_tokens), key)
-    return
-  witness = assumptions.relaxed_non_degeneracy(hmm, mu, s.thresholds, s.max_nodes).witness
-  essential = np.asarray(witness['essential_states'])
-  reader = recovery.mass_weights(hmm, essential, s.thresholds)
-  for leak in (0.0, *s.leaks):
-    worse = leaking(hmm, witness['prompt_states'], essential, leak)
-    over_leak = Thresholds(1.01 * leak / (hmm.num_states - len(essential)), s.rank_threshold)
-    built = recovery.theorem_3_6(worse, mu, worse.initial_probs, over_leak, s.max_nodes)
-    damage = Damage('leak', leak) if leak else UNDAMAGED
-    yield damage, _with_inputs(s, worse, mu, built, essential, reader, key)
-
-
-def _with_inputs(s: DegradationSettings, hmm: HMM, mu, built, inverted_states, reader, key: Array) -> Problem:
-  """The problem with inputs from the chain, and their labels in float64."""
-  tokens = sample_corpus(key, batched_tuning.float32(hmm), s.num_train + s.num_test, s.length)
-  inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
-  states = tasks.first_state_probs(hmm, inputs)
-  return Problem(hmm, mu, built, inverted_states, reader, inputs, states, _labels(states, mu))
+    else:
+      worse = leaking(hmm, witness['prompt_states'], inverted, degree)
+      over_leak = Thresholds(1.01 * degree / (hmm.num_states - len(inverted)), s.rank_threshold)
+      built = recovery.theorem_3_6(worse, mu, worse.initial_probs, over_leak, s.max_nodes)
+    tokens = sample_corpus(key, batched_tuning.float32(worse), s.num_train + s.num_test, s.length)
+    inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
+    states = tasks.first_state_probs(worse, inputs)
+    problem = Problem(worse, mu, built, inverted, reader, inputs, states, _labels(states, mu))
+    yield ((kind, degree) if degree else UNDAMAGED), problem
 
 
 def _labels(states: np.ndarray, task_weights: np.ndarray) -> np.ndarray:

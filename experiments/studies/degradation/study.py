@@ -1,133 +1,108 @@
 """The study of degradation: each theorem on the exact G made worse, or along the pretraining of BERTs."""
 
+from collections.abc import Callable
 import functools
-import pathlib
 from typing import Any, NamedTuple
 
 import jax
 from jax import Array
 import numpy as np
 
-from experiments.analysis import figures
-from experiments.analysis.report import show as show_text
 from experiments.pipeline import pretraining
-from experiments.records import results
 from experiments.runtime.progress import Reporter
-from experiments.studies import runner as parts_lib
-from experiments.studies.degradation import methods, models, problems, report
-from experiments.studies.degradation.problems import Damage, Problem, UNDAMAGED
+from experiments.studies.degradation import methods, models, problems
+from experiments.studies.degradation.figure import draw
+from experiments.studies.degradation.problems import Condition, Problem
 from experiments.studies.degradation.settings import DegradationSettings
+from experiments.studies.degradation.tables import tables
+from experiments.studies.study import in_parts, Part, Row, Study
+from hmm_jax.model import MaskedLM
 
-Row = dict[str, Any]
-SETTINGS = DegradationSettings
-
-# Of the floats of a record, which keeps it small.
+# Significant digits of the floats of a record, which keeps it small.
 _DIGITS = 7
 
 
-class Condition(NamedTuple):
-  """What was made worse: the HMM's own structure, and the model's G.
+class Compared(NamedTuple):
+  """Models that the methods are compared on.
 
   Attributes:
-    damage: of the HMM.
-    error: of the model: 'noise', 'short_context', or 'bert'.
-    level: the KL that the error is of, in nats, or the steps of pretraining.
+    model: of all.
+    conditions: of the theorem's own tasks.
+    control: the condition of the control, where the model is as good as it gets.
+    frozen: (condition, a problem for each HMM) -> the model's parameters for each.
   """
 
-  damage: Damage
-  error: str
-  level: float
-
-  def fields(self) -> Row:
-    """Of a record."""
-    return {'damage': self.damage.kind, 'degree': self.damage.degree, 'error': self.error, 'level': self.level}
+  model: MaskedLM
+  conditions: list[Condition]
+  control: Condition
+  frozen: Callable[[Condition, list[Problem]], list[Any]]
 
 
-def check(settings: DegradationSettings) -> None:
-  """Raises SettingsError where this machine lacks what the settings ask for."""
-  pretraining.check(settings.bert.model, 'bert.model')
-
-
-def run(settings: DegradationSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Runs each model with each theorem that is missing."""
-  makers = {'exact': exact_part, 'bert': bert_part}
-  parts: dict[str, parts_lib.Part] = {
-    f'{model}-{theorem}': functools.partial(_rounded, functools.partial(makers[model], theorem))
+def parts(settings: DegradationSettings) -> dict[str, Part]:
+  """One for each model and theorem."""
+  return {
+    f'{model}-{theorem}': functools.partial(_part, model, theorem)
     for model in settings.models
     for theorem in problems.THEOREMS
   }
-  parts_lib.run(settings, parts, workdir, reporter)
 
 
-def show(settings: DegradationSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Prints the tables of the records and draws their figure."""
-  records = results.load(workdir)
-  show_text(report.render(records), workdir, reporter)
-  reporter.say(figures.saved(report.draw(records, settings.figure), workdir / 'degradation'))
-
-
-def conditions(s: DegradationSettings, theorem: str) -> list[Condition]:
-  """Errors of the model on the HMM as it is, then each damage of the HMM with and without noise."""
-  damages = {'3.3': ('singular_value', s.singular_values), '3.6': ('leak', s.leaks)}
-  kind, degrees = damages[theorem]
-  return [
-    *(Condition(UNDAMAGED, 'noise', kl) for kl in s.noise_levels),
-    *(Condition(UNDAMAGED, 'short_context', kl) for kl in s.short_context_levels),
-    *(Condition(Damage(kind, degree), 'noise', kl) for degree in degrees for kl in s.noise_beside),
-  ]
-
-
-def exact_part(theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """A row for each (condition, HMM); for Theorem 3.6 a control for each HMM too."""
-  drawn, keys = _drawn(s, theorem, key)
-  salts = [np.asarray(jax.random.bits(key, (), 'uint32')) for key in keys]
-  model, rows = models.noisy_model(s), list[Row]()
-  for condition in conditions(s, theorem):
-    chosen = [versions[condition.damage] for versions in drawn]
-    frozen = models.with_error(s, chosen, salts, condition.error, condition.level)
-    rows += _labelled(theorem, condition, methods.measure(s, model, chosen, frozen, key, reporter))
+def _part(model: str, theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
+  """A record for each condition and HMM, and for Theorem 3.6 one of the control for each HMM."""
+  key_problems = jax.random.fold_in(key, problems.THEOREMS[theorem])
+  keys = [jax.random.fold_in(key_problems, index) for index in range(s.num_hmms)]
+  drawn = [problems.draw(s, theorem, key) for key in keys]
+  compared = {'exact': _exact, 'bert': _berts}[model](s, theorem, drawn, keys, reporter)
+  version = lambda condition: [versions[condition.damage, condition.degree] for versions in drawn]
+  measured = [('task', condition, version(condition)) for condition in compared.conditions]
   if theorem == '3.6':
-    exact = Condition(UNDAMAGED, 'noise', 0.0)
-    controls = [problems.about_other_states(s, versions[UNDAMAGED], key) for versions, key in zip(drawn, keys)]
-    frozen = models.with_error(s, controls, salts, exact.error, exact.level)
-    rows += _labelled(theorem, exact, methods.measure_prompt(s, model, controls, frozen, key, reporter), 'control')
-  return rows
+    own = version(compared.control)
+    controls = [problems.about_other_states(s, problem, key) for problem, key in zip(own, keys)]
+    measured.append(('control', compared.control, controls))
+  records = []
+  for kind, condition, chosen in measured:
+    frozen = compared.frozen(condition, chosen)
+    rows = methods.measure(s, compared.model, chosen, frozen, key, reporter, is_control=kind == 'control')
+    of_condition = {'kind': kind, **condition._asdict()}
+    records += [{**of_condition, 'hmm': index, **row} for index, row in enumerate(rows)]
+  return jax.tree.map(lambda x: float(f'{x:.{_DIGITS}g}') if isinstance(x, float) else x, records)
 
 
-def bert_part(theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """Rows on BERTs: at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6, with the control.
+def _exact(s: DegradationSettings, theorem: str, drawn, keys: list[Array], reporter: Reporter) -> Compared:
+  """The exact G with errors on the HMM as it is, then on each damaged HMM with and without noise."""
+  whole, *damaged = drawn[0]
+  at = functools.partial(Condition, theorem)
+  conditions = [
+    *(at(*whole, 'noise', kl) for kl in s.noise_levels),
+    *(at(*whole, 'short_context', kl) for kl in s.short_context_levels),
+    *(at(*damage, 'noise', kl) for damage in damaged for kl in s.noise_beside),
+  ]
+  salts = [np.asarray(jax.random.bits(key, (), 'uint32')) for key in keys]
+  model = models.noisy_model(s)
+  frozen = lambda condition, chosen: models.with_error(s, model, chosen, salts, condition.error, condition.level)
+  return Compared(model, conditions, at(*whole, 'noise', 0.0), frozen)
+
+
+def _berts(s: DegradationSettings, theorem: str, drawn, keys: list[Array], reporter: Reporter) -> Compared:
+  """BERTs at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT has no place for.
   """
-  drawn, keys = _drawn(s, theorem, key)
-  chosen = [versions[UNDAMAGED] for versions in drawn]
-  pretrained = [models.pretrained(s, problem, key, reporter) for problem, key in zip(chosen, keys)]
-  model, rows = pretraining.tuned_model(s.bert.model.module(s.num_tokens)), list[Row]()
+  whole = problems.UNDAMAGED
+  pretrained = [models.pretrained(s, versions[whole], key, reporter) for versions, key in zip(drawn, keys)]
+  conditions = [Condition(theorem, *whole, 'bert', step) for step in s.bert.checkpoints]
   if theorem == '3.6':
-    chosen = [problem._replace(construction=None) for problem in chosen]
-  for step in s.bert.checkpoints if theorem == '3.3' else s.bert.checkpoints[-1:]:
-    frozen, condition = [params[step] for params in pretrained], Condition(UNDAMAGED, 'bert', step)
-    rows += _labelled(theorem, condition, methods.measure(s, model, chosen, frozen, key, reporter))
-    if theorem == '3.6':
-      controls = [problems.about_other_states(s, problem, key) for problem, key in zip(chosen, keys)]
-      measured = methods.measure_prompt(s, model, controls, frozen, key, reporter)
-      rows += _labelled(theorem, condition, measured, 'control')
-  return rows
+    conditions = conditions[-1:]
+    for versions in drawn:
+      versions[whole] = versions[whole]._replace(construction=None)
+  frozen = lambda condition, _: [params[condition.level] for params in pretrained]
+  return Compared(pretraining.tuned_model(s.bert.model.module(s.num_tokens)), conditions, conditions[-1], frozen)
 
 
-def _drawn(s: DegradationSettings, theorem: str, key: Array) -> tuple[list[dict[Damage, Problem]], list[Array]]:
-  """Every version of each HMM, and the keys that they were drawn by."""
-  of_theorem = jax.random.fold_in(key, problems.THEOREMS[theorem])
-  keys = [jax.random.fold_in(of_theorem, index) for index in range(s.num_hmms)]
-  return [problems.draw(s, theorem, key) for key in keys], keys
-
-
-def _labelled(theorem: str, condition: Condition, measured: list[Row], kind: str = 'task') -> list[Row]:
-  """The rows of one condition, one for each HMM; `kind` says whether the task is the theorem's own or the control."""
-  of = {'theorem': theorem, 'kind': kind, **condition.fields()}
-  return [{**of, 'hmm': index, **row} for index, row in enumerate(measured)]
-
-
-def _rounded(part: Any, *arguments: Any) -> list[Row]:
-  """The rows with floats of so many digits as keeps records small."""
-  return jax.tree.map(lambda x: float(f'{x:.{_DIGITS}g}') if isinstance(x, float) else x, part(*arguments))
+STUDY = Study(
+  settings=DegradationSettings,
+  run=in_parts(parts),
+  tables=tables,
+  figures=lambda records, settings: {'degradation': draw(records, settings.figure)},
+  check=lambda settings: pretraining.check(settings.bert.model, 'bert.model'),
+)
