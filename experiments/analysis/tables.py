@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import io
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -55,11 +56,11 @@ def as_markdown(table: Table) -> str:
   """The title in italics, and the table with headings on one line."""
   frame = table.frame.map(_escaped).rename(columns=_escaped)
   sides = ['left' if number < table.num_texts else 'right' for number in range(frame.shape[1])]
-  return f'*{table.title}*\n\n{frame.to_markdown(index=False, disable_numparse=True, colalign=sides)}'
+  return f'*{_escaped(table.title)}*\n\n{frame.to_markdown(index=False, disable_numparse=True, colalign=sides)}'
 
 
 def _escaped(text: str) -> str:
-  return text.replace('|', '\\|').replace('\n', ' ')
+  return re.sub(r'[|*]', r'\\\g<0>', text).replace('\n', ' ')
 
 
 def number(value: float, form: str) -> str:

@@ -1,5 +1,6 @@
 """The models of the study: the exact G with an error of a given KL, and BERTs along their pretraining."""
 
+import functools
 from typing import Any
 
 import jax
@@ -39,31 +40,26 @@ def with_error(
   is_noise = error == 'noise'
 
   def noisy(problem: Problem, salt: np.ndarray, level: float) -> Noisy:
-    scale, forgetting = np.float32(level * is_noise), np.float32(level * (not is_noise))
+    scale, forgetting = (np.asarray(level * is_it, np.float32) for is_it in (is_noise, not is_noise))
     return Noisy(batched_tuning.float32(problem.hmm), scale, salt, forgetting)
 
   tuner = batched_tuning.tuners(model, s)['head']
   full = batched_tuning.stacked([noisy(problem, salt, 1.0) for problem, salt in zip(chosen, salts)])
   full_probs = batched_tuning.features(tuner, full, np.stack([problem.inputs for problem in chosen]))
   found = []
-  for problem, salt, probs in zip(chosen, salts, np.float64(full_probs)):
-    ideal = problem.ideal_after(None)
-    at_level = _noise_at if is_noise else _mixture_at
-    level = level_for_kl(lambda level: kl(ideal, at_level(ideal, probs, level)), wanted, _MOST_NOISE if is_noise else 1.0)
-    found.append(noisy(problem, salt, level))
+  for problem, salt, probs in zip(chosen, salts, full_probs.astype(np.float64)):
+    kl_at = functools.partial(_kl_at, is_noise, problem.ideal_after(None), probs)
+    found.append(noisy(problem, salt, level_for_kl(kl_at, wanted, _MOST_NOISE if is_noise else 1.0)))
   return found
 
 
-def _noise_at(ideal: np.ndarray, with_unit_noise: np.ndarray, scale: float) -> np.ndarray:
-  """Predictions with noise of a scale, from those of scale 1."""
-  tiny = np.finfo(np.float32).tiny
-  probs = ideal * np.exp(scale * np.log(np.maximum(with_unit_noise, tiny) / np.maximum(ideal, tiny)))
-  return probs / probs.sum(-1, keepdims=True)
-
-
-def _mixture_at(ideal: np.ndarray, with_short_context: np.ndarray, share: float) -> np.ndarray:
-  """Predictions with a share of the short context's."""
-  return (1 - share) * ideal + share * with_short_context
+def _kl_at(is_noise: bool, ideal: np.ndarray, full: np.ndarray, level: float) -> float:
+  """KL of noise of a scale, or of a share of the short context, from predictions of scale or share 1."""
+  if is_noise:
+    tiny = np.finfo(np.float32).tiny
+    noisy = ideal * np.exp(level * np.log(np.maximum(full, tiny) / np.maximum(ideal, tiny)))
+    return kl(ideal, noisy / noisy.sum(-1, keepdims=True))
+  return kl(ideal, (1 - level) * ideal + level * full)
 
 
 def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> dict[int, Any]:
