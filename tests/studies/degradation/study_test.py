@@ -1,4 +1,4 @@
-"""The study of degradation at smoke scale: what is recorded, printed and drawn, and what the page says of records."""
+"""The study of degradation at smoke scale: what is recorded, and what tables, figures and page say of records."""
 
 import dataclasses
 import io
@@ -12,50 +12,47 @@ import rich.console
 import scipy.stats
 
 from configs import degradation
-from experiments.analysis import pages, statistics
-from experiments.records import results
+from experiments.analysis import statistics
+from experiments.records import frames
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
-from experiments.settings.groups import FigureSettings
-from experiments.studies import registry
-from experiments.studies.degradation import contrasts, models, page, problems, report, sentences, study
-from experiments.studies.degradation.contrasts import Condition
+from experiments.studies import pages, registry
+from experiments.studies.degradation import methods, models, problems, tables
+from experiments.studies.degradation.figure import draw
+from experiments.studies.degradation.problems import Condition
+from experiments.studies.degradation.study import STUDY
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-FIGURE = FigureSettings(width=5.6, height=4.4, dpi=60, paper_overlay=False)
-FOLDERS = {scale: page.PAGE.parent / 'results' / 'degradation' / scale for scale in ('small', 'bert')}
+FOLDERS = {scale: pages.ROOT / 'docs' / 'results' / 'degradation' / scale for scale in ('small', 'bert')}
+SMALL, BERT = map(frames.load, FOLDERS.values())
+REPORTER = Reporter(rich.console.Console(file=io.StringIO(), width=80))
+
+BUILT = "theorem's construction"
+HEAD, PROMPT = 'converged head', 'trained prompt, converged head'
 
 
 def _settings(**changes):
   return dataclasses.replace(registry.from_config(degradation.get_config('smoke')), **changes)
 
 
-def _run(settings, workdir):
-  reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
-  study.check(settings)
-  study.run(settings, workdir, reporter)
-  study.show(settings, workdir, reporter)
-  return reporter.console.file.getvalue()
-
-
 @pytest.fixture(scope='module')
-def finished(tmp_path_factory):
-  """The workdir of a finished run, its settings and what it printed."""
-  workdir, settings = tmp_path_factory.mktemp('finished'), _settings()
-  return workdir, settings, _run(settings, workdir)
+def workdir(tmp_path_factory):
+  """Of a finished run."""
+  workdir = tmp_path_factory.mktemp('finished')
+  STUDY.run(_settings(), workdir, REPORTER)
+  return workdir
 
 
-def test_every_condition_has_a_row_for_each_hmm(finished):
-  """Errors of the KL that was asked for, or less for a short context; all ways of the theorem, and the controls."""
-  workdir, settings, _ = finished
-  records = results.load(workdir)
+def test_every_condition_has_a_row_for_each_hmm(workdir):
+  """Errors of the KL that was asked for, or less for a short context; all methods of the theorem, and the controls."""
+  settings, records = _settings(), frames.load(workdir)
   for theorem, kind in (('3.3', 'singular_value'), ('3.6', 'leak')):
-    of_theorem = statistics.select(records, theorem=theorem, part=f'exact-{theorem}', kind='task')
+    of_theorem = statistics.select(records, theorem=theorem, part=f'exact-{theorem}', kind='task').to_dict('records')
     found = {(r['damage'], r['error'], r['level']) for r in of_theorem}
     assert found == {('', 'noise', 0.0), ('', 'noise', 0.01), ('', 'short_context', 0.001), (kind, 'noise', 0.01)}
-    ways = {'construction', 'weighted', 'converged_head', 'trained_head', 'converged_prompt', 'trained_prompt'}
-    assert {*of_theorem[0]['accuracy']} == ways | ({'converged_built'} if theorem == '3.6' else set())
+    names = {'construction', 'weighted', 'converged_head', 'trained_head', 'converged_prompt', 'trained_prompt'}
+    assert {*of_theorem[0]['accuracy']} == names | ({'converged_built'} if theorem == '3.6' else set())
     for record in of_theorem:
       assert record['kl'] == pytest.approx(record['level'], rel=0.01, abs=1e-6) or record['error'] == 'short_context'
       assert record['kl'] <= 1.01 * record['level'] + 1e-6
@@ -64,18 +61,19 @@ def test_every_condition_has_a_row_for_each_hmm(finished):
         assert record['accuracy']['construction'] == record['accuracy']['weighted'] == 1
   assert len(statistics.select(records, part='bert-3.3')) == 2 * len(settings.bert.checkpoints)
   for model in ('exact', 'bert'):
-    assert [r['hmm'] for r in statistics.select(records, part=f'{model}-3.6', kind='control')] == [0, 1]
-  for record in statistics.select(records, part='exact-3.6'):
-    assert all(0 <= mass <= 1 + 1e-6 for mass in record['mass'].values())
+    controls = statistics.select(records, part=f'{model}-3.6', kind='control')
+    assert list(controls['hmm']) == [0, 1] and controls['kl'].isna().all()
+    assert all({*accuracy} == {'converged_prompt', 'trained_prompt'} for accuracy in controls['accuracy'])
+  for mass in statistics.select(records, part='exact-3.6')['mass']:
+    assert all(0 <= value <= 1 + 1e-6 for value in mass.values())
 
 
-def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
-  """No part runs again, and records and table are the same bytes."""
-  workdir, settings, _ = finished
-  before = [(workdir / name).read_bytes() for name in ('results.jsonl', 'table.txt')]
-  monkeypatch.setattr(study.methods, 'measure', None)
-  _run(settings, workdir)
-  assert [(workdir / name).read_bytes() for name in ('results.jsonl', 'table.txt')] == before
+def test_a_second_run_reads_back_what_is_finished(workdir, monkeypatch):
+  """No part runs again, and the records are the same bytes."""
+  before = (workdir / 'results.jsonl').read_bytes()
+  monkeypatch.setattr(methods, 'measure', None)
+  STUDY.run(_settings(), workdir, REPORTER)
+  assert (workdir / 'results.jsonl').read_bytes() == before
 
 
 def test_problems_are_balanced_in_every_version_and_their_g_is_exact():
@@ -87,16 +85,20 @@ def test_problems_are_balanced_in_every_version_and_their_g_is_exact():
       assert np.bincount(problem.labels).max() <= settings.largest_majority * len(problem.labels)
       hmm = problem.hmm
       rows = np.vstack([hmm.emission_matrix.T, np.ones(hmm.num_states)])[problem.inputs]
-      np.testing.assert_allclose(problem.ideal, log_space_conditional(hmm, rows)[:, 0], rtol=1e-6, atol=1e-9)
+      np.testing.assert_allclose(
+        problem.ideal_after(None), log_space_conditional(hmm, rows)[:, 0], rtol=1e-6, atol=1e-9
+      )
       if theorem == '3.6':
-        prompt = problem.construction['prompt']
+        prompt = problem.built_prompt
         before = np.broadcast_to(prompt, (len(rows), *prompt.shape))
         expected = log_space_conditional(hmm, np.concatenate([before, rows], axis=1))[:, 1]
         np.testing.assert_allclose(problem.ideal_after(prompt), expected, rtol=1e-6, atol=1e-9)
-        np.testing.assert_allclose(problem.ideal @ problem.reader, problem.states[:, problem.inverted_states].sum(-1))
+        np.testing.assert_allclose(
+          problem.ideal_after(None) @ problem.reader, problem.states[:, problem.inverted_states].sum(-1)
+        )
         np.testing.assert_allclose(problem.reader[-1], -3)
         control = problems.about_other_states(settings, problem, key)
-        assert not control.task_weights[:, problem.inverted_states].any() and damage.kind in ('', 'leak')
+        assert not control.task_weights[:, problem.inverted_states].any() and damage[0] in ('', 'leak')
         assert (np.abs(control.task_weights).sum(0) > 0).sum() == len(problem.inverted_states)
 
 
@@ -116,160 +118,139 @@ def test_a_mean_kl_is_that_of_its_definition():
   assert models.kl(ideal, probs) == pytest.approx((0.5 * np.log(2) + np.log(2)) / 2)
 
 
-def _record(hmm, accuracy, level=0.0, **fields):
-  of = dict(experiment='degradation', scale='small', seed=0, theorem='3.3', kind='task', damage='', degree=0.0)
-  ways = {'construction': accuracy, 'weighted': accuracy, 'converged_head': 0.7 + hmm / 100, 'converged_prompt': 0.8}
-  ways |= {'trained_head': 0.6, 'trained_prompt': 0.6}
-  of |= dict(error='noise', level=level, hmm=hmm, kl=level, majority_accuracy=0.5, accuracy=ways, mass={})
-  return of | fields
+def _cells(records, name):
+  """The cells of a table by (row, heading in one line)."""
+  frame = tables.tables(records, None)[name].frame
+  frame = frame.set_index(frame.columns[0]).rename(columns=lambda heading: heading.replace('\n', ' '))
+  return frame.stack().to_dict()
 
 
-def test_differences_are_paired_by_hmm_whatever_the_order_of_records():
-  """Their interval is that of the differences; an order needs a p-value below 0.05 over their number."""
-  records = [_record(hmm, 0.5 + hmm / 100) for hmm in range(5)]
-  exact = Condition('3.3', '', 0.0, 'noise', 0.0)
-  found = contrasts.between_ways(records[::-1])[exact, 'converged_head', 'construction']
-  np.testing.assert_allclose(found.interval.values, 20)
-  first, second = np.array([3.0, 1, 2, 4]), np.array([1.0, 1, 1, 1])
-  one = contrasts.difference(first, second)
-  np.testing.assert_allclose(one.interval.mean, 1.5)
-  np.testing.assert_allclose(one.p_value, 2 * scipy.stats.t.sf(1.5 / (np.std([2, 0, 1, 3], ddof=1) / 2), 3))
-  assert not contrasts.is_order(one, 1) and contrasts.is_order(contrasts.difference(first + 9, second), 6)
-  assert not contrasts.is_order(contrasts.difference(first, first), 1)
+def test_tables_have_the_means_and_differences_of_the_records():
+  """By name and by numbers that are computed from the records alone, whatever the order of these."""
+  names = [f'{name}_{theorem}' for name in ('accuracy', 'differences') for theorem in ('3_3', '3_6')]
+  conditions = ['conditions_3_3', 'conditions_3_6']
+  assert [*tables.tables(BERT, None)] == [*names, 'mass', 'prompts']
+  assert [*tables.tables(SMALL, None)] == [*names, *conditions, 'mass']
+  whole = statistics.select(SMALL, theorem='3.3', damage='', level=0.01)
+  noise, short = (statistics.select(whole, error=error)['accuracy'] for error in ('noise', 'short_context'))
+  head, built, with_short = (
+    np.array([100 * r[name] for r in chosen])
+    for chosen, name in ((noise, 'converged_head'), (noise, 'construction'), (short, 'construction'))
+  )
+  half_width = lambda values: scipy.stats.t.ppf(0.975, 19) * np.std(values, ddof=1) / np.sqrt(20)
+  shuffled = SMALL.sample(frac=1, random_state=0)
+  for name, heading, row, values in (
+    ('accuracy_3_3', 'converged head', 'noise 0.01', head),
+    ('differences_3_3', "converged head - theorem's construction", 'noise 0.01', head - built),
+    ('conditions_3_3', "theorem's construction", 'short context 0.01', with_short - built),
+  ):
+    expected = f'{values.mean():.1f} ± {half_width(values):.1f}'
+    assert _cells(SMALL, name)[row, heading] == _cells(shuffled, name)[row, heading] == expected
+  exact = statistics.select(SMALL, theorem='3.6', damage='', error='noise', level=0)
+  own, control = (statistics.select(exact, kind=kind) for kind in ('task', 'control'))
+  moved = [100 * (one['trained'] - other['trained']) for one, other in zip(own['mass'], control['mass'])]
+  expected = f'{np.mean(moved):.1f} ± {half_width(moved):.1f}*'
+  assert _cells(shuffled, 'mass')['exact G', 'trained, mu on H* - trained, elsewhere'] == expected
 
 
-def test_conditions_are_compared_with_what_they_make_worse():
-  """Damage with no damage at the same noise, a short context with noise of its KL."""
-  leak = Condition('3.6', 'leak', 0.03, 'noise', 0.01)
-  assert contrasts.reference(leak) == Condition('3.6', '', 0.0, 'noise', 0.01)
-  short = Condition('3.3', '', 0.0, 'short_context', 0.01)
-  assert contrasts.reference(short) == Condition('3.3', '', 0.0, 'noise', 0.01)
-  assert contrasts.reference(Condition('3.3', '', 0.0, 'noise', 0.01)) is None
-  records = [_record(hmm, 0.9, 0.01) for hmm in range(3)] + [_record(hmm, 0.7, 0.01, damage='leak') for hmm in range(3)]
-  (found,) = contrasts.between_conditions(records, ('construction',)).values()
-  np.testing.assert_allclose(found.interval.values, -20)
+def test_a_difference_is_significant_over_all_of_its_kind():
+  """A * stands where the p-value is below 0.05 over the number of differences of both theorems."""
+  cells = {theorem: _cells(SMALL, f'differences_{theorem}') for theorem in ('3_3', '3_6')}
+  count = sum(heading != 'KL' for of_theorem in cells.values() for _, heading in of_theorem)
+  title = tables.tables(SMALL, None)['differences_3_3'].title
+  assert count == 130 and title.endswith(f'*: p < 0.05 / {count}')
+  for condition, rows in statistics.select(SMALL, kind='task').groupby(list(Condition._fields)):
+    values = [100 * (of['converged_head'] - of['construction']) for of in rows['accuracy']]
+    row, theorem = tables.name_of(Condition(*condition)), condition[0].replace('.', '_')
+    is_significant = scipy.stats.ttest_1samp(values, 0).pvalue < 0.05 / count
+    assert cells[theorem][row, f'{HEAD} - {BUILT}'].endswith('*') == is_significant
 
 
-def test_a_sentence_claims_no_order_that_its_interval_does_not_carry():
-  """The same sentence says above, below and not told apart, as the records have it."""
-  said = {}
-  for name, accuracy in (('above', 0.4), ('below', 0.95), ('not told apart', 0.72)):
-    spread = np.array([0.0, 0.02, -0.01, 0.03, 0.01, -0.02])
-    records = [_record(hmm, accuracy + spread[hmm]) for hmm in range(6)]
-    said[name] = sentences.noise(records, {}).splitlines()[0]
-  for name, sentence in said.items():
-    assert sentence.startswith(f'- Theorem 3.3, a converged head beside the construction: exact G: {name}'), sentence
+def test_a_prompt_closes_a_share_of_the_gap_from_the_majority_class():
+  assert _cells(BERT, 'prompts')['0', 'of the gap, mu on H*'] == f'{(88.4 - 58.4) / (100 - 58.4):.2f}'
 
 
-def test_a_prompt_solves_its_task_by_the_gap_that_it_closes():
-  record = _record(0, 0.9, majority_accuracy=0.6)
-  record['accuracy']['trained_prompt'] = 0.8
-  assert report.gap_closed(record) == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize('scale', FOLDERS)
-def test_figures_draw_the_records(scale):
+@pytest.mark.parametrize('records', [SMALL, BERT], ids=FOLDERS)
+def test_figures_draw_the_records(records):
   """Lines are the recorded means, axes are labelled, and nothing is clipped."""
-  records = results.load(FOLDERS[scale])
-  figure = report.draw(records, FIGURE)
+  figure = draw(records, _settings().figure)
   figure.draw_without_rendering()
   for axes in figure.axes:
     assert axes.get_title() and axes.lines
     for line in axes.lines:
       assert all(axes.bbox.contains(*point) for point in line.get_transform().transform(line.get_xydata()))
-  first = figure.axes[0]
-  (line,) = [line for line in first.lines if line.get_label() == "theorem's construction"]
-  condition = contrasts.conditions(records)[0]
-  expected = contrasts.accuracies(contrasts.condition_records(records, condition), 'construction').mean()
-  np.testing.assert_allclose(line.get_ydata()[0], expected)
+  (line,) = [line for line in figure.axes[0].lines if line.get_label() == "theorem's construction"]
+  first = statistics.select(records, **{name: records.iloc[0][name] for name in Condition._fields})
+  np.testing.assert_allclose(line.get_ydata()[0], np.mean([100 * of['construction'] for of in first['accuracy']]))
 
 
-def test_the_page_is_what_the_records_give():
-  """Filling the page again would change nothing; every block is known, and records are small."""
-  text = page.PAGE.read_text()
-  assert pages.filled(text, page.section) == text
-  assert text.count('<!-- end of') == len(pages.BLOCK.findall(text)) == text.count('<!--') // 2 > 8
-  changed = page.PAGE.read_text().replace('±', '+-', 3)
-  assert pages.filled(changed, page.section) == text
+def test_the_records_are_of_enough_hmms_with_balanced_tasks():
+  """At least 20 HMMs a theorem, 8 BERTs, each with a control; heads converged; records are small."""
+  for records, least in ((SMALL, 20), (BERT, 8)):
+    groups = records.groupby([*Condition._fields, 'kind'])
+    assert (groups['hmm'].nunique() >= least).all() and (groups.size() >= least).all()
+    assert len(statistics.select(records, kind='control')) >= least
+    assert (records['majority_accuracy'] < 0.75).all() and (records['gradient_norm'].dropna() < 3e-8).all()
   for folder in FOLDERS.values():
     assert (folder / 'results.jsonl').stat().st_size < 500_000
     assert json.loads((folder / 'config.json').read_text())['largest_majority'] <= 0.7
 
 
-def test_the_records_are_of_enough_hmms_with_balanced_tasks():
-  """At least 20 HMMs a theorem, 10 with a control, 5 BERTs; heads converged; every row of what its condition asks."""
-  small, bert = (results.load(folder) for folder in FOLDERS.values())
-  for theorem in ('3.3', '3.6'):
-    for condition in contrasts.conditions(statistics.select(small, theorem=theorem)):
-      assert len(contrasts.condition_records(small, condition)) >= 20
-  assert len(statistics.select(small, kind='control')) >= 10 and len(statistics.select(bert, kind='control')) >= 5
-  for record in small + bert:
-    assert record['majority_accuracy'] < 0.75 and record.get('gradient_norm', 0) < 1e-6
-
-
+NOISES = ('exact G', 'noise 0.001', 'noise 0.01', 'noise 0.1')
+# Each difference of the table of a theorem with its sign at each of NOISES, 0 where it is not significant.
 ORDERS = [
-  ('3.3', 0.0, 'converged_head', 'construction', 'below'),
-  *(('3.3', level, 'converged_head', 'construction', '') for level in (1e-3, 1e-2)),
-  ('3.3', 1e-1, 'converged_head', 'construction', 'above'),
-  ('3.6', 0.0, 'converged_head', 'construction', 'below'),
-  ('3.6', 0.0, 'converged_built', 'construction', 'below'),
-  *(('3.6', level, 'converged_built', 'construction', 'above') for level in (1e-2, 1e-1)),
-  *(('3.6', level, 'converged_head', 'construction', '') for level in (1e-3, 1e-2, 1e-1)),
-  *(('3.3', level, 'converged_prompt', 'converged_head', '') for level in (0.0, 1e-3, 1e-2, 1e-1)),
-  *(('3.6', level, 'converged_prompt', 'converged_head', '') for level in (0.0, 1e-3, 1e-2)),
-  ('3.6', 1e-1, 'converged_prompt', 'converged_head', 'above'),
-  *((theorem, level, 'converged_prompt', 'construction', '') for theorem in ('3.3', '3.6') for level in (0.0, 1e-2)),
-  *((theorem, 1e-1, 'converged_prompt', 'construction', 'above') for theorem in ('3.3', '3.6')),
-  *((theorem, 0.0, 'converged_head', 'trained_head', 'above') for theorem in ('3.3', '3.6')),
-  *((theorem, 0.0, 'converged_prompt', 'trained_prompt', 'above') for theorem in ('3.3', '3.6')),
+  ('3_3', f'{HEAD} - {BUILT}', (-1, 0, 0, 1)),
+  ('3_6', f'{HEAD} - {BUILT}', (-1, 0, 0, 0)),
+  ('3_6', f"theorem's prompt, converged head - {BUILT}", (-1, 0, 1, 1)),
+  ('3_3', f'{PROMPT} - {HEAD}', (0, 0, 0, 0)),
+  ('3_6', f'{PROMPT} - {HEAD}', (0, 0, 0, 1)),
+  ('3_3', f'{PROMPT} - {BUILT}', (0, 0, 0, 1)),
+  ('3_6', f'{PROMPT} - {BUILT}', (0, 0, 0, 1)),
+  ('3_3', f'{HEAD} - trained head', (1, 1, 1, 1)),
+  ('3_6', f'{HEAD} - trained head', (1, 1, 1, 1)),
 ]
 
 
-def _direction(found, count):
-  """'above', 'below', or nothing where it is not told apart."""
-  return ('above' if found.interval.mean > 0 else 'below') if contrasts.is_order(found, count) else ''
+def _sign(cell):
+  """Of a significant difference; 0 of another."""
+  return (-1 if cell.startswith('-') else 1) if cell.endswith('*') else 0
 
 
 def test_the_claims_in_words_are_carried_by_the_records():
-  """What docs/degradation.md and the config say without numbers: orders of ways, damages that are told apart or not."""
-  records = results.load(FOLDERS['small'])
-  found = contrasts.between_ways(records)
-  for theorem, level, first, second, direction in ORDERS:
-    one = found[Condition(theorem, '', 0.0, 'noise', level), first, second]
-    assert _direction(one, len(found)) == direction, (theorem, level, first, second, one)
-  for theorem in ('3.3', '3.6'):
-    assert (
-      _direction(found[Condition(theorem, '', 0.0, 'noise', 0.0), 'converged_prompt', 'construction'], 1) == 'below'
-    )
-  for (condition, first, second), one in found.items():
-    if (first, second) == ('weighted', 'construction'):
-      assert _direction(one, len(found)) == '', (condition, one)
-    if condition.damage == 'singular_value' and condition.level and second == 'construction' and first != 'weighted':
-      assert _direction(one, len(found)) == 'above', (condition, first, one)
-  across = contrasts.between_conditions(records, report.ACROSS)
-  for (condition, way), one in across.items():
-    if condition.damage == 'leak' or (condition.damage == 'singular_value' and way.startswith('converged')):
-      assert _direction(one, len(across)) == '', (condition, way, one)
-    if condition.damage == 'singular_value' and way == 'construction':
-      assert _direction(one, len(across)) == ('below' if condition.level else ''), (condition, one)
-    if condition.damage == 'leak' and way == 'construction' and not condition.level:
-      assert _direction(one, 1) == 'below', (condition, one)
-  worst = contrasts.condition_records(records, Condition('3.3', 'singular_value', 1e-3, 'noise', 1e-2))
-  assert contrasts.accuracies(worst, 'construction').mean() < 100 * np.mean([r['majority_accuracy'] for r in worst])
-  masses = contrasts.between_masses(records, 'noise', 0.0)
-  assert [_direction(one, len(masses)) for one in masses.values()] == ['above', 'above', 'above', '']
+  """What docs/degradation.md and the config say: orders of methods, and damages that are significant or not."""
+  found = {theorem: _cells(SMALL, f'differences_{theorem}') for theorem in ('3_3', '3_6')}
+  for theorem, heading, signs in ORDERS:
+    assert tuple(_sign(found[theorem][noise, heading]) for noise in NOISES) == signs, (theorem, heading)
+  for of_theorem in found.values():
+    assert not any(_sign(cell) for (_, heading), cell in of_theorem.items() if heading.startswith('weighted inverse'))
+  across = _cells(SMALL, 'conditions_3_3')
+  for (row, heading), cell in across.items():
+    if heading != 'KL':
+      singular = 'singular' in row and 'noise' in row
+      assert _sign(cell) == (-1 if singular and heading in (BUILT, 'weighted inverse') else 0), (row, heading)
+  for row in ('singular value 0.01, noise 0.01', 'singular value 0.001, noise 0.01'):
+    assert _sign(found['3_3'][row, f'{HEAD} - {BUILT}']) == _sign(found['3_3'][row, f'{PROMPT} - {BUILT}']) == 1
+  leaks = _cells(SMALL, 'conditions_3_6')
+  assert not any(map(_sign, leaks.values()))
+  for row in ('leak 0.01', 'leak 0.03'):
+    mean, half_width = map(float, leaks[row, BUILT].split(' ± '))
+    assert mean + half_width < 0
+  accuracy = _cells(SMALL, 'accuracy_3_3')
+  worst = [float(accuracy['singular value 0.001, noise 0.01', name].split()[0]) for name in (BUILT, 'majority')]
+  assert worst[0] < worst[1]
+  assert [_sign(cell) for (_, heading), cell in _cells(SMALL, 'mass').items() if ' - ' in heading] == [1, 1, 1, 0]
+  short = statistics.select(SMALL, error='short_context')
+  assert (len(short), (short['kl'] < 0.99 * short['level']).sum()) == (80, 8)
 
 
 def test_the_claims_in_words_about_berts_are_carried():
-  """A trained prompt before a converged head, at the last checkpoint; whose prompts solve their tasks; the mass."""
-  records = results.load(FOLDERS['bert'])
-  found, last = contrasts.between_ways(records), max(record['level'] for record in records)
-  direction = lambda theorem: _direction(
-    found[Condition(theorem, '', 0.0, 'bert', last), 'converged_prompt', 'converged_head'], len(found)
-  )
-  assert last == 600 and direction('3.6') == direction('3.3') == 'above'
-  assert sum(report.gap_closed(own) >= report.SOLVES for own, _ in report.pairs_of_prompts(records)) == 7
-  assert not any(
-    _direction(one, len(found)) for (_, *pair), one in found.items() if pair == ['weighted', 'construction']
-  )
-  assert not any(_direction(one, 1) for one in contrasts.between_masses(records, 'bert', last).values())
+  """A trained prompt before a converged head; whose prompts solve their tasks; the mass."""
+  found = _cells(BERT, 'differences_3_3')
+  steps = [f'BERT, {step} steps' for step in (50, 150, 300, 600)]
+  assert [_sign(found[step, f'{PROMPT} - {HEAD}']) for step in steps] == [0, 1, 0, 1]
+  assert not any(_sign(cell) for (_, heading), cell in found.items() if heading.endswith(BUILT))
+  assert _sign(_cells(BERT, 'differences_3_6')[steps[-1], f'{PROMPT} - {HEAD}']) == 1
+  prompts = _cells(BERT, 'prompts')
+  for task, solved in (('mu on H*', 7), ('mu elsewhere', 8)):
+    assert sum(float(prompts[str(hmm), f'of the gap, {task}']) >= 0.5 for hmm in range(8)) == solved
+  assert not any(map(_sign, _cells(BERT, 'mass').values()))
