@@ -6,7 +6,7 @@ import pandas as pd
 from experiments.analysis import figures
 from experiments.settings.groups import FigureSettings
 from experiments.studies.degradation.methods import METHODS
-from experiments.studies.degradation.problems import Condition, UNDAMAGED
+from experiments.studies.degradation.problems import UNDAMAGED
 from experiments.studies.degradation.tables import by_hmm, masses, mean_kl, MODEL, name_of, PROMPTS
 
 _STYLES = {
@@ -34,31 +34,28 @@ def draw(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.F
 def _draw_lines(axes, rows: pd.DataFrame, kl: pd.Series) -> None:
   """A line for each method, of one theorem and kind of error."""
   theorem, *_, error, _, _ = rows.index[0]
-  at = {level: of_level for level, of_level in rows.groupby(level='level')}
+  at = dict(iter(rows.groupby(level='level')))
   levels = list(at)
   # Zero has a place of its own on the logarithmic axis.
   axes.set_xscale('symlog', linthresh=levels[0] or levels[1], linscale=0.6)
   for place, (name, style) in enumerate(_STYLES.items()):
-    samples = {level: of_level[name].to_numpy() for level, of_level in at.items()}
+    samples = {level: of_level[name] for level, of_level in at.items()}
     figures.draw_line(axes, samples, METHODS[name].label, style, 5 * (place - 1.5))
-  figures.draw_majority(axes, {level: of_level['majority'].to_numpy() for level, of_level in at.items()})
-  if error == 'noise':
-    ticks, label = [f'{level:g}' for level in levels], 'KL(G || model) at the [MASK] (nats)'
-  else:
-    ticks = [f'{level:g}\n{kl[theorem, *UNDAMAGED, error, level]}' for level in levels]
-    label = 'steps of pretraining\nKL(G || model) at the [MASK] (nats)'
-  axes.set_xticks(levels, ticks)
+  figures.draw_majority(axes, {level: of_level['majority'] for level, of_level in at.items()})
+  is_bert = error == 'bert'
+  steps = lambda level: f'{level:g}\n{kl[theorem, *UNDAMAGED, error, level]}'
+  axes.set_xticks(levels, [steps(level) if is_bert else f'{level:g}' for level in levels])
   axes.minorticks_off()
-  axes.set_xlabel(label)
+  axes.set_xlabel('steps of pretraining\n' * is_bert + 'KL(G || model) at the [MASK] (nats)')
   axes.set_title(f'Theorem {theorem}; {figures.counted([len(at[levels[0]])], "HMMs")}')
 
 
 def _draw_masses(axes, mass: pd.DataFrame) -> None:
-  """A point for each model and prompt."""
-  for colour, (model, rows) in zip(('#CC79A7', '#000000'), mass.groupby(level=MODEL, sort=False)):
-    samples = {float(place): rows[name].to_numpy() for place, name in enumerate(PROMPTS)}
+  """A point for each prompt, of each model."""
+  style = dict(color='#CC79A7', marker='P', linestyle='none')
+  for model, rows in mass.groupby(level=MODEL, sort=False):
     # Its place on the axis says what it is, not the legend.
-    figures.draw_line(axes, samples, '_mass', dict(color=colour, marker='P', linestyle='none'))
-    axes.set_title(f'Mass on H*, {name_of(Condition("3.6", *UNDAMAGED, *model))}; HMMs: n = {len(rows)}')
+    figures.draw_line(axes, {float(place): rows[name] for place, name in enumerate(PROMPTS)}, '_mass', style)
+    axes.set_title(f'Mass on H*, {name_of(*UNDAMAGED, *model)}; HMMs: n = {len(rows)}')
   axes.set_xticks(range(len(PROMPTS)), list(PROMPTS.values()))
   axes.set_ylabel('posterior mass (%)')

@@ -1,5 +1,6 @@
 """The methods of reading the label, on problems of one shape, each with a frozen model of its own."""
 
+import operator
 from typing import Any, NamedTuple
 
 import jax
@@ -69,23 +70,16 @@ def measure(
     data = params, features[:, : s.num_train], labels[:, : s.num_train]
     title = f'{name} on {len(problems)} {model.name} models'
     start, *_, end = batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, title, reporter)
-    heads[f'trained_{name}'] = end['head']
+    heads[f'trained_{name}'] = jax.tree.map(lambda leaf: leaf[:, 0], end['head'])
     if name == 'head':
       probs['without'] = features
   prompts = {'start': start['prompt'][:, 0], 'trained': end['prompt'][:, 0]}
-  if all(problem.built_prompt is not None for problem in problems):
-    prompts['built'] = np.stack([problem.built_prompt for problem in problems])
+  if built := [problem.built_prompt for problem in problems if problem.built_prompt is not None]:
+    prompts['built'] = np.stack(built)
   for name, prompt in prompts.items():
     probs[name] = batched_tuning.prompted(tuners['prompt'], prompt, params, inputs)
-  return [
-    _row(
-      s,
-      problem,
-      {name: np.asarray(of_all[index], np.float64) for name, of_all in probs.items()},
-      jax.tree.map(lambda leaf: np.asarray(leaf[index, 0], np.float64), heads),
-    )
-    for index, problem in enumerate(problems)
-  ]
+  seen = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (probs, heads))
+  return [_row(s, problem, *jax.tree.map(operator.itemgetter(i), seen)) for i, problem in enumerate(problems)]
 
 
 def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
@@ -111,7 +105,7 @@ def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray],
   }
   if problem.construction is not None:
     probs = {'built': probs['without'], **probs}
-    head, columns = problem.construction['head'], problem.hmm.emission_matrix[problem.inverted_states].T
+    head, columns = problem.construction['head'], np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
     errors = (probs['built'] - problem.ideal_after(problem.built_prompt))[train]
     heads |= {'construction': head, 'weighted': weighted_head(head, columns, errors, s.ridge)}
   scores = {name: probs[METHODS[name].reads][test] @ head.weights + head.bias for name, head in heads.items()}

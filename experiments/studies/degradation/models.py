@@ -10,7 +10,7 @@ import scipy.special
 
 from experiments.pipeline import batched_tuning, pretraining
 from experiments.runtime.progress import Reporter
-from experiments.studies.degradation.problems import Problem
+from experiments.studies.degradation.problems import Condition, Problem
 from experiments.studies.degradation.settings import DegradationSettings
 from hmm_jax import sharding
 from hmm_jax.sampling import sample_corpus
@@ -26,18 +26,14 @@ def kl(ideal_nxV: np.ndarray, probs_nxV: np.ndarray) -> float:
   return float(scipy.special.rel_entr(ideal_nxV, probs).sum(-1).mean())
 
 
-def noisy_model(s: DegradationSettings) -> NoisyModel:
-  return NoisyModel(s.num_tokens, s.reach)
-
-
 def with_error(
-  s: DegradationSettings, model: NoisyModel, chosen: list[Problem], salts: list[np.ndarray], error: str, wanted: float
+  s: DegradationSettings, model: NoisyModel, salts: list[np.ndarray], condition: Condition, chosen: list[Problem]
 ) -> list[Noisy]:
-  """The noisy model's parameters with 'noise' or 'short_context' of KL `wanted`, or all the way where that has less.
+  """The noisy model's parameters with an error of the condition's KL, or all the way where that has less.
 
   A salt makes the noise of a problem differ from that of others, and not from that of the same HMM at another level.
   """
-  is_noise = error == 'noise'
+  is_noise = condition.error == 'noise'
 
   def noisy(problem: Problem, salt: np.ndarray, level: float) -> Noisy:
     scale, forgetting = (np.asarray(level * is_it, np.float32) for is_it in (is_noise, not is_noise))
@@ -49,17 +45,17 @@ def with_error(
   found = []
   for problem, salt, probs in zip(chosen, salts, full_probs.astype(np.float64)):
     kl_at = functools.partial(_kl_at, is_noise, problem.ideal_after(None), probs)
-    found.append(noisy(problem, salt, level_for_kl(kl_at, wanted, _MOST_NOISE if is_noise else 1.0)))
+    found.append(noisy(problem, salt, level_for_kl(kl_at, condition.level, _MOST_NOISE if is_noise else 1.0)))
   return found
 
 
 def _kl_at(is_noise: bool, ideal: np.ndarray, full: np.ndarray, level: float) -> float:
   """KL of noise of a scale, or of a share of the short context, from predictions of scale or share 1."""
-  if is_noise:
-    tiny = np.finfo(np.float32).tiny
-    noisy = ideal * np.exp(level * np.log(np.maximum(full, tiny) / np.maximum(ideal, tiny)))
-    return kl(ideal, noisy / noisy.sum(-1, keepdims=True))
-  return kl(ideal, (1 - level) * ideal + level * full)
+  if not is_noise:
+    return kl(ideal, (1 - level) * ideal + level * full)
+  tiny = np.finfo(np.float32).tiny
+  noisy = ideal * np.exp(level * np.log(np.maximum(full, tiny) / np.maximum(ideal, tiny)))
+  return kl(ideal, noisy / noisy.sum(-1, keepdims=True))
 
 
 def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> dict[int, Any]:

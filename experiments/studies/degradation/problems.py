@@ -1,6 +1,5 @@
 """The problems of the study: HMMs in which a theorem's assumptions hold, the same made worse, and tasks on them."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
@@ -104,23 +103,14 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Probl
       drawn = families.draw(theorem, 'planted', key_draw, sizes, limits, s.conditioning)
     except ValueError as error:
       raise SettingsError(str(error)) from error
-    if drawn.hmm.initial_probs.min() <= max(s.leaks) / 2:
-      continue
-    found = {}
-    for damage, problem in _versions(s, theorem, drawn, key_text):
-      if not _is_balanced(s, problem.labels):
-        break
-      found[damage] = problem
-    else:
-      return found
-  most = f'{s.largest_majority:.0%}'
-  valid = f'more, for Theorem {theorem}: one class was above {most} in each draw, or a start below a leak'
-  raise SettingsError(f'max_draws is {s.max_draws}; valid is {valid}')
+    if drawn.hmm.initial_probs.min() > max(s.leaks) / 2:
+      versions = _versions(s, theorem, drawn, key_text)
+      if all(_is_balanced(s, problem.labels) for problem in versions.values()):
+        return versions
+  raise _no_draw(s, f'for Theorem {theorem} a start was below a leak, or')
 
 
-def _versions(
-  s: DegradationSettings, theorem: str, drawn: StateProblem, key: Array
-) -> Iterator[tuple[Damage, Problem]]:
+def _versions(s: DegradationSettings, theorem: str, drawn: StateProblem, key: Array) -> dict[Damage, Problem]:
   """The problem itself, and made worse, each with text of its own HMM. Labels speak of the masked first state."""
   hmm, mu = drawn.hmm, drawn.task_weights
   inverted, reader = np.arange(hmm.num_states), np.zeros(hmm.num_tokens)
@@ -129,6 +119,7 @@ def _versions(
     witness = assumptions.relaxed_non_degeneracy(hmm, mu, s.thresholds, s.max_nodes).witness
     inverted = np.asarray(witness['essential_states'])
     reader = recovery.mass_weights(hmm, inverted, s.thresholds)
+  found = {}
   for degree in (0.0, *degrees):
     if theorem == '3.3':
       worse = with_smallest_singular_value(hmm, degree) if degree else hmm
@@ -140,8 +131,9 @@ def _versions(
     tokens = sample_corpus(key, batched_tuning.float32(worse), s.num_train + s.num_test, s.length)
     inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
     states = tasks.first_state_probs(worse, inputs)
-    problem = Problem(worse, mu, built, inverted, reader, inputs, states, _labels(states, mu))
-    yield ((kind, degree) if degree else UNDAMAGED), problem
+    damage = (kind, degree) if degree else UNDAMAGED
+    found[damage] = Problem(worse, mu, built, inverted, reader, inputs, states, _labels(states, mu))
+  return found
 
 
 def _labels(states: np.ndarray, task_weights: np.ndarray) -> np.ndarray:
@@ -165,5 +157,9 @@ def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> 
     labels = _labels(problem.states, mu)
     if _is_balanced(s, labels):
       return problem._replace(task_weights=mu, labels=labels, construction=None)
-  valid = f'more: for states outside H* one class was above {s.largest_majority:.0%} in each draw'
-  raise SettingsError(f'max_draws is {s.max_draws}; valid is {valid}')
+  raise _no_draw(s, 'for states outside H*')
+
+
+def _no_draw(s: DegradationSettings, where: str) -> SettingsError:
+  problem = f'{where} one class was above {s.largest_majority:.0%} in each draw'
+  return SettingsError(f'max_draws is {s.max_draws}; valid is more: {problem}')

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import Array
@@ -12,30 +12,21 @@ from experiments.pipeline import pretraining
 from experiments.runtime.progress import Reporter
 from experiments.studies.degradation import methods, models, problems
 from experiments.studies.degradation.figure import draw
-from experiments.studies.degradation.problems import Condition, Problem
+from experiments.studies.degradation.problems import Condition, Damage, Problem
 from experiments.studies.degradation.settings import DegradationSettings
 from experiments.studies.degradation.tables import tables
 from experiments.studies.study import in_parts, Part, Row, Study
 from hmm_jax.model import MaskedLM
+from hmm_jax.theory.problems.degradation import NoisyModel
 
 # Significant digits of the floats of a record, which keeps it small.
 _DIGITS = 7
 
 
-class Compared(NamedTuple):
-  """Models that the methods are compared on.
-
-  Attributes:
-    model: of all.
-    conditions: of the theorem's own tasks.
-    control: the condition of the control, where the model is as good as it gets.
-    frozen: (condition, a problem for each HMM) -> the model's parameters for each.
-  """
-
-  model: MaskedLM
-  conditions: list[Condition]
-  control: Condition
-  frozen: Callable[[Condition, list[Problem]], list[Any]]
+# For each HMM its versions.
+Drawn = list[dict[Damage, Problem]]
+# A model; the conditions that methods are compared in, its best one first; and its parameters for each problem of one.
+Compared = tuple[MaskedLM, list[Condition], Callable[[Condition, list[Problem]], list[Any]]]
 
 
 def parts(settings: DegradationSettings) -> dict[str, Part]:
@@ -47,56 +38,53 @@ def parts(settings: DegradationSettings) -> dict[str, Part]:
   }
 
 
-def _part(model: str, theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """A record for each condition and HMM, and for Theorem 3.6 one of the control for each HMM."""
+def _part(model_name: str, theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
+  """A record for each condition and HMM; for Theorem 3.6 one of the control, too, in the first condition."""
   key_problems = jax.random.fold_in(key, problems.THEOREMS[theorem])
   keys = [jax.random.fold_in(key_problems, index) for index in range(s.num_hmms)]
   drawn = [problems.draw(s, theorem, key) for key in keys]
-  compared = {'exact': _exact, 'bert': _berts}[model](s, theorem, drawn, keys, reporter)
+  model, conditions, frozen = {'exact': _exact, 'bert': _berts}[model_name](s, theorem, drawn, keys, reporter)
   version = lambda condition: [versions[condition.damage, condition.degree] for versions in drawn]
-  measured = [('task', condition, version(condition)) for condition in compared.conditions]
+  measured = [('task', condition, version(condition)) for condition in conditions]
   if theorem == '3.6':
-    own = version(compared.control)
+    _, first, own = measured[0]
     controls = [problems.about_other_states(s, problem, key) for problem, key in zip(own, keys)]
-    measured.append(('control', compared.control, controls))
+    measured.append(('control', first, controls))
   records = []
   for kind, condition, chosen in measured:
-    frozen = compared.frozen(condition, chosen)
-    rows = methods.measure(s, compared.model, chosen, frozen, key, reporter, is_control=kind == 'control')
-    of_condition = {'kind': kind, **condition._asdict()}
-    records += [{**of_condition, 'hmm': index, **row} for index, row in enumerate(rows)]
+    params = frozen(condition, chosen)
+    rows = methods.measure(s, model, chosen, params, key, reporter, is_control=kind == 'control')
+    records += [{'kind': kind, **condition._asdict(), 'hmm': index, **row} for index, row in enumerate(rows)]
   return jax.tree.map(lambda x: float(f'{x:.{_DIGITS}g}') if isinstance(x, float) else x, records)
 
 
-def _exact(s: DegradationSettings, theorem: str, drawn, keys: list[Array], reporter: Reporter) -> Compared:
+def _exact(s: DegradationSettings, theorem: str, drawn: Drawn, keys: list[Array], reporter: Reporter) -> Compared:
   """The exact G with errors on the HMM as it is, then on each damaged HMM with and without noise."""
   whole, *damaged = drawn[0]
-  at = functools.partial(Condition, theorem)
   conditions = [
-    *(at(*whole, 'noise', kl) for kl in s.noise_levels),
-    *(at(*whole, 'short_context', kl) for kl in s.short_context_levels),
-    *(at(*damage, 'noise', kl) for damage in damaged for kl in s.noise_beside),
+    *(Condition(theorem, *whole, 'noise', kl) for kl in s.noise_levels),
+    *(Condition(theorem, *whole, 'short_context', kl) for kl in s.short_context_levels),
+    *(Condition(theorem, *damage, 'noise', kl) for damage in damaged for kl in s.noise_beside),
   ]
   salts = [np.asarray(jax.random.bits(key, (), 'uint32')) for key in keys]
-  model = models.noisy_model(s)
-  frozen = lambda condition, chosen: models.with_error(s, model, chosen, salts, condition.error, condition.level)
-  return Compared(model, conditions, at(*whole, 'noise', 0.0), frozen)
+  model = NoisyModel(s.num_tokens, s.reach)
+  return model, conditions, functools.partial(models.with_error, s, model, salts)
 
 
-def _berts(s: DegradationSettings, theorem: str, drawn, keys: list[Array], reporter: Reporter) -> Compared:
+def _berts(s: DegradationSettings, theorem: str, drawn: Drawn, keys: list[Array], reporter: Reporter) -> Compared:
   """BERTs at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT has no place for.
   """
-  whole = problems.UNDAMAGED
+  whole, steps = problems.UNDAMAGED, s.bert.checkpoints
   pretrained = [models.pretrained(s, versions[whole], key, reporter) for versions, key in zip(drawn, keys)]
-  conditions = [Condition(theorem, *whole, 'bert', step) for step in s.bert.checkpoints]
   if theorem == '3.6':
-    conditions = conditions[-1:]
+    steps = steps[-1:]
     for versions in drawn:
       versions[whole] = versions[whole]._replace(construction=None)
-  frozen = lambda condition, _: [params[condition.level] for params in pretrained]
-  return Compared(pretraining.tuned_model(s.bert.model.module(s.num_tokens)), conditions, conditions[-1], frozen)
+  conditions = [Condition(theorem, *whole, 'bert', step) for step in steps]
+  model = pretraining.tuned_model(s.bert.model.module(s.num_tokens))
+  return model, conditions, lambda condition, _: [params[condition.level] for params in pretrained]
 
 
 STUDY = Study(

@@ -38,32 +38,27 @@ _PROMPT_PAIRS = (('trained', 'without'), ('trained', 'start'), ('trained', 'cont
 # Methods that are compared across conditions.
 _ACROSS = ['construction', 'weighted', 'converged_head', 'converged_prompt']
 
+_MINUS_REFERENCE = 'minus the HMM as it is at the same noise, or minus noise of the same KL, in points'
 _DAMAGES = {'': '', 'singular_value': 'singular value {:g}', 'leak': 'leak {:g}'}
 _ERRORS = {'noise': 'noise {:g}', 'short_context': 'short context {:g}', 'bert': 'BERT, {:g} steps'}
 
 
 def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   """Accuracies, differences of methods and of conditions for each theorem; the mass on H*, and each BERT's prompts."""
-  percent, kl = by_hmm(records), mean_kl(records)
-  head = pd.DataFrame({'made worse by': [name_of(Condition(*condition)) for condition in kl.index], 'KL': kl})
-  differences, note = _tested(_minus(percent, _METHOD_PAIRS, _METHODS), CONDITION)
-  across, note_across = _tested(_minus_reference(percent), CONDITION)
-  cells = {
-    'accuracy': ('test accuracy in percent', _means(percent, CONDITION)),
-    'differences': (f'paired differences in points; {note}', differences),
-    'conditions': (
-      f'minus the HMM as it is at the same noise, or minus noise of the same KL, in points; {note_across}',
-      across,
-    ),
-  }
-  hmms, found = records.groupby('theorem')['hmm'].nunique(), {}
-  for name, (title, of_all) in cells.items():
-    shown = head.join(of_all.rename(columns=_METHODS), how='inner')
+  percent, kl, found = by_hmm(records), mean_kl(records), dict[str, Table]()
+  head = pd.DataFrame({'made worse by': [name_of(*condition) for _, *condition in kl.index], 'KL': kl})
+  for name, title, cells in (
+    ('accuracy', 'test accuracy in percent', _means(percent, CONDITION)),
+    ('differences', *_tested('paired differences in points', _minus(percent, _METHOD_PAIRS, _METHODS), CONDITION)),
+    ('conditions', *_tested(_MINUS_REFERENCE, _minus_reference(percent), CONDITION)),
+  ):
+    shown = head.join(cells.rename(columns=_METHODS), how='inner')
     for theorem, rows in shown.groupby(level='theorem', sort=False):
-      title_of = f'Theorem {theorem}, {hmms[theorem]} HMMs: {title}'
+      title_of = f'Theorem {theorem}, {records["hmm"].nunique()} HMMs: {title}'
       found[f'{name}_{theorem.replace(".", "_")}'] = table(title_of, rows.to_dict('records'), num_texts=1)
+  found['mass'] = _mass_table(masses(records))
   bert = statistics.select(records, theorem='3.6', error='bert')
-  return found | {'mass': _mass_table(records)} | ({} if bert.empty else {'prompts': _prompt_table(bert)})
+  return found if bert.empty else {**found, 'prompts': _prompt_table(bert)}
 
 
 def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
@@ -81,43 +76,40 @@ def mean_kl(records: pd.DataFrame) -> pd.Series:
 
 
 def masses(records: pd.DataFrame) -> pd.DataFrame:
-  """Masses on H* in percent, of each model that has a control: a row for each (model, HMM), a column for each prompt."""
-  own, control = (
-    statistics.select(records, theorem='3.6', damage='', kind=kind).set_index([*MODEL, 'hmm'])['mass']
-    for kind in ('task', 'control')
+  """Masses on H* in percent, of models with a control: a row for each (model, HMM), a column for each prompt."""
+  whole = statistics.select(records, theorem='3.6', damage='').set_index([*MODEL, 'hmm'])
+  own, control = (statistics.select(whole, kind=kind)['mass'] for kind in ('task', 'control'))
+  percent = 100 * pd.DataFrame(list(own), own.index)
+  return percent.join(100 * control.str['trained'].rename('control'), how='inner')[list(PROMPTS)]
+
+
+def name_of(damage: str, degree: float, error: str, level: float) -> str:
+  """A condition in words."""
+  names = _DAMAGES[damage].format(degree), _ERRORS[error].format(level) if level or error != 'noise' else ''
+  return ', '.join(filter(None, names)) or 'exact G'
+
+
+def _mass_table(mass: pd.DataFrame) -> Table:
+  title, differences = _tested(
+    'Mean posterior mass on H* in percent, read off predictions', _minus(mass, _PROMPT_PAIRS, PROMPTS), MODEL
   )
-  of_control = control.map(lambda mass: mass['trained']).rename('control')
-  return 100 * pd.DataFrame(list(own), own.index).join(of_control, how='inner')[list(PROMPTS)]
-
-
-def name_of(condition: Condition) -> str:
-  """A condition in words, without its theorem."""
-  damage = _DAMAGES[condition.damage].format(condition.degree)
-  if condition.error == 'noise' and not condition.level:
-    return damage or 'exact G'
-  return ', '.join(filter(None, [damage, _ERRORS[condition.error].format(condition.level)]))
-
-
-def _mass_table(records: pd.DataFrame) -> Table:
-  mass = masses(records)
-  differences, note = _tested(_minus(mass, _PROMPT_PAIRS, PROMPTS), MODEL)
   cells = _means(mass, MODEL).rename(columns=PROMPTS).join(differences)
-  cells.insert(0, 'model', [name_of(Condition('3.6', *UNDAMAGED, *model)) for model in cells.index])
-  cells.insert(1, 'HMMs', mass.groupby(level=MODEL, sort=False).size().astype(str))
-  return Table(f'Mean posterior mass on H* in percent, read off predictions; {note}', cells, num_texts=1)
+  cells.insert(0, 'model', [name_of(*UNDAMAGED, *model) for model in cells.index])
+  cells.insert(1, 'HMMs', mass.groupby(level=MODEL).size().astype(str))
+  return Table(title, cells, num_texts=1)
 
 
 def _prompt_table(bert: pd.DataFrame) -> Table:
   own, control = (statistics.select(bert, kind=kind).set_index('hmm') for kind in ('task', 'control'))
   cells = pd.DataFrame({'BERT': own.index.astype(str), 'KL': own['kl'].map('{:.3f}'.format)}, own.index)
   for name, rows in (('mu on H*', own), ('mu elsewhere', control)):
-    accuracy, majority = rows['accuracy'].map(lambda of: of['trained_prompt']), rows['majority_accuracy']
-    cells[f'majority,\n{name}'] = (100 * majority).map('{:.1f}'.format)
-    cells[f'prompt,\n{name}'] = (100 * accuracy).map('{:.1f}'.format)
-    cells[f'of the gap,\n{name}'] = ((accuracy - majority) / (1 - majority)).map('{:.2f}'.format)
-  for name, of_prompt in masses(bert).droplevel(MODEL).items():
-    cells[f'mass,\n{PROMPTS[str(name)]}'] = of_prompt.map('{:.1f}'.format)
-  return Table('Each BERT for Theorem 3.6; of the gap from the majority class to 100% that its prompt closes', cells)
+    accuracy, majority = 100 * rows['accuracy'].str['trained_prompt'], 100 * rows['majority_accuracy']
+    cells[f'majority,\n{name}'] = majority.map('{:.1f}'.format)
+    cells[f'prompt,\n{name}'] = accuracy.map('{:.1f}'.format)
+    cells[f'of the gap,\n{name}'] = ((accuracy - majority) / (100 - majority)).map('{:.2f}'.format)
+  mass = masses(bert).droplevel(MODEL).map('{:.1f}'.format)
+  title = 'Each BERT for Theorem 3.6; of the gap from the majority class to 100% that its prompt closes'
+  return Table(title, cells.join(mass.rename(columns=lambda name: f'mass,\n{PROMPTS[name]}')))
 
 
 def _means(values: pd.DataFrame, by: list[str]) -> pd.DataFrame:
@@ -140,9 +132,9 @@ def _minus_reference(percent: pd.DataFrame) -> pd.DataFrame:
   return (rows - references.to_numpy())[(damaged | short).to_numpy()].dropna(how='all')
 
 
-def _tested(differences: pd.DataFrame, by: list[str]) -> tuple[pd.DataFrame, str]:
-  """The mean differences with their intervals, marked where they are significant; and a note that says what marks."""
-  found = differences.groupby(level=by, sort=False).agg(lambda values: statistics.difference(values.dropna()))
-  count = int(differences.groupby(level=by).count().gt(0).sum().sum())
-  cell = lambda one: f'{one.interval}{"*" if one.p_value < LEVEL / count else ""}'
-  return found.map(cell), f'*: p < {LEVEL:g} / {count}'
+def _tested(title: str, differences: pd.DataFrame, by: list[str]) -> tuple[str, pd.DataFrame]:
+  """The mean differences with their intervals, * where they are significant; and the title, which says when."""
+  groups = differences.groupby(level=by, sort=False)
+  level = LEVEL / max(1, count := int(groups.count().gt(0).sum().sum()))
+  found = groups.agg(lambda values: statistics.difference(values.dropna()))
+  return f'{title}; *: p < {LEVEL:g} / {count}', found.map(lambda one: f'{one.interval}{"*" * (one.p_value < level)}')

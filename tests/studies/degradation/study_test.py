@@ -105,7 +105,7 @@ def test_problems_are_balanced_in_every_version_and_their_g_is_exact():
 def test_a_task_that_cannot_be_balanced_is_refused():
   """In one sentence that names the field; so is a control."""
   settings = _settings(max_draws=1, largest_majority=0.501)
-  with pytest.raises(SettingsError, match='max_draws is 1; valid is more, for Theorem 3.3'):
+  with pytest.raises(SettingsError, match='max_draws is 1; valid is more: for Theorem 3.3'):
     problems.draw(settings, '3.3', jax.random.key(0))
   problem = problems.draw(_settings(), '3.6', jax.random.key(5))[problems.UNDAMAGED]
   with pytest.raises(SettingsError, match='max_draws is 1; valid is more: for states outside'):
@@ -161,7 +161,7 @@ def test_a_difference_is_significant_over_all_of_its_kind():
   assert count == 130 and title.endswith(f'*: p < 0.05 / {count}')
   for condition, rows in statistics.select(SMALL, kind='task').groupby(list(Condition._fields)):
     values = [100 * (of['converged_head'] - of['construction']) for of in rows['accuracy']]
-    row, theorem = tables.name_of(Condition(*condition)), condition[0].replace('.', '_')
+    row, theorem = tables.name_of(*condition[1:]), condition[0].replace('.', '_')
     is_significant = scipy.stats.ttest_1samp(values, 0).pvalue < 0.05 / count
     assert cells[theorem][row, f'{HEAD} - {BUILT}'].endswith('*') == is_significant
 
