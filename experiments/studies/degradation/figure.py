@@ -5,9 +5,8 @@ import pandas as pd
 
 from experiments.analysis import figures
 from experiments.settings.groups import FigureSettings
-from experiments.studies.degradation.methods import METHODS
 from experiments.studies.degradation.problems import UNDAMAGED
-from experiments.studies.degradation.tables import by_hmm, masses, mean_kl, MODEL, name_of, PROMPTS
+from experiments.studies.degradation.tables import by_hmm, masses, mean_kl, METHODS, MODEL, name_of, PROMPTS
 
 _STYLES = {
   'construction': dict(color='#000000', marker='^', linestyle=':'),
@@ -34,20 +33,19 @@ def draw(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.F
 def _draw_lines(axes, rows: pd.DataFrame, kl: pd.Series) -> None:
   """A line for each method, of one theorem and kind of error."""
   theorem, *_, error, _, _ = rows.index[0]
-  at = dict(iter(rows.groupby(level='level')))
-  levels = list(at)
+  samples = lambda name: dict(iter(rows[name].groupby(level='level')))
+  levels = sorted(rows.index.unique('level'))
   # Zero has a place of its own on the logarithmic axis.
   axes.set_xscale('symlog', linthresh=levels[0] or levels[1], linscale=0.6)
   for place, (name, style) in enumerate(_STYLES.items()):
-    samples = {level: of_level[name] for level, of_level in at.items()}
-    figures.draw_line(axes, samples, METHODS[name].label, style, 5 * (place - 1.5))
-  figures.draw_majority(axes, {level: of_level['majority'] for level, of_level in at.items()})
+    figures.draw_line(axes, samples(name), METHODS[name].replace('\n', ' '), style, 5 * (place - 1.5))
+  figures.draw_majority(axes, samples('majority'))
   is_bert = error == 'bert'
   steps = lambda level: f'{level:g}\n{kl[theorem, *UNDAMAGED, error, level]}'
   axes.set_xticks(levels, [steps(level) if is_bert else f'{level:g}' for level in levels])
   axes.minorticks_off()
   axes.set_xlabel('steps of pretraining\n' * is_bert + 'KL(G || model) at the [MASK] (nats)')
-  axes.set_title(f'Theorem {theorem}; {figures.counted([len(at[levels[0]])], "HMMs")}')
+  axes.set_title(f'Theorem {theorem}; {figures.counted([rows.index.unique("hmm").size], "HMMs")}')
 
 
 def _draw_masses(axes, mass: pd.DataFrame) -> None:

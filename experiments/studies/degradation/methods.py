@@ -1,7 +1,7 @@
 """The methods of reading the label, on problems of one shape, each with a frozen model of its own."""
 
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import Array
@@ -19,34 +19,16 @@ from hmm_jax.heads import LinearHead
 from hmm_jax.model import MaskedLM
 from hmm_jax.theory.problems.degradation import weighted_head
 
-
-class Method(NamedTuple):
-  """A way to the label.
-
-  Attributes:
-    title: heading of its column, in two lines.
-    reads: which predictions at the [MASK] its head reads: 'without' a prompt, after the 'trained' prompt, or 'built',
-      after the theorem's prompt, which is without one for Theorem 3.3.
-  """
-
-  title: str
-  reads: str
-
-  @property
-  def label(self) -> str:
-    """The title in one line."""
-    return self.title.replace('\n', ' ')
-
-
-# By their names in records.
-METHODS = {
-  'construction': Method("theorem's\nconstruction", 'built'),
-  'weighted': Method('weighted\ninverse', 'built'),
-  'converged_built': Method("theorem's prompt,\nconverged head", 'built'),
-  'converged_head': Method('converged\nhead', 'without'),
-  'trained_head': Method('trained\nhead', 'without'),
-  'converged_prompt': Method('trained prompt,\nconverged head', 'trained'),
-  'trained_prompt': Method('trained prompt\nand head', 'trained'),
+# Each method, as records name it, with the predictions at the [MASK] that its head reads: 'without' a prompt, after the
+# 'trained' one, or 'built', after the theorem's, which for Theorem 3.3 is without one.
+READS = {
+  'construction': 'built',
+  'weighted': 'built',
+  'converged_built': 'built',
+  'converged_head': 'without',
+  'trained_head': 'without',
+  'converged_prompt': 'trained',
+  'trained_prompt': 'trained',
 }
 
 
@@ -87,15 +69,15 @@ def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray],
   train, test, labels = slice(s.num_train), slice(s.num_train, None), problem.labels
   optima = {
     name: converged_head(
-      probs[method.reads][train],
+      probs[reads][train],
       labels[train],
       num_classes=len(problem.task_weights),
       ridge=s.ridge,
       tolerance=s.head_tolerance,
       max_iterations=s.max_head_iterations,
     )
-    for name, method in METHODS.items()
-    if name.startswith('converged') and method.reads in probs
+    for name, reads in READS.items()
+    if name.startswith('converged') and reads in probs
   }
   heads = {**heads, **{name: optimum.head for name, optimum in optima.items()}}
   masses = probs if problem.reader.any() else {}
@@ -108,10 +90,10 @@ def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray],
     head, columns = problem.construction['head'], np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
     errors = (probs['built'] - problem.ideal_after(problem.built_prompt))[train]
     heads |= {'construction': head, 'weighted': weighted_head(head, columns, errors, s.ridge)}
-  scores = {name: probs[METHODS[name].reads][test] @ head.weights + head.bias for name, head in heads.items()}
+  scores = {name: probs[READS[name]][test] @ head.weights + head.bias for name, head in heads.items()}
   row['accuracy'] = {name: float((of_head.argmax(-1) == labels[test]).mean()) for name, of_head in scores.items()}
   if 'without' in probs:
     row['kl'] = models.kl(problem.ideal_after(None), probs['without'])
-    row['gradient_norm'] = max(optimum.gradient_norm for optimum in optima.values())
-    row['num_iterations'] = max(optimum.num_iterations for optimum in optima.values())
+    for field in ('gradient_norm', 'num_iterations'):
+      row[field] = max(getattr(optimum, field) for optimum in optima.values())
   return row

@@ -23,12 +23,6 @@ from hmm_jax.theory.problems.degradation import NoisyModel
 _DIGITS = 7
 
 
-# For each HMM its versions.
-Drawn = list[dict[Damage, Problem]]
-# A model; the conditions that methods are compared in, its best one first; and its parameters for each problem of one.
-Compared = tuple[MaskedLM, list[Condition], Callable[[Condition, list[Problem]], list[Any]]]
-
-
 def parts(settings: DegradationSettings) -> dict[str, Part]:
   """One for each model and theorem."""
   return {
@@ -58,8 +52,14 @@ def _part(model_name: str, theorem: str, s: DegradationSettings, key: Array, rep
   return jax.tree.map(lambda x: float(f'{x:.{_DIGITS}g}') if isinstance(x, float) else x, records)
 
 
-def _exact(s: DegradationSettings, theorem: str, drawn: Drawn, keys: list[Array], reporter: Reporter) -> Compared:
-  """The exact G with errors on the HMM as it is, then on each damaged HMM with and without noise."""
+def _exact(
+  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, Problem]], keys: list[Array], reporter: Reporter
+) -> tuple[MaskedLM, list[Condition], Callable[[Condition, list[Problem]], list[Any]]]:
+  """The exact G with errors on the HMM as it is, then on each damaged HMM with and without noise.
+
+  Returns:
+    The model, the conditions, and a function of a condition and its problems, one for each HMM, that makes parameters.
+  """
   whole, *damaged = drawn[0]
   conditions = [
     *(Condition(theorem, *whole, 'noise', kl) for kl in s.noise_levels),
@@ -71,8 +71,10 @@ def _exact(s: DegradationSettings, theorem: str, drawn: Drawn, keys: list[Array]
   return model, conditions, functools.partial(models.with_error, s, model, salts)
 
 
-def _berts(s: DegradationSettings, theorem: str, drawn: Drawn, keys: list[Array], reporter: Reporter) -> Compared:
-  """BERTs at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
+def _berts(
+  s: DegradationSettings, theorem: str, drawn: list[dict[Damage, Problem]], keys: list[Array], reporter: Reporter
+) -> tuple[MaskedLM, list[Condition], Callable[[Condition, list[Problem]], list[Any]]]:
+  """BERTs, likewise: at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
   For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT has no place for.
   """

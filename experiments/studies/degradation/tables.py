@@ -7,7 +7,6 @@ import pandas as pd
 
 from experiments.analysis import statistics
 from experiments.analysis.tables import Table, table
-from experiments.studies.degradation.methods import METHODS
 from experiments.studies.degradation.problems import Condition, UNDAMAGED
 
 # Where its p-value is below this over the number of differences in its tables a difference is significant (Bonferroni).
@@ -15,8 +14,16 @@ LEVEL = 0.05
 # Fields that name a condition, and its model.
 CONDITION, MODEL = list(Condition._fields), ['error', 'level']
 
-# Methods as tables name them, and the prompts of `masses`.
-_METHODS = {name: method.title for name, method in METHODS.items()}
+# Methods, and the prompts of `masses`.
+METHODS = {
+  'construction': "theorem's\nconstruction",
+  'weighted': 'weighted\ninverse',
+  'converged_built': "theorem's prompt,\nconverged head",
+  'converged_head': 'converged\nhead',
+  'trained_head': 'trained\nhead',
+  'converged_prompt': 'trained prompt,\nconverged head',
+  'trained_prompt': 'trained prompt\nand head',
+}
 PROMPTS = {
   'without': 'no\nprompt',
   'start': 'untrained\nprompt',
@@ -39,8 +46,6 @@ _PROMPT_PAIRS = (('trained', 'without'), ('trained', 'start'), ('trained', 'cont
 _ACROSS = ['construction', 'weighted', 'converged_head', 'converged_prompt']
 
 _MINUS_REFERENCE = 'minus the HMM as it is at the same noise, or minus noise of the same KL, in points'
-_DAMAGES = {'': '', 'singular_value': 'singular value {:g}', 'leak': 'leak {:g}'}
-_ERRORS = {'noise': 'noise {:g}', 'short_context': 'short context {:g}', 'bert': 'BERT, {:g} steps'}
 
 
 def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
@@ -49,10 +54,10 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   head = pd.DataFrame({'made worse by': [name_of(*condition) for _, *condition in kl.index], 'KL': kl})
   for name, title, cells in (
     ('accuracy', 'test accuracy in percent', _means(percent, CONDITION)),
-    ('differences', *_tested('paired differences in points', _minus(percent, _METHOD_PAIRS, _METHODS), CONDITION)),
+    ('differences', *_tested('paired differences in points', _minus(percent, _METHOD_PAIRS, METHODS), CONDITION)),
     ('conditions', *_tested(_MINUS_REFERENCE, _minus_reference(percent), CONDITION)),
   ):
-    shown = head.join(cells.rename(columns=_METHODS), how='inner')
+    shown = head.join(cells.rename(columns=METHODS), how='inner')
     for theorem, rows in shown.groupby(level='theorem', sort=False):
       title_of = f'Theorem {theorem}, {records["hmm"].nunique()} HMMs: {title}'
       found[f'{name}_{theorem.replace(".", "_")}'] = table(title_of, rows.to_dict('records'), num_texts=1)
@@ -85,8 +90,10 @@ def masses(records: pd.DataFrame) -> pd.DataFrame:
 
 def name_of(damage: str, degree: float, error: str, level: float) -> str:
   """A condition in words."""
-  names = _DAMAGES[damage].format(degree), _ERRORS[error].format(level) if level or error != 'noise' else ''
-  return ', '.join(filter(None, names)) or 'exact G'
+  if error == 'bert':
+    return f'BERT, {level:g} steps'
+  worse = [f'{kind} {size:g}'.replace('_', ' ') for kind, size in ((damage, degree), (error, level)) if size]
+  return ', '.join(worse) or 'exact G'
 
 
 def _mass_table(mass: pd.DataFrame) -> Table:
@@ -135,6 +142,7 @@ def _minus_reference(percent: pd.DataFrame) -> pd.DataFrame:
 def _tested(title: str, differences: pd.DataFrame, by: list[str]) -> tuple[str, pd.DataFrame]:
   """The mean differences with their intervals, * where they are significant; and the title, which says when."""
   groups = differences.groupby(level=by, sort=False)
-  level = LEVEL / max(1, count := int(groups.count().gt(0).sum().sum()))
+  count = int(groups.count().gt(0).sum().sum())
+  level = LEVEL / max(1, count)
   found = groups.agg(lambda values: statistics.difference(values.dropna()))
   return f'{title}; *: p < {LEVEL:g} / {count}', found.map(lambda one: f'{one.interval}{"*" * (one.p_value < level)}')
