@@ -1,8 +1,8 @@
 """What is left of Theorems 3.3 and 3.6 where they say nothing: a noisy G, a nearly singular W, a leak, a BERT.
 
 Claim: over 20 planted HMMs the construction of Theorem 3.3 is significantly above a converged head on the exact G, and
-below one on a G with noise of 0.1 nats; at 0.001 and 0.01 neither is. On the exact G a trained prompt moves the posterior
-onto H*, and further than one that is trained on the same HMM for a task about other states.
+below one on a G with noise of 0.1 nats; at 0.001 and 0.01 neither is. On the exact G a trained prompt moves the
+posterior onto H*, and further than one that is trained on the same HMM for a task about other states.
 
 Commands:
 python -m experiments.main --config=degradation

@@ -37,6 +37,7 @@ class Condition(NamedTuple):
     degree: of the damage.
     error: of the model: 'noise', 'short_context', or 'bert'.
     level: the KL that the error is of, in nats, or the steps of pretraining.
+    kind: 'task' for the theorem's own, or 'control'.
   """
 
   theorem: str
@@ -44,6 +45,7 @@ class Condition(NamedTuple):
   degree: float
   error: str
   level: float
+  kind: str = 'task'
 
 
 class Problem(NamedTuple):

@@ -38,17 +38,15 @@ def _part(model_name: str, theorem: str, s: DegradationSettings, key: Array, rep
   keys = [jax.random.fold_in(key_problems, index) for index in range(s.num_hmms)]
   drawn = [problems.draw(s, theorem, key) for key in keys]
   model, conditions, frozen = {'exact': _exact, 'bert': _berts}[model_name](s, theorem, drawn, keys, reporter)
-  version = lambda condition: [versions[condition.damage, condition.degree] for versions in drawn]
-  measured = [('task', condition, version(condition)) for condition in conditions]
   if theorem == '3.6':
-    _, first, own = measured[0]
-    controls = [problems.about_other_states(s, problem, key) for problem, key in zip(own, keys)]
-    measured.append(('control', first, controls))
+    conditions.append(conditions[0]._replace(kind='control'))
   records = []
-  for kind, condition, chosen in measured:
-    params = frozen(condition, chosen)
-    rows = methods.measure(s, model, chosen, params, key, reporter, is_control=kind == 'control')
-    records += [{'kind': kind, **condition._asdict(), 'hmm': index, **row} for index, row in enumerate(rows)]
+  for condition in conditions:
+    chosen, is_control = [of[condition.damage, condition.degree] for of in drawn], condition.kind == 'control'
+    if is_control:
+      chosen = [problems.about_other_states(s, problem, key) for problem, key in zip(chosen, keys)]
+    rows = methods.measure(s, model, chosen, frozen(condition, chosen), key, reporter, is_control=is_control)
+    records += [{**condition._asdict(), 'hmm': index, **row} for index, row in enumerate(rows)]
   return jax.tree.map(lambda x: float(f'{x:.{_DIGITS}g}') if isinstance(x, float) else x, records)
 
 

@@ -11,8 +11,8 @@ from experiments.studies.degradation.problems import Condition, UNDAMAGED
 
 # Where its p-value is below this over the number of differences in its tables a difference is significant (Bonferroni).
 LEVEL = 0.05
-# Fields that name a condition, and its model.
-CONDITION, MODEL = list(Condition._fields), ['error', 'level']
+# Fields that name a condition of the theorems' own tasks, and its model.
+CONDITION, MODEL = list(Condition._fields[:-1]), ['error', 'level']
 
 # Methods, and the prompts of `masses`.
 METHODS = {

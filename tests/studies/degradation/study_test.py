@@ -159,7 +159,7 @@ def test_a_difference_is_significant_over_all_of_its_kind():
   count = sum(heading != 'KL' for of_theorem in cells.values() for _, heading in of_theorem)
   title = tables.tables(SMALL, None)['differences_3_3'].title
   assert count == 130 and title.endswith(f'*: p < 0.05 / {count}')
-  for condition, rows in statistics.select(SMALL, kind='task').groupby(list(Condition._fields)):
+  for condition, rows in statistics.select(SMALL, kind='task').groupby(tables.CONDITION):
     values = [100 * (of['converged_head'] - of['construction']) for of in rows['accuracy']]
     row, theorem = tables.name_of(*condition[1:]), condition[0].replace('.', '_')
     is_significant = scipy.stats.ttest_1samp(values, 0).pvalue < 0.05 / count
@@ -187,7 +187,7 @@ def test_figures_draw_the_records(records):
 def test_the_records_are_of_enough_hmms_with_balanced_tasks():
   """At least 20 HMMs a theorem, 8 BERTs, each with a control; heads converged; records are small."""
   for records, least in ((SMALL, 20), (BERT, 8)):
-    groups = records.groupby([*Condition._fields, 'kind'])
+    groups = records.groupby(list(Condition._fields))
     assert (groups['hmm'].nunique() >= least).all() and (groups.size() >= least).all()
     assert len(statistics.select(records, kind='control')) >= least
     assert (records['majority_accuracy'] < 0.75).all() and (records['gradient_norm'].dropna() < 3e-8).all()
