@@ -15,12 +15,12 @@ from experiments.studies import registry
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md')))
-_TABLE = re.compile(r'(<!-- table (\w+) of (\S+) -->\n).*?(<!-- end -->)', re.DOTALL)
+TABLE = re.compile(r'(<!-- table (\w+) of (\S+) -->\n).*?(<!-- end -->)', re.DOTALL)
 
 
 def filled(text: str) -> str:
   """The text of a page with every table as its records have it now."""
-  return _TABLE.sub(lambda found: f'{found[1]}\n{as_markdown(_tables(found[3])[found[2]])}\n\n{found[4]}', text)
+  return TABLE.sub(lambda found: f'{found[1]}\n{as_markdown(_tables(found[3])[found[2]])}\n\n{found[4]}', text)
 
 
 @functools.cache
@@ -40,7 +40,7 @@ def main() -> None:
   folders = set[str]()
   for page in PAGES:
     text = page.read_text()
-    folders |= {found[3] for found in _TABLE.finditer(text)}
+    folders |= {found[3] for found in TABLE.finditer(text)}
     files.write_whole(page, filled(text))
   for folder in sorted(folders):
     study, settings, records = _study(folder)

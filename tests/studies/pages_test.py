@@ -4,7 +4,7 @@ import pytest
 
 from experiments.studies import pages
 
-WITH_TABLES = [page for page in pages.PAGES if '<!-- table ' in page.read_text()]
+WITH_TABLES = [page for page in pages.PAGES if pages.TABLE.search(page.read_text())]
 
 
 @pytest.mark.parametrize('page', WITH_TABLES, ids=lambda page: page.name)
