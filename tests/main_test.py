@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from experiments import main as main_lib
-from experiments.pipeline import disk_needs, sweep, verify
+from experiments.pipeline import needs, sweep, verify
 from experiments.records import environment
 from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
@@ -168,7 +168,7 @@ def test_a_run_takes_the_room_that_was_asked_for(finished, tmp_path):
   trials = list(sweep.trials(registry.from_config(config), tmp_path).values())
   size = lambda path: sum(each.stat().st_blocks * 512 for each in (path, *path.rglob('*')))
   written = max(map(size, finished.workdir.glob('pretrained/*/checkpoints/*')))
-  taken, asked = size(finished.workdir) + written, sum(disk_needs.needed(trials).values())
+  taken, asked = size(finished.workdir) + written, sum(needs.disk_bytes(trials).values())
   assert taken <= asked <= 3 * taken
 
 

@@ -4,16 +4,7 @@ A product of [m, k] and [k, n] has 2 m k n FLOPs. What is done entry by entry co
 AdamW.
 """
 
-from collections.abc import Iterator
-import math
-from typing import Any
-
-import jax
-import jax.numpy as jnp
-from jax.sharding import AbstractMesh, NamedSharding
-
 from experiments.settings.grid import Settings
-from hmm_jax import sharding
 from hmm_jax.masking import num_slots
 from hmm_jax.sampling import token_dtype
 
@@ -82,20 +73,3 @@ def activation_bytes(s: Settings, batch: int, length: int) -> int:
 
 def corpus_bytes(s: Settings) -> int:
   return token_dtype(s.hmm.num_tokens).itemsize * s.corpus.num_documents * s.corpus.document_length
-
-
-def num_params_of_one(s: Settings, fsdp: int, tensor: int) -> int:
-  """Of BERT on one device of a mesh, between steps."""
-  if fsdp * tensor == 1:
-    return num_params(s)
-  params = placed(s, {'data': 1, 'fsdp': fsdp, 'tensor': tensor})
-  return sum(math.prod(place.shard_shape(leaf.shape)) for _, leaf, place in params)
-
-
-def placed(s: Settings, sizes: dict[str, int]) -> Iterator[tuple[str, Any, NamedSharding]]:
-  """Each parameter's path, shape and sharding on a mesh of these sizes."""
-  params = jax.eval_shape(lambda: s.bert_module().init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
-  mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
-  places = jax.tree.leaves(sharding.state_shardings(mesh, params))
-  for (path, leaf), place in zip(jax.tree.leaves_with_path(params), places):
-    yield jax.tree_util.keystr(path), leaf, place

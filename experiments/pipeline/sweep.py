@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib.figure
 
 from experiments.analysis import error_budget, figures, report
-from experiments.pipeline import disk_needs, memory_needs, pretraining, trial as trial_lib
+from experiments.pipeline import needs, pretraining, trial as trial_lib
 from experiments.records import failures, files, results, trial_records
 from experiments.records.failures import Failure
 from experiments.records.results import Record
@@ -52,7 +52,7 @@ def check(settings: Settings) -> None:
       storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
-  memory_needs.check(settings)
+  needs.check_memory(settings)
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
@@ -157,7 +157,7 @@ def run(
   Where the time budget ends first, the records are those of the trials that are finished, and what is left is returned
   in a sentence. However short, it ends no earlier than with a checkpoint or a trial more than there was.
   """
-  reporter.say(memory_needs.line(settings))
+  reporter.say(needs.memory_line(settings))
   return complete(settings, trials(settings, workdir), numbers, lambda: merge(settings, workdir, reporter), reporter)
 
 
@@ -172,7 +172,7 @@ def complete(
   trials have."""
   numbers = range(len(grid)) if numbers is None else numbers
   trials = [list(grid.values())[number] for number in numbers]
-  distributed.broadcast_from_process_0(lambda: disk_needs.check(trials))
+  distributed.broadcast_from_process_0(lambda: needs.check_disk(trials))
   results.begin(trials[0].workdir, settings)
   failed = fill(grid, numbers, settings.time_budget, reporter)
   try:

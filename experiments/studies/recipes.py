@@ -14,7 +14,7 @@ import matplotlib.figure
 import numpy as np
 
 from experiments.analysis import figures, report, statistics
-from experiments.pipeline import cost, memory_needs, sweep, trial as trial_lib
+from experiments.pipeline import cost, needs, sweep, trial as trial_lib
 from experiments.records import checkpoints, results
 from experiments.records.results import Record
 from experiments.runtime import distributed
@@ -136,7 +136,7 @@ def run(
   settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
 ) -> str | None:
   """Runs what is missing of the trials of these numbers, as `sweep.run` does."""
-  reporter.say(memory_needs.line(settings))
+  reporter.say(needs.memory_line(settings))
   grid = trials(settings, workdir)
   distributed.broadcast_from_process_0(lambda: _check_models(grid))
   return sweep.complete(settings, grid, numbers, lambda: merge(settings, workdir, reporter), reporter)
