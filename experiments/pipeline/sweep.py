@@ -24,8 +24,6 @@ from experiments.settings.grid import Settings
 from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS
 
-SETTINGS = Settings
-
 # What draws each of the figures that settings may ask for.
 DRAWN = {
   'figure_3_left': figures.figure_3_left,

@@ -17,9 +17,7 @@ from . import bad_values
 
 BOUNDS = {'least': operator.ge, 'above': operator.gt, 'most': operator.le, 'below': operator.lt}
 FIELDS = [
-  (experiment, name, field)
-  for experiment, module in EXPERIMENTS.items()
-  for name, field in config_lib.fields(module.SETTINGS)
+  (experiment, name, field) for experiment, cls in registry.SETTINGS.items() for name, field in config_lib.fields(cls)
 ]
 
 

@@ -19,8 +19,6 @@ from experiments.studies.degradation.problems import Damage, Problem, UNDAMAGED
 from experiments.studies.degradation.settings import DegradationSettings
 
 Row = dict[str, Any]
-SETTINGS = DegradationSettings
-
 # Of the floats of a record, which keeps it small.
 _DIGITS = 7
 

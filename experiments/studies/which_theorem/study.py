@@ -10,8 +10,6 @@ from experiments.studies import runner as parts_lib
 from experiments.studies.which_theorem import certificate, linearity, prompts, prompts_report, report
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
 
-SETTINGS = WhichTheoremSettings
-
 PARTS: dict[str, parts_lib.Part] = {'linearity': linearity.run, 'prompts': prompts.run, 'kl': certificate.run}
 
 
