@@ -225,7 +225,6 @@ def _train(
     with clock.phase('measuring'):
       measured = measure(settings, model, _params_here(state), ideals)
     nan_guard.check_values(f'after step {int(state.step)} of pretraining', measured)
-    locks.check(directory)
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 import contextlib
-import functools
 import importlib.util
 import pathlib
 import re
@@ -13,7 +12,7 @@ import matplotlib.figure
 
 from experiments.analysis import error_budget, figures, report
 from experiments.pipeline import needs, pretraining, trial as trial_lib
-from experiments.records import failures, files, results, trial_records
+from experiments.records import failures, files, results
 from experiments.records.failures import Failure
 from experiments.records.results import Record
 from experiments.records.trial_records import Grid
@@ -111,8 +110,6 @@ def _tried(
 
   `before` is what was kept of its failure when this run began.
   """
-  for sentence in distributed.broadcast_from_process_0(functools.partial(trial_records.rename_corrupt, trial)):
-    reporter.say(sentence)
   now = failures.read(trial.directory)
   if now != before and now:
     failed.append(Failure(f'{called} failed in another process: {now["error"]}', now['status']))
@@ -129,10 +126,13 @@ def _tried(
 
 
 def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> list[Failure]:
-  """Keeps and says by what a trial has failed; raises what only one of several processes meets, since the others wait
-  for it: that ends it, and so all."""
+  """Keeps and says by what a trial has failed; raises Lost where it is another process's by now.
+
+  Raises the error too where only one of several processes meets it, since the others wait: that ends it, and so all.
+  """
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
+  locks.check(trial.directory)
   failure = failures.caught(trial.directory, error)
   reporter.say(f'failed: {failure.sentence}')
   return [failure._replace(sentence=f'{called} failed: {failure.sentence}')]
@@ -211,14 +211,14 @@ def write(
     found = [(trial, trial.records()) for trial in grid]
     whole = [(trial, records) for trial, records in found if len(records) == len(trial.wanted())]
     finished = [trial for trial, _ in whole]
-    if lost := locks.lost_to(workdir):
-      reporter.say(f'{workdir} was merged by {lost}, which took this process for dead')
-    elif finished:
+    if finished:
       results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])
       timings = [row for trial in finished for row in _timings(trial, reporter)]
       files.write_json_lines(workdir / timing.FILE_NAME, timings)
     elif (workdir / results.FILE_NAME).exists():
       reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
+    if lost := locks.lost_to(workdir):
+      reporter.say(f'{workdir} was merged by {lost}, which took this process for dead')
   return finished
 
 

@@ -8,7 +8,7 @@ import pathlib
 import platform
 from typing import Any
 
-from experiments.runtime import distributed
+from experiments.runtime import locks
 from experiments.runtime.storage import is_object, not_written, StorageError
 from experiments.settings.fields import SettingsError
 
@@ -23,9 +23,12 @@ class Corrupt(ValueError):
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
-  """Replaces the file in one step: a reader, or a kill, sees the old content or the new."""
+  """Replaces the file in one step: a reader, or a kill, sees the old content or the new.
+
+  In process 0 alone; where it has lost the lock of a directory above, nothing is written any more.
+  """
   data = content.encode() if isinstance(content, str) else content
-  if not distributed.is_writer():
+  if not locks.may_write(path):
     return
   if is_object(path):
     path.write_bytes(data)
@@ -71,7 +74,7 @@ def _is_alive(pid: int) -> bool:
 
 def remove(path: pathlib.Path) -> None:
   """Removes the file, if there is one."""
-  if distributed.is_writer():
+  if locks.may_write(path):
     path.unlink(missing_ok=True)
 
 
@@ -87,6 +90,8 @@ def json_lines(rows: list[dict[str, Any]]) -> str:
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
   """Adds a row to those of `path`, whole or not at all; a file that is damaged is renamed, and another begun."""
+  if not locks.may_write(path):
+    return
   try:
     rows = read_json_lines(path)
   except SettingsError:
@@ -158,8 +163,11 @@ def _seal(content: dict[str, Any]) -> str:
 def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
   """Renames a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on where that is taken; where it is now.
 
-  An object store has no names to change: there all is copied before anything is removed.
+  An object store has no names to change: there all is copied before anything is removed. Raises Lost where another
+  process has the lock that this one took.
   """
+  if not locks.may_write(path):
+    raise locks.Lost(f'{path} is not renamed: another process took this one for dead, and works there')
   number, where = 1, path.with_name(f'{path.name}.corrupt')
   while where.exists():
     number += 1

@@ -49,9 +49,8 @@ def run(settings: Any, parts: dict[str, Part], workdir: pathlib.Path, reporter: 
     records += made['records']
     spent.append({'part': name, 'seconds': made['seconds']})
   with locks.held(workdir, 'the merging of records', reporter):
-    if not locks.lost_to(workdir):
-      results.write(workdir, settings, records)
-      files.write_json_lines(workdir / timing.FILE_NAME, spent)
+    results.write(workdir, settings, records)
+    files.write_json_lines(workdir / timing.FILE_NAME, spent)
 
 
 def _make(

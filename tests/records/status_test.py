@@ -47,7 +47,7 @@ def runs(monkeypatch):
   errors, begun = {}, []
 
   def run(trial, reporter):
-    if not trial.missing():
+    if not trial_records.plan(trial, reporter):
       return False
     begun.append(trial.point.num_states)
     if trial.point.num_states in errors:
