@@ -136,7 +136,6 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   values = flags.FlagValues()
   # No default: absl would parse it, overrides included, before errors can be caught.
   argv, path = _located(argv)
-  flag_errors.check_overrides(argv, path, SETTINGS)
   flags.DEFINE_string('workdir', '', '', flag_values=values)
   flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
   flags.DEFINE_string('trials', '', '', flag_values=values)

@@ -420,7 +420,7 @@ _RECORDS = [
     ),
     (
       'a file is written in place',
-      "partial = path.with_name(f'{begin}{os.getpid()}')",
+      "partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')",
       'partial = path',
       'records/files',
       'keeps_the_old_file',

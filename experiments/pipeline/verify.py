@@ -128,9 +128,7 @@ def _settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classe
 def _chosen(text: str, grid: sweep.Grid, draws: list[str], recorded: set[str]) -> list[int]:
   """The numbers of the trials; raises Differs for records that are of none, SettingsError for trials without any."""
   if others := recorded - set(draws):
-    raise Differs(
-      f'{len(others)} trials on record are none of its settings, such as {min(others)}'
-    )
+    raise Differs(f'{len(others)} trials on record are none of its settings, such as {min(others)}')
   on_record = [number for number, draw in enumerate(draws) if draw in recorded]
   numbers = sweep.chosen(text, grid) if text else on_record
   require(set(numbers) <= set(on_record), '--trials', text, f'of trials on record: {", ".join(map(str, on_record))}')

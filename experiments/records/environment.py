@@ -88,8 +88,7 @@ def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, 
 
 def differences(there: Environment, here: Environment) -> list[str]:
   """Where two environments may compute other bits from the same settings, such as 'jax 0.10.1 (here 0.10.2)'."""
-  # An environment of before does not say its CPU.
-  pairs = zip(_deciding({'cpu': here['cpu'], **there}).items(), _deciding(here).values())
+  pairs = zip(_deciding(there).items(), _deciding(here).values())
   return [f'{name} {value} (here {other})' for (name, value), other in pairs if value != other]
 
 
@@ -102,7 +101,7 @@ def differing(lines: Iterable[Environment], here: Environment) -> list[str]:
 def is_whole(there: Environment) -> bool:
   """Whether an environment on record has the fields that decide bits, so that it can be compared."""
   try:
-    _deciding({'cpu': '', **there})
+    _deciding(there)
   except (KeyError, TypeError):
     return False
   return True

@@ -34,11 +34,9 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
     path.write_bytes(data)
     return
   # Every pod of a cluster may have the same process id.
-  begin = f'.{path.name}.{platform.node()}.'
-  partial = path.with_name(f'{begin}{os.getpid()}')
+  partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(path.parent, begin)
     with open(partial, 'wb') as file:
       file.write(data)
       file.flush()
@@ -50,26 +48,6 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
     if isinstance(error, OSError):
       raise StorageError(not_written(path, error)) from error
     raise
-
-
-def _sweep(directory: pathlib.Path, begin: str) -> None:
-  """Removes partial files, whose names begin so, of processes of this host that are no more, as after kill -9."""
-  with os.scandir(directory) as entries:
-    numbers = [entry.name.removeprefix(begin) for entry in entries if entry.name.startswith(begin)]
-  for number in numbers:
-    if number.isdecimal() and not _is_alive(int(number)):
-      (directory / f'{begin}{number}').unlink(missing_ok=True)
-
-
-def _is_alive(pid: int) -> bool:
-  """Whether there is such a process on this host, whoever's it is."""
-  try:
-    os.kill(pid, 0)
-  except (ProcessLookupError, OverflowError):
-    return False
-  except PermissionError:
-    pass
-  return True
 
 
 def remove(path: pathlib.Path) -> None:

@@ -197,9 +197,9 @@ def test_settings_that_are_read_back_choose_no_path(tmp_path):
   found = verify._settings(tmp_path, 'mine', registry.SETTINGS)
   assert (found.compilation_cache, found.pretrained) == ('auto', 'mine')
   assert '/chosen' not in json.dumps(dataclasses.asdict(found))
-  for field, value in (('experiment', '../evil'), ('experiment', 'os.path'), ('scale', '../evil')):
+  for field, value in (('experiment', '../evil'), ('experiment', 'os.path'), ('models', '../evil')):
     path.write_text(json.dumps(recorded | {field: value}))
-    with pytest.raises(SettingsError, match=rf"^{field}.* is '{value}'; valid is one of "):
+    with pytest.raises(SettingsError, match=rf"^{field}.* is '{value}'; valid is "):
       verify._settings(tmp_path, '', registry.SETTINGS)
 
 
