@@ -121,13 +121,12 @@ def _tuned_bytes(trial: Trial, name: str) -> int:
 
 def check_disk(trials: Sequence[Trial]) -> None:
   """Raises SettingsError where a file system has less room than what is missing of the trials takes of it."""
-  by_device = dict[int, dict[pathlib.Path, int]]()
-  for path, size in disk_bytes(trials, machine.num_runs()).items():
-    if not storage.is_object(path):
-      by_device.setdefault(storage.standing(path).stat().st_dev, {})[path] = size
-  for wanted in by_device.values():
-    free, total = storage.free_bytes(next(iter(wanted))), sum(wanted.values())
+  found = {path: size for path, size in disk_bytes(trials, machine.num_runs()).items() if not storage.is_object(path)}
+  device = {path: storage.standing(path).stat().st_dev for path in found}
+  for path in found:
+    there = [other for other in found if device[other] == device[path]]
+    free, total = storage.free_bytes(path), sum(found[other] for other in there)
     if free is not None and free < total:
-      names = ' and '.join(repr(str(path)) for path in wanted)
+      names = ' and '.join(repr(str(each)) for each in there)
       valid = f'valid are at least {total:,}, which the run may take'
       raise SettingsError(f'{names}: {free:,} bytes are free there; {valid}')

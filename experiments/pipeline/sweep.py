@@ -77,7 +77,8 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
   once, and not at all where another process has failed in it meanwhile.
   """
   items, is_past = list(grid.items()), lambda: reporter.clock.is_past(time_budget)
-  before = {number: failures.read(items[number][1].directory) for number in numbers}
+  look = lambda: [failures.read(items[number][1].directory) for number in numbers]
+  before = dict(zip(numbers, distributed.broadcast_from_process_0(look)))
   failed, queue = list[Failure](), deque((number, False) for number in numbers)
   with contextlib.suppress(pretraining.OutOfTime):
     while queue:
@@ -110,7 +111,7 @@ def _tried(
 
   `before` is what was kept of its failure when this run began.
   """
-  now = failures.read(trial.directory)
+  now = distributed.broadcast_from_process_0(lambda: failures.read(trial.directory))
   if now != before and now:
     failed.append(Failure(f'{called} failed in another process: {now["error"]}', now['status']))
     return True

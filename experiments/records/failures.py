@@ -10,7 +10,7 @@ import jax
 
 from experiments.records import files, loading
 from experiments.records.environment import environment
-from experiments.runtime import distributed, exit_status, storage
+from experiments.runtime import exit_status, storage
 
 FILE_NAME = 'failed.json'
 _LONGEST = 300
@@ -55,20 +55,16 @@ def _devices() -> list[jax.Device]:
 
 
 def read(directory: pathlib.Path) -> dict[str, Any] | None:
-  """What is kept of a trial that has failed, None where nothing is, in process 0's eyes."""
-
-  def look() -> dict[str, Any] | None:
-    try:
-      found = loading.json_value(directory / FILE_NAME)
-    except FileNotFoundError:
-      return None
-    except (OSError, ValueError):
-      found = None
-    unreadable = {'error': f'{FILE_NAME} cannot be read', 'status': exit_status.FAILED, 'when': 'an unknown time'}
-    is_ours = isinstance(found, dict) and all(type(found.get(name)) is type(unreadable[name]) for name in unreadable)
-    return found if is_ours else unreadable
-
-  return distributed.broadcast_from_process_0(look)
+  """What is kept of a trial that has failed, None where nothing is."""
+  try:
+    found = loading.json_value(directory / FILE_NAME)
+  except FileNotFoundError:
+    return None
+  except (OSError, ValueError):
+    found = None
+  unreadable = {'error': f'{FILE_NAME} cannot be read', 'status': exit_status.FAILED, 'when': 'an unknown time'}
+  is_ours = isinstance(found, dict) and all(type(found.get(name)) is type(unreadable[name]) for name in unreadable)
+  return found if is_ours else unreadable
 
 
 def forget(directory: pathlib.Path) -> None:

@@ -81,13 +81,13 @@ def rename_corrupt(workdir: pathlib.Path) -> str:
 
 
 # What decides no record.
-_OF_RUNNING = ('compilation_cache', 'distributed', 'figure', 'tensorboard', 'time_budget')
+OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'tensorboard', 'time_budget')
 
 
 def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
   """Where the settings on record are others than these, such as 'seed 0 (here 1)'."""
   there, now = _leaves(before or {}), _leaves(json.loads(json.dumps(dataclasses.asdict(settings))))
-  both = [name for name in there if name in now and name.partition('.')[0] not in _OF_RUNNING]
+  both = [name for name in there if name in now and name.partition('.')[0] not in OF_RUNNING]
   return [f'{name} {there[name]} (here {now[name]})' for name in both if there[name] != now[name]]
 
 
