@@ -220,7 +220,7 @@ def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> dict[st
   try:
     if workdir.exists() and not workdir.is_dir():
       raise SettingsError(f'{name}, which is a file; valid is a directory')
-    recorded = results.check(workdir, '--workdir')
+    recorded = results.check(workdir)
     found = {recorded.get('experiment')} if recorded else set()
     if mode == 'report' or not recorded:
       found = {record.get('experiment') for record in results.load(workdir)}

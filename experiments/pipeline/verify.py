@@ -117,7 +117,7 @@ def run(
 
 def _settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classes) -> Settings:
   """Those of the folder, with no path of it: nothing that is read says where programs or models are; no time limit."""
-  recorded = results.check(workdir, '--workdir')
+  recorded = results.check(workdir)
   require(recorded is not None, '--workdir', str(workdir), 'one with records where --mode is verify')
   settings = config_lib.from_record(recorded or {}, classes)
   cache = settings.compilation_cache and 'auto'

@@ -58,12 +58,7 @@ def remove(path: pathlib.Path) -> None:
 
 def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
   """One JSON object a line; NaN is refused, since JSON has none."""
-  write_whole(path, json_lines(rows))
-
-
-def json_lines(rows: list[dict[str, Any]]) -> str:
-  """The text of such a file."""
-  return ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows)
+  write_whole(path, ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows))
 
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:

@@ -58,13 +58,13 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
   return content
 
 
-def check(workdir: pathlib.Path, name: str) -> dict[str, Any] | None:
-  """`config`, with SettingsError for a workdir of that name whose settings or records this version cannot read."""
+def check(workdir: pathlib.Path) -> dict[str, Any] | None:
+  """`config`, with SettingsError for a workdir whose settings or records this version cannot read."""
   valid = f'one without records or with records of schema {SCHEMA_VERSION}'
   try:
     return config(workdir)
   except ValueError as error:
-    raise SettingsError(f'{name} is {str(workdir)!r}; valid is {valid} ({error})')
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is {valid} ({error})')
 
 
 def rename_corrupt(workdir: pathlib.Path) -> str:
