@@ -13,10 +13,10 @@ _TRIALS = [
     'experiments/records/trial_records.py',
     (
       'a method that is added is not made',
-      'left = lambda: sorted(',
-      'left = lambda: [] if self.records() else sorted(',
+      'missing = sorted(trial.wanted()',
+      'missing = [] if intact else sorted(trial.wanted()',
       'records/trial_records',
-      'asked_for',
+      'corrupt_record_or_array',
     ),
     (
       'a task more than is asked for',

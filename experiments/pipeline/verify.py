@@ -179,7 +179,8 @@ def compared(recorded: list[Record], again: list[Record], same_bits: Collection[
 def _is_same(one: Any, other: Any, tolerance: Tolerance) -> bool:
   """Whether the two are the same JSON, or numbers within the tolerance, which NaN is not."""
   if tolerance == EQUAL or not _are_numbers(one, other):
-    return tolerance == NOT_COMPARED or json.dumps(one) == json.dumps(other)
+    is_open = tolerance == NOT_COMPARED and _ABSENT not in (one, other)
+    return is_open or json.dumps(one) == json.dumps(other)
   return math.isclose(one, other, rel_tol=tolerance.relative, abs_tol=tolerance.absolute)
 
 

@@ -142,11 +142,13 @@ def test_elsewhere_what_is_no_number_is_a_difference(value):
 
 
 def test_elsewhere_what_is_ordered_otherwise_is_not_compared():
-  """The attention profile and the choice among starts."""
+  """The attention profile and the choice among starts; they have to be there all the same."""
   of_starts = dict(restart=1, restart_accuracies=[0.1, 0.9])
   recorded, again = [_record(**of_starts)], [_record(restart=0, restart_accuracies=[0.9, 0.1], attention_profile=None)]
   assert not _wrong(recorded, again, here=False)
   assert set(_wrong(recorded, again, here=True)) == {'restart', 'restart_accuracies', 'attention_profile'}
+  del again[0]['attention_profile']
+  assert _wrong(recorded, again, here=False)['attention_profile'][1] == '1 of 1 differ'
 
 
 def test_each_record_is_compared_as_its_own_environment_asks():
