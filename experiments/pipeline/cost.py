@@ -8,39 +8,32 @@ from experiments.settings.grid import Settings
 from hmm_jax.masking import num_slots
 from hmm_jax.sampling import token_dtype
 
-# FLOPs by what they are for.
-Flops = dict[str, float]
 
-
-def forward(s: Settings, length: int, read: int) -> Flops:
-  """Of BERT on one sequence, of which `read` positions are read out.
+def forward(s: Settings, length: int, read: int) -> int:
+  """FLOPs of BERT on one sequence, of which `read` positions are read out.
 
   The last layer computes keys and values everywhere, and all else at those positions alone.
   """
   b = s.bert
   places = (b.num_layers - 1) * length + read
-  return {
-    'queries, keys, values': 2 * b.width**2 * (places + 2 * b.num_layers * length),
-    'attention': 4 * b.width * length * places,
-    'attention output': 2 * b.width**2 * places,
-    'feed-forward': 4 * b.width * b.ffn_width * places,
-    'transform and logits': 2 * b.width * (b.width + s.hmm.num_tokens + 1) * read,
-  }
+  keys_and_values, attention = 4 * b.width**2 * b.num_layers * length, 4 * b.width * length * places
+  queries_and_outputs, feed_forward = 4 * b.width**2 * places, 4 * b.width * b.ffn_width * places
+  transform_and_logits = 2 * b.width * (b.width + s.hmm.num_tokens + 1) * read
+  return keys_and_values + attention + queries_and_outputs + feed_forward + transform_and_logits
 
 
-def pretraining_step(s: Settings, read: int | None = None) -> Flops:
-  """Of one optimiser step: forward, twice that backward, and Muon's.
+def pretraining_step(s: Settings, read: int | None = None) -> int:
+  """FLOPs of one optimiser step: forward, twice that backward, and Muon's.
 
   What is read out of a sequence is what the step has slots for, or `read` positions.
   """
   batch_size, length = s.pretrain.batch_size, s.corpus.chunk_length
   read = read or num_slots(s.corruption(), batch_size, length)
-  step = {part: 3 * batch_size * flops for part, flops in forward(s, length, read).items()}
-  return {**step, 'Muon': muon(s) if s.pretrain.optimizer == 'muon' else 0}
+  return 3 * batch_size * forward(s, length, read) + (muon(s) if s.pretrain.optimizer == 'muon' else 0)
 
 
-def muon(s: Settings) -> float:
-  """Of Muon's update, whatever the batch: five times X X^T, its square, and a product with X, for each matrix X."""
+def muon(s: Settings) -> int:
+  """FLOPs of Muon's update: five times X X^T, its square, and a product with X, for each matrix X."""
   b = s.bert
   matrix_flops = lambda few, many: 5 * (4 * few**2 * many + 2 * few**3)
   square, oblong = (matrix_flops(*sorted((b.width, size))) for size in (b.width, b.ffn_width))

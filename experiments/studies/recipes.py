@@ -13,14 +13,14 @@ import matplotlib.figure
 import numpy as np
 
 from experiments.analysis import figures, report, statistics
-from experiments.pipeline import needs, sweep, trial as trial_lib
+from experiments.pipeline import cost, needs, sweep, trial as trial_lib
 from experiments.records import checkpoints, results
 from experiments.records.results import Record
 from experiments.runtime import distributed
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.settings.groups import FigureSettings
-from experiments.studies.settings import BASE, RecipeSettings, step_operations
+from experiments.studies.settings import BASE, RecipeSettings
 
 _TITLE = 'Against the base, on the same HMMs: KL as geometric means, ratios with 95% t intervals of the logarithm'
 
@@ -87,7 +87,7 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial, rows: l
   """What a recipe made of a distribution: how far from ideal, along which way, and the mean accuracy of each method."""
   recipe = trial.settings
   metrics = _metrics(trial)
-  whole = settings.pretrain.num_steps * step_operations(settings)
+  whole = settings.pretrain.num_steps * cost.pretraining_step(settings)
   accuracy = {
     method: np.mean([r['accuracy'] for r in statistics.select(rows, method=method)]) for method in trial.methods
   }
@@ -96,7 +96,7 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial, rows: l
     **trial.point._asdict(),
     'trial': trial.trial,
     'num_steps': recipe.pretrain.num_steps,
-    'operations': recipe.pretrain.num_steps * step_operations(recipe) / whole,
+    'operations': recipe.pretrain.num_steps * cost.pretraining_step(recipe) / whole,
     **{field: value for field, value in metrics[-1].items() if field not in ('step', 'train_loss')},
     'accuracy': {method: float(mean) for method, mean in accuracy.items()},
     'curve': [[row['step'], row['kl_at_mask']] for row in metrics],

@@ -62,7 +62,7 @@ class RecipeSettings(Settings):
     groups = {name: dataclasses.replace(getattr(self, name), **fields) for name, fields in changes.items()}
     changed = dataclasses.replace(self, variants=(), **groups)
     p, named = changed.pretrain, changes['pretrain']
-    ratio = 1.0 if 'num_steps' in named else step_operations(self) / step_operations(changed)
+    ratio = 1.0 if 'num_steps' in named else cost.pretraining_step(self) / cost.pretraining_step(changed)
     calls = max(int(p.num_steps * ratio / p.steps_per_call + 1e-9), 1)
     num_steps = calls * p.steps_per_call
     warmup_steps = (
@@ -94,8 +94,3 @@ class RecipeSettings(Settings):
         kind = ' or '.join(_BOOLS) if kinds[name] is bool else kinds[name].__name__
         require(False, name, value, f'{kind}, as it is in the config')
     return changes
-
-
-def step_operations(settings: Settings) -> float:
-  """Floating-point operations of an optimiser step."""
-  return sum(cost.pretraining_step(settings).values())
