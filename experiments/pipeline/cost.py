@@ -4,52 +4,36 @@ A product of [m, k] and [k, n] has 2 m k n FLOPs. What is done entry by entry co
 AdamW.
 """
 
-from collections.abc import Iterator
-import math
-from typing import Any
-
-import jax
-import jax.numpy as jnp
-from jax.sharding import AbstractMesh, NamedSharding
-
 from experiments.settings.grid import Settings
-from hmm_jax import sharding
 from hmm_jax.masking import num_slots
 from hmm_jax.sampling import token_dtype
 
-# FLOPs by what they are for.
-Flops = dict[str, float]
 
-
-def forward(s: Settings, length: int, read: int) -> Flops:
-  """Of BERT on one sequence, of which `read` positions are read out.
+def forward(s: Settings, length: int, read: int) -> int:
+  """FLOPs of BERT on one sequence, of which `read` positions are read out.
 
   The last layer computes keys and values everywhere, and all else at those positions alone.
   """
   b = s.bert
   places = (b.num_layers - 1) * length + read
-  return {
-    'queries, keys, values': 2 * b.width**2 * (places + 2 * b.num_layers * length),
-    'attention': 4 * b.width * length * places,
-    'attention output': 2 * b.width**2 * places,
-    'feed-forward': 4 * b.width * b.ffn_width * places,
-    'transform and logits': 2 * b.width * (b.width + s.hmm.num_tokens + 1) * read,
-  }
+  keys_and_values, attention = 4 * b.width**2 * b.num_layers * length, 4 * b.width * length * places
+  queries_and_outputs, feed_forward = 4 * b.width**2 * places, 4 * b.width * b.ffn_width * places
+  transform_and_logits = 2 * b.width * (b.width + s.hmm.num_tokens + 1) * read
+  return keys_and_values + attention + queries_and_outputs + feed_forward + transform_and_logits
 
 
-def pretraining_step(s: Settings, read: int | None = None) -> Flops:
-  """Of one optimiser step: forward, twice that backward, and Muon's.
+def pretraining_step(s: Settings, read: int | None = None) -> int:
+  """FLOPs of one optimiser step: forward, twice that backward, and Muon's.
 
   What is read out of a sequence is what the step has slots for, or `read` positions.
   """
   batch_size, length = s.pretrain.batch_size, s.corpus.chunk_length
   read = read or num_slots(s.corruption(), batch_size, length)
-  step = {part: 3 * batch_size * flops for part, flops in forward(s, length, read).items()}
-  return {**step, 'Muon': muon(s) if s.pretrain.optimizer == 'muon' else 0}
+  return 3 * batch_size * forward(s, length, read) + (muon(s) if s.pretrain.optimizer == 'muon' else 0)
 
 
-def muon(s: Settings) -> float:
-  """Of Muon's update, whatever the batch: five times X X^T, its square, and a product with X, for each matrix X."""
+def muon(s: Settings) -> int:
+  """FLOPs of Muon's update: five times X X^T, its square, and a product with X, for each matrix X."""
   b = s.bert
   matrix_flops = lambda few, many: 5 * (4 * few**2 * many + 2 * few**3)
   square, oblong = (matrix_flops(*sorted((b.width, size))) for size in (b.width, b.ffn_width))
@@ -82,20 +66,3 @@ def activation_bytes(s: Settings, batch: int, length: int) -> int:
 
 def corpus_bytes(s: Settings) -> int:
   return token_dtype(s.hmm.num_tokens).itemsize * s.corpus.num_documents * s.corpus.document_length
-
-
-def num_params_of_one(s: Settings, fsdp: int, tensor: int) -> int:
-  """Of BERT on one device of a mesh, between steps."""
-  if fsdp * tensor == 1:
-    return num_params(s)
-  params = placed(s, {'data': 1, 'fsdp': fsdp, 'tensor': tensor})
-  return sum(math.prod(place.shard_shape(leaf.shape)) for _, leaf, place in params)
-
-
-def placed(s: Settings, sizes: dict[str, int]) -> Iterator[tuple[str, Any, NamedSharding]]:
-  """Each parameter's path, shape and sharding on a mesh of these sizes."""
-  params = jax.eval_shape(lambda: s.bert_module().init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
-  mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
-  places = jax.tree.leaves(sharding.state_shardings(mesh, params))
-  for (path, leaf), place in zip(jax.tree.leaves_with_path(params), places):
-    yield jax.tree_util.keystr(path), leaf, place

@@ -13,8 +13,9 @@ from experiments.analysis import figures, report, statistics
 from experiments.records import environment, files, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import setting, SettingsError
-from experiments.settings.groups import Experiment, FigureSettings
+from experiments.settings.fields import SettingsError
+from experiments.settings.groups import FigureSettings
+from experiments.studies.settings import ExampleSettings
 import hmm_jax
 from hmm_jax import example_4_1
 from hmm_jax.memory_hmm import cell_probs
@@ -24,18 +25,6 @@ _SHOWN = {0: 'sentence', 1: 'sampled_document'}
 
 # The name of what each cell holds.
 Memory = dict[str, str]
-
-
-class ExampleSettings(Experiment):
-  """The paper's Example 4.1."""
-
-  sentence: str = setting('any that the example can say')
-  num_documents: int = setting('sampled documents', most=1000)
-  document_length: int = setting('words of each, of which the last, unfinished sentence is left out', most=10**5)
-  figure: FigureSettings
-
-
-SETTINGS = ExampleSettings
 
 
 def check(settings: ExampleSettings) -> None:

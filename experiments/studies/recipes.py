@@ -4,7 +4,6 @@ A recipe is the config's own with a few fields changed. Which steps it may take 
 """
 
 from collections.abc import Sequence
-import dataclasses
 import itertools
 import pathlib
 from typing import Any
@@ -14,101 +13,16 @@ import matplotlib.figure
 import numpy as np
 
 from experiments.analysis import figures, report, statistics
-from experiments.pipeline import cost, memory_needs, sweep, trial as trial_lib
+from experiments.pipeline import cost, needs, sweep, trial as trial_lib
 from experiments.records import checkpoints, results
 from experiments.records.results import Record
 from experiments.runtime import distributed
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require, setting, SettingsError
-from experiments.settings.grid import Point, Settings
+from experiments.settings.fields import SettingsError
 from experiments.settings.groups import FigureSettings
+from experiments.studies.settings import BASE, RecipeSettings
 
-BASE = 'base'
-# What a recipe may change; the rest makes the task.
-_GROUPS = ('pretrain', 'corpus', 'bert')
-# Of `bert`, since the rest is the architecture.
-_OF_BERT = ('dropout_rate', 'init_stddev', 'max_positions', 'dtype', 'attention', 'scan_layers')
-_BOOLS = {'True': True, 'False': False}
 _TITLE = 'Against the base, on the same HMMs: KL as geometric means, ratios with 95% t intervals of the logarithm'
-
-
-class RecipeSettings(Settings):
-  """A grid of trials, each pretrained by the config's own recipe and by its variants."""
-
-  variants: tuple[str, ...] = setting(
-    f'recipes beside {BASE}, the config as it is: FIELD=VALUE of {", ".join(_GROUPS)}, or several with blanks between',
-    may_be_empty=True,
-  )
-  num_measurements: int = setting('measurements of the distance from the ideal model along a pretraining', most=1000)
-
-  def check(self) -> None:
-    super().check()
-    require(self.models == ('bert',), 'models', self.models, "('bert',), which alone is pretrained")
-    for text in self.variants:
-      try:
-        require(bool(text.split()), 'a variant', text, f'FIELD=VALUE, since the config as it is is {BASE}')
-        self.recipe(text)
-      except SettingsError as error:
-        raise SettingsError(f'variants has {text!r}: {error}')
-    if self.variants:
-      # Or two trials would train one model, perhaps at the same time.
-      models = {recipe.pretraining_id(Point(self.num_states[0]), 0) for recipe in self.recipes().values()}
-      valid = f'recipes that differ from {BASE} and from each other in more than when they are measured'
-      require(len(models) == 1 + len(self.variants), 'variants', self.variants, valid)
-
-  def recipes(self) -> dict[str, 'RecipeSettings']:
-    """The settings of each recipe by its name, the base first."""
-    return {BASE: self.recipe('')} | {text: self.recipe(text) for text in self.variants}
-
-  def recipe(self, text: str) -> 'RecipeSettings':
-    """The settings with the fields of `text`, and as many steps as the base's operations pay for.
-
-    The warm-up is the same share of the steps. Both hold unless `text` itself names `num_steps` or `warmup_steps`.
-    """
-    changes = self._changes(text)
-    groups = {name: dataclasses.replace(getattr(self, name), **fields) for name, fields in changes.items()}
-    changed = dataclasses.replace(self, variants=(), **groups)
-    p, named = changed.pretrain, changes['pretrain']
-    ratio = 1.0 if 'num_steps' in named else _step(self) / _step(changed)
-    calls = max(int(p.num_steps * ratio / p.steps_per_call + 1e-9), 1)
-    num_steps = calls * p.steps_per_call
-    warmup_steps = (
-      p.warmup_steps if 'warmup_steps' in named else round(p.warmup_steps * num_steps / self.pretrain.num_steps)
-    )
-    every = max(round(calls / self.num_measurements), 1) * p.steps_per_call
-    steps: dict[str, Any] = dict(
-      num_steps=num_steps, warmup_steps=warmup_steps, measure_every=every, checkpoint_every=every
-    )
-    return dataclasses.replace(changed, pretrain=dataclasses.replace(p, **steps))
-
-  def _changes(self, text: str) -> dict[str, dict[str, Any]]:
-    """The changed fields of each group; raises SettingsError for what is no field or no value of it."""
-    kinds: dict[str, Any] = {
-      f'{name}.{field.name}': field.type
-      for name in _GROUPS
-      for field in dataclasses.fields(getattr(self, name))
-      if name != 'bert' or field.name in _OF_BERT
-    }
-    changes: dict[str, dict[str, Any]] = {name: {} for name in _GROUPS}
-    for word in text.split():
-      name, _, value = word.partition('=')
-      require(name in kinds, 'a change', word, f'FIELD=VALUE of one of {", ".join(kinds)}')
-      group, _, field = name.partition('.')
-      require(field not in changes[group], 'a change', word, f'one change of {name}')
-      try:
-        changes[group][field] = _BOOLS[value] if kinds[name] is bool else kinds[name](value)
-      except (KeyError, ValueError):
-        kind = ' or '.join(_BOOLS) if kinds[name] is bool else kinds[name].__name__
-        require(False, name, value, f'{kind}, as it is in the config')
-    return changes
-
-
-SETTINGS = RecipeSettings
-
-
-def _step(settings: Settings) -> float:
-  """Operations of an optimiser step."""
-  return sum(cost.pretraining_step(settings).values())
 
 
 def check(settings: RecipeSettings) -> None:
@@ -136,7 +50,7 @@ def run(
   settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
 ) -> str | None:
   """Runs what is missing of the trials of these numbers, as `sweep.run` does."""
-  reporter.say(memory_needs.line(settings))
+  reporter.say(needs.memory_line(settings))
   grid = trials(settings, workdir)
   distributed.broadcast_from_process_0(lambda: _check_models(grid))
   return sweep.complete(settings, grid, numbers, lambda: merge(settings, workdir, reporter), reporter)
@@ -173,7 +87,7 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial, rows: l
   """What a recipe made of a distribution: how far from ideal, along which way, and the mean accuracy of each method."""
   recipe = trial.settings
   metrics = _metrics(trial)
-  whole = settings.pretrain.num_steps * _step(settings)
+  whole = settings.pretrain.num_steps * cost.pretraining_step(settings)
   accuracy = {
     method: np.mean([r['accuracy'] for r in statistics.select(rows, method=method)]) for method in trial.methods
   }
@@ -182,7 +96,7 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial, rows: l
     **trial.point._asdict(),
     'trial': trial.trial,
     'num_steps': recipe.pretrain.num_steps,
-    'operations': recipe.pretrain.num_steps * _step(recipe) / whole,
+    'operations': recipe.pretrain.num_steps * cost.pretraining_step(recipe) / whole,
     **{field: value for field, value in metrics[-1].items() if field not in ('step', 'train_loss')},
     'accuracy': {method: float(mean) for method, mean in accuracy.items()},
     'curve': [[row['step'], row['kl_at_mask']] for row in metrics],

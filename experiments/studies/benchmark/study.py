@@ -15,8 +15,6 @@ from experiments.runtime.progress import Reporter
 from experiments.studies.benchmark import accelerator, inference, measure, report, sampling, training
 from experiments.studies.benchmark.settings import BenchmarkSettings
 
-SETTINGS = BenchmarkSettings
-
 _PARTS: dict[str, Any] = {'gpu': accelerator, 'inference': inference, 'sampling': sampling, 'training': training}
 
 
