@@ -55,9 +55,9 @@ def _main(argv: list[str]) -> None:
   if values.help or values.list:
     if config is not None:
       registry.from_config(config)
-    print(help_text.help_text(config, SETTINGS) if values.help else help_text.listing(EXPERIMENTS), end='')
+    print(help_text.help_text(config, SETTINGS, values.help) if values.help else help_text.listing(EXPERIMENTS), end='')
   elif values.mode == 'verify':
-    _verify(values)
+    _verify(values, config)
   else:
     _act(values, registry.from_config(config))
 
@@ -82,10 +82,11 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   if renamed:
     reporter.say(renamed)
-  changed = results.changed(recorded, settings)
+  changed, beside = results.changed(recorded, settings), ''
   if changed and values.mode != 'report':
     what = 'has records of' if (workdir / results.FILE_NAME).exists() else 'was begun with'
-    reporter.say(f'{workdir} {what} other settings, beside which these come: {", ".join(changed)}')
+    beside = f'{workdir} {what} other settings, beside which these come: {", ".join(changed)}'
+    reporter.say(beside)
   if values.mode == 'run':
     # In this thread, too: where JAX itself looks away for a moment, it forgets what holds for all threads.
     looking = jax.debug_nans(True) if settings.debug_nans else contextlib.nullcontext()
@@ -99,20 +100,24 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
     distributed.broadcast_from_process_0(lambda: experiment.show(settings, workdir, reporter))
   if values.mode == 'run':
     reporter.say(reporter.clock.line())
-  if left:
-    reporter.say(left)
+  for sentence in filter(None, (beside, left)):
+    reporter.say(sentence)
 
 
-def _verify(values: flags.FlagValues) -> None:
-  """Runs trials of a folder of records again; raises SettingsError, or Differs where they are others."""
-  require(bool(values.workdir), '--workdir', values.workdir, 'a folder of records where --mode is verify')
+def _verify(values: flags.FlagValues, config: ml_collections.ConfigDict | None) -> None:
+  """Runs trials of a folder of records again; raises SettingsError, or Differs where they are others.
+
+  The settings are those of the folder. A config names the folder that its experiment writes to by default.
+  """
+  where = values.workdir or (f'runs/{config.experiment}-{config.scale}' if config else '')
+  require(bool(where), '--workdir', where, 'a folder of records where --mode is verify')
   reporter = Reporter(rich.console.Console())
   set_up = functools.partial(_set_up, joins=False)
   # Imported here, since it takes longer than `--list` and `--help`.
   from experiments.pipeline import verify
 
   grids = {name: SETTINGS[name] for name in GRIDS}
-  workdir = storage.located(values.workdir, '--workdir')
+  workdir = storage.located(where, '--workdir')
   verify.run(workdir, values.trials, values.pretrained, grids, set_up, reporter)
 
 
@@ -142,7 +147,7 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
   flags.DEFINE_string('trials', '', '', flag_values=values)
   flags.DEFINE_string('pretrained', '', '', flag_values=values)
-  flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
+  flags.DEFINE_enum('help', None, ['short', 'all'], '', flag_values=values)
   flags.DEFINE_bool('list', False, '', flag_values=values)
   try:
     config_flags.DEFINE_config_file('config', None, '', flag_values=values, sys_argv=argv)
@@ -155,11 +160,10 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   except (Exception, SystemExit) as error:
     # A config file is a program, which may fail in any way or exit.
     raise SettingsError(flag_errors.refusal(argv, path, values, error, SETTINGS))
-  if values.mode == 'verify' and config is not None:
-    raise SettingsError(f'--config is {path!r}; valid is none where --mode is verify: the folder has its settings')
   require(values.mode == 'verify' or not values.pretrained, '--pretrained', values.pretrained, _OF_VERIFY)
   if config is None and not (values.help or values.list or values.mode == 'verify'):
-    raise SettingsError(f'--config is missing; valid is --config=NAME[:scale] with one of {", ".join(EXPERIMENTS)}')
+    valid = f'NAME[:scale] with one of {", ".join(EXPERIMENTS)}'
+    raise SettingsError(f'--config is missing; try --config=prompt_vs_head:smoke; valid is {valid}')
   decided = [name for name in ('experiment', 'scale') if any(re.match(rf'--?config\.{name}\b', word) for word in argv)]
   if decided:
     raise SettingsError(f'--config.{decided[0]} is decided by --config=NAME:SCALE; valid is any other field')
@@ -170,7 +174,7 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
 
 def _located(argv: list[str]) -> tuple[list[str], str]:
   """The arguments with the path of a config for its name, and PATH[:scale] of the last --config, which counts."""
-  argv, path = list(argv), ''
+  argv, path = ['--help=short' if word in ('-h', '-help', '--help') else word for word in argv], ''
   for index, argument in enumerate(argv):
     name, equals, value = argument.partition('=')
     if name in ('-config', '--config') and (equals or argv[index + 1 :]):

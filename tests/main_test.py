@@ -398,7 +398,7 @@ REFUSED = [
     ['coordinator_address', 'foo:xyz', 'HOST:PORT'],
   ),
   (['--config=examine:smoke', '--mode=status'], ['--mode', 'status', 'examine is no grid']),
-  (['--mode=verify'], ['--config', 'smoke', 'none where --mode is verify']),
+  (['--mode=verify'], ['--workdir', 'with records where --mode is verify']),
   (['--pretrained=/tmp'], ['--pretrained', '/tmp', 'nothing where --mode is not verify']),
   (['--mode=replay'], ['mode', 'replay', 'report']),
   (['--mode=report'], ['workdir', 'records of prompt_vs_head']),
@@ -485,9 +485,29 @@ def test_the_experiments_are_listed():
     assert f'{name}  [{", ".join(shipped["SCALES"])}]\n  {shipped["__doc__"].splitlines()[0]}\n' in out
 
 
+def test_help_fits_a_screen_and_names_what_people_change():
+  """Sixty lines with every experiment; a field that it shows can be pasted."""
+  for flag in ('--help', '-h'):
+    code, out, _ = _run(flag)
+    assert code == 0 and len(out.splitlines()) <= 60 and all(f'\n{name}  [' in out for name in EXPERIMENTS)
+  shown = re.findall(r'  (--config\.\S+)', out)
+  assert len(shown) == 10 and _run('--help', SMOKE, *shown)[0] == 0
+
+
+def test_names_may_stand_between_commas():
+  """As numbers do, for fields that hold names; each of them is checked."""
+  code, out, _ = _run('--help', SMOKE, '--config.methods=head,prompt,probe')
+  assert code == 0
+  config = config_lib.shipped('prompt_vs_head')['get_config']('smoke')
+  config.methods = ('head,prompt', 'probe')
+  assert registry.from_config(config).methods == ('head', 'prompt', 'probe')
+  code, _, err = _run(SMOKE, '--config.methods=head,promt')
+  assert code == 2 and "methods is ('head', 'promt')" in err
+
+
 def test_help_names_every_field():
   """Of every experiment, or of the one that is asked for with the values that it has there; no line is wide."""
-  code, out, _ = _run('--help')
+  code, out, _ = _run('--help=all')
   assert code == 0 and max(map(len, out.splitlines())) <= 120
   *_, usage = out.partition('prompt_vs_head:small\n')
   for name, text in zip(EXPERIMENTS, re.split(r'\n\w+:small\n', usage), strict=True):

@@ -31,6 +31,8 @@ _CONTRASTS = (
   ('attention', 'attention_constant'),
 )
 
+# Units from which a test says anything of their spread.
+_LEAST_UNITS = 3
 # Of a test, before it is corrected.
 LEVEL = 0.05
 
@@ -130,7 +132,9 @@ def _on_bert(records: pd.DataFrame, method: str) -> pd.DataFrame:
 
 def _difference_rows(records: pd.DataFrame) -> list[Row]:
   """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
-  rows, points = list[Row](), statistics.by_point(records)
+  rows, points, unit = list[Row](), statistics.by_point(records), statistics.unit_of(records)
+  if max(len(statistics.by_unit(of_point, 'accuracy', unit)) for of_point in points.values()) < _LEAST_UNITS:
+    return []
   for title, differences in contrasts(records).items():
     corrected = statistics.holm([one.p_value for one in differences.values()])
     for (point, difference), p_value in zip(differences.items(), corrected):

@@ -50,17 +50,19 @@ class Reporter:
       rich.progress.TextColumn('{task.description}'),
       rich.progress.BarColumn(),
       rich.progress.MofNCompleteColumn(),
+      rich.progress.TimeElapsedColumn(),
       rich.progress.TimeRemainingColumn(),
       rich.progress.TextColumn('{task.fields[note]}'),
     )
     with rich.progress.Progress(*columns, console=self.console, transient=True) as progress:
       # Markup would eat the brackets of the prefix.
-      task = progress.add_task(rich.markup.escape(self._prefix + name), total=total, completed=start, note='')
+      task = progress.add_task(rich.markup.escape(self._prefix + name), total=total, completed=start, note='compiling')
       yield lambda done, note: progress.update(task, completed=done, note=note)
 
   @contextlib.contextmanager
   def _lines(self, name: str, total: int, start: int) -> Iterator[Advance]:
     begun = last = time.monotonic()
+    self.say(f'{name} {start}/{total}, compiling')
 
     def advance(done: int, note: str) -> None:
       nonlocal last

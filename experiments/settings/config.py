@@ -50,7 +50,7 @@ def _read(cls: Any, config: dict[str, Any], prefix: str) -> Any:
       raise SettingsError(f'{name} is missing from the config')
     value = config[field.name]
     if field.metadata:
-      values[field.name] = _as_floats(value, field.type)
+      values[field.name] = _converted(value, field)
     else:
       require(isinstance(value, dict), name, value, 'a group of fields')
       values[field.name] = _read(field.type, value, f'{name}.')
@@ -60,11 +60,14 @@ def _read(cls: Any, config: dict[str, Any], prefix: str) -> Any:
     raise SettingsError(f'{prefix}{error}')
 
 
-def _as_floats(value: Any, kind: Any) -> Any:
-  """The value, with a float for an int where the field holds floats."""
-  if kind == tuple[float, ...] and isinstance(value, tuple):
-    return tuple(_as_floats(x, float) for x in value)
-  return float(value) if kind is float and type(value) is int and abs(value) < 2**53 else value
+def _converted(value: Any, field: dataclasses.Field) -> Any:
+  """The value, with a float for an int where the field holds floats, and names between commas one by one."""
+  as_float = lambda x: float(x) if type(x) is int and abs(x) < 2**53 else x
+  if isinstance(value, tuple) and field.type == tuple[float, ...]:
+    return tuple(map(as_float, value))
+  if isinstance(value, tuple) and field.metadata['choices'] and all(isinstance(x, str) for x in value):
+    return tuple(name for x in value for name in x.split(','))
+  return as_float(value) if field.type is float else value
 
 
 def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]]:

@@ -11,6 +11,10 @@ from experiments.settings import config as config_lib
 from experiments.settings.fields import valid_values
 
 _WIDTH = 100
+_OFTEN_CHANGED = (
+  *('seed', 'num_states', 'num_trials', 'tasks_per_trial', 'models', 'methods', 'corpus.num_documents'),
+  *('pretrain.num_steps', 'downstream.num_train', 'prompt.length'),
+)
 _USAGE = """\
 python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [--config.FIELD=VALUE ...]
 
@@ -19,13 +23,14 @@ python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [
   --mode     run (default): run what is missing; report: redraw tables and figures from the records alone; of a grid of
              trials status: the trials by number, which are done, running, failed or missing, and what of them;
              merge: records of all that are done, then report;
-             verify, without --config: run trials of the records in --workdir again, in a folder of their own, and
-             compare them field by field
+             verify: run trials of the records in --workdir again, in a folder of their own, and compare them field by
+             field
   --trials   run these trials of a grid alone, by their numbers, such as 0,3-5; table and figures come with the last one
   --pretrained
              where --mode is verify, pretrained models to use where they are found; else all pretrain again
   --list     the experiments and their scales
-  --help     the fields of all experiments; with --config of that one, with the values that it has there
+  --help     this; with --config the fields of that experiment with the values that they have there; --help=all those of
+             every experiment
 """
 
 
@@ -38,11 +43,29 @@ def listing(experiments: Iterable[str]) -> str:
   return '\n'.join(lines) + '\n'
 
 
-def help_text(config: ml_collections.ConfigDict | None, classes: config_lib.Classes) -> str:
-  """The usage, and every field: its name, its value in `config`, what it means and what is valid."""
-  configs = [config] if config else [config_lib.shipped(name)['get_config']() for name in classes]
-  fields = [_fields(one, classes[one.experiment]) for one in configs]
-  return '\n'.join([_USAGE, *([] if config else [listing(classes)]), *fields])
+def help_text(config: ml_collections.ConfigDict | None, classes: config_lib.Classes, how: str) -> str:
+  """The usage; every field of `config`, or of all experiments if `how` is 'all', else the fields that people change.
+
+  A field has its name, its value, what it means and what is valid.
+  """
+  if config:
+    return '\n'.join([_USAGE, _fields(config, classes[config.experiment])])
+  if how == 'all':
+    configs = [config_lib.shipped(name)['get_config']() for name in classes]
+    return '\n'.join([_USAGE, listing(classes), *(_fields(one, classes[one.experiment]) for one in configs)])
+  first = config_lib.shipped('prompt_vs_head')['get_config']()
+  return '\n'.join([_USAGE, listing(classes), 'Often changed:\n', _often(first, classes[first.experiment])])
+
+
+def _often(config: ml_collections.ConfigDict, cls: Any) -> str:
+  """A line for each of the fields that people change, with its value in a config."""
+  meanings = {name: field.metadata['meaning'] for name, field in config_lib.fields(cls)}
+  lines = []
+  for name in _OFTEN_CHANGED:
+    value = operator.attrgetter(name)(config)
+    text = ','.join(map(str, value)) if isinstance(value, tuple) else value
+    lines.append(f'  {f"--config.{name}={text}":<42} {meanings[name]}\n')
+  return ''.join(lines)
 
 
 def _fields(config: ml_collections.ConfigDict, cls: Any) -> str:
