@@ -5,8 +5,9 @@ AdamW.
 """
 
 from collections.abc import Iterator
+import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,41 +15,58 @@ from jax.sharding import AbstractMesh, NamedSharding
 
 from experiments.settings.grid import Settings
 from hmm_jax import sharding
+from hmm_jax.bert import Bert
 from hmm_jax.masking import num_slots
 from hmm_jax.sampling import token_dtype
 
-# FLOPs by what they are for.
-Flops = dict[str, float]
+
+class Product(NamedTuple):
+  """`batch` products [rows, inner] x [inner, columns] side by side."""
+
+  batch: int
+  rows: int
+  inner: int
+  columns: int
 
 
-def forward(s: Settings, length: int, read: int) -> Flops:
-  """Of BERT on one sequence, of which `read` positions are read out.
+def products(bert: Bert, batch_size: int, length: int, num_read: int) -> list[Product]:
+  """Those of a pass forward over B chunks [T], of which `num_read` positions each are read out.
 
-  The last layer computes keys and values everywhere, and all else at those positions alone.
+  The last layer computes keys and values everywhere, and all else where it is read.
   """
-  b = s.bert
-  places = (b.num_layers - 1) * length + read
-  return {
-    'queries, keys, values': 2 * b.width**2 * (places + 2 * b.num_layers * length),
-    'attention': 4 * b.width * length * places,
-    'attention output': 2 * b.width**2 * places,
-    'feed-forward': 4 * b.width * b.ffn_width * places,
-    'transform and logits': 2 * b.width * (b.width + s.hmm.num_tokens + 1) * read,
-  }
+  width, head_width = bert.width, bert.width // bert.num_heads
+
+  def dense(positions: int, columns: int, inner: int = width) -> Product:
+    return Product(1, batch_size * positions, inner, columns)
+
+  def layer(positions: int) -> list[Product]:
+    """The products behind queries, keys and values."""
+    heads = functools.partial(Product, batch_size * bert.num_heads, positions)
+    attention = [heads(head_width, length), heads(length, head_width), dense(positions, width)]
+    return [*attention, dense(positions, bert.ffn_width), dense(positions, width, bert.ffn_width)]
+
+  before = [dense(length, 3 * width), *layer(length)] * (bert.num_layers - 1)
+  last = [dense(num_read, width), dense(length, 2 * width), *layer(num_read)]
+  return [*before, *last, dense(num_read, width), dense(num_read, bert.num_tokens + 1)]
 
 
-def pretraining_step(s: Settings, read: int | None = None) -> Flops:
+def training_flops(products: list[Product]) -> int:
+  """Forward and backward: the results, and the slopes in both factors."""
+  return 6 * sum(map(math.prod, products))
+
+
+def pretraining_step(s: Settings, read: int | None = None) -> int:
   """Of one optimiser step: forward, twice that backward, and Muon's.
 
   What is read out of a sequence is what the step has slots for, or `read` positions.
   """
   batch_size, length = s.pretrain.batch_size, s.corpus.chunk_length
   read = read or num_slots(s.corruption(), batch_size, length)
-  step = {part: 3 * batch_size * flops for part, flops in forward(s, length, read).items()}
-  return {**step, 'Muon': muon(s) if s.pretrain.optimizer == 'muon' else 0}
+  of_muon = muon(s) if s.pretrain.optimizer == 'muon' else 0
+  return training_flops(products(s.bert_module(), batch_size, length, read)) + of_muon
 
 
-def muon(s: Settings) -> float:
+def muon(s: Settings) -> int:
   """Of Muon's update, whatever the batch: five times X X^T, its square, and a product with X, for each matrix X."""
   b = s.bert
   matrix_flops = lambda few, many: 5 * (4 * few**2 * many + 2 * few**3)
