@@ -4,7 +4,6 @@ Every error is the largest of a probability, against scaled messages in numpy an
 """
 
 from collections.abc import Callable, Iterator
-import functools
 from typing import Any
 
 import jax
@@ -57,10 +56,12 @@ def _largest_error(expected: np.ndarray) -> Callable[[Any], float]:
   return error
 
 
-def _by_dynamax(hmm: HMM, log_rows: Array) -> Any:
+def _dynamax() -> Callable[[HMM, Array], Any]:
+  """Its smoother of log rows. Not to be imported while something is traced, or its constants would be tracers."""
   from dynamax.hidden_markov_model.inference import hmm_smoother
 
-  return jax.vmap(functools.partial(hmm_smoother, hmm.initial_probs, hmm.transition_matrix))(log_rows)
+  smoother = jax.vmap(hmm_smoother, in_axes=(None, None, 0))
+  return lambda hmm, log_rows: smoother(hmm.initial_probs, hmm.transition_matrix, log_rows)
 
 
 def _smoothing(settings: InferenceSettings, hmm: HMM, key: Array) -> Iterator[BenchmarkCase]:
@@ -78,8 +79,11 @@ def _smoothing(settings: InferenceSettings, hmm: HMM, key: Array) -> Iterator[Be
       return ours(alone, *jax.tree.map(lambda x: jnp.asarray(np.asarray(x), jnp.float64), (hmm, rows)))
 
   def dynamax(name: str, read: Callable[[Any], Any]) -> Contender:
-    smoother = jax.jit(lambda log_rows: read(_by_dynamax(hmm, log_rows)))
-    return Contender(name, lambda: compiled(smoother, jnp.log(rows), error=error), ('dynamax',))
+    def prepare() -> Prepared:
+      smoother = _dynamax()
+      return compiled(jax.jit(lambda log_rows: read(smoother(hmm, log_rows))), jnp.log(rows), error=error)
+
+    return Contender(name, prepare, ('dynamax',))
 
   def numba(everything: bool) -> Contender:
     def prepare() -> Prepared:
@@ -121,15 +125,18 @@ def _memory(settings: InferenceSettings, key: Array) -> BenchmarkCase:
   first = smoothed_in_float64(flat, np.asarray(rows))[:, 0]
   error = _largest_error(first.reshape(len(first), hmm.memory_size, -1).sum(-1))
 
-  def through_the_chain(smoother: Callable[[HMM, Array], Any]) -> Callable[[], Prepared]:
+  def through_the_chain(smoother: Callable[[HMM, Array], Any]) -> Prepared:
     posterior = jax.jit(lambda flat, rows: cell_probs(hmm, smoother(flat, rows).smoothed_probs[:, 0]))
-    return lambda: compiled(posterior, flat, rows, error=error)
+    return compiled(posterior, flat, rows, error=error)
 
-  by_dynamax = lambda flat, rows: _by_dynamax(flat, jnp.log(rows))
+  def by_dynamax() -> Prepared:
+    smoother = _dynamax()
+    return through_the_chain(lambda flat, rows: smoother(flat, jnp.log(rows)))
+
   contenders = [
     Contender('ours', lambda: compiled(hmm_jax.cell_posterior, hmm, rows, error=error)),
-    Contender('ours, flattened chain', through_the_chain(hmm_jax.forward_backward)),
-    Contender('dynamax, flattened chain', through_the_chain(by_dynamax), ('dynamax',)),
+    Contender('ours, flattened chain', lambda: through_the_chain(hmm_jax.forward_backward)),
+    Contender('dynamax, flattened chain', by_dynamax, ('dynamax',)),
   ]
   name = f'posterior of a memory, {settings.num_sequences} x {settings.length}, |M| = {hmm.memory_size}'
   return BenchmarkCase('inference', name, contenders)

@@ -46,7 +46,7 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
       [_step(record) for record in steps.itertuples()],
       num_texts=2,
     ),
-    'machine': table('Measured on', [_machine(record) for record in machines.itertuples()], num_texts=2),
+    'machine': table('Measured on', [_machine(record) for record in machines.itertuples()], num_texts=3),
   }
   return {name: shown for name, shown in found.items() if len(shown.frame)}
 
@@ -109,12 +109,12 @@ def _giga(value: float) -> str:
 
 
 def _machine(record: Any) -> dict[str, str]:
-  """Device, host, commit and versions."""
+  versions = {'jax': record.packages['jax'], **record.peers}
+  shown = ', '.join(f'{name} {version}' for name, version in versions.items() if version)
   return {
     'device': ', '.join(sorted(set(record.devices))),
     'CPU': record.cpu,
+    'versions': textwrap.fill(shown, 32),
     'load before': f'{record.load:.1f}',
     'commit': record.commit[:12],
-    'jax': record.packages['jax'],
-    **record.peers,
   }
