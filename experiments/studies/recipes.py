@@ -239,7 +239,7 @@ def figures(records: pd.DataFrame, settings: Any) -> dict[str, matplotlib.figure
   figure, panels = figures_lib.panels(settings.figure, len(of_points))
   # The base thick and black; then the cycle of the style, and where it comes round hollow and thin.
   cycle = cycler(markerfacecolor=['auto', 'white'], linewidth=[1.5, 0.9]) * matplotlib.rcParams['axes.prop_cycle']
-  styles: dict[str, Any] = {BASE: dict(color='black', marker='', linewidth=2.6)}
+  styles: dict[str, Any] = {BASE: dict(color='black', marker='', linestyle='-', linewidth=2.6)}
   styles |= zip(dict.fromkeys(records['recipe'][records['recipe'] != BASE]), itertools.cycle(cycle))
   for axes, (point, of_point) in zip(panels, of_points.items()):
     for name, of_recipe in of_point.groupby('recipe', sort=False):
