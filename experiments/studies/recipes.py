@@ -13,7 +13,6 @@ from typing import Any
 from cycler import cycler
 import matplotlib
 import matplotlib.figure
-import ml_collections
 import numpy as np
 import pandas as pd
 import scipy.stats
@@ -71,9 +70,7 @@ class RecipeSettings(Settings):
     The warm-up is the same share of the steps. Both hold unless `text` itself names `num_steps` or `warmup_steps`.
     """
     changes = self._changes(text)
-    config = ml_collections.ConfigDict(dataclasses.asdict(self) | {'variants': ()}, type_safe=False)
-    config.update_from_flattened_dict(changes)
-    changed = config_lib.from_config(config, {self.experiment: RecipeSettings})
+    changed = config_lib.replace(self, {'variants': (), **changes})
     p, operations = changed.pretrain, cost.pretraining_step(self) / cost.pretraining_step(changed)
     ratio = 1.0 if 'pretrain.num_steps' in changes else operations
     calls = max(int(p.num_steps * ratio / p.steps_per_call + 1e-9), 1)

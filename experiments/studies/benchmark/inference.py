@@ -89,8 +89,9 @@ def _smoothing(settings: InferenceSettings, hmm: HMM, key: Array) -> Iterator[Be
     def prepare() -> Prepared:
       from experiments.studies.benchmark import loops
 
-      arguments = [np.asarray(x, np.float64) for x in (hmm.initial_probs, hmm.transition_matrix, rows)]
-      return Prepared(lambda: loops.forward_backward(*arguments, everything), lambda result: error(result[0]))
+      wide = (np.asarray(x, np.float64) for x in (hmm.initial_probs, hmm.transition_matrix, rows))
+      arguments = (*wide, everything)
+      return Prepared(lambda: loops.forward_backward(*arguments), lambda result: error(result[0]))
 
     return Contender('numba, float64', prepare, ('numba',))
 
