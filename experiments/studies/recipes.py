@@ -170,8 +170,8 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial, rows: l
 
 def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
   """A row for each size and recipe."""
-  rows = []
-  for point, of_point in statistics.by_point(records).items():
+  rows, percent = [], 100 * pd.DataFrame(list(records['accuracy']))
+  for point, of_point in statistics.by_point(records.join(percent)).items():
     base = statistics.select(of_point, recipe=BASE)
     for name, of_recipe in of_point.groupby('recipe', sort=False):
       # With the base on the same distribution, where there is one.
@@ -189,10 +189,9 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
         'excess\nMLM loss': f'{of_recipe["excess_mlm_loss"].mean():.4f}',
         "share that reaches\nthe base's KL": _reached(pairs),
       }
-      for method in first['accuracy']:
-        percent = [100 * pd.Series([one[method] for one in pairs[of]]) for of in ('accuracy', 'accuracy_of_base')]
-        row[f'{method}\naccuracy'] = f'{np.mean([100 * one[method] for one in of_recipe["accuracy"]]):.1f}'
-        row[f'{method}\n- base'] = str(statistics.mean_interval(percent[0] - percent[1]))
+      for method in percent:
+        row[f'{method}\naccuracy'] = f'{of_recipe[method].mean():.1f}'
+        row[f'{method}\n- base'] = str(statistics.mean_interval(pairs[method] - pairs[f'{method}_of_base']))
       rows.append(row)
   return {'recipes': table(_TITLE, rows, num_texts=2)}
 
