@@ -74,12 +74,11 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
   if values.mode == 'run':
     _set_up(settings, joins=True)
     distributed.raise_everywhere(lambda: experiment.check(settings))
-  if values.mode == 'merge':
-    _check_records(workdir, settings.experiment, values.mode)
-    is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())
-    require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
   look = lambda: _check_workdir(workdir, settings.experiment, values.mode)
   recorded, renamed = distributed.broadcast_from_process_0(look)
+  if values.mode == 'merge':
+    is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())
+    require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   if renamed:
     reporter.say(renamed)
@@ -139,7 +138,6 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   values = flags.FlagValues()
   # No default: absl would parse it, overrides included, before errors can be caught.
   argv, path = _located(argv)
-  flag_errors.check_overrides(argv, path, SETTINGS)
   flags.DEFINE_string('workdir', '', '', flag_values=values)
   flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
   flags.DEFINE_string('trials', '', '', flag_values=values)
@@ -200,15 +198,16 @@ def _chosen(values: flags.FlagValues, experiment: 'Study', settings: Any, workdi
 
 
 def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> tuple[dict[str, Any] | None, str]:
-  """Makes the directory, which must not have records of another experiment; the settings on record in it.
+  """The settings on record in the directory, which must not have records of another experiment, and what was renamed.
 
-  A run renames settings that cannot be parsed, and says so; the records beside them it merges again.
+  A run makes the directory, and renames settings that cannot be parsed; the records beside them it merges again.
   """
   try:
     storage.check_writable(workdir)
     renamed = results.rename_corrupt(workdir) if mode == 'run' else ''
     recorded = _check_records(workdir, experiment, mode)
-    workdir.mkdir(parents=True, exist_ok=True)
+    if mode == 'run':
+      workdir.mkdir(parents=True, exist_ok=True)
     return recorded, renamed
   except OSError as error:
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error.strerror})')
@@ -223,7 +222,7 @@ def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> dict[st
   try:
     if workdir.exists() and not workdir.is_dir():
       raise SettingsError(f'{name}, which is a file; valid is a directory')
-    recorded = results.check(workdir, '--workdir')
+    recorded = results.check(workdir)
     found = {recorded.get('experiment')} if recorded else set()
     if mode == 'report' or not recorded:
       found = {record.get('experiment') for record in results.load(workdir)}

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 from jax import Array
 import jax.numpy as jnp
-import scipy.stats
+import scipy
 
 
 class Corruption(NamedTuple):

@@ -6,12 +6,15 @@ Read is each collective operation, and how often it runs; predicted from the par
 from collections.abc import Callable, Iterator
 import math
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+from jax.sharding import AbstractMesh, NamedSharding
 import numpy as np
 
-from experiments.pipeline import cost
 from experiments.settings.grid import Settings
+from hmm_jax import sharding
 from hmm_jax.masking import num_slots
 
 # Bytes that each of n devices sends of an operation whose larger side has that many, in a ring.
@@ -152,7 +155,7 @@ def predicted(s: Settings, data: int, fsdp: int, tensor: int) -> dict[str, float
   Single numbers are left out, positions that no chunk reaches are not, and Muon is without weight decay.
   """
   ring = Ring({'data': data, 'fsdp': fsdp, 'tensor': tensor})
-  for name, leaf, place in cost.placed(s, ring.sizes):
+  for name, leaf, place in _placed(s, ring.sizes):
     split = [axis for axes in place.spec if axes for axis in np.ravel(axes)]
     _send_weight(ring, name, 4 * leaf.size, split, s.pretrain.optimizer == 'muon')
   # Over `tensor` each half of a layer sums its output, and the gradient of its input; in the last layer all but keys
@@ -163,6 +166,15 @@ def predicted(s: Settings, data: int, fsdp: int, tensor: int) -> dict[str, float
   bytes_of_one = s.bert.width * (4 if s.bert.dtype == 'float32' else 2)
   ring.add('all-reduce', ['tensor'], batch_size / (data * fsdp) * places_a_row * bytes_of_one)
   return ring.total
+
+
+def _placed(s: Settings, sizes: dict[str, int]) -> Iterator[tuple[str, Any, NamedSharding]]:
+  """Each parameter's path, shape and sharding on a mesh of these sizes."""
+  params = jax.eval_shape(lambda: s.bert_module().init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
+  mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
+  places = jax.tree.leaves(sharding.state_shardings(mesh, params))
+  for (path, leaf), place in zip(jax.tree.leaves_with_path(params), places):
+    yield jax.tree_util.keystr(path), leaf, place
 
 
 def _send_weight(ring: Ring, name: str, size: float, split: list[str], muon: bool) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from experiments import main as main_lib
-from experiments.pipeline import disk_needs, sweep, verify
+from experiments.pipeline import needs, sweep, verify
 from experiments.records import environment
 from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
@@ -168,7 +168,7 @@ def test_a_run_takes_the_room_that_was_asked_for(finished, tmp_path):
   trials = list(sweep.trials(registry.from_config(config), tmp_path).values())
   size = lambda path: sum(each.stat().st_blocks * 512 for each in (path, *path.rglob('*')))
   written = max(map(size, finished.workdir.glob('pretrained/*/checkpoints/*')))
-  taken, asked = size(finished.workdir) + written, sum(disk_needs.needed(trials).values())
+  taken, asked = size(finished.workdir) + written, sum(needs.disk_bytes(trials).values())
   assert taken <= asked <= 3 * taken
 
 
@@ -491,11 +491,24 @@ def test_help_names_every_field():
   assert code == 0 and max(map(len, out.splitlines())) <= 120
   *_, usage = out.partition('prompt_vs_head:small\n')
   for name, text in zip(EXPERIMENTS, re.split(r'\n\w+:small\n', usage), strict=True):
-    for field, _ in config_lib.fields(EXPERIMENTS[name].SETTINGS):
+    for field, _ in config_lib.fields(registry.SETTINGS[name]):
       assert text.count(f'  {field} = ') == 1, (name, field)
   code, out, _ = _run('--help', SMOKE, '--config.seed=5')
   assert code == 0 and '  seed = 5\n' in out and '  num_states = (4, 6)\n' in out
   assert 'prompt_vs_head:smoke\n' in out and 'conditioning' not in out
+
+
+def test_neither_list_nor_help_imports_what_plots_fits_or_saves():
+  """In a process of its own; each of these modules takes a good part of a second."""
+  heavy = ('scipy.stats', 'pandas', 'matplotlib', 'orbax.checkpoint', 'tensorstore')
+  look = f"""
+import sys
+from experiments import main
+print([main.main(['main', flag]) for flag in ('--list', '--help')])
+print([name for name in {heavy} if name in sys.modules])
+"""
+  printed = subprocess.run([sys.executable, '-c', look], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+  assert printed.endswith('[0, 0]\n[]\n')
 
 
 def test_a_process_finds_a_config_by_name_and_exits_with_the_code_and_the_sentence(tmp_path):

@@ -13,10 +13,10 @@ _TRIALS = [
     'experiments/records/trial_records.py',
     (
       'a method that is added is not made',
-      'left = lambda: sorted(',
-      'left = lambda: [] if self.records() else sorted(',
+      'missing = sorted(trial.wanted()',
+      'missing = [] if intact else sorted(trial.wanted()',
       'records/trial_records',
-      'asked_for',
+      'corrupt_record_or_array',
     ),
     (
       'a task more than is asked for',
@@ -104,13 +104,6 @@ _TRIALS = [
       'was_taken_over_is',
     ),
     (
-      'the time of a lost trial is written',
-      'if not locks.lost_to(trial.directory):',
-      'if True:',
-      'runtime/locks',
-      'was_taken_over_is',
-    ),
-    (
       'an array that is never written',
       'files.write_whole(path, buffer.getvalue())',
       'pass',
@@ -127,16 +120,16 @@ _TRIALS = [
       'runtime/locks',
       'pretraining_that_was_taken',
     ),
-    (
-      'a measurement of a lost model is written',
-      'locks.check(directory)\n    metrics',
-      'metrics',
-      'runtime/locks',
-      'pretraining_that_was_taken',
-    ),
   ),
   *_of(
     'experiments/pipeline/trial.py',
+    (
+      'what is corrupt is left in its place',
+      'missing = trial_records.plan(trial, reporter)',
+      'missing = trial.missing()',
+      'records/trial_records',
+      'corrupt_again',
+    ),
     (
       'BERT is pretrained on another HMM',
       'shared_params(settings, distribution, ideals,',
@@ -177,11 +170,11 @@ _TRIALS = [
       'comes_last',
     ),
     (
-      'what is corrupt is left in its place',
-      'broadcast_from_process_0(functools.partial(trial_records.rename_corrupt, trial))',
-      'broadcast_from_process_0(list)',
-      'records/trial_records',
-      'corrupt_again',
+      'a trial that fails after it was taken over has failed',
+      '  locks.check(trial.directory)\n  failure',
+      '  failure',
+      'runtime/locks',
+      'was_taken_over_is',
     ),
     (
       'a merge repeats a trial',
@@ -427,7 +420,7 @@ _RECORDS = [
     ),
     (
       'a file is written in place',
-      "partial = path.with_name(f'{begin}{os.getpid()}')",
+      "partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')",
       'partial = path',
       'records/files',
       'keeps_the_old_file',
@@ -499,6 +492,16 @@ _RECORDS = [
     ),
   ),
   *_of(
+    'experiments/records/environment.py',
+    (
+      'a record chooses the path of its environment',
+      "filter(re.compile('[0-9a-f]{12}').fullmatch, named)",
+      'named',
+      'records/safe_loading',
+      'choose_no_path',
+    ),
+  ),
+  *_of(
     'experiments/runtime/locks.py',
     (
       'a lock is taken although it is held',
@@ -507,7 +510,14 @@ _RECORDS = [
       'runtime/locks',
       'one_process_at_a_time',
     ),
-    ('a lock of another counts as its own', '(owner and owner.token == token)', 'owner', 'runtime/locks', 'lost_it'),
+    ('a lock of another counts as its own', ' and owner.token == token', '', 'runtime/locks', 'lost_it'),
+    (
+      'who has lost a lock writes on',
+      ' and not any(lost_to(directory) for directory in _tokens if directory in path.parents)',
+      '',
+      'runtime/locks',
+      'wakes_inside_a_merge',
+    ),
     (
       'a heartbeat is read by the clock of its writer',
       'last, since = now, time.monotonic()',

@@ -4,17 +4,11 @@ A product of [m, k] and [k, n] has 2 m k n FLOPs. What is done entry by entry co
 AdamW.
 """
 
-from collections.abc import Iterator
 import functools
 import math
-from typing import Any, NamedTuple
-
-import jax
-import jax.numpy as jnp
-from jax.sharding import AbstractMesh, NamedSharding
+from typing import NamedTuple
 
 from experiments.settings.grid import Settings
-from hmm_jax import sharding
 from hmm_jax.bert import Bert
 from hmm_jax.masking import num_slots
 from hmm_jax.sampling import token_dtype
@@ -51,12 +45,12 @@ def products(bert: Bert, batch_size: int, length: int, num_read: int) -> list[Pr
 
 
 def training_flops(products: list[Product]) -> int:
-  """Forward and backward: the results, and the slopes in both factors."""
+  """FLOPs forward and backward: the results, and the slopes in both factors."""
   return 6 * sum(map(math.prod, products))
 
 
 def pretraining_step(s: Settings, read: int | None = None) -> int:
-  """Of one optimiser step: forward, twice that backward, and Muon's.
+  """FLOPs of one optimiser step: forward, twice that backward, and Muon's.
 
   What is read out of a sequence is what the step has slots for, or `read` positions.
   """
@@ -67,7 +61,7 @@ def pretraining_step(s: Settings, read: int | None = None) -> int:
 
 
 def muon(s: Settings) -> int:
-  """Of Muon's update, whatever the batch: five times X X^T, its square, and a product with X, for each matrix X."""
+  """FLOPs of Muon's update: five times X X^T, its square, and a product with X, for each matrix X."""
   b = s.bert
   matrix_flops = lambda few, many: 5 * (4 * few**2 * many + 2 * few**3)
   square, oblong = (matrix_flops(*sorted((b.width, size))) for size in (b.width, b.ffn_width))
@@ -100,20 +94,3 @@ def activation_bytes(s: Settings, batch: int, length: int) -> int:
 
 def corpus_bytes(s: Settings) -> int:
   return token_dtype(s.hmm.num_tokens).itemsize * s.corpus.num_documents * s.corpus.document_length
-
-
-def num_params_of_one(s: Settings, fsdp: int, tensor: int) -> int:
-  """Of BERT on one device of a mesh, between steps."""
-  if fsdp * tensor == 1:
-    return num_params(s)
-  params = placed(s, {'data': 1, 'fsdp': fsdp, 'tensor': tensor})
-  return sum(math.prod(place.shard_shape(leaf.shape)) for _, leaf, place in params)
-
-
-def placed(s: Settings, sizes: dict[str, int]) -> Iterator[tuple[str, Any, NamedSharding]]:
-  """Each parameter's path, shape and sharding on a mesh of these sizes."""
-  params = jax.eval_shape(lambda: s.bert_module().init(jax.random.key(0), jnp.zeros((1, 1), jnp.int32))['params'])
-  mesh = AbstractMesh(tuple(sizes.values()), tuple(sizes))
-  places = jax.tree.leaves(sharding.state_shardings(mesh, params))
-  for (path, leaf), place in zip(jax.tree.leaves_with_path(params), places):
-    yield jax.tree_util.keystr(path), leaf, place

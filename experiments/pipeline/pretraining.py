@@ -146,7 +146,7 @@ def pretrained_params(
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])
-    for sentence in [*saved.found, *distributed.broadcast_from_process_0(lambda: _rename_damaged(directory))]:
+    for sentence in saved.found:
       reporter.say(sentence)
     _note_environment(settings, directory, int(state.step), reporter)
     if int(state.step) < p.num_steps:
@@ -225,7 +225,6 @@ def _train(
     with clock.phase('measuring'):
       measured = measure(settings, model, _params_here(state), ideals)
     nan_guard.check_values(f'after step {int(state.step)} of pretraining', measured)
-    locks.check(directory)
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
@@ -297,26 +296,29 @@ def _call_ahead(
   return state
 
 
-def _rename_damaged(directory: pathlib.Path) -> list[str]:
-  """Renames files of lines beside a model that cannot be added to; sentences that say so."""
-  found = []
-  for name in (_ENVIRONMENTS, timing.FILE_NAME):
-    path = directory / name
-    try:
-      files.read_json_lines(path)
-    except SettingsError:
-      found.append(f'{path} is damaged: renamed to {files.rename_corrupt(path).name}')
-  return found
-
-
 def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
-  """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
-  path, mesh = directory / _ENVIRONMENTS, _mesh(settings)
+  """Records what trains the model from step `done` on; says where that differs from what has trained it so far.
+
+  Files of lines beside the model that are damaged are renamed, and that is said.
+  """
+  mesh = _mesh(settings)
   here = environment.environment(mesh.devices.flat)
-  for different in environment.differing(files.read_json_lines(path), here):
-    reporter.say(f'{directory.name} was pretrained with {different}')
-  if done < settings.pretrain.num_steps:
-    files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
+
+  def look() -> list[str]:
+    said, rows = list[str](), dict[str, list[dict[str, Any]]]()
+    for name in (_ENVIRONMENTS, timing.FILE_NAME):
+      try:
+        rows[name] = files.read_json_lines(directory / name)
+      except SettingsError:
+        said.append(f'{directory / name} is damaged: renamed to {files.rename_corrupt(directory / name).name}')
+    before = rows.get(_ENVIRONMENTS, [])
+    if done < settings.pretrain.num_steps:
+      now = {'from_step': done, 'mesh': dict(mesh.shape), **here}
+      files.write_json_lines(directory / _ENVIRONMENTS, [*before, now])
+    return [*said, *(f'{directory.name} was pretrained with {one}' for one in environment.differing(before, here))]
+
+  for sentence in distributed.broadcast_from_process_0(look):
+    reporter.say(sentence)
 
 
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 import contextlib
-import functools
 import importlib.util
 import pathlib
 import re
@@ -14,8 +13,8 @@ import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, report
 from experiments.analysis.tables import Table
-from experiments.pipeline import disk_needs, memory_needs, pretraining, trial as trial_lib
-from experiments.records import failures, files, results, trial_records
+from experiments.pipeline import needs, pretraining, trial as trial_lib
+from experiments.records import failures, files, results
 from experiments.records.failures import Failure
 from experiments.records.results import Record
 from experiments.records.trial_records import Grid
@@ -51,7 +50,7 @@ def check(settings: Settings) -> None:
       storage.check_writable(storage.located(settings.pretrained, 'pretrained'))
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
-  memory_needs.check(settings)
+  needs.check_memory(settings)
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
@@ -79,7 +78,8 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
   once, and not at all where another process has failed in it meanwhile.
   """
   items, is_past = list(grid.items()), lambda: reporter.clock.is_past(time_budget)
-  before = {number: failures.read(items[number][1].directory) for number in numbers}
+  look = lambda: [failures.read(items[number][1].directory) for number in numbers]
+  before = dict(zip(numbers, distributed.broadcast_from_process_0(look)))
   failed, queue = list[Failure](), deque((number, False) for number in numbers)
   with contextlib.suppress(pretraining.OutOfTime):
     while queue:
@@ -112,9 +112,7 @@ def _tried(
 
   `before` is what was kept of its failure when this run began.
   """
-  for sentence in distributed.broadcast_from_process_0(functools.partial(trial_records.rename_corrupt, trial)):
-    reporter.say(sentence)
-  now = failures.read(trial.directory)
+  now = distributed.broadcast_from_process_0(lambda: failures.read(trial.directory))
   if now != before and now:
     failed.append(Failure(f'{called} failed in another process: {now["error"]}', now['status']))
     return True
@@ -130,10 +128,13 @@ def _tried(
 
 
 def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> list[Failure]:
-  """Keeps and says by what a trial has failed; raises what only one of several processes meets, since the others wait
-  for it: that ends it, and so all."""
+  """Keeps and says by what a trial has failed; raises Lost where it is another process's by now.
+
+  Raises the error too where only one of several processes meets it, since the others wait: that ends it, and so all.
+  """
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
+  locks.check(trial.directory)
   failure = failures.caught(trial.directory, error)
   reporter.say(f'failed: {failure.sentence}')
   return [failure._replace(sentence=f'{called} failed: {failure.sentence}')]
@@ -156,7 +157,7 @@ def run(
   Where the time budget ends first, the records are those of the trials that are finished, and what is left is returned
   in a sentence. However short, it ends no earlier than with a checkpoint or a trial more than there was.
   """
-  reporter.say(memory_needs.line(settings))
+  reporter.say(needs.memory_line(settings))
   return complete(settings, trials(settings, workdir), numbers, lambda: merge(settings, workdir, reporter), reporter)
 
 
@@ -171,7 +172,7 @@ def complete(
   trials have."""
   numbers = range(len(grid)) if numbers is None else numbers
   trials = [list(grid.values())[number] for number in numbers]
-  distributed.broadcast_from_process_0(lambda: disk_needs.check(trials))
+  distributed.broadcast_from_process_0(lambda: needs.check_disk(trials))
   results.begin(trials[0].workdir, settings)
   failed = fill(grid, numbers, settings.time_budget, reporter)
   try:
@@ -212,14 +213,14 @@ def write(
     found = [(trial, trial.records()) for trial in grid]
     whole = [(trial, records) for trial, records in found if len(records) == len(trial.wanted())]
     finished = [trial for trial, _ in whole]
-    if lost := locks.lost_to(workdir):
-      reporter.say(f'{workdir} was merged by {lost}, which took this process for dead')
-    elif finished:
+    if finished:
       results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])
       timings = [row for trial in finished for row in _timings(trial, reporter)]
       files.write_json_lines(workdir / timing.FILE_NAME, timings)
     elif (workdir / results.FILE_NAME).exists():
       reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
+    if lost := locks.lost_to(workdir):
+      reporter.say(f'{workdir} was merged by {lost}, which took this process for dead')
   return finished
 
 

@@ -58,7 +58,7 @@ def run(trial: Trial, reporter: Reporter) -> bool:
 
   Raises OutOfTime where pretraining does, and Lost where another process has taken the trial over.
   """
-  missing = trial.missing()
+  missing = trial_records.plan(trial, reporter)
   if not missing:
     return False
   settings, keys, clock = trial.settings, trial.keys(), reporter.clock

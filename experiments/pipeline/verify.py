@@ -4,7 +4,7 @@ In the environment that a record came from (`environment.differences`: platform,
 all of it is made again bit by bit. In another one each field has a tolerance, which FIELDS declares.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 import dataclasses
 import json
 import math
@@ -67,8 +67,7 @@ FIELDS = {field: tolerance for tolerance, fields in _FIELDS_OF.items() for field
 # What names a trial, and a record of a folder.
 _DRAW = (*Point._fields, 'trial')
 _KEY = (*_DRAW, 'task', 'model', 'method')
-_Values = tuple[Any, ...]
-_ABSENT = object()
+_ABSENT = 'no such field'
 
 
 class Differs(exit_status.RunError):
@@ -93,25 +92,22 @@ def run(
     set_up: of JAX, for these settings.
     reporter: of progress and of the table.
   """
-  results.check(workdir, '--workdir')
+  settings = _settings(workdir, pretrained, classes)
   recorded = results.load(workdir)
   require(bool(recorded), '--workdir', str(workdir), 'one with records where --mode is verify')
-  _check_names(workdir, recorded)
-  settings = _settings(workdir, pretrained, classes)
   set_up(settings)
   sweep.check(settings)
-  is_here = _is_here(workdir, recorded)
+  same_bits = _same_bits(workdir, recorded)
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     grid = sweep.trials(settings, pathlib.Path(scratch))
-    trials = list(grid.values())
-    draws = [(*trial.point, trial.trial) for trial in trials]
-    numbers = _chosen(text, grid, draws, {_values(record, _DRAW) for record in recorded})
+    trials = {_values({**trial.point._asdict(), 'trial': trial.trial}, _DRAW): trial for trial in grid.values()}
+    numbers = _chosen(text, grid, list(trials), {_values(record, _DRAW) for record in recorded})
     if failed := sweep.fill(grid, numbers, 0.0, reporter):
       raise sweep.TrialsFailed(failed, None)
-    again = results.rows(settings, [record for number in numbers for record in trials[number].records()])
-  chosen = {draws[number] for number in numbers}
+    chosen = {draw: trial for number, (draw, trial) in enumerate(trials.items()) if number in numbers}
+    again = results.rows(settings, [record for trial in chosen.values() for record in trial.records()])
   rows = [record for record in recorded if _values(record, _DRAW) in chosen]
-  found = compared(rows, again, is_here)
+  found = compared(rows, again, same_bits)
   reporter.show(as_text(table('Made again and compared', found)))
   wrong = [f'{row["field"]} ({row["wrong"]})' for row in found if row['wrong']]
   if wrong:
@@ -119,96 +115,72 @@ def run(
   reporter.say(f'{len(rows)} records of {len(chosen)} trials of {workdir} were made again')
 
 
-def _check_names(workdir: pathlib.Path, recorded: list[Record]) -> None:
-  """Raises SettingsError where a record does not say what it is of."""
-  for record in recorded:
-    for name in _KEY:
-      kind, valid = (str, 'a name') if name in ('model', 'method') else (int, 'a whole number')
-      require(isinstance(record.get(name), kind), f'{name} of a record in {workdir}', record.get(name), valid)
-
-
 def _settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classes) -> Settings:
   """Those of the folder, with no path of it: nothing that is read says where programs or models are; no time limit."""
-  recorded = results.check(workdir, '--workdir') or {}
-  experiment = recorded.get('experiment')
-  require(
-    experiment in list(classes),
-    f'experiment of {workdir / results.CONFIG_NAME}',
-    experiment,
-    f'one of {", ".join(classes)}',
-  )
-  settings = config_lib.from_record(recorded, classes)
+  recorded = results.check(workdir)
+  require(recorded is not None, '--workdir', str(workdir), 'one with records where --mode is verify')
+  settings = config_lib.from_record(recorded or {}, classes)
   cache = settings.compilation_cache and 'auto'
   here = {'compilation_cache': cache, 'pretrained': pretrained}
   return dataclasses.replace(settings, **here, time_budget=0.0, tensorboard=False, debug_nans=False)
 
 
-def _chosen(text: str, grid: sweep.Grid, draws: list[_Values], recorded: set[_Values]) -> list[int]:
+def _chosen(text: str, grid: sweep.Grid, draws: list[str], recorded: set[str]) -> list[int]:
   """The numbers of the trials; raises Differs for records that are of none, SettingsError for trials without any."""
   if others := recorded - set(draws):
-    such = f'such as (|H|, |M|, N, trial) {min(others)}'
-    raise Differs(f'{len(others)} trials on record are none of its settings, {such}')
+    raise Differs(f'{len(others)} trials on record are none of its settings, such as {min(others)}')
   on_record = [number for number, draw in enumerate(draws) if draw in recorded]
   numbers = sweep.chosen(text, grid) if text else on_record
   require(set(numbers) <= set(on_record), '--trials', text, f'of trials on record: {", ".join(map(str, on_record))}')
   return numbers
 
 
-def _is_here(workdir: pathlib.Path, recorded: list[Record]) -> Callable[[Record], bool]:
-  """Whether a record came from an environment whose bits are those of this one; raises Differs where none is known."""
-  here = environment.environment(jax.devices())
-  made = environment.load(workdir, recorded)
-  has_same_bits = {name: not environment.differences(there, here) for name, there in made.items()}
-
-  def is_here(record: Record) -> bool:
-    name = record.get('environment')
-    if name not in has_same_bits:
+def _same_bits(workdir: pathlib.Path, recorded: list[Record]) -> set[str]:
+  """The environments of the records whose bits are those of this one; raises Differs where that of one is unknown."""
+  here, made = environment.environment(jax.devices()), environment.load(workdir, recorded)
+  for record in recorded:
+    if record.get('environment') not in made:
       raise Differs(f'{workdir} does not say where the record of {_values(record, _KEY)} came from')
-    return has_same_bits[name]
-
-  return is_here
+  return {name for name, there in made.items() if not environment.differences(there, here)}
 
 
-def _values(record: Record, names: tuple[str, ...]) -> _Values:
-  return tuple(record.get(name) for name in names)
+def _values(record: Record, names: tuple[str, ...]) -> str:
+  """What a record, which may be anybody's, has under these names, as JSON."""
+  return json.dumps([record.get(name) for name in names])
 
 
-def compared(recorded: list[Record], again: list[Record], is_here: Callable[[Record], bool]) -> list[dict[str, str]]:
-  """A row for each field and tolerance of the records, after one that says whether there are the same records."""
+def compared(recorded: list[Record], again: list[Record], same_bits: Collection[str]) -> list[dict[str, str]]:
+  """A row for each field and tolerance of the records, after one that says whether there are the same records.
+
+  Those of an environment in `same_bits` have to be equal bit by bit.
+  """
   ours, theirs = ({_values(record, _KEY): record for record in records} for records in (again, recorded))
   lost, new, doubled = len(ours.keys() - theirs), len(theirs.keys() - ours), len(recorded) - len(theirs)
   counts = {'missing': lost, 'too many': new, 'doubled': doubled}
   wrong = ', '.join(f'{count} {what}' for what, count in counts.items() if count)
-  pairs: dict[tuple[str, Tolerance], list[_Values]] = {}
+  pairs: dict[tuple[str, Tolerance], list[tuple[Any, Any]]] = {}
   for record, other in [(theirs[key], ours[key]) for key in ours if key in theirs]:
-    has_same_bits = is_here(record)
-    for field in dict.fromkeys([*FIELDS, *other, *record]):
+    for field in dict.fromkeys([*other, *record]):
+      elsewhere = COMPUTED if field in _OF_MODEL and record['model'] == 'exact' else FIELDS.get(field, EQUAL)
       # The environments themselves were compared above.
-      if field != 'environment' and (field in record or field in other):
-        elsewhere = COMPUTED if field in _OF_MODEL and record['model'] == 'exact' else FIELDS.get(field, EQUAL)
-        pair = record.get(field, _ABSENT), other.get(field, _ABSENT)
-        pairs.setdefault((field, EQUAL if has_same_bits else elsewhere), []).append(pair)
-  return [_row('records', EQUAL, len(again), wrong), *(_compared(*name, both) for name, both in pairs.items())]
-
-
-def _compared(field: str, tolerance: Tolerance, pairs: list[_Values]) -> dict[str, str]:
-  if absent := sum(_ABSENT in pair for pair in pairs):
-    return _row(field, tolerance, len(pairs), f'on one side alone in {absent} records')
-  gaps = [abs(other - one) for one, other in pairs if _are_numbers(one, other)]
-  differ = sum(not _is_same(one, other, tolerance) for one, other in pairs)
-  wrong = f'{differ} of {len(pairs)} differ' if differ else ''
-  return _row(field, tolerance, len(pairs), wrong, f'{max(gaps):.2g}' if gaps else '')
-
-
-def _row(field: str, tolerance: Tolerance, number: int, wrong: str, largest: str = '') -> dict[str, str]:
-  of_field = {'field': field, 'tolerance': tolerance.name, 'compared': str(number)}
-  return of_field | {'largest\ndifference': largest, 'wrong': wrong}
+      is_here = record.get('environment') in same_bits and field != 'environment'
+      tolerance = EQUAL if is_here else elsewhere
+      pairs.setdefault((field, tolerance), []).append((record.get(field, _ABSENT), other.get(field, _ABSENT)))
+  rows = [('records', EQUAL, len(again), '', wrong)]
+  for (field, tolerance), both in pairs.items():
+    gaps = [abs(other - one) for one, other in both if _are_numbers(one, other)]
+    differ = sum(not _is_same(one, other, tolerance) for one, other in both)
+    largest, wrong = f'{max(gaps):.2g}' if gaps else '', f'{differ} of {len(both)} differ' if differ else ''
+    rows.append((field, tolerance, len(both), largest, wrong))
+  titles = ('field', 'tolerance', 'compared', 'largest\ndifference', 'wrong')
+  return [dict(zip(titles, (field, tolerance.name, str(number), *rest))) for field, tolerance, number, *rest in rows]
 
 
 def _is_same(one: Any, other: Any, tolerance: Tolerance) -> bool:
   """Whether the two are the same JSON, or numbers within the tolerance, which NaN is not."""
   if tolerance == EQUAL or not _are_numbers(one, other):
-    return tolerance == NOT_COMPARED or json.dumps(one) == json.dumps(other)
+    is_open = tolerance == NOT_COMPARED and _ABSENT not in (one, other)
+    return is_open or json.dumps(one) == json.dumps(other)
   return math.isclose(one, other, rel_tol=tolerance.relative, abs_tol=tolerance.absolute)
 
 

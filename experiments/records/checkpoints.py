@@ -100,9 +100,13 @@ class Checkpoints:
   def _fall_back(self, step: int, error: SettingsError) -> None:
     """Renames a step that cannot be restored; raises the error where it is what was written."""
     directory = self.directory / str(step)
-    if distributed.broadcast_from_process_0((directory / CHECKSUMS).exists):
-      raise error
-    self.found.append(distributed.broadcast_from_process_0(lambda: _rename_corrupt(directory, str(error))))
+
+    def look() -> str:
+      if (directory / CHECKSUMS).exists():
+        raise error
+      return _rename_corrupt(directory, str(error))
+
+    self.found.append(distributed.broadcast_from_process_0(look))
     self.manager.reload()
 
   def _restored(self, step: int, args: ocp.args.Composite) -> Any:
@@ -233,8 +237,13 @@ def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
 def _check_shared(directory: pathlib.Path) -> None:
   if distributed.num_processes() == 1:
     return
-  probe = directory / distributed.broadcast_from_process_0(lambda: f'.probe-{uuid.uuid4().hex}')
-  distributed.broadcast_from_process_0(lambda: files.write_whole(probe, ''))
+
+  def leave_probe() -> str:
+    probe = directory / f'.probe-{uuid.uuid4().hex}'
+    files.write_whole(probe, '')
+    return probe.name
+
+  probe = directory / distributed.broadcast_from_process_0(leave_probe)
   valid = 'one that all processes share, such as gs://BUCKET/DIRECTORY'
   try:
     distributed.raise_everywhere(lambda: require(probe.exists(), 'the directory of checkpoints', str(directory), valid))

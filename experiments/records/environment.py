@@ -79,17 +79,18 @@ def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, 
   # An id that is none, in a record from elsewhere, must not choose another path.
   named = dict.fromkeys(str(record.get('environment')) for record in records)
   for environment_id in filter(re.compile('[0-9a-f]{12}').fullmatch, named):
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
       content = loading.json_value(workdir / FOLDER / f'{environment_id}.json')
-      if is_whole(content) and digest([content]) == environment_id:
+      # Raises where a field lacks that decides bits.
+      _deciding(content)
+      if digest([content]) == environment_id:
         found[environment_id] = content
   return found
 
 
 def differences(there: Environment, here: Environment) -> list[str]:
   """Where two environments may compute other bits from the same settings, such as 'jax 0.10.1 (here 0.10.2)'."""
-  # An environment of before does not say its CPU.
-  pairs = zip(_deciding({'cpu': here['cpu'], **there}).items(), _deciding(here).values())
+  pairs = zip(_deciding(there).items(), _deciding(here).values())
   return [f'{name} {value} (here {other})' for (name, value), other in pairs if value != other]
 
 
@@ -97,15 +98,6 @@ def differing(lines: Iterable[Environment], here: Environment) -> list[str]:
   """Where environments on record may compute other bits than this one: a text for each that does, once."""
   found = [', '.join(differences(there, here)) for there in lines]
   return list(dict.fromkeys(filter(None, found)))
-
-
-def is_whole(there: Environment) -> bool:
-  """Whether an environment on record has the fields that decide bits, so that it can be compared."""
-  try:
-    _deciding({'cpu': '', **there})
-  except (KeyError, TypeError):
-    return False
-  return True
 
 
 def _deciding(environment: Environment) -> dict[str, str]:

@@ -10,7 +10,7 @@ import jax
 
 from experiments.records import files, loading
 from experiments.records.environment import environment
-from experiments.runtime import distributed, exit_status, storage
+from experiments.runtime import exit_status, storage
 
 FILE_NAME = 'failed.json'
 _LONGEST = 300
@@ -30,18 +30,21 @@ def sentence(error: BaseException) -> str:
   return (lines[0] if is_ours else f'{type(error).__name__}: {lines[0]}')[:_LONGEST]
 
 
-def keep(directory: pathlib.Path, error: str, status: int, text: str, devices: list[jax.Device]) -> None:
-  """Writes what failed: the sentence, the exit status, all that is known of it, when, and where."""
-  when = datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds')
-  row = {'error': error, 'status': status, 'when': when, 'traceback': text, 'environment': environment(devices)}
-  files.write_whole(directory / FILE_NAME, json.dumps(row, indent=2) + '\n')
-
-
 def caught(directory: pathlib.Path, error: Exception) -> Failure:
-  """Keeps an error of a trial; where that cannot be written it is said alone."""
-  failure = Failure(sentence(error), exit_status.error_status(error))
+  """Writes what failed: the sentence, the exit status, all that is known of it, when, and where.
+
+  Where that cannot be written it is said alone.
+  """
+  failure, when = Failure(sentence(error), exit_status.error_status(error)), datetime.datetime.now(datetime.UTC)
+  row = {
+    'error': failure.sentence,
+    'status': failure.status,
+    'when': when.isoformat(timespec='seconds'),
+    'traceback': ''.join(traceback.format_exception(error)),
+    'environment': environment(_devices()),
+  }
   try:
-    keep(directory, *failure, ''.join(traceback.format_exception(error)), _devices())
+    files.write_whole(directory / FILE_NAME, json.dumps(row, indent=2) + '\n')
   except OSError as other:
     return failure._replace(sentence=f'{failure.sentence} ({other})')
   return failure
@@ -55,20 +58,16 @@ def _devices() -> list[jax.Device]:
 
 
 def read(directory: pathlib.Path) -> dict[str, Any] | None:
-  """What is kept of a trial that has failed, None where nothing is, in process 0's eyes."""
-
-  def look() -> dict[str, Any] | None:
-    try:
-      found = loading.json_value(directory / FILE_NAME)
-    except FileNotFoundError:
-      return None
-    except (OSError, ValueError):
-      found = None
-    unreadable = {'error': f'{FILE_NAME} cannot be read', 'status': exit_status.FAILED, 'when': 'an unknown time'}
-    is_ours = isinstance(found, dict) and all(type(found.get(name)) is type(unreadable[name]) for name in unreadable)
-    return found if is_ours else unreadable
-
-  return distributed.broadcast_from_process_0(look)
+  """What is kept of a trial that has failed, None where nothing is."""
+  try:
+    found = loading.json_value(directory / FILE_NAME)
+  except FileNotFoundError:
+    return None
+  except (OSError, ValueError):
+    found = None
+  unreadable = {'error': f'{FILE_NAME} cannot be read', 'status': exit_status.FAILED, 'when': 'an unknown time'}
+  is_ours = isinstance(found, dict) and all(type(found.get(name)) is type(unreadable[name]) for name in unreadable)
+  return found if is_ours else unreadable
 
 
 def forget(directory: pathlib.Path) -> None:

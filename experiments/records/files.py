@@ -8,7 +8,7 @@ import pathlib
 import platform
 from typing import Any
 
-from experiments.runtime import distributed
+from experiments.runtime import locks
 from experiments.runtime.storage import is_object, not_written, StorageError
 from experiments.settings.fields import SettingsError
 
@@ -23,19 +23,20 @@ class Corrupt(ValueError):
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
-  """Replaces the file in one step: a reader, or a kill, sees the old content or the new."""
+  """Replaces the file in one step: a reader, or a kill, sees the old content or the new.
+
+  In process 0 alone; where it has lost the lock of a directory above, nothing is written any more.
+  """
   data = content.encode() if isinstance(content, str) else content
-  if not distributed.is_writer():
+  if not locks.may_write(path):
     return
   if is_object(path):
     path.write_bytes(data)
     return
   # Every pod of a cluster may have the same process id.
-  begin = f'.{path.name}.{platform.node()}.'
-  partial = path.with_name(f'{begin}{os.getpid()}')
+  partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(path.parent, begin)
     with open(partial, 'wb') as file:
       file.write(data)
       file.flush()
@@ -49,44 +50,21 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
     raise
 
 
-def _sweep(directory: pathlib.Path, begin: str) -> None:
-  """Removes partial files, whose names begin so, of processes of this host that are no more, as after kill -9."""
-  with os.scandir(directory) as entries:
-    numbers = [entry.name.removeprefix(begin) for entry in entries if entry.name.startswith(begin)]
-  for number in numbers:
-    if number.isdecimal() and not _is_alive(int(number)):
-      (directory / f'{begin}{number}').unlink(missing_ok=True)
-
-
-def _is_alive(pid: int) -> bool:
-  """Whether there is such a process on this host, whoever's it is."""
-  try:
-    os.kill(pid, 0)
-  except (ProcessLookupError, OverflowError):
-    return False
-  except PermissionError:
-    pass
-  return True
-
-
 def remove(path: pathlib.Path) -> None:
   """Removes the file, if there is one."""
-  if distributed.is_writer():
+  if locks.may_write(path):
     path.unlink(missing_ok=True)
 
 
 def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
   """One JSON object a line; NaN is refused, since JSON has none."""
-  write_whole(path, json_lines(rows))
-
-
-def json_lines(rows: list[dict[str, Any]]) -> str:
-  """The text of such a file."""
-  return ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows)
+  write_whole(path, ''.join(json.dumps(row, allow_nan=False) + '\n' for row in rows))
 
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
   """Adds a row to those of `path`, whole or not at all; a file that is damaged is renamed, and another begun."""
+  if not locks.may_write(path):
+    return
   try:
     rows = read_json_lines(path)
   except SettingsError:
@@ -158,8 +136,11 @@ def _seal(content: dict[str, Any]) -> str:
 def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
   """Renames a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on where that is taken; where it is now.
 
-  An object store has no names to change: there all is copied before anything is removed.
+  An object store has no names to change: there all is copied before anything is removed. Raises Lost where another
+  process has the lock that this one took.
   """
+  if not locks.may_write(path):
+    raise locks.Lost(f'{path} is not renamed: another process took this one for dead, and works there')
   number, where = 1, path.with_name(f'{path.name}.corrupt')
   while where.exists():
     number += 1

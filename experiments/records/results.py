@@ -58,13 +58,13 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
   return content
 
 
-def check(workdir: pathlib.Path, name: str) -> dict[str, Any] | None:
-  """`config`, with SettingsError for a workdir of that name whose settings or records this version cannot read."""
+def check(workdir: pathlib.Path) -> dict[str, Any] | None:
+  """`config`, with SettingsError for a workdir whose settings or records this version cannot read."""
   valid = f'one without records or with records of schema {SCHEMA_VERSION}'
   try:
     return config(workdir)
   except ValueError as error:
-    raise SettingsError(f'{name} is {str(workdir)!r}; valid is {valid} ({error})')
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is {valid} ({error})')
 
 
 def rename_corrupt(workdir: pathlib.Path) -> str:
@@ -81,13 +81,13 @@ def rename_corrupt(workdir: pathlib.Path) -> str:
 
 
 # What decides no record.
-_OF_RUNNING = ('compilation_cache', 'distributed', 'figure', 'tensorboard', 'time_budget')
+OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'tensorboard', 'time_budget')
 
 
 def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
   """Where the settings on record are others than these, such as 'seed 0 (here 1)'."""
   there, now = _leaves(before or {}), _leaves(json.loads(json.dumps(dataclasses.asdict(settings))))
-  both = [name for name in there if name in now and name.partition('.')[0] not in _OF_RUNNING]
+  both = [name for name in there if name in now and name.partition('.')[0] not in OF_RUNNING]
   return [f'{name} {there[name]} (here {now[name]})' for name in both if there[name] != now[name]]
 
 

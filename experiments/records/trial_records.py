@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.records import environment as environments, files, results
 from experiments.records.results import Record
-from experiments.runtime import distributed, locks, memory, signals, storage, timing
+from experiments.runtime import distributed, locks, machine, signals, storage, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
@@ -105,9 +105,8 @@ class Trial(NamedTuple):
     return found
 
   def missing(self) -> set[Name]:
-    """The wanted names without a record that parses, in process 0's eyes."""
-    left = lambda: sorted(self.wanted() - {_name(record) for record in self.records()})
-    return {(task, model, method) for task, model, method in distributed.broadcast_from_process_0(left)}
+    """The wanted names without a record that parses."""
+    return self.wanted() - set(map(_name, self.records()))
 
   def absent(self) -> list[Name]:
     """The wanted names without a file; none is opened."""
@@ -131,26 +130,40 @@ def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   return record
 
 
-def rename_corrupt(trial: Trial) -> list[str]:
-  """Renames records that are not what was written, or whose arrays are not, with these; a sentence for each.
+def plan(trial: Trial, reporter: Reporter) -> set[Name]:
+  """The wanted names without an intact record, in process 0's eyes, which reads each record once.
 
-  Called by whoever has the lock of the trial, and makes them again.
+  Called by whoever has the lock of the trial, and makes them. Says which records are not what was written, or their
+  arrays are not, and renames both; and where what is on record came from environments that may compute other bits.
   """
-  found, trial_id = [], trial.id
-  for name, path in trial.paths().items():
-    arrays = path.with_suffix('.npz')
-    try:
-      record = _read(path, name, trial_id)
-      if not arrays.exists():
-        raise files.Corrupt(f'has no {arrays.name}')
-      if files.digest(arrays) != record[_ARRAYS]:
-        raise files.Corrupt(f'is of other arrays than {arrays.name}, which failed its checksum')
-    except FileNotFoundError:
-      continue
-    except files.Corrupt as error:
-      moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
-      found.append(f'{path} {error}: renamed to {moved[0].name}, and made again')
-  return found
+
+  def look() -> tuple[list[Name], list[str]]:
+    intact, said, trial_id = list[Record](), list[str](), trial.id
+    for name, path in trial.paths().items():
+      arrays = path.with_suffix('.npz')
+      try:
+        record = _read(path, name, trial_id)
+        if not arrays.exists():
+          raise files.Corrupt(f'has no {arrays.name}')
+        if files.digest(arrays) != record[_ARRAYS]:
+          raise files.Corrupt(f'is of other arrays than {arrays.name}, which failed its checksum')
+        intact.append(record)
+      except FileNotFoundError:
+        continue
+      except files.Corrupt as error:
+        moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
+        said.append(f'{path} {error}: renamed to {moved[0].name}, and made again')
+    missing = sorted(trial.wanted() - set(map(_name, intact)))
+    if missing:
+      made = environments.load(trial.workdir, intact).values()
+      for different in environments.differing(made, environments.environment(jax.devices())):
+        said.append(f'records of trial {trial_id} were made with {different}')
+    return missing, said
+
+  missing, said = distributed.broadcast_from_process_0(look)
+  for sentence in said:
+    reporter.say(sentence)
+  return {(task, model, method) for task, model, method in missing}
 
 
 class Tuned(NamedTuple):
@@ -163,9 +176,7 @@ class Tuned(NamedTuple):
 
 @contextlib.contextmanager
 def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
-  """A run of a trial: says what was made elsewhere, and at its end adds what each phase took to its directory."""
-  for different in distributed.broadcast_from_process_0(lambda: made_elsewhere(trial)):
-    reporter.say(f'records of trial {trial.id} were made with {different}')
+  """A run of a trial: at its end adds what each phase took to its directory."""
   before = reporter.clock.spent()
   try:
     yield
@@ -173,8 +184,7 @@ def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
     spent = timing.difference(reporter.clock.spent(), before)
     # What cannot be written here can be nowhere, and the first that could not says so.
     with contextlib.suppress(OSError):
-      if not locks.lost_to(trial.directory):
-        files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': memory.peak()})
+      files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': machine.peak_memory()})
 
 
 def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, list[int]]]]:
@@ -186,22 +196,16 @@ def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, l
     yield model, {method: found for method, found in tasks.items() if found}
 
 
-def made_elsewhere(trial: Trial) -> list[str]:
-  """Where what is on record came from other environments than this one, which may compute other bits."""
-  made = environments.load(trial.workdir, trial.records())
-  return environments.differing(made.values(), environments.environment(jax.devices()))
-
-
 def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[str, float]) -> None:
   """Writes the record of each task that one method was tuned on, its arrays first; raises Lost."""
-  environment_id = environments.keep(trial.workdir, environments.environment(jax.devices()))
   paths, fit_id = trial.paths(), trial.settings.fit_id(method)
-  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id, 'environment': environment_id}
+  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id}
   for one in outcome:
     path = paths[one.task, model, method]
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
     record |= {'model': model, 'method': method, **one.measured, **gap, **ids}
     locks.check(trial.directory)
+    record['environment'] = environments.keep(trial.workdir, environments.environment(jax.devices()))
     # The arrays come first: a kill in between leaves nothing that counts.
     digest = save_arrays(path.with_suffix('.npz'), one.trainable)
     files.write_sealed(path, record | {_ARRAYS: digest})

@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 import jax
 from jax._src import clusters, distributed as jax_distributed
 
-from experiments.runtime.exit_status import Stopped
+from experiments.runtime.exit_status import Lost, Stopped
 from experiments.settings.devices import DistributedSettings
 from experiments.settings.fields import SettingsError
 
 T = TypeVar('T')
+# What process 0 may raise for all.
+_TOLD = {error.__name__: error for error in (SettingsError, Lost, Stopped)}
 # Milliseconds, 30 days: whoever is waited for either comes, or is found dead by its heartbeat.
 _ALWAYS = 30 * 24 * 3600 * 1000
 
@@ -82,7 +84,7 @@ def is_writer() -> bool:
 
 
 def broadcast_from_process_0(look: Callable[[], T]) -> T:
-  """What `look` returns in process 0, which alone runs it, as JSON has it; SettingsError or Stopped of it, in all.
+  """What `look` returns in process 0, which alone runs it, as JSON has it; what it raises of _TOLD, in all.
 
   Every process has to come here, in the same order. What `look` itself decides, process 0 decides for itself.
   """
@@ -127,13 +129,11 @@ def _running_alone():
 
 
 def _tell(key: str, look: Callable[[], Any]) -> None:
-  """Leaves under the key what `look` returns, or the sentence of its SettingsError, or the signal that stopped it."""
+  """Leaves under the key what `look` returns, or what it raises of _TOLD."""
   try:
     told = {'found': look()}
-  except SettingsError as error:
-    told = {'error': str(error)}
-  except Stopped as stopped:
-    told = {'stopped': stopped.number}
+  except tuple(_TOLD.values()) as error:
+    told = {'raised': [type(error).__name__, *error.args]}
   _client().key_value_set(key, json.dumps(told))
 
 
@@ -143,8 +143,7 @@ def _client() -> Any:
 
 def _heard(key: str) -> Any:
   told = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
-  if 'error' in told:
-    raise SettingsError(told['error'])
-  if 'stopped' in told:
-    raise Stopped(told['stopped'])
+  if 'raised' in told:
+    name, *words = told['raised']
+    raise _TOLD[name](*words)
   return told['found']

@@ -19,17 +19,20 @@ class RunError(Exception):
   status = FAILED
 
 
-def signal_status(number: int) -> int:
-  """As shells have it: 143 after SIGTERM, 130 after SIGINT."""
-  return 128 + number
-
-
 class Stopped(BaseException):
   """A signal has ended the run; no Exception, since what goes on after a failure is to stop, too."""
 
   def __init__(self, number: int):
-    super().__init__(f'stopped by {signal.Signals(number).name}; the same command goes on')
-    self.number, self.status = number, signal_status(number)
+    super().__init__(number)
+    # As shells have it: 143 after SIGTERM, 130 after SIGINT.
+    self.status = 128 + number
+
+  def __str__(self) -> str:
+    return f'stopped by {signal.Signals(self.args[0]).name}; the same command goes on'
+
+
+class Lost(Exception):
+  """Another process took this one for dead, and took its lock."""
 
 
 def error_status(error: BaseException) -> int:

@@ -12,16 +12,13 @@ import time
 import filelock
 
 from experiments.runtime import distributed, signals, storage
+from experiments.runtime.exit_status import Lost
 from experiments.runtime.progress import Reporter
 
 NAME = '.lock'
 # Seconds without a renewal after which a lock is taken over.
 LEASE = 60.0
 _tokens: dict[pathlib.Path, str | None] = {}
-
-
-class Lost(Exception):
-  """Another process took this one for dead, and took its lock."""
 
 
 @contextlib.contextmanager
@@ -101,14 +98,22 @@ def renewed(directory: pathlib.Path) -> float | None:
 
 def check(directory: pathlib.Path) -> None:
   """Raise Lost, in all processes, where process 0 has no longer the lock that it took on a directory."""
-  other = distributed.broadcast_from_process_0(lambda: lost_to(directory))
-  if other:
-    raise Lost(f'{directory} was taken over by {other}, which took this process for dead')
+
+  def look() -> None:
+    if other := lost_to(directory):
+      raise Lost(f'{directory} was taken over by {other}, which took this process for dead')
+
+  distributed.broadcast_from_process_0(look)
+
+
+def may_write(path: pathlib.Path) -> bool:
+  """Whether this process is the one that writes, and has lost no lock on a directory that the path lies in."""
+  return distributed.is_writer() and not any(lost_to(directory) for directory in _tokens if directory in path.parents)
 
 
 def lost_to(directory: pathlib.Path) -> str | None:
   """The process that has the lock which this one took on a directory; None where this one has it, or took none."""
-  owner, token = _lease(directory).owner, _tokens.get(directory)
-  if token is None or (owner and owner.token == token):
+  token = _tokens.get(directory)
+  if token is None or ((owner := _lease(directory).owner) and owner.token == token):
     return None
   return holder(directory) or 'a process that has ended'

@@ -11,21 +11,6 @@ import ml_collections
 
 from experiments.settings.fields import require, SettingsError
 
-# Fields that runs on record may lack since they came later, by the value that says what those runs did; and groups of
-# them that say nothing of what those runs did.
-_CAME_LATER = {
-  'debug_nans': False,
-  'downstream.num_positions': 0,
-  'downstream.label_state': 'first',
-  'num_trials_by_size': (),
-} | {
-  f'distributed.{name}': value
-  for name, value in dict(
-    mode='off', coordinator_address='', num_processes=0, process_id=0, initialization_timeout=1, heartbeat_timeout=1
-  ).items()
-}
-_UNUSED_THEN = ('on_test.', 'converged.', 'restarts.')
-
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
 
@@ -34,21 +19,36 @@ _SHIPPED = pathlib.Path(__file__).parents[2] / 'configs'
 
 def from_config(config: ml_collections.ConfigDict, classes: Classes) -> Any:
   """The settings of the experiment that the config names; raises SettingsError at the first field that is wrong."""
+  return _settings(config.to_dict(), classes)
+
+
+def from_record(recorded: dict[str, Any], classes: Classes) -> Any:
+  """The settings of a run from its `config.json`, where tuples are lists; raises SettingsError likewise."""
+
+  def with_tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+      return {name: with_tuples(entry) for name, entry in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+  return _settings(with_tuples(recorded), classes)
+
+
+def _settings(config: dict[str, Any], classes: Classes) -> Any:
   experiment = config.get('experiment')
   require(experiment in list(classes), 'experiment', experiment, f'one of {", ".join(classes)}')
-  return _read(classes[experiment], config, '')
+  return _read(classes[str(experiment)], config, '')
 
 
 def replace(settings: Any, changes: dict[str, Any]) -> Any:
   """The settings with other values of the fields of these dotted names; raises SettingsError where one is wrong."""
   config = ml_collections.ConfigDict(dataclasses.asdict(settings), type_safe=False)
   config.update_from_flattened_dict(changes)
-  return _read(type(settings), config, '')
+  return _read(type(settings), config.to_dict(), '')
 
 
-def _read(cls: Any, config: Any, prefix: str) -> Any:
+def _read(cls: Any, config: dict[str, Any], prefix: str) -> Any:
   names = [field.name for field in dataclasses.fields(cls)]
-  for name in sorted(set(config.keys()) - set(names)):
+  for name in sorted(set(config) - set(names)):
     raise SettingsError(f'{prefix}{name} is no field of the config; valid are {", ".join(names)}')
   values = {}
   for field in dataclasses.fields(cls):
@@ -59,7 +59,7 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
     if field.metadata:
       values[field.name] = _as_floats(value, field.type)
     else:
-      require(isinstance(value, ml_collections.ConfigDict), name, value, 'a group of fields')
+      require(isinstance(value, dict), name, value, 'a group of fields')
       values[field.name] = _read(field.type, value, f'{name}.')
   try:
     return cls(**values)
@@ -72,41 +72,6 @@ def _as_floats(value: Any, kind: Any) -> Any:
   if kind == tuple[float, ...] and isinstance(value, tuple):
     return tuple(_as_floats(x, float) for x in value)
   return float(value) if kind is float and type(value) is int and abs(value) < 2**53 else value
-
-
-def from_record(recorded: dict[str, Any], classes: Classes) -> Any:
-  """The settings of a run from its `config.json`.
-
-  Raises SettingsError for a field that is missing, unless it came later than some records, and for one that is none.
-  """
-
-  def read(value: Any) -> Any:
-    if isinstance(value, dict):
-      return {name: read(entry) for name, entry in value.items()}
-    return tuple(value) if isinstance(value, list) else value
-
-  experiment, scale = str(recorded.get('experiment')), recorded.get('scale')
-  require(experiment in list(classes), 'experiment', experiment, f'one of {", ".join(classes)}')
-  scales = shipped(experiment)['SCALES']
-  require(scale in scales, 'scale', scale, f'one of {", ".join(scales)}')
-  config = shipped(experiment)['get_config'](scale)
-  names = {name for name in _names(config.to_dict()) if not name.startswith(_UNUSED_THEN)}
-  lacking = names - set(_names(recorded))
-  unknown = sorted(lacking - set(_CAME_LATER))
-  if unknown:
-    raise SettingsError(f'a record lacks {", ".join(unknown)}; valid is one of a run that had all fields')
-  config.update_from_flattened_dict({name: _CAME_LATER[name] for name in lacking})
-  try:
-    config.update(read(recorded))
-  except (AttributeError, KeyError, TypeError, ValueError) as error:
-    raise SettingsError(f'a record has fields that are none of {experiment}, {error}; valid is one of this version')
-  return from_config(config, classes)
-
-
-def _names(fields: dict[str, Any], prefix: str = '') -> list[str]:
-  """Of all fields, with those of groups behind a dot."""
-  one = lambda name, value: _names(value, f'{prefix}{name}.') if isinstance(value, dict) else [prefix + name]
-  return [found for name, value in fields.items() for found in one(name, value)]
 
 
 def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]]:

@@ -1,35 +1,17 @@
 """What is said of words on a command line that are no flag, no field, or no value of one."""
 
-import ast
 import difflib
 import pathlib
 import re
-import typing
 from typing import Any
 
 from absl import flags
 
 from experiments.settings import config as config_lib
-from experiments.settings.fields import require, valid_values
+from experiments.settings.fields import valid_values
 
 _OF_ABSL = ('flagfile', 'undefok')
 _TYPES = {'bool': 'True or False', 'int': 'an int', 'string': 'a text'}
-
-
-def check_overrides(argv: list[str], path: str, classes: config_lib.Classes) -> None:
-  """Raises SettingsError for a VALUE after --config.FIELD= that would be read as a tuple of the keys of a dict."""
-  fields = _fields(path, classes)
-  for argument in argv:
-    name, _, text = re.sub('^--?config[.]', '', argument).partition('=')
-    if argument.startswith('-') and name in fields and typing.get_args(fields[name].type):
-      require(not isinstance(_literal(text), (dict, set)), name, text, valid_values(fields[name]))
-
-
-def _literal(text: str) -> Any:
-  try:
-    return ast.literal_eval(text)
-  except (SyntaxError, ValueError, MemoryError, RecursionError):
-    return None
 
 
 def refusal(

@@ -14,8 +14,9 @@ from experiments.analysis.tables import Table, table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require, setting, SettingsError
-from experiments.settings.groups import Experiment, FigureSettings
+from experiments.settings.fields import require, SettingsError
+from experiments.settings.groups import FigureSettings
+from experiments.studies.settings import ExampleSettings
 from experiments.studies.study import Study
 import hmm_jax
 from hmm_jax import example_4_1
@@ -23,15 +24,6 @@ from hmm_jax.memory_hmm import cell_probs
 
 # The documents that are drawn and tabulated: the sentence of the settings is document 0, samples follow.
 _SHOWN = {0: 'sentence', 1: 'sampled_document'}
-
-
-class ExampleSettings(Experiment):
-  """The paper's Example 4.1."""
-
-  sentence: str = setting('any that the example can say')
-  num_documents: int = setting('sampled documents', most=1000)
-  document_length: int = setting('words of each, of which the last, unfinished sentence is left out', most=10**5)
-  figure: FigureSettings
 
 
 def _check(settings: ExampleSettings) -> None:

@@ -3,9 +3,7 @@
 A recipe is the config's own with a few fields changed. Which steps it may take follows from what a step costs.
 """
 
-import ast
 from collections.abc import Sequence
-import dataclasses
 import itertools
 import pathlib
 from typing import Any
@@ -19,87 +17,17 @@ import scipy.stats
 
 from experiments.analysis import figures as figures_lib, statistics
 from experiments.analysis.tables import number, Table, table
-from experiments.pipeline import cost, memory_needs, sweep, trial as trial_lib
+from experiments.pipeline import cost, needs, sweep, trial as trial_lib
 from experiments.records import checkpoints
 from experiments.records.results import Record
 from experiments.runtime import distributed
 from experiments.runtime.progress import Reporter
-from experiments.settings import config as config_lib
-from experiments.settings.fields import require, setting, SettingsError
-from experiments.settings.grid import Point, Settings
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Point
+from experiments.studies.settings import BASE, RecipeSettings
 from experiments.studies.study import Study
 
-BASE = 'base'
-# What a recipe may change; the rest makes the task.
-_GROUPS = ('pretrain.', 'corpus.', 'bert.')
-_ARCHITECTURE = ('bert.num_layers', 'bert.width', 'bert.num_heads', 'bert.ffn_width')
 _TITLE = 'Against the base, on the same HMMs: KL as geometric means, ratios with 95% t intervals of the logarithm'
-
-
-class RecipeSettings(Settings):
-  """A grid of trials, each pretrained by the config's own recipe and by its variants."""
-
-  variants: tuple[str, ...] = setting(
-    f'recipes beside {BASE}, the config as it is: FIELD=VALUE of pretrain, corpus or bert, or several between blanks',
-    may_be_empty=True,
-  )
-  num_measurements: int = setting('measurements of the distance from the ideal model along a pretraining', most=1000)
-
-  def check(self) -> None:
-    super().check()
-    require(self.models == ('bert',), 'models', self.models, "('bert',), which alone is pretrained")
-    if not self.variants:
-      return
-    models = set()
-    for text in ('', *self.variants):
-      try:
-        models.add(self.recipe(text).pretraining_id(Point(self.num_states[0]), 0))
-      except SettingsError as error:
-        raise SettingsError(f'variants has {text!r}: {error}')
-    # Or two trials would train one model, perhaps at the same time.
-    valid = f'recipes, FIELD=VALUE, that differ from {BASE} and from each other in more than when they are measured'
-    require(len(models) == 1 + len(self.variants), 'variants', self.variants, valid)
-
-  def recipes(self) -> dict[str, 'RecipeSettings']:
-    """The settings of each recipe by its name, the base first."""
-    return {text or BASE: self.recipe(text) for text in ('', *self.variants)}
-
-  def recipe(self, text: str) -> 'RecipeSettings':
-    """The settings with the fields of `text`, and as many steps as the base's operations pay for.
-
-    The warm-up is the same share of the steps. Both hold unless `text` itself names `num_steps` or `warmup_steps`.
-    """
-    changes = self._changes(text)
-    changed = config_lib.replace(self, {'variants': (), **changes})
-    p, operations = changed.pretrain, cost.pretraining_step(self) / cost.pretraining_step(changed)
-    ratio = 1.0 if 'pretrain.num_steps' in changes else operations
-    calls = max(int(p.num_steps * ratio / p.steps_per_call + 1e-9), 1)
-    num_steps = calls * p.steps_per_call
-    share = 1.0 if 'pretrain.warmup_steps' in changes else num_steps / self.pretrain.num_steps
-    every = max(round(calls / self.num_measurements), 1) * p.steps_per_call
-    pretrain = dataclasses.replace(
-      p,
-      num_steps=num_steps,
-      warmup_steps=round(p.warmup_steps * share),
-      measure_every=every,
-      checkpoint_every=every,
-    )
-    return dataclasses.replace(changed, pretrain=pretrain)
-
-  def _changes(self, text: str) -> dict[str, Any]:
-    """The changed fields, whose values are still to be checked; raises SettingsError for what is no field."""
-    fields = [name for name, _ in config_lib.fields(RecipeSettings) if name.startswith(_GROUPS)]
-    fields = [name for name in fields if name not in _ARCHITECTURE]
-    changes: dict[str, Any] = {}
-    for word in text.split():
-      name, _, value = word.partition('=')
-      require(name in fields, 'a change', word, f'FIELD=VALUE of one of {", ".join(fields)}')
-      require(name not in changes, 'a change', word, f'one change of {name}')
-      try:
-        changes[name] = ast.literal_eval(value)
-      except (SyntaxError, ValueError):
-        changes[name] = value
-    return changes
 
 
 def _check(settings: RecipeSettings) -> None:
@@ -120,7 +48,7 @@ def _run(
   settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
 ) -> str | None:
   """Runs what is missing of the trials of these numbers, as `sweep.run` does."""
-  reporter.say(memory_needs.line(settings))
+  reporter.say(needs.memory_line(settings))
   grid = _trials(settings, workdir)
   # Raises where the pretrained model of a finished trial is gone.
   distributed.broadcast_from_process_0(lambda: all(metrics_of(trial) for trial in grid.values() if not trial.absent()))

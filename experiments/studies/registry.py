@@ -1,54 +1,51 @@
-"""Every experiment by its name: the module whose STUDY it is, imported when it is asked for."""
+"""Every experiment by its name: its STUDY and the class of its settings, imported when they are asked for."""
 
-from collections.abc import Callable, Iterator, Mapping
-import importlib
-from typing import Any, TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Mapping
+import pkgutil
+from typing import Any
 
 import ml_collections
 
 from experiments.settings import config as config_lib
 
-if TYPE_CHECKING:
-  from experiments.studies.study import Study
-
-T = TypeVar('T')
-
-_GRIDS = 'experiments.studies.grids'
-_MODULES = {
-  'prompt_vs_head': _GRIDS,
-  'memory_vs_vanilla': _GRIDS,
-  'memory_cells': _GRIDS,
-  'recipes': 'experiments.studies.recipes',
-  'benchmark': 'experiments.studies.benchmark.study',
-  'example_4_1': 'experiments.studies.example_4_1',
-  'theory': 'experiments.studies.theory.study',
-  'degradation': 'experiments.studies.degradation.study',
-  'which_theorem': 'experiments.studies.which_theorem.study',
-  'examine': 'experiments.studies.theory.examine',
+_STUDIES = 'experiments.studies'
+_GRID = (f'{_STUDIES}.grids:STUDY', 'experiments.settings.grid:Settings')
+# The class of settings lies apart from what plots and fits.
+_NAMES = {
+  'prompt_vs_head': _GRID,
+  'memory_vs_vanilla': _GRID,
+  'memory_cells': _GRID,
+  'recipes': (f'{_STUDIES}.recipes:STUDY', f'{_STUDIES}.settings:RecipeSettings'),
+  'benchmark': (f'{_STUDIES}.benchmark.study:STUDY', f'{_STUDIES}.benchmark.settings:BenchmarkSettings'),
+  'example_4_1': (f'{_STUDIES}.example_4_1:STUDY', f'{_STUDIES}.settings:ExampleSettings'),
+  'theory': (f'{_STUDIES}.theory.study:STUDY', f'{_STUDIES}.theory.settings:TheorySettings'),
+  'degradation': (f'{_STUDIES}.degradation.study:STUDY', f'{_STUDIES}.degradation.settings:DegradationSettings'),
+  'which_theorem': (f'{_STUDIES}.which_theorem.study:STUDY', f'{_STUDIES}.which_theorem.settings:WhichTheoremSettings'),
+  'examine': (f'{_STUDIES}.theory.examine:STUDY', f'{_STUDIES}.theory.settings:ExamineSettings'),
 }
 # The experiments of the paper's own protocol, whose records `--mode=verify` runs again.
-GRIDS = tuple(name for name, module in _MODULES.items() if module == _GRIDS)
+GRIDS = tuple(name for name, where in _NAMES.items() if where == _GRID)
 
 
-class _OfEach(Mapping[str, T]):
-  """Something of each experiment, by its name. What plots and fits takes seconds to import, and a name takes none."""
+class _OfEach(Mapping[str, Any]):
+  """One of the names of each experiment, imported when it is asked for: a name alone takes no time."""
 
-  def __init__(self, get: Callable[[str], T]):
-    self._get = get
+  def __init__(self, index: int):
+    self._index = index
 
-  def __getitem__(self, name: str) -> T:
-    return self._get(name)
+  def __getitem__(self, name: str) -> Any:
+    return pkgutil.resolve_name(_NAMES[name][self._index])
 
   def __iter__(self) -> Iterator[str]:
-    return iter(_MODULES)
+    return iter(_NAMES)
 
   def __len__(self) -> int:
-    return len(_MODULES)
+    return len(_NAMES)
 
 
-EXPERIMENTS: Mapping[str, 'Study'] = _OfEach(lambda name: importlib.import_module(_MODULES[name]).STUDY)
+EXPERIMENTS: Mapping[str, Any] = _OfEach(0)
 # What `settings.config` needs of the experiments.
-SETTINGS: config_lib.Classes = _OfEach(lambda name: EXPERIMENTS[name].settings)
+SETTINGS: config_lib.Classes = _OfEach(1)
 
 
 def from_config(config: ml_collections.ConfigDict) -> Any:

@@ -20,9 +20,6 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.grid import digest
 from hmm_jax.sharding import exact_device
 
-# What decides no record.
-_UNNAMED = ('compilation_cache', 'debug_nans', 'figure')
-
 # In the folder of a part: its records, and the seconds that it took.
 _FILE_NAME = 'records.json'
 
@@ -98,9 +95,8 @@ def _run(parts: Callable[[Any], dict[str, Part]], settings: Any, workdir: pathli
     records += made['records']
     spent.append({'part': name, 'seconds': made['seconds']})
   with locks.held(workdir, 'the merging of records', reporter):
-    if not locks.lost_to(workdir):
-      results.write(workdir, settings, records)
-      files.write_json_lines(workdir / timing.FILE_NAME, spent)
+    results.write(workdir, settings, records)
+    files.write_json_lines(workdir / timing.FILE_NAME, spent)
 
 
 def _make(
@@ -142,4 +138,4 @@ def _on_exact_device() -> Iterator[None]:
 def _id(settings: Any) -> str:
   """Names what is run by all that decides its records: not how it is drawn, looked at, or where programs are kept."""
   fields = dataclasses.asdict(settings)
-  return digest([{name: fields[name] for name in fields if name not in _UNNAMED}])
+  return digest([{name: fields[name] for name in fields if name not in results.OF_RUNNING}])

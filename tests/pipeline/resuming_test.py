@@ -88,12 +88,14 @@ def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch, changes,
     with monkeypatch.context() as elsewhere:
       elsewhere.setattr(environment, 'environment', lambda devices, made=made: made)
       trial_records.add(trial, 'exact', method, [Tuned(task, {'head': np.zeros(2)}, {})], {})
-  assert trial_records.made_elsewhere(trial) == [expected]
   console = rich.console.Console(file=io.StringIO(), width=10_000)
+  trial_records.plan(trial, Reporter(console))
   directory = trial.pretrained_directory
   files.write_json_lines(directory / 'environment.jsonl', [there])
   pretraining._note_environment(trial.settings, directory, 20, Reporter(console))
-  assert console.file.getvalue() == f'{directory.name} was pretrained with {expected}\n'
+  of_trial, of_model = console.file.getvalue().splitlines()
+  assert of_trial == f'records of trial {trial.id} were made with {expected}'
+  assert of_model == f'{directory.name} was pretrained with {expected}'
 
 
 def _changed(workdir, settings):

@@ -1,7 +1,6 @@
 """What verifying a folder of records finds, and within which tolerance."""
 
 import json
-import pathlib
 
 import jax
 import numpy as np
@@ -26,6 +25,7 @@ def _record(trial=0, task=0, model='bert', method='head', **fields):
     'bayes_floor': 1.5,
     'attention_profile': [[0.1, 1.0, 0.5], [None, None, 0.0]],
     'trial_id': f'of trial {trial}',
+    'environment': f'of trial {trial}',
     **fields,
   }
 
@@ -42,7 +42,7 @@ def _records(trials=4):
 
 def _wrong(recorded, again, here):
   """What is wrong by field, with its tolerance."""
-  rows = map(dict, verify.compared(recorded, again, lambda record: here))
+  rows = map(dict, verify.compared(recorded, again, {record['environment'] for record in recorded} if here else ()))
   return {row['field']: (row['tolerance'], row['wrong']) for row in rows if row['wrong']}
 
 
@@ -63,16 +63,17 @@ def test_a_record_whose_environment_cannot_be_compared_is_a_difference(tmp_path)
   here = environment.environment(jax.devices())
   record = _record(environment=environment.keep(tmp_path, here))
   path = tmp_path / environment.FOLDER / f'{record["environment"]}.json'
-  assert verify._is_here(tmp_path, [record])(record)
+  same = {record['environment']}
+  assert verify._same_bits(tmp_path, [record]) == same
   elsewhere = _record(environment=environment.keep(tmp_path, here | {'cpu': 'another'}))
-  assert not verify._is_here(tmp_path, [record, elsewhere])(elsewhere)
+  assert verify._same_bits(tmp_path, [record, elsewhere]) == same
   for change in ({'platform': None}, {'packages': {}}, {'cpu': 'a third'}):
     path.write_text(json.dumps({name: value for name, value in (here | change).items() if value is not None}))
     with pytest.raises(verify.Differs, match='does not say where the record of .* came from'):
-      verify._is_here(tmp_path, [record])(record)
+      verify._same_bits(tmp_path, [record])
   path.unlink()
   with pytest.raises(verify.Differs):
-    verify._is_here(tmp_path, [record])(record)
+    verify._same_bits(tmp_path, [record])
 
 
 @pytest.mark.parametrize('here', [True, False])
@@ -147,13 +148,13 @@ def test_elsewhere_what_is_ordered_otherwise_is_not_compared():
   assert not _wrong(recorded, again, here=False)
   assert set(_wrong(recorded, again, here=True)) == {'restart', 'restart_accuracies', 'attention_profile'}
   del again[0]['attention_profile']
-  assert _wrong(recorded, again, here=False)['attention_profile'][1] == 'on one side alone in 1 records'
+  assert _wrong(recorded, again, here=False)['attention_profile'][1] == '1 of 1 differ'
 
 
 def test_each_record_is_compared_as_its_own_environment_asks():
   """Of a folder that two environments filled, those from here are bit-equal."""
   again = [record | {'accuracy': record['accuracy'] + 0.05} for record in _records()]
-  rows = map(dict, verify.compared(_records(), again, lambda record: record['trial'] == 0))
+  rows = map(dict, verify.compared(_records(), again, ['of trial 0']))
   found = {row['tolerance']: row for row in rows if row['field'] == 'accuracy'}
   assert found['bit-equal']['wrong'] == '4 of 4 differ' and not found['accuracy']['wrong']
   assert found['accuracy']['compared'] == '12' and found['accuracy']['largest\ndifference'] == '0.05'
@@ -161,18 +162,11 @@ def test_each_record_is_compared_as_its_own_environment_asks():
 
 def test_trials_are_those_on_record():
   """All of them, or those that are named; records of no trial of the settings are a difference."""
-  draws, recorded = [(*Point(4), 0), (*Point(4), 1), (*Point(8), 0)], {(*Point(8), 0), (*Point(4), 0)}
-  grid = dict.fromkeys(range(3))
+  first, second, third = draws = ['[4, 0, 0, 0]', '[4, 0, 0, 1]', '[8, 0, 0, 0]']
+  grid, recorded = dict.fromkeys(range(3)), {third, first}
   assert verify._chosen('', grid, draws, recorded) == [0, 2]
   assert verify._chosen('2', grid, draws, recorded) == [2]
   with pytest.raises(SettingsError, match="^--trials is '0-1'; valid is of trials on record: 0, 2$"):
     verify._chosen('0-1', grid, draws, recorded)
-  with pytest.raises(verify.Differs, match=r'^1 trials on record are none .* \(9, 0, 0, 0\)$'):
-    verify._chosen('', grid, draws, recorded | {(*Point(9), 0)})
-
-
-@pytest.mark.parametrize(('field', 'value'), [('num_states', [1]), ('trial', None), ('model', 3)])
-def test_a_record_that_does_not_say_what_it_is_of_is_refused(field, value):
-  verify._check_names(pathlib.Path('work'), _records())
-  with pytest.raises(SettingsError, match=f'^{field} of a record in work is .*; valid is a '):
-    verify._check_names(pathlib.Path('work'), [*_records(), {**_record(), field: value}])
+  with pytest.raises(verify.Differs, match=r'^1 trials on record are none .* \[\[1\], 0, 0, 0\]$'):
+    verify._chosen('', grid, draws, recorded | {verify._values(_record(num_states=[1]), verify._DRAW)})

@@ -10,14 +10,13 @@ import time
 
 from conftest import assert_same_bits
 import fsspec
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import tensorstore
 
 from configs import prompt_vs_head
-from experiments.pipeline import cost, disk_needs, sweep, trial as trial_lib
+from experiments.pipeline import cost, needs, sweep, trial as trial_lib
 from experiments.records import checkpoints, files
 from experiments.runtime import storage
 from experiments.settings.fields import SettingsError
@@ -212,7 +211,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_last_step(small, tmp_path):
   with checkpoints.open_checkpoints(tmp_path / checkpoints.NAME) as saved:
     saved.save(1, wide, [])
   taken = _taken(tmp_path / checkpoints.NAME)
-  assert cost.state_bytes(trial.settings) < taken <= disk_needs.checkpoint_bytes(trial)
+  assert cost.state_bytes(trial.settings) < taken <= needs.checkpoint_bytes(trial.settings)
   directory = small(3 * taken // 2) / checkpoints.NAME
   like = checkpoints.sharded_like(wide, sharding.replicated(sharding.make_mesh()))
   sentence = (
@@ -254,49 +253,27 @@ def _trial(workdir, **changes):
 
 
 def test_a_run_asks_for_the_room_that_it_takes(small):
-  """Checked before it begins: the directory, what is free and what is needed; what is there already needs none."""
+  """Checked before it begins: the directory, what is free and what is needed."""
   trial = _trial(small('64k'))
-  wanted = disk_needs.needed([trial])
+  wanted = needs.disk_bytes([trial])
   total = sum(wanted.values())
-  assert total > 3 * disk_needs.checkpoint_bytes(trial) and set(wanted) == {trial.workdir, trial.workdir / 'pretrained'}
+  assert total > 3 * needs.checkpoint_bytes(trial.settings) and set(wanted) == {
+    trial.workdir,
+    trial.workdir / 'pretrained',
+  }
   said = (
     rf"^'{trial.workdir}' and .*: [0-9,]+ bytes are free there; valid are at least {total:,}, which the run may take$"
   )
   with pytest.raises(SettingsError, match=said):
-    disk_needs.check([trial])
+    needs.check_disk([trial])
   small(total - 2**13)
   with pytest.raises(SettingsError):
-    disk_needs.check([trial])
+    needs.check_disk([trial])
   small(total + 2**15)
-  disk_needs.check([trial])
+  needs.check_disk([trial])
   small(total - 2**13)
   with pytest.raises(SettingsError, match='bytes are free there'):
     sweep.complete(trial.settings, {'one': trial}, None, None, None)
-  for done, left in ((20, 2), (40, 0)):
-    (trial.pretrained_directory / checkpoints.NAME / str(done)).mkdir(parents=True)
-    assert sum(disk_needs.needed([trial]).values()) == total - (3 - left) * disk_needs.checkpoint_bytes(trial)
-
-
-def test_each_run_writes_a_checkpoint_beside_those_that_are_kept(tmp_path, monkeypatch):
-  """At the same time; no more of them work on a model than there are models."""
-  trials = [_trial(tmp_path)._replace(trial=number) for number in range(3)]
-  one, two, three, more = (sum(disk_needs.needed(trials, runs).values()) for runs in (1, 2, 3, 9))
-  assert two - one == three - two == disk_needs.checkpoint_bytes(trials[0]) and more == three
-  asked = []
-  monkeypatch.setattr(disk_needs.disk, 'check', lambda needed: asked.append(sum(needed.values())))
-  disk_needs.check(trials)
-  monkeypatch.setenv('HMM_JAX_RUNS', '2')
-  disk_needs.check(trials)
-  assert asked == [one, two]
-
-
-def test_a_model_that_is_finetuned_is_saved_whole(tmp_path):
-  """Its parameters, in float64 at most, beside the head that a prompt is tuned with too."""
-  trial = _trial(tmp_path, methods=('finetune', 'probe'))
-  finetuned, probed = (disk_needs._record_bytes(trial, 'bert', method) for method in ('finetune', 'probe'))
-  bert, tokens = trial.settings.bert_module(), jnp.zeros((1, 4), jnp.int32)
-  params = jax.eval_shape(bert.init, jax.random.key(0), tokens)
-  assert finetuned - probed == 8 * sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def test_a_step_of_another_model_is_renamed(pristine, tmp_path):

@@ -25,7 +25,6 @@ def test_an_environment_names_code_versions_and_devices():
     (lambda there: there['packages'].update(jax='0.9.9'), [f'jax 0.9.9 (here {jax.__version__})']),
     (lambda there: there.update(platform='Linux arm64'), ['platform Linux arm64 (here ']),
     (lambda there: there.update(cpu='64 x another'), ['cpu 64 x another (here ']),
-    (lambda there: there.pop('cpu'), []),
     (lambda there: there.update(devices=['cpu'] * 8), ['devices 8 x cpu (here 1 x ']),
     (lambda there: there.update(devices=['NVIDIA H100']), ['devices 1 x NVIDIA H100 (here 1 x ']),
     (lambda there: there.update(commit='0' * 40, command=['other'], uncommitted_changes=True), []),

@@ -1,9 +1,5 @@
 """Files that are written whole or not at all."""
 
-import os
-import platform
-import subprocess
-
 import pytest
 
 from experiments.records import files
@@ -39,19 +35,6 @@ def test_no_partial_file_stays(tmp_path, monkeypatch, error):
   with pytest.raises(error):
     files.write_whole(tmp_path / 'file', 'new')
   assert not list(tmp_path.iterdir())
-
-
-def test_the_partial_files_of_the_dead_go_with_the_next_write(tmp_path):
-  """Of this host, this file and a process that is no more; what the living write, here or elsewhere, stays."""
-  dead = subprocess.Popen(['true'])
-  dead.wait()
-  host = platform.node()
-  gone = [f'.file.{host}.{dead.pid}']
-  stays = [f'.file.{host}.{os.getppid()}', f'.file.else{host}.{dead.pid}', f'.other.{host}.{dead.pid}', 'file']
-  for name in (*gone, *stays):
-    (tmp_path / name).touch()
-  files.write_whole(tmp_path / 'file', 'new')
-  assert {path.name for path in tmp_path.iterdir()} == set(stays)
 
 
 def test_json_lines_round_trip_every_bit(tmp_path):

@@ -6,14 +6,18 @@ import io
 import json
 import pathlib
 import re
+import sys
 import zipfile
 
 import numpy as np
 import pytest
+import rich.console
 
 from configs import prompt_vs_head
-from experiments.pipeline import verify
-from experiments.records import files, loading, results
+from experiments.pipeline import sweep, verify
+from experiments.records import environment, files, loading, results, trial_records
+from experiments.records.trial_records import Tuned
+from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 from experiments.studies.theory import examine
@@ -193,7 +197,41 @@ def test_settings_that_are_read_back_choose_no_path(tmp_path):
   found = verify._settings(tmp_path, 'mine', registry.SETTINGS)
   assert (found.compilation_cache, found.pretrained) == ('auto', 'mine')
   assert '/chosen' not in json.dumps(dataclasses.asdict(found))
-  for field, value in (('experiment', '../evil'), ('experiment', 'os.path'), ('scale', '../evil')):
+  for field, value in (('experiment', '../evil'), ('experiment', 'os.path'), ('models', '../evil')):
     path.write_text(json.dumps(recorded | {field: value}))
-    with pytest.raises(SettingsError, match=rf"^{field}.* is '{value}'; valid is one of "):
+    with pytest.raises(SettingsError, match=rf"^{field}.* is '{value}'; valid is "):
       verify._settings(tmp_path, '', registry.SETTINGS)
+
+
+def test_records_that_are_read_back_choose_no_path(tmp_path, opened):
+  """Whatever their texts say, nothing outside the workdir is opened to verify, merge, plan or draw them."""
+  secret, workdir = tmp_path / 'secret', tmp_path / 'workdir'
+  config = prompt_vs_head.get_config('smoke')
+  config.update(models=('exact',), methods=('head',), tasks_per_trial=1)
+  settings = registry.from_config(config)
+  trial = next(iter(sweep.trials(settings, workdir).values()))
+  trial_records.add(trial, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
+  ((path, record),) = [(path, files.read_sealed(path)) for path in trial.paths().values()]
+  environment_path = secret / f'{record["environment"]}.json'
+  secret.mkdir()
+  (workdir / 'environments' / environment_path.name).rename(environment_path)
+  for word in (f'../../secret/{record["environment"]}', str(environment_path.with_suffix('')), '../secret'):
+    evil = {name: word if isinstance(value, str) and name != 'trial_id' else value for name, value in record.items()}
+    evil |= {'model': 'exact', 'method': 'head', 'paths': [word], 'arrays': word}
+    files.write_sealed(path, evil)
+    results.write(workdir, settings, [evil])
+    opened.clear()
+    trial_records.plan(trial, Reporter(rich.console.Console(quiet=True)))
+    assert environment.load(workdir, [*results.load(workdir), evil]) == {}
+    sweep.merge(settings, workdir, Reporter(rich.console.Console(quiet=True)))
+    assert opened and not [path for path in opened if str(path).startswith(str(secret))]
+    assert not any('secret' in str(path) for path in opened)
+
+
+@pytest.fixture
+def opened():
+  """The paths of files that are opened, as Python tells."""
+  found, is_on = [], [True]
+  sys.addaudithook(lambda event, words: found.append(words[0]) if is_on and event == 'open' else None)
+  yield found
+  is_on.clear()

@@ -47,7 +47,7 @@ def runs(monkeypatch):
   errors, begun = {}, []
 
   def run(trial, reporter):
-    if not trial.missing():
+    if not trial_records.plan(trial, reporter):
       return False
     begun.append(trial.point.num_states)
     if trial.point.num_states in errors:
@@ -175,8 +175,8 @@ def test_a_failure_that_cannot_be_read_is_said_to_be_one(settings, tmp_path, mon
   """Whatever stands in its place: the trial has failed, by what nobody knows."""
   trial = sweep.trials(settings, tmp_path)['|H|=6 trial 0']
   assert failures.read(trial.directory) is None
-  failures.keep(trial.directory, 'its own word', 1, '', [])
-  assert failures.read(trial.directory)['error'] == 'its own word'
+  failures.caught(trial.directory, ValueError('its own word'))
+  assert failures.read(trial.directory)['error'] == 'ValueError: its own word'
   path = trial.directory / 'failed.json'
   if text == 'long':
     monkeypatch.setattr(files, 'MOST_JSON', 9)

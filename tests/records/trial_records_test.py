@@ -1,7 +1,10 @@
 """Records of a trial: which count, which are corrupt, renamed and made again, and what a kill leaves."""
 
+import ast
+from collections import Counter
 import json
 import os
+import pathlib
 
 import jax
 import numpy as np
@@ -9,18 +12,27 @@ import pytest
 import rich.console
 
 from configs import prompt_vs_head
-from experiments.pipeline import sweep, trial as trial_lib
+from experiments import main as main_lib
+from experiments.pipeline import sweep
 from experiments.records import environment, files, trial_records
 from experiments.records.trial_records import Trial, Tuned
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
 from experiments.studies import registry
 
+ROOT = pathlib.Path(__file__).parents[2]
+
 
 class _Said(list):
   """What a reporter says."""
 
   say = list.append
+
+
+def _planned(trial):
+  """What is missing of a trial, and what was said of it."""
+  said = _Said()
+  return trial_records.plan(trial, said), said
 
 
 def _trial(workdir, **changes):
@@ -114,7 +126,7 @@ def test_a_kill_leaves_nothing_that_counts(tmp_path, monkeypatch, dies_at):
     _add(trial, 'exact', 'head')
   assert trial.records() == [] and trial.missing() == trial.wanted()
   _add(trial, 'exact', 'head')
-  assert not trial.missing() and trial_records.rename_corrupt(trial) == []
+  assert not trial.missing() and _planned(trial) == (set(), [])
 
 
 def _digit(path):
@@ -155,12 +167,13 @@ def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(trial, suffix
   path = trial.directory / f'exact-head-task0.{suffix}'
   change(path)
   found = {one.name: one.read_bytes() for one in trial.directory.glob('exact-head-task0.*')}
-  (said,) = trial_records.rename_corrupt(trial)
+  missing, (said,) = _planned(trial)
+  assert missing == {(0, 'exact', 'head')} == trial.missing()
   assert words in said and 'renamed to exact-head-task0.json.corrupt' in said and str(trial.directory) in said
   assert {f'{name}.corrupt': data for name, data in found.items()} == {
     one.name: one.read_bytes() for one in trial.directory.glob('*.corrupt')
   }
-  assert trial.missing() == {(0, 'exact', 'head')} and trial_records.rename_corrupt(trial) == []
+  assert _planned(trial) == (missing, [])
   _add(trial, 'exact', 'head')
   assert not trial.missing() and len(trial.records()) == 2
 
@@ -179,14 +192,14 @@ def test_a_record_of_another_trial_is_made_again(trial):
   for path in trial.directory.iterdir():
     (other.directory / path.name).write_bytes(path.read_bytes())
   assert other.records() == []
-  first, _ = trial_records.rename_corrupt(other)
-  assert f"is of trial '{trial.id}'" in first and other.missing() == other.wanted()
+  missing, (first, _) = _planned(other)
+  assert f"is of trial '{trial.id}'" in first and missing == other.missing() == other.wanted()
 
 
 def test_a_second_corrupt_file_is_renamed_beside_the_first(trial):
   for count in (1, 2):
     _cut(trial.directory / 'exact-head-task0.json')
-    (said,) = trial_records.rename_corrupt(trial)
+    _, (said,) = _planned(trial)
     _add(trial, 'exact', 'head')
     assert len(list(trial.directory.glob('exact-head-task0.json.corrupt*'))) == count
   assert 'renamed to exact-head-task0.json.corrupt-2' in said
@@ -210,13 +223,33 @@ def test_a_run_makes_what_is_corrupt_again_and_no_more(tmp_path):
   }
 
 
-def test_missing_is_asked_once_a_trial(tmp_path, monkeypatch):
-  """And the merged records are read once, for the table."""
-  config = prompt_vs_head.get_config('smoke')
-  config.update(num_states=(4, 6), models=('exact',), methods=('head',), num_trials=2)
-  asked, missing = [], Trial.missing
-  monkeypatch.setattr(Trial, 'missing', lambda trial: asked.append(trial.id) or missing(trial))
-  monkeypatch.setattr(trial_lib, 'draw', lambda trial: (_ for _ in ()).throw(MemoryError('too little')))
-  with pytest.raises(sweep.TrialsFailed):
-    sweep.run(registry.from_config(config), tmp_path, Reporter(rich.console.Console(quiet=True)))
-  assert len(asked) == len(set(asked)) == 4
+def test_a_run_plans_each_trial_once_and_reads_its_records_once_more_to_merge_them(tmp_path, monkeypatch):
+  """And results.jsonl once, for the table; so does a run that finds all of it done."""
+  flags = ['--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.num_states=4,6', '--config.figures=()']
+  flags += ["--config.models=('exact',)", "--config.methods=('head',)", '--config.tasks_per_trial=1']
+  read, planned = Counter(), Counter()
+  of_plan, of_file = trial_records.plan, files.read_bytes
+  monkeypatch.setattr(trial_records, 'plan', lambda trial, said: planned.update([trial.id]) or of_plan(trial, said))
+
+  def read_bytes(path):
+    content = of_file(path)
+    read.update([path.name if path.parent == tmp_path else path])
+    return content
+
+  monkeypatch.setattr(files, 'read_bytes', read_bytes)
+  for times in (1, 2):
+    read.clear()
+    planned.clear()
+    assert main_lib.main(['main', *flags]) == 0
+    records = [count for path, count in read.items() if 'exact-head' in str(path)]
+    assert records == [times] * 2 and read['results.jsonl'] == 1 and list(planned.values()) == [1, 1]
+
+
+def test_only_the_lease_of_a_lock_has_a_thread():
+  """No module of a run starts another; a study may have a pool that it waits for."""
+  paths = [path for name in ('runtime', 'records', 'pipeline') for path in (ROOT / 'experiments' / name).glob('*.py')]
+  for path in paths:
+    for node in ast.walk(ast.parse(path.read_text())):
+      names = [*getattr(node, 'names', []), getattr(node, 'attr', None), getattr(node, 'id', None)]
+      starts = {getattr(name, 'name', name) for name in names} & {'Thread', 'Timer', 'ThreadPoolExecutor', '_thread'}
+      assert not starts, f'{path} starts a thread'

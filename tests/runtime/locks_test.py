@@ -243,7 +243,7 @@ def settings():
 
 def _record(trial):
   """Writes the record of a trial, as whichever process has its lock would."""
-  with mock.patch.object(locks, 'check'):
+  with mock.patch.multiple(locks, check=mock.DEFAULT, may_write=lambda path: True):
     trial_records.add(trial, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
 
 
@@ -282,10 +282,11 @@ def test_what_another_process_works_on_comes_last(settings, tmp_path, monkeypatc
   assert seen == begun and [failure.sentence for failure in failed] == ([sentence] if sentence else [])
 
 
+@pytest.mark.parametrize('fails', [False, True])
 @pytest.mark.parametrize('is_ended', [False, True])
-def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypatch, is_ended):
+def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypatch, is_ended, fails):
   """Its process slept, and another one has it or has had it: nothing of it is written here, its time neither, and it
-  counts as no failure."""
+  counts as no failure, also where it then fails here."""
   grid, begun = sweep.trials(settings, tmp_path), []
   trial = grid['|H|=4 trial 0']
 
@@ -295,6 +296,8 @@ def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypat
     with trial_records.session(trial, reporter):
       begun.append(_elsewhere(trial.directory))
       end() if is_ended else None
+      if fails:
+        raise MemoryError
       trial_records.add(trial, 'exact', 'head', [Tuned(0, {'head': np.ones(2)}, {'accuracy': 1.0})], {})
     return True
 
@@ -307,6 +310,45 @@ def test_a_trial_that_was_taken_over_is_waited_for(settings, tmp_path, monkeypat
   assert sweep.fill(grid, [0], 0.0, QUIET) == [] and len(begun) == 1 and not trial.missing()
   assert not trial.timing_path.exists() and trial.records()[0]['accuracy'] == 0.5
   assert failures.read(trial.directory) is None
+
+
+def test_who_has_lost_a_lock_writes_renames_and_removes_nothing_below_it(tmp_path):
+  """Whatever it is: no caller has to ask."""
+  kept = tmp_path / 'kept'
+  kept.write_text('{"a": 1}\n')
+  with locks.held(tmp_path, 'it', QUIET):
+    _elsewhere(tmp_path)
+    files.write_whole(tmp_path / 'below' / 'new', 'new')
+    files.append_json_line(kept, {'b': 2})
+    files.remove(kept)
+    failures.caught(tmp_path, ValueError('bad luck'))
+    with pytest.raises(locks.Lost):
+      files.rename_corrupt(kept)
+    files.write_whole(tmp_path.parent / f'{tmp_path.name}-beside', 'of another lock')
+  assert kept.read_text() == '{"a": 1}\n' and sorted(path.name for path in tmp_path.iterdir()) == ['.lock', 'kept']
+  assert (tmp_path.parent / f'{tmp_path.name}-beside').exists()
+
+
+@pytest.mark.parametrize('number', [0, 1, 2])
+def test_a_run_that_wakes_inside_a_merge_writes_nothing_more(settings, tmp_path, monkeypatch, number):
+  """Of config.json, results.jsonl and timing.jsonl those that come after its sleep; and it says so."""
+  grid, write_whole, written = sweep.trials(settings, tmp_path), files.write_whole, []
+  trial = next(iter(grid.values()))
+  _record(trial)
+  files.write_json_lines(trial.timing_path, [{'trial_id': trial.id}])
+
+  def write(path, content):
+    if len(written) == number:
+      _elsewhere(tmp_path)
+    written.append(path.name)
+    write_whole(path, content)
+
+  monkeypatch.setattr(files, 'write_whole', write)
+  reporter, said = _spoken()
+  sweep.merge(settings, tmp_path, reporter)
+  assert written == ['config.json', 'results.jsonl', 'timing.jsonl']
+  assert [name for name in written if (tmp_path / name).exists()] == written[:number]
+  assert said() == f'{tmp_path} was merged by process 42 on node7, which took this process for dead\n'
 
 
 def test_a_pretrained_model_is_locked_while_it_is_trained_or_read(settings, tmp_path, monkeypatch):

@@ -26,7 +26,6 @@ def bad_texts(field):
       yield f'{what}, in a tuple', f'({text!r},)' if kind is str else f'({text},)'
   one = repr((field.metadata['choices'] or ('a',))[0]) if kind is str else '1'
   yield 'a tuple in a tuple', f'(({one},),)'
-  yield 'a group', '{1: 2}'
   yield 'a tuple left open', f'({one}'
   if not field.metadata['may_be_empty']:
     yield 'nothing', '()'

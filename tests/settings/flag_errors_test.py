@@ -8,7 +8,7 @@ from faults import bad_inputs
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 import pytest
 
-from experiments.settings import config as config_lib, fields
+from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
@@ -17,9 +17,7 @@ from . import bad_values
 
 BOUNDS = {'least': operator.ge, 'above': operator.gt, 'most': operator.le, 'below': operator.lt}
 FIELDS = [
-  (experiment, name, field)
-  for experiment, module in EXPERIMENTS.items()
-  for name, field in config_lib.fields(module.SETTINGS)
+  (experiment, name, field) for experiment, cls in registry.SETTINGS.items() for name, field in config_lib.fields(cls)
 ]
 
 
@@ -95,21 +93,3 @@ def test_any_value_is_refused_by_name_or_kept(configs, which, value):
     assert name.rpartition('.')[2] in str(error) or _keeps(field, taken)
   else:
     assert _keeps(field, operator.attrgetter(name)(settings))
-
-
-def test_a_refusal_that_is_none_is_seen():
-  """A run that succeeds, a sentence without the field, and one that leaves a file do not count as refused."""
-  assert bad_inputs.verdict(bad_inputs.Bad(('--list',), ())).startswith('status 0')
-  refused = bad_inputs.Bad(('--config=theory:smoke', '--config.seed=-1'), ('seed',), any_of=('-1',))
-  assert bad_inputs.verdict(refused) == ''
-  assert 'not in' in bad_inputs.verdict(refused._replace(says=('dees',)))
-  assert 'not in' in bad_inputs.verdict(refused._replace(any_of=('-2',)))
-  program = b'open("left", "w")\ndef get_config():\n  raise ValueError("no such colour")'
-  leaves = bad_inputs.Bad(('--config=mine.py',), ('mine.py',), {'mine.py': program})
-  assert bad_inputs.verdict(leaves) == 'wrote left'
-
-
-def test_a_range_that_is_not_checked_is_seen(monkeypatch):
-  """Without the check of fields most of what is bad gets through."""
-  monkeypatch.setattr(fields, '_takes', lambda field, value: True)
-  assert len(_wrong(_one_of_each_field()[:40])) > 10

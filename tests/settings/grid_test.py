@@ -117,7 +117,7 @@ def test_every_field_says_what_it_means_and_takes(experiment):
   for scale in shipped['SCALES']:
     settings = registry.from_config(shipped['get_config'](scale))
     assert (settings.experiment, settings.scale) == (experiment, scale)
-  for name, field in config_lib.fields(EXPERIMENTS[experiment].SETTINGS):
+  for name, field in config_lib.fields(registry.SETTINGS[experiment]):
     assert len(field.metadata['meaning']) > 3 and valid_values(field), name
 
 
@@ -125,7 +125,7 @@ def test_every_field_says_what_it_means_and_takes(experiment):
 @pytest.mark.parametrize('bad', [float('nan'), float('-inf'), -1.0, -2, 10**12])
 def test_every_number_has_two_ends(experiment, bad):
   """A number below or above its range, or none at all, is refused by the field's name, alone and in a tuple."""
-  for name, field in config_lib.fields(EXPERIMENTS[experiment].SETTINGS):
+  for name, field in config_lib.fields(registry.SETTINGS[experiment]):
     kinds = {int: bad, float: bad, tuple[int, ...]: (bad,), tuple[float, ...]: (bad,)}
     if field.type in kinds:
       config = config_lib.shipped(experiment)['get_config']()

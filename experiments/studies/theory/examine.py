@@ -36,8 +36,6 @@ from hmm_jax.theory.theorems import assumptions, scoring, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError
 
 Record = dict[str, Any]
-SETTINGS = ExamineSettings
-
 _STATE_KEYS = (*HMM._fields, 'task_weights')
 _MEMORY_KEYS = (*_STATE_KEYS, 'memory_probs', 'cell_index', 'cell')
 _LARGEST_WEIGHT = 1e100

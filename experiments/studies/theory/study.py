@@ -17,8 +17,6 @@ from experiments.studies.theory import (
 )
 from experiments.studies.theory.settings import TheorySettings
 
-SETTINGS = TheorySettings
-
 
 def check(settings: TheorySettings) -> None:
   """Any machine will do."""

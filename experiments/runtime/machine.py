@@ -1,6 +1,7 @@
-"""The memory that this machine has for a run, and the most that the run has taken so far."""
+"""The runs that `launch/local.sh` starts together on this machine, the memory that each has, and what it has taken."""
 
 import contextlib
+import os
 import pathlib
 import re
 import resource
@@ -8,10 +9,20 @@ import sys
 
 import jax
 
-from experiments.runtime import local_runs
+from experiments.settings.fields import require
+
+_RUNS = 'HMM_JAX_RUNS'
 
 
-def available() -> float | None:
+def num_runs() -> int:
+  """The number of runs that were started together, from the environment; 1 where it says nothing."""
+  text = os.environ.get(_RUNS, '1')
+  is_count = re.fullmatch('[1-9][0-9]{0,3}', text) is not None
+  require(is_count, _RUNS, text, 'a number of runs, 1 to 9999, as launch/local.sh sets it')
+  return int(text)
+
+
+def available_memory() -> float | None:
   """Bytes for a run: of the accelerator, or its share of the host or control group; None where nobody says."""
   device = jax.local_devices()[0]
   if device.platform != 'cpu':
@@ -23,10 +34,10 @@ def available() -> float | None:
   with contextlib.suppress(OSError):
     kibibytes = re.findall(r'MemAvailable: *(\d+)', pathlib.Path('/proc/meminfo').read_text())
     sizes += [1024 * int(size) for size in kibibytes]
-  return min(sizes) / local_runs.num_runs() if sizes else None
+  return min(sizes) / num_runs() if sizes else None
 
 
-def peak() -> int:
+def peak_memory() -> int:
   """The most bytes that there have been at once so far: of the accelerator, or of this process."""
   device = jax.local_devices()[0]
   if device.platform != 'cpu':
