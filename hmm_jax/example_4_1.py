@@ -130,19 +130,18 @@ def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
   memory holds. A sentence ends with a full stop, after which the next one is told of the same memory.
   """
   cells = tuple(_VALUES)
-  words_of = lambda state, value: state.words[_ANY if _ANY in state.words else value]
-  said = {name: [words_of(state, value) for value in _VALUES[state.cell]] for name, state in _STATES.items()}
-  words = tuple(dict.fromkeys(word for rows in said.values() for row in rows for word in row))
-  row = lambda probs, names: [probs.get(name, 0) for name in names]
-  subject = np.array(row(_SUBJECT_PROBS, _VALUES['subject']))
-  location = np.array([row(_LOCATION_PROBS[value], _VALUES['location']) for value in _VALUES['subject']])
-  sentiment = np.array(row(_SENTIMENT_PROBS, _VALUES['sentiment']))
+  said = [[state.words.get(_ANY) or state.words[value] for value in _VALUES[state.cell]] for state in _STATES.values()]
+  words = tuple(dict.fromkeys(word for rows in said for row in rows for word in row))
+  matrix = lambda rows, names: np.array([[row.get(name, 0) for name in names] for row in rows])
+  subject, sentiment = (np.array(list(probs.values())) for probs in (_SUBJECT_PROBS, _SENTIMENT_PROBS))
+  location = matrix(_LOCATION_PROBS.values(), _VALUES['location'])
+  (initial_probs,) = matrix([_FIRST], _STATES)
   hmm = MemoryHMM(
-    memory_probs=jnp.asarray(np.einsum('i,ij,k->ijk', subject, location, sentiment)),
-    initial_probs=jnp.asarray(row(_FIRST, _STATES), float),
-    transition_matrix=jnp.asarray([row(state.then, _STATES) for state in _STATES.values()], float),
-    cell_index=jnp.asarray([cells.index(state.cell) for state in _STATES.values()], jnp.int32),
-    emission_matrix=jnp.moveaxis(jnp.asarray([[row(r, words) for r in said[name]] for name in _STATES]), 0, 1),
+    memory_probs=jnp.asarray(subject[:, None, None] * location[:, :, None] * sentiment),
+    initial_probs=jnp.asarray(initial_probs),
+    transition_matrix=jnp.asarray(matrix([state.then for state in _STATES.values()], _STATES)),
+    cell_index=jnp.array([cells.index(state.cell) for state in _STATES.values()]),
+    emission_matrix=jnp.stack([matrix(rows, words) for rows in said], axis=1),
   )
   return hmm, Vocabulary(words, cells, tuple(_VALUES.values()), tuple(_STATES))
 

@@ -4,22 +4,49 @@ A product of [m, k] and [k, n] has 2 m k n FLOPs. What is done entry by entry co
 AdamW.
 """
 
+import functools
+import math
+from typing import NamedTuple
+
 from experiments.settings.grid import Settings
+from hmm_jax.bert import Bert
 from hmm_jax.masking import num_slots
 from hmm_jax.sampling import token_dtype
 
 
-def forward(s: Settings, length: int, read: int) -> int:
-  """FLOPs of BERT on one sequence, of which `read` positions are read out.
+class Product(NamedTuple):
+  """`batch` products [rows, inner] x [inner, columns] side by side."""
 
-  The last layer computes keys and values everywhere, and all else at those positions alone.
+  batch: int
+  rows: int
+  inner: int
+  columns: int
+
+
+def products(bert: Bert, batch_size: int, length: int, num_read: int) -> list[Product]:
+  """Those of a pass forward over B chunks [T], of which `num_read` positions each are read out.
+
+  The last layer computes keys and values everywhere, and all else where it is read.
   """
-  b = s.bert
-  places = (b.num_layers - 1) * length + read
-  keys_and_values, attention = 4 * b.width**2 * b.num_layers * length, 4 * b.width * length * places
-  queries_and_outputs, feed_forward = 4 * b.width**2 * places, 4 * b.width * b.ffn_width * places
-  transform_and_logits = 2 * b.width * (b.width + s.hmm.num_tokens + 1) * read
-  return keys_and_values + attention + queries_and_outputs + feed_forward + transform_and_logits
+  width, head_width = bert.width, bert.width // bert.num_heads
+
+  def dense(positions: int, columns: int, inner: int = width) -> Product:
+    return Product(1, batch_size * positions, inner, columns)
+
+  def layer(positions: int) -> list[Product]:
+    """The products behind queries, keys and values."""
+    heads = functools.partial(Product, batch_size * bert.num_heads, positions)
+    attention = [heads(head_width, length), heads(length, head_width), dense(positions, width)]
+    return [*attention, dense(positions, bert.ffn_width), dense(positions, width, bert.ffn_width)]
+
+  before = [dense(length, 3 * width), *layer(length)] * (bert.num_layers - 1)
+  last = [dense(num_read, width), dense(length, 2 * width), *layer(num_read)]
+  return [*before, *last, dense(num_read, width), dense(num_read, bert.num_tokens + 1)]
+
+
+def training_flops(products: list[Product]) -> int:
+  """FLOPs forward and backward: the results, and the slopes in both factors."""
+  return 6 * sum(map(math.prod, products))
 
 
 def pretraining_step(s: Settings, read: int | None = None) -> int:
@@ -29,7 +56,8 @@ def pretraining_step(s: Settings, read: int | None = None) -> int:
   """
   batch_size, length = s.pretrain.batch_size, s.corpus.chunk_length
   read = read or num_slots(s.corruption(), batch_size, length)
-  return 3 * batch_size * forward(s, length, read) + (muon(s) if s.pretrain.optimizer == 'muon' else 0)
+  of_muon = muon(s) if s.pretrain.optimizer == 'muon' else 0
+  return training_flops(products(s.bert_module(), batch_size, length, read)) + of_muon
 
 
 def muon(s: Settings) -> int:

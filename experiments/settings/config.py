@@ -39,6 +39,13 @@ def _settings(config: dict[str, Any], classes: Classes) -> Any:
   return _read(classes[str(experiment)], config, '')
 
 
+def replace(settings: Any, changes: dict[str, Any]) -> Any:
+  """The settings with other values of the fields of these dotted names; raises SettingsError where one is wrong."""
+  config = ml_collections.ConfigDict(dataclasses.asdict(settings), type_safe=False)
+  config.update_from_flattened_dict(changes)
+  return _read(type(settings), config.to_dict(), '')
+
+
 def _read(cls: Any, config: dict[str, Any], prefix: str) -> Any:
   names = [field.name for field in dataclasses.fields(cls)]
   for name in sorted(set(config) - set(names)):

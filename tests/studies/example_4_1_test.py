@@ -10,18 +10,15 @@ import rich.console
 
 from configs import example_4_1 as config_file
 from experiments.analysis import statistics
-from experiments.records import environment, results
+from experiments.records import frames, results
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
-from experiments.settings.groups import FigureSettings
 from experiments.studies import example_4_1 as experiment, registry
 from hmm_jax import example_4_1
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-DRAWN = [
-  f'{name}.{extension}' for name in ('sentence', 'sampled_document') for extension in ('png', 'pdf', 'svg', 'txt')
-]
+DRAWN = ['table.txt', *(f'{name}.{end}' for name in ('sentence', 'sampled_document') for end in ('png', 'pdf', 'svg'))]
 
 
 def _settings(**changes):
@@ -37,78 +34,79 @@ def _reporter():
 def finished(tmp_path_factory):
   """The workdir of a finished run, its settings and what it printed."""
   workdir, settings, reporter = tmp_path_factory.mktemp('finished'), _settings(num_documents=2), _reporter()
-  experiment.check(settings)
-  experiment.run(settings, workdir, reporter)
-  experiment.show(settings, workdir, reporter)
+  experiment.STUDY.check(settings)
+  experiment.STUDY.run(settings, workdir, reporter)
+  experiment.STUDY.show(settings, workdir, reporter)
   return workdir, settings, reporter.console.file.getvalue()
 
 
-def test_a_run_prints_sentences_and_both_tables(finished):
-  """Every sampled document as a text with its memory, the sentence, and a row for each of its words."""
+def test_the_tables_have_every_document_and_every_word_of_two(finished):
+  """Each sampled document as a text with its memory; of the sentence, a row for each of its words."""
   workdir, settings, printed = finished
-  records = results.load(workdir)
-  assert settings.sentence in printed
-  for document in (1, 2):
+  records = frames.load(workdir)
+  tables = experiment.tables(records, settings)
+  assert list(tables) == ['documents', 'sentence', 'sampled_document']
+  assert settings.sentence in tables['sentence'].title and 'happily' in printed
+  for document, row in enumerate(tables['documents'].frame.values.tolist(), 1):
     rows = statistics.select(records, document=document)
-    assert example_4_1.as_text([row['word'] for row in rows[1:]]) in printed
-    assert f'[{", ".join(rows[0]["memory"].values())}]' in printed
-  (row,) = [line for line in (workdir / 'sentence.txt').read_text().splitlines() if line.split()[:1] == ['happily']]
-  (record,) = statistics.select(records, document=0, word='happily')
-  numbers = [f'{prob:.2f}' for probs in record['posterior'].values() for prob in probs.values()]
-  assert row.split() == ['happily', *numbers, '1.00']
+    assert row == [example_4_1.as_text(list(rows['word'][1:])), *rows['memory'].iloc[0].values()]
+  (row,) = [row for row in tables['sentence'].frame.values.tolist() if row[0] == 'happily']
+  (record,) = statistics.select(records, document=0, word='happily').itertuples()
+  numbers = [f'{prob:.2f}' for probs in record.posterior.values() for prob in probs.values()]
+  assert row == ['happily', *numbers, '', '', '1.00']
 
 
 def test_records_hold_the_posterior_after_each_word(finished):
   """Each is the posterior of the memory given the words up to it, and the probabilities of reading a cell sum to 1."""
   workdir, settings, _ = finished
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
-  records = results.load(workdir)
-  assert {record['document'] for record in records} == {0, 1, 2}
+  records = frames.load(workdir)
+  assert set(records['document']) == {0, 1, 2}
   for document in (0, 1):
     rows = statistics.select(records, document=document)
-    tokens = example_4_1.encode(' '.join(row['word'] for row in rows), vocabulary)
+    tokens = example_4_1.encode(' '.join(rows['word']), vocabulary)
     assert len(tokens) == len(rows) - 1
     seen = np.tri(len(rows), len(tokens), -1, dtype=bool)
     likelihoods = np.asarray(float64(hmm).joint_emission_matrix, np.float64).T[np.asarray(tokens)]
     joint = log_space_posterior(hmm, np.where(seen[..., None], likelihoods, 1)).smoothed_probs[:, 0]
     memory = joint.reshape(len(rows), *hmm.memory_probs.shape, -1).sum(-1)
     expected = np.stack([memory.sum((2, 3)), memory.sum((1, 3)), memory.sum((1, 2))], axis=1)
-    recorded = [[list(probs.values()) for probs in row['posterior'].values()] for row in rows]
+    recorded = [[list(probs.values()) for probs in posterior.values()] for posterior in rows['posterior']]
     np.testing.assert_allclose(recorded, expected, atol=1e-6)
-    np.testing.assert_allclose([sum(row['reads'].values()) for row in rows], [0] + [1] * len(tokens), atol=1e-6)
-  assert rows[0]['seed'] == settings.seed
+    np.testing.assert_allclose([sum(reads.values()) for reads in rows['reads']], [0] + [1] * len(tokens), atol=1e-6)
+  assert set(records['seed']) == {settings.seed} and records[['packages', 'devices', 'commit']].notna().all(axis=None)
   assert results.config(workdir) == dataclasses.asdict(settings)
-  (made,) = environment.load(workdir, results.load(workdir)).values()
-  assert {'packages', 'devices', 'commit'} <= set(made)
 
 
 def test_sampled_documents_end_with_a_sentence(finished):
   """The unfinished last sentence is left out."""
-  for document in (1, 2):
-    assert statistics.select(results.load(finished[0]), document=document)[-1]['word'] == '.'
+  assert frames.load(finished[0]).groupby('document')['word'].last().tolist() == ['.', '.', '.']
 
 
 def test_the_figure_draws_the_records(finished):
   """A panel per cell, whose lines are the posteriors of its values and whose bars say which cell is read."""
-  rows = statistics.select(results.load(finished[0]), document=0)
-  figure = experiment.draw(rows, FigureSettings(width=7.2, height=6.0, dpi=60, paper_overlay=False))
+  records = frames.load(finished[0])
+  rows = statistics.select(records, document=0)
+  drawn = experiment.figures(records, finished[1])
+  assert 'sampled document' in drawn['sampled_document'].get_suptitle()
+  figure = drawn['sentence']
   assert len(figure.axes) == 3 and 'scale smoke, seed 0; sentence' in figure.get_suptitle()
-  for axes, (cell, values) in zip(figure.axes, rows[0]['posterior'].items()):
+  for axes, (cell, values) in zip(figure.axes, rows['posterior'].iloc[0].items()):
     assert cell in axes.get_title(loc='left') and axes.get_ylabel()
     assert len({(line.get_color(), line.get_marker(), line.get_linestyle()) for line in axes.get_lines()}) == 3
     for line, value in zip(axes.get_lines(), values):
       assert line.get_label() == value
-      np.testing.assert_array_equal(line.get_ydata(), [row['posterior'][cell][value] for row in rows])
-    np.testing.assert_array_equal([bar.get_height() for bar in axes.patches], [row['reads'][cell] for row in rows])
+      np.testing.assert_array_equal(line.get_ydata(), [posterior[cell][value] for posterior in rows['posterior']])
+    np.testing.assert_array_equal([bar.get_height() for bar in axes.patches], [reads[cell] for reads in rows['reads']])
   labels = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
-  assert labels == ['(prior)', *(row['word'] for row in rows[1:])]
+  assert labels == ['(prior)', *rows['word'][1:]]
 
 
 def test_report_redraws_from_records_alone(finished, tmp_path):
   """`show` needs results.jsonl and nothing else, and writes the same bytes."""
   workdir, settings, _ = finished
   (tmp_path / results.FILE_NAME).write_bytes((workdir / results.FILE_NAME).read_bytes())
-  experiment.show(settings, tmp_path, _reporter())
+  experiment.STUDY.show(settings, tmp_path, _reporter())
   for name in DRAWN:
     assert (tmp_path / name).read_bytes() == (workdir / name).read_bytes()
 
@@ -124,6 +122,6 @@ def test_report_redraws_from_records_alone(finished, tmp_path):
 def test_a_sentence_that_cannot_be_said_is_refused(sentence, words):
   """One sentence names what is wrong."""
   with pytest.raises(SettingsError) as refusal:
-    experiment.check(_settings(sentence=sentence))
+    experiment.STUDY.check(_settings(sentence=sentence))
   for word in ('sentence is', *words):
     assert word in str(refusal.value)

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.studies.benchmark.measure import BenchmarkCase, Contender, NotHere, Prepared
 from experiments.studies.benchmark.settings import TrainingSettings
-from experiments.studies.benchmark.training import Step
+from experiments.studies.benchmark.training import HUGGING_FACE, Step
 from hmm_jax.bert import Bert
 
 # What `--config.deterministic` asks of every program of a process, here of one.
@@ -32,11 +32,11 @@ def cases(settings: TrainingSettings, key: Array) -> Iterator[BenchmarkCase]:
     Contender('ours, deterministic', lambda: step.ours(step.bert, options=_DETERMINISTIC)),
     # Its layers start from other draws, so that its loss is another.
     Contender('ours, scanned layers', lambda: step.ours(step.bert.clone(scan_layers=True))._replace(error=None)),
-    Contender('Hugging Face, torch.compile, SDPA', lambda: _hugging_face(step), ('torch', 'transformers')),
-    Contender('its matrix products alone', step.products),
+    Contender('Hugging Face, torch.compile, SDPA', lambda: _hugging_face(step), HUGGING_FACE),
+    Contender('its matrix products alone', step.products_alone),
   ]
   yield BenchmarkCase('gpu', step.name, contenders)
-  yield _compared(step)
+  yield losses(step)
   yield step.ensembles('gpu')
 
 
@@ -59,34 +59,27 @@ def _hugging_face(step: Step) -> Prepared:
   return step.hugging_face(compiled=True, attention='sdpa', device='cuda')
 
 
-def _compared(step: Step) -> BenchmarkCase:
+def losses(step: Step) -> BenchmarkCase:
   """The losses of one call of steps from one start, without dropout, against those in float32.
 
-  At full rate from the first step on: a warm-up to a small rate would leave the weights where they are.
+  At full rate from the first step on: a warm-up to a small rate would leave the weights where they are. The distance is
+  not a number where a gradient was not finite, unless it was the last, which no loss comes after.
   """
   exact: list[np.ndarray] = []
   moving = dataclasses.replace(step.settings.pretrain, warmup_steps=0, learning_rate=_MOVING_RATE)
 
-  def float32() -> Prepared:
-    prepared = step.ours(_without_dropout(step).clone(dtype=jnp.float32), precision='highest', pretrain=moving)
-    return prepared._replace(error=lambda losses: _kept(exact, losses))
+  def distance(found: Array) -> float:
+    """The largest from the losses in float32, which come first."""
+    exact.append(np.asarray(found))
+    return float(np.abs(exact[-1] - exact[0]).max())
 
-  def against(bert: Callable[[], Bert]) -> Prepared:
-    return step.ours(bert(), pretrain=moving)._replace(error=lambda losses: _distance(losses, exact[0]))
+  def contender(name: str, bert: Callable[[], Bert], precision: str = 'default') -> Contender:
+    prepare = lambda: step.ours(bert(), precision=precision, pretrain=moving)._replace(error=distance)
+    return Contender(name, prepare)
 
   contenders = [
-    Contender('ours, float32', float32),
-    Contender('ours, bfloat16', lambda: against(lambda: _without_dropout(step))),
-    Contender('ours, bfloat16, cuDNN attention', lambda: against(lambda: _with_cudnn(step))),
+    contender('ours, float32', lambda: _without_dropout(step).clone(dtype=jnp.float32), 'highest'),
+    contender('ours, bfloat16', lambda: _without_dropout(step)),
+    contender('ours, bfloat16, cuDNN attention', lambda: _with_cudnn(step)),
   ]
   return BenchmarkCase('gpu', f'losses of {step.settings.pretrain.steps_per_call} steps, against float32', contenders)
-
-
-def _kept(exact: list[np.ndarray], losses: Array) -> float:
-  exact.append(np.asarray(losses))
-  return 0.0
-
-
-def _distance(losses: Array, exact: np.ndarray) -> float:
-  """The largest; not a number where a gradient was not finite, unless it was the last, which no loss comes after."""
-  return float(np.abs(np.asarray(losses) - exact).max())

@@ -12,6 +12,14 @@ from hmm_jax.bert import Bert
 
 # All tokens are of one type here, whose embedding is zero.
 TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'
+# Modules of a layer there, by our names; queries, keys and values are one matrix of ours.
+_OF_A_LAYER = {
+  'attention.output.dense': 'attention_out',
+  'attention.output.LayerNorm': 'attention_norm',
+  'intermediate.dense': 'ffn_in',
+  'output.dense': 'ffn_out',
+  'output.LayerNorm': 'ffn_norm',
+}
 # The label of what is not selected.
 _IGNORED = -100
 
@@ -39,14 +47,6 @@ def config_of(bert: Bert, attention: str = 'eager') -> transformers.BertConfig:
   )
 
 
-def _dense(name: str, leaves: Any) -> dict[str, np.ndarray]:
-  return {f'{name}.weight': leaves['kernel'].T, f'{name}.bias': leaves['bias']}
-
-
-def _norm(name: str, leaves: Any) -> dict[str, np.ndarray]:
-  return {f'{name}.weight': leaves['scale'], f'{name}.bias': leaves['bias']}
-
-
 def named(params: Any) -> dict[str, np.ndarray]:
   """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`.
 
@@ -55,25 +55,25 @@ def named(params: Any) -> dict[str, np.ndarray]:
   if 'scanned' in params:
     raise ValueError('scan_layers is True; valid is a tree with a branch for each layer')
   params = jax.tree.map(np.asarray, params)
+  modules = {
+    'bert.embeddings.LayerNorm': params['embedding_norm'],
+    'cls.predictions.transform.dense': params['transform'],
+    'cls.predictions.transform.LayerNorm': params['transform_norm'],
+  }
+  for number in range(sum(name.startswith('layers_') for name in params)):
+    layer, prefix = params[f'layers_{number}'], f'bert.encoder.layer.{number}'
+    for index, name in enumerate(('query', 'key', 'value')):
+      part = {leaf: np.split(values, 3, axis=-1)[index] for leaf, values in layer['qkv'].items()}
+      modules[f'{prefix}.attention.self.{name}'] = part
+    modules |= {f'{prefix}.{name}': layer[ours] for name, ours in _OF_A_LAYER.items()}
   out = {
     'bert.embeddings.word_embeddings.weight': params['word_embedding']['embedding'],
     'bert.embeddings.position_embeddings.weight': params['position_embedding'],
     'cls.predictions.bias': params['output_bias'],
-    **_norm('bert.embeddings.LayerNorm', params['embedding_norm']),
-    **_dense('cls.predictions.transform.dense', params['transform']),
-    **_norm('cls.predictions.transform.LayerNorm', params['transform_norm']),
   }
-  for number in range(sum(name.startswith('layers_') for name in params)):
-    layer, prefix = params[f'layers_{number}'], f'bert.encoder.layer.{number}'
-    kernels = np.split(layer['qkv']['kernel'], 3, axis=1)
-    biases = np.split(layer['qkv']['bias'], 3)
-    for name, kernel, bias in zip(('query', 'key', 'value'), kernels, biases, strict=True):
-      out |= _dense(f'{prefix}.attention.self.{name}', {'kernel': kernel, 'bias': bias})
-    out |= _dense(f'{prefix}.attention.output.dense', layer['attention_out'])
-    out |= _norm(f'{prefix}.attention.output.LayerNorm', layer['attention_norm'])
-    out |= _dense(f'{prefix}.intermediate.dense', layer['ffn_in'])
-    out |= _dense(f'{prefix}.output.dense', layer['ffn_out'])
-    out |= _norm(f'{prefix}.output.LayerNorm', layer['ffn_norm'])
+  for name, leaves in modules.items():
+    out[f'{name}.weight'] = leaves['kernel'].T if 'kernel' in leaves else leaves['scale']
+    out[f'{name}.bias'] = leaves['bias']
   return out
 
 

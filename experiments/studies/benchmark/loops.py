@@ -5,22 +5,26 @@ import numpy as np
 
 
 @numba.njit(parallel=True)
-def forward_backward(initial_probs, transition_matrix, rows):
-  """Scaled messages in float64, a sequence a thread: `(filtered, predicted, smoothed, loglik)` of rows [B, T, H]."""
+def forward_backward(initial_probs, transition_matrix, rows, everything):
+  """Scaled messages in float64, a sequence a thread: `(smoothed, filtered, predicted, loglik)` of rows [B, T, H].
+
+  Unless `everything` is asked for, only the first means anything, and takes memory.
+  """
   num_sequences, length, num_states = rows.shape
-  filtered = np.empty(rows.shape)
-  predicted = np.empty(rows.shape)
   smoothed = np.empty(rows.shape)
-  loglik = np.empty(num_sequences)
+  filtered = np.empty(rows.shape) if everything else smoothed
+  predicted = np.empty(rows.shape) if everything else smoothed
+  loglik = np.zeros(num_sequences)
   for b in numba.prange(num_sequences):
-    loglik[b] = 0.0
     message = initial_probs.copy()
     for t in range(length):
-      predicted[b, t] = message
+      if everything:
+        predicted[b, t] = message
       message = message * rows[b, t]
       total = message.sum()
       message /= total
-      loglik[b] += np.log(total)
+      if everything:
+        loglik[b] += np.log(total)
       filtered[b, t] = message
       message = np.dot(message, transition_matrix)
     future = np.ones(num_states)
@@ -29,28 +33,7 @@ def forward_backward(initial_probs, transition_matrix, rows):
       smoothed[b, t] = joint / joint.sum()
       future = np.dot(transition_matrix, future * rows[b, t])
       future /= future.sum()
-  return filtered, predicted, smoothed, loglik
-
-
-@numba.njit(parallel=True)
-def smooth(initial_probs, transition_matrix, rows):
-  """Of the same P[H_t | x_{1:T}] alone."""
-  num_sequences, length, num_states = rows.shape
-  smoothed = np.empty(rows.shape)
-  for b in numba.prange(num_sequences):
-    message = initial_probs.copy()
-    for t in range(length):
-      message = message * rows[b, t]
-      message /= message.sum()
-      smoothed[b, t] = message
-      message = np.dot(message, transition_matrix)
-    future = np.ones(num_states)
-    for t in range(length - 1, -1, -1):
-      joint = smoothed[b, t] * future
-      smoothed[b, t] = joint / joint.sum()
-      future = np.dot(transition_matrix, future * rows[b, t])
-      future /= future.sum()
-  return smoothed
+  return smoothed, filtered, predicted, loglik
 
 
 @numba.njit

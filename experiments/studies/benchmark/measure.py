@@ -1,7 +1,6 @@
 """Several contenders in one case, measured by turns in one process; what cannot be measured is a line that says why."""
 
-from collections.abc import Callable, Iterator, Sequence
-import contextlib
+from collections.abc import Callable, Sequence
 import ctypes
 import importlib.metadata
 import importlib.util
@@ -11,20 +10,21 @@ import time
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 PEERS = ('dynamax', 'hmmlearn', 'numba', 'torch', 'transformers')
+# The numbers of a record beside its seconds, None where a contender has no such number.
+NUMBERS = ('error', 'memory_bytes', 'device_peak_bytes', 'flops', 'product_flops', 'tokens', 'compile_seconds')
 
 _STATUS = pathlib.Path('/proc/self/status')
 _CLEAR = pathlib.Path('/proc/self/clear_refs')
 
 
 class NotHere(Exception):
-  """Why a way cannot be measured on this machine, in a few words."""
+  """Why a contender cannot be measured on this machine, in a few words."""
 
 
 class Prepared(NamedTuple):
-  """A way that is ready to be called.
+  """A contender that is ready to be called.
 
   Attributes:
     call: one measurement, which may return before its work is done.
@@ -87,40 +87,26 @@ def alternate(case: BenchmarkCase, repeats: int, deadline: float = math.inf) -> 
   No contender is prepared once `time.monotonic()` is past the deadline.
   """
   ready: dict[str, Prepared] = {}
-  rows = {contender.name: _row(case, contender) for contender in case.contenders}
+  rows: dict[str, dict[str, Any]] = {}
   for contender in case.contenders:
+    named = {'part': case.part, 'work': case.name, 'way': contender.name}
+    row = rows[contender.name] = {**named, 'seconds': [], **dict.fromkeys(NUMBERS), 'dtype': None, 'note': ''}
     try:
-      ready[contender.name] = _warmed_up(contender, rows[contender.name], deadline)
+      ready[contender.name] = _warmed_up(contender, row, deadline)
     except Exception as error:
       # Compilers and peers fail in any way, each in its own.
-      rows[contender.name]['note'] = _in_one_line(error)
+      row['note'] = _in_one_line(error)
   for _ in range(repeats):
     for name, prepared in list(ready.items()):
       try:
-        rows[name]['seconds'].append(_seconds(prepared.call) / prepared.units)
+        begun = time.perf_counter()
+        jax.block_until_ready(prepared.call())
+        rows[name]['seconds'].append((time.perf_counter() - begun) / prepared.units)
       except Exception as error:
         # Rounds are compared with rounds, so that those before it do not count either.
         rows[name] |= {'seconds': [], 'note': _in_one_line(error)}
         del ready[name]
   return list(rows.values())
-
-
-def _row(case: BenchmarkCase, contender: Contender) -> dict[str, Any]:
-  return {
-    'part': case.part,
-    'work': case.name,
-    'way': contender.name,
-    'seconds': [],
-    'error': None,
-    'memory_bytes': None,
-    'device_peak_bytes': None,
-    'flops': None,
-    'product_flops': None,
-    'tokens': None,
-    'dtype': None,
-    'compile_seconds': None,
-    'note': '',
-  }
 
 
 def _warmed_up(contender: Contender, row: dict[str, Any], deadline: float) -> Prepared:
@@ -131,21 +117,21 @@ def _warmed_up(contender: Contender, row: dict[str, Any], deadline: float) -> Pr
     raise NotHere(f'{" and ".join(missing)} not installed')
   prepared = contender.prepare()
   result = jax.block_until_ready(prepared.call())
-  if prepared.error:
-    row['error'] = _finite(prepared.error(result))
-  del result
-  row['memory_bytes'] = _memory(prepared)
-  row['device_peak_bytes'] = (jax.local_devices()[0].memory_stats() or {}).get('peak_bytes_in_use')
-  row['flops'] = _flops(prepared)
-  row['compile_seconds'] = prepared.compile_seconds
-  row |= prepared.figures
-  return prepared
-
-
-def _finite(error: float) -> float:
-  if not math.isfinite(error):
+  error = prepared.error and prepared.error(result)
+  if error is not None and not math.isfinite(error):
     raise ValueError('its result is not finite')
-  return error
+  del result
+  # As XLA counts them: of a loop those of one pass, of branches those of the largest.
+  flops = ((prepared.program and prepared.program.cost_analysis()) or {}).get('flops')
+  row |= {
+    'error': error,
+    'memory_bytes': _memory(prepared),
+    'device_peak_bytes': (jax.local_devices()[0].memory_stats() or {}).get('peak_bytes_in_use'),
+    'flops': flops and flops / prepared.units_of_loop,
+    'compile_seconds': prepared.compile_seconds,
+    **prepared.figures,
+  }
+  return prepared
 
 
 def _in_one_line(error: Exception) -> str:
@@ -155,57 +141,27 @@ def _in_one_line(error: Exception) -> str:
   return f'fails, {" ".join(words)[:100]}'
 
 
-def _seconds(call: Callable[[], Any]) -> float:
-  begun = time.perf_counter()
-  jax.block_until_ready(call())
-  return time.perf_counter() - begun
-
-
-def _flops(prepared: Prepared) -> float | None:
-  """Operations of one unit as XLA counts them: of a loop those of one pass, of branches those of the largest."""
-  analysis = prepared.program.cost_analysis() if prepared.program else None
-  return analysis['flops'] / prepared.units_of_loop if analysis and 'flops' in analysis else None
-
-
 def _memory(prepared: Prepared) -> float | None:
   """Bytes of one call on top of its arguments: what XLA sets aside for results and temporaries of its program.
 
-  Of what is no such program it is the most by which the process grew in a call, None where it runs on a device.
+  Of what is no such program it is the most by which the process grew in a call, None where it runs on a device or the
+  system cannot say.
   """
   if prepared.program:
     stats = prepared.program.memory_analysis()
     return stats and stats.output_size_in_bytes - stats.alias_size_in_bytes + stats.temp_size_in_bytes
   if jax.default_backend() != 'cpu':
     return None
-  with _growth() as grown:
-    jax.block_until_ready(prepared.call())
-  return grown()
-
-
-@contextlib.contextmanager
-def _growth() -> Iterator[Callable[[], float | None]]:
-  """Tells the peak of resident memory above what stood before; None where the system cannot say."""
-  before = peak = None
-  with contextlib.suppress(OSError, AttributeError):
+  try:
     ctypes.CDLL(None).malloc_trim(0)  # What was freed and kept by the allocator would hide what a call takes.
     _CLEAR.write_text('5')  # Sets the peak back, see proc(5).
     before = _resident('VmRSS')
-  yield lambda: None if before is None or peak is None else max(peak - before, 0.0)
-  if before is not None:
-    peak = _resident('VmHWM')
+  except (OSError, AttributeError):
+    return None
+  jax.block_until_ready(prepared.call())
+  return max(_resident('VmHWM') - before, 0.0)
 
 
 def _resident(field: str) -> float:
   lines = dict(line.split(':', 1) for line in _STATUS.read_text().splitlines())
   return 1024.0 * int(lines[field].split()[0])
-
-
-def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-  """The first quartile, the median and the third."""
-  low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-  return float(low), float(middle), float(high)
-
-
-def ratios(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float, float]:
-  """Quartiles of the ratio, theirs over ours, of each round, whose measurements stand next to each other in time."""
-  return quartiles([there / here for here, there in zip(ours, theirs, strict=True)])

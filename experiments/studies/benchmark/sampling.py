@@ -4,7 +4,7 @@ Every error is the largest distance of a token's share in the text from its exac
 that it is of the size of chance: it says that all sample one law.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -21,19 +21,38 @@ from hmm_jax.sampling import alias_table
 def cases(settings: SamplingSettings, key: Array) -> Iterator[BenchmarkCase]:
   """Documents beside every peer, and a corpus without dynamax, which is too slow for it."""
   hmm = hmm_jax.random_hmm(key, settings.num_states, settings.num_tokens)
-  length = settings.document_length
-  error = _share_error(exact_shares(hmm, length))
+  length, expected = settings.document_length, exact_shares(hmm, settings.document_length)
 
-  def contenders(count: int) -> list[Contender]:
-    return [
-      Contender('ours', lambda: _ours(hmm, key, count, length, error)),
-      Contender('numba', lambda: _numba(hmm, count, length, error), ('numba',)),
-    ]
+  def error(tokens: Any) -> float:
+    counts = np.bincount(np.asarray(tokens, np.uint8).reshape(-1), minlength=len(expected))
+    return float(np.abs(counts / counts.sum() - expected).max())
 
-  peer = Contender('dynamax', lambda: _dynamax(hmm, key, settings.num_documents, length, error), ('dynamax',))
+  def ours(count: int) -> Prepared:
+    sample = jax.jit(lambda key, hmm: hmm_jax.sample_corpus(key, hmm, count, length))
+    return compiled(sample, key, hmm, error=error)
+
+  def numba(count: int) -> Prepared:
+    from experiments.studies.benchmark import loops
+
+    initial, transition, emission = (tuple(map(np.asarray, alias_table(rows))) for rows in hmm)
+    return Prepared(lambda: loops.sample(initial, transition, emission, count, length, 0), error)
+
+  def dynamax(count: int) -> Prepared:
+    from dynamax.hidden_markov_model import CategoricalHMM
+
+    model = CategoricalHMM(hmm.num_states, 1, hmm.num_tokens)
+    params, _ = model.initialize(**hmm_jax.to_dynamax(hmm))
+    sample = jax.jit(jax.vmap(lambda key: model.sample(params, key, length)[1]))
+    return compiled(sample, jax.random.split(key, count), error=error)
+
+  def case(name: str, count: int, *more: Contender) -> BenchmarkCase:
+    both = [Contender('ours', lambda: ours(count)), Contender('numba', lambda: numba(count), ('numba',))]
+    return BenchmarkCase('sampling', name, [*both, *more])
+
   count, corpus = settings.num_documents, settings.corpus_documents
-  yield BenchmarkCase('sampling', f'sample {count} x {length}, |H| = {hmm.num_states}', [*contenders(count), peer])
-  yield BenchmarkCase('sampling', f'sample a corpus, {corpus} x {length}', contenders(corpus))
+  peer = Contender('dynamax', lambda: dynamax(count), ('dynamax',))
+  yield case(f'sample {count} x {length}, |H| = {hmm.num_states}', count, peer)
+  yield case(f'sample a corpus, {corpus} x {length}', corpus)
 
 
 def exact_shares(hmm: HMM, length: int) -> np.ndarray:
@@ -45,32 +64,3 @@ def exact_shares(hmm: HMM, length: int) -> np.ndarray:
     probs = probs @ matrix
     probs /= probs.sum()
   return total / length @ emissions
-
-
-def _share_error(expected: np.ndarray) -> Callable[[Any], float]:
-  def error(tokens: Any) -> float:
-    counts = np.bincount(np.asarray(tokens, np.uint8).reshape(-1), minlength=len(expected))
-    return float(np.abs(counts / counts.sum() - expected).max())
-
-  return error
-
-
-def _ours(hmm: HMM, key: Array, count: int, length: int, error: Any) -> Prepared:
-  sample = jax.jit(lambda key, hmm: hmm_jax.sample_corpus(key, hmm, count, length))
-  return compiled(sample, key, hmm, error=error)
-
-
-def _dynamax(hmm: HMM, key: Array, count: int, length: int, error: Any) -> Prepared:
-  from dynamax.hidden_markov_model import CategoricalHMM
-
-  model = CategoricalHMM(hmm.num_states, 1, hmm.num_tokens)
-  params, _ = model.initialize(**hmm_jax.to_dynamax(hmm))
-  sample = jax.jit(jax.vmap(lambda key: model.sample(params, key, length)[1]))
-  return compiled(sample, jax.random.split(key, count), error=error)
-
-
-def _numba(hmm: HMM, count: int, length: int, error: Any) -> Prepared:
-  from experiments.studies.benchmark import loops
-
-  initial, transition, emission = (tuple(map(np.asarray, alias_table(rows))) for rows in hmm)
-  return Prepared(lambda: loops.sample(initial, transition, emission, count, length, 0), error)

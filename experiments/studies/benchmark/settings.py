@@ -47,7 +47,7 @@ class BenchmarkSettings(Experiment):
 
   parts: tuple[str, ...] = setting('what is measured', choices=('gpu', 'inference', 'sampling', 'training'))
   repeats: int = setting('measurements of each, of which the median counts')
-  minutes: float = setting('no way is compiled and measured that has not begun after so many')
+  minutes: float = setting('no contender is compiled and measured that has not begun after so many')
   inference: InferenceSettings
   sampling: SamplingSettings
   training: TrainingSettings

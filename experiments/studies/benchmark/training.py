@@ -11,7 +11,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.pipeline import pretraining
+from experiments.pipeline import cost, pretraining
 from experiments.settings.groups import PretrainSettings
 from experiments.studies.benchmark import products
 from experiments.studies.benchmark.measure import BenchmarkCase, compile_program, compiled, Contender, NotHere, Prepared
@@ -20,6 +20,8 @@ import hmm_jax
 from hmm_jax import masking, pretrain, sharding
 from hmm_jax.bert import Bert
 
+HUGGING_FACE = ('torch', 'transformers')
+
 # States of the HMM that text comes from, of which no time depends.
 _NUM_STATES = 10
 
@@ -27,14 +29,11 @@ _NUM_STATES = 10
 def cases(settings: TrainingSettings, key: Array) -> Iterator[BenchmarkCase]:
   """A step, by us and by Hugging Face; and steps of several models at once."""
   step = Step(settings, key)
-  hugging_face = [
-    Contender('Hugging Face, eager', lambda: step.hugging_face(compiled=False), ('torch', 'transformers')),
-    Contender('Hugging Face, torch.compile', lambda: step.hugging_face(compiled=True), ('torch', 'transformers')),
-  ]
   contenders = [
     Contender('ours', lambda: step.alone),
-    *hugging_face,
-    Contender('its matrix products alone', step.products),
+    Contender('Hugging Face, eager', lambda: step.hugging_face(compiled=False), HUGGING_FACE),
+    Contender('Hugging Face, torch.compile', lambda: step.hugging_face(compiled=True), HUGGING_FACE),
+    Contender('its matrix products alone', step.products_alone),
   ]
   yield BenchmarkCase('training', step.name, contenders)
   yield step.ensembles('training')
@@ -45,13 +44,12 @@ class Step:
 
   def __init__(self, settings: TrainingSettings, key: Array):
     self.settings, self.key = settings, key
-    self.bert = settings.bert.module(settings.num_tokens)
+    self.bert = bert = settings.bert.module(settings.num_tokens)
     self.corruption = settings.pretrain.corruption(settings.num_tokens)
-    self.batch_size, self.length = settings.pretrain.batch_size, settings.corpus.chunk_length
-    self.tokens = self.batch_size * self.length
-    b = self.bert
-    shape = f'L{b.num_layers} D{b.width} T{self.length} B{self.batch_size}'
+    self.batch_size, self.length = sizes = settings.pretrain.batch_size, settings.corpus.chunk_length
+    shape = f'L{bert.num_layers} D{bert.width} T{self.length} B{self.batch_size}'
     self.name = f'training step, {shape}, {settings.bert.dtype}'
+    self.products = cost.products(bert, *sizes, masking.num_slots(self.corruption, *sizes))
 
   @functools.cached_property
   def corpus(self) -> Array:
@@ -59,19 +57,15 @@ class Step:
     hmm = hmm_jax.random_hmm(self.key, _NUM_STATES, self.settings.num_tokens)
     return hmm_jax.sample_corpus(self.key, hmm, self.settings.corpus.num_chunks, self.length)
 
-  @functools.cached_property
-  def batch(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs, targets and what is selected, each [B, T]: what losses are compared on."""
-    return self._batches(1)[0]
-
-  def _batches(self, count: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+  def batches(self, count: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Inputs, targets and what is selected, each [B, T]; losses are compared on the first."""
     chunks = self.corpus[: count * self.batch_size].reshape(count, self.batch_size, self.length)
     inputs, selected = masking.corrupt(self.key, self.corruption, chunks)
     return list(zip(*(np.asarray(x) for x in (inputs, chunks, selected))))
 
   @functools.cached_property
   def params(self) -> Any:
-    """Where every way starts."""
+    """Where every contender starts."""
     return jax.jit(lambda key: self.bert.init(key, jnp.zeros((1, 1), jnp.int32))['params'])(self.key)
 
   @functools.cached_property
@@ -82,15 +76,19 @@ class Step:
   @functools.cached_property
   def loss_in_float64(self) -> float | None:
     """Hugging Face's loss in float64 at the start; None where it is not installed or cannot hold our numbers."""
-    if self.bert.scan_layers or not (importlib.util.find_spec('torch') and importlib.util.find_spec('transformers')):
+    if self.bert.scan_layers or not all(map(importlib.util.find_spec, HUGGING_FACE)):
       return None
     from experiments.studies.benchmark import hugging_face
 
-    return hugging_face.loss_of(hugging_face.model_of(self.bert, self.params).double(), self.batch)
+    return hugging_face.loss_of(hugging_face.model_of(self.bert, self.params).double(), self.batches(1)[0])
 
   def _error(self, loss: float) -> Callable[[Any], float] | None:
     expected = self.loss_in_float64
     return None if expected is None else lambda _: abs(loss - expected)
+
+  def _figures(self, bert: Bert) -> dict[str, Any]:
+    tokens, flops = self.batch_size * self.length, cost.training_flops(self.products)
+    return {'tokens': tokens, 'product_flops': flops, 'dtype': jnp.dtype(bert.dtype).name}
 
   def ours(
     self,
@@ -106,11 +104,13 @@ class Step:
     `options` are the compiler's, `precision` is that of products of float32. `pretrain` may have another learning rate
     than the settings.
     """
-    init, train_steps = self._programs(bert, pretrain or self.settings.pretrain, num_members)
-    corpus, key = self.corpus, self.key
+    corpus, key, p = self.corpus, self.key, pretrain or self.settings.pretrain
     if num_members:
+      init, train_steps = self._ensemble(bert, p, num_members)
       key = jax.random.split(self.key, num_members)
       corpus = jnp.broadcast_to(corpus, (num_members, *corpus.shape))
+    else:
+      init, train_steps = pretraining.compiled(bert, p, p.num_steps, sharding.make_mesh())
     state = init(key)
     with jax.default_matmul_precision(precision):
       program, seconds = compile_program(train_steps, state, corpus, key, options=options)
@@ -123,41 +123,28 @@ class Step:
     members = num_members or 1
     return Prepared(
       call,
-      None if num_members else self._error(float(_loss(bert, state.params, self.batch))),
-      units=members * self.settings.pretrain.steps_per_call,
+      None if num_members else self._error(float(_loss(bert, state.params, self.batches(1)[0]))),
+      units=members * p.steps_per_call,
       units_of_loop=members,
       program=program,
       compile_seconds=seconds,
       figures=self._figures(bert),
     )
 
-  def _programs(
-    self, bert: Bert, p: PretrainSettings, num_members: int | None
-  ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    mesh = sharding.make_mesh()
-    if not num_members:
-      return pretraining.compiled(bert, p, p.num_steps, mesh)
-    optimizer = p.gradient_transformation(p.num_steps)
+  def _ensemble(self, bert: Bert, p: PretrainSettings, num_members: int) -> tuple[Any, Any]:
+    mesh, optimizer = sharding.make_mesh(), p.gradient_transformation(p.num_steps)
     init_one = lambda key: pretrain.init_train_state(key, bert, optimizer)
     init = jax.jit(jax.vmap(init_one), out_shardings=sharding.members_sharded(mesh))
     sizes = dict(batch_size=p.batch_size, steps_per_call=p.steps_per_call, num_members=num_members)
     return init, pretrain.make_train_steps(bert, optimizer, self.corruption, mesh=mesh, **sizes)
 
-  def _products(self) -> list[products.Product]:
-    num_read = masking.num_slots(self.corruption, self.batch_size, self.length)
-    return products.forward_products(self.bert, self.batch_size, self.length, num_read)
-
-  def _figures(self, bert: Bert) -> dict[str, Any]:
-    of_products = sum(product.flops for product in self._products())
-    return {'tokens': self.tokens, 'product_flops': of_products, 'dtype': jnp.dtype(bert.dtype).name}
-
-  def products(self) -> Prepared:
+  def products_alone(self) -> Prepared:
     """The least that our step could take."""
     steps = self.settings.pretrain.steps_per_call
-    factors = products.operands(self._products(), self.bert.dtype)
-    multiply = functools.partial(products.multiply, repeats=steps)
+    multiply = jax.jit(functools.partial(products.multiply, repeats=steps))
+    factors = products.operands(self.products, self.bert.dtype)
     with jax.default_matmul_precision('default'):
-      return compiled(jax.jit(multiply), factors, units=steps, figures=self._figures(self.bert))
+      return compiled(multiply, factors, units=steps, figures=self._figures(self.bert))
 
   def hugging_face(self, compiled: bool, attention: str = 'eager', device: str = 'cpu') -> Prepared:
     """As many steps a call as ours, on batches that are corrupted before the clock runs."""
@@ -169,17 +156,18 @@ class Step:
 
     torch.set_num_threads(os.cpu_count() or 1)
     p, model = self.settings.pretrain, hugging_face.model_of(self.bert, self.params, attention)
-    loss = hugging_face.loss_of(model, self.batch)
+    loss = hugging_face.loss_of(model, self.batches(1)[0])
     call = hugging_face.train_steps(
       model,
-      self._batches(p.steps_per_call),
+      self.batches(p.steps_per_call),
       adamw=dict(lr=p.learning_rate, betas=(0.9, p.b2), weight_decay=p.weight_decay, fused=True),
       clip_norm=p.clip_norm,
       compiled=compiled,
       half_precision=self.bert.dtype == jnp.bfloat16,
       device=device,
     )
-    return Prepared(call, self._error(loss), units=p.steps_per_call, figures={'tokens': self.tokens})
+    tokens = self.batch_size * self.length
+    return Prepared(call, self._error(loss), units=p.steps_per_call, figures={'tokens': tokens})
 
   def ensembles(self, part: str) -> BenchmarkCase:
     """Steps of several models at once; the unit is one step of one model."""

@@ -1,4 +1,4 @@
-"""The benchmark: its statistics, its products, its peers, what a run records, and that docs say what records say."""
+"""The benchmark: how it measures, its products, its peers, what a run records, and the tables of records."""
 
 import dataclasses
 import importlib.util
@@ -8,27 +8,18 @@ import time
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import rich.console
 
 from configs import benchmark
-from experiments import main
-from experiments.analysis import pages
-from experiments.records import environment, files, results
+from experiments.analysis.tables import as_text
+from experiments.pipeline import cost
+from experiments.records import environment, files, frames, results
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
-from experiments.studies.benchmark import (
-  accelerator,
-  inference,
-  measure,
-  page,
-  products,
-  report,
-  sampling,
-  study,
-  training,
-)
+from experiments.studies.benchmark import accelerator, inference, measure, products, sampling, study, training
 from experiments.studies.benchmark.measure import BenchmarkCase, Contender, Prepared
 from hmm_jax import forward_backward, HMM, random_hmm, sample_corpus, token_likelihoods
 from hmm_jax.bert import Bert
@@ -43,7 +34,7 @@ def _without(*missing):
 
 
 def _lasting(seconds, calls, name):
-  """A way whose calls take these seconds in turn, by a clock that stands still else."""
+  """A contender whose calls take these seconds in turn, by a clock that stands still else."""
 
   def call():
     calls.append(name)
@@ -52,7 +43,7 @@ def _lasting(seconds, calls, name):
   return Contender(name, lambda: Prepared(call, units=2))
 
 
-def test_ways_are_measured_by_turns_after_a_call_of_each_that_does_not_count(monkeypatch):
+def test_contenders_are_measured_by_turns_after_a_call_of_each_that_does_not_count(monkeypatch):
   """What is on record is the seconds of one unit in each round; the first calls, of another length, are not."""
   calls, _lasting.clock = [], 0.0
   monkeypatch.setattr(time, 'perf_counter', lambda: _lasting.clock)
@@ -63,9 +54,12 @@ def test_ways_are_measured_by_turns_after_a_call_of_each_that_does_not_count(mon
   ours, peer = measure.alternate(case, 3)
   assert calls == ['ours', 'peer'] * 4
   assert ours['seconds'] == [1, 2, 3] and peer['seconds'] == [4, 4, 6]
-  assert measure.quartiles(ours['seconds']) == (1.5, 2, 2.5)
+  made = dict(environment='id', devices=['cpu'], cpu='2 x CPU', load=0.5, commit='abc', packages={'jax': '1'}, peers={})
+  speed = study.STUDY.tables(pd.DataFrame([ours | made, peer | made]), None)['speed'].frame
+  assert speed['time'].tolist() == ['2.0 s', '4.0 s']
+  assert speed['quartiles'].tolist() == ['1.5 - 2.5', '4.0 - 5.0']
   # Round by round: 4, 2 and 2.
-  assert measure.ratios(ours['seconds'], peer['seconds']) == (2, 2, 3)
+  assert speed[['ratio', 'its quartiles']].values.tolist() == [['', ''], ['2.00', '2.00 - 3.00']]
 
 
 def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
@@ -94,8 +88,8 @@ def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
   assert late['note'] == 'not begun, for lack of time'
 
 
-def test_a_way_that_fails_in_a_later_round_is_a_line():
-  """The other ways keep all rounds, and those before the failure do not count."""
+def test_a_contender_that_fails_in_a_later_round_is_a_line():
+  """The others keep all rounds, and those before the failure do not count."""
   left = iter(range(3))  # Two calls before the rounds, for the warm-up and the memory, and one round.
   contenders = [
     Contender('ours', lambda: Prepared(lambda: 1.0)),
@@ -136,7 +130,7 @@ def test_losses_are_compared_where_steps_move_the_weights(monkeypatch):
   """At one rate from the first step on, whatever warm-up the settings have, and at theirs in all else."""
   step, seen = training.Step(_settings().gpu, jax.random.key(0)), []
   monkeypatch.setattr(step, 'ours', lambda bert, **options: seen.append(options['pretrain']) or Prepared(lambda: 0))
-  for contender in accelerator._compared(step).contenders[:2]:
+  for contender in accelerator.losses(step).contenders[:2]:
     contender.prepare()
   assert [(p.learning_rate, p.warmup_steps) for p in seen] == [(1e-3, 0)] * 2
   assert seen[0].num_steps == step.settings.pretrain.num_steps and step.settings.pretrain.warmup_steps
@@ -145,11 +139,11 @@ def test_losses_are_compared_where_steps_move_the_weights(monkeypatch):
 def test_products_are_those_of_the_model():
   """Two layers of which the last is read at 3 of 5 positions: counted by hand, and by XLA in the compiled program."""
   bert = Bert(num_tokens=10, num_layers=2, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.0)
-  of_step = products.forward_products(bert, batch_size=4, length=5, num_read=3)
+  of_step = cost.products(bert, batch_size=4, length=5, num_read=3)
   dense = 20 * 8 * 24 + 20 * (8 * 8 + 2 * 8 * 16) + 12 * 8 * 8 + 20 * 8 * 16 + 12 * (8 * 8 + 2 * 8 * 16)
   attention = 2 * (4 * 2 * 5 * 4 * 5) + 2 * (4 * 2 * 3 * 4 * 5)
   head = 12 * 8 * 8 + 12 * 8 * 11
-  flops = sum(product.flops for product in of_step)
+  flops = cost.training_flops(of_step)
   assert flops == 6 * (dense + attention + head)
   prepared = measure.compiled(products.multiply, products.operands(of_step, jnp.float32), 2)
   counted = prepared.program.cost_analysis()['flops']
@@ -183,9 +177,8 @@ def finished(tmp_path_factory):
   workdir, reporter = tmp_path_factory.mktemp('finished'), Reporter(rich.console.Console(file=io.StringIO(), width=120))
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(importlib.util, 'find_spec', _without('torch', 'transformers', 'numba'))
-    study.check(_settings())
-    study.run(_settings(), workdir, reporter)
-  study.show(_settings(), workdir, reporter)
+    study.STUDY.run(_settings(), workdir, reporter)
+  study.STUDY.show(_settings(), workdir, reporter)
   return workdir, reporter.console.file.getvalue()
 
 
@@ -223,27 +216,18 @@ def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
   """With a share of the peak, and numbers as large as there."""
   records = [record for record in results.load(finished[0]) if record['part'] == 'gpu']
   large = dict(flops=1.16e12, product_flops=1.1e12, device_peak_bytes=60e9, memory_bytes=60e9)
-  for record in records:
-    record |= dict(seconds=[3e-3] * 5, **large)
   (made,) = environment.load(finished[0], records).values()
-  made_id = environment.keep(tmp_path, {**made, 'devices': ['NVIDIA H200']})
-  files.write_json_lines(tmp_path / 'results.jsonl', [record | {'environment': made_id} for record in records])
-  table = report.workdir_tables(tmp_path)
-  assert max(map(len, table.splitlines())) <= 120
-  # 1.1e12 operations in 3 ms, of 989e12 a second.
-  assert 'of peak' in table and ' 37% ' in table
-  # Which is of bfloat16: what computes in float32, as one way does, has no share of it.
-  with_products = [record for record in records if record['dtype']]
-  assert {record['dtype'] for record in with_products} == {'bfloat16', 'float32'}
-  assert table.count(' 37% ') == sum(record['dtype'] == 'bfloat16' for record in with_products)
-
-
-def test_records_without_the_fields_of_this_version_are_refused(tmp_path, capsys):
-  """Those of the benchmark before it was a package, in one sentence."""
-  results.write(tmp_path, _settings(), [{'case': 'smoothed rows', 'seconds': [1.0]}])
-  assert main.main(['main', '--config=benchmark:smoke', '--mode=report', f'--workdir={tmp_path}']) == 2
-  error = capsys.readouterr().err
-  assert "'part'" in error and str(tmp_path) in error and error.count('\n') == 1
+  made_id = environment.keep(tmp_path, {**made, 'devices': ['NVIDIA H200'], 'cpu': '192 x Intel(R) Xeon(R) 8558'})
+  changes = dict(seconds=[3e-3] * 5, environment=made_id, **large)
+  files.write_json_lines(tmp_path / 'results.jsonl', [record | changes for record in records])
+  tables = study.STUDY.tables(frames.load(tmp_path), None)
+  assert all(len(line) <= 120 for table in tables.values() for line in as_text(table).splitlines())
+  # 1.1e12 operations in 3 ms, of 989e12 a second; which is of bfloat16: what computes in float32 has no share of it.
+  steps = [record for record in records if record['tokens']]
+  assert {record['dtype'] for record in steps} == {'bfloat16', 'float32'}
+  expected = ['37%' if record['dtype'] == 'bfloat16' else '' for record in steps]
+  assert tables['steps'].frame['of peak'].tolist() == expected
+  assert tables['machine'].frame['device'].tolist() == ['NVIDIA H200']
 
 
 def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
@@ -252,15 +236,13 @@ def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
   def killed(case, repeats, deadline):
     if case.name.startswith('second'):
       raise KeyboardInterrupt
-    return [measure._row(case, contender) for contender in case.contenders]
+    return [{'work': case.name}]
 
-  works = [
-    BenchmarkCase('sampling', name, [Contender('ours', lambda: Prepared(lambda: 0))]) for name in ('first', 'second')
-  ]
-  monkeypatch.setattr(sampling, 'cases', lambda settings, key: iter(works))
+  cases = [BenchmarkCase('sampling', name, []) for name in ('first', 'second')]
+  monkeypatch.setattr(sampling, 'cases', lambda settings, key: iter(cases))
   monkeypatch.setattr(measure, 'alternate', killed)
   with pytest.raises(KeyboardInterrupt):
-    study.run(_settings(parts=('sampling',)), tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
+    study.STUDY.run(_settings(parts=('sampling',)), tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
   assert [record['work'] for record in results.load(tmp_path)] == ['first']
 
 
@@ -284,9 +266,3 @@ def test_what_does_not_fit_is_refused(scale, change, words):
     config.update_from_flattened_dict(change)
     registry.from_config(config)
   assert all(word in str(refused.value) for word in words)
-
-
-def test_the_tables_in_docs_are_what_the_records_say():
-  """`python -m experiments.studies.benchmark.page` would change nothing."""
-  text = page.PAGE.read_text()
-  assert '```' in text and pages.filled(text, page.section) == text
