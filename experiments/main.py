@@ -194,8 +194,7 @@ def _chosen(values: flags.FlagValues, experiment: 'Study', settings: Any, workdi
     from experiments.pipeline import sweep
 
     return [sweep.chosen(values.trials, experiment.trials(settings, workdir))]
-  grids = ', '.join(name for name, study in EXPERIMENTS.items() if study.trials)
-  why = f'{settings.experiment} is no grid of trials, as {grids} are'
+  why = f'{settings.experiment} is no grid of trials, as {", ".join(GRIDS)} and recipes are'
   require(values.mode in ('run', 'report'), '--mode', values.mode, f'run or report: {why}')
   require(not values.trials, '--trials', values.trials, f'nothing: {why}')
   return []

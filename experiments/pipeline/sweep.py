@@ -25,7 +25,7 @@ from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
 
 # What draws each of the figures that settings may ask for.
-_FIGURES = {
+FIGURES = {
   'figure_3_left': figures_lib.figure_3_left,
   'figure_3_right': figures_lib.figure_3_right,
   'memory_cells': figures_lib.memory_cells,
@@ -244,6 +244,6 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.f
   trained = records[[METHODS[method].fit == 'schedule' for method in records['method']]]
   protocol = records if trained.empty else trained
   drawn = {
-    name: _FIGURES[name](records if name == 'budget' else protocol, settings.figure) for name in settings.figures
+    name: FIGURES[name](records if name == 'budget' else protocol, settings.figure) for name in settings.figures
   }
   return {name: figure for name, figure in drawn.items() if figure}

@@ -138,7 +138,7 @@ def test_every_number_has_two_ends(experiment, bad):
 def test_figures_are_named_as_their_functions():
   """Whatever may be asked for can be drawn."""
   ((_, field),) = [(name, field) for name, field in config_lib.fields(Settings) if name == 'figures']
-  assert set(field.metadata['choices']) == set(sweep.DRAWN)
+  assert set(field.metadata['choices']) == set(sweep.FIGURES)
 
 
 def test_the_two_texts_of_the_paper_and_the_released_code():
