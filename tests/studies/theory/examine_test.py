@@ -7,17 +7,18 @@ import json
 from conftest import compiling_fast
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 import rich.console
 from theory_cases import drawn
 
 from configs import examine as config_file
-from experiments.analysis import report as report_lib
+from experiments.analysis.tables import as_text
 from experiments.records import results
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
-from experiments.studies.theory import examine, report
+from experiments.studies.theory import examine, problem_file
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.problems.families import Sizes
@@ -76,7 +77,7 @@ def _report(problem, **changes):
 
 
 def _loaded(tmp_path, entries):
-  return examine.load(_written(tmp_path / 'hmm.json', entries))
+  return problem_file.load(_written(tmp_path / 'hmm.json', entries))
 
 
 def _right_everywhere(record):
@@ -97,7 +98,7 @@ def _fast():
 def test_a_file_is_read_as_it_was_written(tmp_path, suffix, entries):
   """Every array in float64, whatever the format."""
   path = _written(tmp_path / f'hmm{suffix.lower()}', entries)
-  problem = examine.load(path.rename(tmp_path / f'hmm{suffix}'))
+  problem = problem_file.load(path.rename(tmp_path / f'hmm{suffix}'))
   assert isinstance(problem.hmm, MemoryHMM if 'cell' in entries else HMM)
   for name, array in problem.hmm._asdict().items():
     np.testing.assert_allclose(array, entries[name], rtol=1e-15)
@@ -174,7 +175,7 @@ def test_wrong_contents_are_refused(tmp_path, suffix, base, changes, words):
   entries = {key: value for key, value in {**base, **changes}.items() if value is not None}
   path = _written(tmp_path / f'hmm{suffix}', entries)
   with pytest.raises(SettingsError) as refusal:
-    examine.load(path)
+    problem_file.load(path)
   for word in (str(path), *words):
     assert word in str(refusal.value)
   assert '\n' not in str(refusal.value)
@@ -195,20 +196,20 @@ def _npy_bytes(array, **options):
 @pytest.mark.parametrize(
   ('name', 'content', 'words'),
   [
-    ('hmm.npz', None, ['which is no file']),
-    ('hmm.txt', b'', ['.npz or a .json']),
-    ('hmm', b'', ['.npz or a .json']),
-    ('hmm.npz', b'', ['cannot be read as .npz']),
-    ('hmm.npz', b'garbage', ['cannot be read as .npz']),
-    ('hmm.npz', _npz_bytes()[:-40], ['cannot be read as .npz']),
+    ('hmm.npz', None, ['valid is the path of a file']),
+    ('hmm.txt', b'', ['.npz or .json']),
+    ('hmm', b'', ['.npz or .json']),
+    ('hmm.npz', b'', ['cannot be read']),
+    ('hmm.npz', b'garbage', ['cannot be read']),
+    ('hmm.npz', _npz_bytes()[:-40], ['cannot be read']),
     ('hmm.npz', _npy_bytes(np.ones(3)), ['it holds one array', 'np.savez']),
-    ('hmm.npz', b'\x80\x04N.', ['cannot be read as .npz']),
-    ('hmm.json', b'', ['cannot be read as .json']),
-    ('hmm.json', b'{"initial_probs": [1.0', ['cannot be read as .json']),
-    ('hmm.json', b'\xff\xfe\x00', ['cannot be read as .json']),
+    ('hmm.npz', b'\x80\x04N.', ['cannot be read']),
+    ('hmm.json', b'', ['cannot be read']),
+    ('hmm.json', b'{"initial_probs": [1.0', ['cannot be read']),
+    ('hmm.json', b'\xff\xfe\x00', ['cannot be read']),
     ('hmm.json', b'[1, 2]', ['it holds [1, 2]', 'an object']),
     ('hmm.json', b'{"cell": 0, "cell": 1}', ["'cell' is given 2 times"]),
-    ('hmm.json', b'[' * 200_000, ['cannot be read as .json']),
+    ('hmm.json', b'[' * 200_000, ['cannot be read']),
     ('hmm.json', b'{"cell": {"a": 1}}', ["'cell' is no key"]),
   ],
 )
@@ -218,7 +219,7 @@ def test_unreadable_files_are_refused(tmp_path, name, content, words):
   if content is not None:
     path.write_bytes(content)
   with pytest.raises(SettingsError) as refusal:
-    examine.load(path)
+    problem_file.load(path)
   for word in (str(path), *words):
     assert word in str(refusal.value)
   assert '\n' not in str(refusal.value)
@@ -228,9 +229,9 @@ def test_a_directory_and_a_pickled_array_are_refused(tmp_path):
   """A folder is no file, and nothing in a file is run."""
   (tmp_path / 'folder.npz').mkdir()
   np.savez(tmp_path / 'object.npz', **{**HEALTHY, 'initial_probs': np.array([0.5, None], object)})
-  for name, word in (('folder.npz', 'no file'), ('object.npz', 'cannot be read')):
+  for name, word in (('folder.npz', 'path of a file'), ('object.npz', 'cannot be read')):
     with pytest.raises(SettingsError, match=word):
-      examine.load(tmp_path / name)
+      problem_file.load(tmp_path / name)
 
 
 def test_ragged_lists_are_refused(tmp_path):
@@ -238,7 +239,7 @@ def test_ragged_lists_are_refused(tmp_path):
   path = tmp_path / 'hmm.json'
   path.write_text(json.dumps({**HEALTHY, 'transition_matrix': [[1.0], [0.5, 0.5]]}))
   with pytest.raises(SettingsError, match='transition_matrix is .*array of numbers'):
-    examine.load(path)
+    problem_file.load(path)
 
 
 @pytest.mark.parametrize('suffix', ['.npz', '.json'])
@@ -252,7 +253,7 @@ def test_a_damaged_file_is_refused_or_read(tmp_path, suffix):
       damaged[place] = rng.integers(256)
     path.write_bytes(damaged[: rng.integers(len(whole) // 2, len(whole) + 1)] if rng.random() < 0.5 else damaged)
     try:
-      examine.load(path)
+      problem_file.load(path)
     except SettingsError as error:
       assert '\n' not in str(error)
 
@@ -313,7 +314,7 @@ def test_memories(tmp_path, num_cells):
   else:
     problem = drawn('4.3', 'planted', 3, Sizes(4, 5, 2, memory_size=2, num_cells=2))
   path = _written(tmp_path / 'hmm.npz', _entries(problem))
-  records = _report(examine.load(path))
+  records = _report(problem_file.load(path))
   theorem, relaxed = ('4.6', '4.5') if num_cells == 1 else ('C.6', 'C.5')
   assert list(records) == [
     *(f'Assumption {name}' for name in ('3.2', '4.2', '4.4', '4.4 relaxed', relaxed)),
@@ -365,11 +366,11 @@ def test_tables_fit_and_name_everything(tmp_path, entries):
   """Every statement has its row, within 120 columns."""
   problem = _loaded(tmp_path, entries)
   records = list(_report(problem).values())
-  texts = [report_lib.as_text(table) for table in report.examination_tables(records)]
+  texts = [as_text(table) for table in examine.STUDY.tables(pd.DataFrame(records), None).values()]
   assert max(len(line) for text in texts for line in text.splitlines()) <= 120
   for record in records:
     name = record['statement'].removeprefix('Assumption ')
-    (row,) = [line for line in ''.join(texts).splitlines() if line.startswith(f'  {name:<11}  ')]
+    row, *_ = [line for line in ''.join(texts).splitlines() if line.startswith(f'  {name:<11}  ')]
     is_true = record.get('holds', record.get('built', record.get('exists')))
     assert ('yes' if is_true else 'no') in row.split()
 
@@ -378,7 +379,7 @@ def test_a_problem_of_the_library_is_what_is_read(tmp_path):
   """What `load` returns of a file is the problem that was written, to the last bits of its rows."""
   for theorem in ('3.3', 'C.6'):
     problem = drawn(theorem)
-    loaded = examine.load(_written(tmp_path / 'hmm.npz', _entries(problem)))
+    loaded = problem_file.load(_written(tmp_path / 'hmm.npz', _entries(problem)))
     for read, was in zip(jax.tree.leaves(loaded), jax.tree.leaves(problem._replace(drawn=0, exact=None)), strict=True):
       np.testing.assert_allclose(read, was, atol=1e-15)
 
@@ -395,7 +396,7 @@ def test_a_users_file_is_examined_anew(tmp_path):
   for task_weights in ([1.0, -1.0], [1.0, -2.0]):
     path.write_text(json.dumps({**content, 'task_weights': task_weights}))
     reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
-    for step in (examine.run, examine.show):
+    for step in (examine.STUDY.run, examine.STUDY.show):
       step(_settings(path), workdir, reporter)
     found.append(results.load(workdir))
   printed = reporter.console.file.getvalue()
@@ -406,7 +407,7 @@ def test_a_users_file_is_examined_anew(tmp_path):
 def test_a_bad_file_is_refused_before_anything_runs(tmp_path):
   """One sentence that names the path."""
   with pytest.raises(SettingsError, match='nothing.json'):
-    examine.check(_settings(tmp_path / 'nothing.json'))
+    examine.STUDY.check(_settings(tmp_path / 'nothing.json'))
 
 
 @pytest.mark.parametrize(('field', 'value'), [('max_sequences', 2**20 + 1), ('rank_threshold', 0.0)])

@@ -25,9 +25,8 @@ def _settings(**changes):
 
 def _run(settings, workdir):
   reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
-  study.check(settings)
-  study.run(settings, workdir, reporter)
-  study.show(settings, workdir, reporter)
+  study.STUDY.run(settings, workdir, reporter)
+  study.STUDY.show(settings, workdir, reporter)
   return reporter.console.file.getvalue()
 
 
@@ -110,7 +109,7 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
   lost.unlink()
   here = environment.environment(jax.devices())
   monkeypatch.setattr(environment, '_process', lambda: {'commit': 'another', 'packages': here['packages']})
-  study.run(settings, workdir, Reporter(rich.console.Console(quiet=True)))
+  study.STUDY.run(settings, workdir, Reporter(rich.console.Console(quiet=True)))
   assert calls == ['4.3']
   records = results.load(workdir)
   made = environment.load(workdir, records)
