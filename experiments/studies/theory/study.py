@@ -51,8 +51,8 @@ def _temperature(records: pd.DataFrame, settings: TheorySettings) -> matplotlib.
   axes.minorticks_off()
   axes.set_xlabel('temperature of the softmax; 0 is the argmax of the theorems')
   axes.set_ylabel('accuracy of the construction (%)')
-  count = figures.counted([records['hmm'].nunique()], 'HMMs')
-  figures.finish(figure, figures.caption(records, f'{count} a theorem'))
+  count = figures.counted([records['hmm'].nunique()], 'HMMs of each theorem')
+  figures.finish(figure, figures.caption(records, count))
   return figure
 
 
