@@ -17,16 +17,26 @@ from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.study import Study
 from experiments.studies.theory import problem_file
-from experiments.studies.theory.settings import ExamineSettings
+from experiments.studies.theory.settings import ExamineSettings, longest_length
 from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.sharding import exact_device
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
-from hmm_jax.theory.limits import certificates, separability
+from hmm_jax.theory.limits import certificates
 from hmm_jax.theory.problems import texts
+from hmm_jax.theory.problems.enumeration import Texts
 from hmm_jax.theory.theorems import assumptions, scoring, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError
 
 _OF_REGION = ('disagreements', 'outside_margin', 'ties', 'smallest_gap')
+# Proofs that are tried among the first 2, 4, 8, ... sequences.
+_MAX_PROOFS = 4
+# Whether a linear head is right on all sequences, and why, by what `certificates.decide` finds.
+_DECISIONS = {
+  'constant': (True, 'all labels that no near tie decides are equal'),
+  'separable': (True, 'the linear program found one'),
+  'certified': (False, 'a certificate, confirmed in exact arithmetic'),
+  'undecided': (None, 'neither a head nor a certificate was found'),
+}
 # Entries of the likelihood rows that are evaluated at a time; XLA folds constants of the size of a batch.
 _BLOCK_ENTRIES = 2**17
 # Entries of a witness, and columns of a cell, that are printed.
@@ -54,10 +64,8 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, and sampled long ones.
   """
   problem = problem._replace(task_weights=_scaled(problem.task_weights))
-  key, num_tokens, longest = jax.random.key(settings.seed), problem.hmm.num_tokens, 0
-  # One token has as many sequences as two.
-  while max(num_tokens, 2) ** (longest + 1) <= settings.max_sequences:
-    longest += 1
+  key, num_tokens = jax.random.key(settings.seed), problem.hmm.num_tokens
+  longest = longest_length(num_tokens, settings.max_sequences)
   found = {'enumerated': texts.all_sequences(num_tokens, longest)} if longest else {}
   if isinstance(problem, MemoryProblem):
     numbers, names = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
@@ -71,7 +79,7 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   records = [{'record': 'assumption', **_plain(finding)} for finding in findings.values()]
   records += [_construction(problem, theorem, found, settings) for theorem in names]
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
-    records.append(_linear_program(problem, found['enumerated'], settings.margin))
+    records.append(_linear_program(problem, found['enumerated'], settings))
   return records
 
 
@@ -129,42 +137,33 @@ def _agreement(found: scoring.Evaluation, margin: float) -> Record:
   return _plain(fields)
 
 
-def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) -> Record:
+def _linear_program(problem: StateProblem, tokens: np.ndarray, settings: ExamineSettings) -> Record:
   """Whether any linear head on G_1 has the labels that no near tie decides, of all sequences at once."""
   predict = functools.partial(scoring.first_predictions, problem)
   features, scores, possible = _in_blocks(predict, problem, tokens)
-  chosen = possible & (scoring.score_gaps(scores) > margin)
-  tokens, features, labels = tokens[chosen], features[chosen], scores[chosen].argmax(-1)
+  gaps = scoring.score_gaps(scores)
+  every = Texts(tokens, np.ones(len(tokens)), features, scores.argmax(-1), gaps)
+  chosen = every.where(possible & (gaps > settings.margin))
+  num_chosen = len(chosen.labels)
   record = {'record': 'linear program', 'statement': 'Linear head', 'longest': tokens.shape[1]}
-  record |= {'sequences': len(tokens), 'near_ties': int(possible.sum()) - len(tokens)}
-  if len(np.unique(labels)) < 2:
-    return {**record, 'exists': True, 'reason': 'all labels that no near tie decides are equal'}
+  record |= {'sequences': num_chosen, 'near_ties': int(possible.sum()) - num_chosen}
+  if not num_chosen:
+    return {**record, 'exists': True, 'reason': 'all labels are decided by near ties'}
   try:
-    found = separability.linear_separation(features, labels, scores.shape[1], margin)
+    found = certificates.decide(problem, chosen, settings.margin, _MAX_PROOFS)
   except RuntimeError as error:
     return {**record, 'exists': None, 'reason': f'the linear program was given up ({error})'}
-  if found.separable:
-    by_head = features @ found.head
-    margin = float(scoring.score_gaps(by_head).min())
-    is_right = margin > 0 and bool((by_head.argmax(-1) == labels).all())
-    reason = f'the head found is {"right" if is_right else "not right"} on all, with margin {margin:.2g}'
-    return {**record, 'exists': is_right or None, 'reason': reason, 'margin': margin}
-  num_inputs = len(np.unique(found.pairs[:, 0]))
-  confirmed = certificates.is_exact(problem, tokens, labels, found)
-  proof = {True: 'confirmed', False: 'not confirmed', None: 'too large to be confirmed'}[confirmed]
-  text_of = lambda index: [token for token in tokens[index].tolist() if token < problem.hmm.num_tokens]
-  return {
-    **record,
-    'exists': False,
-    'reason': f'a certificate of {num_inputs} sequences, residual {found.residual:.1e}, {proof} in exact arithmetic',
-    'certificate_sequences': num_inputs,
-    'residual': found.residual,
-    'confirmed': confirmed,
-    'certificate': [
-      {'tokens': text_of(index), 'label': int(labels[index]), 'other': other, 'weight': weight}
-      for (index, other), weight in zip(found.pairs.tolist(), found.weights.tolist())
-    ],
-  }
+  exists, reason = _DECISIONS[found.outcome]
+  record |= {'exists': exists, 'reason': reason}
+  if not found.proof:
+    return record
+  text_of = lambda index: [token for token in chosen.tokens[index].tolist() if token < problem.hmm.num_tokens]
+  certificate = [
+    {'tokens': text_of(index), 'label': int(chosen.labels[index]), 'other': other, 'weight': weight}
+    for (index, other), weight in zip(found.proof.pairs.tolist(), found.proof.weights.tolist())
+  ]
+  num_texts = len(np.unique(found.proof.pairs[:, 0]))
+  return {**record, 'residual': found.proof.residual, 'certificate_sequences': num_texts, 'certificate': certificate}
 
 
 def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table]:
