@@ -1,5 +1,6 @@
 """A user's own HMM and task: which assumptions hold, and what the constructions that apply give."""
 
+from collections.abc import Iterator
 import functools
 import math
 import pathlib
@@ -7,11 +8,10 @@ import textwrap
 from typing import Any
 
 import jax
-from jax import Array
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.tables import Table, table
+from experiments.analysis.tables import number, Table, table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
@@ -27,6 +27,17 @@ from hmm_jax.theory.problems.enumeration import Texts
 from hmm_jax.theory.theorems import assumptions, scoring, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError
 
+# The columns of numbers of the table of constructions.
+_COLUMNS = {
+  'sequences': 'possible',
+  'majority': 'majority',
+  'agreement': 'agree',
+  'in_region': 'in\nregion',
+  'agreement_in_region': 'agree\nthere',
+  'outside_margin_in_region': 'clearly\nwrong',
+  'ties_in_region': 'near\nties',
+}
+_SHARES = ['majority', 'agreement', 'agreement_in_region']
 _OF_REGION = ('disagreements', 'outside_margin', 'ties', 'smallest_gap')
 # Proofs that are tried among the first 2, 4, 8, ... sequences.
 _MAX_PROOFS = 4
@@ -77,7 +88,8 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
     found['sampled'] = texts.sampled(after_silent, key, settings.num_sampled, settings.sampled_length + 1)[:, 1:]
   findings = {number: theorems.finding(number, problem, settings.limits) for number in numbers}
   records = [{'record': 'assumption', **_plain(finding)} for finding in findings.values()]
-  records += [_construction(problem, theorem, found, settings) for theorem in names]
+  for theorem in names:
+    records += _construction(problem, theorem, found, settings)
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
     records.append(_linear_program(problem, found['enumerated'], settings))
   return records
@@ -102,16 +114,19 @@ def _plain(value: Any) -> Any:
   return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _construction(problem: Problem, theorem: str, texts: dict[str, np.ndarray], settings: ExamineSettings) -> Record:
-  record, checked = {'record': 'construction', 'statement': f'Theorem {theorem}'}, {}
+def _construction(
+  problem: Problem, theorem: str, texts: dict[str, np.ndarray], settings: ExamineSettings
+) -> Iterator[Record]:
+  """A record for each kind of texts, or one that says why there is no construction."""
+  record = {'record': 'construction', 'statement': f'Theorem {theorem}'}
   for kind, tokens in texts.items():
     try:
       evaluate = theorems.evaluator(theorem, problem, tokens.shape[1], settings.limits)
     except AssumptionError as error:
-      return {**record, 'built': False, 'reason': str(error)}
-    found = _in_blocks(evaluate, problem, tokens)
-    checked[kind] = {'longest': tokens.shape[1], **_agreement(found, settings.margin)}
-  return {**record, 'built': True, 'reason': 'its assumptions hold', **checked}
+      yield {**record, 'exists': False, 'reason': str(error)}
+      return
+    agreement = _agreement(_in_blocks(evaluate, problem, tokens), settings.margin)
+    yield {**record, 'exists': True, 'texts': kind, 'longest': tokens.shape[1], **agreement}
 
 
 def _in_blocks(evaluate: Any, problem: Problem, tokens: np.ndarray) -> Any:
@@ -172,7 +187,7 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
   is_assumption = records['record'] == 'assumption'
   return {
     'assumptions': _assumptions(records[is_assumption].to_dict('records')),
-    'constructions': _constructions(records[~is_assumption].to_dict('records')),
+    'constructions': _constructions(records[~is_assumption]),
   }
 
 
@@ -204,35 +219,29 @@ def _brief(value: Any) -> str:
   return f'{value:.3g}' if isinstance(value, float) else str(value)
 
 
-def _constructions(records: list[Record]) -> Table:
-  rows = []
-  for record in records:
-    exists = record['built'] if record['record'] == 'construction' else record['exists']
-    row = {'construction': record['statement'], 'exists': {True: 'yes', False: 'no'}.get(exists, '?')}
-    kinds = [kind for kind in ('enumerated', 'sampled') if isinstance(record.get(kind), dict)]
-    rows += [row | _checked(kind, record[kind]) for kind in kinds]
-    if record['record'] == 'linear program':
-      why = textwrap.fill(f'every one up to length {record["longest"]:.0f}: {record["reason"]}', _WIDTH)
-      rows.append(row | {'texts': why, 'possible': f'{record["sequences"]:,.0f}'})
-    elif not kinds:
-      # The assumption that fails, which has a row of its own.
-      rows.append(row | {'texts': record['reason'].partition(':')[0]})
-  return table('What each construction achieves: its agreement with the exact label, in percent', rows, 3)
-
-
-def _checked(kind: str, checked: Record) -> dict[str, str]:
+def _constructions(records: pd.DataFrame) -> Table:
+  records = records.reindex(columns=records.columns.union([*_COLUMNS, 'longest', 'texts']))
   # Rounded down, so that 100.00 is all of them.
-  percent = lambda share: '' if share is None else f'{math.floor(1e4 * share) / 100:.2f}'
-  return {
-    'texts': f'{"every one up to" if kind == "enumerated" else "sampled, of"} length {checked["longest"]}',
-    'possible': f'{checked["sequences"]:,}',
-    'majority': percent(checked['majority']),
-    'agree': percent(checked['agreement']),
-    'in\nregion': f'{checked["in_region"]:,}',
-    'agree\nthere': percent(checked['agreement_in_region']),
-    'clearly\nwrong': f'{checked["outside_margin_in_region"]:,}',
-    'near\nties': f'{checked["ties_in_region"]:,}',
+  percent = np.floor(1e4 * records[_SHARES].astype(float)) / 100
+  cells = records[list(_COLUMNS)].astype(float).map(lambda count: number(count, ',.0f'))
+  cells[_SHARES] = percent.map(lambda share: number(share, '.2f'))
+  words = {
+    'construction': records['statement'],
+    'exists': records['exists'].map({True: 'yes', False: 'no'}).fillna('?'),
+    'texts': [textwrap.fill(_texts(record), _WIDTH) for record in records.to_dict('records')],
   }
+  frame = pd.DataFrame(words).join(cells.rename(columns=_COLUMNS))
+  return Table('What each construction achieves: its agreement with the exact label, in percent', frame, 3)
+
+
+def _texts(record: Record) -> str:
+  if np.isnan(record['longest']):
+    # The assumption that fails, which has a row of its own.
+    return record['reason'].partition(':')[0]
+  if record['texts'] == 'sampled':
+    return f'sampled, of length {record["longest"]:.0f}'
+  why = f': {record["reason"]}' if record['record'] == 'linear program' else ''
+  return f'every one up to length {record["longest"]:.0f}{why}'
 
 
 STUDY = Study(ExamineSettings, _run, _tables, check=_check)

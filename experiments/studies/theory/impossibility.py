@@ -70,7 +70,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
       for number, key_one in enumerate(jax.random.split(key_kind, s.num_hmms)):
         hmm, task_weights = draw(s, key_one)
         # The task is on the masked first state itself.
-        problem = StateProblem(hmm, hmm.initial_probs, task_weights, drawn=1)
+        problem = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights, drawn=1)
         drawn.append(_examined(settings, kind, number, problem, jax.random.fold_in(key_one, 1)))
         advance(len(drawn), f'{sum(one.decision.outcome == "certified" for one in drawn)} certified')
   varied = [one for one in drawn if one.decision.outcome != 'constant']
@@ -121,16 +121,21 @@ def _known(one: SampledProblem) -> Record:
 
 def _scored(one: SampledProblem, right: dict[str, np.ndarray]) -> Record:
   """The accuracy of each method on a fresh text and on one that training has not seen; None where there is none."""
-  probs, labels, scored = one.texts.probs, one.texts.labels, Record()
-  is_unseen = ~np.isin(np.arange(len(probs)), one.sample)
-  for scored_on, weights in (('fresh', probs), ('unseen', np.where(is_unseen, probs, 0))):
-    total = weights.sum()
-    share = lambda weight: float(weight / total) if right and total else None
-    scored[f'{scored_on}_probability'] = float(total / probs.sum())
-    scored[f'{scored_on}_majority'] = share(max(weights[labels == 0].sum(), weights[labels == 1].sum()))
-    for name in METHODS:
-      scored[f'{scored_on}_{name}'] = share(weights[right[name]].sum()) if name in right else None
-  return scored
+  probs, is_unseen = one.texts.probs, ~np.isin(np.arange(len(one.texts.probs)), one.sample)
+  weights = {'fresh': probs, 'unseen': np.where(is_unseen, probs, 0)}
+  scored = {scored_on: _shares(one.texts, of_texts, right) for scored_on, of_texts in weights.items()}
+  return {f'{scored_on}_{name}': value for scored_on, shares in scored.items() for name, value in shares.items()}
+
+
+def _shares(texts: Texts, weights: np.ndarray, right: dict[str, np.ndarray]) -> Record:
+  """By method, the share of the weight that it has right, with that of the commonest label and of the weight."""
+  total = weights.sum()
+  share = lambda part: float(part / total) if right and total else None
+  return {
+    'probability': float(total / texts.probs.sum()),
+    'majority': share(max(weights[texts.labels == label].sum() for label in (0, 1))),
+    **{name: share(weights[right[name]].sum()) if name in right else None for name in METHODS},
+  }
 
 
 def _right(

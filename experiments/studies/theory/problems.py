@@ -204,7 +204,7 @@ def _balanced(
   for _ in range(_MOST_TASKS):
     weights: Any = small_fractions(random_weights(rng, num_classes, recovered, size))
     if tied:
-      text = text_of(predictions, rng.integers(len(predictions.tokens)), problem)
+      text = text_of(predictions, int(rng.integers(len(predictions.tokens))), problem)
       weights = _with_tie(weights, posterior(text), recovered)
     if weights is None:
       continue

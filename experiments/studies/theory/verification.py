@@ -6,6 +6,7 @@ in exact fractions. And wrong constructions are put to the same checks, which ha
 """
 
 import concurrent.futures
+import functools
 import itertools
 import os
 from typing import Any
@@ -157,7 +158,7 @@ def _softened(temperatures: tuple[float, ...], drawn: BalancedProblem) -> list[R
   mu = drawn.problem.task_weights[:, recovered].T
   labels = (whole.posterior[:, recovered] @ mu).argmax(-1)[has_mass]
   for temperature in temperatures:
-    read = lambda block: scoring.read(block, drawn.program.head, drawn.padded, temperature)
+    read = functools.partial(scoring.read, head=drawn.program.head, padded=drawn.padded, temperature=temperature)
     scores = in_blocks(read, whole, BLOCK_SIZE)[has_mass, : len(recovered)] @ mu
     row = {'temperature': temperature, 'sequences': len(labels), 'majority': majority(labels)}
     rows.append(row | {'accuracy': float((scores.argmax(-1) == labels).mean())})

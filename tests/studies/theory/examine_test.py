@@ -73,18 +73,17 @@ def _settings(path, **changes):
 def _report(problem, **changes):
   changes = dict(max_sequences=130, num_sampled=40, sampled_length=9) | changes
   records = examine.examined(problem, _settings('mine.json', **changes))
-  return {record['statement']: record for record in json.loads(json.dumps(records, allow_nan=False))}
+  found = json.loads(json.dumps(records, allow_nan=False))
+  return {f'{record["statement"]} {record.get("texts", "")}'.strip(): record for record in found}
 
 
 def _loaded(tmp_path, entries):
   return problem_file.load(_written(tmp_path / 'hmm.json', entries))
 
 
-def _right_everywhere(record):
-  return all(
-    record[kind]['outside_margin_in_region'] == 0 and record[kind]['in_region'] > 0
-    for kind in ('enumerated', 'sampled')
-  )
+def _right_everywhere(records, theorem):
+  found = [records[f'Theorem {theorem} {kind}'] for kind in ('enumerated', 'sampled')]
+  return all(row['exists'] and row['outside_margin_in_region'] == 0 and row['in_region'] > 0 for row in found)
 
 
 @pytest.fixture(autouse=True)
@@ -261,17 +260,19 @@ def test_a_damaged_file_is_refused_or_read(tmp_path, suffix):
 def test_where_3_1_holds_both_constructions_are_right(tmp_path):
   """Every assumption of an HMM, no linear program, and both theorems right on every sequence."""
   records = _report(_loaded(tmp_path, HEALTHY))
-  assert list(records) == ['Assumption 3.1', 'Assumption 3.2', 'Assumption 3.5', 'Theorem 3.3', 'Theorem 3.6']
+  theorems = [f'Theorem {name} {kind}' for name in ('3.3', '3.6') for kind in ('enumerated', 'sampled')]
+  assert list(records) == ['Assumption 3.1', 'Assumption 3.2', 'Assumption 3.5', *theorems]
   assert all(records[f'Assumption {name}']['holds'] for name in ('3.1', '3.2', '3.5'))
   smallest = np.linalg.svd(HEALTHY['emission_matrix'], compute_uv=False)[-1]
   assert records['Assumption 3.1']['closeness']['smallest_singular_value'] == pytest.approx(smallest)
   assert records['Assumption 3.2']['closeness'] == {'smallest_positive_prob': 0.25}
-  for name in ('Theorem 3.3', 'Theorem 3.6'):
-    assert records[name]['built'] and _right_everywhere(records[name])
-    assert records[name]['enumerated']['longest'] == 4
+  for name in ('3.3', '3.6'):
+    assert _right_everywhere(records, name)
+    enumerated = records[f'Theorem {name} enumerated']
+    assert enumerated['longest'] == 4
     # Every sequence of 1 to 4 tokens is possible.
-    assert records[name]['enumerated']['sequences'] == records[name]['enumerated']['in_region'] == 120
-    assert records[name]['sampled']['sequences'] == 40
+    assert enumerated['sequences'] == enumerated['in_region'] == 120
+    assert records[f'Theorem {name} sampled']['sequences'] == 40
 
 
 def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
@@ -287,11 +288,11 @@ def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
     'prompt_states': [4],
     'exhaustive': True,
   }
-  assert not records['Theorem 3.3']['built'] and 'Assumption 3.1 fails' in records['Theorem 3.3']['reason']
-  assert records['Theorem 3.6']['built'] and _right_everywhere(records['Theorem 3.6'])
+  assert not records['Theorem 3.3']['exists'] and 'Assumption 3.1 fails' in records['Theorem 3.3']['reason']
+  assert _right_everywhere(records, '3.6')
   program = records['Linear head']
   assert program['exists'] is False and 'confirmed in exact' in program['reason'] and program['residual'] < 1e-12
-  assert program['sequences'] == records['Theorem 3.6']['enumerated']['sequences']
+  assert program['sequences'] == records['Theorem 3.6 enumerated']['sequences']
   certificate = program['certificate']
   assert len({tuple(row['tokens']) for row in certificate}) == program['certificate_sequences']
   assert {row['label'] for row in certificate} == {0, 1} and all(max(row['tokens']) < 3 for row in certificate)
@@ -316,16 +317,18 @@ def test_memories(tmp_path, num_cells):
   path = _written(tmp_path / 'hmm.npz', _entries(problem))
   records = _report(problem_file.load(path))
   theorem, relaxed = ('4.6', '4.5') if num_cells == 1 else ('C.6', 'C.5')
-  assert list(records) == [
+  names = list(dict.fromkeys(record['statement'] for record in records.values()))
+  assert names == [
     *(f'Assumption {name}' for name in ('3.2', '4.2', '4.4', '4.4 relaxed', relaxed)),
     'Theorem 4.3',
     f'Theorem {theorem}',
   ]
-  built = records[f'Theorem {theorem}' if num_cells == 1 else 'Theorem 4.3']
-  assert built['built'] and _right_everywhere(built)
-  assert built['enumerated']['in_region'] < built['enumerated']['sequences']
+  right = theorem if num_cells == 1 else '4.3'
+  assert _right_everywhere(records, right)
+  enumerated = records[f'Theorem {right} enumerated']
+  assert enumerated['in_region'] < enumerated['sequences']
   assert 0 in records[f'Assumption {relaxed}']['witness']['recoverable_states']
-  assert records['Theorem 4.3']['built'] == records['Assumption 4.2']['holds']
+  assert ('Theorem 4.3 sampled' in records) == records['Assumption 4.2']['holds']
 
 
 def test_labels_do_not_depend_on_the_scale_of_mu(tmp_path):
@@ -344,7 +347,7 @@ def test_a_text_follows_the_silent_law(tmp_path):
     'silent_probs': [0.125, 0.875],
   }
   records = _report(_loaded(tmp_path, stuck))
-  assert records['Theorem 3.3']['sampled']['sequences'] == 40
+  assert records['Theorem 3.3 sampled']['sequences'] == 40
 
 
 def test_one_token(tmp_path):
@@ -358,7 +361,7 @@ def test_one_token(tmp_path):
 def test_too_large_a_vocabulary_is_sampled_alone(tmp_path):
   """Where even single tokens are too many to enumerate, long sequences are still checked."""
   records = _report(_loaded(tmp_path, HEALTHY), max_sequences=2)
-  assert 'enumerated' not in records['Theorem 3.3'] and records['Theorem 3.3']['sampled']['agreement'] == 1
+  assert 'Theorem 3.3 enumerated' not in records and records['Theorem 3.3 sampled']['agreement'] == 1
 
 
 @pytest.mark.parametrize('entries', [IMITATED, MEMORY])
@@ -371,7 +374,7 @@ def test_tables_fit_and_name_everything(tmp_path, entries):
   for record in records:
     name = record['statement'].removeprefix('Assumption ')
     row, *_ = [line for line in ''.join(texts).splitlines() if line.startswith(f'  {name:<11}  ')]
-    is_true = record.get('holds', record.get('built', record.get('exists')))
+    is_true = record.get('holds', record.get('exists'))
     assert ('yes' if is_true else 'no') in row.split()
 
 
