@@ -35,7 +35,8 @@ def load(path: str | pathlib.Path) -> Problem:
     SettingsError: one sentence that names the key, its value and what would be valid.
   """
   name, path = str(path), pathlib.Path(path)
-  read = {'.npz': loading.arrays, '.json': _read_json}.get(path.suffix.lower())
+  suffix = path.suffix.lower()
+  read = {'.npz': loading.arrays, '.json': _read_json}.get(suffix)
   if read is None or not path.is_file():
     raise SettingsError(f'hmm_file is {name!r}; valid is the path of a file, .npz or .json')
   try:
@@ -43,7 +44,7 @@ def load(path: str | pathlib.Path) -> Problem:
   except Exception as error:
     # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
     reason = textwrap.shorten(repr(str(error) or type(error).__name__)[1:-1], _LONGEST_REASON)
-    raise SettingsError(f'hmm_file is {name!r}, which cannot be read ({reason}); valid is a whole file')
+    raise SettingsError(f'hmm_file is {name!r}, which cannot be read as {suffix} ({reason}); valid is a whole file')
   try:
     return _problem(entries)
   except ValueError as error:
