@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 import functools
-import math
+import json
 import pathlib
 import textwrap
 from typing import Any
@@ -87,7 +87,10 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
     after_silent = problem.hmm.starting_from(problem.silent_probs)
     found['sampled'] = texts.sampled(after_silent, key, settings.num_sampled, settings.sampled_length + 1)[:, 1:]
   findings = {number: theorems.finding(number, problem, settings.limits) for number in numbers}
-  records = [{'record': 'assumption', **_plain(finding)} for finding in findings.values()]
+  records = [
+    _plain({'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()})
+    for finding in findings.values()
+  ]
   for theorem in names:
     records += _construction(problem, theorem, found, settings)
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
@@ -101,17 +104,10 @@ def _scaled(task_weights: np.ndarray) -> np.ndarray:
   return np.ldexp(task_weights, 1 - exponent)
 
 
-def _plain(value: Any) -> Any:
-  """As JSON has it: arrays as lists, fields and keys by their texts, null for what is not finite."""
-  if hasattr(value, '_asdict'):
-    value = value._asdict()
-  if isinstance(value, dict):
-    return {str(key): _plain(entry) for key, entry in value.items()}
-  if isinstance(value, (np.ndarray, np.generic)):
-    value = value.tolist()
-  if isinstance(value, list):
-    return [_plain(entry) for entry in value]
-  return None if isinstance(value, float) and not math.isfinite(value) else value
+def _plain(fields: Record) -> Record:
+  """As JSON has it: arrays as lists, keys as texts, null for what is not finite."""
+  text = json.dumps(fields, default=lambda array: array.tolist())
+  return json.loads(text, parse_constant=lambda _: None)
 
 
 def _construction(
@@ -211,7 +207,7 @@ def _assumptions(records: list[Record]) -> Table:
 def _brief(value: Any) -> str:
   """A number, or the first of many."""
   if isinstance(value, dict):
-    return ', '.join(f'{key}: {_brief(entry)}' for key, entry in value.items())
+    value = [f'{key}: {_brief(entry)}' for key, entry in value.items()]
   if isinstance(value, list):
     return f'({", ".join([_brief(entry) for entry in value[:_SHOWN]] + ["..."] * (len(value) > _SHOWN))})'
   if value is None:

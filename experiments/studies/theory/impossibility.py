@@ -19,14 +19,13 @@ import numpy as np
 from experiments.pipeline import batched_tuning
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.studies.theory.prevalence import draw_chain
+from experiments.studies.theory import prevalence
 from experiments.studies.theory.settings import ImpossibilitySettings, TheorySettings
 from hmm_jax import converged
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 from hmm_jax.theory.exact.problem import generator, sparse_probs, StateProblem
 from hmm_jax.theory.limits import certificates, separability
-from hmm_jax.theory.limits.certificates import Decision
 from hmm_jax.theory.problems import enumeration
 from hmm_jax.theory.problems.enumeration import Texts
 from hmm_jax.theory.theorems import theorems
@@ -43,27 +42,23 @@ class SampledProblem(NamedTuple):
   """One HMM and its task.
 
   Attributes:
-    kind: 'sparse' or 'paper'.
-    number: among those of its kind.
     problem: its label speaks of P[H_1], that of the masked first state.
     texts: all that have probability and whose label no near tie decides.
-    near_ties: the probability of those left out.
-    decision: what is known of linear heads on them.
+    known: what is known of linear heads on them, as on record.
+    head: of the linear program.
     sample: [num_train], the training texts, by their numbers in `texts`.
   """
 
-  kind: str
-  number: int
   problem: StateProblem
   texts: Texts
-  near_ties: float
-  decision: Decision
+  known: Record
+  head: np.ndarray
   sample: np.ndarray
 
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each HMM: what is known of linear heads and, where labels differ, how often each method is right."""
-  s, drawn = settings.impossibility, list[SampledProblem]()
+  s, drawn, rows = settings.impossibility, list[SampledProblem](), list[Record]()
   key_sparse, key_paper, key_tuning = jax.random.split(key, 3)
   with reporter.track('linear heads', 2 * s.num_hmms) as advance:
     for kind, draw, key_kind in (('sparse', _sparse, key_sparse), ('paper', _paper, key_paper)):
@@ -71,11 +66,11 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
         hmm, task_weights = draw(s, key_one)
         # The task is on the masked first state itself.
         problem = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights, drawn=1)
-        drawn.append(_examined(settings, kind, number, problem, jax.random.fold_in(key_one, 1)))
-        advance(len(drawn), f'{sum(one.decision.outcome == "certified" for one in drawn)} certified')
-  varied = [one for one in drawn if one.decision.outcome != 'constant']
-  right = dict(zip(map(id, varied), _right(settings, varied, key_tuning, reporter)))
-  return [{**_known(one), **_scored(one, right.get(id(one), {}))} for one in drawn]
+        drawn.append(_examined(settings, problem, jax.random.fold_in(key_one, 1)))
+        rows.append({'kind': kind, 'hmm': number, **drawn[-1].known})
+        advance(len(drawn), f'{sum(row["outcome"] == "certified" for row in rows)} certified')
+  right = _right(settings, [one for one in drawn if one.known['outcome'] != 'constant'], key_tuning, reporter)
+  return [{**row, **_scored(one, {} if row['outcome'] == 'constant' else next(right))} for row, one in zip(rows, drawn)]
 
 
 def _sparse(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
@@ -93,30 +88,25 @@ def _sparse(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
 
 def _paper(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
   """The paper's draw."""
-  return jax.tree.map(np.float64, draw_chain(s, s.num_states, key))
+  return jax.tree.map(np.float64, prevalence.draw(s, 'chain', s.num_states, key))
 
 
-def _examined(settings: TheorySettings, kind: str, number: int, problem: StateProblem, key: Array) -> SampledProblem:
+def _examined(settings: TheorySettings, problem: StateProblem, key: Array) -> SampledProblem:
   s = settings.impossibility
   texts = enumeration.possible_texts(problem, s.length)
   is_clear = texts.gaps > settings.margin
-  near_ties, texts = float(texts.probs[~is_clear].sum()), texts.where(is_clear)
+  near_ties, texts = texts.probs[~is_clear].sum(), texts.where(is_clear)
   decision = certificates.decide(problem, texts, settings.margin, s.max_proofs)
   sample = generator(key).choice(len(texts.probs), s.num_train, p=texts.probs / texts.probs.sum())
-  return SampledProblem(kind, number, problem, texts, near_ties, decision, sample)
-
-
-def _known(one: SampledProblem) -> Record:
-  proof = one.decision.proof
-  return {
-    'kind': one.kind,
-    'hmm': one.number,
-    'outcome': one.decision.outcome,
-    'texts': len(one.texts.labels),
-    'near_ties': one.near_ties,
+  proof = decision.proof
+  known = {
+    'outcome': decision.outcome,
+    'texts': len(texts.labels),
+    'near_ties': float(near_ties),
     'proof_texts': len(np.unique(proof.pairs[:, 0])) if proof else None,
-    'least_error': one.decision.least_error if proof else None,
+    'least_error': decision.least_error if proof else None,
   }
+  return SampledProblem(problem, texts, known, decision.head, sample)
 
 
 def _scored(one: SampledProblem, right: dict[str, np.ndarray]) -> Record:
@@ -148,7 +138,7 @@ def _right(
     texts, numbers = one.texts, _numbers(one.texts.tokens, s.num_tokens)
     yield {
       **{method: labels[place, numbers] == texts.labels for method, labels in tuned.items()},
-      'program': separability.surely_right(texts.features, texts.labels, one.decision.head),
+      'program': separability.surely_right(texts.features, texts.labels, one.head),
       'converged': _converged(s, one),
       **_constructed(settings, one),
     }

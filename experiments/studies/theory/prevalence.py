@@ -20,43 +20,38 @@ from hmm_jax.memory_hmm import MemoryHMM, random_memory_hmm
 from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 
-# A program a size, which draws a few small matrices.
-_compiled = functools.partial(
-  jax.jit, static_argnames=('s', 'size'), compiler_options={'xla_backend_optimization_level': 0}
-)
-
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each draw: what holds of it at which thresholds."""
-  s, rows = settings.prevalence, list[Record]()
+  s, rows, done = settings.prevalence, list[Record](), 0
   key_chain, key_memory = jax.random.split(key)
-  kinds = (
-    ('chain', key_chain, s.num_states, draw_chain, functools.partial(chain_row, s)),
-    ('memory', key_memory, s.memory_sizes, _draw_memory, functools.partial(_memory_row, settings)),
+  texts = (
+    ('chain', key_chain, s.num_states, functools.partial(chain_row, s)),
+    ('memory', key_memory, s.memory_sizes, functools.partial(_memory_row, settings)),
   )
   with reporter.track('assumptions of the paper', len(s.num_states) + len(s.memory_sizes)) as advance:
-    for text, key_text, sizes, draw, row_of in kinds:
-      for done, size in enumerate(sizes, 1):
+    for text, key_text, sizes, row_of in texts:
+      for size in sizes:
         for number, key_one in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
           with jax.enable_x64(True):
-            drawn = jax.tree.map(np.asarray, draw(s, size, key_one))
+            drawn = jax.tree.map(np.asarray, draw(s, text, size, key_one))
           rows.append({'text': text, 'size': size, 'draw': number, **row_of(*drawn)})
-        advance(done + (text == 'memory') * len(s.num_states), f'{text}, size {size}')
+        done += 1
+        advance(done, f'{text}, size {size}')
   return rows
 
 
-@_compiled
-def draw_chain(s: Any, size: int, key: Array) -> tuple[HMM, Array]:
-  """An HMM of the paper with so many states, and mu."""
+# A program a size, which draws a few small matrices.
+@functools.partial(
+  jax.jit, static_argnames=('s', 'text', 'size'), compiler_options={'xla_backend_optimization_level': 0}
+)
+def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Array]:
+  """A chain of the paper with so many states, or a memory of so many values, and mu."""
   key_hmm, key_task = jax.random.split(key)
-  hmm = random_hmm(key_hmm, size, s.num_tokens, **s.temperatures)
-  return hmm, tasks.draw_task_weights(key_task, size, num_nonzero=s.num_nonzero)
-
-
-@_compiled
-def _draw_memory(s: Any, size: int, key: Array) -> tuple[MemoryHMM, Array]:
-  key_hmm, key_task = jax.random.split(key)
-  hmm = random_memory_hmm(key_hmm, size, s.num_memory_states, s.num_tokens, **s.temperatures)
+  if text == 'chain':
+    hmm: HMM | MemoryHMM = random_hmm(key_hmm, size, s.num_tokens, **s.temperatures)
+  else:
+    hmm = random_memory_hmm(key_hmm, size, s.num_memory_states, s.num_tokens, **s.temperatures)
   return hmm, tasks.draw_task_weights(key_task, size, num_nonzero=s.num_nonzero)
 
 
