@@ -1,5 +1,6 @@
 """The theory experiment: theorems verified, proofs searched, linear heads certified, assumptions counted."""
 
+import functools
 from typing import Any
 
 import matplotlib.figure
@@ -20,9 +21,10 @@ _STYLES: dict[str, dict[str, Any]] = {
 
 def parts(settings: TheorySettings) -> dict[str, Part]:
   """The parts of the experiment, in order."""
-  verify = lambda theorem: lambda settings, key, reporter: verification.verify(settings, theorem, key, reporter)
   return {
-    **{f'verification-{theorem.name}': verify(theorem) for theorem in problems.THEOREMS},
+    **{
+      f'verification-{theorem.name}': functools.partial(verification.verify, theorem) for theorem in problems.THEOREMS
+    },
     'impossibility': impossibility.run,
     'prevalence': prevalence.run,
     'appendix': appendix.run,

@@ -33,7 +33,7 @@ CONTROL = 'nothing (control)'
 _ROUNDING = 1e-14
 
 
-def verify(settings: TheorySettings, theorem: Theorem, key: Array, reporter: Reporter) -> list[Record]:
+def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each HMM, and for the first of them one for each wrong construction that must be seen.
 
   HMMs are worked on side by side, one per core; a row is a function of the key and its number alone.

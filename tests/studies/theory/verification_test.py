@@ -37,7 +37,7 @@ def drawn(theorem, index):
 @functools.cache
 def rows_of(theorem):
   reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
-  return verification.verify(SETTINGS, THEOREMS[theorem], KEY, reporter)
+  return verification.verify(THEOREMS[theorem], SETTINGS, KEY, reporter)
 
 
 def row_of(theorem, of):
