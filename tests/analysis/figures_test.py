@@ -13,7 +13,7 @@ import scipy.stats
 
 from experiments.analysis import figures
 from experiments.settings.methods import METHODS
-from experiments.studies.theory import verification_report
+from experiments.studies.theory import study as theory
 
 
 def _drawn(axes):
@@ -171,7 +171,7 @@ def test_colours_hold_under_deuteranopia_and_in_grey():
   drawn = [method for method in METHODS.values() if method.fit == 'schedule']
   methods = [(method.colour, method.marker, method.dash) for method in drawn]
   assert not _too_near(methods)
-  assert not _too_near([tuple(style.values()) for style in verification_report._STYLES.values()])
+  assert not _too_near([tuple(style.values()) for style in theory._STYLES.values()])
   cycle = figures.styled(lambda: matplotlib.rcParams['axes.prop_cycle'])()
   assert not _too_near([tuple(style.values()) for style in cycle])
   # As it was: the prompt beside prompt + attention, and the head beside the fine-tuned model.

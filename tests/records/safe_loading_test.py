@@ -20,7 +20,7 @@ from experiments.records.trial_records import Tuned
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
-from experiments.studies.theory import examine
+from experiments.studies.theory import problem_file
 
 ROOT = pathlib.Path(__file__).parents[2]
 MODULES = {
@@ -148,7 +148,7 @@ def test_absurd_arrays_are_refused_before_they_are_allocated(tmp_path, monkeypat
   with pytest.raises(ValueError, match=words):
     loading.arrays(tmp_path / 'hmm.npz')
   with pytest.raises(SettingsError, match="^hmm_file is '.*hmm.npz', which cannot be read as .npz "):
-    examine.load(tmp_path / 'hmm.npz')
+    problem_file.load(tmp_path / 'hmm.npz')
 
 
 def test_an_archive_that_lies_about_its_size_is_refused(tmp_path):
@@ -175,7 +175,7 @@ def test_absurd_json_is_refused(tmp_path, monkeypatch, content):
   with pytest.raises(SettingsError, match='config.json cannot be parsed'):
     verify._settings(tmp_path, '', registry.SETTINGS)
   with pytest.raises(SettingsError, match='cannot be read as .json'):
-    examine.load(tmp_path / 'hmm.json')
+    problem_file.load(tmp_path / 'hmm.json')
 
 
 def test_a_long_file_is_not_read(tmp_path, monkeypatch):

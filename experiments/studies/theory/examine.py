@@ -1,170 +1,72 @@
-"""A user's own HMM and task: which assumptions hold, and what the constructions that apply give.
+"""A user's own HMM and task: which assumptions hold, and what the constructions that apply give."""
 
-`hmm_file` is an .npz of arrays or a .json of nested lists with these keys, shapes as in `HMM` and `MemoryHMM`:
-
-  initial_probs, transition_matrix, emission_matrix
-  task_weights    mu [C, S], or [S] for the paper's label 1(mu^T P >= 0), class 0 where it is 1
-  silent_probs    P[H_0] [H], optional: the label speaks of H_0; without it, of the masked first state. With a memory
-                  the label speaks of a cell, and P[H_0] may depend on the memory; without it, it is P[H_1]
-  memory_probs, cell_index, cell    of a memory-augmented HMM; the label speaks of cell j*, S = M values
-"""
-
+from collections.abc import Iterator
 import functools
-import math
+import json
 import pathlib
-import reprlib
 import textwrap
 from typing import Any
 
 import jax
-from jax import Array
 import numpy as np
+import pandas as pd
 
-from experiments.records import environment, loading, results
+from experiments.analysis.tables import number, Table, table
+from experiments.records import environment, results
+from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import SettingsError
-from experiments.studies.theory import report
-from experiments.studies.theory.settings import ExamineSettings
+from experiments.studies.study import Study
+from experiments.studies.theory import problem_file
+from experiments.studies.theory.settings import ExamineSettings, longest_length
 from hmm_jax.blocks import even_size, in_blocks
-from hmm_jax.hmm import check_probs, HMM
-from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.sharding import exact_device
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
-from hmm_jax.theory.limits import certificates, separability
+from hmm_jax.theory.limits import certificates
 from hmm_jax.theory.problems import texts
+from hmm_jax.theory.problems.enumeration import Texts
 from hmm_jax.theory.theorems import assumptions, scoring, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError
 
-Record = dict[str, Any]
-_STATE_KEYS = (*HMM._fields, 'task_weights')
-_MEMORY_KEYS = (*_STATE_KEYS, 'memory_probs', 'cell_index', 'cell')
-_LARGEST_WEIGHT = 1e100
-_LONGEST_REASON = 160
+# The columns of numbers of the table of constructions.
+_COLUMNS = {
+  'sequences': 'possible',
+  'majority': 'majority',
+  'agreement': 'agree',
+  'in_region': 'in\nregion',
+  'agreement_in_region': 'agree\nthere',
+  'outside_margin_in_region': 'clearly\nwrong',
+  'ties_in_region': 'near\nties',
+}
+_SHARES = ['majority', 'agreement', 'agreement_in_region']
 _OF_REGION = ('disagreements', 'outside_margin', 'ties', 'smallest_gap')
+# Proofs that are tried among the first 2, 4, 8, ... sequences.
+_MAX_PROOFS = 4
+# Whether a linear head is right on all sequences, and why, by what `certificates.decide` finds.
+_DECISIONS = {
+  'constant': (True, 'all labels that no near tie decides are equal'),
+  'separable': (True, 'the linear program found one'),
+  'certified': (False, 'a certificate, confirmed in exact arithmetic'),
+  'undecided': (None, 'neither a head nor a certificate was found'),
+}
 # Entries of the likelihood rows that are evaluated at a time; XLA folds constants of the size of a batch.
 _BLOCK_ENTRIES = 2**17
+# Entries of a witness, and columns of a cell, that are printed.
+_SHOWN = 8
+_WIDTH = 28
 
 
-def check(settings: ExamineSettings) -> None:
+def _check(settings: ExamineSettings) -> None:
   """Raises SettingsError where the user's file is not what it should be."""
-  load(settings.hmm_file)
+  problem_file.load(settings.hmm_file)
 
 
-def run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
+def _run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Examines the file, anew on every call."""
   reporter.say(f'examining {settings.hmm_file}')
   with jax.default_device(exact_device()):
-    records = examined(load(settings.hmm_file), settings)
+    records = examined(problem_file.load(settings.hmm_file), settings)
   made = {'environment': environment.keep(workdir, environment.environment([exact_device()]))}
   results.write(workdir, settings, [record | made for record in records])
-
-
-def show(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Prints the tables of the records."""
-  del settings
-  report.show(report.examination_tables(results.load(workdir)), workdir, reporter)
-
-
-def load(path: str | pathlib.Path) -> Problem:
-  """The HMM and the task of a file, float64, rows divided by their sums.
-
-  Raises:
-    SettingsError: one sentence that names the key, its value and what would be valid.
-  """
-  if not str(path):
-    raise SettingsError('hmm_file is missing; valid is --config.hmm_file=PATH, an .npz or a .json file')
-  path = pathlib.Path(path)
-  name, suffix = f'hmm_file is {str(path)!r}', path.suffix.lower()
-  readers = {'.npz': loading.arrays, '.json': _read_json}
-  if suffix not in readers or not path.is_file():
-    missing = ', which is no file' if suffix in readers else ''
-    raise SettingsError(f'{name}{missing}; valid is the path of an .npz or a .json file')
-  try:
-    entries = readers[suffix](path)
-  except Exception as error:
-    # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
-    reason = textwrap.shorten(repr(str(error) or type(error).__name__)[1:-1], _LONGEST_REASON)
-    raise SettingsError(f'{name}, which cannot be read as {suffix} ({reason}); valid is a whole file')
-  try:
-    return _problem(entries)
-  except ValueError as error:
-    raise SettingsError(f'{path}: {error}')
-
-
-def _read_json(path: pathlib.Path) -> dict[str, Any]:
-  content = loading.json_value(path, 'utf-8-sig', object_pairs_hook=_once_each)
-  if not isinstance(content, dict):
-    raise ValueError(f'it holds {reprlib.repr(content)}; valid is an object, nested lists of numbers by key')
-  return content
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  keys = [key for key, _ in pairs]
-  for key in keys:
-    if keys.count(key) > 1:
-      raise ValueError(f'{key!r} is given {keys.count(key)} times; valid is once')
-  return dict(pairs)
-
-
-def _problem(entries: dict[str, Any]) -> Problem:
-  """Raises ValueError, one sentence, at the first key that is wrong."""
-  has_memory = 'memory_probs' in entries
-  required, optional = _MEMORY_KEYS if has_memory else _STATE_KEYS, ('silent_probs',)
-  kind = 'an HMM with a memory' if has_memory else 'an HMM without memory_probs'
-  for key in entries:
-    if key not in required + optional:
-      raise ValueError(f'{key!r} is no key of {kind}; valid are {", ".join(required + optional)}')
-  for key in required:
-    if key not in entries:
-      raise ValueError(f'{key} is missing; {kind} has {", ".join(required)}')
-  arrays = {key: _numbers(key, value) for key, value in entries.items()}
-  chain = MemoryHMM if has_memory else HMM
-  hmm = chain(**{key: arrays[key] for key in chain._fields}).validate()
-  normalised = hmm._replace(**{key: _normalised(getattr(hmm, key)) for key in HMM._fields})
-  silent_probs = arrays.get('silent_probs', hmm.initial_probs)
-  by_memory = np.shape(hmm.memory_probs) if isinstance(hmm, MemoryHMM) and silent_probs.ndim > 1 else ()
-  check_probs('silent_probs', silent_probs, by_memory + (hmm.num_states,))
-  if not isinstance(normalised, MemoryHMM):
-    task_weights = _task_weights(arrays['task_weights'], hmm.num_states, 'hidden state')
-    return StateProblem(normalised, _normalised(silent_probs), task_weights, drawn=0)
-  cell, memory_probs = arrays['cell'], arrays['memory_probs']
-  if cell.shape or cell.dtype.kind not in 'iu' or not 0 <= cell < normalised.num_cells:
-    raise ValueError(f'cell is {cell.tolist()}; valid is an integer from 0 to {normalised.num_cells - 1}')
-  memory_probs = _normalised(memory_probs.reshape(-1)).reshape(memory_probs.shape)
-  normalised = normalised._replace(memory_probs=memory_probs, cell_index=arrays['cell_index'].astype(np.int32))
-  task_weights = _task_weights(arrays['task_weights'], normalised.memory_size, 'value of the memory')
-  return MemoryProblem(normalised, _normalised(silent_probs), task_weights, int(cell), drawn=0)
-
-
-def _numbers(key: str, value: Any) -> np.ndarray:
-  """An array of integers or of float64."""
-  try:
-    array = np.asarray(value)
-  except ValueError:
-    array = np.empty((), object)
-  if array.dtype.kind not in 'iuf':
-    raise ValueError(f'{key} is {reprlib.repr(value)}; valid is an array of numbers')
-  return array if array.dtype.kind in 'iu' else array.astype(np.float64)
-
-
-def _normalised(rows: Any) -> np.ndarray:
-  rows = np.asarray(rows, np.float64)
-  return rows / rows.sum(-1, keepdims=True)
-
-
-def _task_weights(weights: np.ndarray, size: int, what: str) -> np.ndarray:
-  """mu [C, S] float64; a mu [S] is that of class 0 beside a class of zeros."""
-  if weights.ndim not in (1, 2) or weights.shape[-1] != size:
-    valid = f'[{size}] or [classes, {size}], a weight for each {what}'
-    raise ValueError(f'task_weights has shape {weights.shape}; valid is {valid}')
-  weights = np.asarray(weights, np.float64)
-  wrong = weights[~(np.abs(weights) <= _LARGEST_WEIGHT)]
-  if wrong.size:
-    valid = f'numbers from {-_LARGEST_WEIGHT:g} to {_LARGEST_WEIGHT:g}'
-    raise ValueError(f'task_weights has the entry {wrong[0]:g}; valid are {valid}')
-  weights = np.stack([weights, np.zeros(size)]) if weights.ndim == 1 else weights
-  assumptions.contrasts(weights)  # Raises where its rows do not differ.
-  return weights
 
 
 def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
@@ -173,20 +75,26 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, and sampled long ones.
   """
   problem = problem._replace(task_weights=_scaled(problem.task_weights))
-  key, num_tokens, longest = jax.random.key(settings.seed), problem.hmm.num_tokens, 0
-  # One token has as many sequences as two.
-  while max(num_tokens, 2) ** (longest + 1) <= settings.max_sequences:
-    longest += 1
+  key, num_tokens = jax.random.key(settings.seed), problem.hmm.num_tokens
+  longest = longest_length(num_tokens, settings.max_sequences)
   found = {'enumerated': texts.all_sequences(num_tokens, longest)} if longest else {}
-  found['sampled'] = _sampled(problem, key, settings.num_sampled, settings.sampled_length)
-  numbers, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
   if isinstance(problem, MemoryProblem):
     numbers, names = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
+    found['sampled'] = texts.sampled(problem.hmm, key, settings.num_sampled, settings.sampled_length)
+  else:
+    numbers, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
+    # The label speaks of a silent state, and the text follows it.
+    after_silent = problem.hmm.starting_from(problem.silent_probs)
+    found['sampled'] = texts.sampled(after_silent, key, settings.num_sampled, settings.sampled_length + 1)[:, 1:]
   findings = {number: theorems.finding(number, problem, settings.limits) for number in numbers}
-  records = [{'record': 'assumption', **_plain(finding._asdict())} for finding in findings.values()]
-  records += [_construction(problem, theorem, found, settings) for theorem in names]
+  records = [
+    _plain({'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()})
+    for finding in findings.values()
+  ]
+  for theorem in names:
+    records += _construction(problem, theorem, found, settings)
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
-    records.append(_linear_program(problem, found['enumerated'], settings.margin))
+    records.append(_linear_program(problem, found['enumerated'], settings))
   return records
 
 
@@ -196,36 +104,25 @@ def _scaled(task_weights: np.ndarray) -> np.ndarray:
   return np.ldexp(task_weights, 1 - exponent)
 
 
-def _sampled(problem: Problem, key: Array, count: int, length: int) -> np.ndarray:
-  """Texts [n, T]; where the label speaks of a silent state, what follows it."""
-  if isinstance(problem, MemoryProblem):
-    return texts.sampled(problem.hmm, key, count, length)
-  return texts.sampled(problem.hmm.starting_from(problem.silent_probs), key, count, length + 1)[:, 1:]
+def _plain(fields: Record) -> Record:
+  """As JSON has it: arrays as lists, keys as texts, null for what is not finite."""
+  text = json.dumps(fields, default=lambda array: array.tolist())
+  return json.loads(text, parse_constant=lambda _: None)
 
 
-def _plain(value: Any) -> Any:
-  """As JSON has it: arrays as lists, fields and keys by their texts, null for what is not finite."""
-  if hasattr(value, '_asdict'):
-    value = value._asdict()
-  if isinstance(value, dict):
-    return {str(key): _plain(entry) for key, entry in value.items()}
-  if isinstance(value, (list, tuple, np.ndarray)):
-    return [_plain(entry) for entry in value]
-  if isinstance(value, np.generic):
-    value = value.item()
-  return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _construction(problem: Problem, theorem: str, texts: dict[str, np.ndarray], settings: ExamineSettings) -> Record:
-  record, checked = {'record': 'construction', 'statement': f'Theorem {theorem}'}, {}
+def _construction(
+  problem: Problem, theorem: str, texts: dict[str, np.ndarray], settings: ExamineSettings
+) -> Iterator[Record]:
+  """A record for each kind of texts, or one that says why there is no construction."""
+  record = {'record': 'construction', 'statement': f'Theorem {theorem}'}
   for kind, tokens in texts.items():
     try:
       evaluate = theorems.evaluator(theorem, problem, tokens.shape[1], settings.limits)
     except AssumptionError as error:
-      return {**record, 'built': False, 'reason': str(error)}
-    found = _in_blocks(evaluate, problem, tokens)
-    checked[kind] = {'longest': tokens.shape[1], **_agreement(found, settings.margin)}
-  return {**record, 'built': True, 'reason': 'its assumptions hold', **checked}
+      yield {**record, 'exists': False, 'reason': str(error)}
+      return
+    agreement = _agreement(_in_blocks(evaluate, problem, tokens), settings.margin)
+    yield {**record, 'exists': True, 'texts': kind, 'longest': tokens.shape[1], **agreement}
 
 
 def _in_blocks(evaluate: Any, problem: Problem, tokens: np.ndarray) -> Any:
@@ -251,43 +148,96 @@ def _agreement(found: scoring.Evaluation, margin: float) -> Record:
   return _plain(fields)
 
 
-def _linear_program(problem: StateProblem, tokens: np.ndarray, margin: float) -> Record:
+def _linear_program(problem: StateProblem, tokens: np.ndarray, settings: ExamineSettings) -> Record:
   """Whether any linear head on G_1 has the labels that no near tie decides, of all sequences at once."""
   predict = functools.partial(scoring.first_predictions, problem)
   features, scores, possible = _in_blocks(predict, problem, tokens)
-  chosen = possible & (scoring.score_gaps(scores) > margin)
-  tokens, features, labels = tokens[chosen], features[chosen], scores[chosen].argmax(-1)
+  gaps = scoring.score_gaps(scores)
+  every = Texts(tokens, np.ones(len(tokens)), features, scores.argmax(-1), gaps)
+  chosen = every.where(possible & (gaps > settings.margin))
+  num_chosen = len(chosen.labels)
   record = {'record': 'linear program', 'statement': 'Linear head', 'longest': tokens.shape[1]}
-  record |= {'sequences': len(tokens), 'near_ties': int(possible.sum()) - len(tokens)}
-  if len(np.unique(labels)) < 2:
-    return {**record, 'exists': True, 'reason': 'all labels that no near tie decides are equal'}
+  record |= {'sequences': num_chosen, 'near_ties': int(possible.sum()) - num_chosen}
+  if not num_chosen:
+    return {**record, 'exists': True, 'reason': 'all labels are decided by near ties'}
   try:
-    found = separability.linear_separation(features, labels, scores.shape[1], margin)
+    found = certificates.decide(problem, chosen, settings.margin, _MAX_PROOFS)
   except RuntimeError as error:
     return {**record, 'exists': None, 'reason': f'the linear program was given up ({error})'}
-  if found.separable:
-    by_head = features @ found.head
-    margin = float(scoring.score_gaps(by_head).min())
-    is_right = margin > 0 and bool((by_head.argmax(-1) == labels).all())
-    reason = f'the head found is {"right" if is_right else "not right"} on all, with margin {margin:.2g}'
-    return {**record, 'exists': is_right or None, 'reason': reason, 'margin': margin}
-  inputs = np.unique(found.pairs[:, 0])
-  confirmed = certificates.is_exact(problem, tokens, labels, found)
-  proof = {True: 'confirmed', False: 'not confirmed', None: 'too large to be confirmed'}[confirmed]
+  exists, reason = _DECISIONS[found.outcome]
+  record |= {'exists': exists, 'reason': reason}
+  if not found.proof:
+    return record
+  text_of = lambda index: [token for token in chosen.tokens[index].tolist() if token < problem.hmm.num_tokens]
+  certificate = [
+    {'tokens': text_of(index), 'label': int(chosen.labels[index]), 'other': other, 'weight': weight}
+    for (index, other), weight in zip(found.proof.pairs.tolist(), found.proof.weights.tolist())
+  ]
+  num_texts = len(np.unique(found.proof.pairs[:, 0]))
+  return {**record, 'residual': found.proof.residual, 'certificate_sequences': num_texts, 'certificate': certificate}
+
+
+def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table]:
+  """Assumptions, and constructions with the linear program, each 120 columns wide at most."""
+  del settings
+  is_assumption = records['record'] == 'assumption'
   return {
-    **record,
-    'exists': False,
-    'reason': f'a certificate of {len(inputs)} sequences, residual {found.residual:.1e}, {proof} in exact arithmetic',
-    'certificate_sequences': len(inputs),
-    'residual': found.residual,
-    'confirmed': confirmed,
-    'certificate': [
-      {
-        'tokens': [token for token in tokens[index].tolist() if token < problem.hmm.num_tokens],
-        'label': int(labels[index]),
-        'other': int(other),
-        'weight': float(weight),
-      }
-      for (index, other), weight in zip(found.pairs.tolist(), found.weights)
-    ],
+    'assumptions': _assumptions(records[is_assumption].to_dict('records')),
+    'constructions': _constructions(records[~is_assumption]),
   }
+
+
+def _assumptions(records: list[Record]) -> Table:
+  listed = lambda fields: '\n'.join(
+    textwrap.fill(f'{name.replace("_", " ")}: {_brief(value)}', _WIDTH) for name, value in fields.items()
+  )
+  rows = [
+    {
+      'assumption': record['statement'].removeprefix('Assumption '),
+      'holds': 'yes' if record['holds'] else 'no',
+      'why': textwrap.fill(record['reason'], _WIDTH),
+      'witness': listed(record['witness']),
+      'closeness': listed(record['closeness']),
+    }
+    for record in records
+  ]
+  return table('Assumptions of the paper, and how close each is to the other answer', rows, 5)
+
+
+def _brief(value: Any) -> str:
+  """A number, or the first of many."""
+  if isinstance(value, dict):
+    value = [f'{key}: {_brief(entry)}' for key, entry in value.items()]
+  if isinstance(value, list):
+    return f'({", ".join([_brief(entry) for entry in value[:_SHOWN]] + ["..."] * (len(value) > _SHOWN))})'
+  if value is None:
+    return 'infinite'
+  return f'{value:.3g}' if isinstance(value, float) else str(value)
+
+
+def _constructions(records: pd.DataFrame) -> Table:
+  records = records.reindex(columns=records.columns.union([*_COLUMNS, 'longest', 'texts']))
+  # Rounded down, so that 100.00 is all of them.
+  percent = np.floor(1e4 * records[_SHARES].astype(float)) / 100
+  cells = records[list(_COLUMNS)].astype(float).map(lambda count: number(count, ',.0f'))
+  cells[_SHARES] = percent.map(lambda share: number(share, '.2f'))
+  words = {
+    'construction': records['statement'],
+    'exists': records['exists'].map({True: 'yes', False: 'no'}).fillna('?'),
+    'texts': [textwrap.fill(_texts(record), _WIDTH) for record in records.to_dict('records')],
+  }
+  frame = pd.DataFrame(words).join(cells.rename(columns=_COLUMNS))
+  return Table('What each construction achieves: its agreement with the exact label, in percent', frame, 3)
+
+
+def _texts(record: Record) -> str:
+  if np.isnan(record['longest']):
+    # The assumption that fails, which has a row of its own.
+    return record['reason'].partition(':')[0]
+  if record['texts'] == 'sampled':
+    return f'sampled, of length {record["longest"]:.0f}'
+  why = f': {record["reason"]}' if record['record'] == 'linear program' else ''
+  return f'every one up to length {record["longest"]:.0f}{why}'
+
+
+STUDY = Study(ExamineSettings, _run, _tables, check=_check)

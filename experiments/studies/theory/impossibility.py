@@ -10,29 +10,26 @@ text and of one that training has not seen.
 """
 
 from collections.abc import Iterator
-import functools
-import operator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax import Array
 import numpy as np
 
 from experiments.pipeline import batched_tuning
+from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
+from experiments.studies.theory import prevalence
 from experiments.studies.theory.settings import ImpossibilitySettings, TheorySettings
-from hmm_jax import compilation, converged, tasks
-from hmm_jax.hmm import HMM, random_hmm
+from hmm_jax import converged
+from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
 from hmm_jax.theory.exact.problem import generator, sparse_probs, StateProblem
 from hmm_jax.theory.limits import certificates, separability
-from hmm_jax.theory.limits.certificates import Decision
 from hmm_jax.theory.problems import enumeration
 from hmm_jax.theory.problems.enumeration import Texts
 from hmm_jax.theory.theorems import theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError
-
-Row = dict[str, Any]
 
 # Rounding errors of a constructed head, as a share of its largest entry.
 _ROUNDING = 1e-12
@@ -45,131 +42,106 @@ class SampledProblem(NamedTuple):
   """One HMM and its task.
 
   Attributes:
-    kind: 'sparse' or 'paper'.
-    number: among those of its kind.
     problem: its label speaks of P[H_1], that of the masked first state.
     texts: all that have probability and whose label no near tie decides.
-    near_ties: the probability of those left out.
-    decision: what is known of linear heads on them.
+    known: what is known of linear heads on them, as on record.
+    head: of the linear program.
     sample: [num_train], the training texts, by their numbers in `texts`.
   """
 
-  kind: str
-  number: int
   problem: StateProblem
   texts: Texts
-  near_ties: float
-  decision: Decision
+  known: Record
+  head: np.ndarray
   sample: np.ndarray
 
 
-def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
+def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each HMM: what is known of linear heads and, where labels differ, how often each method is right."""
-  s, drawn = settings.impossibility, list[SampledProblem]()
+  s, drawn, rows = settings.impossibility, list[SampledProblem](), list[Record]()
   key_sparse, key_paper, key_tuning = jax.random.split(key, 3)
-  problems = [('sparse', _sparse(s, key_sparse)), ('paper', _paper(s, key_paper))]
   with reporter.track('linear heads', 2 * s.num_hmms) as advance:
-    for kind, of_kind in problems:
-      for number, (key_sample, problem) in enumerate(of_kind):
-        drawn.append(_examined(settings, kind, number, problem, key_sample))
-        advance(len(drawn), f'{sum(one.decision.outcome == "certified" for one in drawn)} certified')
-  varied = [one for one in drawn if one.decision.outcome != 'constant']
-  right = dict(zip(map(id, varied), _right(settings, varied, key_tuning, reporter)))
-  return [{**_known(one), **_scored(one, right.get(id(one), {}))} for one in drawn]
+    for kind, draw, key_kind in (('sparse', _sparse, key_sparse), ('paper', _paper, key_paper)):
+      for number, key_one in enumerate(jax.random.split(key_kind, s.num_hmms)):
+        hmm, task_weights = draw(s, key_one)
+        # The task is on the masked first state itself.
+        problem = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights, drawn=1)
+        drawn.append(_examined(settings, problem, jax.random.fold_in(key_one, 1)))
+        rows.append({'kind': kind, 'hmm': number, **drawn[-1].known})
+        advance(len(drawn), f'{sum(row["outcome"] == "certified" for row in rows)} certified')
+  right = _right(settings, [one for one in drawn if one.known['outcome'] != 'constant'], key_tuning, reporter)
+  return [{**row, **_scored(one, {} if row['outcome'] == 'constant' else next(right))} for row, one in zip(rows, drawn)]
 
 
-def _sparse(s: ImpossibilitySettings, key: Array) -> Iterator[tuple[Array, StateProblem]]:
-  """HMMs with exact zeros, each with a key of its own; mu weighs few states."""
-  for key_one in jax.random.split(key, s.num_hmms):
-    rng = generator(key_one)
-    hmm = HMM(
-      rng.dirichlet(np.ones(s.num_states)),
-      sparse_probs(rng, s.num_states, s.num_states),
-      sparse_probs(rng, s.num_states, s.num_tokens),
-    )
-    task_weights = np.zeros((2, s.num_states))
-    task_weights[0, rng.choice(s.num_states, s.num_weighed, replace=False)] = rng.standard_normal(s.num_weighed)
-    yield jax.random.fold_in(key_one, 1), _problem(hmm, task_weights)
+def _sparse(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
+  """An HMM with exact zeros; mu weighs few states."""
+  rng = generator(key)
+  hmm = HMM(
+    rng.dirichlet(np.ones(s.num_states)),
+    sparse_probs(rng, s.num_states, s.num_states),
+    sparse_probs(rng, s.num_states, s.num_tokens),
+  )
+  task_weights = np.zeros((2, s.num_states))
+  task_weights[0, rng.choice(s.num_states, s.num_weighed, replace=False)] = rng.standard_normal(s.num_weighed)
+  return hmm, task_weights
 
 
-def _paper(s: ImpossibilitySettings, key: Array) -> Iterator[tuple[Array, StateProblem]]:
-  """The paper's draws, each with a key of its own."""
-
-  def draw(key):
-    key_hmm, key_task = jax.random.split(key)
-    hmm = random_hmm(key_hmm, s.num_states, s.num_tokens, **s.temperatures)
-    return hmm, tasks.draw_task_weights(key_task, s.num_states, num_nonzero=s.num_nonzero)
-
-  keys = jax.random.split(key, s.num_hmms)
-  draw_all = jax.jit(functools.partial(jax.lax.map, draw), compiler_options=compilation.ONCE)
-  all_drawn = jax.tree.map(np.float64, draw_all(keys))
-  for number, key_one in enumerate(keys):
-    hmm, task_weights = jax.tree.map(operator.itemgetter(number), all_drawn)
-    yield jax.random.fold_in(key_one, 1), _problem(hmm, task_weights)
+def _paper(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
+  """The paper's draw."""
+  return jax.tree.map(np.float64, prevalence.draw(s, 'chain', s.num_states, key))
 
 
-def _problem(hmm: HMM, task_weights: np.ndarray) -> StateProblem:
-  """The task on the masked first state itself."""
-  return StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights, drawn=1)
-
-
-def _examined(settings: TheorySettings, kind: str, number: int, problem: StateProblem, key: Array) -> SampledProblem:
+def _examined(settings: TheorySettings, problem: StateProblem, key: Array) -> SampledProblem:
   s = settings.impossibility
   texts = enumeration.possible_texts(problem, s.length)
   is_clear = texts.gaps > settings.margin
-  near_ties, texts = float(texts.probs[~is_clear].sum()), texts.where(is_clear)
+  near_ties, texts = texts.probs[~is_clear].sum(), texts.where(is_clear)
   decision = certificates.decide(problem, texts, settings.margin, s.max_proofs)
-  probs = texts.probs / texts.probs.sum()
-  sample = generator(key).choice(len(probs), s.num_train, p=probs)
-  return SampledProblem(kind, number, problem, texts, near_ties, decision, sample)
-
-
-def _known(one: SampledProblem) -> Row:
-  proof = one.decision.proof
-  return {
-    'kind': one.kind,
-    'hmm': one.number,
-    'outcome': one.decision.outcome,
-    'texts': len(one.texts.labels),
-    'near_ties': one.near_ties,
+  sample = generator(key).choice(len(texts.probs), s.num_train, p=texts.probs / texts.probs.sum())
+  proof = decision.proof
+  known = {
+    'outcome': decision.outcome,
+    'texts': len(texts.labels),
+    'near_ties': float(near_ties),
     'proof_texts': len(np.unique(proof.pairs[:, 0])) if proof else None,
-    'least_error': one.decision.least_error if proof else None,
+    'least_error': decision.least_error if proof else None,
   }
+  return SampledProblem(problem, texts, known, decision.head, sample)
 
 
-def _scored(one: SampledProblem, right: dict[str, np.ndarray]) -> Row:
+def _scored(one: SampledProblem, right: dict[str, np.ndarray]) -> Record:
   """The accuracy of each method on a fresh text and on one that training has not seen; None where there is none."""
-  unseen = ~np.isin(np.arange(len(one.texts.probs)), one.sample)
-  weights = {'fresh': one.texts.probs, 'unseen': np.where(unseen, one.texts.probs, 0)}
+  probs, is_unseen = one.texts.probs, ~np.isin(np.arange(len(one.texts.probs)), one.sample)
+  weights = {'fresh': probs, 'unseen': np.where(is_unseen, probs, 0)}
   scored = {scored_on: _shares(one.texts, of_texts, right) for scored_on, of_texts in weights.items()}
-  return {f'{scored_on}_{name}': share for scored_on, shares in scored.items() for name, share in shares.items()}
+  return {f'{scored_on}_{name}': value for scored_on, shares in scored.items() for name, value in shares.items()}
 
 
-def _shares(texts: Texts, weights: np.ndarray, right: dict[str, np.ndarray]) -> Row:
+def _shares(texts: Texts, weights: np.ndarray, right: dict[str, np.ndarray]) -> Record:
   """By method, the share of the weight that it has right, with that of the commonest label and of the weight."""
   total = weights.sum()
-  share = lambda chosen: float(weights[chosen].sum() / total) if total else None
-  by_label = weights[texts.labels == 0].sum(), weights[texts.labels == 1].sum()
+  share = lambda part: float(part / total) if right and total else None
   return {
     'probability': float(total / texts.probs.sum()),
-    'majority': float(max(by_label) / total) if right and total else None,
-    **{name: share(right[name]) if name in right else None for name in METHODS},
+    'majority': share(max(weights[texts.labels == label].sum() for label in (0, 1))),
+    **{name: share(weights[right[name]].sum()) if name in right else None for name in METHODS},
   }
 
 
 def _right(
   settings: TheorySettings, drawn: list[SampledProblem], key: Array, reporter: Reporter
-) -> list[dict[str, np.ndarray]]:
+) -> Iterator[dict[str, np.ndarray]]:
   """By method, which of its texts each problem has right, [n]."""
-  if not drawn:
-    return []
-  tuned = _tuned(settings.impossibility, drawn, key, reporter)
-  right = [{name: predicted == one.texts.labels for name, predicted in of.items()} for one, of in zip(drawn, tuned)]
-  for one, of in zip(drawn, right):
-    of['program'] = separability.surely_right(one.texts.features, one.texts.labels, one.decision.head)
-    of['converged'] = _converged(settings.impossibility, one)
-    of |= _constructed(settings, one)
-  return right
+  s = settings.impossibility
+  tuned = _tuned(s, drawn, key, reporter) if drawn else {}
+  for place, one in enumerate(drawn):
+    texts, numbers = one.texts, _numbers(one.texts.tokens, s.num_tokens)
+    yield {
+      **{method: labels[place, numbers] == texts.labels for method, labels in tuned.items()},
+      'program': separability.surely_right(texts.features, texts.labels, one.head),
+      'converged': _converged(s, one),
+      **_constructed(settings, one),
+    }
 
 
 def _converged(s: ImpossibilitySettings, one: SampledProblem) -> np.ndarray:
@@ -208,27 +180,23 @@ def _constructed(settings: TheorySettings, one: SampledProblem) -> dict[str, np.
 
 def _tuned(
   s: ImpossibilitySettings, drawn: list[SampledProblem], key: Array, reporter: Reporter
-) -> list[dict[str, np.ndarray]]:
-  """By method, the labels of all texts of each problem by what was tuned on its sample."""
+) -> dict[str, np.ndarray]:
+  """By method, the labels [problems, V^T] of every text by what was tuned on the sample of each problem."""
   every = np.pad(enumeration.all_texts(s.num_tokens, s.length), ((0, 0), (1, 0)), constant_values=s.num_tokens)
   inputs = np.broadcast_to(every, (len(drawn), *every.shape))
   frozen = batched_tuning.stacked([batched_tuning.float32(one.problem.hmm) for one in drawn])
-  # Texts as all problems number them.
-  numbers = [_numbers(one.texts.tokens, s.num_tokens) for one in drawn]
-  samples = np.stack([of_one[one.sample] for of_one, one in zip(numbers, drawn)])
+  samples = np.stack([_numbers(one.texts.tokens[one.sample], s.num_tokens) for one in drawn])
   labels = np.stack([one.texts.labels[one.sample] for one in drawn]).astype(np.int32)
-  predicted: list[dict[str, np.ndarray]] = [{} for _ in drawn]
+  found = {}
   for method, tuner in batched_tuning.tuners(ExactModel(s.num_tokens), s).items():
-    seen = batched_tuning.features(tuner, frozen, inputs)
-    of_samples = np.take_along_axis(seen, samples[..., None], axis=1)
+    features = batched_tuning.features(tuner, frozen, inputs)
+    of_samples = np.take_along_axis(features, samples[..., None], axis=1)
     name = f'{method} on {len(drawn)} HMMs'
     *_, trained = batched_tuning.train(tuner, s.tuning.schedule, frozen, of_samples, labels, key, name, reporter)
-    found = batched_tuning.scores(tuner, trained, frozen, seen).argmax(-1)
-    for of_one, which, by_number in zip(predicted, numbers, found):
-      of_one[method] = by_number[which]
-  return predicted
+    found[method] = batched_tuning.scores(tuner, trained, frozen, features).argmax(-1)
+  return found
 
 
 def _numbers(tokens: np.ndarray, num_tokens: int) -> np.ndarray:
-  """Where texts [n, T] stand among all of their length."""
+  """The place of texts [n, T] among all of their length."""
   return tokens @ num_tokens ** np.arange(tokens.shape[1])[::-1]

@@ -4,71 +4,58 @@ A transition matrix that mixes H permutations has exact zeros, so that assumptio
 draws are in float64: in float32 the weight of a permutation may underflow to another zero.
 """
 
-from collections.abc import Callable
 import functools
-import operator
 from typing import Any
 
 import jax
 from jax import Array
 import numpy as np
 
+from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.studies.theory.settings import LevelSettings, PrevalenceSettings, TheorySettings
+from experiments.studies.theory.settings import LevelSettings, TheorySettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.memory_hmm import MemoryHMM, random_memory_hmm
 from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 
-Row = dict[str, Any]
 
-# A program a size, each of which draws a few small matrices once.
-_UNOPTIMISED = {'xla_backend_optimization_level': 0}
-
-
-def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Row]:
+def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each draw: what holds of it at which thresholds."""
-  s, rows = settings.prevalence, list[Row]()
-  key_states, key_memory = jax.random.split(key)
-  memory_row = functools.partial(_memory_row, settings)
+  s, rows, done = settings.prevalence, list[Record](), 0
+  key_chain, key_memory = jax.random.split(key)
+  texts = (
+    ('chain', key_chain, s.num_states, functools.partial(chain_row, s)),
+    ('memory', key_memory, s.memory_sizes, functools.partial(_memory_row, settings)),
+  )
   with reporter.track('assumptions of the paper', len(s.num_states) + len(s.memory_sizes)) as advance:
-    for size in s.num_states:
-      drawn = _drawn(s, jax.random.fold_in(key_states, size), functools.partial(_chain, s, size))
-      rows += [_row('chain', size, number, chain_row(s, *one)) for number, one in enumerate(drawn)]
-      advance(s.num_states.index(size) + 1, f'|H| = {size}')
-    for size in s.memory_sizes:
-      drawn = _drawn(s, jax.random.fold_in(key_memory, size), functools.partial(_memory, s, size))
-      rows += [_row('memory', size, number, memory_row(*one)) for number, one in enumerate(drawn)]
-      advance(len(s.num_states) + s.memory_sizes.index(size) + 1, f'|M| = {size}')
+    for text, key_text, sizes, row_of in texts:
+      for size in sizes:
+        for number, key_one in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
+          with jax.enable_x64(True):
+            drawn = jax.tree.map(np.asarray, draw(s, text, size, key_one))
+          rows.append({'text': text, 'size': size, 'draw': number, **row_of(*drawn)})
+        done += 1
+        advance(done, f'{text}, size {size}')
   return rows
 
 
-def _row(text: str, size: int, number: int, found: Row) -> Row:
-  return {'text': text, 'size': size, 'draw': number, **found}
-
-
-def _drawn(s: PrevalenceSettings, key: Array, draw: Callable[[Array], Any]) -> list[Any]:
-  """`num_draws` values of `draw`, in float64."""
-  with jax.enable_x64(True):
-    draw_all = jax.jit(functools.partial(jax.lax.map, draw), compiler_options=_UNOPTIMISED)
-    stacked = jax.tree.map(np.asarray, draw_all(jax.random.split(key, s.num_draws)))
-  return [jax.tree.map(operator.itemgetter(number), stacked) for number in range(s.num_draws)]
-
-
-def _chain(s: PrevalenceSettings, num_states: int, key: Array) -> tuple[HMM, Array]:
+# A program a size, which draws a few small matrices.
+@functools.partial(
+  jax.jit, static_argnames=('s', 'text', 'size'), compiler_options={'xla_backend_optimization_level': 0}
+)
+def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Array]:
+  """A chain of the paper with so many states, or a memory of so many values, and mu."""
   key_hmm, key_task = jax.random.split(key)
-  hmm = random_hmm(key_hmm, num_states, s.num_tokens, **s.temperatures)
-  return hmm, tasks.draw_task_weights(key_task, num_states, num_nonzero=s.num_nonzero)
+  if text == 'chain':
+    hmm: HMM | MemoryHMM = random_hmm(key_hmm, size, s.num_tokens, **s.temperatures)
+  else:
+    hmm = random_memory_hmm(key_hmm, size, s.num_memory_states, s.num_tokens, **s.temperatures)
+  return hmm, tasks.draw_task_weights(key_task, size, num_nonzero=s.num_nonzero)
 
 
-def _memory(s: PrevalenceSettings, memory_size: int, key: Array) -> tuple[MemoryHMM, Array]:
-  key_hmm, key_task = jax.random.split(key)
-  hmm = random_memory_hmm(key_hmm, memory_size, s.num_memory_states, s.num_tokens, **s.temperatures)
-  return hmm, tasks.draw_task_weights(key_task, memory_size, num_nonzero=s.num_nonzero)
-
-
-def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Row:
+def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
   """Assumptions 3.1 by rank, 3.2, and 3.5 by support and rank, with 3.5's search and the zeros of the transitions."""
   exact = Thresholds(0.0, s.rank_levels[0])
   rank = assumptions.non_degeneracy(hmm, exact)
@@ -97,7 +84,7 @@ def _is_independent(finding: Finding, level: float) -> bool:
   return 1 / finding.closeness.get('condition_number', np.inf) > level
 
 
-def _memory_row(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Row:
+def _memory_row(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Record:
   """Assumptions 4.2 and 4.5 by rank, and 4.4 with how far the first law is from the stationary one."""
   levels = [Thresholds(0.0, level) for level in settings.prevalence.rank_levels]
   recoverable = {level: assumptions.recoverable_hidden_states(hmm, 0, level) for level in levels}

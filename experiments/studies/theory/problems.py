@@ -1,18 +1,18 @@
 """Problems that a theorem can fail on: many sequences in its region, and a task that is balanced on them."""
 
-import math
+import itertools
 from typing import Any, NamedTuple
 
 import jax
 from jax import Array
 import numpy as np
+import pandas as pd
 
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory.comparison import BalancedProblem, BLOCK_SIZE, compared, predicted, TOLERANCE
 from experiments.studies.theory.settings import TheorySettings
-from hmm_jax.theory.exact.constructions import exact_construction, exact_posterior, ExactConstruction
-from hmm_jax.theory.exact.problem import generator, Problem, random_weights, small_fractions, StateProblem
-from hmm_jax.theory.exact.rationals import exact
+from hmm_jax.theory.exact.constructions import exact_posterior
+from hmm_jax.theory.exact.problem import generator, random_weights, small_fractions, StateProblem
 from hmm_jax.theory.problems import families, texts
 from hmm_jax.theory.problems.families import Sizes
 from hmm_jax.theory.theorems import padding, scoring, theorems
@@ -22,9 +22,9 @@ from hmm_jax.theory.theorems.theorems import Program
 
 # The most of the sequences that may leave nothing that is recovered any probability, as their label is then decided.
 _MOST_WITHOUT_MASS = 0.1
-# Sequences that are sampled at a time, and the least share of them in the region and new.
+# Sequences that are sampled at a time, and the least of them that are in the region, new, and have mass.
 _SAMPLED = 512
-_LEAST_SHARE = 1 / 4
+_LEAST_NEW = 128
 # Tasks that are drawn for one HMM until one is balanced.
 _MOST_TASKS = 60
 # A task leaves at most so many sequences to exact arithmetic.
@@ -38,23 +38,27 @@ class Theorem(NamedTuple):
     name: its number.
     assumptions: the numbers of what its construction needs.
     relaxes: the number of the stronger assumption, of the theorem before it, that its problems need not satisfy.
-    with_memory: whether the task is on a memory.
+    num_states: the field of the settings that has its |H|.
+    num_cells: of the memory that its task is on; 0 without one.
+    memory_size: values of a cell; 0 for that of the settings.
     families: that its problems are drawn from by turns.
   """
 
   name: str
   assumptions: str
   relaxes: str = ''
-  with_memory: bool = False
+  num_states: str = 'num_states'
+  num_cells: int = 0
+  memory_size: int = 0
   families: tuple[str, ...] = ('planted', 'unplanted')
 
 
 THEOREMS = (
-  Theorem('3.3', '3.1, 3.2'),
-  Theorem('3.6', '3.2, 3.5', '3.1'),
-  Theorem('4.3', '4.2', with_memory=True, families=('planted', 'unplanted', 'planted')),
-  Theorem('4.6', '3.2, 4.5', '4.2', with_memory=True, families=('planted', 'unplanted', 'adversarial')),
-  Theorem('C.6', '3.2, C.5', '4.2', with_memory=True, families=('planted', 'unplanted', 'adversarial')),
+  Theorem('3.3', '3.1, 3.2', num_states='num_states_3_3'),
+  Theorem('3.6', '3.2, 3.5', '3.1', num_states='num_states_3_6'),
+  Theorem('4.3', '4.2', num_cells=2, memory_size=2, families=('planted', 'unplanted', 'planted')),
+  Theorem('4.6', '3.2, 4.5', '4.2', num_cells=1, families=('planted', 'unplanted', 'adversarial')),
+  Theorem('C.6', '3.2, C.5', '4.2', num_cells=2, families=('planted', 'unplanted', 'adversarial')),
 )
 
 
@@ -82,17 +86,42 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
   raise SettingsError(f'verification.max_draws is {v.max_draws}; valid is {valid}')
 
 
+def _sizes(settings: TheorySettings, theorem: Theorem, family: str, index: int) -> Sizes:
+  """Values of each size come by turns, each at a pace of its own, but for H of adversarial HMMs.
+
+  Those have the largest: with few states outside H*, keys are hardly ever as large as they ask for.
+  """
+  v = settings.verification
+  in_turn = lambda values, stride: values[index // stride % len(values)]
+  num_states = getattr(v, theorem.num_states)
+  return Sizes(
+    num_states=max(num_states) if family == 'adversarial' else in_turn(num_states, 2),
+    num_tokens=in_turn(v.num_tokens, 3),
+    num_classes=in_turn(v.num_classes, 5),
+    memory_size=theorem.memory_size or v.memory_size,
+    num_cells=theorem.num_cells,
+    num_recoverable=1 if index % 8 == 0 else 2,
+  )
+
+
+def padded_sizes(settings: TheorySettings, theorem: Theorem) -> PaddedSizes:
+  """What the problems of one theorem are filled up to."""
+  v = settings.verification
+  num_states, memory_size = max(getattr(v, theorem.num_states)), theorem.memory_size or v.memory_size
+  return PaddedSizes(num_states, max(v.num_tokens), memory_size, num_outputs=max(num_states, memory_size) + 1)
+
+
 def _with_texts(
   settings: TheorySettings, theorem: Theorem, problem: Any, key: Array, rng: np.random.Generator, least: int, tied: bool
 ) -> BalancedProblem | None:
   """The problem with `least` sequences and a task that is balanced on them, None where it has none."""
-  limits, padded = settings.limits, padded_sizes(settings, theorem)
-  found = _texts(settings, theorem, problem, key, least)
+  length, padded = settings.verification.length, padded_sizes(settings, theorem)
+  program = theorems.program(theorem.name, problem, length, settings.limits)
+  found = _texts(problem, program, padded, length, key, least)
   if found is None:
     return None
   tokens, enumerated, has_mass = found
-  program = theorems.program(theorem.name, problem, settings.verification.length, limits)
-  predict = lambda tokens: predicted(problem, program.prompt, program.finding, tokens, padded)
+  predict = lambda tokens: predicted(problem, program, tokens, padded)
   balanced = lambda seen, has_mass: _balanced(settings, problem, program.recovered, seen, has_mass, rng, tied)
   # Most HMMs without a balanced task are known by a part of the sequences.
   part = slice(None, None, len(tokens) // BLOCK_SIZE)
@@ -103,83 +132,46 @@ def _with_texts(
   if task is None:
     return None
   problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
-  drawn = BalancedProblem(problem, program, predictions, has_mass, enumerated, 0)
-  return drawn if _num_off_factor(drawn, padded) <= _MOST_TIES else None
-
-
-def _sizes(settings: TheorySettings, theorem: Theorem, family: str, index: int) -> Sizes:
-  """Values of each size come by turns, each at a pace of its own, but for H of adversarial HMMs.
-
-  Those have the largest: with few states outside H*, keys are hardly ever as large as they ask for.
-  """
-  v = settings.verification
-  in_turn = lambda values, stride: values[index // stride % len(values)]
-  num_states = in_turn({'3.3': v.num_states_3_3, '3.6': v.num_states_3_6}.get(theorem.name, v.num_states), 2)
-  num_states = max(v.num_states) if family == 'adversarial' else num_states
-  num_tokens, num_classes = in_turn(v.num_tokens, 3), in_turn(v.num_classes, 5)
-  if not theorem.with_memory:
-    return Sizes(num_states, num_tokens, num_classes)
-  memory_size = 2 if theorem.name == '4.3' else v.memory_size
-  num_recoverable = 1 if index % 8 == 0 else 2
-  return Sizes(num_states, num_tokens, num_classes, memory_size, 1 if theorem.name == '4.6' else 2, num_recoverable)
-
-
-def padded_sizes(settings: TheorySettings, theorem: Theorem) -> PaddedSizes:
-  """What the problems of one theorem are filled up to."""
-  v = settings.verification
-  num_states = max({'3.3': v.num_states_3_3, '3.6': v.num_states_3_6}.get(theorem.name, v.num_states))
-  memory_size = 2 if theorem.name == '4.3' else v.memory_size
-  return PaddedSizes(num_states, max(v.num_tokens), memory_size, num_outputs=max(num_states, memory_size) + 1)
+  drawn = BalancedProblem(problem, program, predictions, has_mass, padded, enumerated)
+  # Float64 gives all that is recovered, but for the factor, where a position is so nearly attended that rounding hides
+  # it. A construction whose factor is wrong elsewhere too has no HMM that would do.
+  right = compared(drawn, program)
+  off_factor = has_mass & (right.vector_error > TOLERANCE) & (right.cosine_error <= TOLERANCE**2)
+  return drawn if off_factor.sum() <= _MOST_TIES else None
 
 
 def _texts(
-  settings: TheorySettings, theorem: Theorem, problem: Any, key: Array, least: int
+  problem: Any, program: Program, padded: PaddedSizes, length: int, key: Array, least: int
 ) -> tuple[np.ndarray, int, np.ndarray] | None:
   """That many different sequences in the region, how many of them were enumerated, and which leave something that is
   recovered any probability, as few as a share `_MOST_WITHOUT_MASS` do not; None where they are too rare.
   """
-  length, padded = settings.verification.length, padded_sizes(settings, theorem)
   filled_up = padding.chain(problem.hmm, padded)
-  finding = theorems.finding(theorems.ON_EMISSIONS[theorem.name], problem, settings.limits)
-  states: Any = finding.witness.get('recoverable_states')
-  supports = texts.supports(filled_up)
-  reaching = _reaching(problem, supports, theorems.what_is_recovered(problem, finding))
-  kept = lambda tokens: tokens[texts.in_region(supports, states, tokens)] if theorem.with_memory else tokens
-  with_mass = lambda tokens: texts.possible(reaching, tokens)
-  sampled = lambda block: kept(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
+  supports, states = texts.supports(filled_up), program.finding.witness.get('recoverable_states')
+  reaching = _reaching(problem, supports, program.recovered)
+  in_region = lambda tokens: tokens if states is None else tokens[texts.in_region(supports, states, tokens)]
+  sampled = lambda block: in_region(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
   # Enumerating takes longer than seeing that too few sequences are in the region.
-  tokens = sampled(0)
-  if with_mass(np.unique(tokens, axis=0)).sum() < min(_SAMPLED, least) * _LEAST_SHARE:
+  if texts.possible(reaching, np.unique(sampled(0), axis=0)).sum() < min(_LEAST_NEW, least / 4):
     return None
-  every = kept(texts.possible_sequences(supports, length, most=least // 2))
-  every = _few_without(every, with_mass(every), int(_MOST_WITHOUT_MASS * least))
-  found, seen = [every], {text.tobytes() for text in every}
-  without = int((~with_mass(every)).sum())
-  for block in range(math.ceil(least / _SAMPLED / _LEAST_SHARE)):
-    if len(seen) >= least:
+  tokens = in_region(texts.possible_sequences(supports, length, most=least // 2))
+  enumerated = num_with_mass = 0
+  for block in itertools.count():
+    has_mass = texts.possible(reaching, tokens)
+    is_rare = block and has_mass.sum() - num_with_mass < _LEAST_NEW
+    kept = has_mass | (np.cumsum(~has_mass) <= int(_MOST_WITHOUT_MASS * least))
+    tokens, has_mass, num_with_mass = tokens[kept], has_mass[kept], has_mass.sum()
+    enumerated = enumerated if block else len(tokens)
+    if len(tokens) >= least:
       break
-    tokens = sampled(block) if block else tokens
-    fresh = list(dict.fromkeys(text for text in map(np.ndarray.tobytes, tokens) if text not in seen))
-    fresh_tokens = np.frombuffer(b''.join(fresh), tokens.dtype).reshape(-1, length)
-    has_mass = with_mass(fresh_tokens)
-    chosen = _few_without(fresh_tokens, has_mass, int(_MOST_WITHOUT_MASS * least) - without)
-    without += len(chosen) - int(has_mass.sum())
-    seen.update(map(np.ndarray.tobytes, chosen))
-    found.append(chosen)
-    if len(seen) < least and has_mass.sum() < _SAMPLED * _LEAST_SHARE:
+    if is_rare:
       return None
-  if len(seen) < least:
-    return None
-  tokens = np.concatenate(found)[:least]
-  has_mass = with_mass(tokens)
+    tokens = np.concatenate([tokens, sampled(block)])
+    tokens = tokens[~pd.DataFrame(tokens).duplicated().to_numpy()]
+  tokens, has_mass = tokens[:least], has_mass[:least]
   # What a prompt makes impossible takes the slow arithmetic of logarithms, and so does all that is in a block with it.
   order = np.argsort(~has_mass, kind='stable')
-  return tokens[order], len(every), has_mass[order]
-
-
-def _few_without(tokens: np.ndarray, has_mass: np.ndarray, most: int) -> np.ndarray:
-  """The sequences that leave something recovered possible, and no more than `most` of the others, in their order."""
-  return tokens[has_mass | (np.cumsum(~has_mass) <= most)]
+  return tokens[order], enumerated, has_mass[order]
 
 
 def _reaching(problem: Any, supports: texts.Supports, recovered: np.ndarray) -> texts.Supports:
@@ -200,8 +192,8 @@ def _balanced(
   recovered: np.ndarray,
   predictions: Predictions,
   has_mass: np.ndarray,
-  rng,
-  tied,
+  rng: np.random.Generator,
+  tied: bool,
 ) -> np.ndarray | None:
   """mu [C, S] in `Fraction`s whose commonest label is not too common on these sequences, nor on those with mass.
 
@@ -212,28 +204,18 @@ def _balanced(
   for _ in range(_MOST_TASKS):
     weights: Any = small_fractions(random_weights(rng, num_classes, recovered, size))
     if tied:
-      text = text_of(predictions, rng.integers(len(predictions.tokens)), problem)
+      text = text_of(predictions, int(rng.integers(len(predictions.tokens))), problem)
       weights = _with_tie(weights, posterior(text), recovered)
     if weights is None:
       continue
     scores = predictions.posterior @ weights.T.astype(float)
-    labels, largest = scores.argmax(-1), settings.verification.largest_majority
-    if max(majority(labels), majority(labels[has_mass])) > largest:
+    labels = scores.argmax(-1)
+    if max(majority(labels), majority(labels[has_mass])) > settings.verification.largest_majority:
       continue
     num_ties = (has_mass & (scoring.score_gaps(scores) <= settings.margin)).sum()
     if tied <= num_ties <= _MOST_TIES:
       return weights
   return None
-
-
-def _num_off_factor(drawn: BalancedProblem, padded: PaddedSizes) -> int:
-  """On how many sequences float64 gives all that is recovered, but for the factor: what is decided in fractions.
-
-  That is where a position is so nearly attended that rounding hides it. A construction whose factor is wrong elsewhere
-  too has no HMM that would do.
-  """
-  found = compared(drawn, drawn.program.head, drawn.predictions, padded)
-  return int((found.has_mass & (found.vector_error > TOLERANCE) & (found.cosine_error <= TOLERANCE**2)).sum())
 
 
 def majority(labels: np.ndarray) -> float:
@@ -250,12 +232,6 @@ def _with_tie(weights: np.ndarray, posterior: np.ndarray, recovered: np.ndarray)
   return weights if weights[:, held[0]].any() else None
 
 
-def exactly(theorem: Theorem, problem: Any, program: Program) -> ExactConstruction:
-  """The theorem's construction in `Fraction`s, for the things that the program recovers."""
-  weights = exact(theorems.identity_weights(problem.task_weights.shape[1], program.recovered))
-  return exact_construction(problem.exact._replace(task_weights=weights), theorem.name)
-
-
-def text_of(predictions: Predictions, index: int, problem: Problem) -> list[int]:
+def text_of(predictions: Predictions, index: int, problem: Any) -> list[int]:
   """The tokens of one sequence, without the [MASK]s after its end."""
   return [token for token in predictions.tokens[index].tolist() if token < problem.hmm.num_tokens]

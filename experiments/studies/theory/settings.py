@@ -11,10 +11,9 @@ from hmm_jax.theory.theorems.theorems import Limits
 _MAX_SEQUENCES = 2**20
 
 
-def _check_length(name: str, length: int, num_tokens: int) -> None:
-  longest = int(math.log(_MAX_SEQUENCES, num_tokens) + 1e-9)
-  valid = f'at most {longest}, for {_MAX_SEQUENCES} sequences of {num_tokens} tokens'
-  require(length <= longest, name, length, valid)
+def longest_length(num_tokens: int, most: int) -> int:
+  """The largest T with V^T of at most `most`; one token counts as two."""
+  return int(math.log(most, max(num_tokens, 2)) + 1e-9)
 
 
 class VerificationSettings(Group):
@@ -59,7 +58,9 @@ class ImpossibilitySettings(TemperatureSettings):
 
   def check(self) -> None:
     self.tuning.check_for('tuning', self.num_train)
-    _check_length('length', self.length, self.num_tokens)
+    longest = longest_length(self.num_tokens, _MAX_SEQUENCES)
+    valid = f'at most {longest}, for {_MAX_SEQUENCES} sequences of {self.num_tokens} tokens'
+    require(self.length <= longest, 'length', self.length, valid)
     require(
       self.num_states > self.num_tokens, 'num_states', self.num_states, f'more than num_tokens, {self.num_tokens}'
     )

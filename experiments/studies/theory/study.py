@@ -1,46 +1,61 @@
-"""The theory experiment: every part in turn, kept as it ends; then the tables and a figure, from records alone."""
+"""The theory experiment: theorems verified, proofs searched, linear heads certified, assumptions counted."""
 
-import pathlib
+import functools
+from typing import Any
+
+import matplotlib.figure
+import pandas as pd
 
 from experiments.analysis import figures
-from experiments.records import results
-from experiments.runtime.progress import Reporter
-from experiments.studies import runner as parts_lib
-from experiments.studies.theory import (
-  appendix,
-  impossibility,
-  prevalence,
-  problems,
-  report,
-  verification,
-  verification_report,
-)
+from experiments.studies.study import in_parts, Part, Study
+from experiments.studies.theory import appendix, impossibility, prevalence, problems, verification
 from experiments.studies.theory.settings import TheorySettings
+from experiments.studies.theory.tables import tables
+
+_STYLES: dict[str, dict[str, Any]] = {
+  '4.3': dict(color='#000000', marker='^', linestyle='-'),
+  '4.6': figures.style_of('prompt'),
+  'C.6': figures.style_of('head'),
+}
 
 
-def check(settings: TheorySettings) -> None:
-  """Any machine will do."""
-
-
-def parts(settings: TheorySettings) -> dict[str, parts_lib.Part]:
+def parts(settings: TheorySettings) -> dict[str, Part]:
   """The parts of the experiment, in order."""
-  verify = lambda theorem: lambda settings, key, reporter: verification.verify(settings, theorem, key, reporter)
   return {
-    **{f'verification-{theorem.name}': verify(theorem) for theorem in problems.THEOREMS},
+    **{
+      f'verification-{theorem.name}': functools.partial(verification.verify, theorem) for theorem in problems.THEOREMS
+    },
     'impossibility': impossibility.run,
     'prevalence': prevalence.run,
     'appendix': appendix.run,
   }
 
 
-def run(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Runs the parts that are missing; what an interrupted run finished is read back."""
-  parts_lib.run(settings, parts(settings), workdir, reporter)
+def _figures(records: pd.DataFrame, settings: TheorySettings) -> dict[str, matplotlib.figure.Figure]:
+  return {'temperature': _temperature(records, settings)} if 'temperature' in records else {}
 
 
-def show(settings: TheorySettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Prints the tables of the records and draws their figure."""
-  records = results.load(workdir)
-  report.show(report.study_tables(records), workdir, reporter)
-  if any('temperature' in record for record in records):
-    reporter.say(figures.saved(verification_report.temperature(records, settings.figure), workdir / 'temperature'))
+@figures.styled
+def _temperature(records: pd.DataFrame, settings: TheorySettings) -> matplotlib.figure.Figure:
+  """Accuracy of the constructions with attention by the temperature of their softmax."""
+  figure, (axes,) = figures.panels(settings.figure)
+  records = records.dropna(subset='temperature')
+  temperatures = sorted(records['temperature'].unique())
+  if len(temperatures) > 2:
+    axes.set_xscale('symlog', linthresh=temperatures[1], linscale=0.6)
+  samples = lambda rows, field: {
+    temperature: 100 * found[field].to_numpy(float) for temperature, found in rows.groupby('temperature')
+  }
+  for place, (theorem, found) in enumerate(records.groupby('theorem', sort=False)):
+    figures.draw_line(axes, samples(found, 'accuracy'), f'Theorem {theorem}', _STYLES[theorem], 7 * (place - 1))
+  figures.draw_majority(axes, samples(records, 'majority'))
+  axes.set_xticks(temperatures, [f'{value:g}' for value in temperatures])
+  axes.minorticks_off()
+  axes.set_xlabel('temperature of the softmax; 0 is the argmax of the theorems')
+  axes.set_ylabel('accuracy of the construction (%)')
+  count = figures.counted([records['hmm'].nunique()], 'HMMs of each theorem')
+  figures.finish(figure, figures.caption(records, count))
+  return figure
+
+
+STUDY = Study(TheorySettings, in_parts(parts), tables, _figures)

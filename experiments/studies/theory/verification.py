@@ -6,30 +6,26 @@ in exact fractions. And wrong constructions are put to the same checks, which ha
 """
 
 import concurrent.futures
+import functools
 import itertools
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 from jax import Array
 import numpy as np
 
+from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.studies.theory import wrong_constructions
-from experiments.studies.theory.comparison import (
-  BalancedProblem,
-  BLOCK_SIZE,
-  compared,
-  Comparison,
-  predicted_behind,
-  read,
-  TOLERANCE,
-)
-from experiments.studies.theory.problems import draw, exactly, majority, padded_sizes, text_of, Theorem
+from experiments.studies.theory.comparison import BalancedProblem, BLOCK_SIZE, compared, Comparison, TOLERANCE
+from experiments.studies.theory.problems import draw, majority, text_of, Theorem
 from experiments.studies.theory.settings import TheorySettings
-from hmm_jax.theory.theorems import theorems
-
-Row = dict[str, Any]
+from experiments.studies.theory.wrong_constructions import wrong_constructions
+from hmm_jax.blocks import in_blocks
+from hmm_jax.theory.exact.constructions import exact_construction
+from hmm_jax.theory.exact.rationals import exact
+from hmm_jax.theory.theorems import scoring, theorems
+from hmm_jax.theory.theorems.theorems import Program
 
 # The name of the right construction among the wrong ones.
 CONTROL = 'nothing (control)'
@@ -37,12 +33,12 @@ CONTROL = 'nothing (control)'
 _ROUNDING = 1e-14
 
 
-def verify(settings: TheorySettings, theorem: Theorem, key: Array, reporter: Reporter) -> list[Row]:
+def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each HMM, and for the first of them one for each wrong construction that must be seen.
 
   HMMs are worked on side by side, one per core; a row is a function of the key and its number alone.
   """
-  v, rows = settings.verification, []
+  v, rows = settings.verification, list[Record]()
   verify_one = lambda index: _verify_one(settings, theorem, key, index)
   with (
     reporter.track(f'Theorem {theorem.name}', v.num_hmms) as advance,
@@ -55,163 +51,129 @@ def verify(settings: TheorySettings, theorem: Theorem, key: Array, reporter: Rep
   return rows
 
 
-def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: int) -> list[Row]:
-  mutated = index < settings.verification.num_mutated
+def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: int) -> list[Record]:
+  v = settings.verification
+  mutated = index < v.num_mutated
   drawn = draw(settings, theorem, jax.random.fold_in(key, index), index, mutated)
-  named = {'theorem': theorem.name, 'hmm': index}
-  rows = [{**named, 'assumptions': theorem.assumptions, **_row(settings, theorem, drawn)}]
+  rows = [_row(settings, theorem, drawn)]
   if mutated:
-    wrong = {CONTROL: wrong_constructions.Mutant(drawn.program.prompt, drawn.program.head)}
-    wrong |= wrong_constructions.wrong_constructions(
-      theorem.name, drawn.problem, drawn.program, settings.verification.length, settings.limits
-    )
-    rows += [{**named, 'mutant': name, **_caught(settings, theorem, drawn, mutant)} for name, mutant in wrong.items()]
-  if mutated and theorem.with_memory:
-    rows += [{**named, **row} for row in _softened(settings, theorem, drawn)]
-  return rows
+    wrong = wrong_constructions(theorem.name, drawn.problem, drawn.program, v.length, settings.limits)
+    programs = {CONTROL: drawn.program, **wrong}
+    rows += [{'mutant': name, **_caught(settings, drawn, program)} for name, program in programs.items()]
+    rows += _softened(v.temperatures, drawn) if theorem.num_cells else []
+  return [{'theorem': theorem.name, 'hmm': index, **row} for row in rows]
 
 
-def _row(settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem) -> Row:
-  problem, found = (
-    drawn.problem,
-    compared(drawn, drawn.program.head, drawn.predictions, padded_sizes(settings, theorem)),
-  )
-  is_near = found.has_mass & (found.gap <= settings.margin)
+def _row(settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem) -> Record:
+  """The right construction: how many sequences it is wrong on."""
+  problem, program, has_mass = drawn.problem, drawn.program, drawn.has_mass
+  found = compared(drawn, program)
+  is_near = has_mass & (found.gap <= settings.margin)
   # No rounding excuses an error above what it makes, another label that no near tie explains, or anything where there
-  # is nothing.
-  is_large, off_direction = ~(found.error <= _ROUNDING), ~(found.cosine_error <= TOLERANCE**2)
-  off_label = found.label != found.built_label
-  refuted = is_large & (off_direction | off_label & ~is_near)
-  refuted |= ~(found.vector_error <= TOLERANCE) & ~found.has_mass
-  refuted |= (drawn.predictions.posterior[:, drawn.program.recovered] > 0).any(-1) != found.has_mass
-  off_factor = (found.vector_error > TOLERANCE) & ~refuted
-  undecided = np.flatnonzero((is_near | off_factor | off_direction | off_label) & ~refuted)
+  # is nothing. An error that is no number is one, too.
+  off_vector, off_direction = ~(found.vector_error <= TOLERANCE), ~(found.cosine_error <= TOLERANCE**2)
+  refuted = ~(found.error <= _ROUNDING) & (off_direction | found.off_label & ~is_near)
+  refuted |= off_vector & ~has_mass
+  refuted |= (drawn.predictions.posterior[:, program.recovered] > 0).any(-1) != has_mass
+  undecided = np.flatnonzero((is_near | off_vector | off_direction | found.off_label) & ~refuted)
   verdicts = _decided(theorem, drawn, found, undecided)
-  trusted = found.has_mass & ~refuted
+  trusted = has_mass & ~refuted
   trusted[undecided] = False
-  witness = drawn.program.finding.witness
-  essential = witness.get('recoverable_states', witness.get('essential_states', np.arange(problem.hmm.num_states)))
-  violates = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.limits).holds
+  is_relaxed = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.limits).holds
   return {
-    **_drawn_as(problem),
+    'assumptions': theorem.assumptions,
+    'num_states': problem.hmm.num_states,
+    'num_tokens': problem.hmm.num_tokens,
+    'num_classes': len(problem.task_weights),
+    **(_memory(problem) if theorem.num_cells else {}),
     'draws': problem.drawn,
     'rejected': drawn.rejected,
-    'violates': theorem.relaxes if violates else '',
-    'num_essential': len(essential),
-    'recovered': len(drawn.program.recovered),
-    'sequences': len(found.label),
+    'violates': theorem.relaxes if is_relaxed else '',
+    'num_essential': len(program.finding.witness.get('recoverable_states', program.recovered)),
+    'recovered': len(program.recovered),
+    'sequences': len(has_mass),
     'enumerated': drawn.enumerated,
-    'majority': max(majority(found.label), majority(found.label[found.has_mass])),
-    'no_mass': int((~found.has_mass).sum()),
+    'majority': max(majority(found.label), majority(found.label[has_mass])),
+    'no_mass': int((~has_mass).sum()),
     'near_ties': int(is_near.sum()),
-    'exact_ties': sum(verdict.is_tie for verdict in verdicts),
+    'exact_ties': sum(is_tie for _, is_tie in verdicts),
     'decided_exactly': len(verdicts),
-    'wrong': int(refuted.sum()) + sum(not verdict.is_right for verdict in verdicts),
+    'wrong': int(refuted.sum()) + sum(not is_right for is_right, _ in verdicts),
     'largest_cosine_error': float(found.cosine_error[trusted].max(initial=0)),
     'largest_vector_error': float(found.vector_error[trusted].max(initial=0)),
     'smallest_gap': float(found.gap[trusted].min(initial=np.inf)),
   }
 
 
-def _drawn_as(problem: Any) -> Row:
-  """What the draw of a problem varies."""
-  hmm = problem.hmm
-  fields = {'num_states': hmm.num_states, 'num_tokens': hmm.num_tokens, 'num_classes': len(problem.task_weights)}
-  if not hasattr(hmm, 'memory_probs'):
-    return fields
-  marginal = hmm.memory_probs.sum(0) if hmm.num_cells > 1 else hmm.memory_probs
-  product = np.multiply.outer(hmm.memory_probs.sum(1), marginal) if hmm.num_cells > 1 else hmm.memory_probs
-  return fields | {
-    'full_memory': bool((hmm.memory_probs > 0).all()),
-    'dependent_cells': bool(np.abs(product - hmm.memory_probs).max() > 1e-9),
+def _memory(problem: Any) -> Record:
+  """What the draws of a memory vary."""
+  hmm, memory = problem.hmm, problem.hmm.memory_probs
+  is_product = hmm.num_cells == 1 or np.allclose(np.outer(memory.sum(1), memory.sum(0)), memory, rtol=0, atol=1e-9)
+  return {
+    'full_memory': bool((memory > 0).all()),
+    'dependent_cells': not is_product,
     'stationary': bool(np.abs(problem.silent_probs - hmm.initial_probs).max() < 1e-12),
   }
 
 
-class Verdict(NamedTuple):
-  """Of one sequence, in exact fractions.
+def _decided(
+  theorem: Theorem, drawn: BalancedProblem, found: Comparison, undecided: np.ndarray
+) -> list[tuple[bool, bool]]:
+  """Whether the construction is right on each of these sequences, and whether its two best exact scores are equal.
 
-  Attributes:
-    is_right: the label, and all that is recovered up to one positive factor; where float64 had another factor also that
-      rounding explains it.
-    is_tie: the two best exact scores are equal.
+  Posterior, G, prompt and head are in `Fraction`s. Right are the label, and all that is recovered up to one positive
+  factor. Where float64 had another factor than the proof, rounding has to explain it, or a position that is attended
+  but for less than float64 is trusted with.
   """
-
-  is_right: bool
-  is_tie: bool
-
-
-def _decided(theorem: Theorem, drawn: BalancedProblem, found: Comparison, undecided: np.ndarray) -> list[Verdict]:
-  """Posterior, G, prompt and head, all in `Fraction`s."""
   if not undecided.size:
     return []
-  by_fractions = exactly(theorem, drawn.problem, drawn.program)
-  mu = drawn.problem.exact.task_weights[:, drawn.program.recovered]
-  verdicts = []
+  recovered, problem, verdicts = drawn.program.recovered, drawn.problem.exact, []
+  weights = exact(theorems.identity_weights(problem.task_weights.shape[1], recovered))
+  by_fractions: Any = exact_construction(problem._replace(task_weights=weights), theorem.name)
+  mu = problem.task_weights[:, recovered]
   for index in undecided:
-    text = text_of(drawn.predictions, index, drawn.problem)
+    text = text_of(drawn.predictions, index, problem)
     posterior, constructed = (scores[:-1] for scores in by_fractions.scores(text))
-    first, second, *_ = sorted(mu @ posterior, reverse=True)
-    is_right = _first_best(mu @ posterior) == _first_best(mu @ constructed) and _is_multiple(constructed, posterior)
+    total, built = posterior.sum(), constructed.sum()
+    is_multiple = (constructed * total == posterior * built).all() and posterior.any() == constructed.any()
+    is_right = bool(is_multiple and built >= 0 and (mu @ posterior).argmax() == (mu @ constructed).argmax())
     if is_right and found.vector_error[index] > TOLERANCE:
-      of_proof = drawn.predictions.factor[index] * float(posterior.sum())
-      has_factor = abs(float(constructed.sum()) - of_proof) <= TOLERANCE * of_proof
-      is_rounding = has_factor and found.error[index] <= _ROUNDING
-      is_right = is_rounding or theorem.with_memory and _is_nearly_attended(by_fractions, text)
-    verdicts.append(Verdict(is_right, first == second))
+      of_proof = drawn.predictions.factor[index] * float(total)
+      is_right = abs(float(built) - of_proof) <= TOLERANCE * of_proof and found.error[index] <= _ROUNDING
+      if not is_right and theorem.num_cells:
+        logits = by_fractions.logits(by_fractions.predicted(text))
+        is_right = any(0 < max(logits) - logit <= TOLERANCE for logit in logits)
+    first, second, *_ = sorted(mu @ posterior, reverse=True)
+    verdicts.append((is_right, first == second))
   return verdicts
 
 
-def _is_nearly_attended(by_fractions: Any, text: list[int]) -> bool:
-  """Whether the exact score of a position is below the largest by less than float64 is trusted with."""
-  logits = by_fractions.logits(by_fractions.predicted(text))
-  return any(0 < max(logits) - logit <= TOLERANCE for logit in logits)
-
-
-def _first_best(scores: np.ndarray) -> int:
-  return max(range(len(scores)), key=lambda place: (scores[place], -place))
-
-
-def _is_multiple(constructed: np.ndarray, posterior: np.ndarray) -> bool:
-  """By one positive factor; both zero where one is."""
-  if not posterior.any() or not constructed.any():
-    return not posterior.any() and not constructed.any()
-  return constructed.sum() > 0 and bool((constructed * posterior.sum() == posterior * constructed.sum()).all())
-
-
-def _softened(settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem) -> list[Row]:
+def _softened(temperatures: tuple[float, ...], drawn: BalancedProblem) -> list[Record]:
   """The accuracy of the construction with a softmax of each temperature, on sequences of full length."""
-  is_full = (drawn.predictions.tokens < padded_sizes(settings, theorem).num_tokens).all(-1)
-  whole = jax.tree.map(lambda leaf: leaf[is_full][:BLOCK_SIZE], drawn.predictions)
-  recovered, rows = drawn.program.recovered, []
-  mu = drawn.problem.task_weights[:, recovered].T
-  has_mass, labels = drawn.has_mass[is_full][:BLOCK_SIZE], (whole.posterior[:, recovered] @ mu).argmax(-1)
+  is_full = (drawn.predictions.tokens < drawn.padded.num_tokens).all(-1)
+  whole, has_mass = jax.tree.map(lambda leaf: leaf[is_full][:BLOCK_SIZE], (drawn.predictions, drawn.has_mass))
   if not has_mass.any():
     return []
-  for temperature in settings.verification.temperatures:
-    scores = read(whole, drawn.program.head, padded_sizes(settings, theorem), BLOCK_SIZE, temperature)
-    right = (scores[:, : len(recovered)] @ mu).argmax(-1) == labels
-    row = {'temperature': temperature, 'sequences': int(has_mass.sum()), 'majority': majority(labels[has_mass])}
-    rows.append(row | {'accuracy': float(right[has_mass].mean())})
+  recovered, rows = drawn.program.recovered, list[Record]()
+  mu = drawn.problem.task_weights[:, recovered].T
+  labels = (whole.posterior[:, recovered] @ mu).argmax(-1)[has_mass]
+  for temperature in temperatures:
+    read = functools.partial(scoring.read, head=drawn.program.head, padded=drawn.padded, temperature=temperature)
+    scores = in_blocks(read, whole, BLOCK_SIZE)[has_mass, : len(recovered)] @ mu
+    row = {'temperature': temperature, 'sequences': len(labels), 'majority': majority(labels)}
+    rows.append(row | {'accuracy': float((scores.argmax(-1) == labels).mean())})
   return rows
 
 
-def _caught(
-  settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem, mutant: wrong_constructions.Mutant
-) -> Row:
+def _caught(settings: TheorySettings, drawn: BalancedProblem, program: Program) -> Record:
   """How many sequences see that a construction is wrong: by label, by direction, by the factor of the proof."""
-  predictions, program, padded = drawn.predictions, drawn.program, padded_sizes(settings, theorem)
-  if mutant.prompt is not program.prompt:
-    predictions = predicted_behind(drawn.problem, mutant.prompt, predictions, padded)
-  found = compared(drawn, mutant.head, predictions, padded)
+  found = compared(drawn, program)
   is_large = found.error > _ROUNDING
-  by_label = is_large & found.has_mass & (found.gap > settings.margin) & (found.label != found.built_label)
-  by_direction = is_large & (found.cosine_error > TOLERANCE**2)
-  by_vector = is_large & (found.vector_error > TOLERANCE)
+  by_label = is_large & drawn.has_mass & (found.gap > settings.margin) & found.off_label
   return {
     'sequences': len(found.label),
     'majority': majority(found.label),
     'by_label': int(by_label.sum()),
-    'by_direction': int(by_direction.sum()),
-    'by_factor': int(by_vector.sum()),
+    'by_direction': int((is_large & (found.cosine_error > TOLERANCE**2)).sum()),
+    'by_factor': int((is_large & (found.vector_error > TOLERANCE)).sum()),
   }

@@ -1,16 +1,18 @@
-"""How often the paper's assumptions hold in its own draws: what is decided, and what the page says of it."""
+"""How often the paper's assumptions hold in its own draws: what is decided, and how it is counted."""
 
 import io
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 import rich.console
 
 from configs import theory
 from experiments.runtime.progress import Reporter
 from experiments.studies import registry
-from experiments.studies.theory import prevalence, prevalence_report
+from experiments.studies.theory import prevalence
+from experiments.studies.theory.study import STUDY
 from hmm_jax.hmm import HMM
 
 SETTINGS = registry.from_config(theory.get_config('smoke'))
@@ -64,13 +66,11 @@ def test_small_probabilities_are_zero_from_their_epsilon_on():
   assert holds == {0.0: False, 1e-3: False, 1e-2: True, 1e-1: True}
 
 
-def test_the_section_says_what_the_records_count(records):
-  """Counts with the total, intervals, and no column that Markdown would break."""
-  section = prevalence_report.prevalence_section(records)
-  chains = [row for row in records if row['text'] == 'chain']
-  held = sum(row['3.5']['0.0']['1e-09'] for row in chains)
-  assert f'{held} of 3 (' in section and '3.5, epsilon 0, rank 1e-09' in section
-  tables = [line for line in section.splitlines() if line.startswith('|')]
-  assert {line.count('|') for line in tables} == {3, 8}
-  changed = [{**row, 'exhaustive': {'0.0': False}} if row in chains else row for row in records]
-  assert '3 of 3; a failure among them may be wrong' in prevalence_report.prevalence_section(changed)
+def test_searches_that_were_cut_off_are_counted(records):
+  """In the table of chains, beside how often each assumption holds."""
+  changed = [{**row, 'exhaustive': {'0.0': False}} if row['text'] == 'chain' else row for row in records]
+  for rows, count in ((records, '0'), (changed, '3')):
+    found = STUDY.tables(pd.DataFrame(rows), SETTINGS)['chains'].frame.set_index('assumption')['H = 10']
+    assert found['searches for H* cut off'] == count
+    held = sum(row['3.5']['0.0']['1e-09'] for row in records if row['text'] == 'chain')
+    assert found['3.5, epsilon 0, rank 1e-09'].startswith(f'{held}/3 ')

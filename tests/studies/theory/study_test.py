@@ -19,35 +19,33 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 THEOREMS = ('3.3', '3.6', '4.3', '4.6', 'C.6')
 
 
-def _settings(**changes):
-  return dataclasses.replace(registry.from_config(theory.get_config('smoke')), **changes)
+SETTINGS = registry.from_config(theory.get_config('smoke'))
 
 
-def _run(settings, workdir):
+def _run(workdir):
   reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
-  study.check(settings)
-  study.run(settings, workdir, reporter)
-  study.show(settings, workdir, reporter)
+  study.STUDY.run(SETTINGS, workdir, reporter)
+  study.STUDY.show(SETTINGS, workdir, reporter)
   return reporter.console.file.getvalue()
 
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
-  """The workdir of a finished run, its settings and what it printed."""
-  workdir, settings = tmp_path_factory.mktemp('finished'), _settings()
-  return workdir, settings, _run(settings, workdir)
+  """The workdir of a finished run, and what it printed."""
+  workdir = tmp_path_factory.mktemp('finished')
+  return workdir, _run(workdir)
 
 
 def test_no_construction_is_wrong(finished):
   """Every theorem has its HMMs and balanced sequences, none of them wrong, and a line in the table."""
-  workdir, settings, printed = finished
+  workdir, printed = finished
   records = [record for record in results.load(workdir) if record['part'].startswith('verification')]
   checked = [record for record in records if 'assumptions' in record]
   assert [record['theorem'] for record in checked] == [
-    name for name in THEOREMS for _ in range(settings.verification.num_hmms)
+    name for name in THEOREMS for _ in range(SETTINGS.verification.num_hmms)
   ]
   assert all(record['wrong'] == 0 for record in checked)
-  assert all(record['majority'] <= settings.verification.largest_majority for record in checked)
+  assert all(record['majority'] <= SETTINGS.verification.largest_majority for record in checked)
   for name in THEOREMS:
     assert f' {name} ' in printed
   assert all(record['mutant'] in printed for record in records if 'mutant' in record)
@@ -62,10 +60,10 @@ def test_problems_violate_the_assumption_that_is_relaxed(finished):
 
 def test_every_draw_has_its_outcome_and_certified_heads_err(finished):
   """A fixed number of each kind. No head is better than a proof allows, and Theorem 3.6 is wrong nowhere."""
-  workdir, settings, printed = finished
+  workdir, printed = finished
   records = [record for record in results.load(workdir) if record['part'] == 'impossibility']
   assert [record['kind'] for record in records] == [
-    kind for kind in ('sparse', 'paper') for _ in range(settings.impossibility.num_hmms)
+    kind for kind in ('sparse', 'paper') for _ in range(SETTINGS.impossibility.num_hmms)
   ]
   assert {record['outcome'] for record in records} >= {'certified', 'constant'}
   for row in records:
@@ -80,9 +78,9 @@ def test_every_draw_has_its_outcome_and_certified_heads_err(finished):
 
 def test_files_of_a_run(finished):
   """Table, records, settings, environment, and the figure."""
-  workdir, settings, printed = finished
+  workdir, printed = finished
   kept = json.loads((workdir / 'config.json').read_text())['verification']
-  assert kept == json.loads(json.dumps(dataclasses.asdict(settings.verification)))
+  assert kept == json.loads(json.dumps(dataclasses.asdict(SETTINGS.verification)))
   assert (workdir / 'table.txt').read_text().strip() in printed
   assert 'temperature.png' in printed and (workdir / 'temperature.png').stat().st_size
 
@@ -92,30 +90,30 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
 
   The lost part is then of the commit that ran it, and the others stay of theirs.
   """
-  workdir, settings, _ = finished
+  workdir, _ = finished
   names = ('results.jsonl', 'table.txt', 'timing.jsonl')
   before = [(workdir / name).read_bytes() for name in names]
   calls = []
 
-  def counted(settings, theorem, key, reporter):
+  def counted(theorem, settings, key, reporter):
     calls.append(theorem.name)
-    return verify(settings, theorem, key, reporter)
+    return verify(theorem, settings, key, reporter)
 
   verify = verification.verify
   monkeypatch.setattr(verification, 'verify', counted)
   monkeypatch.setattr(study.impossibility, 'run', lambda *_: pytest.fail('a finished part is made again'))
-  _run(settings, workdir)
+  _run(workdir)
   assert [(workdir / name).read_bytes() for name in names] == before and not calls
   (lost,) = workdir.glob('parts/*/verification-4.3/records.json')
   lost.unlink()
   here = environment.environment(jax.devices())
   monkeypatch.setattr(environment, '_process', lambda: {'commit': 'another', 'packages': here['packages']})
-  study.run(settings, workdir, Reporter(rich.console.Console(quiet=True)))
+  study.STUDY.run(SETTINGS, workdir, Reporter(rich.console.Console(quiet=True)))
   assert calls == ['4.3']
   records = results.load(workdir)
   made = environment.load(workdir, records)
   commits = {record['part']: made[record.pop('environment')]['commit'] for record in records}
-  assert list(commits) == list(study.parts(settings))
+  assert list(commits) == list(study.parts(SETTINGS))
   assert [part for part, commit in commits.items() if commit == 'another'] == ['verification-4.3']
   assert records == [
     {k: v for k, v in json.loads(line).items() if k != 'environment'} for line in before[0].splitlines()

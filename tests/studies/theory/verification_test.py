@@ -37,7 +37,7 @@ def drawn(theorem, index):
 @functools.cache
 def rows_of(theorem):
   reporter = Reporter(rich.console.Console(file=io.StringIO(), width=80))
-  return verification.verify(SETTINGS, THEOREMS[theorem], KEY, reporter)
+  return verification.verify(THEOREMS[theorem], SETTINGS, KEY, reporter)
 
 
 def row_of(theorem, of):
@@ -73,8 +73,7 @@ def test_mutants_and_temperatures_have_rows_of_the_same_sequences(theorem):
     assert row['sequences'] == V.num_sequences_mutated
     assert max(row['by_label'], row['by_direction'], row['by_factor']) <= row['sequences']
   softened = [row for row in rows_of(theorem) if 'temperature' in row]
-  with_memory = THEOREMS[theorem].with_memory
-  assert len(softened) == with_memory * V.num_mutated * len(V.temperatures)
+  assert len(softened) == bool(THEOREMS[theorem].num_cells) * V.num_mutated * len(V.temperatures)
   assert all(row['accuracy'] == 1 for row in softened if row['temperature'] == 0)
   assert all(0 < row['majority'] <= 1 and 0 <= row['accuracy'] <= 1 for row in softened)
 
@@ -101,7 +100,7 @@ def test_counts_are_those_of_fractions(theorem):
   ranked = np.sort(scores, axis=-1)[has_mass]
   assert row['exact_ties'] == (ranked[:, -1] == ranked[:, -2]).sum()
   assert row['near_ties'] == (ranked[:, -1] - ranked[:, -2] <= SETTINGS.margin).sum()
-  if THEOREMS[theorem].with_memory:
+  if THEOREMS[theorem].num_cells:
     states = of.program.finding.witness['recoverable_states']
     assert all(in_region_by_definition(of.problem, hmm, states, text) for text in texts[::7])
 
@@ -154,7 +153,7 @@ def test_a_broken_construction_is_wrong_from_end_to_end(theorem, monkeypatch):
   program = theorems.program
 
   def without_the_first(*arguments):
-    of = comparison.BalancedProblem(None, program(*arguments), None, None, 0, 0)
+    of = comparison.BalancedProblem(None, program(*arguments), None, None, None)
     return broken(of, lambda weights: weights * (np.arange(weights.shape[1]) > 0)).program
 
   monkeypatch.setattr(theorems, 'program', without_the_first)
@@ -175,7 +174,7 @@ def test_a_score_where_nothing_has_mass_is_wrong():
   def said(value):
     def compared(*arguments):
       comparison = found(*arguments)
-      return comparison._replace(vector_error=np.where(comparison.has_mass, comparison.vector_error, value))
+      return comparison._replace(vector_error=np.where(has_mass, comparison.vector_error, value))
 
     return compared
 
@@ -194,7 +193,7 @@ def test_rounding_excuses_what_is_as_small_and_has_the_factor_of_the_proof(theor
   def wrong(error, factor=1.0):
     changed = of._replace(predictions=of.predictions._replace(factor=of.predictions.factor * factor))
     relative = lambda seen: seen._replace(
-      vector_error=np.where(seen.has_mass, 1e-8, 0), error=np.full(len(seen.gap), error)
+      vector_error=np.where(of.has_mass, 1e-8, 0), error=np.full(len(seen.gap), error)
     )
     monkeypatch.setattr(verification, 'compared', lambda *_: relative(found(of, *_[1:])))
     return row_of(theorem, changed)['wrong']
@@ -207,11 +206,11 @@ def test_near_ties_are_decided_in_fractions_and_right():
   """A tie by fractions is a tie, and right: the label of both is the first class of the largest score."""
   for theorem in THEOREMS:
     of = drawn(theorem, TIED)
-    found = comparison.compared(of, of.program.head, of.predictions, problems.padded_sizes(SETTINGS, THEOREMS[theorem]))
-    near = np.flatnonzero(found.has_mass & (found.gap <= SETTINGS.margin))
+    found = comparison.compared(of, of.program)
+    near = np.flatnonzero(of.has_mass & (found.gap <= SETTINGS.margin))
     verdicts = verification._decided(THEOREMS[theorem], of, found, near)
     assert len(verdicts) == len(near) > 0
-    assert all(verdict.is_right and verdict.is_tie for verdict in verdicts)
+    assert all(is_right and is_tie for is_right, is_tie in verdicts)
 
 
 def test_an_hmm_is_a_function_of_its_number():

@@ -45,12 +45,12 @@ def seen(theorem, family, seed):
     tokens = tokens[texts.in_region(supports, program.finding.witness['recoverable_states'], tokens)]
   tokens = np.random.default_rng(0).permutation(tokens)[:400]
   padded = problems.padded_sizes(SETTINGS, THEOREMS[theorem])
-  predictions = comparison.predicted(problem, program.prompt, program.finding, tokens, padded)
+  predictions = comparison.predicted(problem, program, tokens, padded)
   has_mass = predictions.posterior[:, program.recovered].any(-1)
-  of = comparison.BalancedProblem(problem, program, predictions, has_mass, 0, 0)
-  constructions = {'right': wrong_constructions.Mutant(program.prompt, program.head)}
+  of = comparison.BalancedProblem(problem, program, predictions, has_mass, padded)
+  constructions = {'right': program}
   constructions |= wrong_constructions.wrong_constructions(theorem, problem, program, LENGTH, LIMITS)
-  return {name: verification._caught(SETTINGS, THEOREMS[theorem], of, each) for name, each in constructions.items()}
+  return {name: verification._caught(SETTINGS, of, each) for name, each in constructions.items()}
 
 
 @pytest.mark.parametrize('theorem', THEOREMS)
