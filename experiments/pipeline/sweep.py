@@ -94,7 +94,7 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
         reporter.say(str(lost))
         is_held = False
       except OSError as error:
-        # Of its lock, which cannot be made, or of what is corrupt, which cannot be renamed.
+        # Of its lock, which cannot be made.
         failed += _failed(trial, called, error, reporter)
         is_held = is_run = True
       if not is_held:
