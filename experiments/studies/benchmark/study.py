@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 import os
 import pathlib
-import platform
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ import jax
 
 from experiments.analysis import report as report_lib
 from experiments.records import environment, results
+from experiments.runtime import machine
 from experiments.runtime.progress import Reporter
 from experiments.studies.benchmark import accelerator, inference, measure, report, sampling, training
 from experiments.studies.benchmark.settings import BenchmarkSettings
@@ -41,10 +41,7 @@ def _cases(settings: BenchmarkSettings) -> Iterator[measure.BenchmarkCase]:
 
 def here() -> dict[str, Any]:
   """What the numbers came from: the host too, with what else it was busy with, and the peers."""
-  info = pathlib.Path('/proc/cpuinfo')
-  lines = info.read_text().splitlines() if info.exists() else []
-  models = [line.split(': ')[1] for line in lines if line.startswith('model name')]
-  host = {'cpu': models[0] if models else platform.processor(), 'cores': os.cpu_count(), 'load': os.getloadavg()[0]}
+  host = {'cpu': machine.cpu_name(), 'cores': os.cpu_count(), 'load': os.getloadavg()[0]}
   return {**environment.environment(jax.devices()), **host, 'peers': measure.versions()}
 
 
