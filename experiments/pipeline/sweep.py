@@ -95,7 +95,7 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
         reporter.say(str(lost))
         is_held = False
       except OSError as error:
-        # Of its lock, which cannot be made, or of what is corrupt, which cannot be renamed.
+        # Of its lock, which cannot be made.
         failed += _failed(trial, called, error, reporter)
         is_held = is_run = True
       if not is_held:
@@ -243,7 +243,5 @@ def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.f
   # What is fitted without a protocol is for the budget, where there is any by one.
   trained = records[[METHODS[method].fit == 'schedule' for method in records['method']]]
   protocol = records if trained.empty else trained
-  drawn = {
-    name: FIGURES[name](records if name == 'budget' else protocol, settings.figure) for name in settings.figures
-  }
+  drawn = {name: FIGURES[name](records if name == 'budget' else protocol, settings.figure) for name in settings.figures}
   return {name: figure for name, figure in drawn.items() if figure}

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 
 from experiments.records import files, loading
-from experiments.runtime import distributed
+from experiments.runtime import distributed, machine
 from experiments.settings.grid import digest
 
 # Those whose programs compute a model, and the others.
@@ -43,9 +43,7 @@ def environment(devices: Iterable[jax.Device]) -> Environment:
 @functools.cache
 def _cpu() -> str:
   """The CPU's name and how many there are for this process: both decide how sums are split, and so their last bits."""
-  info = pathlib.Path('/proc/cpuinfo')
-  lines = info.read_text().splitlines() if info.exists() else []
-  name = next((line.partition(':')[2].strip() for line in lines if line.startswith('model name')), platform.processor())
+  name = machine.cpu_name()
   count = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
   return f'{count} x {name}'
 

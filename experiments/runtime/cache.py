@@ -9,6 +9,8 @@ import platform
 import jax
 import jaxlib
 
+from experiments.runtime import machine
+
 
 def keep_programs(setting: str) -> None:
   """Keeps every compiled program in the directory `setting`; 'auto' is that of this kind of host, '' is nowhere.
@@ -34,9 +36,9 @@ def directory() -> pathlib.Path:
 
   A program compiled for another CPU can be refused, or can stop the process with an illegal instruction.
   """
-  info = pathlib.Path('/proc/cpuinfo')
-  lines = info.read_text().splitlines() if info.exists() else []
-  cpu = sorted({line for line in lines if line.startswith(('model name', 'flags', 'Features', 'CPU part'))})
+  cpu = sorted(
+    {line for line in machine.cpu_lines() if line.startswith(('model name', 'flags', 'Features', 'CPU part'))}
+  )
   host = '\n'.join([platform.system(), platform.machine(), platform.processor(), *cpu])
   name = f'jaxlib-{jaxlib.__version__}-{hashlib.sha256(host.encode()).hexdigest()[:12]}'
   return pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'hmm_jax' / name

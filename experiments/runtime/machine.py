@@ -1,8 +1,9 @@
-"""The runs that `launch/local.sh` starts together on this machine, the memory that each has, and what it has taken."""
+"""This machine: its CPU, its memory, and the runs that `launch/local.sh` starts together and that share it."""
 
 import contextlib
 import os
 import pathlib
+import platform
 import re
 import resource
 import sys
@@ -44,3 +45,15 @@ def peak_memory() -> int:
     return (device.memory_stats() or {}).get('peak_bytes_in_use', 0)
   # In kibibytes, but for macOS.
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)
+
+
+def cpu_lines() -> list[str]:
+  """What Linux says of the CPU, line by line; nothing elsewhere."""
+  info = pathlib.Path('/proc/cpuinfo')
+  return info.read_text().splitlines() if info.exists() else []
+
+
+def cpu_name() -> str:
+  """The name of the CPU."""
+  names = [line.partition(':')[2].strip() for line in cpu_lines() if line.startswith('model name')]
+  return names[0] if names else platform.processor()
