@@ -1,4 +1,7 @@
-"""Linear algebra on `Fraction`s, in arrays of objects: what decides ranks and left inverses without any rounding."""
+"""Linear algebra on `Fraction`s, in arrays of objects: what decides ranks and left inverses without any rounding.
+
+Left inverses, projections, stationary laws and supports are in the numbers of their arguments, floats or `Fraction`s.
+"""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -6,6 +9,9 @@ import math
 import operator
 
 import numpy as np
+
+# Singular values of floats up to this share of the largest count as 0.
+_NEGLIGIBLE = 1e-9
 
 
 def row_reduced(matrix: np.ndarray) -> tuple[np.ndarray, list[int]]:
@@ -41,8 +47,10 @@ def left_inverse(columns: np.ndarray) -> np.ndarray:
   """The Moore-Penrose inverse (C^T C)^-1 C^T [n, m] of independent columns C [m, n].
 
   Raises:
-    ValueError: the columns are dependent.
+    ValueError: the columns are dependent `Fraction`s.
   """
+  if columns.dtype != object:
+    return np.linalg.pinv(columns)
   size = columns.shape[1]
   rows, pivots = row_reduced(np.hstack([columns.T @ columns, columns.T]))
   if pivots[:size] != list(range(size)):
@@ -52,6 +60,10 @@ def left_inverse(columns: np.ndarray) -> np.ndarray:
 
 def off_span(columns: np.ndarray) -> np.ndarray:
   """The orthogonal projection [m, m] off the span of columns [m, n], dependent ones among them."""
+  if columns.dtype != object:
+    left, values, _ = np.linalg.svd(columns, full_matrices=False)
+    basis = left[:, values > _NEGLIGIBLE * values.max(initial=0.0)]
+    return np.eye(len(columns)) - basis @ basis.T
   _, pivots = row_reduced(columns)
   basis = columns[:, pivots]
   identity = np.eye(len(columns), dtype=int) * Fraction(1)
@@ -77,3 +89,12 @@ def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
     return law if rank == size else None
   rows, pivots = row_reduced(np.hstack([equations, totals[:, None]]))
   return rows[:size, size] if pivots == list(range(size)) else None
+
+
+def is_ergodic(transition_matrix: np.ndarray) -> bool:
+  """Whether the chain is irreducible and aperiodic: whether every state can reach every other in some number of moves.
+
+  (H - 1)^2 + 1 moves are enough where any number is (Wielandt 1950).
+  """
+  size = len(transition_matrix)
+  return bool(np.linalg.matrix_power(transition_matrix != 0, (size - 1) ** 2 + 1).all())

@@ -19,7 +19,7 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact.algebra import stationary_law
+from hmm_jax.theory.exact.algebra import is_ergodic, stationary_law
 from hmm_jax.theory.exact.problem import (
   composed,
   concentrated,
@@ -92,14 +92,10 @@ def _any_chain(propose: Callable[[], np.ndarray]) -> np.ndarray:
 
 
 def _ergodic(propose: Callable[[], np.ndarray]) -> np.ndarray:
-  """The first transition matrix by which every state can reach every other in the same number of moves.
-
-  That is irreducible and aperiodic; (size - 1)^2 + 1 moves are enough where any number is (Wielandt 1950).
-  """
-  while True:
-    rows = propose()
-    if np.linalg.matrix_power(rows > 0, (len(rows) - 1) ** 2 + 1).all():
-      return rows
+  """The first transition matrix that is irreducible and aperiodic."""
+  while not is_ergodic(rows := propose()):
+    pass
+  return rows
 
 
 def _before_text(problem: Any) -> Any:
@@ -110,7 +106,7 @@ def _before_text(problem: Any) -> Any:
 def _planted_3_3(rng, sizes: Sizes) -> StateProblem:
   """H <= V; half of what a state says is a word of its own."""
   own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
-  emission_matrix = (np.array(own) + _rows_over(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
+  emission_matrix = (np.array(own) + sparse_probs(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
   transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
   return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
@@ -134,7 +130,7 @@ def _planted_3_6(rng, sizes: Sizes) -> StateProblem:
   essential, imitators, starts = order[:num_essential], order[num_essential:], order[-2:]
   transition_matrix = _moving_into(rng, num_states, dict(zip(starts, np.array_split(essential, 2))))
   emission_matrix = np.zeros((num_states, num_tokens))
-  emission_matrix[essential, :-1] = _rows_over(rng, num_essential, num_tokens - 1, denominator=8)
+  emission_matrix[essential, :-1] = sparse_probs(rng, num_essential, num_tokens - 1, denominator=8)
   for state in imitators:
     imitated = emission_matrix[rng.choice(essential, 2)].sum(0) / 2
     emission_matrix[state] = (1 - MARKED) * imitated + MARKED * one_token(num_tokens - 1, num_tokens)
@@ -167,13 +163,6 @@ def _moving_into(rng, num_states: int, targets: dict[int, np.ndarray]) -> np.nda
   return rows
 
 
-def _rows_over(rng, num_rows: int, size: int, denominator: int) -> np.ndarray:
-  """Sparse distributions [num_rows, size] of one denominator."""
-  kept = rng.random((num_rows, size)) < 0.5
-  kept[np.arange(num_rows), rng.integers(size, size=num_rows)] = True
-  return np.array([composed(rng, row, denominator) for row in kept])
-
-
 def _planted_memory(
   rng, sizes: Sizes, weighed: np.ndarray, announced: float, chain: Callable[..., np.ndarray]
 ) -> MemoryProblem:
@@ -189,9 +178,9 @@ def _planted_memory(
   reads = np.append(np.zeros(num_shown + 1, int), rng.integers(sizes.num_cells, size=num_states - num_shown - 1))
   after = lambda rows: np.pad(rows, ((0, 0), (1, 0)))
   num_mixed = num_tokens - 1 - len(weighed) * num_shown
-  mixtures = after(_rows_over(rng, num_mixed, num_tokens - 1, denominator=8))
+  mixtures = after(sparse_probs(rng, num_mixed, num_tokens - 1, denominator=8))
   emission_matrix = np.array(
-    [_rows_over(rng, num_states, num_mixed, denominator=8) @ mixtures for _ in range(sizes.memory_size)]
+    [sparse_probs(rng, num_states, num_mixed, denominator=8) @ mixtures for _ in range(sizes.memory_size)]
   )
   for value in np.setdiff1d(np.arange(sizes.memory_size), weighed):
     any_words = sparse_probs(rng, num_states, num_tokens)
