@@ -10,9 +10,9 @@ import numpy as np
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory.comparison import BalancedProblem, BLOCK_SIZE, compared, predicted, TOLERANCE
 from experiments.studies.theory.settings import TheorySettings
+from hmm_jax.theory.exact.algebra import exact
 from hmm_jax.theory.exact.constructions import exact_construction, exact_posterior, ExactConstruction
 from hmm_jax.theory.exact.problem import generator, Problem, random_weights, small_fractions, StateProblem
-from hmm_jax.theory.exact.rationals import exact
 from hmm_jax.theory.problems import families, texts
 from hmm_jax.theory.problems.families import Sizes
 from hmm_jax.theory.theorems import padding, scoring, theorems

@@ -180,7 +180,7 @@ def attention(case: Case, values: np.ndarray) -> np.ndarray:
 
 def values_read(case: Case, theta: np.ndarray, values: np.ndarray, G: np.ndarray, position: int) -> np.ndarray:
   """(Theta^(V) G_i) * e(x_i), summed over states, [values, texts]: V(G_i, e(x_i)) of Lemmas C.4 and C.13 before mu."""
-  emitted = case.emission_matrix[np.ix_(values, case.states)]
+  emitted = case.emission_matrix[np.ix_(values, np.array(case.states))]
   # Its last axis is that of the token at the position.
   shape = np.where(np.arange(G.ndim - 1) == position, emitted.shape[-1], 1)
   return (apply(theta, G) * emitted.reshape(*emitted.shape[:2], *shape)).sum(1)
@@ -353,7 +353,7 @@ def built_parts(case: Case, length: int, bias: Any, prompt: np.ndarray) -> np.nd
   logits = np.broadcast_arrays(apply(keys, first) + bias, *(apply(keys, G) for G in Gs))
   # States of H* read the cell of the task, so that their phi(u) (C.4) is the mean of u over the other cells.
   others = tuple(axis for axis in range(case.memory_probs.ndim) if axis != case.cell)
-  phi = prompt.sum(others)[np.ix_(case.weighed, case.states)] / len(case.task_weights) ** len(others)
+  phi = prompt.sum(others)[np.ix_(case.weighed, np.array(case.states))] / len(case.task_weights) ** len(others)
   values = [(apply(theta, first).T * phi.T).T.sum(1)]
   values += [values_read(case, theta, case.weighed, G, i) for i, G in enumerate(Gs)]
   attended = [logit >= np.maximum.reduce(logits) - rounding(case) for logit in logits]

@@ -14,6 +14,25 @@ import numpy as np
 _NEGLIGIBLE = 1e-9
 
 
+def exact(array) -> np.ndarray:
+  """The array as `Fraction`s, float by float, in an array of objects."""
+  array = np.asarray(array)
+  return np.array([Fraction(value) for value in array.reshape(-1).tolist()], object).reshape(array.shape)
+
+
+def exact_rows(rows) -> np.ndarray:
+  """Distributions [..., n] as `Fraction`s, each divided by its exact sum; floats are the rationals that they are."""
+  fractions = exact(rows)
+  return fractions / fractions.sum(-1, keepdims=True)
+
+
+def as_integers(array) -> tuple[np.ndarray, int]:
+  """Integers of the same shape, and the denominator that all of them have in common."""
+  fractions = exact(array)
+  denominator = math.lcm(*(value.denominator for value in fractions.flat))
+  return np.array([int(value * denominator) for value in fractions.flat], object).reshape(fractions.shape), denominator
+
+
 def row_reduced(matrix: np.ndarray) -> tuple[np.ndarray, list[int]]:
   """The reduced row echelon form of a matrix [m, n] and the columns of its pivots, ascending."""
   rows, pivots = eliminated(np.array([as_integers(row)[0] for row in matrix], object), operator.floordiv)
@@ -68,15 +87,6 @@ def off_span(columns: np.ndarray) -> np.ndarray:
   basis = columns[:, pivots]
   identity = np.eye(len(columns), dtype=int) * Fraction(1)
   return identity - basis @ left_inverse(basis) if pivots else identity
-
-
-def as_integers(array: np.ndarray) -> tuple[np.ndarray, int]:
-  """Integers of the same shape, and the denominator that all of them have in common."""
-  array = np.asarray(array)
-  flat = [Fraction(value) for value in array.reshape(-1).tolist()]
-  denominator = math.lcm(*(value.denominator for value in flat))
-  numerators = [value.numerator * (denominator // value.denominator) for value in flat]
-  return np.array(numerators, object).reshape(array.shape), denominator
 
 
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:

@@ -19,9 +19,9 @@ import numpy as np
 import scipy.optimize
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact import chain as chain_lib, constructions
+from hmm_jax.theory.exact import chain as chain_lib
+from hmm_jax.theory.exact.algebra import exact, exact_rows
 from hmm_jax.theory.exact.chain import ExactChain
-from hmm_jax.theory.exact.rationals import exact
 from hmm_jax.theory.limits import separability
 from hmm_jax.theory.limits.constant_prompt import likelihoods
 from hmm_jax.theory.limits.separability import Separation
@@ -105,7 +105,9 @@ def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_stat
   v = weights * np.asarray(silent_probs, np.float64)
   lambda_nxH = likelihoods(hmm, tokens)
   labels = (lambda_nxH @ v.T).argmax(1)
-  is_usable = _from_every_state(hmm, tokens)
+  supports = hmm._replace(transition_matrix=hmm.transition_matrix > 0, emission_matrix=hmm.emission_matrix > 0)
+  # What every state can produce, by the supports, since products of small probabilities may underflow.
+  is_usable = likelihoods(supports, tokens).all(1)
   outcomes = []
   for pair in itertools.combinations(np.unique(labels).tolist(), 2):
     numbers = np.flatnonzero(np.isin(labels, pair) & is_usable)
@@ -219,26 +221,15 @@ def _refutation(chain: ExactChain, inputs: _Inputs, signs: np.ndarray, weights: 
 
 def exact_likelihoods(chain: ExactChain, text: Sequence[int]) -> np.ndarray:
   """lambda_h(x) [H] in `Fraction`s, scaled to a largest entry of 1, of a text that some state can produce."""
-  rows = constructions.token_rows(chain, [-1, *text])
-  (future,) = chain_lib.leave_one_out(chain._replace(start=np.ones_like(chain.start)), rows)[0]
+  (future,) = chain_lib.following(chain, text)
   return future * Fraction(1, future.max())
 
 
 def _have_labels(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, labels: np.ndarray, found: NoPrompt) -> bool:
   """Whether the inputs of a proof have their labels without rounding."""
-  chain, v = chain_lib.exact_chain(hmm), exact(task_weights) * chain_lib.exact_rows(silent_probs)
+  chain, v = chain_lib.exact_chain(hmm), exact(task_weights) * exact_rows(silent_probs)
   inputs = np.unique(np.concatenate([refutation.inputs for refutation in found.refutations]))
   return all((v @ exact_likelihoods(chain, tokens[number].tolist())).argmax() == labels[number] for number in inputs)
-
-
-def _from_every_state(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
-  """Which texts [n, T] every state can produce, after its own transition, [n]."""
-  moves, emits = np.asarray(hmm.transition_matrix) > 0, np.asarray(hmm.emission_matrix).T > 0
-  emits_VxH = np.vstack([emits, np.ones_like(emits[:1])])
-  future = np.ones((len(tokens), len(moves)), bool)
-  for now in tokens.T[::-1]:
-    future = (future & emits_VxH[now]) @ moves.T
-  return np.asarray(future.all(1))
 
 
 def _written(signs: np.ndarray) -> str:

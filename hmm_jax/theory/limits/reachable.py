@@ -23,9 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact.algebra import as_integers, left_inverse, rank, row_reduced
-from hmm_jax.theory.exact.chain import exact_chain, exact_rows
-from hmm_jax.theory.exact.rationals import exact
+from hmm_jax.theory.exact.algebra import as_integers, exact, exact_rows, left_inverse, rank, row_reduced
+from hmm_jax.theory.exact.chain import exact_chain, following
 
 _PRIME = 2**61 - 1
 
@@ -88,7 +87,7 @@ def reachable(hmm: HMM, length: int) -> Reachable:
     words += [word for word, _ in level]
   if len(words) == num_states:
     return Reachable(words, np.eye(num_states, dtype=int).astype(object))
-  basis = np.array([_likelihood(moves, likelihoods, word) for word in words], object)
+  basis = np.array([following(chain, word)[0] for word in words], object)
   shorter = [message for word, message in zip(words, basis) if len(word) < length]
   images = [moves @ (row * message) for message in shorter for row in likelihoods]
   if rank(np.array([*basis, *images], object)) > len(basis):
@@ -136,12 +135,3 @@ class _Span(NamedTuple):
       self.rows.append(row * pow(int(row[places[0]]), -1, _PRIME) % _PRIME)
       self.pivots.append(int(places[0]))
     return bool(places.size)
-
-
-def _likelihood(moves: np.ndarray, likelihoods: np.ndarray, word: tuple[int, ...]) -> np.ndarray:
-  """lambda(word) up to a positive factor, in integers without a common divisor."""
-  message = np.ones(len(moves), object)
-  for token in reversed(word):
-    message = moves @ (likelihoods[token] * message)
-    message = message // max(np.gcd.reduce(message), 1)
-  return message

@@ -44,7 +44,7 @@ def all_texts(num_tokens: int, length: int) -> np.ndarray:
 def possible_texts(problem: StateProblem, length: int) -> Texts:
   """The texts of `length` tokens that have probability, likeliest first.
 
-  Rows of the HMM are taken over their sums, as `rationals.exact_hmm` does.
+  Rows of the HMM are taken over their sums.
   """
   mu = assumptions.contrasts(problem.task_weights)
   silent_probs, initial_probs, transition_matrix, W_HxV = (

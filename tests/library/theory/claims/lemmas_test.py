@@ -20,7 +20,7 @@ from hmm_jax.theory.claims.adversary import EDGES, Search
 from hmm_jax.theory.claims.lemmas import violation
 from hmm_jax.theory.claims.tables import Case
 from hmm_jax.theory.exact import algebra
-from hmm_jax.theory.exact.rationals import exact
+from hmm_jax.theory.exact.algebra import exact
 from hmm_jax.theory.problems import gap
 from hmm_jax.theory.theorems import assumptions, recovery
 from hmm_jax.theory.theorems.assumptions import Thresholds

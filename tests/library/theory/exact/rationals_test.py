@@ -7,11 +7,11 @@ from conftest import dirichlet_hmm, in_float64, joint_hmm, path_probs, state_pat
 import jax
 import numpy as np
 import pytest
+import rationals
 
 from hmm_jax import hmm as hmm_lib, inference
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact import rationals
 
 T = 3
 # A chain of thirds and halves with zeros: after token 1 comes no token 0 but right at the start.

@@ -7,11 +7,11 @@ from conftest import in_float64
 import jax
 import numpy as np
 import pytest
+import rationals
 import scipy.optimize
 
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.limits import constant_prompt as lib
 from hmm_jax.theory.limits.constant_prompt import Limits
 from hmm_jax.theory.problems import counterexamples

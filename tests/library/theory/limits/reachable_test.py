@@ -5,10 +5,11 @@ import itertools
 
 import numpy as np
 import pytest
+from rationals import exact_hmm
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact import algebra
-from hmm_jax.theory.exact.rationals import exact, exact_hmm
+from hmm_jax.theory.exact.algebra import exact
 from hmm_jax.theory.limits.reachable import linear_score, reachable
 
 # Four states in a ring, of which the first alone shows token 0: each token more tells one state more apart.

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 import pytest
+import rationals
 from theory_counterexamples_cases import (
   attention,
   attention_head,
@@ -31,7 +32,7 @@ from theory_counterexamples_cases import (
 
 from hmm_jax import theory
 from hmm_jax.heads import AttentionHead
-from hmm_jax.theory.exact import problem, rationals
+from hmm_jax.theory.exact import problem
 from hmm_jax.theory.problems import counterexamples
 from hmm_jax.theory.theorems import assumptions
 
