@@ -39,7 +39,6 @@ class ConstantPrompt(NamedTuple):
     construction: the prompt u = w / P[H_1] [1, H], scaled to at most 1, and the head [V, C]; None without a yes.
     reached_states: F, of a yes.
     error: of a yes, the largest |(W^T b) * (A w) - v| on F in float64, v scaled to a largest entry of 1.
-    num_covers: the sets F that were looked at.
   """
 
   outcome: str
@@ -47,7 +46,6 @@ class ConstantPrompt(NamedTuple):
   construction: Construction | None
   reached_states: np.ndarray
   error: float
-  num_covers: int
 
 
 class Limits(NamedTuple):
@@ -190,16 +188,14 @@ def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds
   found = list(itertools.islice(_covers(case), limits.max_covers + 1))
   covers = {states: _factors(case, states) for states in [*_essential(case, relaxed), *found[: limits.max_covers]]}
   free = [
-    _built(case, hmm, states, factors, _any_pair(factors), len(covers))
-    for states, factors in covers.items()
-    if factors.is_free
+    _built(case, hmm, states, factors, _any_pair(factors)) for states, factors in covers.items() if factors.is_free
   ]
   if free:
     return min(free, key=lambda built: built.error)
   num_open, max_boxes = 0, max(limits.max_boxes // max(len(covers), 1), 2)
   for states, factors in sorted(covers.items(), key=lambda cover: cover[1].spare_dimensions, reverse=True):
     pair = reciprocals.decide(factors.basis, factors.columns, max_boxes)
-    built = _built(case, hmm, states, factors, pair, len(covers)) if isinstance(pair, Pair) else None
+    built = _built(case, hmm, states, factors, pair) if isinstance(pair, Pair) else None
     if built and built.error <= _LARGEST_ERROR:
       return built
     num_open += pair is not False
@@ -282,9 +278,7 @@ def _any_pair(factors: _Factors) -> Pair:
   return Pair(1 / (factors.columns @ w), w)
 
 
-def _built(
-  case: _Case, hmm: HMM, states: frozenset[int], factors: _Factors, pair: Pair, num_covers: int
-) -> ConstantPrompt:
+def _built(case: _Case, hmm: HMM, states: frozenset[int], factors: _Factors, pair: Pair) -> ConstantPrompt:
   inside, weighed, w, wanted = sorted(states), sorted(case.weighed), np.zeros(hmm.num_states), np.zeros_like(case.v)
   w[factors.starts] = pair.w
   wanted[:, weighed] = case.v[:, weighed] * pair.q
@@ -293,7 +287,7 @@ def _built(
   head = LinearHead(np.pad(heads, ((0, 0), (0, 1))), np.zeros(len(case.v) + 1))
   construction = {'prompt': _row_of(w, np.asarray(hmm.initial_probs, np.float64)), 'head': head}
   reason = f'behind the prompt are the states {", ".join(map(str, inside))}, which the head weighs as the task does'
-  return ConstantPrompt('yes', reason, construction, np.array(inside), float(error), num_covers)
+  return ConstantPrompt('yes', reason, construction, np.array(inside), float(error))
 
 
 def _unbuilt(case: _Case, is_cut_off: bool, num_open: int, num_covers: int) -> ConstantPrompt:
@@ -309,7 +303,7 @@ def _unbuilt(case: _Case, is_cut_off: bool, num_open: int, num_covers: int) -> C
   else:
     reason = f'{num_covers} sets of states behind a prompt allow a head the signs of the task, and none its weights'
   outcome = 'undecided' if is_cut_off or num_open else 'no'
-  return ConstantPrompt(outcome, reason, None, np.zeros(0, int), np.inf, num_covers)
+  return ConstantPrompt(outcome, reason, None, np.zeros(0, int), np.inf)
 
 
 def _scaled(w: np.ndarray) -> np.ndarray:

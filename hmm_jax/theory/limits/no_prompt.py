@@ -56,8 +56,6 @@ class NoPrompt(NamedTuple):
     reason: one sentence that says why.
     classes: the two classes that it is about, the lower first.
     refutations: one for each sign pattern, of a proof.
-    num_unrealisable: sign patterns of the first states, in the order of states, that no W^T b has, each proven in
-      exact arithmetic, at which the enumeration was cut.
     law: of what is open, f [H] of sum 1.
     head: and b [V], the score of the lower class minus that of the other, right on all inputs of both that every
       state can produce.
@@ -67,7 +65,6 @@ class NoPrompt(NamedTuple):
   reason: str
   classes: tuple[int, int] | None = None
   refutations: tuple[Refutation, ...] = ()
-  num_unrealisable: int = 0
   law: np.ndarray | None = None
   head: np.ndarray | None = None
 
@@ -133,8 +130,8 @@ def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) 
     return NoPrompt('undecided', f'sign patterns are looked at of {max_states} states at most, not {hmm.num_states}')
   if len(np.unique(inputs.targets)) < 2:
     return NoPrompt('undecided', 'the inputs that every state can produce have one label')
-  chain, refutations, unrealisable = chain_lib.exact_chain(hmm), list[Refutation](), list[np.ndarray]()
-  for signs in _patterns(W_HxV, chain, unrealisable):
+  chain, refutations = chain_lib.exact_chain(hmm), list[Refutation]()
+  for signs in _patterns(W_HxV, chain):
     margin, sizes, weights = _game(inputs, signs)
     if margin > _TOLERANCE:
       found, reason = _separation(W_HxV, signs), f'coefficients of the signs {_written(signs)} are right on all inputs'
@@ -144,7 +141,7 @@ def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) 
       return NoPrompt('undecided', f'for the signs {_written(signs)} only rounding tells right from wrong')
     refutations.append(refutation)
   reason = f'{len(refutations)} sign patterns are refuted, and no W^T b has any other'
-  return NoPrompt('certified', reason, None, tuple(refutations), len(unrealisable))
+  return NoPrompt('certified', reason, None, tuple(refutations))
 
 
 def _open(reason: str, W_HxV: np.ndarray, found: Separation, coefficients: np.ndarray) -> NoPrompt:
@@ -154,8 +151,8 @@ def _open(reason: str, W_HxV: np.ndarray, found: Separation, coefficients: np.nd
   return NoPrompt('open', reason, law=law / law.sum(), head=head)
 
 
-def _patterns(W_HxV: np.ndarray, chain: ExactChain, unrealisable: list[np.ndarray]) -> Iterator[np.ndarray]:
-  """Sign patterns [H] that hold all those of W^T b without zeros; what is proven to be none goes to `unrealisable`.
+def _patterns(W_HxV: np.ndarray, chain: ExactChain) -> Iterator[np.ndarray]:
+  """Sign patterns [H] that hold all those of W^T b without zeros, but for those that are proven to be none.
 
   Those with zeros follow by continuity: they are in the closure of others, since no column of W is 0.
   """
@@ -164,8 +161,8 @@ def _patterns(W_HxV: np.ndarray, chain: ExactChain, unrealisable: list[np.ndarra
     signs = prefixes.pop()
     found = _separation(W_HxV[: len(signs)], signs) if len(signs) else None
     if found and not found.separable and _is_proven(chain, signs, found):
-      unrealisable.append(signs)
-    elif len(signs) == len(W_HxV):
+      continue
+    if len(signs) == len(W_HxV):
       yield signs
     else:
       prefixes += [np.append(signs, sign) for sign in (1, -1)]

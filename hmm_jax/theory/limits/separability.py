@@ -61,7 +61,7 @@ def linear_separation(features, labels, num_classes: int, tolerance: float) -> S
     RuntimeError: HiGHS gave up.
   """
   features, labels = np.asarray(features, np.float64), np.asarray(labels)
-  pairs = np.argwhere(np.arange(num_classes) != labels[:, None])
+  pairs = all_pairs(labels, num_classes)
   size = num_classes * features.shape[1]
   rows = scipy.sparse.csr_array(differences(features, labels, pairs, num_classes))
   bound = scipy.sparse.hstack([-rows, np.ones((len(pairs), 1))], format='csr')
@@ -127,6 +127,11 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
     return None
   total = sum(solution)
   return [Fraction(value, total) for value in solution]
+
+
+def all_pairs(labels: np.ndarray, num_classes: int) -> np.ndarray:
+  """(input, other class) of all inputs, [n (C - 1), 2], input after input."""
+  return np.argwhere(np.arange(num_classes) != labels[:, None])
 
 
 def differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: int) -> np.ndarray:

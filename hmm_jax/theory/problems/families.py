@@ -10,7 +10,6 @@ singular value of at least `conditioning`.
 """
 
 from collections.abc import Callable
-import functools
 import itertools
 from typing import Any, NamedTuple
 
@@ -70,13 +69,11 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
   Raises:
     ValueError: none of many proposals does, with a smallest singular value of at least `conditioning`.
   """
-  rng, propose = generator(key), _PROPOSALS[theorem, family]
+  rng = generator(key)
   for drawn in range(1, _MAX_DRAWS + 1):
-    problem = propose(rng, sizes)
-    if family == 'adversarial':
-      problem = _against_beta(problem, limits)
-      if problem is None:
-        continue
+    problem = _proposed(theorem, family, rng, sizes, limits)
+    if problem is None:
+      continue
     found = finding(ON_EMISSIONS[theorem], problem, limits)
     if not found.holds or found.closeness['smallest_singular_value'] < conditioning:
       continue
@@ -87,8 +84,23 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
 
 
-def _any_chain(propose: Callable[[], np.ndarray]) -> np.ndarray:
-  return propose()
+def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes, limits: Limits) -> Any:
+  """A problem of the family, of which nothing is known yet; None where an adversarial one has small keys.
+
+  The task of Theorem 4.3 weighs every value of the memory, and its chain is any; others weigh two values.
+  """
+  if not sizes.num_cells:
+    return _STATE_PROPOSALS[theorem, family](rng, sizes)
+  chain, weighed = (lambda propose: propose()), np.arange(sizes.memory_size)
+  if theorem != '4.3':
+    chain, weighed = _ergodic, np.sort(rng.choice(sizes.memory_size, 2, replace=False))
+  match family:
+    case 'planted':
+      return _planted_memory(rng, sizes, weighed, 0.5, chain)
+    case 'unplanted':
+      return _unplanted_memory(rng, sizes, weighed, chain)
+    case _:
+      return _against_beta(_planted_memory(rng, sizes, weighed, 1, chain), limits)
 
 
 def _ergodic(propose: Callable[[], np.ndarray]) -> np.ndarray:
@@ -161,6 +173,14 @@ def _moving_into(rng, num_states: int, targets: dict[int, np.ndarray]) -> np.nda
   for state, reached in targets.items():
     rows[state] = composed(rng, np.isin(np.arange(num_states), reached))
   return rows
+
+
+_STATE_PROPOSALS = {
+  ('3.3', 'planted'): _planted_3_3,
+  ('3.3', 'unplanted'): _unplanted_3_3,
+  ('3.6', 'planted'): _planted_3_6,
+  ('3.6', 'unplanted'): _unplanted_3_6,
+}
 
 
 def _planted_memory(
@@ -241,30 +261,3 @@ def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | Non
   held = hmm.memory_probs * unweighed.reshape((-1,) + (1,) * (hmm.num_cells - 1))
   memory_probs = concentrated(hmm.memory_probs.reshape(-1) > 0, int(held.argmax())).reshape(held.shape)
   return problem._replace(hmm=hmm._replace(emission_matrix=emission_matrix, memory_probs=memory_probs))
-
-
-def _every(propose: Callable) -> Callable:
-  """The task weighs every value of the memory."""
-  return lambda rng, sizes: propose(rng, sizes, np.arange(sizes.memory_size))
-
-
-def _two(propose: Callable) -> Callable:
-  """The task weighs two values of the memory."""
-  two = lambda rng, sizes: np.sort(rng.choice(sizes.memory_size, 2, replace=False))
-  return lambda rng, sizes: propose(rng, sizes, two(rng, sizes))
-
-
-_PROPOSALS: dict[tuple[str, str], Callable] = {
-  ('3.3', 'planted'): _planted_3_3,
-  ('3.3', 'unplanted'): _unplanted_3_3,
-  ('3.6', 'planted'): _planted_3_6,
-  ('3.6', 'unplanted'): _unplanted_3_6,
-  ('4.3', 'planted'): _every(functools.partial(_planted_memory, announced=0.5, chain=_any_chain)),
-  ('4.3', 'unplanted'): _every(functools.partial(_unplanted_memory, chain=_any_chain)),
-  ('4.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5, chain=_ergodic)),
-  ('4.6', 'unplanted'): _two(functools.partial(_unplanted_memory, chain=_ergodic)),
-  ('C.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5, chain=_ergodic)),
-  ('C.6', 'unplanted'): _two(functools.partial(_unplanted_memory, chain=_ergodic)),
-  ('4.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1, chain=_ergodic)),
-  ('C.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1, chain=_ergodic)),
-}

@@ -63,7 +63,7 @@ def possible_sequences(found: Supports, max_length: int, most: int | None = None
 
 def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
   """Which sequences [n, T], ended by [MASK]s, have positive probability, [n]."""
-  return _reached(found, tokens)[-1].any((1, 2))
+  return np.asarray(_reached(found, tokens)[-1].any((1, 2)))
 
 
 def holding(found: Supports, configurations: np.ndarray) -> Supports:
