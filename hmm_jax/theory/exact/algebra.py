@@ -10,6 +10,7 @@ import operator
 
 import numpy as np
 
+PRIME = 2**61 - 1
 # Singular values of floats up to this share of the largest count as 0.
 _NEGLIGIBLE = 1e-9
 
@@ -55,6 +56,14 @@ def eliminated(rows: np.ndarray, divided: Callable[[np.ndarray, int], np.ndarray
       rows[others] = divided(pivot * rows[others] - np.outer(rows[others, column], rows[at]), last)
       pivots.append(column)
   return rows, pivots
+
+
+def modular_pivots(matrix: np.ndarray) -> list[int]:
+  """The columns of integers [m, n] that are independent of those before them modulo a prime, ascending.
+
+  These are independent, which is soon seen; where the prime divides a determinant there may be more.
+  """
+  return eliminated(matrix % PRIME, lambda values, _: values % PRIME)[1]
 
 
 def rank(matrix: np.ndarray) -> int:
