@@ -13,7 +13,7 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact.algebra import as_integers, exact_rows
+from hmm_jax.theory.exact.algebra import as_integers, exact, exact_rows
 
 
 class ExactChain(NamedTuple):
@@ -41,7 +41,7 @@ def exact_chain(distribution: HMM | MemoryHMM) -> ExactChain:
   emissions, configurations = exact_rows(distribution.emission_matrix), np.zeros((1, 0), int)
   start = exact_rows(distribution.initial_probs)
   if isinstance(distribution, MemoryHMM):
-    memory_probs = exact_rows(np.reshape(distribution.memory_probs, -1)).reshape(distribution.memory_probs.shape)
+    memory_probs = exact(distribution.memory_probs)
     configurations = np.indices(memory_probs.shape).reshape(memory_probs.ndim, -1).T
     reads = configurations[:, np.asarray(distribution.cell_index)]
     start = memory_probs[..., None] * start
@@ -84,22 +84,18 @@ def leave_one_out(chain: ExactChain, rows: Sequence[np.ndarray] | np.ndarray) ->
 
 def by_value_read(chain: ExactChain, joint: np.ndarray) -> np.ndarray:
   """Sums [C, H] over all configurations that read the same value: [M, H]."""
-  sums = np.zeros(chain.emissions.shape[:2], object)
-  np.add.at(sums, (chain.reads, np.arange(joint.shape[1])), joint)
-  return sums
+  return np.array([(joint * (chain.reads == value)).sum(0) for value in range(len(chain.emissions))])
 
 
 def by_cell(chain: ExactChain, joint: np.ndarray, cell: int) -> np.ndarray:
   """Sums [C, H] over all states and all other cells: [M]."""
-  sums = np.zeros(len(chain.emissions), object)
-  np.add.at(sums, chain.configurations[:, cell], joint.sum(1))
-  return sums
+  held = chain.configurations[:, cell]
+  return np.array([joint[held == value].sum() for value in range(len(chain.emissions))], object)
 
 
 def normalised(weights: np.ndarray) -> np.ndarray:
   """Integers of any shape over their sum, as `Fraction`s; zeros where it is 0."""
-  total = weights.sum() or 1
-  return np.array([Fraction(weight, total) for weight in weights.reshape(-1)], object).reshape(weights.shape)
+  return weights * Fraction(1, weights.sum() or 1)
 
 
 def token_probs(chain: ExactChain, joint: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.limits import reciprocals
 from hmm_jax.theory.limits.reciprocals import Pair
+from hmm_jax.theory.problems.enumeration import normalised
 from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 from hmm_jax.theory.theorems.recovery import Construction
@@ -112,9 +113,9 @@ def masked_state_weights(hmm: HMM, rows) -> np.ndarray:
     raise ValueError(f'rows have shape {rows.shape}; valid is [k, {hmm.num_states}] with k at least 1')
   if not (np.isfinite(rows).all() and (rows >= 0).all()):
     raise ValueError(f'rows have an entry {rows.min():g}; valid are likelihoods, finite and at least 0')
-  w = _scaled(rows[0] * np.asarray(hmm.initial_probs, np.float64))
+  w = normalised(rows[0] * np.asarray(hmm.initial_probs, np.float64))
   for row in rows[1:]:
-    w = _scaled(row * (w @ np.asarray(hmm.transition_matrix, np.float64)))
+    w = normalised(row * (w @ np.asarray(hmm.transition_matrix, np.float64)))
   return w
 
 
@@ -147,7 +148,7 @@ def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
   for now in np.asarray(tokens).T[::-1]:
     future = (future * rows_VxH[now]) @ moves.T
     largest = future.max(1, keepdims=True)
-    future = np.divide(future, largest, out=np.zeros_like(future), where=largest > 0)
+    future = future / np.where(largest > 0, largest, 1)
   return future
 
 
@@ -158,8 +159,7 @@ def token_probs_behind(hmm: HMM, rows, tokens: np.ndarray) -> np.ndarray:
   """
   A, W = (np.asarray(matrix, np.float64).T for matrix in (hmm.transition_matrix, hmm.emission_matrix))
   states = likelihoods(hmm, tokens) * (A @ masked_state_weights(hmm, rows))
-  total = states.sum(1, keepdims=True)
-  return np.divide(states, total, out=np.zeros_like(states), where=total > 0) @ W.T
+  return normalised(states) @ W.T
 
 
 def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, limits: Limits) -> ConstantPrompt:
@@ -304,10 +304,6 @@ def _unbuilt(case: _Case, is_cut_off: bool, num_open: int, num_covers: int) -> C
     reason = f'{num_covers} sets of states behind a prompt allow a head the signs of the task, and none its weights'
   outcome = 'undecided' if is_cut_off or num_open else 'no'
   return ConstantPrompt(outcome, reason, None, np.zeros(0, int), np.inf)
-
-
-def _scaled(w: np.ndarray) -> np.ndarray:
-  return w / (w.sum() or 1)
 
 
 def _row_of(w: np.ndarray, initial_probs: np.ndarray) -> np.ndarray:
