@@ -156,12 +156,15 @@ def _patterns(W_HxV: np.ndarray, chain: ExactChain) -> Iterator[np.ndarray]:
 
   Those with zeros follow by continuity: they are in the closure of others, since no column of W is 0.
   """
-  prefixes = [np.zeros(0, int)]
+  prefixes = [np.array([1]), np.array([-1])]
   while prefixes:
     signs = prefixes.pop()
-    found = _separation(W_HxV[: len(signs)], signs) if len(signs) else None
-    if found and not found.separable and _is_proven(chain, signs, found):
-      continue
+    found = _separation(W_HxV[: len(signs)], signs)
+    if not found.separable:
+      # The columns of W that the signs are of, as points of two classes.
+      columns, labels = chain.emissions[0, : len(signs)], (signs < 0).astype(int)
+      if separability.exact_certificate(columns, labels, found.pairs, 2) is not None:
+        continue
     if len(signs) == len(W_HxV):
       yield signs
     else:
@@ -171,11 +174,6 @@ def _patterns(W_HxV: np.ndarray, chain: ExactChain) -> Iterator[np.ndarray]:
 def _separation(W_HxV: np.ndarray, signs: np.ndarray) -> Separation:
   """Whether some b has these signs on the columns of W: whether it parts them, as points of two classes."""
   return separability.linear_separation(W_HxV, (signs < 0).astype(int), 2, _TOLERANCE)
-
-
-def _is_proven(chain: ExactChain, signs: np.ndarray, found: Separation) -> bool:
-  columns = chain.emissions[0, : len(signs)]
-  return separability.exact_certificate(columns, (signs < 0).astype(int), found.pairs, 2) is not None
 
 
 def _game(inputs: _Inputs, signs: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

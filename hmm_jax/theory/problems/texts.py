@@ -8,6 +8,7 @@ import numpy as np
 
 from hmm_jax.hmm import Distribution
 from hmm_jax.sampling import sample_corpus
+from hmm_jax.theory.problems.enumeration import all_texts
 
 
 def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
@@ -15,9 +16,8 @@ def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
 
   A [MASK] at the end says nothing, so that posteriors and predictions at the tokens are those of the shorter sequence.
   """
-  all_of_length = lambda length: np.indices((num_tokens,) * length, np.int32).reshape(length, -1).T
   padded = [
-    np.pad(all_of_length(length), ((0, 0), (0, max_length - length)), constant_values=num_tokens)
+    np.pad(all_texts(num_tokens, length), ((0, 0), (0, max_length - length)), constant_values=num_tokens)
     for length in range(1, max_length + 1)
   ]
   return np.concatenate(padded)

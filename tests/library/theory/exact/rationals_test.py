@@ -83,17 +83,6 @@ def test_a_memory_is_flattened_without_rounding(num_cells):
     np.testing.assert_allclose(rows.astype(float), floats, rtol=1e-15, atol=0)
 
 
-def test_likelihood_rows_are_columns_of_emissions_and_ones_for_a_mask():
-  """The row of token v is P[X = v | state], and id V has ones."""
-  rows = rationals.likelihood_rows(SMALL, [1, 2, 0])
-  assert [row.tolist() for row in rows] == [
-    [Fraction(4, 5), Fraction(0), Fraction(1)],
-    [Fraction(1)] * 3,
-    [Fraction(1, 5), Fraction(1), Fraction(0)],
-  ]
-  assert all(map(is_exact, rows))
-
-
 @pytest.mark.parametrize('name', ['small', 'drawn', 'memory'])
 def test_state_probs_equal_the_sum_over_all_paths(name):
   """Exactly, for every text of tokens and [MASK]s, at each position, given it or not; 0 where that is impossible."""
