@@ -19,7 +19,7 @@ _MAX_DRAWS = 2000
 
 
 class Search(NamedTuple):
-  """How a claim is searched.
+  """Sizes of the search for the worst case of a claim.
 
   Attributes:
     length: T of the texts, all of which are taken.
@@ -46,7 +46,7 @@ class SampledCases(NamedTuple):
 
 
 class Found(NamedTuple):
-  """What the search found of one claim.
+  """Result of the search for one claim.
 
   Attributes:
     at_random: the largest violation of random cases.
@@ -134,7 +134,10 @@ def nudged(case: Case, rng: np.random.Generator, how: Search) -> Case | None:
 
 
 def smallest_singular_value(case: Case) -> float:
-  """Of the columns of H*, over supp(mu) where there is a memory, off the span of the others; 0 where that is empty."""
+  """The least singular value of the columns of H* off the span of the others; 0 where that is empty.
+
+  Where there is a memory the columns are those over supp(mu).
+  """
   has_memory = len(case.emission_matrix) > 1
   own, others = in_floats(case).columns(case.weighed if has_memory else np.zeros(1, int))
   if has_memory:

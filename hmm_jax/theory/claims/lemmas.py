@@ -367,7 +367,7 @@ def rounding(case: Case) -> float:
 
 
 def wrong_labels(case: Case, length: int, bias: Any) -> tuple[np.ndarray, np.ndarray]:
-  """By how much the label 1(score >= 0) of each x in R is wrong.
+  """The amounts by which the label 1(score >= 0) of each x in R is wrong.
 
   Returns:
     The lesser of the two scores where the exact one is not 0; and |built| where it is, and the label 1 by definition.

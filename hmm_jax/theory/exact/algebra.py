@@ -111,7 +111,7 @@ def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
 
 
 def is_ergodic(transition_matrix: np.ndarray) -> bool:
-  """Whether the chain is irreducible and aperiodic: whether every state can reach every other in some number of moves.
+  """True where a chain is irreducible and aperiodic: every state can reach every other in one same number of moves.
 
   (H - 1)^2 + 1 moves are enough where any number is (Wielandt 1950).
   """

@@ -75,7 +75,7 @@ class AttentionConstruction(NamedTuple):
   states: np.ndarray
 
   def in_region(self, tokens: Sequence[int]) -> bool:
-    """Whether x is in R (4.3): some position's state surely lies in H*."""
+    """True where x is in R (4.3): some position's state surely lies in H*."""
     others = np.setdiff1d(np.arange(self.recover.shape[1]), self.states)
     joints = chain_lib.leave_one_out(self.chain, self.chain.likelihoods[list(tokens)])
     return bool(self.posterior(tokens).any()) and any(not joint[:, others].any() for joint in joints)

@@ -1,4 +1,4 @@
-"""How many of finitely many inputs any linear head can get right: the best one found, and proofs that bound all others.
+"""The most of finitely many inputs that a linear head gets right: the best one found, and proofs that bound all others.
 
 The largest number is found exactly where all labels are separable. Elsewhere finding it is NP-hard (Johnson and
 Preparata 1978), and it is put between two numbers. Below is a head, found by turns: along a line of heads the best is
@@ -36,7 +36,7 @@ _ROUNDOFF = np.finfo(np.float64).eps / 2
 
 
 class BestHead(NamedTuple):
-  """What is known of the best linear head on n inputs.
+  """The best linear head on n inputs, as far as it is known.
 
   Attributes:
     head: [V, C], without a bias, the best that was found.

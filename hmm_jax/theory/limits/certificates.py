@@ -1,4 +1,4 @@
-"""Whether any linear head is right on the texts of a problem: proofs that none is, confirmed without any rounding."""
+"""Proofs that no linear head is right on the texts of a problem, confirmed without any rounding."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _FEWEST_TEXTS = 2
 
 
 class Decision(NamedTuple):
-  """What is known of linear heads on texts.
+  """Outcome for linear heads on texts.
 
   Attributes:
     outcome: 'constant' (all labels are one), 'separable' (a head is right on all), 'certified' (none is, by exact
@@ -70,7 +70,7 @@ def decide(problem: StateProblem, texts: Texts, tolerance: float, max_proofs: in
 
 
 def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, found: Separation) -> bool | None:
-  """Whether labels and weights of a certificate hold for the floats of the HMM; None where it is too large.
+  """Decide whether labels and weights of a certificate hold for the floats of the HMM; None where it is too large.
 
   A tie is of the lower class. The weights prove that no head puts every label strictly first; nor can it be that every
   label is first with ties of the lower class, if one of the proof's texts has a label that is not the lowest.

@@ -32,7 +32,7 @@ _LARGEST_ERROR = 1e-6
 
 
 class ConstantPrompt(NamedTuple):
-  """Whether (W^T b) * (A w) = c v has a solution.
+  """Solution of (W^T b) * (A w) = c v, or that there is none.
 
   Attributes:
     outcome: 'yes', with a construction; 'no'; or 'undecided', where a search was cut off.
@@ -64,7 +64,7 @@ class Limits(NamedTuple):
 
 
 class _Case(NamedTuple):
-  """What is to be solved.
+  """The equation that is to be solved.
 
   Attributes:
     A: [H, H], and W [V, H], the paper's; entries of A up to the threshold are 0.
@@ -91,12 +91,12 @@ class _Factors(NamedTuple):
 
   @property
   def is_free(self) -> bool:
-    """Whether every q is possible."""
+    """True where every q is possible."""
     return self.basis.shape[0] == self.basis.shape[1]
 
   @property
   def spare_dimensions(self) -> int:
-    """By how much the dimensions of q and A w pass what the equations take, if none is special."""
+    """The dimensions of q and A w less those that the equations take, if none is special."""
     return self.basis.shape[1] + int(np.linalg.matrix_rank(self.columns)) - self.columns.shape[0]
 
 

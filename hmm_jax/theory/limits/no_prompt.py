@@ -48,7 +48,7 @@ class Refutation(NamedTuple):
 
 
 class NoPrompt(NamedTuple):
-  """What is known of all prompts with a linear head on given inputs.
+  """Outcome for all prompts with a linear head on given inputs.
 
   Attributes:
     outcome: 'certified', none is right, in exact arithmetic; 'open', no such proof exists, since a head is right behind
@@ -70,7 +70,7 @@ class NoPrompt(NamedTuple):
 
 
 class _Inputs(NamedTuple):
-  """Of two classes, and producible by every state.
+  """Inputs of two classes that every state can produce.
 
   Attributes:
     numbers: [k], among all inputs.
@@ -86,7 +86,7 @@ class _Inputs(NamedTuple):
 
 
 def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_states: int) -> NoPrompt:
-  """Whether it can be proven that no prompt of any length with a linear head, and a bias, gives all inputs their label.
+  """Look for a proof that no prompt of any length with a linear head, and a bias, gives all inputs their label.
 
   Labels are argmax_c mu_c @ P[H_0 | X_{1:T} = x], ties to the lower class, and so are the head's. Where the signs of v
   = mu * P[H_0] are those of some W^T b, a = v is right, and there is nothing to prove.
@@ -172,7 +172,7 @@ def _patterns(W_HxV: np.ndarray, chain: ExactChain) -> Iterator[np.ndarray]:
 
 
 def _separation(W_HxV: np.ndarray, signs: np.ndarray) -> Separation:
-  """Whether some b has these signs on the columns of W: whether it parts them, as points of two classes."""
+  """Decide whether some b has these signs on the columns of W: whether it parts them, as points of two classes."""
   return separability.linear_separation(W_HxV, (signs < 0).astype(int), 2, _TOLERANCE)
 
 
@@ -221,7 +221,7 @@ def exact_likelihoods(chain: ExactChain, text: Sequence[int]) -> np.ndarray:
 
 
 def _have_labels(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, labels: np.ndarray, found: NoPrompt) -> bool:
-  """Whether the inputs of a proof have their labels without rounding."""
+  """Check the labels of the inputs of a proof without rounding."""
   chain, v = chain_lib.exact_chain(hmm), exact(task_weights) * exact_rows(silent_probs)
   inputs = np.unique(np.concatenate([refutation.inputs for refutation in found.refutations]))
   return all((v @ exact_likelihoods(chain, tokens[number].tolist())).argmax() == labels[number] for number in inputs)

@@ -1,4 +1,4 @@
-"""Whether a score is exactly linear in G on what a chain can reach, and how large such a head has to be.
+"""Scores that are exactly linear in G on what a chain can reach, and the size of the heads that give them.
 
 Here A = transition_matrix.T and W = emission_matrix.T. Of a text x of L tokens after the [MASK],
 
@@ -54,7 +54,7 @@ class Reachable(NamedTuple):
 
 
 class LinearScore(NamedTuple):
-  """Whether mu^T P[H_0 | x] is r_x b^T G(x).
+  """The b with mu^T P[H_0 | x] = r_x b^T G(x), if there is one.
 
   Attributes:
     head: [V, C - 1] `Fraction`s, b of each class but the last, relative to it, of least Euclidean norm; None where no b

@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 
 
 def has_positive(basis: np.ndarray) -> bool:
-  """Whether the span of orthonormal columns [n, d] has a vector with all entries positive.
+  """Decide whether the span of orthonormal columns [n, d] has a vector with all entries positive.
 
   By Gordan's theorem it has none exactly where a mixture of the rows is 0. A positive unit vector whose entries are at
   most 1e6 apart keeps every mixture at least 1e-6 / sqrt(n) away from it.

@@ -1,4 +1,4 @@
-"""Whether any linear head can be right: the linear program, and a proof where none can.
+"""Linear heads that are right on all inputs: the linear program, and a proof where there is none.
 
 A head scores class c by b_c^T G. On finitely many inputs with labels, either some b puts every label strictly first,
 or weights lambda >= 0 exist that prove the opposite (Motzkin's transposition theorem): with lambda_{i,c} on the pair
@@ -24,7 +24,7 @@ _ROUNDING = 1e-12
 
 
 class Separation(NamedTuple):
-  """What the linear program found.
+  """Result of the linear program.
 
   Attributes:
     separable: whether a head with a margin above the tolerance exists.

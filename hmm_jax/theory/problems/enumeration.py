@@ -32,7 +32,7 @@ class Texts(NamedTuple):
   gaps: np.ndarray
 
   def where(self, chosen: np.ndarray) -> 'Texts':
-    """Those chosen, by a mask or by their numbers."""
+    """Choose texts by a mask or by their numbers."""
     return Texts(*(field[chosen] for field in self))
 
 

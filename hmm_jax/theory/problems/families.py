@@ -44,7 +44,7 @@ _LARGE_KEY = 5
 
 
 class Sizes(NamedTuple):
-  """How large a problem is.
+  """Sizes of a problem.
 
   Attributes:
     num_states: H.

@@ -73,7 +73,7 @@ def more_positions() -> tuple[MemoryProblem, tuple[int, ...]]:
 
 
 def _problem(memory_probs: list, emissions: list, weights: list) -> MemoryProblem:
-  """Of the two states: one shows or pauses after showing, and shows after a pause."""
+  """The problem with two states: one shows or pauses after showing, and shows after a pause."""
   stationary = np.array([Fraction(2, 3), Fraction(1, 3)], object)
   hmm = MemoryHMM(
     memory_probs=np.array(memory_probs, object),

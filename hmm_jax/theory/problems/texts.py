@@ -24,7 +24,7 @@ def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
 
 
 class Supports(NamedTuple):
-  """What of a distribution is possible.
+  """Supports of a distribution.
 
   Attributes:
     start: [C, H], of each configuration of the memory; C = 1 without one.
@@ -67,12 +67,12 @@ def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
 
 
 def holding(found: Supports, configurations: np.ndarray) -> Supports:
-  """What is possible if the memory is one of these configurations, [C] of truth values."""
+  """Supports if the memory is one of these configurations, [C] of truth values."""
   return found._replace(start=found.start & configurations[:, None])
 
 
 def after_silent(found: Supports, states: np.ndarray) -> Supports:
-  """What is possible one step after a silent state that is one of these, [H] of truth values."""
+  """Supports one step after a silent state that is one of these, [H] of truth values."""
   return found._replace(start=states[None] @ found.moves)
 
 

@@ -1,4 +1,4 @@
-"""What a construction recovers beside the exact posterior, in float64, and where its theorem speaks.
+"""Scores of a construction beside the exact posterior, in float64, and where its theorem speaks.
 
 Every construction is linear in mu. With mu the identity on what its theorem recovers (all states, H*, the memory,
 supp(mu)) it gives that part of the posterior itself, up to a positive factor r_x that its proof names. Any label
@@ -26,7 +26,7 @@ from hmm_jax.theory.theorems.recovery import recoverable_positions
 
 
 class Predictions(NamedTuple):
-  """What the exact model says of n sequences behind a prompt, for any head to read, and what is true of them.
+  """Predictions of the exact model on n sequences behind a prompt, for any head to read, and what is true of them.
 
   Attributes:
     posterior: [n, S], P[H_0 | x] of all states, or P[M_j* | x] of all values.
@@ -62,7 +62,7 @@ class Evaluation(NamedTuple):
 
 
 class Count(NamedTuple):
-  """How a construction did.
+  """Counts of right and wrong labels of a construction.
 
   Attributes:
     sequences: possible ones.
@@ -84,7 +84,7 @@ class Count(NamedTuple):
 def predict(
   problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None = None
 ) -> Predictions:
-  """What the exact model says of tokens [n, T] behind a theorem's prompt [P, E].
+  """Predictions of the exact model on tokens [n, T] behind a theorem's prompt [P, E].
 
   A task on states sees (MASK, x). There r_x = P[X_{1:T} = x] / P[X_{2:T+1} = x] by Claim A.1, and behind a prompt the
   divisor is the probability of the fake token together with x (Lemma B.2). A task on a cell sees x. There, by Lemmas
@@ -137,7 +137,7 @@ def evaluation(
 
 
 def first_predictions(problem: StateProblem, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """What a linear head sees of x in tokens [n, T], and what it should say.
+  """G that a linear head sees of x in tokens [n, T], and the scores that it should give.
 
   Returns:
     G_1 [n, V] of (MASK, x), the scores [n, C] of P[H_0 | X_{1:T} = x], and which x are possible [n].
@@ -148,7 +148,7 @@ def first_predictions(problem: StateProblem, tokens: np.ndarray) -> tuple[np.nda
 
 
 def score_gaps(scores: np.ndarray) -> np.ndarray:
-  """By how much the best of the scores [n, C] is above the next, [n]."""
+  """The best of the scores [n, C] minus the next, [n]."""
   best = np.sort(scores, axis=-1)
   return best[:, -1] - best[:, -2]
 
