@@ -83,9 +83,7 @@ def search(
   """
   of = lambda case: float(violation(claim, in_floats(case), how.length))
   guided = of if guide is None else lambda case: (of(case), float(violation(guide, in_floats(case), how.length)))
-  values = [guided(case) for case in cases.assumed]
-  start = max(range(len(values)), key=values.__getitem__)
-  worst, _ = climbed(guided, cases.assumed[start], rng, how)
+  worst, _ = climbed(guided, max(cases.assumed, key=guided), rng, how)
   edges = {edge: max(map(of, some)) for edge, some in cases.edges.items()}
   at_random = max(map(of, cases.assumed))
   return Found(at_random, of(worst), Fraction(violation(claim, worst, how.length)), edges, worst)
