@@ -4,9 +4,9 @@ import functools
 
 import jax
 import numpy as np
+import rationals
 
 from experiments.studies.theory.problems import THEOREMS
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.problems import families
 from hmm_jax.theory.problems.families import Sizes

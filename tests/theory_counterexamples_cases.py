@@ -6,10 +6,10 @@ import itertools
 import pathlib
 
 import numpy as np
+import rationals
 
 from hmm_jax import theory
 from hmm_jax.heads import AttentionHead
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.problems import counterexamples
 
 PAGE = (pathlib.Path(__file__).parent.parent / 'docs' / 'theory.md').read_text()

@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.runtime.progress import Reporter
 from experiments.studies.theory.settings import TheorySettings
-from hmm_jax.theory.claims import adversary, memory_lemmas, state_lemmas
+from hmm_jax.theory.claims import adversary, lemmas
 from hmm_jax.theory.claims.adversary import Search
 from hmm_jax.theory.claims.lemmas import Claim
 from hmm_jax.theory.claims.tables import in_floats
@@ -39,60 +39,56 @@ class Statement(NamedTuple):
 
 _STATES, _ESSENTIAL, _MEMORY, _PROMPT = adversary.EDGES
 STATEMENTS = (
-  Statement('Proposition 3.4', 'G_i = W P[H_i | x_-i]', _STATES, state_lemmas.proposition_3_4),
-  Statement('Claim A.1', 'P[H_i | x after it] = r D P[H_0 | x]', _STATES, state_lemmas.claim_a_1),
-  Statement('Theorem 3.3', '(A.1): b G_1 = mu P[H_0 | x] / r', _STATES, state_lemmas.equation_a_1),
-  Statement('Lemma B.1', 'messages are joint laws, for any u', _ESSENTIAL, state_lemmas.lemma_b_1),
-  Statement('Lemma B.2', 'prompt and text part', _ESSENTIAL, state_lemmas.lemma_b_2),
-  Statement('Proof of 3.6', 'supp(A (u * P[H_1])) = H*', _ESSENTIAL, state_lemmas.reached_states),
-  Statement('Theorem 3.6', 'b G_2 = r mu P[H_0 | x], or both 0', _ESSENTIAL, state_lemmas.theorem_3_6),
-  Statement('Proposition C.1', 'G_i = W P[M_J, H_i | x_-i]', _MEMORY, state_lemmas.proposition_3_4),
-  Statement('Claim C.3', 'Theta recovers P[M_j*, H_i | x_-i]; norm 1', _MEMORY, memory_lemmas.claim_c_3),
-  Statement('Lemma C.2', 'q K(G_i) = P[H_i in H* | x_-i]', _MEMORY, memory_lemmas.lemma_c_2),
-  Statement('Lemma C.4', 'value = r mu P[M_j* | x] on I', _MEMORY, memory_lemmas.lemma_c_4),
-  Statement('Lemma C.7', 'Lemma B.1 with a memory, (C.3)', _PROMPT, memory_lemmas.lemma_c_7),
-  Statement('Proposition C.8', 'the text after H_i is that after H_0', _PROMPT, memory_lemmas.proposition_c_8),
-  Statement('Proposition C.11', 'M_j* in supp(mu) after the prompt', _PROMPT, memory_lemmas.proposition_c_11),
-  Statement('Claim C.10', 'Claim C.3 after the prompt, i > 1', _PROMPT, memory_lemmas.claim_c_10),
-  Statement(
-    'Claim C.10, i = 1', 'the same at the prompt', _PROMPT, memory_lemmas.claim_c_10_at_the_prompt, printed=False
-  ),
-  Statement('Claim C.12', 'supports after the prompt lie in those before', _PROMPT, memory_lemmas.claim_c_12),
-  Statement('Lemma C.9, after the prompt', 'score 1 on I', _PROMPT, memory_lemmas.lemma_c_9_after_the_prompt),
+  Statement('Proposition 3.4', 'G_i = W P[H_i | x_-i]', _STATES, lemmas.proposition_3_4),
+  Statement('Claim A.1', 'P[H_i | x after it] = r D P[H_0 | x]', _STATES, lemmas.claim_a_1),
+  Statement('Theorem 3.3', '(A.1): b G_1 = mu P[H_0 | x] / r', _STATES, lemmas.equation_a_1),
+  Statement('Lemma B.1', 'messages are joint laws, for any u', _ESSENTIAL, lemmas.lemma_b_1),
+  Statement('Lemma B.2', 'prompt and text part', _ESSENTIAL, lemmas.lemma_b_2),
+  Statement('Proof of 3.6', 'supp(A (u * P[H_1])) = H*', _ESSENTIAL, lemmas.reached_states),
+  Statement('Theorem 3.6', 'b G_2 = r mu P[H_0 | x], or both 0', _ESSENTIAL, lemmas.theorem_3_6),
+  Statement('Proposition C.1', 'G_i = W P[M_J, H_i | x_-i]', _MEMORY, lemmas.proposition_3_4),
+  Statement('Claim C.3', 'Theta recovers P[M_j*, H_i | x_-i]; norm 1', _MEMORY, lemmas.claim_c_3),
+  Statement('Lemma C.2', 'q K(G_i) = P[H_i in H* | x_-i]', _MEMORY, lemmas.lemma_c_2),
+  Statement('Lemma C.4', 'value = r mu P[M_j* | x] on I', _MEMORY, lemmas.lemma_c_4),
+  Statement('Lemma C.7', 'Lemma B.1 with a memory, (C.3)', _PROMPT, lemmas.lemma_c_7),
+  Statement('Proposition C.8', 'the text after H_i is that after H_0', _PROMPT, lemmas.proposition_c_8),
+  Statement('Proposition C.11', 'M_j* in supp(mu) after the prompt', _PROMPT, lemmas.proposition_c_11),
+  Statement('Claim C.10', 'Claim C.3 after the prompt, i > 1', _PROMPT, lemmas.claim_c_10),
+  Statement('Claim C.10, i = 1', 'the same at the prompt', _PROMPT, lemmas.claim_c_10_at_the_prompt, printed=False),
+  Statement('Claim C.12', 'supports after the prompt lie in those before', _PROMPT, lemmas.claim_c_12),
+  Statement('Lemma C.9, after the prompt', 'score 1 on I', _PROMPT, lemmas.lemma_c_9_after_the_prompt),
   Statement(
     'Lemma C.9, the prompt',
     'score <= -1 with -2',
     _PROMPT,
-    memory_lemmas.lemma_c_9_of_the_paper,
-    guide=memory_lemmas.claim_c_10_at_the_prompt,
+    lemmas.lemma_c_9_of_the_paper,
+    guide=lemmas.claim_c_10_at_the_prompt,
   ),
-  Statement(
-    'Lemma C.9, mended', 'score <= -1 with our beta', _PROMPT, memory_lemmas.lemma_c_9_corrected, printed=False
-  ),
-  Statement('Lemma C.9, "precisely"', 'no other position scores 1', _PROMPT, memory_lemmas.lemma_c_9_precisely),
-  Statement('Lemma C.13', 'value = r mu P[M_j* | x], or both 0', _PROMPT, memory_lemmas.lemma_c_13),
-  Statement('Claim C.14', 'mu P[M_j* | z~, x] = mu P[M_j* | x] / r', _PROMPT, memory_lemmas.claim_c_14),
-  Statement('Claim C.15', 'mu P[M_j* | x] = 0 where z~ contradicts x', _PROMPT, memory_lemmas.claim_c_15),
+  Statement('Lemma C.9, mended', 'score <= -1 with our beta', _PROMPT, lemmas.lemma_c_9_corrected, printed=False),
+  Statement('Lemma C.9, "precisely"', 'no other position scores 1', _PROMPT, lemmas.lemma_c_9_precisely),
+  Statement('Lemma C.13', 'value = r mu P[M_j* | x], or both 0', _PROMPT, lemmas.lemma_c_13),
+  Statement('Claim C.14', 'mu P[M_j* | z~, x] = mu P[M_j* | x] / r', _PROMPT, lemmas.claim_c_14),
+  Statement('Claim C.15', 'mu P[M_j* | x] = 0 where z~ contradicts x', _PROMPT, lemmas.claim_c_15),
   Statement(
     'Theorem C.6 with -2',
     'the label on R',
     _PROMPT,
-    memory_lemmas.theorem_c_6_of_the_paper,
-    guide=memory_lemmas.lemma_c_9_of_the_paper,
+    lemmas.theorem_c_6_of_the_paper,
+    guide=lemmas.lemma_c_9_of_the_paper,
   ),
   Statement(
     'Theorem C.6 with -2, at 0',
     'the label on R where mu P = 0',
     _PROMPT,
-    memory_lemmas.theorem_c_6_of_the_paper_at_0,
-    guide=memory_lemmas.lemma_c_9_of_the_paper,
+    lemmas.theorem_c_6_of_the_paper_at_0,
+    guide=lemmas.lemma_c_9_of_the_paper,
   ),
-  Statement('Theorem C.6, mended', 'the label on R', _PROMPT, memory_lemmas.theorem_c_6_corrected, printed=False),
+  Statement('Theorem C.6, mended', 'the label on R', _PROMPT, lemmas.theorem_c_6_corrected, printed=False),
   Statement(
     'Theorem C.6, any start',
     'with u times P[H_0] / P[H_1]: the posterior on R',
     _PROMPT,
-    memory_lemmas.theorem_c_6_from_any_start,
+    lemmas.theorem_c_6_from_any_start,
     printed=False,
   ),
 )
@@ -135,7 +131,7 @@ def _searched(
 def _smallest_gap(denominator: int, rng: np.random.Generator, how: Search) -> dict[str, Any]:
   """The least 1 - q^T K(G_i) beside an attended position, at random and by search."""
   how = how._replace(denominator=denominator)
-  nearness = lambda case: -float(memory_lemmas.smallest_gap(in_floats(case), how.length))
+  nearness = lambda case: -float(lemmas.smallest_gap(in_floats(case), how.length))
   drawn = [adversary.draw(_MEMORY, adversary.ASSUMED, rng, how) for _ in range(how.num_random)]
   nearest = max(drawn, key=nearness)
   _, found = adversary.climbed(nearness, nearest, rng, how)

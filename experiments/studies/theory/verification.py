@@ -22,8 +22,8 @@ from experiments.studies.theory.problems import draw, majority, text_of, Theorem
 from experiments.studies.theory.settings import TheorySettings
 from experiments.studies.theory.wrong_constructions import wrong_constructions
 from hmm_jax.blocks import in_blocks
+from hmm_jax.theory.exact.algebra import exact
 from hmm_jax.theory.exact.constructions import exact_construction
-from hmm_jax.theory.exact.rationals import exact
 from hmm_jax.theory.theorems import scoring, theorems
 from hmm_jax.theory.theorems.theorems import Program
 

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hmm_jax.theory.claims.lemmas import Claim, violation
-from hmm_jax.theory.claims.tables import Case, in_floats, off_span
-from hmm_jax.theory.exact.algebra import stationary_law
+from hmm_jax.theory.claims.tables import Case, in_floats
+from hmm_jax.theory.exact.algebra import is_ergodic, off_span, stationary_law
+from hmm_jax.theory.exact.problem import composition
 
 ASSUMED = 'as assumed'
 _MAX_DRAWS = 2000
 
 
 class Search(NamedTuple):
-  """How a claim is searched.
+  """Sizes of the search for the worst case of a claim.
 
   Attributes:
     length: T of the texts, all of which are taken.
@@ -45,7 +46,7 @@ class SampledCases(NamedTuple):
 
 
 class Found(NamedTuple):
-  """What the search found of one claim.
+  """Result of the search for one claim.
 
   Attributes:
     at_random: the largest violation of random cases.
@@ -82,9 +83,7 @@ def search(
   """
   of = lambda case: float(violation(claim, in_floats(case), how.length))
   guided = of if guide is None else lambda case: (of(case), float(violation(guide, in_floats(case), how.length)))
-  values = [guided(case) for case in cases.assumed]
-  start = max(range(len(values)), key=values.__getitem__)
-  worst, _ = climbed(guided, cases.assumed[start], rng, how)
+  worst, _ = climbed(guided, max(cases.assumed, key=guided), rng, how)
   edges = {edge: max(map(of, some)) for edge, some in cases.edges.items()}
   at_random = max(map(of, cases.assumed))
   return Found(at_random, of(worst), Fraction(violation(claim, worst, how.length)), edges, worst)
@@ -103,7 +102,7 @@ def climbed(of: Callable[[Case], Any], case: Case, rng: np.random.Generator, how
 def draw(kind: str, edge: str, rng: np.random.Generator, how: Search) -> Case:
   """A case of one of the kinds of EDGES, at one of its edges or `ASSUMED`, its columns as independent as asked for."""
   for _ in range(_MAX_DRAWS):
-    case = _at_edge(_DRAWS[kind](rng, how.denominator, edge), edge, rng, how.denominator)
+    case = _at_edge(_sampled(kind, edge, rng, how.denominator), edge, rng, how.denominator)
     regular = edge in _IRREGULAR or (case is not None and is_ergodic(case.transition_matrix))
     if case is not None and regular and smallest_singular_value(case) >= how.conditioning:
       return case
@@ -132,42 +131,31 @@ def nudged(case: Case, rng: np.random.Generator, how: Search) -> Case | None:
   return near if near is not None and smallest_singular_value(near) >= how.conditioning else None
 
 
-def is_ergodic(transition_matrix: np.ndarray) -> bool:
-  """Irreducible and aperiodic: some power of the support is all positive, and then that of (H - 1)^2 + 1 is."""
-  size = len(transition_matrix)
-  return bool((np.linalg.matrix_power((transition_matrix != 0).astype(float), (size - 1) ** 2 + 1) > 0).all())
-
-
 def smallest_singular_value(case: Case) -> float:
-  """Of the columns of H*, over supp(mu) where there is a memory, off the span of the others; 0 where that is empty."""
-  W = np.moveaxis(in_floats(case).emission_matrix, -1, 0)
-  values = case.weighed if W.shape[1] > 1 else np.zeros(1, int)
-  reads_cell = case.cell_index == case.cell
-  chosen = np.isin(np.arange(W.shape[1]), values)[:, None] | ~reads_cell
-  others = W[:, chosen & ~np.isin(np.arange(W.shape[2]), case.states)]
-  own = W[:, values][:, :, list(case.states)].reshape(len(W), -1)
-  if W.shape[1] > 1:
+  """The least singular value of the columns of H* off the span of the others; 0 where that is empty.
+
+  Where there is a memory the columns are those over supp(mu).
+  """
+  has_memory = len(case.emission_matrix) > 1
+  own, others = in_floats(case).columns(case.weighed if has_memory else np.zeros(1, int))
+  if has_memory:
     own = off_span(others) @ own
   return float(np.linalg.svd(own, compute_uv=False)[-1]) if own.shape[1] <= own.shape[0] else 0.0
 
 
 def _row(rng: np.random.Generator, kept: Any, denominator: int) -> np.ndarray:
   """A distribution that is positive where `kept` is, often uneven."""
-  kept = np.asarray(kept, bool)
-  counts, size = np.zeros(len(kept), int), int(kept.sum())
-  counts[kept] = 1 + rng.multinomial(denominator - size, rng.dirichlet(np.full(size, 0.5)))
-  return counts * Fraction(1, denominator)
-
-
-def _sparse(rng: np.random.Generator, size: int, denominator: int) -> np.ndarray:
-  kept = rng.random(size) < 0.6
-  kept[rng.integers(size)] = True
-  return _row(rng, kept, denominator)
+  return composition(rng, np.asarray(kept, bool), denominator) * Fraction(1, denominator)
 
 
 def _rows(rng: np.random.Generator, denominator: int, *shape: int) -> np.ndarray:
-  count = int(np.prod(shape[:-1]))
-  return np.array([_sparse(rng, shape[-1], denominator) for _ in range(count)]).reshape(shape)
+  """Distributions on the last axis, each entry positive with probability 0.6."""
+  rows = list[np.ndarray]()
+  for _ in range(int(np.prod(shape[:-1]))):
+    kept = rng.random(shape[-1]) < 0.6
+    kept[rng.integers(shape[-1])] = True
+    rows.append(_row(rng, kept, denominator))
+  return np.array(rows).reshape(shape)
 
 
 def _weights(rng: np.random.Generator, weighed: list[int], size: int) -> np.ndarray:
@@ -177,30 +165,36 @@ def _weights(rng: np.random.Generator, weighed: list[int], size: int) -> np.ndar
   return weights
 
 
-def _without_memory(rng, denominator: int, emissions: np.ndarray, moves: np.ndarray, states: tuple[int, ...]) -> Case:
-  size = len(moves)
-  one = np.array([Fraction(1)], object)
+def _sampled(kind: str, edge: str, rng: np.random.Generator, denominator: int) -> Case:
+  """A case of one of the kinds of EDGES, and of the values that an edge asks for."""
+  match kind:
+    case '3.1':
+      # Three states, three words.
+      emissions, moves = _rows(rng, denominator, 3, 3), _rows(rng, denominator, 3, 3)
+      return _without_memory(rng, denominator, emissions, moves, (0, 1, 2))
+    case '3.5':
+      # Four states, three words; states 0 and 1 are H*, and state 3 moves to them alone.
+      moves = _rows(rng, denominator, 4, 4)
+      moves[3] = _row(rng, [1, 1, 0, 0], denominator)
+      return _without_memory(rng, denominator, _rows(rng, denominator, 4, 3), moves, (0, 1))
+    case '4.2':
+      return _memory(rng, denominator, 2, [0, 1], stationary=False)
+    case _:
+      memory_size, weighed = 2 if edge == 'every value weighed' else 3, [0] if edge == 'one value weighed' else [0, 1]
+      return _memory(rng, denominator, memory_size, weighed, stationary=True)
+
+
+def _without_memory(
+  rng: np.random.Generator, denominator: int, emissions: np.ndarray, moves: np.ndarray, states: tuple[int, ...]
+) -> Case:
+  size, one = len(moves), np.array([Fraction(1)], object)
   start, cells = _row(rng, np.ones(size), denominator), np.zeros(size, int)
   return Case(one, start, moves, cells, emissions[None], _weights(rng, list(states), size), 0, states, False)
 
 
-def _independent(rng: np.random.Generator, denominator: int, edge: str) -> Case:
-  """Assumption 3.1: three states, three words."""
-  emissions, moves = _rows(rng, denominator, 3, 3), _rows(rng, denominator, 3, 3)
-  return _without_memory(rng, denominator, emissions, moves, (0, 1, 2))
-
-
-def _essential(rng: np.random.Generator, denominator: int, edge: str) -> Case:
-  """Assumption 3.5: four states, three words; states 0 and 1 are H*, and state 3 moves to them alone."""
-  moves = _rows(rng, denominator, 4, 4)
-  moves[3] = _row(rng, [1, 1, 0, 0], denominator)
-  return _without_memory(rng, denominator, _rows(rng, denominator, 4, 3), moves, (0, 1))
-
-
-def _memory(rng: np.random.Generator, denominator: int, edge: str, memory_size: int, stationary: bool) -> Case:
+def _memory(rng: np.random.Generator, denominator: int, memory_size: int, weighed: list[int], stationary: bool) -> Case:
   """State 0 shows values 0 and 1, state 1 announces it by word 0, and state 2 may read another cell."""
   num_cells = int(rng.integers(1, 3))
-  weighed = [0] if edge == 'one value weighed' else [0, 1]
   emissions = np.full((memory_size, 3, 5), Fraction(0), object)
   emissions[:, [0, 2], 1:] = _rows(rng, denominator, memory_size, 2, 4)
   emissions[2:, 2] = emissions[1, 2]
@@ -211,16 +205,6 @@ def _memory(rng: np.random.Generator, denominator: int, edge: str, memory_size: 
   memory_probs = _row(rng, np.ones(memory_size**num_cells), max(denominator, 16)).reshape(shape)
   cells, start = np.array([0, 0, num_cells - 1]), _row(rng, np.ones(3), denominator)
   return Case(memory_probs, start, moves, cells, emissions, _weights(rng, weighed, memory_size), 0, (0,), stationary)
-
-
-def _all_values(rng: np.random.Generator, denominator: int, edge: str) -> Case:
-  """Assumption 4.2, and a task on all values of the memory."""
-  return _memory(rng, denominator, edge, 2, stationary=False)
-
-
-def _some_values(rng: np.random.Generator, denominator: int, edge: str) -> Case:
-  """Assumptions 4.4 and C.5, and a task on some of the values."""
-  return _memory(rng, denominator, edge, 2 if edge == 'every value weighed' else 3, stationary=True)
 
 
 def _at_edge(case: Case, edge: str, rng: np.random.Generator, denominator: int) -> Case | None:
@@ -271,12 +255,6 @@ def _settled(case: Case) -> Case | None:
   return None if law is None else case._replace(silent_probs=law)
 
 
-_DRAWS: dict[str, Callable[[np.random.Generator, int, str], Case]] = {
-  '3.1': _independent,
-  '3.5': _essential,
-  '4.2': _all_values,
-  '4.4, C.5': _some_values,
-}
 _IRREGULAR = _OF_CHAINS = ('periodic', 'reducible')
 EDGES: dict[str, tuple[str, ...]] = {
   '3.1': (*_OF_CHAINS, 'one-hot start'),

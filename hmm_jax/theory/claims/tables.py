@@ -2,15 +2,13 @@
 
 They take floats and `Fraction`s alike: the same statement is searched for its worst case in float64 and decided there
 without rounding. A table has an axis for memories and paths, n of them, and one of V for each token of the text.
+Positions count the tokens of the text from 0; the state at position -1 is the one before the text.
 """
 
-import functools
 import itertools
 from typing import NamedTuple
 
 import numpy as np
-
-from hmm_jax.theory.exact import algebra
 
 
 class Case(NamedTuple):
@@ -53,30 +51,47 @@ class Case(NamedTuple):
     """supp(mu)."""
     return np.flatnonzero(self.task_weights)
 
+  def columns(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of W of these memory values and H*, [V, n], and those that span the paper's V-bar."""
+    W = np.moveaxis(self.emission_matrix, -1, 0)
+    chosen = np.isin(np.arange(W.shape[1]), values)[:, None] | (self.cell_index != self.cell)
+    others = W[:, chosen & ~np.isin(np.arange(W.shape[2]), self.states)]
+    return W[:, values][:, :, self.states].reshape(len(W), -1), others
+
 
 class Table(NamedTuple):
   """P[memory, path, X = x] of every memory, path and text.
 
   Attributes:
+    case: the chain.
     probs: [n, V, ..., V].
-    states: [n, L], the path, which may start before the text.
-    memories: [n], the number of the memory's configuration.
+    states: [L, n], the path, which may start before the text.
+    reads: [L, n], what the cell holds that each state reads.
     values: [n], what cell j* holds.
-    reads: [n, L], what the cell holds that each state reads.
-    length: T.
+    memories: [n], the number of the memory's configuration.
   """
 
+  case: Case
   probs: np.ndarray
   states: np.ndarray
-  memories: np.ndarray
-  values: np.ndarray
   reads: np.ndarray
-  length: int
+  values: np.ndarray
+  memories: np.ndarray
+
+  @property
+  def length(self) -> int:
+    """T."""
+    return self.probs.ndim - 1
 
   @property
   def text_probs(self) -> np.ndarray:
     """P[X = x] [V, ..., V]."""
     return self.probs.sum(0)
+
+  @property
+  def possible(self) -> np.ndarray:
+    """The texts of positive probability, [V, ..., V]."""
+    return self.text_probs != 0
 
   def without(self, position: int) -> 'Table':
     """The table of x without one token, whose axis is 1."""
@@ -86,40 +101,45 @@ class Table(NamedTuple):
     """The sums of the probabilities by an index [n] below `size`, [size, V, ..., V]."""
     return np.array([self.probs[index == number].sum(0) for number in range(size)])
 
-
-@functools.cache
-def _paths(memory_size: int, num_cells: int, num_states: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-  """Every memory [n, N] beside every path [n, L]."""
-  memories = list(itertools.product(range(memory_size), repeat=num_cells))
-  paths = list(itertools.product(range(num_states), repeat=length))
-  return np.repeat(memories, len(paths), axis=0), np.tile(paths, (len(memories), 1))
+  def by_state(self, position: int, index: np.ndarray | int = 0, size: int = 1) -> np.ndarray:
+    """The sums by an index [n] below `size` and the state at a position, [size H, V, ..., V]."""
+    num_states = len(self.case.silent_probs)
+    return self.by(index * num_states + self.states[position - self.length], size * num_states)
 
 
-def table(case: Case, start: np.ndarray, length: int, silent: int = 0, prompt: np.ndarray | None = None) -> Table:
+def table(
+  case: Case, length: int, silent: int = 0, prompt: np.ndarray | None = None, start: np.ndarray | None = None
+) -> Table:
   """The table of texts of a length, of the paths of positive probability.
 
   Args:
     case: the chain.
-    start: the law of the path's first state, [H].
     length: T.
     silent: how many states of the path come before the text, and are not seen.
     prompt: u [M, ..., M, H], what the first state's evidence is multiplied by.
+    start: the law of the path's first state, [H]; P[H_1] if None.
   """
-  memory_size, num_states, _ = case.emission_matrix.shape
-  cells, states = _paths(memory_size, case.memory_probs.ndim, num_states, silent + length)
-  probs = case.memory_probs[tuple(cells.T)] * start[states[:, 0]]
-  for now, then in itertools.pairwise(states.T):
+  num_cells, path_length = case.memory_probs.ndim, silent + length
+  shape = case.memory_probs.shape + (len(case.silent_probs),) * path_length
+  paths = np.indices(shape).reshape(len(shape), -1)
+  probs = case.memory_probs[*paths[:num_cells]] * (case.first_probs if start is None else start)[paths[num_cells]]
+  for now, then in itertools.pairwise(paths[num_cells:]):
     probs = probs * case.transition_matrix[now, then]
   if prompt is not None:
-    probs = probs * prompt[(*cells.T, states[:, 0])]
+    probs = probs * prompt[*paths[: num_cells + 1]]
   possible = np.flatnonzero(probs)
-  probs, states, cells = probs[possible], states[possible], cells[possible]
-  reads = cells[np.arange(len(cells))[:, None], case.cell_index[states]]
-  for position in range(silent, silent + length):
-    emitted = case.emission_matrix[reads[:, position], states[:, position]]
-    probs = probs[..., None] * emitted.reshape(len(probs), *[1] * (probs.ndim - 1), emitted.shape[-1])
-  memories = np.ravel_multi_index(tuple(cells.T), case.memory_probs.shape)
-  return Table(probs, states, memories, cells[:, case.cell], reads, length)
+  probs, cells, states = probs[possible], paths[:num_cells, possible], paths[num_cells:, possible]
+  reads = np.take_along_axis(cells, case.cell_index[states], axis=0)
+  for read, state in zip(reads[silent:], states[silent:]):
+    emitted = case.emission_matrix[read, state]
+    probs = probs[..., None] * np.expand_dims(emitted, tuple(range(1, probs.ndim)))
+  memories = np.ravel_multi_index(tuple(cells), case.memory_probs.shape)
+  return Table(case, probs, states, reads, cells[case.cell], memories)
+
+
+def silent_table(case: Case, length: int, silent: int = 1) -> Table:
+  """The table of texts after so many states that are not seen, of which the first is H_0."""
+  return table(case, length, silent, start=case.silent_probs)
 
 
 def normalised(weights: np.ndarray) -> np.ndarray:
@@ -128,35 +148,19 @@ def normalised(weights: np.ndarray) -> np.ndarray:
   return weights / np.where(total == 0, 1, total)
 
 
-def token_law(of_text: np.ndarray, position: int) -> np.ndarray:
-  """G_i = P[X_i | X_-i] [V, V, ..., 1, ..., V] from P[X = x], by its definition; zeros where x_-i is impossible."""
-  return np.expand_dims(normalised(np.moveaxis(of_text, position, 0)), 1 + position)
+def over(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
+  """Quotients; 0 where the denominator is."""
+  return numerators / np.where(denominators == 0, 1, denominators) * (denominators != 0)
 
 
-def token_at(array: np.ndarray, position: int, length: int) -> np.ndarray:
-  """An array [V, ...] by token as one by text, [..., V, ..., V], V on the axis of one position."""
-  shape = [1] * length
-  shape[position] = array.shape[0]
-  return np.moveaxis(array, 0, -1).reshape(array.shape[1:] + tuple(shape))
+def token_law(of: Table, position: int) -> np.ndarray:
+  """G_i = P[X_i | X_-i] [V, V, ..., 1, ..., V], by its definition; zeros where x_-i is impossible."""
+  return np.expand_dims(normalised(np.moveaxis(of.text_probs, position, 0)), 1 + position)
 
 
 def apply(matrix: np.ndarray, laws: np.ndarray) -> np.ndarray:
   """A matrix [..., n] times laws [n, V, ..., V]."""
   return np.tensordot(matrix, laws, axes=(-1, 0))
-
-
-def left_inverse(columns: np.ndarray) -> np.ndarray:
-  """The Moore-Penrose inverse of independent columns, in the numbers of its argument."""
-  return algebra.left_inverse(columns) if columns.dtype == object else np.linalg.pinv(columns)
-
-
-def off_span(columns: np.ndarray) -> np.ndarray:
-  """The projection off the span of columns, in the numbers of its argument."""
-  if columns.dtype == object:
-    return algebra.off_span(columns)
-  left, values, _ = np.linalg.svd(columns, full_matrices=False)
-  basis = left[:, values > 1e-9 * values.max(initial=0.0)]
-  return np.eye(len(columns)) - basis @ basis.T
 
 
 def in_floats(case: Case) -> Case:

@@ -1,4 +1,7 @@
-"""Linear algebra on `Fraction`s, in arrays of objects: what decides ranks and left inverses without any rounding."""
+"""Linear algebra on `Fraction`s, in arrays of objects: what decides ranks and left inverses without any rounding.
+
+Left inverses, projections, stationary laws and supports are in the numbers of their arguments, floats or `Fraction`s.
+"""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -6,6 +9,29 @@ import math
 import operator
 
 import numpy as np
+
+PRIME = 2**61 - 1
+# Singular values of floats up to this share of the largest count as 0.
+_NEGLIGIBLE = 1e-9
+
+
+def exact(array) -> np.ndarray:
+  """The array as `Fraction`s, float by float, in an array of objects."""
+  array = np.asarray(array)
+  return np.array([Fraction(value) for value in array.reshape(-1).tolist()], object).reshape(array.shape)
+
+
+def exact_rows(rows) -> np.ndarray:
+  """Distributions [..., n] as `Fraction`s, each divided by its exact sum; floats are the rationals that they are."""
+  fractions = exact(rows)
+  return fractions / fractions.sum(-1, keepdims=True)
+
+
+def as_integers(array) -> tuple[np.ndarray, int]:
+  """Integers of the same shape, and the denominator that all of them have in common."""
+  fractions = exact(array)
+  denominator = math.lcm(*(value.denominator for value in fractions.flat))
+  return np.array([int(value * denominator) for value in fractions.flat], object).reshape(fractions.shape), denominator
 
 
 def row_reduced(matrix: np.ndarray) -> tuple[np.ndarray, list[int]]:
@@ -32,6 +58,14 @@ def eliminated(rows: np.ndarray, divided: Callable[[np.ndarray, int], np.ndarray
   return rows, pivots
 
 
+def modular_pivots(matrix: np.ndarray) -> list[int]:
+  """The columns of integers [m, n] that are independent of those before them modulo a prime, ascending.
+
+  These are independent, which is soon seen; where the prime divides a determinant there may be more.
+  """
+  return eliminated(matrix % PRIME, lambda values, _: values % PRIME)[1]
+
+
 def rank(matrix: np.ndarray) -> int:
   """The rank of a matrix [m, n], which may have no columns."""
   return len(row_reduced(matrix)[1])
@@ -41,8 +75,10 @@ def left_inverse(columns: np.ndarray) -> np.ndarray:
   """The Moore-Penrose inverse (C^T C)^-1 C^T [n, m] of independent columns C [m, n].
 
   Raises:
-    ValueError: the columns are dependent.
+    ValueError: the columns are dependent `Fraction`s.
   """
+  if columns.dtype != object:
+    return np.linalg.pinv(columns)
   size = columns.shape[1]
   rows, pivots = row_reduced(np.hstack([columns.T @ columns, columns.T]))
   if pivots[:size] != list(range(size)):
@@ -52,19 +88,14 @@ def left_inverse(columns: np.ndarray) -> np.ndarray:
 
 def off_span(columns: np.ndarray) -> np.ndarray:
   """The orthogonal projection [m, m] off the span of columns [m, n], dependent ones among them."""
+  if columns.dtype != object:
+    left, values, _ = np.linalg.svd(columns, full_matrices=False)
+    basis = left[:, values > _NEGLIGIBLE * values.max(initial=0.0)]
+    return np.eye(len(columns)) - basis @ basis.T
   _, pivots = row_reduced(columns)
   basis = columns[:, pivots]
   identity = np.eye(len(columns), dtype=int) * Fraction(1)
   return identity - basis @ left_inverse(basis) if pivots else identity
-
-
-def as_integers(array: np.ndarray) -> tuple[np.ndarray, int]:
-  """Integers of the same shape, and the denominator that all of them have in common."""
-  array = np.asarray(array)
-  flat = [Fraction(value) for value in array.reshape(-1).tolist()]
-  denominator = math.lcm(*(value.denominator for value in flat))
-  numerators = [value.numerator * (denominator // value.denominator) for value in flat]
-  return np.array(numerators, object).reshape(array.shape), denominator
 
 
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
@@ -77,3 +108,12 @@ def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
     return law if rank == size else None
   rows, pivots = row_reduced(np.hstack([equations, totals[:, None]]))
   return rows[:size, size] if pivots == list(range(size)) else None
+
+
+def is_ergodic(transition_matrix: np.ndarray) -> bool:
+  """True where a chain is irreducible and aperiodic: every state can reach every other in one same number of moves.
+
+  (H - 1)^2 + 1 moves are enough where any number is (Wielandt 1950).
+  """
+  size = len(transition_matrix)
+  return bool(np.linalg.matrix_power(transition_matrix != 0, (size - 1) ** 2 + 1).all())

@@ -4,6 +4,7 @@ A table of `Fraction`s is integers over a common denominator, and posteriors are
 carried along. The memory stays as it is: its configurations are chains of H states side by side.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 import itertools
 from typing import NamedTuple
@@ -12,11 +13,7 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact.algebra import as_integers
-from hmm_jax.theory.exact.rationals import exact
-
-# Likelihood rows of a text: for every position the integers [C, H], up to a positive factor.
-Rows = list[np.ndarray]
+from hmm_jax.theory.exact.algebra import as_integers, exact, exact_rows
 
 
 class ExactChain(NamedTuple):
@@ -39,18 +36,12 @@ class ExactChain(NamedTuple):
   configurations: np.ndarray
 
 
-def exact_rows(rows) -> np.ndarray:
-  """Distributions [..., n] as `Fraction`s, each divided by its exact sum; floats are the rationals that they are."""
-  fractions = exact(rows)
-  return fractions / fractions.sum(-1, keepdims=True)
-
-
 def exact_chain(distribution: HMM | MemoryHMM) -> ExactChain:
   """The chain of a distribution whose arrays are floats or `Fraction`s, each row divided by its exact sum."""
   emissions, configurations = exact_rows(distribution.emission_matrix), np.zeros((1, 0), int)
   start = exact_rows(distribution.initial_probs)
   if isinstance(distribution, MemoryHMM):
-    memory_probs = exact_rows(np.reshape(distribution.memory_probs, -1)).reshape(distribution.memory_probs.shape)
+    memory_probs = exact(distribution.memory_probs)
     configurations = np.indices(memory_probs.shape).reshape(memory_probs.ndim, -1).T
     reads = configurations[:, np.asarray(distribution.cell_index)]
     start = memory_probs[..., None] * start
@@ -68,43 +59,45 @@ def exact_chain(distribution: HMM | MemoryHMM) -> ExactChain:
   )
 
 
-def leave_one_out(chain: ExactChain, rows: Rows) -> list[np.ndarray]:
-  """P[M, H_i, rows but the i-th] [C, H] at each position i, in integers and up to a positive factor."""
-  forward, backward = [chain.start], [np.ones_like(chain.start)]
-  for row in rows[:-1]:
-    forward.append((forward[-1] * row) @ chain.moves)
-  for row in rows[:0:-1]:
-    backward.append((backward[-1] * row) @ chain.moves.T)
-  return [before * after for before, after in zip(forward, reversed(backward), strict=True)]
+def following(chain: ExactChain, tokens: Sequence[int]) -> np.ndarray:
+  """P[tokens | M, the state before them] [C, H], in integers up to a positive factor."""
+  return _backward(chain, chain.likelihoods[list(tokens)])[-1]
+
+
+def _backward(chain: ExactChain, rows: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
+  """P[the last rows | M, the state before them] [C, H], of none, one, and up to all of the T rows."""
+  messages = [np.ones_like(chain.start)]
+  for row in rows[::-1]:
+    message = (messages[-1] * row) @ chain.moves.T
+    messages.append(message // (np.gcd.reduce(message, axis=None) or 1))
+  return messages
+
+
+def leave_one_out(chain: ExactChain, rows: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
+  """P[M, H_i, rows but the i-th] [C, H] at each position i, in integers up to a positive factor.
+
+  `rows` are likelihoods [C, H] of what is seen at the T positions, in integers up to a positive factor.
+  """
+  forward = itertools.accumulate(rows[:-1], lambda message, row: (message * row) @ chain.moves, initial=chain.start)
+  return [before * after for before, after in zip(forward, reversed(_backward(chain, rows[1:])), strict=True)]
 
 
 def by_value_read(chain: ExactChain, joint: np.ndarray) -> np.ndarray:
   """Sums [C, H] over all configurations that read the same value: [M, H]."""
-  sums = np.zeros(chain.emissions.shape[:2], object)
-  np.add.at(sums, (chain.reads, np.arange(joint.shape[1])), joint)
-  return sums
+  return np.array([(joint * (chain.reads == value)).sum(0) for value in range(len(chain.emissions))])
 
 
 def by_cell(chain: ExactChain, joint: np.ndarray, cell: int) -> np.ndarray:
   """Sums [C, H] over all states and all other cells: [M]."""
-  sums = np.zeros(len(chain.emissions), object)
-  np.add.at(sums, chain.configurations[:, cell], joint.sum(1))
-  return sums
+  held = chain.configurations[:, cell]
+  return np.array([joint[held == value].sum() for value in range(len(chain.emissions))], object)
 
 
 def normalised(weights: np.ndarray) -> np.ndarray:
   """Integers of any shape over their sum, as `Fraction`s; zeros where it is 0."""
-  total = weights.sum() or 1
-  return np.array([Fraction(weight, total) for weight in weights.reshape(-1)], object).reshape(weights.shape)
+  return weights * Fraction(1, weights.sum() or 1)
 
 
 def token_probs(chain: ExactChain, joint: np.ndarray) -> np.ndarray:
   """G_i = W p (Proposition C.1) [V] of what `leave_one_out` says at i; zeros where the evidence is impossible."""
   return normalised(np.tensordot(joint, chain.likelihoods[:-1], axes=((0, 1), (1, 2))))
-
-
-def all_texts(chain: ExactChain, length: int) -> list[tuple[int, ...]]:
-  """Every text of that length that has probability, in order of tokens."""
-  texts = itertools.product(range(chain.emissions.shape[-1]), repeat=length)
-  possible = lambda text: leave_one_out(chain, [*chain.likelihoods[list(text)], np.ones_like(chain.start)])[-1].any()
-  return [text for text in texts if possible(text)]

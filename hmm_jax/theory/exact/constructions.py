@@ -6,26 +6,25 @@ projections off V-bar, an exact argmax with exact ties. Scores are relative to t
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hmm_jax.theory.exact import chain as chain_lib
-from hmm_jax.theory.exact.algebra import as_integers, left_inverse, off_span, rank
-from hmm_jax.theory.exact.chain import exact_rows, ExactChain, Rows
+from hmm_jax.theory.exact.algebra import as_integers, exact, exact_rows, left_inverse, off_span, rank
+from hmm_jax.theory.exact.chain import ExactChain
 from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
-from hmm_jax.theory.exact.rationals import exact
 
 Scores = tuple[np.ndarray, np.ndarray]
+Posterior = Callable[[Sequence[int]], np.ndarray]
 
 
 class LinearConstruction(NamedTuple):
   """Theorems 3.3 and 3.6 in `Fraction`s.
 
   Attributes:
-    chain: of the text, which follows the [MASK].
-    labelled: the same from P[H_0].
+    chain: from the state of the [MASK], after the prompt if there is one; the text follows it.
+    posterior: P[H_0 | X_{1:T} = x] [H] of a text; zeros where it is impossible.
     weights: mu relative to the last class, [C, H].
     prompt: u [H], or None.
     head: b [C, V].
@@ -33,21 +32,15 @@ class LinearConstruction(NamedTuple):
   """
 
   chain: ExactChain
-  labelled: ExactChain
+  posterior: Posterior
   weights: np.ndarray
   prompt: np.ndarray | None
   head: np.ndarray
   states: np.ndarray
 
-  def posterior(self, tokens: Sequence[int]) -> np.ndarray:
-    """P[H_0 | X_{1:T} = x] [H]; zeros where x is impossible."""
-    return _silent_posterior(self.labelled, tokens)
-
   def predicted(self, tokens: Sequence[int]) -> np.ndarray:
     """G at the [MASK], [V]: G_1(x'), after a prompt G_2."""
-    prompt = [] if self.prompt is None else [as_integers(self.prompt)[0][None]]
-    rows = [*prompt, *token_rows(self.chain, [-1, *tokens])]
-    return chain_lib.token_probs(self.chain, chain_lib.leave_one_out(self.chain, rows)[len(prompt)])
+    return chain_lib.token_probs(self.chain, self.chain.start * chain_lib.following(self.chain, tokens))
 
   def scores(self, tokens: Sequence[int]) -> Scores:
     """mu P[H_0 | x] and b G, [C] each, of the text x; tokens V are [MASK]s."""
@@ -59,84 +52,72 @@ class AttentionConstruction(NamedTuple):
 
   Attributes:
     chain: of the text.
-    cell: j*.
+    posterior: P[M_j* | x] [M] of a text; zeros where it is impossible.
     weights: mu relative to the last class, [C, M].
     prompt: u [configurations, H], or None.
     prompt_bias: beta at the prompt.
     attention: q^T Theta^(K) [V].
     recover: Theta^(V) [M, H, V], zero but at M* and H*.
-    prompt_embedding: phi(u) [M, H]; zeros without a prompt.
+    token_embeddings: e(x_i) [V + 1, M, H], ones for a [MASK].
+    prompt_embeddings: phi(u) [1, M, H], without a prompt none.
     states: H*.
   """
 
   chain: ExactChain
-  cell: int
+  posterior: Posterior
   weights: np.ndarray
   prompt: np.ndarray | None
   prompt_bias: Fraction
   attention: np.ndarray
   recover: np.ndarray
-  prompt_embedding: np.ndarray
+  token_embeddings: np.ndarray
+  prompt_embeddings: np.ndarray
   states: np.ndarray
 
-  def posterior(self, tokens: Sequence[int]) -> np.ndarray:
-    """P[M_j* | x] [M]; zeros where x is impossible."""
-    return _cell_posterior(self.chain, self.cell, tokens)
-
   def in_region(self, tokens: Sequence[int]) -> bool:
-    """Whether x is in R (4.3): some position's state surely lies in H*."""
+    """True where x is in R (4.3): some position's state surely lies in H*."""
     others = np.setdiff1d(np.arange(self.recover.shape[1]), self.states)
-    rows = token_rows(self.chain, tokens)
-    joints = chain_lib.leave_one_out(self.chain, rows)
-    return bool((joints[0] * rows[0]).any()) and any(not joint[:, others].any() for joint in joints)
-
-  def joints(self, tokens: Sequence[int]) -> Rows:
-    """P[M, H_i, all but position i] at the prompt, if there is one, and at each token, up to positive factors."""
-    prompt = [] if self.prompt is None else [as_integers(self.prompt)[0]]
-    return chain_lib.leave_one_out(self.chain, [*prompt, *token_rows(self.chain, tokens)])
+    joints = chain_lib.leave_one_out(self.chain, self.chain.likelihoods[list(tokens)])
+    return bool(self.posterior(tokens).any()) and any(not joint[:, others].any() for joint in joints)
 
   def predicted(self, tokens: Sequence[int]) -> list[np.ndarray]:
     """G_i [V] at the prompt, if there is one, and at each token."""
-    return [chain_lib.token_probs(self.chain, joint) for joint in self.joints(tokens)]
+    prompt = [] if self.prompt is None else [as_integers(self.prompt)[0]]
+    joints = chain_lib.leave_one_out(self.chain, [*prompt, *self.chain.likelihoods[list(tokens)]])
+    return [chain_lib.token_probs(self.chain, joint) for joint in joints]
 
   def logits(self, predicted: list[np.ndarray]) -> list[Fraction]:
     """q^T (Theta^(K) G_i + beta_i) at each position."""
     logits = [self.attention @ G for G in predicted]
     return logits if self.prompt is None else [logits[0] + self.prompt_bias, *logits[1:]]
 
-  def values(self, tokens: Sequence[int], predicted: list[np.ndarray], position: int) -> np.ndarray:
-    """b^T ((Theta^(V) G_i) * e_i) [C] at one position of prompt and text."""
-    embeddings = [] if self.prompt is None else [self.prompt_embedding]
-    at = position - len(embeddings)
-    embedding = self.prompt_embedding if at < 0 else embedding_of(self.chain, tokens[at])
-    return self.weights @ ((self.recover @ predicted[position]) * embedding).sum(1)
-
   def scores(self, tokens: Sequence[int]) -> Scores:
-    """mu P[M_j* | x] and the head's mean value over all positions of the largest logit, [C] each."""
+    """mu P[M_j* | x] and the mean of b^T ((Theta^(V) G_i) * e_i) over all positions of the largest logit, [C] each."""
     predicted = self.predicted(tokens)
-    logits = self.logits(predicted)
-    attended = [position for position, logit in enumerate(logits) if logit == max(logits)]
-    values = [self.values(tokens, predicted, position) for position in attended]
+    logits, embeddings = self.logits(predicted), [*self.prompt_embeddings, *self.token_embeddings[list(tokens)]]
+    values = [
+      self.weights @ ((self.recover @ G) * embedding).sum(1)
+      for G, embedding, logit in zip(predicted, embeddings, logits, strict=True)
+      if logit == max(logits)
+    ]
     return self.weights @ self.posterior(tokens), sum(values[1:], values[0]) / len(values)
 
 
 ExactConstruction = LinearConstruction | AttentionConstruction
 
 
-def exact_scores(problem: Any, theorem: str, tokens: Sequence[int], prompt_bias: Fraction | None = None) -> Scores:
-  """The exact scores of a text and those of the theorem's construction, [C] `Fraction`s each.
-
-  For many texts make the `exact_construction` once.
-  """
-  return exact_construction(problem, theorem, prompt_bias).scores(tokens)
-
-
-def exact_posterior(problem: Any) -> Callable[[Sequence[int]], np.ndarray]:
-  """What gives P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M], of `Fraction`s for a text; zeros for impossible ones."""
+def exact_posterior(problem: Any) -> Posterior:
+  """The function that gives P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M], of a text; zeros for impossible ones."""
   if isinstance(problem, StateProblem):
-    labelled = chain_lib.exact_chain(problem.hmm.starting_from(exact_rows(problem.silent_probs)))
-    return functools.partial(_silent_posterior, labelled)
-  return functools.partial(_cell_posterior, chain_lib.exact_chain(problem.hmm), problem.cell)
+    silent = chain_lib.exact_chain(problem.hmm.starting_from(exact_rows(problem.silent_probs)))
+    return lambda tokens: chain_lib.normalised((silent.start * chain_lib.following(silent, tokens))[0])
+  chain = chain_lib.exact_chain(problem.hmm)
+
+  def cell_posterior(tokens: Sequence[int]) -> np.ndarray:
+    joint = chain.start * chain.likelihoods[tokens[0]] * chain_lib.following(chain, tokens[1:])
+    return chain_lib.normalised(chain_lib.by_cell(chain, joint, problem.cell))
+
+  return cell_posterior
 
 
 def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None = None) -> ExactConstruction:
@@ -158,28 +139,6 @@ def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None 
   raise ValueError(f"theorem is {theorem!r}; valid are '3.3', '3.6', '4.3', '4.6' and 'C.6'")
 
 
-def token_rows(chain: ExactChain, tokens: Sequence[int]) -> Rows:
-  """The likelihood rows of tokens; V, or -1, is a [MASK]."""
-  return [chain.likelihoods[token] for token in tokens]
-
-
-def embedding_of(chain: ExactChain, token: int) -> np.ndarray:
-  """e(x_i) [M, H], ones for a [MASK]."""
-  num_tokens = chain.emissions.shape[-1]
-  return chain.emissions[:, :, token] if token in range(num_tokens) else chain.emissions.sum(-1)
-
-
-def _silent_posterior(labelled: ExactChain, tokens: Sequence[int]) -> np.ndarray:
-  rows = token_rows(labelled, [-1, *tokens])
-  return chain_lib.normalised(chain_lib.leave_one_out(labelled, rows)[0].reshape(-1))
-
-
-def _cell_posterior(chain: ExactChain, cell: int, tokens: Sequence[int]) -> np.ndarray:
-  rows = token_rows(chain, tokens)
-  joint = chain_lib.leave_one_out(chain, rows)[0] * rows[0]
-  return chain_lib.normalised(chain_lib.by_cell(chain, joint, cell))
-
-
 def _contrasts(task_weights) -> np.ndarray:
   weights = exact(task_weights)
   return weights - weights[-1]
@@ -196,8 +155,8 @@ def _linear_construction(problem: StateProblem, theorem: str) -> LinearConstruct
   reached = first if u is None else A @ (u * first)
   scale = silent[states] / reached[states]
   B = scale[:, None] * left_inverse(W[:, states])
-  chain, labelled = chain_lib.exact_chain(hmm), chain_lib.exact_chain(hmm.starting_from(silent))
-  return LinearConstruction(chain, labelled, weights, u, weights[:, states] @ B, states)
+  chain = chain_lib.exact_chain(hmm)._replace(start=as_integers(reached)[0][None])
+  return LinearConstruction(chain, exact_posterior(problem), weights, u, weights[:, states] @ B, states)
 
 
 def _essential_states(A: np.ndarray, W: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -222,18 +181,30 @@ def _attention_construction(
 ) -> AttentionConstruction:
   """Lemmas C.2 and C.4; C.9 and C.13 with a prompt, beta being below minus the largest score of any G."""
   chain, weights = chain_lib.exact_chain(problem.hmm), _contrasts(problem.task_weights)
-  memory_size, num_states, _ = chain.emissions.shape
+  memory_size = len(chain.emissions)
   values = np.flatnonzero(weights.any(0)) if prompted else np.arange(memory_size)
   states, theta = _recovery(problem, chain.emissions, values)
   recover = 0 * chain.emissions
   recover[np.ix_(values, states)] = theta
   attention = recover.sum((0, 1))
-  u = _prompt(problem, chain, values) if prompted else None
-  embedding = exact(np.zeros((memory_size, num_states), int))
-  if u is not None:
-    embedding = chain_lib.by_value_read(chain, u) / Fraction(len(u), memory_size)
+  token_embeddings = np.concatenate([np.moveaxis(chain.emissions, -1, 0), chain.emissions.sum(-1)[None]])
+  u, prompt_embeddings = None, token_embeddings[:0]
+  if prompted:
+    u = _prompt(problem, chain, values)
+    prompt_embeddings = chain_lib.by_value_read(chain, u)[None] / Fraction(len(u), memory_size)
   bias = -1 - max(attention) if prompt_bias is None else prompt_bias
-  return AttentionConstruction(chain, problem.cell, weights, u, bias, attention, recover, embedding, states)
+  return AttentionConstruction(
+    chain,
+    exact_posterior(problem),
+    weights,
+    u,
+    bias,
+    attention,
+    recover,
+    token_embeddings,
+    prompt_embeddings,
+    states,
+  )
 
 
 def _recovery(problem: MemoryProblem, emissions: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -258,9 +229,7 @@ def _prompt(problem: MemoryProblem, chain: ExactChain, values: np.ndarray) -> np
   """(C.6), times P[H_0] / P[H_1] and scaled to at most 1: [C, H]."""
   allowed = np.isin(chain.configurations[:, problem.cell], values)
   silent, first = exact_rows(problem.silent_probs), exact_rows(problem.hmm.initial_probs)
-  shape = problem.hmm.memory_probs.shape + first.shape[-1:]
-  ratios = [
-    h0 / h1 if h1 else h1 for h0, h1 in zip(*(np.broadcast_to(law, shape).reshape(-1) for law in (silent, first)))
-  ]
-  u = np.array(ratios, object).reshape(chain.start.shape) * allowed[:, None]
+  ratios = silent / np.where(first == 0, 1, first) * (first != 0)
+  shape = problem.hmm.memory_probs.shape + ratios.shape[-1:]
+  u = np.broadcast_to(ratios, shape).reshape(chain.start.shape) * allowed[:, None]
   return u / (u.max() or 1)

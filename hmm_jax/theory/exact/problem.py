@@ -97,14 +97,16 @@ def small_fractions(array: np.ndarray) -> np.ndarray:
   return np.array(flat, object).reshape(np.shape(array))
 
 
-def sparse_probs(rng: np.random.Generator, num_rows: int, size: int, density: float = _DENSITY) -> np.ndarray:
+def sparse_probs(
+  rng: np.random.Generator, num_rows: int, size: int, density: float = _DENSITY, denominator: int | None = None
+) -> np.ndarray:
   """Distributions [num_rows, size] of small fractions, each entry positive with probability `density`, and uneven.
 
-  A row has a denominator of at most 64; one entry often dominates, as in the paper's draws.
+  Without a denominator a row has a random one of at most 64; one entry often dominates, as in the paper's draws.
   """
   kept = rng.random((num_rows, size)) < density
   kept[np.arange(num_rows), rng.integers(size, size=num_rows)] = True
-  return np.array([composed(rng, row) for row in kept])
+  return np.array([composed(rng, row, denominator) for row in kept])
 
 
 def full_probs(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -123,11 +125,15 @@ def random_weights(rng: np.random.Generator, num_classes: int, places: np.ndarra
 
 def composed(rng: np.random.Generator, kept: np.ndarray, denominator: int | None = None) -> np.ndarray:
   """A distribution [size] of small fractions, positive where `kept` is; without a denominator, of a random one."""
-  count = int(kept.sum())
-  denominator = max(denominator or int(rng.integers(8, _LARGEST_DENOMINATOR + 1)), count)
-  counts = np.zeros(len(kept), int)
-  counts[kept] = 1 + rng.multinomial(denominator - count, rng.dirichlet(np.full(count, 0.5)))
-  return counts / denominator
+  denominator = max(denominator or int(rng.integers(8, _LARGEST_DENOMINATOR + 1)), int(kept.sum()))
+  return composition(rng, kept, denominator) / denominator
+
+
+def composition(rng: np.random.Generator, kept: np.ndarray, total: int) -> np.ndarray:
+  """Integers [size] of that sum, positive where `kept` is and 0 elsewhere, often uneven."""
+  counts, count = np.zeros(len(kept), int), int(kept.sum())
+  counts[kept] = 1 + rng.multinomial(total - count, rng.dirichlet(np.full(count, 0.5)))
+  return counts
 
 
 def concentrated(kept: np.ndarray, place: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""How many of finitely many inputs any linear head can get right: the best one found, and proofs that bound all others.
+"""The most of finitely many inputs that a linear head gets right: the best one found, and proofs that bound all others.
 
 The largest number is found exactly where all labels are separable. Elsewhere finding it is NP-hard (Johnson and
 Preparata 1978), and it is put between two numbers. Below is a head, found by turns: along a line of heads the best is
@@ -36,7 +36,7 @@ _ROUNDOFF = np.finfo(np.float64).eps / 2
 
 
 class BestHead(NamedTuple):
-  """What is known of the best linear head on n inputs.
+  """The best linear head on n inputs, as far as it is known.
 
   Attributes:
     head: [V, C], without a bias, the best that was found.
@@ -104,7 +104,7 @@ def best_head(
   to_coordinates = separability.whitening(features)
   coordinates, everything = features @ to_coordinates, np.arange(len(labels))
   found = separability.linear_separation(coordinates, labels, num_classes, tolerance)
-  rows = separability.differences(coordinates, labels, _pairs(labels, num_classes), num_classes)
+  rows = separability.differences(coordinates, labels, separability.all_pairs(labels, num_classes), num_classes)
   rows_nxOxF = rows.reshape(len(labels), num_classes - 1, -1)
   searched = [found.head.T.ravel()]
   if not found.separable:
@@ -127,11 +127,6 @@ def best_head(
   if is_right[best].all() and separability.surely_right(features, labels, heads[best]).all():
     separable = True
   return BestHead(heads[best], is_right[best], at_most, certificates, max(residuals), separable)
-
-
-def _pairs(labels: np.ndarray, num_classes: int) -> np.ndarray:
-  """(input, other class) of all inputs, [n (C - 1), 2], input after input."""
-  return np.argwhere(np.arange(num_classes) != labels[:, None])
 
 
 def proven_certificates(
@@ -238,12 +233,15 @@ def _best_on_line(margins_nxO: np.ndarray, slopes_nxO: np.ndarray) -> tuple[floa
     return 0.0, 0
   first = int(counts.argmax())
   low, high = places[first], places[first + 1]
-  if np.isinf(low) or np.isinf(high):
-    finite = [end for end in (low, high) if np.isfinite(end)]
-    return (finite[0] + (1.0 if np.isinf(high) else -1.0) * max(1.0, abs(finite[0])) if finite else 0.0), int(
-      counts[first]
-    )
-  return float(low + high) / 2, int(counts[first])
+  if np.isinf(low) and np.isinf(high):
+    along = 0.0
+  elif np.isinf(low):
+    along = high - max(1.0, abs(high))
+  elif np.isinf(high):
+    along = low + max(1.0, abs(low))
+  else:
+    along = (low + high) / 2
+  return float(along), int(counts[first])
 
 
 def _ramp(rows_nxOxF: np.ndarray, kept: np.ndarray, margin: float) -> np.ndarray:

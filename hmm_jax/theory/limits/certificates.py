@@ -1,12 +1,12 @@
-"""Whether any linear head is right on the texts of a problem: proofs that none is, confirmed without any rounding."""
+"""Proofs that no linear head is right on the texts of a problem, confirmed without any rounding."""
 
 from collections.abc import Iterator
-import math
 from typing import NamedTuple
 
 import numpy as np
 
-from hmm_jax.theory.exact import rationals
+from hmm_jax.theory.exact.algebra import as_integers
+from hmm_jax.theory.exact.chain import exact_chain, following
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.limits import separability
 from hmm_jax.theory.limits.separability import Separation
@@ -19,7 +19,7 @@ _FEWEST_TEXTS = 2
 
 
 class Decision(NamedTuple):
-  """What is known of linear heads on texts.
+  """Outcome for linear heads on texts.
 
   Attributes:
     outcome: 'constant' (all labels are one), 'separable' (a head is right on all), 'certified' (none is, by exact
@@ -70,7 +70,7 @@ def decide(problem: StateProblem, texts: Texts, tolerance: float, max_proofs: in
 
 
 def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, found: Separation) -> bool | None:
-  """Whether labels and weights of a certificate hold for the floats of the HMM; None where it is too large.
+  """Decide whether labels and weights of a certificate hold for the floats of the HMM; None where it is too large.
 
   A tie is of the lower class. The weights prove that no head puts every label strictly first; nor can it be that every
   label is first with ties of the lower class, if one of the proof's texts has a label that is not the lowest.
@@ -85,30 +85,17 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, foun
   if len(found.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
     return None
   # In proportion: neither a label nor whether a proof holds depends on the scale of a G, and integers are quicker.
-  exact = rationals.exact_hmm(hmm)
-  transition_matrix, W_HxV, initial, silent, mu = map(
-    _integers, (exact.transition_matrix, exact.emission_matrix, exact.initial_probs, silent_probs, task_weights)
-  )
+  chain, silent, mu = exact_chain(hmm), as_integers(silent_probs)[0], as_integers(task_weights)[0]
   inputs = np.unique(found.pairs[:, 0])
   features = []
   for sequence, label in zip(tokens[inputs].tolist(), labels[inputs]):
-    following = np.ones(len(W_HxV), object)
-    for token in reversed(sequence):
-      following = transition_matrix @ (following if token == hmm.num_tokens else following * W_HxV[:, token])
-    if (mu @ (silent * following)).argmax() != label:
+    message = following(chain, sequence)
+    if (mu @ (silent * message[0])).argmax() != label:
       return False
-    weights = (initial * following) @ W_HxV
-    features.append(weights // (math.gcd(*weights) or 1))
+    weights = chain.likelihoods[:-1, 0] @ (chain.start * message)[0]
+    features.append(weights // (np.gcd.reduce(weights) or 1))
   pairs = np.stack([np.searchsorted(inputs, found.pairs[:, 0]), found.pairs[:, 1]], axis=1)
   return separability.exact_certificate(features, labels[inputs], pairs, len(mu)) is not None
-
-
-def _integers(array) -> np.ndarray:
-  """Integers in proportion to the numbers of an array."""
-  exact = rationals.exact(array)
-  common = math.lcm(*(value.denominator for value in exact.reshape(-1)))
-  integers = [value.numerator * (common // value.denominator) for value in exact.reshape(-1)]
-  return np.array(integers, object).reshape(exact.shape)
 
 
 def _sizes(most: int) -> Iterator[int]:

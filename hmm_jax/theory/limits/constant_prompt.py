@@ -22,6 +22,7 @@ from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.limits import reciprocals
 from hmm_jax.theory.limits.reciprocals import Pair
+from hmm_jax.theory.problems.enumeration import normalised
 from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 from hmm_jax.theory.theorems.recovery import Construction
@@ -31,7 +32,7 @@ _LARGEST_ERROR = 1e-6
 
 
 class ConstantPrompt(NamedTuple):
-  """Whether (W^T b) * (A w) = c v has a solution.
+  """Solution of (W^T b) * (A w) = c v, or that there is none.
 
   Attributes:
     outcome: 'yes', with a construction; 'no'; or 'undecided', where a search was cut off.
@@ -39,7 +40,6 @@ class ConstantPrompt(NamedTuple):
     construction: the prompt u = w / P[H_1] [1, H], scaled to at most 1, and the head [V, C]; None without a yes.
     reached_states: F, of a yes.
     error: of a yes, the largest |(W^T b) * (A w) - v| on F in float64, v scaled to a largest entry of 1.
-    num_covers: the sets F that were looked at.
   """
 
   outcome: str
@@ -47,7 +47,6 @@ class ConstantPrompt(NamedTuple):
   construction: Construction | None
   reached_states: np.ndarray
   error: float
-  num_covers: int
 
 
 class Limits(NamedTuple):
@@ -65,7 +64,7 @@ class Limits(NamedTuple):
 
 
 class _Case(NamedTuple):
-  """What is to be solved.
+  """The equation that is to be solved.
 
   Attributes:
     A: [H, H], and W [V, H], the paper's; entries of A up to the threshold are 0.
@@ -92,12 +91,12 @@ class _Factors(NamedTuple):
 
   @property
   def is_free(self) -> bool:
-    """Whether every q is possible."""
+    """True where every q is possible."""
     return self.basis.shape[0] == self.basis.shape[1]
 
   @property
   def spare_dimensions(self) -> int:
-    """By how much the dimensions of q and A w pass what the equations take, if none is special."""
+    """The dimensions of q and A w less those that the equations take, if none is special."""
     return self.basis.shape[1] + int(np.linalg.matrix_rank(self.columns)) - self.columns.shape[0]
 
 
@@ -114,9 +113,9 @@ def masked_state_weights(hmm: HMM, rows) -> np.ndarray:
     raise ValueError(f'rows have shape {rows.shape}; valid is [k, {hmm.num_states}] with k at least 1')
   if not (np.isfinite(rows).all() and (rows >= 0).all()):
     raise ValueError(f'rows have an entry {rows.min():g}; valid are likelihoods, finite and at least 0')
-  w = _scaled(rows[0] * np.asarray(hmm.initial_probs, np.float64))
+  w = normalised(rows[0] * np.asarray(hmm.initial_probs, np.float64))
   for row in rows[1:]:
-    w = _scaled(row * (w @ np.asarray(hmm.transition_matrix, np.float64)))
+    w = normalised(row * (w @ np.asarray(hmm.transition_matrix, np.float64)))
   return w
 
 
@@ -149,7 +148,7 @@ def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
   for now in np.asarray(tokens).T[::-1]:
     future = (future * rows_VxH[now]) @ moves.T
     largest = future.max(1, keepdims=True)
-    future = np.divide(future, largest, out=np.zeros_like(future), where=largest > 0)
+    future = future / np.where(largest > 0, largest, 1)
   return future
 
 
@@ -160,8 +159,7 @@ def token_probs_behind(hmm: HMM, rows, tokens: np.ndarray) -> np.ndarray:
   """
   A, W = (np.asarray(matrix, np.float64).T for matrix in (hmm.transition_matrix, hmm.emission_matrix))
   states = likelihoods(hmm, tokens) * (A @ masked_state_weights(hmm, rows))
-  total = states.sum(1, keepdims=True)
-  return np.divide(states, total, out=np.zeros_like(states), where=total > 0) @ W.T
+  return normalised(states) @ W.T
 
 
 def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, limits: Limits) -> ConstantPrompt:
@@ -190,16 +188,14 @@ def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds
   found = list(itertools.islice(_covers(case), limits.max_covers + 1))
   covers = {states: _factors(case, states) for states in [*_essential(case, relaxed), *found[: limits.max_covers]]}
   free = [
-    _built(case, hmm, states, factors, _any_pair(factors), len(covers))
-    for states, factors in covers.items()
-    if factors.is_free
+    _built(case, hmm, states, factors, _any_pair(factors)) for states, factors in covers.items() if factors.is_free
   ]
   if free:
     return min(free, key=lambda built: built.error)
   num_open, max_boxes = 0, max(limits.max_boxes // max(len(covers), 1), 2)
   for states, factors in sorted(covers.items(), key=lambda cover: cover[1].spare_dimensions, reverse=True):
     pair = reciprocals.decide(factors.basis, factors.columns, max_boxes)
-    built = _built(case, hmm, states, factors, pair, len(covers)) if isinstance(pair, Pair) else None
+    built = _built(case, hmm, states, factors, pair) if isinstance(pair, Pair) else None
     if built and built.error <= _LARGEST_ERROR:
       return built
     num_open += pair is not False
@@ -282,9 +278,7 @@ def _any_pair(factors: _Factors) -> Pair:
   return Pair(1 / (factors.columns @ w), w)
 
 
-def _built(
-  case: _Case, hmm: HMM, states: frozenset[int], factors: _Factors, pair: Pair, num_covers: int
-) -> ConstantPrompt:
+def _built(case: _Case, hmm: HMM, states: frozenset[int], factors: _Factors, pair: Pair) -> ConstantPrompt:
   inside, weighed, w, wanted = sorted(states), sorted(case.weighed), np.zeros(hmm.num_states), np.zeros_like(case.v)
   w[factors.starts] = pair.w
   wanted[:, weighed] = case.v[:, weighed] * pair.q
@@ -293,7 +287,7 @@ def _built(
   head = LinearHead(np.pad(heads, ((0, 0), (0, 1))), np.zeros(len(case.v) + 1))
   construction = {'prompt': _row_of(w, np.asarray(hmm.initial_probs, np.float64)), 'head': head}
   reason = f'behind the prompt are the states {", ".join(map(str, inside))}, which the head weighs as the task does'
-  return ConstantPrompt('yes', reason, construction, np.array(inside), float(error), num_covers)
+  return ConstantPrompt('yes', reason, construction, np.array(inside), float(error))
 
 
 def _unbuilt(case: _Case, is_cut_off: bool, num_open: int, num_covers: int) -> ConstantPrompt:
@@ -309,11 +303,7 @@ def _unbuilt(case: _Case, is_cut_off: bool, num_open: int, num_covers: int) -> C
   else:
     reason = f'{num_covers} sets of states behind a prompt allow a head the signs of the task, and none its weights'
   outcome = 'undecided' if is_cut_off or num_open else 'no'
-  return ConstantPrompt(outcome, reason, None, np.zeros(0, int), np.inf, num_covers)
-
-
-def _scaled(w: np.ndarray) -> np.ndarray:
-  return w / (w.sum() or 1)
+  return ConstantPrompt(outcome, reason, None, np.zeros(0, int), np.inf)
 
 
 def _row_of(w: np.ndarray, initial_probs: np.ndarray) -> np.ndarray:

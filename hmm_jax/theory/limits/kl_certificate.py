@@ -30,7 +30,7 @@ _ROUNDING = 1e-12
 
 
 class Certificate(NamedTuple):
-  """What is known of a head on a model; shares of the inputs, each at most the one before.
+  """Accuracy of a head on a model, and bounds of it; shares of the inputs, each at most the one before.
 
   Attributes:
     accuracy: inputs whose label the head puts strictly first, measured.
@@ -50,7 +50,7 @@ class Certificate(NamedTuple):
 
 
 def certify(head: LinearHead, ideal_probs, model_probs, labels) -> Certificate:
-  """What a head that was fixed beforehand keeps on a model, by input, by mean TV and by mean KL.
+  """Accuracy that a head that was fixed beforehand keeps on a model, by input, by mean TV and by mean KL.
 
   Args:
     head: weights [V, C] and bias [C].

@@ -19,9 +19,9 @@ import numpy as np
 import scipy.optimize
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact import chain as chain_lib, constructions
+from hmm_jax.theory.exact import chain as chain_lib
+from hmm_jax.theory.exact.algebra import exact, exact_rows
 from hmm_jax.theory.exact.chain import ExactChain
-from hmm_jax.theory.exact.rationals import exact
 from hmm_jax.theory.limits import separability
 from hmm_jax.theory.limits.constant_prompt import likelihoods
 from hmm_jax.theory.limits.separability import Separation
@@ -48,7 +48,7 @@ class Refutation(NamedTuple):
 
 
 class NoPrompt(NamedTuple):
-  """What is known of all prompts with a linear head on given inputs.
+  """Outcome for all prompts with a linear head on given inputs.
 
   Attributes:
     outcome: 'certified', none is right, in exact arithmetic; 'open', no such proof exists, since a head is right behind
@@ -56,8 +56,6 @@ class NoPrompt(NamedTuple):
     reason: one sentence that says why.
     classes: the two classes that it is about, the lower first.
     refutations: one for each sign pattern, of a proof.
-    num_unrealisable: sign patterns of the first states, in the order of states, that no W^T b has, each proven in
-      exact arithmetic, at which the enumeration was cut.
     law: of what is open, f [H] of sum 1.
     head: and b [V], the score of the lower class minus that of the other, right on all inputs of both that every
       state can produce.
@@ -67,13 +65,12 @@ class NoPrompt(NamedTuple):
   reason: str
   classes: tuple[int, int] | None = None
   refutations: tuple[Refutation, ...] = ()
-  num_unrealisable: int = 0
   law: np.ndarray | None = None
   head: np.ndarray | None = None
 
 
 class _Inputs(NamedTuple):
-  """Of two classes, and producible by every state.
+  """Inputs of two classes that every state can produce.
 
   Attributes:
     numbers: [k], among all inputs.
@@ -89,7 +86,7 @@ class _Inputs(NamedTuple):
 
 
 def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_states: int) -> NoPrompt:
-  """Whether it can be proven that no prompt of any length with a linear head, and a bias, gives all inputs their label.
+  """Look for a proof that no prompt of any length with a linear head, and a bias, gives all inputs their label.
 
   Labels are argmax_c mu_c @ P[H_0 | X_{1:T} = x], ties to the lower class, and so are the head's. Where the signs of v
   = mu * P[H_0] are those of some W^T b, a = v is right, and there is nothing to prove.
@@ -105,7 +102,9 @@ def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_stat
   v = weights * np.asarray(silent_probs, np.float64)
   lambda_nxH = likelihoods(hmm, tokens)
   labels = (lambda_nxH @ v.T).argmax(1)
-  is_usable = _from_every_state(hmm, tokens)
+  supports = hmm._replace(transition_matrix=hmm.transition_matrix > 0, emission_matrix=hmm.emission_matrix > 0)
+  # What every state can produce, by the supports, since products of small probabilities may underflow.
+  is_usable = likelihoods(supports, tokens).all(1)
   outcomes = []
   for pair in itertools.combinations(np.unique(labels).tolist(), 2):
     numbers = np.flatnonzero(np.isin(labels, pair) & is_usable)
@@ -131,8 +130,8 @@ def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) 
     return NoPrompt('undecided', f'sign patterns are looked at of {max_states} states at most, not {hmm.num_states}')
   if len(np.unique(inputs.targets)) < 2:
     return NoPrompt('undecided', 'the inputs that every state can produce have one label')
-  chain, refutations, unrealisable = chain_lib.exact_chain(hmm), list[Refutation](), list[np.ndarray]()
-  for signs in _patterns(W_HxV, chain, unrealisable):
+  chain, refutations = chain_lib.exact_chain(hmm), list[Refutation]()
+  for signs in _patterns(W_HxV, chain):
     margin, sizes, weights = _game(inputs, signs)
     if margin > _TOLERANCE:
       found, reason = _separation(W_HxV, signs), f'coefficients of the signs {_written(signs)} are right on all inputs'
@@ -142,7 +141,7 @@ def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) 
       return NoPrompt('undecided', f'for the signs {_written(signs)} only rounding tells right from wrong')
     refutations.append(refutation)
   reason = f'{len(refutations)} sign patterns are refuted, and no W^T b has any other'
-  return NoPrompt('certified', reason, None, tuple(refutations), len(unrealisable))
+  return NoPrompt('certified', reason, None, tuple(refutations))
 
 
 def _open(reason: str, W_HxV: np.ndarray, found: Separation, coefficients: np.ndarray) -> NoPrompt:
@@ -152,31 +151,29 @@ def _open(reason: str, W_HxV: np.ndarray, found: Separation, coefficients: np.nd
   return NoPrompt('open', reason, law=law / law.sum(), head=head)
 
 
-def _patterns(W_HxV: np.ndarray, chain: ExactChain, unrealisable: list[np.ndarray]) -> Iterator[np.ndarray]:
-  """Sign patterns [H] that hold all those of W^T b without zeros; what is proven to be none goes to `unrealisable`.
+def _patterns(W_HxV: np.ndarray, chain: ExactChain) -> Iterator[np.ndarray]:
+  """Sign patterns [H] that hold all those of W^T b without zeros, but for those that are proven to be none.
 
   Those with zeros follow by continuity: they are in the closure of others, since no column of W is 0.
   """
-  prefixes = [np.zeros(0, int)]
+  prefixes = [np.array([1]), np.array([-1])]
   while prefixes:
     signs = prefixes.pop()
-    found = _separation(W_HxV[: len(signs)], signs) if len(signs) else None
-    if found and not found.separable and _is_proven(chain, signs, found):
-      unrealisable.append(signs)
-    elif len(signs) == len(W_HxV):
+    found = _separation(W_HxV[: len(signs)], signs)
+    if not found.separable:
+      # The columns of W that the signs are of, as points of two classes.
+      columns, labels = chain.emissions[0, : len(signs)], (signs < 0).astype(int)
+      if separability.exact_certificate(columns, labels, found.pairs, 2) is not None:
+        continue
+    if len(signs) == len(W_HxV):
       yield signs
     else:
       prefixes += [np.append(signs, sign) for sign in (1, -1)]
 
 
 def _separation(W_HxV: np.ndarray, signs: np.ndarray) -> Separation:
-  """Whether some b has these signs on the columns of W: whether it parts them, as points of two classes."""
+  """Decide whether some b has these signs on the columns of W: whether it parts them, as points of two classes."""
   return separability.linear_separation(W_HxV, (signs < 0).astype(int), 2, _TOLERANCE)
-
-
-def _is_proven(chain: ExactChain, signs: np.ndarray, found: Separation) -> bool:
-  columns = chain.emissions[0, : len(signs)]
-  return separability.exact_certificate(columns, (signs < 0).astype(int), found.pairs, 2) is not None
 
 
 def _game(inputs: _Inputs, signs: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -219,26 +216,15 @@ def _refutation(chain: ExactChain, inputs: _Inputs, signs: np.ndarray, weights: 
 
 def exact_likelihoods(chain: ExactChain, text: Sequence[int]) -> np.ndarray:
   """lambda_h(x) [H] in `Fraction`s, scaled to a largest entry of 1, of a text that some state can produce."""
-  rows = constructions.token_rows(chain, [-1, *text])
-  (future,) = chain_lib.leave_one_out(chain._replace(start=np.ones_like(chain.start)), rows)[0]
+  (future,) = chain_lib.following(chain, text)
   return future * Fraction(1, future.max())
 
 
 def _have_labels(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, labels: np.ndarray, found: NoPrompt) -> bool:
-  """Whether the inputs of a proof have their labels without rounding."""
-  chain, v = chain_lib.exact_chain(hmm), exact(task_weights) * chain_lib.exact_rows(silent_probs)
+  """Check the labels of the inputs of a proof without rounding."""
+  chain, v = chain_lib.exact_chain(hmm), exact(task_weights) * exact_rows(silent_probs)
   inputs = np.unique(np.concatenate([refutation.inputs for refutation in found.refutations]))
   return all((v @ exact_likelihoods(chain, tokens[number].tolist())).argmax() == labels[number] for number in inputs)
-
-
-def _from_every_state(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
-  """Which texts [n, T] every state can produce, after its own transition, [n]."""
-  moves, emits = np.asarray(hmm.transition_matrix) > 0, np.asarray(hmm.emission_matrix).T > 0
-  emits_VxH = np.vstack([emits, np.ones_like(emits[:1])])
-  future = np.ones((len(tokens), len(moves)), bool)
-  for now in tokens.T[::-1]:
-    future = (future & emits_VxH[now]) @ moves.T
-  return np.asarray(future.all(1))
 
 
 def _written(signs: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""Whether a score is exactly linear in G on what a chain can reach, and how large such a head has to be.
+"""Scores that are exactly linear in G on what a chain can reach, and the size of the heads that give them.
 
 Here A = transition_matrix.T and W = emission_matrix.T. Of a text x of L tokens after the [MASK],
 
@@ -18,16 +18,23 @@ Where the label speaks of H_1 itself, as in the paper's simulations, P[H_0] is P
 needed: the entries of G sum to 1. All of it is decided in exact arithmetic, the floats being the rationals they are.
 """
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact.algebra import as_integers, left_inverse, rank, row_reduced
-from hmm_jax.theory.exact.chain import exact_chain, exact_rows
-from hmm_jax.theory.exact.rationals import exact
-
-_PRIME = 2**61 - 1
+from hmm_jax.theory.exact.algebra import (
+  as_integers,
+  exact,
+  exact_rows,
+  left_inverse,
+  modular_pivots,
+  PRIME,
+  rank,
+  row_reduced,
+)
+from hmm_jax.theory.exact.chain import exact_chain, following
 
 
 class Reachable(NamedTuple):
@@ -47,7 +54,7 @@ class Reachable(NamedTuple):
 
 
 class LinearScore(NamedTuple):
-  """Whether mu^T P[H_0 | x] is r_x b^T G(x).
+  """The b with mu^T P[H_0 | x] = r_x b^T G(x), if there is one.
 
   Attributes:
     head: [V, C - 1] `Fraction`s, b of each class but the last, relative to it, of least Euclidean norm; None where no b
@@ -71,28 +78,26 @@ def reachable(hmm: HMM, length: int) -> Reachable:
     ArithmeticError: fewer words than the dimension were found, since the prime divides a determinant.
   """
   chain = exact_chain(hmm)
-  moves, likelihoods = chain.moves, chain.likelihoods[:-1, 0]
-  num_states = len(moves)
-  span = _Span([], [])
-  ones = np.ones(num_states, object)
-  span.add(ones)
-  words: list[tuple[int, ...]] = [()]
-  level: list[tuple[tuple[int, ...], np.ndarray]] = [((), ones)]
+  moves, likelihoods, num_states = chain.moves % PRIME, chain.likelihoods[:-1, 0] % PRIME, hmm.num_states
+  found = level = list[tuple[tuple[int, ...], np.ndarray]]([((), np.ones(num_states, object))])
   for _ in range(min(length, num_states - 1)):
-    level, before = [], level
-    for word, message in before:
-      for token, row in enumerate(likelihoods % _PRIME):
-        extended = (moves % _PRIME) @ (row * message % _PRIME) % _PRIME
-        if span.add(extended):
-          level.append(((token, *word), extended))
-    words += [word for word, _ in level]
+    if len(found) == num_states:
+      break
+    every = found + [
+      ((token, *word), moves @ (row * message) % PRIME)
+      for (word, message), (token, row) in itertools.product(level, enumerate(likelihoods))
+    ]
+    independent = modular_pivots(np.array([message for _, message in every]).T)
+    level = [every[number] for number in independent[len(found) :]]
+    found = found + level
+  words = [word for word, _ in found]
   if len(words) == num_states:
     return Reachable(words, np.eye(num_states, dtype=int).astype(object))
-  basis = np.array([_likelihood(moves, likelihoods, word) for word in words], object)
+  basis = np.array([following(chain, word)[0] for word in words], object)
   shorter = [message for word, message in zip(words, basis) if len(word) < length]
-  images = [moves @ (row * message) for message in shorter for row in likelihoods]
+  images = [chain.moves @ (row * message) for message in shorter for row in chain.likelihoods[:-1, 0]]
   if rank(np.array([*basis, *images], object)) > len(basis):
-    raise ArithmeticError(f'{_PRIME} divides a determinant of the chain: its {len(words)} words are no basis')
+    raise ArithmeticError(f'{PRIME} divides a determinant of the chain: its {len(words)} words are no basis')
   return Reachable(words, basis)
 
 
@@ -119,29 +124,3 @@ def linear_score(hmm: HMM, reach: Reachable, task_weights, silent_probs) -> Line
   varies = [column for column in range(relative.shape[1]) if np.ptp(relative[:, column])]
   sizes = [float(np.ptp(head[:, column]) / np.ptp(relative[:, column])) for column in varies]
   return LinearScore(head, max(sizes, default=0.0))
-
-
-class _Span(NamedTuple):
-  """Independent rows modulo the prime, each with a 1 at its pivot, where later rows have 0."""
-
-  rows: list[np.ndarray]
-  pivots: list[int]
-
-  def add(self, row: np.ndarray) -> bool:
-    """Whether the row was independent of those there are, and so became one of them."""
-    for other, pivot in zip(self.rows, self.pivots):
-      row = (row - row[pivot] * other) % _PRIME
-    places = np.flatnonzero(row)
-    if places.size:
-      self.rows.append(row * pow(int(row[places[0]]), -1, _PRIME) % _PRIME)
-      self.pivots.append(int(places[0]))
-    return bool(places.size)
-
-
-def _likelihood(moves: np.ndarray, likelihoods: np.ndarray, word: tuple[int, ...]) -> np.ndarray:
-  """lambda(word) up to a positive factor, in integers without a common divisor."""
-  message = np.ones(len(moves), object)
-  for token in reversed(word):
-    message = moves @ (likelihoods[token] * message)
-    message = message // max(np.gcd.reduce(message), 1)
-  return message

@@ -39,7 +39,7 @@ class Pair(NamedTuple):
 
 
 def has_positive(basis: np.ndarray) -> bool:
-  """Whether the span of orthonormal columns [n, d] has a vector with all entries positive.
+  """Decide whether the span of orthonormal columns [n, d] has a vector with all entries positive.
 
   By Gordan's theorem it has none exactly where a mixture of the rows is 0. A positive unit vector whose entries are at
   most 1e6 apart keeps every mixture at least 1e-6 / sqrt(n) away from it.
@@ -78,15 +78,11 @@ def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | 
     if error <= TOLERANCE / 1000 or share < _LEAST_SHARE or not (q > 0).all():
       break
     slope = np.hstack([reached[:, None] * basis, q[:, None] * columns])
-    relative = np.vstack(
-      [
-        np.pad(basis / q[:, None], ((0, 0), (0, columns.shape[1]))),
-        np.pad(columns / reached[:, None], ((0, 0), (dimension, 0))),
-      ]
-    )
+    relative = scipy.linalg.block_diag(basis / q[:, None], columns / reached[:, None])
     # The last variables are what is left of the error and the largest move, which is made no larger than it must be.
-    left, move = np.repeat([1.0, 0.0], [2 * size, 4 * size]), np.repeat([0.0, 1.0], [2 * size, 4 * size])
-    rows = np.hstack([np.vstack([slope, -slope, relative, -relative]), -np.stack([left, move], axis=1)])
+    rows = np.hstack(
+      [np.vstack([slope, -slope, relative, -relative]), -np.repeat(np.eye(2), [2 * size, 4 * size], axis=0)]
+    )
     bound = np.concatenate([1 - product, product - 1, np.zeros(4 * size)])
     bounds = [(None, None)] * dimension + [(-value, None) for value in w] + [(0, None), (0, share)]
     step = _minimum(np.append(np.zeros(len(bounds) - 2), [1.0, _LEAST_GAIN * error]), rows, bound, bounds)

@@ -1,4 +1,4 @@
-"""Whether any linear head can be right: the linear program, and a proof where none can.
+"""Linear heads that are right on all inputs: the linear program, and a proof where there is none.
 
 A head scores class c by b_c^T G. On finitely many inputs with labels, either some b puts every label strictly first,
 or weights lambda >= 0 exist that prove the opposite (Motzkin's transposition theorem): with lambda_{i,c} on the pair
@@ -9,24 +9,22 @@ point from itself. A bias adds nothing, since the entries of G sum to 1.
 
 from fractions import Fraction
 import math
-import operator
 from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from hmm_jax.theory.exact.algebra import as_integers, eliminated
+from hmm_jax.theory.exact.algebra import as_integers, modular_pivots, row_reduced
 
 # The tolerances of linear programs here and beside: the least that HiGHS takes.
 PRECISE = dict(primal_feasibility_tolerance=1e-10, dual_feasibility_tolerance=1e-10)
-_PRIME = 2**61 - 1
 # Rounding errors of a score b^T G, as a share of |b|^T G.
 _ROUNDING = 1e-12
 
 
 class Separation(NamedTuple):
-  """What the linear program found.
+  """Result of the linear program.
 
   Attributes:
     separable: whether a head with a margin above the tolerance exists.
@@ -61,7 +59,7 @@ def linear_separation(features, labels, num_classes: int, tolerance: float) -> S
     RuntimeError: HiGHS gave up.
   """
   features, labels = np.asarray(features, np.float64), np.asarray(labels)
-  pairs = np.argwhere(np.arange(num_classes) != labels[:, None])
+  pairs = all_pairs(labels, num_classes)
   size = num_classes * features.shape[1]
   rows = scipy.sparse.csr_array(differences(features, labels, pairs, num_classes))
   bound = scipy.sparse.hstack([-rows, np.ones((len(pairs), 1))], format='csr')
@@ -122,11 +120,21 @@ def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fractio
   if not len(pairs):
     return None
   rows = differences(np.array(features, object), np.asarray(labels), pairs, num_classes)
-  solution = _only_null_vector(rows.T)
-  if solution is None or not ((solution > 0).all() or (solution < 0).all()):
+  system = np.array([as_integers(equation)[0] for equation in rows.T], object)
+  if len(modular_pivots(system)) == len(pairs):
     return None
-  total = sum(solution)
-  return [Fraction(value, total) for value in solution]
+  reduced, pivots = row_reduced(system)
+  free = np.setdiff1d(np.arange(len(pairs)), pivots)
+  if len(free) != 1:
+    return None
+  solution = np.full(len(pairs), Fraction(1), object)
+  solution[pivots] = -reduced[: len(pivots), free[0]]
+  return list(solution / solution.sum()) if (solution > 0).all() else None
+
+
+def all_pairs(labels: np.ndarray, num_classes: int) -> np.ndarray:
+  """(input, other class) of all inputs, [n (C - 1), 2], input after input."""
+  return np.argwhere(np.arange(num_classes) != labels[:, None])
 
 
 def differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: int) -> np.ndarray:
@@ -136,19 +144,3 @@ def differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: in
     row[labels[index]] = features[index]
     row[other] = -features[index]
   return rows.reshape(len(pairs), -1)
-
-
-def _only_null_vector(matrix: np.ndarray) -> np.ndarray | None:
-  """The x with matrix @ x = 0 that is unique up to scale, of integers; None if there is none."""
-  rows = np.array([as_integers(row)[0] for row in matrix], object)
-  # Columns that are independent modulo a prime are independent, which is soon seen.
-  _, pivots = eliminated(rows % _PRIME, lambda values, _: values % _PRIME)
-  if len(pivots) == matrix.shape[1]:
-    return None
-  rows, pivots = eliminated(rows, operator.floordiv)
-  free = np.setdiff1d(np.arange(matrix.shape[1]), pivots)
-  if len(free) != 1:
-    return None
-  solution = np.array([rows[0, pivots[0]] if pivots else 1] * matrix.shape[1], object)
-  solution[pivots] = -rows[: len(pivots), free[0]]
-  return solution

@@ -32,7 +32,7 @@ class Texts(NamedTuple):
   gaps: np.ndarray
 
   def where(self, chosen: np.ndarray) -> 'Texts':
-    """Those chosen, by a mask or by their numbers."""
+    """Choose texts by a mask or by their numbers."""
     return Texts(*(field[chosen] for field in self))
 
 
@@ -44,22 +44,22 @@ def all_texts(num_tokens: int, length: int) -> np.ndarray:
 def possible_texts(problem: StateProblem, length: int) -> Texts:
   """The texts of `length` tokens that have probability, likeliest first.
 
-  Rows of the HMM are taken over their sums, as `rationals.exact_hmm` does.
+  Rows of the HMM are taken over their sums.
   """
   mu = assumptions.contrasts(problem.task_weights)
   silent_probs, initial_probs, transition_matrix, W_HxV = (
-    _normalised(np.asarray(rows, np.float64)) for rows in (problem.silent_probs, *problem.hmm)
+    normalised(np.asarray(rows, np.float64)) for rows in (problem.silent_probs, *problem.hmm)
   )
   following_nxH = _following(transition_matrix, W_HxV, length)
   probs = following_nxH @ silent_probs
   order = np.argsort(-probs, kind='stable')[: np.count_nonzero(probs)]
-  states_nxH = _normalised(following_nxH[order] * silent_probs)
+  states_nxH = normalised(following_nxH[order] * silent_probs)
   scores, sizes = states_nxH @ mu.T, (states_nxH @ np.abs(mu).T).max(-1)
   best = np.sort(scores, axis=-1)
   return Texts(
     all_texts(problem.hmm.num_tokens, length)[order],
     probs[order],
-    _normalised(following_nxH[order] * initial_probs) @ W_HxV,
+    normalised(following_nxH[order] * initial_probs) @ W_HxV,
     scores.argmax(-1),
     np.divide(best[:, -1] - best[:, -2], sizes, out=np.full(len(sizes), np.inf), where=sizes > 0),
   )
@@ -70,8 +70,8 @@ def first_predictions(hmm: HMM, first_probs: np.ndarray, length: int) -> np.ndar
 
   `first_probs` [H] is the law of its state, up to a factor: P[H_1] for G_1, and what a prompt leaves of it for G_2.
   """
-  transition_matrix, W_HxV = (_normalised(np.asarray(rows, np.float64)) for rows in hmm[1:])
-  return _normalised(_following(transition_matrix, W_HxV, length) * first_probs) @ W_HxV
+  transition_matrix, W_HxV = (normalised(np.asarray(rows, np.float64)) for rows in hmm[1:])
+  return normalised(_following(transition_matrix, W_HxV, length) * first_probs) @ W_HxV
 
 
 def _following(transition_matrix: np.ndarray, W_HxV: np.ndarray, length: int) -> np.ndarray:
@@ -83,7 +83,7 @@ def _following(transition_matrix: np.ndarray, W_HxV: np.ndarray, length: int) ->
   return following_nxH
 
 
-def _normalised(weights: np.ndarray) -> np.ndarray:
+def normalised(weights: np.ndarray) -> np.ndarray:
   """Rows, on the last axis, over their sums; zeros where all are zero."""
   totals = weights.sum(-1, keepdims=True)
   return weights / np.where(totals > 0, totals, 1)

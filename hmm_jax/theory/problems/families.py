@@ -10,7 +10,6 @@ singular value of at least `conditioning`.
 """
 
 from collections.abc import Callable
-import functools
 import itertools
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact.algebra import stationary_law
+from hmm_jax.theory.exact.algebra import is_ergodic, stationary_law
 from hmm_jax.theory.exact.problem import (
   composed,
   concentrated,
@@ -45,7 +44,7 @@ _LARGE_KEY = 5
 
 
 class Sizes(NamedTuple):
-  """How large a problem is.
+  """Sizes of a problem.
 
   Attributes:
     num_states: H.
@@ -70,13 +69,11 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
   Raises:
     ValueError: none of many proposals does, with a smallest singular value of at least `conditioning`.
   """
-  rng, propose = generator(key), _PROPOSALS[theorem, family]
+  rng = generator(key)
   for drawn in range(1, _MAX_DRAWS + 1):
-    problem = propose(rng, sizes)
-    if family == 'adversarial':
-      problem = _against_beta(problem, limits)
-      if problem is None:
-        continue
+    problem = _proposed(theorem, family, rng, sizes, limits)
+    if problem is None:
+      continue
     found = finding(ON_EMISSIONS[theorem], problem, limits)
     if not found.holds or found.closeness['smallest_singular_value'] < conditioning:
       continue
@@ -87,19 +84,30 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
 
 
-def _any_chain(propose: Callable[[], np.ndarray]) -> np.ndarray:
-  return propose()
+def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes, limits: Limits) -> Any:
+  """A problem of the family, of which nothing is known yet; None where an adversarial one has small keys.
+
+  The task of Theorem 4.3 weighs every value of the memory, and its chain is any; others weigh two values.
+  """
+  if not sizes.num_cells:
+    return _STATE_PROPOSALS[theorem, family](rng, sizes)
+  chain, weighed = (lambda propose: propose()), np.arange(sizes.memory_size)
+  if theorem != '4.3':
+    chain, weighed = _ergodic, np.sort(rng.choice(sizes.memory_size, 2, replace=False))
+  match family:
+    case 'planted':
+      return _planted_memory(rng, sizes, weighed, 0.5, chain)
+    case 'unplanted':
+      return _unplanted_memory(rng, sizes, weighed, chain)
+    case _:
+      return _against_beta(_planted_memory(rng, sizes, weighed, 1, chain), limits)
 
 
 def _ergodic(propose: Callable[[], np.ndarray]) -> np.ndarray:
-  """The first transition matrix by which every state can reach every other in the same number of moves.
-
-  That is irreducible and aperiodic; (size - 1)^2 + 1 moves are enough where any number is (Wielandt 1950).
-  """
-  while True:
-    rows = propose()
-    if np.linalg.matrix_power(rows > 0, (len(rows) - 1) ** 2 + 1).all():
-      return rows
+  """The first transition matrix that is irreducible and aperiodic."""
+  while not is_ergodic(rows := propose()):
+    pass
+  return rows
 
 
 def _before_text(problem: Any) -> Any:
@@ -110,7 +118,7 @@ def _before_text(problem: Any) -> Any:
 def _planted_3_3(rng, sizes: Sizes) -> StateProblem:
   """H <= V; half of what a state says is a word of its own."""
   own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
-  emission_matrix = (np.array(own) + _rows_over(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
+  emission_matrix = (np.array(own) + sparse_probs(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
   transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
   return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
@@ -134,7 +142,7 @@ def _planted_3_6(rng, sizes: Sizes) -> StateProblem:
   essential, imitators, starts = order[:num_essential], order[num_essential:], order[-2:]
   transition_matrix = _moving_into(rng, num_states, dict(zip(starts, np.array_split(essential, 2))))
   emission_matrix = np.zeros((num_states, num_tokens))
-  emission_matrix[essential, :-1] = _rows_over(rng, num_essential, num_tokens - 1, denominator=8)
+  emission_matrix[essential, :-1] = sparse_probs(rng, num_essential, num_tokens - 1, denominator=8)
   for state in imitators:
     imitated = emission_matrix[rng.choice(essential, 2)].sum(0) / 2
     emission_matrix[state] = (1 - MARKED) * imitated + MARKED * one_token(num_tokens - 1, num_tokens)
@@ -167,11 +175,12 @@ def _moving_into(rng, num_states: int, targets: dict[int, np.ndarray]) -> np.nda
   return rows
 
 
-def _rows_over(rng, num_rows: int, size: int, denominator: int) -> np.ndarray:
-  """Sparse distributions [num_rows, size] of one denominator."""
-  kept = rng.random((num_rows, size)) < 0.5
-  kept[np.arange(num_rows), rng.integers(size, size=num_rows)] = True
-  return np.array([composed(rng, row, denominator) for row in kept])
+_STATE_PROPOSALS = {
+  ('3.3', 'planted'): _planted_3_3,
+  ('3.3', 'unplanted'): _unplanted_3_3,
+  ('3.6', 'planted'): _planted_3_6,
+  ('3.6', 'unplanted'): _unplanted_3_6,
+}
 
 
 def _planted_memory(
@@ -189,9 +198,9 @@ def _planted_memory(
   reads = np.append(np.zeros(num_shown + 1, int), rng.integers(sizes.num_cells, size=num_states - num_shown - 1))
   after = lambda rows: np.pad(rows, ((0, 0), (1, 0)))
   num_mixed = num_tokens - 1 - len(weighed) * num_shown
-  mixtures = after(_rows_over(rng, num_mixed, num_tokens - 1, denominator=8))
+  mixtures = after(sparse_probs(rng, num_mixed, num_tokens - 1, denominator=8))
   emission_matrix = np.array(
-    [_rows_over(rng, num_states, num_mixed, denominator=8) @ mixtures for _ in range(sizes.memory_size)]
+    [sparse_probs(rng, num_states, num_mixed, denominator=8) @ mixtures for _ in range(sizes.memory_size)]
   )
   for value in np.setdiff1d(np.arange(sizes.memory_size), weighed):
     any_words = sparse_probs(rng, num_states, num_tokens)
@@ -252,30 +261,3 @@ def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | Non
   held = hmm.memory_probs * unweighed.reshape((-1,) + (1,) * (hmm.num_cells - 1))
   memory_probs = concentrated(hmm.memory_probs.reshape(-1) > 0, int(held.argmax())).reshape(held.shape)
   return problem._replace(hmm=hmm._replace(emission_matrix=emission_matrix, memory_probs=memory_probs))
-
-
-def _every(propose: Callable) -> Callable:
-  """The task weighs every value of the memory."""
-  return lambda rng, sizes: propose(rng, sizes, np.arange(sizes.memory_size))
-
-
-def _two(propose: Callable) -> Callable:
-  """The task weighs two values of the memory."""
-  two = lambda rng, sizes: np.sort(rng.choice(sizes.memory_size, 2, replace=False))
-  return lambda rng, sizes: propose(rng, sizes, two(rng, sizes))
-
-
-_PROPOSALS: dict[tuple[str, str], Callable] = {
-  ('3.3', 'planted'): _planted_3_3,
-  ('3.3', 'unplanted'): _unplanted_3_3,
-  ('3.6', 'planted'): _planted_3_6,
-  ('3.6', 'unplanted'): _unplanted_3_6,
-  ('4.3', 'planted'): _every(functools.partial(_planted_memory, announced=0.5, chain=_any_chain)),
-  ('4.3', 'unplanted'): _every(functools.partial(_unplanted_memory, chain=_any_chain)),
-  ('4.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5, chain=_ergodic)),
-  ('4.6', 'unplanted'): _two(functools.partial(_unplanted_memory, chain=_ergodic)),
-  ('C.6', 'planted'): _two(functools.partial(_planted_memory, announced=0.5, chain=_ergodic)),
-  ('C.6', 'unplanted'): _two(functools.partial(_unplanted_memory, chain=_ergodic)),
-  ('4.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1, chain=_ergodic)),
-  ('C.6', 'adversarial'): _two(functools.partial(_planted_memory, announced=1, chain=_ergodic)),
-}

@@ -17,6 +17,8 @@ VALUES, STATES, TOKENS = ('A', 'B', 'C'), ('show', 'pause'), ('a', 'b', 'c')
 # The text that is in R and is labelled wrongly.
 TEXT = (0, 2, 1)
 _NONE, _HALF, _ONE = Fraction(0), Fraction(1, 2), Fraction(1)
+# P[M]; whoever is C says c, of whom the proof takes no account.
+_LIKELY_C = [Fraction(1, 5), Fraction(1, 20), Fraction(3, 4)]
 
 
 def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
@@ -31,8 +33,7 @@ def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
   own = 1 - shared
   show = [[_NONE, own, shared], [own, _NONE, shared], [_NONE, _NONE, _ONE]]
   pause = [_HALF, _HALF, _NONE]
-  probs = [Fraction(1, 5), Fraction(1, 20), Fraction(3, 4)]
-  return _problem(probs, [[shown, pause] for shown in show], [_ONE, Fraction(-2), _NONE])
+  return _problem(_LIKELY_C, [[shown, pause] for shown in show], [_ONE, Fraction(-2), _NONE])
 
 
 def weak_prompt_bias_in_two_words() -> tuple[MemoryProblem, tuple[int, ...]]:
@@ -42,8 +43,7 @@ def weak_prompt_bias_in_two_words() -> tuple[MemoryProblem, tuple[int, ...]]:
   """
   quarter, pause = Fraction(1, 4), [Fraction(1, 16), Fraction(15, 16), _NONE, _NONE]
   show = [[_NONE, 1 - quarter, _NONE, quarter], [_NONE, _NONE, 1 - quarter, quarter], [_NONE, _NONE, _NONE, _ONE]]
-  probs = [Fraction(1, 5), Fraction(1, 20), Fraction(3, 4)]
-  return _problem(probs, [[shown, pause] for shown in show], [_ONE, Fraction(-5), _NONE]), (0, 3)
+  return _problem(_LIKELY_C, [[shown, pause] for shown in show], [_ONE, Fraction(-5), _NONE]), (0, 3)
 
 
 def weak_prompt_bias_in_one_word() -> tuple[MemoryProblem, tuple[int, ...]]:
@@ -53,8 +53,7 @@ def weak_prompt_bias_in_one_word() -> tuple[MemoryProblem, tuple[int, ...]]:
   """
   shared, own, none = [Fraction(1, 10)], [Fraction(9, 400)] * 40, [_NONE] * 40
   emissions = [[shared + own + none], [shared + none + own], [[_ONE] + none + none]]
-  probs = [Fraction(1, 5), Fraction(1, 20), Fraction(3, 4)]
-  two_states = _problem(probs, emissions, [_ONE, Fraction(-2), _NONE])
+  two_states = _problem(_LIKELY_C, emissions, [_ONE, Fraction(-2), _NONE])
   sure = np.array([_ONE], object)
   hmm = two_states.hmm._replace(initial_probs=sure, transition_matrix=sure[None], cell_index=np.zeros(1, np.int32))
   return two_states._replace(hmm=hmm, silent_probs=sure), (0,)
@@ -73,7 +72,7 @@ def more_positions() -> tuple[MemoryProblem, tuple[int, ...]]:
 
 
 def _problem(memory_probs: list, emissions: list, weights: list) -> MemoryProblem:
-  """Of the two states: one shows or pauses after showing, and shows after a pause."""
+  """The problem with two states: one shows or pauses after showing, and shows after a pause."""
   stationary = np.array([Fraction(2, 3), Fraction(1, 3)], object)
   hmm = MemoryHMM(
     memory_probs=np.array(memory_probs, object),

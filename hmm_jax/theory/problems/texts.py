@@ -8,6 +8,7 @@ import numpy as np
 
 from hmm_jax.hmm import Distribution
 from hmm_jax.sampling import sample_corpus
+from hmm_jax.theory.problems.enumeration import all_texts
 
 
 def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
@@ -15,16 +16,15 @@ def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
 
   A [MASK] at the end says nothing, so that posteriors and predictions at the tokens are those of the shorter sequence.
   """
-  all_of_length = lambda length: np.indices((num_tokens,) * length, np.int32).reshape(length, -1).T
   padded = [
-    np.pad(all_of_length(length), ((0, 0), (0, max_length - length)), constant_values=num_tokens)
+    np.pad(all_texts(num_tokens, length), ((0, 0), (0, max_length - length)), constant_values=num_tokens)
     for length in range(1, max_length + 1)
   ]
   return np.concatenate(padded)
 
 
 class Supports(NamedTuple):
-  """What of a distribution is possible.
+  """Supports of a distribution.
 
   Attributes:
     start: [C, H], of each configuration of the memory; C = 1 without one.
@@ -50,35 +50,29 @@ def possible_sequences(found: Supports, max_length: int, most: int | None = None
 
   With `most`, those up to the largest length that has no more of them.
   """
-  mask, chain = len(found.emits) - 1, _in_bits(found)
-  alive, tokens, every = chain.start[None], np.zeros((1, 0), np.int32), list[np.ndarray]()
+  alive, tokens, every = found.start[None], np.zeros((1, 0), np.int32), list[np.ndarray]()
   for length in range(1, max_length + 1):
-    alive = _moved(alive, chain.moves) if length > 1 else alive
-    extended = alive[:, None] & chain.emits[:-1]
-    before, token = np.nonzero(extended.any(-1))
+    extended = alive[:, None] & found.emits[:-1]
+    before, token = np.nonzero(extended.any((2, 3)))
     if most is not None and len(before) > most and every:
       break
-    tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token]
-    every.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=mask))
+    tokens, alive = np.column_stack([tokens[before], token.astype(np.int32)]), extended[before, token] @ found.moves
+    every.append(np.pad(tokens, ((0, 0), (0, max_length - length)), constant_values=len(found.emits) - 1))
   return np.concatenate(every)
 
 
 def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
   """Which sequences [n, T], ended by [MASK]s, have positive probability, [n]."""
-  chain = _in_bits(found)
-  alive = np.broadcast_to(chain.start, (len(tokens), len(chain.start)))
-  for now in tokens.T:
-    alive = _moved(alive & chain.emits[now], chain.moves)
-  return np.asarray(alive.any(1))
+  return np.asarray(_reached(found, tokens)[-1].any((1, 2)))
 
 
 def holding(found: Supports, configurations: np.ndarray) -> Supports:
-  """What is possible if the memory is one of these configurations, [C] of truth values."""
+  """Supports if the memory is one of these configurations, [C] of truth values."""
   return found._replace(start=found.start & configurations[:, None])
 
 
 def after_silent(found: Supports, states: np.ndarray) -> Supports:
-  """What is possible one step after a silent state that is one of these, [H] of truth values."""
+  """Supports one step after a silent state that is one of these, [H] of truth values."""
   return found._replace(start=states[None] @ found.moves)
 
 
@@ -87,49 +81,22 @@ def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.nda
 
   Those that can occur and have a position whose state surely lies in H*, given all other tokens.
   """
-  chain, back = _in_bits(found), _successors(found.moves.T)
-  before, arrivals = np.broadcast_to(chain.start, (len(tokens), len(chain.start))), []
+  elsewhere, certain = ~np.isin(np.arange(len(found.moves)), states), np.zeros(len(tokens), bool)
+  *before, end = _reached(found, tokens)
+  backwards = found._replace(start=np.ones_like(found.start), moves=found.moves.T)
+  after = _reached(backwards, tokens[:, :0:-1])
+  for arrival, later, now in zip(before, reversed(after), tokens.T, strict=True):
+    state_possible = (arrival & later).any(1)
+    certain |= state_possible.any(1) & ~state_possible[:, elsewhere].any(1) & (now < len(found.emits) - 1)
+  return certain & end.any((1, 2))
+
+
+def _reached(found: Supports, tokens: np.ndarray) -> list[np.ndarray]:
+  """The states [n, C, H] that are possible before each token of sequences [n, T], and after the last one."""
+  reached = [np.broadcast_to(found.start, (len(tokens), *found.start.shape))]
   for now in tokens.T:
-    arrivals.append(before)
-    before = _moved(before & chain.emits[now], chain.moves)
-  possible = before.any(1)
-  elsewhere = _bits(~np.isin(np.arange(len(found.moves)), states))
-  after, certain = np.full_like(before, _bits(np.ones(len(found.moves), bool))), np.zeros(len(tokens), bool)
-  for arrival, now in zip(reversed(arrivals), tokens.T[::-1]):
-    state_possible = np.bitwise_or.reduce(arrival & after, axis=1)
-    certain |= (state_possible > 0) & (state_possible & elsewhere == 0) & (now < len(found.emits) - 1)
-    after = _moved(after & chain.emits[now], back)
-  return certain & possible
-
-
-class _InBits(NamedTuple):
-  """`Supports` with each set of states as one integer: start [C], emits [V + 1, C], and moves of `_successors`."""
-
-  start: np.ndarray
-  moves: np.ndarray
-  emits: np.ndarray
-
-
-def _in_bits(found: Supports) -> _InBits:
-  return _InBits(_bits(found.start), _successors(found.moves), _bits(found.emits))
-
-
-def _bits(states: np.ndarray) -> np.ndarray:
-  """Sets of at most 62 states, [..., H] of truth values, as integers [...]."""
-  return states @ (1 << np.arange(states.shape[-1]))
-
-
-def _successors(moves: np.ndarray) -> np.ndarray:
-  """What every set of states can move to, eight neighbouring ones at a time: [ceil(H / 8), 256], to be looked up."""
-  size = len(moves)
-  padded = np.pad(moves, ((0, -size % 8), (0, 0)))
-  members = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(bool)
-  return np.array([_bits(members.astype(int) @ rows > 0) for rows in padded.reshape(-1, 8, size).astype(int)])
-
-
-def _moved(alive: np.ndarray, successors: np.ndarray) -> np.ndarray:
-  """Where states [...] can be after a move."""
-  return np.bitwise_or.reduce([table[alive >> 8 * byte & 255] for byte, table in enumerate(successors)])
+    reached.append((reached[-1] & found.emits[now]) @ found.moves)
+  return reached
 
 
 def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:

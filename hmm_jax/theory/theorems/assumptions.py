@@ -21,7 +21,7 @@ from hmm_jax.memory_hmm import MemoryHMM
 
 
 class Thresholds(NamedTuple):
-  """What counts as zero.
+  """Sizes up to which numbers count as zero.
 
   Attributes:
     support: epsilon; probabilities up to this are taken for 0.
@@ -33,7 +33,7 @@ class Thresholds(NamedTuple):
 
 
 class Finding(NamedTuple):
-  """What was found of one assumption.
+  """Result for one assumption.
 
   Attributes:
     statement: its number in the paper.
@@ -195,7 +195,7 @@ def stationarity(hmm: MemoryHMM, thresholds: Thresholds, tolerance: float) -> Fi
 
 
 def silent_start(hmm: MemoryHMM, silent_probs, thresholds: Thresholds, tolerance: float) -> Finding:
-  """What Theorem 4.6 needs of the start, in place of Assumption 4.4: P[H_1] = A P[H_0], positive where P[H_0] is.
+  """The condition of Theorem 4.6 on the start, in place of Assumption 4.4: P[H_1] = A P[H_0], positive where P[H_0] is.
 
   Asked of every memory that has probability. Assumption 4.4 with P[H_0] = P[H_1] is a case of it. `tolerance` is the
   largest absolute error that counts as equal. Closeness: `start_error`, `smallest_positive_prob` of P[H_1].
@@ -221,7 +221,7 @@ def stationary_probs(transition_matrix) -> np.ndarray:
 
 
 def _spectrum(columns: np.ndarray, thresholds: Thresholds) -> tuple[bool, np.ndarray, dict[str, float]]:
-  """Whether the columns are independent, the direction of their smallest singular value, and their `closeness`."""
+  """Independence of the columns, the direction of their smallest singular value, and their `closeness`."""
   _, values, rows = np.linalg.svd(columns, full_matrices=True)
   smallest = float(values[-1]) if columns.shape[1] <= columns.shape[0] else 0.0
   condition = float(values[0]) / smallest if smallest > 0 else math.inf

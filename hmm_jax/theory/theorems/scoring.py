@@ -1,4 +1,4 @@
-"""What a construction recovers beside the exact posterior, in float64, and where its theorem speaks.
+"""Scores of a construction beside the exact posterior, in float64, and where its theorem speaks.
 
 Every construction is linear in mu. With mu the identity on what its theorem recovers (all states, H*, the memory,
 supp(mu)) it gives that part of the posterior itself, up to a positive factor r_x that its proof names. Any label
@@ -14,8 +14,8 @@ import numpy as np
 
 from hmm_jax import inference
 from hmm_jax.float64 import as_float64, widened
-from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
-from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
+from hmm_jax.heads import attention_scores, LinearHead
+from hmm_jax.hmm import emitted_token_probs, token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward
 from hmm_jax.model import prepend
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
@@ -26,7 +26,7 @@ from hmm_jax.theory.theorems.recovery import recoverable_positions
 
 
 class Predictions(NamedTuple):
-  """What the exact model says of n sequences behind a prompt, for any head to read, and what is true of them.
+  """Predictions of the exact model on n sequences behind a prompt, for any head to read, and what is true of them.
 
   Attributes:
     posterior: [n, S], P[H_0 | x] of all states, or P[M_j* | x] of all values.
@@ -62,7 +62,7 @@ class Evaluation(NamedTuple):
 
 
 class Count(NamedTuple):
-  """How a construction did.
+  """Counts of right and wrong labels of a construction.
 
   Attributes:
     sequences: possible ones.
@@ -84,7 +84,7 @@ class Count(NamedTuple):
 def predict(
   problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None = None
 ) -> Predictions:
-  """What the exact model says of tokens [n, T] behind a theorem's prompt [P, E].
+  """Predictions of the exact model on tokens [n, T] behind a theorem's prompt [P, E].
 
   A task on states sees (MASK, x). There r_x = P[X_{1:T} = x] / P[X_{2:T+1} = x] by Claim A.1, and behind a prompt the
   divisor is the probability of the fake token together with x (Lemma B.2). A task on a cell sees x. There, by Lemmas
@@ -115,9 +115,9 @@ def read(
   predictions: Predictions, head: Any, padded: PaddedSizes | None = None, temperature: float = 0.0
 ) -> np.ndarray:
   """Class scores [n, C] of a theorem's head; `temperature` is of the softmax, whose limit at 0 the theorems have."""
-  num_outputs = head.output.shape[-1] if isinstance(head, AttentionHead) else head.weights.shape[-1]
   if isinstance(head, LinearHead):
     return predictions.token_probs[:, 0, : len(head.weights)] @ head.weights + head.bias
+  num_outputs = head.output.shape[-1]
   if padded:
     head = padding.head(head, padded)
   if temperature:
@@ -137,21 +137,18 @@ def evaluation(
 
 
 def first_predictions(problem: StateProblem, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """What a linear head sees of x in tokens [n, T], and what it should say.
+  """G that a linear head sees of x in tokens [n, T], and the scores that it should give.
 
   Returns:
     G_1 [n, V] of (MASK, x), the scores [n, C] of P[H_0 | X_{1:T} = x], and which x are possible [n].
   """
-  hmm, mu = problem.hmm, assumptions.contrasts(problem.task_weights)
-  labelled, inputs = hmm.starting_from(problem.silent_probs), _after_mask(hmm, tokens)
-  with jax.enable_x64(True):
-    results = _first_state_probs(widened(hmm), inputs), _first_state_probs(widened(labelled), inputs)
-    (states, _), (silent_states, loglik) = jax.tree.map(np.asarray, results)
-  return states @ np.asarray(hmm.emission_matrix, np.float64), silent_states @ mu.T, loglik > -np.inf
+  found = _state_predictions(problem, np.zeros((0, problem.hmm.num_states)), tokens, None)
+  mu = assumptions.contrasts(problem.task_weights)
+  return found.token_probs[:, 0], found.posterior @ mu.T, found.possible
 
 
 def score_gaps(scores: np.ndarray) -> np.ndarray:
-  """By how much the best of the scores [n, C] is above the next, [n]."""
+  """The best of the scores [n, C] minus the next, [n]."""
   best = np.sort(scores, axis=-1)
   return best[:, -1] - best[:, -2]
 
@@ -171,23 +168,18 @@ def count(evaluation: Evaluation, margin: float) -> Count:
   )
 
 
-def _after_mask(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
-  return np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
-
-
 def _state_predictions(
   problem: StateProblem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None
 ) -> Predictions:
-  hmm, silent_probs, inputs = problem.hmm, problem.silent_probs, _after_mask(problem.hmm, tokens)
-  if padded:
-    inputs, prompt = padding.remasked(inputs, hmm.num_tokens, padded), padding.prompt_of(hmm, prompt, padded)
-    silent_probs, hmm = padding.zero_pad(silent_probs, padded.num_states), padding.chain(hmm, padded)
+  hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
+  silent_probs = padding.zero_pad(problem.silent_probs, hmm.num_states)
+  inputs = np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
   with jax.enable_x64(True):
     found = _state_predictions_in_float64(widened(hmm), as_float64(silent_probs), as_float64(prompt), inputs)
   posterior, token_probs, label_loglik, model_loglik = jax.tree.map(np.asarray, found)
   possible = label_loglik > -np.inf
   posterior, factor = posterior[:, : problem.hmm.num_states], _ratio(label_loglik, model_loglik)
-  return Predictions(posterior, token_probs[:, None], inputs[:, 1:], factor, possible, possible)
+  return Predictions(posterior, token_probs[:, None], tokens, factor, possible, possible)
 
 
 def _memory_predictions(
@@ -210,16 +202,13 @@ def _memory_predictions(
   return Predictions(posterior, token_probs, tokens, factor, possible, in_region)
 
 
-def _zero_padded(problem: MemoryProblem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> tuple:
+def _zero_padded(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> tuple:
   """The distribution, the prompt and the tokens, filled up."""
   hmm = problem.hmm
   if not padded:
     return hmm, prompt, tokens
-  return (
-    padding.chain(hmm, padded),
-    padding.prompt_of(hmm, prompt, padded),
-    padding.remasked(tokens, hmm.num_tokens, padded),
-  )
+  tokens = padding.remasked(tokens, hmm.num_tokens, padded)
+  return padding.chain(hmm, padded), padding.prompt_of(hmm, prompt, padded), tokens
 
 
 def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
@@ -246,12 +235,6 @@ def _state_predictions_in_float64(hmm, silent_probs, prompt, inputs):
   seen = inference.forward_backward(hmm, prepend(prompt, rows))
   token_probs = emitted_token_probs(hmm, seen.leave_one_out_probs[:, len(prompt)])
   return labelled.smoothed_probs[:, 0], token_probs, labelled.marginal_loglik, seen.marginal_loglik
-
-
-@jax.jit
-def _first_state_probs(hmm, inputs):
-  posterior = inference.forward_backward(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
-  return posterior.leave_one_out_probs[:, 0], posterior.marginal_loglik
 
 
 @jax.jit

@@ -15,7 +15,7 @@ ON_EMISSIONS = {'3.3': '3.1', '3.6': '3.5', '4.3': '4.2', '4.6': '4.5', 'C.6': '
 
 
 class Limits(NamedTuple):
-  """What decides that assumptions hold.
+  """Thresholds and limits by which assumptions are decided.
 
   Attributes:
     thresholds: what counts as zero.
@@ -45,7 +45,7 @@ class Program(NamedTuple):
 
 
 def finding(assumption: str, problem: Any, limits: Limits) -> Finding:
-  """Whether the problem satisfies the assumption of this number; `start` is what Theorem 4.6 needs in place of 4.4."""
+  """Decide the assumption of this number; `start` is what Theorem 4.6 needs in place of 4.4."""
   hmm, mu, thresholds = problem.hmm, problem.task_weights, limits.thresholds
   match assumption:
     case '3.1':
@@ -94,7 +94,7 @@ def program(theorem: str, problem: Any, length: int, limits: Limits) -> Program:
 
 
 def evaluator(theorem: str, problem: Any, length: int, limits: Limits) -> Callable[[np.ndarray], scoring.Evaluation]:
-  """What scores the theorem's construction beside the exact label, on tokens [n, T]; raises AssumptionError."""
+  """The score function of the theorem's construction and the exact label, on tokens [n, T]; raises AssumptionError."""
   built = program(theorem, problem, length, limits)
 
   def evaluate(tokens: np.ndarray) -> scoring.Evaluation:

@@ -15,12 +15,12 @@ import pytest
 from experiments.studies.theory.appendix import STATEMENTS
 from hmm_jax.hmm import conditional_token_probs, HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.claims import adversary, lemmas, memory_lemmas, state_lemmas, tables
+from hmm_jax.theory.claims import adversary, lemmas, tables
 from hmm_jax.theory.claims.adversary import EDGES, Search
 from hmm_jax.theory.claims.lemmas import violation
 from hmm_jax.theory.claims.tables import Case
 from hmm_jax.theory.exact import algebra
-from hmm_jax.theory.exact.rationals import exact
+from hmm_jax.theory.exact.algebra import exact
 from hmm_jax.theory.problems import gap
 from hmm_jax.theory.theorems import assumptions, recovery
 from hmm_jax.theory.theorems.assumptions import Thresholds
@@ -84,9 +84,9 @@ def test_tables_are_sums_over_memories_and_paths(cases, kind):
   """P[X = x] of each text by a sum written out, with a prompt, and all of them sum to one."""
   case = cases[kind].assumed[0]
   memory_size, num_states, _ = case.emission_matrix.shape
-  prompt = lemmas.indicator(case) if memory_size > 1 else state_lemmas.starting_prompt(case)
-  prompted = lemmas.prompted_table(case, 2, prompt).text_probs
-  assert tables.table(case, case.first_probs, 2).text_probs.sum() == 1
+  prompt = lemmas.indicator(case) if memory_size > 1 else lemmas.starting_prompt(case)
+  prompted = tables.table(case, 2, silent=1, prompt=prompt).text_probs
+  assert tables.table(case, 2).text_probs.sum() == 1
   for text in texts_of(case, 2):
     total = Fraction(0)
     for memory in itertools.product(range(memory_size), repeat=case.memory_probs.ndim):
@@ -102,8 +102,8 @@ def test_tables_are_sums_over_memories_and_paths(cases, kind):
 
 def test_token_laws_are_conditional_probabilities():
   """G_i of a text by the definition, and 0 where what is left cannot occur."""
-  of_text = np.array([[1, 2, 0], [3, 0, 0], [0, 0, 0]]) * Fraction(1, 6)
-  G = tables.token_law(of_text, 0)
+  of_text = np.array([[[1, 2, 0], [3, 0, 0], [0, 0, 0]]]) * Fraction(1, 6)
+  G = tables.token_law(tables.Table(None, of_text, *[None] * 4), 0)
   assert G.shape == (3, 1, 3) and G[:, 0, 0].tolist() == [Fraction(1, 4), Fraction(3, 4), 0]
   assert G[:, 0, 2].tolist() == [0, 0, 0]
 
@@ -157,9 +157,9 @@ def test_what_fails_is_found_by_the_search(statement):
 def test_the_counterexample_violates_c_9_and_not_its_correction():
   """On the texts of three words of `gap`, in exact fractions."""
   case, length = case_of(gap.weak_prompt_bias()), 3
-  assert violation(memory_lemmas.lemma_c_9_of_the_paper, case, length) == Fraction(1007, 290) - 1
-  assert violation(memory_lemmas.theorem_c_6_of_the_paper, case, length) == Fraction(2, 29)
-  for claim in (memory_lemmas.lemma_c_9_corrected, memory_lemmas.theorem_c_6_corrected):
+  assert violation(lemmas.lemma_c_9_of_the_paper, case, length) == Fraction(1007, 290) - 1
+  assert violation(lemmas.theorem_c_6_of_the_paper, case, length) == Fraction(2, 29)
+  for claim in (lemmas.lemma_c_9_corrected, lemmas.theorem_c_6_corrected):
     assert violation(claim, case, length) == 0
 
 
@@ -175,19 +175,19 @@ def test_columns_that_cannot_be_told_are_noticed(cases, statement):
 def test_a_prompt_that_allows_everything_is_noticed(cases):
   """With u = 1 the memory is not confined, and Claim C.14 fails."""
   case = cases['4.4, C.5'].assumed[0]
-  of = lemmas.prompted_table(case, 2, 0 * lemmas.indicator(case) + 1)
-  assert tables.normalised(of.by(of.values, 3))[case.task_weights == 0].any()
+  of = tables.table(case, 2, silent=1, prompt=0 * lemmas.indicator(case) + 1)
+  assert lemmas.value_law(of)[case.task_weights == 0].any()
 
 
 def test_contradictions_of_prompt_and_text_take_part():
   """Theorem 3.6, Claim C.15 and Lemma C.13 where a text rules supp(mu) out, which does happen."""
   states, memory = case_of(contradictory_states()), case_of(contradictory_memory())
-  now = tables.table(states, states.silent_probs, 2, silent=1)
-  of = tables.table(states, states.first_probs, 2, silent=2, prompt=state_lemmas.starting_prompt(states))
-  assert (lemmas.possible(now) & ~lemmas.possible(of)).any()
-  assert violation(state_lemmas.theorem_3_6, states, 2) == 0
-  assert sum(part.size for part in memory_lemmas.claim_c_15(memory, 3)) > 0
-  for claim in (memory_lemmas.claim_c_15, memory_lemmas.lemma_c_13, memory_lemmas.theorem_c_6_corrected):
+  now = tables.silent_table(states, 2)
+  of = tables.table(states, 2, silent=2, prompt=lemmas.starting_prompt(states))
+  assert (now.possible & ~of.possible).any()
+  assert violation(lemmas.theorem_3_6, states, 2) == 0
+  assert sum(part.size for part in lemmas.claim_c_15(memory, 3)) > 0
+  for claim in (lemmas.claim_c_15, lemmas.lemma_c_13, lemmas.theorem_c_6_corrected):
     assert violation(claim, memory, 3) == 0
 
 
@@ -196,7 +196,7 @@ def test_theorem_3_3_needs_no_full_support_before_the_text(cases):
   for case in cases['3.1'].assumed:
     case = case._replace(silent_probs=np.array([Fraction(1, 3), Fraction(2, 3), Fraction(0)], object))
     if case.first_probs.all():
-      assert violation(state_lemmas.equation_a_1, case, HOW.length) == 0
+      assert violation(lemmas.equation_a_1, case, HOW.length) == 0
   assert any((case.silent_probs[:2] @ case.transition_matrix[:2]).all() for case in cases['3.1'].assumed)
 
 
@@ -204,12 +204,12 @@ def test_the_smallest_gap_is_the_least_mass_outside():
   """Of the counterexample: 1 - max of the scores below 1 at texts in R, over all of them."""
   case = case_of(gap.weak_prompt_bias())
   masses = []
-  plain = tables.table(case, case.first_probs, 3)
-  for text in np.argwhere(memory_lemmas.in_region(case, plain)):
+  plain = tables.table(case, 3)
+  for text in np.argwhere(lemmas.in_region(plain)):
     for i in range(3):
       at = tuple(0 if j == i else token for j, token in enumerate(text))
-      masses.append(lemmas.outside(case, plain.without(i), i)[at])
-  assert memory_lemmas.smallest_gap(case, 3) == min(mass for mass in masses if mass) > 0
+      masses.append(lemmas.outside(plain.without(i), i)[at])
+  assert lemmas.smallest_gap(case, 3) == min(mass for mass in masses if mass) > 0
 
 
 # The library's constructions and its exact model.
@@ -227,13 +227,13 @@ def test_the_library_builds_what_the_lemmas_speak_of(cases, kind, theorem):
       values, finding = case.weighed, assumptions.relaxed_recoverable_hidden_states(hmm, 0, mu, EXACT)
     # The library takes the largest H*.
     floats = floats._replace(states=tuple(finding.witness['recoverable_states'].tolist()))
-    theta = memory_lemmas.recovery(floats, values)
+    theta = lemmas.recovery(floats, values)
     if theorem == '4.3':
       built = recovery.theorem_4_3(hmm, mu, 0, 2, EXACT)
     else:
       built = recovery.theorem_4_6(hmm, mu, floats.silent_probs, 0, 2, EXACT, 1e-9)
       np.testing.assert_allclose(built['prompt'][0].reshape(lemmas.indicator(case).shape), lemmas.indicator(floats))
-      np.testing.assert_allclose(built['head'].positions[0, -1], memory_lemmas.corrected_bias(floats))
+      np.testing.assert_allclose(built['head'].positions[0, -1], lemmas.corrected_bias(floats))
     head = built['head']
     shown = head.value_weights.reshape(floats.emission_matrix.shape)[np.ix_(values, np.array(floats.states))]
     scale = np.abs(theta).max()
@@ -254,8 +254,8 @@ def test_the_exact_model_is_the_papers_message_passing():
   u, texts = lemmas.indicator(case).astype(float).reshape(-1), list(texts_of(case, length))
   states = np.moveaxis(tables.in_floats(case).emission_matrix, -1, 0).reshape(3, -1)
   predicted = in_float64(g_bar, hmm, np.array([[u, *states[list(text)]] for text in texts]))
-  first = tables.token_law(tables.table(case, case.first_probs, 1 + length).text_probs, 0)
-  after = [tables.token_law(lemmas.prompted_table(case, length).text_probs, i) for i in range(length)]
+  first = tables.token_law(tables.table(case, 1 + length), 0)
+  after = [tables.token_law(lemmas.prompted_table(case, length), i) for i in range(length)]
   zeros = 0
   for text, Gs in zip(texts, predicted, strict=True):
     expected = [first[(slice(None), 0, *text)]]

@@ -9,7 +9,7 @@ import pytest
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact import algebra, chain, constructions
+from hmm_jax.theory.exact import algebra, constructions
 from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
 from hmm_jax.theory.theorems import assumptions, recovery
 from hmm_jax.theory.theorems.assumptions import Thresholds
@@ -55,6 +55,10 @@ def proposed(theorem, rng):
   mu[:, 2:] = 0
   hmm = MemoryHMM(memory_probs, silent @ moves, moves, np.array(reads, np.int32), emissions)
   return MemoryProblem(hmm, silent, mu, 0, 0)
+
+
+def texts_of(problem, length):
+  return itertools.product(range(problem.hmm.num_tokens), repeat=length)
 
 
 def in_floats(problem):
@@ -164,7 +168,7 @@ def test_scores_of_states_are_sums_over_paths_and_the_float_head_agrees(theorem)
     hmm, exact = problem.hmm, constructions.exact_construction(problem, theorem)
     silent = hmm._replace(initial_probs=problem.silent_probs)
     for tokens in itertools.product(range(hmm.num_tokens), repeat=T):
-      label, constructed = constructions.exact_scores(problem, theorem, tokens)
+      label, constructed = exact.scores(tokens)
       posterior = law_of(path_law(silent, None, [None, *tokens], 0, lambda _, h: h), hmm.num_states)
       u = None if exact.prompt is None else exact.prompt[None]
       G = predicted_by_paths(hmm, u, [None, *tokens], 0 if u is None else 1)
@@ -179,7 +183,7 @@ def test_scores_of_memories_are_sums_over_paths_and_the_float_head_agrees(theore
   for problem, construction in problems_of(theorem, 4):
     hmm, cell, exact = problem.hmm, problem.cell, constructions.exact_construction(problem, theorem)
     for tokens in list(itertools.product(range(hmm.num_tokens), repeat=T))[::19]:
-      label, constructed = constructions.exact_scores(problem, theorem, tokens)
+      label, constructed = exact.scores(tokens)
       law = path_law(hmm, None, list(tokens), 0, lambda memory, _, cell=cell: memory[cell])
       positions = range(T + (exact.prompt is not None))
       G = np.array([predicted_by_paths(hmm, exact.prompt, tokens, position) for position in positions])
@@ -210,9 +214,9 @@ def test_the_constructions_are_right_without_any_rounding(theorem):
   right = zeros = 0
   for problem, _ in problems_of(theorem, 4):
     exact = constructions.exact_construction(problem, theorem)
-    for tokens in chain.all_texts(exact.chain, 2):
+    for tokens in texts_of(problem, 2):
       label, constructed = exact.scores(tokens)
-      if isinstance(problem, StateProblem) or exact.in_region(tokens):
+      if exact.posterior(tokens).any() if isinstance(problem, StateProblem) else exact.in_region(tokens):
         assert_positive_multiple(constructed, label)
         right += bool(label.any())
         zeros += not label.any()
@@ -222,7 +226,7 @@ def test_the_constructions_are_right_without_any_rounding(theorem):
 def assert_right_on_region(problem, theorem, length):
   """Scores of every text in R are a positive multiple of the exact ones, or both 0; how many are not."""
   exact, right = constructions.exact_construction(problem, theorem), 0
-  for tokens in chain.all_texts(exact.chain, length):
+  for tokens in texts_of(problem, length):
     if exact.in_region(tokens):
       label, constructed = exact.scores(tokens)
       assert_positive_multiple(constructed, label)
@@ -292,18 +296,18 @@ def test_a_mask_in_the_text_says_nothing():
   problem, _ = problems_of('4.6', 1)[0]
   exact = constructions.exact_construction(problem, '4.6')
   mask = problem.hmm.num_tokens
-  text = chain.all_texts(exact.chain, 2)[0]
+  text = next(text for text in texts_of(problem, 2) if exact.posterior(text).any())
   np.testing.assert_array_equal(exact.posterior((*text, mask)), exact.posterior(text))
-  np.testing.assert_array_equal(constructions.embedding_of(exact.chain, mask), np.ones((3, 3), int))
+  np.testing.assert_array_equal(exact.token_embeddings[mask], np.ones((3, 3), int))
 
 
 def test_every_float_problem_is_a_rational_one():
   """Floats are taken as they are, rows divided by their sums; scores agree with those of the fractions they round."""
   for theorem in ('3.3', 'C.6'):
     problem, _ = problems_of(theorem, 1)[0]
-    text = chain.all_texts(constructions.exact_construction(problem, theorem).chain, 2)[0]
     of_fractions = constructions.exact_construction(problem, theorem)
     of_floats = constructions.exact_construction(in_floats(problem), theorem)
+    text = next(text for text in texts_of(problem, 2) if of_fractions.posterior(text).any())
     np.testing.assert_allclose(
       of_floats.scores(text)[0].astype(float), of_fractions.scores(text)[0].astype(float), atol=1e-12
     )

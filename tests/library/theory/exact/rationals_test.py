@@ -7,11 +7,11 @@ from conftest import dirichlet_hmm, in_float64, joint_hmm, path_probs, state_pat
 import jax
 import numpy as np
 import pytest
+import rationals
 
 from hmm_jax import hmm as hmm_lib, inference
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact import rationals
 
 T = 3
 # A chain of thirds and halves with zeros: after token 1 comes no token 0 but right at the start.
@@ -81,17 +81,6 @@ def test_a_memory_is_flattened_without_rounding(num_cells):
   for rows, floats in zip(hmm, expected, strict=True):
     assert is_exact(rows) and np.ravel(rows.sum(-1)).tolist() == [1] * (rows.size // rows.shape[-1])
     np.testing.assert_allclose(rows.astype(float), floats, rtol=1e-15, atol=0)
-
-
-def test_likelihood_rows_are_columns_of_emissions_and_ones_for_a_mask():
-  """The row of token v is P[X = v | state], and id V has ones."""
-  rows = rationals.likelihood_rows(SMALL, [1, 2, 0])
-  assert [row.tolist() for row in rows] == [
-    [Fraction(4, 5), Fraction(0), Fraction(1)],
-    [Fraction(1)] * 3,
-    [Fraction(1, 5), Fraction(1), Fraction(0)],
-  ]
-  assert all(map(is_exact, rows))
 
 
 @pytest.mark.parametrize('name', ['small', 'drawn', 'memory'])

@@ -6,9 +6,9 @@ import itertools
 import jax
 import numpy as np
 import pytest
+import rationals
 
 from hmm_jax import HMM, random_hmm, tasks
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.limits import best_head as best_head_lib, separability
 from hmm_jax.theory.limits.separability import exact_certificate
 

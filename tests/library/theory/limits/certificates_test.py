@@ -4,9 +4,9 @@ import functools
 
 import numpy as np
 import pytest
+import rationals
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
 from hmm_jax.theory.limits import certificates, separability
 from hmm_jax.theory.problems import counterexamples, enumeration

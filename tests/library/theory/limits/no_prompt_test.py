@@ -5,9 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
+import rationals
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.limits import no_prompt as lib
 from hmm_jax.theory.limits.constant_prompt import likelihoods
 from tests.theory_cases import drawn

@@ -5,10 +5,11 @@ import itertools
 
 import numpy as np
 import pytest
+from rationals import exact_hmm
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact import algebra
-from hmm_jax.theory.exact.rationals import exact, exact_hmm
+from hmm_jax.theory.exact.algebra import exact
 from hmm_jax.theory.limits.reachable import linear_score, reachable
 
 # Four states in a ring, of which the first alone shows token 0: each token more tells one state more apart.
@@ -134,7 +135,8 @@ def test_words_that_the_prime_hides_are_missed_aloud(monkeypatch):
   """Modulo 2 and 3 determinants vanish: either all of it is found, or an error is raised, never a smaller S."""
   rng, raised = np.random.default_rng(1), 0
   for prime in (2, 3):
-    monkeypatch.setattr('hmm_jax.theory.limits.reachable._PRIME', prime)
+    for module in ('limits.reachable', 'exact.algebra'):
+      monkeypatch.setattr(f'hmm_jax.theory.{module}.PRIME', prime)
     for hmm in [rational_hmm(rng, 3, 2) for _ in range(8)]:
       try:
         dimension = reachable(hmm, 3).dimension

@@ -5,9 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
+import rationals
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.limits.separability import exact_certificate, linear_separation
 
 TOLERANCE = 1e-9

@@ -31,8 +31,6 @@ from theory_counterexamples_cases import (
 
 from hmm_jax import theory
 from hmm_jax.heads import AttentionHead
-from hmm_jax.theory.exact import problem, rationals
-from hmm_jax.theory.problems import counterexamples
 from hmm_jax.theory.theorems import assumptions
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -192,5 +190,5 @@ def test_the_page_names_functions_that_exist():
   """Every function in the tables of functions is one of the theory modules."""
   section = PAGE.split('## Statements and functions')[1].split('\n## ')[0]
   named = set(re.findall(r'`(\w+)`', section))
-  rooms = theory, assumptions, problem, rationals, counterexamples
+  rooms = theory, assumptions
   assert named and all(any(hasattr(room, name) for room in rooms) for name in named), named

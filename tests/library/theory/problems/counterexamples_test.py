@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from oracles import attention_by_the_paper
 import pytest
+import rationals
 from theory_counterexamples_cases import (
   attention,
   attention_head,
@@ -36,7 +37,6 @@ from hmm_jax import theory
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import ExactModel, prepend
-from hmm_jax.theory.exact import rationals
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 

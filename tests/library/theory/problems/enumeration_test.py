@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+import rationals
 
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
 from hmm_jax.theory.problems import counterexamples, enumeration
 from hmm_jax.theory.theorems import scoring

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.claims import adversary, memory_lemmas
+from hmm_jax.theory.claims import adversary, lemmas
 from hmm_jax.theory.claims.lemmas import violation
 from hmm_jax.theory.claims.tables import Case, in_floats
 from hmm_jax.theory.exact import algebra, chain as chain_lib, constructions
@@ -48,7 +48,7 @@ def regions(problem, length):
   """The texts in R, with exact scores, those of the mended construction and those with -2, and the logit at the
   prompt."""
   mended, paper = (constructions.exact_construction(problem, '4.6', bias) for bias in (None, PAPER))
-  for text in chain_lib.all_texts(mended.chain, length):
+  for text in itertools.product(range(problem.hmm.num_tokens), repeat=length):
     if mended.in_region(text):
       exact, right = mended.scores(text)
       yield text, mended, exact[0], right[0], paper.scores(text)[1][0], mended.predicted(text)
@@ -58,7 +58,7 @@ def test_assumptions_4_4_and_4_5_hold():
   """Stationary, irreducible and aperiodic, full support; H* = {show}; in fractions and as the library decides."""
   hmm, floats = PROBLEM.hmm, float_hmm(PROBLEM)
   np.testing.assert_array_equal(hmm.initial_probs @ hmm.transition_matrix, hmm.initial_probs)
-  assert adversary.is_ergodic(hmm.transition_matrix) and (hmm.initial_probs > 0).all()
+  assert algebra.is_ergodic(hmm.transition_matrix) and (hmm.initial_probs > 0).all()
   assert assumptions.stationarity(floats, EXACT, 1e-12).holds
   finding = assumptions.relaxed_recoverable_hidden_states(floats, 0, PROBLEM.task_weights.astype(float), EXACT)
   assert finding.holds and finding.witness['recoverable_states'].tolist() == [gap.STATES.index('show')]
@@ -109,7 +109,7 @@ def test_the_float_construction_has_the_bound_and_with_minus_2_the_wrong_label()
     at = int(np.argmax(logits))
     return ((head.value_weights @ predicted[at].astype(float)) * embeddings[at] @ head.output)[0]
 
-  exact = constructions.exact_scores(PROBLEM, '4.6', gap.TEXT)[0][0]
+  exact = constructions.exact_construction(PROBLEM, '4.6').scores(gap.TEXT)[0][0]
   np.testing.assert_allclose(float(exact), 2 / 29)
   assert score(-5.0) > 0 > -1 > score(-2.0)
 
@@ -158,7 +158,8 @@ def test_the_steps_by_hand_are_computed():
   assert f'({", ".join(map(str, construction.recover[1, 0]))})' in PAGE
   read = construction.recover[:2, 0] @ predicted[0]
   assert f'{read[0]} and {read[1]}' in PAGE
-  assert construction.values(gap.TEXT, predicted, 0)[0] == read[0] - 2 * read[1]
+  at_prompt = (construction.recover @ predicted[0]) * construction.prompt_embeddings[0]
+  assert (construction.weights @ at_prompt.sum(1))[0] == read[0] - 2 * read[1]
   assert f'= {read[0] - 2 * read[1]}' in PAGE
   assert probs_given_memory(gap.TEXT).tolist() == [Fraction(5, 192), Fraction(5, 192), Fraction(8, 192)]
   assert 'Its probability is 5/192 under A and under B and 8/192 under C' in PAGE
@@ -177,8 +178,8 @@ def test_claim_c_10_holds_at_the_prompt_too_where_mu_weighs_every_value():
   rng, how = np.random.default_rng(0), adversary.Search(2, 0, 0, 0, 24, 0.02)
   for _ in range(8):
     case = adversary.draw('4.4, C.5', 'every value weighed', rng, how)
-    assert violation(memory_lemmas.claim_c_10_at_the_prompt, case, 2) == 0
-    assert violation(memory_lemmas.lemma_c_9_of_the_paper, case, 2) == 0
+    assert violation(lemmas.claim_c_10_at_the_prompt, case, 2) == 0
+    assert violation(lemmas.lemma_c_9_of_the_paper, case, 2) == 0
 
 
 def test_with_one_weighed_value_minus_2_errs_at_0_alone():
@@ -188,7 +189,7 @@ def test_with_one_weighed_value_minus_2_errs_at_0_alone():
   at_0 = 0
   for _ in range(40):
     case = in_floats(adversary.draw('4.4, C.5', 'one value weighed', rng, how))
-    clear, zero = memory_lemmas.wrong_labels(case, 2, -2)
+    clear, zero = lemmas.wrong_labels(case, 2, -2)
     assert not clear.any()
     assert not zero.any() or case.task_weights.min() < 0
     at_0 += zero.any()
@@ -231,7 +232,7 @@ def test_with_the_pseudo_inverse_less_is_enough(example, shape, other):
   problem, text = example()
   hmm, construction = problem.hmm, constructions.exact_construction(problem, '4.6')
   assert hmm.emission_matrix.shape == shape and (hmm.emission_matrix.sum(-1) == 1).all()
-  assert adversary.is_ergodic(hmm.transition_matrix)
+  assert algebra.is_ergodic(hmm.transition_matrix)
   np.testing.assert_array_equal(hmm.initial_probs @ hmm.transition_matrix, hmm.initial_probs)
   assert construction.states.tolist() == [0]
   favourable = with_attention(construction, other * Fraction(1))
@@ -272,7 +273,7 @@ def test_attention_can_go_beyond_c_8():
   problem, text = gap.more_positions()
   construction = constructions.exact_construction(problem, '4.6')
   others = np.setdiff1d(np.arange(problem.hmm.num_states), construction.states)
-  unprompted = chain_lib.leave_one_out(construction.chain, constructions.token_rows(construction.chain, text))
+  unprompted = chain_lib.leave_one_out(construction.chain, construction.chain.likelihoods[list(text)])
   in_c_8 = [i + 1 for i, joint in enumerate(unprompted) if not joint[:, others].any()]
   logits = construction.logits(construction.predicted(text))
   attended = [i for i, logit in enumerate(logits) if logit == max(logits)]
@@ -280,7 +281,7 @@ def test_attention_can_go_beyond_c_8():
   exact, built = construction.scores(text)
   assert exact[0] * built[0] > 0
   case = as_case(problem)
-  assert violation(memory_lemmas.lemma_c_9_precisely, case, len(text)) > 0
+  assert violation(lemmas.lemma_c_9_precisely, case, len(text)) > 0
 
 
 def probs_given_memory(text):

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 from oracles import log_space_posterior
 import pytest
+import rationals
 from theory_cases import drawn, exact_hmm, exact_posterior, FAMILIES, in_region_by_definition, LIMITS
 
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.problems import texts
 from hmm_jax.theory.theorems import padding, theorems

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from oracles import attention_by_the_paper
 import pytest
+import rationals
 from theory_cases import (
   EXACT,
   exact_posteriors,
@@ -21,7 +22,6 @@ from theory_cases import (
 from hmm_jax import tuning
 from hmm_jax.heads import Attention, Linear
 from hmm_jax.model import ExactModel
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.theorems import assumptions, recovery, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError, Thresholds
 

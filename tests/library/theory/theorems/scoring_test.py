@@ -5,10 +5,10 @@ import itertools
 
 import numpy as np
 import pytest
+import rationals
 from theory_cases import drawn, exact_hmm, exact_posterior, exactly, FAMILIES, in_region_by_definition, LIMITS, SIZES
 
 from hmm_jax.blocks import in_blocks
-from hmm_jax.theory.exact import rationals
 from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.problems import texts
 from hmm_jax.theory.theorems import assumptions, padding, scoring, theorems

@@ -1,4 +1,4 @@
-"""Posteriors and predictions in exact rational arithmetic, for proofs and for checks that share no code with the rest.
+"""Posteriors and predictions in exact rational arithmetic, for checks that share no recursion with the library.
 
 The recursions are those of `hmm_jax.inference` on `fractions.Fraction`, slow and without any rounding. A float is a
 rational number, so a drawn HMM has exact posteriors too; its rows are divided by their exact sums.
@@ -10,12 +10,7 @@ import numpy as np
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-
-
-def exact(array) -> np.ndarray:
-  """The array as `Fraction`s, float by float, in an array of objects."""
-  array = np.asarray(array)
-  return np.array([Fraction(value) for value in array.reshape(-1).tolist()], object).reshape(array.shape)
+from hmm_jax.theory.exact.algebra import exact
 
 
 def exact_hmm(distribution: HMM | MemoryHMM) -> HMM:
