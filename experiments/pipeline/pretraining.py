@@ -141,8 +141,11 @@ def pretrained_params(
   p, mesh = settings.pretrain, _mesh(settings)
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
   key_corpus, key_params, key_steps = jax.random.split(key, 3)
-  phase, opened = reporter.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / checkpoints.NAME)
-  with signals.deferred(), phase, opened as saved:
+  with (
+    signals.deferred(),
+    reporter.clock.phase('pretraining'),
+    checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved,
+  ):
     shapes = jax.eval_shape(init, key_params)
     like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
     state, metrics = saved.restore(like) or (init(key_params), [])

@@ -1,4 +1,4 @@
 """The questions beyond the main line: a study is a module or a package; `registry.py` has every experiment by name.
 
-`runner.py` runs a study of several parts and records each as it ends.
+`study.py` runs a study of several parts and records each as it ends.
 """

@@ -23,7 +23,7 @@ from experiments.records import checkpoints, failures, files, trial_records
 from experiments.records.trial_records import Tuned
 from experiments.runtime import distributed, locks, storage
 from experiments.runtime.progress import Reporter
-from experiments.studies import registry, runner
+from experiments.studies import registry, study
 
 ROOT = pathlib.Path(__file__).parents[2]
 QUIET = Reporter(rich.console.Console(quiet=True))
@@ -399,11 +399,11 @@ def test_records_are_merged_by_one_process_at_a_time(settings, tmp_path, monkeyp
 @pytest.fixture
 def parts(settings, tmp_path, monkeypatch):
   """Runs a study of one part, which calls what it is given with its folder."""
-  monkeypatch.setattr(runner, '_on_exact_device', contextlib.nullcontext)
+  monkeypatch.setattr(study, '_on_exact_device', contextlib.nullcontext)
 
   def run(part):
-    folder = tmp_path / 'parts' / runner._id(settings) / 'one'
-    runner.run(settings, {'one': lambda *_: part(folder)}, tmp_path, QUIET)
+    folder = tmp_path / 'parts' / study._id(settings) / 'one'
+    study.in_parts(lambda _: {'one': lambda *_: part(folder)})(settings, tmp_path, QUIET)
     return [row['value'] for row in files.read_json_lines(tmp_path / 'results.jsonl')]
 
   return run

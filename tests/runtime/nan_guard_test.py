@@ -16,7 +16,7 @@ from experiments.records import checkpoints, files
 from experiments.runtime import exit_status, nan_guard, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
-from experiments.studies import registry, runner
+from experiments.studies import registry, study
 from hmm_jax import sharding
 from hmm_jax.pretrain import TrainState
 
@@ -148,5 +148,5 @@ def test_looking_for_nans_names_no_other_run(settings, tmp_path):
   for point, trial in settings.draws():
     assert looking.trial_id(point, trial) == settings.trial_id(point, trial)
   of_parts = registry.from_config(config_lib.shipped('example_4_1')['get_config']())
-  assert runner._id(dataclasses.replace(of_parts, debug_nans=True)) == runner._id(of_parts)
-  assert runner._id(dataclasses.replace(of_parts, seed=1)) != runner._id(of_parts)
+  assert study._id(dataclasses.replace(of_parts, debug_nans=True)) == study._id(of_parts)
+  assert study._id(dataclasses.replace(of_parts, seed=1)) != study._id(of_parts)
