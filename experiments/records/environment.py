@@ -52,14 +52,23 @@ def _cpu() -> str:
 def _process() -> Environment:
   """Looked at once: a commit made while a run goes on is not the one that runs."""
   root = pathlib.Path(__file__).parents[2]
-  git = lambda *words: subprocess.run(['git', '-C', root, *words], capture_output=True, text=True).stdout.strip()
+  # An installed copy may lie inside of another repository.
+  is_clone = (root / '.git').exists()
   return {
-    'commit': git('rev-parse', 'HEAD') or 'unknown',
-    'uncommitted_changes': bool(git('status', '--porcelain')),
+    'commit': (is_clone and _git(root, 'rev-parse', 'HEAD')) or 'unknown',
+    'uncommitted_changes': is_clone and bool(_git(root, 'status', '--porcelain')),
     'python': platform.python_version(),
     'xla_flags': os.environ.get('XLA_FLAGS', ''),
     'packages': {name: importlib.metadata.version(name) for name in _COMPUTING + _OTHERS},
   }
+
+
+def _git(root: pathlib.Path, *words: str) -> str:
+  """The answer of git on a clone; '' where git fails or is not installed."""
+  try:
+    return subprocess.run(['git', '-C', root, *words], capture_output=True, text=True).stdout.strip()
+  except FileNotFoundError:
+    return ''
 
 
 def keep(workdir: pathlib.Path, here: Environment) -> str:

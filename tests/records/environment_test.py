@@ -19,6 +19,18 @@ def test_an_environment_names_code_versions_and_devices():
   assert here['devices'] == [jax.devices()[0].device_kind] * 3
 
 
+@pytest.mark.parametrize('lacks', ['git', 'a clone'])
+def test_without_git_or_a_clone_the_commit_is_unknown(monkeypatch, tmp_path, lacks):
+  """The run goes on; an installed copy inside of another repository does not name that one's commit."""
+  if lacks == 'git':
+    monkeypatch.setenv('PATH', str(tmp_path))
+  else:
+    subprocess.run(['git', 'init', '-q', tmp_path], check=True)
+    monkeypatch.setattr(environment, '__file__', str(tmp_path / 'site/experiments/records/environment.py'))
+  here = environment._process.__wrapped__()
+  assert here['commit'] == 'unknown' and here['uncommitted_changes'] is False
+
+
 @pytest.mark.parametrize(
   ('change', 'words'),
   [
