@@ -10,6 +10,8 @@ import rich.progress
 from experiments.runtime.timing import Clock
 
 _SECONDS_BETWEEN_LINES = 10.0
+# Until the first unit of work is done.
+_BEGINS = 'compiling its program, or loading it'
 
 # Called with how many units are done, and a few words on how it goes.
 Advance = Callable[[int, str], None]
@@ -56,13 +58,13 @@ class Reporter:
     )
     with rich.progress.Progress(*columns, console=self.console, transient=True) as progress:
       # Markup would eat the brackets of the prefix.
-      task = progress.add_task(rich.markup.escape(self._prefix + name), total=total, completed=start, note='compiling')
+      task = progress.add_task(rich.markup.escape(self._prefix + name), total=total, completed=start, note=_BEGINS)
       yield lambda done, note: progress.update(task, completed=done, note=note)
 
   @contextlib.contextmanager
   def _lines(self, name: str, total: int, start: int) -> Iterator[Advance]:
     begun = last = time.monotonic()
-    self.say(f'{name} {start}/{total}, compiling')
+    self.say(f'{name} {start}/{total}, {_BEGINS}')
 
     def advance(done: int, note: str) -> None:
       nonlocal last
