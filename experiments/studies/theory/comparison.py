@@ -66,13 +66,16 @@ def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: Padded
   return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), BLOCK_SIZE)
 
 
-def compared(drawn: BalancedProblem, program: Program) -> Comparison:
-  """A prompt and a head, right or wrong, beside the truth of the sequences that were drawn."""
+def compared(drawn: BalancedProblem, program: Program, temperature: float = 0.0) -> Comparison:
+  """A prompt and a head, right or wrong, beside the truth of the sequences that were drawn.
+
+  `temperature` is of the softmax of attention, whose limit at 0 the theorems have.
+  """
   predictions, has_mass, recovered = drawn.predictions, drawn.has_mass, program.recovered
   if program.prompt is not drawn.program.prompt:
     behind = lambda block: scoring.behind(block, drawn.problem, program.prompt, drawn.padded)
     predictions = in_blocks(behind, predictions, BLOCK_SIZE)
-  read = lambda block: scoring.read(block, program.head, drawn.padded)
+  read = lambda block: scoring.read(block, program.head, drawn.padded, temperature)
   constructed = in_blocks(read, predictions, min(len(has_mass), _READ_AT_A_TIME))[:, : len(recovered)]
   posterior, mu = drawn.predictions.posterior[:, recovered], drawn.problem.task_weights[:, recovered].T
   expected = drawn.predictions.factor[:, None] * posterior

@@ -6,7 +6,6 @@ in exact fractions. And wrong constructions are put to the same checks, which ha
 """
 
 import concurrent.futures
-import functools
 import itertools
 import os
 from typing import Any
@@ -17,20 +16,21 @@ import numpy as np
 
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.studies.theory.comparison import BalancedProblem, BLOCK_SIZE, compared, Comparison, TOLERANCE
+from experiments.studies.theory.comparison import BalancedProblem, compared, Comparison, TOLERANCE
 from experiments.studies.theory.problems import draw, majority, text_of, Theorem
 from experiments.studies.theory.settings import TheorySettings
 from experiments.studies.theory.wrong_constructions import wrong_constructions
-from hmm_jax.blocks import in_blocks
 from hmm_jax.theory.exact.algebra import exact
 from hmm_jax.theory.exact.constructions import exact_construction
-from hmm_jax.theory.theorems import scoring, theorems
+from hmm_jax.theory.theorems import theorems
 from hmm_jax.theory.theorems.theorems import Program
 
 # The name of the right construction among the wrong ones.
 CONTROL = 'nothing (control)'
 # The largest error that rounding makes: G is off by some 1e-16 in float64, and a head weighs it by some tens.
 _ROUNDING = 1e-14
+# The most sequences of an HMM that a softmax reads.
+_SOFTENED = 1280
 
 
 def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
@@ -151,17 +151,15 @@ def _decided(
 def _softened(temperatures: tuple[float, ...], drawn: BalancedProblem) -> list[Record]:
   """The accuracy of the construction with a softmax of each temperature, on sequences of full length."""
   is_full = (drawn.predictions.tokens < drawn.padded.num_tokens).all(-1)
-  whole, has_mass = jax.tree.map(lambda leaf: leaf[is_full][:BLOCK_SIZE], (drawn.predictions, drawn.has_mass))
+  predictions, has_mass = jax.tree.map(lambda leaf: leaf[is_full][:_SOFTENED], (drawn.predictions, drawn.has_mass))
   if not has_mass.any():
     return []
-  recovered, rows = drawn.program.recovered, list[Record]()
-  mu = drawn.problem.task_weights[:, recovered].T
-  labels = (whole.posterior[:, recovered] @ mu).argmax(-1)[has_mass]
+  whole, rows = drawn._replace(predictions=predictions, has_mass=has_mass), list[Record]()
   for temperature in temperatures:
-    read = functools.partial(scoring.read, head=drawn.program.head, padded=drawn.padded, temperature=temperature)
-    scores = in_blocks(read, whole, BLOCK_SIZE)[has_mass, : len(recovered)] @ mu
+    found = compared(whole, drawn.program, temperature)
+    labels, is_right = found.label[has_mass], ~found.off_label[has_mass]
     row = {'temperature': temperature, 'sequences': len(labels), 'majority': majority(labels)}
-    rows.append(row | {'accuracy': float((scores.argmax(-1) == labels).mean())})
+    rows.append(row | {'accuracy': float(is_right.mean())})
   return rows
 
 
