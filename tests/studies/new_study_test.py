@@ -1,5 +1,6 @@
 """The worked example of docs/new_study.md runs, resumes, and its table is that of its records."""
 
+import importlib
 import io
 import pathlib
 import re
@@ -12,21 +13,23 @@ from experiments.runtime.progress import Reporter
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'new_study.md'
 
 
-def test_the_study_of_the_page_runs_and_goes_on(tmp_path):
+def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   (block,) = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
   assert len(block.splitlines()) <= 60
-  study: dict = {}
-  exec(block, study)
+  (tmp_path / 'guess_of_the_page.py').write_text(block)
+  monkeypatch.syspath_prepend(tmp_path)
+  page = importlib.import_module('guess_of_the_page')
   common = dict(experiment='guess', scale='small', seed=0, compilation_cache='', fast_compilation=True)
-  figure = study['FigureSettings'](width=6.4, height=4.2, dpi=50, paper_overlay=False)
-  settings = study['GuessSettings'](
+  figure = page.FigureSettings(width=6.4, height=4.2, dpi=50, paper_overlay=False)
+  settings = page.GuessSettings(
     **common, deterministic=False, debug_nans=False, num_states=(2, 10), num_hmms=3, figure=figure
   )
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
   made = []
-  guess, study['guess'] = study['guess'], lambda size, *rest: made.append(size) or guess(size, *rest)
-  study['STUDY'].run(settings, tmp_path, reporter)
-  study['STUDY'].show(settings, tmp_path, reporter)
+  guess = page.guess
+  monkeypatch.setattr(page, 'guess', lambda size, *rest: made.append(size) or guess(size, *rest))
+  page.STUDY.run(settings, tmp_path, reporter)
+  page.STUDY.show(settings, tmp_path, reporter)
   records = frames.load(tmp_path)
   assert list(records['num_states']) == [2] * 3 + [10] * 3 and records['accuracy'].between(0.2, 1).all()
   mean = 100 * records[records['num_states'] == 10]['accuracy'].mean()
@@ -34,5 +37,5 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path):
   # A part on record is not made again; one that is gone is.
   (tmp_path / 'results.jsonl').unlink()
   next(tmp_path.glob('parts/*/H10/records.json')).unlink()
-  study['STUDY'].run(settings, tmp_path, reporter)
+  page.STUDY.run(settings, tmp_path, reporter)
   assert made == [2, 10, 10] and frames.load(tmp_path).equals(records)

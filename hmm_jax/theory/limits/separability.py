@@ -65,10 +65,15 @@ def linear_separation(features, labels, num_classes: int, tolerance: float) -> S
   bound = scipy.sparse.hstack([-rows, np.ones((len(pairs), 1))], format='csr')
   objective = np.append(np.zeros(size), -1.0)
   bounds = [(-1, 1)] * size + [(None, 2)]
-  result = scipy.optimize.linprog(
-    objective, A_ub=bound, b_ub=np.zeros(len(pairs)), bounds=bounds, method='highs-ds', options=PRECISE
-  )
-  if result.status:
+  for presolve in (True, False):
+    # On some CPUs presolving ends without a status, where the program as it stands is solved.
+    options = {**PRECISE, 'presolve': presolve}
+    result = scipy.optimize.linprog(
+      objective, A_ub=bound, b_ub=np.zeros(len(pairs)), bounds=bounds, method='highs-ds', options=options
+    )
+    if not result.status:
+      break
+  else:
     raise RuntimeError(f'HiGHS: {result.message}')
   margin, head = float((rows @ result.x[:-1]).min()), result.x[:-1].reshape(num_classes, -1).T
   if margin > tolerance:

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import rationals
+import scipy.optimize
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.limits.separability import exact_certificate, linear_separation
@@ -106,6 +107,24 @@ def test_one_class_alone_has_the_largest_margin_there_is():
   separation = linear_separation(features, np.ones(4, int), 2, TOLERANCE)
   assert_head_is_right(separation, features, np.ones(4, int))
   assert separation.margin == pytest.approx(2)
+
+
+def test_a_program_that_presolving_gives_up_is_solved_as_it_stands(monkeypatch):
+  """HiGHS may end without a status after presolving; without a solution either way it is an error."""
+  solve, tried = scipy.optimize.linprog, []
+
+  def gives_up(*arguments, options, **rest):
+    tried.append(options['presolve'])
+    result = solve(*arguments, options=options, **rest)
+    return (
+      result if not options['presolve'] and len(tried) < 3 else scipy.optimize.OptimizeResult(status=4, message='-')
+    )
+
+  monkeypatch.setattr(scipy.optimize, 'linprog', gives_up)
+  features, labels = np.eye(2), np.array([0, 1])
+  assert linear_separation(features, labels, 2).separable and tried == [True, False]
+  with pytest.raises(RuntimeError, match='HiGHS'):
+    linear_separation(features, labels, 2)
 
 
 def test_one_prediction_for_two_labels_is_impossible():
