@@ -122,9 +122,9 @@ def test_a_program_that_presolving_gives_up_is_solved_as_it_stands(monkeypatch):
 
   monkeypatch.setattr(scipy.optimize, 'linprog', gives_up)
   features, labels = np.eye(2), np.array([0, 1])
-  assert linear_separation(features, labels, 2).separable and tried == [True, False]
+  assert linear_separation(features, labels, 2, TOLERANCE).separable and tried == [True, False]
   with pytest.raises(RuntimeError, match='HiGHS'):
-    linear_separation(features, labels, 2)
+    linear_separation(features, labels, 2, TOLERANCE)
 
 
 def test_one_prediction_for_two_labels_is_impossible():
