@@ -1,5 +1,5 @@
 """Every default of every experiment, once. Configs are data: what a field means and takes stands in its class of
-settings, and `python -m experiments.main --help` prints it.
+settings, and `python -m experiments.main --config=NAME --help` prints it.
 
 The scales: `small` is for a CPU with two cores, `paper` is what the paper's later text says (20 pretrainings a size, 5
 for Figure 3 right), `paper_v1` what its first text says (one, with 5 draws of mu), `official` what its released code

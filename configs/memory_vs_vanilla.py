@@ -23,9 +23,10 @@ common.
 
 Expected at `small` (seed 0, one distribution and 4 tasks per size): the attention head at 97% or more on exact G
 and 90% or more on BERT, the vanilla head below it at |M||H| = 20 and 28. docs/results.md holds the table of such a run.
-At `evidence`: on BERT attention on memory text is told from the head on vanilla text, and above it, at every |M|; with
-attention on both texts at |M| = 7 alone, with a linear head on both at |M| = 3 alone; and attention on BERT from
-attention on a constant G at no size.
+At `evidence`: on BERT attention on memory text
+is significantly above the head on vanilla text at every |M|; with
+attention on both texts at |M| = 7 alone, with a linear head on both at |M| = 3 alone; and
+attention on BERT is at no size significantly above attention on a constant G.
 
 Why some draws fall short on the exact model: near ties, and at |M| = 7 optimisation. A draw of mu has 6 nonzero
 entries among 2|M|, so that from |M| = 4 on some memory values have weight 0 in both scores. Where the posterior is

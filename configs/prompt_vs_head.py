@@ -22,7 +22,7 @@ Expected at `small` (seed 0, one HMM and 4 tasks per size): at |H| = 30 the prom
 on BERT, the head on BERT within 5 points of the head on the exact model, and KL at the [MASK] below 0.3 at every size.
 docs/results.md holds the table of such a run. Tuned prompts need not reach their best: on the exact model the same
 budget of steps optimises other parameters, so its prompt may end below BERT's. At `evidence`: on BERT the prompt is
-told from the head, and above it, at every size but |H| = 4; over all 41 HMMs the head loses most to sample and
+significantly above the head at every size but |H| = 4; over all 41 HMMs the head loses most to sample and
 surrogate (docs/results.md).
 """
 

@@ -2,7 +2,7 @@
 
 Claim: in the draws of prompt_vs_head the score is exactly linear in G, as in Theorem 3.3, for every task with |H| at
 most |X| = 10 and for none past it; from |H| = 8 on by heads whose median is thousands of times as large as mu. Labels
-are separable for more tasks than these, once near ties are set aside. What a head that was fixed on the exact G keeps
+are separable for more tasks than these, without near ties. What a head that was fixed on the exact G keeps
 on a BERT is certified from KL, and is never more than it keeps.
 
 Command: python -m experiments.main --config=which_theorem[:small|smoke]

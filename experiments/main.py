@@ -88,7 +88,7 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
     beside = f'{workdir} {what} other settings, beside which these come: {", ".join(changed)}'
     reporter.say(beside)
   if values.mode == 'run':
-    # In this thread, too: where JAX itself looks away for a moment, it forgets what holds for all threads.
+    # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
     looking = jax.debug_nans(True) if settings.debug_nans else contextlib.nullcontext()
     with reporter.clock.counting_compilation(), looking:
       left = experiment.run(settings, workdir, reporter, *chosen)

@@ -75,8 +75,8 @@ class Settings(Experiment):
     may_repeat=True,
   )
   tasks_per_trial: int = setting('draws of mu in each', most=10**4)
-  models: tuple[str, ...] = setting('what is tuned', choices=('bert', 'exact'))
-  methods: tuple[str, ...] = setting('how it is tuned', choices=tuple(METHODS))
+  models: tuple[str, ...] = setting('models that methods are tuned on', choices=('bert', 'exact'))
+  methods: tuple[str, ...] = setting('what is trained: a head, a prompt and so on', choices=tuple(METHODS))
   hmm: HmmSettings
   memory: MemorySettings
   corpus: CorpusSettings

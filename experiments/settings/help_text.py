@@ -20,9 +20,9 @@ python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [
 
   --config   a name below, or the path of a config file (a file, or whatever ends in .py or has a slash), with :SCALE
   --workdir  where records go; runs/EXPERIMENT-SCALE where it is left out
-  --mode     run (default): run what is missing; report: redraw tables and figures from the records alone; of a grid of
-             trials status: the trials by number, which are done, running, failed or missing, and what of them;
-             merge: records of all that are done, then report;
+  --mode     run (default): run what is missing; report: redraw tables and figures from the records alone; for grids of trials,
+             status: print each trial's number, state and missing records;
+             merge: collect the records of finished trials, then report;
              verify: run trials of the records in --workdir again, in a folder of their own, and compare them field by
              field
   --trials   run these trials of a grid alone, by their numbers, such as 0,3-5; table and figures come with the last one
