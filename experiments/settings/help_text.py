@@ -20,7 +20,7 @@ python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [
 
   --config   a name below, or the path of a config file (a file, or whatever ends in .py or has a slash), with :SCALE
   --workdir  where records go; runs/EXPERIMENT-SCALE where it is left out
-  --mode     run (default): run what is missing; report: redraw tables and figures from the records alone; for grids of trials,
+  --mode     run (default): run what is missing; report: redraw tables and figures from the records alone; for grids,
              status: print each trial's number, state and missing records;
              merge: collect the records of finished trials, then report;
              verify: run trials of the records in --workdir again, in a folder of their own, and compare them field by
