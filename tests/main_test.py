@@ -462,7 +462,7 @@ def test_help_fits_a_screen_and_names_what_people_change():
     code, out, _ = _run(flag)
     assert code == 0 and len(out.splitlines()) <= 60 and all(f'\n{name}  [' in out for name in EXPERIMENTS)
   shown = re.findall(r'  (--config\.\S+)', out)
-  assert len(shown) == 10 and _run('--help', SMOKE, *shown)[0] == 0
+  assert len(shown) == 10 and _run('--help', '--config=prompt_vs_head', *shown)[0] == 0
 
 
 def test_names_may_stand_between_commas():

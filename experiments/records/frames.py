@@ -4,6 +4,7 @@ import pathlib
 from typing import Any, TYPE_CHECKING
 
 from experiments.records import environment, results
+from experiments.runtime import storage
 
 if TYPE_CHECKING:
   import pandas as pd
@@ -25,7 +26,7 @@ def load(workdir: str | pathlib.Path) -> 'pd.DataFrame':
   # Imported here, since it takes longer than `--list` and `--help`.
   import pandas as pd
 
-  workdir = pathlib.Path(workdir)
+  workdir = storage.located(workdir) if isinstance(workdir, str) else workdir
   rows: list[dict[str, Any]] = results.load(workdir)
   frame = pd.DataFrame(rows)
   made = environment.load(workdir, rows)

@@ -76,7 +76,7 @@ def _run(arguments):
 def _flags():
   for flags, *says in (
     (['--mode=replay'], '--mode', "'replay'", 'valid is one of'),
-    (['--help=perhaps'], '--help', "'perhaps'", 'valid is True or False'),
+    (['--help=perhaps'], '--help', "'perhaps'", 'valid is one of short, all'),
     (['--wordkir=x'], 'wordkir', 'workdir'),
     (['--config.num_statez=3'], 'num_statez', 'num_states'),
     (['--config.scale=paper'], '--config.scale', 'NAME:SCALE'),

@@ -15,7 +15,7 @@ from experiments.records import environment, files, results, trial_records
 from experiments.records.trial_records import Tuned
 from experiments.runtime import storage
 from experiments.runtime.progress import Reporter
-from experiments.studies import registry
+from experiments.studies import grids, registry
 
 
 def _settings(**changes):
@@ -121,7 +121,7 @@ def test_a_workdir_of_other_settings_says_which(tmp_path):
 def without_jax(monkeypatch):
   """Nothing is set up and no machine is looked at."""
   monkeypatch.setattr(main_lib, '_set_up', lambda *_, **__: None)
-  monkeypatch.setattr(main_lib.EXPERIMENTS['prompt_vs_head'], 'check', lambda settings: None)
+  monkeypatch.setattr(grids, 'STUDY', grids.STUDY._replace(check=lambda settings: None))
 
 
 def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys, without_jax):
