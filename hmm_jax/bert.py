@@ -136,7 +136,7 @@ class Bert(nn.Module):
   attention: str = 'xla'
   scan_layers: bool = False
 
-  def setup(self):
+  def setup(self) -> None:
     init = nn.initializers.truncated_normal(self.init_stddev)
     norm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False, dtype=self.dtype)
     self.word_embedding = nn.Embed(self.num_tokens + 1, self.width, embedding_init=init, dtype=self.dtype)

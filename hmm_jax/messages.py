@@ -17,7 +17,7 @@ def probs(weights: Array) -> Array:
 
 
 @probs.defjvp
-def _probs_jvp(primals, tangents):
+def _probs_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
   (probs,), (tangent,) = primals, tangents
   return probs, tangent - probs * tangent.sum((-3, -2), keepdims=True)
 

@@ -83,7 +83,7 @@ def _spec(mesh: Mesh | AbstractMesh, path: tuple[Any, ...], shape: Sequence[int]
 def over(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
   """`function` with the mesh in force for what follows here, which does nothing elsewhere, nor on one device."""
 
-  def on_mesh(*args):
+  def on_mesh(*args: Any) -> Any:
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
       return function(*args)
 

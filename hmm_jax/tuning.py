@@ -4,6 +4,7 @@ A `Tuner` says what is trained, as pure functions of (trainable, frozen, batch).
 trainable array has a leading axis K, the frozen tree has none. The frozen tree is never donated and never written.
 """
 
+from collections.abc import Callable
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -62,7 +63,7 @@ class Tuner:
   probes: bool = False
   finetunes: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if (self.prompt is not None) + self.probes + self.finetunes > 1:
       raise ValueError('prompt, probes and finetunes are set together; valid is one of them at most')
 
@@ -114,7 +115,7 @@ class Tuner:
     """Attention weights [K, B, P + T]; raises ValueError for a head without attention."""
     return self._task_outputs(self.head.attend, trainable, frozen, features)
 
-  def _task_outputs(self, function, trainable: Any, frozen: Any, features: Any) -> Array:
+  def _task_outputs(self, function: Callable[..., Array], trainable: Any, frozen: Any, features: Any) -> Array:
     if self.trains_head_alone:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features
@@ -209,12 +210,12 @@ def tune_epoch(
   order = jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)
   batches = order[: steps * schedule.batch_size].reshape(steps, schedule.batch_size)
 
-  def loss_fn(trainable, batch):
+  def loss_fn(trainable: Any, batch: Array) -> tuple[Array, Array]:
     scores = tuner.scores(trainable, frozen, jax.tree.map(lambda x: x[batch], features))
     losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels[:, batch]).mean(-1)
     return losses.sum(), losses
 
-  def step(state, batch):
+  def step(state: TuneState, batch: Array) -> tuple[TuneState, Array]:
     grads, losses = jax.grad(loss_fn, has_aux=True)(state.trainable, batch)
     updates, opt_state = jax.vmap(optimizer_.update)(grads, state.opt_state, state.trainable)
     trainable = tuner.project(optax.apply_updates(state.trainable, updates))

@@ -7,6 +7,7 @@ HMMs, of each the mean over its tasks first. Steps may be negative: then the nex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
 import matplotlib.figure
 import matplotlib.patches
 import matplotlib.patheffects
@@ -225,20 +226,21 @@ def _face(loss: str, gains: bool) -> dict[str, Any]:
   return dict(facecolor='white' if gains else colour, edgecolor=colour if gains else 'white', hatch=hatch)
 
 
-def _draw(axes, place: int, records: pd.DataFrame, budget: Budget) -> None:
+def _draw(axes: Axes, place: int, records: pd.DataFrame, budget: Budget) -> None:
   """The steps of one distribution side by side, each from where it starts to where it ends; hollow where it gains."""
-  width, stroke = 0.84 / len(budget.losses), dict(color='black', marker='', linewidth=1.2)
+  width = 0.84 / len(budget.losses)
+  stroke: dict[str, Any] = dict(color='black', marker='', linewidth=1.2)
   for index, step in enumerate(step for step in steps(records, budget) if step):
     at = place + width * (index - (len(budget.losses) - 1) / 2)
     face = _face(step.loss, step.end > step.start)
     axes.bar(at, step.end - step.start, 0.9 * width, bottom=step.start, zorder=2, **face)
     axes.plot([at - 0.45 * width, at + 0.45 * width], [step.end] * 2, linestyle='-', zorder=4, **stroke)
     if np.isfinite(step.lost.half_width):
-      line = dict(fmt='none', ecolor='black', elinewidth=1.0, capsize=2, zorder=5)
+      line: dict[str, Any] = dict(fmt='none', ecolor='black', elinewidth=1.0, capsize=2, zorder=5)
       _, caps, (stem,) = axes.errorbar([at], [step.end], yerr=[step.lost.half_width], **line)
       for artist in (*caps, stem):
         artist.set_path_effects(_HALO)
   if bound := _proven(records, budget):
     at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'proven degeneracy'
-    style = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
+    style: dict[str, Any] = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
     axes.plot([at - 0.6 * width, at + 0.6 * width], [bound.end] * 2, label=label, **style)

@@ -96,7 +96,12 @@ def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
 
 
 @functools.cache
-def compiled(bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: jax.sharding.Mesh):
+def compiled(
+  bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: jax.sharding.Mesh
+) -> tuple[
+  Callable[[Array], pretrain.TrainState],
+  Callable[[pretrain.TrainState, Array, Array], tuple[pretrain.TrainState, Array]],
+]:
   """The compiled initialisation and steps of a pretraining: one for every HMM, since no shape depends on it."""
   s = settings
   optimizer = s.gradient_transformation(num_steps)

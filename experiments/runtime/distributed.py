@@ -6,7 +6,7 @@ through the service that JAX's processes meet in, and not through a device: ther
 that is gone is found by its heartbeat.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import contextlib
 import itertools
 import json
@@ -120,7 +120,7 @@ def posted(name: str) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _running_alone():
+def _running_alone() -> Iterator[None]:
   _alone.append(None)
   try:
     yield

@@ -91,10 +91,10 @@ class Group:
 
   __dataclass_fields__: typing.ClassVar[dict[str, Any]]
 
-  def __init_subclass__(cls):
+  def __init_subclass__(cls) -> None:
     dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
       if field.metadata:
         value = getattr(self, field.name)
