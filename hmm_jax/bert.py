@@ -54,7 +54,7 @@ class Projections(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, first: int, last: int) -> list[Array]:
-    """Those from `first` to before `last`, each of the shape of x [..., D]."""
+    """The projections from `first` to before `last`, each of the shape of x [..., D]."""
     width, count = x.shape[-1], last - first
     kernel = self.param('kernel', self.kernel_init, (width, self.count * width))
     bias = self.param('bias', nn.initializers.zeros, (self.count * width,))

@@ -35,7 +35,7 @@ _CPU_BLOCK_ENTRIES = 1600
 
 
 class Chain(Protocol):
-  """What inference needs of a distribution: `joint_initial_probs` [E], and the `transition_matrix` [H, H] of h."""
+  """A distribution as inference sees it: `joint_initial_probs` [E], and the `transition_matrix` [H, H] of h."""
 
   @property
   def joint_initial_probs(self) -> Array | np.ndarray: ...
@@ -45,7 +45,7 @@ class Chain(Protocol):
 
 
 class Posterior(NamedTuple):
-  """What one pass forward and one backward tell. A row is all zeros where its evidence is impossible.
+  """The posteriors of one pass forward and one backward. A row is all zeros where its evidence is impossible.
 
   Attributes:
     filtered_probs: [T, E], P[H_t | x_{1:t}].
@@ -151,7 +151,7 @@ def _once_with_reverse_mode(done: Array, otherwise: Any, function: Callable[[Any
 
 
 def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
-  """What `run` tells and the log-likelihood [B]; by logarithms where the evidence is too improbable for scaling."""
+  """The probabilities of `run` and the log-likelihood [B]; by logarithms if evidence is too improbable for scaling."""
   constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
   initial_probs, matrix, *rows = map(float64.as_float64, arguments)
   # Distributions and rows of maximum 1 have evidence of at most 1, which the bound speaks of.
@@ -184,7 +184,7 @@ _exact.defvjp(
 
 
 def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
-  """What `run` makes of likelihoods [..., T, E], block by block; its arrays [..., H, C, B] become [B, ..., E]."""
+  """The result of `run` on likelihoods [..., T, E], block by block; its arrays [..., H, C, B] become [B, ..., E]."""
   num_joint, num_states = hmm.joint_initial_probs.shape[-1], hmm.transition_matrix.shape[-1]
   if likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], none of them 0')

@@ -28,7 +28,7 @@ def _contract(matrix: Array, message: Array) -> Array:
 
 
 class Arithmetic(NamedTuple):
-  """How the weights of a message [H, C, B] are stored, and what the recursion does with messages."""
+  """An encoding of messages [H, C, B], and the operations of the recursion on it."""
 
   encode: Callable[[Array], Array]
   decode: Callable[[Array], Array]

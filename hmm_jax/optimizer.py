@@ -80,7 +80,7 @@ def muon(
 
 
 def _is_fused(path: tuple[Any, ...]) -> bool:
-  """Whether a leaf is a kernel [D, 3 D] of query, key and value."""
+  """True for a leaf that is a kernel [D, 3 D] of query, key and value."""
   return [key.key for key in path[-2:]] == ['qkv', 'kernel']
 
 

@@ -21,7 +21,7 @@ _MEMBERS = 'members'
 
 
 class TrainState(NamedTuple):
-  """What a checkpoint holds.
+  """The state of pretraining, which a checkpoint holds.
 
   Attributes:
     step: [] int32, steps taken.
@@ -35,7 +35,7 @@ class TrainState(NamedTuple):
 
 
 class Batches(NamedTuple):
-  """How chunks are met: each epoch visits a fresh permutation of all chunks and drops the last partial batch.
+  """The order of chunks: each epoch visits a fresh permutation of all and drops the last partial batch.
 
   Attributes:
     key: PRNG key of the order, of the corruption and of dropout.

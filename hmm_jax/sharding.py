@@ -96,7 +96,7 @@ def _mesh() -> AbstractMesh | None:
 
 
 def splits_heads() -> bool:
-  """Whether the heads of a layer are split over `tensor`."""
+  """True if the heads of a layer are split over `tensor`."""
   mesh = _mesh()
   return mesh is not None and mesh.shape['tensor'] > 1
 

@@ -44,7 +44,7 @@ class Prompt:
 
 @dataclasses.dataclass(frozen=True)
 class Tuner:
-  """What is trained on a model, and how it classifies. Tuners of equal fields are equal, and share compiled programs.
+  """The trained parts on a model, and their scores. Tuners of equal fields are equal, and share compiled programs.
 
   With a linear head: b^T G_1(x) of Theorem 3.3, and with a prompt before the input that of Theorem 3.6. With an
   attention head: Theorems 4.3 and 4.6.
@@ -53,8 +53,8 @@ class Tuner:
     model: exact or pretrained; None where what the head reads of it is computed already (`after_features`).
     head: on its output.
     prompt: trained with the head; None for none.
-    probes: whether the head reads the model's representation rather than the probabilities it predicts.
-    finetunes: whether a copy of the model's own parameters is trained with the head, without a prompt.
+    probes: True if the head reads the model's representation rather than the probabilities it predicts.
+    finetunes: True if a copy of the model's own parameters is trained with the head, without a prompt.
   """
 
   model: MaskedLM | None
@@ -79,7 +79,7 @@ class Tuner:
     return (dataclasses.replace(self, model=None), ()) if self.trains_head_alone else (self, frozen)
 
   def features(self, frozen: Any, inputs: Array) -> Any:
-    """What `scores` needs of inputs [B, T], leading axis B: what the head reads, where nothing before it is trained."""
+    """The input of `scores` for inputs [B, T], leading axis B: the head's input, if nothing before it is trained."""
     if not self.trains_head_alone:
       return inputs
     assert self.model is not None

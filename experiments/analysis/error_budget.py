@@ -124,7 +124,7 @@ def largest_loss(records: pd.DataFrame, budget: Budget) -> str | None:
   """The loss that is significantly above 0 and above every other loss of the budget; None where there is none.
 
   That is where the 95% interval of the difference over HMMs, on tasks with all stages, is above 0; both with the
-  best head that was found and with the most that any head may reach. Between these ends it is not looked at.
+  best head that was found and with the most that any head may reach. Heads between these two are not checked.
   """
   names = {_largest(_levels(records, budget, field), budget) for field in ('accuracy', 'accuracy_at_most')}
   return names.pop() if len(names) == 1 else None
@@ -155,7 +155,7 @@ def _title(budget: Budget, text: str, records: pd.DataFrame) -> str:
 
 
 def _size(points: dict[Point, pd.DataFrame]) -> tuple[str, list[str]]:
-  """What tells distributions of one kind of text apart, and its value in each."""
+  """The size in which distributions of one kind of text differ, and its value in each."""
   if not next(iter(points)).memory_size:
     return '|H|', [str(point.num_states) for point in points]
   if len({point.num_cells for point in points}) == len(points):

@@ -77,7 +77,7 @@ def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotli
 
 
 def _paper_records(records: pd.DataFrame, **methods: tuple[str, ...]) -> pd.DataFrame:
-  """What the paper draws, its `methods` on each text, where more than its protocol was run; else all records."""
+  """The records that the paper draws, its `methods` on each text, if more than its protocol was run; else all."""
   if records['method'].isin(PROTOCOL).all():
     return records
   of_texts = [report.of_text(records, text) for text in methods]
@@ -236,7 +236,7 @@ def draw_line(
 
 
 def caption(records: pd.DataFrame, *more: str) -> str:
-  """What the records are of, for the head of a figure."""
+  """The caption of a figure: experiment, scale and seed of the records, and `more`."""
   first = records.iloc[0]
   return '; '.join([f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}', *more])
 

@@ -34,7 +34,7 @@ def stacked(trees: list[Any]) -> Any:
 
 
 def features(tuner: tuning.Tuner, frozen: Any, inputs: np.ndarray) -> np.ndarray:
-  """What the tuner needs of the inputs [problems, n, T] of problems that each have a model, [problems, n, ...]."""
+  """The tuner's features [problems, n, ...] of inputs [problems, n, T], where each problem has a model of its own."""
   return np.asarray(_features(tuner, frozen, inputs)) if tuner.trains_head_alone else inputs
 
 

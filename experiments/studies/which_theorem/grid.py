@@ -39,7 +39,7 @@ class SampledTrial(NamedTuple):
 
 
 def trials(settings: WhichTheoremSettings) -> list[Trial]:
-  """A trial for each HMM, by size; its paths are nobody's."""
+  """A trial for each HMM, by size; its paths are not used."""
   return [Trial(settings, *draw, pathlib.Path()) for draw in sorted(settings.draws())]
 
 

@@ -28,7 +28,7 @@ from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 from hmm_jax.theory.theorems.recovery import Construction
 
-# Of what `reciprocals` finds; a larger one is not told from rounding.
+# The largest error of a solution that `reciprocals` finds; one with a larger error may be due to rounding.
 _LARGEST_ERROR = 1e-6
 
 

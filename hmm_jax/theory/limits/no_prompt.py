@@ -28,7 +28,7 @@ from hmm_jax.theory.limits.constant_prompt import likelihoods
 from hmm_jax.theory.limits.separability import Separation
 from hmm_jax.theory.theorems.assumptions import contrasts
 
-# Margins, in units of rows scaled to a largest entry of 1, up to which a program's answer is not told from a tie.
+# Margins, in units of rows scaled to a largest entry of 1, up to which a program's answer may be a tie.
 _TOLERANCE = 1e-9
 # Weights below this share of the largest are left out of a proof.
 _NEGLIGIBLE = 1e-7
@@ -99,7 +99,7 @@ def no_prompt(
     task_weights: mu [C, H].
     silent_probs: P[H_0] [H]; P[H_1] for a label of the masked first state itself.
     tokens: x [n, T], what follows the [MASK].
-    max_states: the largest H of which all sign patterns are looked at.
+    max_states: the largest H of which all sign patterns are examined.
   """
   tokens, weights = np.asarray(tokens), contrasts(task_weights)
   v = weights * np.asarray(silent_probs, np.float64)
