@@ -144,7 +144,7 @@ def _complete(records: pd.DataFrame) -> Iterator[tuple[Budget, str, dict[Point, 
   """Each budget and kind of text of which there are all stages, with the records of each of its distributions."""
   for budget in BUDGETS:
     for text in ('memory', 'vanilla'):
-      points = statistics.by_point(report.of_text(records, text))
+      points = statistics.by_point(report.text_records(records, text))
       whole = {point: rows for point, rows in points.items() if None not in steps(rows, budget)}
       if whole:
         yield budget, text, whole

@@ -62,7 +62,7 @@ def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotli
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, (axes,) = panels(settings)
   size, records = AXES['figure_3_right'], _paper_records(records, memory=('attention',), vanilla=('head',))
-  memory, vanilla = report.of_text(records, 'memory'), report.of_text(records, 'vanilla')
+  memory, vanilla = report.text_records(records, 'memory'), report.text_records(records, 'vanilla')
   # A method of both texts is drawn on vanilla text as a method of neither.
   of_memory, of_vanilla = set(memory['method']), set(vanilla['method'])
   free = [method for method in METHODS if method not in of_memory | of_vanilla]
@@ -80,7 +80,7 @@ def _paper_records(records: pd.DataFrame, **methods: tuple[str, ...]) -> pd.Data
   """The records that the paper draws, its `methods` on each text, if more than its protocol was run; else all."""
   if records['method'].isin(PROTOCOL).all():
     return records
-  of_texts = [report.of_text(records, text) for text in methods]
+  of_texts = [report.text_records(records, text) for text in methods]
   drawn = pd.concat([rows[rows['method'].isin(names)] for rows, names in zip(of_texts, methods.values())])
   return records if drawn.empty else drawn.sort_index()
 
@@ -94,12 +94,12 @@ def controls(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figu
   if not records['method'].isin(['attention_constant', 'attention_blind']).any():
     return None
   size, unit = AXES['controls'], statistics.unit_of(records)
-  texts = [text for text in ('memory', 'vanilla') if len(report.of_text(records, text))]
+  texts = [text for text in ('memory', 'vanilla') if len(report.text_records(records, text))]
   models = [model for model in MODEL_NAMES if model in set(records['model'])]
   figure = matplotlib.figure.Figure((settings.width * 1.4, settings.height * (0.2 + 0.7 * len(texts))), settings.dpi)
   grid = figure.subplots(len(texts), len(models), sharex=True, sharey=True, squeeze=False)
   for (row, text), (column, model) in itertools.product(enumerate(texts), enumerate(models)):
-    text_records, axes = report.of_text(records, text), grid[row, column]
+    text_records, axes = report.text_records(records, text), grid[row, column]
     lines: list[_Line] = []
     for method in ('attention', 'attention_blind', 'attention_constant', 'head'):
       read = model if model in METHODS[method].models else METHODS[method].models[0]

@@ -62,7 +62,7 @@ def text_name(point: Point) -> str:
   return 'memory' if point.memory_size else 'vanilla'
 
 
-def of_text(records: pd.DataFrame, text: str) -> pd.DataFrame:
+def text_records(records: pd.DataFrame, text: str) -> pd.DataFrame:
   """The records of one kind of text."""
   return records[(records['memory_size'] > 0) == (text == 'memory')]
 
@@ -197,7 +197,7 @@ def _accuracy_row(point: Point, rows: pd.DataFrame, records: pd.DataFrame, has_t
 
 def representative_method(text: str, records: pd.DataFrame) -> str | None:
   """The method that represents a kind of text, on BERT; None where there is none."""
-  found = set(statistics.select(of_text(records, text), model='bert')['method'])
+  found = set(statistics.select(text_records(records, text), model='bert')['method'])
   return next((method for method in _REPRESENTATIVES[text] if method in found), None)
 
 
