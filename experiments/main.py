@@ -130,7 +130,7 @@ def _set_up(settings: Experiment, joins: bool) -> None:
   jax.config.update('jax_disable_most_optimizations', settings.fast_compilation)
   jax.config.update('jax_debug_nans', settings.debug_nans)
   if settings.deterministic:
-    # XLA reads its flags once, when the first device is looked at.
+    # XLA reads its flags once, when JAX first looks for devices.
     others = os.environ.get('XLA_FLAGS', '')
     os.environ['XLA_FLAGS'] = f'{others} --xla_gpu_exclude_nondeterministic_ops=true'.strip()
   cache.keep_programs(settings.compilation_cache)

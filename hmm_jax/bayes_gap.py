@@ -1,4 +1,4 @@
-"""How far a model is from the ideal one: the Bayes floor of the masked-LM loss, KL and total variation from G."""
+"""The distance of a model from the ideal one: Bayes floor of the masked-LM loss, KL and total variation from G."""
 
 import functools
 from typing import Any, NamedTuple
@@ -94,7 +94,7 @@ def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size:
 
 
 def measure_gap(model: MaskedLM, params: Any, ideal: Ideal, *, batch_size: int) -> Gap:
-  """How far `model` is from `ideal`, its predictions computed on `batch_size` inputs at a time."""
+  """The distance of `model` from `ideal`, with predictions computed on `batch_size` inputs at a time."""
   probs = np.float64(_predicted(model, params, ideal.inputs, ideal.positions, batch_size))
   probs = np.maximum(probs, np.finfo(np.float32).tiny)
   mean = lambda values: float((ideal.weights * values.sum(-1)).sum())

@@ -54,7 +54,7 @@ class Projections(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, first: int, last: int) -> list[Array]:
-    """Those from `first` to before `last`, each of the shape of x [..., D]."""
+    """The projections from `first` to before `last`, each of the shape of x [..., D]."""
     width, count = x.shape[-1], last - first
     kernel = self.param('kernel', self.kernel_init, (width, self.count * width))
     bias = self.param('bias', nn.initializers.zeros, (self.count * width,))
@@ -136,7 +136,7 @@ class Bert(nn.Module):
   attention: str = 'xla'
   scan_layers: bool = False
 
-  def setup(self):
+  def setup(self) -> None:
     init = nn.initializers.truncated_normal(self.init_stddev)
     norm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False, dtype=self.dtype)
     self.word_embedding = nn.Embed(self.num_tokens + 1, self.width, embedding_init=init, dtype=self.dtype)

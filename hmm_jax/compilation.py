@@ -1,4 +1,4 @@
-"""How XLA compiles what is no hot loop."""
+"""Compiler options of XLA for programs that are no hot loop."""
 
 # For a program that runs once or twice: optimising it costs more than it saves, and its results are the same.
 ONCE = {'xla_backend_optimization_level': 1}

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hmm_jax.heads import LinearHead
 
@@ -30,7 +31,7 @@ class Converged(NamedTuple):
 
 
 def converged_head(
-  features, labels: np.ndarray, *, num_classes: int, ridge: float, tolerance: float, max_iterations: int
+  features: ArrayLike, labels: np.ndarray, *, num_classes: int, ridge: float, tolerance: float, max_iterations: int
 ) -> Converged:
   """The linear head with the least mean cross-entropy + ridge / 2 (|weights|^2 + |bias|^2), by L-BFGS in float64.
 

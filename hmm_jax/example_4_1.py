@@ -1,8 +1,8 @@
 """The paper's Example 4.1, "The cow in the pasture rolled on the grass happily", as a memory-augmented HMM.
 
-A document is told of one memory: who (subject), where (location) and in which mood (sentiment). The hidden state is
+A document is about one memory: who (subject), where (location) and in which mood (sentiment). The hidden state is
 the part of speech, and its cell says what the word is about. Some words are said of several values (a toy cow is at
-times called a cow) and some in several parts of speech ("rolled" tells of the subject or of the mood), so that a
+times called a cow) and some in several parts of speech ("rolled" describes the subject or the mood), so that a
 posterior sharpens word by word.
 """
 
@@ -22,7 +22,7 @@ _ANY = 'any value'
 
 
 class Vocabulary(NamedTuple):
-  """What the numbers of the example stand for.
+  """The names of the example's tokens, cells, values and states.
 
   Attributes:
     words: [V], the word of each token.
@@ -127,7 +127,7 @@ def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
   """The distribution of Example 4.1 (section 4 of the paper) and the names of what is in it.
 
   N = 3 cells of M = 3 values, H = 12 states. Articles, prepositions and the full stop say the same whatever the
-  memory holds. A sentence ends with a full stop, after which the next one is told of the same memory.
+  memory holds. A sentence ends with a full stop, after which the next one is about the same memory.
   """
   cells = tuple(_VALUES)
   said = [[state.words.get(_ANY) or state.words[value] for value in _VALUES[state.cell]] for state in _STATES.values()]

@@ -18,19 +18,19 @@ _matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 class Head(Protocol):
-  """How a model's output becomes class scores. Leading axes `...` are batches; P prompt rows come first, L = P + T."""
+  """A map from model output to class scores. Leading axes `...` are batches; P prompt rows come first, L = P + T."""
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> Any:
     """Parameters for outputs of F = `num_features`, P = `prompt_length` and T = `length`."""
 
   def positions(self, prompt_length: int) -> np.ndarray | None:
-    """Which of the model's L positions it reads, [Q]; None for all."""
+    """The model's positions, of L, that the head reads, [Q]; None for all."""
 
   def read(self, outputs: Array, tokens: Array) -> Any:
-    """What `scores` needs of the model's outputs [..., Q, F] at `positions` and the tokens [..., T]."""
+    """The input of `scores`, from the model's outputs [..., Q, F] at `positions` and the tokens [..., T]."""
 
   def scores(self, params: Any, features: Any) -> Array:
-    """Class scores [..., C] of what `read` gave."""
+    """Class scores [..., C] from what `read` returned."""
 
   def attend(self, params: Any, features: Any) -> Array:
     """Attention weights [..., L], which sum to 1. Raises ValueError for a head without attention."""

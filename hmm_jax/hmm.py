@@ -80,7 +80,7 @@ class HMM(NamedTuple):
     return self
 
 
-def check_probs(field: str, probs, shape: tuple[int, ...]) -> None:
+def check_probs(field: str, probs: Array | np.ndarray, shape: tuple[int, ...]) -> None:
   """Raises ValueError naming `field` unless `probs` has this shape and distributions on its last axis."""
   if np.shape(probs) != tuple(shape):
     raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {tuple(shape)}')
@@ -202,7 +202,9 @@ def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:
   }
 
 
-def from_dynamax(initial_probs, transition_matrix, emission_probs) -> HMM:
+def from_dynamax(
+  initial_probs: Array | np.ndarray, transition_matrix: Array | np.ndarray, emission_probs: Array | np.ndarray
+) -> HMM:
   """From dynamax's arrays; `emission_probs` is [H, 1, V], one emission a step."""
   if np.ndim(emission_probs) != 3 or np.shape(emission_probs)[1] != 1:
     raise ValueError(f'emission_probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
@@ -217,10 +219,12 @@ def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
   }
 
 
-def from_hmmlearn(startprob_, transmat_, emissionprob_) -> HMM:
+def from_hmmlearn(
+  startprob_: Array | np.ndarray, transmat_: Array | np.ndarray, emissionprob_: Array | np.ndarray
+) -> HMM:
   """From the attributes of hmmlearn's `CategoricalHMM`."""
   return _from_arrays(startprob_, transmat_, emissionprob_)
 
 
-def _from_arrays(*arrays) -> HMM:
+def _from_arrays(*arrays: Array | np.ndarray) -> HMM:
   return HMM(*map(jnp.asarray, HMM(*arrays).validate()))

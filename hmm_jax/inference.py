@@ -35,7 +35,7 @@ _CPU_BLOCK_ENTRIES = 1600
 
 
 class Chain(Protocol):
-  """What inference needs of a distribution: `joint_initial_probs` [E], and the `transition_matrix` [H, H] of h."""
+  """A distribution as inference sees it: `joint_initial_probs` [E], and the `transition_matrix` [H, H] of h."""
 
   @property
   def joint_initial_probs(self) -> Array | np.ndarray: ...
@@ -45,7 +45,7 @@ class Chain(Protocol):
 
 
 class Posterior(NamedTuple):
-  """What one pass forward and one backward tell. A row is all zeros where its evidence is impossible.
+  """The posteriors of one pass forward and one backward. A row is all zeros where its evidence is impossible.
 
   Attributes:
     filtered_probs: [T, E], P[H_t | x_{1:t}].
@@ -62,7 +62,9 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
-def _forward(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array):
+def _forward(
+  arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
+) -> tuple[Any, Array, Any, Array]:
   """The last filtered message, the log-evidence [B], and by position the predicted message and filtered probabilities.
 
   Rows are [T, H, C, B], `initial_probs` [H, C, 1]; probabilities are stored as `dtype`.
@@ -70,7 +72,7 @@ def _forward(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transitio
   matrix = arithmetic.encode(transition_matrix.T)
   log_constant = lambda message: lax.stop_gradient(arithmetic.log_total(message))
 
-  def step(carry, row):
+  def step(carry: tuple[Any, ...], row: Array) -> tuple[tuple[Any, ...], tuple[Any, Array]]:
     predicted, log_scale, *_ = carry
     updated = arithmetic.times(predicted, arithmetic.encode(row))
     filtered = arithmetic.rescale(updated)
@@ -85,7 +87,9 @@ def _forward(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transitio
   return arithmetic.rescale(updated), log_scale + arithmetic.log_total(updated), *by_position
 
 
-def _smooth(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array):
+def _smooth(
+  arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
+) -> tuple[tuple[Array, ...], Array]:
   """The probabilities of a `Posterior`, their axes those of the rows, and the log-evidence; arguments as in `_forward`.
 
   Up to a factor for every t, predicted_t(h) = P[H_t = h, x_{1:t-1}] and future_t(h) = P[x_{t+1:T} | H_t = h].
@@ -94,7 +98,7 @@ def _smooth(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition
   matrix = arithmetic.encode(transition_matrix)
   probs = lambda message: messages.probs(arithmetic.decode(message)).astype(dtype)
 
-  def step(future, predicted_and_row):
+  def step(future: Any, predicted_and_row: tuple[Any, Array]) -> tuple[Any, tuple[Array, ...]]:
     predicted, row = predicted_and_row
     observed = arithmetic.times(future, arithmetic.encode(row))
     joint = (arithmetic.rescale(arithmetic.times(predicted, message)) for message in (observed, future))
@@ -105,7 +109,9 @@ def _smooth(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition
   return (filtered_probs, probs(predicted), *two_sided_probs), log_evidence
 
 
-def _between(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, *rows: Array):
+def _between(
+  arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, *rows: Array
+) -> tuple[Array, Array]:
   """P[H_t | x_{-t}], [1, H, C, K B], and the log-evidence [K B] of rows [P, H, C, K, 1] before t and
   [T, H, C, 1, B] after it.
 
@@ -116,7 +122,7 @@ def _between(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transitio
   _, log_evidence, predicted, _ = _forward(arithmetic, dtype, initial_probs, transition_matrix, open_end)
   matrix = arithmetic.encode(transition_matrix)
 
-  def step(carry, row):
+  def step(carry: tuple[Any, Array], row: Array) -> tuple[tuple[Any, Array], None]:
     future, log_scale = carry
     moved = arithmetic.contract(matrix, arithmetic.times(future, arithmetic.encode(row)))
     return (arithmetic.rescale(moved), log_scale + lax.stop_gradient(arithmetic.log_total(moved))), None
@@ -129,7 +135,7 @@ def _between(arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transitio
   return probs[None], log_evidence + arithmetic.log_total(joint)
 
 
-def _filter_to_end(arithmetic: Arithmetic, dtype: Any, *arguments: Array):
+def _filter_to_end(arithmetic: Arithmetic, dtype: Any, *arguments: Array) -> tuple[Array, Array]:
   filtered, log_evidence, *_ = _forward(arithmetic, dtype, *arguments)
   return messages.probs(arithmetic.decode(filtered)).astype(dtype), log_evidence
 
@@ -144,8 +150,8 @@ def _once_with_reverse_mode(done: Array, otherwise: Any, function: Callable[[Any
   return lax.cond(done, lambda: otherwise, lambda: jax.checkpoint(function)(otherwise))
 
 
-def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: Array):
-  """What `run` tells and the log-likelihood [B]; by logarithms where the evidence is too improbable for scaling."""
+def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+  """The probabilities of `run` and the log-likelihood [B]; by logarithms if evidence is too improbable for scaling."""
   constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
   initial_probs, matrix, *rows = map(float64.as_float64, arguments)
   # Distributions and rows of maximum 1 have evidence of at most 1, which the bound speaks of.
@@ -178,7 +184,7 @@ _exact.defvjp(
 
 
 def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
-  """What `run` makes of likelihoods [..., T, E], block by block; its arrays [..., H, C, B] become [B, ..., E]."""
+  """The result of `run` on likelihoods [..., T, E], block by block; its arrays [..., H, C, B] become [B, ..., E]."""
   num_joint, num_states = hmm.joint_initial_probs.shape[-1], hmm.transition_matrix.shape[-1]
   if likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], none of them 0')

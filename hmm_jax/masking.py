@@ -26,7 +26,7 @@ class Corruption(NamedTuple):
 
 
 def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, Array]:
-  """What the model sees, int32, and which positions it must predict, bool; both of the shape of `tokens`."""
+  """The model's input, int32, and the positions that it must predict, bool; both of the shape of `tokens`."""
   key_select, key_kind, key_token = jax.random.split(key, 3)
   selected = jax.random.uniform(key_select, tokens.shape) < corruption.mask_rate
   kind = jax.random.uniform(key_kind, tokens.shape)

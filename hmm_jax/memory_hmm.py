@@ -172,7 +172,7 @@ def random_memory_hmm(
 
 
 def _values_read(hmm: MemoryHMM) -> Array | np.ndarray:
-  """What each joint state reads in its memory, [M^N, H]; on the host where the distribution is."""
+  """The memory value that each joint state reads, [M^N, H]; on the host if the distribution is."""
   configurations = np.indices(hmm.memory_probs.shape).reshape(hmm.num_cells, -1)
   of_host = isinstance(hmm.cell_index, np.ndarray)
   return (configurations if of_host else jnp.asarray(configurations))[hmm.cell_index].T
@@ -208,7 +208,7 @@ def cell_probs(hmm: MemoryHMM, joint_probs: Array | np.ndarray) -> Array:
 
 
 class MemoryPosterior(NamedTuple):
-  """What one pass forward and one backward tell of a memory-augmented HMM. Zeros where the evidence is impossible.
+  """The posteriors of a memory-augmented HMM by one pass forward and one backward. Zeros for impossible evidence.
 
   Attributes:
     cell_probs: [..., N, M], P[M_j | x_{1:T}] for every cell j; the same at every position.

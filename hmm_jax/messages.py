@@ -17,7 +17,7 @@ def probs(weights: Array) -> Array:
 
 
 @probs.defjvp
-def _probs_jvp(primals, tangents):
+def _probs_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
   (probs,), (tangent,) = primals, tangents
   return probs, tangent - probs * tangent.sum((-3, -2), keepdims=True)
 
@@ -28,7 +28,7 @@ def _contract(matrix: Array, message: Array) -> Array:
 
 
 class Arithmetic(NamedTuple):
-  """How the weights of a message [H, C, B] are stored, and what the recursion does with messages."""
+  """An encoding of messages [H, C, B], and the operations of the recursion on it."""
 
   encode: Callable[[Array], Array]
   decode: Callable[[Array], Array]

@@ -76,7 +76,7 @@ class MaskedLM(Protocol):
 
   @property
   def name(self) -> str:
-    """What records call it."""
+    """The model's name in records."""
 
   @property
   def num_tokens(self) -> int:
@@ -106,13 +106,13 @@ class MaskedLM(Protocol):
 
 @functools.partial(jax.jit, static_argnames='model')
 def token_probs(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
-  """What the model predicts at `positions` of tokens [..., T], [..., Q, V]."""
+  """The model's predictions [..., Q, V] at `positions` of tokens [..., T]."""
   return model.predict(params, model.embed(params, tokens), positions)
 
 
 @functools.partial(jax.jit, static_argnames='model')
 def representation(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
-  """What the model's predictions are read out of at `positions` of tokens [..., T], [..., Q, E]."""
+  """The representation [..., Q, E] that predictions are read out of, at `positions` of tokens [..., T]."""
   return model.represent(params, model.embed(params, tokens), positions)
 
 

@@ -80,14 +80,14 @@ def muon(
 
 
 def _is_fused(path: tuple[Any, ...]) -> bool:
-  """Whether a leaf is a kernel [D, 3 D] of query, key and value."""
+  """True for a leaf that is a kernel [D, 3 D] of query, key and value."""
   return [key.key for key in path[-2:]] == ['qkv', 'kernel']
 
 
 def _dimension_numbers(params: Any) -> Any:
   """Which axes of a kernel are input and output, the others counting matrices; None for what is no matrix."""
 
-  def axes(path, _):
+  def axes(path: tuple[Any, ...], _: Any) -> contrib.MuonDimensionNumbers | None:
     return contrib.MuonDimensionNumbers(-3 if _is_fused(path) else -2, -1) if path[-1].key == 'kernel' else None
 
   return jax.tree_util.tree_map_with_path(axes, params)
@@ -106,7 +106,7 @@ def _on_separate_matrices(inner: optax.GradientTransformation) -> optax.Gradient
   gathered for all of them.
   """
 
-  def update(updates, state, params):
+  def update(updates: Any, state: optax.OptState, params: Any) -> tuple[Any, optax.OptState]:
     updates = sharding.scattered(updates)  # Or what they were computed from is gathered, which may be more.
     separate, state = sharding.whole(inner.update(*sharding.whole((_separate(updates), state, _separate(params)))))
     return jax.tree.map(lambda new, old: new.reshape(old.shape), separate, updates), state

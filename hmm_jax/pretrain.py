@@ -21,7 +21,7 @@ _MEMBERS = 'members'
 
 
 class TrainState(NamedTuple):
-  """What a checkpoint holds.
+  """The state of pretraining, which a checkpoint holds.
 
   Attributes:
     step: [] int32, steps taken.
@@ -35,7 +35,7 @@ class TrainState(NamedTuple):
 
 
 class Batches(NamedTuple):
-  """How chunks are met: each epoch visits a fresh permutation of all chunks and drops the last partial batch.
+  """The order of chunks: each epoch visits a fresh permutation of all and drops the last partial batch.
 
   Attributes:
     key: PRNG key of the order, of the corruption and of dropout.
@@ -96,15 +96,15 @@ def train_step(
   inputs, selected = masking.corrupt(key_corrupt, corruption, chunks)
   targets, slots = chunks.astype(jnp.int32), masking.num_slots(corruption, *chunks.shape)
 
-  def loss_at(params, positions):
+  def loss_at(params: Any, positions: Array | None) -> Array:
     deterministic = bert.dropout_rate == 0
-    logits = bert.apply({'params': params}, inputs, deterministic, positions, rngs={'dropout': key_dropout})
+    logits: Any = bert.apply({'params': params}, inputs, deterministic, positions, rngs={'dropout': key_dropout})
     if positions is None:
       return masked_cross_entropy(logits, targets, selected)
     read = functools.partial(jnp.take_along_axis, indices=positions, axis=-1)
     return masked_cross_entropy(logits, read(targets), read(selected))
 
-  def in_slots():
+  def in_slots() -> tuple[Array, Any]:
     selected_first = jnp.argsort(~selected, axis=-1)
     return jax.value_and_grad(loss_at)(params, selected_first[:, :slots])
 
@@ -136,11 +136,11 @@ def make_train_steps(
   # A maximum over members is the same for all of them, so that what hangs on it is branched on and not computed twice.
   largest_of_members = functools.partial(lax.pmax, axis_name=_MEMBERS) if num_members else lambda x: x
 
-  def train_steps(state, corpus, key):
+  def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
     key_order, key_noise = jax.random.split(key)
     batches = Batches(key_order, corpus.shape[0], batch_size)
 
-    def one(carry, _):
+    def one(carry: tuple[TrainState, Array, Array], _: None) -> tuple[tuple[TrainState, Array, Array], Array]:
       state, ordered_epoch, order = carry
       step = largest_of_members(state.step)
       epoch = step // batches.steps_per_epoch
@@ -151,7 +151,7 @@ def make_train_steps(
       return (state, epoch, order), loss
 
     unordered = jnp.int32(-1), jnp.arange(corpus.shape[0])
-    (state, *_), losses = lax.scan(one, (state, *unordered), length=steps_per_call)
+    (state, _, _), losses = lax.scan(one, (state, *unordered), length=steps_per_call)
     return state, losses
 
   whole = sharding.members_sharded(mesh) if num_members else sharding.replicated(mesh)

@@ -29,10 +29,10 @@ class AliasTable(NamedTuple):
 def alias_table(probs: Array | np.ndarray) -> AliasTable:
   """The alias table of each distribution on the last axis of `probs` (Walker 1977)."""
 
-  def one(row):
+  def one(row: Array | np.ndarray) -> tuple[Array, Array]:
     size = row.shape[0]
 
-    def settle(_, carry):
+    def settle(_: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
       # Fills the emptiest open column from the fullest one, which stays open with what is left of it.
       level, is_open, threshold, alias = carry
       low = jnp.where(is_open, level, jnp.inf).argmin()
@@ -70,7 +70,7 @@ def _sample(key: Array, tables: tuple[AliasTable, ...], length: int) -> tuple[Ar
   initial, transition, emission = tables
   words_2xT = jax.random.bits(key, (2, length), jnp.uint32)
 
-  def step(state, word):
+  def step(state: Array, word: Array) -> tuple[Array, Array]:
     return alias_draw(transition, state, word), state
 
   first = alias_draw(initial, 0, words_2xT[0, 0])
@@ -105,7 +105,7 @@ def sample_corpus(
   """
   tables = _tables(hmm)
 
-  def document(index):
+  def document(index: Array) -> Array:
     return _sample(jax.random.fold_in(key, index), tables, length)[1].astype(token_dtype(hmm.num_tokens))
 
   # Chunks of one size, the last one running over, compile once; a remainder would compile again.

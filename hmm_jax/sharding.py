@@ -83,7 +83,7 @@ def _spec(mesh: Mesh | AbstractMesh, path: tuple[Any, ...], shape: Sequence[int]
 def over(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
   """`function` with the mesh in force for what follows here, which does nothing elsewhere, nor on one device."""
 
-  def on_mesh(*args):
+  def on_mesh(*args: Any) -> Any:
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
       return function(*args)
 
@@ -96,7 +96,7 @@ def _mesh() -> AbstractMesh | None:
 
 
 def splits_heads() -> bool:
-  """Whether the heads of a layer are split over `tensor`."""
+  """True if the heads of a layer are split over `tensor`."""
   mesh = _mesh()
   return mesh is not None and mesh.shape['tensor'] > 1
 

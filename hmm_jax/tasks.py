@@ -61,7 +61,7 @@ def first_state_probs(hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarr
 
 
 def silent_state_probs(hmm: HMM, inputs: Array | np.ndarray) -> np.ndarray:
-  """What the released code labels by: transition_matrix @ P[H_2 | X_{-1}] in float64, [n, H], of inputs [n, T].
+  """The released code's law for labels: transition_matrix @ P[H_2 | X_{-1}] in float64, [n, H], of inputs [n, T].
 
   Its `generate_data.py` has no [MASK] yet: the text X_2, ..., X_T is a document of its own, whose first state H_2 has
   the law `initial_probs`, and the product stands for a silent state before it. That state is H_1, and the product its

@@ -4,6 +4,7 @@ A `Tuner` says what is trained, as pure functions of (trainable, frozen, batch).
 trainable array has a leading axis K, the frozen tree has none. The frozen tree is never donated and never written.
 """
 
+from collections.abc import Callable
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ class Prompt:
 
 @dataclasses.dataclass(frozen=True)
 class Tuner:
-  """What is trained on a model, and how it classifies. Tuners of equal fields are equal, and share compiled programs.
+  """The trained parts on a model, and their scores. Tuners of equal fields are equal, and share compiled programs.
 
   With a linear head: b^T G_1(x) of Theorem 3.3, and with a prompt before the input that of Theorem 3.6. With an
   attention head: Theorems 4.3 and 4.6.
@@ -52,8 +53,8 @@ class Tuner:
     model: exact or pretrained; None where what the head reads of it is computed already (`after_features`).
     head: on its output.
     prompt: trained with the head; None for none.
-    probes: whether the head reads the model's representation rather than the probabilities it predicts.
-    finetunes: whether a copy of the model's own parameters is trained with the head, without a prompt.
+    probes: True if the head reads the model's representation rather than the probabilities it predicts.
+    finetunes: True if a copy of the model's own parameters is trained with the head, without a prompt.
   """
 
   model: MaskedLM | None
@@ -62,7 +63,7 @@ class Tuner:
   probes: bool = False
   finetunes: bool = False
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if (self.prompt is not None) + self.probes + self.finetunes > 1:
       raise ValueError('prompt, probes and finetunes are set together; valid is one of them at most')
 
@@ -78,7 +79,7 @@ class Tuner:
     return (dataclasses.replace(self, model=None), ()) if self.trains_head_alone else (self, frozen)
 
   def features(self, frozen: Any, inputs: Array) -> Any:
-    """What `scores` needs of inputs [B, T], leading axis B: what the head reads, where nothing before it is trained."""
+    """The input of `scores` for inputs [B, T], leading axis B: the head's input, if nothing before it is trained."""
     if not self.trains_head_alone:
       return inputs
     assert self.model is not None
@@ -114,7 +115,7 @@ class Tuner:
     """Attention weights [K, B, P + T]; raises ValueError for a head without attention."""
     return self._task_outputs(self.head.attend, trainable, frozen, features)
 
-  def _task_outputs(self, function, trainable: Any, frozen: Any, features: Any) -> Array:
+  def _task_outputs(self, function: Callable[..., Array], trainable: Any, frozen: Any, features: Any) -> Array:
     if self.trains_head_alone:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features
@@ -209,12 +210,12 @@ def tune_epoch(
   order = jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)
   batches = order[: steps * schedule.batch_size].reshape(steps, schedule.batch_size)
 
-  def loss_fn(trainable, batch):
+  def loss_fn(trainable: Any, batch: Array) -> tuple[Array, Array]:
     scores = tuner.scores(trainable, frozen, jax.tree.map(lambda x: x[batch], features))
     losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels[:, batch]).mean(-1)
     return losses.sum(), losses
 
-  def step(state, batch):
+  def step(state: TuneState, batch: Array) -> tuple[TuneState, Array]:
     grads, losses = jax.grad(loss_fn, has_aux=True)(state.trainable, batch)
     updates, opt_state = jax.vmap(optimizer_.update)(grads, state.opt_state, state.trainable)
     trainable = tuner.project(optax.apply_updates(state.trainable, updates))

@@ -23,7 +23,7 @@ def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   # XLA lowers an argmax of float64 outside of `in_float64`, where it fails.
   first_best = lambda score, axis: (score == score.max(axis, keepdims=True)).argmax(axis).astype(jnp.int32)
 
-  def forward(score_CxH, log_row):
+  def forward(score_CxH: Array, log_row: Array) -> tuple[Array, Array]:
     through = score_CxH.T[:, :, None] + log_transition
     return through.max(0) + log_row, first_best(through, 0)
 

@@ -7,6 +7,7 @@ HMMs, of each the mean over its tasks first. Steps may be negative: then the nex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
 import matplotlib.figure
 import matplotlib.patches
 import matplotlib.patheffects
@@ -123,7 +124,7 @@ def largest_loss(records: pd.DataFrame, budget: Budget) -> str | None:
   """The loss that is significantly above 0 and above every other loss of the budget; None where there is none.
 
   That is where the 95% interval of the difference over HMMs, on tasks with all stages, is above 0; both with the
-  best head that was found and with the most that any head may reach. Between these ends it is not looked at.
+  best head that was found and with the most that any head may reach. Heads between these two are not checked.
   """
   names = {_largest(_levels(records, budget, field), budget) for field in ('accuracy', 'accuracy_at_most')}
   return names.pop() if len(names) == 1 else None
@@ -143,7 +144,7 @@ def _complete(records: pd.DataFrame) -> Iterator[tuple[Budget, str, dict[Point, 
   """Each budget and kind of text of which there are all stages, with the records of each of its distributions."""
   for budget in BUDGETS:
     for text in ('memory', 'vanilla'):
-      points = statistics.by_point(report.of_text(records, text))
+      points = statistics.by_point(report.text_records(records, text))
       whole = {point: rows for point, rows in points.items() if None not in steps(rows, budget)}
       if whole:
         yield budget, text, whole
@@ -154,7 +155,7 @@ def _title(budget: Budget, text: str, records: pd.DataFrame) -> str:
 
 
 def _size(points: dict[Point, pd.DataFrame]) -> tuple[str, list[str]]:
-  """What tells distributions of one kind of text apart, and its value in each."""
+  """The size in which distributions of one kind of text differ, and its value in each."""
   if not next(iter(points)).memory_size:
     return '|H|', [str(point.num_states) for point in points]
   if len({point.num_cells for point in points}) == len(points):
@@ -225,20 +226,21 @@ def _face(loss: str, gains: bool) -> dict[str, Any]:
   return dict(facecolor='white' if gains else colour, edgecolor=colour if gains else 'white', hatch=hatch)
 
 
-def _draw(axes, place: int, records: pd.DataFrame, budget: Budget) -> None:
+def _draw(axes: Axes, place: int, records: pd.DataFrame, budget: Budget) -> None:
   """The steps of one distribution side by side, each from where it starts to where it ends; hollow where it gains."""
-  width, stroke = 0.84 / len(budget.losses), dict(color='black', marker='', linewidth=1.2)
+  width = 0.84 / len(budget.losses)
+  stroke: dict[str, Any] = dict(color='black', marker='', linewidth=1.2)
   for index, step in enumerate(step for step in steps(records, budget) if step):
     at = place + width * (index - (len(budget.losses) - 1) / 2)
     face = _face(step.loss, step.end > step.start)
     axes.bar(at, step.end - step.start, 0.9 * width, bottom=step.start, zorder=2, **face)
     axes.plot([at - 0.45 * width, at + 0.45 * width], [step.end] * 2, linestyle='-', zorder=4, **stroke)
     if np.isfinite(step.lost.half_width):
-      line = dict(fmt='none', ecolor='black', elinewidth=1.0, capsize=2, zorder=5)
+      line: dict[str, Any] = dict(fmt='none', ecolor='black', elinewidth=1.0, capsize=2, zorder=5)
       _, caps, (stem,) = axes.errorbar([at], [step.end], yerr=[step.lost.half_width], **line)
       for artist in (*caps, stem):
         artist.set_path_effects(_HALO)
   if bound := _proven(records, budget):
     at, label = place - width * (len(budget.losses) - 1) / 2, '_' if place else 'proven degeneracy'
-    style = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
+    style: dict[str, Any] = dict(linestyle=(0, (2, 1)), zorder=6, path_effects=_HALO, **stroke)
     axes.plot([at - 0.6 * width, at + 0.6 * width], [bound.end] * 2, label=label, **style)

@@ -7,6 +7,7 @@ import pathlib
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 import matplotlib.figure
 import matplotlib.style
 from matplotlib.transforms import ScaledTranslation
@@ -61,7 +62,7 @@ def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotli
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, (axes,) = panels(settings)
   size, records = AXES['figure_3_right'], _paper_records(records, memory=('attention',), vanilla=('head',))
-  memory, vanilla = report.of_text(records, 'memory'), report.of_text(records, 'vanilla')
+  memory, vanilla = report.text_records(records, 'memory'), report.text_records(records, 'vanilla')
   # A method of both texts is drawn on vanilla text as a method of neither.
   of_memory, of_vanilla = set(memory['method']), set(vanilla['method'])
   free = [method for method in METHODS if method not in of_memory | of_vanilla]
@@ -76,10 +77,10 @@ def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotli
 
 
 def _paper_records(records: pd.DataFrame, **methods: tuple[str, ...]) -> pd.DataFrame:
-  """What the paper draws, its `methods` on each text, where more than its protocol was run; else all records."""
+  """The records that the paper draws, its `methods` on each text, if more than its protocol was run; else all."""
   if records['method'].isin(PROTOCOL).all():
     return records
-  of_texts = [report.of_text(records, text) for text in methods]
+  of_texts = [report.text_records(records, text) for text in methods]
   drawn = pd.concat([rows[rows['method'].isin(names)] for rows, names in zip(of_texts, methods.values())])
   return records if drawn.empty else drawn.sort_index()
 
@@ -93,12 +94,12 @@ def controls(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figu
   if not records['method'].isin(['attention_constant', 'attention_blind']).any():
     return None
   size, unit = AXES['controls'], statistics.unit_of(records)
-  texts = [text for text in ('memory', 'vanilla') if len(report.of_text(records, text))]
+  texts = [text for text in ('memory', 'vanilla') if len(report.text_records(records, text))]
   models = [model for model in MODEL_NAMES if model in set(records['model'])]
   figure = matplotlib.figure.Figure((settings.width * 1.4, settings.height * (0.2 + 0.7 * len(texts))), settings.dpi)
   grid = figure.subplots(len(texts), len(models), sharex=True, sharey=True, squeeze=False)
   for (row, text), (column, model) in itertools.product(enumerate(texts), enumerate(models)):
-    text_records, axes = report.of_text(records, text), grid[row, column]
+    text_records, axes = report.text_records(records, text), grid[row, column]
     lines: list[_Line] = []
     for method in ('attention', 'attention_blind', 'attention_constant', 'head'):
       read = model if model in METHODS[method].models else METHODS[method].models[0]
@@ -159,7 +160,7 @@ def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.fig
   return figure
 
 
-def _draw_profile(axes, records: pd.DataFrame, style: dict[str, Any], model: str) -> None:
+def _draw_profile(axes: Axes, records: pd.DataFrame, style: dict[str, Any], model: str) -> None:
   bins = []
   for rows in zip(*records['attention_profile']):
     filled = [row for row in rows if row[2]]
@@ -175,7 +176,7 @@ def _draw_profile(axes, records: pd.DataFrame, style: dict[str, Any], model: str
   axes.scatter(concentration, weight, s=16 + 300 * share, zorder=3, clip_on=False, **fill)
 
 
-def panels(settings: FigureSettings, count: int = 1):
+def panels(settings: FigureSettings, count: int = 1) -> tuple[matplotlib.figure.Figure, Any]:
   """A figure and its panels side by side, with one y axis."""
   figure = matplotlib.figure.Figure((settings.width * (0.4 * count + 0.6), settings.height), settings.dpi)
   return figure, figure.subplots(1, count, sharey=True, squeeze=False)[0]
@@ -192,7 +193,14 @@ def _shown(style: dict[str, Any], model: str) -> dict[str, Any]:
   return style | dict(markerfacecolor='white' if exact else style['color'], linewidth=0.9 if exact else 1.8)
 
 
-def draw_line(axes, samples: dict[float, np.ndarray], label: str, style: dict[str, Any], beside=0.0, floor=-np.inf):
+def draw_line(
+  axes: Axes,
+  samples: dict[float, np.ndarray],
+  label: str,
+  style: dict[str, Any],
+  beside: float = 0.0,
+  floor: float = -np.inf,
+) -> None:
   """A line through the mean at each place, with the 95% interval of five values or more, or every value as a dot.
 
   It stands `beside` points beside its place, so that no line hides another. What is below `floor` is drawn on it, as
@@ -203,7 +211,7 @@ def draw_line(axes, samples: dict[float, np.ndarray], label: str, style: dict[st
   intervals = {place: statistics.mean_interval(values) for place, values in samples.items()}
   means = np.array([interval.mean for interval in intervals.values()])
   below: list[tuple[float, float, float]] = [(place, 0, 7) for place, mean in zip(intervals, means) if mean < floor]
-  line = dict(markevery=list(means >= floor), zorder=3, transform=at(beside))
+  line: dict[str, Any] = dict(markevery=list(means >= floor), zorder=3, transform=at(beside))
   axes.plot(list(intervals), np.maximum(means, floor), label=label, **line, **style)
   colour, extent = style['color'], [*means]
   for place, (mean, half_width, values) in intervals.items():
@@ -228,12 +236,12 @@ def draw_line(axes, samples: dict[float, np.ndarray], label: str, style: dict[st
 
 
 def caption(records: pd.DataFrame, *more: str) -> str:
-  """What the records are of, for the head of a figure."""
+  """The caption of a figure: experiment, scale and seed of the records, and `more`."""
   first = records.iloc[0]
   return '; '.join([f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}', *more])
 
 
-def finish(figure, title: str) -> None:
+def finish(figure: matplotlib.figure.Figure, title: str) -> None:
   """Writes the caption above the panels and their common legend below them."""
   figure.suptitle(title)
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
@@ -263,7 +271,11 @@ def _samples(
 
 
 def _draw_lines(
-  axes, lines: list[_Line], size: _Size, floor: float = -np.inf, unit: statistics.Unit | None = None
+  axes: Axes,
+  lines: list[_Line],
+  size: _Size,
+  floor: float = -np.inf,
+  unit: statistics.Unit | None = None,
 ) -> None:
   unit = unit or statistics.unit_of(pd.concat([rows for *_, rows in lines]))
   # All within the margin of the axis.
@@ -272,14 +284,18 @@ def _draw_lines(
     draw_line(axes, _samples(rows, size, 'accuracy', unit), label, style, step * (index - (len(lines) - 1) / 2), floor)
 
 
-def draw_majority(axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash='-.') -> None:
+def draw_majority(
+  axes: Axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash: str = '-.'
+) -> None:
   """The mean accuracy, or error, of the majority class at each place."""
   means = [values.mean() for values in samples.values()]
   if means:
     axes.plot(list(samples), means, color='0.45', marker='', linestyle=dash, linewidth=1.4, label=label)
 
 
-def _draw_paper(axes, records, size: _Size, values: dict[int, float], marker: str, name: str) -> None:
+def _draw_paper(
+  axes: Axes, records: pd.DataFrame, size: _Size, values: dict[int, float], marker: str, name: str
+) -> None:
   """The paper's points within the range of ours."""
   sizes = [size(point) for point in statistics.by_point(records)]
   shown = {x: value for x, value in values.items() if min(sizes) <= x <= max(sizes)}
@@ -288,13 +304,17 @@ def _draw_paper(axes, records, size: _Size, values: dict[int, float], marker: st
   is_base = records['scale'].iloc[0] in ('paper', 'paper_v1', 'official', 'tuned')
   of = 'BERT-base' if is_base else 'BERT-base on more text'
   label = f'{name}, the paper ({of}; digitised)'
-  style = dict(color='0.35', marker=marker, markersize=7, markerfacecolor='none', linestyle='none', zorder=5)
+  style: dict[str, Any] = dict(
+    color='0.35', marker=marker, markersize=7, markerfacecolor='none', linestyle='none', zorder=5
+  )
   axes.plot(list(shown), list(shown.values()), label=label, **style)
 
 
-def _finish(figure, records: pd.DataFrame, label: str, unit: str = 'test accuracy (%)') -> None:
+def _finish(
+  figure: matplotlib.figure.Figure, records: pd.DataFrame, label: str, unit: str = 'test accuracy (%)'
+) -> None:
   (axes,) = figure.axes
-  axes.set_xticks(sorted({x for line in axes.lines for x in line.get_xdata()}))
+  axes.set_xticks(sorted({x for line in axes.lines for x in np.asarray(line.get_xdata())}))
   # An interval may reach past what an accuracy can be, a tick should not.
   low, high = axes.get_ylim()
   axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])

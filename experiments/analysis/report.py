@@ -62,7 +62,7 @@ def text_name(point: Point) -> str:
   return 'memory' if point.memory_size else 'vanilla'
 
 
-def of_text(records: pd.DataFrame, text: str) -> pd.DataFrame:
+def text_records(records: pd.DataFrame, text: str) -> pd.DataFrame:
   """The records of one kind of text."""
   return records[(records['memory_size'] > 0) == (text == 'memory')]
 
@@ -99,7 +99,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
 
 
 def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Difference]]:
-  """By the title of each contrast that was run on BERT, its difference at every distribution that has both sides.
+  """The contrasts that were run on BERT, by title: the difference at every distribution that has both sides.
 
   Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
   vanilla text have no HMM in common, and are compared by Welch's test.
@@ -165,7 +165,7 @@ def _name_of(point: Point, of_point: pd.DataFrame, records: pd.DataFrame, field:
 
 
 def _method_rows(records: pd.DataFrame, field: str, methods: Iterable[str]) -> list[Row]:
-  """By distribution the number of units, and a field of each of these methods on each model in percent."""
+  """A row for each distribution: the number of units, and in percent a field of these methods on each model."""
   points, unit = statistics.by_point(records), statistics.unit_of(records)
   return [
     _name_of(point, rows, records, field) | _method_cells(rows, records, field, methods, unit)
@@ -197,7 +197,7 @@ def _accuracy_row(point: Point, rows: pd.DataFrame, records: pd.DataFrame, has_t
 
 def representative_method(text: str, records: pd.DataFrame) -> str | None:
   """The method that represents a kind of text, on BERT; None where there is none."""
-  found = set(statistics.select(of_text(records, text), model='bert')['method'])
+  found = set(statistics.select(text_records(records, text), model='bert')['method'])
   return next((method for method in _REPRESENTATIVES[text] if method in found), None)
 
 

@@ -88,7 +88,7 @@ def share_interval(count: int, total: int) -> tuple[float, float]:
 
 
 def unit_of(records: pd.DataFrame) -> Unit:
-  """What tells independent units of a run apart.
+  """The fields that identify an independent unit of a run.
 
   Tasks of one trial share an HMM and a pretrained model, so where there are several trials the unit is the
   trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model.

@@ -34,7 +34,7 @@ def stacked(trees: list[Any]) -> Any:
 
 
 def features(tuner: tuning.Tuner, frozen: Any, inputs: np.ndarray) -> np.ndarray:
-  """What the tuner needs of the inputs [problems, n, T] of problems that each have a model, [problems, n, ...]."""
+  """The tuner's features [problems, n, ...] of inputs [problems, n, T], where each problem has a model of its own."""
   return np.asarray(_features(tuner, frozen, inputs)) if tuner.trains_head_alone else inputs
 
 
@@ -87,22 +87,30 @@ def prompted(tuner: tuning.Tuner, prompts: np.ndarray, frozen: Any, inputs: np.n
 
 
 @functools.partial(jax.jit, static_argnames='tuner')
-def _features(tuner, frozen, inputs):
+def _features(tuner: tuning.Tuner, frozen: Any, inputs: Array) -> Any:
   return jax.vmap(tuner.features)(frozen, inputs)
 
 
 @functools.partial(jax.jit, static_argnames='tuner')
-def _scores(tuner, trainables, frozen, features):
+def _scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: Any) -> Array:
   return jax.vmap(tuner.scores)(trainables, frozen, features)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
-def _init(keys, tuner, schedule, frozen, features):
+def _init(keys: Array, tuner: tuning.Tuner, schedule: tuning.Schedule, frozen: Any, features: Any) -> tuning.TuneState:
   init_one = lambda key, *data: tuning.init_tuning(key, tuner, schedule, *data, np.zeros(1, np.int32))
   return jax.vmap(init_one)(keys, frozen, features)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))
-def _epoch(state, keys, tuner, schedule, frozen, features, labels):
+def _epoch(
+  state: tuning.TuneState,
+  keys: Array,
+  tuner: tuning.Tuner,
+  schedule: tuning.Schedule,
+  frozen: Any,
+  features: Any,
+  labels: Array,
+) -> tuple[tuning.TuneState, Array]:
   tune_one = lambda state, key, *data: tuning.tune_epoch(state, key, tuner, schedule, *data)
   return jax.vmap(tune_one)(state, keys, frozen, features, labels)

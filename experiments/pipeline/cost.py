@@ -24,7 +24,7 @@ class Product(NamedTuple):
 
 
 def products(bert: Bert, batch_size: int, length: int, num_read: int) -> list[Product]:
-  """Those of a pass forward over B chunks [T], of which `num_read` positions each are read out.
+  """The matrix products of a forward pass over B chunks [T], of which `num_read` positions each are read out.
 
   The last layer computes keys and values everywhere, and all else where it is read.
   """
@@ -69,21 +69,21 @@ def muon(s: Settings) -> int:
 
 
 def num_params(s: Settings) -> int:
-  """Of BERT."""
+  """The number of BERT's parameters."""
   b = s.bert
   layer = 4 * b.width * (b.width + 1) + 2 * b.width * b.ffn_width + b.ffn_width + 5 * b.width
   return b.num_layers * layer + (s.hmm.num_tokens + b.max_positions + b.width + 6) * b.width + s.hmm.num_tokens + 1
 
 
 def state_bytes(s: Settings) -> int:
-  """Of the parameters and the optimiser's moments, float32: two of AdamW, one of a matrix that Muon trains."""
+  """Bytes of parameters and optimiser moments, float32: two moments with AdamW, one for a matrix that Muon trains."""
   b = s.bert
   matrices = b.num_layers * (4 * b.width**2 + 2 * b.width * b.ffn_width) + b.width**2
   return 4 * (3 * num_params(s) - matrices * (s.pretrain.optimizer == 'muon'))
 
 
 def activation_bytes(s: Settings, batch: int, length: int) -> int:
-  """Of one batch, in the dtype of pretraining: what each layer keeps for its gradient, and the logits.
+  """Bytes of one batch in the dtype of pretraining: what each layer stores for its gradient, and the logits.
 
   The last layer counts as if all were read: for a batch with more to read than it has slots, that is reserved.
   """

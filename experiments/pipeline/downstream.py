@@ -22,7 +22,7 @@ _STATE_PROBS = {'first': tasks_lib.first_state_probs, 'silent': tasks_lib.silent
 
 
 class Downstream(NamedTuple):
-  """What the tasks of a trial share, and the tasks; its arrays are numpy's.
+  """The tasks of a trial and what they share, in numpy arrays.
 
   Attributes:
     inputs: [n, T], what a model sees of the texts where no prompt takes positions of theirs; training, then validation,

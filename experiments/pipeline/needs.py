@@ -112,7 +112,7 @@ def checkpoint_bytes(s: Settings) -> int:
 
 
 def _tuned_bytes(trial: Trial, name: str) -> int:
-  """Of what a method trains for a task, in float64 at most: rows of head, prompt and keys, and a fine-tuned BERT."""
+  """Bytes that a method trains for a task, in float64 at most: rows of head, prompt and keys, and a fine-tuned BERT."""
   s, method = trial.settings, METHODS[name]
   rows = s.downstream.num_classes + s.prompt_length(name) + s.downstream.length * (method.reads in OF_SEQUENCE)
   width = max(s.bert.width, trial.point.joint_states, s.hmm.num_tokens)

@@ -28,7 +28,7 @@ NOT_FITTED: dict[str, Any] = {
 
 
 class Fitted(NamedTuple):
-  """What was fitted to one task.
+  """A fit to one task.
 
   Attributes:
     trainable: its arrays.

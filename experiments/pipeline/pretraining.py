@@ -51,7 +51,7 @@ def _copy(state: State) -> _Copied:
 
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
-  """How far the model is from ideal, by the names that records use; in nats, total variation in [0, 1]."""
+  """The model's distance from the ideal, by the names that records use; in nats, total variation in [0, 1]."""
   corrupted, at_mask, one_at_a_time = (
     bayes_gap.measure_gap(model, params, ideal, batch_size=settings.measure.batch_size) for ideal in ideals
   )
@@ -96,7 +96,12 @@ def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
 
 
 @functools.cache
-def compiled(bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: jax.sharding.Mesh):
+def compiled(
+  bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: jax.sharding.Mesh
+) -> tuple[
+  Callable[[Array], pretrain.TrainState],
+  Callable[[pretrain.TrainState, Array, Array], tuple[pretrain.TrainState, Array]],
+]:
   """The compiled initialisation and steps of a pretraining: one for every HMM, since no shape depends on it."""
   s = settings
   optimizer = s.gradient_transformation(num_steps)
@@ -220,7 +225,7 @@ def _train(
   directory: pathlib.Path,
   reporter: Reporter,
 ) -> State:
-  """Goes on from a state and its metrics; all that is measured, told and kept on the way."""
+  """Trains on from a state and its metrics, and on the way measures, reports and saves checkpoints."""
   p, clock, start = settings.pretrain, reporter.clock, int(state.step)
   model = tuned_model(settings.bert_module())
 

@@ -225,7 +225,7 @@ def write(
 
 
 def _timings(trial: trial_lib.Trial, reporter: Reporter) -> list[dict[str, Any]]:
-  """What the runs of a trial took; nothing, and a sentence, where that is damaged."""
+  """The times that the runs of a trial took. A damaged file is reported, and counts as empty."""
   try:
     return files.read_json_lines(trial.timing_path)
   except SettingsError:

@@ -39,7 +39,7 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.H
 
 
 def precisely() -> contextlib.AbstractContextManager[None]:
-  """How a trial is computed: some accelerators round float32 products unless told otherwise."""
+  """A context with float32 products, in which a trial is computed: some accelerators round them by default."""
   return jax.default_matmul_precision('float32')
 
 

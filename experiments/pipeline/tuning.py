@@ -103,7 +103,7 @@ def _trained(
   name: str,
   reporter: Reporter,
 ) -> list[optimal_heads.Fitted]:
-  """What the schedule of a method makes of each task; of several starts, side by side, the best on validation.
+  """The fit of a method's schedule to each task; of several starts, trained side by side, the best on validation.
 
   Start r of a task is drawn as that of a task numbered r 2^16 higher, so that start 0 is the only one of the method
   without restarts.
@@ -162,7 +162,7 @@ def epochs(
   """Yields (state, losses) after each of `count` epochs; a state is donated to the next one.
 
   Raises Diverged at the first epoch in which the loss of one of `members`, whose losses these are, is not finite, and
-  Stopped between two epochs where the run is told to stop.
+  Stopped between two epochs if the run has received a signal.
   """
   with reporter.track(name, count) as advance:
     for done in range(1, count + 1):

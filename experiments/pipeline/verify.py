@@ -71,7 +71,7 @@ _ABSENT = 'no such field'
 
 
 class Differs(exit_status.RunError):
-  """What was made again is not what is on record, as its text says."""
+  """A trial that was run again differs from its records, as the text says."""
 
 
 def run(
@@ -116,7 +116,7 @@ def run(
 
 
 def _settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classes) -> Settings:
-  """Those of the folder, with no path of it: nothing that is read says where programs or models are; no time limit."""
+  """The settings of the folder without its paths: no record decides where programs or models are. No time limit."""
   recorded = results.check(workdir)
   require(recorded is not None, '--workdir', str(workdir), 'one with records where --mode is verify')
   settings = config_lib.from_record(recorded or {}, classes)
@@ -145,7 +145,7 @@ def _same_bits(workdir: pathlib.Path, recorded: list[Record]) -> set[str]:
 
 
 def _values(record: Record, names: tuple[str, ...]) -> str:
-  """What a record, which may be anybody's, has under these names, as JSON."""
+  """The values of a record, which may come from anybody, under these names, as JSON."""
   return json.dumps([record.get(name) for name in names])
 
 
@@ -177,7 +177,7 @@ def compared(recorded: list[Record], again: list[Record], same_bits: Collection[
 
 
 def _is_same(one: Any, other: Any, tolerance: Tolerance) -> bool:
-  """Whether the two are the same JSON, or numbers within the tolerance, which NaN is not."""
+  """True if the two are the same JSON, or numbers within the tolerance; NaN never is."""
   if tolerance == EQUAL or not _are_numbers(one, other):
     is_open = tolerance == NOT_COMPARED and _ABSENT not in (one, other)
     return is_open or json.dumps(one) == json.dumps(other)
@@ -185,5 +185,5 @@ def _is_same(one: Any, other: Any, tolerance: Tolerance) -> bool:
 
 
 def _are_numbers(*values: Any) -> bool:
-  """Whether all are, of which Python counts True as one."""
+  """True if all are int or float; a bool is not, although Python counts it as an int."""
   return all(type(value) in (int, float) for value in values)

@@ -162,10 +162,10 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
 
 @functools.cache
 def _hush() -> None:
-  """Leaves what Orbax and its store raise to be told here, in a sentence; from then on, as it may come late.
+  """Silences the tracebacks of Orbax and its store for good, as they may come late; this module reports the errors.
 
-  Orbax logs it with its traceback. And it closes its event loop at the first array that cannot be written, which each
-  other array's future finds closed, in a thread of the store, where nobody can be told.
+  Orbax logs an error with its traceback. It also closes its event loop at the first array that cannot be written; the
+  future of each other array then raises in a thread of the store, where nothing can catch it.
   """
   logging.getLogger('absl').addFilter(lambda record: not (record.exc_info and 'orbax' in record.pathname))
   told = sys.unraisablehook
@@ -192,7 +192,7 @@ def _rename_corrupt_steps(directory: pathlib.Path) -> list[str]:
 
 
 def _fault(step: pathlib.Path) -> str | None:
-  """What is wrong with the files of a step; None: nothing that its checksums, where it has any, tell."""
+  """The fault in the files of a step; None if its checksums, where it has any, show none."""
   try:
     recorded = files.read_sealed(step / CHECKSUMS)
   except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What the numbers of a run came from besides its config."""
+"""The environment of a run: what its numbers depend on besides its config."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What is kept of a trial that has failed, beside its records, until it is done."""
+"""The failure of a trial, on file beside its records until the trial is done."""
 
 import datetime
 import json
@@ -58,7 +58,7 @@ def _devices() -> list[jax.Device]:
 
 
 def read(directory: pathlib.Path) -> dict[str, Any] | None:
-  """What is kept of a trial that has failed, None where nothing is."""
+  """The failure of a trial; None if it has none."""
   try:
     found = loading.json_value(directory / FILE_NAME)
   except FileNotFoundError:
@@ -71,5 +71,5 @@ def read(directory: pathlib.Path) -> dict[str, Any] | None:
 
 
 def forget(directory: pathlib.Path) -> None:
-  """What has failed is done."""
+  """Removes the failure of a trial that is done."""
   files.remove(directory / FILE_NAME)

@@ -97,7 +97,7 @@ def rows_of(data: bytes) -> list[dict[str, Any]]:
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
-  """What a file of JSON holds; raises ValueError, before it is read, where it has more than MOST_JSON bytes."""
+  """The bytes of a JSON file; raises ValueError, before it reads, if there are more than MOST_JSON."""
   stat: Any = path.stat()
   size = stat.length if is_object(path) else stat.st_size
   if size > MOST_JSON:
@@ -117,7 +117,7 @@ def write_sealed(path: pathlib.Path, content: dict[str, Any]) -> None:
 
 
 def read_sealed(path: pathlib.Path) -> dict[str, Any]:
-  """What `write_sealed` wrote. Raises FileNotFoundError where there is no file, and Corrupt where it is damaged."""
+  """The content that `write_sealed` wrote. Raises FileNotFoundError if there is no file, Corrupt if it is damaged."""
   try:
     (content,) = rows_of(read_bytes(path))
   except FileNotFoundError:

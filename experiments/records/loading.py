@@ -48,7 +48,7 @@ def _check_header(member: zipfile.ZipInfo, file: IO[bytes]) -> None:
 
 
 def json_value(path: pathlib.Path, encoding: str = 'utf-8', **hooks: Any) -> Any:
-  """What a JSON file holds; raises ValueError where it is larger than any may be, or deeper than can be read."""
+  """The value in a JSON file; raises ValueError if it is larger than `files.MOST_JSON` or nested too deep."""
   try:
     return json.loads(files.read_bytes(path).decode(encoding), **hooks)
   except RecursionError:

@@ -1,4 +1,4 @@
-"""What `--mode=status` prints: how each trial of a grid stands. It looks at files alone, and changes none."""
+"""The output of `--mode=status`: the state of each trial of a grid, from files alone, none of which it changes."""
 
 from collections import Counter
 import time
@@ -24,7 +24,7 @@ def text(grid: Grid) -> str:
 
 
 def state(trial: Trial) -> tuple[str, str]:
-  """Which of STATES a trial is in, and what there is to say: who runs it, why it failed, and what of it is missing.
+  """The one of STATES that a trial is in, with details: who runs it, why it failed, which records are missing.
 
   A trial is stale whose lock a run that waited would have taken over by now; a process that was killed a moment ago is
   still said to run.

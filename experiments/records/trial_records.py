@@ -1,4 +1,4 @@
-"""What a trial is called, where it lies, what of it is on record, and how records and tuned arrays are added."""
+"""The name and paths of a trial, the records that it has, and adding records and tuned arrays to it."""
 
 from collections.abc import Iterator
 import contextlib
@@ -131,10 +131,10 @@ def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
 
 
 def plan(trial: Trial, reporter: Reporter) -> set[Name]:
-  """The wanted names without an intact record, in process 0's eyes, which reads each record once.
+  """The wanted names without an intact record; process 0 alone reads each record, once.
 
-  Called by whoever has the lock of the trial, and makes them. Says which records are not what was written, or their
-  arrays are not, and renames both; and where what is on record came from environments that may compute other bits.
+  The caller holds the lock of the trial and makes these records. A record or array that is damaged is reported, and
+  both are renamed. Records from environments that may compute other bits are reported.
   """
 
   def look() -> tuple[list[Name], list[str]]:
@@ -188,8 +188,10 @@ def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
 
 
 def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, list[int]]]]:
-  """Each model of the settings with the tasks that are missing on it, by method; raises Stopped between two models
-  where the run is told to stop."""
+  """Each model of the settings with the tasks that are missing on it, by method.
+
+  Raises Stopped between two models if the run has received a signal.
+  """
   for model in trial.settings.models:
     signals.check()
     tasks = {method: sorted(task for task, *pair in missing if pair == [model, method]) for method in trial.methods}

@@ -1,12 +1,11 @@
 """Several processes that run one program: how they find each other, and what one decides for all.
 
-All processes go the same way, or those that meet in a computation wait for those that do not. So whatever is read from
-the work directory, or from a clock, and decides what is done, is read by process 0 and told to the others. It is told
-through the service that JAX's processes meet in, and not through a device: there nobody waits too long, since a process
-that is gone is found by its heartbeat.
+All processes must take the same branches, or those in a collective computation wait for the others. So process 0 alone
+reads the work directory and the clock where these decide what is done next, and sends the answer to the others. It uses
+JAX's coordination service and not a device, since that service detects a dead process by its heartbeat.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import contextlib
 import itertools
 import json
@@ -32,10 +31,10 @@ _alone: list[None] = []
 
 
 def initialize(settings: DistributedSettings) -> None:
-  """Joins the other processes, where there are any; before any device is looked at.
+  """Joins the other processes, if there are any; call it before JAX looks for devices.
 
   Where they do not all come within the time, JAX ends this process. Raises SettingsError where `mode` is 'on' and
-  something is neither said nor found, or a device has been looked at.
+  something is neither set nor found, or JAX has looked for devices already.
   """
   if settings.mode == 'off' or jax.distributed.is_initialized():
     return
@@ -79,12 +78,12 @@ def num_processes() -> int:
 
 
 def is_writer() -> bool:
-  """Whether this is process 0, which alone writes and tells."""
+  """True in process 0, which alone writes and reports."""
   return jax_distributed.global_state.process_id == 0
 
 
 def broadcast_from_process_0(look: Callable[[], T]) -> T:
-  """What `look` returns in process 0, which alone runs it, as JSON has it; what it raises of _TOLD, in all.
+  """The result of `look`, run in process 0 alone, through JSON; an error of _TOLD is raised in every process.
 
   Every process has to come here, in the same order. What `look` itself decides, process 0 decides for itself.
   """
@@ -115,12 +114,12 @@ def post(name: str, value: Any) -> None:
 
 
 def posted(name: str) -> list[Any]:
-  """What other processes have posted under a name so far."""
+  """The values that other processes have posted under a name so far."""
   return [json.loads(text) for _, text in _client().key_value_dir_get(f'posted/{name}/')]
 
 
 @contextlib.contextmanager
-def _running_alone():
+def _running_alone() -> Iterator[None]:
   _alone.append(None)
   try:
     yield

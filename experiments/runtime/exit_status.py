@@ -1,4 +1,4 @@
-"""What the exit status of a run says."""
+"""The exit status of a run, and the exceptions that decide it."""
 
 import signal
 
@@ -36,7 +36,7 @@ class Lost(Exception):
 
 
 def error_status(error: BaseException) -> int:
-  """That of a run which ends by `error`: its `status`, where its class has one.
+  """The status of a run that ends by `error`: its `status`, if its class has one.
 
   A FloatingPointError is Diverged, or what JAX raises with `debug_nans`.
   """
@@ -46,5 +46,5 @@ def error_status(error: BaseException) -> int:
 
 
 def common_status(statuses: list[int]) -> int:
-  """That of a run in which trials have failed with `statuses`: theirs where they agree, or else FAILED."""
+  """The status of a run whose trials failed with `statuses`: theirs if they agree, or else FAILED."""
   return statuses[0] if len(set(statuses)) == 1 else FAILED

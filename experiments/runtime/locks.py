@@ -107,7 +107,7 @@ def check(directory: pathlib.Path) -> None:
 
 
 def may_write(path: pathlib.Path) -> bool:
-  """Whether this process is the one that writes, and has lost no lock on a directory that the path lies in."""
+  """True if this process is the writer, and has lost no lock on a directory that contains the path."""
   return distributed.is_writer() and not any(lost_to(directory) for directory in _tokens if directory in path.parents)
 
 

@@ -24,7 +24,7 @@ def num_runs() -> int:
 
 
 def available_memory() -> float | None:
-  """Bytes for a run: of the accelerator, or its share of the host or control group; None where nobody says."""
+  """Bytes for a run: of the accelerator, or its share of the host or control group; None if unknown."""
   device = jax.local_devices()[0]
   if device.platform != 'cpu':
     return (device.memory_stats() or {}).get('bytes_limit')
@@ -48,7 +48,7 @@ def peak_memory() -> int:
 
 
 def cpu_lines() -> list[str]:
-  """What Linux says of the CPU, line by line; nothing elsewhere."""
+  """The lines of Linux's /proc/cpuinfo; none elsewhere."""
   info = pathlib.Path('/proc/cpuinfo')
   return info.read_text().splitlines() if info.exists() else []
 

@@ -14,13 +14,13 @@ class Diverged(FloatingPointError):
 
 
 def all_finite(tree: Any) -> Array:
-  """Whether every number of every leaf is finite, [] bool; to be computed where the tree lies."""
+  """True if every number of every leaf is finite, [] bool; to be computed where the tree lies."""
   leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
   return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all() if leaves else jnp.bool_(True)
 
 
 def in_call(error: FloatingPointError, first: int, last: int) -> Diverged:
-  """What JAX raises in the call of these steps where `debug_nans` has it look, with words that name them."""
+  """The error that `debug_nans` makes JAX raise in the call of these steps, with a text that names them."""
   return Diverged(f'pretraining: {error}, in the call of steps {first} to {last}; no state of it is kept')
 
 

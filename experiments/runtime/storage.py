@@ -35,7 +35,7 @@ def located(where: str, name: str = 'a path') -> pathlib.Path:
 
 
 def is_object(path: pathlib.Path) -> bool:
-  """Whether the path is one of an object store, which has no directories, and whose files appear whole."""
+  """True for a path in an object store, which has no directories, and whose files appear whole."""
   return '://' in str(path)
 
 

@@ -40,7 +40,7 @@ class Clock:
     self._begun = self._last = _now()
 
   def is_past(self, minutes: float) -> bool:
-    """Whether so many minutes of the wall have passed; 0 sets no limit."""
+    """True if so many minutes of wall time have passed; 0 sets no limit."""
     return 0 < minutes <= _now().minus(self._begun).wall / 60
 
   def spent(self) -> dict[str, Time]:
@@ -107,7 +107,7 @@ class Clock:
 
 
 def difference(later: dict[str, Time], earlier: dict[str, Time]) -> dict[str, dict[str, float]]:
-  """What each phase took between two readings of a clock, as a record says it: rounded, and without what took none."""
+  """The time of each phase between two readings of a clock, for a record: rounded, without phases that took none."""
   passed = {name: time.minus(earlier.get(name, Time())) for name, time in later.items()}
   return {
     'cpu_seconds': {name: round(time.cpu, 3) for name, time in passed.items() if time.wall},

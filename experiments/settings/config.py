@@ -93,7 +93,7 @@ def field_names(experiment: str, classes: Classes) -> list[str]:
 
 
 def shipped(experiment: str) -> dict[str, Any]:
-  """What the shipped config file of an experiment defines: `get_config`, `SCALES` and its docstring `__doc__`."""
+  """The definitions of an experiment's shipped config file: `get_config`, `SCALES` and its docstring `__doc__`."""
   return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
 
 

@@ -43,7 +43,7 @@ def setting(
   may_repeat: bool = False,
   **bounds: float,
 ) -> Any:
-  """A field. Numbers have `bounds` by the names in _BOUNDS, positive and below 2**31 unless told otherwise, and texts
+  """A field. Numbers have `bounds` by the names in _BOUNDS, by default positive and below 2**31, and texts
   may have `choices`; of a tuple both speak of each entry, and entries are distinct unless they `may_repeat`."""
   lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
   upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
@@ -91,10 +91,10 @@ class Group:
 
   __dataclass_fields__: typing.ClassVar[dict[str, Any]]
 
-  def __init_subclass__(cls):
+  def __init_subclass__(cls) -> None:
     dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
       if field.metadata:
         value = getattr(self, field.name)

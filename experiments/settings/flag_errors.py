@@ -1,4 +1,4 @@
-"""What is said of words on a command line that are no flag, no field, or no value of one."""
+"""Messages for words on a command line that are no flag, no field, or no valid value of one."""
 
 import difflib
 import pathlib
@@ -35,7 +35,7 @@ def refusal(
 
 
 def _flag_refusal(path: str, values: flags.FlagValues, error: flags.Error, classes: config_lib.Classes) -> str | None:
-  """What is valid for the field or flag whose text absl could not read; None where it had no such text."""
+  """The message for a flag or field whose text absl could not read; None for another error."""
   if isinstance(error, flags.UnrecognizedFlagError):
     known = [f'--{name}' for name in values if '.' not in name and name not in _OF_ABSL]
     return f'--{error.flagname} is no flag; valid are {", ".join(known)}'
@@ -66,11 +66,11 @@ def _unknown_field(argv: list[str], path: str, classes: config_lib.Classes) -> s
 
 
 def _experiment(path: str) -> str:
-  """What a config file is named for."""
+  """The experiment that a config file is named after."""
   return pathlib.Path(path.partition(':')[0]).stem
 
 
 def _fields(path: str, classes: config_lib.Classes) -> dict[str, Any]:
-  """Those of the experiment that a config file is named for, by their dotted names; none where there is none."""
+  """The fields of the experiment that a config file is named after, by their dotted names; none if there is none."""
   cls = classes.get(_experiment(path))
   return dict(config_lib.fields(cls)) if cls else {}

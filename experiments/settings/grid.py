@@ -169,7 +169,7 @@ class Settings(Experiment):
     return schedule
 
   def num_starts(self, method: str) -> int:
-    """How often one of METHODS is trained on a task, from as many starts."""
+    """The number of starts from which one of METHODS is trained on a task."""
     return self.restarts.number if METHODS[method].fit == 'restarts' else 1
 
   def fit_id(self, method: str) -> str:
@@ -202,7 +202,7 @@ class Settings(Experiment):
     return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0].memory_size > 0, item[0])))
 
   def num_draws(self, point: Point) -> int:
-    """How many distributions are drawn of a point."""
+    """The number of distributions that are drawn at a point."""
     return dict(zip(self.num_states, self.num_trials_by_size)).get(point.num_states, self.num_trials)
 
   def draws(self) -> list[tuple[Point, int]]:

@@ -18,7 +18,7 @@ from hmm_jax.tuning import Schedule
 
 
 class Experiment(Group):
-  """What every experiment has."""
+  """The settings that every experiment has."""
 
   experiment: str = setting('name of the experiment, decided by --config')
   scale: str = setting('name of the defaults, how much is run: decided by --config=NAME:SCALE')

@@ -1,4 +1,4 @@
-"""What `--help` and `--list` print: plain lines, which read the same on a terminal and in a pipe."""
+"""The output of `--help` and `--list`: plain lines, which read the same on a terminal and in a pipe."""
 
 from collections.abc import Iterable
 import operator

@@ -7,11 +7,15 @@ it are written by hand. Figures lie beside the records that they are drawn from.
 import functools
 import pathlib
 import re
+from typing import Any
+
+import pandas as pd
 
 from experiments.analysis import figures
 from experiments.analysis.tables import as_markdown, Table
 from experiments.records import files, frames, results
 from experiments.studies import registry
+from experiments.studies.study import Study
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md')))
@@ -29,7 +33,7 @@ def _tables(folder: str) -> dict[str, Table]:
   return study.tables(records, settings)
 
 
-def _study(folder: str):
+def _study(folder: str) -> tuple[Study, Any, pd.DataFrame]:
   workdir = ROOT / 'docs' / 'results' / folder
   settings = registry.from_record(results.config(workdir) or {})
   return registry.EXPERIMENTS[settings.experiment], settings, frames.load(workdir)

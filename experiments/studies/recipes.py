@@ -77,7 +77,7 @@ def metrics_of(trial: trial_lib.Trial) -> list[Record]:
 
 
 def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial, rows: list[Record]) -> Record:
-  """What a recipe made of a distribution: how far from ideal, along which way, and the mean accuracy of each method."""
+  """The record of a recipe on a distribution: distance from ideal, its curve, and the mean accuracy by method."""
   recipe, metrics = trial.settings, metrics_of(trial)
   whole, its = (s.pretrain.num_steps * cost.pretraining_step(s) for s in (settings, recipe))
   accuracies = {method: [row['accuracy'] for row in rows if row['method'] == method] for method in trial.methods}

@@ -113,7 +113,10 @@ def _make(
 
 
 def _kept(folder: pathlib.Path, renames: Reporter | None = None) -> Row | None:
-  """What a part has left, None where it has not ended or is corrupt; whoever has its lock renames that, and says so."""
+  """The records of a part; None if it has not ended, or its file is corrupt.
+
+  The holder of the part's lock passes `renames`, so that a corrupt file is renamed and reported.
+  """
   path = folder / _FILE_NAME
   try:
     return files.read_sealed(path)
@@ -136,6 +139,6 @@ def _on_exact_device() -> Iterator[None]:
 
 
 def _id(settings: Any) -> str:
-  """Names what is run by all that decides its records: not how it is drawn, looked at, or where programs are kept."""
+  """The id of settings: a digest of those that decide records, which the fields in `results.OF_RUNNING` do not."""
   fields = dataclasses.asdict(settings)
   return digest([{name: fields[name] for name in fields if name not in results.OF_RUNNING}])

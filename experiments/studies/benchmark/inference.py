@@ -120,7 +120,7 @@ def _hmmlearn(hmm: HMM, tokens: Array, error: Callable[[Any], float]) -> Prepare
 
 
 def _memory(settings: InferenceSettings, key: Array) -> BenchmarkCase:
-  """What a label needs, P[M | x]: by the memory's own structure, and through the flattened chain."""
+  """P[M | x], which labels need: by the memory's own structure, and through the flattened chain."""
   hmm = hmm_jax.random_memory_hmm(key, settings.memory_size, settings.memory_states, settings.num_tokens)
   (_, rows), flat = _text(settings, hmm, key), hmm_jax.to_hmm(hmm)
   first = smoothed_in_float64(flat, np.asarray(rows))[:, 0]

@@ -5,7 +5,9 @@ import numpy as np
 
 
 @numba.njit(parallel=True)
-def forward_backward(initial_probs, transition_matrix, rows, everything):
+def forward_backward(
+  initial_probs: np.ndarray, transition_matrix: np.ndarray, rows: np.ndarray, everything: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
   """Scaled messages in float64, a sequence a thread: `(smoothed, filtered, predicted, loglik)` of rows [B, T, H].
 
   Unless `everything` is asked for, only the first means anything, and takes memory.
@@ -37,7 +39,7 @@ def forward_backward(initial_probs, transition_matrix, rows, everything):
 
 
 @numba.njit
-def _draw(threshold, alias):
+def _draw(threshold: np.ndarray, alias: np.ndarray) -> int:
   """Walker's alias method from one uniform number, as ours."""
   scaled = np.random.random() * len(threshold)
   column = int(scaled)
@@ -45,7 +47,14 @@ def _draw(threshold, alias):
 
 
 @numba.njit(parallel=True)
-def sample(initial, transition, emission, num_documents, length, seed):
+def sample(
+  initial: tuple[np.ndarray, ...],
+  transition: tuple[np.ndarray, ...],
+  emission: tuple[np.ndarray, ...],
+  num_documents: int,
+  length: int,
+  seed: int,
+) -> np.ndarray:
   """Tokens [S, T] of an HMM, uint8, a document a thread, of tables `(threshold, alias)`."""
   tokens = np.empty((num_documents, length), np.uint8)
   for d in numba.prange(num_documents):

@@ -61,7 +61,7 @@ def _names(record: Any, width: int) -> dict[str, str]:
 
 
 def _speed(record: Any) -> dict[str, str]:
-  """How fast, how near to float64 and in how much memory."""
+  """Cells of speed, error against float64 and memory."""
   seconds, ours = record.seconds, record.ours
   ratios = np.divide(seconds, ours) if seconds and ours and not record.is_ours else []
   scale, unit = next((pair for pair in _UNITS if seconds and np.median(seconds) >= pair[0]), _UNITS[-1])

@@ -70,7 +70,7 @@ class Step:
 
   @functools.cached_property
   def alone(self) -> Prepared:
-    """What Hugging Face and ensembles are compared with, compiled once."""
+    """Our model alone, compiled once, with which Hugging Face and ensembles are compared."""
     return self.ours(self.bert)
 
   @functools.cached_property

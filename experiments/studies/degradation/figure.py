@@ -1,5 +1,6 @@
 """The figure of the study of degradation."""
 
+from matplotlib.axes import Axes
 import matplotlib.figure
 import pandas as pd
 
@@ -30,7 +31,7 @@ def draw(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.F
   return figure
 
 
-def _draw_lines(axes, rows: pd.DataFrame, kl: pd.Series) -> None:
+def _draw_lines(axes: Axes, rows: pd.DataFrame, kl: pd.Series) -> None:
   """A line for each method, of one theorem and kind of error."""
   theorem, *_, error, _, _ = rows.index[0]
   samples = lambda name: dict(iter(rows[name].groupby(level='level')))
@@ -48,7 +49,7 @@ def _draw_lines(axes, rows: pd.DataFrame, kl: pd.Series) -> None:
   axes.set_title(f'Theorem {theorem}; {figures.counted([rows.index.unique("hmm").size], "HMMs")}')
 
 
-def _draw_masses(axes, mass: pd.DataFrame) -> None:
+def _draw_masses(axes: Axes, mass: pd.DataFrame) -> None:
   """A point for each prompt, of each model."""
   style = dict(color='#CC79A7', marker='P', linestyle='none')
   for model, rows in mass.groupby(level=MODEL, sort=False):

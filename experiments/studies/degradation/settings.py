@@ -26,7 +26,7 @@ class PretrainedSettings(MlmSettings):
 
 
 class DegradationSettings(Experiment):
-  """What the constructions and trained heads and prompts are put to, and how they are trained."""
+  """The imperfect models that constructions, trained heads and prompts are tested on, and the training."""
 
   models: tuple[str, ...] = setting('what is put to them: the exact G made worse, or a BERT', choices=('exact', 'bert'))
   num_hmms: int = setting('HMMs for each theorem')

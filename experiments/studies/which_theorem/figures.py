@@ -1,6 +1,7 @@
 """The figures of the facts about Figure 3 (left), from records alone."""
 
 import matplotlib
+from matplotlib.axes import Axes
 import matplotlib.figure
 import pandas as pd
 
@@ -55,7 +56,7 @@ def draw_certificates(cases: pd.DataFrame, settings: FigureSettings) -> matplotl
   return _finished(figure, cases)
 
 
-def _draw_lines(axes, groups: dict[float, pd.DataFrame], labels: dict[str, str], beside: float) -> None:
+def _draw_lines(axes: Axes, groups: dict[float, pd.DataFrame], labels: dict[str, str], beside: float) -> None:
   """A line for each field of the records of the groups, by their places on the x axis."""
   for number, ((field, label), style) in enumerate(zip(labels.items(), matplotlib.rcParams['axes.prop_cycle']())):
     samples = {place: percent(rows, field, HMM).values for place, rows in groups.items()}

@@ -39,7 +39,7 @@ class SampledTrial(NamedTuple):
 
 
 def trials(settings: WhichTheoremSettings) -> list[Trial]:
-  """A trial for each HMM, by size; its paths are nobody's."""
+  """A trial for each HMM, by size; its paths are not used."""
   return [Trial(settings, *draw, pathlib.Path()) for draw in sorted(settings.draws())]
 
 
@@ -52,7 +52,7 @@ def draw(trial: Trial) -> SampledTrial:
   return SampledTrial(hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))
 
 
-def of_tasks(rows_of: Callable[[WhichTheoremSettings, SampledTrial], Iterable[Row]]) -> Part:
+def task_part(rows_of: Callable[[WhichTheoremSettings, SampledTrial], Iterable[Row]]) -> Part:
   """The part with a record for each task: `rows_of` has those of one HMM, in the order of its tasks."""
 
   def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Of every HMM and task: is the score linear in G, are labels separable, and how far are Assumptions 3.1 and 3.5?"""
+"""For every HMM and task: is the score linear in G, are labels separable, and how far are Assumptions 3.1 and 3.5?"""
 
 from collections.abc import Iterator
 
@@ -45,7 +45,7 @@ def rows_of(settings: WhichTheoremSettings, drawn: SampledTrial) -> Iterator[Row
 def separable(
   features: np.ndarray, labels: np.ndarray, is_right: np.ndarray, num_classes: int, error: float, tolerance: float
 ) -> bool | None:
-  """Whether a linear head on the exact G gives every label; None where neither is shown, or there is no input.
+  """True if a linear head on the exact G gives every label; None if neither answer is shown, or there is no input.
 
   Yes is a head that is right by more than rounding could make of it: one that a linear program finds, in coordinates in
   which the features have unit covariance, as heads may have to be large, or that of a score that is linear in G. No is
@@ -72,7 +72,7 @@ def separable(
 
 
 def unexplained(features: np.ndarray, scores: np.ndarray) -> float:
-  """What least squares of scores [n, C - 1] on features [n, V] leaves, in units of the scores' standard deviation.
+  """The residual of least squares of scores [n, C - 1] on features [n, V], in the scores' standard deviations.
 
   From 0, for a score that is linear on these inputs, to 1; in float64, singular values as numpy's lstsq counts them.
   """

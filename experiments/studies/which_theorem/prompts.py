@@ -25,12 +25,13 @@ def rows_of(settings: WhichTheoremSettings, drawn: SampledTrial) -> Iterator[Row
 def measured(
   hmm: HMM, task_weights: np.ndarray, inputs: np.ndarray, labels: np.ndarray, settings: PromptSettings
 ) -> Row:
-  """What is known of prompts for one task, as JSON.
+  """The findings on prompts for one task, as JSON.
 
-  By each epsilon, as text, up to which transitions count as 0: `3.5`, whether that assumption holds;
-  `constant_prompt`, the outcome of the search for a prompt and a head; of what it built the `error` in float64, without
-  those transitions, and the `accuracy` on the inputs, with them; null where nothing was built. `no_prompt` is the
-  outcome of the search for a proof that no prompt is right on all inputs, `num_refuted` its sign patterns.
+  Four fields have a value for each epsilon, as text, up to which transitions count as 0: `3.5`, true if that assumption
+  holds; `constant_prompt`, the outcome of the search for a prompt and a head; the `error` of this construction in
+  float64, without those transitions; its `accuracy` on the inputs, with them. The last two are null if nothing was
+  built. `no_prompt` is the outcome of the search for a proof that no prompt is right on all inputs, `num_refuted` the
+  number of its sign patterns.
 
   Args:
     hmm: the model's chain, H states and V tokens.

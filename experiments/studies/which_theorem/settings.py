@@ -14,7 +14,7 @@ class CertificateSettings(Group):
 
 
 class PromptSettings(Group):
-  """What counts as 0, and when the searches for a prompt, and for a proof that there is none, end undecided."""
+  """Levels up to which numbers count as 0, and limits of the searches for a prompt, or a proof that there is none."""
 
   support_levels: tuple[float, ...] = setting('epsilons up to which a transition counts as 0', least=0, below=1)
   rank_level: float = setting('share of the largest singular value up to which one counts as 0', below=1)
@@ -25,7 +25,7 @@ class PromptSettings(Group):
 
 
 class WhichTheoremSettings(Settings):
-  """Those of prompt_vs_head, which decide all that is drawn, and what is asked of it."""
+  """The settings of prompt_vs_head, which decide all that is drawn, and those of the study."""
 
   levels: LevelSettings
   margin: float = setting('most margin of a linear head that counts as none, and most residual of a proof of none')

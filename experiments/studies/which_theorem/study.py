@@ -10,8 +10,8 @@ from experiments.studies.which_theorem.tables import tables
 
 def _parts(settings: WhichTheoremSettings) -> dict[str, Part]:
   return {
-    'linearity': grid.of_tasks(linearity.rows_of),
-    'prompts': grid.of_tasks(prompts.rows_of),
+    'linearity': grid.task_part(linearity.rows_of),
+    'prompts': grid.task_part(prompts.rows_of),
     'kl': certificate.run,
   }
 

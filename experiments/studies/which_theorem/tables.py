@@ -74,7 +74,7 @@ def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, T
 
 
 def cell_table(tasks: pd.DataFrame, field: str, inputs: str) -> Table:
-  """Whether the score is linear, by whether labels are separable, by |H|."""
+  """Counts of tasks by linear score and separable labels, by |H|."""
   shares = {field: 'separable, % of decided', 'near_tie_share': 'near ties, %', **_MAJORITY}
 
   def cells(size: int, rows: pd.DataFrame) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def cell_table(tasks: pd.DataFrame, field: str, inputs: str) -> Table:
 
 
 def distance_table(tasks: pd.DataFrame, levels: LevelSettings) -> Table:
-  """How far Assumptions 3.1 and 3.5 are, and linearity; a column for each |H|."""
+  """Distances from Assumptions 3.1 and 3.5, and from linearity; a column for each |H|."""
   columns = {f'H = {size}': _distances(rows, levels) for size, rows in tasks.groupby('num_states')}
   title = 'How far the assumptions are: counts [95% interval over HMMs, percent], median (range), mean ± 95% over HMMs'
   return Table(title, pd.DataFrame(columns).rename_axis('').reset_index(), 1)

@@ -9,25 +9,26 @@ import math
 import operator
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 PRIME = 2**61 - 1
 # Singular values of floats up to this share of the largest count as 0.
 _NEGLIGIBLE = 1e-9
 
 
-def exact(array) -> np.ndarray:
+def exact(array: ArrayLike) -> np.ndarray:
   """The array as `Fraction`s, float by float, in an array of objects."""
   array = np.asarray(array)
   return np.array([Fraction(value) for value in array.reshape(-1).tolist()], object).reshape(array.shape)
 
 
-def exact_rows(rows) -> np.ndarray:
+def exact_rows(rows: ArrayLike) -> np.ndarray:
   """Distributions [..., n] as `Fraction`s, each divided by its exact sum; floats are the rationals that they are."""
   fractions = exact(rows)
   return fractions / fractions.sum(-1, keepdims=True)
 
 
-def as_integers(array) -> tuple[np.ndarray, int]:
+def as_integers(array: ArrayLike) -> tuple[np.ndarray, int]:
   """Integers of the same shape, and the denominator that all of them have in common."""
   fractions = exact(array)
   denominator = math.lcm(*(value.denominator for value in fractions.flat))

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hmm_jax.theory.exact import chain as chain_lib
 from hmm_jax.theory.exact.algebra import as_integers, exact, exact_rows, left_inverse, off_span, rank
@@ -139,7 +140,7 @@ def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None 
   raise ValueError(f"theorem is {theorem!r}; valid are '3.3', '3.6', '4.3', '4.6' and 'C.6'")
 
 
-def _contrasts(task_weights) -> np.ndarray:
+def _contrasts(task_weights: ArrayLike) -> np.ndarray:
   weights = exact(task_weights)
   return weights - weights[-1]
 
@@ -213,7 +214,7 @@ def _recovery(problem: MemoryProblem, emissions: np.ndarray, values: np.ndarray)
   is_weighed = np.isin(np.arange(len(emissions)), values)
   W = np.moveaxis(emissions, -1, 0)
 
-  def others_of(states):
+  def others_of(states: Sequence[int] | np.ndarray) -> np.ndarray:
     chosen = (is_weighed[:, None] | ~reads_cell) & ~np.isin(np.arange(len(reads_cell)), states)
     return W[:, chosen]
 

@@ -17,6 +17,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
@@ -27,7 +28,7 @@ from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 from hmm_jax.theory.theorems.recovery import Construction
 
-# Of what `reciprocals` finds; a larger one is not told from rounding.
+# The largest error of a solution that `reciprocals` finds; one with a larger error may be due to rounding.
 _LARGEST_ERROR = 1e-6
 
 
@@ -100,7 +101,7 @@ class _Factors(NamedTuple):
     return self.basis.shape[1] + int(np.linalg.matrix_rank(self.columns)) - self.columns.shape[0]
 
 
-def masked_state_weights(hmm: HMM, rows) -> np.ndarray:
+def masked_state_weights(hmm: HMM, rows: ArrayLike) -> np.ndarray:
   """w [H] of prompt rows [k, H], k >= 1, scaled to sum 1: the law of the masked state behind them is A w.
 
   Zeros where the rows contradict each other.
@@ -119,7 +120,7 @@ def masked_state_weights(hmm: HMM, rows) -> np.ndarray:
   return w
 
 
-def single_row(hmm: HMM, rows) -> np.ndarray:
+def single_row(hmm: HMM, rows: ArrayLike) -> np.ndarray:
   """The prompt u [1, H] in [0, 1] behind which the exact model predicts at the [MASK] what it does behind `rows`.
 
   u = w / P[H_1], scaled to a largest entry of 1. It exists where w is 0 wherever P[H_1] is, so always if P[H_1] has
@@ -152,7 +153,7 @@ def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
   return future
 
 
-def token_probs_behind(hmm: HMM, rows, tokens: np.ndarray) -> np.ndarray:
+def token_probs_behind(hmm: HMM, rows: ArrayLike, tokens: np.ndarray) -> np.ndarray:
   """G [n, V] at the [MASK] between prompt rows [k, H], k >= 1, and texts [n, T], in float64: W ((A w) * lambda(x)).
 
   What `ExactModel` predicts there, by w alone; zeros where prompt and text contradict each other.
@@ -162,7 +163,9 @@ def token_probs_behind(hmm: HMM, rows, tokens: np.ndarray) -> np.ndarray:
   return normalised(states) @ W.T
 
 
-def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, limits: Limits) -> ConstantPrompt:
+def constant_prompt(
+  hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds: Thresholds, limits: Limits
+) -> ConstantPrompt:
   """Decides whether b and w >= 0 with (W^T b) * (A w) = c v, c > 0, exist, and builds the prompt and the head.
 
   With C classes: b_c and v_c relative to the last class, one w and one c for all of them. The sets F are unions of
@@ -202,7 +205,7 @@ def constant_prompt(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds
   return _unbuilt(case, len(found) > limits.max_covers, num_open, len(covers))
 
 
-def _case(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds) -> _Case:
+def _case(hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds: Thresholds) -> _Case:
   A = np.asarray(hmm.transition_matrix, np.float64).T
   A = np.where(A > thresholds.support, A, 0)
   v = assumptions.contrasts(task_weights)[:-1] * np.asarray(silent_probs, np.float64)

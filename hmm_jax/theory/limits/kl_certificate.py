@@ -21,6 +21,7 @@ that is tuned on the model itself.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 import scipy.special
 
 from hmm_jax.heads import LinearHead
@@ -49,7 +50,7 @@ class Certificate(NamedTuple):
   kl: float
 
 
-def certify(head: LinearHead, ideal_probs, model_probs, labels) -> Certificate:
+def certify(head: LinearHead, ideal_probs: ArrayLike, model_probs: ArrayLike, labels: ArrayLike) -> Certificate:
   """Accuracy that a head that was fixed beforehand keeps on a model, by input, by mean TV and by mean KL.
 
   Args:
@@ -76,7 +77,7 @@ def certify(head: LinearHead, ideal_probs, model_probs, labels) -> Certificate:
   )
 
 
-def relative_margins(head: LinearHead, ideal_probs, labels) -> np.ndarray:
+def relative_margins(head: LinearHead, ideal_probs: ArrayLike, labels: ArrayLike) -> np.ndarray:
   """rho [n], the least over other classes c of m_c(x) / osc(b_y - b_c): the label stays first while TV(x) is below it.
 
   Where b_y - b_c is constant the score decides by its bias whatever the model: infinite, by the sign of m_c.
@@ -101,7 +102,7 @@ def bound_from_mean(relative: np.ndarray, mean_distance: float) -> float:
   return max(float((shares - mean_distance / gammas).max()), 0.0)
 
 
-def _margins(head: LinearHead, probs: np.ndarray, labels) -> np.ndarray:
+def _margins(head: LinearHead, probs: np.ndarray, labels: ArrayLike) -> np.ndarray:
   """m_c(x) [n, C], infinite for the label itself.
 
   Of the difference of two columns, since their common part may be large beside it, and so its rounding.
@@ -114,7 +115,7 @@ def _margins(head: LinearHead, probs: np.ndarray, labels) -> np.ndarray:
   return margins
 
 
-def _distributions(name: str, probs) -> np.ndarray:
+def _distributions(name: str, probs: ArrayLike) -> np.ndarray:
   """The rows in float64, each divided by its sum."""
   probs = np.asarray(probs, np.float64)
   if not np.isfinite(probs).all() or (probs < 0).any() or not probs.sum(-1).all():

@@ -16,6 +16,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 import scipy.optimize
 
 from hmm_jax.hmm import HMM
@@ -27,7 +28,7 @@ from hmm_jax.theory.limits.constant_prompt import likelihoods
 from hmm_jax.theory.limits.separability import Separation
 from hmm_jax.theory.theorems.assumptions import contrasts
 
-# Margins, in units of rows scaled to a largest entry of 1, up to which a program's answer is not told from a tie.
+# Margins, in units of rows scaled to a largest entry of 1, up to which a program's answer may be a tie.
 _TOLERANCE = 1e-9
 # Weights below this share of the largest are left out of a proof.
 _NEGLIGIBLE = 1e-7
@@ -85,7 +86,9 @@ class _Inputs(NamedTuple):
   targets: np.ndarray
 
 
-def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_states: int) -> NoPrompt:
+def no_prompt(
+  hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, tokens: np.ndarray, max_states: int
+) -> NoPrompt:
   """Look for a proof that no prompt of any length with a linear head, and a bias, gives all inputs their label.
 
   Labels are argmax_c mu_c @ P[H_0 | X_{1:T} = x], ties to the lower class, and so are the head's. Where the signs of v
@@ -96,7 +99,7 @@ def no_prompt(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, max_stat
     task_weights: mu [C, H].
     silent_probs: P[H_0] [H]; P[H_1] for a label of the masked first state itself.
     tokens: x [n, T], what follows the [MASK].
-    max_states: the largest H of which all sign patterns are looked at.
+    max_states: the largest H of which all sign patterns are examined.
   """
   tokens, weights = np.asarray(tokens), contrasts(task_weights)
   v = weights * np.asarray(silent_probs, np.float64)
@@ -220,7 +223,9 @@ def exact_likelihoods(chain: ExactChain, text: Sequence[int]) -> np.ndarray:
   return future * Fraction(1, future.max())
 
 
-def _have_labels(hmm: HMM, task_weights, silent_probs, tokens: np.ndarray, labels: np.ndarray, found: NoPrompt) -> bool:
+def _have_labels(
+  hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, tokens: np.ndarray, labels: np.ndarray, found: NoPrompt
+) -> bool:
   """Check the labels of the inputs of a proof without rounding."""
   chain, v = chain_lib.exact_chain(hmm), exact(task_weights) * exact_rows(silent_probs)
   inputs = np.unique(np.concatenate([refutation.inputs for refutation in found.refutations]))

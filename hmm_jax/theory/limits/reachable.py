@@ -22,6 +22,7 @@ import itertools
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.algebra import (
@@ -101,7 +102,7 @@ def reachable(hmm: HMM, length: int) -> Reachable:
   return Reachable(words, basis)
 
 
-def linear_score(hmm: HMM, reach: Reachable, task_weights, silent_probs) -> LinearScore:
+def linear_score(hmm: HMM, reach: Reachable, task_weights: ArrayLike, silent_probs: ArrayLike) -> LinearScore:
   """Decides exactly whether the score is linear in G on what `reach` spans, for every class relative to the last one.
 
   Args:

@@ -8,7 +8,7 @@ its chord, and a linear program in y and w that has no solution excludes the box
 All is up to scale, and entries of q, as those of 1 / q, are taken to be at most 1e6 apart.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -197,7 +197,9 @@ def _bounds(matrix: np.ndarray, box: np.ndarray, bounds: list) -> np.ndarray | N
   return np.sort(tight)
 
 
-def _minimum(objective, rows, bound, bounds, **equations) -> scipy.optimize.OptimizeResult:
+def _minimum(
+  objective: np.ndarray, rows: np.ndarray, bound: np.ndarray, bounds: Any, **equations: np.ndarray
+) -> scipy.optimize.OptimizeResult:
   return scipy.optimize.linprog(
     objective, A_ub=rows, b_ub=bound, bounds=bounds, method='highs', options=PRECISE, **equations
   )

@@ -12,6 +12,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 import scipy.optimize
 import scipy.sparse
 
@@ -43,7 +44,7 @@ class Separation(NamedTuple):
   residual: float
 
 
-def linear_separation(features, labels, num_classes: int, tolerance: float) -> Separation:
+def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, tolerance: float) -> Separation:
   """Decides whether a linear head on `features` gives every label, as Theorem 3.3 promises under Assumption 3.1.
 
   Maximises t subject to (b_{y_i} - b_c)^T G_i >= t for all i and c other than y_i, with b in [-1, 1], by HiGHS. The
@@ -109,7 +110,9 @@ def whitening(features: np.ndarray) -> np.ndarray:
   return rows.T * inverse / scales[:, None]
 
 
-def exact_certificate(features, labels, pairs, num_classes: int) -> list[Fraction] | None:
+def exact_certificate(
+  features: ArrayLike, labels: ArrayLike, pairs: np.ndarray, num_classes: int
+) -> list[Fraction] | None:
   """The weights lambda of a proof that no linear head exists, in exact rational arithmetic; None if there is no proof.
 
   Args:
@@ -142,7 +145,7 @@ def all_pairs(labels: np.ndarray, num_classes: int) -> np.ndarray:
   return np.argwhere(np.arange(num_classes) != labels[:, None])
 
 
-def differences(features: np.ndarray, labels: np.ndarray, pairs, num_classes: int) -> np.ndarray:
+def differences(features: np.ndarray, labels: np.ndarray, pairs: np.ndarray, num_classes: int) -> np.ndarray:
   """(e_{y_i} - e_c) (x) G_i of each pair (i, c), [n, C V]."""
   rows = np.zeros((len(pairs), num_classes, features.shape[1]), features.dtype)
   for row, (index, other) in zip(rows, pairs):

@@ -115,7 +115,7 @@ def _before_text(problem: Any) -> Any:
   return problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
 
 
-def _planted_3_3(rng, sizes: Sizes) -> StateProblem:
+def _planted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   """H <= V; half of what a state says is a word of its own."""
   own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
   emission_matrix = (np.array(own) + sparse_probs(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
@@ -123,13 +123,13 @@ def _planted_3_3(rng, sizes: Sizes) -> StateProblem:
   return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
 
-def _unplanted_3_3(rng, sizes: Sizes) -> StateProblem:
+def _unplanted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   """H <= V."""
   transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
   return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
 
-def _planted_3_6(rng, sizes: Sizes) -> StateProblem:
+def _planted_3_6(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   """H > V allowed: two states B that move into a small H* alone, and H - |H*| imitators of H*.
 
   An imitator speaks as a mixture of two states of H* does, but for a mark, the last token, in a share `MARKED` of its
@@ -149,25 +149,31 @@ def _planted_3_6(rng, sizes: Sizes) -> StateProblem:
   return _state_problem(rng, transition_matrix, emission_matrix, np.sort(essential), sizes)
 
 
-def _unplanted_3_6(rng, sizes: Sizes) -> StateProblem:
+def _unplanted_3_6(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   """H > V allowed, and a task on two or three states."""
   transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
   weighed = np.sort(rng.choice(sizes.num_states, rng.integers(2, 4), replace=False))
   return _state_problem(rng, transition_matrix, emission_matrix, weighed, sizes)
 
 
-def _state_problem(rng, transition_matrix, emission_matrix, weighed: np.ndarray, sizes: Sizes) -> StateProblem:
+def _state_problem(
+  rng: np.random.Generator,
+  transition_matrix: np.ndarray,
+  emission_matrix: np.ndarray,
+  weighed: np.ndarray,
+  sizes: Sizes,
+) -> StateProblem:
   silent_probs = full_probs(rng, sizes.num_states)
   hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
   return StateProblem(hmm, silent_probs, random_weights(rng, sizes.num_classes, weighed, sizes.num_states), 0)
 
 
-def _sparse_matrices(rng, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
+def _sparse_matrices(rng: np.random.Generator, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
   transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
   return transition_matrix, sparse_probs(rng, sizes.num_states, sizes.num_tokens)
 
 
-def _moving_into(rng, num_states: int, targets: dict[int, np.ndarray]) -> np.ndarray:
+def _moving_into(rng: np.random.Generator, num_states: int, targets: dict[int, np.ndarray]) -> np.ndarray:
   """A sparse transition matrix [H, H] where some states move to all of their targets and to no others."""
   rows = sparse_probs(rng, num_states, num_states)
   for state, reached in targets.items():
@@ -184,7 +190,7 @@ _STATE_PROPOSALS = {
 
 
 def _planted_memory(
-  rng, sizes: Sizes, weighed: np.ndarray, announced: float, chain: Callable[..., np.ndarray]
+  rng: np.random.Generator, sizes: Sizes, weighed: np.ndarray, announced: float, chain: Callable[..., np.ndarray]
 ) -> MemoryProblem:
   """The first states show the weighed values of cell 0 independently, and the next one announces them.
 
@@ -214,7 +220,9 @@ def _planted_memory(
   return _memory_problem(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
 
 
-def _unplanted_memory(rng, sizes: Sizes, weighed: np.ndarray, chain: Callable[..., np.ndarray]) -> MemoryProblem:
+def _unplanted_memory(
+  rng: np.random.Generator, sizes: Sizes, weighed: np.ndarray, chain: Callable[..., np.ndarray]
+) -> MemoryProblem:
   """Sparse supports, also of the `chain`; some states say the same whatever their cell holds, as articles do."""
   reads = rng.permutation(np.append(0, rng.integers(sizes.num_cells, size=sizes.num_states - 1)))
   emission_matrix = np.array(
@@ -226,7 +234,14 @@ def _unplanted_memory(rng, sizes: Sizes, weighed: np.ndarray, chain: Callable[..
   return _memory_problem(rng, transition_matrix, reads, emission_matrix, weighed, sizes)
 
 
-def _memory_problem(rng, transition_matrix, reads, emission_matrix, weighed: np.ndarray, sizes: Sizes) -> MemoryProblem:
+def _memory_problem(
+  rng: np.random.Generator,
+  transition_matrix: np.ndarray,
+  reads: np.ndarray,
+  emission_matrix: np.ndarray,
+  weighed: np.ndarray,
+  sizes: Sizes,
+) -> MemoryProblem:
   """With dependent cells, at times without full support, and a start that is stationary in half of the draws."""
   shape = (sizes.memory_size,) * sizes.num_cells
   memory_probs = sparse_probs(rng, 1, sizes.memory_size**sizes.num_cells, density=0.75)[0].reshape(shape)

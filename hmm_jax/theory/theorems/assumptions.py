@@ -13,6 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 import scipy.linalg
 import scipy.sparse.csgraph
 
@@ -61,7 +62,7 @@ class AssumptionError(ValueError):
     self.finding = finding
 
 
-def contrasts(task_weights) -> np.ndarray:
+def contrasts(task_weights: ArrayLike) -> np.ndarray:
   """mu relative to the last class, [C, S] float64: argmax_c mu_c @ p is that of mu_c - mu_C, whatever p.
 
   With two classes the first row is the paper's mu, and class 0 is its F* = 1, ties included (3.1).
@@ -78,7 +79,7 @@ def contrasts(task_weights) -> np.ndarray:
   return relative
 
 
-def weighted_states(task_weights) -> np.ndarray:
+def weighted_states(task_weights: ArrayLike) -> np.ndarray:
   """supp(mu), ascending: the states, or memory values, that some class weighs otherwise than the last class."""
   return np.flatnonzero(contrasts(task_weights).any(0))
 
@@ -120,7 +121,7 @@ def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
   return Finding('Assumption 3.2', not failures, reason, witness, closeness, thresholds)
 
 
-def relaxed_non_degeneracy(hmm: HMM, task_weights, thresholds: Thresholds, max_nodes: int) -> Finding:
+def relaxed_non_degeneracy(hmm: HMM, task_weights: ArrayLike, thresholds: Thresholds, max_nodes: int) -> Finding:
   """Assumption 3.5: some H* covers supp(mu), is all that some B reaches in one step, and has independent columns of W.
 
   That is supp(mu) in H* = union of supp(A[:, h]) over h in B, and {W[:, h]} for h in H* independent. The search
@@ -166,7 +167,9 @@ def recoverable_hidden_states(hmm: MemoryHMM, cell: int, thresholds: Thresholds)
   return _recoverable('Assumption 4.2', hmm, cell, np.arange(hmm.memory_size), thresholds)
 
 
-def relaxed_recoverable_hidden_states(hmm: MemoryHMM, cell: int, task_weights, thresholds: Thresholds) -> Finding:
+def relaxed_recoverable_hidden_states(
+  hmm: MemoryHMM, cell: int, task_weights: ArrayLike, thresholds: Thresholds
+) -> Finding:
   """Assumption 4.5, and with several cells C.5 (D.5 in the later text): 4.2 for the memory values in supp(mu) alone.
 
   The columns of H* over m in M* = supp(mu) are independent, and their span meets in 0 alone that of M* with the other
@@ -194,7 +197,7 @@ def stationarity(hmm: MemoryHMM, thresholds: Thresholds, tolerance: float) -> Fi
   return Finding('Assumption 4.4', regular.holds and is_stationary, reason, witness, closeness, thresholds)
 
 
-def silent_start(hmm: MemoryHMM, silent_probs, thresholds: Thresholds, tolerance: float) -> Finding:
+def silent_start(hmm: MemoryHMM, silent_probs: ArrayLike, thresholds: Thresholds, tolerance: float) -> Finding:
   """The condition of Theorem 4.6 on the start, in place of Assumption 4.4: P[H_1] = A P[H_0], positive where P[H_0] is.
 
   Asked of every memory that has probability. Assumption 4.4 with P[H_0] = P[H_1] is a case of it. `tolerance` is the
@@ -211,7 +214,7 @@ def silent_start(hmm: MemoryHMM, silent_probs, thresholds: Thresholds, tolerance
   return Finding('Assumption 4.4 relaxed', not failures, reason, {}, closeness, thresholds)
 
 
-def stationary_probs(transition_matrix) -> np.ndarray:
+def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
   """pi [H] with A pi = pi and sum 1, the P[H_0] of Assumption 4.4; of least norm where there are several."""
   A = _float64(transition_matrix).T
   system = np.vstack([A - np.eye(len(A)), np.ones(len(A))])
@@ -229,7 +232,9 @@ def _spectrum(columns: np.ndarray, thresholds: Thresholds) -> tuple[bool, np.nda
   return smallest > thresholds.rank * float(values[0]), rows[-1], closeness
 
 
-def _best_cover(W, supports, targets, max_nodes) -> tuple[frozenset[int], bool]:
+def _best_cover(
+  W: np.ndarray, supports: list[frozenset[int]], targets: frozenset[int], max_nodes: int
+) -> tuple[frozenset[int], bool]:
   """The union of supports over `targets` with the largest smallest singular value, and whether the search ended."""
   best, best_value = frozenset().union(*supports), -1.0
   seen: set[frozenset] = set()
@@ -258,7 +263,9 @@ def _smallest_singular_value(columns: np.ndarray) -> float:
   return float(np.linalg.svd(columns, compute_uv=False)[-1]) if columns.shape[1] else math.inf
 
 
-def _recoverable(statement, hmm, cell, memory_values, thresholds) -> Finding:
+def _recoverable(
+  statement: str, hmm: MemoryHMM, cell: int, memory_values: np.ndarray, thresholds: Thresholds
+) -> Finding:
   if not 0 <= cell < hmm.num_cells:
     raise ValueError(f'cell is {cell}; valid is a cell from 0 to {hmm.num_cells - 1}')
   W = np.moveaxis(_float64(hmm.emission_matrix), -1, 0)
@@ -287,7 +294,7 @@ def _recoverable(statement, hmm, cell, memory_values, thresholds) -> Finding:
   return Finding(statement, True, reason, witness, closeness, thresholds)
 
 
-def columns_outside(hmm: MemoryHMM, cell: int, states, memory_values) -> np.ndarray:
+def columns_outside(hmm: MemoryHMM, cell: int, states: ArrayLike, memory_values: ArrayLike) -> np.ndarray:
   """The columns of W, [V, n], that span the paper's V-bar in Assumptions 4.2, 4.5 and C.5.
 
   Those of (m, h) with m in `memory_values` for h outside `states` that reads the cell, and all m for h that reads
@@ -324,9 +331,9 @@ def _smallest_positive(thresholds: Thresholds, *arrays: np.ndarray) -> float:
   return min(float(array[array > thresholds.support].min(initial=math.inf)) for array in arrays)
 
 
-def _float64(array) -> np.ndarray:
+def _float64(array: ArrayLike) -> np.ndarray:
   return np.asarray(array, np.float64)
 
 
-def _listed(states) -> str:
+def _listed(states: ArrayLike) -> str:
   return '{' + ', '.join(map(str, np.asarray(states).tolist())) + '}'

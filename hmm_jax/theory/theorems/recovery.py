@@ -20,6 +20,7 @@ from typing import Any
 import jax
 from jax import Array
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hmm_jax.float64 import as_float64, in_float64
 from hmm_jax.heads import AttentionHead, LinearHead
@@ -31,7 +32,7 @@ from hmm_jax.theory.theorems.assumptions import AssumptionError, Finding, Thresh
 Construction = dict[str, Any]
 
 
-def theorem_3_3(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds) -> Construction:
+def theorem_3_3(hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds: Thresholds) -> Construction:
   """The linear head b on G_1(x'), x' = (MASK, x), of Theorem 3.3; a trainable of a `Tuner` with `Linear`.
 
   By Claim A.1, P[H_1 | X_{2:T+1} = x] = r_x D P[H_0 | X_{1:T} = x] with D = diag(P[H_1] / P[H_0]), so that
@@ -55,7 +56,9 @@ def theorem_3_3(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds) ->
   return {'head': _linear_head(assumptions.contrasts(task_weights) @ B)}
 
 
-def theorem_3_6(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, max_nodes: int) -> Construction:
+def theorem_3_6(
+  hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds: Thresholds, max_nodes: int
+) -> Construction:
   """The prompt u and the linear head b on G_2(u, MASK, x) of Theorem 3.6; a trainable of a `Tuner` with a prompt.
 
   u is the indicator of B (Assumption 3.5). By Lemmas B.1 and B.2, P[H_2 | prompt, x] = r_x D v with
@@ -87,7 +90,9 @@ def theorem_3_6(hmm: HMM, task_weights, silent_probs, thresholds: Thresholds, ma
   return {'prompt': u[None], 'head': _linear_head(assumptions.contrasts(task_weights) @ B)}
 
 
-def theorem_4_3(hmm: MemoryHMM, task_weights, cell: int, length: int, thresholds: Thresholds) -> Construction:
+def theorem_4_3(
+  hmm: MemoryHMM, task_weights: ArrayLike, cell: int, length: int, thresholds: Thresholds
+) -> Construction:
   """The attention head on G(x) of Theorem 4.3, right for x in R (4.3); a trainable of a `Tuner` with `Attention`.
 
   Keys (Lemma C.2): Theta^(K) recovers P[H_i = h | x_{-i}] for h in H*, and q adds them up, so that the positions whose
@@ -113,7 +118,13 @@ def theorem_4_3(hmm: MemoryHMM, task_weights, cell: int, length: int, thresholds
 
 
 def theorem_4_6(
-  hmm: MemoryHMM, task_weights, silent_probs, cell: int, length: int, thresholds: Thresholds, tolerance: float
+  hmm: MemoryHMM,
+  task_weights: ArrayLike,
+  silent_probs: ArrayLike,
+  cell: int,
+  length: int,
+  thresholds: Thresholds,
+  tolerance: float,
 ) -> Construction:
   """The prompt and the attention head of Theorem 4.6, and with several cells of C.6 (D.6 in the later text).
 
@@ -159,7 +170,7 @@ def theorem_4_6(
   return {'prompt': u, 'head': _attention_head(hmm, task_weights, cell, finding, u, length)}
 
 
-def recoverable_positions(hmm: MemoryHMM, leave_one_out_probs, finding: Finding) -> np.ndarray:
+def recoverable_positions(hmm: MemoryHMM, leave_one_out_probs: ArrayLike, finding: Finding) -> np.ndarray:
   """Which positions surely have a state of H*, [..., T] of posteriors [..., T, H]; x is in R (4.3) if any has.
 
   Args:
@@ -173,7 +184,7 @@ def recoverable_positions(hmm: MemoryHMM, leave_one_out_probs, finding: Finding)
   return (probs[..., outside] <= finding.thresholds.support).all(-1) & (probs.sum(-1) > 0)
 
 
-def mass_weights(hmm: HMM, states, thresholds: Thresholds) -> np.ndarray:
+def mass_weights(hmm: HMM, states: ArrayLike, thresholds: Thresholds) -> np.ndarray:
   """a [V] with a^T G_i = P[H_i in H* | x_{-i}] whatever x: what any model's predictions say of the mass on H*.
 
   By Proposition 3.4 G = W p, so that a^T G is the mass of p on H* exactly where W^T a is the indicator of H*.
@@ -215,7 +226,7 @@ def _over_cell(hmm: MemoryHMM, rows: np.ndarray, cell: int) -> np.ndarray:
 
 
 def _attention_head(
-  hmm: MemoryHMM, task_weights, cell: int, finding: Finding, prompt: np.ndarray, length: int
+  hmm: MemoryHMM, task_weights: ArrayLike, cell: int, finding: Finding, prompt: np.ndarray, length: int
 ) -> AttentionHead:
   """The head of Lemmas C.2 and C.4 (C.9 and C.13 with a prompt); features are (m, h), number m H + h.
 

@@ -9,14 +9,15 @@ import functools
 from typing import Any, NamedTuple
 
 import jax
+from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import inference
 from hmm_jax.float64 import as_float64, widened
-from hmm_jax.heads import attention_scores, LinearHead
-from hmm_jax.hmm import emitted_token_probs, token_likelihoods
-from hmm_jax.memory_hmm import memory_forward_backward
+from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
+from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
+from hmm_jax.memory_hmm import memory_forward_backward, MemoryHMM
 from hmm_jax.model import prepend
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
 from hmm_jax.theory.theorems import assumptions, padding
@@ -229,7 +230,9 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 
 
 @jax.jit
-def _state_predictions_in_float64(hmm, silent_probs, prompt, inputs):
+def _state_predictions_in_float64(
+  hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array
+) -> tuple[Array, Array, Array, Array]:
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   labelled = inference.forward_backward(hmm.starting_from(silent_probs), rows)
   seen = inference.forward_backward(hmm, prepend(prompt, rows))
@@ -238,7 +241,7 @@ def _state_predictions_in_float64(hmm, silent_probs, prompt, inputs):
 
 
 @jax.jit
-def _memory_of_text(hmm, tokens):
+def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array, Array]:
   inside = tokens != hmm.num_tokens
   posterior = memory_forward_backward(hmm, token_likelihoods(hmm, tokens, inside))
   states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
@@ -246,7 +249,7 @@ def _memory_of_text(hmm, tokens):
 
 
 @jax.jit
-def _memory_behind(hmm, prompt, tokens):
+def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
   inside = tokens != hmm.num_tokens
   seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
@@ -255,5 +258,5 @@ def _memory_behind(hmm, prompt, tokens):
 
 
 @functools.partial(jax.jit, static_argnames='temperature')
-def _attend(head, token_probs, tokens, temperature):
+def _attend(head: AttentionHead, token_probs: Array, tokens: Array, temperature: float) -> Array:
   return attention_scores(head, token_probs, tokens, temperature)
