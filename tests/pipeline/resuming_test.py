@@ -127,17 +127,18 @@ def without_jax(monkeypatch):
 def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys, without_jax):
   """Of a run and a merge, not of a report, which changes no record."""
   results.write(tmp_path, _settings(), [])
-  monkeypatch.setattr(sweep, 'run', lambda *_: None)
+  monkeypatch.setattr(grids, 'STUDY', grids.STUDY._replace(run=lambda *_: None))
   assert main_lib.main(['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.seed=5']) == 0
-  said = capsys.readouterr().out.splitlines()[0]
-  assert said == f'{tmp_path} has records of other settings, beside which these come: seed 0 (here 5)'
+  first, *_, last = capsys.readouterr().out.splitlines()
+  assert first == last == f'{tmp_path} has records of other settings, beside which these come: seed 0 (here 5)'
 
 
 def test_corrupt_settings_are_renamed_by_a_run_and_refused_by_a_report(tmp_path, monkeypatch, capsys, without_jax):
   """The records beside them are merged again."""
   results.write(tmp_path, _settings(), [{'ratio': 2.0}])
   (tmp_path / 'config.json').write_text('{')
-  monkeypatch.setattr(sweep, 'run', lambda settings, workdir, *_: results.begin(workdir, settings))
+  run = lambda settings, workdir, *_: results.begin(workdir, settings)
+  monkeypatch.setattr(grids, 'STUDY', grids.STUDY._replace(run=run))
   command = ['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}']
   assert main_lib.main([*command, '--mode=report']) == 2
   assert 'config.json cannot be parsed' in capsys.readouterr().err and len(list(tmp_path.iterdir())) == 2
