@@ -13,7 +13,7 @@ from memory_hmm_cases import (
   rows_of,
 )
 import numpy as np
-from oracles import log_space_posterior
+from oracles import cells_of, log_space_posterior
 import pytest
 
 from hmm_jax import hmm as hmm_lib, memory_hmm as memory_lib
@@ -25,16 +25,14 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 def of_joint_states(hmm, joint, xp=np):
   """The `MemoryPosterior` by definition, sums over the `Posterior` of the joint states; `xp=jnp` for derivatives."""
   memory_size, num_states, _ = hmm.emission_matrix.shape
-  held_CxN = configurations(hmm.memory_probs.ndim, memory_size)
-  values = np.arange(memory_size)
-  is_held_NxMxC = held_CxN.T[:, None] == values[:, None]
-  is_read_MxCxH = held_CxN[:, np.asarray(hmm.cell_index)] == values[:, None, None]
+  held_CxN, memory_shape = configurations(hmm.memory_probs.ndim, memory_size), hmm.memory_probs.shape
+  is_read_MxCxH = held_CxN[:, np.asarray(hmm.cell_index)] == np.arange(memory_size)[:, None, None]
   smoothed, leave_one_out = (
     probs.reshape(len(probs), -1, num_states) for probs in (joint.smoothed_probs, joint.leave_one_out_probs)
   )
   return MemoryPosterior(
-    cell_probs=xp.einsum('nmc,ch->nm', is_held_NxMxC, smoothed[0]),
-    leave_one_out_cell_probs=xp.einsum('nmc,tch->tnm', is_held_NxMxC, leave_one_out),
+    cell_probs=cells_of(memory_shape, joint.smoothed_probs[0], xp),
+    leave_one_out_cell_probs=cells_of(memory_shape, joint.leave_one_out_probs, xp),
     smoothed_probs=smoothed.sum(1),
     leave_one_out_probs=leave_one_out.sum(1),
     leave_one_out_read_probs=xp.einsum('mch,tch->tmh', is_read_MxCxH, leave_one_out),
