@@ -384,13 +384,14 @@ def test_prompts_from_outside_are_moved_to_the_nearest_allowed(hmm, inputs):
 
 @pytest.mark.parametrize('model', [EXACT, BertModel(BERT)], ids=['exact', 'bert'])
 def test_uniform_prompts_fill_the_region_around_the_centre(model, hmm, bert_params):
-  """Entries are iid uniform within `scale` units of the model's centre: U[-0.5, 0.5] for BERT at the paper's 0.5."""
+  """Entries are iid uniform within `scale` units of the model's centre: U[-0.5, 0.5] for BERT at the paper's 0.5,
+  and inside of the unit cube for the exact model."""
   frozen = hmm if model is EXACT else bert_params
   prompt = tuning.Prompt(300, 0.5).init(jax.random.key(0), model, frozen)
   assert prompt.shape == (300, model.embedding_size(frozen))
   center, unit, *_ = model.prompt_space
   width = 0.5 * unit
-  assert model is EXACT or (center, width) == (0, 0.5)
+  assert 0 <= center - width < center + width <= 1 if model is EXACT else (center, width) == (0, 0.5)
   within = scipy.stats.uniform(center - width, 2 * width)
   assert np.abs(prompt - center).max() <= width * (1 + 1e-6)
   assert scipy.stats.kstest(np.ravel(prompt), within.cdf).pvalue > 1e-4
