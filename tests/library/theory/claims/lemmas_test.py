@@ -10,6 +10,7 @@ import itertools
 from conftest import contradictory_memory, contradictory_states
 import numpy as np
 import pytest
+import rationals
 
 from experiments.studies.theory.appendix import STATEMENTS
 from hmm_jax.hmm import HMM
@@ -89,13 +90,10 @@ def test_tables_are_sums_over_memories_and_paths(cases, kind):
   for text in texts_of(case, 2):
     total = Fraction(0)
     for memory in itertools.product(range(memory_size), repeat=case.memory_probs.ndim):
-      for path in itertools.product(range(num_states), repeat=3):
-        prob = case.memory_probs[memory] * case.first_probs[path[0]] * prompt[(*memory, path[0])]
-        for now, then in itertools.pairwise(path):
-          prob *= case.transition_matrix[now, then]
-        for state, token in zip(path[1:], text, strict=True):
-          prob *= case.emission_matrix[memory[case.cell_index[state]], state, token]
-        total += prob
+      held = np.array(memory)[np.asarray(case.cell_index)]
+      emissions, start = case.emission_matrix[held, np.arange(num_states)], case.first_probs * prompt[memory]
+      weights = rationals.path_weights(start, case.transition_matrix, emissions, (None, *text), 0)
+      total += case.memory_probs[memory] * weights.sum()
     assert prompted[text] == total
 
 

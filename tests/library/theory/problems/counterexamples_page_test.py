@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from rationals import path_weights
 from theory_counterexamples_cases import (
   leave_one_out,
   masked_probs,
   MEMORY,
   PAGE,
-  path_weights,
   predicted,
   prompted,
   small,

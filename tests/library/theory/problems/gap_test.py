@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from theory_counterexamples_cases import path_weights
+from rationals import path_weights
 
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.claims import adversary, lemmas
