@@ -7,14 +7,11 @@ from fractions import Fraction
 import itertools
 
 from conftest import dirichlet_hmm
-import jax
 import numpy as np
-from oracles import attention_by_the_paper
 import pytest
 import rationals
 from theory_counterexamples_cases import (
   attention,
-  attention_head,
   CELL,
   masked_probs,
   MAX_NODES,
@@ -35,7 +32,6 @@ from theory_counterexamples_cases import (
 from hmm_jax import theory
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.model import ExactModel, prepend
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -86,7 +82,7 @@ def test_the_certificate_proves_that_no_linear_head_is_right(example):
 
 
 def test_prompt_and_head_of_theorem_3_6_are_right():
-  """On all texts up to length 6 in fractions, where no label is a tie, and in floats on the exact model."""
+  """On all texts up to length 6 in fractions, where no label is a tie."""
   np.testing.assert_array_equal(small(state_construction()['prompt']), [[0, 0, 1]])
   head = small(state_construction()['head'].weights)
   np.testing.assert_array_equal(head, [[4, 0], [-2, 0]])
@@ -94,27 +90,6 @@ def test_prompt_and_head_of_theorem_3_6_are_right():
   labels = [state_label(text) for text in texts]
   scores = [prompted(state_construction(), text) @ head for text in texts]
   assert [int(score[1] > score[0]) for score in scores] == labels
-  assert predicted_in_floats(state_construction(), texts) == labels
-
-
-def model_probs(hmm, prompt, texts):
-  """G of the exact model for x' after a prompt, float64 [n, P + 1 + LONGEST, V].
-
-  Shorter texts end in [MASK]s, which say nothing, so that all compile once.
-  """
-  model = ExactModel(hmm.num_tokens)
-  inputs = np.full((len(texts), 1 + LONGEST), model.num_tokens)
-  for row, text in zip(inputs, texts):
-    row[1 : 1 + len(text)] = text
-  predict = jax.jit(lambda hmm, prompt, inputs: model.predict(hmm, prepend(prompt, model.embed(hmm, inputs))))
-  with jax.enable_x64(True):
-    return np.asarray(predict(hmm, prompt, inputs))
-
-
-def predicted_in_floats(construction, texts):
-  """What a construction of Theorem 3.6 predicts on the exact model, in float64."""
-  head, probs = construction['head'], model_probs(STATES.hmm, construction['prompt'], texts)
-  return (probs[:, 1] @ head.weights + head.bias).argmax(-1).tolist()
 
 
 def test_no_small_change_of_the_first_example_repairs_it():
@@ -188,17 +163,6 @@ def test_attention_of_theorem_4_3_is_right_on_all_of_r():
     largest, attended, score = attention(text)
     assert largest == 1 and attended == nouns_for_sure(text)
     assert int(score < 0) == label and score != 0
-  assert attended_in_floats(inside) == labels
-
-
-def attended_in_floats(texts):
-  """What the head of Theorem 4.3 predicts on the exact model, in float64, at the paper's argmax."""
-  classes = []
-  for text, probs in zip(texts, model_probs(MEMORY.hmm, np.zeros((0, 6)), texts), strict=True):
-    length = 1 + len(text)
-    _, scores = attention_by_the_paper(attention_head(length), probs[:length], (MEMORY.hmm.num_tokens, *text), 0.0)
-    classes.append(int(scores.argmax()))
-  return classes
 
 
 def test_two_states_and_three_tokens_suffice_for_the_second_example():
