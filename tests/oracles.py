@@ -77,6 +77,13 @@ def log_space_conditional(hmm, likelihoods):
   return log_space_posterior(hmm, likelihoods).leave_one_out_probs @ emission_matrix
 
 
+def cells_of(memory_shape, joint, xp=np):
+  """P[M_j = m] of each cell [..., N, M] from probabilities of joint states [..., E]; `xp=jnp` for derivatives."""
+  memory = joint.reshape(*joint.shape[:-1], *memory_shape, -1).sum(-1)
+  cells = range(-len(memory_shape), 0)
+  return xp.stack([memory.sum(tuple(set(cells) - {cell})) for cell in cells], axis=-2)
+
+
 def attention_by_the_paper(head, token_probs, tokens, temperature):
   """The weights of (4.1) and the scores of (4.2) for one sequence, a position and a class at a time."""
   head = float64(head)

@@ -1,10 +1,12 @@
 """Posteriors and predictions in exact rational arithmetic, for checks that share no recursion with the library.
 
-The recursions are those of `hmm_jax.inference` on `fractions.Fraction`, slow and without any rounding. A float is a
-rational number, so a drawn HMM has exact posteriors too; its rows are divided by their exact sums.
+The recursions are those of `hmm_jax.inference` on `fractions.Fraction`, slow and without any rounding;
+`path_weights` is a sum over hidden paths. A float is a rational number, so a drawn HMM has exact posteriors too; its
+rows are divided by their exact sums.
 """
 
 from fractions import Fraction
+import itertools
 
 import numpy as np
 
@@ -58,3 +60,16 @@ def state_probs(hmm: HMM, rows: list[np.ndarray], position: int, leave_out: bool
 def token_probs(hmm: HMM, rows: list[np.ndarray], position: int) -> np.ndarray:
   """G_t [V] = W P[H_t | x_{-t}] (Proposition 3.4); zeros where x_{-t} is impossible."""
   return state_probs(hmm, rows, position, leave_out=True) @ hmm.emission_matrix
+
+
+def path_weights(initial_probs, transition_matrix, emission_matrix, seen, position):
+  """P[state at `position` = h, what is seen] [H], a sum over all hidden paths; a token None is not seen."""
+  weights = [Fraction(0)] * len(initial_probs)
+  for path in itertools.product(range(len(initial_probs)), repeat=len(seen)):
+    prob = initial_probs[path[0]]
+    for here, there in zip(path, path[1:]):
+      prob *= transition_matrix[here][there]
+    for state, token in zip(path, seen):
+      prob *= 1 if token is None else emission_matrix[state][token]
+    weights[path[position]] += prob
+  return np.array(weights, object)

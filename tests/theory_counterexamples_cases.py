@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 import functools
-import itertools
 import pathlib
 
 import numpy as np
@@ -50,22 +49,9 @@ def predicted(hmm, text):
   return rationals.token_probs(hmm, rows_of(hmm, text), 0)
 
 
-def path_weights(initial_probs, transition_matrix, emission_matrix, seen, position):
-  """P[state at `position` = h, what is seen] [H], a sum over all hidden paths; a token None is not seen."""
-  weights = [Fraction(0)] * len(initial_probs)
-  for path in itertools.product(range(len(initial_probs)), repeat=len(seen)):
-    prob = initial_probs[path[0]]
-    for here, there in zip(path, path[1:]):
-      prob *= transition_matrix[here][there]
-    for state, token in zip(path, seen):
-      prob *= 1 if token is None else emission_matrix[state][token]
-    weights[path[position]] += prob
-  return np.array(weights, object)
-
-
 def state_label(text):
   """argmax of mu P[H_0 | x], and that it is no tie; H_0 is the state before the text."""
-  probs = path_weights(small(STATES.silent_probs), *STATES.exact_hmm[1:], (None, *text), 0)
+  probs = rationals.path_weights(small(STATES.silent_probs), *STATES.exact_hmm[1:], (None, *text), 0)
   scores = small(STATES.task_weights) @ probs
   assert scores[0] != scores[1]
   return int(scores[1] > scores[0])

@@ -65,37 +65,6 @@ def a_prompt(length):
   return np.random.default_rng(2).normal(0, 0.5, (length, SMALL.width)).astype(np.float32)
 
 
-def test_logits_from_token_ids_equal_hugging_faces(params, reference, batch):
-  """All V + 1 logits agree when the reference embeds the tokens itself."""
-  ours = jax.jit(our_logits)(params, np.zeros((0, SMALL.width), np.float32), batch[0])
-  with torch.no_grad():
-    theirs = reference(input_ids=torch.tensor(batch[0])).logits
-  assert ours.shape == (3, 8, SMALL.num_tokens + 1)
-  np.testing.assert_allclose(ours, theirs, atol=2e-5)
-
-
-def test_loss_and_gradients_of_the_positions_that_are_read(params, reference, batch):
-  """With the last layer at three places of each sequence alone, loss and gradients are Hugging Face's at those."""
-  tokens, targets, _ = batch
-  positions = np.int32([[0, 3, 7], [5, 2, 1], [6, 6, 4]])
-  read = lambda x: np.take_along_axis(x, positions, axis=-1)
-
-  def loss_fn(params):
-    logits = SMALL.apply({'params': params}, tokens, positions=positions)
-    return masked_cross_entropy(logits, read(targets), np.ones((3, 3), bool))
-
-  loss, grads = jax.jit(jax.value_and_grad(loss_fn))(params)
-  reference.zero_grad()
-  logits = reference(input_ids=torch.tensor(tokens)).logits[..., : SMALL.num_tokens]
-  logits = torch.take_along_dim(logits, torch.tensor(positions, dtype=torch.int64)[..., None], dim=1)
-  their_loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), torch.tensor(read(targets)).flatten())
-  their_loss.backward()
-  np.testing.assert_allclose(loss, their_loss.item(), rtol=1e-5)
-  their_grads = {name: parameter.grad.numpy() for name, parameter in reference.named_parameters()}
-  for name, grad in hugging_face.named(grads).items():
-    np.testing.assert_allclose(grad, their_grads[name], atol=2e-5, err_msg=name)
-
-
 @pytest.mark.parametrize('prompt_length', [0, 2])
 def test_loss_and_every_gradient_equal_hugging_faces(params, reference, batch, prompt_length):
   """Logits, masked-LM loss and its gradient in every parameter and in the prompt agree, with a prompt or without."""

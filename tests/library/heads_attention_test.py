@@ -1,4 +1,4 @@
-"""Facts about attention heads: equations (4.1) and (4.2) position by position, their limit, and the released code's."""
+"""Facts about attention heads: equations (4.1) and (4.2) position by position, ties, and the released code's."""
 
 import functools
 
@@ -90,35 +90,6 @@ def test_float32_agrees_with_float64(rng):
   assert scores.dtype == weights.dtype == jnp.float32
 
 
-def test_a_falling_temperature_tends_to_argmax(rng):
-  """Scores approach those of temperature 0, and where two positions tie exactly, the mean of their two values."""
-  head, (token_probs, tokens) = random_head(rng), random_inputs(rng)
-  token_probs[3], head.positions[3] = token_probs[1], head.positions[1]
-  # The pair is made the largest: a step along the query raises both alike.
-  step = head.query * 10 / (head.query @ head.query)
-  head.positions[[1, 3]] += step
-  weights, hard = in_float64_at(0.0, head, token_probs, tokens)
-  np.testing.assert_array_equal(weights, [0, 0.5, 0, 0.5, 0, 0, 0])
-  values = [
-    head.output.T @ ((head.value_weights @ token_probs[1]) * embedding)
-    for embedding in (head.prompt_embeddings[1], head.token_embeddings[tokens[1]])
-  ]
-  np.testing.assert_allclose(hard, np.mean(values, 0), atol=1e-12)
-  distances = []
-  for temperature in (8.0, 2.0, 0.5, 0.1):
-    distances.append(np.abs(in_float64_at(temperature, head, token_probs, tokens)[1] - hard).max())
-  assert distances == sorted(distances, reverse=True) and distances[0] > 0.1 and distances[-1] < 1e-12
-
-
-def test_argmax_averages_over_all_where_all_tie(rng):
-  """A query of zeros attends to every position alike, at temperature 0 as at any other."""
-  head, (token_probs, tokens) = random_head(rng), random_inputs(rng, 2, 3)
-  head = head._replace(query=np.zeros(KEY_SIZE))
-  for temperature in (0.0, 1.0):
-    weights, _ = in_float64_at(temperature, head, token_probs, tokens)
-    np.testing.assert_allclose(weights, np.full((2, 3, L), 1 / L), atol=1e-15)
-
-
 def test_argmax_averages_over_ties_but_for_rounding():
   """Logits within 4e-11 of the largest share alike, relative to it where it is above 1; beyond, nothing is shared."""
   near, far = 3e-11, 6e-11
@@ -136,37 +107,6 @@ def test_argmax_averages_over_ties_but_for_rounding():
   third = [1 / 3, 1 / 3, 1 / 3, 0]
   halves = [[0.5, 0, 0.5, 0], [0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0], [1, 0, 0, 0], [0.5, 0, 0, 0.5]]
   np.testing.assert_array_equal(weights, [third, *halves])
-
-
-@pytest.mark.parametrize('place', [0, P - 1, P, L - 1])
-@pytest.mark.parametrize('temperature', [0.0, 1.0])
-def test_a_head_made_to_look_at_one_position_returns_its_value(temperature, place, rng):
-  """Position embeddings can single out one position, of the prompt or of the tokens, and the score is its value."""
-  token_probs, tokens = random_inputs(rng, 8)
-  positions = np.zeros((L, 1))
-  positions[place] = 1000.0
-  head = AttentionHead(
-    query=np.ones(1),
-    key_weights=np.ones((1, V)),
-    positions=positions,
-    value_weights=np.eye(V),
-    token_embeddings=rng.normal(size=(V + 1, V)),
-    prompt_embeddings=rng.normal(size=(P, V)),
-    output=np.eye(V),
-  )
-  _, scores = in_float64_at(temperature, head, token_probs, tokens)
-  embedding = head.prompt_embeddings[place] if place < P else head.token_embeddings[tokens[:, place - P]]
-  np.testing.assert_allclose(scores, token_probs[:, place] * embedding, atol=1e-14)
-
-
-def test_a_head_made_to_look_for_a_prediction_finds_it(rng):
-  """Keys can single out the positions that predict a certain token, wherever they are (Theorem 4.3's use of them)."""
-  is_sure = rng.permuted(np.tile(np.arange(L) < 2, (6, 1)), axis=-1)
-  token_probs = np.where(is_sure[..., None], [0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.3, 0.4])
-  tokens = np.zeros((6, T), int)
-  head = random_head(rng)._replace(query=np.ones(1), key_weights=np.array([[1.0, 0, 0, 0]]), positions=np.zeros((L, 1)))
-  weights, _ = in_float64_at(0.0, head, token_probs, tokens)
-  np.testing.assert_array_equal(weights, is_sure / 2)
 
 
 @pytest.mark.parametrize('temperature', [0.0, 0.4])
@@ -244,16 +184,6 @@ def test_the_official_head_starts_as_the_mean_over_positions(rng):
   np.testing.assert_allclose(scores, token_probs.mean(1) @ linear.weights + linear.bias, atol=1e-13)
   np.testing.assert_allclose(weights, np.full((4, L), 1 / L), atol=1e-15)
   assert np.abs(linear.weights).max() <= V**-0.5 and np.unique(linear.weights).size == V * C
-
-
-def test_the_official_head_sees_neither_tokens_nor_places(rng):
-  """Other tokens leave its scores as they are, and so does another order of the predictions."""
-  head, (token_probs, tokens) = official(rng), random_inputs(rng, 4)
-  scores_of = lambda *inputs: in_float64(weigh_and_score_officially, head, *inputs)[1]
-  scores = scores_of(token_probs, tokens)
-  np.testing.assert_array_equal(scores_of(token_probs, (tokens + 1) % (V + 1)), scores)
-  reordered = token_probs[:, rng.permutation(L)]
-  np.testing.assert_allclose(scores_of(reordered, tokens), scores, atol=1e-13)
 
 
 @pytest.mark.parametrize(('reads_probs', 'reads_tokens'), [(True, False), (False, True)])

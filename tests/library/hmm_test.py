@@ -1,6 +1,5 @@
-"""Facts about the HMM: validation, the paper's draw, the exact G, and other libraries' formats."""
+"""Facts about the HMM: validation, the paper's draw, likelihood rows, and other libraries' formats."""
 
-from conftest import dirichlet_hmm, in_float64, path_probs
 from dynamax.hidden_markov_model import CategoricalHMM
 from hmm_cases import float32_hmm, sparse_hmm
 import hmmlearn.hmm
@@ -21,43 +20,31 @@ def test_validate_returns_self():
     assert hmm.validate() is hmm
 
 
-@pytest.mark.parametrize(
-  'field, shape',
-  [
-    ('initial_probs', (2,)),
-    ('initial_probs', (3, 1)),
-    ('transition_matrix', (3, 2)),
-    ('transition_matrix', (4, 4)),
-    ('emission_matrix', (4,)),
-    ('emission_matrix', (0, 4)),
-    ('emission_matrix', (3, 0)),
-  ],
-)
-def test_validate_names_the_field_of_the_wrong_shape(field, shape):
-  """A shape that does not fit the others is reported under its own name."""
-  with pytest.raises(ValueError, match=rf'^{field} has shape'):
-    sparse_hmm()._replace(**{field: np.full(shape, 1 / max(1, shape[-1]))}).validate()
+def wrong_fields():
+  """(field, value, the start of what is said of it) for each way in which a field can be wrong."""
+  shapes = {
+    'initial_probs': [(2,), (3, 1)],
+    'transition_matrix': [(3, 2), (4, 4)],
+    'emission_matrix': [(4,), (0, 4), (3, 0)],
+  }
+  for field, probs in sparse_hmm()._asdict().items():
+    yield from ((field, np.full(shape, 1 / max(1, shape[-1])), 'has shape') for shape in shapes[field])
+    for change in (-0.1, np.nan, np.inf):
+      # Though the row may still sum to 1.
+      wrong = np.array(probs, np.float64)
+      row = wrong.reshape(-1, wrong.shape[-1])[0]
+      row[:2] = change, row[0] + row[1] - change
+      yield field, wrong, 'has an entry'
+    wrong = np.array(probs, np.float64)
+    wrong.reshape(-1, wrong.shape[-1])[-1] *= 1.5
+    yield field, wrong, 'has a row that sums to 1.5'
 
 
-@pytest.mark.parametrize('field', HMM._fields)
-@pytest.mark.parametrize('change', [-0.1, np.nan, np.inf], ids=['negative', 'nan', 'inf'])
-def test_validate_names_the_field_of_a_wrong_entry(field, change):
-  """An entry that is no probability is reported, though the row may still sum to 1."""
-  probs = np.array(getattr(sparse_hmm(), field), np.float64)
-  row = probs.reshape(-1, probs.shape[-1])[0]
-  row[1] += row[0] - change
-  row[0] = change
-  with pytest.raises(ValueError, match=rf'^{field} has an entry'):
-    sparse_hmm()._replace(**{field: probs}).validate()
-
-
-@pytest.mark.parametrize('field', HMM._fields)
-def test_validate_names_the_field_of_a_wrong_sum(field):
-  """A row that sums to other than 1 is reported with its sum."""
-  probs = np.array(getattr(sparse_hmm(), field), np.float64)
-  probs.reshape(-1, probs.shape[-1])[-1] *= 1.5
-  with pytest.raises(ValueError, match=rf'^{field} has a row that sums to 1.5'):
-    sparse_hmm()._replace(**{field: probs}).validate()
+@pytest.mark.parametrize('field, value, said', wrong_fields())
+def test_validate_names_the_field_that_is_wrong(field, value, said):
+  """A shape, an entry that is no probability and a row with another sum are reported by the name of the field."""
+  with pytest.raises(ValueError, match=f'^{field} {said}'):
+    sparse_hmm()._replace(**{field: value}).validate()
 
 
 @pytest.mark.parametrize('num_states', [1, 4, 30])
@@ -128,53 +115,6 @@ def test_token_likelihoods_are_emission_columns_or_ones():
   column = np.asarray(hmm.emission_matrix).T
   ones = np.ones(3)
   np.testing.assert_array_equal(rows, [[column[0], column[3], ones], [column[2], ones, ones]])
-
-
-def enumerated_conditional(hmm, tokens):
-  """P[X_i = v | x_{-i}] as the evidence with x_i = v over the evidence without x_i, [T, V]."""
-  rows = hmm.emission_matrix.T[tokens]
-
-  def evidence(i, row):
-    replaced = rows.copy()
-    replaced[i] = row
-    return path_probs(hmm, replaced).sum()
-
-  columns = hmm.emission_matrix.T
-  return np.array(
-    [
-      [evidence(i, column) / max(evidence(i, np.ones(len(column))), 1e-300) for column in columns]
-      for i in range(len(tokens))
-    ]
-  )
-
-
-def exact_g(hmm, tokens):
-  tokens = jnp.asarray(tokens)
-  return hmm_lib.conditional_token_probs(hmm, hmm_lib.token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool)))
-
-
-def test_conditional_token_probs_equal_enumeration():
-  """Row i of G is P[X_i | X_{-i}], a ratio of two sums over state paths."""
-  rng = np.random.default_rng(0)
-  hmm, tokens = dirichlet_hmm(rng, 3, 4), rng.integers(4, size=5)
-  np.testing.assert_allclose(in_float64(exact_g, hmm, tokens), enumerated_conditional(hmm, tokens), rtol=0, atol=1e-12)
-
-
-def test_conditional_token_probs_ignore_their_own_token():
-  """Changing x_i leaves row i of G, and moves other rows; leading axes are batches."""
-  hmm, tokens = float32_hmm(0, 3, 4), np.array([0, 1, 2, 3, 0])
-  changed = np.tile(tokens, (5, 1))
-  changed[np.arange(5), np.arange(5)] = (tokens + 1) % 4
-  plain, batch = exact_g(hmm, tokens), exact_g(hmm, changed)
-  assert batch.shape == (5, 5, 4)
-  np.testing.assert_allclose(batch[np.arange(5), np.arange(5)], plain, rtol=0, atol=1e-6)
-  assert all(np.abs(np.delete(batch[i] - plain, i, 0)).max() > 1e-3 for i in range(5))
-
-
-def test_conditional_token_probs_are_zero_on_impossible_evidence():
-  """Where X_{-i} cannot occur row i of G is 0; where leaving out x_i makes it possible the row is a distribution."""
-  hmm = HMM(jnp.array([0.5, 0.5]), jnp.eye(2), jnp.eye(2))
-  np.testing.assert_array_equal(exact_g(hmm, [0, 0, 1, 0]), [[0, 0], [0, 0], [1, 0], [0, 0]])
 
 
 def loglik(hmm, tokens):

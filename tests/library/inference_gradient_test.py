@@ -1,4 +1,4 @@
-"""Facts about the derivatives of inference, checked against enumeration and finite differences."""
+"""Facts about the derivatives of inference, checked against enumeration."""
 
 import warnings
 
@@ -99,43 +99,25 @@ def assert_gradients_close(actual, expected, tolerance):
     np.testing.assert_array_less(error, tolerance, err_msg=by)
 
 
-# Where the evidence is impossible the slope at an exact zero is 0.
-EXACT_CASES = [name for name in GRADIENT_CASES if name != 'contradiction']
-
-
-@pytest.mark.parametrize('name', [*EXACT_CASES, *SCALES])
+@pytest.mark.parametrize('name', [*GRADIENT_CASES, *SCALES])
 def test_gradient_equals_enumeration(gradients, name):
   """Derivatives by rows, transitions and start are those of the sum over paths, at exact zeros as well.
 
-  Float32 holds them to a millionth of its largest number, and rounds them from float64.
+  Float32 holds them to a millionth of its largest number, and rounds them from float64; none is NaN.
   """
   single, double, enumerated = gradients[name]
-  assert_gradients_close(double, enumerated, 1e-12)
-  held = {by: np.clip(slopes, -HELD, HELD) for by, slopes in enumerated.items()}
-  assert_gradients_close(single, held, 2e-7)
+  assert all(np.isfinite(slopes).all() for slopes in single.values())
+  # Where the evidence is impossible the slope at an exact zero is 0.
+  if name != 'contradiction':
+    assert_gradients_close(double, enumerated, 1e-12)
+    held = {by: np.clip(slopes, -HELD, HELD) for by, slopes in enumerated.items()}
+    assert_gradients_close(single, held, 2e-7)
 
 
 def test_scales_reach_the_slopes_that_are_held(gradients):
   """The cases above have slopes on both sides of what float32 holds."""
   largest = [max(np.abs(slopes).max() for slopes in gradients[k][2].values()) for k in SCALES]
   assert min(largest) < HELD < max(largest)
-
-
-@pytest.mark.parametrize('name', [*GRADIENT_CASES, *SCALES])
-def test_gradient_is_finite_at_every_scale(gradients, name):
-  """No derivative overflows or is NaN, also where its true value passes the largest float32."""
-  for by, x in gradients[name][0].items():
-    assert np.isfinite(x).all(), by
-
-
-def test_gradient_equals_finite_differences(gradients):
-  """The derivative predicts what a small change of one likelihood does, upwards from an exact zero too."""
-  chain, rows = jax.tree.map(np.float32, GRADIENT_CASES['zero likelihoods'])
-  steps = np.concatenate([np.zeros((1, 4, 3)), 1e-6 * np.eye(12).reshape(12, 4, 3)])
-  value = jax.jit(jax.vmap(lambda *arguments: objective(inference.forward_backward(*arguments)), (None, 0)))
-  values = in_float64(value, chain, rows + steps)
-  slopes = (values[1:] - values[0]).reshape(4, 3) / 1e-6
-  np.testing.assert_allclose(gradients['zero likelihoods'][0]['likelihoods'], slopes, rtol=1e-4, atol=1e-4)
 
 
 def test_gradient_does_not_depend_on_how_it_is_taken(gradients):

@@ -106,10 +106,17 @@ def detour_case(decades, length=40):
   return HMM(np.array([1, 1e-35]), np.eye(2), np.eye(2)), rows
 
 
+def improbable_step(power):
+  """A step of probability far below the smallest float32, of which the logarithm is finite."""
+  return HMM(np.array([1, 10.0**power, 0]), np.eye(3), np.eye(3)), np.array([[0, 1e-15, 1], [1, 1, 1]])
+
+
 # Float32 holds nothing below 1.2e-38.
 EXTREMES = {
   'spread over 36 decades': [log_uniform_chain(np.random.default_rng(seed), 4, 40) for seed in range(100)],
   'contradicted later': [swing_case(np.random.default_rng(seed)) for seed in range(100)],
+  'one improbable path': [surviving_path_case(power) for power in (-10, -15, -20, -25, -30, -37)],
+  'one improbable step': [improbable_step(power) for power in (-20, -30, -36)],
   'a detour': [detour_case(decades) for decades in range(200, 330, 2)],
 }
 
@@ -132,15 +139,6 @@ def test_extremes_reach_both_sides_of_the_bound():
   assert distance.min() < 0 < distance.max()
   assert 0 < distance[distance > 0].min() < 10
   assert -10 < distance[distance < 0].max() < 0
-
-
-def test_only_an_improbable_path_survives():
-  """The posterior is certain of the one path that the evidence leaves, however improbable the path."""
-  powers = np.array([-10, -15, -20, -25, -30, -37])
-  posterior = of_each(*stacked([surviving_path_case(power) for power in powers]))
-  np.testing.assert_array_equal(posterior.smoothed_probs, np.tile(np.float32([0, 1]), (6, 5, 1)))
-  np.testing.assert_array_equal(posterior.filtered_probs[:, 3:], np.tile(np.float32([0, 1]), (6, 2, 1)))
-  np.testing.assert_allclose(posterior.marginal_loglik, 4 * powers * np.log(10), rtol=1e-6)
 
 
 def lost_in_rows():
@@ -169,15 +167,6 @@ def test_what_rounds_to_nothing_is_not_taken_for_impossible(lost):
   assert expected.marginal_loglik[1] == -np.inf
   for evidence in (rows[:1], rows):
     assert_rounded(forward_backward(chain, evidence), at(expected, slice(len(evidence))))
-
-
-def test_loglik_of_one_improbable_step():
-  """A step of probability far below the smallest float32 has its finite logarithm."""
-  powers = np.array([-20, -30, -36])
-  chain = lambda power: HMM(np.array([1, 10.0**power, 0]), np.eye(3), np.eye(3))
-  rows = np.array([[0, 1e-15, 1], [1, 1, 1]])
-  loglik = of_each(*stacked([(chain(power), rows) for power in powers])).marginal_loglik
-  np.testing.assert_allclose(loglik, (powers - 15) * np.log(10), rtol=1e-6)
 
 
 def test_subnormal_probabilities_count_as_zero():

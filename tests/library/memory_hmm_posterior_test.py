@@ -1,89 +1,49 @@
-"""Facts about the posterior over a memory, checked against a sum over memories and paths, and the flattened chain."""
+"""Facts about the posterior over a memory, checked against the chain of the joint states, and its paths."""
 
-import itertools
-
-from conftest import in_float64
+from conftest import enumerated_posterior, in_float64, joint_hmm
 import jax
 import jax.numpy as jnp
 from memory_hmm_cases import (
   assert_trees_close,
   configurations,
   dense_hmm,
-  emissions,
   float32,
   inferred,
   MASK,
   rows_of,
 )
 import numpy as np
+from oracles import cells_of, log_space_posterior
 import pytest
 
-from hmm_jax import hmm as hmm_lib, inference, memory_hmm as memory_lib
+from hmm_jax import hmm as hmm_lib, memory_hmm as memory_lib
 from hmm_jax.memory_hmm import MemoryHMM, MemoryPosterior
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
-def enumerated_posterior(hmm, rows, xp=np):
-  """The `MemoryPosterior` by definition: sums over all memories and state paths; `xp=jnp` can be differentiated."""
+def of_joint_states(hmm, joint, xp=np):
+  """The `MemoryPosterior` by definition, sums over the `Posterior` of the joint states; `xp=jnp` for derivatives."""
   memory_size, num_states, _ = hmm.emission_matrix.shape
-  num_cells, length = hmm.memory_probs.ndim, len(rows)
-  memories = configurations(num_cells, memory_size)
-  paths = np.array(list(itertools.product(range(num_states), repeat=length)))
-  initial = xp.broadcast_to(hmm.initial_probs, hmm.memory_probs.shape + (num_states,)).reshape(-1, num_states)
-  prior = hmm.memory_probs.reshape(-1, 1) * initial[:, paths[:, 0]]
-  for t in range(1, length):
-    prior = prior * hmm.transition_matrix[paths[:, t - 1], paths[:, t]]
-  rows = rows.reshape(length, -1, num_states)
-
-  def normalise(weights):
-    possible = weights.sum() > 0
-    return xp.where(possible, weights / xp.where(possible, weights.sum(), 1), 0)
-
-  def weights(kept):
-    """P[memory c, path p, the evidence at the positions `kept`], [C, P]."""
-    total = prior
-    for s in kept:
-      total = total * rows[s][:, paths[:, s]]
-    return total
-
-  def joint(t, kept):
-    """P[memory c, H_t = h | the evidence at `kept`], [C, H]."""
-    return normalise(weights(kept) @ np.eye(num_states)[paths[:, t]])
-
-  def cells(probs):
-    """P[M_j = m] of probabilities [C]."""
-    return xp.stack(
-      [xp.stack([(probs * (memories[:, j] == m)).sum() for m in range(memory_size)]) for j in range(num_cells)]
-    )
-
-  def reads(probs):
-    """P[M_{J(h)} = m, H = h] of probabilities [C, H]."""
-    held = memories[:, np.asarray(hmm.cell_index)]
-    return xp.stack([(probs * (held == m)).sum(0) for m in range(memory_size)])
-
-  times = range(length)
-  stack = lambda kept_at: xp.stack([joint(t, kept_at(t)) for t in times])
-  without = lambda t: [s for s in times if s != t]
-  smoothed, leave_one_out = stack(lambda t: times), stack(without)
-  evidence = weights(times).sum()
-  loglik = xp.where(evidence > 0, xp.log(xp.where(evidence > 0, evidence, 1)), -xp.inf)
-  flat = lambda probs: probs.reshape(length, -1)
-  filtered, predicted = stack(lambda t: range(t + 1)), stack(range)
+  held_CxN, memory_shape = configurations(hmm.memory_probs.ndim, memory_size), hmm.memory_probs.shape
+  is_read_MxCxH = held_CxN[:, np.asarray(hmm.cell_index)] == np.arange(memory_size)[:, None, None]
+  smoothed, leave_one_out = (
+    probs.reshape(len(probs), -1, num_states) for probs in (joint.smoothed_probs, joint.leave_one_out_probs)
+  )
   return MemoryPosterior(
-    cell_probs=cells(normalise(weights(times)).sum(1)),
-    leave_one_out_cell_probs=xp.stack([cells(normalise(weights(without(t))).sum(1)) for t in times]),
+    cell_probs=cells_of(memory_shape, joint.smoothed_probs[0], xp),
+    leave_one_out_cell_probs=cells_of(memory_shape, joint.leave_one_out_probs, xp),
     smoothed_probs=smoothed.sum(1),
     leave_one_out_probs=leave_one_out.sum(1),
-    leave_one_out_read_probs=xp.stack([reads(probs) for probs in leave_one_out]),
-    joint=inference.Posterior(flat(filtered), flat(predicted), flat(smoothed), flat(leave_one_out), loglik),
-    marginal_loglik=loglik,
+    leave_one_out_read_probs=xp.einsum('mch,tch->tmh', is_read_MxCxH, leave_one_out),
+    joint=joint,
+    marginal_loglik=joint.marginal_loglik,
   )
 
 
-def assert_all_by_enumeration(hmm, rows, atol=1e-12):
-  """Every quantity that inference gives equals its sum over memories and paths, in float64."""
-  expected = enumerated_posterior(hmm, rows)
+def assert_all_by_joint_states(hmm, rows, atol=1e-12):
+  """Every quantity that inference gives, in float64, is that of the chain of the joint states by logarithms."""
+  expected = of_joint_states(hmm, log_space_posterior(joint_hmm(hmm), rows))
   token_probs = np.einsum('tmh,mhv->tv', expected.leave_one_out_read_probs, hmm.emission_matrix)
   everything = expected, expected.cell_probs, expected.marginal_loglik, token_probs
   actual = in_float64(inferred, hmm, rows)
@@ -92,28 +52,28 @@ def assert_all_by_enumeration(hmm, rows, atol=1e-12):
 
 
 @pytest.mark.parametrize('num_cells, per_memory', [(1, True), (2, True), (3, True), (3, False)])
-def test_posterior_equals_enumeration(num_cells, per_memory):
-  """All posteriors, G and the evidence of tokens with a masked position are sums over memories and state paths.
+def test_posterior_is_that_of_the_joint_states(num_cells, per_memory):
+  """All posteriors, G and the evidence of tokens with a masked position are sums over joint states.
 
   Chains whose start does not hang on the memory, with one and two cells, are those of `memory_hmm_precision_test`.
   """
   hmm = dense_hmm(np.random.default_rng(num_cells), num_cells, per_memory=per_memory)
-  assert_all_by_enumeration(hmm, rows_of(hmm, [1, MASK, 0, 3]))
+  assert_all_by_joint_states(hmm, rows_of(hmm, [1, MASK, 0, 3]))
 
 
 @pytest.mark.parametrize('num_cells', [1, 2, 3])
-def test_posterior_of_a_prompt_equals_enumeration(num_cells):
+def test_posterior_of_a_prompt_is_that_of_the_joint_states(num_cells):
   """Arbitrary rows over the joint states, with exact zeros, are evidence like any other."""
   rng = np.random.default_rng(num_cells)
   hmm = dense_hmm(rng, num_cells, per_memory=True)
   prompt = rng.uniform(size=(2, 2**num_cells * 3)) * (rng.uniform(size=(2, 2**num_cells * 3)) > 0.3)
-  assert_all_by_enumeration(hmm, np.concatenate([prompt, rows_of(hmm, [2, MASK])]))
+  assert_all_by_joint_states(hmm, np.concatenate([prompt, rows_of(hmm, [2, MASK])]))
 
 
-def test_three_memory_values_equal_enumeration():
+def test_three_memory_values_are_no_other_case():
   """Nothing rests on two values: two cells of three values and two states."""
   hmm = dense_hmm(np.random.default_rng(0), 2, memory_size=3, num_states=2, per_memory=True)
-  assert_all_by_enumeration(hmm, rows_of(hmm, [3, 0, MASK, 1, 2]))
+  assert_all_by_joint_states(hmm, rows_of(hmm, [3, 0, MASK, 1, 2]))
 
 
 @pytest.mark.parametrize('num_cells', [1, 2, 3])
@@ -125,7 +85,7 @@ def test_prior_without_full_support(num_cells):
   hmm = hmm._replace(memory_probs=memory_probs / memory_probs.sum())
   rows = rows_of(hmm, [1, MASK, 0, 3])
   single = jax.tree.map(np.asarray, inferred(*float32((hmm, rows))))
-  for posterior in (assert_all_by_enumeration(hmm, rows)[0], single[0]):
+  for posterior in (assert_all_by_joint_states(hmm, rows)[0], single[0]):
     np.testing.assert_array_equal(posterior.cell_probs[0, 1], 0)
     np.testing.assert_array_equal(posterior.leave_one_out_cell_probs[:, 0, 1], 0)
     np.testing.assert_array_equal(posterior.joint.smoothed_probs.reshape(4, 2, -1)[:, 1], 0)
@@ -161,7 +121,7 @@ def without_cells(hmm):
 def test_impossible_evidence_is_zero_with_finite_gradients(case):
   """Evidence of probability 0 has zeros for a posterior, -inf for its logarithm, and no derivative that is NaN."""
   hmm, rows = list(impossible_cases())[case]
-  expected = assert_all_by_enumeration(hmm, rows)
+  expected = assert_all_by_joint_states(hmm, rows)
   posterior, cells, loglik, _ = single = jax.tree.map(np.asarray, inferred(*float32((hmm, rows))))
   assert_trees_close(single, expected, 1e-6)
   for probs in (posterior.cell_probs, posterior.smoothed_probs, posterior.joint.smoothed_probs, cells):
@@ -190,9 +150,9 @@ def test_gradient_of_cell_probs_equals_enumeration(num_cells, quantity):
 
   def enumerated(parameters, prompt):
     hmm_of = hmm._replace(**parameters)
-    by_memory = emissions(hmm_of).reshape(-1, 4)
-    rows = jnp.stack([by_memory[:, 1], jnp.ones(len(by_memory)), by_memory[:, 3]]) * prompt
-    posterior = enumerated_posterior(hmm_of, rows, xp=jnp)
+    flat = memory_lib.to_hmm(hmm_of)
+    rows = jnp.stack([flat.emission_matrix[:, 1], jnp.ones(flat.num_states), flat.emission_matrix[:, 3]]) * prompt
+    posterior = of_joint_states(hmm_of, enumerated_posterior(flat, rows, xp=jnp), xp=jnp)
     if quantity == 'cells':
       return (weights * posterior.cell_probs).sum()
     return (weights * posterior.leave_one_out_cell_probs[1]).sum() + posterior.marginal_loglik

@@ -3,9 +3,9 @@
 from conftest import compiling_fast
 import jax
 import jax.numpy as jnp
-from memory_hmm_cases import assert_trees_close, configurations, DRAWN, float32, inferred
+from memory_hmm_cases import assert_trees_close, DRAWN, float32, inferred
 import numpy as np
-from oracles import log_space_posterior
+from oracles import cells_of, log_space_posterior
 import pytest
 
 from hmm_jax import hmm as hmm_lib, memory_hmm as memory_lib, sampling
@@ -27,16 +27,14 @@ def test_text_is_the_flattened_chain_in_float64(num_cells, memory_size, num_stat
     hmm = memory_lib.random_memory_hmm(jax.random.key(0), memory_size, num_states, 10, num_cells=num_cells)
     flat, rows = memory_lib.to_hmm(hmm), sampled_rows(hmm)
   posterior, cells, loglik, tokens = inferred(hmm, rows)
-  memories = configurations(num_cells, memory_size)
   expected = log_space_posterior(flat, rows)
   assert_trees_close(posterior.joint[:4], expected[:4], 3.1e-8)
   np.testing.assert_allclose(posterior.marginal_loglik, expected.marginal_loglik, rtol=1.2e-7)
   np.testing.assert_allclose(loglik, expected.marginal_loglik, rtol=1.2e-7)
   np.testing.assert_allclose(tokens, expected.leave_one_out_probs @ np.float64(flat.emission_matrix), atol=5e-7)
-  memory = expected.smoothed_probs[:, 60].reshape(4, -1, num_states).sum(-1)
-  by_cell = [[memory[:, memories[:, j] == m].sum(1) for m in range(memory_size)] for j in range(num_cells)]
-  np.testing.assert_allclose(posterior.cell_probs, np.moveaxis(by_cell, -1, 0), atol=2e-7)
-  np.testing.assert_allclose(cells, np.moveaxis(by_cell, -1, 0), atol=2e-7)
+  by_cell = cells_of(hmm.memory_probs.shape, expected.smoothed_probs[:, 60])
+  np.testing.assert_allclose(posterior.cell_probs, by_cell, atol=2e-7)
+  np.testing.assert_allclose(cells, by_cell, atol=2e-7)
 
 
 def test_late_evidence_revives_a_memory_that_was_all_but_ruled_out():

@@ -62,28 +62,12 @@ def test_prediction_is_the_conditional_of_each_token_given_the_others(hmm):
 
 def test_a_prompt_row_is_a_fake_token_with_that_emission(hmm):
   """Predictions after a prompt u are conditionals in the HMM whose first token is z~ with P[z~ | H_1] = u (B.1)."""
-  model = ExactModel(V)
-  prompt = np.array([[0.9, 0.05, 0.4]])
-  # The modified first emission: z~ with probability u, else a real token as before; rows still sum to 1.
-  first = np.concatenate([(1 - prompt.T) * np.asarray(hmm.emission_matrix, np.float64), prompt.T], axis=1)
-  np.testing.assert_allclose(first.sum(-1), 1, atol=1e-6)
+  model, prompt = ExactModel(V), np.array([0.9, 0.05, 0.4])
   inputs = np.concatenate([np.full((V**2, 1), MASK), list(itertools.product(range(V), repeat=2))], axis=1)
-  before = lambda row: np.broadcast_to(np.float32(row), (len(inputs), 1, H))
-  with_row = lambda row: np.concatenate([before(row), embed(model, hmm, inputs)], axis=1)
-  predicted, _ = predict_and_represent(model, hmm, with_row(prompt))
-  for tokens, row in zip(inputs, predicted, strict=True):
-    states = state_posteriors(hmm, [first[:, -1], *emissions_of(hmm, tokens)])
-    np.testing.assert_allclose(row, states @ np.asarray(hmm.emission_matrix, np.float64), atol=1e-5)
-  uninformed, _ = predict_and_represent(model, hmm, with_row(np.ones((1, H))))
-  assert np.abs(predicted - uninformed)[:, 1].max() > 0.05
-
-
-def test_a_prompt_can_rule_states_out(hmm):
-  """A prompt of zeros but for one state fixes H_1: what follows is predicted from that state's transitions."""
-  model = ExactModel(V)
-  embedded = np.concatenate([np.eye(H, dtype=np.float32)[1:2], embed(model, hmm, np.int32([MASK]))])
-  expected = np.asarray(hmm.transition_matrix, np.float64)[1] @ np.asarray(hmm.emission_matrix, np.float64)
-  np.testing.assert_allclose(predict_and_represent(model, hmm, embedded)[0][1], expected, atol=1e-6)
+  before = np.broadcast_to(np.float32(prompt), (len(inputs), 1, H))
+  predicted, _ = predict_and_represent(model, hmm, np.concatenate([before, embed(model, hmm, inputs)], axis=1))
+  states = np.stack([state_posteriors(hmm, [prompt, *emissions_of(hmm, tokens)]) for tokens in inputs])
+  np.testing.assert_allclose(predicted, states @ np.asarray(hmm.emission_matrix, np.float64), atol=1e-5)
 
 
 def test_predictions_from_impossible_evidence_are_zero():
@@ -93,14 +77,6 @@ def test_predictions_from_impossible_evidence_are_zero():
   predicted, represented = predict_and_represent(model, cycle, embed(model, cycle, np.int32([2, 0, 0])))
   np.testing.assert_array_equal(predicted, [[0, 0], [0, 1], [0, 1]])
   np.testing.assert_array_equal(represented, [[0, 0], [0, 1], [0, 1]])
-
-
-def test_prompts_of_the_exact_model_live_in_the_unit_cube():
-  """Projection clips each entry to [0, 1] and moves nothing inside, where the paper's start of +-0.5 units lies."""
-  model = ExactModel(V)
-  np.testing.assert_array_equal(model.prompt_space.project(jnp.array([[-0.2, 0.3, 1.7]])), np.float32([[0, 0.3, 1]]))
-  center, unit, *_ = model.prompt_space
-  assert 0 <= center - 0.5 * unit < center + 0.5 * unit <= 1
 
 
 BERT = Bert(num_tokens=V, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
@@ -188,12 +164,3 @@ def test_prompts_of_no_rows_change_nothing(name, hmm):
   probs = jax.jit(lambda prompts: model.predict_prompted(params, prompts, texts, np.array([0])))(prompts)
   alone, _ = predict_and_represent(model, params, embed(model, params, texts))
   np.testing.assert_allclose(probs, np.broadcast_to(alone[:, :1], probs.shape), atol=1e-6)
-
-
-def test_berts_predictions_are_read_out_of_its_representation():
-  """BERT's predictions are the softmax of `decode` on its representation."""
-  model, params = model_and_params('bert', None)
-  probs, represented = predict_and_represent(model, params, embed(model, params, TOKENS))
-  logits = jax.jit(lambda represented: BERT.apply({'params': params}, represented, method=Bert.decode))(represented)
-  weights = np.exp(np.asarray(logits, np.float64)[..., :V])
-  np.testing.assert_allclose(probs, weights / weights.sum(-1, keepdims=True), atol=1e-6)

@@ -21,19 +21,24 @@ def rates(learning_rate, warmup_steps, num_steps, count, **decay):
   return np.asarray(values)
 
 
-@pytest.mark.parametrize('warmup_steps, num_steps', [(5, 20), (1, 4), (0, 8), (3, 5)])
-def test_rate_rises_linearly_to_its_peak_and_falls_linearly_to_zero(warmup_steps, num_steps):
-  """The rate is 0 at step 0, the peak at `warmup_steps`, 0 from `num_steps` on, and linear between."""
-  steps = np.arange(num_steps + 3)
-  knots = ([0] if warmup_steps else []) + [warmup_steps, num_steps]
-  values = ([0.0] if warmup_steps else []) + [0.1, 0.0]
-  expected = np.interp(steps, knots, values)
-  np.testing.assert_allclose(rates(0.1, warmup_steps, num_steps, len(steps)), expected, atol=1e-5)
-
-
-def test_rate_stays_at_its_peak_where_no_steps_are_left_to_decay():
-  """With as many warm-up steps as steps, the rate only rises."""
-  np.testing.assert_allclose(rates(0.1, 4, 4, 6), [0, 0.025, 0.05, 0.075, 0.1, 0.1], atol=1e-5)
+@pytest.mark.parametrize(
+  'decay, num_steps, knots',
+  [
+    ('linear', 20, {0: 0, 5: 1, 20: 0}),
+    ('linear', 4, {0: 0, 1: 1, 4: 0}),
+    ('linear', 8, {0: 1, 8: 0}),
+    # With as many warm-up steps as steps, the rate only rises.
+    ('linear', 4, {0: 0, 4: 1}),
+    ('wsd', 20, {0: 0, 5: 1, 16: 1, 20: 0}),
+    ('wsd', 10, {0: 1, 8: 1, 10: 0}),
+    ('wsd', 20, {0: 0, 18: 1, 20: 0}),
+  ],
+)
+def test_rate_is_linear_between_its_knots(decay, num_steps, knots):
+  """It rises to its peak at the end of the warm-up and falls to 0 at the last step, under `wsd` in the last fifth."""
+  steps, warmup_steps = np.arange(num_steps + 3), min(step for step, height in knots.items() if height)
+  expected = 0.1 * np.interp(steps, list(knots), list(knots.values()))
+  np.testing.assert_allclose(rates(0.1, warmup_steps, num_steps, len(steps), decay=decay), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize('warmup_steps, num_steps', [(5, 20), (0, 10)])
@@ -43,15 +48,6 @@ def test_rate_falls_along_half_a_cosine(warmup_steps, num_steps):
   done = np.clip((steps - warmup_steps) / (num_steps - warmup_steps), 0, 1)
   expected = np.where(steps < warmup_steps, 0.1 * steps / max(warmup_steps, 1), 0.05 * (1 + np.cos(np.pi * done)))
   np.testing.assert_allclose(rates(0.1, warmup_steps, num_steps, len(steps), decay='cosine'), expected, atol=1e-5)
-
-
-@pytest.mark.parametrize(('warmup_steps', 'num_steps', 'start'), [(5, 20, 16), (0, 10, 8), (18, 20, 18)])
-def test_rate_stays_at_its_peak_until_the_last_fifth(warmup_steps, num_steps, start):
-  """Under `wsd` the rate is the peak from the end of the warm-up until four fifths, and falls linearly from there."""
-  steps = np.arange(num_steps + 3)
-  knots, values = [warmup_steps, start, num_steps], [0.1, 0.1, 0]
-  expected = np.interp(steps, [0] * (warmup_steps > 0) + knots, [0] * (warmup_steps > 0) + values)
-  np.testing.assert_allclose(rates(0.1, warmup_steps, num_steps, len(steps), decay='wsd'), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize('weight_decay, clip_norm, b2', [(0.0, 1.0, 0.999), (0.1, 1.0, 0.999), (0.1, 3.0, 0.95)])

@@ -11,7 +11,7 @@ import pytest
 
 from hmm_jax import bayes_gap, pretrain
 from hmm_jax.bert import Bert, BertModel
-from hmm_jax.hmm import chunk_start, HMM
+from hmm_jax.hmm import HMM
 from hmm_jax.masking import corrupt, Corruption
 from hmm_jax.model import ExactModel
 
@@ -159,14 +159,3 @@ def test_loss_is_the_mean_over_selected_positions():
   np.testing.assert_array_equal(gradient.any(-1), selected)
   loss, gradient = loss_and_gradient(jnp.float32(logits), targets, np.zeros((3, 5), bool))
   assert loss == 0 and not gradient.any()
-
-
-def test_chunk_start_averages_the_chain_over_the_starts_of_chunks():
-  """Its initial distribution is the mean of pi A^(k L) over the chunks k of a document; the rest is unchanged."""
-  initial, transition = (np.asarray(x, np.float64) for x in SOFT[:2])
-  for length, chunks in ((1, 1), (1, 4), (5, 3), (6, 3)):
-    start = jax.jit(chunk_start, static_argnums=(1, 2))(SOFT, length, chunks)
-    powers = [np.linalg.matrix_power(transition, k * length) for k in range(chunks)]
-    np.testing.assert_allclose(start.initial_probs, np.mean([initial @ power for power in powers], 0), atol=1e-6)
-    np.testing.assert_array_equal(start.transition_matrix, SOFT.transition_matrix)
-    np.testing.assert_array_equal(start.emission_matrix, SOFT.emission_matrix)

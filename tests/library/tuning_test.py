@@ -16,9 +16,8 @@ from hmm_jax import tuning
 from hmm_jax.bert import Bert, BertModel
 from hmm_jax.heads import Attention, Linear, OfficialAttention
 from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM, random_memory_hmm
+from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.model import ExactModel
-from hmm_jax.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -106,8 +105,6 @@ HEAD = tuning.Tuner(EXACT, Linear(2))
 EXACT_PROMPT = tuning.Tuner(EXACT, Linear(2), PROMPT)
 BERT_HEAD = tuning.Tuner(BertModel(BERT), Linear(2))
 ATTENTION_HEAD = Attention(2, key_size=3, value_size=6, temperature=0.5)
-# The frozen tree that each attention tuner is tried on, as a fixture and a model.
-FROZEN = [('hmm', EXACT), ('memory_hmm', EXACT), ('bert_params', BertModel(BERT))]
 
 
 def start(tuner, frozen, features, tasks=TASKS, schedule=SCHEDULE):
@@ -303,22 +300,15 @@ def test_predictions_are_the_class_of_the_highest_score():
     np.testing.assert_array_equal(predicted, expected)
 
 
-def test_the_mask_is_read_behind_the_prompt(hmm, inputs):
-  """Scores are the head on the prediction at position P of prompt and input; another row is not read."""
-  trainable = some_trainable(EXACT_PROMPT, hmm, inputs)
-  scores = jax.jit(EXACT_PROMPT.scores)(trainable, hmm, inputs)
-  assert scores.shape == (3, NUM_INPUTS, 2)
-  token_probs = log_space_conditional(hmm, behind_prompts(trainable['prompt'], rows_of(hmm, inputs)))
-  np.testing.assert_allclose(scores, linear(trainable['head'], token_probs[:, :, P]), atol=1e-5)
-
-
-def test_a_prompt_of_no_rows_is_head_tuning(hmm, inputs, at_mask):
-  """With P = 0 the prompt tuner scores as a head on G_1 does."""
-  tuner = dataclasses.replace(HEAD, prompt=tuning.Prompt(0, 0.5))
+@pytest.mark.parametrize('length', [0, P])
+def test_the_mask_is_read_behind_the_prompt(length, hmm, inputs):
+  """Scores are the head on the prediction at position P of prompt and input, of which a prompt may have no row."""
+  tuner = dataclasses.replace(HEAD, prompt=tuning.Prompt(length, 0.5))
   trainable = some_trainable(tuner, hmm, inputs)
-  assert trainable['prompt'].shape == (3, 0, H)
-  expected = linear(trainable['head'], at_mask[:NUM_INPUTS])
-  np.testing.assert_allclose(jax.jit(tuner.scores)(trainable, hmm, inputs), expected, atol=2e-6)
+  scores = jax.jit(tuner.scores)(trainable, hmm, inputs)
+  assert scores.shape == (3, NUM_INPUTS, 2) and trainable['prompt'].shape == (3, length, H)
+  token_probs = log_space_conditional(hmm, behind_prompts(trainable['prompt'], rows_of(hmm, inputs)))
+  np.testing.assert_allclose(scores, linear(trainable['head'], token_probs[:, :, length]), atol=1e-5)
 
 
 def test_a_prompt_of_another_length_is_read_behind_its_own(hmm, inputs):
@@ -373,9 +363,10 @@ def test_prompt_gradients_are_the_slopes_of_the_loss(hmm, inputs, labels):
   assert np.abs(slopes).min() > 1e-4
 
 
-def test_prompts_of_the_exact_model_stay_in_the_unit_cube(hmm, inputs, labels):
+@pytest.mark.parametrize('name, head', [('hmm', Linear(2)), ('memory_hmm', ATTENTION_HEAD)])
+def test_prompts_of_the_exact_model_stay_in_the_unit_cube(name, head, request, inputs, labels):
   """After large steps rows are emission probabilities still; entries at 0 or 1 show that steps led outside."""
-  state, _ = train(EXACT_PROMPT, hmm, inputs, labels)
+  state, _ = train(tuning.Tuner(EXACT, head, PROMPT), request.getfixturevalue(name), inputs, labels)
   prompt = np.asarray(state.trainable['prompt'])
   assert prompt.min() >= 0 and prompt.max() <= 1
   assert np.isin(prompt, (0, 1)).any()
@@ -393,13 +384,14 @@ def test_prompts_from_outside_are_moved_to_the_nearest_allowed(hmm, inputs):
 
 @pytest.mark.parametrize('model', [EXACT, BertModel(BERT)], ids=['exact', 'bert'])
 def test_uniform_prompts_fill_the_region_around_the_centre(model, hmm, bert_params):
-  """Entries are iid uniform within `scale` units of the model's centre: U[-0.5, 0.5] for BERT at the paper's 0.5."""
+  """Entries are iid uniform within `scale` units of the model's centre: U[-0.5, 0.5] for BERT at the paper's 0.5,
+  and inside of the unit cube for the exact model."""
   frozen = hmm if model is EXACT else bert_params
   prompt = tuning.Prompt(300, 0.5).init(jax.random.key(0), model, frozen)
   assert prompt.shape == (300, model.embedding_size(frozen))
   center, unit, *_ = model.prompt_space
   width = 0.5 * unit
-  assert model is EXACT or (center, width) == (0, 0.5)
+  assert 0 <= center - width < center + width <= 1 if model is EXACT else (center, width) == (0, 0.5)
   within = scipy.stats.uniform(center - width, 2 * width)
   assert np.abs(prompt - center).max() <= width * (1 + 1e-6)
   assert scipy.stats.kstest(np.ravel(prompt), within.cdf).pvalue > 1e-4
@@ -436,8 +428,28 @@ def embeddings_of(name, frozen, inputs):
   return np.asarray(frozen['word_embedding']['embedding'], np.float64)[np.asarray(inputs)]
 
 
-def assert_attends_and_scores(head, trainable, token_probs, inputs, scores, weights):
-  """Scores and weights are each task's head on `token_probs` [K, n, L, V], sequence by sequence, by definition."""
+@pytest.mark.parametrize(
+  'name, model, head, prompt',
+  [
+    ('hmm', EXACT, ATTENTION_HEAD, None),
+    ('memory_hmm', EXACT, ATTENTION_HEAD, None),
+    ('bert_params', BertModel(BERT), ATTENTION_HEAD, None),
+    ('memory_hmm', EXACT, OfficialAttention(2), None),
+    ('memory_hmm', EXACT, ATTENTION_HEAD, PROMPT),
+    ('bert_params', BertModel(BERT), ATTENTION_HEAD, PROMPT),
+  ],
+  ids=['hmm', 'memory', 'bert', 'memory-official', 'memory-prompt', 'bert-prompt'],
+)
+def test_attention_reads_the_prediction_at_every_position(name, model, head, prompt, request, inputs):
+  """Scores and weights, by task and input, are each task's head on what the model predicts for its prompt, if there is
+  one, and the input, position by position, whether or not batches come out even."""
+  frozen, tuner = request.getfixturevalue(name), tuning.Tuner(model, head, prompt)
+  features = inputs if prompt else tuning.frozen_features(tuner, frozen, inputs, batch_size=16)
+  trainable = some_trainable(tuner, frozen, features)
+  scores = np.asarray(jax.jit(tuner.scores)(trainable, frozen, features))
+  weights = np.asarray(tuning.attention(tuner, trainable, frozen, features, batch_size=30))
+  prompts = trainable['prompt'] if prompt else np.zeros((3, 0, model.embedding_size(frozen)))
+  token_probs = predictions_of(name, frozen, behind_prompts(prompts, embeddings_of(name, frozen, inputs)))
   assert scores.shape == (3, NUM_INPUTS, 2) and weights.shape == token_probs.shape[:-1]
   for task, number in np.ndindex(3, NUM_INPUTS):
     of_task = jax.tree.map(lambda x, task=task: np.asarray(x)[task], trainable['head'])
@@ -449,77 +461,9 @@ def assert_attends_and_scores(head, trainable, token_probs, inputs, scores, weig
     np.testing.assert_allclose(scores[task, number], expected[1], atol=3e-5)
 
 
-@pytest.mark.parametrize(
-  'name, model, head',
-  [(*pair, ATTENTION_HEAD) for pair in FROZEN] + [('memory_hmm', EXACT, OfficialAttention(2))],
-  ids=['hmm', 'memory', 'bert', 'memory-official'],
-)
-def test_attention_reads_the_prediction_at_every_position(name, model, head, request, inputs):
-  """Scores and weights, by task and input, are each task's head on what the model predicts for the input, position by
-  position, whether or not batches come out even."""
-  frozen, tuner = request.getfixturevalue(name), tuning.Tuner(model, head)
-  token_probs = predictions_of(name, frozen, embeddings_of(name, frozen, inputs))
-  if head is ATTENTION_HEAD:
-    features = tuning.frozen_features(tuner, frozen, inputs, batch_size=16)
-  else:
-    features = head.read(np.float32(token_probs), inputs)
-  trainable = some_trainable(tuner, frozen, features)
-  scores = np.asarray(jax.jit(tuner.scores)(trainable, frozen, features))
-  weights = np.asarray(tuning.attention(tuner, trainable, frozen, features, batch_size=30))
-  token_probs = np.broadcast_to(token_probs, (3, *token_probs.shape))
-  assert_attends_and_scores(head, trainable, token_probs, inputs, scores, weights)
-
-
-@pytest.mark.parametrize('name, model', FROZEN[1:], ids=['memory', 'bert'])
-def test_prompt_attention_reads_prompt_and_input(name, model, request, inputs):
-  """Scores and weights are each task's head on the predictions at all P + T positions of its prompt and the input."""
-  frozen, tuner = request.getfixturevalue(name), tuning.Tuner(model, ATTENTION_HEAD, PROMPT)
-  trainable = some_trainable(tuner, frozen, inputs)
-  scores = np.asarray(jax.jit(tuner.scores)(trainable, frozen, inputs))
-  weights = np.asarray(tuning.attention(tuner, trainable, frozen, inputs, batch_size=1000))
-  rows = behind_prompts(trainable['prompt'], embeddings_of(name, frozen, inputs))
-  assert_attends_and_scores(ATTENTION_HEAD, trainable, predictions_of(name, frozen, rows), inputs, scores, weights)
-  assert weights.shape[-1] == P + T and weights[:, :, :P].min() > 0
-
-
-def test_prompts_of_attention_stay_inside_the_unit_cube(memory_hmm, inputs, labels):
-  """On the exact model the prompt under an attention head is projected after steps that led outside, and the model
-  left alone."""
-  tuner, before = tuning.Tuner(EXACT, ATTENTION_HEAD, PROMPT), jax.tree.map(np.array, memory_hmm)
-  state, _ = train(tuner, memory_hmm, inputs, labels)
-  assert_same_bits(jax.tree.map(np.array, memory_hmm), before)
-  prompt = np.asarray(state.trainable['prompt'])
-  assert prompt.shape == (3, P, 2 * H)
-  assert prompt.min() >= 0 and prompt.max() <= 1
-  assert np.isin(prompt, (0, 1)).any()
-
-
 def test_tuners_without_an_attention_head_have_no_attention(hmm, inputs):
   """Only tuners with an attention head have weights to show."""
   trainable = some_trainable(EXACT_PROMPT, hmm, inputs)
   for tuner, features in ((HEAD, np.zeros((NUM_INPUTS, V))), (EXACT_PROMPT, inputs)):
     with pytest.raises(ValueError, match='^a linear head has no attention weights; valid are'):
       tuning.attention(tuner, trainable, hmm, features, batch_size=1)
-
-
-def test_an_attention_head_learns_what_the_memory_holds():
-  """On the exact model of text with a memory, labels that speak of it are learnt to 98% or more (Theorem 4.3)."""
-  length, num_train = 33, 600
-  hmm = jax.jit(random_memory_hmm, static_argnums=(1, 2, 3))(jax.random.key(1), 2, 4, 10)
-  inputs = np.array(sample_corpus(jax.random.key(2), hmm, 1000, length), np.int32)
-  inputs[:, 0] = 10
-  posterior = log_space_posterior(hmm, rows_of(hmm, inputs))
-  of_memory = posterior.smoothed_probs[:, 0].reshape(-1, 2, 4).sum(-1)
-  labels = of_memory.argmax(-1)
-  assert 0.2 < labels.mean() < 0.8
-  tuner = tuning.Tuner(ExactModel(10), Attention(2, key_size=5, value_size=8, temperature=1.0))
-  schedule = tuning.Schedule(
-    learning_rate=0.03, num_epochs=8, batch_size=10, warmup_steps=20, weight_decay=0.0, clip_norm=1.0
-  )
-  token_probs = posterior.leave_one_out_probs @ np.asarray(hmm.joint_emission_matrix, np.float64)
-  features = tuner.head.read(np.float32(token_probs), inputs)
-  train_features = jax.tree.map(lambda x: jnp.array(x[:num_train]), features)
-  train_labels = jnp.array(labels[None, :num_train], jnp.int32)
-  state, _ = train(tuner, hmm, train_features, train_labels, tasks=TASKS[:1], schedule=schedule, epochs=8)
-  predicted = tuning.predictions(tuner, state.trainable, hmm, features, batch_size=250)[0]
-  assert (np.asarray(predicted) == labels)[num_train:].mean() >= 0.98

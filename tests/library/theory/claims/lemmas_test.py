@@ -1,19 +1,19 @@
 """The claims and lemmas of appendices A to C: what holds is violated by exactly nothing, and what fails is found.
 
 Tables of P[memory, path, text] are the ground, and are checked against sums written here. The library's constructions
-and its exact model are compared with what the lemmas speak of.
+are compared with what the lemmas speak of.
 """
 
 from fractions import Fraction
 import itertools
 
-from conftest import contradictory_memory, contradictory_states, in_float64
-import jax
+from conftest import contradictory_memory, contradictory_states
 import numpy as np
 import pytest
+import rationals
 
 from experiments.studies.theory.appendix import STATEMENTS
-from hmm_jax.hmm import conditional_token_probs, HMM
+from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.claims import adversary, lemmas, tables
 from hmm_jax.theory.claims.adversary import EDGES, Search
@@ -90,13 +90,10 @@ def test_tables_are_sums_over_memories_and_paths(cases, kind):
   for text in texts_of(case, 2):
     total = Fraction(0)
     for memory in itertools.product(range(memory_size), repeat=case.memory_probs.ndim):
-      for path in itertools.product(range(num_states), repeat=3):
-        prob = case.memory_probs[memory] * case.first_probs[path[0]] * prompt[(*memory, path[0])]
-        for now, then in itertools.pairwise(path):
-          prob *= case.transition_matrix[now, then]
-        for state, token in zip(path[1:], text, strict=True):
-          prob *= case.emission_matrix[memory[case.cell_index[state]], state, token]
-        total += prob
+      held = np.array(memory)[np.asarray(case.cell_index)]
+      emissions, start = case.emission_matrix[held, np.arange(num_states)], case.first_probs * prompt[memory]
+      weights = rationals.path_weights(start, case.transition_matrix, emissions, (None, *text), 0)
+      total += case.memory_probs[memory] * weights.sum()
     assert prompted[text] == total
 
 
@@ -212,7 +209,7 @@ def test_the_smallest_gap_is_the_least_mass_outside():
   assert lemmas.smallest_gap(case, 3) == min(mass for mass in masses if mass) > 0
 
 
-# The library's constructions and its exact model.
+# The library's constructions.
 
 
 @pytest.mark.parametrize(('kind', 'theorem'), [('4.2', '4.3'), ('4.4, C.5', '4.6')])
@@ -239,27 +236,3 @@ def test_the_library_builds_what_the_lemmas_speak_of(cases, kind, theorem):
     scale = np.abs(theta).max()
     np.testing.assert_allclose(shown, theta, atol=1e-9 * scale)
     np.testing.assert_allclose(head.query @ head.key_weights, theta.sum((0, 1)), atol=1e-9 * scale)
-
-
-@jax.jit
-def g_bar(hmm, rows):
-  """The exact model's prediction from likelihood rows, a prompt among them."""
-  return conditional_token_probs(hmm, rows)
-
-
-def test_the_exact_model_is_the_papers_message_passing():
-  """G-bar of prompt and text, at the prompt too, is the law of the token in tables, zeros where it is impossible."""
-  case = case_of(contradictory_memory())
-  hmm, length = as_memory(case), 3
-  u, texts = lemmas.indicator(case).astype(float).reshape(-1), list(texts_of(case, length))
-  states = np.moveaxis(tables.in_floats(case).emission_matrix, -1, 0).reshape(3, -1)
-  predicted = in_float64(g_bar, hmm, np.array([[u, *states[list(text)]] for text in texts]))
-  first = tables.token_law(tables.table(case, 1 + length), 0)
-  after = [tables.token_law(lemmas.prompted_table(case, length), i) for i in range(length)]
-  zeros = 0
-  for text, Gs in zip(texts, predicted, strict=True):
-    expected = [first[(slice(None), 0, *text)]]
-    expected += [G[(slice(None), *(0 if j == i else v for j, v in enumerate(text)))] for i, G in enumerate(after)]
-    np.testing.assert_allclose(Gs, np.array(expected, float), rtol=0, atol=1e-12)
-    zeros += sum(not np.any(G) for G in expected)
-  assert zeros

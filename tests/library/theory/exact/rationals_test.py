@@ -5,13 +5,13 @@ import itertools
 
 from conftest import dirichlet_hmm, in_float64, joint_hmm, path_probs, state_paths
 import jax
+from memory_hmm_cases import dense_hmm
 import numpy as np
 import pytest
 import rationals
 
 from hmm_jax import hmm as hmm_lib, inference
 from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
 
 T = 3
 # A chain of thirds and halves with zeros: after token 1 comes no token 0 but right at the start.
@@ -20,18 +20,8 @@ SMALL = HMM(
   [[0, Fraction(1, 2), Fraction(1, 2)], [0, Fraction(1, 7), Fraction(6, 7)], [0, 0, Fraction(1)]],
   [[Fraction(1, 5), Fraction(4, 5)], [Fraction(1), 0], [0, Fraction(1)]],
 )
+SIZES = dict(num_states=2, num_tokens=3)
 SMALL = HMM(*(np.array(rows, object) + Fraction(0) for rows in SMALL))
-
-
-def dense_memory(rng, num_cells):
-  """A float64 memory HMM without zeros; with two cells the states read them in turn."""
-  return MemoryHMM(
-    memory_probs=rng.dirichlet(np.ones(2**num_cells)).reshape((2,) * num_cells),
-    initial_probs=rng.dirichlet(np.ones(2), (2,) * num_cells if num_cells == 2 else None),
-    transition_matrix=rng.dirichlet(np.ones(2), 2),
-    cell_index=np.arange(2) % num_cells,
-    emission_matrix=rng.dirichlet(np.ones(3), (2, 2)),
-  )
 
 
 def is_exact(array):
@@ -76,7 +66,7 @@ def test_the_rows_of_an_exact_hmm_sum_to_one():
 @pytest.mark.parametrize('num_cells', [1, 2])
 def test_a_memory_is_flattened_without_rounding(num_cells):
   """The joint chain of a `MemoryHMM` is its definition, in all 53 bits of its float64 numbers."""
-  memory = dense_memory(np.random.default_rng(num_cells), num_cells)
+  memory = dense_hmm(np.random.default_rng(num_cells), num_cells, **SIZES)
   hmm, expected = rationals.exact_hmm(memory), joint_hmm(memory)
   for rows, floats in zip(hmm, expected, strict=True):
     assert is_exact(rows) and np.ravel(rows.sum(-1)).tolist() == [1] * (rows.size // rows.shape[-1])
@@ -90,7 +80,7 @@ def test_state_probs_equal_the_sum_over_all_paths(name):
   hmm = {
     'small': SMALL,
     'drawn': rationals.exact_hmm(dirichlet_hmm(rng, 2, 2)),
-    'memory': rationals.exact_hmm(dense_memory(rng, 1)),
+    'memory': rationals.exact_hmm(dense_hmm(rng, 1, **SIZES)),
   }[name]
   impossible = 0
   for tokens in itertools.product(range(hmm.num_tokens + 1), repeat=T):
@@ -157,4 +147,4 @@ def test_float64_inference_agrees_on_random_chains():
   cycle = HMM(np.full(4, 0.25), np.roll(np.eye(4), 1, axis=1), np.eye(4, 5))
   for hmm in (dirichlet_hmm(rng, 4, 5), sure, cycle):
     assert_inference_agrees(hmm, rng.integers(6, size=(4, 5)).tolist())
-  assert_inference_agrees(dense_memory(rng, 2), rng.integers(4, size=(4, 5)).tolist())
+  assert_inference_agrees(dense_hmm(rng, 2, per_memory=True, **SIZES), rng.integers(4, size=(4, 5)).tolist())

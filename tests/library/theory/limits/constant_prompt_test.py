@@ -1,20 +1,15 @@
 """Facts about prompts of the exact model: rows are one row, and whether one with a head is right on every text."""
 
-import functools
 import itertools
 
-from conftest import in_float64
-import jax
 import numpy as np
 import pytest
 import rationals
 import scipy.optimize
 
 from hmm_jax.hmm import HMM
-from hmm_jax.model import ExactModel
 from hmm_jax.theory.limits import constant_prompt as lib
 from hmm_jax.theory.limits.constant_prompt import Limits
-from hmm_jax.theory.problems import counterexamples
 from hmm_jax.theory.theorems import assumptions
 from tests.theory_cases import drawn, EXACT, exact_posteriors
 
@@ -71,16 +66,6 @@ def test_rows_are_one_row(num_rows):
     ]
     np.testing.assert_allclose(lib.token_probs_behind(hmm, rows, texts), np.array(behind, float), rtol=1e-13)
   assert single.shape == (1, 4) and single.max() == 1 and single.min() >= 0
-
-
-def test_the_exact_model_predicts_behind_one_row_what_it_does_behind_three():
-  hmm, rng = dense(0, 4, 3)
-  rows, texts, model = some_rows(rng, 3), all_texts(3, 2), ExactModel(3)
-  inputs = np.insert(np.array(texts), 0, 3, axis=1)
-  for prompt in (rows, lib.single_row(hmm, rows)):
-    predict = jax.jit(functools.partial(model.predict_prompted, tokens=inputs, positions=np.array([len(prompt)])))
-    behind = in_float64(predict, hmm, prompt[None])[0, :, 0]
-    np.testing.assert_allclose(behind, lib.token_probs_behind(hmm, rows, texts), rtol=1e-13)
 
 
 def test_rows_are_not_one_row_where_not_every_state_can_be_first():
@@ -246,10 +231,3 @@ def test_prompts_use_no_state_that_cannot_be_first():
 def test_a_task_that_no_text_decides_is_refused():
   with pytest.raises(ValueError, match='silent_probs are 0 wherever'):
     decided(CYCLE, [[0, 1.0, 0], [0, 0, 0]], [1, 0, 0])
-
-
-def test_the_counterexample_of_the_theory_is_built():
-  example = counterexamples.head_fails_prompt_succeeds()
-  found = decided(example.hmm, example.task_weights, example.silent_probs)
-  np.testing.assert_allclose(found.construction['prompt'], [[0, 0, 1]])
-  assert found.reached_states.tolist() == [0, 1]

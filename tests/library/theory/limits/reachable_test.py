@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from rationals import exact_hmm
+from rationals import exact_hmm, path_weights
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact import algebra
@@ -30,19 +30,9 @@ def rational_hmm(rng, num_states, num_tokens):
 
 def likelihoods(hmm, length):
   """P[x | H_1 = h] [n, H] of each text x of `length` tokens after the [MASK], a sum over paths of `Fraction`s."""
-  hmm, states = exact_hmm(hmm), range(hmm.num_states)
-  rows = []
-  for text in itertools.product(range(hmm.num_tokens), repeat=length):
-    row = []
-    for first in states:
-      total = Fraction(0)
-      for path in itertools.product(states, repeat=length):
-        prob = Fraction(1)
-        for now, then, token in zip((first, *path), path, text):
-          prob *= hmm.transition_matrix[now, then] * hmm.emission_matrix[then, token]
-        total += prob
-      row.append(total)
-    rows.append(row)
+  hmm, anywhere = exact_hmm(hmm), np.full(hmm.num_states, Fraction(1))
+  texts = itertools.product(range(hmm.num_tokens), repeat=length)
+  rows = [path_weights(anywhere, hmm.transition_matrix, hmm.emission_matrix, (None, *text), 0) for text in texts]
   return np.array(rows, object).reshape(-1, hmm.num_states)
 
 

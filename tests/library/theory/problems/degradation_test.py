@@ -72,13 +72,6 @@ def test_noise_is_standard_normal_on_log_probabilities():
   assert np.abs(pairs - np.eye(len(pairs))).mean() < 0.2
 
 
-def test_the_kl_of_small_noise_is_as_stated():
-  """Mean KL(G || model) is about scale^2 / 2 (1 - sum of squares of G)."""
-  probs, scale = _exact(), 0.05
-  kl = (probs * np.log(probs / _predicted(scale).astype(np.float64))).sum(-1).mean()
-  np.testing.assert_allclose(kl, scale**2 / 2 * (1 - (probs**2).sum(-1)).mean(), rtol=0.1)
-
-
 def test_impossible_evidence_stays_zero():
   """Where G is defined as 0 the noisy model predicts 0, not NaN."""
   hmm = HMM(*map(np.float32, ([1, 0], np.eye(2), np.eye(2))))

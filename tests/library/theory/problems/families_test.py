@@ -6,8 +6,11 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from theory_assumptions_cases import is_ergodic_by_powers
 from theory_cases import CONDITIONING, drawn, exactly, FAMILIES, LIMITS, SIZES
 
+from hmm_jax.theory.exact.algebra import rank
+from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.problems import families
 
@@ -18,27 +21,6 @@ ADVERSARIAL = [(theorem, family) for theorem, family in FAMILIES if family == 'a
 
 def problems(theorem, family):
   return [drawn(theorem, family, seed) for seed in SEEDS]
-
-
-def rank(columns):
-  """Of `Fraction`s [n, k], by elimination."""
-  rows, found = [list(row) for row in columns], 0
-  for column in range(len(rows[0]) if rows else 0):
-    pivots = [row for row in rows[found:] if row[column]]
-    if not pivots:
-      continue
-    rows.remove(pivot := pivots[0])
-    rows.insert(found, pivot)
-    found += 1
-    for place, row in enumerate(rows[found:], found):
-      rows[place] = [a - row[column] / pivot[column] * b for a, b in zip(row, pivot)]
-  return found
-
-
-def is_ergodic(transition_matrix):
-  """Whether Wielandt's power, H^2 - 2H + 2, is positive throughout."""
-  size = len(transition_matrix)
-  return (np.linalg.matrix_power((transition_matrix > 0).astype(object), size**2 - 2 * size + 2) > 0).all()
 
 
 def smallest_singular_value(columns):
@@ -69,15 +51,9 @@ def off_span(own, others):
   return own - others @ np.linalg.lstsq(others, own, rcond=1e-9)[0] if others.size else own
 
 
-def recoverable(problem):
-  """The states that read the cell and whose columns are independent of all others, by ranks of `Fraction`s."""
-  readers = np.flatnonzero(np.asarray(problem.hmm.cell_index) == problem.cell).tolist()
-  independent = []
-  for state in readers:
-    own, others = split(problem, [state])
-    if rank(np.hstack([own, others])) == rank(others) + own.shape[1]:
-      independent.append(state)
-  return independent
+def recoverable(problem, theorem):
+  """H*, the states that read the cell and whose columns are independent of all others, in `Fraction`s."""
+  return exact_construction(problem.exact, theorem).states.tolist()
 
 
 def covers(problem):
@@ -100,19 +76,17 @@ def test_a_problem_is_decided_by_its_key(theorem, family):
   assert first.drawn >= 1 and first.exact.drawn == 0
 
 
-@pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
-def test_impossible_conditioning_is_refused(theorem, family, monkeypatch):
-  """No distributions have a smallest singular value of 2: ValueError, with the number asked for."""
-  monkeypatch.setattr(families, '_MAX_DRAWS', 10)
-  with pytest.raises(ValueError, match='conditioning is 2.0; valid is less'):
-    families.draw(theorem, family, jax.random.key(0), SIZES[theorem], LIMITS, 2.0)
+IMPOSSIBLE = [(theorem, family, SIZES[theorem], 2.0) for theorem, family in FAMILIES]
 
 
-def test_more_states_than_tokens_are_refused_for_theorem_3_3(monkeypatch):
-  """Assumption 3.1 cannot hold with H > V, so that no draw is found."""
+@pytest.mark.parametrize(
+  ('theorem', 'family', 'sizes', 'conditioning'), [*IMPOSSIBLE, ('3.3', 'unplanted', families.Sizes(4, 3, 2), 0.0)]
+)
+def test_impossible_conditioning_is_refused(theorem, family, sizes, conditioning, monkeypatch):
+  """No distributions have a smallest singular value of 2, and 3.1 cannot hold with H > V: the number is named."""
   monkeypatch.setattr(families, '_MAX_DRAWS', 10)
-  with pytest.raises(ValueError, match='conditioning'):
-    families.draw('3.3', 'unplanted', jax.random.key(0), families.Sizes(4, 3, 2), LIMITS, 0.0)
+  with pytest.raises(ValueError, match=f'conditioning is {conditioning}'):
+    families.draw(theorem, family, jax.random.key(0), sizes, LIMITS, conditioning)
 
 
 @pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
@@ -144,7 +118,7 @@ def test_the_chain_is_ergodic_where_the_proof_divides_by_its_laws(theorem, famil
   """3.2 in all but 4.3, whose proof uses nothing of the chain: P[H_0] has full support, and so has P[H_1]."""
   for problem in problems(theorem, family):
     if theorem != '4.3':
-      assert is_ergodic(problem.hmm.transition_matrix)
+      assert is_ergodic_by_powers(problem.hmm.transition_matrix > 0)
       assert (problem.silent_probs > 0).all() and (problem.hmm.initial_probs > 0).all()
     assert problem.task_weights.shape[0] == SIZES[theorem].num_classes
     assert len(weighed_by(problem)) > 0
@@ -188,9 +162,7 @@ def test_imitators_of_theorem_3_6_carry_the_mark():
 def test_problems_with_a_memory_have_recoverable_states(theorem, family):
   """States that read the cell, whose columns over supp(mu) are off the span of all others, by ranks of fractions."""
   for problem in problems(theorem, family):
-    states = recoverable(problem)
-    assert states
-    for state in states:
+    for state in recoverable(problem, theorem):
       assert smallest_singular_value(off_span(*split(problem, [state]))) >= CONDITIONING
     weighed = weighed_by(problem)
     assert problem.hmm.num_cells == SIZES[theorem].num_cells and problem.cell == 0
@@ -207,14 +179,14 @@ def test_an_announcer_says_the_first_token_and_moves_to_those_that_show(theorem)
     assert (emissions[:, num_shown, 0] == 1).all()
     assert not np.delete(emissions, num_shown, axis=1)[..., 0].any()
     follows = np.flatnonzero(problem.hmm.transition_matrix[num_shown]).tolist()
-    assert set(follows) <= set(range(num_shown)) <= set(recoverable(problem))
+    assert set(follows) <= set(range(num_shown)) <= set(recoverable(problem, theorem))
 
 
 @pytest.mark.parametrize(('theorem', 'family'), [case for case in WITH_MEMORY if case[0] != '4.3'])
 def test_unweighed_values_are_off_the_span_of_the_weighed_ones(theorem, family):
   """In some problem of H* what an unweighed value says is no mixture of what weighed ones say."""
   found = 0
-  for problem, state in [(p, h) for p in problems(theorem, family) for h in recoverable(p)]:
+  for problem, state in [(p, h) for p in problems(theorem, family) for h in recoverable(p, theorem)]:
     emissions, weighed = problem.exact.hmm.emission_matrix[:, state], weighed_by(problem)
     own = emissions[weighed].T
     found += rank(np.hstack([own, np.delete(emissions, weighed, axis=0).T])) > rank(own)
@@ -225,7 +197,7 @@ def test_unweighed_values_are_off_the_span_of_the_weighed_ones(theorem, family):
 def test_adversarial_problems_are_where_the_papers_beta_can_fail(theorem, family):
   """Some token has a key score of 5 or more, unweighed values of the memory are likely, and in H* they say it."""
   for problem in problems(theorem, family):
-    states, weighed = recoverable(problem), weighed_by(problem)
+    states, weighed = recoverable(problem, theorem), weighed_by(problem)
     own, others = split(problem, states)
     # The left inverse of Claim C.10, summed over H* and its values.
     projection = np.eye(problem.hmm.num_tokens) - others.astype(float) @ np.linalg.pinv(others.astype(float))
@@ -246,6 +218,6 @@ def test_families_vary_what_the_theorems_do_not_fix():
   marginals = [np.multiply.outer(p.hmm.memory_probs.sum(1), p.hmm.memory_probs.sum(0)) for p in many]
   assert any(np.abs(m - p.hmm.memory_probs).max() > 0.01 for m, p in zip(marginals, many))
   sizes = SIZES['4.3']._replace(num_tokens=8)
-  assert len({len(recoverable(drawn('4.3', 'unplanted', seed, sizes))) for seed in range(10)}) > 1
+  assert len({len(recoverable(drawn('4.3', 'unplanted', seed, sizes), '4.3')) for seed in range(10)}) > 1
   assert all(isinstance(drawn(theorem, family), StateProblem) for theorem, family in FAMILIES if theorem[0] == '3')
   assert exactly(many[0]) is many[0].exact

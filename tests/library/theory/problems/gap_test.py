@@ -1,11 +1,11 @@
-"""The gap in Lemma C.9: the smallest counterexample in exact fractions, why it is smallest, and what the page says."""
+"""The gap in Lemma C.9: the smallest counterexample in exact fractions, and why it is smallest."""
 
 from fractions import Fraction
 import itertools
-import pathlib
 
 import numpy as np
 import pytest
+from rationals import path_weights
 
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.claims import adversary, lemmas
@@ -16,7 +16,6 @@ from hmm_jax.theory.problems import gap
 from hmm_jax.theory.theorems import assumptions, recovery
 from hmm_jax.theory.theorems.assumptions import Thresholds
 
-PAGE = (pathlib.Path(__file__).parents[4] / 'docs' / 'gap.md').read_text()
 EXACT = Thresholds(support=0.0, rank=1e-9)
 PAPER = Fraction(-2)
 T = 3
@@ -34,24 +33,13 @@ def as_case(problem):
   return Case(*chain, weights, problem.cell, tuple(states.tolist()), True)
 
 
-def in_words(text):
-  return ' '.join(gap.TOKENS[token] for token in text)
-
-
-def table(header, rows):
-  """A table of the page."""
-  lines = [header, ['---'] * len(header), *rows]
-  return '\n'.join('| ' + ' | '.join(map(str, line)) + ' |' for line in lines)
-
-
 def regions(problem, length):
-  """The texts in R, with exact scores, those of the mended construction and those with -2, and the logit at the
-  prompt."""
+  """The texts in R, with exact scores, those of the mended construction and those with -2."""
   mended, paper = (constructions.exact_construction(problem, '4.6', bias) for bias in (None, PAPER))
   for text in itertools.product(range(problem.hmm.num_tokens), repeat=length):
     if mended.in_region(text):
       exact, right = mended.scores(text)
-      yield text, mended, exact[0], right[0], paper.scores(text)[1][0], mended.predicted(text)
+      yield text, mended, exact[0], right[0], paper.scores(text)[1][0]
 
 
 def test_assumptions_4_4_and_4_5_hold():
@@ -82,36 +70,28 @@ def test_minus_2_is_clearly_wrong_and_the_bound_is_right():
   corrected one is a positive multiple of the exact score on every text of R, up to 5 words."""
   wrong = []
   for length in range(1, 6):
-    for text, construction, exact, mended, paper, predicted in regions(PROBLEM, length):
+    for text, construction, exact, mended, paper in regions(PROBLEM, length):
+      predicted = construction.predicted(text)
       assert mended * exact > 0 or mended == exact == 0
       logits = construction.logits(predicted)
       assert logits[0] <= -1 and max(logits[1:]) == 1
       attends_to_prompt = construction.attention @ predicted[0] + PAPER > 1
       assert attends_to_prompt == (paper != mended)
       if paper * exact < 0:
-        wrong.append(in_words(text))
+        wrong.append(text)
         assert attends_to_prompt
-  assert [text for text in wrong if len(text.split()) <= T] == ['a c b', 'b c a']
+  a, b, c = range(3)
+  assert [text for text in wrong if len(text) <= T] == [(a, c, b), (b, c, a)]
   assert len(wrong) > 2
 
 
-def test_the_float_construction_has_the_bound_and_with_minus_2_the_wrong_label():
-  """`recovery.theorem_4_6` in float64 on the exact G: right as it is, wrong with -2 in the place of its beta."""
-  floats, mu = float_hmm(PROBLEM), PROBLEM.task_weights.astype(float)
-  built = recovery.theorem_4_6(floats, mu, PROBLEM.silent_probs.astype(float), 0, T, EXACT, 1e-9)
-  head, predicted = built['head'], constructions.exact_construction(PROBLEM, '4.6').predicted(gap.TEXT)
+def test_the_float_construction_has_the_bound():
+  """`recovery.theorem_4_6` takes -5, with which the exact score of a c b, 2/29, has its sign."""
+  mu, silent = PROBLEM.task_weights.astype(float), PROBLEM.silent_probs.astype(float)
+  head = recovery.theorem_4_6(float_hmm(PROBLEM), mu, silent, 0, T, EXACT, 1e-9)['head']
   np.testing.assert_allclose(head.positions[0, -1], -5)
-
-  def score(beta):
-    logits = [head.query @ (head.key_weights @ G) for G in np.array(predicted, float)]
-    logits[0] += beta
-    embeddings = np.concatenate([head.prompt_embeddings, head.token_embeddings[list(gap.TEXT)]])
-    at = int(np.argmax(logits))
-    return ((head.value_weights @ predicted[at].astype(float)) * embeddings[at] @ head.output)[0]
-
-  exact = constructions.exact_construction(PROBLEM, '4.6').scores(gap.TEXT)[0][0]
-  np.testing.assert_allclose(float(exact), 2 / 29)
-  assert score(-5.0) > 0 > -1 > score(-2.0)
+  exact, built = constructions.exact_construction(PROBLEM, '4.6').scores(gap.TEXT)
+  assert exact[0] == Fraction(2, 29) and built[0] > 0
 
 
 @pytest.mark.parametrize('constant', [2, 10, 1000])
@@ -126,48 +106,6 @@ def test_no_constant_is_enough(constant):
   exact, built = construction.scores(gap.TEXT)
   assert exact[0] > 0 > built[0]
   assert constructions.exact_construction(problem, '4.6').scores(gap.TEXT)[1][0] > 0
-
-
-def test_the_page_has_the_tables_of_the_code():
-  """The distribution, the texts of R with both scores, and the numbers of the step by hand."""
-  hmm = PROBLEM.hmm
-  moves = [
-    [state, pi, *row] for state, pi, row in zip(gap.STATES, hmm.initial_probs, hmm.transition_matrix, strict=True)
-  ]
-  assert table(['now', 'P[H_0]', 'next show', 'next pause'], moves) in PAGE
-  emitted = [
-    [value, prob, weight, *hmm.emission_matrix[m, 0], *hmm.emission_matrix[m, 1]]
-    for m, (value, prob, weight) in enumerate(zip(gap.VALUES, hmm.memory_probs, PROBLEM.task_weights[0], strict=True))
-  ]
-  words = [f'{state} "{token}"' for state in gap.STATES for token in gap.TOKENS]
-  assert table(['memory', 'P[M]', 'mu', *words], emitted) in PAGE
-  rows = []
-  for text, construction, exact, mended, paper, predicted in regions(PROBLEM, T):
-    posterior = construction.posterior(text)
-    rows.append([in_words(text), *posterior, exact, construction.attention @ predicted[0], paper, mended])
-  header = ['x', 'P[A]', 'P[B]', 'P[C]', 'exact', 'q^T Theta G_1', 'with -2', 'with -5']
-  assert table(header, rows) in PAGE
-
-
-def test_the_steps_by_hand_are_computed():
-  """Weights of the values, G at the prompt and the values there, as the page has them for a c b."""
-  construction = constructions.exact_construction(PROBLEM, '4.6')
-  predicted = construction.predicted(gap.TEXT)
-  assert f'G_1 = ({", ".join(map(str, predicted[0]))})' in PAGE
-  assert f'({", ".join(map(str, construction.recover[0, 0]))})' in PAGE
-  assert f'({", ".join(map(str, construction.recover[1, 0]))})' in PAGE
-  read = construction.recover[:2, 0] @ predicted[0]
-  assert f'{read[0]} and {read[1]}' in PAGE
-  at_prompt = (construction.recover @ predicted[0]) * construction.prompt_embeddings[0]
-  assert (construction.weights @ at_prompt.sum(1))[0] == read[0] - 2 * read[1]
-  assert f'= {read[0] - 2 * read[1]}' in PAGE
-  assert probs_given_memory(gap.TEXT).tolist() == [Fraction(5, 192), Fraction(5, 192), Fraction(8, 192)]
-  assert 'Its probability is 5/192 under A and under B and 8/192 under C' in PAGE
-  assert f'With -2 it is\n  {construction.attention @ predicted[0] - 2}' in PAGE
-  third = predicted[2]
-  read = construction.recover[:2, 0] @ third
-  assert f'it reads {read[0]} and {read[1]}, each times 1/4' in PAGE
-  assert f'G_3 = ({", ".join(map(str, third))})' in PAGE and construction.attention @ third == 1
 
 
 # Why none is smaller.
@@ -227,8 +165,8 @@ def with_attention(construction, attention):
   ],
 )
 def test_with_the_pseudo_inverse_less_is_enough(example, shape, other):
-  """V = 4, H = 2 and T = 2, or H = 1 and T = 1: a clearly wrong label with -2, as the page has it, none with the bound,
-  and none with -2 and another left inverse."""
+  """V = 4, H = 2 and T = 2, or H = 1 and T = 1: a clearly wrong label with -2, none with the bound, and none with -2
+  and another left inverse."""
   problem, text = example()
   hmm, construction = problem.hmm, constructions.exact_construction(problem, '4.6')
   assert hmm.emission_matrix.shape == shape and (hmm.emission_matrix.sum(-1) == 1).all()
@@ -239,24 +177,11 @@ def test_with_the_pseudo_inverse_less_is_enough(example, shape, other):
   read = np.einsum('wv,mhv->wmh', favourable.recover[:2, 0], hmm.emission_matrix[:2])
   assert (read[:, :, 0] == np.eye(2)).all() and not read[:, :, 1:].any()
   wrong = set()
-  for of_region, _, exact, mended, paper, _ in regions(problem, len(text)):
+  for of_region, _, exact, mended, paper in regions(problem, len(text)):
     assert mended * exact > 0 and favourable.scores(of_region)[1][0] * exact > 0
     if paper * exact < 0:
       wrong.add(of_region)
-      sentence = f'exact score is {exact}, with -2 it is {paper}, and with the bound below {mended}'
-      assert sentence in ' '.join(PAGE.split())
   assert wrong == {text}
-
-
-def test_the_page_has_the_keys_of_the_pseudo_inverse():
-  """q^T Theta^(K) of both examples, and what the other left inverse gives in two words."""
-  two, text = gap.weak_prompt_bias_in_two_words()
-  one, _ = gap.weak_prompt_bias_in_one_word()
-  construction = constructions.exact_construction(two, '4.6')
-  assert f'q^T Theta^(K) = ({", ".join(map(str, construction.attention))})' in PAGE
-  score = with_attention(construction, np.array([-15, 1, 1, 1])).scores(text)[1][0]
-  assert f'With q^T Theta^(K) = (-15, 1, 1, 1) it would be {score} with -2, too' in PAGE
-  assert f'q^T Theta^(K) is {constructions.exact_construction(one, "4.6").attention[0]} at word 0' in PAGE
 
 
 def test_the_bound_is_at_most_minus_1():
@@ -284,27 +209,15 @@ def test_attention_can_go_beyond_c_8():
   assert violation(lemmas.lemma_c_9_precisely, case, len(text)) > 0
 
 
-def probs_given_memory(text):
-  """P[x | M] of each value, by a sum over paths."""
-  hmm, probs = PROBLEM.hmm, [Fraction(0)] * 3
-  for m, path in itertools.product(range(3), itertools.product(range(2), repeat=len(text))):
-    weight = hmm.initial_probs[path[0]]
-    for now, then in itertools.pairwise(path):
-      weight *= hmm.transition_matrix[now, then]
-    for state, token in zip(path, text, strict=True):
-      weight *= hmm.emission_matrix[m, state, token]
-    probs[m] += weight
-  return np.array(probs)
-
-
-def test_how_much_of_r_is_wrong():
-  """The share of the two texts in the probability of the texts of three words in R."""
-  construction = constructions.exact_construction(PROBLEM, '4.6')
-  mass = {True: Fraction(0), False: Fraction(0)}
-  for text, _, exact, _, paper, _ in regions(PROBLEM, T):
-    mass[exact * paper < 0] += PROBLEM.hmm.memory_probs @ probs_given_memory(text)
-  assert f'They have {mass[True] / (mass[True] + mass[False])} of the probability of R' in PAGE
-  assert construction.posterior(gap.TEXT).tolist() == [Fraction(4, 29), Fraction(1, 29), Fraction(24, 29)]
+def test_by_paths_the_wrong_text_speaks_for_c_and_a():
+  """P[M | a c b] is (4, 1, 24) / 29."""
+  hmm = PROBLEM.hmm
+  weights = [
+    prior * path_weights(hmm.initial_probs, hmm.transition_matrix, emissions, gap.TEXT, 0).sum()
+    for prior, emissions in zip(hmm.memory_probs, hmm.emission_matrix, strict=True)
+  ]
+  posterior = constructions.exact_construction(PROBLEM, '4.6').posterior(gap.TEXT)
+  assert (np.array(weights) / sum(weights)).tolist() == posterior.tolist() == [Fraction(n, 29) for n in (4, 1, 24)]
 
 
 def test_pairwise_disjoint_spans_are_not_enough():

@@ -5,7 +5,7 @@ import numpy as np
 from oracles import log_space_posterior
 import pytest
 import rationals
-from theory_cases import drawn, exact_hmm, exact_posterior, FAMILIES, in_region_by_definition, LIMITS
+from theory_cases import drawn, exact_hmm, FAMILIES, in_region_by_definition, LIMITS
 
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.problems import texts
@@ -121,14 +121,3 @@ def test_a_start_by_memory_is_filled_up():
   hmm = problem.hmm._replace(initial_probs=rng.dirichlet(np.ones(problem.hmm.num_states), problem.hmm.memory_size))
   tokens = texts.all_sequences(problem.hmm.num_tokens, 2)[problem.hmm.num_tokens :]
   np.testing.assert_allclose(loglik(padding.chain(hmm, PADDED), tokens), loglik(hmm, tokens), atol=1e-12)
-
-
-def test_posteriors_of_a_filled_up_chain_are_those_of_the_chain():
-  """In fractions, by memory: exactly the same, and 0 for values that were added."""
-  problem = drawn('4.6', 'unplanted')
-  filled_up = problem._replace(hmm=padding.chain(problem.hmm, PADDED), exact=None)
-  small, large = rationals.exact_hmm(problem.hmm), rationals.exact_hmm(filled_up.hmm)
-  for text in texts.possible_sequences(texts.supports(problem.hmm), 2)[::9].tolist():
-    text = [token for token in text if token < problem.hmm.num_tokens]
-    expected = exact_posterior(problem, small, text)
-    assert exact_posterior(filled_up, large, text).tolist() == [*expected, 0]

@@ -92,15 +92,6 @@ def test_non_degeneracy_is_full_column_rank(num_states, num_tokens):
       np.testing.assert_allclose(np.linalg.norm(direction), 1, atol=1e-12)
 
 
-def test_two_states_that_speak_alike_are_the_dependence():
-  """Two equal columns of W fail, and the witness is their difference alone."""
-  emission_matrix = np.array([[0.5, 0.5, 0, 0], [0, 0.2, 0.8, 0], [0.5, 0.5, 0, 0]])
-  finding = assumptions.non_degeneracy(HMM(np.zeros(3), MIXING, emission_matrix), EXACT)
-  assert not finding.holds
-  direction = finding.witness['dependence'] * np.sign(finding.witness['dependence'][0])
-  np.testing.assert_allclose(direction, [math.sqrt(0.5), 0, -math.sqrt(0.5)], atol=1e-12)
-
-
 def test_more_states_than_tokens_are_always_dependent():
   """With H > V Assumption 3.1 fails at any rank threshold, even 0, with singular value 0 and a null vector."""
   hmm = sparse_hmm(np.random.default_rng(2), 5, 3)
@@ -155,23 +146,6 @@ def test_ergodicity_classes_and_period_are_those_of_powers_of_the_chain():
     answers.add(finding.holds)
     periods.add(finding.witness['period'])
   assert answers == {True, False} and periods >= {1, 2, 3, 4}
-
-
-def test_a_periodic_chain_is_not_regular():
-  """A cycle of three states has period 3; one state that may stay makes it aperiodic."""
-  finding = assumptions.regularity(chain_of(CYCLE), EXACT)
-  assert not finding.holds and finding.witness['period'] == 3 and 'period is 3' in finding.reason
-  staying = CYCLE.copy()
-  staying[0] = [0.5, 0.5, 0]
-  assert assumptions.regularity(chain_of(staying), EXACT).holds
-
-
-def test_a_reducible_chain_is_not_regular():
-  """A state that is never left again makes a class of its own."""
-  absorbing = np.array([[0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0, 1.0]])
-  finding = assumptions.regularity(chain_of(absorbing), EXACT)
-  assert not finding.holds and '2 communicating classes' in finding.reason
-  assert sorted(map(list, finding.witness['communicating_classes'])) == [[0, 1], [2]]
 
 
 def test_every_state_must_be_able_to_be_first():

@@ -5,7 +5,6 @@ import itertools
 
 from conftest import contradictory_memory, contradictory_states, in_float64
 import jax
-import jax.numpy as jnp
 import numpy as np
 from oracles import attention_by_the_paper
 import pytest
@@ -17,6 +16,7 @@ from theory_cases import (
   LIMITS,
   problem_of,
   region_by_definition,
+  states_by_position,
 )
 
 from hmm_jax import tuning
@@ -29,9 +29,6 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 T = 3
 TOLERANCE = 1e-9
-SCHEDULE = tuning.Schedule(
-  learning_rate=0.01, num_epochs=1, batch_size=4, warmup_steps=1, weight_decay=0.0, clip_norm=1.0
-)
 
 
 def construct(theorem, problem, length=T):
@@ -91,8 +88,11 @@ def assert_labels(scores, posteriors, task_weights):
   return ties
 
 
-def possible(posteriors):
-  return np.array([bool(posterior.any()) for posterior in posteriors])
+def possible(problem, texts):
+  """The texts that can occur, and their exact posteriors."""
+  posteriors = exact_posteriors(problem, texts)
+  can_occur = [posterior.any() for posterior in posteriors]
+  return texts[can_occur], posteriors[can_occur]
 
 
 def balanced(problem, posteriors):
@@ -136,9 +136,7 @@ def test_linear_heads_give_the_label_of_the_silent_state(theorem, num_classes):
   """Theorems 3.3 and 3.6: for every x that can occur the head on G has the argmax of mu^T P[H_0 | x]."""
   for seed in range(2):
     problem = problem_of(theorem, seed, num_classes)
-    texts = texts_of(problem)
-    posteriors = exact_posteriors(problem, texts)
-    texts, posteriors = texts[possible(posteriors)], posteriors[possible(posteriors)]
+    texts, posteriors = possible(problem, texts_of(problem))
     problem = balanced(problem, posteriors)
     scores = scores_on_exact_predictions(theorem, problem, texts)
     assert_labels(scores, posteriors, problem.task_weights)
@@ -157,9 +155,7 @@ def test_attention_heads_give_the_label_of_the_memory(theorem, num_classes, num_
     texts = texts_of(problem)
     # With two cells exact posteriors take long: there [MASK] is left out, and every other text.
     texts = texts if num_cells == 1 else texts[(texts < problem.hmm.num_tokens).all(-1)][::2]
-    texts = texts[region_by_definition(problem, finding_of(theorem, problem), texts)]
-    posteriors = exact_posteriors(problem, texts)
-    texts, posteriors = texts[possible(posteriors)], posteriors[possible(posteriors)]
+    texts, posteriors = possible(problem, texts[region_by_definition(problem, finding_of(theorem, problem), texts)])
     problem = balanced(problem, posteriors)
     scores = scores_on_exact_predictions(theorem, problem, texts)
     assert_labels(scores, posteriors, problem.task_weights)
@@ -178,9 +174,7 @@ def test_a_prompt_recovers_what_a_head_alone_cannot_and_scores_0_where_it_contra
   with pytest.raises(AssumptionError, match='Assumption 3.1') as error:
     construct('3.3', problem)
   assert error.value.finding.witness['dependence'].shape == (4,)
-  texts = texts_of(problem)
-  posteriors = exact_posteriors(problem, texts)
-  texts, posteriors = texts[possible(posteriors)], posteriors[possible(posteriors)]
+  texts, posteriors = possible(problem, texts_of(problem))
   np.testing.assert_array_equal(construct('3.6', problem)['prompt'], [[0, 0, 0, 1]])
   scores, _ = run('3.6', problem, texts)
   ties = assert_labels(scores, posteriors, problem.task_weights)
@@ -196,9 +190,7 @@ def test_a_prompt_recovers_the_memory_where_4_2_fails_and_scores_0_where_it_cont
   problem = contradictory_memory()
   with pytest.raises(AssumptionError, match='Assumption 4.2'):
     construct('4.3', problem, length=4)
-  texts = texts_of(problem, length=4)
-  posteriors = exact_posteriors(problem, texts)
-  texts, posteriors = texts[possible(posteriors)], posteriors[possible(posteriors)]
+  texts, posteriors = possible(problem, texts_of(problem, length=4))
   scores, attended = run('4.6', problem, texts, with_attention=True)
   np.testing.assert_array_equal(attended[:, 0], 0)
   in_region = region_by_definition(problem, finding_of('4.6', problem), texts)
@@ -209,20 +201,13 @@ def test_a_prompt_recovers_the_memory_where_4_2_fails_and_scores_0_where_it_cont
   assert set(scores.argmax(-1).tolist()) == {0, 1}
 
 
-def leave_one_out_probs(problem, text):
-  """P[H_i | x_-i] of every position, in floats, [T, H]."""
-  hmm = rationals.exact_hmm(problem.hmm)
-  rows = rationals.likelihood_rows(hmm, text)
-  joint = [rationals.state_probs(hmm, rows, position, leave_out=True) for position in range(len(text))]
-  return np.array(joint).astype(float).reshape(len(text), -1, problem.hmm.num_states).sum(1)
-
-
 def test_the_recoverable_region_is_that_of_the_definition():
   """Of all texts, impossible ones included: those with a position whose exact posterior has its support in H*."""
   problem = contradictory_memory()
   finding = finding_of('4.6', problem)
   texts = texts_of(problem)
-  probs = np.array([leave_one_out_probs(problem, text) for text in texts.tolist()])
+  hmm = rationals.exact_hmm(problem.hmm)
+  probs = np.array([states_by_position(problem, hmm, text) for text in texts.tolist()], float)
   found = recovery.recoverable_positions(problem.hmm, probs, finding).any(-1)
   expected = region_by_definition(problem, finding, texts)
   np.testing.assert_array_equal(found, expected)
@@ -245,50 +230,18 @@ def test_the_region_takes_mass_up_to_epsilon_for_none():
 
 @pytest.mark.parametrize('theorem', ['3.3', '3.6', '4.3', '4.6'])
 def test_a_construction_is_where_tuning_can_start(theorem):
-  """It has the tree and shapes of what the tuner trains, and an epoch of tuning in float32 from there begins with the
-  right labels, which scores scaled up show as no loss, and leaves a prompt in the unit cube."""
-  problem = problem_of(theorem, 0) if theorem != '4.6' else contradictory_memory()
-  length = 2 if theorem in ('3.3', '3.6') else T
-  texts = texts_of(problem, length)[::2]
-  posteriors = exact_posteriors(problem, texts)
-  scores = (posteriors @ rationals.exact(problem.task_weights).T).astype(float)
-  sure = np.abs(scores[:, 0] - scores[:, 1]) > 0.05
-  if theorem in ('4.3', '4.6'):
-    sure &= region_by_definition(problem, finding_of(theorem, problem), texts)
-  texts, labels = texts[sure][:16], scores[sure][:16].argmax(-1)
-  tuner, construction = tuner_of(theorem, problem), construct(theorem, problem, length)
-  frozen = jax.tree.map(lambda leaf: leaf.astype(jnp.result_type(leaf)), problem.hmm)
-  # What `tuner.features` gives; with a prompt these are the inputs.
-  features = inputs = inputs_of(theorem, texts, problem.hmm.num_tokens)
-  if theorem == '3.3':
-    features = np.float32(exact_predictions(problem, inputs, [0])[:, 0])
-  elif theorem == '4.3':
-    features = tuner.head.read(np.float32(exact_predictions(problem, inputs, range(T))), inputs)
-  shapes = jax.tree.map(jnp.shape, construction)
-  assert shapes == jax.tree.map(
-    lambda leaf: leaf.shape, jax.eval_shape(tuner.init, jax.random.key(0), frozen, features)
-  )
-  # Adam starts from zeros; only their shapes are asked, which compiles nothing.
-  arguments = jax.random.key(0), tuner, SCHEDULE, frozen
-  state = tuning.init_tuning.eval_shape(*arguments, features, jnp.arange(1))
-  state = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), state)
-  head = construction['head']
-  scaled = {name: getattr(head, name) * 1e4 for name in head._fields if name in ('weights', 'output')}
-  start = jax.tree.map(lambda leaf: np.float32(leaf)[None], {**construction, 'head': head._replace(**scaled)})
-  state, losses = tuning.tune_epoch(
-    state._replace(trainable=start),
-    jax.random.key(1),
-    tuner,
-    SCHEDULE,
-    frozen,
-    features,
-    np.int32(labels)[None],
-  )
-  assert state.step == len(texts) // SCHEDULE.batch_size >= 2 and losses[0] < 1e-3
-  for leaf, before in zip(jax.tree.leaves(state.trainable), jax.tree.leaves(start), strict=True):
-    assert np.isfinite(leaf).all() and leaf.shape == before.shape
-  if 'prompt' in construction:
-    assert state.trainable['prompt'].min() >= 0 and state.trainable['prompt'].max() <= 1
+  """It has the tree and shapes of what the tuner trains, and its prompt is in the unit cube."""
+  problem = problem_of(theorem, 0)
+  tuner, construction = tuner_of(theorem, problem), construct(theorem, problem)
+  inputs = inputs_of(theorem, texts_of(problem), problem.hmm.num_tokens)
+
+  def trained(frozen):
+    return tuner.init(jax.random.key(0), frozen, tuner.features(frozen, inputs))
+
+  shapes = jax.tree.map(lambda leaf: leaf.shape, jax.eval_shape(trained, problem.hmm))
+  assert jax.tree.map(np.shape, construction) == shapes
+  prompt = construction.get('prompt', np.zeros(1))
+  assert prompt.min() >= 0 and prompt.max() <= 1
 
 
 @pytest.mark.parametrize('seed', [0, 1])

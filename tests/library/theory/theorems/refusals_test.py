@@ -1,13 +1,10 @@
-"""Where the constructions are refused, where they are not, and that each is linear in mu."""
+"""Where the constructions are refused, and that each is linear in mu."""
 
 from conftest import contradictory_memory
 import numpy as np
 import pytest
 from theory_cases import CONDITIONING, drawn, EXACT, FAMILIES, LIMITS, problem_of
 
-from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact.constructions import exact_construction
-from hmm_jax.theory.exact.problem import MemoryProblem
 from hmm_jax.theory.theorems import assumptions, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError
 
@@ -103,29 +100,7 @@ def test_a_task_that_labels_nothing_is_refused(theorem):
     construct(theorem, problem._replace(task_weights=np.ones_like(problem.task_weights)))
 
 
-# Where an assumption is not used, and linearity.
-
-
-def test_theorem_4_3_asks_nothing_of_the_chain():
-  """The paper assumes 3.2; of a periodic chain that starts one-hot the construction is right, in fractions."""
-  one_hot = np.array([1.0, 0])
-  hmm = MemoryHMM(
-    memory_probs=np.array([0.25, 0.75]),
-    initial_probs=one_hot,
-    transition_matrix=np.array([[0, 1.0], [1.0, 0]]),
-    cell_index=np.zeros(2, np.int32),
-    emission_matrix=np.array([[[0, 0.75, 0.25], [1, 0, 0]], [[0, 0.5, 0.5], [1, 0, 0]]]),
-  )
-  problem = MemoryProblem(hmm, one_hot, np.array([[1.0, -0.3], [0, 0]]), cell=0, drawn=0)
-  assert not assumptions.regularity(hmm, EXACT).holds
-  construct('4.3', problem)
-  exact, labels = exact_construction(problem, '4.3'), set()
-  for text in ([1], [2], [1, 0, 1], [1, 0, 2], [2, 0, 2]):
-    posterior, built = exact.scores(text)
-    assert exact.in_region(text) and posterior[0] != 0
-    assert (posterior[0] > 0) == (built[0] > 0)
-    labels.add(posterior[0] > 0)
-  assert labels == {True, False}
+# Linearity.
 
 
 @pytest.mark.parametrize(('theorem', 'family'), FAMILIES)

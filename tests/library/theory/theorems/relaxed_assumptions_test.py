@@ -138,20 +138,6 @@ def test_a_weighted_state_that_nothing_moves_to_is_named():
   assert 'no state moves to state 0' in finding.reason
 
 
-def test_a_leak_below_epsilon_does_not_grow_the_cover():
-  """A start that moves to its two states but for a leak has H* of these two; at epsilon 0 the leak spoils it."""
-  leak = 1e-4
-  transition_matrix = np.full((4, 4), 0.25)
-  transition_matrix[3] = [0.5 - leak, 0.5, leak, 0]
-  emission_matrix = np.array([[1.0, 0], [0, 1.0], [0.5, 0.5], [0.3, 0.7]])
-  hmm = HMM(np.full(4, 0.25), transition_matrix, emission_matrix)
-  task_weights = [[1.0, -1.0, 0, 0], [0, 0, 0, 0]]
-  finding = assumptions.relaxed_non_degeneracy(hmm, task_weights, Thresholds(1e-3, 1e-9), 100)
-  assert finding.holds and finding.witness['essential_states'].tolist() == [0, 1]
-  assert finding.witness['prompt_states'].tolist() == [3]
-  assert not assumptions.relaxed_non_degeneracy(hmm, task_weights, EXACT, 100).holds
-
-
 @pytest.mark.parametrize(
   'weights', [[], [[1.0, 0, 0]], [[1.0, 2.0, 3.0]] * 2], ids=['empty', 'one class', 'equal rows']
 )

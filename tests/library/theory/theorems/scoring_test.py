@@ -6,9 +6,8 @@ import itertools
 import numpy as np
 import pytest
 import rationals
-from theory_cases import drawn, exact_hmm, exact_posterior, exactly, FAMILIES, in_region_by_definition, LIMITS, SIZES
+from theory_cases import drawn, exact_hmm, exact_posterior, FAMILIES, in_region_by_definition, LIMITS, SIZES
 
-from hmm_jax.blocks import in_blocks
 from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.problems import texts
 from hmm_jax.theory.theorems import assumptions, padding, scoring, theorems
@@ -93,24 +92,6 @@ def test_predictions_and_what_is_read_agree_with_fractions(theorem, family):
         assert (built[:-1] == factors * posterior[program.recovered]).all() and factors > 0
         seen += 1
   assert seen > 4
-
-
-def test_the_factor_of_states_is_a_ratio_of_evidence():
-  """r_x = P[X_1:T = x] / P[X_2:T+1 = x] (Claim A.1), each a sum over paths from its own first law."""
-  problem = drawn('3.3')
-  tokens = sequences(problem)
-  _, found, _ = predicted('3.3', problem, tokens)
-  hmm = exactly(problem).hmm
-
-  def text_prob(first, text):
-    for token in text:
-      first = (first @ hmm.transition_matrix) * hmm.emission_matrix[:, token]
-    return first.sum()
-
-  for factor, text in zip(found.factor, tokens.tolist()):
-    text = [token for token in text if token < problem.hmm.num_tokens]
-    of_label, of_model = text_prob(exactly(problem).silent_probs, text), text_prob(hmm.initial_probs, text)
-    np.testing.assert_allclose(factor, float(of_label / of_model), rtol=1e-12)
 
 
 def test_the_cases_are_what_the_page_says():
@@ -210,18 +191,3 @@ def test_one_program_for_all_sizes():
     predicted('3.3', problem, sequences(problem))
     compiled.append(scoring._state_predictions_in_float64._cache_size())
   assert compiled[0] == compiled[1]
-
-
-@pytest.mark.parametrize('size', [1, 3, 7, 20])
-def test_blocks_change_nothing(size):
-  """Results of any block size are those of all at once, the filled-up last block cut off."""
-  tokens = np.arange(14).reshape(7, 2)
-  seen = []
-
-  def evaluate(block):
-    seen.append(len(block))
-    return block.sum(1), block[:, 0]
-
-  for whole, parts in zip(evaluate(tokens), in_blocks(evaluate, tokens, size)):
-    np.testing.assert_array_equal(parts, whole)
-  assert set(seen[1:]) == {size}
