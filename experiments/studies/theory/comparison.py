@@ -1,4 +1,4 @@
-"""What a construction gives on sequences beside what is true of them, in float64."""
+"""The outputs of a construction on sequences beside the exact posterior, in float64."""
 
 from typing import Any, NamedTuple
 
@@ -41,7 +41,7 @@ class BalancedProblem(NamedTuple):
 
 
 class Comparison(NamedTuple):
-  """Of n sequences in the region, how what was constructed stands to what is true.
+  """Comparison of a construction with the exact posterior on n sequences in the region.
 
   Attributes:
     error: [n], the largest |constructed - r_x posterior|.
@@ -61,7 +61,7 @@ class Comparison(NamedTuple):
 
 
 def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: PaddedSizes) -> Predictions:
-  """What the exact model says behind the prompt of a program; tokens past the vocabulary are [MASK]s."""
+  """Predictions of the exact model after the prompt of a program; tokens past the vocabulary are [MASK]s."""
   predict = lambda block: scoring.predict(problem, program.prompt, program.finding, block, padded)
   return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), BLOCK_SIZE)
 

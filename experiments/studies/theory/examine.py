@@ -132,7 +132,7 @@ def _in_blocks(evaluate: Any, problem: Problem, tokens: np.ndarray) -> Any:
 
 
 def _agreement(found: scoring.Evaluation, margin: float) -> Record:
-  """How the construction did on all sequences, and on those that its theorem speaks of."""
+  """Agreement of the construction on all sequences, and on those that its theorem speaks of."""
   overall = scoring.count(found._replace(in_region=found.possible), margin)
   inside = scoring.count(found, margin)
   share = lambda count: 1 - count.disagreements / count.in_region if count.in_region else None
@@ -149,7 +149,7 @@ def _agreement(found: scoring.Evaluation, margin: float) -> Record:
 
 
 def _linear_program(problem: StateProblem, tokens: np.ndarray, settings: ExamineSettings) -> Record:
-  """Whether any linear head on G_1 has the labels that no near tie decides, of all sequences at once."""
+  """Decide if one linear head on G_1 has the labels of all sequences that are no near tie."""
   predict = functools.partial(scoring.first_predictions, problem)
   features, scores, possible = _in_blocks(predict, problem, tokens)
   gaps = scoring.score_gaps(scores)

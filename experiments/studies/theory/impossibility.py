@@ -118,7 +118,7 @@ def _scored(one: SampledProblem, right: dict[str, np.ndarray]) -> Record:
 
 
 def _shares(texts: Texts, weights: np.ndarray, right: dict[str, np.ndarray]) -> Record:
-  """By method, the share of the weight that it has right, with that of the commonest label and of the weight."""
+  """Share of the weight that each method has right, with that of the commonest label and of the weight."""
   total = weights.sum()
   share = lambda part: float(part / total) if right and total else None
   return {
@@ -131,7 +131,7 @@ def _shares(texts: Texts, weights: np.ndarray, right: dict[str, np.ndarray]) -> 
 def _right(
   settings: TheorySettings, drawn: list[SampledProblem], key: Array, reporter: Reporter
 ) -> Iterator[dict[str, np.ndarray]]:
-  """By method, which of its texts each problem has right, [n]."""
+  """Texts of each problem that each method has right, [n], by method."""
   s = settings.impossibility
   tuned = _tuned(s, drawn, key, reporter) if drawn else {}
   for place, one in enumerate(drawn):
@@ -145,7 +145,7 @@ def _right(
 
 
 def _converged(s: ImpossibilitySettings, one: SampledProblem) -> np.ndarray:
-  """Of the head that training by the protocol may not have reached: logistic regression at its optimum."""
+  """Labels by the converged head, logistic regression at its optimum, which training may not have reached."""
   texts = one.texts
   found = converged.converged_head(
     texts.features[one.sample],
@@ -181,7 +181,7 @@ def _constructed(settings: TheorySettings, one: SampledProblem) -> dict[str, np.
 def _tuned(
   s: ImpossibilitySettings, drawn: list[SampledProblem], key: Array, reporter: Reporter
 ) -> dict[str, np.ndarray]:
-  """By method, the labels [problems, V^T] of every text by what was tuned on the sample of each problem."""
+  """Labels [problems, V^T] of every text, by method, of what was tuned on the sample of each problem."""
   every = np.pad(enumeration.all_texts(s.num_tokens, s.length), ((0, 0), (1, 0)), constant_values=s.num_tokens)
   inputs = np.broadcast_to(every, (len(drawn), *every.shape))
   frozen = batched_tuning.stacked([batched_tuning.float32(one.problem.hmm) for one in drawn])

@@ -1,4 +1,4 @@
-"""How often the paper's assumptions hold in the paper's own draws, by size: of the chain alone, and with a memory.
+"""Shares of the paper's own draws on which its assumptions hold, by size: chains alone, and with a memory.
 
 A transition matrix that mixes H permutations has exact zeros, so that assumptions on supports are decided exactly. The
 draws are in float64: in float32 the weight of a permutation may underflow to another zero.
@@ -77,7 +77,7 @@ def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
 
 
 def _is_independent(finding: Finding, level: float) -> bool:
-  """Whether the columns that the finding is about are independent when this share of the largest value counts as 0.
+  """Test if the columns that the finding is about are independent when this share of the largest value counts as 0.
 
   For 3.5 they are those of the best cover: another may have the better share, so that this is at least how often.
   """

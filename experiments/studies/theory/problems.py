@@ -32,7 +32,7 @@ _MOST_TIES = 40
 
 
 class Theorem(NamedTuple):
-  """What one theorem is verified on.
+  """The problems on which one theorem is verified.
 
   Attributes:
     name: its number.
@@ -105,7 +105,7 @@ def _sizes(settings: TheorySettings, theorem: Theorem, family: str, index: int) 
 
 
 def padded_sizes(settings: TheorySettings, theorem: Theorem) -> PaddedSizes:
-  """What the problems of one theorem are filled up to."""
+  """The sizes to which the problems of one theorem are padded."""
   v = settings.verification
   num_states, memory_size = max(getattr(v, theorem.num_states)), theorem.memory_size or v.memory_size
   return PaddedSizes(num_states, max(v.num_tokens), memory_size, num_outputs=max(num_states, memory_size) + 1)
@@ -175,7 +175,7 @@ def _texts(
 
 
 def _reaching(problem: Any, supports: texts.Supports, recovered: np.ndarray) -> texts.Supports:
-  """What is possible if something that is recovered is so."""
+  """The sequences on which something that is recovered is possible."""
   hmm = problem.hmm
   if isinstance(problem, StateProblem):
     states = np.zeros(len(supports.moves), bool)

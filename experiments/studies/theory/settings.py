@@ -98,7 +98,7 @@ class AppendixSettings(Group):
 
 
 class ThresholdSettings(Experiment):
-  """What counts as zero, as a tie and as too long a search."""
+  """Limits: the largest zero, the widest tie and the longest search."""
 
   support_threshold: float = setting('epsilon: probabilities up to this count as 0', least=0, below=1)
   rank_threshold: float = setting('singular values up to this share of the largest count as 0', above=0, below=1)

@@ -130,7 +130,7 @@ def _gaps(records: pd.DataFrame) -> Table:
 
 
 def _linear_heads(records: pd.DataFrame) -> Table:
-  """What is known of linear heads, by kind of draw."""
+  """Linear heads that exist, by kind of draw."""
   rows = []
   for kind, found in records.groupby('kind', sort=False):
     certified = statistics.select(found, outcome='certified')
@@ -178,7 +178,7 @@ def _differences(records: pd.DataFrame) -> Table:
 
 
 def _chains(records: pd.DataFrame) -> Table:
-  """How often the assumptions on a chain hold, a column for each |H|."""
+  """Shares of chains on which each assumption holds, a column for each |H|."""
   exhaustive = records['exhaustive'].map(lambda by_support: all(by_support.values()))
   cells = {
     'zeros in A': _by_size(records, records['zeros'], lambda zeros: f'{100 * zeros.mean():.0f}%'),
@@ -195,7 +195,7 @@ def _chains(records: pd.DataFrame) -> Table:
 
 
 def _memories(records: pd.DataFrame) -> Table:
-  """How often the assumptions on a memory hold, a row for each |M|."""
+  """Shares of memories on which each assumption holds, a row for each |M|."""
   cells = {
     **_by_rank(records, '4.2', records['4.2']),
     **_by_rank(records, '4.5', records['4.5']),
@@ -212,7 +212,7 @@ def _by_size(records: pd.DataFrame, values: pd.Series, cell: Any) -> pd.Series:
 
 
 def _by_rank(records: pd.DataFrame, name: str, held: pd.Series) -> dict[str, pd.Series]:
-  """How often an assumption holds, by the share of the largest singular value up to which one counts as 0."""
+  """Shares in which an assumption holds, by the largest ratio of singular values that counts as 0."""
   return {f'{name}, rank {rank}': _by_size(records, held.str[rank], share) for rank in held.iloc[0]}
 
 

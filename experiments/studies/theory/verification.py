@@ -106,7 +106,7 @@ def _row(settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem) -> 
 
 
 def _memory(problem: Any) -> Record:
-  """What the draws of a memory vary."""
+  """Fields of a record on how draws of a memory differ."""
   hmm, memory = problem.hmm, problem.hmm.memory_probs
   is_product = hmm.num_cells == 1 or np.allclose(np.outer(memory.sum(1), memory.sum(0)), memory, rtol=0, atol=1e-9)
   return {
@@ -119,7 +119,7 @@ def _memory(problem: Any) -> Record:
 def _decided(
   theorem: Theorem, drawn: BalancedProblem, found: Comparison, undecided: np.ndarray
 ) -> list[tuple[bool, bool]]:
-  """Whether the construction is right on each of these sequences, and whether its two best exact scores are equal.
+  """Decide if the construction is right on each of these sequences, and if its two best exact scores are equal.
 
   Posterior, G, prompt and head are in `Fraction`s. Right are the label, and all that is recovered up to one positive
   factor. Where float64 had another factor than the proof, rounding has to explain it, or a position that is attended
@@ -164,7 +164,7 @@ def _softened(temperatures: tuple[float, ...], drawn: BalancedProblem) -> list[R
 
 
 def _caught(settings: TheorySettings, drawn: BalancedProblem, program: Program) -> Record:
-  """How many sequences see that a construction is wrong: by label, by direction, by the factor of the proof."""
+  """Count the sequences that show a construction to be wrong: by label, by direction, by the factor of the proof."""
   found = compared(drawn, program)
   is_large = found.error > _ROUNDING
   by_label = is_large & drawn.has_mass & (found.gap > settings.margin) & found.off_label

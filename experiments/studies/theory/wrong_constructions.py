@@ -61,7 +61,7 @@ def _wrong_weights_3_6(problem: Any, program: Program) -> dict[str, np.ndarray]:
 
 
 def _wrong_attention(problem: Any, program: Program, length: int) -> dict[str, Program]:
-  """Of the keys and values, with a prompt or without, and of the bias at the prompt."""
+  """Changes of keys and values, with a prompt or without, and of the bias at the prompt."""
   hmm, head = problem.hmm, program.head
   states, values = program.finding.witness['recoverable_states'], program.finding.witness['memory_values']
   one_short = head.query.copy()
