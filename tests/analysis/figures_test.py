@@ -129,9 +129,6 @@ def test_three_formats_with_the_same_bytes_every_time(draw, records, tmp_path):
   xml.etree.ElementTree.parse(first[2])
 
 
-OLD_COLOURS = ('#1b5e9e', '#d95f02', '#4d9221', '#6a3d9a', '#b2182b', '#b8860b')
-
-
 # CIELAB distances that two colours need, and the difference in lightness from which grey alone tells them apart.
 LEAST_NORMAL, LEAST_DEUTERANOPIA, LEAST_GREY = 25, 18, 10
 
@@ -174,9 +171,5 @@ def test_colours_hold_under_deuteranopia_and_in_grey():
   assert not _too_near([tuple(style.values()) for style in theory._STYLES.values()])
   cycle = figures.styled(lambda: matplotlib.rcParams['axes.prop_cycle'])()
   assert not _too_near([tuple(style.values()) for style in cycle])
-  # As it was: the prompt beside prompt + attention, and the head beside the fine-tuned model.
-  old = [(colour, *style[1:]) for colour, style in zip(OLD_COLOURS, methods)]
-  near = {(one, other) for one, other, why in _too_near(old) if why == LEAST_DEUTERANOPIA}
-  assert {('#d95f02', '#b8860b'), ('#1b5e9e', '#6a3d9a')} <= near
   # Marker and dash are asked for where grey does not do.
   assert _too_near([('#56B4E9', 'o', '-'), ('#E69F00', 's', '-')]) == [('#56B4E9', '#E69F00', 'grey')]
