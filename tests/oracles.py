@@ -79,9 +79,9 @@ def log_space_conditional(hmm, likelihoods):
 
 def cells_of(memory_shape, joint, xp=np):
   """P[M_j = m] of each cell [..., N, M] from probabilities of joint states [..., E]; `xp=jnp` for derivatives."""
-  memory = joint.reshape(*joint.shape[:-1], *memory_shape, -1).sum(-1)
-  cells = range(-len(memory_shape), 0)
-  return xp.stack([memory.sum(tuple(set(cells) - {cell})) for cell in cells], axis=-2)
+  values_NxC = np.indices(memory_shape).reshape(len(memory_shape), -1)
+  is_held_NxMxC = values_NxC[:, None] == np.arange(memory_shape[0])[:, None]
+  return xp.einsum('...ch,nmc->...nm', joint.reshape(*joint.shape[:-1], values_NxC.shape[1], -1), is_held_NxMxC)
 
 
 def attention_by_the_paper(head, token_probs, tokens, temperature):
