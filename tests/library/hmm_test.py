@@ -40,7 +40,7 @@ def wrong_fields():
     yield field, wrong, 'has a row that sums to 1.5'
 
 
-@pytest.mark.parametrize('field, value, said', wrong_fields())
+@pytest.mark.parametrize('field, value, said', [*wrong_fields()])
 def test_validate_names_the_field_that_is_wrong(field, value, said):
   """A shape, an entry that is no probability and a row with another sum are reported by the name of the field."""
   with pytest.raises(ValueError, match=f'^{field} {said}'):
