@@ -97,11 +97,23 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
   # Of several processes each may be the last, and that one finds the whole grid.
   if not (left and values.trials):
     # The others wait for what process 0 shows, since all end together.
-    distributed.broadcast_from_process_0(lambda: experiment.show(settings, workdir, reporter))
+    distributed.broadcast_from_process_0(lambda: _show(values.mode, experiment, settings, workdir, reporter))
   if values.mode == 'run':
     reporter.say(reporter.clock.line())
   for sentence in filter(None, (beside, left)):
     reporter.say(sentence)
+
+
+def _show(mode: str, experiment: 'Study', settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+  """Shows what is on record; a report, whose records may be anybody's, raises SettingsError if they do not fit."""
+  try:
+    experiment.show(settings, workdir, reporter)
+  except (KeyError, TypeError, ValueError) as error:
+    if mode != 'report' or isinstance(error, SettingsError):
+      raise
+    valid = f'records with the fields and values that {settings.experiment} writes'
+    reason = f'{type(error).__name__}: {error}'
+    raise SettingsError(f'{workdir / results.FILE_NAME} cannot be tabulated ({reason}); valid are {valid}') from error
 
 
 def _verify(values: flags.FlagValues, config: ml_collections.ConfigDict | None) -> None:
@@ -226,9 +238,9 @@ def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> dict[st
     if workdir.exists() and not workdir.is_dir():
       raise SettingsError(f'{name}, which is a file; valid is a directory')
     recorded = results.check(workdir)
-    found = {recorded.get('experiment')} if recorded else set()
+    found = {str(recorded.get('experiment'))} if recorded else set()
     if mode == 'report' or not recorded:
-      found = {record.get('experiment') for record in results.load(workdir)}
+      found = {str(record.get('experiment')) for record in results.load(workdir)}
   except OSError as error:
     raise SettingsError(f'{name}; valid is a directory that can be read ({error.strerror})')
   except ImportError as error:

@@ -301,6 +301,31 @@ def test_report_redraws_from_records_alone(finished, tmp_path, monkeypatch, lack
     assert (tmp_path / name).read_bytes() == (finished.workdir / name).read_bytes()
 
 
+CHANGES = {
+  'a field less': lambda rows: [row for row in rows if row.pop('trial') is not None],
+  'another method': lambda rows: [rows[0] | {'method': 'unknown'}, *rows[1:]],
+  'a text for a number': lambda rows: [rows[0] | {'accuracy': 'high'}, *rows[1:]],
+}
+
+
+@pytest.mark.parametrize('change', CHANGES)
+def test_a_report_of_records_that_do_not_fit_is_refused(finished, tmp_path, change):
+  """In one sentence, whatever was done to them, and nothing is written."""
+  rows = CHANGES[change](_records(finished.prompt_files))
+  (tmp_path / 'results.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  code, _, err = _run(*PROMPT, '--mode=report', f'--workdir={tmp_path}')
+  (line,) = err.splitlines()
+  assert code == 2 and 'results.jsonl cannot be tabulated' in line
+  assert [path.name for path in tmp_path.iterdir()] == ['results.jsonl']
+
+
+def test_settings_on_record_that_name_no_experiment_are_refused(tmp_path):
+  (tmp_path / 'config.json').write_text('{"schema_version": 2, "experiment": ["x"]}')
+  for mode in ('run', 'report', 'status', 'merge'):
+    code, _, err = _run(SMOKE, f'--mode={mode}', f'--workdir={tmp_path}')
+    assert code == 2 and len(err.splitlines()) == 1
+
+
 def test_a_benchmark_is_reported_without_its_peers(tmp_path, monkeypatch):
   """The tables of a record need none of what they were measured beside."""
   recorded = pathlib.Path(__file__).parents[1] / 'docs' / 'results' / 'benchmark' / 'cpu'
@@ -363,6 +388,8 @@ REFUSED = [
   (['--config.memory.sizes=1'], ['memory.sizes', '1', 'at least 2']),
   (['--config.memory.sizes=2', '--config.memory.cells=3'], ['num_states', '(4, 6)', 'multiples', 'memory.cells']),
   (['--config.memory.sizes=2', '--config.memory.label_cell=1'], ['memory.label_cell', '1', 'below']),
+  (['--config.num_states=1'], ['num_states', '(1,)', 'at least 2']),
+  (['--config.models=exact', '--config.num_states=4096'], ['num_states', '(4096,)', 'of memory']),
   (['--config.mesh.fsdp=2'], ['mesh', 'data=-1, fsdp=2, tensor=1', 'product is 1']),
   (['--config.mesh.fsdp=-1'], ['mesh.data', '-1', 'positive where another one is -1']),
   (['--config.mesh.tensor=0'], ['mesh.tensor', '0', 'positive, or -1']),

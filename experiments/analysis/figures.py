@@ -265,8 +265,8 @@ def _samples(
 ) -> dict[float, np.ndarray]:
   """The values of the independent units in percent, by size."""
   unit = unit or statistics.unit_of(records)
-  sizes = {point: size(point) for point in statistics.by_point(records)}
-  at = records[list(Point._fields)].apply(lambda row: sizes[Point(*row)], axis=1)
+  points = records[list(Point._fields)].itertuples(index=False, name=None)
+  at = pd.Series([size(Point(*point)) for point in points], records.index, dtype=int)
   return {wanted: statistics.percent(rows, field, unit).values for wanted, rows in records.groupby(at)}
 
 

@@ -1,6 +1,7 @@
 """Records in, statistics out. Nothing here trains, and a record is never edited."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+import contextlib
 from typing import Any, NamedTuple
 import warnings
 
@@ -119,12 +120,21 @@ def holm(p_values: list[float]) -> list[float]:
   return corrected
 
 
+@contextlib.contextmanager
+def _without_precision_warnings() -> Iterator[None]:
+  """A sample without spread, such as a head that is always right, loses precision only in a variance that is 0."""
+  with warnings.catch_warnings():
+    warnings.filterwarnings('ignore', 'Precision loss occurred', RuntimeWarning)
+    yield
+
+
 def difference(values: Sequence[float] | np.ndarray | pd.Series) -> Difference:
   """The mean of differences, one for each independent unit, and the t test that it is zero."""
   interval = mean_interval(values)
   if len(interval.values) < 2 or np.ptp(interval.values) == 0:
     return Difference(interval, np.nan)
-  test = scipy.stats.ttest_1samp(interval.values, 0.0)
+  with _without_precision_warnings():
+    test = scipy.stats.ttest_1samp(interval.values, 0.0)
   return Difference(interval, float(test.pvalue), float(scipy.stats.sem(interval.values)), float(test.df))
 
 
@@ -141,9 +151,7 @@ def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame, unit: Unit | 
   mean = float(samples[0].mean() - samples[1].mean())
   if min(len(sample) for sample in samples) < 2 or max(np.ptp(sample) for sample in samples) == 0:
     return Difference(Interval(mean, np.nan, np.array([mean])), np.nan)
-  with warnings.catch_warnings():
-    # A sample without spread, such as a head that is always right, loses precision only in a variance that is 0.
-    warnings.filterwarnings('ignore', 'Precision loss occurred', RuntimeWarning)
+  with _without_precision_warnings():
     test = scipy.stats.ttest_ind(*samples, equal_var=False)
   low, high = test.confidence_interval(0.95)
   error = float(np.hypot(*(scipy.stats.sem(sample) for sample in samples)))

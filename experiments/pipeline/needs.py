@@ -32,6 +32,8 @@ _PROCESS = 1e9
 _POSTERIORS = 4 * 8
 # Of each parameter in float32: itself, two moments, their copies for a checkpoint, and its gradient.
 _COPIES = 7 * 4
+# Of each entry of the permutation matrices that a transition matrix is mixed of, while it is drawn.
+_PERMUTATION = 9
 # Bytes of a token while its document is drawn, measured with 256 documents of 200,000 tokens.
 _DRAWN = 32
 # Bytes of Orbax's metadata of a step with the rest of its files' blocks, which take 0.16 MB; of the two blocks of most
@@ -46,12 +48,14 @@ def memory_bytes(s: Settings) -> dict[str, float]:
   through_model = [name for name in methods if METHODS[name].prompt or METHODS[name].finetunes]
   batches = [s.tasks_per_trial * s.num_starts(name) * s.tuning(name).batch_size for name in through_model]
   states, batch = max(point.joint_states for point in s.grid()), max(batches, default=0)
+  most, drawn_from = max(s.num_states), s.hmm.num_permutations or max(s.num_states)
   chunks, inputs = m.num_chunks * corpus.chunk_length, d.num_train + d.num_validation + d.num_test
   seen = d.seen_length(0)
   features = tokens * (seen if any(METHODS[name].reads in OF_SEQUENCE for name in methods) else 1)
   found = {
     'scale': _PROCESS,
-    'num_states': _POSTERIORS * states * max(chunks, max(batch, m.batch_size) * seen, states),
+    'num_states': _POSTERIORS * states * max(chunks, max(batch, m.batch_size) * seen, states)
+    + _PERMUTATION * most**2 * drawn_from,
     'measure.num_documents': 3 * 8 * tokens * (chunks + m.num_documents * seen**2),
     'downstream.num_train': 8 * inputs * (max(features, states) + d.length + s.tasks_per_trial),
   }

@@ -219,7 +219,7 @@ def _rename_corrupt(step: pathlib.Path, wrong: str) -> str:
 
 def steps(directory: pathlib.Path) -> list[int]:
   """The steps that have a directory of their own there, from the newest on."""
-  if not directory.exists():
+  if not directory.is_dir():
     return []
   names = [path.name for path in directory.iterdir()]
   return sorted((int(name) for name in names if name.isdecimal() and name == str(int(name))), reverse=True)

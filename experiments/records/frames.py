@@ -30,4 +30,8 @@ def load(workdir: str | pathlib.Path) -> 'pd.DataFrame':
   rows: list[dict[str, Any]] = results.load(workdir)
   frame = pd.DataFrame(rows)
   made = environment.load(workdir, rows)
-  return frame.join(pd.DataFrame(made).T, on='environment') if made else frame
+  if not made:
+    return frame
+  # A record's own field counts before that of its environment.
+  fields = pd.DataFrame(made).T.drop(columns=frame.columns, errors='ignore')
+  return frame.join(fields, on='environment')

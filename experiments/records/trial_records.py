@@ -143,7 +143,7 @@ def plan(trial: Trial, reporter: Reporter) -> set[Name]:
       arrays = path.with_suffix('.npz')
       try:
         record = _read(path, name, trial_id)
-        if not arrays.exists():
+        if not arrays.is_file():
           raise files.Corrupt(f'has no {arrays.name}')
         if files.digest(arrays) != record[_ARRAYS]:
           raise files.Corrupt(f'is of other arrays than {arrays.name}, which failed its checksum')

@@ -107,6 +107,8 @@ class Settings(Experiment):
 
   def check(self) -> None:
     d, m, p = self.downstream, self.memory, self.pretrain
+    has_label = all(point.memory_size or point.num_states > 1 for point in self.grid())
+    require(has_label, 'num_states', self.num_states, 'at least 2, since of one state every label is the same')
     for cells in m.cells if any(m.sizes) else ():
       valid = f'multiples of every number in memory.cells, {m.cells}'
       require(all(states % cells == 0 for states in self.num_states), 'num_states', self.num_states, valid)

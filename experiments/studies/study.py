@@ -60,11 +60,12 @@ class Study(NamedTuple):
     if records.empty:
       return
     text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())
+    figures = self.figures(records, settings)
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
     for name, path in (('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')):
       reporter.say(f'{name}: {path}')
-    for name, figure in self.figures(records, settings).items():
+    for name, figure in figures.items():
       reporter.say(figures_lib.saved(figure, workdir / name))
 
 
@@ -119,7 +120,11 @@ def _kept(folder: pathlib.Path, renames: Reporter | None = None) -> Row | None:
   """
   path = folder / _FILE_NAME
   try:
-    return files.read_sealed(path)
+    made = files.read_sealed(path)
+    rows = made.get('records')
+    if not isinstance(rows, list) or any(row['part'] != folder.name for row in rows):
+      raise files.Corrupt(f'is not of part {folder.name}')
+    return made
   except FileNotFoundError:
     return None
   except files.Corrupt as error:

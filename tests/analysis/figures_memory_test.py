@@ -46,6 +46,12 @@ def test_the_right_figure_draws_memory_and_vanilla():
   assert len(figure.legends[0].get_texts()) == 6
 
 
+def test_the_right_figure_of_vanilla_text_alone():
+  """Nothing is drawn of the text that there is none of."""
+  figure = figures.figure_3_right(frame(prompt_records()), figure_settings())
+  assert not any('memory' in label for label in lines_by_label(figure.axes[0]))
+
+
 def test_a_method_of_both_texts_has_two_styles():
   """The attention head on vanilla text is drawn as no other line of its model is."""
   records = memory_records()

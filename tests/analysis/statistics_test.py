@@ -61,6 +61,12 @@ def test_paired_difference_matches_scipy():
   assert paired.interval.half_width == pytest.approx((high - low) / 2)
 
 
+@pytest.mark.filterwarnings('error')
+def test_nearly_equal_differences_warn_nobody():
+  """Two units that differ by rounding lose precision in a variance that is next to 0."""
+  assert statistics.difference([1.0, 1.0 + 1e-15]).p_value < 1e-6
+
+
 def test_equal_differences_have_no_p_value():
   """A test of differences without spread says nothing, and is not reported."""
   head = [_record(0, task, 'head', 0.5) for task in range(3)]

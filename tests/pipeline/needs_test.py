@@ -64,6 +64,12 @@ def test_more_of_anything_takes_more(field, value):
   assert _total(**{field: value}) > _total(methods=('probe',) if field == 'methods' else ('head', 'prompt'))
 
 
+def test_a_file_in_the_place_of_checkpoints_has_no_steps(tmp_path):
+  """It fails the trial that opens it, and no other."""
+  (tmp_path / 'checkpoints').write_text('')
+  assert checkpoints.steps(tmp_path / 'checkpoints') == []
+
+
 def test_the_exact_model_alone_draws_no_corpus():
   assert _total(models=('exact',), **{'corpus.num_documents': 10**6}) == _total(models=('exact',))
 

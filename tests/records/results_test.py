@@ -2,10 +2,11 @@
 
 import json
 
+import jax
 import pytest
 
 from configs import benchmark
-from experiments.records import files, results
+from experiments.records import environment, files, frames, results
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 
@@ -76,3 +77,15 @@ def test_records_of_another_schema_are_refused(tmp_path):
       SettingsError, match=rf'schema of .*results.jsonl is {version.get("schema_version", 0)}; valid is 2'
     ):
       results.load(tmp_path)
+
+
+def test_records_are_a_frame_with_their_environment(tmp_path):
+  """A row for each record in order; of a field that both have the record's own counts."""
+  assert frames.load(tmp_path).empty
+  there = environment.environment(jax.devices())
+  made = environment.keep(tmp_path, there)
+  settings = registry.from_config(benchmark.get_config('smoke'))
+  results.write(tmp_path, settings, [{'value': value, 'cpu': 'own', 'environment': made} for value in (2.0, 1.0)])
+  records = frames.load(str(tmp_path))
+  assert list(records['value']) == [2.0, 1.0] and list(records['cpu']) == ['own'] * 2
+  assert list(records['commit']) == [there['commit']] * 2 and list(records['seed']) == [0, 0]

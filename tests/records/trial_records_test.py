@@ -178,6 +178,14 @@ def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(trial, suffix
   assert not trial.missing() and len(trial.records()) == 2
 
 
+def test_a_directory_in_the_place_of_an_array_is_renamed(trial):
+  arrays = trial.directory / 'exact-head-task0.npz'
+  arrays.unlink()
+  arrays.mkdir()
+  missing, (said,) = _planned(trial)
+  assert missing == {(0, 'exact', 'head')} and 'has no exact-head-task0.npz' in said and not arrays.exists()
+
+
 def test_a_corrupt_record_is_never_counted(trial):
   """By nobody who looks, a merge among them, even where no run has renamed it."""
   _digit(trial.directory / 'exact-head-task0.json')
