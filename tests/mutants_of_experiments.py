@@ -63,7 +63,7 @@ _TRIALS = [
     ),
     (
       'a record beside no array counts',
-      'if not arrays.exists():',
+      'if not arrays.is_file():',
       'if False:',
       'records/trial_records',
       'corrupt_record_or_array',
