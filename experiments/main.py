@@ -65,7 +65,7 @@ def _main(argv: list[str]) -> None:
 def _act(values: flags.FlagValues, settings: Any) -> None:
   """Does what the mode says with an experiment; raises SettingsError before anything is written, or TrialsFailed."""
   experiment = EXPERIMENTS[settings.experiment]
-  workdir = storage.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}', '--workdir')
+  workdir = _workdir(values, settings)
   chosen = _chosen(values, experiment, settings, workdir)
   if values.mode == 'status':
     _check_records(workdir, settings.experiment, values.mode)
@@ -104,6 +104,11 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
     reporter.say(sentence)
 
 
+def _workdir(values: flags.FlagValues, settings: Any) -> pathlib.Path:
+  """The folder of records that --workdir names, or else that of an experiment and its scale."""
+  return storage.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}', '--workdir')
+
+
 def _show(mode: str, experiment: 'Study', settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Shows what is on record; a report, whose records may be anybody's, raises SettingsError if they do not fit."""
   try:
@@ -121,15 +126,14 @@ def _verify(values: flags.FlagValues, config: ml_collections.ConfigDict | None) 
 
   The settings are those of the folder. A config names the folder that its experiment writes to by default.
   """
-  where = values.workdir or (f'runs/{config.experiment}-{config.scale}' if config else '')
-  require(bool(where), '--workdir', where, 'a folder of records where --mode is verify')
+  require(bool(values.workdir or config), '--workdir', '', 'a folder of records where --mode is verify')
   reporter = Reporter(rich.console.Console())
   set_up = functools.partial(_set_up, joins=False)
   # Imported here, since it takes longer than `--list` and `--help`.
   from experiments.pipeline import verify
 
   grids = {name: SETTINGS[name] for name in GRIDS}
-  workdir = storage.located(where, '--workdir')
+  workdir = _workdir(values, config)
   verify.run(workdir, values.trials, values.pretrained, grids, set_up, reporter)
 
 

@@ -214,9 +214,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
     handles, _ = axes.get_legend_handles_labels()
     handles += [matplotlib.patches.Patch(label=loss, **_face(loss, False)) for loss in budget.losses]
     axes.legend(handles=handles, loc='upper left', bbox_to_anchor=(1, 1))
-  # An interval may reach past what an accuracy can be, a tick should not.
-  low, high = axes.get_ylim()
-  axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
+  figures.trim_percent_ticks(axes)
   whole.suptitle(figures.caption(records, 'steps with 95% t intervals over HMMs; hollow: a gain'))
   return whole
 

@@ -310,14 +310,18 @@ def _draw_paper(
   axes.plot(list(shown), list(shown.values()), label=label, **style)
 
 
+def trim_percent_ticks(axes: Axes) -> None:
+  """Removes ticks above 100%: an interval may reach past what an accuracy can be, a tick should not."""
+  low, high = axes.get_ylim()
+  axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
+
+
 def _finish(
   figure: matplotlib.figure.Figure, records: pd.DataFrame, label: str, unit: str = 'test accuracy (%)'
 ) -> None:
   (axes,) = figure.axes
   axes.set_xticks(sorted({x for line in axes.lines for x in np.asarray(line.get_xdata())}))
-  # An interval may reach past what an accuracy can be, a tick should not.
-  low, high = axes.get_ylim()
-  axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
+  trim_percent_ticks(axes)
   axes.set_xlabel(label)
   axes.set_ylabel(unit)
   finish(figure, caption(records, _counted(records)))

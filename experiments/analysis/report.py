@@ -115,10 +115,10 @@ def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Difference]]:
   memory, vanilla = (representative_method(text, records) for text in _REPRESENTATIVES)
   of_texts = [(memory, vanilla)] if memory and vanilla else []
   for one, other in dict.fromkeys([*of_texts, ('attention', 'attention'), ('head', 'head')]):
-    for point in points:
+    for point in (point for point in points if point.memory_size):
       beside = statistics.select(records, **Point(point.joint_states)._asdict())
       both = _on_bert(points[point], one), _on_bert(beside, other)
-      if point.memory_size and all(map(len, both)):
+      if all(map(len, both)):
         title = f'memory {METHODS[one].label} - vanilla {METHODS[other].label}'
         found.setdefault(title, {})[point] = statistics.unpaired_difference(*both, unit)
   return found

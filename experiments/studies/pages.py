@@ -33,6 +33,7 @@ def _tables(folder: str) -> dict[str, Table]:
   return study.tables(records, settings)
 
 
+@functools.cache
 def _study(folder: str) -> tuple[Study, Any, pd.DataFrame]:
   workdir = ROOT / 'docs' / 'results' / folder
   settings = registry.from_record(results.config(workdir) or {})

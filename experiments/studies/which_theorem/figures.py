@@ -64,9 +64,7 @@ def _draw_lines(axes: Axes, groups: dict[float, pd.DataFrame], labels: dict[str,
 
 
 def _finished(figure: matplotlib.figure.Figure, records: pd.DataFrame) -> matplotlib.figure.Figure:
-  axes = figure.axes[0]
-  low, high = axes.get_ylim()
-  axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
+  figures_lib.trim_percent_ticks(figure.axes[0])
   counts = records.groupby('num_states')['trial'].nunique()
   figures_lib.finish(figure, figures_lib.caption(records, figures_lib.counted(list(counts), 'HMMs')))
   return figure
