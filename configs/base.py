@@ -159,13 +159,11 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   )
   config.downstream.update(num_positions=0, label_state='first')
   config.head = schedule(0.01, 5, 8, 100)
-  config.probe = schedule(0.01, 5, 8, 100)
   config.finetune = schedule(1e-4, 5, 32, 100)
   config.prompt = schedule(0.01, 5, 15, 100)
   config.prompt.update(length=20, init='uniform', init_scale=0.5)
   config.attention = schedule(0.01, 5, 8, 100)
   config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)
-  config.prompt_attention = schedule(0.01, 5, 15, 100)  # its head as `attention`, its prompt as `prompt`
   # What tells the losses of a protocol apart (experiments/analysis/error_budget.py).
   config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
   config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
@@ -209,7 +207,7 @@ def _paper(config: ml_collections.ConfigDict) -> None:
   config.pretrain.update(steps_per_call=100, checkpoint_every=2500, measure_every=2500)
   config.measure.update(num_inputs=1000, num_documents=8)
   config.downstream.update(length=129, num_train=5000)
-  for method in ('head', 'probe', 'attention', 'prompt', 'prompt_attention'):
+  for method in ('head', 'attention', 'prompt'):
     config[method].update(batch_size=8, warmup_steps=500)
   config.finetune.update(learning_rate=1e-5, batch_size=8, warmup_steps=500)
 

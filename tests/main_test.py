@@ -196,8 +196,8 @@ def test_methods_are_compared_on_the_same_tasks(finished):
 
 def test_only_the_tuned_arrays_are_saved(finished):
   """The saved head has the head's arrays and the saved prompt those of prompt and head: nothing of the model."""
-  head = np.load(next(finished.workdir.glob('trials/*/bert-head-task0.npz')), allow_pickle=False)
-  prompt = np.load(next(finished.workdir.glob('trials/*/bert-prompt-task0.npz')), allow_pickle=False)
+  head = np.load(next(finished.workdir.glob('trials/*/bert-head-*-task0.npz')), allow_pickle=False)
+  prompt = np.load(next(finished.workdir.glob('trials/*/bert-prompt-*-task0.npz')), allow_pickle=False)
   assert set(head.files) == {'head/weights', 'head/bias'}
   assert set(prompt.files) == {'head/weights', 'head/bias', 'prompt'}
   assert prompt['prompt'].shape == (4, 16)

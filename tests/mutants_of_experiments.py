@@ -34,8 +34,8 @@ _TRIALS = [
     ),
     (
       'records of another ridge count',
-      "fit = f'-{fits[method]}' if fits[method] else ''",
-      "fit = ''",
+      "f'{model}-{method}-{fits[method]}-task{task}.json'",
+      "f'{model}-{method}-task{task}.json'",
       'records/trial_records',
       'another_fit',
     ),
@@ -354,11 +354,18 @@ _TRIALS = [
       'points_of_a_grid',
     ),
     (
-      'a changed ridge is no other fit',
-      'digest([getattr(self, fit)])',
-      "''",
+      'a fit is named by its schedule alone',
+      'for name in METHODS[method].settings])',
+      'for name in METHODS[method].settings[:1]])',
       'settings/grid_ids',
-      'how_it_is_fitted',
+      'settings_of_tuning',
+    ),
+    (
+      'tuning is part of a trial',
+      'self.measure, self.downstream]',
+      'self.measure, self.downstream, self.head]',
+      'settings/grid_ids',
+      'settings_of_tuning',
     ),
     (
       'the label cell names no trial',

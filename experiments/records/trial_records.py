@@ -89,8 +89,7 @@ class Trial(NamedTuple):
     directory, fits = self.directory, {method: self.settings.fit_id(method) for method in self.methods}
     found = {}
     for task, model, method in sorted(self.wanted()):
-      fit = f'-{fits[method]}' if fits[method] else ''
-      found[task, model, method] = directory / f'{model}-{method}{fit}-task{task}.json'
+      found[task, model, method] = directory / f'{model}-{method}-{fits[method]}-task{task}.json'
     return found
 
   def records(self) -> list[Record]:

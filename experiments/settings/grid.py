@@ -26,7 +26,7 @@ from experiments.settings.groups import (
   RestartSettings,
   TuneSettings,
 )
-from experiments.settings.methods import METHODS, SCHEDULES
+from experiments.settings.methods import METHODS
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
 from hmm_jax.tuning import Schedule
@@ -85,11 +85,9 @@ class Settings(Experiment):
   measure: MeasureSettings
   downstream: DownstreamSettings
   head: TuneSettings
-  probe: TuneSettings
   finetune: TuneSettings
   prompt: PromptSettings
   attention: AttentionSettings
-  prompt_attention: TuneSettings
   on_test: OnTestSettings
   converged: ConvergedSettings
   restarts: RestartSettings
@@ -130,7 +128,7 @@ class Settings(Experiment):
     if any(METHODS[name].prompt for name in used):
       self._check_prompt()
     self._check_figures()
-    for schedule in dict.fromkeys(METHODS[method].schedule for method in used if METHODS[method].schedule):
+    for schedule in dict.fromkeys(METHODS[method].settings[0] for method in used if METHODS[method].has_schedule):
       getattr(self, schedule).check_for(schedule, d.num_train, 'downstream.')
     for name, methods in (('methods', self.methods), ('memory.vanilla_methods', m.vanilla_methods)):
       for method in methods:
@@ -161,7 +159,7 @@ class Settings(Experiment):
 
   def tuning(self, method: str) -> TuneSettings:
     """The settings by which one of METHODS is optimised, which has a schedule."""
-    return getattr(self, METHODS[method].schedule)
+    return getattr(self, METHODS[method].settings[0])
 
   def schedule(self, method: str) -> Schedule:
     """The optimisation of one of METHODS that has one."""
@@ -175,9 +173,8 @@ class Settings(Experiment):
     return self.restarts.number if METHODS[method].fit == 'restarts' else 1
 
   def fit_id(self, method: str) -> str:
-    """Names what decides a record of one of METHODS beside what `trial_id` names; '' where nothing does."""
-    fit = METHODS[method].fit
-    return '' if fit == 'schedule' else digest([getattr(self, fit)])
+    """Names a fit of one of METHODS by its settings, which decide its records together with those of `trial_id`."""
+    return digest([getattr(self, name) for name in METHODS[method].settings])
 
   def prompt_length(self, method: str) -> int:
     """Vectors that one of METHODS puts before a text."""
@@ -227,12 +224,11 @@ class Settings(Experiment):
     return digest(parts)
 
   def trial_id(self, point: Point, trial: int) -> str:
-    """Names a trial by all settings that decide its records, whichever models, methods and tasks are asked for.
+    """Names a trial by the settings that all of its records share, whichever models, methods and tasks are asked for.
 
-    What is fitted without the schedule of its group has a `fit_id` besides.
+    How a method is tuned is no part of it: see `fit_id`.
     """
-    schedules = [getattr(self, name) for name in SCHEDULES]
-    parts = [self.pretraining_id(point, trial), self.measure, self.downstream, schedules]
+    parts = [self.pretraining_id(point, trial), self.measure, self.downstream]
     if point.memory_size:
       parts.append(self.memory.label_cell)
     return digest(parts)

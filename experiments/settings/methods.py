@@ -16,10 +16,11 @@ class Method(NamedTuple):
     colour: of its line, one of Okabe and Ito's: apart under deuteranopia, and in grey where marker and dash are not.
     marker: of its line.
     dash: of its line.
-    schedule: the group of settings that says how it is optimised step by step; '' where nothing is.
-    fit: how what it trains is found. 'schedule': by that group as it is; 'restarts': by a longer one from several
+    settings: the groups of settings that decide what is trained, beside those of the trial; where it is trained step by
+      step the first is its schedule.
+    fit: how what it trains is found. 'schedule': by its schedule as it is; 'restarts': by a longer one from several
       starts, of which validation chooses; 'converged': at the optimum on training inputs; 'on_test': on the test inputs
-      themselves, to know what no training can pass. A group of settings of this name says more.
+      themselves, to know what no training can pass.
     models: those on which it makes sense.
   """
 
@@ -30,28 +31,38 @@ class Method(NamedTuple):
   colour: str
   marker: str
   dash: str
-  schedule: str
+  settings: tuple[str, ...]
   fit: str = 'schedule'
   models: tuple[str, ...] = ('bert', 'exact')
+
+  @property
+  def has_schedule(self) -> bool:
+    """Whether it is trained step by step."""
+    return self.fit in ('schedule', 'restarts')
 
 
 # In the order in which tables and legends name them.
 METHODS = {
-  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--', 'head'),
-  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', 'prompt'),
-  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', 'probe'),
-  'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', 'finetune', models=('bert',)),
-  'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', 'attention'),
-  'prompt_attention': Method('prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.', 'prompt_attention'),
-  'head_best': Method('best head', 'mask', False, False, '#0072B2', '*', ':', '', 'on_test', ('exact',)),
-  'head_converged': Method('converged head', 'mask', False, False, '#0072B2', 'd', '-', '', 'converged'),
-  'attention_converged': Method(
-    'converged attention', 'sequence', False, False, '#000000', '*', '--', 'attention', 'restarts'
+  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--', ('head',)),
+  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', ('prompt',)),
+  # A head like any other, so that it is trained as one.
+  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', ('head',)),
+  'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', ('finetune',), models=('bert',)),
+  'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', ('attention',)),
+  'prompt_attention': Method(
+    'prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.', ('prompt', 'attention')
   ),
-  'oracle_prompt': Method('oracle prompt', 'mask', True, False, '#E69F00', '*', '--', 'prompt', 'restarts', ('exact',)),
-  'attention_blind': Method('attention without tokens', 'probs', False, False, '#AA4499', 'v', ':', 'attention'),
+  'head_best': Method('best head', 'mask', False, False, '#0072B2', '*', ':', ('on_test',), 'on_test', ('exact',)),
+  'head_converged': Method('converged head', 'mask', False, False, '#0072B2', 'd', '-', ('converged',), 'converged'),
+  'attention_converged': Method(
+    'converged attention', 'sequence', False, False, '#000000', '*', '--', ('attention', 'restarts'), 'restarts'
+  ),
+  'oracle_prompt': Method(
+    'oracle prompt', 'mask', True, False, '#E69F00', '*', '--', ('prompt', 'restarts'), 'restarts', ('exact',)
+  ),
+  'attention_blind': Method('attention without tokens', 'probs', False, False, '#AA4499', 'v', ':', ('attention',)),
   'attention_constant': Method(
-    'attention on constant G', 'tokens', False, False, '#882255', '<', '-.', 'attention', models=('exact',)
+    'attention on constant G', 'tokens', False, False, '#882255', '<', '-.', ('attention',), models=('exact',)
   ),
 }
 
@@ -62,6 +73,3 @@ OF_SEQUENCE = ('sequence', 'probs', 'tokens')
 PROTOCOL = tuple(
   name for name, method in METHODS.items() if method.fit == 'schedule' and method.reads not in ('probs', 'tokens')
 )
-
-# The groups of settings that methods are optimised by.
-SCHEDULES = tuple(dict.fromkeys(method.schedule for method in METHODS.values() if method.schedule))

@@ -28,7 +28,7 @@ def make_settings(label_cell=0, **downstream):
   config.prompt.length = 2
   config.measure.num_documents = 5
   config.hmm.update(transition_temperature=0.3, emission_temperature=0.3)
-  for method in ('head', 'attention', 'prompt_attention'):
+  for method in ('head', 'attention', 'prompt'):
     config[method].update(warmup_steps=1)
   return registry.from_config(config)
 

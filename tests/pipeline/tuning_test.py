@@ -39,7 +39,7 @@ def settings():
   config.prompt.length = 2
   # Dense enough that no two weights of attention are equal but for rounding, on which their ranks would hang.
   config.hmm.update(transition_temperature=0.3, emission_temperature=0.3)
-  for method in ('head', 'attention', 'prompt_attention'):
+  for method in ('head', 'attention', 'prompt'):
     config[method].update(warmup_steps=1, num_epochs=1)
   return registry.from_config(config)
 

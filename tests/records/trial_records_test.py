@@ -87,7 +87,7 @@ def test_another_fit_is_another_record(tmp_path):
   assert one.id == other.id and other.missing() == {(0, 'exact', 'head_converged')}
   _add(other, 'exact', 'head_converged')
   assert not one.missing() and not other.missing()
-  assert {record['fit_id'] for record in other.records()} == {'', other.settings.fit_id('head_converged')}
+  assert {record['fit_id'] for record in other.records()} == {other.settings.fit_id(method) for method in other.methods}
   assert len(list(one.directory.glob('*.json'))) == len(list(one.directory.glob('*.npz'))) == 3
 
 
@@ -149,27 +149,32 @@ def _cut(path):
   path.write_bytes(path.read_bytes()[:-9])
 
 
+def _of_head(trial):
+  """The record of the head on the exact model."""
+  return trial.paths()[0, 'exact', 'head']
+
+
 FAULTS = [
   ('json', _digit, 'failed its checksum'),
   ('json', _other, 'failed its checksum'),
   ('json', _cut, 'cannot be parsed'),
   ('json', lambda path: path.write_text('[' * 100_000), 'cannot be parsed'),
   ('json', lambda path: path.write_bytes(b''), 'cannot be parsed'),
-  ('npz', _flip, 'exact-head-task0.npz, which failed its checksum'),
-  ('npz', _cut, 'exact-head-task0.npz, which failed its checksum'),
-  ('npz', lambda path: path.unlink(), 'has no exact-head-task0.npz'),
+  ('npz', _flip, '.npz, which failed its checksum'),
+  ('npz', _cut, '.npz, which failed its checksum'),
+  ('npz', lambda path: path.unlink(), 'has no exact-head-'),
 ]
 
 
 @pytest.mark.parametrize(('suffix', 'change', 'words'), FAULTS)
 def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(trial, suffix, change, words):
   """With what it is read with; all else stays, and nothing is renamed twice."""
-  path = trial.directory / f'exact-head-task0.{suffix}'
+  path = _of_head(trial).with_suffix(f'.{suffix}')
   change(path)
-  found = {one.name: one.read_bytes() for one in trial.directory.glob('exact-head-task0.*')}
+  found = {one.name: one.read_bytes() for one in trial.directory.glob(f'{path.stem}.*')}
   missing, (said,) = _planned(trial)
   assert missing == {(0, 'exact', 'head')} == trial.missing()
-  assert words in said and 'renamed to exact-head-task0.json.corrupt' in said and str(trial.directory) in said
+  assert words in said and f'renamed to {path.stem}.json.corrupt' in said and str(trial.directory) in said
   assert {f'{name}.corrupt': data for name, data in found.items()} == {
     one.name: one.read_bytes() for one in trial.directory.glob('*.corrupt')
   }
@@ -179,16 +184,16 @@ def test_a_corrupt_record_or_array_is_named_renamed_and_made_again(trial, suffix
 
 
 def test_a_directory_in_the_place_of_an_array_is_renamed(trial):
-  arrays = trial.directory / 'exact-head-task0.npz'
+  arrays = _of_head(trial).with_suffix('.npz')
   arrays.unlink()
   arrays.mkdir()
   missing, (said,) = _planned(trial)
-  assert missing == {(0, 'exact', 'head')} and 'has no exact-head-task0.npz' in said and not arrays.exists()
+  assert missing == {(0, 'exact', 'head')} and f'has no {arrays.name}' in said and not arrays.exists()
 
 
 def test_a_corrupt_record_is_never_counted(trial):
   """By nobody who looks, a merge among them, even where no run has renamed it."""
-  _digit(trial.directory / 'exact-head-task0.json')
+  _digit(_of_head(trial))
   assert _names(trial.records()) == [(0, 'exact', 'prompt')] and trial.missing() == {(0, 'exact', 'head')}
   assert sweep.write(trial.workdir, trial.settings, [trial], lambda _, rows: rows, _Said()) == []
 
@@ -206,11 +211,11 @@ def test_a_record_of_another_trial_is_made_again(trial):
 
 def test_a_second_corrupt_file_is_renamed_beside_the_first(trial):
   for count in (1, 2):
-    _cut(trial.directory / 'exact-head-task0.json')
+    _cut(_of_head(trial))
     _, (said,) = _planned(trial)
     _add(trial, 'exact', 'head')
-    assert len(list(trial.directory.glob('exact-head-task0.json.corrupt*'))) == count
-  assert 'renamed to exact-head-task0.json.corrupt-2' in said
+    assert len(list(trial.directory.glob('*.json.corrupt*'))) == count
+  assert f'renamed to {_of_head(trial).name}.corrupt-2' in said
 
 
 def test_a_run_makes_what_is_corrupt_again_and_no_more(tmp_path):

@@ -9,7 +9,7 @@ from settings_cases import settings_of
 from configs import base
 from experiments.pipeline import trial as trial_lib
 from experiments.settings.grid import Point
-from experiments.settings.methods import METHODS, SCHEDULES
+from experiments.settings.methods import METHODS
 
 
 def test_both_texts_share_the_model_of_their_first_trial():
@@ -33,16 +33,11 @@ def test_what_decides_the_model_changes_both_ids(field):
   assert changed.trial_id(Point(4), 0) != plain.trial_id(Point(4), 0)
 
 
-def test_what_decides_tasks_or_tuning_changes_the_trial_alone():
-  """Trials that differ in tasks or methods share one pretrained model."""
-  plain = settings_of()
-  for changed in (
-    settings_of(prompt__length=10),
-    settings_of(downstream__num_train=1400),
-    settings_of(head__batch_size=16),
-  ):
-    assert changed.pretraining_id(Point(4), 0) == plain.pretraining_id(Point(4), 0)
-    assert changed.trial_id(Point(4), 0) != plain.trial_id(Point(4), 0)
+def test_what_decides_tasks_changes_the_trial_alone():
+  """Trials that differ in tasks share one pretrained model."""
+  plain, changed = settings_of(), settings_of(downstream__num_train=1400)
+  assert changed.pretraining_id(Point(4), 0) == plain.pretraining_id(Point(4), 0)
+  assert changed.trial_id(Point(4), 0) != plain.trial_id(Point(4), 0)
 
 
 def test_what_decides_no_number_changes_no_id():
@@ -61,20 +56,27 @@ def test_what_decides_no_number_changes_no_id():
   assert changed.trial_id(Point(4), 0) == plain.trial_id(Point(4), 0)
 
 
-@pytest.mark.parametrize(
-  ('field', 'method'),
-  [('on_test__max_rounds', 'head_best'), ('converged__ridge', 'head_converged'), ('restarts__number', 'oracle_prompt')],
-)
-def test_how_it_is_fitted_names_the_records_of_its_methods_alone(field, method):
-  """Whatever names trials stays as it was before there were other fits than schedules."""
+_ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention_blind', 'attention_constant'}
+FITS = {
+  'head__batch_size': {'head', 'probe'},
+  'prompt__init_scale': {'prompt', 'prompt_attention', 'oracle_prompt'},
+  'finetune__num_epochs': {'finetune'},
+  **dict.fromkeys(('attention__temperature', 'attention__key_size', 'attention__value_size'), _ATTENTION),
+  'attention__learning_rate': _ATTENTION,
+  'on_test__max_rounds': {'head_best'},
+  'converged__ridge': {'head_converged'},
+  'restarts__number': {'oracle_prompt', 'attention_converged'},
+}
+
+
+@pytest.mark.parametrize(('field', 'methods'), FITS.items())
+def test_settings_of_tuning_name_the_records_of_their_methods_alone(field, methods):
+  """A trial keeps its id and the records of all other methods."""
   group, _, name = field.partition('__')
   plain = settings_of()
-  changed = settings_of(**{field: getattr(getattr(plain, group), name) * 2})
+  changed = settings_of(**{field: getattr(getattr(plain, group), name) * 2 or 3})
   assert changed.trial_id(Point(4), 0) == plain.trial_id(Point(4), 0)
-  differ = {one for one in METHODS if changed.fit_id(one) != plain.fit_id(one)}
-  assert differ == {one for one in METHODS if METHODS[one].fit == METHODS[method].fit} and method in differ
-  assert all((plain.fit_id(one) == '') == (METHODS[one].fit == 'schedule') for one in METHODS)
-  assert SCHEDULES == ('head', 'prompt', 'probe', 'finetune', 'attention', 'prompt_attention')
+  assert {one for one in METHODS if changed.fit_id(one) != plain.fit_id(one)} == methods
 
 
 def test_restarts_have_the_schedule_of_their_group_for_longer():
@@ -171,13 +173,3 @@ def test_how_a_memory_is_drawn_changes_its_model_alone(field):
   plain, changed = settings_of(), settings_of(**{f'memory__{field}': True})
   assert changed.pretraining_id(Point(4, 2, 1), 0) != plain.pretraining_id(Point(4, 2, 1), 0)
   assert changed.pretraining_id(Point(4), 0) == plain.pretraining_id(Point(4), 0)
-
-
-@pytest.mark.parametrize('field', ['form', 'temperature', 'key_size', 'value_size', 'learning_rate'])
-def test_attention_settings_change_the_trial_alone(field):
-  """Each setting of the attention head is part of what names a trial, and none of what names its model."""
-  value = {'form': 'official', 'temperature': 0.5, 'key_size': 3, 'value_size': 3, 'learning_rate': 0.5}[field]
-  plain, changed = settings_of(), settings_of(**{f'attention__{field}': value})
-  for point in (Point(4), Point(4, 2, 1)):
-    assert changed.pretraining_id(point, 0) == plain.pretraining_id(point, 0)
-    assert changed.trial_id(point, 0) != plain.trial_id(point, 0)
