@@ -129,4 +129,4 @@ def _draw(rows: pd.DataFrame, name: str, settings: FigureSettings) -> matplotlib
   return figure
 
 
-STUDY = Study(ExampleSettings, _run, tables, figures, _check)
+STUDY = Study(_run, tables, figures, _check)

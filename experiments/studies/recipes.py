@@ -182,4 +182,4 @@ def figures(records: pd.DataFrame, settings: Any) -> dict[str, matplotlib.figure
   return {'recipes': figure}
 
 
-STUDY = Study(RecipeSettings, _run, tables, figures, _check, _trials, _merge)
+STUDY = Study(_run, tables, figures, _check, _trials, _merge)

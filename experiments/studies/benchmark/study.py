@@ -31,4 +31,4 @@ def _run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter)
       reporter.say(f'{time.monotonic() - begun:.0f} s: {case.part}, {case.name}')
 
 
-STUDY = Study(BenchmarkSettings, _run, tables)
+STUDY = Study(_run, tables)

@@ -88,7 +88,6 @@ def _berts(
 
 
 STUDY = Study(
-  settings=DegradationSettings,
   run=in_parts(parts),
   tables=tables,
   figures=lambda records, settings: {'degradation': draw(records, settings.figure)},
