@@ -7,7 +7,7 @@ import pandas as pd
 from experiments.analysis.statistics import percent, select
 from experiments.analysis.tables import median_range, share, Table, table
 from experiments.records import frames
-from experiments.studies.which_theorem.settings import LevelSettings, WhichTheoremSettings
+from experiments.studies.which_theorem.settings import WhichTheoremSettings
 
 # The records of prompt_vs_head:evidence.
 GRID = pathlib.Path(__file__).parents[3] / 'docs' / 'results' / 'small' / 'figure_3_left'
@@ -65,7 +65,7 @@ def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, T
   return {
     'cells': cell_table(linearity, 'separable', 'all test inputs'),
     'clear_cells': cell_table(linearity, 'clear_separable', 'test inputs that are no near ties'),
-    'distances': distance_table(linearity, settings.levels),
+    'distances': distance_table(linearity),
     'prompts': prompt_table(prompts),
     'proofs': proof_table(prompts),
     'certificate': certificate_table(kl),
@@ -82,29 +82,26 @@ def cell_table(tasks: pd.DataFrame, field: str, inputs: str) -> Table:
   return _table(title, tasks.join(counts), ['num_states', 'HMMs', 'tasks'], list(counts), shares)
 
 
-def distance_table(tasks: pd.DataFrame, levels: LevelSettings) -> Table:
+def distance_table(tasks: pd.DataFrame) -> Table:
   """Distances from Assumptions 3.1 and 3.5, and from linearity; a column for each |H|."""
-  columns = {f'H = {size}': _distances(rows, levels) for size, rows in tasks.groupby('num_states')}
+  columns = {f'H = {size}': _distances(of_size) for size, of_size in tasks.groupby('num_states')}
   title = 'How far the assumptions are: counts [95% interval over HMMs, percent], median (range), mean ± 95% over HMMs'
   return Table(title, pd.DataFrame(columns).rename_axis('').reset_index(), 1)
 
 
-def _distances(tasks: pd.DataFrame, levels: LevelSettings) -> dict[str, str]:
+def _distances(tasks: pd.DataFrame) -> dict[str, str]:
   hmms = tasks.drop_duplicates('trial')
-  found = {
-    'least singular value of W': median_range(hmms['smallest_singular_value']),
-    'dimension of S': ', '.join(f'{size:g}' for size in sorted(tasks['reached_dimension'].unique())),
-    **{f'3.1, rank {rank}: HMMs': share(hmms['3.1'].str[str(rank)]) for rank in levels.rank_levels},
-  }
   counts = {
-    f'3.5, epsilon {level:g}, rank {rank}': tasks['3.5'].str[str(level)].str[str(rank)]
-    for level in levels.support_levels
-    for rank in levels.rank_levels
+    f'3.5, epsilon {float(level):g}, rank {rank}': tasks['3.5'].str[level].str[rank]
+    for level, ranks in tasks['3.5'].iat[0].items()
+    for rank in ranks
   }
-  counts['3.5, search cut off'] = tasks['exhaustive'].map(lambda of_levels: not all(of_levels.values()))
+  counts['3.5, search cut off'] = ~pd.DataFrame(list(tasks['exhaustive'])).all(axis=1)
   counts[f'linear by a head of at most {MODERATE:g} mu'] = tasks['head_size'] <= MODERATE
   return {
-    **found,
+    'least singular value of W': median_range(hmms['smallest_singular_value']),
+    'dimension of S': ', '.join(f'{size:g}' for size in sorted(set(tasks['reached_dimension']))),
+    **{f'3.1, rank {rank}: HMMs': share(hmms['3.1'].str[rank]) for rank in hmms['3.1'].iat[0]},
     **{f'{name}: tasks': f'{holds.sum()}/{len(holds)}' for name, holds in counts.items()},
     'osc(b) / osc(mu) of the least exact head': median_range(tasks['head_size'].dropna()),
     'left by least squares on G, % of SD': str(percent(tasks, 'unexplained', HMM)),
@@ -147,14 +144,16 @@ def certificate_table(cases: pd.DataFrame) -> Table:
 
 
 def accuracy_tables(linearity: pd.DataFrame, prompts: pd.DataFrame, grid: pd.DataFrame) -> dict[str, Table]:
-  """Accuracies of heads and prompts of prompt_vs_head by kind of task; none where its records lack one of the tasks."""
+  """Accuracies of heads and prompts of prompt_vs_head by kind of task; none where it has none of the tasks."""
+  if grid.empty:
+    return {}
   # Two draws of a task differ in its majority class.
   fields = ['num_states', 'trial', 'task', 'majority_accuracy']
-  if grid.empty or len(linearity.merge(grid[fields].drop_duplicates())) < len(linearity):
-    return {}
   accuracies = grid.pivot(index=fields, columns=['model', 'method'], values='accuracy')
   accuracies.columns = accuracies.columns.map(' '.join)
-  of_heads, of_prompts = (tasks.join(accuracies, on=fields) for tasks in (linearity, by_epsilon(prompts)))
+  of_heads, of_prompts = (tasks.join(accuracies, fields, 'inner') for tasks in (linearity, by_epsilon(prompts)))
+  if of_heads.empty:
+    return {}
   of_heads['score and labels'] = _kinds(of_heads, ['linear', 'separable'], CELLS)
   of_prompts['holds'] = _kinds(of_prompts, ['3.5', 'constant_prompt'], CONDITIONS)
   title = 'Test accuracy in percent of tasks of each kind, mean ± 95% interval over HMMs'

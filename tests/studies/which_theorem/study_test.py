@@ -232,7 +232,8 @@ def test_accuracies_are_joined_by_task_and_not_given_for_others():
     ['0', 'neither', '1', '1', '50.0'],
   ]
   grid.loc[grid['trial'] == 0, 'majority_accuracy'] = 0.7
-  assert tables.accuracy_tables(linearity, prompts, grid) == {}
+  assert tables.accuracy_tables(linearity, prompts, grid)['accuracy'].frame['HMMs'].tolist() == ['2', '2']
+  assert tables.accuracy_tables(linearity, prompts, grid.assign(majority_accuracy=0.7)) == {}
 
 
 def test_the_records_of_the_page_are_as_it_says():
