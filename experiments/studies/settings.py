@@ -11,8 +11,9 @@ from experiments.settings.grid import Point, Settings
 from experiments.settings.groups import Experiment, FigureSettings
 
 BASE = 'base'
-# What a recipe may change; the rest makes the task.
+# What a recipe may change: training, and neither the task nor the shape of the model.
 _GROUPS = ('pretrain.', 'corpus.', 'bert.')
+_ARCHITECTURE = {'bert.num_layers', 'bert.width', 'bert.num_heads', 'bert.ffn_width'}
 
 
 class ExampleSettings(Experiment):
@@ -72,7 +73,8 @@ class RecipeSettings(Settings):
 
   def _changes(self, text: str) -> dict[str, Any]:
     """The changed fields, whose values are still to be checked; raises SettingsError for what is no field."""
-    fields = [name for name, _ in config_lib.fields(RecipeSettings) if name.startswith(_GROUPS)]
+    names = [name for name, _ in config_lib.fields(RecipeSettings) if name.startswith(_GROUPS)]
+    fields = [name for name in names if name not in _ARCHITECTURE]
     changes: dict[str, Any] = {}
     for word in text.split():
       name, _, value = word.partition('=')

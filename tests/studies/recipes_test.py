@@ -77,6 +77,7 @@ def test_a_recipe_changes_what_it_says_and_its_steps():
     ('pretrain.optimizer=sgd', "optimizer is 'sgd'.*adamw, muon"),
     ('corpus.chunk_length=10000', 'chunk_length'),
     ('bert.scan_layers=false', "scan_layers is 'false'; valid is True or False"),
+    ('bert.num_layers=3', 'num_layers=3.*bert.max_positions, bert.dropout_rate'),
   ],
 )
 def test_a_variant_that_cannot_be_is_refused(variant, words):
