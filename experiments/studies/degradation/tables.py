@@ -58,8 +58,8 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   }.items():
     for theorem, rows in cells.rename(columns=METHODS).groupby(level='theorem', sort=False):
       title_of = f'Theorem {theorem}, {records["hmm"].nunique()} HMMs: {title}'
-      texts = rows.droplevel('theorem').reset_index().to_dict('records')
-      found[f'{name}_{theorem.replace(".", "_")}'] = table(title_of, texts, num_texts=1)
+      of_theorem = rows.droplevel('theorem').reset_index()
+      found[f'{name}_{theorem.replace(".", "_")}'] = table(title_of, of_theorem, num_texts=1)
   found['mass'] = _mass_table(masses(records))
   bert = statistics.select(records, theorem='3.6', error='bert')
   return found if bert.empty else {**found, 'prompts': _prompt_table(bert)}

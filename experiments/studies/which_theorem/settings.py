@@ -9,7 +9,7 @@ class CertificateSettings(Group):
   """Along which pretrainings a head that converged on the exact G is put to BERT."""
 
   num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs, each of the grid', most=4096)
-  num_trials: int = setting('HMMs of each of these sizes, at most those of the grid')
+  num_trials: int = setting('HMMs of each of these sizes, as far as the grid has them')
   checkpoints: tuple[int, ...] = setting('steps of pretraining at which the head is put to BERT', least=0)
 
 

@@ -190,4 +190,4 @@ def _table(
     rows.append({**dict(zip(keys, values)), **numbers, **percents})
   text = lambda cell: f'{cell:g}' if isinstance(cell, float) else str(cell)
   frame = pd.DataFrame(rows)[[*first, *counts, *shares.values()]].map(text).rename(columns={'num_states': '|H|'})
-  return table(title, frame.to_dict('records'), num_texts)
+  return table(title, frame, num_texts)
