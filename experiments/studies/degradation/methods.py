@@ -1,5 +1,6 @@
 """The methods of reading the label, on problems of one shape, each with a frozen model of its own."""
 
+import dataclasses
 import operator
 from typing import Any
 
@@ -58,8 +59,8 @@ def measure(
     start, *_, end = (jax.tree.map(lambda leaf: leaf[:, 0], trainable) for trainable in trainables)
     heads[f'trained_{name}'] = end['head']
   prompts = {'start': start['prompt'], 'trained': end['prompt']}
-  if problems[0].built_prompt is not None:
-    prompts['built'] = np.stack([problem.built_prompt for problem in problems])
+  if built := [problem.built_prompt for problem in problems if problem.built_prompt is not None]:
+    prompts['built'] = np.stack(built)
   for name, prompt in prompts.items():
     probs[name] = batched_tuning.prompted(tuners['prompt'], prompt, params, inputs)
   seen = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (probs, heads))
@@ -69,9 +70,9 @@ def measure(
 def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
   """The record of a problem, from predictions [n, V] at the [MASK] and the heads that were trained."""
   train, test, labels = slice(s.num_train), slice(s.num_train, None), problem.labels
-  limits = dict(ridge=s.ridge, tolerance=s.head_tolerance, max_iterations=s.max_head_iterations)
+  how = dict(num_classes=len(problem.task_weights), **dataclasses.asdict(s.converged))
   optima = {
-    name: converged_head(probs[reads][train], labels[train], num_classes=len(problem.task_weights), **limits)
+    name: converged_head(probs[reads][train], labels[train], **how)
     for name, reads in READS.items()
     if name.startswith('converged') and reads in probs
   }
@@ -84,7 +85,8 @@ def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray],
     probs = {'built': probs['without'], **probs}
     head, columns = problem.construction['head'], np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
     errors = (probs['built'] - problem.ideal_after(problem.built_prompt))[train]
-    heads |= {'construction': head, 'weighted': weighted_head(head, columns, errors, s.ridge)}
+    # The covariance of errors has the ridge of the converged heads, in units of its mean diagonal.
+    heads |= {'construction': head, 'weighted': weighted_head(head, columns, errors, s.converged.ridge)}
   scores = {name: probs[READS[name]][test] @ head.weights + head.bias for name, head in heads.items()}
   row['accuracy'] = {name: float((of_head.argmax(-1) == labels[test]).mean()) for name, of_head in scores.items()}
   if 'without' in probs:

@@ -33,31 +33,29 @@ def with_error(
 
   A salt makes the noise of a problem differ from that of others, and not from that of the same HMM at another level.
   """
-  zero, one = np.float32(0), np.float32(1)
-  field, most, kl_at = {
-    'noise': ('scale', _MOST_NOISE, _kl_of_noise),
-    'short_context': ('forgetting', 1.0, _kl_of_short_context),
-  }[condition.error]
-  exact = [Noisy(batched_tuning.float32(problem.hmm), zero, salt, zero) for problem, salt in zip(chosen, salts)]
-  tuner, inputs = batched_tuning.tuners(model, s)['head'], np.stack([problem.inputs for problem in chosen])
-  full = batched_tuning.stacked([params._replace(**{field: one}) for params in exact])
+  is_noise = condition.error == 'noise'
+
+  def noisy(problem: Problem, salt: np.ndarray, level: float) -> Noisy:
+    scale, forgetting = (np.asarray(level * is_it, np.float32) for is_it in (is_noise, not is_noise))
+    return Noisy(batched_tuning.float32(problem.hmm), scale, salt, forgetting)
+
+  tuner = batched_tuning.tuners(model, s)['head']
+  full = batched_tuning.stacked([noisy(problem, salt, 1.0) for problem, salt in zip(chosen, salts)])
+  full_probs = batched_tuning.features(tuner, full, np.stack([problem.inputs for problem in chosen]))
   found = []
-  for problem, params, probs in zip(chosen, exact, batched_tuning.features(tuner, full, inputs).astype(np.float64)):
-    level = level_for_kl(functools.partial(kl_at, problem.ideal_after(None), probs), condition.level, most)
-    found.append(params._replace(**{field: np.float32(level)}))
+  for problem, salt, probs in zip(chosen, salts, full_probs.astype(np.float64)):
+    kl_at = functools.partial(_kl_at, is_noise, problem.ideal_after(None), probs)
+    found.append(noisy(problem, salt, level_for_kl(kl_at, condition.level, _MOST_NOISE if is_noise else 1.0)))
   return found
 
 
-def _kl_of_noise(ideal: np.ndarray, full: np.ndarray, scale: float) -> float:
-  """KL of noise of a scale, from predictions of scale 1."""
+def _kl_at(is_noise: bool, ideal: np.ndarray, full: np.ndarray, level: float) -> float:
+  """KL of noise of a scale, or of a share of the short context, from predictions of scale or share 1."""
+  if not is_noise:
+    return kl(ideal, (1 - level) * ideal + level * full)
   tiny = np.finfo(np.float32).tiny
-  noisy = ideal * np.exp(scale * np.log(np.maximum(full, tiny) / np.maximum(ideal, tiny)))
+  noisy = ideal * np.exp(level * np.log(np.maximum(full, tiny) / np.maximum(ideal, tiny)))
   return kl(ideal, noisy / noisy.sum(-1, keepdims=True))
-
-
-def _kl_of_short_context(ideal: np.ndarray, full: np.ndarray, share: float) -> float:
-  """KL of a share of the short context, from predictions of share 1."""
-  return kl(ideal, (1 - share) * ideal + share * full)
 
 
 def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: Reporter) -> dict[int, Any]:

@@ -1,7 +1,14 @@
 """The settings of the study of degradation."""
 
 from experiments.settings.fields import require, setting
-from experiments.settings.groups import BertSettings, Experiment, FigureSettings, MlmSettings, TuneSettings
+from experiments.settings.groups import (
+  BertSettings,
+  ConvergedSettings,
+  Experiment,
+  FigureSettings,
+  MlmSettings,
+  TuneSettings,
+)
 from hmm_jax.theory.theorems.assumptions import Thresholds
 
 
@@ -48,9 +55,7 @@ class DegradationSettings(Experiment):
   prompt_length: int = setting('vectors of a trained prompt', most=1000)
   prompt_scale: float = setting('most magnitude of an initial entry')
   tuning: TuneSettings
-  ridge: float = setting('of converged heads, and of the covariance of errors, in units of its mean diagonal')
-  head_tolerance: float = setting('most entry of the gradient of a converged head')
-  max_head_iterations: int = setting('of L-BFGS for a converged head')
+  converged: ConvergedSettings
   bert: PretrainedSettings
   figure: FigureSettings
 
