@@ -126,9 +126,9 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
 
 def ratio(ratios: Sequence[float] | pd.Series) -> str:
   """The geometric mean of ratios, and the ends of the 95% t interval of their logarithm where there are three."""
-  mean, half_width, _ = statistics.mean_interval(np.log(ratios))
-  ends = [number(np.exp(mean + side * half_width), '.2f') for side in (-1, 1)]
-  return number(np.exp(mean), '.2f') + (f' [{", ".join(ends)}]' if all(ends) else '')
+  log = statistics.mean_interval(np.log(ratios))
+  ends = [number(np.exp(log.mean + side * log.half_width), '.2f') for side in (-1, 1)]
+  return number(np.exp(log.mean), '.2f') + (f' [{", ".join(ends)}]' if all(ends) else '')
 
 
 def _reached(pairs: pd.DataFrame) -> str:

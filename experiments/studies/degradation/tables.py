@@ -144,5 +144,5 @@ def _tested(title: str, differences: pd.DataFrame, by: list[str]) -> tuple[str, 
   groups = differences.groupby(level=by, sort=False)
   count = int(groups.count().gt(0).sum().sum())
   level = LEVEL / max(1, count)
-  found = groups.agg(lambda values: statistics.difference(values.dropna()))
-  return f'{title}; *: p < {LEVEL:g} / {count}', found.map(lambda one: f'{one.interval}{"*" * (one.p_value < level)}')
+  found = groups.agg(lambda values: statistics.mean_interval(values.dropna()))
+  return f'{title}; *: p < {LEVEL:g} / {count}', found.map(lambda one: f'{one}{"*" * (one.p_value < level)}')

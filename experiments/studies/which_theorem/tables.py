@@ -14,7 +14,7 @@ from experiments.studies.which_theorem.settings import LevelSettings, WhichTheor
 # The records of prompt_vs_head:evidence.
 GRID = pathlib.Path(__file__).parents[3] / 'docs' / 'results' / 'small' / 'figure_3_left'
 # The unit of every interval.
-HMM = ('num_states', 'trial')
+HMM = ['num_states', 'trial']
 # osc(b) / osc(mu) up to which a head is called moderate.
 MODERATE = 1e3
 # The error of a solution, of weights of at most 1, up to which float64 has it.
@@ -191,7 +191,7 @@ def _in_words(tasks: pd.DataFrame, fields: list[str], words: dict[tuple, str]) -
 
 
 def _counts(tasks: pd.DataFrame) -> dict[str, int]:
-  return {'HMMs': tasks.groupby(list(HMM)).ngroups, 'tasks': len(tasks)}
+  return {'HMMs': tasks.groupby(HMM).ngroups, 'tasks': len(tasks)}
 
 
 def _shares(tasks: pd.DataFrame, headings: dict[str, str]) -> dict[str, Interval]:
