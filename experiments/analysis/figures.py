@@ -1,11 +1,13 @@
 """Figures, drawn from records alone, all in the style of `figures.mplstyle`."""
 
+from collections.abc import Iterable
 import io
 import itertools
 import pathlib
 from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 import matplotlib.figure
 import matplotlib.style
@@ -37,11 +39,11 @@ styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplst
 def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |H| for each method on each model."""
   figure, (axes,) = panels(settings)
-  records = _paper_records(_placed(records, 'figure_3_left'), vanilla=('head', 'prompt'))
+  records = _paper_records(_placed(records, 'figure_3_left'), 'left')
   _draw_methods(axes, records, '{method}, {model}')
   draw_majority(axes, _samples(records, 'majority_accuracy'))
   if settings.paper_overlay:
-    _draw_paper(axes, records, 'left', {'head': 'head', 'prompt': 'prompt'})
+    _draw_paper(axes, records, 'left')
   if records['place'].min() <= 10 <= records['place'].max():
     # Past |X| = 10 the emission rows cannot be independent.
     axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
@@ -54,12 +56,12 @@ def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib
 def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, (axes,) = panels(settings)
-  records = _paper_records(_placed(records, 'figure_3_right'), memory=('attention',), vanilla=('head',))
+  records = _paper_records(_placed(records, 'figure_3_right'), 'right')
   _draw_methods(axes, records, '{text}: {method}, {model}')
   for text, rows in records.groupby('text'):
     draw_majority(axes, _samples(rows, 'majority_accuracy'), f'{text}: majority class', {'memory': ':'}.get(text, '-.'))
   if settings.paper_overlay:
-    _draw_paper(axes, records, 'right', {'memory': 'attention', 'vanilla': 'head'})
+    _draw_paper(axes, records, 'right')
   _finish(figure, records, 'number of joint states |M||H|')
   return figure
 
@@ -98,7 +100,7 @@ def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
   _draw_methods(axes, records, '{method}, {model}')
   draw_majority(axes, _samples(records, 'majority_accuracy'))
   _finish(figure, records, 'number of memory cells N', 'test error (%)')
-  axes.set_yticks([0, *(tick for tick in _ERROR_TICKS if least <= tick <= axes.get_ylim()[1])])
+  axes.set_yticks([0, *(tick for tick in _ERROR_TICKS if 0.99 * least <= tick <= axes.get_ylim()[1])])
   axes.yaxis.set_major_formatter('{x:g}')
   axes.minorticks_off()
   # An interval that reaches below 0 is cut there; a mark at 0 is whole.
@@ -130,12 +132,14 @@ def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.fig
 
 def _draw_profile(axes: Axes, records: pd.DataFrame, style: dict[str, Any], label: str) -> None:
   """The mean weight in each bin of the probability that has positions; a task counts by its share of them."""
-  means_RxBx2, share_RxB = np.split(np.nan_to_num(np.array(list(records['attention_profile']), float)), [2], axis=2)
-  filled = share_RxB.sum(0)[:, 0] > 0
-  profile = (means_RxBx2 * share_RxB).sum(0)[filled] / share_RxB.sum(0)[filled]
-  axes.plot(*profile.T, label=label, **style)
+  profiles_RxBx3 = np.nan_to_num(np.array(list(records['attention_profile']), float))
+  filled_RxBx3 = profiles_RxBx3[:, profiles_RxBx3[..., 2].any(0)]
+  share_RxBx1 = filled_RxBx3[..., 2:]
+  mean_Bx2 = (filled_RxBx3[..., :2] * share_RxBx1).sum(0) / share_RxBx1.sum(0)
+  concentration_B, weight_B = mean_Bx2.T
+  axes.plot(concentration_B, weight_B, label=label, **style)
   fill = dict(color=style['markerfacecolor'], edgecolors=style['color'], marker=style['marker'])
-  axes.scatter(*profile.T, s=16 + 300 * share_RxB.mean(0)[filled], zorder=3, clip_on=False, **fill)
+  axes.scatter(concentration_B, weight_B, s=16 + 300 * share_RxBx1.mean(0), zorder=3, clip_on=False, **fill)
 
 
 def panels(
@@ -165,19 +169,23 @@ def draw_line(
 
   It stands `beside` points beside its place, so that no line hides another, and its dots a little before it.
   """
-  intervals = [statistics.mean_interval(values) for values in samples.values()]
-  drawn, dots = axes.plot(list(samples), [one.mean for one in intervals], label=label, zorder=3, **style), []
-  dot = dict(marker='.', markersize=4.5, markeredgewidth=0.5, linestyle='', color=style['color'])
-  dot['markerfacecolor'] = style.get('markerfacecolor', style['color'])
-  for place, (mean, *_, values), half_width in zip(samples, intervals, (one.half_width for one in intervals)):
-    if len(values) >= LEAST_FOR_INTERVAL:
-      bar = axes.errorbar(place, mean, half_width, fmt='none', ecolor=style['color'], elinewidth=0.9)
-      drawn += bar.get_children()
-    elif len(values) > 1:
-      dots += axes.plot([place] * len(values), values, **dot)
-  # Moved after they are drawn, so that the limits of the axes are those of the places themselves.
-  for artist, points in (*((one, beside) for one in drawn), *((one, beside - 4) for one in dots)):
-    artist.set_transform(axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans))
+
+  def move(artists: Iterable[Artist], points: float) -> None:
+    # After they are drawn, so that the limits of the axes are those of the places themselves.
+    for artist in artists:
+      artist.set_transform(axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans))
+
+  found = {place: statistics.mean_interval(values) for place, values in samples.items()}
+  move(axes.plot(list(found), [one.mean for one in found.values()], label=label, zorder=3, **style), beside)
+  colour = style['color']
+  dot: dict[str, Any] = dict(marker='.', markersize=4.5, markeredgewidth=0.5, linestyle='', color=colour)
+  for place, one in found.items():
+    if len(one.values) >= LEAST_FOR_INTERVAL:
+      bar = axes.errorbar(place, one.mean, one.half_width, fmt='none', ecolor=colour, elinewidth=0.9)
+      move(bar.get_children(), beside)
+    elif len(one.values) > 1:
+      places, fill = [place] * len(one.values), style.get('markerfacecolor', colour)
+      move(axes.plot(places, one.values, markerfacecolor=fill, **dot), beside - 4)
 
 
 def caption(records: pd.DataFrame, *more: str) -> str:
@@ -190,7 +198,8 @@ def finish(figure: matplotlib.figure.Figure, title: str) -> None:
   """Writes the caption above the panels and their common legend below them."""
   figure.suptitle(title)
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
-  columns = min(len(entries), 2 * figure.axes[0].get_gridspec().ncols)
+  side_by_side = len({axes.get_position().x0 for axes in figure.axes})
+  columns = min(len(entries), 2 * side_by_side)
   figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
 
 
@@ -201,9 +210,10 @@ def _placed(records: pd.DataFrame, figure: str) -> pd.DataFrame:
   return pd.concat([rows.assign(**at(point)) for point, rows in points.items()])
 
 
-def _paper_records(records: pd.DataFrame, **methods: tuple[str, ...]) -> pd.DataFrame:
-  """The records that the paper draws, its `methods` on each text, if more than its protocol was run; else all."""
-  papers = [method in methods.get(text, ()) for text, method in zip(records['text'], records['method'])]
+def _paper_records(records: pd.DataFrame, panel: str) -> pd.DataFrame:
+  """The records of what the paper draws in a panel, if more than its protocol was run; else all."""
+  drawn = [(text, method) for text, method, _ in report.PAPER[panel]]
+  papers = [line in drawn for line in zip(records['text'], records['method'])]
   return records if records['method'].isin(PROTOCOL).all() or not any(papers) else records[papers]
 
 
@@ -214,17 +224,17 @@ def _samples(records: pd.DataFrame, field: str) -> dict[float, np.ndarray]:
 
 def _draw_methods(axes: Axes, records: pd.DataFrame, label: str) -> None:
   """A line for each method on each model and text, side by side, named as `label` says."""
-  lines = records.groupby(['text', 'method', 'model'])
+  lines = records.groupby(['text', 'model', 'method'])
   of_both_texts = records.groupby('method')['text'].nunique() > 1
   # All within the margin of the axis.
   step = min(4, 36 / len(lines))
-  for index, ((text, method, model), rows) in enumerate(lines):
-    style = _shown(style_of(method), model)
+  for index, ((text, model, method), rows) in enumerate(lines):
+    style = style_of(method)
     if text == 'vanilla' and of_both_texts[method]:
       # A colour of no method, since its own is on the other text.
-      style = _shown(style | dict(color='#CC79A7'), model)
+      style['color'] = '#CC79A7'
     name = label.format(text=text, method=METHODS[method].label, model=MODEL_NAMES[model])
-    draw_line(axes, _samples(rows, 'accuracy'), name, style, step * (index - (len(lines) - 1) / 2))
+    draw_line(axes, _samples(rows, 'accuracy'), name, _shown(style, model), step * (index - (len(lines) - 1) / 2))
 
 
 def draw_majority(
@@ -235,12 +245,12 @@ def draw_majority(
   axes.plot(list(samples), means, color='0.45', marker='', linestyle=dash, linewidth=1.4, label=label)
 
 
-def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str, names: dict[str, str]) -> None:
+def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:
   """The paper's points within the range of ours, each with the marker of a method."""
   scale, places = records['scale'].iloc[0], records['place']
   of = 'BERT-base' if scale in ('paper', 'paper_v1', 'official', 'tuned') else 'BERT-base on more text'
   style: dict[str, Any] = dict(color='0.35', markersize=7, markerfacecolor='none', linestyle='none', zorder=5)
-  for name, method in names.items():
+  for _, method, name in report.PAPER[panel]:
     shown = {x: y for x, y in report.paper(panel, name, scale).items() if places.min() <= x <= places.max()}
     label = f'{name}, the paper ({of}; digitised)'
     axes.plot(list(shown), list(shown.values()), label=label, marker=METHODS[method].marker, **style)
@@ -292,8 +302,3 @@ def as_bytes(figure: matplotlib.figure.Figure, extension: str) -> bytes:
   buffer = io.BytesIO()
   figure.savefig(buffer, format=extension, metadata=FORMATS[extension])
   return buffer.getvalue()
-
-
-def saved(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> str:
-  """Saves the figure; the line that says where."""
-  return f'figure: {", ".join(str(path) for path in save(figure, stem))}'

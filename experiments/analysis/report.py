@@ -29,6 +29,12 @@ _PAIRED = (
 # Those of text with a memory and vanilla text of as many joint states; the first pair is the paper's.
 _OF_TEXTS = (('attention', 'head'), ('attention', 'attention'), ('head', 'head'), ('prompt', 'prompt'))
 
+# What each panel of the paper's Figure 3 draws: the kind of text, the method on it, and its name in the reference.
+PAPER = {
+  'left': (('vanilla', 'head', 'head'), ('vanilla', 'prompt', 'prompt')),
+  'right': (('memory', 'attention', 'memory'), ('vanilla', 'head', 'vanilla')),
+}
+
 # Of a test, before it is corrected.
 LEVEL = 0.05
 
@@ -41,8 +47,7 @@ Points = dict[Point, pd.DataFrame]
 def paper(panel: str, name: str, scale: str, what: str = 'mean') -> dict[int, float]:
   """Accuracy in percent by size, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3.
 
-  Sizes are |H| in the panel 'left', of the methods 'head' and 'prompt', and |M||H| in the panel 'right', of the texts
-  'memory' and 'vanilla'.
+  Sizes are |H| in the panel 'left' and |M||H| in the panel 'right'.
   """
   # The first text's figure stands beside its own scale, the later text's beside every other.
   shown = REFERENCE[f'{panel}_{"arxiv_v1" if scale == "paper_v1" else "later_version"}']
@@ -184,12 +189,9 @@ def _beside_paper(point: Point, points: Points) -> list[Row]:
 
   The paper's half-width counts as 0 if it is unknown.
   """
-  if any(point.memory_size for point in points):
-    panel, names = 'right', {'attention': 'memory'} if point.memory_size else {'head': 'vanilla'}
-  else:
-    panel, names = 'left', {'head': 'head', 'prompt': 'prompt'}
+  panel = 'right' if any(point.memory_size for point in points) else 'left'
   found, scale = list[Row](), points[point]['scale'].iloc[0]
-  for method, name in names.items():
+  for method, name in (names for text, *names in PAPER[panel] if text == text_name(point)):
     ours = statistics.percent(statistics.select(points[point], model='bert', method=method), 'accuracy')
     values = (paper(panel, name, scale, what) for what in ('mean', 'ci95'))
     mean, half_width = (by_size.get(point.joint_states, np.nan) for by_size in values)

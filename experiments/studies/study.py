@@ -66,7 +66,7 @@ class Study(NamedTuple):
     for name, path in (('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')):
       reporter.say(f'{name}: {path}')
     for name, figure in figures.items():
-      reporter.say(figures_lib.saved(figure, workdir / name))
+      reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
 
 
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:
