@@ -94,7 +94,7 @@ def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
   figure, (axes,) = panels(settings)
   records = _placed(records, 'memory_cells')
   records[['accuracy', 'majority_accuracy']] = 1 - records[['accuracy', 'majority_accuracy']]
-  least = 100 * records['accuracy'].where(records['accuracy'] > 0).min()
+  least = 100 * min(records['accuracy'][records['accuracy'] > 0], default=0.001)
   # Below the least error that any task has, the axis is linear down to 0.
   axes.set_yscale('symlog', linthresh=least, linscale=0.5)
   _draw_methods(axes, records, '{method}, {model}')

@@ -65,12 +65,13 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   records = statistics.with_unit(records)
   points = statistics.by_point(records)
   unit = 'HMM' if records['trial'].nunique() > 1 else 'task of one HMM'
-  beyond = set(METHODS).difference(PROTOCOL)
+  run = set(records['method'])
+  protocol, beyond = run.intersection(PROTOCOL), run.difference(PROTOCOL)
   has_ties = bool((records['near_tie_share'] > 0).any())
   rows: dict[str, tuple[str, list[Row]]] = {
     'accuracy': (
       'Test accuracy in percent, mean ± half-width of the 95% interval',
-      [_accuracy_row(point, points, has_ties, paper_overlay) for point in points],
+      [_accuracy_row(point, points, protocol, has_ties, paper_overlay) for point in points],
     ),
     'differences': (
       f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). '
@@ -84,11 +85,11 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     ),
     'diagnostics': (
       "Beyond the paper's protocol: what other fits and controls reach",
-      _method_rows(points, 'accuracy', beyond) if beyond & set(records['method']) else [],
+      _method_rows(points, 'accuracy', beyond) if beyond else [],
     ),
     'clear': (
       'The same without near ties: test inputs whose class scores differ by 1e-6 or more',
-      _method_rows(points, 'clear_accuracy', PROTOCOL) if has_ties else [],
+      _method_rows(points, 'clear_accuracy', protocol) if has_ties else [],
     ),
   }
   return {name: table(title, of_table) for name, (title, of_table) in rows.items() if of_table}
@@ -167,10 +168,10 @@ def _method_cells(rows: pd.DataFrame, field: str, methods: Collection[str]) -> R
   return cells
 
 
-def _accuracy_row(point: Point, points: Points, has_ties: bool, paper_overlay: bool) -> Row:
+def _accuracy_row(point: Point, points: Points, protocol: Collection[str], has_ties: bool, paper_overlay: bool) -> Row:
   """The accuracies of the paper's protocol, the majority, the Bayes gap, and the paper's accuracies."""
   rows = points[point]
-  row = _name_of(point, points) | _method_cells(rows, 'accuracy', PROTOCOL)
+  row = _name_of(point, points) | _method_cells(rows, 'accuracy', protocol)
   if has_ties:
     row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
