@@ -95,10 +95,10 @@ def largest_loss(records: pd.DataFrame, way: Way) -> str | None:
   for rows in (records, at_most(records)):
     losses = -np.diff(levels(rows, way))
     first = losses.mean(0).argmax()
+    differences = losses[:, [first]] - losses
     # The largest itself is compared with no loss at all.
-    others = np.where(np.arange(len(way)) == first, 0, losses)
-    differences = [statistics.mean_interval(values) for values in (losses[:, [first]] - others).T]
-    is_apart = all(one.mean - one.half_width > 0 for one in differences)
+    differences[:, first] = losses[:, first]
+    is_apart = all(one.mean - one.half_width > 0 for one in map(statistics.mean_interval, differences.T))
     found.add(way[first][0] if is_apart else None)
   return found.pop() if len(found) == 1 else None
 
@@ -160,7 +160,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
     axes.set_title(f'{title}\n{figures.counted(counts, "HMMs", spread=False)}')
     axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   figures.trim_percent_ticks(axes)
-  figures.finish(whole, figures.caption(records, 'steps with 95% t intervals over HMMs; hollow: a gain'))
+  figures.finish(whole, records, 'steps with 95% t intervals over HMMs; hollow: a gain')
   return whole
 
 
@@ -172,10 +172,9 @@ def _draw(axes: Axes, way: Way, groups: list[pd.DataFrame]) -> None:
   for index, ((loss, _, method), half_width) in enumerate(zip(way, half_widths)):
     at = np.arange(len(groups)) + width * (index - (len(way) - 1) / 2)
     start, end, (colour, hatch) = ends[index], ends[index + 1], _STYLES[loss]
-    edge: dict[str, Any] = dict(edgecolor='white', hatch=hatch, zorder=2)
-    bars = axes.bar(at, end - start, 0.9 * width, bottom=start, facecolor=colour, label=loss, **edge)
-    for gain in itertools.compress(bars, end > start):
-      gain.set(facecolor='white', edgecolor=colour)
+    bar: dict[str, Any] = dict(bottom=start, hatch=hatch, label=loss, zorder=2)
+    bar |= dict(facecolor=np.where(end > start, 'white', colour), edgecolor=np.where(end > start, colour, 'white'))
+    axes.bar(at, end - start, 0.9 * width, **bar)
     line: dict[str, Any] = dict(color='black', linewidth=1.2)
     axes.hlines(end, at - 0.45 * width, at + 0.45 * width, zorder=4, **line)
     error = axes.errorbar(at, end, half_width, fmt='none', ecolor='black', elinewidth=1, capsize=2, zorder=5)

@@ -40,8 +40,7 @@ def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib
   """Accuracy against |H| for each method on each model."""
   figure, (axes,) = panels(settings)
   records = _paper_records(_placed(records, 'figure_3_left'), 'left')
-  _draw_methods(axes, records, '{method}, {model}')
-  draw_majority(axes, _samples(records, 'majority_accuracy'))
+  _draw_methods(axes, records)
   if settings.paper_overlay:
     _draw_paper(axes, records, 'left')
   if records['place'].min() <= 10 <= records['place'].max():
@@ -57,9 +56,7 @@ def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotli
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, (axes,) = panels(settings)
   records = _paper_records(_placed(records, 'figure_3_right'), 'right')
-  _draw_methods(axes, records, '{text}: {method}, {model}')
-  for text, rows in records.groupby('text'):
-    draw_majority(axes, _samples(rows, 'majority_accuracy'), f'{text}: majority class', {'memory': ':'}.get(text, '-.'))
+  _draw_methods(axes, records)
   if settings.paper_overlay:
     _draw_paper(axes, records, 'right')
   _finish(figure, records, 'number of joint states |M||H|')
@@ -80,11 +77,10 @@ def controls(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figu
   for axes, (text, model) in zip(grid, itertools.product(texts, models)):
     rows = statistics.select(records, text=text)
     _draw_methods(axes, rows[(rows['model'] == model) | (rows['method'] == 'attention_constant')], '{method}')
-    draw_majority(axes, _samples(rows, 'majority_accuracy'))
     axes.set(title=f'{text} text, {MODEL_NAMES[model]}', xticks=records['place'].unique())
     axes.set(xlabel='number of joint states |M||H|', ylabel='test accuracy (%)')
     axes.label_outer()
-  finish(figure, caption(records, _counted(records)))
+  finish(figure, records, _counted(records))
   return figure
 
 
@@ -97,8 +93,7 @@ def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
   least = 100 * min(records['accuracy'][records['accuracy'] > 0], default=0.001)
   # Below the least error that any task has, the axis is linear down to 0.
   axes.set_yscale('symlog', linthresh=least, linscale=0.5)
-  _draw_methods(axes, records, '{method}, {model}')
-  draw_majority(axes, _samples(records, 'majority_accuracy'))
+  _draw_methods(axes, records)
   _finish(figure, records, 'number of memory cells N', 'test error (%)')
   axes.set_yticks([0, *(tick for tick in _ERROR_TICKS if 0.99 * least <= tick <= axes.get_ylim()[1])])
   axes.yaxis.set_major_formatter('{x:g}')
@@ -126,20 +121,19 @@ def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.fig
   axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
   axes.set_ylabel('mean attention weight (uniform = 1)')
   axes.set_ylim(bottom=0)
-  finish(figure, caption(chosen, f'mean over {_counted(chosen, spread=False)}', 'area: share of positions'))
+  finish(figure, chosen, f'mean over {_counted(chosen, spread=False)}', 'area: share of positions')
   return figure
 
 
 def _draw_profile(axes: Axes, records: pd.DataFrame, style: dict[str, Any], label: str) -> None:
   """The mean weight in each bin of the probability that has positions; a task counts by its share of them."""
-  profiles_RxBx3 = np.nan_to_num(np.array(list(records['attention_profile']), float))
-  filled_RxBx3 = profiles_RxBx3[:, profiles_RxBx3[..., 2].any(0)]
-  share_RxBx1 = filled_RxBx3[..., 2:]
-  mean_Bx2 = (filled_RxBx3[..., :2] * share_RxBx1).sum(0) / share_RxBx1.sum(0)
-  concentration_B, weight_B = mean_Bx2.T
-  axes.plot(concentration_B, weight_B, label=label, **style)
+  # The columns are the mean probability of a bin, its mean weight and its share of the positions.
+  bins = pd.concat(map(pd.DataFrame, records['attention_profile'])).dropna().astype(float)
+  share = bins[2].groupby(level=0).sum()
+  means = bins[[0, 1]].mul(bins[2], axis=0).groupby(level=0).sum().div(share, axis=0)
+  axes.plot(means[0], means[1], label=label, **style)
   fill = dict(color=style['markerfacecolor'], edgecolors=style['color'], marker=style['marker'])
-  axes.scatter(concentration_B, weight_B, s=16 + 300 * share_RxBx1.mean(0), zorder=3, clip_on=False, **fill)
+  axes.scatter(means[0], means[1], s=16 + 300 * share / len(records), zorder=3, clip_on=False, **fill)
 
 
 def panels(
@@ -194,9 +188,9 @@ def caption(records: pd.DataFrame, *more: str) -> str:
   return '; '.join([f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}', *more])
 
 
-def finish(figure: matplotlib.figure.Figure, title: str) -> None:
-  """Writes the caption above the panels and their common legend below them."""
-  figure.suptitle(title)
+def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) -> None:
+  """Writes the caption of the records above the panels and their common legend below them."""
+  figure.suptitle(caption(records, *more))
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
   columns = min(len(entries), 2 * side_by_side)
@@ -222,19 +216,23 @@ def _samples(records: pd.DataFrame, field: str) -> dict[float, np.ndarray]:
   return {place: statistics.percent(rows, field).values for place, rows in records.groupby('place')}
 
 
-def _draw_methods(axes: Axes, records: pd.DataFrame, label: str) -> None:
-  """A line for each method on each model and text, side by side, named as `label` says."""
+def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {model}') -> None:
+  """A line for each method on each model, side by side, and the majority class; of each text where there are two."""
   lines = records.groupby(['text', 'model', 'method'])
-  of_both_texts = records.groupby('method')['text'].nunique() > 1
+  texts_of = records.groupby('method')['text'].nunique()
+  prefix = '{text}: ' if records['text'].nunique() > 1 else ''
   # All within the margin of the axis.
   step = min(4, 36 / len(lines))
   for index, ((text, model, method), rows) in enumerate(lines):
     style = style_of(method)
-    if text == 'vanilla' and of_both_texts[method]:
+    if text == 'vanilla' and texts_of[method] > 1:
       # A colour of no method, since its own is on the other text.
       style['color'] = '#CC79A7'
-    name = label.format(text=text, method=METHODS[method].label, model=MODEL_NAMES[model])
+    name = (prefix + label).format(text=text, method=METHODS[method].label, model=MODEL_NAMES[model])
     draw_line(axes, _samples(rows, 'accuracy'), name, _shown(style, model), step * (index - (len(lines) - 1) / 2))
+  for text, rows in records.groupby('text'):
+    name, dash = prefix.format(text=text) + 'majority class', ':' if prefix and text == 'memory' else '-.'
+    draw_majority(axes, _samples(rows, 'majority_accuracy'), name, dash)
 
 
 def draw_majority(
@@ -252,8 +250,9 @@ def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:
   style: dict[str, Any] = dict(color='0.35', markersize=7, markerfacecolor='none', linestyle='none', zorder=5)
   for _, method, name in report.PAPER[panel]:
     shown = {x: y for x, y in report.paper(panel, name, scale).items() if places.min() <= x <= places.max()}
-    label = f'{name}, the paper ({of}; digitised)'
-    axes.plot(list(shown), list(shown.values()), label=label, marker=METHODS[method].marker, **style)
+    if shown:
+      label = f'{name}, the paper ({of}; digitised)'
+      axes.plot(list(shown), list(shown.values()), label=label, marker=METHODS[method].marker, **style)
 
 
 def trim_percent_ticks(axes: Axes) -> None:
@@ -270,7 +269,7 @@ def _finish(
   trim_percent_ticks(axes)
   axes.set_xlabel(label)
   axes.set_ylabel(unit)
-  finish(figure, caption(records, _counted(records)))
+  finish(figure, records, _counted(records))
 
 
 def _counted(records: pd.DataFrame, spread: bool = True) -> str:

@@ -1,6 +1,6 @@
 """The tables of a grid of trials, from records alone."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 import itertools
 import json
 import pathlib
@@ -76,7 +76,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     'differences': (
       f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). '
       f'Detectable: the minimum effect that 80% of such runs find at {LEVEL} over the number of sizes',
-      _difference_rows(points, contrasts(records)),
+      list(_difference_rows(points, contrasts(records))),
     ),
     'beside_paper': (
       'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
@@ -123,23 +123,19 @@ def _on_bert(records: pd.DataFrame, point: Point, method: str) -> pd.DataFrame:
   return statistics.select(records, **point._asdict(), model=model, method=method)
 
 
-def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]]) -> list[Row]:
+def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]]) -> Iterator[Row]:
   """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
-  rows = list[Row]()
   for title, differences in found.items():
     corrected = statistics.holm([difference.p_value for difference in differences.values()])
     for (point, difference), p_value in zip(differences.items(), corrected):
-      rows.append(
-        {
-          'contrast, on BERT': title if point == next(iter(differences)) else '',
-          **_name_of(point, points),
-          'difference': str(difference),
-          'p, Holm': number(p_value, '.2g'),
-          'sizes': str(len(differences)),
-          'detectable': number(difference.detectable(LEVEL / len(differences)), '.1f'),
-        }
-      )
-  return rows
+      yield {
+        'contrast, on BERT': title if point == next(iter(differences)) else '',
+        **_name_of(point, points),
+        'difference': str(difference),
+        'p, Holm': number(p_value, '.2g'),
+        'sizes': str(len(differences)),
+        'detectable': number(difference.detectable(LEVEL / len(differences)), '.1f'),
+      }
 
 
 def _name_of(point: Point, points: Points, field: str = 'accuracy') -> Row:
@@ -176,35 +172,32 @@ def _accuracy_row(point: Point, points: Points, protocol: Collection[str], has_t
     row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
-    row[title] = number(statistics.select(rows, model='bert')[field].mean(), '.3f')
+    row[title] = number(statistics.select(rows, model='bert')[field].mean(skipna=False), '.3f')
   if paper_overlay:
-    beside = _beside_paper(point, points)
+    beside = list(_beside_paper(point, points))
     of = f'\n{" / ".join(row["method"] for row in beside)}' if len(beside) > 1 else ''
     row[f"paper's{of}"] = ' / '.join(row['paper'] or '-' for row in beside)
     row["ours\n- paper's"] = ' / '.join(row['difference'] or '-' for row in beside)
   return row
 
 
-def _beside_paper(point: Point, points: Points) -> list[Row]:
+def _beside_paper(point: Point, points: Points) -> Iterator[Row]:
   """Each method that the paper draws of such text: ours on BERT, the paper's, and the difference where both are known.
 
   The paper's half-width counts as 0 if it is unknown.
   """
   panel = 'right' if any(point.memory_size for point in points) else 'left'
-  found, scale = list[Row](), points[point]['scale'].iloc[0]
+  rows = points[point]
   for method, name in (names for text, *names in PAPER[panel] if text == text_name(point)):
-    ours = statistics.percent(statistics.select(points[point], model='bert', method=method), 'accuracy')
-    values = (paper(panel, name, scale, what) for what in ('mean', 'ci95'))
-    mean, half_width = (by_size.get(point.joint_states, np.nan) for by_size in values)
+    ours = statistics.percent(statistics.select(rows, model='bert', method=method), 'accuracy')
+    by_size = (paper(panel, name, rows['scale'].iloc[0], what) for what in ('mean', 'ci95'))
+    mean, half_width = (values.get(point.joint_states, np.nan) for values in by_size)
     is_apart = abs(ours.mean - mean) > np.hypot(ours.half_width, np.nan_to_num(half_width))
-    found.append(
-      {
-        'method': METHODS[method].label,
-        **_name_of(point, points),
-        'ours': str(ours),
-        'paper': number(mean, ''),
-        'difference': number(ours.mean - mean, '+.1f'),
-        'apart': 'yes' if is_apart else 'no',
-      }
-    )
-  return found
+    yield {
+      'method': METHODS[method].label,
+      **_name_of(point, points),
+      'ours': str(ours),
+      'paper': number(mean, ''),
+      'difference': number(ours.mean - mean, '+.1f'),
+      'apart': 'yes' if is_apart else 'no',
+    }

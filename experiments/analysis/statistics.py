@@ -29,14 +29,14 @@ class Interval(NamedTuple):
   @property
   def half_width(self) -> float:
     """Half of the length of the interval; NaN where there is none."""
-    return float(scipy.stats.t.isf(0.025, self.degrees) * self.standard_error)
+    return scipy.stats.t.isf(0.025, self.degrees) * self.standard_error
 
   @property
   def p_value(self) -> float:
     """The p-value of the two-sided test; NaN where there is no spread to test against."""
     if not self.standard_error > 0:
       return np.nan
-    return float(2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees))
+    return 2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees)
 
   def detectable(self, level: float) -> float:
     """The least true difference that a test at `level` finds with probability 80%, given this standard error.
@@ -48,9 +48,9 @@ class Interval(NamedTuple):
     if not self.standard_error > 0:
       return np.nan
     critical = scipy.stats.t.isf(level / 2, self.degrees)
-    excess = lambda shift: float(scipy.stats.ncf.sf(critical**2, 1, self.degrees, shift**2)) - 0.8
+    excess = lambda shift: scipy.stats.ncf.sf(critical**2, 1, self.degrees, shift**2) - 0.8
     # A difference of four critical values is missed only where the spread is seen four times too large.
-    return float(scipy.optimize.brentq(excess, 0, 4 * critical, xtol=1e-6)) * self.standard_error
+    return scipy.optimize.brentq(excess, 0, 4 * critical, xtol=1e-6) * self.standard_error
 
   def __str__(self) -> str:
     numbers = (self.mean, 'z.1f'), (self.half_width, '.1f')
@@ -76,14 +76,12 @@ def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> Interval:
   if len(values) < 3:
     return Interval(float(values.mean()) if len(values) else np.nan, values=values)
   # Less the first of them, so that equal values have no spread at all, not one of rounding.
-  error = float(scipy.stats.sem(values - values[0]))
-  return Interval(float(values.mean()), error, len(values) - 1, values)
+  return Interval(float(values.mean()), scipy.stats.sem(values - values[0]), len(values) - 1, values)
 
 
 def share_interval(count: int, total: int) -> tuple[float, float]:
   """The 95% interval of a share, of `count` in `total` independent draws (Clopper and Pearson 1934)."""
-  low, high = scipy.stats.binomtest(count, total).proportion_ci(0.95, method='exact')
-  return float(low), float(high)
+  return scipy.stats.binomtest(count, total).proportion_ci(0.95, method='exact')
 
 
 def with_unit(records: pd.DataFrame) -> pd.DataFrame:
@@ -125,7 +123,7 @@ def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
   # Welch and Satterthwaite's degrees of freedom; NaN where neither side has any spread.
   with np.errstate(invalid='ignore'):
     degrees = variances.sum() ** 2 / (variances**2 / [one.degrees, other.degrees]).sum()
-  return Interval(one.mean - other.mean, float(np.sqrt(variances.sum())), float(degrees))
+  return Interval(one.mean - other.mean, np.sqrt(variances.sum()), degrees)
 
 
 def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[float, float]:
@@ -137,4 +135,4 @@ def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[fl
   ranks = records.groupby([*Point._fields, 'unit'])[[size, field]].mean().rank()
   orders = scipy.stats.PermutationMethod(50_000, rng=0)
   found = scipy.stats.pearsonr(ranks[size], ranks[field], method=orders)
-  return float(found.statistic), float(found.pvalue)
+  return found.statistic, found.pvalue

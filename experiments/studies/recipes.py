@@ -178,7 +178,7 @@ def figures(records: pd.DataFrame, settings: Any) -> dict[str, matplotlib.figure
   panels[0].set_ylabel('KL at the [MASK] (nats)')
   counts = records.groupby([*Point._fields, 'recipe']).size()
   counted = figures_lib.counted(list(counts), 'geometric mean over HMMs', spread=False)
-  figures_lib.finish(figure, figures_lib.caption(records, counted))
+  figures_lib.finish(figure, records, counted)
   return {'recipes': figure}
 
 
