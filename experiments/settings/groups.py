@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 from typing import Any
 
 import jax.numpy as jnp
@@ -62,15 +61,15 @@ class MemorySettings(Group):
   )
 
   def check(self) -> None:
-    require(1 not in self.sizes, 'sizes', self.sizes, 'at least 2 values, or 0 for no memory')
+    self.require('sizes', 1 not in self.sizes, 'at least 2 values, or 0 for no memory')
     if any(self.sizes):
-      for cells, size in itertools.product(self.cells, self.sizes):
-        try:
-          check_configurations(max(size, 1), cells)
-        except ValueError as error:
-          require(False, 'cells', self.cells, f'fewer, for sizes {self.sizes}: {error}')
+      try:
+        # The most of the grid, in which every size meets every number of cells.
+        check_configurations(max(self.sizes), max(self.cells))
+      except ValueError as error:
+        self.require('cells', False, f'fewer, for sizes {self.sizes}: {error}')
       fewest = min(self.cells)
-      require(self.label_cell < fewest, 'label_cell', self.label_cell, f'below the fewest in cells, {fewest}')
+      self.require('label_cell', self.label_cell < fewest, f'below the fewest in cells, {fewest}')
 
 
 class CorpusSettings(Group):
@@ -80,7 +79,7 @@ class CorpusSettings(Group):
 
   def check(self) -> None:
     valid = f'at most document_length, {self.document_length}'
-    require(self.chunk_length <= self.document_length, 'chunk_length', self.chunk_length, valid)
+    self.require('chunk_length', self.chunk_length <= self.document_length, valid)
 
   @property
   def chunks_per_document(self) -> int:
@@ -105,10 +104,10 @@ class BertSettings(Group):
 
   def check(self) -> None:
     if self.attention == 'cudnn':
-      require(self.dtype != 'float32', 'dtype', self.dtype, "bfloat16 or float16 where attention is 'cudnn'")
-      require(self.dropout_rate == 0, 'dropout_rate', self.dropout_rate, "0 where attention is 'cudnn'")
-    require(not self.scan_layers or self.num_layers > 1, 'scan_layers', self.scan_layers, 'False for one layer')
-    require(self.width % self.num_heads == 0, 'width', self.width, f'a multiple of num_heads, {self.num_heads}')
+      self.require('dtype', self.dtype != 'float32', "bfloat16 or float16 where attention is 'cudnn'")
+      self.require('dropout_rate', self.dropout_rate == 0, "0 where attention is 'cudnn'")
+    self.require('scan_layers', not self.scan_layers or self.num_layers > 1, 'False for one layer')
+    self.require('width', self.width % self.num_heads == 0, f'a multiple of num_heads, {self.num_heads}')
 
   def module(self, num_tokens: int) -> Bert:
     return Bert(num_tokens=num_tokens, **{**dataclasses.asdict(self), 'dtype': jnp.dtype(self.dtype)})
@@ -133,9 +132,8 @@ class MlmSettings(AdamWSettings):
   steps_per_call: int = setting('steps of one call of the compiled program')
 
   def check(self) -> None:
-    rest = 1 - self.mask_share
-    valid = f'at most {rest:.3g}, what mask_share leaves'
-    require(self.random_share <= rest + 1e-9, 'random_share', self.random_share, valid)
+    fits = self.mask_share + self.random_share <= 1 + 1e-9
+    self.require('random_share', fits, f'at most {1 - self.mask_share:.3g}, what mask_share leaves')
 
   def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
     """The optimiser whose learning rate is 0 after `num_steps`."""
@@ -162,10 +160,10 @@ class PretrainSettings(MlmSettings):
 
   def check(self) -> None:
     super().check()
-    require(self.warmup_steps < self.num_steps, 'warmup_steps', self.warmup_steps, f'below num_steps, {self.num_steps}')
+    self.require('warmup_steps', self.warmup_steps < self.num_steps, f'below num_steps, {self.num_steps}')
     for name in ('num_steps', 'checkpoint_every', 'measure_every'):
-      value, valid = getattr(self, name), f'a multiple of steps_per_call, {self.steps_per_call}'
-      require(value % self.steps_per_call == 0, name, value, valid)
+      is_multiple = getattr(self, name) % self.steps_per_call == 0
+      self.require(name, is_multiple, f'a multiple of steps_per_call, {self.steps_per_call}')
 
 
 class MeasureSettings(Group):
@@ -188,10 +186,6 @@ class DownstreamSettings(Group):
   num_classes: int = setting('labels', least=2, most=1000)
   num_nonzero: int = setting('nonzero entries of mu, at most all', most=10**6)
   with_replacement: bool = setting('whether the places of the nonzero entries may coincide')
-
-  def check(self) -> None:
-    valid = '0, or at least 2, for the [MASK] and one token more'
-    require(self.num_positions != 1, 'num_positions', self.num_positions, valid)
 
   def seen_length(self, prompt_length: int) -> int:
     """Tokens of a text that a model sees after a prompt, [MASK] included."""
@@ -244,6 +238,3 @@ class AttentionSettings(TuneSettings):
   temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=10**6)
   key_size: int = setting('of its keys; 0: |H| + 1', least=0, most=2**16)
   value_size: int = setting('of its values; 0: |M||H|', least=0, most=2**16)
-
-  def check(self) -> None:
-    require(not 0 < self.temperature < 1e-6, 'temperature', self.temperature, '0, or at least 1e-06')

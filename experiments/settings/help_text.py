@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 import operator
 import textwrap
-from typing import Any
 
 import ml_collections
 
@@ -49,28 +48,26 @@ def help_text(config: ml_collections.ConfigDict | None, classes: config_lib.Clas
   A field has its name, its value, what it means and what is valid.
   """
   if config:
-    return '\n'.join([_USAGE, _fields(config, classes[config.experiment])])
+    return '\n'.join([_USAGE, _fields(config, classes)])
+  parts = [_USAGE, listing(classes)]
   if how == 'all':
-    configs = [config_lib.shipped(name)['get_config']() for name in classes]
-    return '\n'.join([_USAGE, listing(classes), *(_fields(one, classes[one.experiment]) for one in configs)])
-  first = config_lib.shipped('prompt_vs_head')['get_config']()
-  return '\n'.join([_USAGE, listing(classes), 'Often changed:\n', _often(first, classes[first.experiment])])
+    return '\n'.join([*parts, *(_fields(config_lib.shipped(name)['get_config'](), classes) for name in classes)])
+  return '\n'.join([*parts, 'Often changed:\n', _often(config_lib.shipped('prompt_vs_head')['get_config'](), classes)])
 
 
-def _often(config: ml_collections.ConfigDict, cls: Any) -> str:
+def _often(config: ml_collections.ConfigDict, classes: config_lib.Classes) -> str:
   """A line for each of the fields that people change, with its value in a config."""
-  meanings = {name: field.metadata['meaning'] for name, field in config_lib.fields(cls)}
-  lines = []
+  known, lines = dict(config_lib.fields(classes[config.experiment])), []
   for name in _OFTEN_CHANGED:
     value = operator.attrgetter(name)(config)
     text = ','.join(map(str, value)) if isinstance(value, tuple) else value
-    lines.append(f'  {f"--config.{name}={text}":<42} {meanings[name]}\n')
+    lines.append(f'  {f"--config.{name}={text}":<42} {known[name].metadata["meaning"]}\n')
   return ''.join(lines)
 
 
-def _fields(config: ml_collections.ConfigDict, cls: Any) -> str:
+def _fields(config: ml_collections.ConfigDict, classes: config_lib.Classes) -> str:
   lines = [f'{config.experiment}:{config.scale}']
-  for name, field in config_lib.fields(cls):
+  for name, field in config_lib.fields(classes[config.experiment]):
     text = f'{field.metadata["meaning"]}; valid is {valid_values(field)}'
     value = f'{name} = {operator.attrgetter(name)(config)!r}'
     lines += textwrap.wrap(value, _WIDTH, initial_indent='  ', subsequent_indent=' ' * 4)
