@@ -1,10 +1,25 @@
-"""python -m experiments.main --config=prompt_vs_head[:scale] [--workdir=DIR] [--config.field=value]; --help, --list"""
+"""python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [--config.FIELD=VALUE ...]
+
+--config   a name below, or the path of a config file; with :SCALE
+--workdir  where records go; runs/EXPERIMENT-SCALE where it is left out
+--mode     run (default): run what is missing; report: redraw tables and figures from the records alone; for grids,
+           status: print each trial's number, state and missing records;
+           merge: collect the records of finished trials, then report;
+           verify: run trials of the records in --workdir again, in a folder of their own, and compare them field by
+           field
+--trials   run these trials of a grid alone, by their numbers, such as 0,3-5; table and figures come with the last one
+--pretrained
+           where --mode is verify, pretrained models to use where they are found; else all pretrain again
+--list     the experiments and their scales
+--help     this; with --config the fields of that experiment with the values that they have there; --help=all those of
+           every experiment
+"""
 
 import contextlib
 import os
 import pathlib
 import sys
-from typing import Any, TYPE_CHECKING
+from typing import Any
 
 from absl import flags
 import jax
@@ -20,9 +35,6 @@ from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
-
-if TYPE_CHECKING:
-  from experiments.studies.study import Study
 
 # What ends a run in a sentence, without a traceback.
 _SENTENCES = (
@@ -47,17 +59,18 @@ def main(argv: list[str]) -> int:
 def _main(argv: list[str]) -> None:
   values, config = _parse(argv)
   if values.help:
-    print(help_text.help_text(config, SETTINGS, values.help), end='')
+    # The usage stands at the top of this file.
+    fields = help_text.fields_text(config, SETTINGS, values.help)
+    print(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}', end='')
   elif values.list:
     print(help_text.listing(EXPERIMENTS), end='')
   elif values.mode == 'verify':
     _verify(values, config)
   else:
-    assert config is not None
     _act(values, registry.from_config(config))
 
 
-def _parse(argv: list[str]) -> tuple[flags.FlagValues, ml_collections.ConfigDict | None]:
+def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   """The flags and the config, None where help needs none; raises SettingsError in one sentence for what is wrong."""
   values = flags.FlagValues()
   # Words of fields, --config.FIELD=VALUE, may stand between the flags, and are read when the config is there.
@@ -67,25 +80,19 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, ml_collections.ConfigDict
   flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
   flags.DEFINE_enum('help', None, ['short', 'all'], '', flag_values=values)
   flags.DEFINE_bool('list', False, '', flag_values=values)
-  config, known = None, [f'--{name}' for name in values]
+  config = None
   try:
     words = values(['--help=short' if word in ('-h', '-help', '--help') else word for word in argv], known_only=True)
   except (flags.Error, ValueError) as error:
     raise SettingsError(' '.join(str(error).split()))
-  if values.config:
+  verifies = values.mode == 'verify'
+  if values.config or not (values.help or values.list or verifies):
     config = config_lib.load(values.config, EXPERIMENTS)
     words = config_lib.override(config, words, SETTINGS)
-  elif not (values.help or values.list or values.mode == 'verify'):
-    valid = f'NAME[:scale] with one of {", ".join(EXPERIMENTS)}'
-    raise SettingsError(f'--config is missing; try --config=prompt_vs_head:smoke; valid is {valid}')
-  for word in words[1:]:
-    raise SettingsError(f'{word!r} is no flag; valid are --config.FIELD=VALUE, {", ".join(known)}')
-  require(
-    values.mode == 'verify' or not values.pretrained,
-    '--pretrained',
-    values.pretrained,
-    'nothing where --mode is not verify',
-  )
+  if words[1:]:
+    valid = ', '.join(f'--{name}' for name in values)
+    raise SettingsError(f'{words[1]!r} is no flag; valid are --config.FIELD=VALUE, {valid}')
+  require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'nothing where --mode is not verify')
   return values, config
 
 
@@ -94,12 +101,8 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
   experiment, mode, workdir = EXPERIMENTS[settings.experiment], values.mode, _workdir(values, settings)
   is_grid, name = experiment.trials is not None, settings.experiment
   require(is_grid or mode in ('run', 'report'), '--mode', mode, f'run or report: {name} is no grid of trials')
-  valid = f'nothing where --mode is {mode}' + ('' if is_grid else f': {name} is no grid of trials')
-  require(is_grid and mode == 'run' or not values.trials, '--trials', values.trials, valid)
-  if mode == 'status':
-    _check_records(workdir, name, mode)
-    print(status.text(experiment.trials(settings, workdir)), end='')
-    return
+  valid = 'nothing but for a run of a grid of trials'
+  require((is_grid and mode == 'run') or not values.trials, '--trials', values.trials, valid)
   chosen = []
   if mode == 'run':
     if is_grid:
@@ -113,6 +116,9 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
     distributed.raise_everywhere(lambda: experiment.check(settings))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, name, mode, reporter))
+  if mode == 'status':
+    print(status.text(experiment.trials(settings, workdir)), end='')
+    return
   if mode == 'merge':
     is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())
     require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
@@ -128,7 +134,7 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
   # Of several processes each may be the last, and that one finds the whole grid.
   if not (left and values.trials):
     # The others wait for what process 0 shows, since all end together.
-    distributed.broadcast_from_process_0(lambda: _show(mode, experiment, settings, workdir, reporter))
+    distributed.broadcast_from_process_0(lambda: _show(mode, settings, workdir, reporter))
   if mode == 'run':
     reporter.say(reporter.clock.line())
   if left:
@@ -141,43 +147,33 @@ def _workdir(values: flags.FlagValues, settings: Any) -> pathlib.Path:
 
 
 def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str, reporter: Reporter) -> dict[str, Any] | None:
-  """The settings on record in a folder that can be written.
-
-  A run makes the folder, and renames settings that cannot be parsed; the records beside them it merges again.
-  """
-  try:
-    storage.check_writable(workdir)
-    if mode == 'run' and (renamed := results.rename_corrupt(workdir)):
-      reporter.say(renamed)
-    recorded = _check_records(workdir, experiment, mode)
-    if mode == 'run':
-      workdir.mkdir(parents=True, exist_ok=True)
-    return recorded
-  except OSError as error:
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error.strerror})')
-
-
-def _check_records(workdir: pathlib.Path, experiment: str, mode: str) -> dict[str, Any] | None:
   """The settings on record in a folder, None where there are none.
 
-  Raises SettingsError where they are damaged or of another experiment or version, or a report finds no records.
+  A run makes the folder, and renames settings that cannot be parsed; the records beside them it merges again. Raises
+  SettingsError where something is damaged or of another experiment or version, or a report finds no records.
   """
   try:
+    if mode != 'status':
+      storage.check_writable(workdir)
+    if mode == 'run' and (renamed := results.rename_corrupt(workdir)):
+      reporter.say(renamed)
     recorded = results.check(workdir)
     found = [recorded] if recorded and mode != 'report' else results.load(workdir)
+    if mode == 'run':
+      workdir.mkdir(parents=True, exist_ok=True)
   except (OSError, ImportError) as error:
-    # Of a file, of a folder that nobody may read, or of an object store whose library is not there.
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a directory that can be read ({error})')
+    # Of a file, of a folder of others, or of an object store whose library is not there.
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error})')
   is_of_it = all(one.get('experiment') == experiment for one in found)
   valid = f'one with records of {experiment} and of no other experiment'
   require(is_of_it and (found or mode != 'report'), '--workdir', str(workdir), valid)
   return recorded
 
 
-def _show(mode: str, experiment: 'Study', settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+def _show(mode: str, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Shows what is on record; a report, whose records may be anybody's, raises SettingsError if they do not fit."""
   try:
-    experiment.show(settings, workdir, reporter)
+    EXPERIMENTS[settings.experiment].show(settings, workdir, reporter)
   except (KeyError, TypeError, ValueError) as error:
     if mode != 'report' or isinstance(error, SettingsError):
       raise
@@ -190,7 +186,7 @@ def _verify(values: flags.FlagValues, config: ml_collections.ConfigDict | None) 
 
   The settings are those of the folder. A config names the folder that its experiment writes to by default.
   """
-  require(bool(values.workdir or config), '--workdir', '', 'a folder of records where --mode is verify')
+  require(values.workdir or config, '--workdir', '', 'a folder of records where --mode is verify')
   # Imported here, since it takes longer than `--list` and `--help`.
   from experiments.pipeline import verify
 

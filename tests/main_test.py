@@ -394,7 +394,7 @@ REFUSED = [
   (['--trials=0,x'], ['--trials', "'0,x'", 'numbers of 0 to 1']),
   (['--trials=1-0'], ['--trials', "'1-0'", 'ranges']),
   (['--trials=-1'], ['--trials', "'-1'", 'numbers']),
-  (['--mode=status', '--trials=0'], ['--trials', '0', 'nothing where --mode is status']),
+  (['--mode=status', '--trials=0'], ['--trials', '0', 'nothing but for a run of a grid']),
   (['--config.pretrained=foo://x/y'], ['foo://x/y', 'no object store that is known', 'gs://BUCKET']),
   (
     [

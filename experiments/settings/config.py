@@ -36,7 +36,7 @@ def load(config: str, experiments: Iterable[str]) -> ml_collections.ConfigDict:
   (name, *scale), names = config.split(':', 1), list(experiments)
   is_file = os.path.isfile(name)
   nearest = difflib.get_close_matches(name, names, n=1, cutoff=0)
-  valid = f'the path of a config file, or one of {", ".join(names)}; the nearest is {nearest[0]}'
+  valid = f'the path of a config file, or one of {", ".join(names)}, with :SCALE; the nearest is {nearest[0]}'
   require(is_file or name in names, '--config', config, valid)
   try:
     found = (runpy.run_path(name) if is_file else shipped(name))['get_config'](*scale)

@@ -9,7 +9,7 @@ from experiments.settings.fields import Group, setting
 class MeshSettings(Group):
   data: int = setting('devices that take different rows of a batch; -1: what is left of them', least=-1)
   fsdp: int = setting('devices that do so and split parameters and optimiser besides; -1: what is left', least=-1)
-  tensor: int = setting('devices that split the heads and feed-forward columns of a layer; -1: what is left', least=-1)
+  tensor: int = setting('devices that split heads and feed-forward columns of a layer; -1: what is left', least=-1)
 
   @property
   def asked(self) -> tuple[int, ...]:
@@ -23,7 +23,7 @@ class MeshSettings(Group):
 
 class DistributedSettings(Group):
   mode: str = setting(
-    'whether several processes run it together; auto: where JAX finds the cluster that started them',
+    'whether several processes run it together; auto: where JAX finds their cluster',
     choices=('auto', 'on', 'off'),
   )
   num_processes: int = setting('processes; 0: as many as the cluster says, which then says the next two', least=0)

@@ -52,7 +52,7 @@ def valid_values(field: dataclasses.Field) -> str:
   one = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else _KINDS[entry]
   if entry in (int, float):
     bounds = ' and '.join(f'{_BOUNDS[name][1]} {bound}' for name, bound in allowed['bounds'].items())
-    one += ', ' + bounds.replace('above 0 ', 'positive ').replace(str(2**31), '2**31')
+    one += ', ' + bounds.replace('above 0 ', 'positive ')
   if not several:
     return one
   distinct = '' if allowed['may_repeat'] else 'distinct '

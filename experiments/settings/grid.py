@@ -42,22 +42,20 @@ AXES: dict[str, Callable[[Point], int]] = {
   'memory_cells': lambda point: point.num_cells,
   'controls': lambda point: point.joint_states,
 }
-# Those that tell text with a memory and vanilla text apart.
-_OF_BOTH_TEXTS = ('figure_3_right', 'controls')
 
 
 class Settings(groups.Experiment):
   """A grid of trials: a distribution with its corpus and pretrained model, and tasks, draws of mu, in each."""
 
   num_states: tuple[int, ...] = setting('hidden states |H|', most=4096)
-  num_trials: int = setting('draws of the distribution, with a pretraining each', most=10**5)
+  num_trials: int = setting('draws of the distribution, with a pretraining each', most=100_000)
   num_trials_by_size: tuple[int, ...] = setting(
     'draws at each of num_states, num_trials being the most; (): num_trials at each',
-    most=10**5,
+    most=100_000,
     may_be_empty=True,
     may_repeat=True,
   )
-  tasks_per_trial: int = setting('draws of mu in each', most=10**4)
+  tasks_per_trial: int = setting('draws of mu in each', most=10_000)
   models: tuple[str, ...] = setting('models that methods are tuned on', choices=('bert', 'exact'))
   methods: tuple[str, ...] = setting('what is trained: a head, a prompt and so on', choices=tuple(METHODS))
   hmm: groups.HmmSettings
@@ -78,8 +76,7 @@ class Settings(groups.Experiment):
   distributed: devices.DistributedSettings
   pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
   time_budget: float = setting(
-    'minutes after which no trial is begun, and pretraining stops at its next checkpoint, for another run to go on; 0: '
-    'none',
+    'minutes after which no trial begins, and pretraining stops at a checkpoint; 0: none',
     least=0,
   )
   tensorboard: bool = setting('whether pretraining writes TensorBoard events')
@@ -88,6 +85,7 @@ class Settings(groups.Experiment):
 
   def check(self) -> None:
     d, m = self.downstream, self.memory
+    # Of a memory a label speaks of a cell, which has two values at least.
     has_label = all(m.sizes) or min(self.num_states) > 1
     self.require('num_states', has_label, 'at least 2, since of one state every label is the same')
     if any(m.sizes):
@@ -103,7 +101,8 @@ class Settings(groups.Experiment):
     used = self.methods + m.vanilla_methods
     self._check_positions(any(METHODS[name].prompt for name in used))
     for name in set(AXES) & set(self.figures):
-      places = [(AXES[name](p), name in _OF_BOTH_TEXTS and p.memory_size > 0) for p in self.grid()]
+      # Figures of both kinds of text tell them apart, so that one of each may share a place.
+      places = [(AXES[name](point), point.memory_size > 0) for point in self.grid()]
       valid = f'without {name}, which would draw several distributions in one place, such as ()'
       self.require('figures', len(set(places)) == len(places), valid)
     for name in used:
@@ -114,16 +113,17 @@ class Settings(groups.Experiment):
       valid = f"'paper' where {name} is a method: the released code's head reads no tokens"
       self.require('attention.form', self.attention.form == 'paper' or reads_all, valid)
       if method.has_schedule:
-        self.tuning(name).check_for(method.settings[0], d.num_train, 'downstream.')
+        self.tuning(name).check_for(method.settings[0], d.num_train)
 
   def _check_positions(self, has_prompt: bool) -> None:
     """A cut leaves the [MASK] and a token beside a prompt, and BERT has a position for all that it sees."""
     d, prompt = self.downstream, self.prompt.length * has_prompt
-    valid = f'0, or at least {prompt + 2}, for a prompt of {prompt}, the [MASK] and one token more'
+    valid = f'0, or at least {prompt + 2}, for the prompt, the [MASK] and one token more'
     self.require('downstream.num_positions', not 0 < d.num_positions < prompt + 2, valid)
-    seen, chunk = d.num_positions or d.length + prompt * ('bert' in self.models), self.corpus.chunk_length
-    valid = f'at least {max(chunk, seen)}, the most of corpus.chunk_length, {chunk}, and a text with its prompt, {seen}'
-    self.require('bert.max_positions', self.bert.max_positions >= max(chunk, seen), valid)
+    seen = d.num_positions or d.length + prompt * ('bert' in self.models)
+    longest = max(self.corpus.chunk_length, seen)
+    valid = f'at least {longest}, for corpus.chunk_length and for prompt.length with what is seen of a text'
+    self.require('bert.max_positions', self.bert.max_positions >= longest, valid)
 
   def tuning(self, method: str) -> groups.TuneSettings:
     """The settings by which one of METHODS is optimised, which has a schedule."""
@@ -159,14 +159,14 @@ class Settings(groups.Experiment):
     return self.pretrain.corruption(self.hmm.num_tokens)
 
   def grid(self) -> dict[Point, tuple[str, ...]]:
-    """The points of the experiment, each with its methods: those with a memory, then the vanilla HMMs beside them."""
+    """The points of the experiment, each with its methods: first HMMs without a memory, then by cells."""
     memory = self.memory
     product = itertools.product(memory.cells, memory.sizes, self.num_states)
     points = {Point(states, size, cells if size else 0): self.methods for cells, size, states in product}
     if memory.vanilla_methods:
       for point in [Point(point.joint_states) for point in points if point.memory_size]:
         points[point] = tuple(dict.fromkeys(points.get(point, ()) + memory.vanilla_methods))
-    return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0].memory_size > 0, item[0])))
+    return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0])))
 
   def num_draws(self, point: Point) -> int:
     """The number of distributions that are drawn at a point."""

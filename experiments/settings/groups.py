@@ -12,7 +12,7 @@ from experiments.settings.methods import METHODS
 from hmm_jax import optimizer as optimizer_lib
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
-from hmm_jax.memory_hmm import check_configurations
+from hmm_jax.memory_hmm import MAX_CONFIGURATIONS
 from hmm_jax.tuning import Schedule
 
 
@@ -25,7 +25,7 @@ class Experiment(Group):
   compilation_cache: str = setting("where compiled programs are kept between runs: auto, a directory, or '' nowhere")
   fast_compilation: bool = setting('whether programs compile in half the time and run slower')
   deterministic: bool = setting('whether a GPU goes without operations whose last bits differ from run to run')
-  debug_nans: bool = setting('whether JAX looks at every result and stops at the first NaN, naming where that is')
+  debug_nans: bool = setting('whether JAX looks at every result and stops at the first NaN, with its place')
 
 
 class FigureSettings(Group):
@@ -36,9 +36,9 @@ class FigureSettings(Group):
 
 
 class TemperatureSettings(Group):
-  transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=10**6)
-  initial_temperature: float = setting('of P[H_1]', least=1e-6, most=10**6)
-  emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=10**6)
+  transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=1_000_000)
+  initial_temperature: float = setting('of P[H_1]', least=1e-6, most=1_000_000)
+  emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=1_000_000)
 
   @property
   def temperatures(self) -> dict[str, Any]:
@@ -46,13 +46,13 @@ class TemperatureSettings(Group):
 
 
 class HmmSettings(TemperatureSettings):
-  num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=2**16)
+  num_tokens: int = setting('size V of the vocabulary', least=2, most=65_536)
+  num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=65_536)
 
 
 class MemorySettings(Group):
-  sizes: tuple[int, ...] = setting('values |M| of a cell; 0: an HMM without a memory', least=0)
-  cells: tuple[int, ...] = setting('numbers N of cells')
+  sizes: tuple[int, ...] = setting('values |M| of a cell; 0: an HMM without a memory', least=0, most=4096)
+  cells: tuple[int, ...] = setting('numbers N of cells', most=64)
   label_cell: int = setting("the cell that labels speak of, the paper's j*", least=0)
   joint_prior: bool = setting('whether P[M, H_1] is drawn at once')
   joint_permutations: bool = setting('whether as many permutations are mixed as joint states |M||H|')
@@ -63,11 +63,9 @@ class MemorySettings(Group):
   def check(self) -> None:
     self.require('sizes', 1 not in self.sizes, 'at least 2 values, or 0 for no memory')
     if any(self.sizes):
-      try:
-        # The most of the grid, in which every size meets every number of cells.
-        check_configurations(max(self.sizes), max(self.cells))
-      except ValueError as error:
-        self.require('cells', False, f'fewer, for sizes {self.sizes}: {error}')
+      # In the grid every size meets every number of cells.
+      valid = f'fewer, for sizes {self.sizes}: at most {MAX_CONFIGURATIONS} memory configurations are enumerated'
+      self.require('cells', max(self.sizes) ** max(self.cells) <= MAX_CONFIGURATIONS, valid)
       fewest = min(self.cells)
       self.require('label_cell', self.label_cell < fewest, f'below the fewest in cells, {fewest}')
 
@@ -170,21 +168,21 @@ class MeasureSettings(Group):
   num_chunks: int = setting('chunks corrupted as in pretraining, for the loss above its Bayes floor')
   num_inputs: int = setting('test inputs at most, for KL and total variation at the [MASK]')
   num_documents: int = setting('documents masked one position at a time')
-  batch_size: int = setting('inputs that are computed at a time', most=2**16)
+  batch_size: int = setting('inputs that are computed at a time', most=65_536)
 
 
 class DownstreamSettings(Group):
   length: int = setting('tokens of a text, which all decide its label: the [MASK] and at least one more', least=2)
   num_positions: int = setting('positions that a text is cut to for the model, prompt included; 0: no cut', least=0)
   label_state: str = setting(
-    "whose posterior labels speak of where there is no memory: H_1, or the released code's silent state",
+    'whose posterior labels speak of without a memory: H_1, or the silent state before',
     choices=('first', 'silent'),
   )
   num_train: int = setting('training inputs')
   num_validation: int = setting('validation inputs')
   num_test: int = setting('test inputs')
   num_classes: int = setting('labels', least=2, most=1000)
-  num_nonzero: int = setting('nonzero entries of mu, at most all', most=10**6)
+  num_nonzero: int = setting('nonzero entries of mu, at most all', most=1_000_000)
   with_replacement: bool = setting('whether the places of the nonzero entries may coincide')
 
   def seen_length(self, prompt_length: int) -> int:
@@ -199,42 +197,40 @@ class TuneSettings(AdamWSettings):
   def schedule(self) -> Schedule:
     return Schedule(*(getattr(self, name) for name in Schedule._fields))
 
-  def check_for(self, name: str, num_train: int, where: str = '') -> None:
+  def check_for(self, name: str, num_train: int) -> None:
     """Raises SettingsError where `num_train` inputs make no batch, or fewer steps than the warm-up has."""
-    valid = f'at most {where}num_train, {num_train}'
+    valid = f'at most num_train, {num_train}'
     require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
     steps = self.num_epochs * (num_train // self.batch_size)
     require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
 
 
 class OnTestSettings(Group):
-  ridges: tuple[float, ...] = setting(
-    'of heads converged on the test inputs, from the best of which the search starts as well'
-  )
+  ridges: tuple[float, ...] = setting('of heads converged on test inputs, from the best of which the search starts too')
   tolerance: float = setting('margins up to which count as none, where test inputs have unit covariance', below=1)
-  max_rounds: int = setting('rounds of search from each start at most', most=10**6)
+  max_rounds: int = setting('rounds of search from each start at most', most=1_000_000)
   max_certificates: int = setting('certificates of inseparability that are looked for')
 
 
 class ConvergedSettings(Group):
-  ridge: float = setting('half of it times the squares of weights and bias is added to the mean cross-entropy')
+  ridge: float = setting('half of it times the squares of weights and bias is added to the mean loss')
   tolerance: float = setting('largest entry of the gradient at which a head is converged')
   max_iterations: int = setting('iterations of L-BFGS at which it gives up')
 
 
 class RestartSettings(Group):
-  number: int = setting('starts of each task, of which validation chooses', most=2**14)
-  steps_factor: int = setting('epochs from each start, in units of those of the schedule', most=10**6)
+  number: int = setting('starts of each task, of which validation chooses', most=16_384)
+  steps_factor: int = setting('epochs from each start, in units of those of the schedule', most=1_000_000)
 
 
 class PromptSettings(TuneSettings):
-  length: int = setting('vectors of a prompt', most=2**16)
+  length: int = setting('vectors of a prompt', most=65_536)
   init: str = setting('how it starts: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
   init_scale: float = setting('half-width of the uniform start, in units of the prompt space of the model')
 
 
 class AttentionSettings(TuneSettings):
   form: str = setting("of the head: the paper's (4.1), or the released code's", choices=('paper', 'official'))
-  temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=10**6)
-  key_size: int = setting('of its keys; 0: |H| + 1', least=0, most=2**16)
-  value_size: int = setting('of its values; 0: |M||H|', least=0, most=2**16)
+  temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=1_000_000)
+  key_size: int = setting('of its keys; 0: |H| + 1', least=0, most=65_536)
+  value_size: int = setting('of its values; 0: |M||H|', least=0, most=65_536)

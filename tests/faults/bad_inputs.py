@@ -90,7 +90,7 @@ def _flags():
   ):
     yield Bad((_GRID, *flags), says)
   yield Bad((), ('--config', 'valid is'))
-  yield Bad(('--config=theory:smoke', '--trials=0'), ('--trials', '0', 'theory is no grid', 'valid is'))
+  yield Bad(('--config=theory:smoke', '--trials=0'), ('--trials', '0', 'valid is nothing but for a run of a grid'))
   yield Bad(('--config=benchmark:smoke', '--mode=merge'), ('--mode', 'merge', 'benchmark is no grid', 'valid is'))
 
 
@@ -103,7 +103,7 @@ def _combinations():
     ('prompt_vs_head', ['corpus.chunk_length=513'], 'corpus.chunk_length', '513', 'at most document_length, 512'),
     ('prompt_vs_head', ['corpus.num_documents=2000000000'], 'corpus.num_documents', '2000000000', 'what fits'),
     ('prompt_vs_head', ['pretrain.num_steps=45'], 'num_steps', '45', 'multiple of steps_per_call, 10'),
-    ('prompt_vs_head', ['head.batch_size=257'], 'head.batch_size', '257', 'downstream.num_train, 256'),
+    ('prompt_vs_head', ['head.batch_size=257'], 'head.batch_size', '257', 'at most num_train, 256'),
     ('prompt_vs_head', ['models=exact', 'methods=finetune'], 'models', "('exact',)", 'finetune'),
     ('prompt_vs_head', ['attention.form=official', 'methods=attention_blind'], 'attention.form', 'official', 'paper'),
     ('prompt_vs_head', ['memory.sizes=9', 'memory.cells=4'], 'memory.cells', '(4,)', '4096'),
