@@ -37,10 +37,7 @@ from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
 
 # What ends a run in a sentence, without a traceback.
-_SENTENCES = (
-  *(SettingsError, exit_status.RunError, signals.Stopped),
-  *(storage.StorageError, nan_guard.Diverged),
-)
+_SENTENCES = (SettingsError, exit_status.RunError, signals.Stopped, storage.StorageError, nan_guard.Diverged)
 
 
 def main(argv: list[str]) -> int:
@@ -122,9 +119,10 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
   if mode == 'merge':
     is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())
     require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
-  changed = results.changed(recorded, settings)
-  if changed and mode != 'report':
-    reporter.say(f'{workdir} has other settings on record, beside which these come: {", ".join(changed)}')
+  changed = results.changed(recorded, settings) if mode != 'report' else []
+  beside = changed and f'{workdir} has other settings on record, beside which these come: {", ".join(changed)}'
+  if beside:
+    reporter.say(beside)
   if mode == 'run':
     # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
     with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
@@ -137,8 +135,9 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
     distributed.broadcast_from_process_0(lambda: _show(mode, settings, workdir, reporter))
   if mode == 'run':
     reporter.say(reporter.clock.line())
-  if left:
-    reporter.say(left)
+  # The first of them once more, since a run is long.
+  for sentence in filter(None, (beside, left)):
+    reporter.say(sentence)
 
 
 def _workdir(values: flags.FlagValues, settings: Any) -> pathlib.Path:
@@ -190,9 +189,8 @@ def _verify(values: flags.FlagValues, config: ml_collections.ConfigDict | None) 
   # Imported here, since it takes longer than `--list` and `--help`.
   from experiments.pipeline import verify
 
-  grids = {name: SETTINGS[name] for name in GRIDS}
-  reporter = Reporter(rich.console.Console())
-  verify.run(_workdir(values, config), values.trials, values.pretrained, grids, _set_up, reporter)
+  workdir, reporter = _workdir(values, config), Reporter(rich.console.Console())
+  verify.run(workdir, values.trials, values.pretrained, dict.fromkeys(GRIDS, Settings), _set_up, reporter)
 
 
 def _set_up(settings: Experiment) -> None:

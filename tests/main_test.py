@@ -379,7 +379,7 @@ def _two_at(address):
   return [f'--config.distributed.{name}={value}' for name, value in fields.items()]
 
 
-# Besides those of faults/bad_inputs.py, and what each field refuses by itself (settings/flag_errors_test.py).
+# Besides those of faults/bad_inputs.py, and what each field refuses by itself (settings/fields_test.py).
 REFUSED = [
   (['--config.nothing.here=3'], ['nothing.here', 'nearest']),
   (['--config.bert.widht=3'], ['bert.widht', 'bert.width']),

@@ -125,8 +125,7 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
   A list, which is what JSON makes of a tuple, becomes one again.
   """
   holds_floats = field.type in (float, tuple[float, ...])
-  # A larger int has no float of its own, and stays an int, which is refused.
-  as_float = lambda x: float(x) if holds_floats and type(x) is int and abs(x) < 2**53 else x
+  as_float = lambda x: float(x) if holds_floats and type(x) is int else x
   if not isinstance(value, (list, tuple)):
     return as_float(value)
   if value and field.metadata['choices'] and all(isinstance(x, str) for x in value):

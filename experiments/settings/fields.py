@@ -36,8 +36,8 @@ def setting(
   may have `choices`; of a tuple both speak of each entry, and entries are distinct unless they `may_repeat`."""
   lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
   upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
-  allowed = dict(may_be_empty=may_be_empty, may_repeat=may_repeat, bounds={**lower, **bounds, **upper})
-  return dataclasses.field(metadata=dict(meaning=meaning, choices=choices, **allowed))
+  allowed = dict(choices=choices, may_be_empty=may_be_empty, may_repeat=may_repeat)
+  return dataclasses.field(metadata=dict(meaning=meaning, bounds=lower | bounds | upper, **allowed))
 
 
 def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
@@ -62,15 +62,16 @@ def valid_values(field: dataclasses.Field) -> str:
 def _takes(field: dataclasses.Field, value: Any) -> bool:
   (entry, several), allowed = _kind(field), field.metadata
   values = value if several else (value,)
-  if type(values) is not tuple or not (values or allowed['may_be_empty']):
-    return False
   bounds = allowed['bounds'].items() if entry in (int, float) else ()
-  for x in values:
-    # No bool passes for an int, and no NaN for a number within bounds.
-    if type(x) is not entry or not all(_BOUNDS[name][0](x, bound) for name, bound in bounds):
-      return False
-  are_chosen = not allowed['choices'] or set(values) <= set(allowed['choices'])
-  return are_chosen and (allowed['may_repeat'] or len(set(values)) == len(values))
+  return (
+    type(values) is tuple
+    and bool(values or allowed['may_be_empty'])
+    # A bool is no int here, and no NaN is within bounds.
+    and all(type(x) is entry for x in values)
+    and all(_BOUNDS[name][0](x, bound) for name, bound in bounds for x in values)
+    and (not allowed['choices'] or set(values) <= set(allowed['choices']))
+    and (allowed['may_repeat'] or len(set(values)) == len(values))
+  )
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
@@ -85,8 +86,7 @@ class Group:
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
       if field.metadata:
-        value = getattr(self, field.name)
-        require(_takes(field, value), field.name, value, valid_values(field))
+        self.require(field.name, _takes(field, getattr(self, field.name)), valid_values(field))
     self.check()
 
   def check(self) -> None:

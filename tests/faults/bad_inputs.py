@@ -1,6 +1,6 @@
 """Command lines that no field can refuse by itself: each is refused in one sentence, with status 2, and writes nothing.
 
-tests/settings/flag_errors_test.py has the values that a field refuses.
+tests/settings/fields_test.py has the values that a field refuses.
 """
 
 import contextlib

@@ -125,12 +125,12 @@ def without_jax(monkeypatch):
 
 
 def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys, without_jax):
-  """Where records are of other settings."""
+  """And after it; of a run and a merge, not of a report, which changes no record."""
   results.write(tmp_path, _settings(), [])
   monkeypatch.setattr(grids, 'STUDY', grids.STUDY._replace(run=lambda *_: None))
   assert main_lib.main(['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.seed=5']) == 0
-  first, *_ = capsys.readouterr().out.splitlines()
-  assert first == f'{tmp_path} has other settings on record, beside which these come: seed 0 (here 5)'
+  first, *_, last = capsys.readouterr().out.splitlines()
+  assert first == last == f'{tmp_path} has other settings on record, beside which these come: seed 0 (here 5)'
 
 
 def test_corrupt_settings_are_renamed_by_a_run_and_refused_by_a_report(tmp_path, monkeypatch, capsys, without_jax):
