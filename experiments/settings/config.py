@@ -114,6 +114,7 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
     for name, field in there.items()
   }
   try:
+    # The group names its fields as it sees them.
     return cls(**values)
   except SettingsError as error:
     raise SettingsError(f'{prefix}{error}')

@@ -36,6 +36,7 @@ class DistributedSettings(Group):
     count = self.num_processes
     # Where it is 0 the cluster says all, and what stands in the other two fields is not read.
     if count:
+      # A name or IPv4 address, or an IPv6 address in brackets.
       is_address = re.fullmatch(r'([^\s:]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}', self.coordinator_address)
       self.require('coordinator_address', is_address, f'HOST:PORT where num_processes is {count}')
       self.require('process_id', self.process_id < count, f'below num_processes, {count}')

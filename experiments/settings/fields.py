@@ -34,6 +34,7 @@ def setting(
 ) -> Any:
   """A field. Numbers have `bounds` by the names in _BOUNDS, by default positive and below 2**31, and texts
   may have `choices`; of a tuple both speak of each entry, and entries are distinct unless they `may_repeat`."""
+  # A bound that is given takes the place of the default at its end.
   lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
   upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
   allowed = dict(choices=choices, may_be_empty=may_be_empty, may_repeat=may_repeat)
@@ -85,6 +86,7 @@ class Group:
 
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
+      # A group has none, and has checked itself.
       if field.metadata:
         self.require(field.name, _takes(field, getattr(self, field.name)), valid_values(field))
     self.check()

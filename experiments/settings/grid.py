@@ -163,6 +163,7 @@ class Settings(groups.Experiment):
     memory = self.memory
     product = itertools.product(memory.cells, memory.sizes, self.num_states)
     points = {Point(states, size, cells if size else 0): self.methods for cells, size, states in product}
+    # A vanilla HMM may be a point by itself too, and has the methods of both.
     if memory.vanilla_methods:
       for point in [Point(point.joint_states) for point in points if point.memory_size]:
         points[point] = tuple(dict.fromkeys(points.get(point, ()) + memory.vanilla_methods))

@@ -101,6 +101,7 @@ class BertSettings(Group):
   scan_layers: bool = setting('whether all layers but the last compile as one')
 
   def check(self) -> None:
+    # cuDNN's kernel knows half precision alone, and no dropout.
     if self.attention == 'cudnn':
       self.require('dtype', self.dtype != 'float32', "bfloat16 or float16 where attention is 'cudnn'")
       self.require('dropout_rate', self.dropout_rate == 0, "0 where attention is 'cudnn'")
@@ -130,6 +131,7 @@ class MlmSettings(AdamWSettings):
   steps_per_call: int = setting('steps of one call of the compiled program')
 
   def check(self) -> None:
+    # 0.9 + 0.1 may be more than 1 in binary.
     fits = self.mask_share + self.random_share <= 1 + 1e-9
     self.require('random_share', fits, f'at most {1 - self.mask_share:.3g}, what mask_share leaves')
 
@@ -159,6 +161,7 @@ class PretrainSettings(MlmSettings):
   def check(self) -> None:
     super().check()
     self.require('warmup_steps', self.warmup_steps < self.num_steps, f'below num_steps, {self.num_steps}')
+    # All happens between two calls of the compiled program.
     for name in ('num_steps', 'checkpoint_every', 'measure_every'):
       is_multiple = getattr(self, name) % self.steps_per_call == 0
       self.require(name, is_multiple, f'a multiple of steps_per_call, {self.steps_per_call}')
@@ -201,6 +204,7 @@ class TuneSettings(AdamWSettings):
     """Raises SettingsError where `num_train` inputs make no batch, or fewer steps than the warm-up has."""
     valid = f'at most num_train, {num_train}'
     require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
+    # The rest of an epoch that makes no batch is left out.
     steps = self.num_epochs * (num_train // self.batch_size)
     require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
 
