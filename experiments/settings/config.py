@@ -1,6 +1,6 @@
 """ConfigDict in, settings out: a config file, the fields that the command line changes, the class that checks all."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 import dataclasses
 import difflib
 import os
@@ -28,16 +28,15 @@ def shipped(experiment: str) -> dict[str, Any]:
   return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
 
 
-def load(config: str, experiments: Iterable[str]) -> ml_collections.ConfigDict:
+def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
   """The config of PATH[:scale] or NAME[:scale]: a path is whatever is a file, a name that of a shipped config.
 
   Raises SettingsError where there is no such file or name, or the file fails.
   """
-  (name, *scale), names = config.split(':', 1), list(experiments)
+  name, *scale = config.split(':', 1)
   is_file = os.path.isfile(name)
-  nearest = difflib.get_close_matches(name, names, n=1, cutoff=0)
-  valid = f'the path of a config file, or one of {", ".join(names)}, with :SCALE; the nearest is {nearest[0]}'
-  require(is_file or name in names, '--config', config, valid)
+  valid = f'the path of a config file, or one of {", ".join(experiments)}, with :SCALE'
+  require(is_file or name in experiments, '--config', config, valid)
   try:
     found = (runpy.run_path(name) if is_file else shipped(name))['get_config'](*scale)
     if not isinstance(found, ml_collections.ConfigDict):

@@ -118,7 +118,7 @@ def _combinations():
 
 def _configs():
   for config, *says in (
-    ('promt_vs_head:smoke', 'nearest is prompt_vs_head'),
+    ('promt_vs_head:smoke', 'one of prompt_vs_head, '),
     ('prompt_vs_head:huge', 'huge', 'small, paper'),
     ('configs/nothing.py', 'the path of a config file'),
     ('x' * 5000, 'the path of a config file'),
