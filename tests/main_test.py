@@ -18,6 +18,7 @@ from typing import NamedTuple
 from conftest import compiling_fast
 from hypothesis import given, strategies as st
 import jax
+import ml_collections
 import numpy as np
 import pytest
 
@@ -68,8 +69,6 @@ def cheap():
 
 def _run(*arguments):
   """The exit code, and what went to standard output and error."""
-  # A second config of one process would be read into the names of the first.
-  sys.modules.pop('config_config', None)
   out, err = io.StringIO(), io.StringIO()
   with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
     code = main_lib.main(['main', *arguments])
@@ -380,7 +379,7 @@ def _two_at(address):
   return [f'--config.distributed.{name}={value}' for name, value in fields.items()]
 
 
-# Besides those of faults/bad_inputs.py, and what each field refuses by itself (settings/flag_errors_test.py).
+# Besides those of faults/bad_inputs.py, and what each field refuses by itself (settings/fields_test.py).
 REFUSED = [
   (['--config.nothing.here=3'], ['nothing.here', 'nearest']),
   (['--config.bert.widht=3'], ['bert.widht', 'bert.width']),
@@ -391,13 +390,11 @@ REFUSED = [
   (['--config.num_states=1'], ['num_states', '(1,)', 'at least 2']),
   (['--config.models=exact', '--config.num_states=4096'], ['num_states', '(4096,)', 'of memory']),
   (['--config.mesh.fsdp=2'], ['mesh', 'data=-1, fsdp=2, tensor=1', 'product is 1']),
-  (['--config.mesh.fsdp=-1'], ['mesh.data', '-1', 'positive where another one is -1']),
-  (['--config.mesh.tensor=0'], ['mesh.tensor', '0', 'positive, or -1']),
   (['--workdir=/proc/nothing'], ['workdir', '/proc/nothing', 'writable']),
   (['--trials=0,x'], ['--trials', "'0,x'", 'numbers of 0 to 1']),
   (['--trials=1-0'], ['--trials', "'1-0'", 'ranges']),
   (['--trials=-1'], ['--trials', "'-1'", 'numbers']),
-  (['--mode=status', '--trials=0'], ['--trials', '0', 'nothing where --mode is status']),
+  (['--mode=status', '--trials=0'], ['--trials', '0', 'nothing but for a run of a grid']),
   (['--config.pretrained=foo://x/y'], ['foo://x/y', 'no object store that is known', 'gs://BUCKET']),
   (
     [
@@ -409,8 +406,8 @@ REFUSED = [
   ),
   (['--config=examine:smoke', '--mode=status'], ['--mode', 'status', 'examine is no grid']),
   (['--mode=verify'], ['--workdir', 'with records where --mode is verify']),
-  (['--mode=report'], ['workdir', 'records of prompt_vs_head']),
-  (['--config=/etc'], ['/etc', 'is a directory']),
+  (['--mode=report'], ['workdir', 'with records of prompt_vs_head']),
+  (['--config=/etc'], ['/etc', 'the path of a config file']),
   (['--config.pretrained=/proc/nothing'], ['pretrained', '/proc/nothing', 'writable']),
   (
     ['--config=degradation:smoke', '--config.bert.width=16'],
@@ -452,7 +449,7 @@ def test_what_cannot_be_verified_is_refused(arguments, words, tmp_path):
 @pytest.mark.parametrize(
   ('source', 'words'),
   [
-    ('x = 1', ['no attribute', 'get_config']),
+    ('x = 1', ['KeyError', 'get_config']),
     ('def get_config():\n  raise KeyError("colour")', ['KeyError', 'colour']),
     ('def get_config():\n  raise ValueError("no such colour")', ['no such colour']),
     ('def get_config():\n  raise SystemExit(7)', ['SystemExit', '7']),
@@ -541,10 +538,10 @@ def test_a_process_finds_a_config_by_name_and_exits_with_the_code_and_the_senten
 
 def test_a_file_of_the_name_of_a_config_wins(tmp_path):
   """Over the shipped file."""
-  assert config_lib.locate('theory:smoke', EXPERIMENTS) == f'{ROOT / "configs" / "theory.py"}:smoke'
+  assert config_lib.load('theory:smoke', EXPERIMENTS).experiment == 'theory'
   with contextlib.chdir(tmp_path):
-    pathlib.Path('theory').touch()
-    assert config_lib.locate('theory:smoke', EXPERIMENTS) == 'theory:smoke'
+    pathlib.Path('theory').write_text('import ml_collections\nget_config = ml_collections.ConfigDict')
+    assert config_lib.load('theory', EXPERIMENTS) == ml_collections.ConfigDict()
 
 
 def test_a_refusal_leaves_nothing(tmp_path):
@@ -562,7 +559,7 @@ def test_records_of_another_experiment_are_not_overwritten(tmp_path):
   text = '{"schema_version": 2, "experiment": "benchmark"}'
   records.write_text(text)
   code, _, err = _run(SMOKE, f'--workdir={tmp_path}')
-  assert code == 2 and 'another experiment' in err and len(err.splitlines()) == 1
+  assert code == 2 and 'no other experiment' in err and len(err.splitlines()) == 1
   assert records.read_text() == text
 
 
@@ -579,7 +576,7 @@ def test_records_of_another_schema_are_refused(mode, tmp_path):
 def _set_up(deterministic):
   settings = types.SimpleNamespace(compilation_cache='', fast_compilation=True, debug_nans=False)
   settings.deterministic = deterministic
-  main_lib._set_up(settings, joins=False)
+  main_lib._set_up(settings)
 
 
 def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
@@ -602,7 +599,9 @@ def test_determinism_is_asked_of_xla_beside_other_flags(monkeypatch):
   ]
 
 
-@given(st.sampled_from(config_lib.field_names('', registry.SETTINGS)), st.text(max_size=20))
+@given(
+  st.sampled_from([name for name, _ in config_lib.fields(registry.SETTINGS['prompt_vs_head'])]), st.text(max_size=20)
+)
 def test_any_override_gives_settings_or_one_sentence(field, value):
   """No text after --config.FIELD= ends in a traceback."""
   _check_refusal([SMOKE, f'--config.{field}={value}'])

@@ -1,12 +1,13 @@
 """Figures, drawn from records alone, all in the style of `figures.mplstyle`."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 import io
 import itertools
 import pathlib
 from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 import matplotlib.figure
 import matplotlib.style
@@ -20,36 +21,29 @@ from experiments.settings.grid import AXES, Point
 from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS, PROTOCOL
 
-FORMATS = ('png', 'pdf', 'svg')
+# Of each format, what goes without the time of drawing: the same records give the same bytes.
+FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
 
 # The fewest values of which a t interval says more than the values themselves.
 LEAST_FOR_INTERVAL = 5
 
 MODEL_NAMES = {'bert': 'pretrained BERT', 'exact': 'exact G'}
+_CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
 _ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 # A decorator, and no `with` block: what is drawn inside is drawn in this style, whatever the user's own.
 styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplstyle', after_reset=True)
-
-# The value of a distribution on the x axis.
-_Size = Callable[[Point], int]
-# A label, how it is drawn, and what it is of.
-_Line = tuple[str, dict[str, Any], pd.DataFrame]
 
 
 @styled
 def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |H| for each method on each model."""
   figure, (axes,) = panels(settings)
-  size, records = AXES['figure_3_left'], _paper_records(records, vanilla=('head', 'prompt'))
-  _draw_lines(axes, _lines(records), size)
-  draw_majority(axes, _samples(records, size, 'majority_accuracy'))
+  records = _paper_records(_placed(records, 'figure_3_left'), 'left')
+  _draw_methods(axes, records)
   if settings.paper_overlay:
-    for method in ('head', 'prompt'):
-      values = report.paper_left(method, records['scale'].iloc[0])
-      _draw_paper(axes, records, size, values, METHODS[method].marker, METHODS[method].label)
-  low, high = axes.dataLim.intervalx
-  if low <= 10 <= high:
+    _draw_paper(axes, records, 'left')
+  if records['place'].min() <= 10 <= records['place'].max():
     # Past |X| = 10 the emission rows cannot be independent.
     axes.axvline(10, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
     axes.text(10, 1.01, '|H| = |X|', transform=axes.get_xaxis_transform(), ha='center', fontsize='small', color='0.35')
@@ -61,28 +55,12 @@ def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib
 def figure_3_right(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
   """Accuracy against |M||H| of text with a memory and of vanilla text."""
   figure, (axes,) = panels(settings)
-  size, records = AXES['figure_3_right'], _paper_records(records, memory=('attention',), vanilla=('head',))
-  memory, vanilla = report.text_records(records, 'memory'), report.text_records(records, 'vanilla')
-  # A method of both texts is drawn on vanilla text as a method of neither.
-  of_memory, of_vanilla = set(memory['method']), set(vanilla['method'])
-  free = [method for method in METHODS if method not in of_memory | of_vanilla]
-  drawn_as = dict(zip(sorted(of_memory & of_vanilla), free))
-  _draw_lines(axes, _lines(memory, 'memory: ') + _lines(vanilla, 'vanilla: ', drawn_as), size)
-  for text, rows, dash, marker in (('memory', memory, ':', 'P'), ('vanilla', vanilla, '-.', 's')):
-    draw_majority(axes, _samples(rows, size, 'majority_accuracy'), f'{text}: majority class', dash)
-    if settings.paper_overlay:
-      _draw_paper(axes, records, size, report.paper_right(text, records['scale'].iloc[0]), marker, text)
+  records = _paper_records(_placed(records, 'figure_3_right'), 'right')
+  _draw_methods(axes, records)
+  if settings.paper_overlay:
+    _draw_paper(axes, records, 'right')
   _finish(figure, records, 'number of joint states |M||H|')
   return figure
-
-
-def _paper_records(records: pd.DataFrame, **methods: tuple[str, ...]) -> pd.DataFrame:
-  """The records that the paper draws, its `methods` on each text, if more than its protocol was run; else all."""
-  if records['method'].isin(PROTOCOL).all():
-    return records
-  of_texts = [report.text_records(records, text) for text in methods]
-  drawn = pd.concat([rows[rows['method'].isin(names)] for rows, names in zip(of_texts, methods.values())])
-  return records if drawn.empty else drawn.sort_index()
 
 
 @styled
@@ -93,48 +71,35 @@ def controls(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figu
   """
   if not records['method'].isin(['attention_constant', 'attention_blind']).any():
     return None
-  size, unit = AXES['controls'], statistics.unit_of(records)
-  texts = [text for text in ('memory', 'vanilla') if len(report.text_records(records, text))]
-  models = [model for model in MODEL_NAMES if model in set(records['model'])]
-  figure = matplotlib.figure.Figure((settings.width * 1.4, settings.height * (0.2 + 0.7 * len(texts))), settings.dpi)
-  grid = figure.subplots(len(texts), len(models), sharex=True, sharey=True, squeeze=False)
-  for (row, text), (column, model) in itertools.product(enumerate(texts), enumerate(models)):
-    text_records, axes = report.text_records(records, text), grid[row, column]
-    lines: list[_Line] = []
-    for method in ('attention', 'attention_blind', 'attention_constant', 'head'):
-      read = model if model in METHODS[method].models else METHODS[method].models[0]
-      rows = statistics.select(text_records, model=read, method=method)
-      lines += [(METHODS[method].label, _shown(style_of(method), read), rows)] * (not rows.empty)
-    _draw_lines(axes, lines, size, unit=unit)
-    draw_majority(axes, _samples(text_records, size, 'majority_accuracy', unit))
-    axes.set_title(f'{text} text, {MODEL_NAMES[model]}')
-    axes.set_xticks(sorted({size(point) for point in statistics.by_point(records)}))
-  for axes in grid[-1]:
-    axes.set_xlabel('number of joint states |M||H|')
-  for axes in grid[:, 0]:
-    axes.set_ylabel('test accuracy (%)')
-  finish(figure, caption(records, _counted(records)))
+  records = _placed(records[records['method'].isin(_CONTROLS)], 'controls')
+  texts, models = (sorted(records[field].unique()) for field in ('text', 'model'))
+  figure, grid = panels(settings, len(models), len(texts), sharex=True)
+  for axes, (text, model) in zip(grid, itertools.product(texts, models)):
+    rows = statistics.select(records, text=text)
+    _draw_methods(axes, rows[(rows['model'] == model) | (rows['method'] == 'attention_constant')], '{method}')
+    axes.set(title=f'{text} text, {MODEL_NAMES[model]}', xticks=records['place'].unique())
+    axes.set(xlabel='number of joint states |M||H|', ylabel='test accuracy (%)')
+    axes.label_outer()
+  finish(figure, records, _counted(records))
   return figure
 
 
 @styled
 def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
-  """Error against the number of memory cells N; where there is none, a triangle on the bottom edge."""
+  """Error against the number of memory cells N, on a logarithmic axis that has a place for 0."""
   figure, (axes,) = panels(settings)
-  size = AXES['memory_cells']
-  records = records.assign(**{field: 1 - records[field] for field in ('accuracy', 'majority_accuracy')})
-  lines = _lines(records)
-  samples = [values for *_, rows in lines for values in _samples(rows, size, 'accuracy').values()]
-  shown = np.array([error for values in samples for error in (values.mean(), *values)])
-  floor = min(shown[shown > 1e-9], default=0.1) / 2
-  axes.set_yscale('log')
-  _draw_lines(axes, lines, size, floor)
-  draw_majority(axes, _samples(records, size, 'majority_accuracy'))
+  records = _placed(records, 'memory_cells')
+  records[['accuracy', 'majority_accuracy']] = 1 - records[['accuracy', 'majority_accuracy']]
+  least = 100 * min(records['accuracy'][records['accuracy'] > 0], default=0.001)
+  # Below the least error that any task has, the axis is linear down to 0.
+  axes.set_yscale('symlog', linthresh=least, linscale=0.5)
+  _draw_methods(axes, records)
   _finish(figure, records, 'number of memory cells N', 'test error (%)')
-  ticks = [tick for tick in _ERROR_TICKS if 1.5 * floor < tick <= axes.get_ylim()[1]]
-  axes.set_yticks([floor, *ticks], ['0 (▼)', *(f'{tick:g}' for tick in ticks)])
+  axes.set_yticks([0, *(tick for tick in _ERROR_TICKS if 0.99 * least <= tick <= axes.get_ylim()[1])])
+  axes.yaxis.set_major_formatter('{x:g}')
   axes.minorticks_off()
-  axes.set_ylim(bottom=floor)
+  # An interval that reaches below 0 is cut there; a mark at 0 is whole.
+  axes.set_ylim(bottom=-least / 4)
   return figure
 
 
@@ -145,41 +110,39 @@ def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.fig
   Each line is a distribution and a model, the mean over its tasks; the area of a marker is the share of positions
   that it stands for.
   """
-  chosen = statistics.select(records, attention_by='read_probability')
+  chosen = statistics.with_unit(statistics.select(records, attention_by='read_probability'))
   if chosen.empty:
     return None
   figure, (axes,) = panels(settings)
-  for of_point, style in zip(statistics.by_point(chosen).values(), matplotlib.rcParams['axes.prop_cycle']()):
-    for model in sorted(set(of_point['model'])):
-      _draw_profile(axes, statistics.select(of_point, model=model), style, model)
+  for (point, rows), style in zip(statistics.by_point(chosen).items(), matplotlib.rcParams['axes.prop_cycle']()):
+    for model, of_model in rows.groupby('model'):
+      _draw_profile(axes, of_model, _shown(style, model), f'{point}, {MODEL_NAMES[model]}')
   axes.axhline(1, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
   axes.set_ylabel('mean attention weight (uniform = 1)')
   axes.set_ylim(bottom=0)
-  finish(figure, caption(chosen, f'mean over {_counted(chosen, spread=False)}', 'area: share of positions'))
+  finish(figure, chosen, f'mean over {_counted(chosen, spread=False)}', 'area: share of positions')
   return figure
 
 
-def _draw_profile(axes: Axes, records: pd.DataFrame, style: dict[str, Any], model: str) -> None:
-  bins = []
-  for rows in zip(*records['attention_profile']):
-    filled = [row for row in rows if row[2]]
-    if filled:
-      concentration, weight, share = zip(*filled)
-      means = [np.average(values, weights=share) for values in (concentration, weight)]
-      bins.append((*means, sum(share) / len(rows)))
-  concentration, weight, share = np.array(bins).T
-  label = f'{next(iter(statistics.by_point(records)))}, {MODEL_NAMES[model]}'
-  shown = _shown(style, model)
-  axes.plot(concentration, weight, label=label, **shown)
-  fill = dict(color=shown['markerfacecolor'], edgecolors=style['color'], marker=style['marker'])
-  axes.scatter(concentration, weight, s=16 + 300 * share, zorder=3, clip_on=False, **fill)
+def _draw_profile(axes: Axes, records: pd.DataFrame, style: dict[str, Any], label: str) -> None:
+  """The mean weight in each bin of the probability that has positions; a task counts by its share of them."""
+  # The columns are the mean probability of a bin, its mean weight and its share of the positions.
+  bins = pd.concat(map(pd.DataFrame, records['attention_profile'])).dropna().astype(float)
+  share = bins[2].groupby(level=0).sum()
+  means = bins[[0, 1]].mul(bins[2], axis=0).groupby(level=0).sum().div(share, axis=0)
+  axes.plot(means[0], means[1], label=label, **style)
+  fill = dict(color=style['markerfacecolor'], edgecolors=style['color'], marker=style['marker'])
+  axes.scatter(means[0], means[1], s=16 + 300 * share / len(records), zorder=3, clip_on=False, **fill)
 
 
-def panels(settings: FigureSettings, count: int = 1) -> tuple[matplotlib.figure.Figure, Any]:
-  """A figure and its panels side by side, with one y axis."""
-  figure = matplotlib.figure.Figure((settings.width * (0.4 * count + 0.6), settings.height), settings.dpi)
-  return figure, figure.subplots(1, count, sharey=True, squeeze=False)[0]
+def panels(
+  settings: FigureSettings, columns: int = 1, rows: int = 1, **shared: Any
+) -> tuple[matplotlib.figure.Figure, Any]:
+  """A figure and its panels, row by row, with one y axis."""
+  size = settings.width * (0.4 * columns + 0.6), settings.height * (0.7 * rows + 0.3)
+  figure = matplotlib.figure.Figure(size, settings.dpi)
+  return figure, figure.subplots(rows, columns, sharey=True, squeeze=False, **shared).ravel()
 
 
 def style_of(method: str) -> dict[str, Any]:
@@ -194,45 +157,29 @@ def _shown(style: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def draw_line(
-  axes: Axes,
-  samples: dict[float, np.ndarray],
-  label: str,
-  style: dict[str, Any],
-  beside: float = 0.0,
-  floor: float = -np.inf,
+  axes: Axes, samples: dict[float, np.ndarray], label: str, style: dict[str, Any], beside: float = 0.0
 ) -> None:
   """A line through the mean at each place, with the 95% interval of five values or more, or every value as a dot.
 
-  It stands `beside` points beside its place, so that no line hides another. What is below `floor` is drawn on it, as
-  triangles.
+  It stands `beside` points beside its place, so that no line hides another, and its dots a little before it.
   """
-  moved = lambda points: ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)
-  at = lambda points: axes.transData + moved(points)
-  intervals = {place: statistics.mean_interval(values) for place, values in samples.items()}
-  means = np.array([interval.mean for interval in intervals.values()])
-  below: list[tuple[float, float, float]] = [(place, 0, 7) for place, mean in zip(intervals, means) if mean < floor]
-  line: dict[str, Any] = dict(markevery=list(means >= floor), zorder=3, transform=at(beside))
-  axes.plot(list(intervals), np.maximum(means, floor), label=label, **line, **style)
-  colour, extent = style['color'], [*means]
-  for place, (mean, half_width, values) in intervals.items():
-    if len(values) >= LEAST_FOR_INTERVAL:
-      middle, low, high = np.maximum([mean, mean - half_width, mean + half_width], floor)
-      bar = dict(fmt='none', ecolor=colour, elinewidth=0.9, transform=at(beside))
-      axes.errorbar([place], [middle], yerr=[[middle - low], [high - middle]], **bar)
-      below += [(place, 0, 5)] * bool(mean - half_width < floor)
-      extent += [low, high]
-    elif len(values) > 1:
-      dot = dict(marker='.', markersize=4.5, markeredgewidth=0.5, color=colour, transform=at(beside - 4))
-      over = values[values >= floor]
-      axes.plot([place] * len(over), over, linestyle='', markerfacecolor=style.get('markerfacecolor', colour), **dot)
-      below += [(place, -4, 3.5)] * (len(over) < len(values))
-      extent += [*values]
-  for place, points, size in below:
-    mark = dict(marker='v', markersize=size, color=colour, clip_on=False, zorder=4, transform=at(beside + points))
-    axes.plot([place], [floor], linestyle='', **mark)
-  # What is drawn beside its place takes no part in the automatic limits.
-  axes.update_datalim([(place, max(y, floor)) for place in samples for y in extent])
-  axes.autoscale_view()
+
+  def move(artists: Iterable[Artist], points: float) -> None:
+    # After they are drawn, so that the limits of the axes are those of the places themselves.
+    for artist in artists:
+      artist.set_transform(axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans))
+
+  found = {place: statistics.mean_interval(values) for place, values in samples.items()}
+  move(axes.plot(list(found), [one.mean for one in found.values()], label=label, zorder=3, **style), beside)
+  colour = style['color']
+  dot: dict[str, Any] = dict(marker='.', markersize=4.5, markeredgewidth=0.5, linestyle='', color=colour)
+  for place, one in found.items():
+    if len(one.values) >= LEAST_FOR_INTERVAL:
+      bar = axes.errorbar(place, one.mean, one.half_width, fmt='none', ecolor=colour, elinewidth=0.9)
+      move(bar.get_children(), beside)
+    elif len(one.values) > 1:
+      places, fill = [place] * len(one.values), style.get('markerfacecolor', colour)
+      move(axes.plot(places, one.values, markerfacecolor=fill, **dot), beside - 4)
 
 
 def caption(records: pd.DataFrame, *more: str) -> str:
@@ -241,47 +188,51 @@ def caption(records: pd.DataFrame, *more: str) -> str:
   return '; '.join([f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}', *more])
 
 
-def finish(figure: matplotlib.figure.Figure, title: str) -> None:
-  """Writes the caption above the panels and their common legend below them."""
-  figure.suptitle(title)
+def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) -> None:
+  """Writes the caption of the records above the panels and their common legend below them."""
+  figure.suptitle(caption(records, *more))
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
-  columns = min(len(entries), 2 * len(figure.axes))
+  side_by_side = len({axes.get_position().x0 for axes in figure.axes})
+  columns = min(len(entries), 2 * side_by_side)
   figure.legend(list(entries.values()), list(entries), loc='outside lower center', ncols=columns)
 
 
-def _lines(records: pd.DataFrame, prefix: str = '', drawn_as: dict[str, str] | None = None) -> list[_Line]:
-  """A line for each pair of model and method, those with a prompt first; drawn as another method where one is given."""
-  by_line = lambda pair: (pair[0], 'prompt' not in pair[1], pair[1])
-  lines = []
-  for model, method in sorted(set(zip(records['model'], records['method'])), key=by_line):
-    style = _shown(style_of({method: method, **(drawn_as or {})}[method]), model)
-    rows = statistics.select(records, model=model, method=method)
-    lines.append((f'{prefix}{METHODS[method].label}, {MODEL_NAMES[model]}', style, rows))
-  return lines
+def _placed(records: pd.DataFrame, figure: str) -> pd.DataFrame:
+  """The records of a run with their `unit`, their `text` and their `place` on the x axis of a figure."""
+  points = statistics.by_point(statistics.with_unit(records))
+  at = lambda point: dict(text=report.text_name(point), place=AXES[figure](point))
+  return pd.concat([rows.assign(**at(point)) for point, rows in points.items()])
 
 
-def _samples(
-  records: pd.DataFrame, size: _Size, field: str, unit: statistics.Unit | None = None
-) -> dict[float, np.ndarray]:
-  """The values of the independent units in percent, by size."""
-  unit = unit or statistics.unit_of(records)
-  points = records[list(Point._fields)].itertuples(index=False, name=None)
-  at = pd.Series([size(Point(*point)) for point in points], records.index, dtype=int)
-  return {wanted: statistics.percent(rows, field, unit).values for wanted, rows in records.groupby(at)}
+def _paper_records(records: pd.DataFrame, panel: str) -> pd.DataFrame:
+  """The records of what the paper draws in a panel, if more than its protocol was run; else all."""
+  drawn = [(text, method) for text, method, _ in report.PAPER[panel]]
+  papers = [line in drawn for line in zip(records['text'], records['method'])]
+  return records if records['method'].isin(PROTOCOL).all() or not any(papers) else records[papers]
 
 
-def _draw_lines(
-  axes: Axes,
-  lines: list[_Line],
-  size: _Size,
-  floor: float = -np.inf,
-  unit: statistics.Unit | None = None,
-) -> None:
-  unit = unit or statistics.unit_of(pd.concat([rows for *_, rows in lines]))
+def _samples(records: pd.DataFrame, field: str) -> dict[float, np.ndarray]:
+  """The values of the independent units in percent, by place."""
+  return {place: statistics.percent(rows, field).values for place, rows in records.groupby('place')}
+
+
+def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {model}') -> None:
+  """A line for each method on each model, side by side, and the majority class; of each text where there are two."""
+  lines = records.groupby(['text', 'model', 'method'])
+  texts_of = records.groupby('method')['text'].nunique()
+  prefix = '{text}: ' if records['text'].nunique() > 1 else ''
   # All within the margin of the axis.
   step = min(4, 36 / len(lines))
-  for index, (label, style, rows) in enumerate(lines):
-    draw_line(axes, _samples(rows, size, 'accuracy', unit), label, style, step * (index - (len(lines) - 1) / 2), floor)
+  for index, ((text, model, method), rows) in enumerate(lines):
+    style = style_of(method)
+    if text == 'vanilla' and texts_of[method] > 1:
+      # A colour of no method, since its own is on the other text.
+      style['color'] = '#CC79A7'
+    name = (prefix + label).format(text=text, method=METHODS[method].label, model=MODEL_NAMES[model])
+    draw_line(axes, _samples(rows, 'accuracy'), name, _shown(style, model), step * (index - (len(lines) - 1) / 2))
+  for text, rows in records.groupby('text'):
+    name, dash = prefix.format(text=text) + 'majority class', ':' if prefix and text == 'memory' else '-.'
+    draw_majority(axes, _samples(rows, 'majority_accuracy'), name, dash)
 
 
 def draw_majority(
@@ -289,25 +240,19 @@ def draw_majority(
 ) -> None:
   """The mean accuracy, or error, of the majority class at each place."""
   means = [values.mean() for values in samples.values()]
-  if means:
-    axes.plot(list(samples), means, color='0.45', marker='', linestyle=dash, linewidth=1.4, label=label)
+  axes.plot(list(samples), means, color='0.45', marker='', linestyle=dash, linewidth=1.4, label=label)
 
 
-def _draw_paper(
-  axes: Axes, records: pd.DataFrame, size: _Size, values: dict[int, float], marker: str, name: str
-) -> None:
-  """The paper's points within the range of ours."""
-  sizes = [size(point) for point in statistics.by_point(records)]
-  shown = {x: value for x, value in values.items() if min(sizes) <= x <= max(sizes)}
-  if not shown:
-    return
-  is_base = records['scale'].iloc[0] in ('paper', 'paper_v1', 'official', 'tuned')
-  of = 'BERT-base' if is_base else 'BERT-base on more text'
-  label = f'{name}, the paper ({of}; digitised)'
-  style: dict[str, Any] = dict(
-    color='0.35', marker=marker, markersize=7, markerfacecolor='none', linestyle='none', zorder=5
-  )
-  axes.plot(list(shown), list(shown.values()), label=label, **style)
+def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:
+  """The paper's points within the range of ours, each with the marker of a method."""
+  scale, places = records['scale'].iloc[0], records['place']
+  of = 'BERT-base' if scale in ('paper', 'paper_v1', 'official', 'tuned') else 'BERT-base on more text'
+  style: dict[str, Any] = dict(color='0.35', markersize=7, markerfacecolor='none', linestyle='none', zorder=5)
+  for _, method, name in report.PAPER[panel]:
+    shown = {x: y for x, y in report.paper(panel, name, scale).items() if places.min() <= x <= places.max()}
+    if shown:
+      label = f'{name}, the paper ({of}; digitised)'
+      axes.plot(list(shown), list(shown.values()), label=label, marker=METHODS[method].marker, **style)
 
 
 def trim_percent_ticks(axes: Axes) -> None:
@@ -324,13 +269,13 @@ def _finish(
   trim_percent_ticks(axes)
   axes.set_xlabel(label)
   axes.set_ylabel(unit)
-  finish(figure, caption(records, _counted(records)))
+  finish(figure, records, _counted(records))
 
 
 def _counted(records: pd.DataFrame, spread: bool = True) -> str:
-  unit = statistics.unit_of(records)
-  counts = [len(statistics.by_unit(rows, 'majority_accuracy', unit)) for rows in statistics.by_point(records).values()]
-  return counted(counts, 'HMMs' if unit == ('trial',) else 'tasks of one HMM per size', spread)
+  counts = records.groupby(list(Point._fields))['unit'].nunique()
+  unit = 'HMMs' if records['trial'].nunique() > 1 else 'tasks of one HMM per size'
+  return counted(list(counts), unit, spread)
 
 
 def counted(counts: list[int], unit: str, spread: bool = True) -> str:
@@ -354,11 +299,5 @@ def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.P
 def as_bytes(figure: matplotlib.figure.Figure, extension: str) -> bytes:
   """The figure in one of FORMATS."""
   buffer = io.BytesIO()
-  metadata = {'png': None, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}[extension]
-  figure.savefig(buffer, format=extension, metadata=metadata)
+  figure.savefig(buffer, format=extension, metadata=FORMATS[extension])
   return buffer.getvalue()
-
-
-def saved(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> str:
-  """Saves the figure; the line that says where."""
-  return f'figure: {", ".join(str(path) for path in save(figure, stem))}'

@@ -1,6 +1,7 @@
 """The tables of a grid of trials, from records alone."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
+import itertools
 import json
 import pathlib
 import textwrap
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import statistics
-from experiments.analysis.statistics import Difference, Unit
+from experiments.analysis.statistics import Interval
 from experiments.analysis.tables import number, Table, table
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS, PROTOCOL
@@ -17,44 +18,41 @@ from experiments.settings.methods import METHODS, PROTOCOL
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
 MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
-# Which method represents a kind of text where the two are compared: the first of these that was run.
-_REPRESENTATIVES = {
-  'memory': ('attention', 'prompt_attention', 'prompt', 'head', 'probe', 'finetune'),
-  'vanilla': ('head', 'attention', 'prompt', 'prompt_attention', 'probe', 'finetune'),
-}
 # Pairs of methods whose difference on BERT, paired by task, is tested where both were run.
-_CONTRASTS = (
+_PAIRED = (
   ('prompt', 'head'),
   ('attention', 'head'),
   ('prompt_attention', 'attention'),
   ('attention', 'attention_blind'),
   ('attention', 'attention_constant'),
 )
+# Those of text with a memory and vanilla text of as many joint states; the first pair is the paper's.
+_OF_TEXTS = (('attention', 'head'), ('attention', 'attention'), ('head', 'head'), ('prompt', 'prompt'))
 
-# Units from which a test says anything of their spread.
-_LEAST_UNITS = 3
+# What each panel of the paper's Figure 3 draws: the kind of text, the method on it, and its name in the reference.
+PAPER = {
+  'left': (('vanilla', 'head', 'head'), ('vanilla', 'prompt', 'prompt')),
+  'right': (('memory', 'attention', 'memory'), ('vanilla', 'head', 'vanilla')),
+}
+
 # Of a test, before it is corrected.
 LEVEL = 0.05
 
-# The cells of a distribution by the headings of their columns.
+# The cells of a row by the headings of their columns.
 Row = dict[str, str]
+# The records of each distribution, each with its unit.
+Points = dict[Point, pd.DataFrame]
 
 
-def _text_of_paper(scale: str) -> str:
-  """Whose Figure 3 stands beside ours: the first text's at its own scale, the later text's at every other."""
-  return 'arxiv_v1' if scale == 'paper_v1' else 'later_version'
+def paper(panel: str, name: str, scale: str, what: str = 'mean') -> dict[int, float]:
+  """Accuracy in percent by size, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3.
 
-
-def paper_left(method: str, scale: str, what: str = 'mean') -> dict[int, float]:
-  """Accuracy in percent by |H|, or half-widths 'ci95' of its 95% interval, as digitised from Figure 3 (left)."""
-  left = REFERENCE[f'left_{_text_of_paper(scale)}']
-  return dict(zip(left['num_states'], left[method][what] or ())) if method in left else {}
-
-
-def paper_right(text: str, scale: str, what: str = 'mean') -> dict[int, float]:
-  """Accuracy by |M||H| of 'memory' or 'vanilla', or half-widths, as `paper_left`, of Figure 3 (right)."""
-  right = REFERENCE[f'right_{_text_of_paper(scale)}']
-  return dict(zip(right['memory_times_states'], right[text][what] or ()))
+  Sizes are |H| in the panel 'left' and |M||H| in the panel 'right'.
+  """
+  # The first text's figure stands beside its own scale, the later text's beside every other.
+  shown = REFERENCE[f'{panel}_{"arxiv_v1" if scale == "paper_v1" else "later_version"}']
+  sizes = shown['num_states' if panel == 'left' else 'memory_times_states']
+  return dict(zip(sizes, shown[name][what] or ()))
 
 
 def text_name(point: Point) -> str:
@@ -62,176 +60,144 @@ def text_name(point: Point) -> str:
   return 'memory' if point.memory_size else 'vanilla'
 
 
-def text_records(records: pd.DataFrame, text: str) -> pd.DataFrame:
-  """The records of one kind of text."""
-  return records[(records['memory_size'] > 0) == (text == 'memory')]
-
-
 def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   """The tables that the records have something for, by name."""
-  beyond = [method for method in METHODS if method not in PROTOCOL]
+  records = statistics.with_unit(records)
+  points = statistics.by_point(records)
+  unit = 'HMM' if records['trial'].nunique() > 1 else 'task of one HMM'
+  run = set(records['method'])
+  protocol, beyond = run.intersection(PROTOCOL), run.difference(PROTOCOL)
   has_ties = bool((records['near_tie_share'] > 0).any())
   rows: dict[str, tuple[str, list[Row]]] = {
     'accuracy': (
       'Test accuracy in percent, mean ± half-width of the 95% interval',
-      [_accuracy_row(*pair, records, has_ties, paper_overlay) for pair in statistics.by_point(records).items()],
+      [_accuracy_row(point, points, protocol, has_ties, paper_overlay) for point in points],
     ),
     'differences': (
-      f'Differences in points, the unit the {_unit_name(records)}; p of t tests, corrected for the number of sizes '
-      f'(Holm). Detectable: the minimum effect that 80% of such runs find at {LEVEL} over the number of sizes',
-      _difference_rows(records),
+      f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). '
+      f'Detectable: the minimum effect that 80% of such runs find at {LEVEL} over the number of sizes',
+      list(_difference_rows(points, contrasts(records))),
     ),
     'beside_paper': (
       'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
       'squared half-widths, uncorrected for number',
-      _beside_paper(records) if paper_overlay else [],
+      [row for point in points for row in _beside_paper(point, points) if paper_overlay and row['difference']],
     ),
     'diagnostics': (
       "Beyond the paper's protocol: what other fits and controls reach",
-      _method_rows(records, 'accuracy', beyond) if records['method'].isin(beyond).any() else [],
+      _method_rows(points, 'accuracy', beyond) if beyond else [],
     ),
     'clear': (
       'The same without near ties: test inputs whose class scores differ by 1e-6 or more',
-      _method_rows(records, 'clear_accuracy', PROTOCOL) if has_ties else [],
+      _method_rows(points, 'clear_accuracy', protocol) if has_ties else [],
     ),
   }
   return {name: table(title, of_table) for name, (title, of_table) in rows.items() if of_table}
 
 
-def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Difference]]:
+def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   """The contrasts that were run on BERT, by title: the difference at every distribution that has both sides.
 
   Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
   vanilla text have no HMM in common, and are compared by Welch's test.
   """
-  unit, points = statistics.unit_of(records), statistics.by_point(records)
-  found: dict[str, dict[Point, Difference]] = {}
-  for one, other in _CONTRASTS:
-    title = f'{METHODS[one].label} - {METHODS[other].label}'
-    for point, rows in points.items():
-      both = _on_bert(rows, one), _on_bert(rows, other)
+  points = statistics.by_point(records)
+  itself = {point: point for point in points}
+  vanilla = {point: Point(point.joint_states) for point in points if point.memory_size}
+  found: dict[str, dict[Point, Interval]] = {}
+  for title, pairs, beside, difference in (
+    ('{} - {}', _PAIRED, itself, statistics.paired_difference),
+    ('memory {} - vanilla {}', _OF_TEXTS, vanilla, statistics.unpaired_difference),
+  ):
+    for (one, other), (point, second) in itertools.product(pairs, beside.items()):
+      both = _on_bert(records, point, one), _on_bert(records, second, other)
       if all(map(len, both)):
-        found.setdefault(title, {})[point] = statistics.paired_difference(*both, unit)
-  memory, vanilla = (representative_method(text, records) for text in _REPRESENTATIVES)
-  of_texts = [(memory, vanilla)] if memory and vanilla else []
-  for one, other in dict.fromkeys([*of_texts, ('attention', 'attention'), ('head', 'head')]):
-    for point in (point for point in points if point.memory_size):
-      beside = statistics.select(records, **Point(point.joint_states)._asdict())
-      both = _on_bert(points[point], one), _on_bert(beside, other)
-      if all(map(len, both)):
-        title = f'memory {METHODS[one].label} - vanilla {METHODS[other].label}'
-        found.setdefault(title, {})[point] = statistics.unpaired_difference(*both, unit)
+        name = title.format(METHODS[one].label, METHODS[other].label)
+        found.setdefault(name, {})[point] = difference(*both)
   return found
 
 
-def _on_bert(records: pd.DataFrame, method: str) -> pd.DataFrame:
+def _on_bert(records: pd.DataFrame, point: Point, method: str) -> pd.DataFrame:
   """The records of a method on BERT, or on the exact model if it makes sense on that one alone."""
   model = 'bert' if 'bert' in METHODS[method].models else 'exact'
-  return statistics.select(records, model=model, method=method)
+  return statistics.select(records, **point._asdict(), model=model, method=method)
 
 
-def _difference_rows(records: pd.DataFrame) -> list[Row]:
+def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]]) -> Iterator[Row]:
   """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
-  rows, points, unit = list[Row](), statistics.by_point(records), statistics.unit_of(records)
-  if max(len(statistics.by_unit(of_point, 'accuracy', unit)) for of_point in points.values()) < _LEAST_UNITS:
-    return []
-  for title, differences in contrasts(records).items():
-    corrected = statistics.holm([one.p_value for one in differences.values()])
+  for title, differences in found.items():
+    corrected = statistics.holm([difference.p_value for difference in differences.values()])
     for (point, difference), p_value in zip(differences.items(), corrected):
-      row = {'contrast, on BERT': title if point == next(iter(differences)) else ''}
-      row |= _name_of(point, points[point], records)
-      row |= {'difference': str(difference.interval), 'p, Holm': number(p_value, '.2g')}
-      row |= {'sizes': str(len(differences))}
-      row |= {'detectable': number(difference.detectable(LEVEL / len(differences)), '.1f')}
-      rows.append(row)
-  return rows
+      yield {
+        'contrast, on BERT': title if point == next(iter(differences)) else '',
+        **_name_of(point, points),
+        'difference': str(difference),
+        'p, Holm': number(p_value, '.2g'),
+        'sizes': str(len(differences)),
+        'detectable': number(difference.detectable(LEVEL / len(differences)), '.1f'),
+      }
 
 
-def _unit_name(records: pd.DataFrame) -> str:
-  return 'HMM' if statistics.unit_of(records) == ('trial',) else 'task of one HMM'
-
-
-def _name_of(point: Point, of_point: pd.DataFrame, records: pd.DataFrame, field: str = 'accuracy') -> Row:
+def _name_of(point: Point, points: Points, field: str = 'accuracy') -> Row:
   """The distribution, and its number of units."""
-  has_memory = (records['memory_size'] > 0).any()
+  has_memory = any(point.memory_size for point in points)
   return {
     'text': text_name(point) if has_memory else '',
     '|M|': str(point.memory_size or ''),
     'N': str(point.num_cells or ''),
     '|H|': str(point.num_states),
     '|M|^N |H|': str(point.joint_states) if has_memory else '',
-    'n': str(len(statistics.by_unit(of_point, field, statistics.unit_of(records)))),
+    'n': str(len(statistics.by_unit(points[point], field))),
   }
 
 
-def _method_rows(records: pd.DataFrame, field: str, methods: Iterable[str]) -> list[Row]:
+def _method_rows(points: Points, field: str, methods: Collection[str]) -> list[Row]:
   """A row for each distribution: the number of units, and in percent a field of these methods on each model."""
-  points, unit = statistics.by_point(records), statistics.unit_of(records)
-  return [
-    _name_of(point, rows, records, field) | _method_cells(rows, records, field, methods, unit)
-    for point, rows in points.items()
-  ]
+  return [_name_of(point, points, field) | _method_cells(rows, field, methods) for point, rows in points.items()]
 
 
-def _method_cells(rows: pd.DataFrame, records: pd.DataFrame, field: str, methods: Iterable[str], unit: Unit) -> Row:
+def _method_cells(rows: pd.DataFrame, field: str, methods: Collection[str]) -> Row:
   cells = {}
-  for model, method in sorted(set(zip(records['model'], records['method']))):
-    if method in methods:
-      chosen = statistics.select(rows, model=model, method=method)
-      title = f'{textwrap.fill(METHODS[method].label, 18)}\n{MODEL_NAMES[model]}'
-      cells[title] = str(statistics.percent(chosen, field, unit)) if len(chosen) else ''
+  for model, method in itertools.product(MODEL_NAMES, sorted(methods)):
+    title = f'{textwrap.fill(METHODS[method].label, 18)}\n{MODEL_NAMES[model]}'
+    cells[title] = str(statistics.percent(statistics.select(rows, model=model, method=method), field))
   return cells
 
 
-def _accuracy_row(point: Point, rows: pd.DataFrame, records: pd.DataFrame, has_ties: bool, paper_overlay: bool) -> Row:
+def _accuracy_row(point: Point, points: Points, protocol: Collection[str], has_ties: bool, paper_overlay: bool) -> Row:
   """The accuracies of the paper's protocol, the majority, the Bayes gap, and the paper's accuracies."""
-  bert, unit = statistics.select(rows, model='bert'), statistics.unit_of(records)
-  row = _name_of(point, rows, records) | _method_cells(rows, records, 'accuracy', PROTOCOL, unit)
+  rows = points[point]
+  row = _name_of(point, points) | _method_cells(rows, 'accuracy', protocol)
   if has_ties:
     row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
-  row['majority'] = str(statistics.percent(rows, 'majority_accuracy', unit))
+  row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
-    row[title] = f'{bert[field].mean(skipna=False):.3f}' if len(bert) else ''
-  return row | (_paper_cells(point, bert, records) if paper_overlay else {})
+    row[title] = number(statistics.select(rows, model='bert')[field].mean(skipna=False), '.3f')
+  if paper_overlay:
+    beside = list(_beside_paper(point, points))
+    of = f'\n{" / ".join(row["method"] for row in beside)}' if len(beside) > 1 else ''
+    row[f"paper's{of}"] = ' / '.join(row['paper'] or '-' for row in beside)
+    row["ours\n- paper's"] = ' / '.join(row['difference'] or '-' for row in beside)
+  return row
 
 
-def representative_method(text: str, records: pd.DataFrame) -> str | None:
-  """The method that represents a kind of text, on BERT; None where there is none."""
-  found = set(statistics.select(text_records(records, text), model='bert')['method'])
-  return next((method for method in _REPRESENTATIVES[text] if method in found), None)
+def _beside_paper(point: Point, points: Points) -> Iterator[Row]:
+  """Each method that the paper draws of such text: ours on BERT, the paper's, and the difference where both are known.
 
-
-def _paper_values(point: Point, records: pd.DataFrame, what: str = 'mean') -> dict[str, float | None]:
-  """The paper's accuracy of each method that it draws at this distribution, None where it draws no such point."""
-  scale, text = records['scale'].iloc[0], text_name(point)
-  if (records['memory_size'] > 0).any():
-    method = representative_method(text, records)
-    return {method: paper_right(text, scale, what).get(point.joint_states)} if method else {}
-  return {method: paper_left(method, scale, what).get(point.num_states) for method in ('head', 'prompt')}
-
-
-def _paper_cells(point: Point, bert: pd.DataFrame, records: pd.DataFrame) -> Row:
-  """The paper's accuracies, and ours on BERT less them."""
-  values, papers, less = _paper_values(point, records), [], []
-  for method, value in values.items():
-    ours = 100 * statistics.select(bert, method=method)['accuracy'].mean()
-    papers.append('-' if value is None else f'{value}')
-    less.append('-' if value is None or np.isnan(ours) else f'{ours - value:+.1f}')
-  of = f'\n{" / ".join(values)}' if len(values) > 1 else ''
-  return {f"paper's{of}": ' / '.join(papers), "ours\n- paper's": ' / '.join(less)}
-
-
-def _beside_paper(records: pd.DataFrame) -> list[Row]:
-  """A row for each point of the paper that we have on BERT; the paper's half-width counts as 0 if it is unknown."""
-  rows, unit = list[Row](), statistics.unit_of(records)
-  for point, of_point in statistics.by_point(records).items():
-    half_widths = _paper_values(point, records, 'ci95')
-    for method, value in _paper_values(point, records).items():
-      chosen = statistics.select(of_point, model='bert', method=method)
-      if value is not None and len(chosen):
-        ours = statistics.percent(chosen, 'accuracy', unit)
-        is_apart = abs(ours.mean - value) > np.hypot(ours.half_width, half_widths[method] or 0)
-        row = {'method': METHODS[method].label, **_name_of(point, chosen, records), 'ours': str(ours)}
-        row |= {'paper': f'{value}', 'difference': f'{ours.mean - value:+.1f}', 'apart': 'yes' if is_apart else 'no'}
-        rows.append(row)
-  return rows
+  The paper's half-width counts as 0 if it is unknown.
+  """
+  panel = 'right' if any(point.memory_size for point in points) else 'left'
+  rows = points[point]
+  for method, name in (names for text, *names in PAPER[panel] if text == text_name(point)):
+    ours = statistics.percent(statistics.select(rows, model='bert', method=method), 'accuracy')
+    by_size = (paper(panel, name, rows['scale'].iloc[0], what) for what in ('mean', 'ci95'))
+    mean, half_width = (values.get(point.joint_states, np.nan) for values in by_size)
+    is_apart = abs(ours.mean - mean) > np.hypot(ours.half_width, np.nan_to_num(half_width))
+    yield {
+      'method': METHODS[method].label,
+      **_name_of(point, points),
+      'ours': str(ours),
+      'paper': number(mean, ''),
+      'difference': number(ours.mean - mean, '+.1f'),
+      'apart': 'yes' if is_apart else 'no',
+    }

@@ -1,9 +1,7 @@
 """Records in, statistics out. Nothing here trains, and a record is never edited."""
 
-from collections.abc import Iterator, Sequence
-import contextlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,52 +10,51 @@ import scipy.stats
 
 from experiments.settings.grid import Point
 
-# The fields that name an independent unit of a run.
-Unit = tuple[str, ...]
-
 
 class Interval(NamedTuple):
-  """A mean with the half-width of its 95% t interval (NaN for fewer than three values) and the values themselves."""
+  """A mean, or a difference of two, with its 95% t interval and the t test that it is zero.
+
+  Attributes:
+    mean: of independent values.
+    standard_error: of the mean; NaN for fewer than three values, since two say next to nothing of their spread.
+    degrees: of freedom of t.
+    values: the values; empty where the mean is a difference of two means.
+  """
 
   mean: float
-  half_width: float
-  values: np.ndarray
+  standard_error: float = np.nan
+  degrees: float = np.nan
+  values: np.ndarray = np.array([])
+
+  @property
+  def half_width(self) -> float:
+    """Half of the length of the interval; NaN where there is none."""
+    return scipy.stats.t.isf(0.025, self.degrees) * self.standard_error
+
+  @property
+  def p_value(self) -> float:
+    """The p-value of the two-sided test; NaN where there is no spread to test against."""
+    if not self.standard_error > 0:
+      return np.nan
+    return 2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees)
+
+  def detectable(self, level: float) -> float:
+    """The least true difference that a test at `level` finds with probability 80%, given this standard error.
+
+    It is delta with P[t^2 > c^2] = 0.8, c the two-sided critical value of t: t^2 is noncentral F with 1 degree above
+    and shift (delta / standard_error)^2. For pairs that is exact where they are normal with this spread; for Welch's
+    test, whose degrees of freedom are estimated, approximate.
+    """
+    if not self.standard_error > 0:
+      return np.nan
+    critical = scipy.stats.t.isf(level / 2, self.degrees)
+    excess = lambda shift: scipy.stats.ncf.sf(critical**2, 1, self.degrees, shift**2) - 0.8
+    # A difference of four critical values is missed only where the spread is seen four times too large.
+    return scipy.optimize.brentq(excess, 0, 4 * critical, xtol=1e-6) * self.standard_error
 
   def __str__(self) -> str:
     numbers = (self.mean, 'z.1f'), (self.half_width, '.1f')
     return ' ± '.join(f'{value:{form}}' for value, form in numbers if not np.isnan(value))
-
-
-class Difference(NamedTuple):
-  """A mean difference, its interval, and the t test that it is zero.
-
-  Attributes:
-    interval: of the mean.
-    p_value: of the test; NaN where there is none.
-    standard_error: of the mean.
-    degrees: of freedom of t.
-  """
-
-  interval: Interval
-  p_value: float
-  standard_error: float = np.nan
-  degrees: float = np.nan
-
-  def detectable(self, level: float, power: float = 0.8) -> float:
-    """The least true difference that a test at `level` finds with probability `power`, given this standard error.
-
-    It is delta with P[t^2 > c^2] = power, c the two-sided critical value of t: t^2 is noncentral F with 1 degree above
-    and shift (delta / standard_error)^2. For pairs that is exact where they are normal with this spread; for Welch's
-    test, whose degrees of freedom are estimated, approximate.
-    """
-    if np.isnan(self.interval.half_width) or not self.standard_error > 0:
-      return np.nan
-    critical = scipy.stats.t.isf(level / 2, self.degrees)
-    excess = lambda shift: float(scipy.stats.ncf.sf(critical**2, 1, self.degrees, shift**2)) - power
-    most = critical
-    while excess(most) < 0:
-      most *= 2
-    return float(scipy.optimize.brentq(excess, 0, most, xtol=1e-6)) * self.standard_error
 
 
 def by_point(records: pd.DataFrame) -> dict[Point, pd.DataFrame]:
@@ -74,85 +71,68 @@ def select(records: pd.DataFrame, **fields: Any) -> pd.DataFrame:
 
 
 def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> Interval:
-  """Mean and 95% t interval of independent values; two of them say next to nothing of their spread."""
+  """Mean and 95% t interval of independent values, such as differences of pairs."""
   values = np.asarray(values, float)
   if len(values) < 3:
-    return Interval(float(values.mean()) if len(values) else np.nan, np.nan, values)
-  half_width = scipy.stats.t.ppf(0.975, len(values) - 1) * scipy.stats.sem(values)
-  return Interval(float(values.mean()), float(half_width), values)
+    return Interval(float(values.mean()) if len(values) else np.nan, values=values)
+  # Less the first of them, so that equal values have no spread at all, not one of rounding.
+  return Interval(float(values.mean()), scipy.stats.sem(values - values[0]), len(values) - 1, values)
 
 
 def share_interval(count: int, total: int) -> tuple[float, float]:
   """The 95% interval of a share, of `count` in `total` independent draws (Clopper and Pearson 1934)."""
-  interval = scipy.stats.binomtest(count, total).proportion_ci(0.95, method='exact')
-  return float(interval.low), float(interval.high)
+  return scipy.stats.binomtest(count, total).proportion_ci(0.95, method='exact')
 
 
-def unit_of(records: pd.DataFrame) -> Unit:
-  """The fields that identify an independent unit of a run.
+def with_unit(records: pd.DataFrame) -> pd.DataFrame:
+  """The records of a whole run with the field `unit`, which numbers its independent units at each distribution.
 
   Tasks of one trial share an HMM and a pretrained model, so where there are several trials the unit is the
   trial; with one trial it is the task, and intervals speak of tasks given that HMM and that model.
   """
-  return ('trial',) if records['trial'].nunique() > 1 else ('trial', 'task')
+  return records.assign(unit=records['trial' if records['trial'].nunique() > 1 else 'task'])
 
 
-def by_unit(records: pd.DataFrame, field: str, unit: Unit | None = None) -> pd.Series:
-  """The field's mean in each unit, by default that of these records alone.
-
-  Records without the field take no part, and do not change the unit.
-  """
-  known = records.dropna(subset=field).astype({field: float})
-  return known.groupby(list(unit or unit_of(records)))[field].mean()
+def by_unit(records: pd.DataFrame, field: str, unit: str | list[str] = 'unit') -> pd.Series:
+  """The field's mean in each unit of one distribution. Records without the field take no part."""
+  return records.dropna(subset=field).astype({field: float}).groupby(unit)[field].mean()
 
 
-def percent(records: pd.DataFrame, field: str, unit: Unit | None = None) -> Interval:
+def percent(records: pd.DataFrame, field: str, unit: str | list[str] = 'unit') -> Interval:
   """The interval of a share, in percent."""
   return mean_interval(100 * by_unit(records, field, unit))
 
 
-def holm(p_values: list[float]) -> list[float]:
+def holm(p_values: Sequence[float]) -> list[float]:
   """P-values corrected for their number (Holm 1979); NaN, where there was no test, counts as one and stays."""
-  order, most, corrected = np.argsort(p_values), 0.0, list(p_values)
-  for rank, index in enumerate(order[: len(p_values) - int(np.isnan(p_values).sum())]):
-    most = max(most, min(1.0, (len(p_values) - rank) * p_values[index]))
-    corrected[index] = float(most)
-  return corrected
+  ordered = pd.Series(p_values, dtype=float).sort_values()
+  steps = ordered * np.arange(len(ordered), 0, -1)
+  return steps.cummax().clip(upper=1).sort_index().tolist()
 
 
-@contextlib.contextmanager
-def _without_precision_warnings() -> Iterator[None]:
-  """A sample without spread, such as a head that is always right, loses precision only in a variance that is 0."""
-  with warnings.catch_warnings():
-    warnings.filterwarnings('ignore', 'Precision loss occurred', RuntimeWarning)
-    yield
-
-
-def difference(values: Sequence[float] | np.ndarray | pd.Series) -> Difference:
-  """The mean of differences, one for each independent unit, and the t test that it is zero."""
-  interval = mean_interval(values)
-  if len(interval.values) < 2 or np.ptp(interval.values) == 0:
-    return Difference(interval, np.nan)
-  with _without_precision_warnings():
-    test = scipy.stats.ttest_1samp(interval.values, 0.0)
-  return Difference(interval, float(test.pvalue), float(scipy.stats.sem(interval.values)), float(test.df))
-
-
-def paired_difference(first: pd.DataFrame, second: pd.DataFrame, unit: Unit | None = None) -> Difference:
+def paired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
   """Accuracy of `first` minus that of `second` on the (trial, task) pairs that both have, in percentage points."""
   pairs = first.merge(second, on=[*Point._fields, 'trial', 'task'], suffixes=('', '_of_second'))
-  pairs['difference'] = pairs['accuracy'] - pairs['accuracy_of_second']
-  return difference(100 * by_unit(pairs, 'difference', unit))
+  return percent(pairs.assign(difference=pairs['accuracy'] - pairs['accuracy_of_second']), 'difference')
 
 
-def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame, unit: Unit | None = None) -> Difference:
+def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
   """Accuracy of `first` minus that of `second`, which share nothing, in points: Welch's interval and test."""
-  samples = [percent(records, 'accuracy', unit).values for records in (first, second)]
-  mean = float(samples[0].mean() - samples[1].mean())
-  if min(len(sample) for sample in samples) < 2 or max(np.ptp(sample) for sample in samples) == 0:
-    return Difference(Interval(mean, np.nan, np.array([mean])), np.nan)
-  with _without_precision_warnings():
-    test = scipy.stats.ttest_ind(*samples, equal_var=False)
-  low, high = test.confidence_interval(0.95)
-  error = float(np.hypot(*(scipy.stats.sem(sample) for sample in samples)))
-  return Difference(Interval(mean, float(high - low) / 2, np.array([mean])), float(test.pvalue), error, float(test.df))
+  one, other = (percent(records, 'accuracy') for records in (first, second))
+  variances = np.square([one.standard_error, other.standard_error])
+  # Welch and Satterthwaite's degrees of freedom; NaN where neither side has any spread.
+  with np.errstate(invalid='ignore'):
+    degrees = variances.sum() ** 2 / (variances**2 / [one.degrees, other.degrees]).sum()
+  return Interval(one.mean - other.mean, np.sqrt(variances.sum()), degrees)
+
+
+def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[float, float]:
+  """Spearman's rank correlation of a field with a size over independent units, and the p-value that there is none.
+
+  A unit counts once at its distribution. The p-value is of a permutation test on both sides: of all orders of up to
+  eight units, exactly; of 50,000 random ones, always the same, of more.
+  """
+  ranks = records.groupby([*Point._fields, 'unit'])[[size, field]].mean().rank()
+  orders = scipy.stats.PermutationMethod(50_000, rng=0)
+  found = scipy.stats.pearsonr(ranks[size], ranks[field], method=orders)
+  return found.statistic, found.pvalue

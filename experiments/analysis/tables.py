@@ -1,20 +1,17 @@
 """A table: a title over a DataFrame of texts, as plain text for a terminal and as Markdown for a page."""
 
 from collections.abc import Sequence
-import io
 import re
-from typing import NamedTuple
+import textwrap
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import rich.box
-import rich.console
-import rich.table
 
 from experiments.analysis import statistics
 
-# Columns of words wrap at this width.
-_WORDS = 40
+# Columns of words wrap at this width, and titles at that of a page.
+_WORDS, _PAGE = 40, 120
 
 
 class Table(NamedTuple):
@@ -38,25 +35,20 @@ def table(title: str, rows: Sequence[dict[str, str]] | pd.DataFrame, num_texts: 
 
 
 def as_text(table: Table) -> str:
-  """The table at its own width, without colour or trailing blanks."""
-  shown = rich.table.Table(title=table.title, box=rich.box.SIMPLE)
-  for number, name in enumerate(table.frame):
-    if number < table.num_texts:
-      shown.add_column(name, max_width=_WORDS, overflow='fold')
-    else:
-      shown.add_column(name, justify='right', no_wrap=True)
-  for row in table.frame.itertuples(index=False):
-    shown.add_row(*row)
-  console = rich.console.Console(width=240, no_color=True, file=io.StringIO(), record=True)
-  console.print(shown, markup=False)
-  return '\n'.join(line.rstrip() for line in console.export_text().splitlines()) + '\n'
+  """The table below its title, in plain text."""
+  widths = [_WORDS] * table.num_texts
+  return f'{textwrap.fill(table.title, _PAGE)}\n\n{_rows(table, tablefmt="simple", maxcolwidths=widths)}\n'
 
 
 def as_markdown(table: Table) -> str:
   """The title in italics, and the table with headings on one line."""
   frame = table.frame.map(_escaped).rename(columns=_escaped)
-  sides = ['left' if number < table.num_texts else 'right' for number in range(frame.shape[1])]
-  return f'*{_escaped(table.title)}*\n\n{frame.to_markdown(index=False, disable_numparse=True, colalign=sides)}'
+  return f'*{_escaped(table.title)}*\n\n{_rows(table._replace(frame=frame))}'
+
+
+def _rows(table: Table, **how: Any) -> str:
+  sides = ['left'] * table.num_texts + ['right'] * (table.frame.shape[1] - table.num_texts)
+  return table.frame.to_markdown(index=False, disable_numparse=True, colalign=sides, **how)
 
 
 def _escaped(text: str) -> str:

@@ -1,42 +1,97 @@
-"""ConfigDict in, settings out; and the configs that are shipped, by the name of their experiment."""
+"""ConfigDict in, settings out: a config file, the fields that the command line changes, the class that checks all."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 import dataclasses
 import difflib
+import os
 import pathlib
+import re
 import runpy
 from typing import Any
 
+from absl import flags
 import ml_collections
+from ml_collections import config_flags
 
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import require, SettingsError, valid_values
 
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
 
 _SHIPPED = pathlib.Path(__file__).parents[2] / 'configs'
+# A word of a command line that speaks of a field, such as --config.seed=1, --config.seed or --noconfig.tensorboard.
+_FIELD = re.compile(r'--?(?:no)?config\.([^=]*)')
 
 
-def from_config(config: ml_collections.ConfigDict, classes: Classes) -> Any:
-  """The settings of the experiment that the config names; raises SettingsError at the first field that is wrong."""
-  return _settings(config.to_dict(), classes)
+def shipped(experiment: str) -> dict[str, Any]:
+  """The definitions of an experiment's shipped config file: `get_config`, `SCALES` and its docstring `__doc__`."""
+  return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
 
 
-def from_record(recorded: dict[str, Any], classes: Classes) -> Any:
-  """The settings of a run from its `config.json`, where tuples are lists; raises SettingsError likewise."""
+def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
+  """The config of PATH[:scale] or NAME[:scale]: a path is whatever is a file, a name that of a shipped config.
 
-  def with_tuples(value: Any) -> Any:
-    if isinstance(value, dict):
-      return {name: with_tuples(entry) for name, entry in value.items()}
-    return tuple(value) if isinstance(value, list) else value
+  Raises SettingsError where there is no such file or name, or the file fails.
+  """
+  name, *scale = config.split(':', 1)
+  is_file = os.path.isfile(name)
+  valid = f'the path of a config file, or one of {", ".join(experiments)}, with :SCALE'
+  require(is_file or name in experiments, '--config', config, valid)
+  try:
+    found = (runpy.run_path(name) if is_file else shipped(name))['get_config'](*scale)
+    if not isinstance(found, ml_collections.ConfigDict):
+      raise TypeError(f'get_config() returned a {type(found).__name__}')
+    return found
+  except (Exception, SystemExit) as error:
+    # A config file is a program, which may fail in any way or exit.
+    reason = f'{type(error).__name__}: {_line(error)}'
+    valid = 'a Python file whose get_config returns a ConfigDict'
+    raise SettingsError(f'--config is {config!r}, which fails with {reason}; valid is {valid}')
 
-  return _settings(with_tuples(recorded), classes)
+
+def override(config: ml_collections.ConfigDict, words: list[str], classes: Classes) -> list[str]:
+  """Sets the fields that words of a command line name, --config.FIELD=VALUE; returns the other words.
+
+  Raises SettingsError for a field that there is not, and a value that is not of its type; its range is checked later.
+  """
+  known = dict(fields(_class(config, classes)))
+  for match in filter(None, map(_FIELD.match, words)):
+    name = match[1]
+    if name in ('experiment', 'scale'):
+      raise SettingsError(f'--config.{name} is decided by --config=NAME:SCALE; valid is any other field')
+    if name not in known:
+      nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
+      raise SettingsError(f'--config.{name} is no field of this config; the nearest is --config.{nearest[0]}')
+  values = flags.FlagValues()
+  # As in `main`: other words may stand between those of fields.
+  values.set_gnu_getopt()
+  try:
+    config_flags.DEFINE_config_dict('config', config, flag_values=values, sys_argv=words)
+    return values(words, known_only=True)
+  except Exception as error:
+    # Errors of absl, of ml_collections and of their parsers have no class in common. Those of a value begin alike.
+    reason = _line(error)
+    name = reason.removeprefix('flag --config.').partition('=')[0]
+    raise SettingsError(f'{reason}; valid is {valid_values(known[name])}' if name in known else reason)
 
 
-def _settings(config: dict[str, Any], classes: Classes) -> Any:
+def _line(error: BaseException) -> str:
+  """The words of an error in one line."""
+  return ' '.join(str(error).split())
+
+
+def _class(config: Mapping[str, Any], classes: Classes) -> Any:
   experiment = config.get('experiment')
   require(experiment in list(classes), 'experiment', experiment, f'one of {", ".join(classes)}')
-  return _read(classes[str(experiment)], config, '')
+  return classes[str(experiment)]
+
+
+def from_record(config: dict[str, Any], classes: Classes) -> Any:
+  """The settings of the experiment that a config names, of a ConfigDict or of the `config.json` of a run.
+
+  Raises SettingsError at the first field that is wrong.
+  """
+  return _read(_class(config, classes), config, '')
 
 
 def replace(settings: Any, changes: dict[str, Any]) -> Any:
@@ -46,35 +101,36 @@ def replace(settings: Any, changes: dict[str, Any]) -> Any:
   return _read(type(settings), config.to_dict(), '')
 
 
-def _read(cls: Any, config: dict[str, Any], prefix: str) -> Any:
-  names = [field.name for field in dataclasses.fields(cls)]
-  for name in sorted(set(config) - set(names)):
-    raise SettingsError(f'{prefix}{name} is no field of the config; valid are {", ".join(names)}')
-  values = {}
-  for field in dataclasses.fields(cls):
-    name = prefix + field.name
-    if field.name not in config:
-      raise SettingsError(f'{name} is missing from the config')
-    value = config[field.name]
-    if field.metadata:
-      values[field.name] = _converted(value, field)
-    else:
-      require(isinstance(value, dict), name, value, 'a group of fields')
-      values[field.name] = _read(field.type, value, f'{name}.')
+def _read(cls: Any, config: Any, prefix: str) -> Any:
+  """The class of settings, or group at `prefix`, made of the fields of a config: no field less and none more."""
+  require(isinstance(config, dict), prefix, config, 'a group of fields')
+  there = {field.name: field for field in dataclasses.fields(cls)}
+  for name in sorted(set(config) ^ set(there)):
+    what = 'is missing from the config' if name in there else f'is no field of the config; valid are {", ".join(there)}'
+    raise SettingsError(f'{prefix}{name} {what}')
+  values = {
+    name: _converted(config[name], field) if field.metadata else _read(field.type, config[name], f'{prefix}{name}.')
+    for name, field in there.items()
+  }
   try:
+    # The group names its fields as it sees them.
     return cls(**values)
   except SettingsError as error:
     raise SettingsError(f'{prefix}{error}')
 
 
 def _converted(value: Any, field: dataclasses.Field) -> Any:
-  """The value, with a float for an int where the field holds floats, and names between commas one by one."""
-  as_float = lambda x: float(x) if type(x) is int and abs(x) < 2**53 else x
-  if isinstance(value, tuple) and field.type == tuple[float, ...]:
-    return tuple(map(as_float, value))
-  if isinstance(value, tuple) and field.metadata['choices'] and all(isinstance(x, str) for x in value):
-    return tuple(name for x in value for name in x.split(','))
-  return as_float(value) if field.type is float else value
+  """The value, with a float for an int where the field holds floats, and names between commas one by one.
+
+  A list, which is what JSON makes of a tuple, becomes one again.
+  """
+  holds_floats = field.type in (float, tuple[float, ...])
+  as_float = lambda x: float(x) if holds_floats and type(x) is int else x
+  if not isinstance(value, (list, tuple)):
+    return as_float(value)
+  if value and field.metadata['choices'] and all(isinstance(x, str) for x in value):
+    return tuple(','.join(value).split(','))
+  return tuple(map(as_float, value))
 
 
 def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]]:
@@ -84,39 +140,3 @@ def fields(cls: Any, prefix: str = '') -> Iterator[tuple[str, dataclasses.Field]
       yield prefix + field.name, field
     else:
       yield from fields(field.type, f'{prefix}{field.name}.')
-
-
-def field_names(experiment: str, classes: Classes) -> list[str]:
-  """Every field of the experiment by its dotted name; of every one where there is none of that name."""
-  chosen = [classes[experiment]] if experiment in classes else classes.values()
-  return sorted({name for cls in chosen for name, _ in fields(cls)})
-
-
-def shipped(experiment: str) -> dict[str, Any]:
-  """The definitions of an experiment's shipped config file: `get_config`, `SCALES` and its docstring `__doc__`."""
-  return runpy.run_path(str(_SHIPPED / f'{experiment}.py'))
-
-
-def locate(config: str, experiments: Iterable[str]) -> str:
-  """PATH[:scale] of PATH[:scale] or NAME[:scale].
-
-  A path is whatever is a file, ends in .py or has a slash; anything else is the name of a shipped config. Raises
-  SettingsError where there is no such file or name.
-  """
-  name, colon, scale = config.partition(':')
-  path = pathlib.Path(name)
-  try:
-    is_file = path.is_file()
-  except OSError as error:
-    raise SettingsError(f'--config is {config[:80]!r}, which is no path ({error.strerror}); valid is a path, or a name')
-  if is_file:
-    return config
-  if path.suffix == '.py' or '/' in name:
-    what = 'is a directory' if path.is_dir() else 'does not exist'
-    raise SettingsError(f'--config is {config!r}, which {what}; valid is the path of a config file, or a name')
-  names = list(experiments)
-  if name not in names:
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0) or names
-    valid = f'a path, or one of {", ".join(names)}; the nearest is {nearest[0]}'
-    raise SettingsError(f'--config is {config!r}; valid is {valid}')
-  return f'{_SHIPPED / name}.py{colon}{scale}'

@@ -11,8 +11,6 @@ _BOUNDS = {
   'most': (operator.le, 'at most'),
   'below': (operator.lt, 'below'),
 }
-# Characters of a value in a sentence.
-_MOST_SHOWN = 300
 _KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a text'}
 
 
@@ -20,19 +18,10 @@ class SettingsError(ValueError):
   """Bad input, as one sentence for the user."""
 
 
-def require(holds: bool, name: str, value: Any, valid: str) -> None:
-  """Raises SettingsError, 'NAME is VALUE; valid is ...', unless it holds."""
+def require(holds: Any, name: str, value: Any, valid: str) -> None:
+  """Raises SettingsError, 'NAME is VALUE; valid is ...', unless it holds; of a value at most 300 characters."""
   if not holds:
-    raise SettingsError(f'{name} is {_shown(value)}; valid is {valid}')
-
-
-def _shown(value: Any) -> str:
-  """As Python writes it, cut where that is long."""
-  try:
-    text = repr(value)
-  except ValueError:  # Python refuses to write an int of more than 4300 digits.
-    return f'{type(value).__name__} too long to show'
-  return text if len(text) <= _MOST_SHOWN else f'{text[:_MOST_SHOWN]}... ({len(text)} characters)'
+    raise SettingsError(f'{name} is {value!r:.300}; valid is {valid}')
 
 
 def setting(
@@ -45,10 +34,11 @@ def setting(
 ) -> Any:
   """A field. Numbers have `bounds` by the names in _BOUNDS, by default positive and below 2**31, and texts
   may have `choices`; of a tuple both speak of each entry, and entries are distinct unless they `may_repeat`."""
+  # A bound that is given takes the place of the default at its end.
   lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
   upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
-  allowed = dict(may_be_empty=may_be_empty, may_repeat=may_repeat, bounds={**lower, **bounds, **upper})
-  return dataclasses.field(metadata=dict(meaning=meaning, choices=choices, **allowed))
+  allowed = dict(choices=choices, may_be_empty=may_be_empty, may_repeat=may_repeat)
+  return dataclasses.field(metadata=dict(meaning=meaning, bounds=lower | bounds | upper, **allowed))
 
 
 def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
@@ -59,30 +49,30 @@ def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
 
 def valid_values(field: dataclasses.Field) -> str:
   """The values that a field takes, in words."""
-  entry, several = _kind(field)
-  words = [f'{_BOUNDS[name][1]} {bound}' for name, bound in field.metadata['bounds'].items()]
-  text = ' and '.join(words).replace('above 0 ', 'positive ').replace(str(2**31), '2**31')
-  if entry not in (int, float):
-    text = ', '.join(field.metadata['choices'])
-  if several:
-    ones = f'ones of {text}' if text else 'texts'
-    text = f'{entry.__name__}s, each {text}' if entry is not str else ones
-    distinct = '' if field.metadata['may_repeat'] else 'distinct '
-    return f'a tuple of {distinct}{text}' + (', or ()' if field.metadata['may_be_empty'] else '')
-  if field.metadata['choices']:
-    return f'one of {text}'
-  return f'{_KINDS[entry]}, {text}' if text else _KINDS[entry]
+  (entry, several), allowed = _kind(field), field.metadata
+  one = f'one of {", ".join(allowed["choices"])}' if allowed['choices'] else _KINDS[entry]
+  if entry in (int, float):
+    bounds = ' and '.join(f'{_BOUNDS[name][1]} {bound}' for name, bound in allowed['bounds'].items())
+    one += ', ' + bounds.replace('above 0 ', 'positive ')
+  if not several:
+    return one
+  distinct = '' if allowed['may_repeat'] else 'distinct '
+  return f'a tuple of {distinct}entries, each {one}' + (', or ()' if allowed['may_be_empty'] else '')
 
 
 def _takes(field: dataclasses.Field, value: Any) -> bool:
-  entry, several = _kind(field)
-  if several and (type(value) is not tuple or not (value or field.metadata['may_be_empty'])):
-    return False
-  values, choices = value if several else (value,), field.metadata['choices']
-  bounds = field.metadata['bounds'].items() if entry in (int, float) else ()
-  fits = lambda x: type(x) is entry and all(_BOUNDS[name][0](x, bound) for name, bound in bounds)
-  are_fit = all(fits(x) and (not choices or x in choices) for x in values)
-  return are_fit and (field.metadata['may_repeat'] or len(set(values)) == len(values))
+  (entry, several), allowed = _kind(field), field.metadata
+  values = value if several else (value,)
+  bounds = allowed['bounds'].items() if entry in (int, float) else ()
+  return (
+    type(values) is tuple
+    and bool(values or allowed['may_be_empty'])
+    # A bool is no int here, and no NaN is within bounds.
+    and all(type(x) is entry for x in values)
+    and all(_BOUNDS[name][0](x, bound) for name, bound in bounds for x in values)
+    and (not allowed['choices'] or set(values) <= set(allowed['choices']))
+    and (allowed['may_repeat'] or len(set(values)) == len(values))
+  )
 
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(setting,))
@@ -96,10 +86,14 @@ class Group:
 
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
+      # A group has none, and has checked itself.
       if field.metadata:
-        value = getattr(self, field.name)
-        require(_takes(field, value), field.name, value, valid_values(field))
+        self.require(field.name, _takes(field, getattr(self, field.name)), valid_values(field))
     self.check()
 
   def check(self) -> None:
     """Raises SettingsError where fields do not fit each other; names are as seen from this group."""
+
+  def require(self, name: str, holds: Any, valid: str) -> None:
+    """`require` of the field of this dotted name."""
+    require(holds, name, operator.attrgetter(name)(self), valid)

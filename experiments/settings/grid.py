@@ -7,25 +7,8 @@ import itertools
 import json
 from typing import Any, NamedTuple
 
-from experiments.settings.devices import DistributedSettings, MeshSettings
-from experiments.settings.fields import require, setting
-from experiments.settings.groups import (
-  AttentionSettings,
-  BertSettings,
-  ConvergedSettings,
-  CorpusSettings,
-  DownstreamSettings,
-  Experiment,
-  FigureSettings,
-  HmmSettings,
-  MeasureSettings,
-  MemorySettings,
-  OnTestSettings,
-  PretrainSettings,
-  PromptSettings,
-  RestartSettings,
-  TuneSettings,
-)
+from experiments.settings import devices, groups
+from experiments.settings.fields import setting
 from experiments.settings.methods import METHODS
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
@@ -59,105 +42,90 @@ AXES: dict[str, Callable[[Point], int]] = {
   'memory_cells': lambda point: point.num_cells,
   'controls': lambda point: point.joint_states,
 }
-# Those that tell text with a memory and vanilla text apart.
-_OF_BOTH_TEXTS = ('figure_3_right', 'controls')
 
 
-class Settings(Experiment):
+class Settings(groups.Experiment):
   """A grid of trials: a distribution with its corpus and pretrained model, and tasks, draws of mu, in each."""
 
   num_states: tuple[int, ...] = setting('hidden states |H|', most=4096)
-  num_trials: int = setting('draws of the distribution, with a pretraining each', most=10**5)
+  num_trials: int = setting('draws of the distribution, with a pretraining each', most=100_000)
   num_trials_by_size: tuple[int, ...] = setting(
     'draws at each of num_states, num_trials being the most; (): num_trials at each',
-    most=10**5,
+    most=100_000,
     may_be_empty=True,
     may_repeat=True,
   )
-  tasks_per_trial: int = setting('draws of mu in each', most=10**4)
+  tasks_per_trial: int = setting('draws of mu in each', most=10_000)
   models: tuple[str, ...] = setting('models that methods are tuned on', choices=('bert', 'exact'))
   methods: tuple[str, ...] = setting('what is trained: a head, a prompt and so on', choices=tuple(METHODS))
-  hmm: HmmSettings
-  memory: MemorySettings
-  corpus: CorpusSettings
-  bert: BertSettings
-  pretrain: PretrainSettings
-  measure: MeasureSettings
-  downstream: DownstreamSettings
-  head: TuneSettings
-  finetune: TuneSettings
-  prompt: PromptSettings
-  attention: AttentionSettings
-  on_test: OnTestSettings
-  converged: ConvergedSettings
-  restarts: RestartSettings
-  mesh: MeshSettings
-  distributed: DistributedSettings
+  hmm: groups.HmmSettings
+  memory: groups.MemorySettings
+  corpus: groups.CorpusSettings
+  bert: groups.BertSettings
+  pretrain: groups.PretrainSettings
+  measure: groups.MeasureSettings
+  downstream: groups.DownstreamSettings
+  head: groups.TuneSettings
+  finetune: groups.TuneSettings
+  prompt: groups.PromptSettings
+  attention: groups.AttentionSettings
+  on_test: groups.OnTestSettings
+  converged: groups.ConvergedSettings
+  restarts: groups.RestartSettings
+  mesh: devices.MeshSettings
+  distributed: devices.DistributedSettings
   pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
   time_budget: float = setting(
-    'minutes after which no trial is begun, and pretraining stops at its next checkpoint, for another run to go on; 0: '
-    'none',
+    'minutes after which no trial begins, and pretraining stops at a checkpoint; 0: none',
     least=0,
   )
   tensorboard: bool = setting('whether pretraining writes TensorBoard events')
   figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention', 'budget'), may_be_empty=True)
-  figure: FigureSettings
+  figure: groups.FigureSettings
 
   def check(self) -> None:
-    d, m, p = self.downstream, self.memory, self.pretrain
-    has_label = all(point.memory_size or point.num_states > 1 for point in self.grid())
-    require(has_label, 'num_states', self.num_states, 'at least 2, since of one state every label is the same')
-    for cells in m.cells if any(m.sizes) else ():
-      valid = f'multiples of every number in memory.cells, {m.cells}'
-      require(all(states % cells == 0 for states in self.num_states), 'num_states', self.num_states, valid)
-    by_size, valid = (
-      self.num_trials_by_size,
-      f'(), or {len(self.num_states)} numbers of which num_trials, {self.num_trials}, is the most',
-    )
-    is_whole = len(by_size) == len(self.num_states) and max(by_size) == self.num_trials
-    require(is_whole or not by_size, 'num_trials_by_size', by_size, valid)
-    positions, chunks = self.bert.max_positions, self.corpus.num_chunks
-    valid = f'at most bert.max_positions, {positions}'
-    require(d.num_positions <= positions, 'downstream.num_positions', d.num_positions, valid)
-    longest = max(self.corpus.chunk_length, d.seen_length(0))
-    what = 'the longest of corpus.chunk_length and downstream.length'
-    require(positions >= longest, 'bert.max_positions', positions, f'at least {longest}, {what}')
+    d, m = self.downstream, self.memory
+    # Of a memory a label speaks of a cell, which has two values at least.
+    has_label = all(m.sizes) or min(self.num_states) > 1
+    self.require('num_states', has_label, 'at least 2, since of one state every label is the same')
+    if any(m.sizes):
+      are_multiples = not any(states % cells for states, cells in itertools.product(self.num_states, m.cells))
+      self.require('num_states', are_multiples, f'multiples of every number in memory.cells, {m.cells}')
+    by_size, count = self.num_trials_by_size, len(self.num_states)
+    is_whole = len(by_size) == count and max(by_size) == self.num_trials
+    valid = f'(), or {count} numbers of which num_trials, {self.num_trials}, is the most'
+    self.require('num_trials_by_size', is_whole or not by_size, valid)
+    chunks = self.corpus.num_chunks
     valid = f'at most {chunks}, the number of chunks in the corpus'
-    require(p.batch_size <= chunks, 'pretrain.batch_size', p.batch_size, valid)
-    used = tuple(dict.fromkeys(self.methods + m.vanilla_methods))
-    if any(METHODS[name].prompt for name in used):
-      self._check_prompt()
-    self._check_figures()
-    for schedule in dict.fromkeys(METHODS[method].settings[0] for method in used if METHODS[method].has_schedule):
-      getattr(self, schedule).check_for(schedule, d.num_train, 'downstream.')
-    for name, methods in (('methods', self.methods), ('memory.vanilla_methods', m.vanilla_methods)):
-      for method in methods:
-        of = METHODS[method].models
-        valid = f'without {method!r} where models is {self.models}: it is of {" and ".join(of)} alone'
-        require(bool(set(of) & set(self.models)), name, methods, valid)
-
-    controls = [method for method in used if METHODS[method].reads in ('probs', 'tokens')]
-    if self.attention.form == 'official' and controls:
-      valid = f"'paper' where {controls[0]} is a method: the released code's head reads no tokens"
-      require(False, 'attention.form', self.attention.form, valid)
-
-  def _check_prompt(self) -> None:
-    """A prompt leaves room for the [MASK] and a token, and fits BERT with the text."""
-    d, prompt, positions = self.downstream, self.prompt.length, self.bert.max_positions
-    valid = f'0, or at least {prompt + 2}, for prompt.length {prompt}, the [MASK] and one token more'
-    require(not 0 < d.num_positions < prompt + 2, 'downstream.num_positions', d.num_positions, valid)
-    if 'bert' in self.models and not d.num_positions:
-      valid = f'at most {positions - d.length}: bert.max_positions {positions} less downstream.length {d.length}'
-      require(prompt <= positions - d.length, 'prompt.length', prompt, valid)
-
-  def _check_figures(self) -> None:
-    """Each distribution has a place of its own on the axis of each figure."""
+    self.require('pretrain.batch_size', self.pretrain.batch_size <= chunks, valid)
+    used = self.methods + m.vanilla_methods
+    self._check_positions(any(METHODS[name].prompt for name in used))
     for name in set(AXES) & set(self.figures):
-      taken = [(AXES[name](p), name in _OF_BOTH_TEXTS and p.memory_size > 0) for p in self.grid()]
+      # Figures of both kinds of text tell them apart, so that one of each may share a place.
+      places = [(AXES[name](point), point.memory_size > 0) for point in self.grid()]
       valid = f'without {name}, which would draw several distributions in one place, such as ()'
-      require(len(set(taken)) == len(taken), 'figures', self.figures, valid)
+      self.require('figures', len(set(places)) == len(places), valid)
+    for name in used:
+      method = METHODS[name]
+      valid = f'with {" or ".join(method.models)}, of which alone {name!r} is a method'
+      self.require('models', set(method.models) & set(self.models), valid)
+      reads_all = method.reads not in ('probs', 'tokens')
+      valid = f"'paper' where {name} is a method: the released code's head reads no tokens"
+      self.require('attention.form', self.attention.form == 'paper' or reads_all, valid)
+      if method.has_schedule:
+        self.tuning(name).check_for(method.settings[0], d.num_train)
 
-  def tuning(self, method: str) -> TuneSettings:
+  def _check_positions(self, has_prompt: bool) -> None:
+    """A cut leaves the [MASK] and a token beside a prompt, and BERT has a position for all that it sees."""
+    d, prompt = self.downstream, self.prompt.length * has_prompt
+    valid = f'0, or at least {prompt + 2}, for the prompt, the [MASK] and one token more'
+    self.require('downstream.num_positions', not 0 < d.num_positions < prompt + 2, valid)
+    seen = d.num_positions or d.length + prompt * ('bert' in self.models)
+    longest = max(self.corpus.chunk_length, seen)
+    valid = f'at least {longest}, for corpus.chunk_length and for prompt.length with what is seen of a text'
+    self.require('bert.max_positions', self.bert.max_positions >= longest, valid)
+
+  def tuning(self, method: str) -> groups.TuneSettings:
     """The settings by which one of METHODS is optimised, which has a schedule."""
     return getattr(self, METHODS[method].settings[0])
 
@@ -191,14 +159,15 @@ class Settings(Experiment):
     return self.pretrain.corruption(self.hmm.num_tokens)
 
   def grid(self) -> dict[Point, tuple[str, ...]]:
-    """The points of the experiment, each with its methods: those with a memory, then the vanilla HMMs beside them."""
+    """The points of the experiment, each with its methods: first HMMs without a memory, then by cells."""
     memory = self.memory
     product = itertools.product(memory.cells, memory.sizes, self.num_states)
     points = {Point(states, size, cells if size else 0): self.methods for cells, size, states in product}
+    # A vanilla HMM may be a point by itself too, and has the methods of both.
     if memory.vanilla_methods:
       for point in [Point(point.joint_states) for point in points if point.memory_size]:
         points[point] = tuple(dict.fromkeys(points.get(point, ()) + memory.vanilla_methods))
-    return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0].memory_size > 0, item[0])))
+    return dict(sorted(points.items(), key=lambda item: (item[0].num_cells, item[0])))
 
   def num_draws(self, point: Point) -> int:
     """The number of distributions that are drawn at a point."""

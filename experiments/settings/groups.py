@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import itertools
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from experiments.settings.methods import METHODS
 from hmm_jax import optimizer as optimizer_lib
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
-from hmm_jax.memory_hmm import check_configurations
+from hmm_jax.memory_hmm import MAX_CONFIGURATIONS
 from hmm_jax.tuning import Schedule
 
 
@@ -26,7 +25,7 @@ class Experiment(Group):
   compilation_cache: str = setting("where compiled programs are kept between runs: auto, a directory, or '' nowhere")
   fast_compilation: bool = setting('whether programs compile in half the time and run slower')
   deterministic: bool = setting('whether a GPU goes without operations whose last bits differ from run to run')
-  debug_nans: bool = setting('whether JAX looks at every result and stops at the first NaN, naming where that is')
+  debug_nans: bool = setting('whether JAX looks at every result and stops at the first NaN, with its place')
 
 
 class FigureSettings(Group):
@@ -37,9 +36,9 @@ class FigureSettings(Group):
 
 
 class TemperatureSettings(Group):
-  transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=10**6)
-  initial_temperature: float = setting('of P[H_1]', least=1e-6, most=10**6)
-  emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=10**6)
+  transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=1_000_000)
+  initial_temperature: float = setting('of P[H_1]', least=1e-6, most=1_000_000)
+  emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=1_000_000)
 
   @property
   def temperatures(self) -> dict[str, Any]:
@@ -47,13 +46,13 @@ class TemperatureSettings(Group):
 
 
 class HmmSettings(TemperatureSettings):
-  num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=2**16)
+  num_tokens: int = setting('size V of the vocabulary', least=2, most=65_536)
+  num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=65_536)
 
 
 class MemorySettings(Group):
-  sizes: tuple[int, ...] = setting('values |M| of a cell; 0: an HMM without a memory', least=0)
-  cells: tuple[int, ...] = setting('numbers N of cells')
+  sizes: tuple[int, ...] = setting('values |M| of a cell; 0: an HMM without a memory', least=0, most=4096)
+  cells: tuple[int, ...] = setting('numbers N of cells', most=64)
   label_cell: int = setting("the cell that labels speak of, the paper's j*", least=0)
   joint_prior: bool = setting('whether P[M, H_1] is drawn at once')
   joint_permutations: bool = setting('whether as many permutations are mixed as joint states |M||H|')
@@ -62,15 +61,13 @@ class MemorySettings(Group):
   )
 
   def check(self) -> None:
-    require(1 not in self.sizes, 'sizes', self.sizes, 'at least 2 values, or 0 for no memory')
+    self.require('sizes', 1 not in self.sizes, 'at least 2 values, or 0 for no memory')
     if any(self.sizes):
-      for cells, size in itertools.product(self.cells, self.sizes):
-        try:
-          check_configurations(max(size, 1), cells)
-        except ValueError as error:
-          require(False, 'cells', self.cells, f'fewer, for sizes {self.sizes}: {error}')
+      # In the grid every size meets every number of cells.
+      valid = f'fewer, for sizes {self.sizes}: at most {MAX_CONFIGURATIONS} memory configurations are enumerated'
+      self.require('cells', max(self.sizes) ** max(self.cells) <= MAX_CONFIGURATIONS, valid)
       fewest = min(self.cells)
-      require(self.label_cell < fewest, 'label_cell', self.label_cell, f'below the fewest in cells, {fewest}')
+      self.require('label_cell', self.label_cell < fewest, f'below the fewest in cells, {fewest}')
 
 
 class CorpusSettings(Group):
@@ -80,7 +77,7 @@ class CorpusSettings(Group):
 
   def check(self) -> None:
     valid = f'at most document_length, {self.document_length}'
-    require(self.chunk_length <= self.document_length, 'chunk_length', self.chunk_length, valid)
+    self.require('chunk_length', self.chunk_length <= self.document_length, valid)
 
   @property
   def chunks_per_document(self) -> int:
@@ -104,11 +101,12 @@ class BertSettings(Group):
   scan_layers: bool = setting('whether all layers but the last compile as one')
 
   def check(self) -> None:
+    # cuDNN's kernel knows half precision alone, and no dropout.
     if self.attention == 'cudnn':
-      require(self.dtype != 'float32', 'dtype', self.dtype, "bfloat16 or float16 where attention is 'cudnn'")
-      require(self.dropout_rate == 0, 'dropout_rate', self.dropout_rate, "0 where attention is 'cudnn'")
-    require(not self.scan_layers or self.num_layers > 1, 'scan_layers', self.scan_layers, 'False for one layer')
-    require(self.width % self.num_heads == 0, 'width', self.width, f'a multiple of num_heads, {self.num_heads}')
+      self.require('dtype', self.dtype != 'float32', "bfloat16 or float16 where attention is 'cudnn'")
+      self.require('dropout_rate', self.dropout_rate == 0, "0 where attention is 'cudnn'")
+    self.require('scan_layers', not self.scan_layers or self.num_layers > 1, 'False for one layer')
+    self.require('width', self.width % self.num_heads == 0, f'a multiple of num_heads, {self.num_heads}')
 
   def module(self, num_tokens: int) -> Bert:
     return Bert(num_tokens=num_tokens, **{**dataclasses.asdict(self), 'dtype': jnp.dtype(self.dtype)})
@@ -133,9 +131,9 @@ class MlmSettings(AdamWSettings):
   steps_per_call: int = setting('steps of one call of the compiled program')
 
   def check(self) -> None:
-    rest = 1 - self.mask_share
-    valid = f'at most {rest:.3g}, what mask_share leaves'
-    require(self.random_share <= rest + 1e-9, 'random_share', self.random_share, valid)
+    # 0.9 + 0.1 may be more than 1 in binary.
+    fits = self.mask_share + self.random_share <= 1 + 1e-9
+    self.require('random_share', fits, f'at most {1 - self.mask_share:.3g}, what mask_share leaves')
 
   def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
     """The optimiser whose learning rate is 0 after `num_steps`."""
@@ -162,36 +160,33 @@ class PretrainSettings(MlmSettings):
 
   def check(self) -> None:
     super().check()
-    require(self.warmup_steps < self.num_steps, 'warmup_steps', self.warmup_steps, f'below num_steps, {self.num_steps}')
+    self.require('warmup_steps', self.warmup_steps < self.num_steps, f'below num_steps, {self.num_steps}')
+    # All happens between two calls of the compiled program.
     for name in ('num_steps', 'checkpoint_every', 'measure_every'):
-      value, valid = getattr(self, name), f'a multiple of steps_per_call, {self.steps_per_call}'
-      require(value % self.steps_per_call == 0, name, value, valid)
+      is_multiple = getattr(self, name) % self.steps_per_call == 0
+      self.require(name, is_multiple, f'a multiple of steps_per_call, {self.steps_per_call}')
 
 
 class MeasureSettings(Group):
   num_chunks: int = setting('chunks corrupted as in pretraining, for the loss above its Bayes floor')
   num_inputs: int = setting('test inputs at most, for KL and total variation at the [MASK]')
   num_documents: int = setting('documents masked one position at a time')
-  batch_size: int = setting('inputs that are computed at a time', most=2**16)
+  batch_size: int = setting('inputs that are computed at a time', most=65_536)
 
 
 class DownstreamSettings(Group):
   length: int = setting('tokens of a text, which all decide its label: the [MASK] and at least one more', least=2)
   num_positions: int = setting('positions that a text is cut to for the model, prompt included; 0: no cut', least=0)
   label_state: str = setting(
-    "whose posterior labels speak of where there is no memory: H_1, or the released code's silent state",
+    'whose posterior labels speak of without a memory: H_1, or the silent state before',
     choices=('first', 'silent'),
   )
   num_train: int = setting('training inputs')
   num_validation: int = setting('validation inputs')
   num_test: int = setting('test inputs')
   num_classes: int = setting('labels', least=2, most=1000)
-  num_nonzero: int = setting('nonzero entries of mu, at most all', most=10**6)
+  num_nonzero: int = setting('nonzero entries of mu, at most all', most=1_000_000)
   with_replacement: bool = setting('whether the places of the nonzero entries may coincide')
-
-  def check(self) -> None:
-    valid = '0, or at least 2, for the [MASK] and one token more'
-    require(self.num_positions != 1, 'num_positions', self.num_positions, valid)
 
   def seen_length(self, prompt_length: int) -> int:
     """Tokens of a text that a model sees after a prompt, [MASK] included."""
@@ -205,45 +200,41 @@ class TuneSettings(AdamWSettings):
   def schedule(self) -> Schedule:
     return Schedule(*(getattr(self, name) for name in Schedule._fields))
 
-  def check_for(self, name: str, num_train: int, where: str = '') -> None:
+  def check_for(self, name: str, num_train: int) -> None:
     """Raises SettingsError where `num_train` inputs make no batch, or fewer steps than the warm-up has."""
-    valid = f'at most {where}num_train, {num_train}'
+    valid = f'at most num_train, {num_train}'
     require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
+    # The rest of an epoch that makes no batch is left out.
     steps = self.num_epochs * (num_train // self.batch_size)
     require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
 
 
 class OnTestSettings(Group):
-  ridges: tuple[float, ...] = setting(
-    'of heads converged on the test inputs, from the best of which the search starts as well'
-  )
+  ridges: tuple[float, ...] = setting('of heads converged on test inputs, from the best of which the search starts too')
   tolerance: float = setting('margins up to which count as none, where test inputs have unit covariance', below=1)
-  max_rounds: int = setting('rounds of search from each start at most', most=10**6)
+  max_rounds: int = setting('rounds of search from each start at most', most=1_000_000)
   max_certificates: int = setting('certificates of inseparability that are looked for')
 
 
 class ConvergedSettings(Group):
-  ridge: float = setting('half of it times the squares of weights and bias is added to the mean cross-entropy')
+  ridge: float = setting('half of it times the squares of weights and bias is added to the mean loss')
   tolerance: float = setting('largest entry of the gradient at which a head is converged')
   max_iterations: int = setting('iterations of L-BFGS at which it gives up')
 
 
 class RestartSettings(Group):
-  number: int = setting('starts of each task, of which validation chooses', most=2**14)
-  steps_factor: int = setting('epochs from each start, in units of those of the schedule', most=10**6)
+  number: int = setting('starts of each task, of which validation chooses', most=16_384)
+  steps_factor: int = setting('epochs from each start, in units of those of the schedule', most=1_000_000)
 
 
 class PromptSettings(TuneSettings):
-  length: int = setting('vectors of a prompt', most=2**16)
+  length: int = setting('vectors of a prompt', most=65_536)
   init: str = setting('how it starts: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
   init_scale: float = setting('half-width of the uniform start, in units of the prompt space of the model')
 
 
 class AttentionSettings(TuneSettings):
   form: str = setting("of the head: the paper's (4.1), or the released code's", choices=('paper', 'official'))
-  temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=10**6)
-  key_size: int = setting('of its keys; 0: |H| + 1', least=0, most=2**16)
-  value_size: int = setting('of its values; 0: |M||H|', least=0, most=2**16)
-
-  def check(self) -> None:
-    require(not 0 < self.temperature < 1e-6, 'temperature', self.temperature, '0, or at least 1e-06')
+  temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=1_000_000)
+  key_size: int = setting('of its keys; 0: |H| + 1', least=0, most=65_536)
+  value_size: int = setting('of its values; 0: |M||H|', least=0, most=65_536)

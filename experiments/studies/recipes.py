@@ -126,9 +126,9 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
 
 def ratio(ratios: Sequence[float] | pd.Series) -> str:
   """The geometric mean of ratios, and the ends of the 95% t interval of their logarithm where there are three."""
-  mean, half_width, _ = statistics.mean_interval(np.log(ratios))
-  ends = [number(np.exp(mean + side * half_width), '.2f') for side in (-1, 1)]
-  return number(np.exp(mean), '.2f') + (f' [{", ".join(ends)}]' if all(ends) else '')
+  log = statistics.mean_interval(np.log(ratios))
+  ends = [number(np.exp(log.mean + side * log.half_width), '.2f') for side in (-1, 1)]
+  return number(np.exp(log.mean), '.2f') + (f' [{", ".join(ends)}]' if all(ends) else '')
 
 
 def _reached(pairs: pd.DataFrame) -> str:
@@ -178,7 +178,7 @@ def figures(records: pd.DataFrame, settings: Any) -> dict[str, matplotlib.figure
   panels[0].set_ylabel('KL at the [MASK] (nats)')
   counts = records.groupby([*Point._fields, 'recipe']).size()
   counted = figures_lib.counted(list(counts), 'geometric mean over HMMs', spread=False)
-  figures_lib.finish(figure, figures_lib.caption(records, counted))
+  figures_lib.finish(figure, records, counted)
   return {'recipes': figure}
 
 

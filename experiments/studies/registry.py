@@ -41,7 +41,7 @@ SETTINGS: config_lib.Classes = _Imported({name: settings for name, (_, settings)
 
 def from_config(config: ml_collections.ConfigDict) -> Any:
   """The settings of the experiment that a config names; raises SettingsError at the first field that is wrong."""
-  return config_lib.from_config(config, SETTINGS)
+  return config_lib.from_record(config.to_dict(), SETTINGS)
 
 
 def from_record(recorded: dict[str, Any]) -> Any:

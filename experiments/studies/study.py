@@ -65,7 +65,7 @@ class Study(NamedTuple):
     reporter.say(f'records: {workdir / results.FILE_NAME}')
     reporter.say(f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
-      reporter.say(figures_lib.saved(figure, workdir / name))
+      reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
 
 
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:

@@ -15,7 +15,7 @@ from experiments.settings import config as config_lib
 from experiments.settings.groups import FigureSettings
 from experiments.studies import registry
 
-HEAD, ATTENTION, PROMPT = error_budget.BUDGETS
+HEAD, ATTENTION, PROMPT = error_budget.WAYS.values()
 SETTINGS = FigureSettings(width=6.4, height=4.2, dpi=50, paper_overlay=False)
 # Accuracies in percent by task of each of three HMMs: the best head and what bounds it, converged on G and on BERT, and
 # the protocol, which gains on BERT in the last HMM.
@@ -27,7 +27,7 @@ LEVELS = {
 
 
 def _record(stage, trial, task, accuracy, at_most=None, num_states=4, memory_size=0):
-  model, method = stage
+  _, model, method = stage
   return dict(
     experiment='prompt_vs_head',
     scale='evidence',
@@ -52,14 +52,14 @@ def _of_head(levels=None, **where):
   records = []
   for trial, tasks in (levels or LEVELS).items():
     for task, (best, at_most, *rest) in enumerate(tasks):
-      records.append(_record(HEAD.stages[0], trial, task, best, at_most, **where))
-      records += [_record(stage, trial, task, value, **where) for stage, value in zip(HEAD.stages[1:], rest)]
+      records.append(_record(HEAD[0], trial, task, best, at_most, **where))
+      records += [_record(stage, trial, task, value, **where) for stage, value in zip(HEAD[1:], rest)]
   return records
 
 
 def _of(which, levels, **where):
   """Of a budget without a bracket: by HMM and task, the accuracies of its stages."""
-  at = lambda trial, task, values: zip(which.stages, [trial] * 9, [task] * 9, values)
+  at = lambda trial, task, values: zip(which, [trial] * 9, [task] * 9, values)
   rows = [
     row for trial, tasks in levels.items() for task, values in enumerate(tasks) for row in at(trial, task, values)
   ]
@@ -68,36 +68,32 @@ def _of(which, levels, **where):
 
 def test_steps_are_means_of_hmms_with_t_intervals():
   """Each step is the mean over HMMs of means over tasks, and starts where the last one ended; gains are negative."""
-  found = error_budget.steps(frame(_of_head()), HEAD)
-  assert [step.loss for step in found] == ['degeneracy', 'sample and surrogate', 'approximation', 'optimisation']
+  records = frame(_of_head())
+  found = error_budget.lost(records, HEAD)
   expected = [[8, 8, 7], [5, 6, 5], [5, 4, 5], [1, 1, -1]]
-  for step, values in zip(found, expected):
-    np.testing.assert_allclose(step.lost.values, values)
+  for lost, values in zip(found, expected, strict=True):
+    np.testing.assert_allclose(lost.values, values)
     low, high = scipy.stats.ttest_1samp(values, 0).confidence_interval()
-    assert step.lost.mean == pytest.approx(np.mean(values)) == step.start - step.end
-    assert step.lost.half_width == pytest.approx((high - low) / 2)
-  assert found[0].start == 100
-  for step, after in zip(found, found[1:]):
-    assert step.end == pytest.approx(after.start)
-  bound, after, *_ = error_budget.steps(frame(_of_head()), HEAD, 'accuracy_at_most')
-  np.testing.assert_allclose(bound.lost.values, [4, 4, 3])
-  np.testing.assert_allclose(after.lost.values, [9, 10, 9])
+    assert lost.mean == pytest.approx(np.mean(values))
+    assert lost.half_width == pytest.approx((high - low) / 2)
+  levels = error_budget.levels(records, HEAD)
+  np.testing.assert_allclose(levels, 100 - np.cumsum([[0, 0, 0], *expected], axis=0).T)
+  bound, after, *_ = error_budget.lost(error_budget.at_most(records), HEAD)
+  np.testing.assert_allclose(bound.values, [4, 4, 3])
+  np.testing.assert_allclose(after.values, [9, 10, 9])
 
 
-def test_a_stage_that_is_missing_takes_its_steps_with_it():
-  """A step needs both of its stages on the same task; a task without one of them takes no part in it."""
+def test_a_stage_that_is_missing_takes_its_tasks_with_it():
+  """Steps need all stages on the same task: a task without one of them takes no part, and without any there is none."""
   without = [r for r in _of_head() if r['method'] != 'head_best']
-  first, second, *others = error_budget.steps(frame(without), HEAD)
-  assert first is second is None and [step.lost.mean for step in others] == pytest.approx([14 / 3, 1 / 3])
-  assert error_budget.largest_loss(frame(without), HEAD) is None
+  assert not len(error_budget.levels(frame(without), HEAD))
   assert error_budget.figure(frame(without), SETTINGS) is None and not error_budget.tables(frame(without))
   unpaired = [r for r in _of_head() if (r['model'], r['trial'], r['task']) != ('bert', 0, 1)]
-  *_, approximation, optimisation = error_budget.steps(frame(unpaired), HEAD)
-  np.testing.assert_allclose(approximation.lost.values, [5, 4, 5])
-  np.testing.assert_allclose(optimisation.lost.values, [1, 1, -1])
-  one_hmm = [r for r in _of_head() if r['trial'] == 0]
-  assert all(np.isnan(step.lost.half_width) for step in error_budget.steps(frame(one_hmm), HEAD))
-  assert [len(step.lost.values) for step in error_budget.steps(frame(one_hmm), HEAD)] == [1] * 4
+  *_, approximation, optimisation = error_budget.lost(frame(unpaired), HEAD)
+  np.testing.assert_allclose(approximation.values, [5, 4, 5])
+  np.testing.assert_allclose(optimisation.values, [1, 1, -1])
+  one_hmm = error_budget.lost(frame([r for r in _of_head() if r['trial'] == 0]), HEAD)
+  assert [len(lost.values) for lost in one_hmm] == [1] * 4 and all(np.isnan(lost.half_width) for lost in one_hmm)
 
 
 def _even(*levels):
@@ -131,13 +127,13 @@ def test_a_pairing_tells_apart_what_two_intervals_do_not():
   losses = {0: (30, 28), 1: (15, 13.2), 2: (2.5, 0.6)}
   levels = {trial: [(100, 100, 100, 100 - a, 100 - a - b)] for trial, (a, b) in losses.items()}
   records = _of_head(levels)
-  apart, together = error_budget.steps(frame(records), HEAD)[2:]
-  assert apart.lost.mean - apart.lost.half_width < together.lost.mean
+  apart, together = error_budget.lost(frame(records), HEAD)[2:]
+  assert apart.mean - apart.half_width < together.mean
   # Not from 0 though: three HMMs so far apart say little of either.
   assert error_budget.largest_loss(frame(records), HEAD) is None
   shifted = {trial: [(100, 100, 100, 80 - a, 60 - a - b)] for trial, (a, b) in losses.items()}
-  first, second = error_budget.steps(frame(_of_head(shifted)), HEAD)[2:]
-  assert first.lost.mean - first.lost.half_width < second.lost.mean + second.lost.half_width
+  first, second = error_budget.lost(frame(_of_head(shifted)), HEAD)[2:]
+  assert first.mean - first.half_width < second.mean + second.half_width
   assert error_budget.largest_loss(frame(_of_head(shifted)), HEAD) == 'approximation'
 
 
@@ -145,10 +141,10 @@ def test_the_largest_loss_is_apart_from_no_loss_at_all():
   """Of five HMMs one loses 10 points before the oracle prompt: more than after it in each, but not surely anything."""
   levels = {trial: [(99, 100, 100)] for trial in range(4)} | {4: [(90, 85, 76.1)]}
   records = frame(_of(PROMPT, levels))
-  first, *others = error_budget.steps(records, PROMPT)
-  apart = [statistics.mean_interval(first.lost.values - other.lost.values) for other in others]
+  first, *others = error_budget.lost(records, PROMPT)
+  apart = [statistics.mean_interval(first.values - other.values) for other in others]
   assert all(difference.mean > difference.half_width for difference in apart)
-  assert first.lost.mean < first.lost.half_width and error_budget.largest_loss(records, PROMPT) is None
+  assert first.mean < first.half_width and error_budget.largest_loss(records, PROMPT) is None
 
 
 def test_tables_name_the_largest_loss_by_size_and_of_all_hmms_together():
@@ -158,7 +154,7 @@ def test_tables_name_the_largest_loss_by_size_and_of_all_hmms_together():
   (found,) = error_budget.tables(frame(records)).values()
   assert list(found.frame['|H|']) == ['4', '10', '30', 'all'] and list(found.frame['n']) == ['3', '3', '3', '9']
   assert list(found.frame['largest']) == ['approximation', 'not significant', 'degeneracy', 'not significant']
-  lost = [[step.lost.mean for step in error_budget.steps(frame(_of_head(levels)), HEAD)] for levels in sizes.values()]
+  lost = [[one.mean for one in error_budget.lost(frame(_of_head(levels)), HEAD)] for levels in sizes.values()]
   last = found.frame.iloc[-1, 2:7]
   assert [cell.split()[0] for cell in last.drop('of that\nproven')] == [f'{mean:.1f}' for mean in np.mean(lost, axis=0)]
   memory = [
@@ -190,21 +186,21 @@ def test_the_figure_floats_each_step_between_its_stages():
   head, prompt = figure.axes
   for axes, which in ((head, HEAD), (prompt, PROMPT)):
     bars = [bar for container in axes.containers if hasattr(container, 'patches') for bar in container.patches]
-    found = error_budget.steps(frame(records), which)
-    assert [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in bars] == [
-      pytest.approx((step.start, step.end)) for step in found
-    ]
+    means, lost = error_budget.levels(frame(records), which).mean(0), error_budget.lost(frame(records), which)
+    assert [bar.get_y() for bar in bars] == pytest.approx(means[:-1])
+    assert [bar.get_y() + bar.get_height() for bar in bars] == pytest.approx(means[1:])
     hollow = [bar.get_facecolor()[:3] == (1, 1, 1) for bar in bars]
-    assert hollow == [step.end > step.start for step in found]
+    assert hollow == [one.mean < 0 for one in lost]
     stems = [c.lines[2][0].get_segments()[0][:, 1] for c in axes.containers if hasattr(c, 'lines')]
-    for (low, high), step in zip(stems, found, strict=True):
-      assert (high - low) / 2 == pytest.approx(step.lost.half_width) and (high + low) / 2 == pytest.approx(step.end)
+    for (low, high), end, one in zip(stems, means[1:], lost, strict=True):
+      assert (high - low) / 2 == pytest.approx(one.half_width) and (high + low) / 2 == pytest.approx(end)
   assert 'may beat' in prompt.get_title() and any(hollow)
-  (bound,) = [line for line in head.lines if line.get_label() == 'proven degeneracy']
-  assert list(bound.get_ydata()) == pytest.approx([100 - 11 / 3] * 2)
+  (bound,) = [line for line in head.collections if line.get_label() == 'proven degeneracy']
+  assert bound.get_segments()[0][:, 1] == pytest.approx([100 - 11 / 3] * 2)
   assert max(head.get_yticks()) <= 100 and {text.get_text() for text in head.get_xticklabels()} == {'4'}
   of_one = error_budget.figure(frame([r for r in records if r['trial'] == 0]), SETTINGS)
-  assert not [c for axes in of_one.axes for c in axes.containers if hasattr(c, 'lines')]
+  stems = [c.lines[2][0] for axes in of_one.axes for c in axes.containers if hasattr(c, 'lines')]
+  assert not any(segment.size for stem in stems for segment in stem.get_segments())
 
 
 def test_a_run_draws_its_budget_and_keeps_it_out_of_the_first_table(tmp_path):

@@ -76,22 +76,22 @@ def test_the_right_figure_draws_the_paper_when_asked():
 
 
 def test_the_figure_of_cells_draws_errors_on_a_logarithmic_axis():
-  """Each method has a line through its mean errors at N cells, those with a prompt first in the legend."""
+  """Each method has a line through its mean errors at N cells, in the order of the tables."""
   figure = figures.memory_cells(frame(cell_records()), figure_settings())
   (axes,) = figure.axes
   lines = lines_by_label(axes)
-  names = [f'{name}, pretrained BERT' for name in ('prompt + attention', 'attention', 'head')]
+  names = [f'{name}, pretrained BERT' for name in ('attention', 'head', 'prompt + attention')]
   assert [text.get_text() for text in figure.legends[0].get_texts()] == [*names, 'majority class']
   assert lines['attention, pretrained BERT'].get_ydata() == pytest.approx([14, 19, 24])
   assert lines['prompt + attention, pretrained BERT'].get_ydata() == pytest.approx([9, 14, 19])
   assert lines['majority class'].get_ydata() == pytest.approx([50] * 3)
   assert [label.get_text() for label in axes.get_xticklabels()] == ['1', '2', '3']
-  assert axes.get_yscale() == 'log' and 'error (%)' in axes.get_ylabel() and 'N' in axes.get_xlabel()
+  assert axes.get_yscale() == 'symlog' and 'error (%)' in axes.get_ylabel() and 'N' in axes.get_xlabel()
 
 
 @pytest.mark.parametrize('num_trials', [3, 5])
-def test_no_error_is_marked_on_the_bottom_edge(num_trials):
-  """Triangles on the edge: a mean without error, a task without, and an interval that reaches below; no other mark."""
+def test_no_error_has_a_place_on_the_logarithmic_axis(num_trials):
+  """Zero is a tick above the edge: a mean without error and a task without stand there, with their own marks."""
   errors = {1: [0.0] * 5, 2: [0.0, 0.0, 0.0, 0.0, 0.001], 3: [0.2, 0.21, 0.2, 0.2, 0.2]}
   records = [
     record_of(Point(6, 3, cells), 0, 'bert', 'head', 1 - errors[cells][-1 - trial], 0.5) | {'trial': trial}
@@ -99,15 +99,19 @@ def test_no_error_is_marked_on_the_bottom_edge(num_trials):
     for trial in range(num_trials)
   ]
   (axes,) = figures.memory_cells(frame(records), figure_settings()).axes
-  bottom = axes.get_ylim()[0]
-  assert bottom == pytest.approx(0.1 / num_trials / 2)
-  on_edge = [line for line in axes.lines if line.get_marker() == 'v']
-  assert {(*line.get_xdata(), *line.get_ydata()) for line in on_edge} == {(1, bottom), (2, bottom)}
-  assert not any(line.get_clip_on() for line in on_edge)
   line = lines_by_label(axes)['head, pretrained BERT']
-  assert line.get_markevery() == [False, True, True]
-  assert line.get_ydata()[1] == pytest.approx(0.1 / num_trials)
-  assert axes.get_yticklabels()[0].get_text() == '0 (▼)' and axes.get_yticks()[0] == bottom
+  assert line.get_ydata() == pytest.approx([0, 0.1 / num_trials, 20.2 if num_trials == 5 else 20])
+  ticks = dict(zip(axes.get_yticks(), (label.get_text() for label in axes.get_yticklabels())))
+  assert axes.get_ylim()[0] < 0 and [ticks[0], ticks[0.1], ticks[20]] == ['0', '0.1', '20']
+  if num_trials == 3:
+    dots = [dots for dots in axes.lines if dots.get_marker() == '.' and set(dots.get_xdata()) == {2}]
+    assert [list(one.get_ydata()) for one in dots] == [pytest.approx([0.1, 0, 0])]
+  else:
+    # The interval reaches below 0, where the edge cuts it.
+    (low, _), *_ = axes.containers[1].lines[2][0].get_segments()
+    assert low[1] < axes.get_ylim()[0]
+  none = frame([r | {'accuracy': 1.0} for r in records])
+  assert figures.memory_cells(none, figure_settings()).axes[0].get_yticks()[0] == 0
 
 
 def test_the_attention_figure_is_of_the_read_probability():

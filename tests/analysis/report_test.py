@@ -7,7 +7,7 @@ import numpy as np
 from pandas import DataFrame as frame
 import scipy.stats
 
-from experiments.analysis import report
+from experiments.analysis import report, statistics
 from experiments.analysis.tables import as_text
 from experiments.records import results
 from experiments.settings.grid import Point
@@ -32,7 +32,7 @@ def test_methods_are_compared_paired_at_the_level_of_all_sizes():
   records = [{**r, 'accuracy': 0.3 + 0.2 * r['trial']} for r in prompt_records(num_trials=4)]
   for record in (record for record in records if record['method'] == 'prompt'):
     record['accuracy'] += gains[record['num_states'], record['trial']]
-  (differences,) = report.contrasts(frame(records)).values()
+  (differences,) = report.contrasts(statistics.with_unit(frame(records))).values()
   for point, found in differences.items():
     expected = scipy.stats.ttest_1samp([gains[point.num_states, trial] for trial in range(4)], 0)
     assert abs(found.p_value - expected.pvalue) < 1e-9

@@ -1,6 +1,6 @@
 """Command lines that no field can refuse by itself: each is refused in one sentence, with status 2, and writes nothing.
 
-tests/settings/flag_errors_test.py has the values that a field refuses.
+tests/settings/fields_test.py has the values that a field refuses.
 """
 
 import contextlib
@@ -56,8 +56,6 @@ def verdict(bad):
 
 def _run(arguments):
   """Exit status and standard error of `python -m experiments.main`, in this process."""
-  # Where a config was read before: absl knows its file by one name.
-  sys.modules.pop('config_config', None)
   said, before = io.StringIO(), sys.argv
   sys.argv = ['main', *arguments]
   quiet = warnings.catch_warnings(action='ignore', category=RuntimeWarning)
@@ -75,8 +73,8 @@ def _run(arguments):
 
 def _flags():
   for flags, *says in (
-    (['--mode=replay'], '--mode', "'replay'", 'valid is one of'),
-    (['--help=perhaps'], '--help', "'perhaps'", 'valid is one of short, all'),
+    (['--mode=replay'], '--mode', 'replay', '<run|report|merge|status|verify>'),
+    (['--help=perhaps'], '--help', 'perhaps', '<short|all>'),
     (['--wordkir=x'], 'wordkir', 'workdir'),
     (['--config.num_statez=3'], 'num_statez', 'num_states'),
     (['--config.scale=paper'], '--config.scale', 'NAME:SCALE'),
@@ -92,25 +90,25 @@ def _flags():
   ):
     yield Bad((_GRID, *flags), says)
   yield Bad((), ('--config', 'valid is'))
-  yield Bad(('--config=theory:smoke', '--trials=0'), ('--trials', '0', 'theory is no grid', 'valid is'))
+  yield Bad(('--config=theory:smoke', '--trials=0'), ('--trials', '0', 'valid is nothing but for a run of a grid'))
   yield Bad(('--config=benchmark:smoke', '--mode=merge'), ('--mode', 'merge', 'benchmark is no grid', 'valid is'))
 
 
 def _combinations():
   """Fields of which each is well and all are not."""
   for experiment, fields, *says in (
-    ('prompt_vs_head', ['prompt.length=500'], 'prompt.length', '500', 'at most'),
+    ('prompt_vs_head', ['prompt.length=500'], 'bert.max_positions', '24', 'at least 509'),
     ('prompt_vs_head', ['bert.num_heads=3'], 'bert.width', '16', 'multiple of num_heads, 3'),
     ('prompt_vs_head', ['bert.attention=cudnn', 'bert.dtype=bfloat16'], 'bert.attention', 'cudnn', 'no GPU'),
     ('prompt_vs_head', ['corpus.chunk_length=513'], 'corpus.chunk_length', '513', 'at most document_length, 512'),
     ('prompt_vs_head', ['corpus.num_documents=2000000000'], 'corpus.num_documents', '2000000000', 'what fits'),
     ('prompt_vs_head', ['pretrain.num_steps=45'], 'num_steps', '45', 'multiple of steps_per_call, 10'),
-    ('prompt_vs_head', ['head.batch_size=257'], 'head.batch_size', '257', 'downstream.num_train, 256'),
-    ('prompt_vs_head', ['models=exact', 'methods=finetune'], 'methods', 'finetune', 'without'),
+    ('prompt_vs_head', ['head.batch_size=257'], 'head.batch_size', '257', 'at most num_train, 256'),
+    ('prompt_vs_head', ['models=exact', 'methods=finetune'], 'models', "('exact',)", 'finetune'),
     ('prompt_vs_head', ['attention.form=official', 'methods=attention_blind'], 'attention.form', 'official', 'paper'),
     ('prompt_vs_head', ['memory.sizes=9', 'memory.cells=4'], 'memory.cells', '(4,)', '4096'),
     ('prompt_vs_head', ['mesh.data=64'], 'mesh', 'data=64', 'product is 1'),
-    ('prompt_vs_head', ['distributed.num_processes=2'], 'distributed.mode', 'auto', "'on'"),
+    ('prompt_vs_head', ['distributed.num_processes=2'], 'distributed.coordinator_address', "''", 'HOST:PORT'),
     ('memory_vs_vanilla', ['num_states=(4, 8)', 'memory.sizes=(2, 4)'], 'figures', 'figure_3_right', 'without'),
     ('degradation', ['bert.checkpoints=(20, 0)'], 'bert.checkpoints', '(20, 0)', 'ascending'),
   ):
@@ -120,10 +118,10 @@ def _combinations():
 
 def _configs():
   for config, *says in (
-    ('promt_vs_head:smoke', 'nearest is prompt_vs_head'),
+    ('promt_vs_head:smoke', 'one of prompt_vs_head, '),
     ('prompt_vs_head:huge', 'huge', 'small, paper'),
-    ('configs/nothing.py', 'does not exist'),
-    ('x' * 5000, 'no path'),
+    ('configs/nothing.py', 'the path of a config file'),
+    ('x' * 5000, 'the path of a config file'),
   ):
     yield Bad((f'--config={config}',), ('--config', *says, 'valid'))
   for source, says in (

@@ -221,13 +221,14 @@ def test_metrics_and_events_are_written(finished):
   assert list((directory / 'tensorboard').glob('events.*'))
 
 
-def test_trials_that_differ_in_tuning_share_one_model(finished):
-  """A second trial with another head schedule finds the pretrained model and trains no step."""
+def test_trials_that_differ_in_tasks_share_one_model(finished):
+  """A second trial with other downstream data finds the pretrained model and trains no step."""
   (directory,) = finished.workdir.glob('pretrained/*')
   before = {path: path.read_bytes() for path in directory.glob('*.jsonl')}
   assert {path.name for path in before} == {'environment.jsonl', 'metrics.jsonl', 'timing.jsonl'}
   settings = finished.settings
-  settings = dataclasses.replace(settings, head=dataclasses.replace(settings.head, batch_size=16), models=('bert',))
+  tasks = dataclasses.replace(settings.downstream, num_test=settings.downstream.num_test // 2)
+  settings = dataclasses.replace(settings, downstream=tasks, models=('bert',))
   trial_lib.run(finished._replace(settings=settings), _reporter())
   assert list(finished.workdir.glob('pretrained/*')) == [directory]
   assert {path: path.read_bytes() for path in directory.glob('*.jsonl')} == before

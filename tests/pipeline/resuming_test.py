@@ -44,10 +44,10 @@ MODEL, TRIAL, NEITHER = 'another model and trial', 'another trial', 'the same'
     (dict(pretrain__num_steps=80), MODEL),
     (dict(pretrain__steps_per_call=20), MODEL),
     (dict(fast_compilation=False), MODEL),
-    (dict(head__num_epochs=3), TRIAL),
+    (dict(head__num_epochs=3), NEITHER),
     (dict(downstream__num_train=128), TRIAL),
     (dict(measure__num_inputs=16), TRIAL),
-    (dict(prompt__length=3), TRIAL),
+    (dict(prompt__length=3), NEITHER),
     (dict(pretrain__checkpoint_every=10), NEITHER),
     (dict(mesh__data=1), NEITHER),
     (dict(deterministic=True), NEITHER),
@@ -125,12 +125,12 @@ def without_jax(monkeypatch):
 
 
 def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys, without_jax):
-  """Of a run and a merge, not of a report, which changes no record."""
+  """And after it; of a run and a merge, not of a report, which changes no record."""
   results.write(tmp_path, _settings(), [])
   monkeypatch.setattr(grids, 'STUDY', grids.STUDY._replace(run=lambda *_: None))
   assert main_lib.main(['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.seed=5']) == 0
   first, *_, last = capsys.readouterr().out.splitlines()
-  assert first == last == f'{tmp_path} has records of other settings, beside which these come: seed 0 (here 5)'
+  assert first == last == f'{tmp_path} has other settings on record, beside which these come: seed 0 (here 5)'
 
 
 def test_corrupt_settings_are_renamed_by_a_run_and_refused_by_a_report(tmp_path, monkeypatch, capsys, without_jax):
@@ -170,7 +170,7 @@ def test_a_run_leaves_its_settings_before_a_trial_and_after_all_refusals(tmp_pat
     with pytest.raises(KeyboardInterrupt):
       main_lib.main([*command, *flags])
   said = [line for line in capsys.readouterr().out.splitlines() if 'other settings' in line]
-  assert said == [f'{tmp_path} was begun with other settings, beside which these come: seed 0 (here 1)']
+  assert said == [f'{tmp_path} has other settings on record, beside which these come: seed 0 (here 1)']
 
 
 def _killed(*_):
@@ -182,5 +182,5 @@ def test_64_bits_are_not_taken_from_the_user_environment(monkeypatch):
   pinned = []
   monkeypatch.setattr(main_lib.jax.config, 'update', lambda *words: pinned.append(words))
   monkeypatch.setattr(main_lib.cache, 'keep_programs', lambda setting: None)
-  main_lib._set_up(_settings(), joins=False)
+  main_lib._set_up(_settings())
   assert ('jax_enable_x64', False) in pinned

@@ -42,7 +42,6 @@ def test_an_unknown_scale_names_the_valid_ones(experiment):
     ('downstream.num_test', 0),
     ('head.batch_size', 10**6),
     ('head.warmup_steps', 10**6),
-    ('attention.temperature', 1e-300),
     ('memory.sizes', (1, 2)),
     ('num_trials_by_size', (1, 2)),
   ],
@@ -119,9 +118,8 @@ def test_the_released_code_shows_a_model_less_than_labels_come_from():
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(downstream__num_positions=21), r'num_positions is 21; valid is 0, or at least 22, for prompt\.length 20'),
+    (dict(downstream__num_positions=21), r'num_positions is 21; valid is 0, or at least 22, for the prompt'),
     (dict(downstream__num_positions=1, methods=('head',)), r'num_positions is 1; valid is 0, or at least 2'),
-    (dict(downstream__num_positions=65), r'num_positions is 65; valid is at most bert\.max_positions, 64'),
     (dict(downstream__label_state='last'), r"label_state is 'last'; valid is one of first, silent"),
   ],
 )
@@ -139,9 +137,11 @@ def test_a_cut_text_may_be_longer_than_bert():
 
 
 def test_prompt_must_fit_the_positions():
-  """Prompt and input together are at most max_positions, and the sentence does the sum."""
-  with pytest.raises(SettingsError, match=r'prompt\.length is 40; valid is at most 31'):
+  """Prompt and input together are at most max_positions, and the sentence does the sum; so is a cut text."""
+  with pytest.raises(SettingsError, match=r'bert\.max_positions is 64; valid is at least 73, .* prompt'):
     settings_of(prompt__length=40)
+  with pytest.raises(SettingsError, match=r'bert\.max_positions is 64; valid is at least 65, .* prompt'):
+    settings_of(downstream__num_positions=65)
 
 
 def test_a_field_too_many_or_too_few_is_named():
@@ -158,7 +158,7 @@ def test_a_field_too_many_or_too_few_is_named():
 
 @pytest.mark.parametrize(('method', 'models'), [('finetune', ('exact',)), ('oracle_prompt', ('bert',))])
 def test_a_method_without_a_model_of_its_own_is_refused(method, models):
-  with pytest.raises(SettingsError, match=rf"methods is .*; valid is without '{method}' where models is .*alone"):
+  with pytest.raises(SettingsError, match=rf"models is .*; valid is with .*, of which alone '{method}' is"):
     settings_of(methods=('head', method), models=models)
   assert settings_of(methods=('head', method)).methods == ('head', method)
 
@@ -166,13 +166,13 @@ def test_a_method_without_a_model_of_its_own_is_refused(method, models):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (dict(memory__cells=(8,), num_states=(8,)), r'memory\.cells is \(8,\); .*3\^8 .*6\.?56.* 4096'),
+    (dict(memory__cells=(8,), num_states=(8,)), r'memory\.cells is \(8,\); .* at most 4096 memory configurations'),
     (dict(memory__cells=(1, 2), memory__label_cell=1), r'memory\.label_cell is 1; .* below .* 1$'),
     (dict(memory__cells=(2,), num_states=(6, 7)), r'num_states is \(6, 7\); valid is multiples .*memory\.cells'),
     (dict(memory__sizes=(1,)), r'memory\.sizes is \(1,\); valid is at least 2 values, or 0'),
     (dict(attention__form='linear'), r"attention\.form is 'linear'; valid is one of paper, official"),
     (dict(attention__warmup_steps=10**6), r'attention\.warmup_steps is 1000000; valid is below the \d+ steps'),
-    (dict(prompt__length=32), r'prompt\.length is 32; valid is at most 31'),
+    (dict(prompt__length=32), r'max_positions is 64; valid is at least 65'),
   ],
 )
 def test_memories_that_cannot_be_are_refused(changes, words):

@@ -26,7 +26,7 @@ def draw(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.F
     _draw_lines(axes, rows)
   panels[0].set_ylabel('test accuracy (%)')
   _draw_masses(panels[-1], masses(records))
-  figures.finish(figure, figures.caption(records))
+  figures.finish(figure, records)
   return figure
 
 

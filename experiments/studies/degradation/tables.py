@@ -138,8 +138,8 @@ def _tested(title: str, differences: pd.DataFrame) -> tuple[str, pd.DataFrame]:
   """The mean differences with their intervals, * where they are significant; and the title, which says when."""
   # One column, without the methods that a theorem does not have: these make no test.
   values = differences.rename_axis(columns='pair').stack().dropna()
-  tests = values.groupby(level=[*differences.index.names[:-1], 'pair'], sort=False).agg(statistics.difference)
+  tests = values.groupby(level=[*differences.index.names[:-1], 'pair'], sort=False).agg(statistics.mean_interval)
   corrected = statistics.holm([test.p_value for test in tests])
-  cells = [f'{test.interval}{"*" * (p_value < LEVEL)}' for test, p_value in zip(tests, corrected)]
+  cells = [f'{test}{"*" * (p_value < LEVEL)}' for test, p_value in zip(tests, corrected)]
   frame = pd.Series(cells, tests.index, str).unstack(sort=False).reindex(columns=differences.columns)
   return f'{title}; *: p < {LEVEL:g}, Holm over {len(tests)}', frame

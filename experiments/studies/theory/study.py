@@ -54,7 +54,7 @@ def _temperature(records: pd.DataFrame, settings: TheorySettings) -> matplotlib.
   axes.set_xlabel('temperature of the softmax; 0 is the argmax of the theorems')
   axes.set_ylabel('accuracy of the construction (%)')
   count = figures.counted([records['hmm'].nunique()], 'HMMs of each theorem')
-  figures.finish(figure, figures.caption(records, count))
+  figures.finish(figure, records, count)
   return figure
 
 

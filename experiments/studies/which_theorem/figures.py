@@ -66,5 +66,5 @@ def _draw_lines(axes: Axes, groups: dict[float, pd.DataFrame], labels: dict[str,
 def _finished(figure: matplotlib.figure.Figure, records: pd.DataFrame) -> matplotlib.figure.Figure:
   figures_lib.trim_percent_ticks(figure.axes[0])
   counts = records.groupby('num_states')['trial'].nunique()
-  figures_lib.finish(figure, figures_lib.caption(records, figures_lib.counted(list(counts), 'HMMs')))
+  figures_lib.finish(figure, records, figures_lib.counted(list(counts), 'HMMs'))
   return figure

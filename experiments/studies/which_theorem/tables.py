@@ -12,7 +12,7 @@ from experiments.studies.which_theorem.settings import WhichTheoremSettings
 # The records of prompt_vs_head:evidence.
 GRID = pathlib.Path(__file__).parents[3] / 'docs' / 'results' / 'small' / 'figure_3_left'
 # The unit of every interval.
-HMM = ('num_states', 'trial')
+HMM = ['num_states', 'trial']
 # osc(b) / osc(mu) up to which a head is called moderate.
 MODERATE = 1e3
 # The error of a solution, of weights of at most 1, up to which float64 has it.
@@ -185,7 +185,7 @@ def _table(
   """
   keys, rows = [name for name in first if name in tasks], []
   for values, group in tasks.groupby(keys):
-    numbers = {'HMMs': group.groupby(list(HMM)).ngroups, 'tasks': len(group), **group[counts].sum()}
+    numbers = {'HMMs': group.groupby(HMM).ngroups, 'tasks': len(group), **group[counts].sum()}
     percents = {heading: percent(group, field, HMM) for field, heading in shares.items()}
     rows.append({**dict(zip(keys, values)), **numbers, **percents})
   text = lambda cell: f'{cell:g}' if isinstance(cell, float) else str(cell)
