@@ -31,15 +31,11 @@ class TrainingSettings(Group):
   corpus: CorpusSettings
 
   def check(self) -> None:
-    length, chunks = self.corpus.chunk_length, self.corpus.num_chunks
-    valid = f'at least corpus.chunk_length, {length}'
-    require(self.bert.max_positions >= length, 'bert.max_positions', self.bert.max_positions, valid)
-    valid = f'at most {chunks}, the number of chunks in the corpus'
-    require(self.pretrain.batch_size <= chunks, 'pretrain.batch_size', self.pretrain.batch_size, valid)
     # What Hugging Face's step takes too, and what the products are counted for.
-    optimizer, dtype = self.pretrain.optimizer, self.bert.dtype
+    optimizer, dtype, scanned = self.pretrain.optimizer, self.bert.dtype, self.bert.scan_layers
     require(optimizer == 'adamw', 'pretrain.optimizer', optimizer, "'adamw', which every library takes")
     require(dtype != 'float16', 'bert.dtype', dtype, "'float32' or 'bfloat16', in which losses need no scale")
+    require(not scanned, 'bert.scan_layers', scanned, 'False, since only single layers have names elsewhere')
 
 
 class BenchmarkSettings(Experiment):
