@@ -15,7 +15,7 @@ import jax
 
 PEERS = ('dynamax', 'hmmlearn', 'numba', 'torch', 'transformers')
 # The numbers of a record beside its seconds, None where a contender has no such number.
-NUMBERS = ('error', 'memory_bytes', 'device_peak_bytes', 'flops', 'product_flops', 'tokens', 'compile_seconds')
+NUMBERS = ('error', 'memory_bytes', 'flops', 'product_flops', 'tokens', 'compile_seconds')
 
 _PROCESS = pathlib.Path('/proc/self')
 
@@ -120,8 +120,7 @@ def _warmed_up(prepare: Callable[[], Prepared], row: dict[str, Any]) -> Prepared
     raise ValueError('its result is not finite')
   # Freed before memory is measured, so that the next call takes its own.
   del result
-  peak = (jax.local_devices()[0].memory_stats() or {}).get('peak_bytes_in_use')
-  row |= {'error': error, 'device_peak_bytes': peak, **prepared.fields}
+  row |= {'error': error, **prepared.fields}
   if row['memory_bytes'] is None and jax.default_backend() == 'cpu':
     row['memory_bytes'] = _growth(prepared.call)
   return prepared

@@ -217,7 +217,7 @@ def test_tables_are_at_most_120_columns_wide(finished):
 def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
   """With a share of the peak, and numbers as large as there."""
   records = [record for record in results.load(finished[0]) if record['part'] == 'gpu']
-  large = dict(flops=1.16e12, product_flops=1.1e12, device_peak_bytes=60e9, memory_bytes=60e9)
+  large = dict(flops=1.16e12, product_flops=1.1e12, memory_bytes=60e9)
   (made,) = environment.load(finished[0], records).values()
   made_id = environment.keep(tmp_path, {**made, 'devices': ['NVIDIA H200'], 'cpu': '192 x Intel(R) Xeon(R) 8558'})
   changes = dict(seconds=[3e-3] * 5, environment=made_id, **large)
