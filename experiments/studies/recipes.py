@@ -142,9 +142,10 @@ def share_to_reach(curve: Sequence[tuple[int, float]], target: float) -> float:
   Between measurements the logarithm of KL is taken to be linear in the steps.
   """
   steps, kl = np.array(curve).T
-  (reached,) = np.nonzero(kl[1:] <= target)
+  reached = np.flatnonzero(kl[1:] <= target)
   if not reached.size:
     return np.nan
+  # The measurement that has reached it, and the one before.
   ends = [reached[0] + 1, reached[0]]
   return float(np.interp(np.log(target), np.log(kl[ends]), steps[ends]) / steps[-1])
 

@@ -106,7 +106,7 @@ def _program(
 
 def _in_float64(hmm: HMM, rows: Array, error: _Error) -> Prepared:
   with jax.enable_x64(True):
-    hmm, rows = jax.tree.map(lambda x: x.astype(jnp.float64), (hmm, rows))
+    hmm, rows = jax.tree.map(jnp.float64, (hmm, rows))
     return _program(hmm_jax.forward_backward, hmm, rows, error, _smoothed_rows)
 
 
@@ -129,10 +129,9 @@ def _hmmlearn(hmm: HMM, tokens: Array, error: _Error) -> Prepared:
   from hmmlearn.hmm import CategoricalHMM
 
   model = CategoricalHMM(hmm.num_states, n_features=hmm.num_tokens, implementation='scaling')
-  for name, value in hmm_jax.to_hmmlearn(hmm).items():
-    setattr(model, name, value)
+  vars(model).update(hmm_jax.to_hmmlearn(hmm))
   # One column for all sequences, which it tells apart by their lengths.
-  column, lengths = np.asarray(tokens, np.int64).reshape(-1, 1), [tokens.shape[1]] * tokens.shape[0]
+  column, lengths = np.asarray(tokens, np.int64).reshape(-1, 1), [tokens.shape[1]] * len(tokens)
   return Prepared(lambda: model.predict_proba(column, lengths), error)
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import jax
 from jax import Array
+import jax.numpy as jnp
 import numpy as np
 
 from experiments.studies.benchmark.measure import Case, compiled, Contenders, Prepared
 from experiments.studies.benchmark.settings import SamplingSettings
 import hmm_jax
-from hmm_jax.hmm import HMM
+from hmm_jax.hmm import chunk_start, emitted_token_probs, HMM
 from hmm_jax.sampling import alias_table
 
 
@@ -54,11 +55,7 @@ def cases(settings: SamplingSettings, key: Array) -> Iterator[Case]:
 
 
 def exact_shares(hmm: HMM, length: int) -> np.ndarray:
-  """The mean over positions of P[X_t], [V], in float64."""
-  probs, matrix, emissions = (np.asarray(x, np.float64) for x in hmm)
-  total = np.zeros_like(probs)
-  for _ in range(length):
-    total += probs
-    probs = probs @ matrix
-    probs /= probs.sum()
-  return total / length @ emissions
+  """The mean over positions of P[X_t], [V], in float64: the law of the first token of a chunk that begins anywhere."""
+  with jax.enable_x64(True):
+    start = chunk_start(jax.tree.map(jnp.float64, hmm), 1, length)
+    return np.asarray(emitted_token_probs(start, start.initial_probs))

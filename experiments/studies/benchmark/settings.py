@@ -5,27 +5,27 @@ from experiments.settings.groups import BertSettings, CorpusSettings, Experiment
 
 
 class InferenceSettings(Group):
-  num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs that are smoothed', most=4096)
+  num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs that are smoothed')
   num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_sequences: int = setting('sequences of a batch', most=10**7)
-  length: int = setting('tokens of a sequence', most=10**6)
-  memory_size: int = setting('values |M| of the memory', least=2, most=4096)
-  memory_states: int = setting('hidden states beside the memory', most=4096)
+  num_sequences: int = setting('sequences of a batch')
+  length: int = setting('tokens of a sequence')
+  memory_size: int = setting('values |M| of the memory', least=2)
+  memory_states: int = setting('hidden states beside the memory')
 
 
 class SamplingSettings(Group):
-  num_states: int = setting('hidden states |H|', most=4096)
+  num_states: int = setting('hidden states |H|')
   num_tokens: int = setting('size V of the vocabulary, bytes to every sampler', least=2, most=254)
-  num_documents: int = setting('documents that are sampled beside every peer', most=10**7)
-  corpus_documents: int = setting('documents of a whole corpus', most=10**7)
-  document_length: int = setting('tokens of a document', most=10**7)
+  num_documents: int = setting('documents that are sampled beside every peer')
+  corpus_documents: int = setting('documents of a whole corpus')
+  document_length: int = setting('tokens of a document')
 
 
 class TrainingSettings(Group):
   """One step of pretraining, whose length is that of a chunk."""
 
   num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_members: tuple[int, ...] = setting('models that are trained at once', least=1, most=1024)
+  num_members: tuple[int, ...] = setting('models that are trained at once', least=1)
   bert: BertSettings
   pretrain: PretrainSettings
   corpus: CorpusSettings
