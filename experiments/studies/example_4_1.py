@@ -60,6 +60,7 @@ def _run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
 
 def _records(hmm: hmm_jax.MemoryHMM, vocabulary: example_4_1.Vocabulary, documents: list[np.ndarray]) -> list[Record]:
   """A record a (document, word), and one before the first word, where the posterior is the prior."""
+  # Documents are padded to one batch, since a program is compiled for each length.
   lengths = np.array([[len(tokens)] for tokens in documents])
   observed_BxT = np.arange(lengths.max()) < lengths
   tokens_BxT = np.zeros(observed_BxT.shape, np.int32)
@@ -108,8 +109,8 @@ def _cells(rows: pd.DataFrame) -> pd.DataFrame:
 
 def figures(records: pd.DataFrame, settings: ExampleSettings) -> dict[str, matplotlib.figure.Figure]:
   """The documents that are shown."""
-  of = {name: statistics.select(records, document=document) for document, name in _SHOWN.items()}
-  return {name: _draw(rows, name.replace('_', ' '), settings.figure) for name, rows in of.items()}
+  rows_of = lambda document: statistics.select(records, document=document)
+  return {name: _draw(rows_of(document), name.replace('_', ' '), settings.figure) for document, name in _SHOWN.items()}
 
 
 @figures_lib.styled

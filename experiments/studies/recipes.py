@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import functools
 import itertools
 import pathlib
+import re
 from typing import Any
 
 from cycler import cycler
@@ -56,6 +57,7 @@ def _run(
 def _merge(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
   """Writes the records of all trials that are finished, a record for each; says what is left."""
   grid = list(_trials(settings, workdir).values())
+  # The settings of a trial are its recipe.
   names = {recipe: name for name, recipe in settings.recipes().items()}
   record = lambda trial, rows: [{'recipe': names[trial.settings], **_record(settings, trial, rows)}]
   left = len(grid) - len(sweep.write(workdir, settings, grid, record, reporter))
@@ -84,6 +86,7 @@ def _record(settings: RecipeSettings, trial: trial_lib.Trial, rows: list[Record]
     'trial': trial.trial,
     'num_steps': trial.settings.pretrain.num_steps,
     'operations': recipe / base,
+    # The last measurement; the loss in training is one of noisy batches, and the step is above.
     **{field: value for field, value in metrics[-1].items() if field not in ('step', 'train_loss')},
     'accuracy': {method: mean(method) for method in trial.methods},
     'curve': [[row['step'], row['kl_at_mask']] for row in metrics],
@@ -124,6 +127,7 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
 def ratio(ratios: Sequence[float] | pd.Series) -> str:
   """The geometric mean of ratios, and the ends of the 95% t interval of their logarithm where there are three."""
   log = statistics.mean_interval(np.log(ratios))
+  # The half-width of fewer than three is NaN, which `number` leaves blank.
   ends = log.mean - log.half_width, log.mean, log.mean + log.half_width
   low, middle, high = (number(np.exp(x), '.2f') for x in ends)
   return f'{middle} [{low}, {high}]' if low else middle
@@ -152,7 +156,7 @@ def share_to_reach(curve: Sequence[tuple[int, float]], target: float) -> float:
 
 def _label(name: str) -> str:
   """The recipe without the names of the groups."""
-  return ' '.join(word.partition('.')[2] or word for word in name.split())
+  return re.sub(r'\b[a-z]+\.', '', name)
 
 
 @figures_lib.styled

@@ -16,7 +16,7 @@ import numpy as np
 from experiments.studies.benchmark.measure import Case, compiled, Contenders, Prepared
 from experiments.studies.benchmark.settings import InferenceSettings
 import hmm_jax
-from hmm_jax.hmm import HMM
+from hmm_jax.hmm import Distribution, HMM
 from hmm_jax.memory_hmm import cell_probs
 
 _Error = Callable[[Any], float]
@@ -33,7 +33,7 @@ def cases(settings: InferenceSettings, key: Array) -> Iterator[Case]:
   yield _memory(settings, key)
 
 
-def _text(settings: InferenceSettings, hmm: Any, key: Array) -> tuple[Array, Array]:
+def _text(settings: InferenceSettings, hmm: Distribution, key: Array) -> tuple[Array, Array]:
   """Tokens [B, T] and their rows [B, T, E]."""
   tokens = hmm_jax.sample_corpus(key, hmm, settings.num_sequences, settings.length)
   return tokens, hmm_jax.token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
@@ -48,6 +48,7 @@ def smoothed_in_float64(hmm: HMM, rows: Array) -> np.ndarray:
   for t in times:
     probs[:, t] = normalized(message * rows_BxTxH[:, t])
     message = probs[:, t] @ matrix
+  # Backward over the same array, which holds what was filtered until a step is smoothed.
   for t in reversed(times):
     probs[:, t] = normalized(probs[:, t] * future)
     future = normalized((future * rows_BxTxH[:, t]) @ matrix.T)

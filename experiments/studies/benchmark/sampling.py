@@ -41,6 +41,7 @@ def cases(settings: SamplingSettings, key: Array) -> Iterator[Case]:
   def dynamax(count: int) -> Prepared:
     from dynamax.hidden_markov_model import CategoricalHMM
 
+    # One emission a step.
     model = CategoricalHMM(hmm.num_states, 1, hmm.num_tokens)
     params, _ = model.initialize(**hmm_jax.to_dynamax(hmm))
     sample = jax.vmap(lambda key: model.sample(params, key, length)[1])

@@ -20,6 +20,7 @@ _PARTS: dict[str, Any] = {'gpu': accelerator, 'inference': inference, 'sampling'
 def _run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Measures anew on every call, since what is measured is this machine now; a kill leaves what was measured."""
   begun, rows = time.monotonic(), list[dict[str, Any]]()
+  # Earlier records go at once: a kill before the first case must not leave another machine's.
   results.write(workdir, settings, rows)
   here = environment.environment(jax.devices()) | {'load': os.getloadavg()[0], 'peers': measure.versions()}
   made = environment.keep(workdir, here)
