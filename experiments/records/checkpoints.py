@@ -10,12 +10,11 @@ import re
 import sys
 import textwrap
 from typing import Any
-import uuid
 
 import jax
 import orbax.checkpoint as ocp
 
-from experiments.records import files, loading
+from experiments.records import files
 from experiments.runtime import distributed, storage
 from experiments.settings.fields import require, SettingsError
 
@@ -39,8 +38,8 @@ class Checkpoints:
     found: sentences on what was wrong with steps that were there, for a person.
   """
 
-  def __init__(self, manager: ocp.CheckpointManager, directory: pathlib.Path, found: list[str]):
-    self.manager, self.directory, self.found = manager, directory, found
+  def __init__(self, directory: pathlib.Path):
+    self.manager, self.directory, self.found = _manager(directory), directory, list[str]()
     # The step that is being saved, and has no checksums yet.
     self._saving: int | None = None
 
@@ -61,15 +60,6 @@ class Checkpoints:
     if not self.manager.is_saving_in_progress():
       self.wait()
 
-  def close(self) -> None:
-    """Waits for the last save. Raises StorageError where it has failed."""
-    try:
-      self.wait()
-    finally:
-      # Its error is raised above, in our words.
-      with contextlib.suppress(Exception):
-        self.manager.close()
-
   def wait(self) -> None:
     """Waits for the last save and writes its checksums. Raises StorageError where it has failed."""
     step, self._saving = self._saving, None
@@ -79,46 +69,49 @@ class Checkpoints:
     with _naming(directory):
       self.manager.wait_until_finished()
       if distributed.is_writer():
-        digests = {name: files.digest(path) for name, path in files.tree(directory).items()}
-        files.write_sealed(directory / CHECKSUMS, {'of': self.directory.parent.name, 'files': digests})
+        files.write_sealed(directory / CHECKSUMS, {'of': self.directory.parent.name, 'files': _digests(directory)})
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
     """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings, which decides both.
 
-    A step without checksums, whose process was killed before them, is renamed where it cannot be restored, as `found`
-    says then.
+    A step that fails its checksums is renamed, and so is one without them that cannot be restored: it was written
+    whole, since its name appears only then, but its process was killed after that. `found` says so, and what is used
+    instead. Raises SettingsError, in all processes, where an intact step cannot be restored in one of them.
     """
-    args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
-    while (step := distributed.broadcast_from_process_0(self.manager.latest_step)) is not None:
-      try:
-        restored = self._restored(step, args)
-        return restored.state, restored.metrics
-      except SettingsError as error:
-        self._fall_back(step, error)
+    for step in distributed.broadcast_from_process_0(lambda: steps(self.directory)):
+      directory = self.directory / str(step)
+      wrong = distributed.broadcast_from_process_0(functools.partial(_fault, directory))
+      if wrong is None:
+        try:
+          state, metrics = self._restored(step, like)
+          if self.found:
+            self.found.append(f'step {step} is intact, and is used')
+          return state, metrics
+        except SettingsError as error:
+          # What was written is there, so that settings or libraries are others.
+          if distributed.broadcast_from_process_0((directory / CHECKSUMS).exists):
+            raise
+          wrong = str(error)
+      renamed = distributed.broadcast_from_process_0(functools.partial(_renamed, directory))
+      self.found.append(f'checkpoint {directory}: {wrong}; it was renamed to {renamed}')
+      # Orbax lists the steps where it begins. Its `reload` reads the metrics of all of them, damaged or not.
+      self.manager.close()
+      self.manager = _manager(self.directory)
+    if self.found:
+      self.found.append('no intact checkpoint is left: pretraining starts again')
     return None
 
-  def _fall_back(self, step: int, error: SettingsError) -> None:
-    """Renames a step that cannot be restored; raises the error where it is what was written."""
-    directory = self.directory / str(step)
-
-    def look() -> str:
-      if (directory / CHECKSUMS).exists():
-        raise error
-      return _rename_corrupt(directory, str(error))
-
-    self.found.append(distributed.broadcast_from_process_0(look))
-    self.manager.reload()
-
-  def _restored(self, step: int, args: ocp.args.Composite) -> Any:
+  def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
     """Raises SettingsError, in all processes, where one of them cannot restore it."""
-    failed = restored = None
+    args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
+    failed, restored = '', None
     try:
       restored = self.manager.restore(step, args=args)
     except Exception as error:
       failed = _reason(error)
     path, valid = str(self.directory / str(step)), 'one that these settings and libraries have saved'
-    distributed.raise_everywhere(lambda: require(failed is None, 'a checkpoint', path, f'{valid} ({failed})'))
-    return restored
+    distributed.raise_everywhere(lambda: require(not failed, 'a checkpoint', path, f'{valid} ({failed})'))
+    return restored.state, restored.metrics
 
 
 def _reason(error: Exception) -> str:
@@ -126,8 +119,7 @@ def _reason(error: Exception) -> str:
   number = re.search(r"os_error_code='(\d+)'", str(error))
   if number:
     return os.strerror(int(number[1]))
-  said = getattr(error, 'strerror', None) or str(error) or type(error).__name__
-  return textwrap.shorten(said, _LONGEST_REASON)
+  return textwrap.shorten(storage.reason(error), _LONGEST_REASON)
 
 
 @contextlib.contextmanager
@@ -145,19 +137,26 @@ def _naming(path: pathlib.Path) -> Iterator[None]:
 def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   """Keeps the newest checkpoints; waits for the last save on leaving.
 
-  Steps that fail their checksums are renamed before. Raises SettingsError where there are processes
-  that do not see what process 0 writes there.
+  Raises SettingsError where there are processes that do not see what process 0 writes there.
   """
   _hush()
   _check_shared(directory)
-  found = distributed.broadcast_from_process_0(lambda: _rename_corrupt_steps(directory))
-  options = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True)
-  absolute = directory if storage.is_object(directory) else directory.absolute()
-  saved = Checkpoints(ocp.CheckpointManager(absolute, options=options), directory, found)
+  saved = Checkpoints(directory)
   try:
     yield saved
   finally:
-    saved.close()
+    try:
+      saved.wait()
+    finally:
+      # Its error is raised above, in our words.
+      with contextlib.suppress(Exception):
+        saved.manager.close()
+
+
+def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
+  # Lightweight: no metrics are read, which may be damaged.
+  how = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True, lightweight_initialize=True)
+  return ocp.CheckpointManager(directory if storage.is_object(directory) else directory.absolute(), options=how)
 
 
 @functools.cache
@@ -177,52 +176,37 @@ def _hush() -> None:
   sys.unraisablehook = tell
 
 
-def _rename_corrupt_steps(directory: pathlib.Path) -> list[str]:
-  """Renames the newest steps that fail their checksums; sentences on what was wrong, and on what is used instead.
-
-  A step without checksums was written whole, since its name appears only then; its process was killed after that.
-  """
-  found: list[str] = []
-  for step in steps(directory):
-    wrong = _fault(directory / str(step))
-    if wrong is None:
-      return [*found, *([f'step {step} is intact, and is used'] if found else [])]
-    found.append(_rename_corrupt(directory / str(step), wrong))
-  return [*found, *(['no intact checkpoint is left: pretraining starts again'] if found else [])]
+def _digests(step: pathlib.Path) -> dict[str, str]:
+  """The SHA-256 of each file of a step, but for that of the checksums themselves."""
+  return {name: files.digest(path) for name, path in files.tree(step).items() if name != CHECKSUMS}
 
 
 def _fault(step: pathlib.Path) -> str | None:
   """The fault in the files of a step; None if its checksums, where it has any, show none."""
-  try:
-    recorded = files.read_sealed(step / CHECKSUMS)
-  except FileNotFoundError:
+  if not (step / CHECKSUMS).exists():
     return None
+  try:
+    recorded, there = files.read_sealed(step / CHECKSUMS), _digests(step)
   except files.Corrupt as error:
     return f'{CHECKSUMS} {error}'
-  whose, digests = step.parents[1].name, recorded['files']
-  if recorded['of'] != whose:
-    return f'it is of the model {recorded["of"]}'
-  there = {name: path for name, path in files.tree(step).items() if name != CHECKSUMS}
-  odd = sorted(there.keys() ^ digests.keys())
-  if odd:
-    return f'{odd[0]} {"is missing" if odd[0] in digests else "was added"}'
-  try:
-    failed = [name for name, path in there.items() if files.digest(path) != digests[name]]
   except OSError as error:
     return f'a file cannot be read ({error.strerror})'
-  return f'{failed[0]} failed its checksum' if failed else None
+  if recorded['of'] != step.parents[1].name:
+    return f'it is of the model {recorded["of"]}'
+  for name, _ in sorted(there.items() ^ recorded['files'].items()):
+    wrong = 'failed its checksum' if name in there else 'is missing'
+    return f'{name} {wrong if name in recorded["files"] else "was added"}'
+  return None
 
 
-def _rename_corrupt(step: pathlib.Path, wrong: str) -> str:
-  return f'checkpoint {step}: {wrong}; it was renamed to {files.rename_corrupt(step).name}'
+def _renamed(step: pathlib.Path) -> str:
+  return files.rename_corrupt(step).name
 
 
 def steps(directory: pathlib.Path) -> list[int]:
   """The steps that have a directory of their own there, from the newest on."""
-  if not directory.is_dir():
-    return []
-  names = [path.name for path in directory.iterdir()]
-  return sorted((int(name) for name in names if name.isdecimal() and name == str(int(name))), reverse=True)
+  names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
+  return sorted((int(name) for name in names if re.fullmatch('[1-9][0-9]*', name)), reverse=True)
 
 
 def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
@@ -230,21 +214,15 @@ def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
   for step in steps(directory):
     if _fault(directory / str(step)) is None:
       with contextlib.suppress(OSError, ValueError):
-        return loading.json_value(directory / str(step) / 'metrics' / 'metrics')
+        return files.read_json(directory / str(step) / 'metrics' / 'metrics')
   return []
 
 
 def _check_shared(directory: pathlib.Path) -> None:
   if distributed.num_processes() == 1:
     return
-
-  def leave_probe() -> str:
-    probe = directory / f'.probe-{uuid.uuid4().hex}'
-    files.write_whole(probe, '')
-    return probe.name
-
-  probe = directory / distributed.broadcast_from_process_0(leave_probe)
-  valid = 'one that all processes share, such as gs://BUCKET/DIRECTORY'
+  probe, valid = directory / '.probe', 'one that all processes share, such as gs://BUCKET/DIRECTORY'
+  distributed.broadcast_from_process_0(lambda: files.write_whole(probe, ''))
   try:
     distributed.raise_everywhere(lambda: require(probe.exists(), 'the directory of checkpoints', str(directory), valid))
   finally:

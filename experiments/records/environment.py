@@ -9,13 +9,12 @@ import json
 import os
 import pathlib
 import platform
-import re
 import subprocess
 from typing import Any
 
 import jax
 
-from experiments.records import files, loading
+from experiments.records import files
 from experiments.runtime import distributed, machine
 from experiments.settings.grid import digest
 
@@ -34,18 +33,10 @@ def environment(devices: Iterable[jax.Device]) -> Environment:
   return {
     **_process(),
     'platform': f'{platform.system()} {platform.machine()}',
-    'cpu': _cpu(),
+    'cpu': machine.cpu(),
     'processes': distributed.num_processes(),
     'devices': [device.device_kind for device in devices],
   }
-
-
-@functools.cache
-def _cpu() -> str:
-  """The CPU's name and how many there are for this process: both decide how sums are split, and so their last bits."""
-  name = machine.cpu_name()
-  count = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
-  return f'{count} x {name}'
 
 
 @functools.cache
@@ -83,16 +74,15 @@ def keep(workdir: pathlib.Path, here: Environment) -> str:
 def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, Environment]:
   """The environments that records of a workdir came from, by their ids; without those that cannot be compared."""
   found = {}
-  # An id that is none, in a record from elsewhere, must not choose another path.
-  named = dict.fromkeys(str(record.get('environment')) for record in records)
-  for environment_id in filter(re.compile('[0-9a-f]{12}').fullmatch, named):
+  # The id in a record, which may come from anybody, chooses no path: all that there are, are read.
+  for path in (workdir / FOLDER).glob('*.json'):
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-      content = loading.json_value(workdir / FOLDER / f'{environment_id}.json')
+      content = files.read_json(path)
       # Raises where a field lacks that decides bits.
       _deciding(content)
-      if digest([content]) == environment_id:
-        found[environment_id] = content
-  return found
+      found[digest([content])] = content
+  named = dict.fromkeys(str(record.get('environment')) for record in records)
+  return {environment_id: found[environment_id] for environment_id in named if environment_id in found}
 
 
 def differences(there: Environment, here: Environment) -> list[str]:

@@ -1,12 +1,14 @@
-"""Files that are written whole or not at all, JSON lines among them; by process 0 alone. None is unpickled."""
+"""Files that are written whole or not at all, by process 0 alone, and read without trust: none is unpickled or run."""
 
-import contextlib
 import hashlib
 import json
 import os
 import pathlib
 import platform
 from typing import Any
+import zipfile
+
+import numpy as np
 
 from experiments.runtime import locks
 from experiments.runtime.storage import is_object, not_written, StorageError
@@ -14,11 +16,13 @@ from experiments.settings.fields import SettingsError
 
 # Bytes of JSON that are read at most: its objects take several times as many.
 MOST_JSON = 2**28
+# Bytes of all arrays of a file.
+MOST_ARRAYS = 2**30
 # The field of a sealed file that has the SHA-256 of the others.
 _SEAL = 'sha256'
 
 
-class Corrupt(ValueError):
+class Corrupt(SettingsError):
   """A file is not what was written, as its text says."""
 
 
@@ -37,17 +41,17 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
   partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(partial, 'wb') as file:
-      file.write(data)
-      file.flush()
-      os.fsync(file.fileno())
-    os.replace(partial, path)
-  except BaseException as error:
-    with contextlib.suppress(OSError):
-      partial.unlink()
-    if isinstance(error, OSError):
-      raise StorageError(not_written(path, error)) from error
-    raise
+    try:
+      with open(partial, 'wb') as file:
+        file.write(data)
+        file.flush()
+        # Without it a power failure may leave the new name with no content.
+        os.fsync(file.fileno())
+      os.replace(partial, path)
+    finally:
+      partial.unlink(missing_ok=True)
+  except OSError as error:
+    raise StorageError(not_written(path, error)) from error
 
 
 def remove(path: pathlib.Path) -> None:
@@ -67,33 +71,35 @@ def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
     return
   try:
     rows = read_json_lines(path)
-  except SettingsError:
+  except Corrupt:
     rename_corrupt(path)
     rows = []
   write_json_lines(path, [*rows, row])
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of `path`, none where it does not exist. Raises SettingsError where it is damaged."""
+  """The rows of `path`, none where it does not exist. Raises Corrupt where it is damaged."""
   try:
-    return rows_of(read_bytes(path))
+    rows = [_parsed(line) for line in read_bytes(path).decode().splitlines()]
   except FileNotFoundError:
     return []
   except (OSError, ValueError):
-    raise SettingsError(
-      f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then'
-    )
-
-
-def rows_of(data: bytes) -> list[dict[str, Any]]:
-  """The rows of what such a file holds; raises ValueError where it is damaged."""
-  try:
-    rows = [json.loads(line) for line in data.decode().splitlines()]
-  except RecursionError:
-    raise ValueError('a line is nested too deep')
+    rows = [None]
   if not all(isinstance(row, dict) for row in rows):
-    raise ValueError('a line is no JSON object')
+    raise Corrupt(f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then')
   return rows
+
+
+def read_json(path: pathlib.Path, encoding: str = 'utf-8', **hooks: Any) -> Any:
+  """The value in a JSON file; raises ValueError if it is larger than MOST_JSON or nested too deep."""
+  return _parsed(read_bytes(path).decode(encoding), **hooks)
+
+
+def _parsed(text: str, **hooks: Any) -> Any:
+  try:
+    return json.loads(text, **hooks)
+  except RecursionError:
+    raise ValueError('it is nested too deep')
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
@@ -103,6 +109,20 @@ def read_bytes(path: pathlib.Path) -> bytes:
   if size > MOST_JSON:
     raise ValueError(f'it has {size:,} bytes; valid is at most {MOST_JSON:,}')
   return path.read_bytes()
+
+
+def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """The arrays of an .npz file by their names, none of objects.
+
+  Raises ValueError where they declare more than MOST_ARRAYS bytes, which little of an archive may expand to, before
+  anything is read; or whatever numpy raises for a damaged archive.
+  """
+  with zipfile.ZipFile(path) as archive:
+    declared = sum(member.file_size for member in archive.infolist())
+  if declared > MOST_ARRAYS:
+    raise ValueError(f'it declares {declared:,} bytes; valid are at most {MOST_ARRAYS:,}')
+  with np.load(path, allow_pickle=False) as arrays:
+    return dict(arrays)
 
 
 def digest(path: pathlib.Path) -> str:
@@ -119,12 +139,12 @@ def write_sealed(path: pathlib.Path, content: dict[str, Any]) -> None:
 def read_sealed(path: pathlib.Path) -> dict[str, Any]:
   """The content that `write_sealed` wrote. Raises FileNotFoundError if there is no file, Corrupt if it is damaged."""
   try:
-    (content,) = rows_of(read_bytes(path))
+    content = read_json(path)
   except FileNotFoundError:
     raise
   except (OSError, ValueError) as error:
     raise Corrupt(f'cannot be parsed ({type(error).__name__})')
-  if content.pop(_SEAL, None) != _seal(content):
+  if not isinstance(content, dict) or content.pop(_SEAL, None) != _seal(content):
     raise Corrupt('failed its checksum')
   return content
 
@@ -147,18 +167,19 @@ def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
     where = path.with_name(f'{path.name}.corrupt-{number}')
   if not is_object(path):
     return path.rename(where)
-  below = tree(path) if path.is_dir() else {'': path}
+  below = tree(path)
   for name, file in below.items():
-    (where / name if name else where).write_bytes(file.read_bytes())
+    (where / name).write_bytes(file.read_bytes())
   for file in below.values():
     file.unlink()
   return where
 
 
-def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Every file below a directory, by its path from there."""
-  found: dict[str, pathlib.Path] = {}
-  for path in sorted(directory.iterdir(), key=str):
-    below = tree(path) if path.is_dir() else {'': path}
-    found |= {f'{path.name}/{name}'.rstrip('/'): file for name, file in below.items()}
-  return found
+def tree(path: pathlib.Path) -> dict[str, pathlib.Path]:
+  """Every file of a directory by its path from there, or a file itself by the name '.'."""
+  return {str(file.relative_to(path)): file for file in _below(path)}
+
+
+def _below(path: pathlib.Path) -> list[pathlib.Path]:
+  # Paths of an object store have no `rglob`.
+  return [file for child in sorted(path.iterdir(), key=str) for file in _below(child)] if path.is_dir() else [path]

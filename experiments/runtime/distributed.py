@@ -5,8 +5,7 @@ reads the work directory and the clock where these decide what is done next, and
 JAX's coordination service and not a device, since that service detects a dead process by its heartbeat.
 """
 
-from collections.abc import Callable, Iterator
-import contextlib
+from collections.abc import Callable
 import itertools
 import json
 import sys
@@ -33,14 +32,20 @@ _alone: list[None] = []
 def initialize(settings: DistributedSettings) -> None:
   """Joins the other processes, if there are any; call it before JAX looks for devices.
 
-  Where they do not all come within the time, JAX ends this process. Raises SettingsError where `mode` is 'on' and
-  something is neither set nor found, or JAX has looked for devices already.
+  Address, number of processes, this one's number and its devices (None: all) are as the settings say, or else as the
+  cluster does. Where they do not all come within the time, JAX ends this process. Raises SettingsError where `mode` is
+  'on' and something is neither set nor found, or JAX has looked for devices already.
   """
-  if settings.mode == 'off' or jax.distributed.is_initialized():
+  s = settings
+  if s.mode == 'off' or jax.distributed.is_initialized():
     return
   try:
-    address, count, index, local_devices = _found(settings)
-    if settings.mode == 'auto' and count in (None, 1):
+    # JAX's own detection raises where there is no cluster, and joins one of a single process.
+    find = clusters.ClusterEnv.auto_detect_unset_distributed_params
+    said = s.coordinator_address, s.num_processes, s.process_id, None
+    found = said if s.num_processes else find(None, None, None, None, None, s.initialization_timeout)
+    address, count, index, local_devices = found
+    if s.mode == 'auto' and count in (None, 1):
       return
     if None in (address, count, index):
       raise ValueError('JAX finds no cluster')
@@ -55,22 +60,13 @@ def initialize(settings: DistributedSettings) -> None:
       index,
       local_devices,
       cluster_detection_method='deactivate',  # Done above.
-      initialization_timeout=settings.initialization_timeout,
-      heartbeat_timeout_seconds=settings.heartbeat_timeout,
-      shutdown_timeout_seconds=settings.heartbeat_timeout,
+      initialization_timeout=s.initialization_timeout,
+      heartbeat_timeout_seconds=s.heartbeat_timeout,
+      shutdown_timeout_seconds=s.heartbeat_timeout,
     )
   except (ValueError, RuntimeError) as error:
     valid = "'off', or 'on' with coordinator_address, num_processes and process_id"
-    raise SettingsError(f'distributed.mode is {settings.mode!r}, which fails ({error}); valid is {valid}')
-
-
-def _found(settings: DistributedSettings) -> tuple[Any, ...]:
-  """The coordinator's address, the number of processes, that of this one, and its devices (None: all): as the settings
-  say or else the cluster; None where neither does."""
-  if settings.num_processes:
-    return settings.coordinator_address, settings.num_processes, settings.process_id, None
-  find = clusters.ClusterEnv.auto_detect_unset_distributed_params
-  return find(None, None, None, None, None, settings.initialization_timeout)
+    raise SettingsError(f'distributed.mode is {s.mode!r}, which fails ({error}); valid is {valid}')
 
 
 def num_processes() -> int:
@@ -91,8 +87,11 @@ def broadcast_from_process_0(look: Callable[[], T]) -> T:
     return look()
   key = f'decision/{next(_numbers)}'
   if is_writer():
-    with _running_alone():
+    _alone.append(None)
+    try:
       _tell(key, look)
+    finally:
+      _alone.pop()
   return _heard(key)
 
 
@@ -107,24 +106,14 @@ def raise_everywhere(check: Callable[[], None]) -> None:
   return None
 
 
-def post(name: str, value: Any) -> None:
-  """Leaves a value for process 0, which finds it by `posted`; waits for nobody."""
-  key = f'posted/{name}/{jax_distributed.global_state.process_id}'
-  _client().key_value_set(key, json.dumps(value), allow_overwrite=True)
+def post(number: int) -> None:
+  """Leaves the number of a signal for process 0, which finds it by `posted`; waits for nobody."""
+  _client().key_value_set(f'posted/{jax_distributed.global_state.process_id}', str(number), allow_overwrite=True)
 
 
-def posted(name: str) -> list[Any]:
-  """The values that other processes have posted under a name so far."""
-  return [json.loads(text) for _, text in _client().key_value_dir_get(f'posted/{name}/')]
-
-
-@contextlib.contextmanager
-def _running_alone() -> Iterator[None]:
-  _alone.append(None)
-  try:
-    yield
-  finally:
-    _alone.pop()
+def posted() -> list[int]:
+  """The numbers that other processes have posted so far."""
+  return [int(text) for _, text in _client().key_value_dir_get('posted/')] if num_processes() > 1 else []
 
 
 def _tell(key: str, look: Callable[[], Any]) -> None:

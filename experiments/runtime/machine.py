@@ -47,13 +47,17 @@ def peak_memory() -> int:
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)
 
 
-def cpu_lines() -> list[str]:
-  """The lines of Linux's /proc/cpuinfo; none elsewhere."""
+def cpu_lines(*fields: str) -> list[str]:
+  """The lines of these fields in Linux's /proc/cpuinfo, for each core; none elsewhere."""
   info = pathlib.Path('/proc/cpuinfo')
-  return info.read_text().splitlines() if info.exists() else []
+  lines = info.read_text().splitlines() if info.exists() else []
+  return [line for line in lines if line.startswith(fields)]
 
 
-def cpu_name() -> str:
-  """The name of the CPU."""
-  names = [line.partition(':')[2].strip() for line in cpu_lines() if line.startswith('model name')]
-  return names[0] if names else platform.processor()
+def cpu() -> str:
+  """The CPU's name and how many there are for this process: both decide how sums are split, and so their last bits."""
+  names = cpu_lines('model name')
+  name = names[0].partition(':')[2].strip() if names else platform.processor()
+  # macOS has no affinities.
+  count = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
+  return f'{count} x {name}'

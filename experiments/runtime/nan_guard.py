@@ -15,8 +15,7 @@ class Diverged(FloatingPointError):
 
 def all_finite(tree: Any) -> Array:
   """True if every number of every leaf is finite, [] bool; to be computed where the tree lies."""
-  leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-  return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all() if leaves else jnp.bool_(True)
+  return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
 
 
 def in_call(error: FloatingPointError, first: int, last: int) -> Diverged:
