@@ -238,7 +238,6 @@ def _train(
 
   def finish(step: int, losses: Array, copied: _Copied | None) -> None:
     nan_guard.check_losses(losses, step, p.num_steps)
-    saved.check()
     tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
     note = f'loss {np.mean(losses):.3f}, '
     speed = tokens / (clock.spent()['pretraining'] - before)[1]

@@ -40,36 +40,20 @@ class Checkpoints:
 
   def __init__(self, directory: pathlib.Path):
     self.manager, self.directory, self.found = _manager(directory), directory, list[str]()
-    # The step that is being saved, and has no checksums yet.
-    self._saving: int | None = None
 
   def save(self, step: int, state: Any, metrics: list[dict[str, Any]]) -> None:
-    """Saves in the background, and needs neither argument any longer on returning.
+    """Saves both with their checksums, and needs neither argument any longer on returning.
 
-    An interrupted save leaves the one before it in force. Raises StorageError where the last save, or what of this one
-    is done here, has failed.
+    An interrupted save leaves the one before it in force. Raises StorageError where it has failed.
     """
-    self.wait()
     args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(list(metrics)))
-    with _naming(self.directory / str(step)):
-      self.manager.save(step, args=args)
-    self._saving = step
-
-  def check(self) -> None:
-    """Ends the last save where it has been written by now; waits for nothing. Raises StorageError where it failed."""
-    if not self.manager.is_saving_in_progress():
-      self.wait()
-
-  def wait(self) -> None:
-    """Waits for the last save and writes its checksums. Raises StorageError where it has failed."""
-    step, self._saving = self._saving, None
-    if step is None:
-      return
     directory = self.directory / str(step)
-    with _naming(directory):
-      self.manager.wait_until_finished()
-      if distributed.is_writer():
-        files.write_sealed(directory / CHECKSUMS, {'of': self.directory.parent.name, 'files': _digests(directory)})
+    try:
+      self.manager.save(step, args=args)
+    except Exception as error:
+      raise storage.StorageError(storage.not_written(directory, OSError(_reason(error)))) from error
+    if distributed.is_writer():
+      files.write_sealed(directory / CHECKSUMS, {'of': self.directory.parent.name, 'files': _digests(directory)})
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
     """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings, which decides both.
@@ -104,7 +88,8 @@ class Checkpoints:
   def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
     """Raises SettingsError, in all processes, where one of them cannot restore it."""
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
-    failed, restored = '', None
+    failed: str = ''
+    restored: Any = None
     try:
       restored = self.manager.restore(step, args=args)
     except Exception as error:
@@ -123,19 +108,8 @@ def _reason(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _naming(path: pathlib.Path) -> Iterator[None]:
-  """Tells what fails on the way to a file, of whatever class, in a sentence."""
-  try:
-    yield
-  except storage.StorageError:
-    raise
-  except Exception as error:
-    raise storage.StorageError(storage.not_written(path, OSError(_reason(error)))) from error
-
-
-@contextlib.contextmanager
 def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
-  """Keeps the newest checkpoints; waits for the last save on leaving.
+  """Keeps the newest checkpoints.
 
   Raises SettingsError where there are processes that do not see what process 0 writes there.
   """
@@ -145,18 +119,21 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   try:
     yield saved
   finally:
-    try:
-      saved.wait()
-    finally:
-      # Its error is raised above, in our words.
-      with contextlib.suppress(Exception):
-        saved.manager.close()
+    # What has failed is raised by then, in our words.
+    with contextlib.suppress(Exception):
+      saved.manager.close()
 
 
 def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
-  # Lightweight: no metrics are read, which may be damaged.
-  how = ocp.CheckpointManagerOptions(max_to_keep=KEPT, cleanup_tmp_directories=True, lightweight_initialize=True)
-  return ocp.CheckpointManager(directory if storage.is_object(directory) else directory.absolute(), options=how)
+  options = ocp.CheckpointManagerOptions(
+    max_to_keep=KEPT,
+    cleanup_tmp_directories=True,
+    # A checkpoint is saved while the device is busy with the next call of the steps, so that nothing waits for it.
+    enable_async_checkpointing=False,
+    # No metrics are read where the manager begins: they may be damaged.
+    lightweight_initialize=True,
+  )
+  return ocp.CheckpointManager(directory if storage.is_object(directory) else directory.absolute(), options=options)
 
 
 @functools.cache
@@ -166,7 +143,7 @@ def _hush() -> None:
   Orbax logs an error with its traceback. It also closes its event loop at the first array that cannot be written; the
   future of each other array then raises in a thread of the store, where nothing can catch it.
   """
-  logging.getLogger('absl').addFilter(lambda record: not (record.exc_info and 'orbax' in record.pathname))
+  logging.getLogger('absl').setLevel(logging.CRITICAL)
   told = sys.unraisablehook
 
   def tell(raised: Any) -> None:

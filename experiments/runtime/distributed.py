@@ -51,7 +51,6 @@ def initialize(settings: DistributedSettings) -> None:
       raise ValueError('JAX finds no cluster')
     # Before, since nothing is raised where it fails.
     print(f'joining as process {index} of {count} at {address}', file=sys.stderr, flush=True)
-    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
     # It would answer SIGTERM in our place.
     jax.config.update('jax_enable_preemption_service', False)
     jax.distributed.initialize(

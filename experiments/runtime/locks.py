@@ -22,12 +22,10 @@ _tokens: dict[pathlib.Path, str | None] = {}
 
 
 @contextlib.contextmanager
-def held(
-  directory: pathlib.Path, what: str, reporter: Reporter, waits: bool = True, gives_up: Callable[[], bool] = bool
-) -> Iterator[bool]:
+def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Callable[[], bool] = bool) -> Iterator[bool]:
   """Hold the lock on a directory, of which `what` is the name, in process 0 for all; yield whether it is held.
 
-  Where another process has it this `waits`, until it `gives_up`. Raises Stopped, and StorageError without a lock.
+  Where another process has it this one waits, unless it `gives_up`. Raises Stopped, and StorageError without a lock.
   """
   lease = _lease(directory)
 
@@ -40,7 +38,7 @@ def held(
         if other:
           reporter.say(f'{what} is taken over: {other} is gone')
         break
-      if not waits or gives_up() or signals.is_stopping():
+      if gives_up() or signals.is_stopping():
         return False
       if other != waits_for:
         reporter.say(f'waits for {what}, which {other or "an unknown process"} works on')

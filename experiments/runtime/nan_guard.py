@@ -40,11 +40,9 @@ def check_state(is_finite: Array, step: int) -> None:
 
 
 def check_members(losses: Array | np.ndarray, names: Sequence[str], done: int, what: str) -> None:
-  """Raises Diverged where the losses of an epoch, one for each of `names`, are not all finite."""
-  wrong = np.flatnonzero(~np.isfinite(np.ravel(jax.block_until_ready(losses))))
-  if wrong.size:
-    whose = ', '.join(names[int(index)] for index in wrong)
-    raise Diverged(f'{what}: the loss of {whose} is not finite in epoch {done}')
+  """Raises Diverged at the first of the losses of an epoch, one for each of `names`, that is not finite."""
+  of_each = np.ravel(jax.block_until_ready(losses))
+  check_values(f'{what}: in epoch {done} the loss of', dict(zip(names, of_each)))
 
 
 def check_values(where: str, values: dict[str, Any]) -> None:

@@ -57,12 +57,15 @@ class Clock:
     # A traced function may call another one that is compiled, so that starts and ends nest.
     thread, outer = threading.get_ident(), list[str]()
 
+    def is_ours(event: str) -> bool:
+      return event.startswith(_COMPILING) and threading.get_ident() == thread
+
     def start(event: str, value: float, **_: Any) -> None:
-      if event.startswith(_COMPILING) and threading.get_ident() == thread:
+      if is_ours(event):
         outer.append(self._enter(_COMPILE))
 
     def end(event: str, duration_secs: float, **_: Any) -> None:
-      if event.startswith(_COMPILING) and threading.get_ident() == thread and outer:
+      if is_ours(event) and outer:
         self._enter(outer.pop())
 
     jax.monitoring.register_scalar_listener(start)
@@ -76,7 +79,7 @@ class Clock:
   def line(self) -> str:
     """The CPU time in words, by phase from the longest on, what has no phase last; and the wall time."""
     spent = self.spent()
-    cpu, wall = map(_in_words, sum(spent.values()))
+    cpu, wall = map(_in_words, np.sum(list(spent.values()), axis=0))
     phases = sorted(spent, key=lambda name: (name == _REST, -spent[name][0]))
     return f'CPU time {cpu}: {", ".join(f"{name} {_in_words(spent[name][0])}" for name in phases)}; wall time {wall}'
 
