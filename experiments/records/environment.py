@@ -42,22 +42,21 @@ def environment(devices: Iterable[jax.Device]) -> Environment:
 @functools.cache
 def _process() -> Environment:
   """Looked at once: a commit made while a run goes on is not the one that runs."""
-  root = pathlib.Path(__file__).parents[2]
-  # An installed copy may lie inside of another repository.
-  is_clone = (root / '.git').exists()
   return {
-    'commit': (is_clone and _git(root, 'rev-parse', 'HEAD')) or 'unknown',
-    'uncommitted_changes': is_clone and bool(_git(root, 'status', '--porcelain')),
+    'commit': _git('rev-parse', 'HEAD') or 'unknown',
+    'uncommitted_changes': bool(_git('status', '--porcelain')),
     'python': platform.python_version(),
     'xla_flags': os.environ.get('XLA_FLAGS', ''),
     'packages': {name: importlib.metadata.version(name) for name in _COMPUTING + _OTHERS},
   }
 
 
-def _git(root: pathlib.Path, *words: str) -> str:
-  """The answer of git on a clone; '' where git fails or is not installed."""
+def _git(*words: str) -> str:
+  """The answer of git on a clone; '' where this is none, or git is not installed."""
+  # Without the directory git takes that of a repository that an installed copy lies in.
+  command = ['git', '-C', str(pathlib.Path(__file__).parents[2]), '--git-dir=.git', *words]
   try:
-    return subprocess.run(['git', '-C', root, *words], capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
   except FileNotFoundError:
     return ''
 

@@ -8,6 +8,7 @@ import platform
 from typing import Any
 import zipfile
 
+from etils import epath
 import numpy as np
 
 from experiments.runtime import locks
@@ -104,8 +105,8 @@ def _parsed(text: str, **hooks: Any) -> Any:
 
 def read_bytes(path: pathlib.Path) -> bytes:
   """The bytes of a JSON file; raises ValueError, before it reads, if there are more than MOST_JSON."""
-  stat: Any = path.stat()
-  size = stat.length if is_object(path) else stat.st_size
+  # That of pathlib says the size of a local file alone.
+  size = epath.Path(path).stat().length
   if size > MOST_JSON:
     raise ValueError(f'it has {size:,} bytes; valid is at most {MOST_JSON:,}')
   return path.read_bytes()
@@ -156,7 +157,7 @@ def _seal(content: dict[str, Any]) -> str:
 def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
   """Renames a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on where that is taken; where it is now.
 
-  An object store has no names to change: there all is copied before anything is removed. Raises Lost where another
+  An object store has no names to change: its library copies all before it removes anything. Raises Lost where another
   process has the lock that this one took.
   """
   if not locks.may_write(path):
@@ -165,21 +166,14 @@ def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
   while where.exists():
     number += 1
     where = path.with_name(f'{path.name}.corrupt-{number}')
-  if not is_object(path):
-    return path.rename(where)
-  below = tree(path)
-  for name, file in below.items():
-    (where / name).write_bytes(file.read_bytes())
-  for file in below.values():
-    file.unlink()
-  return where
+  return path.rename(where)
 
 
-def tree(path: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Every file of a directory by its path from there, or a file itself by the name '.'."""
-  return {str(file.relative_to(path)): file for file in _below(path)}
-
-
-def _below(path: pathlib.Path) -> list[pathlib.Path]:
+def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
+  """Every file below a directory, by its path from there."""
   # Paths of an object store have no `rglob`.
-  return [file for child in sorted(path.iterdir(), key=str) for file in _below(child)] if path.is_dir() else [path]
+  found: dict[str, pathlib.Path] = {}
+  for path in sorted(directory.iterdir(), key=str):
+    below = tree(path) if path.is_dir() else {'.': path}
+    found |= {str(path.relative_to(directory) / name): file for name, file in below.items()}
+  return found
