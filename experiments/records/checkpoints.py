@@ -188,11 +188,8 @@ def steps(directory: pathlib.Path) -> list[int]:
 
 def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
   """The metrics of the newest step that is intact; none where there is no such step."""
-  for step in steps(directory):
-    if _fault(directory / str(step)) is None:
-      with contextlib.suppress(OSError, ValueError):
-        return files.read_json(directory / str(step) / 'metrics' / 'metrics')
-  return []
+  newest = next((step for step in steps(directory) if _fault(directory / str(step)) is None), None)
+  return [] if newest is None else files.read_json(directory / str(newest) / 'metrics' / 'metrics')
 
 
 def _check_shared(directory: pathlib.Path) -> None:

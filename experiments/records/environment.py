@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from experiments.records import files
+from experiments.records import files, results
 from experiments.runtime import distributed, machine
 from experiments.settings.grid import digest
 
@@ -86,8 +86,7 @@ def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, 
 
 def differences(there: Environment, here: Environment) -> list[str]:
   """Where two environments may compute other bits from the same settings, such as 'jax 0.10.1 (here 0.10.2)'."""
-  pairs = zip(_deciding(there).items(), _deciding(here).values())
-  return [f'{name} {value} (here {other})' for (name, value), other in pairs if value != other]
+  return results.differences(_deciding(there), _deciding(here))
 
 
 def differing(lines: Iterable[Environment], here: Environment) -> list[str]:

@@ -78,8 +78,13 @@ def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
   from flax.traverse_util import flatten_dict
 
   now = json.loads(json.dumps(dataclasses.asdict(settings)))
-  there, here = (flatten_dict(fields, sep='.') for fields in (before or {}, now))
-  both = [name for name in there if name in here and name.partition('.')[0] not in OF_RUNNING]
+  there = {name: value for name, value in (before or {}).items() if name not in OF_RUNNING}
+  return differences(flatten_dict(there, sep='.'), flatten_dict(now, sep='.'))
+
+
+def differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+  """Where fields that both have are others, such as 'seed 0 (here 1)'."""
+  both = [name for name in there if name in here]
   return [f'{name} {there[name]} (here {here[name]})' for name in both if there[name] != here[name]]
 
 

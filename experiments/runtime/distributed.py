@@ -84,7 +84,7 @@ def broadcast_from_process_0(look: Callable[[], T]) -> T:
   """
   if num_processes() == 1 or _alone:
     return look()
-  key = f'decision/{next(_numbers)}'
+  key = str(next(_numbers))
   if is_writer():
     _alone.append(None)
     try:
@@ -98,7 +98,7 @@ def raise_everywhere(check: Callable[[], None]) -> None:
   """Runs `check`, which decides nothing, in every process; what it raises in one, SettingsError, is raised in all."""
   if num_processes() == 1:
     return check()
-  key = f'agreement/{next(_numbers)}'
+  key = next(_numbers)
   _tell(f'{key}/{jax_distributed.global_state.process_id}', check)
   for index in range(num_processes()):
     _heard(f'{key}/{index}')
@@ -116,11 +116,13 @@ def posted() -> list[int]:
 
 
 def _tell(key: str, look: Callable[[], Any]) -> None:
-  """Leaves under the key what `look` returns, or what it raises of _TOLD."""
+  """Leaves under the key what `look` returns behind '', or the arguments of what it raises of _TOLD behind its name."""
   try:
-    told = {'found': look()}
+    told = ['', look()]
   except tuple(_TOLD.values()) as error:
-    told = {'raised': [type(error).__name__, *error.args]}
+    # A subclass is raised as the class that the others know.
+    name = next(name for name, known in _TOLD.items() if isinstance(error, known))
+    told = [name, *error.args]
   _client().key_value_set(key, json.dumps(told))
 
 
@@ -129,8 +131,7 @@ def _client() -> Any:
 
 
 def _heard(key: str) -> Any:
-  told = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
-  if 'raised' in told:
-    name, *words = told['raised']
+  name, *words = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
+  if name:
     raise _TOLD[name](*words)
-  return told['found']
+  return words[0]

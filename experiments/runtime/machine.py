@@ -18,24 +18,25 @@ def num_runs() -> int:
 
 def available_memory() -> float | None:
   """Bytes for a run: of the accelerator, or its share of the host or control group; None if unknown."""
-  device = jax.local_devices()[0]
-  if device.platform != 'cpu':
-    return (device.memory_stats() or {}).get('bytes_limit')
-  sizes = []
-  for path in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory/memory.limit_in_bytes'):
-    with contextlib.suppress(OSError, ValueError):  # No such file, or the word max.
-      sizes.append(int(pathlib.Path(path).read_text()))
-  with contextlib.suppress(OSError):
-    kibibytes = re.findall(r'MemAvailable: *(\d+)', pathlib.Path('/proc/meminfo').read_text())
-    sizes += [1024 * int(size) for size in kibibytes]
+  # A CPU has none.
+  if stats := jax.local_devices()[0].memory_stats():
+    return stats.get('bytes_limit')
+  sizes = list[int]()
+  for path, number, unit in (
+    # The limit of a control group, of version 2 or 1; 'max' is none.
+    ('/sys/fs/cgroup/memory.max', r'(\d+)', 1),
+    ('/sys/fs/cgroup/memory/memory.limit_in_bytes', r'(\d+)', 1),
+    ('/proc/meminfo', r'MemAvailable: *(\d+)', 1024),
+  ):
+    with contextlib.suppress(OSError):
+      sizes += [unit * int(size) for size in re.findall(number, pathlib.Path(path).read_text())]
   return min(sizes) / num_runs() if sizes else None
 
 
 def peak_memory() -> int:
   """The most bytes that there have been at once so far: of the accelerator, or of this process."""
-  device = jax.local_devices()[0]
-  if device.platform != 'cpu':
-    return (device.memory_stats() or {}).get('peak_bytes_in_use', 0)
+  if stats := jax.local_devices()[0].memory_stats():
+    return stats.get('peak_bytes_in_use', 0)
   # In kibibytes, but for macOS.
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)
 
