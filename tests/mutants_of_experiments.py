@@ -517,10 +517,10 @@ _RECORDS = [
       'runtime/locks',
       'one_process_at_a_time',
     ),
-    ('a lock of another counts as its own', ' and owner.token == token', '', 'runtime/locks', 'lost_it'),
+    ('a lock of another counts as its own', '.is_lock_held_by_us', '.owner', 'runtime/locks', 'lost_it'),
     (
       'who has lost a lock writes on',
-      ' and not any(lost_to(directory) for directory in _tokens if directory in path.parents)',
+      ' and not any(lost_to(directory) for directory in _taken if directory in path.parents)',
       '',
       'runtime/locks',
       'wakes_inside_a_merge',

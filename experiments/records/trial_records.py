@@ -138,8 +138,8 @@ def plan(trial: Trial, reporter: Reporter) -> set[Name]:
   both are renamed. Records from environments that may compute other bits are reported.
   """
 
-  def look() -> tuple[list[Name], list[str]]:
-    missing, intact, said, trial_id = list[Name](), list[Record](), list[str](), trial.id
+  def look() -> list[Name]:
+    missing, intact, trial_id = list[Name](), list[Record](), trial.id
     for name, path in trial.paths().items():
       arrays = path.with_suffix('.npz')
       try:
@@ -152,17 +152,15 @@ def plan(trial: Trial, reporter: Reporter) -> set[Name]:
         pass
       except files.Corrupt as error:
         moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
-        said.append(f'{path} {error}: renamed to {moved[0].name}, and made again')
+        reporter.say(f'{path} {error}: renamed to {moved[0].name}, and made again')
       missing.append(name)
     made = environments.load(trial.workdir, intact).values() if missing else ()
     for different in environments.differing(made, environments.environment(jax.devices())):
-      said.append(f'records of trial {trial_id} were made with {different}')
-    return missing, said
+      reporter.say(f'records of trial {trial_id} were made with {different}')
+    return missing
 
-  missing, said = distributed.broadcast_from_process_0(look)
-  for sentence in said:
-    reporter.say(sentence)
-  return set(itertools.starmap(Name, missing))
+  # JSON, through which it comes, has no tuples with names.
+  return set(itertools.starmap(Name, distributed.broadcast_from_process_0(look)))
 
 
 class Tuned(NamedTuple):

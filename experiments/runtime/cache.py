@@ -1,7 +1,6 @@
 """Where compiled programs are kept between runs: each kind of host has a directory of its own."""
 
 import contextlib
-import hashlib
 import os
 import pathlib
 import platform
@@ -10,6 +9,7 @@ import jax
 import jaxlib
 
 from experiments.runtime import machine
+from experiments.settings.grid import digest
 
 
 def keep_programs(setting: str) -> None:
@@ -37,6 +37,6 @@ def directory() -> pathlib.Path:
   """
   # 'Features' and 'CPU part' are what ARM has.
   cpu = sorted(set(machine.cpu_lines('model name', 'flags', 'Features', 'CPU part')))
-  host = '\n'.join([platform.system(), platform.machine(), platform.processor(), *cpu])
-  name = f'jaxlib-{jaxlib.__version__}-{hashlib.sha256(host.encode()).hexdigest()[:12]}'
+  host = digest([platform.system(), platform.machine(), platform.processor(), *cpu])
+  name = f'jaxlib-{jaxlib.__version__}-{host}'
   return pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'hmm_jax' / name

@@ -18,7 +18,8 @@ from experiments.runtime.progress import Reporter
 NAME = '.lock'
 # Seconds without a renewal after which a lock is taken over.
 LEASE = 60.0
-_tokens: dict[pathlib.Path, str | None] = {}
+# The directories whose locks this process took, and has lost or not.
+_taken: set[pathlib.Path] = set()
 
 
 @contextlib.contextmanager
@@ -60,7 +61,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
     yield is_held
   finally:
     if lease.is_locked:
-      del _tokens[directory]
+      _taken.remove(directory)
       with contextlib.suppress(OSError):
         lease.release()
 
@@ -77,7 +78,7 @@ def _acquire(lease: filelock.SoftFileLease, directory: pathlib.Path) -> bool:
     return False
   except OSError as error:
     raise storage.StorageError(storage.not_written(directory / NAME, error)) from error
-  _tokens[directory] = lease.token
+  _taken.add(directory)
   return True
 
 
@@ -106,12 +107,11 @@ def check(directory: pathlib.Path) -> None:
 
 def may_write(path: pathlib.Path) -> bool:
   """True if this process is the writer, and has lost no lock on a directory that contains the path."""
-  return distributed.is_writer() and not any(lost_to(directory) for directory in _tokens if directory in path.parents)
+  return distributed.is_writer() and not any(lost_to(directory) for directory in _taken if directory in path.parents)
 
 
 def lost_to(directory: pathlib.Path) -> str | None:
   """The process that has the lock which this one took on a directory; None where this one has it, or took none."""
-  token = _tokens.get(directory)
-  if token is None or ((owner := _lease(directory).owner) and owner.token == token):
+  if directory not in _taken or _lease(directory).is_lock_held_by_us:
     return None
   return holder(directory) or 'a process that has ended'
