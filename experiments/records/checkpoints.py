@@ -114,9 +114,9 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
   Raises SettingsError where there are processes that do not see what process 0 writes there.
   """
   _hush()
-  _check_shared(directory)
   saved = Checkpoints(directory)
   try:
+    _check_shared(directory)
     yield saved
   finally:
     # What has failed is raised by then, in our words.
@@ -193,14 +193,11 @@ def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def _check_shared(directory: pathlib.Path) -> None:
-  if distributed.num_processes() == 1:
-    return
-  probe, valid = directory / '.probe', 'one that all processes share, such as gs://BUCKET/DIRECTORY'
-  distributed.broadcast_from_process_0(lambda: files.write_whole(probe, ''))
-  try:
-    distributed.raise_everywhere(lambda: require(probe.exists(), 'the directory of checkpoints', str(directory), valid))
-  finally:
-    files.remove(probe)
+  """Raises SettingsError, in all processes, where one of them lacks the directory, which process 0 has made."""
+  valid = 'one that all processes share, such as gs://BUCKET/DIRECTORY'
+  # In an object store there is nothing until there is a file.
+  is_seen = storage.is_object(directory) or directory.is_dir()
+  distributed.raise_everywhere(lambda: require(is_seen, 'the directory of checkpoints', str(directory), valid))
 
 
 def sharded_like(tree: Any, sharding: jax.sharding.Sharding) -> Any:

@@ -1,12 +1,12 @@
 """The output of `--mode=status`: the state of each trial of a grid, from files alone, none of which it changes."""
 
 from collections import Counter
-import datetime
 import time
 
 from experiments.records import failures
 from experiments.records.trial_records import Grid, Trial
 from experiments.runtime import locks
+from experiments.runtime.timing import in_words
 
 STATES = ('done', 'running', 'stale', 'failed', 'missing')
 
@@ -38,10 +38,10 @@ def state(trial: Trial) -> str:
   holder, renewed = locks.holder(trial.directory), locks.renewed(trial.directory)
   if holder and renewed:
     # The clock of the file system may be ahead of this one.
-    silence = datetime.timedelta(seconds=round(max(0.0, time.time() - renewed)))
-    if silence.total_seconds() > locks.LEASE:
-      return f'stale of {holder}: its lock was not renewed for {silence}, a run takes it over; missing {left}'
-    return f'running by {holder}, its lock renewed {silence} ago; missing {left}'
+    silence = max(0.0, time.time() - renewed)
+    if silence > locks.LEASE:
+      return f'stale of {holder}: its lock was not renewed for {in_words(silence)}, a run takes it over; missing {left}'
+    return f'running by {holder}, its lock renewed {in_words(silence)} ago; missing {left}'
   if failure := failures.read(trial.directory):
     return f'failed at {failure["when"]}: {failure["error"]}; missing {left}'
   return f'missing {left}'

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import contextlib
+import datetime
 import threading
 import time
 from typing import Any
@@ -79,9 +80,9 @@ class Clock:
   def line(self) -> str:
     """The CPU time in words, by phase from the longest on, what has no phase last; and the wall time."""
     spent = self.spent()
-    cpu, wall = map(_in_words, np.sum(list(spent.values()), axis=0))
+    cpu, wall = map(in_words, np.sum(list(spent.values()), axis=0))
     phases = sorted(spent, key=lambda name: (name == _REST, -spent[name][0]))
-    return f'CPU time {cpu}: {", ".join(f"{name} {_in_words(spent[name][0])}" for name in phases)}; wall time {wall}'
+    return f'CPU time {cpu}: {", ".join(f"{name} {in_words(spent[name][0])}" for name in phases)}; wall time {wall}'
 
   def _enter(self, name: str) -> str:
     """Begins a phase; what has passed since the last one began counts for that one, whose name is returned."""
@@ -104,6 +105,6 @@ def _now() -> np.ndarray:
   return np.array([time.process_time(), time.monotonic()])
 
 
-def _in_words(seconds: float) -> str:
-  minutes, rest = divmod(round(seconds), 60)
-  return f'{minutes} min {rest} s' if minutes else f'{rest} s'
+def in_words(seconds: float) -> str:
+  """Hours, minutes and seconds, such as 0:04:22."""
+  return str(datetime.timedelta(seconds=round(seconds)))

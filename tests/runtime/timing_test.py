@@ -82,9 +82,9 @@ def test_what_fails_leaves_the_phase_outside_of_it():
 
 
 def test_the_line_says_all_of_it(monkeypatch):
-  """By phase from the longest on, in minutes and seconds, what has no phase last."""
+  """By phase from the longest on, what has no phase last."""
   clock = timing.Clock()
   spent = {'the rest': [200, 100], 'tuning': [1.4, 2], 'compile': [61, 50]}
   clock._spent = {name: np.array(time) for name, time in spent.items()}
   monkeypatch.setattr(timing, '_now', lambda: clock._last)
-  assert clock.line() == 'CPU time 4 min 22 s: compile 1 min 1 s, tuning 1 s, the rest 3 min 20 s; wall time 2 min 32 s'
+  assert clock.line() == 'CPU time 0:04:22: compile 0:01:01, tuning 0:00:01, the rest 0:03:20; wall time 0:02:32'
