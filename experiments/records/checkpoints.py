@@ -182,8 +182,8 @@ def _renamed(step: pathlib.Path) -> str:
 
 def steps(directory: pathlib.Path) -> list[int]:
   """The steps that have a directory of their own there, from the newest on."""
-  names = [path.name for path in directory.iterdir()] if directory.is_dir() else []
-  return sorted((int(name) for name in names if re.fullmatch('[1-9][0-9]*', name)), reverse=True)
+  names = ocp.path.step.standard_name_format()
+  return sorted((found.step for found in names.find_all(directory)), reverse=True)
 
 
 def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
