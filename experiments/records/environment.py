@@ -63,6 +63,7 @@ def _git(*words: str) -> str:
 
 def keep(workdir: pathlib.Path, here: Environment) -> str:
   """Writes an environment into a workdir, once, and again where it is damaged; its id, by which records name it."""
+  # The id is that of the values, and the file has them as they are: so `load` can tell that a file was changed.
   environment_id, content = digest([here]), (json.dumps(here, indent=1) + '\n').encode()
   path = workdir / FOLDER / f'{environment_id}.json'
   if not path.exists() or path.read_bytes() != content:

@@ -82,13 +82,13 @@ def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
   """The rows of `path`, none where it does not exist. Raises Corrupt where it is damaged."""
   try:
     rows = [_parsed(line) for line in read_bytes(path).decode().splitlines()]
+    if all(isinstance(row, dict) for row in rows):
+      return rows
   except FileNotFoundError:
     return []
   except (OSError, ValueError):
-    rows = [None]
-  if not all(isinstance(row, dict) for row in rows):
-    raise Corrupt(f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then')
-  return rows
+    pass
+  raise Corrupt(f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then')
 
 
 def read_json(path: pathlib.Path, encoding: str = 'utf-8', **hooks: Any) -> Any:
@@ -99,6 +99,7 @@ def read_json(path: pathlib.Path, encoding: str = 'utf-8', **hooks: Any) -> Any:
 def _parsed(text: str, **hooks: Any) -> Any:
   try:
     return json.loads(text, **hooks)
+  # Which brackets a thousand deep raise, and which is no ValueError.
   except RecursionError:
     raise ValueError('it is nested too deep')
 

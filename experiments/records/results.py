@@ -77,6 +77,7 @@ def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
   # Imported here, since it takes longer than `--list` and `--help`.
   from flax.traverse_util import flatten_dict
 
+  # As the file has them, with lists for tuples.
   now = json.loads(json.dumps(dataclasses.asdict(settings)))
   there = {name: value for name, value in (before or {}).items() if name not in OF_RUNNING}
   return differences(flatten_dict(there, sep='.'), flatten_dict(now, sep='.'))

@@ -102,6 +102,7 @@ class Trial(NamedTuple):
     """The wanted records that there are and parse, by task, model and method; others in the directory are ignored."""
     found, trial_id = [], self.id
     for name, path in self.paths().items():
+      # Neither is renamed here: whoever reads may not hold the lock.
       with contextlib.suppress(OSError, files.Corrupt):
         record = _read(path, name, trial_id)
         # An archive has the time in it, which is no result.
@@ -202,6 +203,7 @@ def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[s
   for one in outcome:
     name = Name(one.task, model, method)
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, **name._asdict()}
+    # A tuned method may have taken hours, in which the lock was lost.
     locks.check(trial.directory)
     made = environments.keep(trial.workdir, environments.environment(jax.devices()))
     # The arrays come first: a kill in between leaves nothing that counts.

@@ -27,6 +27,7 @@ def keep_programs(setting: str) -> None:
     with contextlib.suppress(OSError):
       pathlib.Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
   jax.config.update('jax_compilation_cache_dir', path or None)
+  # JAX by default keeps only those that took a second to compile.
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
 

@@ -33,6 +33,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
   def is_taken() -> bool:
     waits_for: str | None = ''
     last, since = None, 0.0
+    # An object store creates nothing exclusively, so that nobody is kept out there.
     while not storage.is_object(directory):
       other = holder(directory)
       if _acquire(lease, directory):
@@ -44,6 +45,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
       if other != waits_for:
         reporter.say(f'waits for {what}, which {other or "an unknown process"} works on')
         waits_for = other
+      # Only whether the time changes counts, since the clock of another machine may be years off.
       now = renewed(directory)
       if now != last:
         last, since = now, time.monotonic()
@@ -56,6 +58,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
 
   try:
     is_held = distributed.broadcast_from_process_0(is_taken)
+    # Who was told to stop while it waited stops here, before it takes up something else.
     if not is_held:
       signals.check()
     yield is_held

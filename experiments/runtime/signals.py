@@ -33,6 +33,7 @@ def answered() -> Iterator[None]:
   finally:
     for number, handler in before.items():
       signal.signal(number, handler)
+    # The next command of this process, as in a test, has received none.
     _received.clear()
 
 
