@@ -63,8 +63,8 @@ _TRIALS = [
     ),
     (
       'a record beside no array counts',
-      'if not arrays.is_file():',
-      'if False:',
+      'not arrays.is_file() or ',
+      '',
       'records/trial_records',
       'corrupt_record_or_array',
     ),
