@@ -396,8 +396,8 @@ _RECORDS = [
     ),
     (
       'records of another version are read',
-      'version == SCHEMA_VERSION, f',
-      'True, f',
+      "version == SCHEMA_VERSION, f'the schema of {workdir",
+      "True, f'the schema of {workdir",
       'records/results',
       'records_of_another_schema',
     ),

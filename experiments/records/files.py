@@ -119,6 +119,8 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   Raises ValueError where they declare more than MOST_ARRAYS bytes, which little of an archive may expand to, before
   anything is read; or whatever numpy raises for a damaged archive.
   """
+  if not zipfile.is_zipfile(path):
+    raise ValueError('it holds one array, or none; valid are arrays by name, as np.savez writes them')
   with zipfile.ZipFile(path) as archive:
     declared = sum(member.file_size for member in archive.infolist())
   if declared > MOST_ARRAYS:
