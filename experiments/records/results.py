@@ -41,13 +41,16 @@ def _config(settings: Any) -> str:
 
 
 def config(workdir: pathlib.Path) -> dict[str, Any] | None:
-  """The settings on record, None where there are none. Raises Corrupt where they cannot be parsed, or whatever stands
-  in their place cannot be read, and SettingsError where they are of another version."""
+  """The settings on record, None where there are none.
+
+  Raises Corrupt where they cannot be parsed, or a directory stands in their place, and SettingsError where they are of
+  another version.
+  """
   try:
     content = files.read_json(workdir / CONFIG_NAME)
   except FileNotFoundError:
     return None
-  except (OSError, ValueError):
+  except (IsADirectoryError, ValueError):
     content = None
   path, valid = str(workdir / CONFIG_NAME), f'settings of schema {SCHEMA_VERSION}, or no such file'
   if not isinstance(content, dict):
