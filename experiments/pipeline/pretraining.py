@@ -238,10 +238,9 @@ def _train(
 
   def finish(step: int, losses: Array, copied: _Copied | None) -> None:
     nan_guard.check_losses(losses, step, p.num_steps)
-    saved.check()
     tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
     note = f'loss {np.mean(losses):.3f}, '
-    speed = tokens / (clock.spent()['pretraining'].wall - before)
+    speed = tokens / (clock.spent()['pretraining'] - before)[1]
     note += f'{speed:,.0f} tokens/s'
     if metrics[-1]['step'] == step:
       _log_speed(board, directory, metrics[-1], speed)
@@ -254,7 +253,7 @@ def _train(
 
   if not metrics:
     measure_state(state)
-  before = clock.spent()['pretraining'].wall
+  before = clock.spent()['pretraining']
   is_over = lambda: distributed.broadcast_from_process_0(lambda: clock.is_past(settings.time_budget))
   with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
 

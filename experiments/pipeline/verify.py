@@ -117,7 +117,7 @@ def run(
 
 def _settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classes) -> Settings:
   """The settings of the folder without its paths: no record decides where programs or models are. No time limit."""
-  recorded = results.check(workdir)
+  recorded = results.config(workdir)
   require(recorded is not None, '--workdir', str(workdir), 'one with records where --mode is verify')
   settings = config_lib.from_record(recorded or {}, classes)
   cache = settings.compilation_cache and 'auto'
