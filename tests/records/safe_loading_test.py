@@ -147,7 +147,7 @@ def test_absurd_arrays_are_refused_before_they_are_allocated(tmp_path, monkeypat
   monkeypatch.setattr(loading.np, 'load', None)
   with pytest.raises(ValueError, match=words):
     loading.arrays(tmp_path / 'hmm.npz')
-  with pytest.raises(SettingsError, match="^hmm_file is '.*hmm.npz', which cannot be read as .npz "):
+  with pytest.raises(SettingsError, match="^hmm_file is '.*hmm.npz', which cannot be read as an HMM with its task: "):
     problem_file.load(tmp_path / 'hmm.npz')
 
 

@@ -11,36 +11,31 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.tables import number, Table, table
+from experiments.analysis.tables import number, Table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.study import Study
 from experiments.studies.theory import problem_file
+from experiments.studies.theory.problems import majority
 from experiments.studies.theory.settings import ExamineSettings, longest_length
-from hmm_jax.blocks import even_size, in_blocks
+from hmm_jax.blocks import even_size
 from hmm_jax.sharding import exact_device
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
 from hmm_jax.theory.limits import certificates
-from hmm_jax.theory.problems import texts
-from hmm_jax.theory.problems.enumeration import Texts
-from hmm_jax.theory.theorems import assumptions, scoring, theorems
+from hmm_jax.theory.problems import enumeration, texts
+from hmm_jax.theory.theorems import assumptions, comparison, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError
+from hmm_jax.theory.theorems.comparison import Comparison, PredictedProblem
 
-# The columns of numbers of the table of constructions.
-_COLUMNS = {
+# The columns of numbers of the table of constructions; the first are shares.
+_SHARES = {'majority': 'majority', 'agreement': 'agree', 'agreement_in_region': 'agree\nthere'}
+_COUNTS = {
   'sequences': 'possible',
-  'majority': 'majority',
-  'agreement': 'agree',
   'in_region': 'in\nregion',
-  'agreement_in_region': 'agree\nthere',
   'outside_margin_in_region': 'clearly\nwrong',
   'ties_in_region': 'near\nties',
 }
-_SHARES = ['majority', 'agreement', 'agreement_in_region']
-_OF_REGION = ('disagreements', 'outside_margin', 'ties', 'smallest_gap')
-# Proofs that are tried among the first 2, 4, 8, ... sequences.
-_MAX_PROOFS = 4
 # Whether a linear head is right on all sequences, and why, by what `certificates.decide` finds.
 _DECISIONS = {
   'constant': (True, 'all labels that no near tie decides are equal'),
@@ -75,17 +70,17 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, and sampled long ones.
   """
   problem = problem._replace(task_weights=_scaled(problem.task_weights))
-  key, num_tokens = jax.random.key(settings.seed), problem.hmm.num_tokens
-  longest = longest_length(num_tokens, settings.max_sequences)
-  found = {'enumerated': texts.all_sequences(num_tokens, longest)} if longest else {}
   if isinstance(problem, MemoryProblem):
     numbers, names = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
-    found['sampled'] = texts.sampled(problem.hmm, key, settings.num_sampled, settings.sampled_length)
+    text, silent = problem.hmm, 0
   else:
     numbers, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
     # The label speaks of a silent state, and the text follows it.
-    after_silent = problem.hmm.starting_from(problem.silent_probs)
-    found['sampled'] = texts.sampled(after_silent, key, settings.num_sampled, settings.sampled_length + 1)[:, 1:]
+    text, silent = problem.hmm.starting_from(problem.silent_probs), 1
+  longest = longest_length(problem.hmm.num_tokens, settings.max_sequences)
+  found = {'enumerated': texts.all_sequences(problem.hmm.num_tokens, longest)} if longest else {}
+  key, length = jax.random.key(settings.seed), settings.sampled_length + silent
+  found['sampled'] = texts.sampled(text, key, settings.num_sampled, length)[:, silent:]
   findings = {number: theorems.finding(number, problem, settings.limits) for number in numbers}
   records = [
     _plain({'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()})
@@ -94,7 +89,7 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   for theorem in names:
     records += _construction(problem, theorem, found, settings)
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
-    records.append(_linear_program(problem, found['enumerated'], settings))
+    records.append(_linear_program(problem, longest, settings))
   return records
 
 
@@ -116,98 +111,102 @@ def _construction(
   """A record for each kind of texts, or one that says why there is no construction."""
   record = {'record': 'construction', 'statement': f'Theorem {theorem}'}
   for kind, tokens in texts.items():
+    count, length = tokens.shape
     try:
-      evaluate = theorems.evaluator(theorem, problem, tokens.shape[1], settings.limits)
+      program = theorems.program(theorem, problem, length, settings.limits)
     except AssumptionError as error:
       yield {**record, 'exists': False, 'reason': str(error)}
       return
-    agreement = _agreement(_in_blocks(evaluate, problem, tokens), settings.margin)
-    yield {**record, 'exists': True, 'texts': kind, 'longest': tokens.shape[1], **agreement}
+    # As many sequences at a time as bounds the memory of their messages.
+    size = even_size(count, length * problem.hmm.joint_initial_probs.size, _BLOCK_ENTRIES)
+    predictions = comparison.predicted(problem, program, tokens, size=size)
+    has_mass = predictions.posterior[:, program.recovered].any(-1)
+    found = comparison.compared(PredictedProblem(problem, program, predictions, has_mass), program, size=size)
+    agreement = _agreement(found, predictions.possible, predictions.in_region, settings.margin)
+    yield {**record, 'exists': True, 'texts': kind, 'longest': length, **agreement}
 
 
-def _in_blocks(evaluate: Any, problem: Problem, tokens: np.ndarray) -> Any:
-  """`evaluate(tokens)`, as many sequences at a time as bounds the memory of their messages."""
-  size = even_size(len(tokens), tokens.shape[1] * problem.hmm.joint_initial_probs.size, _BLOCK_ENTRIES)
-  return in_blocks(evaluate, tokens, size)
-
-
-def _agreement(found: scoring.Evaluation, margin: float) -> Record:
-  """Agreement of the construction on all sequences, and on those that its theorem speaks of."""
-  overall = scoring.count(found._replace(in_region=found.possible), margin)
-  inside = scoring.count(found, margin)
-  share = lambda count: 1 - count.disagreements / count.in_region if count.in_region else None
-  labels = np.bincount(found.exact[found.possible].argmax(-1), minlength=1)
-  fields = {
-    'sequences': overall.sequences,
-    'majority': labels.max() / overall.sequences if overall.sequences else None,
-    'agreement': share(overall),
-    'in_region': inside.in_region,
-    'agreement_in_region': share(inside),
-    **{f'{name}_in_region': getattr(inside, name) for name in _OF_REGION},
+def _agreement(found: Comparison, possible: np.ndarray, in_region: np.ndarray, margin: float) -> Record:
+  """Agreement of the construction on all possible sequences, and on those that its theorem speaks of."""
+  is_tie = found.gap <= margin
+  return {
+    'sequences': int(possible.sum()),
+    'majority': majority(found.label[possible]),
+    'agreement': float(1 - found.off_label[possible].mean()),
+    'in_region': int(in_region.sum()),
+    'agreement_in_region': float(1 - found.off_label[in_region].mean()) if in_region.any() else None,
+    'outside_margin_in_region': int((in_region & found.off_label & ~is_tie).sum()),
+    'ties_in_region': int((in_region & is_tie).sum()),
   }
-  return _plain(fields)
 
 
-def _linear_program(problem: StateProblem, tokens: np.ndarray, settings: ExamineSettings) -> Record:
-  """Decide if one linear head on G_1 has the labels of all sequences that are no near tie."""
-  predict = functools.partial(scoring.first_predictions, problem)
-  features, scores, possible = _in_blocks(predict, problem, tokens)
-  gaps = scoring.score_gaps(scores)
-  every = Texts(tokens, np.ones(len(tokens)), features, scores.argmax(-1), gaps)
-  chosen = every.where(possible & (gaps > settings.margin))
-  num_chosen = len(chosen.labels)
-  record = {'record': 'linear program', 'statement': 'Linear head', 'longest': tokens.shape[1]}
-  record |= {'sequences': num_chosen, 'near_ties': int(possible.sum()) - num_chosen}
-  if not num_chosen:
+def _linear_program(problem: StateProblem, length: int, settings: ExamineSettings) -> Record:
+  """Decide if one linear head on G_1 has the labels of all texts of a length that are no near tie."""
+  possible = enumeration.possible_texts(problem, length)
+  clear = possible.where(possible.gaps > settings.margin)
+  count = len(clear.labels)
+  record = {'record': 'linear program', 'statement': 'Linear head', 'longest': length}
+  record |= {'sequences': count, 'near_ties': len(possible.labels) - count}
+  if not count:
     return {**record, 'exists': True, 'reason': 'all labels are decided by near ties'}
-  try:
-    found = certificates.decide(problem, chosen, settings.margin, _MAX_PROOFS)
-  except RuntimeError as error:
-    return {**record, 'exists': None, 'reason': f'the linear program was given up ({error})'}
+  found = certificates.decide(problem, clear, settings.margin)
   exists, reason = _DECISIONS[found.outcome]
   record |= {'exists': exists, 'reason': reason}
   if not found.proof:
     return record
-  text_of = lambda index: [token for token in chosen.tokens[index].tolist() if token < problem.hmm.num_tokens]
   certificate = [
-    {'tokens': text_of(index), 'label': int(chosen.labels[index]), 'other': other, 'weight': weight}
+    {'tokens': clear.tokens[index].tolist(), 'label': int(clear.labels[index]), 'other': other, 'weight': weight}
     for (index, other), weight in zip(found.proof.pairs.tolist(), found.proof.weights.tolist())
   ]
-  num_texts = len(np.unique(found.proof.pairs[:, 0]))
-  return {**record, 'residual': found.proof.residual, 'certificate_sequences': num_texts, 'certificate': certificate}
+  return {**record, 'residual': found.proof.residual, 'certificate': certificate}
 
 
 def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table]:
   """Assumptions, and constructions with the linear program, each 120 columns wide at most."""
   del settings
   is_assumption = records['record'] == 'assumption'
-  return {
-    'assumptions': _assumptions(records[is_assumption].to_dict('records')),
-    'constructions': _constructions(records[~is_assumption]),
+  return {'assumptions': _assumptions(records[is_assumption]), 'constructions': _constructions(records[~is_assumption])}
+
+
+def _assumptions(records: pd.DataFrame) -> Table:
+  words = {
+    'assumption': records['statement'].str.removeprefix('Assumption '),
+    'holds': _yes_or_no(records['holds']),
+    'why': records['reason'],
+    'witness': records['witness'].map(_brief),
+    'closeness': records['closeness'].map(_brief),
   }
+  return Table('Assumptions of the paper, and how close each is to the other answer', _wrapped(words), 5)
 
 
-def _assumptions(records: list[Record]) -> Table:
-  listed = lambda fields: '\n'.join(
-    textwrap.fill(f'{name.replace("_", " ")}: {_brief(value)}', _WIDTH) for name, value in fields.items()
-  )
-  rows = [
-    {
-      'assumption': record['statement'].removeprefix('Assumption '),
-      'holds': 'yes' if record['holds'] else 'no',
-      'why': textwrap.fill(record['reason'], _WIDTH),
-      'witness': listed(record['witness']),
-      'closeness': listed(record['closeness']),
-    }
-    for record in records
-  ]
-  return table('Assumptions of the paper, and how close each is to the other answer', rows, 5)
+def _constructions(records: pd.DataFrame) -> Table:
+  # Where no construction exists there are no numbers.
+  records = records.reindex(columns=records.columns.union([*_SHARES, *_COUNTS, 'longest', 'texts']))
+  words = {
+    'construction': records['statement'],
+    'exists': _yes_or_no(records['exists']),
+    'texts': records.apply(_texts, axis=1),
+  }
+  # Rounded down, so that 100.00 is all of them.
+  percent = np.floor(1e4 * records[[*_SHARES]].astype(float)) / 100
+  shares = percent.map(functools.partial(number, form='.2f')).rename(columns=_SHARES)
+  counts = records[[*_COUNTS]].astype(float).map(functools.partial(number, form=',.0f')).rename(columns=_COUNTS)
+  frame = _wrapped(words).join(counts).join(shares)
+  return Table('What each construction achieves: its agreement with the exact label, in percent', frame, 3)
+
+
+def _yes_or_no(answers: pd.Series) -> pd.Series:
+  return answers.map({True: 'yes', False: 'no'}).fillna('?')
+
+
+def _wrapped(words: dict[str, pd.Series]) -> pd.DataFrame:
+  return pd.DataFrame(words).map(functools.partial(textwrap.fill, width=_WIDTH))
 
 
 def _brief(value: Any) -> str:
-  """A number, or the first of many."""
+  """A number, the first of many, or each by its name."""
   if isinstance(value, dict):
-    value = [f'{key}: {_brief(entry)}' for key, entry in value.items()]
+    return '; '.join(f'{name.replace("_", " ")}: {_brief(entry)}' for name, entry in value.items())
   if isinstance(value, list):
     return f'({", ".join([_brief(entry) for entry in value[:_SHOWN]] + ["..."] * (len(value) > _SHOWN))})'
   if value is None:
@@ -215,29 +214,14 @@ def _brief(value: Any) -> str:
   return f'{value:.3g}' if isinstance(value, float) else str(value)
 
 
-def _constructions(records: pd.DataFrame) -> Table:
-  records = records.reindex(columns=records.columns.union([*_COLUMNS, 'longest', 'texts']))
-  # Rounded down, so that 100.00 is all of them.
-  percent = np.floor(1e4 * records[_SHARES].astype(float)) / 100
-  cells = records[list(_COLUMNS)].astype(float).map(lambda count: number(count, ',.0f'))
-  cells[_SHARES] = percent.map(lambda share: number(share, '.2f'))
-  words = {
-    'construction': records['statement'],
-    'exists': records['exists'].map({True: 'yes', False: 'no'}).fillna('?'),
-    'texts': [textwrap.fill(_texts(record), _WIDTH) for record in records.to_dict('records')],
-  }
-  frame = pd.DataFrame(words).join(cells.rename(columns=_COLUMNS))
-  return Table('What each construction achieves: its agreement with the exact label, in percent', frame, 3)
-
-
-def _texts(record: Record) -> str:
+def _texts(record: pd.Series) -> str:
   if np.isnan(record['longest']):
     # The assumption that fails, which has a row of its own.
     return record['reason'].partition(':')[0]
-  if record['texts'] == 'sampled':
-    return f'sampled, of length {record["longest"]:.0f}'
-  why = f': {record["reason"]}' if record['record'] == 'linear program' else ''
-  return f'every one up to length {record["longest"]:.0f}{why}'
+  length = f'of length {record["longest"]:.0f}'
+  if record['record'] == 'linear program':
+    return f'every one {length}: {record["reason"]}'
+  return f'sampled, {length}' if record['texts'] == 'sampled' else f'every one up to {length.removeprefix("of ")}'
 
 
 STUDY = Study(ExamineSettings, _run, _tables, check=_check)

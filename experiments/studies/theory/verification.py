@@ -6,7 +6,7 @@ in exact fractions. And wrong constructions are put to the same checks, which ha
 """
 
 import concurrent.futures
-import itertools
+import functools
 import os
 from typing import Any
 
@@ -16,13 +16,13 @@ import numpy as np
 
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
-from experiments.studies.theory.comparison import BalancedProblem, compared, Comparison, TOLERANCE
 from experiments.studies.theory.problems import draw, majority, text_of, Theorem
 from experiments.studies.theory.settings import TheorySettings
 from experiments.studies.theory.wrong_constructions import wrong_constructions
 from hmm_jax.theory.exact.algebra import exact
 from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.theorems import theorems
+from hmm_jax.theory.theorems.comparison import compared, Comparison, PredictedProblem, TOLERANCE
 from hmm_jax.theory.theorems.theorems import Program
 
 # The name of the right construction among the wrong ones.
@@ -39,15 +39,16 @@ def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Rep
   HMMs are worked on side by side, one per core; a row is a function of the key and its number alone.
   """
   v, rows = settings.verification, list[Record]()
-  verify_one = lambda index: _verify_one(settings, theorem, key, index)
+  verify_one = functools.partial(_verify_one, settings, theorem, key)
   with (
     reporter.track(f'Theorem {theorem.name}', v.num_hmms) as advance,
     concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool,
   ):
     # The first one compiles for all.
-    for done, found in enumerate(itertools.chain([verify_one(0)], pool.map(verify_one, range(1, v.num_hmms))), 1):
+    rows += verify_one(0)
+    for index, found in enumerate(pool.map(verify_one, range(1, v.num_hmms)), 1):
       rows += found
-      advance(done, f'{sum(row["sequences"] for row in rows if "assumptions" in row):,} sequences')
+      advance(index + 1, f'{found[0]["wrong"]} wrong in the last HMM')
   return rows
 
 
@@ -64,7 +65,7 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   return [{'theorem': theorem.name, 'hmm': index, **row} for row in rows]
 
 
-def _row(settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem) -> Record:
+def _row(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) -> Record:
   """The right construction: how many sequences it is wrong on."""
   problem, program, has_mass = drawn.problem, drawn.program, drawn.has_mass
   found = compared(drawn, program)
@@ -86,13 +87,9 @@ def _row(settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem) -> 
     'num_tokens': problem.hmm.num_tokens,
     'num_classes': len(problem.task_weights),
     **(_memory(problem) if theorem.num_cells else {}),
-    'draws': problem.drawn,
-    'rejected': drawn.rejected,
     'violates': theorem.relaxes if is_relaxed else '',
     'num_essential': len(program.finding.witness.get('recoverable_states', program.recovered)),
-    'recovered': len(program.recovered),
     'sequences': len(has_mass),
-    'enumerated': drawn.enumerated,
     'majority': max(majority(found.label), majority(found.label[has_mass])),
     'no_mass': int((~has_mass).sum()),
     'near_ties': int(is_near.sum()),
@@ -101,7 +98,6 @@ def _row(settings: TheorySettings, theorem: Theorem, drawn: BalancedProblem) -> 
     'wrong': int(refuted.sum()) + sum(not is_right for is_right, _ in verdicts),
     'largest_cosine_error': float(found.cosine_error[trusted].max(initial=0)),
     'largest_vector_error': float(found.vector_error[trusted].max(initial=0)),
-    'smallest_gap': float(found.gap[trusted].min(initial=np.inf)),
   }
 
 
@@ -117,7 +113,7 @@ def _memory(problem: Any) -> Record:
 
 
 def _decided(
-  theorem: Theorem, drawn: BalancedProblem, found: Comparison, undecided: np.ndarray
+  theorem: Theorem, drawn: PredictedProblem, found: Comparison, undecided: np.ndarray
 ) -> list[tuple[bool, bool]]:
   """Decide if the construction is right on each of these sequences, and if its two best exact scores are equal.
 
@@ -148,7 +144,7 @@ def _decided(
   return verdicts
 
 
-def _softened(temperatures: tuple[float, ...], drawn: BalancedProblem) -> list[Record]:
+def _softened(temperatures: tuple[float, ...], drawn: PredictedProblem) -> list[Record]:
   """The accuracy of the construction with a softmax of each temperature, on sequences of full length."""
   is_full = (drawn.predictions.tokens < drawn.padded.num_tokens).all(-1)
   predictions, has_mass = jax.tree.map(lambda leaf: leaf[is_full][:_SOFTENED], (drawn.predictions, drawn.has_mass))
@@ -163,7 +159,7 @@ def _softened(temperatures: tuple[float, ...], drawn: BalancedProblem) -> list[R
   return rows
 
 
-def _caught(settings: TheorySettings, drawn: BalancedProblem, program: Program) -> Record:
+def _caught(settings: TheorySettings, drawn: PredictedProblem, program: Program) -> Record:
   """Count the sequences that show a construction to be wrong: by label, by direction, by the factor of the proof."""
   found = compared(drawn, program)
   is_large = found.error > _ROUNDING

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hmm_jax.blocks import in_blocks
-from hmm_jax.theory.theorems import scoring
+from hmm_jax.theory.theorems import assumptions, scoring
 from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.scoring import Predictions
 from hmm_jax.theory.theorems.theorems import Program
@@ -18,26 +18,22 @@ _READ_AT_A_TIME = 2**15
 TOLERANCE = 1e-9
 
 
-class BalancedProblem(NamedTuple):
-  """A problem with a balanced task, and the sequences in its region.
+class PredictedProblem(NamedTuple):
+  """A problem and what the exact model predicts on sequences of it.
 
   Attributes:
-    problem: with that task.
+    problem: with its task.
     program: the theorem as a program for it.
-    predictions: of those sequences, all different.
-    has_mass: [n], which leave something that is recovered any probability, by the supports alone.
-    padded: the sizes that problems of one theorem are filled up to.
-    enumerated: how many of the sequences are of every sequence up to a length.
-    rejected: HMMs that were drawn before: of too small a region, or without a balanced task.
+    predictions: of the sequences, behind the prompt of the program.
+    has_mass: [n], which leave something that is recovered any probability.
+    padded: the sizes that the problem is filled up to; its own where None.
   """
 
   problem: Any
   program: Program
   predictions: Predictions
   has_mass: np.ndarray
-  padded: PaddedSizes
-  enumerated: int = 0
-  rejected: int = 0
+  padded: PaddedSizes | None = None
 
 
 class Comparison(NamedTuple):
@@ -60,14 +56,21 @@ class Comparison(NamedTuple):
   gap: np.ndarray
 
 
-def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: PaddedSizes) -> Predictions:
-  """Predictions of the exact model after the prompt of a program; tokens past the vocabulary are [MASK]s."""
+def predicted(
+  problem: Any, program: Program, tokens: np.ndarray, padded: PaddedSizes | None = None, size: int = BLOCK_SIZE
+) -> Predictions:
+  """Predictions of the exact model after the prompt of a program, `size` sequences at a time.
+
+  Tokens past the vocabulary are [MASK]s.
+  """
   predict = lambda block: scoring.predict(problem, program.prompt, program.finding, block, padded)
-  return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), BLOCK_SIZE)
+  return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), size)
 
 
-def compared(drawn: BalancedProblem, program: Program, temperature: float = 0.0) -> Comparison:
-  """A prompt and a head, right or wrong, beside the truth of the sequences that were drawn.
+def compared(
+  drawn: PredictedProblem, program: Program, temperature: float = 0.0, size: int = _READ_AT_A_TIME
+) -> Comparison:
+  """A prompt and a head, right or wrong, beside the truth of the sequences.
 
   `temperature` is of the softmax of attention, whose limit at 0 the theorems have.
   """
@@ -76,8 +79,11 @@ def compared(drawn: BalancedProblem, program: Program, temperature: float = 0.0)
     behind = lambda block: scoring.behind(block, drawn.problem, program.prompt, drawn.padded)
     predictions = in_blocks(behind, predictions, BLOCK_SIZE)
   read = lambda block: scoring.read(block, program.head, drawn.padded, temperature)
-  constructed = in_blocks(read, predictions, min(len(has_mass), _READ_AT_A_TIME))[:, : len(recovered)]
-  posterior, mu = drawn.predictions.posterior[:, recovered], drawn.problem.task_weights[:, recovered].T
+  constructed = in_blocks(read, predictions, min(len(has_mass), size))[:, : len(recovered)]
+  posterior, mu = (
+    drawn.predictions.posterior[:, recovered],
+    assumptions.contrasts(drawn.problem.task_weights)[:, recovered].T,
+  )
   expected = drawn.predictions.factor[:, None] * posterior
   error, scale = np.abs(constructed - expected).max(-1), np.where(has_mass, np.abs(expected).max(-1), 1)
   apart = np.linalg.norm(_unit(constructed) - _unit(posterior), axis=-1)
