@@ -89,7 +89,7 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   for theorem in names:
     records += _construction(problem, theorem, found, settings)
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
-    records.append(_linear_program(problem, longest, settings))
+    records.append(_linear_program(problem, longest, settings.margin))
   return records
 
 
@@ -140,25 +140,23 @@ def _agreement(found: Comparison, possible: np.ndarray, in_region: np.ndarray, m
   }
 
 
-def _linear_program(problem: StateProblem, length: int, settings: ExamineSettings) -> Record:
+def _linear_program(problem: StateProblem, length: int, margin: float) -> Record:
   """Decide if one linear head on G_1 has the labels of all texts of a length that are no near tie."""
   possible = enumeration.possible_texts(problem, length)
-  clear = possible.where(possible.gaps > settings.margin)
+  clear = possible.where(possible.gaps > margin)
   count = len(clear.labels)
-  record = {'record': 'linear program', 'statement': 'Linear head', 'longest': length}
-  record |= {'sequences': count, 'near_ties': len(possible.labels) - count}
+  record = {'record': 'linear program', 'statement': 'Linear head', 'longest': length, 'sequences': count}
   if not count:
     return {**record, 'exists': True, 'reason': 'all labels are decided by near ties'}
-  found = certificates.decide(problem, clear, settings.margin)
+  found = certificates.decide(problem, clear, margin)
   exists, reason = _DECISIONS[found.outcome]
   record |= {'exists': exists, 'reason': reason}
-  if not found.proof:
-    return record
-  certificate = [
-    {'tokens': clear.tokens[index].tolist(), 'label': int(clear.labels[index]), 'other': other, 'weight': weight}
-    for (index, other), weight in zip(found.proof.pairs.tolist(), found.proof.weights.tolist())
-  ]
-  return {**record, 'residual': found.proof.residual, 'certificate': certificate}
+  if found.proof:
+    # The weight of each text of the proof, beside the class that it weighs the label against.
+    places, others = found.proof.pairs.T
+    witness = {'tokens': clear.tokens[places], 'label': clear.labels[places], 'other': others}
+    record['certificate'] = {**witness, 'weight': found.proof.weights, 'residual': found.proof.residual}
+  return _plain(record)
 
 
 def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table]:
@@ -180,12 +178,14 @@ def _assumptions(records: pd.DataFrame) -> Table:
 
 
 def _constructions(records: pd.DataFrame) -> Table:
-  # Where no construction exists there are no numbers.
-  records = records.reindex(columns=records.columns.union([*_SHARES, *_COUNTS, 'longest', 'texts']))
+  # Where no construction exists there are no numbers, and where all exist no reasons.
+  records = records.reindex(columns=records.columns.union([*_SHARES, *_COUNTS, 'longest', 'texts', 'reason']))
+  texts = records['texts'] + ', length ' + records['longest'].map('{:.0f}'.format)
+  # An assumption that fails has a row of its own, which says how.
   words = {
     'construction': records['statement'],
     'exists': _yes_or_no(records['exists']),
-    'texts': records.apply(_texts, axis=1),
+    'texts': records['reason'].str.partition(':')[0].fillna(texts),
   }
   # Rounded down, so that 100.00 is all of them.
   percent = np.floor(1e4 * records[[*_SHARES]].astype(float)) / 100
@@ -212,16 +212,6 @@ def _brief(value: Any) -> str:
   if value is None:
     return 'infinite'
   return f'{value:.3g}' if isinstance(value, float) else str(value)
-
-
-def _texts(record: pd.Series) -> str:
-  if np.isnan(record['longest']):
-    # The assumption that fails, which has a row of its own.
-    return record['reason'].partition(':')[0]
-  length = f'of length {record["longest"]:.0f}'
-  if record['record'] == 'linear program':
-    return f'every one {length}: {record["reason"]}'
-  return f'sampled, {length}' if record['texts'] == 'sampled' else f'every one up to {length.removeprefix("of ")}'
 
 
 STUDY = Study(ExamineSettings, _run, _tables, check=_check)

@@ -23,21 +23,18 @@ from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each draw: what holds of it at which thresholds."""
-  s, rows, done = settings.prevalence, list[Record](), 0
+  s, rows = settings.prevalence, list[Record]()
   key_chain, key_memory = jax.random.split(key)
-  texts = (
-    ('chain', key_chain, s.num_states, functools.partial(chain_row, s)),
-    ('memory', key_memory, s.memory_sizes, functools.partial(_memory_row, settings)),
-  )
-  with reporter.track('assumptions of the paper', len(s.num_states) + len(s.memory_sizes)) as advance:
-    for text, key_text, sizes, row_of in texts:
-      for size in sizes:
-        for number, key_one in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
-          with jax.enable_x64(True):
-            drawn = jax.tree.map(np.asarray, draw(s, text, size, key_one))
-          rows.append({'text': text, 'size': size, 'draw': number, **row_of(*drawn)})
-        done += 1
-        advance(done, f'{text}, size {size}')
+  sizes = [('chain', size, key_chain) for size in s.num_states]
+  sizes += [('memory', size, key_memory) for size in s.memory_sizes]
+  with reporter.track('assumptions of the paper', len(sizes)) as advance:
+    for done, (text, size, key_text) in enumerate(sizes, 1):
+      for number, key_one in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
+        with jax.enable_x64(True):
+          drawn = jax.tree.map(np.asarray, draw(s, text, size, key_one))
+        found = chain_row(s, *drawn) if text == 'chain' else _memory_row(settings, *drawn)
+        rows.append({'text': text, 'size': size, 'draw': number, **found})
+      advance(done, f'{text}, size {size}')
   return rows
 
 
@@ -86,14 +83,13 @@ def _is_independent(finding: Finding, level: float) -> bool:
 
 def _memory_row(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Record:
   """Assumptions 4.2 and 4.5 by rank, and 4.4 with how far the first law is from the stationary one."""
-  levels = [Thresholds(0.0, level) for level in settings.prevalence.rank_levels]
-  recoverable = {level: assumptions.recoverable_hidden_states(hmm, 0, level) for level in levels}
-  relaxed = {level: assumptions.relaxed_recoverable_hidden_states(hmm, 0, task_weights, level) for level in levels}
-  stationary = assumptions.stationarity(hmm, levels[0], settings.stationarity_tolerance)
+  levels = {str(level): Thresholds(0.0, level) for level in settings.prevalence.rank_levels}
+  recoverable = assumptions.recoverable_hidden_states
+  relaxed = functools.partial(assumptions.relaxed_recoverable_hidden_states, hmm, 0, task_weights)
+  stationary = assumptions.stationarity(hmm, Thresholds(0.0, 0.0), settings.stationarity_tolerance)
   return {
-    '4.2': {str(level.rank): found.holds for level, found in recoverable.items()},
-    '4.5': {str(level.rank): found.holds for level, found in relaxed.items()},
-    'weighed_values': len(assumptions.weighted_states(task_weights)),
+    '4.2': {rank: recoverable(hmm, 0, level).holds for rank, level in levels.items()},
+    '4.5': {rank: relaxed(level).holds for rank, level in levels.items()},
     '4.4': stationary.holds,
     'stationarity_error': stationary.closeness['stationarity_error'],
   }

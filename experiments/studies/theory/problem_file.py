@@ -25,7 +25,6 @@ from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
 from hmm_jax.theory.problems.enumeration import normalised
 from hmm_jax.theory.theorems import assumptions
 
-_LARGEST_WEIGHT = 1e100
 _LONGEST_REASON = 300
 _READERS = {'.npz': loading.arrays, '.json': functools.partial(loading.json_value, encoding='utf-8-sig')}
 
@@ -84,8 +83,6 @@ def _task_weights(weights: np.ndarray, size: int) -> np.ndarray:
   """mu [C, S] float64; a mu [S] is that of class 0 beside a class of zeros."""
   if weights.ndim > 2 or weights.shape[-1:] != (size,):
     raise ValueError(f'task_weights has shape {weights.shape}; valid is [{size}] or [classes, {size}]')
-  if not (np.abs(weights) <= _LARGEST_WEIGHT).all():
-    raise ValueError(f'task_weights has an entry that is no number, or above {_LARGEST_WEIGHT:g}; valid are others')
   weights = np.stack([weights, np.zeros(size)]) if weights.ndim == 1 else weights.astype(np.float64)
-  assumptions.contrasts(weights)  # Raises where its rows do not differ.
+  assumptions.contrasts(weights)  # Raises where an entry is not finite, or no row differs.
   return weights

@@ -27,9 +27,6 @@ class VerificationSettings(Group):
   )
   largest_majority: float = setting('the most of the sequences that one label may have', above=0.5, below=1)
 
-  def check(self) -> None:
-    require(self.num_mutated <= self.num_hmms, 'num_mutated', self.num_mutated, f'at most num_hmms, {self.num_hmms}')
-
 
 class ImpossibilitySettings(TemperatureSettings):
   num_hmms: int = setting('HMMs drawn of each of two kinds', most=10**4)
@@ -49,11 +46,6 @@ class ImpossibilitySettings(TemperatureSettings):
     longest = longest_length(self.num_tokens, _MAX_SEQUENCES)
     valid = f'at most {longest}, for {_MAX_SEQUENCES} sequences of {self.num_tokens} tokens'
     require(self.length <= longest, 'length', self.length, valid)
-    require(
-      self.num_states > self.num_tokens, 'num_states', self.num_states, f'more than num_tokens, {self.num_tokens}'
-    )
-    valid = f'from 1 to num_states, {self.num_states}'
-    require(self.num_weighed <= self.num_states, 'num_weighed', self.num_weighed, valid)
 
 
 class LevelSettings(Group):

@@ -149,8 +149,7 @@ def test_rows_are_divided_by_their_sums(tmp_path):
     (HEALTHY, {'task_weights': [[1, 2]]}, ['task_weights has shape (1, 2)', 'C at least 2']),
     (HEALTHY, {'task_weights': [0, 0]}, ['task_weights has equal rows', 'rows that differ']),
     (HEALTHY, {'task_weights': [[1, 2], [1, 2]]}, ['task_weights has equal rows']),
-    (HEALTHY, {'task_weights': [float('nan'), 1]}, ['task_weights has an entry that is no number']),
-    (HEALTHY, {'task_weights': [1e200, 1]}, ['above 1e+100']),
+    (HEALTHY, {'task_weights': [float('nan'), 1]}, ['task_weights has shape', 'all entries finite']),
     (MEMORY, {'cell_index': None}, ['its keys are initial_probs', 'an HMM with memory_probs']),
     (MEMORY, {'silent_probs': [0.5, 0.6]}, ['silent_probs', 'sums to 1.1']),
     (MEMORY, {'silent_probs': [[1.0, 0.0]]}, ['silent_probs has shape (1, 2)']),
@@ -290,12 +289,16 @@ def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
   assert not records['Theorem 3.3']['exists'] and 'Assumption 3.1 fails' in records['Theorem 3.3']['reason']
   assert _right_everywhere(records, '3.6')
   program = records['Linear head']
-  assert program['exists'] is False and 'confirmed in exact' in program['reason'] and program['residual'] < 1e-12
+  assert (
+    program['exists'] is False
+    and 'confirmed in exact' in program['reason']
+    and program['certificate']['residual'] < 1e-12
+  )
   assert 0 < program['sequences'] < records['Theorem 3.6 enumerated']['sequences'] and program['longest'] == 4
   certificate = program['certificate']
-  assert all(len(row['tokens']) == 4 for row in certificate)
-  assert {row['label'] for row in certificate} == {0, 1} and all(max(row['tokens']) < 3 for row in certificate)
-  assert sum(row['weight'] for row in certificate) == pytest.approx(1)
+  tokens = np.array(certificate['tokens'])
+  assert tokens.shape[1] == 4 and tokens.max() < 3
+  assert set(certificate['label']) == {0, 1} and sum(certificate['weight']) == pytest.approx(1)
 
 
 def test_a_linear_head_can_be_right_where_3_1_fails(tmp_path):
