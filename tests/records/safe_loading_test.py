@@ -174,7 +174,7 @@ def test_absurd_json_is_refused(tmp_path, monkeypatch, content):
     files.read_json_lines(tmp_path / 'results.jsonl')
   with pytest.raises(SettingsError, match='config.json cannot be parsed'):
     verify._settings(tmp_path, '', registry.SETTINGS)
-  with pytest.raises(SettingsError, match='cannot be read as .json'):
+  with pytest.raises(SettingsError, match='cannot be read as an HMM'):
     problem_file.load(tmp_path / 'hmm.json')
 
 

@@ -120,7 +120,7 @@ def _construction(
     # As many sequences at a time as bounds the memory of their messages.
     size = even_size(count, length * problem.hmm.joint_initial_probs.size, _BLOCK_ENTRIES)
     predictions = comparison.predicted(problem, program, tokens, size=size)
-    has_mass = predictions.posterior[:, program.recovered].any(-1)
+    has_mass = predictions.in_region & predictions.posterior[:, program.recovered].any(-1)
     found = comparison.compared(PredictedProblem(problem, program, predictions, has_mass), program, size=size)
     agreement = _agreement(found, predictions.possible, predictions.in_region, settings.margin)
     yield {**record, 'exists': True, 'texts': kind, 'longest': length, **agreement}

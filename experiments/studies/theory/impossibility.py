@@ -105,7 +105,6 @@ def _examined(settings: TheorySettings, names: Record, problem: StateProblem, ke
   known = {
     **names,
     'outcome': decision.outcome,
-    'texts': len(texts.labels),
     'near_ties': float(near_ties),
     'proof_texts': len(np.unique(proof.pairs[:, 0])) if proof else None,
     'least_error': decision.least_error if proof else None,

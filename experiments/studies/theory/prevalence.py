@@ -57,28 +57,26 @@ def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
   exact = Thresholds(0.0, s.rank_levels[0])
   rank = assumptions.non_degeneracy(hmm, exact)
   covers = {
-    level: assumptions.relaxed_non_degeneracy(hmm, task_weights, exact._replace(support=level), s.max_nodes)
+    str(level): assumptions.relaxed_non_degeneracy(hmm, task_weights, exact._replace(support=level), s.max_nodes)
     for level in s.support_levels
   }
   return {
     'zeros': float((hmm.transition_matrix == 0).mean()),
     'smallest_singular_value': rank.closeness['smallest_singular_value'],
-    '3.1': {str(level): _is_independent(rank, level) for level in s.rank_levels},
+    '3.1': _by_rank(rank, s),
     '3.2': assumptions.regularity(hmm, exact).holds,
-    '3.5': {
-      str(support): {str(level): _is_independent(cover, level) for level in s.rank_levels}
-      for support, cover in covers.items()
-    },
-    'exhaustive': {str(support): cover.witness.get('exhaustive', True) for support, cover in covers.items()},
+    '3.5': {support: _by_rank(cover, s) for support, cover in covers.items()},
+    'exhaustive': {support: cover.witness.get('exhaustive', True) for support, cover in covers.items()},
   }
 
 
-def _is_independent(finding: Finding, level: float) -> bool:
-  """Test if the columns that the finding is about are independent when this share of the largest value counts as 0.
+def _by_rank(finding: Finding, s: LevelSettings) -> dict[str, bool]:
+  """Whether the columns that the finding is about are independent, by the share of the largest value that counts as 0.
 
   For 3.5 they are those of the best cover: another may have the better share, so that this is at least how often.
   """
-  return 1 / finding.closeness.get('condition_number', np.inf) > level
+  condition_number = finding.closeness.get('condition_number', np.inf)
+  return {str(level): 1 / condition_number > level for level in s.rank_levels}
 
 
 def _memory_row(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Record:

@@ -87,12 +87,9 @@ class ThresholdSettings(Experiment):
   max_nodes: int = setting('nodes of the search for H* in Assumption 3.5')
 
   @property
-  def thresholds(self) -> Thresholds:
-    return Thresholds(self.support_threshold, self.rank_threshold)
-
-  @property
   def limits(self) -> Limits:
-    return Limits(self.thresholds, self.stationarity_tolerance, self.max_nodes)
+    thresholds = Thresholds(self.support_threshold, self.rank_threshold)
+    return Limits(thresholds, self.stationarity_tolerance, self.max_nodes)
 
 
 class ExamineSettings(ThresholdSettings):

@@ -76,10 +76,9 @@ def _row(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) ->
   refuted = ~(found.error <= _ROUNDING) & (off_direction | found.off_label & ~is_near)
   refuted |= off_vector & ~has_mass
   refuted |= (drawn.predictions.posterior[:, program.recovered] > 0).any(-1) != has_mass
-  undecided = np.flatnonzero((is_near | off_vector | off_direction | found.off_label) & ~refuted)
-  verdicts = _decided(theorem, drawn, found, undecided)
-  trusted = has_mass & ~refuted
-  trusted[undecided] = False
+  doubtful = is_near | off_vector | off_direction | found.off_label
+  verdicts = _decided(theorem, drawn, found, np.flatnonzero(doubtful & ~refuted))
+  trusted = has_mass & ~refuted & ~doubtful
   is_relaxed = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.limits).holds
   return {
     'assumptions': theorem.assumptions,
@@ -103,12 +102,12 @@ def _row(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) ->
 
 def _memory(problem: Any) -> Record:
   """Fields of a record on how draws of a memory differ."""
-  hmm, memory = problem.hmm, problem.hmm.memory_probs
-  is_product = hmm.num_cells == 1 or np.allclose(np.outer(memory.sum(1), memory.sum(0)), memory, rtol=0, atol=1e-9)
+  memory = problem.hmm.memory_probs
+  product = np.outer(memory.sum(1), memory.sum(0)) if memory.ndim > 1 else memory
   return {
     'full_memory': bool((memory > 0).all()),
-    'dependent_cells': not is_product,
-    'stationary': bool(np.abs(problem.silent_probs - hmm.initial_probs).max() < 1e-12),
+    'dependent_cells': not np.allclose(product, memory, rtol=0, atol=1e-9),
+    'stationary': np.allclose(problem.silent_probs, problem.hmm.initial_probs, rtol=0, atol=1e-12),
   }
 
 
@@ -148,14 +147,12 @@ def _softened(temperatures: tuple[float, ...], drawn: PredictedProblem) -> list[
   """The accuracy of the construction with a softmax of each temperature, on sequences of full length."""
   is_full = (drawn.predictions.tokens < drawn.padded.num_tokens).all(-1)
   predictions, has_mass = jax.tree.map(lambda leaf: leaf[is_full][:_SOFTENED], (drawn.predictions, drawn.has_mass))
-  if not has_mass.any():
-    return []
-  whole, rows = drawn._replace(predictions=predictions, has_mass=has_mass), list[Record]()
-  for temperature in temperatures:
-    found = compared(whole, drawn.program, temperature)
-    labels, is_right = found.label[has_mass], ~found.off_label[has_mass]
-    row = {'temperature': temperature, 'sequences': len(labels), 'majority': majority(labels)}
-    rows.append(row | {'accuracy': float(is_right.mean())})
+  rows = list[Record]()
+  for temperature in temperatures if has_mass.any() else ():
+    found = compared(drawn._replace(predictions=predictions, has_mass=has_mass), drawn.program, temperature)
+    labels, accuracy = found.label[has_mass], float((~found.off_label[has_mass]).mean())
+    row = {'temperature': temperature, 'sequences': len(labels), 'majority': majority(labels), 'accuracy': accuracy}
+    rows.append(row)
   return rows
 
 

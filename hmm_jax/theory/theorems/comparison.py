@@ -76,8 +76,7 @@ def compared(
   """
   predictions, has_mass, recovered = drawn.predictions, drawn.has_mass, program.recovered
   if program.prompt is not drawn.program.prompt:
-    behind = lambda block: scoring.behind(block, drawn.problem, program.prompt, drawn.padded)
-    predictions = in_blocks(behind, predictions, BLOCK_SIZE)
+    predictions = predicted(drawn.problem, program, predictions.tokens, drawn.padded)
   read = lambda block: scoring.read(block, program.head, drawn.padded, temperature)
   constructed = in_blocks(read, predictions, min(len(has_mass), size))[:, : len(recovered)]
   posterior, mu = (

@@ -63,19 +63,6 @@ def predict(
   return _memory_predictions(problem, prompt, finding, tokens, padded)
 
 
-def behind(
-  predictions: Predictions, problem: Problem, prompt: np.ndarray, padded: PaddedSizes | None = None
-) -> Predictions:
-  """The same sequences with another prompt before them: G is that behind it, all else stays what it was."""
-  if isinstance(problem, StateProblem):
-    token_probs = _state_predictions(problem, prompt, predictions.tokens, padded).token_probs
-    return predictions._replace(token_probs=token_probs)
-  hmm, given, tokens = _zero_padded(problem, prompt, predictions.tokens, padded)
-  with jax.enable_x64(True):
-    token_probs, *_ = _memory_behind(widened(hmm), as_float64(given), tokens)
-  return predictions._replace(token_probs=np.asarray(token_probs))
-
-
 def read(
   predictions: Predictions, head: Any, padded: PaddedSizes | None = None, temperature: float = 0.0
 ) -> np.ndarray:
