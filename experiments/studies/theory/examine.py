@@ -1,7 +1,6 @@
 """A user's own HMM and task: which assumptions hold, and what the constructions that apply give."""
 
 from collections.abc import Iterator
-import functools
 import json
 import pathlib
 import textwrap
@@ -19,7 +18,6 @@ from experiments.studies.study import Study
 from experiments.studies.theory import problem_file
 from experiments.studies.theory.problems import majority
 from experiments.studies.theory.settings import ExamineSettings, longest_length
-from hmm_jax.blocks import even_size
 from hmm_jax.sharding import exact_device
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
 from hmm_jax.theory.limits import certificates
@@ -28,14 +26,27 @@ from hmm_jax.theory.theorems import assumptions, comparison, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError
 from hmm_jax.theory.theorems.comparison import Comparison, PredictedProblem
 
-# The columns of numbers of the table of constructions; the first are shares.
-_SHARES = {'majority': 'majority', 'agreement': 'agree', 'agreement_in_region': 'agree\nthere'}
-_COUNTS = {
+# The columns of the tables, by the fields of records.
+_ASSUMPTIONS = {
+  'statement': 'assumption',
+  'holds': 'holds',
+  'reason': 'why',
+  'witness': 'witness',
+  'closeness': 'closeness',
+}
+_CONSTRUCTIONS = {
+  'statement': 'construction',
+  'exists': 'exists',
+  'texts': 'texts',
   'sequences': 'possible',
+  'majority': 'majority',
+  'agreement': 'agree',
   'in_region': 'in\nregion',
+  'agreement_in_region': 'agree\nthere',
   'outside_margin_in_region': 'clearly\nwrong',
   'ties_in_region': 'near\nties',
 }
+_SHARES = ['majority', 'agreement', 'agreement_in_region']
 # Whether a linear head is right on all sequences, and why, by what `certificates.decide` finds.
 _DECISIONS = {
   'constant': (True, 'all labels that no near tie decides are equal'),
@@ -43,8 +54,6 @@ _DECISIONS = {
   'certified': (False, 'a certificate, confirmed in exact arithmetic'),
   'undecided': (None, 'neither a head nor a certificate was found'),
 }
-# Entries of the likelihood rows that are evaluated at a time; XLA folds constants of the size of a batch.
-_BLOCK_ENTRIES = 2**17
 # Entries of a witness, and columns of a cell, that are printed.
 _SHOWN = 8
 _WIDTH = 28
@@ -78,9 +87,9 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
     # The label speaks of a silent state, and the text follows it.
     text, silent = problem.hmm.starting_from(problem.silent_probs), 1
   longest = longest_length(problem.hmm.num_tokens, settings.max_sequences)
-  found = {'enumerated': texts.all_sequences(problem.hmm.num_tokens, longest)} if longest else {}
+  found = {'enumerated to length': texts.all_sequences(problem.hmm.num_tokens, longest)} if longest else {}
   key, length = jax.random.key(settings.seed), settings.sampled_length + silent
-  found['sampled'] = texts.sampled(text, key, settings.num_sampled, length)[:, silent:]
+  found['sampled, length'] = texts.sampled(text, key, settings.num_sampled, length)[:, silent:]
   findings = {number: theorems.finding(number, problem, settings.limits) for number in numbers}
   records = [
     _plain({'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()})
@@ -111,19 +120,17 @@ def _construction(
   """A record for each kind of texts, or one that says why there is no construction."""
   record = {'record': 'construction', 'statement': f'Theorem {theorem}'}
   for kind, tokens in texts.items():
-    count, length = tokens.shape
+    length = tokens.shape[1]
     try:
       program = theorems.program(theorem, problem, length, settings.limits)
     except AssumptionError as error:
       yield {**record, 'exists': False, 'reason': str(error)}
       return
-    # As many sequences at a time as bounds the memory of their messages.
-    size = even_size(count, length * problem.hmm.joint_initial_probs.size, _BLOCK_ENTRIES)
-    predictions = comparison.predicted(problem, program, tokens, size=size)
+    predictions = comparison.predicted(problem, program, tokens)
     has_mass = predictions.in_region & predictions.posterior[:, program.recovered].any(-1)
-    found = comparison.compared(PredictedProblem(problem, program, predictions, has_mass), program, size=size)
+    found = comparison.compared(PredictedProblem(problem, program, predictions, has_mass), program)
     agreement = _agreement(found, predictions.possible, predictions.in_region, settings.margin)
-    yield {**record, 'exists': True, 'texts': kind, 'longest': length, **agreement}
+    yield {**record, 'exists': True, 'texts': f'{kind} {length}', **agreement}
 
 
 def _agreement(found: Comparison, possible: np.ndarray, in_region: np.ndarray, margin: float) -> Record:
@@ -145,7 +152,7 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
   possible = enumeration.possible_texts(problem, length)
   clear = possible.where(possible.gaps > margin)
   count = len(clear.labels)
-  record = {'record': 'linear program', 'statement': 'Linear head', 'longest': length, 'sequences': count}
+  record = {'record': 'linear program', 'statement': 'Linear head', 'length': length, 'sequences': count}
   if not count:
     return {**record, 'exists': True, 'reason': 'all labels are decided by near ties'}
   found = certificates.decide(problem, clear, margin)
@@ -163,44 +170,31 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
   """Assumptions, and constructions with the linear program, each 120 columns wide at most."""
   del settings
   is_assumption = records['record'] == 'assumption'
-  return {'assumptions': _assumptions(records[is_assumption]), 'constructions': _constructions(records[~is_assumption])}
-
-
-def _assumptions(records: pd.DataFrame) -> Table:
-  words = {
-    'assumption': records['statement'].str.removeprefix('Assumption '),
-    'holds': _yes_or_no(records['holds']),
-    'why': records['reason'],
-    'witness': records['witness'].map(_brief),
-    'closeness': records['closeness'].map(_brief),
-  }
-  return Table('Assumptions of the paper, and how close each is to the other answer', _wrapped(words), 5)
-
-
-def _constructions(records: pd.DataFrame) -> Table:
   # Where no construction exists there are no numbers, and where all exist no reasons.
-  records = records.reindex(columns=records.columns.union([*_SHARES, *_COUNTS, 'longest', 'texts', 'reason']))
-  texts = records['texts'] + ', length ' + records['longest'].map('{:.0f}'.format)
+  constructions = records[~is_assumption].reindex(columns=[*_CONSTRUCTIONS, 'reason'])
   # An assumption that fails has a row of its own, which says how.
-  words = {
-    'construction': records['statement'],
-    'exists': _yes_or_no(records['exists']),
-    'texts': records['reason'].str.partition(':')[0].fillna(texts),
+  constructions['texts'] = constructions['texts'].fillna(constructions['reason'].str.partition(':')[0])
+  # In percent, rounded down, so that 100 is all of them.
+  constructions[_SHARES] = np.floor(1e4 * constructions[_SHARES].astype(float)) / 100
+  cells = lambda found, columns: found[[*columns]].map(_cell).rename(columns=columns)
+  title = 'What each construction achieves: its agreement with the exact label, in percent'
+  return {
+    'assumptions': Table(
+      'Assumptions of the paper, and how close each is to the other answer',
+      cells(records[is_assumption], _ASSUMPTIONS),
+      5,
+    ),
+    'constructions': Table(title, cells(constructions, _CONSTRUCTIONS), 3),
   }
-  # Rounded down, so that 100.00 is all of them.
-  percent = np.floor(1e4 * records[[*_SHARES]].astype(float)) / 100
-  shares = percent.map(functools.partial(number, form='.2f')).rename(columns=_SHARES)
-  counts = records[[*_COUNTS]].astype(float).map(functools.partial(number, form=',.0f')).rename(columns=_COUNTS)
-  frame = _wrapped(words).join(counts).join(shares)
-  return Table('What each construction achieves: its agreement with the exact label, in percent', frame, 3)
 
 
-def _yes_or_no(answers: pd.Series) -> pd.Series:
-  return answers.map({True: 'yes', False: 'no'}).fillna('?')
-
-
-def _wrapped(words: dict[str, pd.Series]) -> pd.DataFrame:
-  return pd.DataFrame(words).map(functools.partial(textwrap.fill, width=_WIDTH))
+def _cell(value: Any) -> str:
+  """An answer, a number, or words on lines."""
+  if isinstance(value, bool):
+    return 'yes' if value else 'no'
+  if isinstance(value, float):
+    return number(value, ',.7g')
+  return textwrap.fill(_brief(value), _WIDTH)
 
 
 def _brief(value: Any) -> str:

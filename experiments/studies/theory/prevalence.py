@@ -46,10 +46,10 @@ def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Arr
   """A chain of the paper with so many states, or a memory of so many values, and mu."""
   key_hmm, key_task = jax.random.split(key)
   if text == 'chain':
-    hmm: HMM | MemoryHMM = random_hmm(key_hmm, size, s.num_tokens, **s.temperatures)
+    hmm: HMM | MemoryHMM = random_hmm(key_hmm, size, s.num_tokens)
   else:
-    hmm = random_memory_hmm(key_hmm, size, s.num_memory_states, s.num_tokens, **s.temperatures)
-  return hmm, tasks.draw_task_weights(key_task, size, num_nonzero=s.num_nonzero)
+    hmm = random_memory_hmm(key_hmm, size, s.num_memory_states, s.num_tokens)
+  return hmm, tasks.draw_task_weights(key_task, size)
 
 
 def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:

@@ -4,8 +4,8 @@ It is an .npz of arrays or a .json of nested lists with these keys, shapes as in
 
   initial_probs, transition_matrix, emission_matrix
   task_weights    mu [C, S], or [S] for the paper's label 1(mu^T P >= 0), class 0 where it is 1
-  silent_probs    P[H_0] [H], optional: the label speaks of H_0; without it, of the masked first state. With a memory
-                  the label speaks of a cell, and P[H_0] may depend on the memory; without it, it is P[H_1]
+  silent_probs    P[H_0], optional, of the shape of initial_probs, P[H_1]: the label speaks of H_0; without it, of the
+                  masked first state. With a memory the label speaks of a cell, and P[H_0] is by default P[H_1]
   memory_probs, cell_index, cell    of a memory-augmented HMM; the label speaks of cell j*, S = M values
 """
 
@@ -58,8 +58,8 @@ def _problem(entries: dict[str, Any]) -> Problem:
   arrays = {key: _numbers(key, value) for key, value in entries.items()}
   hmm = kind(*(arrays[key] for key in kind._fields)).validate()
   silent_probs = arrays.get('silent_probs', hmm.initial_probs)
-  by_memory = hmm.memory_probs.shape if has_memory and silent_probs.ndim > 1 else ()
-  check_probs('silent_probs', silent_probs, (*by_memory, hmm.num_states))
+  # Where P[H_1] depends on the memory, so does P[H_0], and nowhere else.
+  check_probs('silent_probs', silent_probs, hmm.initial_probs.shape)
   hmm, silent_probs = hmm._replace(**{key: normalised(arrays[key]) for key in HMM._fields}), normalised(silent_probs)
   if not has_memory:
     return StateProblem(hmm, silent_probs, _task_weights(arrays['task_weights'], hmm.num_states), drawn=0)

@@ -3,7 +3,7 @@
 import math
 
 from experiments.settings.fields import Group, require, setting
-from experiments.settings.groups import ConvergedSettings, Experiment, FigureSettings, TemperatureSettings, TuneSettings
+from experiments.settings.groups import ConvergedSettings, Experiment, FigureSettings, TuneSettings
 from hmm_jax.theory.theorems.assumptions import Thresholds
 from hmm_jax.theory.theorems.theorems import Limits
 
@@ -28,12 +28,11 @@ class VerificationSettings(Group):
   largest_majority: float = setting('the most of the sequences that one label may have', above=0.5, below=1)
 
 
-class ImpossibilitySettings(TemperatureSettings):
+class ImpossibilitySettings(Group):
   num_hmms: int = setting('HMMs drawn of each of two kinds', most=10**4)
   num_states: int = setting('hidden states |H|', most=1000)
   num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
   num_weighed: int = setting('states that mu weighs in the sparse draws')
-  num_nonzero: int = setting("entries of mu in the paper's draws", most=10**6)
   length: int = setting('tokens of a text; every text of this length is asked for')
   num_train: int = setting('training inputs', most=10**7)
   prompt_length: int = setting('vectors of a prompt', most=1000)
@@ -56,13 +55,12 @@ class LevelSettings(Group):
   max_nodes: int = setting('nodes of each search for H* in Assumption 3.5')
 
 
-class PrevalenceSettings(TemperatureSettings, LevelSettings):
+class PrevalenceSettings(LevelSettings):
   num_draws: int = setting('draws of each size', most=10**4)
   num_states: tuple[int, ...] = setting('hidden states |H|', most=1000)
   memory_sizes: tuple[int, ...] = setting('values |M| of the one cell', least=2, most=64)
   num_memory_states: int = setting('hidden states |H| beside a memory', most=1000)
   num_tokens: int = setting('size V of the vocabulary', least=2, most=1000)
-  num_nonzero: int = setting('entries of mu', most=10**6)
 
 
 class AppendixSettings(Group):

@@ -82,7 +82,6 @@ def _row(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) ->
   is_relaxed = theorem.relaxes and not theorems.finding(theorem.relaxes, problem, settings.limits).holds
   return {
     'assumptions': theorem.assumptions,
-    'num_states': problem.hmm.num_states,
     'num_tokens': problem.hmm.num_tokens,
     'num_classes': len(problem.task_weights),
     **(_memory(problem) if theorem.num_cells else {}),
@@ -116,7 +115,7 @@ def _decided(
 ) -> list[tuple[bool, bool]]:
   """Decide if the construction is right on each of these sequences, and if its two best exact scores are equal.
 
-  Posterior, G, prompt and head are in `Fraction`s. Right are the label, and all that is recovered up to one positive
+  Posterior, G, prompt and head are in `Fraction`s. Right is all that is recovered up to one positive
   factor. Where float64 had another factor than the proof, rounding has to explain it, or a position that is attended
   but for less than float64 is trusted with.
   """
@@ -131,14 +130,15 @@ def _decided(
     posterior, constructed = (scores[:-1] for scores in by_fractions.scores(text))
     total, built = posterior.sum(), constructed.sum()
     is_multiple = (constructed * total == posterior * built).all() and posterior.any() == constructed.any()
-    is_right = bool(is_multiple and built >= 0 and (mu @ posterior).argmax() == (mu @ constructed).argmax())
+    # A positive multiple has the same label, whatever mu is.
+    is_right = bool(is_multiple and built >= 0)
     if is_right and found.vector_error[index] > TOLERANCE:
       of_proof = drawn.predictions.factor[index] * float(total)
       is_right = abs(float(built) - of_proof) <= TOLERANCE * of_proof and found.error[index] <= _ROUNDING
       if not is_right and theorem.num_cells:
         logits = by_fractions.logits(by_fractions.predicted(text))
         is_right = any(0 < max(logits) - logit <= TOLERANCE for logit in logits)
-    first, second, *_ = sorted(mu @ posterior, reverse=True)
+    *_, second, first = sorted(mu @ posterior)
     verdicts.append((is_right, first == second))
   return verdicts
 
@@ -151,8 +151,7 @@ def _softened(temperatures: tuple[float, ...], drawn: PredictedProblem) -> list[
   for temperature in temperatures if has_mass.any() else ():
     found = compared(drawn._replace(predictions=predictions, has_mass=has_mass), drawn.program, temperature)
     labels, accuracy = found.label[has_mass], float((~found.off_label[has_mass]).mean())
-    row = {'temperature': temperature, 'sequences': len(labels), 'majority': majority(labels), 'accuracy': accuracy}
-    rows.append(row)
+    rows.append({'temperature': temperature, 'majority': majority(labels), 'accuracy': accuracy})
   return rows
 
 
@@ -163,7 +162,6 @@ def _caught(settings: TheorySettings, drawn: PredictedProblem, program: Program)
   by_label = is_large & drawn.has_mass & (found.gap > settings.margin) & found.off_label
   return {
     'sequences': len(found.label),
-    'majority': majority(found.label),
     'by_label': int(by_label.sum()),
     'by_direction': int((is_large & (found.cosine_error > TOLERANCE**2)).sum()),
     'by_factor': int((is_large & (found.vector_error > TOLERANCE)).sum()),

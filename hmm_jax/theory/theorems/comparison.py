@@ -14,6 +14,8 @@ from hmm_jax.theory.theorems.theorems import Program
 BLOCK_SIZE = 1280
 # Sequences that a head reads at a time: as many as were drawn, which are always the same number.
 _READ_AT_A_TIME = 2**15
+# Entries of the messages over joint states of sequences that are evaluated at a time.
+_MOST_ENTRIES = 2**24
 # The largest relative error that float64 is trusted with.
 TOLERANCE = 1e-9
 
@@ -56,20 +58,13 @@ class Comparison(NamedTuple):
   gap: np.ndarray
 
 
-def predicted(
-  problem: Any, program: Program, tokens: np.ndarray, padded: PaddedSizes | None = None, size: int = BLOCK_SIZE
-) -> Predictions:
-  """Predictions of the exact model after the prompt of a program, `size` sequences at a time.
-
-  Tokens past the vocabulary are [MASK]s.
-  """
+def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: PaddedSizes | None = None) -> Predictions:
+  """Predictions of the exact model after the prompt of a program; tokens past the vocabulary are [MASK]s."""
   predict = lambda block: scoring.predict(problem, program.prompt, program.finding, block, padded)
-  return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), size)
+  return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), _at_a_time(problem, tokens, BLOCK_SIZE))
 
 
-def compared(
-  drawn: PredictedProblem, program: Program, temperature: float = 0.0, size: int = _READ_AT_A_TIME
-) -> Comparison:
+def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0) -> Comparison:
   """A prompt and a head, right or wrong, beside the truth of the sequences.
 
   `temperature` is of the softmax of attention, whose limit at 0 the theorems have.
@@ -78,7 +73,8 @@ def compared(
   if program.prompt is not drawn.program.prompt:
     predictions = predicted(drawn.problem, program, predictions.tokens, drawn.padded)
   read = lambda block: scoring.read(block, program.head, drawn.padded, temperature)
-  constructed = in_blocks(read, predictions, min(len(has_mass), size))[:, : len(recovered)]
+  size = _at_a_time(drawn.problem, predictions.tokens, min(len(has_mass), _READ_AT_A_TIME))
+  constructed = in_blocks(read, predictions, size)[:, : len(recovered)]
   posterior, mu = (
     drawn.predictions.posterior[:, recovered],
     assumptions.contrasts(drawn.problem.task_weights)[:, recovered].T,
@@ -97,6 +93,11 @@ def compared(
     off_label=exact.argmax(-1) != built.argmax(-1),
     gap=scoring.score_gaps(exact),
   )
+
+
+def _at_a_time(problem: Any, tokens: np.ndarray, most: int) -> int:
+  """As many sequences [n, T] as bounds the memory of their messages, and no more than `most`."""
+  return max(min(most, _MOST_ENTRIES // (tokens.shape[1] * problem.hmm.joint_initial_probs.size)), 1)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

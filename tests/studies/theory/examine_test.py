@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import re
 
 from conftest import compiling_fast
 import jax
@@ -74,7 +75,8 @@ def _report(problem, **changes):
   changes = dict(max_sequences=130, num_sampled=40, sampled_length=9) | changes
   records = examine.examined(problem, _settings('mine.json', **changes))
   found = json.loads(json.dumps(records, allow_nan=False))
-  return {f'{record["statement"]} {record.get("texts", "")}'.strip(): record for record in found}
+  kind = lambda record: re.split(r'\W', record.get('texts', ''))[0]
+  return {f'{record["statement"]} {kind(record)}'.strip(): record for record in found}
 
 
 def _loaded(tmp_path, entries):
@@ -267,7 +269,7 @@ def test_where_3_1_holds_both_constructions_are_right(tmp_path):
   for name in ('3.3', '3.6'):
     assert _right_everywhere(records, name)
     enumerated = records[f'Theorem {name} enumerated']
-    assert enumerated['longest'] == 4
+    assert enumerated['texts'] == 'enumerated to length 4'
     # Every sequence of 1 to 4 tokens is possible.
     assert enumerated['sequences'] == enumerated['in_region'] == 120
     assert records[f'Theorem {name} sampled']['sequences'] == 40
@@ -294,7 +296,7 @@ def test_where_3_1_fails_a_prompt_is_right_and_no_linear_head_is(tmp_path):
     and 'confirmed in exact' in program['reason']
     and program['certificate']['residual'] < 1e-12
   )
-  assert 0 < program['sequences'] < records['Theorem 3.6 enumerated']['sequences'] and program['longest'] == 4
+  assert 0 < program['sequences'] < records['Theorem 3.6 enumerated']['sequences'] and program['length'] == 4
   certificate = program['certificate']
   tokens = np.array(certificate['tokens'])
   assert tokens.shape[1] == 4 and tokens.max() < 3
@@ -374,8 +376,7 @@ def test_tables_fit_and_name_everything(tmp_path, entries):
   texts = [as_text(table) for table in examine.STUDY.tables(pd.DataFrame(records), None).values()]
   assert max(len(line) for text in texts for line in text.splitlines()) <= 120
   for record in records:
-    name = record['statement'].removeprefix('Assumption ')
-    row, *_ = [line for line in ''.join(texts).splitlines() if line.startswith(f'  {name:<11}  ')]
+    row, *_ = [line for line in ''.join(texts).splitlines() if line.startswith(f'  {record["statement"]} ')]
     is_true = record.get('holds', record.get('exists'))
     assert ('yes' if is_true else 'no') in row.split()
 
@@ -405,7 +406,7 @@ def test_a_users_file_is_examined_anew(tmp_path):
       step(_settings(path), workdir, reporter)
     found.append(results.load(workdir))
   printed = reporter.console.file.getvalue()
-  assert 'Theorem 3.3' in printed and '100.00' in printed and not list(workdir.glob('*.png'))
+  assert 'Theorem 3.3' in printed and ' 100 ' in printed and not list(workdir.glob('*.png'))
   assert found[0] != found[1]
 
 

@@ -48,10 +48,6 @@ def test_the_default_run_is_large_enough():
     ('prevalence.memory_sizes', (1, 2)),
     ('prevalence.rank_levels', (0.0,)),
     ('prevalence.support_levels', (0.0, 1.0)),
-    ('impossibility.num_nonzero', 0),
-    ('impossibility.transition_temperature', 0.0),
-    ('impossibility.initial_temperature', -1.0),
-    ('impossibility.emission_temperature', 0.0),
     ('impossibility.tuning.batch_size', 1001),
   ],
 )
