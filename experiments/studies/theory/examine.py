@@ -79,9 +79,10 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, and sampled long ones.
   """
   problem = problem._replace(task_weights=_scaled(problem.task_weights))
+  text: Any = problem.hmm
   if isinstance(problem, MemoryProblem):
     numbers, names = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
-    text, silent = problem.hmm, 0
+    silent = 0
   else:
     numbers, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
     # The label speaks of a silent state, and the text follows it.

@@ -26,7 +26,10 @@ from hmm_jax.theory.problems.enumeration import normalised
 from hmm_jax.theory.theorems import assumptions
 
 _LONGEST_REASON = 300
-_READERS = {'.npz': loading.arrays, '.json': functools.partial(loading.json_value, encoding='utf-8-sig')}
+_READERS: dict[str, Any] = {
+  '.npz': loading.arrays,
+  '.json': functools.partial(loading.json_value, encoding='utf-8-sig'),
+}
 
 
 def load(path: str | pathlib.Path) -> Problem:

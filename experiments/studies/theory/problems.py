@@ -125,7 +125,7 @@ def _with_task(
   # Most HMMs without a balanced task are known by a part of the sequences.
   for step in sorted({1, max(len(tokens) // BLOCK_SIZE, 1)}, reverse=True):
     predictions = predicted(problem, program, tokens[::step], padded)
-    task = _balanced(settings, problem, program.recovered, predictions, has_mass[::step], rng, tied)
+    task: Any = _balanced(settings, problem, program.recovered, predictions, has_mass[::step], rng, tied)
     if task is None:
       return None
   problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))

@@ -145,7 +145,7 @@ def _decided(
 
 def _softened(temperatures: tuple[float, ...], drawn: PredictedProblem) -> list[Record]:
   """The accuracy of the construction with a softmax of each temperature, on sequences of full length."""
-  is_full = (drawn.predictions.tokens < drawn.padded.num_tokens).all(-1)
+  is_full = (drawn.predictions.tokens < drawn.problem.hmm.num_tokens).all(-1)
   predictions, has_mass = jax.tree.map(lambda leaf: leaf[is_full][:_SOFTENED], (drawn.predictions, drawn.has_mass))
   rows = list[Record]()
   for temperature in temperatures if has_mass.any() else ():
