@@ -56,7 +56,7 @@ _DECISIONS = {
 }
 # Entries of a witness, and columns of a cell, that are printed.
 _SHOWN = 8
-_WIDTH = 28
+_WIDTH = 22
 
 
 def _check(settings: ExamineSettings) -> None:
