@@ -376,7 +376,7 @@ def test_tables_fit_and_name_everything(tmp_path, entries):
   texts = [as_text(table) for table in examine.STUDY.tables(pd.DataFrame(records), None).values()]
   assert max(len(line) for text in texts for line in text.splitlines()) <= 120
   for record in records:
-    row, *_ = [line for line in ''.join(texts).splitlines() if line.startswith(f'  {record["statement"]} ')]
+    row, *_ = [line for line in ''.join(texts).splitlines() if line.startswith(f'{record["statement"]} ')]
     is_true = record.get('holds', record.get('exists'))
     assert ('yes' if is_true else 'no') in row.split()
 
