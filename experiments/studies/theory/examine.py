@@ -174,7 +174,7 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
   # Where no construction exists there are no numbers, and where all exist no reasons.
   constructions = records[~is_assumption].reindex(columns=[*_CONSTRUCTIONS, 'reason'])
   # An assumption that fails has a row of its own, which says how.
-  constructions['texts'] = constructions['texts'].fillna(constructions['reason'].str.partition(':')[0])
+  constructions['texts'] = constructions['texts'].astype(object).fillna(constructions['reason'].str.partition(':')[0])
   # In percent, rounded down, so that 100 is all of them.
   constructions[_SHARES] = np.floor(1e4 * constructions[_SHARES].astype(float)) / 100
   cells = lambda found, columns: found[[*columns]].map(_cell).rename(columns=columns)
