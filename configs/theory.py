@@ -42,15 +42,8 @@ def _verification(config: ml_collections.ConfigDict) -> None:
     num_mutated=20,
     num_sequences_mutated=10_240,
     length=10,
-    num_states=(3, 4, 5),
-    num_states_3_3=(3, 4, 5, 6),
-    num_states_3_6=(6, 7, 8, 9),
-    num_tokens=(6, 7, 8),
-    num_classes=(2, 3),
-    memory_size=3,
     temperatures=(0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     largest_majority=0.7,
-    max_draws=1000,
   )
 
 
@@ -61,17 +54,12 @@ def _impossibility(config: ml_collections.ConfigDict) -> None:
     num_states=8,
     num_tokens=5,
     num_weighed=2,
-    num_nonzero=6,
-    **base.temperatures(),
     length=5,
-    max_proofs=4,
-    ridge=1e-6,
-    head_tolerance=1e-8,
-    max_head_iterations=20_000,
     num_train=1000,
     prompt_length=4,
     prompt_scale=0.5,
     tuning=base.schedule(0.03, 6, 15, 50),
+    converged=base.group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000),
   )
 
 
@@ -83,8 +71,6 @@ def _prevalence(config: ml_collections.ConfigDict) -> None:
     memory_sizes=(2, 3, 5, 7),
     num_memory_states=4,
     num_tokens=10,
-    num_nonzero=6,
-    **base.temperatures(),
     rank_levels=(1e-9, 1e-2),
     support_levels=(0.0, 1e-3, 1e-2, 1e-1),
     max_nodes=2000,

@@ -1,7 +1,6 @@
 """A user's own HMM and task: which assumptions hold, and what the constructions that apply give."""
 
 from collections.abc import Iterator
-import functools
 import json
 import pathlib
 import textwrap
@@ -11,24 +10,34 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments.analysis.tables import number, Table, table
+from experiments.analysis.tables import number, Table
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.study import Study
 from experiments.studies.theory import problem_file
+from experiments.studies.theory.problems import majority
 from experiments.studies.theory.settings import ExamineSettings, longest_length
-from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.sharding import exact_device
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
 from hmm_jax.theory.limits import certificates
-from hmm_jax.theory.problems import texts
-from hmm_jax.theory.problems.enumeration import Texts
-from hmm_jax.theory.theorems import assumptions, scoring, theorems
+from hmm_jax.theory.problems import enumeration, texts
+from hmm_jax.theory.theorems import assumptions, comparison, theorems
 from hmm_jax.theory.theorems.assumptions import AssumptionError
+from hmm_jax.theory.theorems.comparison import Comparison, PredictedProblem
 
-# The columns of numbers of the table of constructions.
-_COLUMNS = {
+# The columns of the tables, by the fields of records.
+_ASSUMPTIONS = {
+  'statement': 'assumption',
+  'holds': 'holds',
+  'reason': 'why',
+  'witness': 'witness',
+  'closeness': 'closeness',
+}
+_CONSTRUCTIONS = {
+  'statement': 'construction',
+  'exists': 'exists',
+  'texts': 'texts',
   'sequences': 'possible',
   'majority': 'majority',
   'agreement': 'agree',
@@ -38,9 +47,6 @@ _COLUMNS = {
   'ties_in_region': 'near\nties',
 }
 _SHARES = ['majority', 'agreement', 'agreement_in_region']
-_OF_REGION = ('disagreements', 'outside_margin', 'ties', 'smallest_gap')
-# Proofs that are tried among the first 2, 4, 8, ... sequences.
-_MAX_PROOFS = 4
 # Whether a linear head is right on all sequences, and why, by what `certificates.decide` finds.
 _DECISIONS = {
   'constant': (True, 'all labels that no near tie decides are equal'),
@@ -48,11 +54,9 @@ _DECISIONS = {
   'certified': (False, 'a certificate, confirmed in exact arithmetic'),
   'undecided': (None, 'neither a head nor a certificate was found'),
 }
-# Entries of the likelihood rows that are evaluated at a time; XLA folds constants of the size of a batch.
-_BLOCK_ENTRIES = 2**17
 # Entries of a witness, and columns of a cell, that are printed.
 _SHOWN = 8
-_WIDTH = 28
+_WIDTH = 22
 
 
 def _check(settings: ExamineSettings) -> None:
@@ -75,17 +79,18 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   Every sequence up to the largest length T with V^T of at most `max_sequences` is checked, and sampled long ones.
   """
   problem = problem._replace(task_weights=_scaled(problem.task_weights))
-  key, num_tokens = jax.random.key(settings.seed), problem.hmm.num_tokens
-  longest = longest_length(num_tokens, settings.max_sequences)
-  found = {'enumerated': texts.all_sequences(num_tokens, longest)} if longest else {}
+  text: Any = problem.hmm
   if isinstance(problem, MemoryProblem):
     numbers, names = ['3.2', '4.2', '4.4', 'start', '4.5'], ['4.3', '4.6' if problem.hmm.num_cells == 1 else 'C.6']
-    found['sampled'] = texts.sampled(problem.hmm, key, settings.num_sampled, settings.sampled_length)
+    silent = 0
   else:
     numbers, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
     # The label speaks of a silent state, and the text follows it.
-    after_silent = problem.hmm.starting_from(problem.silent_probs)
-    found['sampled'] = texts.sampled(after_silent, key, settings.num_sampled, settings.sampled_length + 1)[:, 1:]
+    text, silent = problem.hmm.starting_from(problem.silent_probs), 1
+  longest = longest_length(problem.hmm.num_tokens, settings.max_sequences)
+  found = {'enumerated to length': texts.all_sequences(problem.hmm.num_tokens, longest)} if longest else {}
+  key, length = jax.random.key(settings.seed), settings.sampled_length + silent
+  found['sampled, length'] = texts.sampled(text, key, settings.num_sampled, length)[:, silent:]
   findings = {number: theorems.finding(number, problem, settings.limits) for number in numbers}
   records = [
     _plain({'record': 'assumption', **finding._asdict(), 'thresholds': finding.thresholds._asdict()})
@@ -94,7 +99,7 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
   for theorem in names:
     records += _construction(problem, theorem, found, settings)
   if isinstance(problem, StateProblem) and not findings['3.1'].holds and longest:
-    records.append(_linear_program(problem, found['enumerated'], settings))
+    records.append(_linear_program(problem, longest, settings.margin))
   return records
 
 
@@ -116,128 +121,92 @@ def _construction(
   """A record for each kind of texts, or one that says why there is no construction."""
   record = {'record': 'construction', 'statement': f'Theorem {theorem}'}
   for kind, tokens in texts.items():
+    length = tokens.shape[1]
     try:
-      evaluate = theorems.evaluator(theorem, problem, tokens.shape[1], settings.limits)
+      program = theorems.program(theorem, problem, length, settings.limits)
     except AssumptionError as error:
       yield {**record, 'exists': False, 'reason': str(error)}
       return
-    agreement = _agreement(_in_blocks(evaluate, problem, tokens), settings.margin)
-    yield {**record, 'exists': True, 'texts': kind, 'longest': tokens.shape[1], **agreement}
+    predictions = comparison.predicted(problem, program, tokens)
+    has_mass = predictions.in_region & predictions.posterior[:, program.recovered].any(-1)
+    found = comparison.compared(PredictedProblem(problem, program, predictions, has_mass), program)
+    agreement = _agreement(found, predictions.possible, predictions.in_region, settings.margin)
+    yield {**record, 'exists': True, 'texts': f'{kind} {length}', **agreement}
 
 
-def _in_blocks(evaluate: Any, problem: Problem, tokens: np.ndarray) -> Any:
-  """`evaluate(tokens)`, as many sequences at a time as bounds the memory of their messages."""
-  size = even_size(len(tokens), tokens.shape[1] * problem.hmm.joint_initial_probs.size, _BLOCK_ENTRIES)
-  return in_blocks(evaluate, tokens, size)
-
-
-def _agreement(found: scoring.Evaluation, margin: float) -> Record:
-  """Agreement of the construction on all sequences, and on those that its theorem speaks of."""
-  overall = scoring.count(found._replace(in_region=found.possible), margin)
-  inside = scoring.count(found, margin)
-  share = lambda count: 1 - count.disagreements / count.in_region if count.in_region else None
-  labels = np.bincount(found.exact[found.possible].argmax(-1), minlength=1)
-  fields = {
-    'sequences': overall.sequences,
-    'majority': labels.max() / overall.sequences if overall.sequences else None,
-    'agreement': share(overall),
-    'in_region': inside.in_region,
-    'agreement_in_region': share(inside),
-    **{f'{name}_in_region': getattr(inside, name) for name in _OF_REGION},
+def _agreement(found: Comparison, possible: np.ndarray, in_region: np.ndarray, margin: float) -> Record:
+  """Agreement of the construction on all possible sequences, and on those that its theorem speaks of."""
+  is_tie = found.gap <= margin
+  return {
+    'sequences': int(possible.sum()),
+    'majority': majority(found.label[possible]),
+    'agreement': float(1 - found.off_label[possible].mean()),
+    'in_region': int(in_region.sum()),
+    'agreement_in_region': float(1 - found.off_label[in_region].mean()) if in_region.any() else None,
+    'outside_margin_in_region': int((in_region & found.off_label & ~is_tie).sum()),
+    'ties_in_region': int((in_region & is_tie).sum()),
   }
-  return _plain(fields)
 
 
-def _linear_program(problem: StateProblem, tokens: np.ndarray, settings: ExamineSettings) -> Record:
-  """Decide if one linear head on G_1 has the labels of all sequences that are no near tie."""
-  predict = functools.partial(scoring.first_predictions, problem)
-  features, scores, possible = _in_blocks(predict, problem, tokens)
-  gaps = scoring.score_gaps(scores)
-  every = Texts(tokens, np.ones(len(tokens)), features, scores.argmax(-1), gaps)
-  chosen = every.where(possible & (gaps > settings.margin))
-  num_chosen = len(chosen.labels)
-  record = {'record': 'linear program', 'statement': 'Linear head', 'longest': tokens.shape[1]}
-  record |= {'sequences': num_chosen, 'near_ties': int(possible.sum()) - num_chosen}
-  if not num_chosen:
+def _linear_program(problem: StateProblem, length: int, margin: float) -> Record:
+  """Decide if one linear head on G_1 has the labels of all texts of a length that are no near tie."""
+  possible = enumeration.possible_texts(problem, length)
+  clear = possible.where(possible.gaps > margin)
+  count = len(clear.labels)
+  record = {'record': 'linear program', 'statement': 'Linear head', 'length': length, 'sequences': count}
+  if not count:
     return {**record, 'exists': True, 'reason': 'all labels are decided by near ties'}
-  try:
-    found = certificates.decide(problem, chosen, settings.margin, _MAX_PROOFS)
-  except RuntimeError as error:
-    return {**record, 'exists': None, 'reason': f'the linear program was given up ({error})'}
+  found = certificates.decide(problem, clear, margin)
   exists, reason = _DECISIONS[found.outcome]
   record |= {'exists': exists, 'reason': reason}
-  if not found.proof:
-    return record
-  text_of = lambda index: [token for token in chosen.tokens[index].tolist() if token < problem.hmm.num_tokens]
-  certificate = [
-    {'tokens': text_of(index), 'label': int(chosen.labels[index]), 'other': other, 'weight': weight}
-    for (index, other), weight in zip(found.proof.pairs.tolist(), found.proof.weights.tolist())
-  ]
-  num_texts = len(np.unique(found.proof.pairs[:, 0]))
-  return {**record, 'residual': found.proof.residual, 'certificate_sequences': num_texts, 'certificate': certificate}
+  if found.proof:
+    # The weight of each text of the proof, beside the class that it weighs the label against.
+    places, others = found.proof.pairs.T
+    witness = {'tokens': clear.tokens[places], 'label': clear.labels[places], 'other': others}
+    record['certificate'] = {**witness, 'weight': found.proof.weights, 'residual': found.proof.residual}
+  return _plain(record)
 
 
 def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table]:
   """Assumptions, and constructions with the linear program, each 120 columns wide at most."""
   del settings
   is_assumption = records['record'] == 'assumption'
+  # Where no construction exists there are no numbers, and where all exist no reasons.
+  constructions = records[~is_assumption].reindex(columns=[*_CONSTRUCTIONS, 'reason'])
+  # An assumption that fails has a row of its own, which says how.
+  constructions['texts'] = constructions['texts'].astype(object).fillna(constructions['reason'].str.partition(':')[0])
+  # In percent, rounded down, so that 100 is all of them.
+  constructions[_SHARES] = np.floor(1e4 * constructions[_SHARES].astype(float)) / 100
+  cells = lambda found, columns: found[[*columns]].map(_cell).rename(columns=columns)
+  title = 'What each construction achieves: its agreement with the exact label, in percent'
   return {
-    'assumptions': _assumptions(records[is_assumption].to_dict('records')),
-    'constructions': _constructions(records[~is_assumption]),
+    'assumptions': Table(
+      'Assumptions of the paper, and how close each is to the other answer',
+      cells(records[is_assumption], _ASSUMPTIONS),
+      5,
+    ),
+    'constructions': Table(title, cells(constructions, _CONSTRUCTIONS), 3),
   }
 
 
-def _assumptions(records: list[Record]) -> Table:
-  listed = lambda fields: '\n'.join(
-    textwrap.fill(f'{name.replace("_", " ")}: {_brief(value)}', _WIDTH) for name, value in fields.items()
-  )
-  rows = [
-    {
-      'assumption': record['statement'].removeprefix('Assumption '),
-      'holds': 'yes' if record['holds'] else 'no',
-      'why': textwrap.fill(record['reason'], _WIDTH),
-      'witness': listed(record['witness']),
-      'closeness': listed(record['closeness']),
-    }
-    for record in records
-  ]
-  return table('Assumptions of the paper, and how close each is to the other answer', rows, 5)
+def _cell(value: Any) -> str:
+  """An answer, a number, or words on lines."""
+  if isinstance(value, bool):
+    return 'yes' if value else 'no'
+  if isinstance(value, float):
+    return number(value, ',.7g')
+  return textwrap.fill(_brief(value), _WIDTH)
 
 
 def _brief(value: Any) -> str:
-  """A number, or the first of many."""
+  """A number, the first of many, or each by its name."""
   if isinstance(value, dict):
-    value = [f'{key}: {_brief(entry)}' for key, entry in value.items()]
+    return '; '.join(f'{name.replace("_", " ")}: {_brief(entry)}' for name, entry in value.items())
   if isinstance(value, list):
     return f'({", ".join([_brief(entry) for entry in value[:_SHOWN]] + ["..."] * (len(value) > _SHOWN))})'
   if value is None:
     return 'infinite'
   return f'{value:.3g}' if isinstance(value, float) else str(value)
-
-
-def _constructions(records: pd.DataFrame) -> Table:
-  records = records.reindex(columns=records.columns.union([*_COLUMNS, 'longest', 'texts']))
-  # Rounded down, so that 100.00 is all of them.
-  percent = np.floor(1e4 * records[_SHARES].astype(float)) / 100
-  cells = records[list(_COLUMNS)].astype(float).map(lambda count: number(count, ',.0f'))
-  cells[_SHARES] = percent.map(lambda share: number(share, '.2f'))
-  words = {
-    'construction': records['statement'],
-    'exists': records['exists'].map({True: 'yes', False: 'no'}).fillna('?'),
-    'texts': [textwrap.fill(_texts(record), _WIDTH) for record in records.to_dict('records')],
-  }
-  frame = pd.DataFrame(words).join(cells.rename(columns=_COLUMNS))
-  return Table('What each construction achieves: its agreement with the exact label, in percent', frame, 3)
-
-
-def _texts(record: Record) -> str:
-  if np.isnan(record['longest']):
-    # The assumption that fails, which has a row of its own.
-    return record['reason'].partition(':')[0]
-  if record['texts'] == 'sampled':
-    return f'sampled, of length {record["longest"]:.0f}'
-  why = f': {record["reason"]}' if record['record'] == 'linear program' else ''
-  return f'every one up to length {record["longest"]:.0f}{why}'
 
 
 STUDY = Study(_run, _tables, check=_check)

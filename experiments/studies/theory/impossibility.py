@@ -10,6 +10,7 @@ text and of one that training has not seen.
 """
 
 from collections.abc import Iterator
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -44,13 +45,15 @@ class SampledProblem(NamedTuple):
   Attributes:
     problem: its label speaks of P[H_1], that of the masked first state.
     texts: all that have probability and whose label no near tie decides.
-    known: what is known of linear heads on them, as on record.
+    numbers: [n], their places among all texts of their length.
+    known: its names, and what is known of linear heads on them, as on record.
     head: of the linear program.
-    sample: [num_train], the training texts, by their numbers in `texts`.
+    sample: [num_train], the training texts, by their places in `texts`.
   """
 
   problem: StateProblem
   texts: Texts
+  numbers: np.ndarray
   known: Record
   head: np.ndarray
   sample: np.ndarray
@@ -58,19 +61,19 @@ class SampledProblem(NamedTuple):
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each HMM: what is known of linear heads and, where labels differ, how often each method is right."""
-  s, drawn, rows = settings.impossibility, list[SampledProblem](), list[Record]()
-  key_sparse, key_paper, key_tuning = jax.random.split(key, 3)
+  s, drawn = settings.impossibility, list[SampledProblem]()
+  *keys, key_tuning = jax.random.split(key, 3)
   with reporter.track('linear heads', 2 * s.num_hmms) as advance:
-    for kind, draw, key_kind in (('sparse', _sparse, key_sparse), ('paper', _paper, key_paper)):
+    for (kind, draw), key_kind in zip({'sparse': _sparse, 'paper': _paper}.items(), keys):
       for number, key_one in enumerate(jax.random.split(key_kind, s.num_hmms)):
         hmm, task_weights = draw(s, key_one)
         # The task is on the masked first state itself.
         problem = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights, drawn=1)
-        drawn.append(_examined(settings, problem, jax.random.fold_in(key_one, 1)))
-        rows.append({'kind': kind, 'hmm': number, **drawn[-1].known})
-        advance(len(drawn), f'{sum(row["outcome"] == "certified" for row in rows)} certified')
-  right = _right(settings, [one for one in drawn if one.known['outcome'] != 'constant'], key_tuning, reporter)
-  return [{**row, **_scored(one, {} if row['outcome'] == 'constant' else next(right))} for row, one in zip(rows, drawn)]
+        drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, problem, jax.random.fold_in(key_one, 1)))
+        advance(len(drawn), f'the last {drawn[-1].known["outcome"]}')
+  varies = lambda one: one.known['outcome'] != 'constant'
+  tuned = _tuned(s, [*filter(varies, drawn)], key_tuning, reporter)
+  return [one.known | _scored(one, _right(settings, one, next(tuned)) if varies(one) else {}) for one in drawn]
 
 
 def _sparse(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
@@ -91,71 +94,51 @@ def _paper(s: ImpossibilitySettings, key: Array) -> tuple[HMM, np.ndarray]:
   return jax.tree.map(np.float64, prevalence.draw(s, 'chain', s.num_states, key))
 
 
-def _examined(settings: TheorySettings, problem: StateProblem, key: Array) -> SampledProblem:
+def _examined(settings: TheorySettings, names: Record, problem: StateProblem, key: Array) -> SampledProblem:
   s = settings.impossibility
   texts = enumeration.possible_texts(problem, s.length)
   is_clear = texts.gaps > settings.margin
   near_ties, texts = texts.probs[~is_clear].sum(), texts.where(is_clear)
-  decision = certificates.decide(problem, texts, settings.margin, s.max_proofs)
+  decision = certificates.decide(problem, texts, settings.margin)
   sample = generator(key).choice(len(texts.probs), s.num_train, p=texts.probs / texts.probs.sum())
   proof = decision.proof
   known = {
+    **names,
     'outcome': decision.outcome,
-    'texts': len(texts.labels),
     'near_ties': float(near_ties),
     'proof_texts': len(np.unique(proof.pairs[:, 0])) if proof else None,
     'least_error': decision.least_error if proof else None,
   }
-  return SampledProblem(problem, texts, known, decision.head, sample)
+  numbers = texts.tokens @ s.num_tokens ** np.arange(s.length)[::-1]
+  return SampledProblem(problem, texts, numbers, known, decision.head, sample)
 
 
 def _scored(one: SampledProblem, right: dict[str, np.ndarray]) -> Record:
   """The accuracy of each method on a fresh text and on one that training has not seen; None where there is none."""
-  probs, is_unseen = one.texts.probs, ~np.isin(np.arange(len(one.texts.probs)), one.sample)
-  weights = {'fresh': probs, 'unseen': np.where(is_unseen, probs, 0)}
-  scored = {scored_on: _shares(one.texts, of_texts, right) for scored_on, of_texts in weights.items()}
-  return {f'{scored_on}_{name}': value for scored_on, shares in scored.items() for name, value in shares.items()}
+  probs, labels, row = one.texts.probs, one.texts.labels, Record()
+  is_unseen = ~np.isin(np.arange(len(probs)), one.sample)
+  for scored_on, weights in (('fresh', probs), ('unseen', np.where(is_unseen, probs, 0))):
+    total = weights.sum()
+    shares = {'probability': float(total / probs.sum())} | dict.fromkeys(('majority', *METHODS))
+    if right and total:
+      shares['majority'] = float(max(weights[labels == label].sum() for label in (0, 1)) / total)
+      shares |= {name: float(weights[is_right].sum() / total) for name, is_right in right.items()}
+    row |= {f'{scored_on}_{name}': value for name, value in shares.items()}
+  return row
 
 
-def _shares(texts: Texts, weights: np.ndarray, right: dict[str, np.ndarray]) -> Record:
-  """Share of the weight that each method has right, with that of the commonest label and of the weight."""
-  total = weights.sum()
-  share = lambda part: float(part / total) if right and total else None
+def _right(settings: TheorySettings, one: SampledProblem, tuned: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Texts that each method has right, [n], by method."""
+  texts, chosen = one.texts, one.texts.where(one.sample)
+  # Logistic regression at its optimum, which training may not have reached.
+  how = dataclasses.asdict(settings.impossibility.converged)
+  head = converged.converged_head(chosen.features, chosen.labels, num_classes=2, **how).head
   return {
-    'probability': float(total / texts.probs.sum()),
-    'majority': share(max(weights[texts.labels == label].sum() for label in (0, 1))),
-    **{name: share(weights[right[name]].sum()) if name in right else None for name in METHODS},
+    **{method: labels[one.numbers] == texts.labels for method, labels in tuned.items()},
+    'program': separability.surely_right(texts.features, texts.labels, one.head),
+    'converged': (texts.features @ head.weights + head.bias).argmax(-1) == texts.labels,
+    **_constructed(settings, one),
   }
-
-
-def _right(
-  settings: TheorySettings, drawn: list[SampledProblem], key: Array, reporter: Reporter
-) -> Iterator[dict[str, np.ndarray]]:
-  """Texts of each problem that each method has right, [n], by method."""
-  s = settings.impossibility
-  tuned = _tuned(s, drawn, key, reporter) if drawn else {}
-  for place, one in enumerate(drawn):
-    texts, numbers = one.texts, _numbers(one.texts.tokens, s.num_tokens)
-    yield {
-      **{method: labels[place, numbers] == texts.labels for method, labels in tuned.items()},
-      'program': separability.surely_right(texts.features, texts.labels, one.head),
-      'converged': _converged(s, one),
-      **_constructed(settings, one),
-    }
-
-
-def _converged(s: ImpossibilitySettings, one: SampledProblem) -> np.ndarray:
-  """Labels by the converged head, logistic regression at its optimum, which training may not have reached."""
-  texts = one.texts
-  found = converged.converged_head(
-    texts.features[one.sample],
-    texts.labels[one.sample],
-    num_classes=2,
-    ridge=s.ridge,
-    tolerance=s.head_tolerance,
-    max_iterations=s.max_head_iterations,
-  )
-  return (texts.features @ found.head.weights + found.head.bias).argmax(-1) == texts.labels
 
 
 def _constructed(settings: TheorySettings, one: SampledProblem) -> dict[str, np.ndarray]:
@@ -164,28 +147,29 @@ def _constructed(settings: TheorySettings, one: SampledProblem) -> dict[str, np.
   Nothing where it does not apply. Scores that rounding may have decided are a tie, and so of class 0, as they are by
   definition where mu weighs no possible state.
   """
+  hmm, length = one.problem.hmm, settings.impossibility.length
   try:
-    built = theorems.construct('3.6', one.problem, settings.impossibility.length, settings.limits)
+    built = theorems.construct('3.6', one.problem, length, settings.limits)
   except AssumptionError:
     return {}
-  hmm, texts = one.problem.hmm, one.texts
   after_prompt = (built['prompt'][0] * hmm.initial_probs) @ hmm.transition_matrix
-  predictions = enumeration.first_predictions(hmm, after_prompt, settings.impossibility.length)
-  features = predictions[_numbers(texts.tokens, hmm.num_tokens)]
+  features = enumeration.first_predictions(hmm, after_prompt, length)[one.numbers]
   contrast = built['head'].weights @ [1, -1]
   ahead, unsure = features @ contrast, _ROUNDING * np.abs(contrast).max() * features.sum(-1)
-  says_one, is_one = ahead < -unsure, texts.labels == 1
+  says_one, is_one = ahead < -unsure, one.texts.labels == 1
   return {'construction': says_one == is_one, 'construction_wrong': np.where(is_one, ahead > unsure, says_one)}
 
 
 def _tuned(
   s: ImpossibilitySettings, drawn: list[SampledProblem], key: Array, reporter: Reporter
-) -> dict[str, np.ndarray]:
-  """Labels [problems, V^T] of every text, by method, of what was tuned on the sample of each problem."""
+) -> Iterator[dict[str, np.ndarray]]:
+  """Labels [V^T] of every text of each problem, by method, of what was tuned on its sample."""
+  if not drawn:
+    return
   every = np.pad(enumeration.all_texts(s.num_tokens, s.length), ((0, 0), (1, 0)), constant_values=s.num_tokens)
   inputs = np.broadcast_to(every, (len(drawn), *every.shape))
   frozen = batched_tuning.stacked([batched_tuning.float32(one.problem.hmm) for one in drawn])
-  samples = np.stack([_numbers(one.texts.tokens[one.sample], s.num_tokens) for one in drawn])
+  samples = np.stack([one.numbers[one.sample] for one in drawn])
   labels = np.stack([one.texts.labels[one.sample] for one in drawn]).astype(np.int32)
   found = {}
   for method, tuner in batched_tuning.tuners(ExactModel(s.num_tokens), s).items():
@@ -194,9 +178,4 @@ def _tuned(
     name = f'{method} on {len(drawn)} HMMs'
     *_, trained = batched_tuning.train(tuner, s.tuning.schedule, frozen, of_samples, labels, key, name, reporter)
     found[method] = batched_tuning.scores(tuner, trained, frozen, features).argmax(-1)
-  return found
-
-
-def _numbers(tokens: np.ndarray, num_tokens: int) -> np.ndarray:
-  """The place of texts [n, T] among all of their length."""
-  return tokens @ num_tokens ** np.arange(tokens.shape[1])[::-1]
+  yield from (dict(zip(found, of_problem)) for of_problem in zip(*found.values()))

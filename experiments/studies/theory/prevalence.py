@@ -23,21 +23,18 @@ from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
   """A row for each draw: what holds of it at which thresholds."""
-  s, rows, done = settings.prevalence, list[Record](), 0
+  s, rows = settings.prevalence, list[Record]()
   key_chain, key_memory = jax.random.split(key)
-  texts = (
-    ('chain', key_chain, s.num_states, functools.partial(chain_row, s)),
-    ('memory', key_memory, s.memory_sizes, functools.partial(_memory_row, settings)),
-  )
-  with reporter.track('assumptions of the paper', len(s.num_states) + len(s.memory_sizes)) as advance:
-    for text, key_text, sizes, row_of in texts:
-      for size in sizes:
-        for number, key_one in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
-          with jax.enable_x64(True):
-            drawn = jax.tree.map(np.asarray, draw(s, text, size, key_one))
-          rows.append({'text': text, 'size': size, 'draw': number, **row_of(*drawn)})
-        done += 1
-        advance(done, f'{text}, size {size}')
+  sizes = [('chain', size, key_chain) for size in s.num_states]
+  sizes += [('memory', size, key_memory) for size in s.memory_sizes]
+  with reporter.track('assumptions of the paper', len(sizes)) as advance:
+    for done, (text, size, key_text) in enumerate(sizes, 1):
+      for number, key_one in enumerate(jax.random.split(jax.random.fold_in(key_text, size), s.num_draws)):
+        with jax.enable_x64(True):
+          drawn = jax.tree.map(np.asarray, draw(s, text, size, key_one))
+        found = chain_row(s, *drawn) if text == 'chain' else _memory_row(settings, *drawn)
+        rows.append({'text': text, 'size': size, 'draw': number, **found})
+      advance(done, f'{text}, size {size}')
   return rows
 
 
@@ -49,10 +46,10 @@ def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Arr
   """A chain of the paper with so many states, or a memory of so many values, and mu."""
   key_hmm, key_task = jax.random.split(key)
   if text == 'chain':
-    hmm: HMM | MemoryHMM = random_hmm(key_hmm, size, s.num_tokens, **s.temperatures)
+    hmm: HMM | MemoryHMM = random_hmm(key_hmm, size, s.num_tokens)
   else:
-    hmm = random_memory_hmm(key_hmm, size, s.num_memory_states, s.num_tokens, **s.temperatures)
-  return hmm, tasks.draw_task_weights(key_task, size, num_nonzero=s.num_nonzero)
+    hmm = random_memory_hmm(key_hmm, size, s.num_memory_states, s.num_tokens)
+  return hmm, tasks.draw_task_weights(key_task, size)
 
 
 def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
@@ -60,40 +57,37 @@ def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
   exact = Thresholds(0.0, s.rank_levels[0])
   rank = assumptions.non_degeneracy(hmm, exact)
   covers = {
-    level: assumptions.relaxed_non_degeneracy(hmm, task_weights, exact._replace(support=level), s.max_nodes)
+    str(level): assumptions.relaxed_non_degeneracy(hmm, task_weights, exact._replace(support=level), s.max_nodes)
     for level in s.support_levels
   }
   return {
     'zeros': float((hmm.transition_matrix == 0).mean()),
     'smallest_singular_value': rank.closeness['smallest_singular_value'],
-    '3.1': {str(level): _is_independent(rank, level) for level in s.rank_levels},
+    '3.1': _by_rank(rank, s),
     '3.2': assumptions.regularity(hmm, exact).holds,
-    '3.5': {
-      str(support): {str(level): _is_independent(cover, level) for level in s.rank_levels}
-      for support, cover in covers.items()
-    },
-    'exhaustive': {str(support): cover.witness.get('exhaustive', True) for support, cover in covers.items()},
+    '3.5': {support: _by_rank(cover, s) for support, cover in covers.items()},
+    'exhaustive': {support: cover.witness.get('exhaustive', True) for support, cover in covers.items()},
   }
 
 
-def _is_independent(finding: Finding, level: float) -> bool:
-  """Test if the columns that the finding is about are independent when this share of the largest value counts as 0.
+def _by_rank(finding: Finding, s: LevelSettings) -> dict[str, bool]:
+  """Whether the columns that the finding is about are independent, by the share of the largest value that counts as 0.
 
   For 3.5 they are those of the best cover: another may have the better share, so that this is at least how often.
   """
-  return 1 / finding.closeness.get('condition_number', np.inf) > level
+  condition_number = finding.closeness.get('condition_number', np.inf)
+  return {str(level): 1 / condition_number > level for level in s.rank_levels}
 
 
 def _memory_row(settings: TheorySettings, hmm: MemoryHMM, task_weights: np.ndarray) -> Record:
   """Assumptions 4.2 and 4.5 by rank, and 4.4 with how far the first law is from the stationary one."""
-  levels = [Thresholds(0.0, level) for level in settings.prevalence.rank_levels]
-  recoverable = {level: assumptions.recoverable_hidden_states(hmm, 0, level) for level in levels}
-  relaxed = {level: assumptions.relaxed_recoverable_hidden_states(hmm, 0, task_weights, level) for level in levels}
-  stationary = assumptions.stationarity(hmm, levels[0], settings.stationarity_tolerance)
+  levels = {str(level): Thresholds(0.0, level) for level in settings.prevalence.rank_levels}
+  recoverable = assumptions.recoverable_hidden_states
+  relaxed = functools.partial(assumptions.relaxed_recoverable_hidden_states, hmm, 0, task_weights)
+  stationary = assumptions.stationarity(hmm, Thresholds(0.0, 0.0), settings.stationarity_tolerance)
   return {
-    '4.2': {str(level.rank): found.holds for level, found in recoverable.items()},
-    '4.5': {str(level.rank): found.holds for level, found in relaxed.items()},
-    'weighed_values': len(assumptions.weighted_states(task_weights)),
+    '4.2': {rank: recoverable(hmm, 0, level).holds for rank, level in levels.items()},
+    '4.5': {rank: relaxed(level).holds for rank, level in levels.items()},
     '4.4': stationary.holds,
     'stationarity_error': stationary.closeness['stationarity_error'],
   }

@@ -3,7 +3,7 @@
 import math
 
 from experiments.settings.fields import Group, require, setting
-from experiments.settings.groups import Experiment, FigureSettings, TemperatureSettings, TuneSettings
+from experiments.settings.groups import ConvergedSettings, Experiment, FigureSettings, TuneSettings
 from hmm_jax.theory.theorems.assumptions import Thresholds
 from hmm_jax.theory.theorems.theorems import Limits
 
@@ -22,50 +22,29 @@ class VerificationSettings(Group):
   num_mutated: int = setting('of the HMMs, those that wrong constructions are tried on, from the first', least=0)
   num_sequences_mutated: int = setting('least sequences of each of those', most=10**7)
   length: int = setting('tokens of a sampled sequence; those up to a shorter length are enumerated', most=1000)
-  num_states: tuple[int, ...] = setting('hidden states |H| by turns, with a memory', least=3, most=64)
-  num_states_3_3: tuple[int, ...] = setting('hidden states |H| by turns, for Theorem 3.3', least=2, most=64)
-  num_states_3_6: tuple[int, ...] = setting('hidden states |H| by turns, for Theorem 3.6', least=6, most=64)
-  num_tokens: tuple[int, ...] = setting('sizes V of the vocabulary by turns', least=6, most=64)
-  num_classes: tuple[int, ...] = setting('labels by turns', least=2, most=64)
-  memory_size: int = setting('values |M| of a cell, of which two are weighed, for 4.6 and C.6', least=3, most=8)
   temperatures: tuple[float, ...] = setting(
     'of the softmax in place of argmax, on the HMMs of wrong constructions', least=0
   )
   largest_majority: float = setting('the most of the sequences that one label may have', above=0.5, below=1)
-  max_draws: int = setting('HMMs drawn in search of one with a large region and a balanced task')
-
-  def check(self) -> None:
-    valid = f'at most the least of num_tokens, {min(self.num_tokens)}, as Assumption 3.1 needs'
-    require(max(self.num_states_3_3) <= min(self.num_tokens), 'num_states_3_3', self.num_states_3_3, valid)
-    require(self.num_mutated <= self.num_hmms, 'num_mutated', self.num_mutated, f'at most num_hmms, {self.num_hmms}')
 
 
-class ImpossibilitySettings(TemperatureSettings):
+class ImpossibilitySettings(Group):
   num_hmms: int = setting('HMMs drawn of each of two kinds', most=10**4)
   num_states: int = setting('hidden states |H|', most=1000)
   num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
   num_weighed: int = setting('states that mu weighs in the sparse draws')
-  num_nonzero: int = setting("entries of mu in the paper's draws", most=10**6)
   length: int = setting('tokens of a text; every text of this length is asked for')
-  max_proofs: int = setting('proofs that are tried among the likeliest 2, 4, 8, ... texts')
-  ridge: float = setting('of converged heads')
-  head_tolerance: float = setting('largest entry of the gradient at a converged head')
-  max_head_iterations: int = setting('of L-BFGS')
   num_train: int = setting('training inputs', most=10**7)
   prompt_length: int = setting('vectors of a prompt', most=1000)
   prompt_scale: float = setting('most magnitude of an initial entry')
   tuning: TuneSettings
+  converged: ConvergedSettings
 
   def check(self) -> None:
     self.tuning.check_for('tuning', self.num_train)
     longest = longest_length(self.num_tokens, _MAX_SEQUENCES)
     valid = f'at most {longest}, for {_MAX_SEQUENCES} sequences of {self.num_tokens} tokens'
     require(self.length <= longest, 'length', self.length, valid)
-    require(
-      self.num_states > self.num_tokens, 'num_states', self.num_states, f'more than num_tokens, {self.num_tokens}'
-    )
-    valid = f'from 1 to num_states, {self.num_states}'
-    require(self.num_weighed <= self.num_states, 'num_weighed', self.num_weighed, valid)
 
 
 class LevelSettings(Group):
@@ -76,13 +55,12 @@ class LevelSettings(Group):
   max_nodes: int = setting('nodes of each search for H* in Assumption 3.5')
 
 
-class PrevalenceSettings(TemperatureSettings, LevelSettings):
+class PrevalenceSettings(LevelSettings):
   num_draws: int = setting('draws of each size', most=10**4)
   num_states: tuple[int, ...] = setting('hidden states |H|', most=1000)
   memory_sizes: tuple[int, ...] = setting('values |M| of the one cell', least=2, most=64)
   num_memory_states: int = setting('hidden states |H| beside a memory', most=1000)
   num_tokens: int = setting('size V of the vocabulary', least=2, most=1000)
-  num_nonzero: int = setting('entries of mu', most=10**6)
 
 
 class AppendixSettings(Group):
@@ -107,12 +85,9 @@ class ThresholdSettings(Experiment):
   max_nodes: int = setting('nodes of the search for H* in Assumption 3.5')
 
   @property
-  def thresholds(self) -> Thresholds:
-    return Thresholds(self.support_threshold, self.rank_threshold)
-
-  @property
   def limits(self) -> Limits:
-    return Limits(self.thresholds, self.stationarity_tolerance, self.max_nodes)
+    thresholds = Thresholds(self.support_threshold, self.rank_threshold)
+    return Limits(thresholds, self.stationarity_tolerance, self.max_nodes)
 
 
 class ExamineSettings(ThresholdSettings):

@@ -31,20 +31,18 @@ def parts(settings: TheorySettings) -> dict[str, Part]:
   }
 
 
-def _figures(records: pd.DataFrame, settings: TheorySettings) -> dict[str, matplotlib.figure.Figure]:
-  return {'temperature': _temperature(records, settings)} if 'temperature' in records else {}
-
-
 @figures.styled
-def _temperature(records: pd.DataFrame, settings: TheorySettings) -> matplotlib.figure.Figure:
+def _figures(records: pd.DataFrame, settings: TheorySettings) -> dict[str, matplotlib.figure.Figure]:
   """Accuracy of the constructions with attention by the temperature of their softmax."""
+  if 'temperature' not in records:
+    return {}
   figure, (axes,) = figures.panels(settings.figure)
   records = records.dropna(subset='temperature')
   temperatures = sorted(records['temperature'].unique())
   if len(temperatures) > 2:
     axes.set_xscale('symlog', linthresh=temperatures[1], linscale=0.6)
   samples = lambda rows, field: {
-    temperature: 100 * found[field].to_numpy(float) for temperature, found in rows.groupby('temperature')
+    temperature: 100 * values.to_numpy(float) for temperature, values in rows.groupby('temperature')[field]
   }
   for place, (theorem, found) in enumerate(records.groupby('theorem', sort=False)):
     figures.draw_line(axes, samples(found, 'accuracy'), f'Theorem {theorem}', _STYLES[theorem], 7 * (place - 1))
@@ -55,7 +53,7 @@ def _temperature(records: pd.DataFrame, settings: TheorySettings) -> matplotlib.
   axes.set_ylabel('accuracy of the construction (%)')
   count = figures.counted([records['hmm'].nunique()], 'HMMs of each theorem')
   figures.finish(figure, records, count)
-  return figure
+  return {'temperature': figure}
 
 
 STUDY = Study(in_parts(parts), tables, _figures)

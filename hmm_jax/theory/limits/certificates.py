@@ -16,6 +16,8 @@ from hmm_jax.theory.problems.enumeration import Texts
 _LARGEST_PROOF = 20_000
 # The likeliest texts among which a proof is looked for first; then among twice as many, and so on.
 _FEWEST_TEXTS = 2
+# Proofs that are tried among so many; one that is too large for exact arithmetic often has a smaller one beside it.
+_MAX_PROOFS = 4
 
 
 class Decision(NamedTuple):
@@ -36,7 +38,7 @@ class Decision(NamedTuple):
   head: np.ndarray
 
 
-def decide(problem: StateProblem, texts: Texts, tolerance: float, max_proofs: int) -> Decision:
+def decide(problem: StateProblem, texts: Texts, tolerance: float) -> Decision:
   """Looks for a linear head that gives the label of every text, and for a proof that there is none.
 
   Likely texts come first, so that a proof speaks of texts as likely as can be. Where a proof is not confirmed, its
@@ -46,7 +48,6 @@ def decide(problem: StateProblem, texts: Texts, tolerance: float, max_proofs: in
     problem: the model's chain, and the task.
     texts: likeliest first.
     tolerance: margins up to this count as none, in coordinates in which the texts' G have unit covariance.
-    max_proofs: among how many of the likeliest texts whatsoever, proofs that are tried.
   """
   num_classes = len(problem.task_weights)
   if not np.ptp(texts.labels):
@@ -55,7 +56,7 @@ def decide(problem: StateProblem, texts: Texts, tolerance: float, max_proofs: in
   coordinates, head = texts.features @ to_coordinates, np.zeros((len(to_coordinates), num_classes))
   for size in _sizes(len(texts.labels)):
     kept = np.arange(size)
-    for attempt in range(max_proofs):
+    for attempt in range(_MAX_PROOFS):
       found = separability.linear_separation(coordinates[kept], texts.labels[kept], num_classes, tolerance)
       if found.separable:
         head = head if attempt else to_coordinates @ found.head

@@ -8,6 +8,7 @@ import numpy as np
 
 from hmm_jax.hmm import Distribution
 from hmm_jax.sampling import sample_corpus
+from hmm_jax.theory.exact.problem import Problem, StateProblem
 from hmm_jax.theory.problems.enumeration import all_texts
 
 
@@ -66,14 +67,16 @@ def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
   return np.asarray(_reached(found, tokens)[-1].any((1, 2)))
 
 
-def holding(found: Supports, configurations: np.ndarray) -> Supports:
-  """Supports if the memory is one of these configurations, [C] of truth values."""
-  return found._replace(start=found.start & configurations[:, None])
-
-
-def after_silent(found: Supports, states: np.ndarray) -> Supports:
-  """Supports one step after a silent state that is one of these, [H] of truth values."""
-  return found._replace(start=states[None] @ found.moves)
+def reaching(found: Supports, problem: Problem, recovered: np.ndarray) -> Supports:
+  """Supports if H_0 is one of the states `recovered`, or if the task's cell holds one of those values."""
+  if isinstance(problem, StateProblem):
+    states = np.zeros(len(found.moves), bool)
+    states[recovered] = problem.silent_probs[recovered] > 0
+    return found._replace(start=states[None] @ found.moves)
+  num_cells = problem.hmm.num_cells
+  size = round(len(found.start) ** (1 / num_cells))
+  values = np.indices((size,) * num_cells).reshape(num_cells, -1)[problem.cell]
+  return found._replace(start=found.start & np.isin(values, recovered)[:, None])
 
 
 def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.ndarray:

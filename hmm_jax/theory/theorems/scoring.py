@@ -20,7 +20,7 @@ from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward, MemoryHMM
 from hmm_jax.model import prepend
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
-from hmm_jax.theory.theorems import assumptions, padding
+from hmm_jax.theory.theorems import padding
 from hmm_jax.theory.theorems.assumptions import Finding
 from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.recovery import recoverable_positions
@@ -46,42 +46,6 @@ class Predictions(NamedTuple):
   in_region: np.ndarray
 
 
-class Evaluation(NamedTuple):
-  """Class scores of n sequences.
-
-  Attributes:
-    exact: [n, C], mu relative to its last class on the exact posterior; its argmax is the label F*.
-    constructed: [n, C], of the construction on the exact model.
-    possible: [n], sequences of positive probability.
-    in_region: [n], those that the theorem speaks of: all possible ones, or those in R (4.3).
-  """
-
-  exact: np.ndarray
-  constructed: np.ndarray
-  possible: np.ndarray
-  in_region: np.ndarray
-
-
-class Count(NamedTuple):
-  """Counts of right and wrong labels of a construction.
-
-  Attributes:
-    sequences: possible ones.
-    in_region: those of them that the theorem speaks of; the other counts are among these.
-    disagreements: the construction's label is not the exact one.
-    outside_margin: those of them whose two best exact scores differ by more than the margin.
-    ties: sequences whose two best exact scores differ by no more than the margin.
-    smallest_gap: the least difference of the two best exact scores above the margin; infinite without any.
-  """
-
-  sequences: int
-  in_region: int
-  disagreements: int
-  outside_margin: int
-  ties: int
-  smallest_gap: float
-
-
 def predict(
   problem: Problem, prompt: np.ndarray, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None = None
 ) -> Predictions:
@@ -97,19 +61,6 @@ def predict(
   if isinstance(problem, StateProblem):
     return _state_predictions(problem, prompt, tokens, padded)
   return _memory_predictions(problem, prompt, finding, tokens, padded)
-
-
-def behind(
-  predictions: Predictions, problem: Problem, prompt: np.ndarray, padded: PaddedSizes | None = None
-) -> Predictions:
-  """The same sequences with another prompt before them: G is that behind it, all else stays what it was."""
-  if isinstance(problem, StateProblem):
-    token_probs = _state_predictions(problem, prompt, predictions.tokens, padded).token_probs
-    return predictions._replace(token_probs=token_probs)
-  hmm, given, tokens = _zero_padded(problem, prompt, predictions.tokens, padded)
-  with jax.enable_x64(True):
-    token_probs, *_ = _memory_behind(widened(hmm), as_float64(given), tokens)
-  return predictions._replace(token_probs=np.asarray(token_probs))
 
 
 def read(
@@ -128,45 +79,10 @@ def read(
   return np.asarray(scores)[:, :num_outputs]
 
 
-def evaluation(
-  predictions: Predictions, constructed: np.ndarray, recovered: np.ndarray, task_weights: np.ndarray
-) -> Evaluation:
-  """Class scores by mu, from what a construction of `identity_weights` gives for each thing recovered, [n, K + 1]."""
-  mu = assumptions.contrasts(task_weights)[:, recovered]
-  exact, built = predictions.posterior[:, recovered] @ mu.T, constructed[:, : len(recovered)] @ mu.T
-  return Evaluation(exact, built, predictions.possible, predictions.in_region)
-
-
-def first_predictions(problem: StateProblem, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """G that a linear head sees of x in tokens [n, T], and the scores that it should give.
-
-  Returns:
-    G_1 [n, V] of (MASK, x), the scores [n, C] of P[H_0 | X_{1:T} = x], and which x are possible [n].
-  """
-  found = _state_predictions(problem, np.zeros((0, problem.hmm.num_states)), tokens, None)
-  mu = assumptions.contrasts(problem.task_weights)
-  return found.token_probs[:, 0], found.posterior @ mu.T, found.possible
-
-
 def score_gaps(scores: np.ndarray) -> np.ndarray:
   """The best of the scores [n, C] minus the next, [n]."""
   best = np.sort(scores, axis=-1)
   return best[:, -1] - best[:, -2]
-
-
-def count(evaluation: Evaluation, margin: float) -> Count:
-  """Compares the labels of the sequences that the theorem speaks of."""
-  exact, constructed = (scores[evaluation.in_region] for scores in (evaluation.exact, evaluation.constructed))
-  gaps = score_gaps(exact)
-  differs, clear = exact.argmax(-1) != constructed.argmax(-1), gaps > margin
-  return Count(
-    sequences=int(evaluation.possible.sum()),
-    in_region=len(exact),
-    disagreements=int(differs.sum()),
-    outside_margin=int((differs & clear).sum()),
-    ties=int((~clear).sum()),
-    smallest_gap=float(gaps[clear].min(initial=np.inf)),
-  )
 
 
 def _state_predictions(

@@ -1,12 +1,11 @@
 """The theorems by name: what each assumes, what it builds, and what it recovers."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
-from hmm_jax.theory.theorems import assumptions, recovery, scoring
+from hmm_jax.theory.theorems import assumptions, recovery
 from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 from hmm_jax.theory.theorems.recovery import Construction
 
@@ -91,18 +90,6 @@ def program(theorem: str, problem: Any, length: int, limits: Limits) -> Program:
   built = construct(theorem, problem._replace(task_weights=weights), length, limits)
   no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
   return Program(found, recovered, built.get('prompt', no_prompt), built['head'])
-
-
-def evaluator(theorem: str, problem: Any, length: int, limits: Limits) -> Callable[[np.ndarray], scoring.Evaluation]:
-  """The score function of the theorem's construction and the exact label, on tokens [n, T]; raises AssumptionError."""
-  built = program(theorem, problem, length, limits)
-
-  def evaluate(tokens: np.ndarray) -> scoring.Evaluation:
-    predictions = scoring.predict(problem, built.prompt, built.finding, tokens)
-    constructed = scoring.read(predictions, built.head)
-    return scoring.evaluation(predictions, constructed, built.recovered, problem.task_weights)
-
-  return evaluate
 
 
 def what_is_recovered(problem: Any, found: Finding) -> np.ndarray:

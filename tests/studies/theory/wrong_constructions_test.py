@@ -8,9 +8,9 @@ from theory_cases import drawn, LIMITS, SIZES
 
 from configs import theory
 from experiments.studies import registry
-from experiments.studies.theory import comparison, problems, verification, wrong_constructions
+from experiments.studies.theory import problems, verification, wrong_constructions
 from hmm_jax.theory.problems import texts
-from hmm_jax.theory.theorems import theorems
+from hmm_jax.theory.theorems import comparison, theorems
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -44,10 +44,10 @@ def seen(theorem, family, seed):
   if theorem[0] != '3':
     tokens = tokens[texts.in_region(supports, program.finding.witness['recoverable_states'], tokens)]
   tokens = np.random.default_rng(0).permutation(tokens)[:400]
-  padded = problems.padded_sizes(SETTINGS, THEOREMS[theorem])
+  padded = THEOREMS[theorem].padded
   predictions = comparison.predicted(problem, program, tokens, padded)
   has_mass = predictions.posterior[:, program.recovered].any(-1)
-  of = comparison.BalancedProblem(problem, program, predictions, has_mass, padded)
+  of = comparison.PredictedProblem(problem, program, predictions, has_mass, padded)
   constructions = {'right': program}
   constructions |= wrong_constructions.wrong_constructions(theorem, problem, program, LENGTH, LIMITS)
   return {name: verification._caught(SETTINGS, of, each) for name, each in constructions.items()}

@@ -6,13 +6,14 @@ are compared with what the lemmas speak of.
 
 from fractions import Fraction
 import itertools
+from typing import Any, NamedTuple
 
 from conftest import contradictory_memory, contradictory_states
 import numpy as np
 import pytest
 import rationals
 
-from experiments.studies.theory.appendix import STATEMENTS
+from experiments.studies.theory.appendix import CLAIMS, GUIDES
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.claims import adversary, lemmas, tables
@@ -34,6 +35,19 @@ FALSE = {
   'Theorem C.6 with -2',
   'Theorem C.6 with -2, at 0',
 }
+
+
+class Statement(NamedTuple):
+  """A claim of the appendix."""
+
+  claim: str
+  kind: str
+  violated_by: Any
+
+
+STATEMENTS = [
+  Statement(claim, kind, violated_by) for kind, claims in CLAIMS.items() for claim, (_, violated_by) in claims.items()
+]
 TRUE = [statement for statement in STATEMENTS if statement.claim not in FALSE]
 # What a one-hot start, a reducible chain and one that is not stationary take away; nothing else takes anything.
 NEEDS = {
@@ -146,7 +160,7 @@ def test_what_fails_is_found_by_the_search(statement):
   """From a few random cases, and decided in `Fraction`s."""
   how, rng = HOW._replace(num_random=40, num_steps=100), np.random.default_rng(1)
   drawn = adversary.drawn_cases(statement.kind, rng, how._replace(num_edge=1))
-  found = adversary.search(statement.violated_by, drawn, rng, how, statement.guide)
+  found = adversary.search(statement.violated_by, drawn, rng, how, GUIDES.get(statement.claim))
   assert found.exact > 0 and found.adversarial >= found.at_random
   np.testing.assert_allclose(float(found.exact), found.adversarial, rtol=1e-6)
 

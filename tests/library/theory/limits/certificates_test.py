@@ -11,13 +11,13 @@ from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
 from hmm_jax.theory.limits import certificates, separability
 from hmm_jax.theory.problems import counterexamples, enumeration
 
-TOLERANCE, MAX_PROOFS, LENGTH = 1e-9, 4, 4
+TOLERANCE, LENGTH = 1e-9, 4
 
 
 def _decided(problem, length=LENGTH):
   texts = enumeration.possible_texts(problem, length)
   texts = texts.where(texts.gaps > TOLERANCE)
-  return texts, certificates.decide(problem, texts, TOLERANCE, MAX_PROOFS)
+  return texts, certificates.decide(problem, texts, TOLERANCE)
 
 
 @functools.cache

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import rationals
+from theory_cases import first_predictions
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
 from hmm_jax.theory.problems import counterexamples, enumeration
-from hmm_jax.theory.theorems import scoring
 
 LENGTH = 3
 
@@ -22,10 +22,10 @@ def _problem(seed: int) -> StateProblem:
 
 @pytest.mark.parametrize('seed', range(3))
 def test_texts_are_those_of_the_batched_passes(seed):
-  """The same possible texts, G_1 and labels as `scoring.first_predictions`, which shares no line with them."""
+  """The same possible texts, G_1 and labels as `scoring.predict`, which shares no line with them."""
   problem = _problem(seed)
   texts, every = enumeration.possible_texts(problem, LENGTH), enumeration.all_texts(3, LENGTH)
-  features, scores, possible = scoring.first_predictions(problem, every)
+  features, scores, possible = first_predictions(problem, every)
   numbers = texts.tokens @ 3 ** np.arange(LENGTH)[::-1]
   np.testing.assert_array_equal(every[numbers], texts.tokens)
   assert sorted(numbers) == np.flatnonzero(possible).tolist()

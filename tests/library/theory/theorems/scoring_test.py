@@ -6,7 +6,16 @@ import itertools
 import numpy as np
 import pytest
 import rationals
-from theory_cases import drawn, exact_hmm, exact_posterior, FAMILIES, in_region_by_definition, LIMITS, SIZES
+from theory_cases import (
+  drawn,
+  exact_hmm,
+  exact_posterior,
+  FAMILIES,
+  first_predictions,
+  in_region_by_definition,
+  LIMITS,
+  SIZES,
+)
 
 from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.problems import texts
@@ -144,42 +153,18 @@ def test_a_falling_temperature_tends_to_argmax():
   assert errors[0] > 10 * errors[-1] and sorted(errors, reverse=True) == errors
 
 
-def test_evaluation_is_linear_in_mu():
-  """Scores by mu of what the identity gives are (mu - mu_C)^T P[H_0 | x] and their like, for any mu."""
-  problem = drawn('3.6')
-  tokens = sequences(problem)
-  program, found, read = predicted('3.6', problem, tokens)
-  evaluated = scoring.evaluation(found, read, program.recovered, problem.task_weights)
-  mu = assumptions.contrasts(problem.task_weights)
-  np.testing.assert_allclose(evaluated.exact, found.posterior @ mu.T, atol=1e-14)
-  np.testing.assert_allclose(evaluated.constructed, found.factor[:, None] * evaluated.exact, atol=1e-9)
-  count = scoring.count(evaluated, MARGIN)
-  assert count.sequences == count.in_region == found.possible.sum() and count.outside_margin == 0
-
-
 def test_first_predictions_agree_with_rational_arithmetic():
   """G_1 of (MASK, x) and the scores of P[H_0 | X_2:T+1 = x], the masked state, from P[H_0]."""
   problem = drawn('3.3')
   model, silent = rationals.exact_hmm(problem.exact.hmm), exact_hmm(problem)
   tokens = sequences(problem)
-  features, scores, possible = scoring.first_predictions(problem, tokens)
+  features, scores, possible = first_predictions(problem, tokens)
   for index, text in enumerate(tokens.tolist()):
     rows = rationals.likelihood_rows(model, [model.num_tokens, *text])
     states = rationals.state_probs(silent, rows, 0, leave_out=True).astype(float)
     np.testing.assert_allclose(features[index], rationals.token_probs(model, rows, 0).astype(float), atol=1e-12)
     np.testing.assert_allclose(scores[index], assumptions.contrasts(problem.task_weights) @ states, atol=1e-12)
     assert possible[index] == (states.sum() > 0)
-
-
-def test_counts():
-  """Impossible sequences and those outside the region count nowhere; a tie is no clear disagreement."""
-  exact = np.array([[1.0, 0], [1.0, 0], [0.5, 0.5], [0, 0.25], [0, 1.0], [0, 1.0]])
-  constructed = np.array([[1.0, 0], [0, 1.0], [0, 1.0], [0, 1.0], [1.0, 0], [1.0, 0]])
-  possible = np.array([True, True, True, True, True, False])
-  in_region = np.array([True, True, True, True, False, False])
-  count = scoring.count(scoring.Evaluation(exact, constructed, possible, in_region), MARGIN)
-  expected = dict(sequences=5, in_region=4, disagreements=2, outside_margin=1, ties=1, smallest_gap=0.25)
-  assert count._asdict() == expected
 
 
 def test_one_program_for_all_sizes():

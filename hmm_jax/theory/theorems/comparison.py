@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hmm_jax.blocks import in_blocks
-from hmm_jax.theory.theorems import scoring
+from hmm_jax.theory.theorems import assumptions, scoring
 from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.scoring import Predictions
 from hmm_jax.theory.theorems.theorems import Program
@@ -14,30 +14,28 @@ from hmm_jax.theory.theorems.theorems import Program
 BLOCK_SIZE = 1280
 # Sequences that a head reads at a time: as many as were drawn, which are always the same number.
 _READ_AT_A_TIME = 2**15
+# Entries of the messages over joint states of sequences that are evaluated at a time.
+_MOST_ENTRIES = 2**24
 # The largest relative error that float64 is trusted with.
 TOLERANCE = 1e-9
 
 
-class BalancedProblem(NamedTuple):
-  """A problem with a balanced task, and the sequences in its region.
+class PredictedProblem(NamedTuple):
+  """A problem and what the exact model predicts on sequences of it.
 
   Attributes:
-    problem: with that task.
+    problem: with its task.
     program: the theorem as a program for it.
-    predictions: of those sequences, all different.
-    has_mass: [n], which leave something that is recovered any probability, by the supports alone.
-    padded: the sizes that problems of one theorem are filled up to.
-    enumerated: how many of the sequences are of every sequence up to a length.
-    rejected: HMMs that were drawn before: of too small a region, or without a balanced task.
+    predictions: of the sequences, behind the prompt of the program.
+    has_mass: [n], which leave something that is recovered any probability.
+    padded: the sizes that the problem is filled up to; its own where None.
   """
 
   problem: Any
   program: Program
   predictions: Predictions
   has_mass: np.ndarray
-  padded: PaddedSizes
-  enumerated: int = 0
-  rejected: int = 0
+  padded: PaddedSizes | None = None
 
 
 class Comparison(NamedTuple):
@@ -60,24 +58,27 @@ class Comparison(NamedTuple):
   gap: np.ndarray
 
 
-def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: PaddedSizes) -> Predictions:
+def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: PaddedSizes | None = None) -> Predictions:
   """Predictions of the exact model after the prompt of a program; tokens past the vocabulary are [MASK]s."""
   predict = lambda block: scoring.predict(problem, program.prompt, program.finding, block, padded)
-  return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), BLOCK_SIZE)
+  return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), _at_a_time(problem, tokens, BLOCK_SIZE))
 
 
-def compared(drawn: BalancedProblem, program: Program, temperature: float = 0.0) -> Comparison:
-  """A prompt and a head, right or wrong, beside the truth of the sequences that were drawn.
+def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0) -> Comparison:
+  """A prompt and a head, right or wrong, beside the truth of the sequences.
 
   `temperature` is of the softmax of attention, whose limit at 0 the theorems have.
   """
   predictions, has_mass, recovered = drawn.predictions, drawn.has_mass, program.recovered
   if program.prompt is not drawn.program.prompt:
-    behind = lambda block: scoring.behind(block, drawn.problem, program.prompt, drawn.padded)
-    predictions = in_blocks(behind, predictions, BLOCK_SIZE)
+    predictions = predicted(drawn.problem, program, predictions.tokens, drawn.padded)
   read = lambda block: scoring.read(block, program.head, drawn.padded, temperature)
-  constructed = in_blocks(read, predictions, min(len(has_mass), _READ_AT_A_TIME))[:, : len(recovered)]
-  posterior, mu = drawn.predictions.posterior[:, recovered], drawn.problem.task_weights[:, recovered].T
+  size = _at_a_time(drawn.problem, predictions.tokens, min(len(has_mass), _READ_AT_A_TIME))
+  constructed = in_blocks(read, predictions, size)[:, : len(recovered)]
+  posterior, mu = (
+    drawn.predictions.posterior[:, recovered],
+    assumptions.contrasts(drawn.problem.task_weights)[:, recovered].T,
+  )
   expected = drawn.predictions.factor[:, None] * posterior
   error, scale = np.abs(constructed - expected).max(-1), np.where(has_mass, np.abs(expected).max(-1), 1)
   apart = np.linalg.norm(_unit(constructed) - _unit(posterior), axis=-1)
@@ -92,6 +93,11 @@ def compared(drawn: BalancedProblem, program: Program, temperature: float = 0.0)
     off_label=exact.argmax(-1) != built.argmax(-1),
     gap=scoring.score_gaps(exact),
   )
+
+
+def _at_a_time(problem: Any, tokens: np.ndarray, most: int) -> int:
+  """As many sequences [n, T] as bounds the memory of their messages, and no more than `most`."""
+  return max(min(most, _MOST_ENTRIES // (tokens.shape[1] * problem.hmm.joint_initial_probs.size)), 1)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:
