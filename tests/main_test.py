@@ -255,9 +255,9 @@ def test_results_are_of_what_is_asked_for_alone(finished, tmp_path):
     assert '/' not in name or kept[name] == content
 
 
-def test_every_documented_field_has_a_tolerance():
-  """Verifying knows of each field how near another environment has to make it again, and of no other."""
-  assert set(verify.FIELDS) == _documented()
+def test_every_field_with_a_tolerance_is_documented():
+  """Of all others verifying asks that another environment makes them again as they are."""
+  assert set(verify.FIELDS) < _documented()
 
 
 def _copy_records(workdir, copy):

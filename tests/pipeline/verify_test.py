@@ -1,25 +1,33 @@
 """What verifying a folder of records finds, and within which tolerance."""
 
+import io
 import json
 
 import jax
 import numpy as np
 import pytest
+import rich.console
 
-from experiments.pipeline import verify
-from experiments.records import environment
+from configs import prompt_vs_head
+from experiments.pipeline import sweep, verify
+from experiments.records import environment, results
+from experiments.records.trial_records import Trial
+from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
+from experiments.studies import registry
+
+QUIET = Reporter(rich.console.Console(quiet=True))
 
 
 def _record(trial=0, task=0, model='bert', method='head', **fields):
   return {
-    'schema_version': 1,
+    'schema_version': results.SCHEMA_VERSION,
     'experiment': 'prompt_vs_head',
     'scale': 'small',
     'seed': 0,
     **Point(4)._asdict(),
-    **dict(trial=trial, task=task, model=model, method=method),
+    **dict(trial=trial, task=task, model=model, method=method, pretraining_id=f'of trial {trial}'),
     'accuracy': 0.8 + 0.01 * task,
     'kl_at_mask': 0.1,
     'bayes_floor': 1.5,
@@ -86,7 +94,8 @@ TAMPERED = [
   (_changed(3, accuracy=0.80001), 'accuracy'),
   (_changed(2, kl_at_mask=_records()[2]['kl_at_mask'] + 1e-12), 'kl_at_mask'),
   (_changed(5, attention_profile=[[0.1, 1.0, 0.5], [0.9, 1.0, 0.0]]), 'attention_profile'),
-  (_changed(1, trial_id='of another seed'), 'trial_id'),
+  (_changed(1, trial_id='of another seed'), 'records'),
+  (_changed(1, pretraining_id='of another seed'), 'pretraining_id'),
   (_changed(1, seed=1), 'seed'),
   (_without(4, 'accuracy'), 'accuracy'),
   (_without(0, 'bayes_floor'), 'bayes_floor'),
@@ -160,13 +169,44 @@ def test_each_record_is_compared_as_its_own_environment_asks():
   assert found['accuracy']['compared'] == '12' and found['accuracy']['largest\ndifference'] == '0.05'
 
 
-def test_trials_are_those_on_record():
-  """All of them, or those that are named; records of no trial of the settings are a difference."""
-  first, second, third = draws = ['[4, 0, 0, 0]', '[4, 0, 0, 1]', '[8, 0, 0, 0]']
-  grid, recorded = dict.fromkeys(range(3)), {third, first}
-  assert verify._chosen('', grid, draws, recorded) == [0, 2]
-  assert verify._chosen('2', grid, draws, recorded) == [2]
-  with pytest.raises(SettingsError, match="^--trials is '0-1'; valid is of trials on record: 0, 2$"):
-    verify._chosen('0-1', grid, draws, recorded)
-  with pytest.raises(verify.Differs, match=r'^1 trials on record are none .* \[\[1\], 0, 0, 0\]$'):
-    verify._chosen('', grid, draws, recorded | {verify._values(_record(num_states=[1]), verify._DRAW)})
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+  """A folder with records of three trials, and what is run again of them: each with another accuracy."""
+  config = prompt_vs_head.get_config('smoke')
+  config.update(models=('exact',), methods=('head',), tasks_per_trial=1, num_trials=2)
+  settings = registry.from_config(config)
+  here = environment.keep(tmp_path, environment.environment(jax.devices()))
+  of_trial = lambda trial: _record(0, model='exact', **trial.point._asdict(), trial_id=trial.id, environment=here)
+  recorded = [of_trial(trial) for trial in list(sweep.trials(settings, tmp_path).values())[:3]]
+  results.write(tmp_path, settings, recorded)
+  run = []
+
+  def fill(grid, numbers, *_):
+    run.extend(numbers)
+    chosen = [list(grid.values())[number] for number in numbers]
+    monkeypatch.setattr(Trial, 'records', lambda trial: [of_trial(trial)] if trial in chosen else [])
+    return []
+
+  monkeypatch.setattr(sweep, 'fill', fill)
+  return tmp_path, settings, recorded, run
+
+
+@pytest.mark.parametrize(('text', 'numbers'), [('', [0, 1, 2]), ('2', [2]), ('1-3', [1, 2])])
+def test_trials_are_those_on_record(folder, text, numbers):
+  """All of them, or those that are named."""
+  workdir, _, _, run = folder
+  console = rich.console.Console(file=io.StringIO())
+  verify.run(workdir, text, '', registry.SETTINGS, lambda settings: None, Reporter(console))
+  assert run == numbers and f'{len(numbers)} records of {len(numbers)} trials' in console.file.getvalue()
+
+
+def test_no_trial_on_record_is_refused_and_a_record_of_none_differs(folder):
+  """Whichever trials are named."""
+  workdir, settings, recorded, run = folder
+  again = lambda text: verify.run(workdir, text, '', registry.SETTINGS, lambda settings: None, QUIET)
+  with pytest.raises(SettingsError, match="^--trials is '3'; valid is numbers of trials on record$"):
+    again('3')
+  results.write(workdir, settings, [*recorded, recorded[0] | {'trial_id': ['of none']}])
+  for text in ('', '1'):
+    with pytest.raises(verify.Differs, match=r'is not what its settings make: records \(1 of . differ\)$'):
+      again(text)
