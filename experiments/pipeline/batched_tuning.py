@@ -1,6 +1,5 @@
 """Problems of one shape, each with a frozen model of its own, tuned side by side in one program."""
 
-from collections.abc import Iterator
 import functools
 from typing import Any
 
@@ -47,8 +46,8 @@ def train(
   key: Array,
   name: str,
   reporter: Reporter,
-) -> Iterator[Any]:
-  """Yields the trainables of all problems, leading axes problem and K = 1, at the start and after every epoch.
+) -> tuple[Any, Any]:
+  """The trainables of all problems, leading axes problem and K = 1, at the start and after the last epoch.
 
   Args:
     tuner: what is trained.
@@ -63,12 +62,12 @@ def train(
   tuner, frozen = tuner.after_features(frozen)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, np.arange(len(labels)))
   state = _init(keys, tuner, schedule, frozen, features)
-  yield jax.device_get(state.trainable)
+  start = jax.device_get(state.trainable)
   orders = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
   epoch = lambda state: _epoch(state, orders, tuner, schedule, frozen, features, labels[:, None])
   problems = [f'problem {problem}' for problem in range(len(labels))]
-  for after, _ in epochs(epoch, state, schedule.num_epochs, name, problems, reporter):
-    yield jax.device_get(after.trainable)
+  *_, (state, _) = epochs(epoch, state, schedule.num_epochs, name, problems, reporter)
+  return start, jax.device_get(state.trainable)
 
 
 def scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:

@@ -6,11 +6,12 @@ parts are added as if they lived at once, and XLA's own buffers are not known: t
 On two CPU cores prompt_vs_head:smoke peaked at 1.05 GB, and with 1,000,000 documents of 512 tokens at 3.2 GB; estimated
 are 1.0 and 3.6 GB.
 
-Disk: the checkpoints that unfinished pretrainings lack, one more for each run that writes one, and the records and
-tuned arrays that are missing. Nothing is checked in an object store, which does not say what room it has.
+Disk: the checkpoints that unfinished pretrainings lack, with one more of each, which is written before another is
+removed, and the records and tuned arrays that are missing. Nothing is checked in an object store, which does not say
+what room it has.
 """
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 import operator
 import pathlib
@@ -76,39 +77,30 @@ def memory_bytes(s: Settings) -> dict[str, float]:
 
 def check_memory(s: Settings) -> None:
   """Raises SettingsError where more is needed than there is, naming the field that drives most of it."""
-  there, found, num_runs = machine.available_memory(), memory_bytes(s), machine.num_runs()
-  if there is not None and sum(found.values()) > there:
-    field = max(found, key=found.__getitem__)
-    shared = f' for each of {num_runs} runs' if num_runs > 1 else ''
-    sizes = f'it takes about {_gigabytes(found[field])}, and all {_gigabytes(sum(found.values()))}'
-    valid = f'what fits the {_gigabytes(there)} of memory{shared}: {sizes}'
-    require(False, field, operator.attrgetter(field)(s), valid)
-
-
-def memory_line(s: Settings) -> str:
-  """The estimate in words."""
-  there = machine.available_memory()
-  return f'memory: about {_gigabytes(sum(memory_bytes(s).values()))}' + (f' of {_gigabytes(there)}' if there else '')
+  there, found = machine.available_memory(), memory_bytes(s)
+  total, field = sum(found.values()), max(found, key=found.__getitem__)
+  # Its share, where several runs were started together on this host.
+  room = f'the {_gigabytes(there or 0)} of memory that this run has'
+  valid = f'what fits {room}: it takes about {_gigabytes(found[field])}, and all {_gigabytes(total)}'
+  require(there is None or total <= there, field, operator.attrgetter(field)(s), valid)
 
 
 def _gigabytes(size: float) -> str:
   return f'{size / 1e9:,.1f} GB'
 
 
-def disk_bytes(trials: Sequence[Trial], num_runs: int = 1) -> dict[pathlib.Path, int]:
-  """Bytes that what is missing of the trials takes in so many runs at once, by the directories that it goes to."""
-  records, kept, writing = 0, 0, list[int]()
+def disk_bytes(trials: Sequence[Trial]) -> dict[pathlib.Path, int]:
+  """Bytes that what is missing of the trials takes, by the directories that it goes to."""
+  found = Counter({trials[0].workdir: _REST})
   for trial in trials:
-    s, absent = trial.settings, trial.absent()
-    records += sum(_tuned_bytes(trial, method) for _, _, method in absent)
-    there = checkpoints.steps(trial.pretrained_directory / checkpoints.NAME)
+    s, absent, pretrained = trial.settings, trial.absent(), trial.pretrained_directory
+    found[trial.workdir] += sum(_tuned_bytes(trial, method) for _, _, method in absent)
+    there = checkpoints.steps(pretrained / checkpoints.NAME)
     if absent and 'bert' in s.models and s.pretrain.num_steps not in there:
-      writing.append(checkpoint_bytes(s))
-      kept += writing[-1] * (checkpoints.KEPT - len(there))
-  # Each run writes its next checkpoint before it removes one.
-  pretrained = kept + sum(sorted(writing)[-num_runs:])
-  found = {trials[0].workdir: records, trials[0].pretrained_directory.parent: pretrained}
-  return {path: size + _REST for path, size in found.items() if size}
+      # The next checkpoint is written before one is removed, and several runs may do so at once.
+      lacking = (checkpoints.KEPT + 1 - len(there)) * checkpoint_bytes(s)
+      found[pretrained.parent if s.pretrained else trial.workdir] += lacking
+  return found
 
 
 def checkpoint_bytes(s: Settings) -> int:
@@ -124,13 +116,9 @@ def _tuned_bytes(trial: Trial, method: str) -> int:
 
 
 def check_disk(trials: Sequence[Trial]) -> None:
-  """Raises SettingsError where a file system has less room than what is missing of the trials takes of it."""
-  found, on_device = disk_bytes(trials, machine.num_runs()), defaultdict[int, list[pathlib.Path]](list)
-  for path in found:
-    if not storage.is_object(path):
-      on_device[storage.standing(path).stat().st_dev].append(path)
-  for paths in on_device.values():
-    free, total = storage.free_bytes(paths[0]), sum(found[path] for path in paths)
+  """Raises SettingsError where there is less room in a directory than what is missing of the trials takes of it."""
+  for path, total in disk_bytes(trials).items():
+    free = storage.free_bytes(path)
     if free is not None and free < total:
-      names, valid = ' and '.join(map(repr, map(str, paths))), f'valid are at least {total:,}, which the run may take'
-      raise SettingsError(f'{names}: {free:,} bytes are free there; {valid}')
+      valid = f'valid are at least {total:,}, which the run may take'
+      raise SettingsError(f'{str(path)!r}: {free:,} bytes are free there; {valid}')

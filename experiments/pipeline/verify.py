@@ -15,7 +15,7 @@ import tempfile
 import jax
 import pandas as pd
 
-from experiments.analysis.tables import as_text, number, table
+from experiments.analysis.tables import as_text, number as format_number, Table
 from experiments.pipeline import sweep
 from experiments.records import environment, results
 from experiments.records.results import Record
@@ -87,21 +87,20 @@ def run(
   set_up(settings)
   sweep.check(settings)
   same_bits, trial_id = _same_bits(workdir, recorded), lambda record: str(record.get('trial_id'))
-  on_record = set(map(trial_id, recorded))
+  ids, on_record = [trial.id for trial in sweep.trials(settings, workdir).values()], set(map(trial_id, recorded))
+  numbers = [number for number in sweep.chosen(text, ids) if ids[number] in on_record]
+  require(bool(numbers), '--trials', text, 'numbers of trials on record')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
-    grid = sweep.trials(settings, pathlib.Path(scratch))
-    ids = [trial.id for trial in grid.values()]
-    numbers = [number for number in sweep.chosen(text, grid) if ids[number] in on_record]
-    require(bool(numbers), '--trials', text, 'numbers of trials on record')
-    if failed := sweep.fill(grid, numbers, 0.0, reporter):
-      raise sweep.TrialsFailed(failed, None)
-    again = results.rows(settings, [record for trial in grid.values() for record in trial.records()])
+    sweep.run(settings, pathlib.Path(scratch), reporter, numbers)
+    again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.
   others = set(ids) - {ids[number] for number in numbers}
   rows = [record for record in recorded if trial_id(record) not in others]
   found = compared(rows, again, same_bits)
-  reporter.show(as_text(table('Made again and compared', found)))
-  if wrong := [f'{row["field"]} ({row["wrong"]})' for row in found if row['wrong']]:
+  shown = found.assign(largest=[format_number(gap, '.2g') for gap in found['largest']])
+  reporter.show(as_text(Table('Made again and compared', shown.astype(str), num_texts=2)))
+  wrong = [f'{row.field} ({row.wrong} of {row.compared} differ)' for row in found.itertuples() if row.wrong]
+  if wrong:
     raise Differs(f'{workdir} is not what its settings make: {"; ".join(wrong)}')
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} were made again')
 
@@ -127,10 +126,11 @@ def _name(record: Record) -> str:
   return json.dumps([record.get(name) for name in ('trial_id', 'task', 'model', 'method')])
 
 
-def compared(recorded: list[Record], again: list[Record], same_bits: Collection[str]) -> list[dict[str, str]]:
+def compared(recorded: list[Record], again: list[Record], same_bits: Collection[str]) -> pd.DataFrame:
   """A row for each field and tolerance of the records, after one that says whether there are the same records.
 
-  Those of an environment in `same_bits` have to be equal bit by bit.
+  Its columns are the two, how many values were compared, their largest difference, and how many are wrong. Records of
+  an environment in `same_bits` have to be equal bit by bit.
   """
   theirs, ours = ({_name(record): record for record in records} for records in (recorded, again))
   counts, pairs = Counter(map(_name, recorded)), list[tuple[str, str, float, bool]]()
@@ -153,14 +153,6 @@ def compared(recorded: list[Record], again: list[Record], same_bits: Collection[
         absolute, relative = TOLERANCES[tolerance]
         is_same = math.isclose(*values, abs_tol=absolute, rel_tol=relative)
       pairs.append((field, tolerance, abs(values[0] - values[1]) if are_numbers else math.nan, not is_same))
-  frame = pd.DataFrame(pairs, columns=['field', 'tolerance', 'gap', 'differs'])
-  return [
-    {
-      'field': field,
-      'tolerance': tolerance,
-      'compared': str(len(group)),
-      'largest\ndifference': number(group['gap'].max(), '.2g'),
-      'wrong': f'{group["differs"].sum()} of {len(group)} differ' if group['differs'].any() else '',
-    }
-    for (field, tolerance), group in frame.groupby(['field', 'tolerance'], sort=False)
-  ]
+  columns = ['field', 'tolerance', 'gap', 'differs']
+  groups = pd.DataFrame(pairs, columns=columns).groupby(columns[:2], sort=False, as_index=False)
+  return groups.agg(compared=('gap', 'size'), largest=('gap', 'max'), wrong=('differs', 'sum'))

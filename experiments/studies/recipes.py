@@ -17,7 +17,7 @@ import scipy.stats
 
 from experiments.analysis import figures as figures_lib, statistics
 from experiments.analysis.tables import number, Table, table
-from experiments.pipeline import cost, needs, sweep, trial as trial_lib
+from experiments.pipeline import cost, sweep, trial as trial_lib
 from experiments.records import checkpoints
 from experiments.records.results import Record
 from experiments.runtime import distributed
@@ -48,7 +48,6 @@ def _run(
   settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
 ) -> str | None:
   """Runs what is missing of the trials of these numbers, as `sweep.run` does."""
-  reporter.say(needs.memory_line(settings))
   grid = _trials(settings, workdir)
   # Raises where the pretrained model of a finished trial is gone.
   distributed.broadcast_from_process_0(lambda: all(metrics_of(trial) for trial in grid.values() if not trial.absent()))

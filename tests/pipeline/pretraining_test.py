@@ -123,41 +123,61 @@ def test_a_mesh_takes_all_devices_or_in_one_process_fewer(monkeypatch):
     pretraining.check_mesh(_settings('smoke', mesh__data=2, mesh__tensor=2))
 
 
-def test_a_call_is_finished_while_the_next_one_runs():
-  """Measuring comes before the next call, losses and checkpoints after it; a checkpoint's copy outlives its state."""
-  p = _settings('smoke').pretrain
-  assert (p.num_steps, p.steps_per_call, p.measure_every, p.checkpoint_every) == (40, 10, 20, 20)
+class _Saved:
+  """Checkpoints that are told and nowhere kept."""
+
+  def __init__(self, told):
+    self.told = told
+
+  def check(self):
+    self.told.append('losses are read')
+
+  def save(self, step, state, metrics):
+    self.told.append(('saved', step, int(state.step), float(state.params)))
+
+
+def _trained(settings, tmp_path, monkeypatch):
+  """What happens in which order, and the last state, of a training whose call doubles its one parameter."""
   told, advance = [], jax.jit(lambda s: (s._replace(step=s.step + 10, params=2 * s.params), s.params), donate_argnums=0)
-  fresh = lambda: pretrain.TrainState(jnp.int32(0), jnp.float32(1), ())
 
   def call(state):
     result = advance(state)
     assert state.params.is_deleted()
     told.append(('call', int(result[0].step)))
-    return result
+    return result[0], result[1][None]
 
-  def finish(step, losses, kept):
-    told.append(('finish', step, float(losses), kept and (int(kept.state.step), float(kept.state.params))))
+  monkeypatch.setattr(
+    pretraining, 'measure', lambda _, model, params, ideals: told.append('measured') or {'kl_at_mask': 0.5}
+  )
+  settings = dataclasses.replace(settings, pretrain=dataclasses.replace(settings.pretrain, measure_every=40))
+  state, reporter = pretrain.TrainState(jnp.int32(0), jnp.float32(1), ()), _reporter()
+  with reporter.clock.phase('pretraining'):
+    metrics = [{'step': 0}]
+    state = pretraining._train(settings, state, metrics, call, (), _Saved(told), tmp_path, reporter)
+  return told, int(state.step)
 
-  measured = lambda state, losses: told.append(('measure', int(state.step)))
-  never = lambda: False
-  state = pretraining._call_ahead(p, fresh(), call, measured, finish, never, never)
-  assert told == [
-    ('call', 10),
-    ('call', 20),
-    ('finish', 10, 1, None),
-    ('measure', 20),
-    ('call', 30),
-    ('finish', 20, 2, (20, 4)),
-    ('call', 40),
-    ('finish', 30, 4, None),
-    ('measure', 40),
-    ('finish', 40, 8, (40, 16)),
-  ]
-  assert int(state.step) == 40
-  told.clear()
-  assert int(pretraining._call_ahead(p, fresh(), call, measured, finish, lambda: True, never).step) == 20
-  assert told[-1] == ('finish', 20, 2, (20, 4)) and len(told) == 5
+
+def test_a_call_is_finished_while_the_next_one_runs(tmp_path, monkeypatch):
+  """Measuring comes before the next call, losses and checkpoints after it; a checkpoint's copy outlives its state."""
+  settings = _settings('smoke')
+  p = settings.pretrain
+  assert (p.num_steps, p.steps_per_call, p.checkpoint_every) == (40, 10, 20)
+  told, step = _trained(settings, tmp_path, monkeypatch)
+  read = 'losses are read'
+  assert told[:7] == [('call', 10), ('call', 20), read, ('call', 30), read, ('saved', 20, 20, 4), ('call', 40)]
+  assert told[7:] == [read, 'measured', read, ('saved', 40, 40, 16)] and step == 40
+  # Past a time budget the first checkpoint is the last.
+  told, step = _trained(dataclasses.replace(settings, time_budget=1e-9), tmp_path, monkeypatch)
+  assert told == [('call', 10), ('call', 20), read, read, ('saved', 20, 20, 4)] and step == 20
+
+
+def test_a_stop_comes_after_the_calls_that_are_under_way(tmp_path, monkeypatch):
+  """The one that runs and the one behind it; the checkpoint is of the last, wherever checkpoints else are."""
+  asked = iter([False, False, True])
+  monkeypatch.setattr(pretraining.signals, 'all_stopping', lambda: next(asked))
+  told, step = _trained(_settings('smoke'), tmp_path, monkeypatch)
+  assert [what for what in told if 'call' in what] == [('call', 10), ('call', 20), ('call', 30)]
+  assert told[-1] == ('saved', 30, 30, 8) and step == 30
 
 
 def _has_tensorboard():

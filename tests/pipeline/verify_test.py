@@ -49,9 +49,9 @@ def _records(trials=4):
 
 
 def _wrong(recorded, again, here):
-  """What is wrong by field, with its tolerance."""
-  rows = map(dict, verify.compared(recorded, again, {record['environment'] for record in recorded} if here else ()))
-  return {row['field']: (row['tolerance'], row['wrong']) for row in rows if row['wrong']}
+  """How many values are wrong by field, with its tolerance."""
+  rows = verify.compared(recorded, again, {record['environment'] for record in recorded} if here else ())
+  return {row.field: (row.tolerance, row.wrong) for row in rows.itertuples() if row.wrong}
 
 
 def _changed(index, **fields):
@@ -138,16 +138,16 @@ def test_elsewhere_a_number_is_within_the_tolerance_of_its_field(model, field, v
   recorded = [_record(model=model, **{field: value})]
   moved = lambda by: [_record(model=model, **{field: value + by})]
   assert not _wrong(recorded, moved(near), here=False)
-  assert _wrong(recorded, moved(far), here=False)[field][1] == '1 of 1 differ'
+  assert _wrong(recorded, moved(far), here=False)[field][1] == 1
   if near:
-    assert _wrong(recorded, moved(near), here=True)[field] == ('bit-equal', '1 of 1 differ')
+    assert _wrong(recorded, moved(near), here=True)[field] == ('bit-equal', 1)
 
 
 @pytest.mark.parametrize('value', [None, float('nan'), True, [0.8]])
 def test_elsewhere_what_is_no_number_is_a_difference(value):
   """In place of a number, within every tolerance."""
   found = _wrong([_record(accuracy=1.0)], [_record(accuracy=value)], here=False)
-  assert found == {'accuracy': ('accuracy', '1 of 1 differ')}
+  assert found == {'accuracy': ('accuracy', 1)}
 
 
 def test_elsewhere_what_is_ordered_otherwise_is_not_compared():
@@ -157,16 +157,16 @@ def test_elsewhere_what_is_ordered_otherwise_is_not_compared():
   assert not _wrong(recorded, again, here=False)
   assert set(_wrong(recorded, again, here=True)) == {'restart', 'restart_accuracies', 'attention_profile'}
   del again[0]['attention_profile']
-  assert _wrong(recorded, again, here=False)['attention_profile'][1] == '1 of 1 differ'
+  assert _wrong(recorded, again, here=False)['attention_profile'][1] == 1
 
 
 def test_each_record_is_compared_as_its_own_environment_asks():
   """Of a folder that two environments filled, those from here are bit-equal."""
   again = [record | {'accuracy': record['accuracy'] + 0.05} for record in _records()]
-  rows = map(dict, verify.compared(_records(), again, ['of trial 0']))
-  found = {row['tolerance']: row for row in rows if row['field'] == 'accuracy'}
-  assert found['bit-equal']['wrong'] == '4 of 4 differ' and not found['accuracy']['wrong']
-  assert found['accuracy']['compared'] == '12' and found['accuracy']['largest\ndifference'] == '0.05'
+  rows = verify.compared(_records(), again, ['of trial 0']).set_index(['field', 'tolerance']).loc['accuracy']
+  assert rows.loc['bit-equal', ['compared', 'wrong']].tolist() == [4, 4]
+  assert rows.loc['accuracy', ['compared', 'wrong']].tolist() == [12, 0]
+  assert rows.loc['accuracy', 'largest'] == pytest.approx(0.05)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def measure(
     features = batched_tuning.features(tuners[name], params, inputs)
     data = params, features[:, : s.num_train], labels[:, : s.num_train]
     title = f'{name} on {len(problems)} {model.name} models'
-    start, *_, end = batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, title, reporter)
+    start, end = batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, title, reporter)
     heads[f'trained_{name}'] = jax.tree.map(lambda leaf: leaf[:, 0], end['head'])
     if name == 'head':
       probs['without'] = features
