@@ -231,8 +231,8 @@ _TRIALS = [
     ('every task is the same', 'jax.random.fold_in(key_tasks, task)', 'key_tasks', 'pipeline/downstream', 'each_task'),
     (
       'validation inputs are test inputs',
-      "('train', 'validation', 'test')",
-      "('train', 'test', 'validation')",
+      "names = ('train', 'validation', 'test')",
+      "names = ('train', 'test', 'validation')",
       'pipeline/downstream',
       'in_order',
     ),

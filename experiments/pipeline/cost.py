@@ -11,7 +11,6 @@ from typing import NamedTuple
 import jax
 
 from experiments.settings.grid import Settings
-from experiments.settings.groups import PretrainSettings
 from hmm_jax import pretrain
 from hmm_jax.bert import Bert
 from hmm_jax.masking import num_slots
@@ -73,19 +72,19 @@ def muon(s: Settings) -> int:
 
 def num_params(s: Settings) -> int:
   """The number of BERT's parameters."""
-  return sum(leaf.size for leaf in jax.tree.leaves(_state(s.bert_module(), s.pretrain).params))
+  return sum(leaf.size for leaf in jax.tree.leaves(_state(s).params))
 
 
 def state_bytes(s: Settings) -> int:
   """Bytes of parameters and optimiser moments, float32: two moments with AdamW, one for a matrix that Muon trains."""
-  return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(_state(s.bert_module(), s.pretrain)))
+  return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(_state(s)))
 
 
 @functools.cache
-def _state(bert: Bert, p: PretrainSettings) -> pretrain.TrainState:
+def _state(s: Settings) -> pretrain.TrainState:
   """The shapes of a pretraining's state; nothing is computed."""
-  optimizer = p.gradient_transformation(p.num_steps)
-  return jax.eval_shape(lambda: pretrain.init_train_state(jax.random.key(0), bert, optimizer))
+  optimizer = s.pretrain.gradient_transformation(s.pretrain.num_steps)
+  return jax.eval_shape(lambda: pretrain.init_train_state(jax.random.key(0), s.bert_module(), optimizer))
 
 
 def activation_bytes(s: Settings, batch: float, length: int) -> float:

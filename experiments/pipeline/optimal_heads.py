@@ -102,8 +102,7 @@ def _best_of_search(
   settings: Settings, distribution: Distribution, probs: np.ndarray, labels: np.ndarray, length: int, splits: Splits
 ) -> best_head.BestHead:
   s, test = settings.on_test, splits['test']
-  of_test = dict.fromkeys(s.ridges, test)
-  fits = [(settings.converged.ridge, splits['train']), *of_test.items()]
+  fits = [(settings.converged.ridge, splits['train']), *((ridge, test) for ridge in s.ridges)]
   starts = [_converged(settings, probs, labels, *fit).head for fit in fits]
   return best_head.best_head(
     probs[test],

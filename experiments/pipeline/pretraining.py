@@ -67,12 +67,13 @@ def check_mesh(s: Settings) -> None:
   """Raises SettingsError where the devices make no such mesh, or it divides no batch or no layer."""
   available = jax.device_count()
   data, fsdp, tensor = sizes = s.mesh.sizes(available)
-  asked = ', '.join(f'{name}={size}' for name, size in zip(sharding.AXES, s.mesh.asked))
   # Where one is -1 or there are several processes, no device is left out.
   is_exact = -1 in s.mesh.asked or jax.process_count() > 1
   valid = f'sizes whose product is {available}, the devices that there are' + ('' if is_exact else ', or less')
   used = math.prod(sizes)
-  require(used == available or (used < available and not is_exact), 'mesh', asked, valid)
+  require(
+    used == available or (used < available and not is_exact), f'mesh ({", ".join(sharding.AXES)})', s.mesh.asked, valid
+  )
   for name, value, parts, axes in (
     ('pretrain.batch_size', s.pretrain.batch_size, data * fsdp, 'mesh.data times mesh.fsdp'),
     ('bert.num_heads', s.bert.num_heads, tensor, 'mesh.tensor'),
@@ -95,15 +96,21 @@ def compiled(
   Callable[[pretrain.TrainState, Array, Array], tuple[pretrain.TrainState, Array]],
 ]:
   """The compiled initialisation and steps of a pretraining: one for every HMM, since no shape depends on it."""
-  s = settings
-  optimizer = s.gradient_transformation(num_steps)
+  optimizer = settings.gradient_transformation(num_steps)
   init = jax.jit(
     lambda key: pretrain.init_train_state(key, bert, optimizer),
     out_shardings=pretrain.state_shardings(bert, optimizer, mesh),
     compiler_options=compilation.ONCE,
   )
-  sizes = dict(batch_size=s.batch_size, steps_per_call=s.steps_per_call)
-  return init, pretrain.make_train_steps(bert, optimizer, s.corruption(bert.num_tokens), mesh=mesh, **sizes)
+  train_steps = pretrain.make_train_steps(
+    bert,
+    optimizer,
+    settings.corruption(bert.num_tokens),
+    batch_size=settings.batch_size,
+    steps_per_call=settings.steps_per_call,
+    mesh=mesh,
+  )
+  return init, train_steps
 
 
 def _mesh(settings: Settings) -> jax.sharding.Mesh:
