@@ -115,8 +115,8 @@ _TRIALS = [
     'experiments/pipeline/pretraining.py',
     (
       'a checkpoint of a lost model is saved',
-      'locks.check(directory)\n      saved.save',
-      'saved.save',
+      'locks.check(directory)\n        # It is',
+      '# It is',
       'runtime/locks',
       'pretraining_that_was_taken',
     ),
@@ -320,8 +320,8 @@ _TRIALS = [
     ),
     (
       'steps are counted from 0 after resuming',
-      'step, waiting = start, None',
-      'step, waiting = 0, None',
+      'range(int(state.step) + steps_per_call,',
+      'range(steps_per_call,',
       'runtime/nan_guard',
       'ends_at',
     ),
@@ -334,7 +334,7 @@ _TRIALS = [
     ),
     (
       'an infinite state is saved',
-      'nan_guard.check_state(is_finite, step)',
+      'nan_guard.check_state(_all_finite(state), step)',
       'pass',
       'runtime/nan_guard',
       'ends_at',

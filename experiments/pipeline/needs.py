@@ -31,8 +31,8 @@ from hmm_jax.sampling import DOCUMENTS_AT_A_TIME, token_dtype
 _PROCESS = 1e9
 # [B, T, E] float64: likelihood rows, and filtered, smoothed and leave-one-out probabilities.
 _POSTERIORS = 4 * 8
-# Of each parameter in float32: itself, two moments, their copies for a checkpoint, and its gradient.
-_COPIES = 7 * 4
+# Of each parameter in float32: itself, two moments, and its gradient.
+_COPIES = 4 * 4
 # Of each entry of the permutation matrices that a transition matrix is mixed of, while it is drawn.
 _PERMUTATION = 9
 # Bytes of a token while its document is drawn, measured with 256 documents of 200,000 tokens.

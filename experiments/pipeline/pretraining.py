@@ -35,10 +35,7 @@ class OutOfTime(Exception):
   """The time budget has ended before the pretraining has; what was done is kept."""
 
 
-@functools.partial(jax.jit, compiler_options=compilation.ONCE)
-def _copy(state: State) -> tuple[State, Array]:
-  """A copy of a state, which outlives it, and whether every number in it is finite."""
-  return jax.tree.map(jnp.copy, state), nan_guard.all_finite(state)
+_all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
 
 
 def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) -> dict[str, float]:
@@ -126,8 +123,8 @@ def pretrained_params(
   They lie on the first device of this host, each array whole. Raises OutOfTime at a checkpoint past the time budget,
   or where the wait is longer, Lost where another process takes the directory over, Diverged at the first loss or state
   that is not finite, which is never saved, and StorageError where nothing can be. Told to stop it raises Stopped, after
-  a checkpoint: the call of the compiled program that runs and the one behind it end first, or the compilation and the
-  first call, and a measurement if one is due.
+  a checkpoint: the call of the compiled program that runs ends first, with its compilation and a measurement if they
+  are due.
   """
   p, mesh, clock = settings.pretrain, _mesh(settings), reporter.clock
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
@@ -181,15 +178,31 @@ def along(
   reporter: Reporter,
 ) -> Iterator[tuple[int, Any]]:
   """The parameters, numpy's, after each of `steps`, ascending multiples of `steps_per_call`, from a state at step 0."""
+  if 0 in steps:
+    yield 0, jax.device_get(_params_here(state))
+  calls = _calls(call, state, steps_per_call, steps[-1])
   with reporter.track('pretraining', steps[-1]) as advance:
-    for done in range(0, steps[-1] + 1, steps_per_call):
-      if done:
-        with jax.default_matmul_precision('default'):
-          state, losses = call(state)
-        nan_guard.check_losses(losses, done, steps[-1])
-        advance(done, f'loss {float(losses.mean()):.3f}')
+    for done, state, loss in calls:
+      advance(done, f'loss {loss:.3f}')
       if done in steps:
         yield done, jax.device_get(_params_here(state))
+
+
+def _calls(
+  call: Callable[[State], tuple[State, Array]], state: State, steps_per_call: int, num_steps: int
+) -> Iterator[tuple[int, State, float]]:
+  """Calls the compiled steps until there are `num_steps`: the steps so far, their state, and the mean loss of a call.
+
+  A state is donated to the next call. Raises Diverged at the first loss that is not finite.
+  """
+  for step in range(int(state.step) + steps_per_call, num_steps + 1, steps_per_call):
+    try:
+      with jax.default_matmul_precision('default'):
+        state, losses = call(state)
+    except FloatingPointError as error:
+      raise nan_guard.in_call(error, step - steps_per_call + 1, step) from error
+    nan_guard.check_losses(losses, step, num_steps)
+    yield step, state, float(np.mean(losses))
 
 
 def _corpus_on(mesh: jax.sharding.Mesh, key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
@@ -216,8 +229,6 @@ def _train(
   """Trains on from a state and its metrics, and on the way measures, reports and saves checkpoints.
 
   Returns the last state, or that of the first checkpoint past the time budget, or of the call in which a signal came.
-  A call is finished while the next one runs: its losses are read, and a checkpoint is made of a copy, since the state
-  itself is donated. Measuring comes first: it would wait for the same device.
   """
   p, clock, start = settings.pretrain, reporter.clock, int(state.step)
   model = tuned_model(settings.bert_module())
@@ -229,52 +240,33 @@ def _train(
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
-  def finish(step: int, losses: Array, copied: tuple[State, Array] | None) -> None:
-    nan_guard.check_losses(losses, step, p.num_steps)
-    saved.check()
-    tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
-    speed = tokens / (clock.spent()['pretraining'].wall - before)
-    note = f'loss {np.mean(losses):.3f}, {speed:,.0f} tokens/s'
-    if metrics[-1]['step'] == step:
-      # Apart from the metrics, which no machine changes; TensorBoard shows both.
-      row = {'step': step, 'tokens_per_second': round(speed, 1)}
-      files.append_json_line(directory / timing.FILE_NAME, row)
-      for name, value in ({**metrics[-1], **row} if board else {}).items():
-        board.add_scalar(name, value, step)
-      note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
-    if copied:
-      copy, is_finite = copied
-      nan_guard.check_state(is_finite, step)
-      locks.check(directory)
-      saved.save(step, copy, metrics)
-    advance(step, note)
-
   if not metrics:
     measure_state(state)
-  before = clock.spent()['pretraining'].wall
-  step, waiting = start, None
+  before, calls = clock.spent()['pretraining'].wall, _calls(call, state, p.steps_per_call, p.num_steps)
   with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
-    while step < p.num_steps:
-      try:
-        with jax.default_matmul_precision('default'):
-          state, losses = call(state)
-      except FloatingPointError as error:
-        raise nan_guard.in_call(error, step + 1, step + p.steps_per_call) from error
-      finally:
-        # Whatever became of this call, the checkpoint of the one before it is still to be made.
-        if waiting:
-          finish(*waiting)
-      step += p.steps_per_call
+    for step, state, loss in calls:
+      saved.check()
+      tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
+      speed = tokens / (clock.spent()['pretraining'].wall - before)
+      note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
-        nan_guard.check_losses(losses, step, p.num_steps)
-        measure_state(state, train_loss=float(np.mean(losses)))
-      is_last = bool(signals.all_stopping())
-      is_kept = is_last or step % p.checkpoint_every == 0 or step == p.num_steps
-      waiting = step, losses, _copy(state) if is_kept else None
-      if is_last or (is_kept and distributed.broadcast_from_process_0(lambda: clock.is_past(settings.time_budget))):
+        measure_state(state, train_loss=loss)
+        # Apart from the metrics, which no machine changes; TensorBoard shows both.
+        row = {'step': step, 'tokens_per_second': round(speed, 1)}
+        files.append_json_line(directory / timing.FILE_NAME, row)
+        for name, value in ({**metrics[-1], **row} if board else {}).items():
+          board.add_scalar(name, value, step)
+        note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
+      is_stopping = bool(signals.all_stopping())
+      is_kept = is_stopping or step % p.checkpoint_every == 0 or step == p.num_steps
+      if is_kept:
+        nan_guard.check_state(_all_finite(state), step)
+        locks.check(directory)
+        # It is written while the next call runs.
+        saved.save(step, state, metrics)
+      advance(step, note)
+      if is_stopping or (is_kept and distributed.broadcast_from_process_0(lambda: clock.is_past(settings.time_budget))):
         break
-    if waiting:
-      finish(*waiting)
   return state
 
 

@@ -105,7 +105,7 @@ def test_state_that_is_split_takes_less(monkeypatch):
   alone = of_mesh()['bert.width']
   assert alone == of_mesh(data=8)['bert.width']
   for size, split in ((2, {'fsdp': 2}), (4, {'fsdp': 2, 'tensor': 2})):
-    assert of_mesh(**split)['bert.width'] / alone == pytest.approx((7 / size + 1) / 8)
+    assert of_mesh(**split)['bert.width'] / alone == pytest.approx((4 / size + 1) / 5)
 
 
 @pytest.mark.parametrize('there', [8e9, None])
