@@ -104,6 +104,8 @@ def _best_of_search(
   s, test = settings.on_test, splits['test']
   fits = [(settings.converged.ridge, splits['train']), *((ridge, test) for ridge in s.ridges)]
   starts = [_converged(settings, probs, labels, *fit).head for fit in fits]
+  how = dataclasses.asdict(s)
+  del how['ridges']
   return best_head.best_head(
     probs[test],
     labels[test],
@@ -111,9 +113,7 @@ def _best_of_search(
     # The entries of G sum to 1, so that a bias can be a part of every weight.
     [np.asarray(start.weights + start.bias) for start in starts],
     error=best_head.relative_error(distribution, length),
-    tolerance=s.tolerance,
-    max_rounds=s.max_rounds,
-    max_certificates=s.max_certificates,
+    **how,
   )
 
 
