@@ -156,7 +156,7 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str, reporter: 
       storage.check_writable(workdir)
     if mode == 'run' and (renamed := results.rename_corrupt(workdir)):
       reporter.say(renamed)
-    recorded = results.check(workdir)
+    recorded = results.config(workdir)
     found = [recorded] if recorded and mode != 'report' else results.load(workdir)
     if mode == 'run':
       workdir.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ HMMs, of each the mean over its tasks first. Steps may be negative: then the nex
 
 from collections.abc import Iterator
 import itertools
+import textwrap
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -157,7 +158,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
     axes.set_xticks(range(len(sizes)), sizes)
     axes.set(xlabel=name, ylabel='test accuracy (%)')
     counts = [len(levels(rows, way)) for rows in points.values()]
-    axes.set_title(f'{title}\n{figures.counted(counts, "HMMs", spread=False)}')
+    axes.set_title(textwrap.fill(f'{title}; {figures.counted(counts, "HMMs", spread=False)}', 66))
     axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   figures.trim_percent_ticks(axes)
   figures.finish(whole, records, 'steps with 95% t intervals over HMMs; hollow: a gain')
@@ -172,9 +173,11 @@ def _draw(axes: Axes, way: Way, groups: list[pd.DataFrame]) -> None:
   for index, ((loss, _, method), half_width) in enumerate(zip(way, half_widths)):
     at = np.arange(len(groups)) + width * (index - (len(way) - 1) / 2)
     start, end, (colour, hatch) = ends[index], ends[index + 1], _STYLES[loss]
-    bar: dict[str, Any] = dict(bottom=start, hatch=hatch, label=loss, zorder=2)
-    bar |= dict(facecolor=np.where(end > start, 'white', colour), edgecolor=np.where(end > start, colour, 'white'))
-    axes.bar(at, end - start, 0.9 * width, **bar)
+    # The legend shows a loss, also where the first step is a gain.
+    for gains, face, edge in ((False, colour, 'white'), (True, 'white', colour)):
+      shown: dict[str, Any] = dict(facecolor=face, edgecolor=edge, hatch=hatch, zorder=2)
+      height, label = np.where((end > start) == gains, end - start, np.nan), '_' if gains else loss
+      axes.bar(at, height, 0.9 * width, bottom=start, label=label, **shown)
     line: dict[str, Any] = dict(color='black', linewidth=1.2)
     axes.hlines(end, at - 0.45 * width, at + 0.45 * width, zorder=4, **line)
     error = axes.errorbar(at, end, half_width, fmt='none', ecolor='black', elinewidth=1, capsize=2, zorder=5)

@@ -36,7 +36,7 @@ class Interval(NamedTuple):
     """The p-value of the two-sided test; NaN where there is no spread to test against."""
     if not self.standard_error > 0:
       return np.nan
-    return 2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees)
+    return float(2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees))
 
   def detectable(self, level: float) -> float:
     """The least true difference that a test at `level` finds with probability 80%, given this standard error.

@@ -28,9 +28,9 @@ class Table(NamedTuple):
   num_texts: int = 0
 
 
-def table(title: str, rows: Sequence[dict[str, str]], num_texts: int = 0) -> Table:
+def table(title: str, rows: Sequence[dict[str, str]] | pd.DataFrame, num_texts: int = 0) -> Table:
   """A table of rows, each a dict from heading to cell; a column without any content is left out."""
-  frame = pd.DataFrame(list(rows), dtype=object).fillna('')
+  frame = pd.DataFrame(rows, dtype=object).fillna('')
   return Table(title, frame.loc[:, (frame != '').any()], num_texts)
 
 

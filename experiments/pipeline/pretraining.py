@@ -242,12 +242,11 @@ def _train(
 
   if not metrics:
     measure_state(state)
-  before, calls = clock.spent()['pretraining'].wall, _calls(call, state, p.steps_per_call, p.num_steps)
+  before, calls = clock.spent()['pretraining'], _calls(call, state, p.steps_per_call, p.num_steps)
   with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
     for step, state, loss in calls:
-      saved.check()
       tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
-      speed = tokens / (clock.spent()['pretraining'].wall - before)
+      speed = tokens / (clock.spent()['pretraining'] - before)[1]
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
         measure_state(state, train_loss=loss)

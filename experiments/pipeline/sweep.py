@@ -77,6 +77,7 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
   once, and not at all where another process has failed in it meanwhile.
   """
   items, is_past = list(grid.items()), lambda: reporter.clock.is_past(time_budget)
+  at_once = lambda: True
   look = lambda: [failures.read(items[number][1].directory) for number in numbers]
   before = dict(zip(numbers, distributed.broadcast_from_process_0(look)))
   failed, queue = list[Failure](), deque((number, False) for number in numbers)
@@ -87,7 +88,7 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
     try:
       with (
         reporter.part(number + 1, len(grid), name),
-        locks.held(trial.directory, called, reporter, waits, is_past) as is_held,
+        locks.held(trial.directory, called, reporter, is_past if waits else at_once) as is_held,
       ):
         outcome = is_held and _run(trial, called, before[number], reporter)
     except pretraining.OutOfTime:
@@ -203,7 +204,7 @@ def write(
   """
   with locks.held(workdir, 'the merging of records', reporter):
     found = [(trial, trial.records()) for trial in grid]
-    whole = [(trial, records) for trial, records in found if len(records) == len(trial.wanted())]
+    whole = [(trial, records) for trial, records in found if len(records) == len(trial.paths())]
     finished = [trial for trial, _ in whole]
     if finished:
       results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])

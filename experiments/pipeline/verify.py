@@ -80,7 +80,7 @@ def run(
     set_up: of JAX, for these settings.
     reporter: of progress and of the table.
   """
-  config, recorded = results.check(workdir), results.load(workdir)
+  config, recorded = results.config(workdir), results.load(workdir)
   if config is None or not recorded:
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is one with records where --mode is verify')
   settings = _settings(config, pretrained, classes)

@@ -9,13 +9,12 @@ import json
 import os
 import pathlib
 import platform
-import re
 import subprocess
 from typing import Any
 
 import jax
 
-from experiments.records import files, loading
+from experiments.records import files, results
 from experiments.runtime import distributed, machine
 from experiments.settings.grid import digest
 
@@ -34,45 +33,37 @@ def environment(devices: Iterable[jax.Device]) -> Environment:
   return {
     **_process(),
     'platform': f'{platform.system()} {platform.machine()}',
-    'cpu': _cpu(),
+    'cpu': machine.cpu(),
     'processes': distributed.num_processes(),
     'devices': [device.device_kind for device in devices],
   }
 
 
 @functools.cache
-def _cpu() -> str:
-  """The CPU's name and how many there are for this process: both decide how sums are split, and so their last bits."""
-  name = machine.cpu_name()
-  count = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
-  return f'{count} x {name}'
-
-
-@functools.cache
 def _process() -> Environment:
   """Looked at once: a commit made while a run goes on is not the one that runs."""
-  root = pathlib.Path(__file__).parents[2]
-  # An installed copy may lie inside of another repository.
-  is_clone = (root / '.git').exists()
   return {
-    'commit': (is_clone and _git(root, 'rev-parse', 'HEAD')) or 'unknown',
-    'uncommitted_changes': is_clone and bool(_git(root, 'status', '--porcelain')),
+    'commit': _git('rev-parse', 'HEAD') or 'unknown',
+    'uncommitted_changes': bool(_git('status', '--porcelain')),
     'python': platform.python_version(),
     'xla_flags': os.environ.get('XLA_FLAGS', ''),
     'packages': {name: importlib.metadata.version(name) for name in _COMPUTING + _OTHERS},
   }
 
 
-def _git(root: pathlib.Path, *words: str) -> str:
-  """The answer of git on a clone; '' where git fails or is not installed."""
+def _git(*words: str) -> str:
+  """The answer of git on a clone; '' where this is none, or git is not installed."""
+  # Without the directory git takes that of a repository that an installed copy lies in.
+  command = ['git', '-C', str(pathlib.Path(__file__).parents[2]), '--git-dir=.git', *words]
   try:
-    return subprocess.run(['git', '-C', root, *words], capture_output=True, text=True).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip()
   except FileNotFoundError:
     return ''
 
 
 def keep(workdir: pathlib.Path, here: Environment) -> str:
   """Writes an environment into a workdir, once, and again where it is damaged; its id, by which records name it."""
+  # The id is that of the values, and the file has them as they are: so `load` can tell that a file was changed.
   environment_id, content = digest([here]), (json.dumps(here, indent=1) + '\n').encode()
   path = workdir / FOLDER / f'{environment_id}.json'
   if not path.exists() or path.read_bytes() != content:
@@ -83,22 +74,20 @@ def keep(workdir: pathlib.Path, here: Environment) -> str:
 def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, Environment]:
   """The environments that records of a workdir came from, by their ids; without those that cannot be compared."""
   found = {}
-  # An id that is none, in a record from elsewhere, must not choose another path.
-  named = dict.fromkeys(str(record.get('environment')) for record in records)
-  for environment_id in filter(re.compile('[0-9a-f]{12}').fullmatch, named):
+  # The id in a record, which may come from anybody, chooses no path: all that there are, are read.
+  for path in (workdir / FOLDER).glob('*.json'):
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-      content = loading.json_value(workdir / FOLDER / f'{environment_id}.json')
+      content = files.read_json(path)
       # Raises where a field lacks that decides bits.
       _deciding(content)
-      if digest([content]) == environment_id:
-        found[environment_id] = content
-  return found
+      found[digest([content])] = content
+  named = dict.fromkeys(str(record.get('environment')) for record in records)
+  return {environment_id: found[environment_id] for environment_id in named if environment_id in found}
 
 
 def differences(there: Environment, here: Environment) -> list[str]:
   """Where two environments may compute other bits from the same settings, such as 'jax 0.10.1 (here 0.10.2)'."""
-  pairs = zip(_deciding(there).items(), _deciding(here).values())
-  return [f'{name} {value} (here {other})' for (name, value), other in pairs if value != other]
+  return results.differences(_deciding(there), _deciding(here))
 
 
 def differing(lines: Iterable[Environment], here: Environment) -> list[str]:

@@ -1,12 +1,15 @@
-"""Files that are written whole or not at all, JSON lines among them; by process 0 alone. None is unpickled."""
+"""Files that are written whole or not at all, by process 0 alone, and read without trust: none is unpickled or run."""
 
-import contextlib
 import hashlib
 import json
 import os
 import pathlib
 import platform
 from typing import Any
+import zipfile
+
+from etils import epath
+import numpy as np
 
 from experiments.runtime import locks
 from experiments.runtime.storage import is_object, not_written, StorageError
@@ -14,11 +17,13 @@ from experiments.settings.fields import SettingsError
 
 # Bytes of JSON that are read at most: its objects take several times as many.
 MOST_JSON = 2**28
+# Bytes of all arrays of a file.
+MOST_ARRAYS = 2**30
 # The field of a sealed file that has the SHA-256 of the others.
 _SEAL = 'sha256'
 
 
-class Corrupt(ValueError):
+class Corrupt(SettingsError):
   """A file is not what was written, as its text says."""
 
 
@@ -37,17 +42,17 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
   partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(partial, 'wb') as file:
-      file.write(data)
-      file.flush()
-      os.fsync(file.fileno())
-    os.replace(partial, path)
-  except BaseException as error:
-    with contextlib.suppress(OSError):
-      partial.unlink()
-    if isinstance(error, OSError):
-      raise StorageError(not_written(path, error)) from error
-    raise
+    try:
+      with open(partial, 'wb') as file:
+        file.write(data)
+        file.flush()
+        # Without it a power failure may leave the new name with no content.
+        os.fsync(file.fileno())
+      os.replace(partial, path)
+    finally:
+      partial.unlink(missing_ok=True)
+  except OSError as error:
+    raise StorageError(not_written(path, error)) from error
 
 
 def remove(path: pathlib.Path) -> None:
@@ -67,42 +72,61 @@ def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
     return
   try:
     rows = read_json_lines(path)
-  except SettingsError:
+  except Corrupt:
     rename_corrupt(path)
     rows = []
   write_json_lines(path, [*rows, row])
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of `path`, none where it does not exist. Raises SettingsError where it is damaged."""
+  """The rows of `path`, none where it does not exist. Raises Corrupt where it is damaged."""
   try:
-    return rows_of(read_bytes(path))
+    rows = [_parsed(line) for line in read_bytes(path).decode().splitlines()]
+    if all(isinstance(row, dict) for row in rows):
+      return rows
   except FileNotFoundError:
     return []
   except (OSError, ValueError):
-    raise SettingsError(
-      f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then'
-    )
+    pass
+  raise Corrupt(f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then')
 
 
-def rows_of(data: bytes) -> list[dict[str, Any]]:
-  """The rows of what such a file holds; raises ValueError where it is damaged."""
+def read_json(path: pathlib.Path, encoding: str = 'utf-8', **hooks: Any) -> Any:
+  """The value in a JSON file; raises ValueError if it is larger than MOST_JSON or nested too deep."""
+  return _parsed(read_bytes(path).decode(encoding), **hooks)
+
+
+def _parsed(text: str, **hooks: Any) -> Any:
   try:
-    rows = [json.loads(line) for line in data.decode().splitlines()]
+    return json.loads(text, **hooks)
+  # Which brackets a thousand deep raise, and which is no ValueError.
   except RecursionError:
-    raise ValueError('a line is nested too deep')
-  if not all(isinstance(row, dict) for row in rows):
-    raise ValueError('a line is no JSON object')
-  return rows
+    raise ValueError('it is nested too deep')
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
   """The bytes of a JSON file; raises ValueError, before it reads, if there are more than MOST_JSON."""
-  stat: Any = path.stat()
-  size = stat.length if is_object(path) else stat.st_size
+  # That of pathlib says the size of a local file alone.
+  size = epath.Path(path).stat().length
   if size > MOST_JSON:
     raise ValueError(f'it has {size:,} bytes; valid is at most {MOST_JSON:,}')
   return path.read_bytes()
+
+
+def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+  """The arrays of an .npz file by their names, none of objects.
+
+  Raises ValueError where they declare more than MOST_ARRAYS bytes, which little of an archive may expand to, before
+  anything is read; or whatever numpy raises for a damaged archive.
+  """
+  if not zipfile.is_zipfile(path):
+    raise ValueError('it holds one array, or none; valid are arrays by name, as np.savez writes them')
+  with zipfile.ZipFile(path) as archive:
+    declared = sum(member.file_size for member in archive.infolist())
+  if declared > MOST_ARRAYS:
+    raise ValueError(f'it declares {declared:,} bytes; valid are at most {MOST_ARRAYS:,}')
+  with np.load(path, allow_pickle=False) as arrays:
+    return dict(arrays)
 
 
 def digest(path: pathlib.Path) -> str:
@@ -119,12 +143,12 @@ def write_sealed(path: pathlib.Path, content: dict[str, Any]) -> None:
 def read_sealed(path: pathlib.Path) -> dict[str, Any]:
   """The content that `write_sealed` wrote. Raises FileNotFoundError if there is no file, Corrupt if it is damaged."""
   try:
-    (content,) = rows_of(read_bytes(path))
+    content = read_json(path)
   except FileNotFoundError:
     raise
   except (OSError, ValueError) as error:
     raise Corrupt(f'cannot be parsed ({type(error).__name__})')
-  if content.pop(_SEAL, None) != _seal(content):
+  if not isinstance(content, dict) or content.pop(_SEAL, None) != _seal(content):
     raise Corrupt('failed its checksum')
   return content
 
@@ -136,7 +160,7 @@ def _seal(content: dict[str, Any]) -> str:
 def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
   """Renames a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on where that is taken; where it is now.
 
-  An object store has no names to change: there all is copied before anything is removed. Raises Lost where another
+  An object store has no names to change: its library copies all before it removes anything. Raises Lost where another
   process has the lock that this one took.
   """
   if not locks.may_write(path):
@@ -145,20 +169,14 @@ def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
   while where.exists():
     number += 1
     where = path.with_name(f'{path.name}.corrupt-{number}')
-  if not is_object(path):
-    return path.rename(where)
-  below = tree(path) if path.is_dir() else {'': path}
-  for name, file in below.items():
-    (where / name if name else where).write_bytes(file.read_bytes())
-  for file in below.values():
-    file.unlink()
-  return where
+  return path.rename(where)
 
 
 def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
   """Every file below a directory, by its path from there."""
+  # Paths of an object store have no `rglob`.
   found: dict[str, pathlib.Path] = {}
   for path in sorted(directory.iterdir(), key=str):
-    below = tree(path) if path.is_dir() else {'': path}
-    found |= {f'{path.name}/{name}'.rstrip('/'): file for name, file in below.items()}
+    below = tree(path) if path.is_dir() else {'.': path}
+    found |= {str(path.relative_to(directory) / name): file for name, file in below.items()}
   return found

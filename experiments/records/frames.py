@@ -26,7 +26,7 @@ def load(workdir: str | pathlib.Path) -> 'pd.DataFrame':
   # Imported here, since it takes longer than `--list` and `--help`.
   import pandas as pd
 
-  workdir = storage.located(workdir) if isinstance(workdir, str) else workdir
+  workdir = storage.located(str(workdir))
   rows: list[dict[str, Any]] = results.load(workdir)
   frame = pd.DataFrame(rows)
   made = environment.load(workdir, rows)

@@ -5,9 +5,8 @@ import json
 import pathlib
 from typing import Any
 
-from experiments.records import files, loading
-from experiments.settings.fields import require, SettingsError
-from experiments.settings.grid import Point
+from experiments.records import files
+from experiments.settings.fields import require
 
 Record = dict[str, Any]
 
@@ -42,41 +41,33 @@ def _config(settings: Any) -> str:
 
 
 def config(workdir: pathlib.Path) -> dict[str, Any] | None:
-  """The settings on record, None where there are none. Raises Corrupt where they cannot be parsed, and ValueError where
-  they are of another version."""
+  """The settings on record, None where there are none.
+
+  Raises Corrupt where they cannot be parsed, or a directory stands in their place, and SettingsError where they are of
+  another version.
+  """
   try:
-    content = loading.json_value(workdir / CONFIG_NAME)
+    content = files.read_json(workdir / CONFIG_NAME)
   except FileNotFoundError:
     return None
-  except ValueError:
+  except (IsADirectoryError, ValueError):
     content = None
+  path, valid = str(workdir / CONFIG_NAME), f'settings of schema {SCHEMA_VERSION}, or no such file'
   if not isinstance(content, dict):
-    raise files.Corrupt(f'{CONFIG_NAME} cannot be parsed')
+    raise files.Corrupt(f'{path} cannot be parsed; valid are {valid}')
   version = content.pop(_VERSION, 1)
-  if version != SCHEMA_VERSION:
-    raise ValueError(f'{CONFIG_NAME} has schema {version}')
+  require(version == SCHEMA_VERSION, f'the schema of {path}', version, valid)
   return content
-
-
-def check(workdir: pathlib.Path) -> dict[str, Any] | None:
-  """`config`, with SettingsError for a workdir whose settings or records this version cannot read."""
-  valid = f'one without records or with records of schema {SCHEMA_VERSION}'
-  try:
-    return config(workdir)
-  except ValueError as error:
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is {valid} ({error})')
 
 
 def rename_corrupt(workdir: pathlib.Path) -> str:
   """Renames settings that cannot be parsed, with a sentence; the records beside them are to be merged again."""
   try:
     config(workdir)
-  except files.Corrupt as error:
+  except files.Corrupt:
     where = files.rename_corrupt(workdir / CONFIG_NAME)
     files.remove(workdir / FILE_NAME)
-    return f'{workdir}: {error}: renamed to {where.name}; records are merged again'
-  except ValueError:
-    pass  # Of another version, which is refused later.
+    return f'{workdir / CONFIG_NAME} cannot be parsed: renamed to {where.name}; records are merged again'
   return ''
 
 
@@ -86,17 +77,19 @@ OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'tenso
 
 def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
   """Where the settings on record are others than these, such as 'seed 0 (here 1)'."""
-  there, now = _leaves(before or {}), _leaves(json.loads(json.dumps(dataclasses.asdict(settings))))
-  both = [name for name in there if name in now and name.partition('.')[0] not in OF_RUNNING]
-  return [f'{name} {there[name]} (here {now[name]})' for name in both if there[name] != now[name]]
+  # Imported here, since it takes longer than `--list` and `--help`.
+  from flax.traverse_util import flatten_dict
+
+  # As the file has them, with lists for tuples.
+  now = json.loads(json.dumps(dataclasses.asdict(settings)))
+  there = {name: value for name, value in (before or {}).items() if name not in OF_RUNNING}
+  return differences(flatten_dict(there, sep='.'), flatten_dict(now, sep='.'))
 
 
-def _leaves(value: Any, name: str = '') -> dict[str, Any]:
-  """Every field that is no group, by its dotted name."""
-  if not isinstance(value, dict):
-    return {name: value}
-  prefix = f'{name}.' if name else ''
-  return {leaf: found for key, entry in value.items() for leaf, found in _leaves(entry, prefix + key).items()}
+def differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+  """Where fields that both have are others, such as 'seed 0 (here 1)'."""
+  both = [name for name in there if name in here]
+  return [f'{name} {there[name]} (here {here[name]})' for name in both if there[name] != here[name]]
 
 
 def rows(settings: Any, records: list[Record]) -> list[Record]:
@@ -112,8 +105,3 @@ def load(workdir: pathlib.Path) -> list[Record]:
   for version in (record.get(_VERSION, 0) for record in records):
     require(version == SCHEMA_VERSION, f'the schema of {workdir / FILE_NAME}', version, str(SCHEMA_VERSION))
   return records
-
-
-def point_of(record: Record) -> Point:
-  """The distribution of a record."""
-  return Point(*(record[name] for name in Point._fields))

@@ -19,10 +19,16 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
 
-# Of a record: its task, model and method.
-Name = tuple[int, str, str]
 # The field of a record that has the SHA-256 of its tuned arrays.
 _ARRAYS = 'arrays_sha256'
+
+
+class Name(NamedTuple):
+  """A record of a trial."""
+
+  task: int
+  model: str
+  method: str
 
 
 class Keys(NamedTuple):
@@ -79,23 +85,24 @@ class Trial(NamedTuple):
       key = jax.random.fold_in(key, number)
     return Keys(*jax.random.split(key, len(Keys._fields)))
 
-  def wanted(self) -> set[Name]:
-    """The names of the records that the settings ask for, of methods on models where they make sense."""
-    triples = itertools.product(range(self.settings.tasks_per_trial), self.settings.models, self.methods)
-    return {(task, model, method) for task, model, method in triples if model in METHODS[method].models}
-
   def paths(self) -> dict[Name, pathlib.Path]:
-    """The file of each wanted record, by its name and in their order; tuned arrays lie beside it, with suffix .npz."""
-    directory, fits = self.directory, {method: self.settings.fit_id(method) for method in self.methods}
-    found = {}
-    for task, model, method in sorted(self.wanted()):
-      found[task, model, method] = directory / f'{model}-{method}-{fits[method]}-task{task}.json'
+    """The file of each record that the settings ask for, in their order, of methods on models where they make sense.
+
+    Tuned arrays lie beside it, with suffix .npz.
+    """
+    directory, settings, found = self.directory, self.settings, {}
+    names = itertools.product(range(settings.tasks_per_trial), sorted(settings.models), sorted(self.methods))
+    for name in itertools.starmap(Name, names):
+      if name.model in METHODS[name.method].models:
+        fit_id = settings.fit_id(name.method)
+        found[name] = directory / f'{name.model}-{name.method}-{fit_id}-task{name.task}.json'
     return found
 
   def records(self) -> list[Record]:
     """The wanted records that there are and parse, by task, model and method; others in the directory are ignored."""
     found, trial_id = [], self.id
     for name, path in self.paths().items():
+      # Neither is renamed here: whoever reads may not hold the lock.
       with contextlib.suppress(OSError, files.Corrupt):
         record = _read(path, name, trial_id)
         # An archive has the time in it, which is no result.
@@ -105,7 +112,7 @@ class Trial(NamedTuple):
 
   def missing(self) -> set[Name]:
     """The wanted names without a record that parses."""
-    return self.wanted() - set(map(_name, self.records()))
+    return self.paths().keys() - {Name(*(record[field] for field in Name._fields)) for record in self.records()}
 
   def absent(self) -> list[Name]:
     """The wanted names without a file; none is opened."""
@@ -116,15 +123,11 @@ class Trial(NamedTuple):
 Grid = dict[str, Trial]
 
 
-def _name(record: Record) -> Name:
-  return record.get('task'), record.get('model'), record.get('method')  # type: ignore[return-value]
-
-
 def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   """A record. Raises FileNotFoundError where there is none, and Corrupt where it is not what was written, or of
   another trial."""
   record = files.read_sealed(path)
-  if (record.get('trial_id'), _name(record)) != (trial_id, name) or _ARRAYS not in record:
+  if not {**name._asdict(), 'trial_id': trial_id}.items() <= record.items() or _ARRAYS not in record:
     raise files.Corrupt(f'is of trial {record.get("trial_id")!r}')
   return record
 
@@ -136,33 +139,29 @@ def plan(trial: Trial, reporter: Reporter) -> set[Name]:
   both are renamed. Records from environments that may compute other bits are reported.
   """
 
-  def look() -> tuple[list[Name], list[str]]:
-    intact, said, trial_id = list[Record](), list[str](), trial.id
+  def look() -> list[Name]:
+    missing, intact, trial_id = list[Name](), list[Record](), trial.id
     for name, path in trial.paths().items():
       arrays = path.with_suffix('.npz')
       try:
         record = _read(path, name, trial_id)
-        if not arrays.is_file():
-          raise files.Corrupt(f'has no {arrays.name}')
-        if files.digest(arrays) != record[_ARRAYS]:
-          raise files.Corrupt(f'is of other arrays than {arrays.name}, which failed its checksum')
+        if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
+          raise files.Corrupt(f'is of other arrays than {arrays.name}, which is missing or failed its checksum')
         intact.append(record)
-      except FileNotFoundError:
         continue
+      except FileNotFoundError:
+        pass
       except files.Corrupt as error:
         moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
-        said.append(f'{path} {error}: renamed to {moved[0].name}, and made again')
-    missing = sorted(trial.wanted() - set(map(_name, intact)))
-    if missing:
-      made = environments.load(trial.workdir, intact).values()
-      for different in environments.differing(made, environments.environment(jax.devices())):
-        said.append(f'records of trial {trial_id} were made with {different}')
-    return missing, said
+        reporter.say(f'{path} {error}: renamed to {moved[0].name}, and made again')
+      missing.append(name)
+    made = environments.load(trial.workdir, intact).values() if missing else ()
+    for different in environments.differing(made, environments.environment(jax.devices())):
+      reporter.say(f'records of trial {trial_id} were made with {different}')
+    return missing
 
-  missing, said = distributed.broadcast_from_process_0(look)
-  for sentence in said:
-    reporter.say(sentence)
-  return {(task, model, method) for task, model, method in missing}
+  # JSON, through which it comes, has no tuples with names.
+  return set(itertools.starmap(Name, distributed.broadcast_from_process_0(look)))
 
 
 class Tuned(NamedTuple):
@@ -199,17 +198,18 @@ def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, l
 
 def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[str, float]) -> None:
   """Writes the record of each task that one method was tuned on, its arrays first; raises Lost."""
-  paths, fit_id = trial.paths(), trial.settings.fit_id(method)
-  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': fit_id}
+  paths, settings = trial.paths(), trial.settings
+  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': settings.fit_id(method)}
   for one in outcome:
-    path = paths[one.task, model, method]
-    record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, 'task': one.task}
-    record |= {'model': model, 'method': method, **one.measured, **gap, **ids}
+    name = Name(one.task, model, method)
+    record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, **name._asdict()}
+    # A tuned method may have taken hours, in which the lock was lost.
     locks.check(trial.directory)
-    record['environment'] = environments.keep(trial.workdir, environments.environment(jax.devices()))
+    made = environments.keep(trial.workdir, environments.environment(jax.devices()))
     # The arrays come first: a kill in between leaves nothing that counts.
-    digest = save_arrays(path.with_suffix('.npz'), one.trainable)
-    files.write_sealed(path, record | {_ARRAYS: digest})
+    digest = save_arrays(paths[name].with_suffix('.npz'), one.trainable)
+    record |= {**one.measured, **gap, **ids, 'environment': made, _ARRAYS: digest}
+    files.write_sealed(paths[name], record)
 
 
 def save_arrays(path: pathlib.Path, trainable: Any) -> str:

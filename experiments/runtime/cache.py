@@ -1,7 +1,6 @@
 """Where compiled programs are kept between runs: each kind of host has a directory of its own."""
 
 import contextlib
-import hashlib
 import os
 import pathlib
 import platform
@@ -10,6 +9,7 @@ import jax
 import jaxlib
 
 from experiments.runtime import machine
+from experiments.settings.grid import digest
 
 
 def keep_programs(setting: str) -> None:
@@ -17,17 +17,17 @@ def keep_programs(setting: str) -> None:
 
   A new directory is its owner's alone, since what lies in it is run. JAX warns, and compiles, where it cannot use it.
   """
-  path = setting
-  if setting == 'auto':
-    try:
-      path = str(directory())
-    except RuntimeError:  # a user without a home
-      path = ''
+  path = ''
+  # pathlib raises it for a user without a home, whose programs are not kept.
+  with contextlib.suppress(RuntimeError):
+    path = str(directory()) if setting == 'auto' else setting
+  # A bucket is JAX's to open.
   if path and '://' not in path:
     path = os.path.expanduser(path)
     with contextlib.suppress(OSError):
       pathlib.Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
   jax.config.update('jax_compilation_cache_dir', path or None)
+  # JAX by default keeps only those that took a second to compile.
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
 
@@ -36,9 +36,8 @@ def directory() -> pathlib.Path:
 
   A program compiled for another CPU can be refused, or can stop the process with an illegal instruction.
   """
-  cpu = sorted(
-    {line for line in machine.cpu_lines() if line.startswith(('model name', 'flags', 'Features', 'CPU part'))}
-  )
-  host = '\n'.join([platform.system(), platform.machine(), platform.processor(), *cpu])
-  name = f'jaxlib-{jaxlib.__version__}-{hashlib.sha256(host.encode()).hexdigest()[:12]}'
+  # 'Features' and 'CPU part' are what ARM has.
+  cpu = sorted(set(machine.cpu_lines('model name', 'flags', 'Features', 'CPU part')))
+  host = digest([platform.system(), platform.machine(), platform.processor(), *cpu])
+  name = f'jaxlib-{jaxlib.__version__}-{host}'
   return pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache') / 'hmm_jax' / name

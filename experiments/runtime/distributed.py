@@ -5,8 +5,7 @@ reads the work directory and the clock where these decide what is done next, and
 JAX's coordination service and not a device, since that service detects a dead process by its heartbeat.
 """
 
-from collections.abc import Callable, Iterator
-import contextlib
+from collections.abc import Callable
 import itertools
 import json
 import sys
@@ -33,20 +32,25 @@ _alone: list[None] = []
 def initialize(settings: DistributedSettings) -> None:
   """Joins the other processes, if there are any; call it before JAX looks for devices.
 
-  Where they do not all come within the time, JAX ends this process. Raises SettingsError where `mode` is 'on' and
-  something is neither set nor found, or JAX has looked for devices already.
+  Address, number of processes, this one's number and its devices (None: all) are as the settings say, or else as the
+  cluster does. Where they do not all come within the time, JAX ends this process. Raises SettingsError where `mode` is
+  'on' and something is neither set nor found, or JAX has looked for devices already.
   """
-  if settings.mode == 'off' or jax.distributed.is_initialized():
+  s = settings
+  if s.mode == 'off' or jax.distributed.is_initialized():
     return
   try:
-    address, count, index, local_devices = _found(settings)
-    if settings.mode == 'auto' and count in (None, 1):
+    # JAX's own detection raises where there is no cluster, and joins one of a single process.
+    find = clusters.ClusterEnv.auto_detect_unset_distributed_params
+    said = s.coordinator_address, s.num_processes, s.process_id, None
+    found = said if s.num_processes else find(None, None, None, None, None, s.initialization_timeout)
+    address, count, index, local_devices = found
+    if s.mode == 'auto' and count in (None, 1):
       return
     if None in (address, count, index):
       raise ValueError('JAX finds no cluster')
     # Before, since nothing is raised where it fails.
     print(f'joining as process {index} of {count} at {address}', file=sys.stderr, flush=True)
-    jax.config.update('jax_cpu_collectives_implementation', 'gloo')
     # It would answer SIGTERM in our place.
     jax.config.update('jax_enable_preemption_service', False)
     jax.distributed.initialize(
@@ -55,22 +59,13 @@ def initialize(settings: DistributedSettings) -> None:
       index,
       local_devices,
       cluster_detection_method='deactivate',  # Done above.
-      initialization_timeout=settings.initialization_timeout,
-      heartbeat_timeout_seconds=settings.heartbeat_timeout,
-      shutdown_timeout_seconds=settings.heartbeat_timeout,
+      initialization_timeout=s.initialization_timeout,
+      heartbeat_timeout_seconds=s.heartbeat_timeout,
+      shutdown_timeout_seconds=s.heartbeat_timeout,
     )
   except (ValueError, RuntimeError) as error:
     valid = "'off', or 'on' with coordinator_address, num_processes and process_id"
-    raise SettingsError(f'distributed.mode is {settings.mode!r}, which fails ({error}); valid is {valid}')
-
-
-def _found(settings: DistributedSettings) -> tuple[Any, ...]:
-  """The coordinator's address, the number of processes, that of this one, and its devices (None: all): as the settings
-  say or else the cluster; None where neither does."""
-  if settings.num_processes:
-    return settings.coordinator_address, settings.num_processes, settings.process_id, None
-  find = clusters.ClusterEnv.auto_detect_unset_distributed_params
-  return find(None, None, None, None, None, settings.initialization_timeout)
+    raise SettingsError(f'distributed.mode is {s.mode!r}, which fails ({error}); valid is {valid}')
 
 
 def num_processes() -> int:
@@ -89,10 +84,13 @@ def broadcast_from_process_0(look: Callable[[], T]) -> T:
   """
   if num_processes() == 1 or _alone:
     return look()
-  key = f'decision/{next(_numbers)}'
+  key = str(next(_numbers))
   if is_writer():
-    with _running_alone():
+    _alone.append(None)
+    try:
       _tell(key, look)
+    finally:
+      _alone.pop()
   return _heard(key)
 
 
@@ -100,39 +98,31 @@ def raise_everywhere(check: Callable[[], None]) -> None:
   """Runs `check`, which decides nothing, in every process; what it raises in one, SettingsError, is raised in all."""
   if num_processes() == 1:
     return check()
-  key = f'agreement/{next(_numbers)}'
+  key = next(_numbers)
   _tell(f'{key}/{jax_distributed.global_state.process_id}', check)
   for index in range(num_processes()):
     _heard(f'{key}/{index}')
   return None
 
 
-def post(name: str, value: Any) -> None:
-  """Leaves a value for process 0, which finds it by `posted`; waits for nobody."""
-  key = f'posted/{name}/{jax_distributed.global_state.process_id}'
-  _client().key_value_set(key, json.dumps(value), allow_overwrite=True)
+def post(number: int) -> None:
+  """Leaves the number of a signal for process 0, which finds it by `posted`; waits for nobody."""
+  _client().key_value_set(f'posted/{jax_distributed.global_state.process_id}', str(number), allow_overwrite=True)
 
 
-def posted(name: str) -> list[Any]:
-  """The values that other processes have posted under a name so far."""
-  return [json.loads(text) for _, text in _client().key_value_dir_get(f'posted/{name}/')]
-
-
-@contextlib.contextmanager
-def _running_alone() -> Iterator[None]:
-  _alone.append(None)
-  try:
-    yield
-  finally:
-    _alone.pop()
+def posted() -> list[int]:
+  """The numbers that other processes have posted so far."""
+  return [int(text) for _, text in _client().key_value_dir_get('posted/')] if num_processes() > 1 else []
 
 
 def _tell(key: str, look: Callable[[], Any]) -> None:
-  """Leaves under the key what `look` returns, or what it raises of _TOLD."""
+  """Leaves under the key what `look` returns behind '', or the arguments of what it raises of _TOLD behind its name."""
   try:
-    told = {'found': look()}
+    told = ['', look()]
   except tuple(_TOLD.values()) as error:
-    told = {'raised': [type(error).__name__, *error.args]}
+    # A subclass is raised as the class that the others know.
+    name = next(name for name, known in _TOLD.items() if isinstance(error, known))
+    told = [name, *error.args]
   _client().key_value_set(key, json.dumps(told))
 
 
@@ -141,8 +131,7 @@ def _client() -> Any:
 
 
 def _heard(key: str) -> Any:
-  told = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
-  if 'raised' in told:
-    name, *words = told['raised']
+  name, *words = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
+  if name:
     raise _TOLD[name](*words)
-  return told['found']
+  return words[0]

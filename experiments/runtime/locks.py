@@ -18,33 +18,34 @@ from experiments.runtime.progress import Reporter
 NAME = '.lock'
 # Seconds without a renewal after which a lock is taken over.
 LEASE = 60.0
-_tokens: dict[pathlib.Path, str | None] = {}
+# The directories whose locks this process took, and has lost or not.
+_taken: set[pathlib.Path] = set()
 
 
 @contextlib.contextmanager
-def held(
-  directory: pathlib.Path, what: str, reporter: Reporter, waits: bool = True, gives_up: Callable[[], bool] = bool
-) -> Iterator[bool]:
+def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Callable[[], bool] = bool) -> Iterator[bool]:
   """Hold the lock on a directory, of which `what` is the name, in process 0 for all; yield whether it is held.
 
-  Where another process has it this `waits`, until it `gives_up`. Raises Stopped, and StorageError without a lock.
+  Where another process has it this one waits, unless it `gives_up`. Raises Stopped, and StorageError without a lock.
   """
   lease = _lease(directory)
 
   def is_taken() -> bool:
     waits_for: str | None = ''
     last, since = None, 0.0
+    # An object store creates nothing exclusively, so that nobody is kept out there.
     while not storage.is_object(directory):
       other = holder(directory)
       if _acquire(lease, directory):
         if other:
           reporter.say(f'{what} is taken over: {other} is gone')
         break
-      if not waits or gives_up() or signals.is_stopping():
+      if gives_up() or signals.is_stopping():
         return False
       if other != waits_for:
         reporter.say(f'waits for {what}, which {other or "an unknown process"} works on')
         waits_for = other
+      # Only whether the time changes counts, since the clock of another machine may be years off.
       now = renewed(directory)
       if now != last:
         last, since = now, time.monotonic()
@@ -57,12 +58,13 @@ def held(
 
   try:
     is_held = distributed.broadcast_from_process_0(is_taken)
+    # Who was told to stop while it waited stops here, before it takes up something else.
     if not is_held:
       signals.check()
     yield is_held
   finally:
     if lease.is_locked:
-      del _tokens[directory]
+      _taken.remove(directory)
       with contextlib.suppress(OSError):
         lease.release()
 
@@ -79,7 +81,7 @@ def _acquire(lease: filelock.SoftFileLease, directory: pathlib.Path) -> bool:
     return False
   except OSError as error:
     raise storage.StorageError(storage.not_written(directory / NAME, error)) from error
-  _tokens[directory] = lease.token
+  _taken.add(directory)
   return True
 
 
@@ -108,12 +110,11 @@ def check(directory: pathlib.Path) -> None:
 
 def may_write(path: pathlib.Path) -> bool:
   """True if this process is the writer, and has lost no lock on a directory that contains the path."""
-  return distributed.is_writer() and not any(lost_to(directory) for directory in _tokens if directory in path.parents)
+  return distributed.is_writer() and not any(lost_to(directory) for directory in _taken if directory in path.parents)
 
 
 def lost_to(directory: pathlib.Path) -> str | None:
   """The process that has the lock which this one took on a directory; None where this one has it, or took none."""
-  token = _tokens.get(directory)
-  if token is None or ((owner := _lease(directory).owner) and owner.token == token):
+  if directory not in _taken or _lease(directory).is_lock_held_by_us:
     return None
   return holder(directory) or 'a process that has ended'

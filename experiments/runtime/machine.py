@@ -10,50 +10,48 @@ import sys
 
 import jax
 
-from experiments.settings.fields import require
-
-_RUNS = 'HMM_JAX_RUNS'
-
 
 def num_runs() -> int:
   """The number of runs that were started together, from the environment; 1 where it says nothing."""
-  text = os.environ.get(_RUNS, '1')
-  is_count = re.fullmatch('[1-9][0-9]{0,3}', text) is not None
-  require(is_count, _RUNS, text, 'a number of runs, 1 to 9999, as launch/local.sh sets it')
-  return int(text)
+  return int(os.environ.get('HMM_JAX_RUNS', '1'))
 
 
 def available_memory() -> float | None:
   """Bytes for a run: of the accelerator, or its share of the host or control group; None if unknown."""
-  device = jax.local_devices()[0]
-  if device.platform != 'cpu':
-    return (device.memory_stats() or {}).get('bytes_limit')
-  sizes = []
-  for path in ('/sys/fs/cgroup/memory.max', '/sys/fs/cgroup/memory/memory.limit_in_bytes'):
-    with contextlib.suppress(OSError, ValueError):  # No such file, or the word max.
-      sizes.append(int(pathlib.Path(path).read_text()))
-  with contextlib.suppress(OSError):
-    kibibytes = re.findall(r'MemAvailable: *(\d+)', pathlib.Path('/proc/meminfo').read_text())
-    sizes += [1024 * int(size) for size in kibibytes]
+  # A CPU has none.
+  if stats := jax.local_devices()[0].memory_stats():
+    return stats.get('bytes_limit')
+  sizes = list[int]()
+  for path, number, unit in (
+    # The limit of a control group, of version 2 or 1; 'max' is none.
+    ('/sys/fs/cgroup/memory.max', r'(\d+)', 1),
+    ('/sys/fs/cgroup/memory/memory.limit_in_bytes', r'(\d+)', 1),
+    ('/proc/meminfo', r'MemAvailable: *(\d+)', 1024),
+  ):
+    with contextlib.suppress(OSError):
+      sizes += [unit * int(size) for size in re.findall(number, pathlib.Path(path).read_text())]
   return min(sizes) / num_runs() if sizes else None
 
 
 def peak_memory() -> int:
   """The most bytes that there have been at once so far: of the accelerator, or of this process."""
-  device = jax.local_devices()[0]
-  if device.platform != 'cpu':
-    return (device.memory_stats() or {}).get('peak_bytes_in_use', 0)
+  if stats := jax.local_devices()[0].memory_stats():
+    return stats.get('peak_bytes_in_use', 0)
   # In kibibytes, but for macOS.
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)
 
 
-def cpu_lines() -> list[str]:
-  """The lines of Linux's /proc/cpuinfo; none elsewhere."""
+def cpu_lines(*fields: str) -> list[str]:
+  """The lines of these fields in Linux's /proc/cpuinfo, for each core; none elsewhere."""
   info = pathlib.Path('/proc/cpuinfo')
-  return info.read_text().splitlines() if info.exists() else []
+  lines = info.read_text().splitlines() if info.exists() else []
+  return [line for line in lines if line.startswith(fields)]
 
 
-def cpu_name() -> str:
-  """The name of the CPU."""
-  names = [line.partition(':')[2].strip() for line in cpu_lines() if line.startswith('model name')]
-  return names[0] if names else platform.processor()
+def cpu() -> str:
+  """The CPU's name and how many there are for this process: both decide how sums are split, and so their last bits."""
+  names = cpu_lines('model name')
+  name = names[0].partition(':')[2].strip() if names else platform.processor()
+  # macOS has no affinities.
+  count = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
+  return f'{count} x {name}'

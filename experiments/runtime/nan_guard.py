@@ -15,8 +15,7 @@ class Diverged(FloatingPointError):
 
 def all_finite(tree: Any) -> Array:
   """True if every number of every leaf is finite, [] bool; to be computed where the tree lies."""
-  leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-  return jnp.stack([jnp.isfinite(leaf).all() for leaf in leaves]).all() if leaves else jnp.bool_(True)
+  return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
 
 
 def in_call(error: FloatingPointError, first: int, last: int) -> Diverged:
@@ -41,11 +40,9 @@ def check_state(is_finite: Array, step: int) -> None:
 
 
 def check_members(losses: Array | np.ndarray, names: Sequence[str], done: int, what: str) -> None:
-  """Raises Diverged where the losses of an epoch, one for each of `names`, are not all finite."""
-  wrong = np.flatnonzero(~np.isfinite(np.ravel(jax.block_until_ready(losses))))
-  if wrong.size:
-    whose = ', '.join(names[int(index)] for index in wrong)
-    raise Diverged(f'{what}: the loss of {whose} is not finite in epoch {done}')
+  """Raises Diverged at the first of the losses of an epoch, one for each of `names`, that is not finite."""
+  of_each = np.ravel(jax.block_until_ready(losses))
+  check_values(f'{what}: in epoch {done} the loss of', dict(zip(names, of_each)))
 
 
 def check_values(where: str, values: dict[str, Any]) -> None:

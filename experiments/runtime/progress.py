@@ -48,14 +48,9 @@ class Reporter:
 
   @contextlib.contextmanager
   def _bar(self, name: str, total: int, start: int) -> Iterator[Advance]:
-    columns = (
-      rich.progress.TextColumn('{task.description}'),
-      rich.progress.BarColumn(),
-      rich.progress.MofNCompleteColumn(),
-      rich.progress.TimeElapsedColumn(),
-      rich.progress.TimeRemainingColumn(),
-      rich.progress.TextColumn('{task.fields[note]}'),
-    )
+    done, note = rich.progress.MofNCompleteColumn(), rich.progress.TextColumn('{task.fields[note]}')
+    columns = (*rich.progress.Progress.get_default_columns(), done, note)
+    # Transient: what stays is the line that says what was done.
     with rich.progress.Progress(*columns, console=self.console, transient=True) as progress:
       # Markup would eat the brackets of the prefix.
       task = progress.add_task(rich.markup.escape(self._prefix + name), total=total, completed=start, note=_BEGINS)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import contextlib
 import os
 import signal
-import threading
 
 from experiments.runtime import distributed
 from experiments.runtime.exit_status import Stopped
@@ -28,15 +27,13 @@ _deferrals: list[None] = []
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
   """Answer the signals meanwhile; in the main thread, where alone Python lets it."""
-  if threading.current_thread() is not threading.main_thread():
-    yield
-    return
   before = {number: signal.signal(number, _answer) for number in _ANSWERED}
   try:
     yield
   finally:
     for number, handler in before.items():
-      signal.signal(number, signal.SIG_DFL if handler is None else handler)
+      signal.signal(number, handler)
+    # The next command of this process, as in a test, has received none.
     _received.clear()
 
 
@@ -58,10 +55,9 @@ def is_stopping() -> bool:
 
 def all_stopping() -> list[int]:
   """Signals that any process has received, the same list in all of them; all of them have to come here."""
-  several = distributed.num_processes() > 1
-  if several and _received and not distributed.is_writer():
-    distributed.post('signal', _received[0])
-  return distributed.broadcast_from_process_0(lambda: _received or (distributed.posted('signal') if several else []))
+  if _received and not distributed.is_writer():
+    distributed.post(_received[0])
+  return distributed.broadcast_from_process_0(lambda: _received or distributed.posted())
 
 
 def check() -> None:

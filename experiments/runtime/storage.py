@@ -4,7 +4,6 @@ import pathlib
 import shutil
 import tempfile
 from typing import cast
-import uuid
 
 from etils import epath
 
@@ -21,10 +20,8 @@ def located(where: str, name: str = 'a path') -> pathlib.Path:
   The latter is epath's, which has the methods of pathlib's that are used here. Raises SettingsError, which says what
   the path is of by its `name`, where it is neither.
   """
-  require('\0' not in where, name, where, 'a path, which has no null character')
-  # Bytes that are none are kept by Python in characters of this range.
-  is_text = not any('\ud800' <= character <= '\udfff' for character in where)
-  require(is_text, name, where, 'a path of UTF-8')
+  # Bytes of the command line that are no UTF-8 are kept by Python in characters that cannot be printed, either.
+  require(where.isprintable(), name, where, 'a path of characters that can be printed, as UTF-8')
   if '://' not in where:
     return pathlib.Path(where)
   try:
@@ -45,10 +42,11 @@ def check_writable(directory: pathlib.Path) -> None:
   It is tried in the directory itself or, where there is none yet, in that in which it would be made.
   """
   if is_object(directory):
-    probe = directory / f'.probe-{uuid.uuid4().hex}'
+    probe = directory / '.probe'
     try:
       probe.write_bytes(b'')
-      probe.unlink()
+      # Another run may try the same.
+      probe.unlink(missing_ok=True)
     except Exception as error:
       # What a client raises without a library, an account, a network or a bucket is of no one class.
       raise OSError(0, f'{type(error).__name__}: {error}')
@@ -59,10 +57,15 @@ def check_writable(directory: pathlib.Path) -> None:
 
 def not_written(path: pathlib.Path, error: Exception) -> str:
   """The sentence of a StorageError: what could not be written, why, and what room there is."""
-  reason = getattr(error, 'strerror', None) or str(error) or type(error).__name__
   there = free_bytes(path)
   room = '' if there is None else f', {there:,} bytes are free'
-  return f'{str(path)!r} was not written ({reason}{room}); what was there before stands, and the same command goes on'
+  what_stands = 'what was there before stands, and once this is mended the same command goes on'
+  return f'{str(path)!r} was not written ({reason(error)}{room}); {what_stands}'
+
+
+def reason(error: Exception) -> str:
+  """The words of the system for an error, or else its own."""
+  return getattr(error, 'strerror', None) or str(error) or type(error).__name__
 
 
 def free_bytes(path: pathlib.Path) -> int | None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 import contextlib
+import datetime
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
+import numpy as np
 
 FILE_NAME = 'timing.jsonl'
 
@@ -15,48 +17,36 @@ _COMPILING = '/jax/core/compile/'
 _COMPILE, _REST = 'compile', 'the rest'
 
 
-class Time(NamedTuple):
-  """Seconds: of the CPU, all threads of the process added, and of the clock on the wall."""
-
-  cpu: float = 0.0
-  wall: float = 0.0
-
-  def plus(self, other: 'Time') -> 'Time':
-    return Time(self.cpu + other.cpu, self.wall + other.wall)
-
-  def minus(self, other: 'Time') -> 'Time':
-    return Time(self.cpu - other.cpu, self.wall - other.wall)
-
-
 class Clock:
   """Follows the time of this process from its making on: every moment counts for one phase, the innermost.
 
+  Times are arrays, float64 [2]: seconds of the CPU, all threads of the process added, and of the clock on the wall.
   Computations run behind the program's back, so that a phase ends with what it computes at hand, or it ends too early.
   """
 
   def __init__(self) -> None:
-    self._spent: dict[str, Time] = {}
-    self._phases = [_REST]
+    self._spent: dict[str, np.ndarray] = {}
+    self._phase = _REST
     self._begun = self._last = _now()
 
   def is_past(self, minutes: float) -> bool:
     """True if so many minutes of wall time have passed; 0 sets no limit."""
-    return 0 < minutes <= _now().minus(self._begun).wall / 60
+    _, wall = _now() - self._begun
+    return 0 < minutes <= wall / 60
 
-  def spent(self) -> dict[str, Time]:
+  def spent(self) -> dict[str, np.ndarray]:
     """The time of each phase so far; together all the time there was."""
-    self._count()
+    self._enter(self._phase)
     return dict(self._spent)
 
   @contextlib.contextmanager
   def phase(self, name: str) -> Iterator[None]:
     """Counts what runs inside as `name`."""
-    depth = len(self._phases)
-    self._enter(name)
+    outer = self._enter(name)
     try:
       yield
     finally:
-      self._leave(depth)
+      self._enter(outer)
 
   @contextlib.contextmanager
   def counting_compilation(self) -> Iterator[None]:
@@ -65,16 +55,19 @@ class Clock:
     Reading a compiled program that was kept counts too. CPU time is that of the whole process between start and end:
     with the threads that XLA compiles in, and with a computation that happens to run behind it.
     """
-    thread, depths = threading.get_ident(), list[int]()
+    # A traced function may call another one that is compiled, so that starts and ends nest.
+    thread, outer = threading.get_ident(), list[str]()
+
+    def is_ours(event: str) -> bool:
+      return event.startswith(_COMPILING) and threading.get_ident() == thread
 
     def start(event: str, value: float, **_: Any) -> None:
-      if event.startswith(_COMPILING) and threading.get_ident() == thread:
-        depths.append(len(self._phases))
-        self._enter(_COMPILE)
+      if is_ours(event):
+        outer.append(self._enter(_COMPILE))
 
     def end(event: str, duration_secs: float, **_: Any) -> None:
-      if event.startswith(_COMPILING) and threading.get_ident() == thread and depths:
-        self._leave(depths.pop())
+      if is_ours(event) and outer:
+        self._enter(outer.pop())
 
     jax.monitoring.register_scalar_listener(start)
     jax.monitoring.register_event_duration_secs_listener(end)
@@ -87,38 +80,31 @@ class Clock:
   def line(self) -> str:
     """The CPU time in words, by phase from the longest on, what has no phase last; and the wall time."""
     spent = self.spent()
-    cpu, wall = (_in_words(sum(each)) for each in zip(*spent.values()))
-    phases = sorted(spent, key=lambda name: (name == _REST, -spent[name].cpu))
-    return f'CPU time {cpu}: {", ".join(f"{name} {_in_words(spent[name].cpu)}" for name in phases)}; wall time {wall}'
+    cpu, wall = map(in_words, np.sum(list(spent.values()), axis=0))
+    phases = sorted(spent, key=lambda name: (name == _REST, -spent[name][0]))
+    return f'CPU time {cpu}: {", ".join(f"{name} {in_words(spent[name][0])}" for name in phases)}; wall time {wall}'
 
-  def _enter(self, name: str) -> None:
-    self._count()
-    self._phases.append(name)
-
-  def _leave(self, depth: int) -> None:
-    self._count()
-    del self._phases[depth:]
-
-  def _count(self) -> None:
-    """Gives what has passed to the innermost phase."""
-    now, phase = _now(), self._phases[-1]
-    self._spent[phase] = self._spent.get(phase, Time()).plus(now.minus(self._last))
-    self._last = now
+  def _enter(self, name: str) -> str:
+    """Begins a phase; what has passed since the last one began counts for that one, whose name is returned."""
+    now, before = _now(), self._phase
+    self._spent[before] = self._spent.get(before, 0.0) + now - self._last
+    self._phase, self._last = name, now
+    return before
 
 
-def difference(later: dict[str, Time], earlier: dict[str, Time]) -> dict[str, dict[str, float]]:
+def difference(later: dict[str, np.ndarray], earlier: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
   """The time of each phase between two readings of a clock, for a record: rounded, without phases that took none."""
-  passed = {name: time.minus(earlier.get(name, Time())) for name, time in later.items()}
+  passed = {name: time - earlier.get(name, 0.0) for name, time in later.items()}
   return {
-    'cpu_seconds': {name: round(time.cpu, 3) for name, time in passed.items() if time.wall},
-    'wall_seconds': {name: round(time.wall, 3) for name, time in passed.items() if time.wall},
+    kind: {name: round(float(time[index]), 3) for name, time in passed.items() if time.any()}
+    for index, kind in enumerate(('cpu_seconds', 'wall_seconds'))
   }
 
 
-def _now() -> Time:
-  return Time(time.process_time(), time.monotonic())
+def _now() -> np.ndarray:
+  return np.array([time.process_time(), time.monotonic()])
 
 
-def _in_words(seconds: float) -> str:
-  minutes, rest = divmod(round(seconds), 60)
-  return f'{minutes} min {rest} s' if minutes else f'{rest} s'
+def in_words(seconds: float) -> str:
+  """Hours, minutes and seconds, such as 0:04:22."""
+  return str(datetime.timedelta(seconds=round(seconds)))

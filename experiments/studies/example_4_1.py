@@ -23,7 +23,8 @@ from hmm_jax import example_4_1
 from hmm_jax.memory_hmm import cell_probs
 
 # The documents that are drawn and tabulated: the sentence of the settings is document 0, samples follow.
-_SHOWN = {0: 'sentence', 1: 'sampled_document'}
+_SHOWN: dict[Any, str] = {0: 'sentence', 1: 'sampled_document'}
+_TITLE = 'Posterior of each cell after each word; the probability, given all words, that the word reads a cell'
 
 
 def _check(settings: ExampleSettings) -> None:
@@ -52,58 +53,64 @@ def _run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -
     documents.append(tokens[: ends[-1] + 1] if ends.size else tokens)
     held = np.unravel_index(states[0] // hmm.num_states, hmm.memory_probs.shape)
     memories.append({cell: names[value] for cell, names, value in zip(vocabulary.cells, vocabulary.values, held)})
-  made = {'environment': environment.keep(workdir, environment.environment(jax.devices()))}
+  made = environment.keep(workdir, environment.environment(jax.devices()))
   rows = _records(hmm, vocabulary, documents)
-  results.write(workdir, settings, [{**row, 'memory': memories[row['document']], **made} for row in rows])
+  results.write(workdir, settings, [{**row, 'memory': memories[row['document']], 'environment': made} for row in rows])
 
 
 def _records(hmm: hmm_jax.MemoryHMM, vocabulary: example_4_1.Vocabulary, documents: list[np.ndarray]) -> list[Record]:
   """A record a (document, word), and one before the first word, where the posterior is the prior."""
-  lengths = np.array([len(tokens) for tokens in documents])
-  tokens_BxT = jnp.array([np.pad(tokens, (0, lengths.max() - len(tokens))) for tokens in documents])
-  observed_BxT = jnp.arange(lengths.max()) < lengths[:, None]
-  posterior = hmm_jax.memory_forward_backward(hmm, hmm_jax.token_likelihoods(hmm, tokens_BxT, observed_BxT))
+  # Documents are padded to one batch, since a program is compiled for each length.
+  lengths = np.array([[len(tokens)] for tokens in documents])
+  observed_BxT = np.arange(lengths.max()) < lengths
+  tokens_BxT = np.zeros(observed_BxT.shape, np.int32)
+  tokens_BxT[observed_BxT] = np.concatenate(documents)
+  rows_BxTxE = hmm_jax.token_likelihoods(hmm, jnp.asarray(tokens_BxT), jnp.asarray(observed_BxT))
+  posterior = hmm_jax.memory_forward_backward(hmm, rows_BxTxE)
+  reads_BxTxN = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
+  # What stands before the first word is inserted as word 0.
   prior_NxM = cell_probs(hmm, hmm.memory_probs.reshape(-1))
-  after_BxTxNxM = np.asarray(cell_probs(hmm, posterior.joint.filtered_probs))
-  reads_BxTxN = np.asarray(posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells))
+  cells_BxTxNxM = np.insert(cell_probs(hmm, posterior.joint.filtered_probs), 0, prior_NxM, axis=1)
+  reads_BxTxN = np.insert(reads_BxTxN, 0, 0, axis=1)
 
-  named = lambda names, probs: dict(zip(names, np.asarray(probs).tolist()))
-  rows = []
-  for document, tokens in enumerate(documents):
-    words = ['', *(vocabulary.words[token] for token in tokens)]
-    cells = [prior_NxM, *after_BxTxNxM[document]]
-    reads = [np.zeros(hmm.num_cells), *reads_BxTxN[document]]
-    for position, (word, cells_NxM, reads_N) in enumerate(zip(words, cells, reads)):
-      of_cells = dict(zip(vocabulary.cells, map(named, vocabulary.values, cells_NxM)))
-      row = {'document': document, 'position': position, 'word': word}
-      rows.append(row | {'posterior': of_cells, 'reads': named(vocabulary.cells, reads_N)})
-  return rows
+  named = lambda names, probs: dict(zip(names, probs.tolist()))
+  return [
+    {
+      'document': document,
+      'position': position,
+      'word': word,
+      'posterior': dict(zip(vocabulary.cells, map(named, vocabulary.values, cells_BxTxNxM[document, position]))),
+      'reads': named(vocabulary.cells, reads_BxTxN[document, position]),
+    }
+    for document, tokens in enumerate(documents)
+    for position, word in enumerate(['', *(vocabulary.words[token] for token in tokens)])
+  ]
 
 
 def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
   """The sampled `documents`, and each of those that are shown word by word."""
-  texts = {document: example_4_1.as_text(list(words[1:])) for document, words in records.groupby('document')['word']}
-  sampled = records[(records['document'] > 0) & (records['position'] == 0)]
-  held = [{'text': texts[row.document], **row.memory} for row in sampled.itertuples()]
-  found = {'documents': table('Sampled documents, each with what its memory holds', held, num_texts=4)}
-  for document, name in _SHOWN.items():
-    rows = [_cells(record) for record in statistics.select(records, document=document).itertuples()]
-    what = 'Posterior of each cell after each word; the probability, given all words, that the word reads a cell'
-    found[name] = table(f'{texts[document]} {what}', rows, num_texts=1)
-  return found
+  sampled, shown = list[dict[str, str]](), dict[str, Table]()
+  for document, rows in records.groupby('document'):
+    text = example_4_1.as_text(list(rows['word'][1:]))
+    if document:
+      sampled.append({'text': text, **rows['memory'].iloc[0]})
+    if document in _SHOWN:
+      shown[_SHOWN[document]] = table(f'{text} {_TITLE}', _cells(rows).to_dict('records'), num_texts=1)
+  return {'documents': table('Sampled documents, each with what its memory holds', sampled, num_texts=4), **shown}
 
 
-def _cells(record: Any) -> dict[str, str]:
-  cells = {'word': record.word or '(prior)'}
-  for cell, probs in record.posterior.items():
-    cells |= {f'{cell}\n{value}': f'{prob:.2f}' for value, prob in probs.items()}
-  return cells | {f'reads\n{cell}': f'{prob:.2f}' if prob else '' for cell, prob in record.reads.items()}
+def _cells(rows: pd.DataFrame) -> pd.DataFrame:
+  """The words of a document, the posterior of each value of each cell, and the cells that are read."""
+  posterior = pd.json_normalize(list(rows['posterior']), sep='\n').map('{:.2f}'.format)
+  reads = pd.DataFrame(list(rows['reads'])).add_prefix('reads\n').map(lambda prob: f'{prob:.2f}' if prob else '')
+  words = rows['word'].replace('', '(prior)').reset_index(drop=True)
+  return pd.concat([words, posterior, reads], axis=1)
 
 
 def figures(records: pd.DataFrame, settings: ExampleSettings) -> dict[str, matplotlib.figure.Figure]:
   """The documents that are shown."""
-  of = {name: statistics.select(records, document=document) for document, name in _SHOWN.items()}
-  return {name: _draw(rows, name.replace('_', ' '), settings.figure) for name, rows in of.items()}
+  rows_of = lambda document: statistics.select(records, document=document)
+  return {name: _draw(rows_of(document), name.replace('_', ' '), settings.figure) for document, name in _SHOWN.items()}
 
 
 @figures_lib.styled
@@ -113,11 +120,10 @@ def _draw(rows: pd.DataFrame, name: str, settings: FigureSettings) -> matplotlib
   first, positions = rows.iloc[0], rows['position']
   panels = figure.subplots(len(first['reads']), 1, sharex=True)
   for number, (axes, cell) in enumerate(zip(panels, first['reads']), 1):
-    posterior = pd.DataFrame([probs[cell] for probs in rows['posterior']])
-    for value in posterior:
-      axes.plot(positions, posterior[value], label=value)
-    reads = [probs[cell] for probs in rows['reads']]
-    axes.bar(positions, reads, width=0.86, color='0.85', zorder=0.5, label=f'P[J = {number} | all words]')
+    posterior = pd.DataFrame(list(rows['posterior'].str[cell]))
+    axes.plot(positions, posterior, label=list(posterior))
+    label = f'P[J = {number} | all words]'
+    axes.bar(positions, rows['reads'].str[cell], width=0.86, color='0.85', zorder=0.5, label=label)
     axes.set(xlim=(-0.5, len(rows) - 0.5), ylim=(-0.04, 1.04), yticks=[0, 0.5, 1], ylabel='probability')
     held = f', holds {first["memory"][cell]!r}' if first['document'] else ''
     axes.set_title(f'$M_{number}$: {cell}{held}', loc='left')
@@ -129,4 +135,4 @@ def _draw(rows: pd.DataFrame, name: str, settings: FigureSettings) -> matplotlib
   return figure
 
 
-STUDY = Study(ExampleSettings, _run, tables, figures, _check)
+STUDY = Study(_run, tables, figures, _check)

@@ -1,7 +1,6 @@
 """The experiments of the paper's own protocol: grids of trials."""
 
 from experiments.pipeline import sweep
-from experiments.settings.grid import Settings
 from experiments.studies.study import Study
 
-STUDY = Study(Settings, sweep.run, sweep.tables, sweep.figures, sweep.check, sweep.trials, sweep.merge)
+STUDY = Study(sweep.run, sweep.tables, sweep.figures, sweep.check, sweep.trials, sweep.merge)

@@ -4,8 +4,10 @@ A recipe is the config's own with a few fields changed. Which steps it may take 
 """
 
 from collections.abc import Sequence
+import functools
 import itertools
 import pathlib
+import re
 from typing import Any
 
 from cycler import cycler
@@ -20,7 +22,6 @@ from experiments.analysis.tables import number, Table, table
 from experiments.pipeline import cost, sweep, trial as trial_lib
 from experiments.records import checkpoints
 from experiments.records.results import Record
-from experiments.runtime import distributed
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
@@ -48,17 +49,16 @@ def _run(
   settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
 ) -> str | None:
   """Runs what is missing of the trials of these numbers, as `sweep.run` does."""
-  grid = _trials(settings, workdir)
-  # Raises where the pretrained model of a finished trial is gone.
-  distributed.broadcast_from_process_0(lambda: all(metrics_of(trial) for trial in grid.values() if not trial.absent()))
-  return sweep.complete(settings, grid, numbers, lambda: _merge(settings, workdir, reporter), reporter)
+  merge = functools.partial(_merge, settings, workdir, reporter)
+  return sweep.complete(settings, _trials(settings, workdir), numbers, merge, reporter)
 
 
 def _merge(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
   """Writes the records of all trials that are finished, a record for each; says what is left."""
   grid = list(_trials(settings, workdir).values())
-  names = dict(zip((trial.id for trial in grid), itertools.cycle(settings.recipes())))
-  record = lambda trial, rows: [_record(settings, names[trial.id], trial, rows)]
+  # The settings of a trial are its recipe.
+  names = {recipe: name for name, recipe in settings.recipes().items()}
+  record = lambda trial, rows: [{'recipe': names[trial.settings], **_record(settings, trial, rows)}]
   left = len(grid) - len(sweep.write(workdir, settings, grid, record, reporter))
   return f'{left} of {len(grid)} pretrainings are left' if left else None
 
@@ -75,19 +75,19 @@ def metrics_of(trial: trial_lib.Trial) -> list[Record]:
   return metrics
 
 
-def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial, rows: list[Record]) -> Record:
-  """The record of a recipe on a distribution: distance from ideal, its curve, and the mean accuracy by method."""
-  recipe, metrics = trial.settings, metrics_of(trial)
-  whole, its = (s.pretrain.num_steps * cost.pretraining_step(s) for s in (settings, recipe))
-  accuracies = {method: [row['accuracy'] for row in rows if row['method'] == method] for method in trial.methods}
+def _record(settings: RecipeSettings, trial: trial_lib.Trial, rows: list[Record]) -> Record:
+  """What is measured of a recipe on a distribution: distance from ideal, its curve, and the mean accuracy by method."""
+  metrics = metrics_of(trial)
+  base, recipe = (s.pretrain.num_steps * cost.pretraining_step(s) for s in (settings, trial.settings))
+  mean = lambda method: float(np.mean([row['accuracy'] for row in rows if row['method'] == method]))
   return {
-    'recipe': name,
     **trial.point._asdict(),
     'trial': trial.trial,
-    'num_steps': recipe.pretrain.num_steps,
-    'operations': its / whole,
+    'num_steps': trial.settings.pretrain.num_steps,
+    'operations': recipe / base,
+    # The last measurement; the loss in training is one of noisy batches, and the step is above.
     **{field: value for field, value in metrics[-1].items() if field not in ('step', 'train_loss')},
-    'accuracy': {method: float(np.mean(values)) for method, values in accuracies.items()},
+    'accuracy': {method: mean(method) for method in trial.methods},
     'curve': [[row['step'], row['kl_at_mask']] for row in metrics],
     'trial_id': trial.id,
     'pretraining_id': trial.pretraining_id,
@@ -98,36 +98,38 @@ def _record(settings: RecipeSettings, name: str, trial: trial_lib.Trial, rows: l
 def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
   """A row for each size and recipe."""
   rows, percent = [], 100 * pd.DataFrame(list(records['accuracy']))
-  for point, of_point in statistics.by_point(records.join(percent)).items():
-    base = statistics.select(of_point, recipe=BASE)
-    for name, of_recipe in of_point.groupby('recipe', sort=False):
-      # With the base on the same distribution, where there is one.
-      pairs = of_recipe[of_recipe['recipe'] != BASE].merge(base, on='trial', suffixes=('', '_of_base'))
-      first = of_recipe.iloc[0]
-      row = {
-        '|H|': str(point.num_states),
-        'recipe': _label(name),
-        'n': str(len(of_recipe)),
-        'steps': str(first['num_steps']),
-        'operations': f'{first["operations"]:.2f}',
-        'KL at\n[MASK]': f'{scipy.stats.gmean(of_recipe["kl_at_mask"]):.4f}',
-        'KL at [MASK]\n/ base': ratio(pairs['kl_at_mask'] / pairs['kl_at_mask_of_base']),
-        'KL over positions\n/ base': ratio(pairs['kl_over_positions'] / pairs['kl_over_positions_of_base']),
-        'excess\nMLM loss': f'{of_recipe["excess_mlm_loss"].mean():.4f}',
-        "share that reaches\nthe base's KL": _reached(pairs),
-      }
-      for method in percent:
-        row[f'{method}\naccuracy'] = f'{of_recipe[method].mean():.1f}'
-        row[f'{method}\n- base'] = str(statistics.mean_interval(pairs[method] - pairs[f'{method}_of_base']))
-      rows.append(row)
+  records = records.join(percent)
+  base = statistics.select(records, recipe=BASE)
+  for (num_states, *_, name), of_recipe in records.groupby([*Point._fields, 'recipe'], sort=False):
+    # With the base on the same distribution, where there is one; the base itself is compared with nothing.
+    compared = of_recipe[of_recipe['recipe'] != BASE]
+    pairs = compared.merge(base, on=[*Point._fields, 'trial'], suffixes=('', '_of_base'))
+    row = {
+      '|H|': str(num_states),
+      'recipe': _label(name),
+      'n': str(len(of_recipe)),
+      'steps': str(of_recipe['num_steps'].iloc[0]),
+      'operations': f'{of_recipe["operations"].iloc[0]:.2f}',
+      'KL at\n[MASK]': f'{scipy.stats.gmean(of_recipe["kl_at_mask"]):.4f}',
+      'KL at [MASK]\n/ base': ratio(pairs['kl_at_mask'] / pairs['kl_at_mask_of_base']),
+      'KL over positions\n/ base': ratio(pairs['kl_over_positions'] / pairs['kl_over_positions_of_base']),
+      'excess\nMLM loss': f'{of_recipe["excess_mlm_loss"].mean():.4f}',
+      "share that reaches\nthe base's KL": _reached(pairs),
+    }
+    for method in percent:
+      row[f'{method}\naccuracy'] = f'{of_recipe[method].mean():.1f}'
+      row[f'{method}\n- base'] = str(statistics.mean_interval(pairs[method] - pairs[f'{method}_of_base']))
+    rows.append(row)
   return {'recipes': table(_TITLE, rows, num_texts=2)}
 
 
 def ratio(ratios: Sequence[float] | pd.Series) -> str:
   """The geometric mean of ratios, and the ends of the 95% t interval of their logarithm where there are three."""
   log = statistics.mean_interval(np.log(ratios))
-  ends = [number(np.exp(log.mean + side * log.half_width), '.2f') for side in (-1, 1)]
-  return number(np.exp(log.mean), '.2f') + (f' [{", ".join(ends)}]' if all(ends) else '')
+  # The half-width of fewer than three is NaN, which `number` leaves blank.
+  ends = log.mean - log.half_width, log.mean, log.mean + log.half_width
+  low, middle, high = (number(np.exp(x), '.2f') for x in ends)
+  return f'{middle} [{low}, {high}]' if low else middle
 
 
 def _reached(pairs: pd.DataFrame) -> str:
@@ -143,16 +145,17 @@ def share_to_reach(curve: Sequence[tuple[int, float]], target: float) -> float:
   Between measurements the logarithm of KL is taken to be linear in the steps.
   """
   steps, kl = np.array(curve).T
-  (reached,) = np.nonzero(kl[1:] <= target)
+  reached = np.flatnonzero(kl[1:] <= target)
   if not reached.size:
     return np.nan
+  # The measurement that has reached it, and the one before.
   ends = [reached[0] + 1, reached[0]]
   return float(np.interp(np.log(target), np.log(kl[ends]), steps[ends]) / steps[-1])
 
 
 def _label(name: str) -> str:
   """The recipe without the names of the groups."""
-  return ' '.join(word.partition('.')[2] or word for word in name.split())
+  return re.sub(r'\b[a-z]+\.', '', name)
 
 
 @figures_lib.styled
@@ -181,4 +184,4 @@ def figures(records: pd.DataFrame, settings: Any) -> dict[str, matplotlib.figure
   return {'recipes': figure}
 
 
-STUDY = Study(RecipeSettings, _run, tables, figures, _check, _trials, _merge)
+STUDY = Study(_run, tables, figures, _check, _trials, _merge)

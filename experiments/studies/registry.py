@@ -1,6 +1,7 @@
 """Every experiment by its name: its STUDY and the class of its settings, imported when they are asked for."""
 
-from collections.abc import Iterator, Mapping
+import collections
+from collections.abc import Mapping
 import pkgutil
 from typing import Any
 
@@ -8,44 +9,34 @@ import ml_collections
 
 from experiments.settings import config as config_lib
 
-_STUDIES = 'experiments.studies'
-_GRID = (f'{_STUDIES}.grids:STUDY', 'experiments.settings.grid:Settings')
-# The class of settings lies apart from what plots and fits.
-_NAMES = {
+# The paper's own protocol, whose records `--mode=verify` runs again.
+_GRID = 'studies.grids', 'settings.grid:Settings'
+# The module of STUDY, and the class of settings, which lies apart from what plots and fits.
+_PLACES = {
   'prompt_vs_head': _GRID,
   'memory_vs_vanilla': _GRID,
   'memory_cells': _GRID,
-  'recipes': (f'{_STUDIES}.recipes:STUDY', f'{_STUDIES}.settings:RecipeSettings'),
-  'benchmark': (f'{_STUDIES}.benchmark.study:STUDY', f'{_STUDIES}.benchmark.settings:BenchmarkSettings'),
-  'example_4_1': (f'{_STUDIES}.example_4_1:STUDY', f'{_STUDIES}.settings:ExampleSettings'),
-  'theory': (f'{_STUDIES}.theory.study:STUDY', f'{_STUDIES}.theory.settings:TheorySettings'),
-  'degradation': (f'{_STUDIES}.degradation.study:STUDY', f'{_STUDIES}.degradation.settings:DegradationSettings'),
-  'which_theorem': (f'{_STUDIES}.which_theorem.study:STUDY', f'{_STUDIES}.which_theorem.settings:WhichTheoremSettings'),
-  'examine': (f'{_STUDIES}.theory.examine:STUDY', f'{_STUDIES}.theory.settings:ExamineSettings'),
+  'recipes': ('studies.recipes', 'studies.settings:RecipeSettings'),
+  'benchmark': ('studies.benchmark.study', 'studies.benchmark.settings:BenchmarkSettings'),
+  'example_4_1': ('studies.example_4_1', 'studies.settings:ExampleSettings'),
+  'theory': ('studies.theory.study', 'studies.theory.settings:TheorySettings'),
+  'degradation': ('studies.degradation.study', 'studies.degradation.settings:DegradationSettings'),
+  'which_theorem': ('studies.which_theorem.study', 'studies.which_theorem.settings:WhichTheoremSettings'),
+  'examine': ('studies.theory.examine', 'studies.theory.settings:ExamineSettings'),
 }
-# The experiments of the paper's own protocol, whose records `--mode=verify` runs again.
-GRIDS = tuple(name for name, where in _NAMES.items() if where == _GRID)
+GRIDS = tuple(name for name, places in _PLACES.items() if places == _GRID)
 
 
-class _OfEach(Mapping[str, Any]):
-  """One of the names of each experiment, imported when it is asked for: a name alone takes no time."""
-
-  def __init__(self, index: int):
-    self._index = index
+class _Imported(collections.UserDict[str, Any]):
+  """Values by the places that they are imported from when they are asked for: a name alone takes no time."""
 
   def __getitem__(self, name: str) -> Any:
-    return pkgutil.resolve_name(_NAMES[name][self._index])
-
-  def __iter__(self) -> Iterator[str]:
-    return iter(_NAMES)
-
-  def __len__(self) -> int:
-    return len(_NAMES)
+    return pkgutil.resolve_name(f'experiments.{self.data[name]}')
 
 
-EXPERIMENTS: Mapping[str, Any] = _OfEach(0)
+EXPERIMENTS: Mapping[str, Any] = _Imported({name: f'{module}:STUDY' for name, (module, _) in _PLACES.items()})
 # What `settings.config` needs of the experiments.
-SETTINGS: config_lib.Classes = _OfEach(1)
+SETTINGS: config_lib.Classes = _Imported({name: settings for name, (_, settings) in _PLACES.items()})
 
 
 def from_config(config: ml_collections.ConfigDict) -> Any:

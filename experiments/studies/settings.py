@@ -11,9 +11,9 @@ from experiments.settings.grid import Point, Settings
 from experiments.settings.groups import Experiment, FigureSettings
 
 BASE = 'base'
-# What a recipe may change; the rest makes the task.
+# What a recipe may change: training, and neither the task nor the shape of the model.
 _GROUPS = ('pretrain.', 'corpus.', 'bert.')
-_ARCHITECTURE = ('bert.num_layers', 'bert.width', 'bert.num_heads', 'bert.ffn_width')
+_ARCHITECTURE = {'bert.num_layers', 'bert.width', 'bert.num_heads', 'bert.ffn_width'}
 
 
 class ExampleSettings(Experiment):
@@ -62,28 +62,23 @@ class RecipeSettings(Settings):
     changed = config_lib.replace(self, {'variants': (), **changes})
     p, operations = changed.pretrain, cost.pretraining_step(self) / cost.pretraining_step(changed)
     ratio = 1.0 if 'pretrain.num_steps' in changes else operations
+    # A whole number of calls that rounding has made a little less of stays it.
     calls = max(int(p.num_steps * ratio / p.steps_per_call + 1e-9), 1)
     num_steps = calls * p.steps_per_call
     share = 1.0 if 'pretrain.warmup_steps' in changes else num_steps / self.pretrain.num_steps
     every = max(round(calls / self.num_measurements), 1) * p.steps_per_call
-    pretrain = dataclasses.replace(
-      p,
-      num_steps=num_steps,
-      warmup_steps=round(p.warmup_steps * share),
-      measure_every=every,
-      checkpoint_every=every,
-    )
+    steps = dict(num_steps=num_steps, warmup_steps=round(p.warmup_steps * share))
+    pretrain = dataclasses.replace(p, **steps, measure_every=every, checkpoint_every=every)
     return dataclasses.replace(changed, pretrain=pretrain)
 
   def _changes(self, text: str) -> dict[str, Any]:
     """The changed fields, whose values are still to be checked; raises SettingsError for what is no field."""
-    fields = [name for name, _ in config_lib.fields(RecipeSettings) if name.startswith(_GROUPS)]
-    fields = [name for name in fields if name not in _ARCHITECTURE]
+    names = [name for name, _ in config_lib.fields(RecipeSettings) if name.startswith(_GROUPS)]
+    fields = [name for name in names if name not in _ARCHITECTURE]
     changes: dict[str, Any] = {}
     for word in text.split():
       name, _, value = word.partition('=')
       require(name in fields, 'a change', word, f'FIELD=VALUE of one of {", ".join(fields)}')
-      require(name not in changes, 'a change', word, f'one change of {name}')
       try:
         changes[name] = ast.literal_eval(value)
       except (SyntaxError, ValueError):

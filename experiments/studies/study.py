@@ -33,10 +33,9 @@ def _nothing(*_: Any) -> Any:
 
 
 class Study(NamedTuple):
-  """An experiment of the suite.
+  """An experiment of the suite, whose class of settings stands in the registry.
 
   Attributes:
-    settings: the class of its settings.
     run: (settings, workdir, reporter) -> records in the workdir; `in_parts` makes one. That of a grid of trials takes
       the numbers of trials, too, and returns a sentence that says what is left.
     tables: (records, settings) -> its tables by name, of those that the records have something for.
@@ -46,7 +45,6 @@ class Study(NamedTuple):
     merge: of a grid, (settings, workdir, reporter) -> records of the trials that are finished; what is left.
   """
 
-  settings: Any
   run: Callable[..., str | None]
   tables: Callable[[pd.DataFrame, Any], dict[str, Table]]
   figures: Callable[[pd.DataFrame, Any], dict[str, matplotlib.figure.Figure]] = _nothing
@@ -60,11 +58,12 @@ class Study(NamedTuple):
     if records.empty:
       return
     text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())
+    # All is made before anything is shown: records that do not fit are refused, and leave no table.
     figures = self.figures(records, settings)
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
-    for name, path in (('records', workdir / results.FILE_NAME), ('table', workdir / 'table.txt')):
-      reporter.say(f'{name}: {path}')
+    reporter.say(f'records: {workdir / results.FILE_NAME}')
+    reporter.say(f'table: {workdir / "table.txt"}')
     for name, figure in figures.items():
       reporter.say(f'figure: {", ".join(map(str, figures_lib.save(figure, workdir / name)))}')
 
@@ -75,62 +74,58 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
   It runs the parts that are missing, each on record as it ends, and writes the records of all. A part that another
   process works on is waited for; one that is corrupt is renamed and made again.
   """
-  return functools.partial(_run, parts)
+
+  def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
+    results.begin(workdir, settings)
+    folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
+    found = {}
+    for index, (name, part) in enumerate(parts(settings).items()):
+      make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
+      found[name] = _read_or_made(folder / name, make, workdir, reporter)
+    with locks.held(workdir, 'the merging of records', reporter):
+      results.write(workdir, settings, [row for made in found.values() for row in made['records']])
+      seconds = [{'part': name, 'seconds': made['seconds']} for name, made in found.items()]
+      files.write_json_lines(workdir / timing.FILE_NAME, seconds)
+
+  return run
 
 
-def _run(parts: Callable[[Any], dict[str, Part]], settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
-  results.begin(workdir, settings)
-  parts_of = workdir / 'parts' / _id(settings)
-  key = jax.random.key(settings.seed)
-  records: list[Row] = []
-  spent: list[Row] = []
-  for index, (name, part) in enumerate(parts(settings).items()):
-    make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
-    while (made := _kept(parts_of / name)) is None:
-      try:
-        with locks.held(parts_of / name, f'part {name}', reporter):
-          if _kept(parts_of / name, reporter) is None:
-            _make(parts_of / name, name, make, workdir, reporter)
-      except locks.Lost as lost:
-        reporter.say(str(lost))
-    records += made['records']
-    spent.append({'part': name, 'seconds': made['seconds']})
-  with locks.held(workdir, 'the merging of records', reporter):
-    results.write(workdir, settings, records)
-    files.write_json_lines(workdir / timing.FILE_NAME, spent)
-
-
-def _make(
-  folder: pathlib.Path, name: str, rows_of: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter
-) -> None:
-  """Runs a part whose lock this process has, and writes its records; raises Lost where another process has it now."""
-  begun = time.monotonic()
-  with _on_exact_device(), reporter.clock.phase(name):
-    rows = rows_of()
-  made = {'part': name, 'environment': environment.keep(workdir, environment.environment([exact_device()]))}
-  locks.check(folder)
-  records = [{'schema_version': results.SCHEMA_VERSION, **made, **row} for row in rows]
-  files.write_sealed(folder / _FILE_NAME, {'seconds': time.monotonic() - begun, 'records': records})
-
-
-def _kept(folder: pathlib.Path, renames: Reporter | None = None) -> Row | None:
-  """The records of a part; None if it has not ended, or its file is corrupt.
-
-  The holder of the part's lock passes `renames`, so that a corrupt file is renamed and reported.
-  """
+def _read_or_made(
+  folder: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter
+) -> Row:
+  """The records of a part and the seconds that it took, from its file, or made by this process, which has its lock."""
   path = folder / _FILE_NAME
+  while True:
+    try:
+      with locks.held(folder, f'part {folder.name}', reporter):
+        return _kept(path, reporter) or _made(path, make, workdir, reporter)
+    except locks.Lost as lost:
+      # The process that has the lock now writes the file.
+      reporter.say(str(lost))
+
+
+def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
+  """What the file of a part holds; None where there is none, or it was corrupt and is renamed."""
   try:
-    made = files.read_sealed(path)
-    rows = made.get('records')
-    if not isinstance(rows, list) or any(row['part'] != folder.name for row in rows):
-      raise files.Corrupt(f'is not of part {folder.name}')
-    return made
+    return files.read_sealed(path)
   except FileNotFoundError:
     return None
   except files.Corrupt as error:
-    if renames:
-      renames.say(f'{path} {error}: renamed to {files.rename_corrupt(path).name}, and made again')
+    reporter.say(f'{path} {error}: renamed to {files.rename_corrupt(path).name}, and made again')
     return None
+
+
+def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter) -> Row:
+  """Runs a part and writes its file; raises Lost where another process has its lock by then."""
+  begun, name = time.monotonic(), path.parent.name
+  with _on_exact_device(), reporter.clock.phase(name):
+    rows = make()
+  made = {'part': name, 'environment': environment.keep(workdir, environment.environment([exact_device()]))}
+  locks.check(path.parent)
+  records = [{'schema_version': results.SCHEMA_VERSION, **made, **row} for row in rows]
+  content = {'seconds': time.monotonic() - begun, 'records': records}
+  files.write_sealed(path, content)
+  return content
 
 
 @contextlib.contextmanager

@@ -124,13 +124,6 @@ def test_runs_share_the_memory_of_the_host(monkeypatch):
     sweep.check(_settings())
 
 
-@pytest.mark.parametrize('text', ['', '0', '-1', 'two', '1.5', ' 2', '10000', '٣'])
-def test_the_number_of_runs_is_checked(monkeypatch, text):
-  monkeypatch.setenv('HMM_JAX_RUNS', text)
-  with pytest.raises(SettingsError, match=f'^HMM_JAX_RUNS is {text!r}; valid is a number of runs, 1 to 9999, as '):
-    sweep.check(_settings())
-
-
 def _trial(workdir, number=0, **changes):
   return trial_lib.Trial(_settings('prompt_vs_head', **changes), Point(4), number, workdir)
 

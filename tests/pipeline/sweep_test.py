@@ -14,7 +14,7 @@ from configs import prompt_vs_head
 from experiments.pipeline import pretraining, sweep
 from experiments.records import files, results, status, trial_records
 from experiments.records.trial_records import Tuned
-from experiments.runtime import locks, timing
+from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
 from experiments.settings.fields import SettingsError
@@ -43,7 +43,7 @@ def begun(monkeypatch):
     order.append((trial.point.num_states, trial.trial))
     trial_records.add(trial, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {'accuracy': 0.5})], {})
     files.write_json_lines(trial.timing_path, [{'trial_id': trial.id}])
-    reporter.clock._begun = reporter.clock._begun.minus(timing.Time(0, 60))
+    reporter.clock._begun = reporter.clock._begun - np.array([0, 60])
     return True
 
   monkeypatch.setattr(sweep.trial_lib, 'run', run)

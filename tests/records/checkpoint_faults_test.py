@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 
 from conftest import assert_same_bits
 import fsspec
@@ -133,7 +132,7 @@ def test_a_step_without_checksums_is_used_unless_it_cannot_be_restored(directory
   (directory / '3' / checkpoints.CHECKSUMS).unlink()
   assert _restored(directory) == (3, [])
   shutil.rmtree(directory / '3' / 'state')
-  value, (what,) = _restored(directory)
+  value, (what, _) = _restored(directory)
   assert value == 2 and 'renamed to 3.corrupt' in what
 
 
@@ -148,14 +147,11 @@ def test_an_intact_step_that_cannot_be_restored_is_refused(directory):
   assert _restored(directory) == (3, [])
 
 
-def test_checksums_are_written_once_a_save_has_ended(tmp_path):
-  """At the next look, which waits for nothing; so that a kill later finds them."""
+def test_a_save_that_has_returned_has_its_checksums(tmp_path):
+  """So that a kill later finds them."""
   directory = tmp_path / 'model' / checkpoints.NAME
   with checkpoints.open_checkpoints(directory) as saved:
     saved.save(1, _state(1), [])
-    saved.manager.wait_until_finished()
-    assert not (directory / '1' / checkpoints.CHECKSUMS).exists()
-    saved.check()
     assert (directory / '1' / checkpoints.CHECKSUMS).exists()
 
 
@@ -168,8 +164,9 @@ def test_in_an_object_store_a_corrupt_step_is_copied():
     digests = {'state/file': files.digest(directory / str(step) / 'state' / 'file')}
     files.write_sealed(directory / str(step) / checkpoints.CHECKSUMS, {'of': 'model', 'files': digests})
   (directory / '2' / 'state' / 'file').write_bytes(b'9')
-  what, rest = checkpoints._rename_corrupt_steps(directory)
-  assert 'state/file failed its checksum' in what and rest.startswith('step 1 is intact')
+  assert checkpoints._fault(directory / '1') is None
+  assert checkpoints._fault(directory / '2') == 'state/file failed its checksum'
+  files.rename_corrupt(directory / '2')
   assert (directory / '2.corrupt' / 'state' / 'file').read_bytes() == b'9'
   assert not (directory / '2').exists() and set(files.tree(directory / '1')) == {'state/file', checkpoints.CHECKSUMS}
 
@@ -202,10 +199,7 @@ def _taken(directory):
 
 
 def test_a_full_disk_is_a_sentence_and_leaves_the_last_step(small, tmp_path):
-  """A save that fails in the background is told at the next look, not at the next save; with room again it goes on.
-
-  One step takes no more than was estimated.
-  """
+  """With room again it goes on. One step takes no more than was estimated."""
   trial = _trial(tmp_path, **{'bert.width': 64})
   wide = _wide(trial)
   with checkpoints.open_checkpoints(tmp_path / checkpoints.NAME) as saved:
@@ -219,13 +213,8 @@ def test_a_full_disk_is_a_sentence_and_leaves_the_last_step(small, tmp_path):
   )
   with checkpoints.open_checkpoints(directory) as saved:
     saved.save(1, wide, [])
-    saved.wait()
-    saved.check()
-    saved.save(2, wide, [])
-    while saved.manager.is_saving_in_progress():
-      time.sleep(0.01)
     with pytest.raises(storage.StorageError, match=sentence):
-      saved.check()
+      saved.save(2, wide, [])
   small(4 * taken)
   with checkpoints.open_checkpoints(directory) as saved:
     state, _ = saved.restore(like)

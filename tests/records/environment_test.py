@@ -52,3 +52,12 @@ def test_differences_are_those_that_may_change_bits(change, words):
   assert len(found) == len(words)
   for sentence, start in zip(found, words):
     assert sentence.startswith(start)
+
+
+def test_an_environment_that_was_changed_is_not_compared(tmp_path):
+  """Its name is the hash of what was written."""
+  made = environment.keep(tmp_path, environment.environment(jax.devices()))
+  assert list(environment.load(tmp_path, [{'environment': made}, {'environment': made}, {}])) == [made]
+  path = tmp_path / environment.FOLDER / f'{made}.json'
+  path.write_text(path.read_text().replace('"processes": 1', '"processes": 2'))
+  assert environment.load(tmp_path, [{'environment': made}]) == {}

@@ -55,22 +55,22 @@ def test_settings_of_another_schema_are_refused(version, tmp_path):
   content = json.loads(path.read_text())
   del content['schema_version']
   path.write_text(json.dumps(content if version is None else {'schema_version': version, **content}))
-  with pytest.raises(SettingsError, match=r'^--workdir is .*; valid is .* schema 2 \(config.json has schema'):
-    results.check(tmp_path)
+  with pytest.raises(SettingsError, match=r'^the schema of .*config.json is .*; valid is settings of schema 2, or'):
+    results.config(tmp_path)
 
 
-@pytest.mark.parametrize('text', ['', '[', '3', '[' * 100_000, '\xff'])
+@pytest.mark.parametrize('text', ['', '[', '3', '[' * 100_000, '\xff', None])
 def test_settings_that_cannot_be_parsed_are_corrupt(text, tmp_path):
-  (tmp_path / results.CONFIG_NAME).write_bytes(text.encode('latin-1'))
+  """A directory in their place is, too."""
+  path = tmp_path / results.CONFIG_NAME
+  path.mkdir() if text is None else path.write_bytes(text.encode('latin-1'))
   with pytest.raises(files.Corrupt, match='config.json cannot be parsed'):
     results.config(tmp_path)
-  with pytest.raises(SettingsError, match=r'^--workdir is .* \(config.json cannot be parsed\)'):
-    results.check(tmp_path)
 
 
 def test_records_of_another_schema_are_refused(tmp_path):
   """Also where no settings are beside them; those of before there were versions count as 0."""
-  assert results.check(tmp_path) is None and results.load(tmp_path) == []
+  assert results.config(tmp_path) is None and results.load(tmp_path) == []
   for version in ({}, {'schema_version': 1}):
     files.write_json_lines(tmp_path / results.FILE_NAME, [{'schema_version': 2}, version])
     with pytest.raises(

@@ -15,7 +15,7 @@ import rich.console
 
 from configs import prompt_vs_head
 from experiments.pipeline import sweep, verify
-from experiments.records import environment, files, loading, results, trial_records
+from experiments.records import environment, files, results, trial_records
 from experiments.records.trial_records import Tuned
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
@@ -118,7 +118,7 @@ def test_arrays_come_back_as_they_went(tmp_path):
   arrays |= {'d': np.zeros((0, 4)), 'e': np.zeros(10**6)}
   for save in (np.savez, np.savez_compressed):
     save(tmp_path / 'arrays.npz', **arrays)
-    found = loading.arrays(tmp_path / 'arrays.npz')
+    found = files.read_arrays(tmp_path / 'arrays.npz')
     assert set(found) == set(arrays)
     for name in arrays:
       np.testing.assert_array_equal(found[name], arrays[name])
@@ -126,27 +126,21 @@ def test_arrays_come_back_as_they_went(tmp_path):
 
 
 ABSURD = {
-  'declared in the header': (lambda path: _npz(path, a=_npy((10**6, 10**6), b'0' * 64)), 'declares .* and has 64$'),
-  'overflowing': (lambda path: _npz(path, a=_npy((2**62, 4), b'')), 'and has 0$'),
-  'more than declared': (lambda path: _npz(path, a=_npy((1,), b'0' * 16)), '8 bytes, and has 16$'),
-  'objects': (lambda path: np.savez(path, a=np.array([{}])), 'declares .* of object'),
-  'many': (
-    lambda path: _npz(path, **dict.fromkeys('abc', _npy((2**10,), bytes(2**13)))),
-    r'it declares .* at most 20,000$',
-  ),
-  'a later version': (lambda path: _npz(path, a=b'\x93NUMPY\x03\x00' + bytes(64)), 'version 3.0; valid are'),
+  'declared in the header': lambda path: _npz(path, a=_npy((10**8, 10**8), b'0' * 64)),
+  'less than is there': lambda path: _npz(path, a=_npy((1,), bytes(2**20))),
+  'overflowing': lambda path: _npz(path, a=_npy((2**62, 4), b'')),
+  'objects': lambda path: np.savez(path, a=np.array([{}])),
+  'many': lambda path: _npz(path, **dict.fromkeys('abc', _npy((2**10,), bytes(2**13)))),
+  'no version': lambda path: _npz(path, a=b'\x93NUMPY\x09\x00' + bytes(64)),
+  'one array': lambda path: path.write_bytes(_npy((1,), bytes(8))),
 }
 
 
 @pytest.mark.parametrize('kind', ABSURD)
 def test_absurd_arrays_are_refused_before_they_are_allocated(tmp_path, monkeypatch, kind):
-  """In a sentence of the user's file; numpy does not see it."""
-  make, words = ABSURD[kind]
-  make(tmp_path / 'hmm.npz')
-  monkeypatch.setattr(loading, 'MOST_ARRAYS', 20_000)
-  monkeypatch.setattr(loading.np, 'load', None)
-  with pytest.raises(ValueError, match=words):
-    loading.arrays(tmp_path / 'hmm.npz')
+  """In a sentence of the user's file; more than it may have is declared in the archive, or does not come."""
+  ABSURD[kind](tmp_path / 'hmm.npz')
+  monkeypatch.setattr(files, 'MOST_ARRAYS', 20_000)
   with pytest.raises(SettingsError, match="^hmm_file is '.*hmm.npz', which cannot be read as .npz "):
     problem_file.load(tmp_path / 'hmm.npz')
 
@@ -159,7 +153,7 @@ def test_an_archive_that_lies_about_its_size_is_refused(tmp_path):
   assert data.count(size) == 2
   path.write_bytes(data.replace(size, (200).to_bytes(4, 'little')))
   with pytest.raises(zipfile.BadZipFile):
-    loading.arrays(path)
+    files.read_arrays(path)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +167,7 @@ def test_absurd_json_is_refused(tmp_path, monkeypatch, content):
   with pytest.raises(SettingsError, match="results.jsonl' is damaged"):
     files.read_json_lines(tmp_path / 'results.jsonl')
   with pytest.raises(SettingsError, match='config.json cannot be parsed'):
-    verify._settings(results.check(tmp_path), '', registry.SETTINGS)
+    verify._settings(results.config(tmp_path), '', registry.SETTINGS)
   with pytest.raises(SettingsError, match='cannot be read as .json'):
     problem_file.load(tmp_path / 'hmm.json')
 
@@ -194,13 +188,13 @@ def test_settings_that_are_read_back_choose_no_path(tmp_path):
   recorded = {'schema_version': results.SCHEMA_VERSION, **dataclasses.asdict(registry.from_config(config))}
   path = tmp_path / 'config.json'
   path.write_text(json.dumps(recorded))
-  found = verify._settings(results.check(tmp_path), 'mine', registry.SETTINGS)
+  found = verify._settings(results.config(tmp_path), 'mine', registry.SETTINGS)
   assert (found.compilation_cache, found.pretrained) == ('auto', 'mine')
   assert '/chosen' not in json.dumps(dataclasses.asdict(found))
   for field, value in (('experiment', '../evil'), ('experiment', 'os.path'), ('models', '../evil')):
     path.write_text(json.dumps(recorded | {field: value}))
     with pytest.raises(SettingsError, match=rf"^{field}.* is '{value}'; valid is "):
-      verify._settings(results.check(tmp_path), '', registry.SETTINGS)
+      verify._settings(results.config(tmp_path), '', registry.SETTINGS)
 
 
 def test_records_that_are_read_back_choose_no_path(tmp_path, opened):

@@ -75,7 +75,7 @@ def test_methods_are_asked_for_on_the_models_that_they_are_of(tmp_path):
   """What is fitted to the exact G alone is not missing on BERT, nor fine-tuning on the exact model."""
   trial = _trial(tmp_path, methods=('head_best', 'oracle_prompt', 'finetune', 'head_converged'), tasks_per_trial=1)
   of_exact = {(0, 'exact', method) for method in ('head_best', 'oracle_prompt', 'head_converged')}
-  assert trial.missing() == trial.wanted() == of_exact | {(0, 'bert', 'finetune'), (0, 'bert', 'head_converged')}
+  assert trial.missing() == trial.paths().keys() == of_exact | {(0, 'bert', 'finetune'), (0, 'bert', 'head_converged')}
 
 
 def test_another_fit_is_another_record(tmp_path):
@@ -124,7 +124,7 @@ def test_a_kill_leaves_nothing_that_counts(tmp_path, monkeypatch, dies_at):
   with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
     patched.setattr(files, 'write_whole', write)
     _add(trial, 'exact', 'head')
-  assert trial.records() == [] and trial.missing() == trial.wanted()
+  assert trial.records() == [] and trial.missing() == trial.paths().keys()
   _add(trial, 'exact', 'head')
   assert not trial.missing() and _planned(trial) == (set(), [])
 
@@ -160,9 +160,9 @@ FAULTS = [
   ('json', _cut, 'cannot be parsed'),
   ('json', lambda path: path.write_text('[' * 100_000), 'cannot be parsed'),
   ('json', lambda path: path.write_bytes(b''), 'cannot be parsed'),
-  ('npz', _flip, '.npz, which failed its checksum'),
-  ('npz', _cut, '.npz, which failed its checksum'),
-  ('npz', lambda path: path.unlink(), 'has no exact-head-'),
+  ('npz', _flip, '.npz, which is missing or failed its checksum'),
+  ('npz', _cut, '.npz, which is missing or failed its checksum'),
+  ('npz', lambda path: path.unlink(), '.npz, which is missing or'),
 ]
 
 
@@ -188,7 +188,7 @@ def test_a_directory_in_the_place_of_an_array_is_renamed(trial):
   arrays.unlink()
   arrays.mkdir()
   missing, (said,) = _planned(trial)
-  assert missing == {(0, 'exact', 'head')} and f'has no {arrays.name}' in said and not arrays.exists()
+  assert missing == {(0, 'exact', 'head')} and f'{arrays.name}, which is missing or' in said and not arrays.exists()
 
 
 def test_a_corrupt_record_is_never_counted(trial):
@@ -206,7 +206,7 @@ def test_a_record_of_another_trial_is_made_again(trial):
     (other.directory / path.name).write_bytes(path.read_bytes())
   assert other.records() == []
   missing, (first, _) = _planned(other)
-  assert f"is of trial '{trial.id}'" in first and missing == other.missing() == other.wanted()
+  assert f"is of trial '{trial.id}'" in first and missing == other.missing() == other.paths().keys()
 
 
 def test_a_second_corrupt_file_is_renamed_beside_the_first(trial):

@@ -63,7 +63,6 @@ if count > 1:
 
 def save(self, step, state, metrics):
   whole_save(self, step, state, metrics)
-  self.wait()
   distributed.broadcast_from_process_0(lambda: None)
   if [me, step] == dying:
     os.kill(os.getpid(), how)

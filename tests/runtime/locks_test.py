@@ -47,7 +47,7 @@ def test_one_process_at_a_time_holds_a_lock(tmp_path):
   """Others know who; released it leaves no file, thread or descriptor."""
   directory, threads, descriptors = tmp_path / 'new', threading.active_count(), os.listdir('/proc/self/fd')
   for _ in range(3):
-    with locks.held(directory, 'it', QUIET) as is_held, locks.held(directory, 'it', QUIET, waits=False) as is_other:
+    with locks.held(directory, 'it', QUIET) as is_held, locks.held(directory, 'it', QUIET, lambda: True) as is_other:
       assert is_held and not is_other and locks.holder(directory).startswith(HERE)
       locks.check(directory)
     assert locks.holder(directory) is None and not list(directory.iterdir())
@@ -85,7 +85,7 @@ def hold_and(number):
 def race():
   while not (directory / 'go').exists():
     pass
-  with held(waits=False) as is_held:
+  with held(gives_up=lambda: True) as is_held:
     (directory / f'tried-{os.getpid()}').touch()
     while is_held and len(list(directory.glob('tried-*'))) < 4:
       time.sleep(0.001)
@@ -171,12 +171,11 @@ def test_whose_lock_was_taken_has_lost_it(tmp_path):
 
 
 def test_a_lock_is_waited_for_or_not(tmp_path, monkeypatch):
-  """It is said once for what and for whom; who gives up, or does not wait, goes without it."""
+  """It is said once for what and for whom; who gives up goes without it."""
   (reporter, said), looks, path = _spoken(), [], _elsewhere(tmp_path)
   monkeypatch.setattr(locks.time, 'sleep', lambda _: looks.append(None) or (len(looks) == 3 and path.unlink()))
-  for options in (dict(waits=False), dict(gives_up=lambda: True)):
-    with locks.held(tmp_path, 'trial 3', reporter, **options) as is_held:
-      assert not is_held and not looks and not said()
+  with locks.held(tmp_path, 'trial 3', reporter, lambda: True) as is_held:
+    assert not is_held and not looks and not said()
   with locks.held(tmp_path, 'trial 3', reporter) as is_held:
     assert is_held and len(looks) == 3 and locks.holder(tmp_path).startswith(HERE)
   assert said() == 'waits for trial 3, which process 42 on node7 works on\n'

@@ -174,7 +174,7 @@ def test_tuning_stops_between_epochs(monkeypatch):
   """In several processes, too, where no signal is answered elsewhere."""
   monkeypatch.setattr(distributed, 'num_processes', lambda: 2)
   monkeypatch.setattr(distributed, 'broadcast_from_process_0', lambda look: look())
-  monkeypatch.setattr(distributed, 'posted', lambda name: [])
+  monkeypatch.setattr(distributed, 'posted', lambda: [])
   seen = []
 
   def epoch(state):

@@ -30,8 +30,8 @@ class _Watched:
 
   def spent(self):
     last, spent = timing._now(), self.clock.spent()
-    total, end = timing.Time(*map(sum, zip(*spent.values()))), timing._now()
-    assert all(np.add(last.minus(self.after), -1e-6) <= total) and all(total <= np.add(end.minus(self.before), 1e-6))
+    total, end = sum(spent.values()), timing._now()
+    assert all(last - self.after - 1e-6 <= total) and all(total <= end - self.before + 1e-6)
     return spent
 
 
@@ -47,10 +47,10 @@ def test_phases_add_up_to_all_the_time():
       time.sleep(0.2)
     _work(0.1)
   spent = watched.spent()
-  assert {name: one.cpu for name, one in spent.items()} == pytest.approx(
+  assert {name: cpu for name, (cpu, _) in spent.items()} == pytest.approx(
     {'the rest': 0.05, 'outer': 0.2, 'inner': 0.2}, abs=0.04
   )
-  assert spent['inner'].wall >= 0.39
+  assert spent['inner'][1] >= 0.39
 
 
 def test_compiling_is_counted_once_and_apart():
@@ -63,9 +63,9 @@ def test_compiling_is_counted_once_and_apart():
     first = clock.spent()
     with clock.phase('computing'):
       compiled(jnp.ones((7, 7))).block_until_ready()
-  assert first['compile'].cpu > 0 and first['compile'].wall > 0
+  assert all(first['compile'] > 0)
   jax.jit(function)(jnp.ones((8, 8))).block_until_ready()
-  assert watched.spent()['compile'] == first['compile']
+  assert all(watched.spent()['compile'] == first['compile'])
 
 
 def test_what_fails_leaves_the_phase_outside_of_it():
@@ -82,8 +82,9 @@ def test_what_fails_leaves_the_phase_outside_of_it():
 
 
 def test_the_line_says_all_of_it(monkeypatch):
-  """By phase from the longest on, in minutes and seconds, what has no phase last."""
+  """By phase from the longest on, what has no phase last."""
   clock = timing.Clock()
-  clock._spent = {'the rest': timing.Time(200, 100), 'tuning': timing.Time(1.4, 2), 'compile': timing.Time(61, 50)}
+  spent = {'the rest': [200, 100], 'tuning': [1.4, 2], 'compile': [61, 50]}
+  clock._spent = {name: np.array(time) for name, time in spent.items()}
   monkeypatch.setattr(timing, '_now', lambda: clock._last)
-  assert clock.line() == 'CPU time 4 min 22 s: compile 1 min 1 s, tuning 1 s, the rest 3 min 20 s; wall time 2 min 32 s'
+  assert clock.line() == 'CPU time 0:04:22: compile 0:01:01, tuning 0:00:01, the rest 0:03:20; wall time 0:02:32'

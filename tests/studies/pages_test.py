@@ -16,6 +16,13 @@ def test_no_table_of_a_page_is_stale(page):
   assert pages.filled(f'{text[:where]}1{text[where:]}') == text
 
 
+def test_a_flag_is_refused(capsys, monkeypatch):
+  """In a sentence, with the status of bad input, before anything is written."""
+  monkeypatch.setattr(pages.files, 'write_whole', None)
+  assert pages.main(['--check']) == 2
+  assert capsys.readouterr() == ('', "error: '--check' is a stray argument; valid is none\n")
+
+
 def test_every_link_to_a_figure_has_its_file():
   for page in pages.PAGES:
     for link in pages.re.findall(r'!\[[^]]*\]\(([^)]+)\)', page.read_text()):

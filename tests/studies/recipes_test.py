@@ -78,7 +78,6 @@ def test_a_recipe_changes_what_it_says_and_its_steps():
     ('corpus.chunk_length=10000', 'chunk_length'),
     ('bert.scan_layers=false', "scan_layers is 'false'; valid is True or False"),
     ('bert.num_layers=3', 'num_layers=3.*bert.max_positions, bert.dropout_rate'),
-    ('pretrain.b2=0.9 pretrain.b2=0.98', "'pretrain.b2=0.98'; valid is one change of pretrain.b2"),
   ],
 )
 def test_a_variant_that_cannot_be_is_refused(variant, words):

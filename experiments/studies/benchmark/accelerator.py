@@ -3,18 +3,19 @@
 Runs on any machine, in toy sizes on a CPU too; what the machine cannot do is a line that says so.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 import dataclasses
+import functools
+from typing import Any
 
 import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.studies.benchmark.measure import BenchmarkCase, Contender, NotHere, Prepared
+from experiments.studies.benchmark.measure import Case, Prepared
 from experiments.studies.benchmark.settings import TrainingSettings
-from experiments.studies.benchmark.training import HUGGING_FACE, Step
-from hmm_jax.bert import Bert
+from experiments.studies.benchmark.training import Step
 
 # What `--config.deterministic` asks of every program of a process, here of one.
 _DETERMINISTIC = {'xla_gpu_exclude_nondeterministic_ops': True}
@@ -22,64 +23,47 @@ _DETERMINISTIC = {'xla_gpu_exclude_nondeterministic_ops': True}
 _MOVING_RATE = 1e-3
 
 
-def cases(settings: TrainingSettings, key: Array) -> Iterator[BenchmarkCase]:
+def cases(settings: TrainingSettings, key: Array) -> Iterator[Case]:
   """The step first: what a run that is killed has on record is in the order of what matters."""
   step = Step(settings, key)
-  contenders = [
-    Contender('ours', lambda: step.alone),
-    Contender('ours, without dropout', lambda: step.ours(_without_dropout(step))),
-    Contender('ours, cuDNN attention, without dropout', lambda: step.ours(_with_cudnn(step))),
-    Contender('ours, deterministic', lambda: step.ours(step.bert, options=_DETERMINISTIC)),
-    # Its layers start from other draws, so that its loss is another.
-    Contender('ours, scanned layers', lambda: step.ours(step.bert.clone(scan_layers=True))._replace(error=None)),
-    Contender('Hugging Face, torch.compile, SDPA', lambda: _hugging_face(step), HUGGING_FACE),
-    Contender('its matrix products alone', step.products_alone),
-  ]
-  yield BenchmarkCase('gpu', step.name, contenders)
-  yield losses(step)
-  yield step.ensembles('gpu')
+  yield (
+    step.name,
+    {
+      'ours': lambda: step.alone,
+      'ours, without dropout': functools.partial(step.ours, dropout_rate=0.0),
+      # JAX gives this kernel no dropout.
+      'ours, cuDNN attention, without dropout': functools.partial(step.ours, attention='cudnn', dropout_rate=0.0),
+      'ours, deterministic': functools.partial(step.ours, options=_DETERMINISTIC),
+      'ours, scanned layers': functools.partial(step.ours, scan_layers=True),
+      'Hugging Face, torch.compile, SDPA': functools.partial(step.hugging_face, compiled=True, attention='sdpa'),
+      'its matrix products alone': step.products_alone,
+    },
+  )
+  yield losses(settings, key)
+  yield step.ensembles()
 
 
-def _without_dropout(step: Step) -> Bert:
-  return step.bert.clone(dropout_rate=0.0)
-
-
-def _with_cudnn(step: Step) -> Bert:
-  """The fused kernel, which JAX gives no dropout."""
-  if jax.default_backend() != 'gpu':
-    raise NotHere('needs a CUDA device')
-  return _without_dropout(step).clone(attention='cudnn')
-
-
-def _hugging_face(step: Step) -> Prepared:
-  import torch
-
-  if not torch.cuda.is_available():
-    raise NotHere('torch sees no CUDA device')
-  return step.hugging_face(compiled=True, attention='sdpa', device='cuda')
-
-
-def losses(step: Step) -> BenchmarkCase:
+def losses(settings: TrainingSettings, key: Array) -> Case:
   """The losses of one call of steps from one start, without dropout, against those in float32.
 
   At full rate from the first step on: a warm-up to a small rate would leave the weights where they are. The distance is
   not a number where a gradient was not finite, unless it was the last, which no loss comes after.
   """
-  exact: list[np.ndarray] = []
-  moving = dataclasses.replace(step.settings.pretrain, warmup_steps=0, learning_rate=_MOVING_RATE)
+  moving = dataclasses.replace(settings.pretrain, warmup_steps=0, learning_rate=_MOVING_RATE)
+  bert = dataclasses.replace(settings.bert, dropout_rate=0.0)
+  step, exact = Step(dataclasses.replace(settings, pretrain=moving, bert=bert), key), list[np.ndarray]()
 
   def distance(found: Array) -> float:
     """The largest from the losses in float32, which come first."""
     exact.append(np.asarray(found))
     return float(np.abs(exact[-1] - exact[0]).max())
 
-  def contender(name: str, bert: Callable[[], Bert], precision: str = 'default') -> Contender:
-    prepare = lambda: step.ours(bert(), precision=precision, pretrain=moving)._replace(error=distance)
-    return Contender(name, prepare)
+  def compared(precision: str = 'default', **changes: Any) -> Prepared:
+    with jax.default_matmul_precision(precision):
+      return step.ours(**changes)._replace(error=distance)
 
-  contenders = [
-    contender('ours, float32', lambda: _without_dropout(step).clone(dtype=jnp.float32), 'highest'),
-    contender('ours, bfloat16', lambda: _without_dropout(step)),
-    contender('ours, bfloat16, cuDNN attention', lambda: _with_cudnn(step)),
-  ]
-  return BenchmarkCase('gpu', f'losses of {step.settings.pretrain.steps_per_call} steps, against float32', contenders)
+  return f'losses of {moving.steps_per_call} steps, against float32', {
+    'ours, float32': functools.partial(compared, 'highest', dtype=jnp.dtype('float32')),
+    'ours, bfloat16': compared,
+    'ours, bfloat16, cuDNN attention': functools.partial(compared, attention='cudnn'),
+  }

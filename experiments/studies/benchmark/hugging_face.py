@@ -1,30 +1,40 @@
 """Hugging Face's `BertForMaskedLM` with the numbers of our BERT, and its step of pretraining."""
 
 from collections.abc import Callable
+import os
+import re
 from typing import Any
 
+from flax.traverse_util import flatten_dict
 import jax
 import numpy as np
 import torch
 import transformers
 
+from experiments.settings.groups import PretrainSettings
 from hmm_jax.bert import Bert
 
 # All tokens are of one type here, whose embedding is zero.
 TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'
-# Modules of a layer there, by our names; queries, keys and values are one matrix of ours.
-_OF_A_LAYER = {
-  'attention.output.dense': 'attention_out',
-  'attention.output.LayerNorm': 'attention_norm',
-  'intermediate.dense': 'ffn_in',
-  'output.dense': 'ffn_out',
-  'output.LayerNorm': 'ffn_norm',
+# Names there by ours, of modules and of what is in them. Queries, keys and values are one matrix of ours.
+_NAMES = {
+  'word_embedding.embedding': 'bert.embeddings.word_embeddings.weight',
+  'position_embedding': 'bert.embeddings.position_embeddings.weight',
+  'embedding_norm': 'bert.embeddings.LayerNorm',
+  'layers_': 'bert.encoder.layer.',
+  'attention_out': 'attention.output.dense',
+  'attention_norm': 'attention.output.LayerNorm',
+  'ffn_in': 'intermediate.dense',
+  'ffn_out': 'output.dense',
+  'ffn_norm': 'output.LayerNorm',
+  'transform_norm': 'cls.predictions.transform.LayerNorm',
+  'transform': 'cls.predictions.transform.dense',
+  'output_bias': 'cls.predictions.bias',
+  'kernel': 'weight',
+  'scale': 'weight',
 }
-# The label of what is not selected.
-_IGNORED = -100
-
-# Inputs, targets and which of them are selected.
-Batch = tuple[np.ndarray, np.ndarray, np.ndarray]
+# Inputs and labels [B, T]; a label of -100 does not count, as everywhere in torch.
+Batch = tuple[np.ndarray, np.ndarray]
 
 
 def config_of(bert: Bert, attention: str = 'eager') -> transformers.BertConfig:
@@ -50,41 +60,26 @@ def config_of(bert: Bert, attention: str = 'eager') -> transformers.BertConfig:
 def named(params: Any) -> dict[str, np.ndarray]:
   """Our tree, or a gradient of its shape, by the names of `BertForMaskedLM.named_parameters`.
 
-  Raises ValueError for a tree of scanned layers, whose leaves have no names there.
+  A tree of scanned layers has no such names.
   """
-  if 'scanned' in params:
-    raise ValueError('scan_layers is True; valid is a tree with a branch for each layer')
-  params = jax.tree.map(np.asarray, params)
-  modules = {
-    'bert.embeddings.LayerNorm': params['embedding_norm'],
-    'cls.predictions.transform.dense': params['transform'],
-    'cls.predictions.transform.LayerNorm': params['transform_norm'],
-  }
-  for number in range(sum(name.startswith('layers_') for name in params)):
-    layer, prefix = params[f'layers_{number}'], f'bert.encoder.layer.{number}'
-    for index, name in enumerate(('query', 'key', 'value')):
-      part = {leaf: np.split(values, 3, axis=-1)[index] for leaf, values in layer['qkv'].items()}
-      modules[f'{prefix}.attention.self.{name}'] = part
-    modules |= {f'{prefix}.{name}': layer[ours] for name, ours in _OF_A_LAYER.items()}
-  out = {
-    'bert.embeddings.word_embeddings.weight': params['word_embedding']['embedding'],
-    'bert.embeddings.position_embeddings.weight': params['position_embedding'],
-    'cls.predictions.bias': params['output_bias'],
-  }
-  for name, leaves in modules.items():
-    out[f'{name}.weight'] = leaves['kernel'].T if 'kernel' in leaves else leaves['scale']
-    out[f'{name}.bias'] = leaves['bias']
-  return out
+  found: dict[str, np.ndarray] = {}
+  for path, leaf in flatten_dict(params, sep='.').items():
+    # Theirs multiply by the transpose.
+    values = np.asarray(leaf).T if path.endswith('kernel') else np.asarray(leaf)
+    # All names in one pass, so that none is replaced within another.
+    name = re.sub('|'.join(_NAMES), lambda ours: _NAMES[ours[0]], path)
+    parts = zip(('query', 'key', 'value'), np.split(values, 3)) if '.qkv.' in name else [('', values)]
+    found |= {name.replace('qkv', f'attention.self.{part}'): rows for part, rows in parts}
+  return found
 
 
 def model_of(bert: Bert, params: Any, attention: str = 'eager') -> transformers.BertForMaskedLM:
   """Their model holding our numbers, in evaluation mode."""
   model = transformers.BertForMaskedLM(config_of(bert, attention)).eval()
-  theirs, ours = dict(model.named_parameters()), named(params)
   with torch.no_grad():
-    theirs[TOKEN_TYPES].zero_()
-    for name, value in ours.items():
-      theirs[name].copy_(torch.tensor(value))
+    model.get_parameter(TOKEN_TYPES).zero_()
+    for name, value in named(params).items():
+      model.get_parameter(name).copy_(torch.tensor(value))
   return model
 
 
@@ -93,41 +88,34 @@ def loss_of(model: transformers.BertForMaskedLM, batch: Batch) -> float:
 
   As in ours [MASK], the last token, is never a target and has no part in it; in a step of theirs it has.
   """
-  arguments = _arguments(batch, 'cpu')
+  inputs, labels = map(torch.tensor, batch)
   with torch.no_grad():
-    logits = model.eval()(input_ids=arguments['input_ids']).logits[..., :-1]
-  return torch.nn.functional.cross_entropy(logits.flatten(0, 1), arguments['labels'].flatten()).item()
-
-
-def _arguments(batch: Batch, device: str) -> dict[str, torch.Tensor]:
-  inputs, targets, selected = batch
-  named = {'input_ids': inputs, 'labels': np.where(selected, targets.astype(np.int64), _IGNORED)}
-  return {name: torch.tensor(x, dtype=torch.int64, device=device) for name, x in named.items()}
+    logits = model.eval()(input_ids=inputs).logits[..., :-1]
+  return torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten()).item()
 
 
 def train_steps(
-  model: transformers.BertForMaskedLM,
-  batches: list[Batch],
-  *,
-  adamw: dict[str, Any],
-  clip_norm: float,
-  compiled: bool,
-  half_precision: bool,
-  device: str,
+  model: transformers.BertForMaskedLM, batches: list[Batch], p: PretrainSettings, compiled: bool, half_precision: bool
 ) -> Callable[[], float]:
-  """A call that takes a step on each batch: AdamW and a clipped gradient. Batches lie on the device beforehand."""
+  """A call that takes a step on each batch: AdamW and a clipped gradient, where JAX's own models are.
+
+  Batches lie on the device beforehand.
+  """
+  torch.set_num_threads(os.cpu_count() or 1)
+  device = 'cuda' if jax.default_backend() == 'gpu' else 'cpu'
   torch.nn.Module.to(model, device).train()
   forward = torch.compile(model) if compiled else model
-  optimizer = torch.optim.AdamW(model.parameters(), **adamw)
-  arguments = [_arguments(batch, device) for batch in batches]
+  adamw = dict(lr=p.learning_rate, betas=(0.9, p.b2), weight_decay=p.weight_decay)
+  optimizer = torch.optim.AdamW(model.parameters(), **adamw, fused=True)
+  on_device = [[torch.tensor(x, device=device) for x in batch] for batch in batches]
 
   def call() -> float:
-    for of_step in arguments:
+    for inputs, labels in on_device:
       optimizer.zero_grad(set_to_none=True)
       with torch.autocast(device, torch.bfloat16, enabled=half_precision):
-        loss = forward(**of_step).loss
+        loss = forward(input_ids=inputs, labels=labels).loss
       loss.backward()
-      torch.nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+      torch.nn.utils.clip_grad_norm_(model.parameters(), p.clip_norm)
       optimizer.step()
     return loss.item()  # Waits for the device.
 

@@ -14,6 +14,7 @@ def forward_backward(
   """
   num_sequences, length, num_states = rows.shape
   smoothed = np.empty(rows.shape)
+  # Without a need for it, what was filtered is overwritten step by step, as one would by hand.
   filtered = np.empty(rows.shape) if everything else smoothed
   predicted = np.empty(rows.shape) if everything else smoothed
   loglik = np.zeros(num_sequences)
@@ -58,6 +59,7 @@ def sample(
   """Tokens [S, T] of an HMM, uint8, a document a thread, of tables `(threshold, alias)`."""
   tokens = np.empty((num_documents, length), np.uint8)
   for d in numba.prange(num_documents):
+    # Numba's generators are one a thread, which may take any documents.
     np.random.seed(seed + d)
     state = _draw(initial[0], initial[1])
     for t in range(length):

@@ -5,41 +5,37 @@ from experiments.settings.groups import BertSettings, CorpusSettings, Experiment
 
 
 class InferenceSettings(Group):
-  num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs that are smoothed', most=4096)
+  num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs that are smoothed')
   num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_sequences: int = setting('sequences of a batch', most=10**7)
-  length: int = setting('tokens of a sequence', most=10**6)
-  memory_size: int = setting('values |M| of the memory', least=2, most=4096)
-  memory_states: int = setting('hidden states beside the memory', most=4096)
+  num_sequences: int = setting('sequences of a batch')
+  length: int = setting('tokens of a sequence')
+  memory_size: int = setting('values |M| of the memory', least=2)
+  memory_states: int = setting('hidden states beside the memory')
 
 
 class SamplingSettings(Group):
-  num_states: int = setting('hidden states |H|', most=4096)
+  num_states: int = setting('hidden states |H|')
   num_tokens: int = setting('size V of the vocabulary, bytes to every sampler', least=2, most=254)
-  num_documents: int = setting('documents that are sampled beside every peer', most=10**7)
-  corpus_documents: int = setting('documents of a whole corpus', most=10**7)
-  document_length: int = setting('tokens of a document', most=10**7)
+  num_documents: int = setting('documents that are sampled beside every peer')
+  corpus_documents: int = setting('documents of a whole corpus')
+  document_length: int = setting('tokens of a document')
 
 
 class TrainingSettings(Group):
   """One step of pretraining, whose length is that of a chunk."""
 
   num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_members: tuple[int, ...] = setting('models that are trained at once', least=1, most=1024)
+  num_members: tuple[int, ...] = setting('models that are trained at once', least=1)
   bert: BertSettings
   pretrain: PretrainSettings
   corpus: CorpusSettings
 
   def check(self) -> None:
-    length, chunks = self.corpus.chunk_length, self.corpus.num_chunks
-    valid = f'at least corpus.chunk_length, {length}'
-    require(self.bert.max_positions >= length, 'bert.max_positions', self.bert.max_positions, valid)
-    valid = f'at most {chunks}, the number of chunks in the corpus'
-    require(self.pretrain.batch_size <= chunks, 'pretrain.batch_size', self.pretrain.batch_size, valid)
     # What Hugging Face's step takes too, and what the products are counted for.
-    optimizer, dtype = self.pretrain.optimizer, self.bert.dtype
+    optimizer, dtype, scanned = self.pretrain.optimizer, self.bert.dtype, self.bert.scan_layers
     require(optimizer == 'adamw', 'pretrain.optimizer', optimizer, "'adamw', which every library takes")
     require(dtype != 'float16', 'bert.dtype', dtype, "'float32' or 'bfloat16', in which losses need no scale")
+    require(not scanned, 'bert.scan_layers', scanned, 'False, since only single layers have names elsewhere')
 
 
 class BenchmarkSettings(Experiment):

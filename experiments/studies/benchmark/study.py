@@ -20,15 +20,17 @@ _PARTS: dict[str, Any] = {'gpu': accelerator, 'inference': inference, 'sampling'
 def _run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Measures anew on every call, since what is measured is this machine now; a kill leaves what was measured."""
   begun, rows = time.monotonic(), list[dict[str, Any]]()
+  # Earlier records go at once: a kill before the first case must not leave another machine's.
   results.write(workdir, settings, rows)
   here = environment.environment(jax.devices()) | {'load': os.getloadavg()[0], 'peers': measure.versions()}
-  made = {'environment': environment.keep(workdir, here)}
-  for index, name in enumerate(settings.parts):
+  made = environment.keep(workdir, here)
+  for index, part in enumerate(settings.parts):
     key = jax.random.fold_in(jax.random.key(settings.seed), index)
-    for case in _PARTS[name].cases(getattr(settings, name), key):
-      rows += [row | made for row in measure.alternate(case, settings.repeats, begun + 60 * settings.minutes)]
+    for case, contenders in _PARTS[part].cases(getattr(settings, part), key):
+      named = {'part': part, 'work': case, 'environment': made}
+      rows += [named | row for row in measure.alternate(contenders, settings.repeats, begun + 60 * settings.minutes)]
       results.write(workdir, settings, rows)
-      reporter.say(f'{time.monotonic() - begun:.0f} s: {case.part}, {case.name}')
+      reporter.say(f'{time.monotonic() - begun:.0f} s: {part}, {case}')
 
 
-STUDY = Study(BenchmarkSettings, _run, tables)
+STUDY = Study(_run, tables)

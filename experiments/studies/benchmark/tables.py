@@ -62,10 +62,11 @@ def _names(record: Any, width: int) -> dict[str, str]:
 
 def _speed(record: Any) -> dict[str, str]:
   """Cells of speed, error against float64 and memory."""
-  seconds, ours = record.seconds, record.ours
-  ratios = np.divide(seconds, ours) if seconds and ours and not record.is_ours else []
-  scale, unit = next((pair for pair in _UNITS if seconds and np.median(seconds) >= pair[0]), _UNITS[-1])
-  time, time_quartiles = _quartiles([second / scale for second in seconds], '.1f', f' {unit}')
+  # Nothing where either could not be measured.
+  ratios = [] if record.is_ours else [theirs / ours for theirs, ours in zip(record.seconds, record.ours)]
+  median = np.median(record.seconds or 0)
+  scale, unit = next((pair for pair in _UNITS if median >= pair[0]), _UNITS[-1])
+  time, time_quartiles = _quartiles([seconds / scale for seconds in record.seconds], '.1f', f' {unit}')
   ratio, ratio_quartiles = _quartiles(ratios, '.2f')
   return {
     **_names(record, 24),
@@ -78,9 +79,9 @@ def _speed(record: Any) -> dict[str, str]:
   }
 
 
-def _quartiles(values: Sequence[float] | np.ndarray, form: str, unit: str = '') -> tuple[str, str]:
+def _quartiles(values: Sequence[float], form: str, unit: str = '') -> tuple[str, str]:
   """The median, and the first and the third quartile; blank of none."""
-  if not len(values):
+  if not values:
     return '', ''
   low, median, high = np.quantile(values, (0.25, 0.5, 0.75))
   return f'{median:{form}}{unit}', f'{low:{form}} - {high:{form}}'
@@ -100,7 +101,6 @@ def _step(record: Any) -> dict[str, str]:
     'of peak': number(speed / peak, '.0%'),
     'tokens/s': f'{record.tokens / seconds:,.0f}',
     'compile': '' if np.isnan(record.compile_seconds) else f'{record.compile_seconds:.1f} s',
-    'peak MB': number(record.device_peak_bytes / 1e6, ',.0f'),
   }
 
 

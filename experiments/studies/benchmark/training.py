@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterator
 import functools
-import importlib.util
-import os
 from typing import Any
 
 import jax
@@ -11,174 +9,140 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.pipeline import cost, pretraining
-from experiments.settings.groups import PretrainSettings
+from experiments.pipeline import cost
 from experiments.studies.benchmark import products
-from experiments.studies.benchmark.measure import BenchmarkCase, compile_program, compiled, Contender, NotHere, Prepared
+from experiments.studies.benchmark.measure import Case, compile_program, compiled, Prepared
 from experiments.studies.benchmark.settings import TrainingSettings
 import hmm_jax
-from hmm_jax import masking, pretrain, sharding
+from hmm_jax import masking, sharding
 from hmm_jax.bert import Bert
+from hmm_jax.pretrain import init_train_state, make_train_steps, masked_cross_entropy, state_shardings
 
-HUGGING_FACE = ('torch', 'transformers')
-
+# The label of a position that is not selected, as torch has it.
+_IGNORED = -100
 # States of the HMM that text comes from, of which no time depends.
 _NUM_STATES = 10
 
 
-def cases(settings: TrainingSettings, key: Array) -> Iterator[BenchmarkCase]:
+def cases(settings: TrainingSettings, key: Array) -> Iterator[Case]:
   """A step, by us and by Hugging Face; and steps of several models at once."""
   step = Step(settings, key)
-  contenders = [
-    Contender('ours', lambda: step.alone),
-    Contender('Hugging Face, eager', lambda: step.hugging_face(compiled=False), HUGGING_FACE),
-    Contender('Hugging Face, torch.compile', lambda: step.hugging_face(compiled=True), HUGGING_FACE),
-    Contender('its matrix products alone', step.products_alone),
-  ]
-  yield BenchmarkCase('training', step.name, contenders)
-  yield step.ensembles('training')
+  yield (
+    step.name,
+    {
+      'ours': lambda: step.alone,
+      'Hugging Face, eager': functools.partial(step.hugging_face, compiled=False),
+      'Hugging Face, torch.compile': functools.partial(step.hugging_face, compiled=True),
+      'its matrix products alone': step.products_alone,
+    },
+  )
+  yield step.ensembles()
 
 
 class Step:
   """One step of pretraining of one model on one text, which everything here is measured on."""
 
   def __init__(self, settings: TrainingSettings, key: Array):
-    self.settings, self.key = settings, key
+    self.key, self.pretrain, self.num_members = key, settings.pretrain, settings.num_members
     self.bert = bert = settings.bert.module(settings.num_tokens)
     self.corruption = settings.pretrain.corruption(settings.num_tokens)
-    self.batch_size, self.length = sizes = settings.pretrain.batch_size, settings.corpus.chunk_length
-    shape = f'L{bert.num_layers} D{bert.width} T{self.length} B{self.batch_size}'
-    self.name = f'training step, {shape}, {settings.bert.dtype}'
-    self.products = cost.products(bert, *sizes, masking.num_slots(self.corruption, *sizes))
+    self.sizes = batch_size, length = settings.pretrain.batch_size, settings.corpus.chunk_length
+    self.dtype = settings.bert.dtype
+    self.name = f'training step, L{bert.num_layers} D{bert.width} T{length} B{batch_size}, {self.dtype}'
+    self.products = cost.products(bert, *self.sizes, masking.num_slots(self.corruption, *self.sizes))
+    # Of the record of every contender here.
+    self.tokens = {'tokens': batch_size * length}
+    self.fields = self.tokens | {'product_flops': cost.training_flops(self.products), 'dtype': self.dtype}
+    hmm = hmm_jax.random_hmm(key, _NUM_STATES, settings.num_tokens)
+    self.corpus = hmm_jax.sample_corpus(key, hmm, settings.corpus.num_chunks, length)
 
   @functools.cached_property
-  def corpus(self) -> Array:
-    """Chunks [S, T]."""
-    hmm = hmm_jax.random_hmm(self.key, _NUM_STATES, self.settings.num_tokens)
-    return hmm_jax.sample_corpus(self.key, hmm, self.settings.corpus.num_chunks, self.length)
-
-  def batches(self, count: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Inputs, targets and what is selected, each [B, T]; losses are compared on the first."""
-    chunks = self.corpus[: count * self.batch_size].reshape(count, self.batch_size, self.length)
+  def batches(self) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Inputs and labels [B, T] of a call of steps; losses are compared on the first."""
+    chunks = jnp.resize(self.corpus, (self.pretrain.steps_per_call, *self.sizes))
     inputs, selected = masking.corrupt(self.key, self.corruption, chunks)
-    return list(zip(*(np.asarray(x) for x in (inputs, chunks, selected))))
+    return list(zip(np.asarray(inputs, np.int64), np.where(selected, np.asarray(chunks, np.int64), _IGNORED)))
 
   @functools.cached_property
   def params(self) -> Any:
     """Where every contender starts."""
-    return jax.jit(lambda key: self.bert.init(key, jnp.zeros((1, 1), jnp.int32))['params'])(self.key)
+    return jax.jit(self.bert.init)(self.key, jnp.zeros((1, 1), jnp.int32))['params']
 
   @functools.cached_property
   def alone(self) -> Prepared:
     """Our model alone, compiled once, with which Hugging Face and ensembles are compared."""
-    return self.ours(self.bert)
+    return self.ours()
 
   @functools.cached_property
   def loss_in_float64(self) -> float | None:
-    """Hugging Face's loss in float64 at the start; None where it is not installed or cannot hold our numbers."""
-    if self.bert.scan_layers or not all(map(importlib.util.find_spec, HUGGING_FACE)):
+    """Hugging Face's loss in float64 at the start; None where it is not installed."""
+    try:
+      from experiments.studies.benchmark import hugging_face
+    except ModuleNotFoundError:
       return None
-    from experiments.studies.benchmark import hugging_face
-
-    return hugging_face.loss_of(hugging_face.model_of(self.bert, self.params).double(), self.batches(1)[0])
+    return hugging_face.loss_of(hugging_face.model_of(self.bert, self.params).double(), self.batches[0])
 
   def _error(self, loss: float) -> Callable[[Any], float] | None:
     expected = self.loss_in_float64
     return None if expected is None else lambda _: abs(loss - expected)
 
-  def _figures(self, bert: Bert) -> dict[str, Any]:
-    tokens, flops = self.batch_size * self.length, cost.training_flops(self.products)
-    return {'tokens': tokens, 'product_flops': flops, 'dtype': jnp.dtype(bert.dtype).name}
+  def ours(self, num_members: int | None = None, options: dict[str, Any] | None = None, **changes: Any) -> Prepared:
+    """Calls of many steps, of `num_members` models at once where that is a number; the unit is a step of one model.
 
-  def ours(
-    self,
-    bert: Bert,
-    *,
-    num_members: int | None = None,
-    options: dict[str, Any] | None = None,
-    precision: str = 'default',
-    pretrain: PretrainSettings | None = None,
-  ) -> Prepared:
-    """Calls of many steps; of `num_members` models at once where that is a number.
-
-    `options` are the compiler's, `precision` is that of products of float32. `pretrain` may have another learning rate
-    than the settings.
+    `options` are the compiler's, `changes` are of fields of the model.
     """
-    corpus, key, p = self.corpus, self.key, pretrain or self.settings.pretrain
+    bert, p, mesh, key, corpus = self.bert.clone(**changes), self.pretrain, sharding.make_mesh(), self.key, self.corpus
+    optimizer = p.gradient_transformation(p.num_steps)
+    init, where = lambda key: init_train_state(key, bert, optimizer), state_shardings(bert, optimizer, mesh)
     if num_members:
-      init, train_steps = self._ensemble(bert, p, num_members)
-      key = jax.random.split(self.key, num_members)
+      init, where, key = jax.vmap(init), sharding.members_sharded(mesh), jax.random.split(key, num_members)
       corpus = jnp.broadcast_to(corpus, (num_members, *corpus.shape))
-    else:
-      init, train_steps = pretraining.compiled(bert, p, p.num_steps, sharding.make_mesh())
-    state = init(key)
-    with jax.default_matmul_precision(precision):
-      program, seconds = compile_program(train_steps, state, corpus, key, options=options)
+    train_steps = make_train_steps(
+      bert,
+      optimizer,
+      self.corruption,
+      batch_size=p.batch_size,
+      steps_per_call=p.steps_per_call,
+      mesh=mesh,
+      num_members=num_members,
+    )
+    state = jax.jit(init, out_shardings=where)(key)
+    program, fields = compile_program(train_steps, state, corpus, key, options=options)
+    members = num_members or 1
+    fields |= self.fields | {'flops': fields['flops'] / members, 'dtype': bert.dtype.name}
 
     def call() -> Array:
-      nonlocal state
+      nonlocal state  # Donated, so that a call goes on from the one before.
       state, losses = program(state, corpus, key)
       return losses
 
-    members = num_members or 1
-    return Prepared(
-      call,
-      None if num_members else self._error(float(_loss(bert, state.params, self.batches(1)[0]))),
-      units=members * p.steps_per_call,
-      units_of_loop=members,
-      program=program,
-      compile_seconds=seconds,
-      figures=self._figures(bert),
-    )
+    # Members, and scanned layers, start from other draws, so that their losses are others.
+    is_compared = not (num_members or bert.scan_layers)
+    return Prepared(call, self._error(self._loss(bert)) if is_compared else None, members * p.steps_per_call, fields)
 
-  def _ensemble(self, bert: Bert, p: PretrainSettings, num_members: int) -> tuple[Any, Any]:
-    mesh, optimizer = sharding.make_mesh(), p.gradient_transformation(p.num_steps)
-    init_one = lambda key: pretrain.init_train_state(key, bert, optimizer)
-    init = jax.jit(jax.vmap(init_one), out_shardings=sharding.members_sharded(mesh))
-    sizes = dict(batch_size=p.batch_size, steps_per_call=p.steps_per_call, num_members=num_members)
-    return init, pretrain.make_train_steps(bert, optimizer, self.corruption, mesh=mesh, **sizes)
+  def _loss(self, bert: Bert) -> float:
+    """The masked-LM loss without dropout at the start."""
+    inputs, labels = map(jnp.asarray, self.batches[0])
+    logits: Any = jax.jit(bert.apply)({'params': self.params}, inputs)
+    return masked_cross_entropy(logits, jnp.maximum(labels, 0), labels != _IGNORED).item()
+
+  def ensembles(self) -> Case:
+    """Steps of several models at once, beside those of one."""
+    at_once = {f'ours, {n} at once': functools.partial(self.ours, n) for n in self.num_members}
+    return f'a step of each of several models, {self.dtype}', {'ours': lambda: self.alone, **at_once}
 
   def products_alone(self) -> Prepared:
     """The least that our step could take."""
-    steps = self.settings.pretrain.steps_per_call
-    multiply = jax.jit(functools.partial(products.multiply, repeats=steps))
-    factors = products.operands(self.products, self.bert.dtype)
-    with jax.default_matmul_precision('default'):
-      return compiled(multiply, factors, units=steps, figures=self._figures(self.bert))
+    steps = self.pretrain.steps_per_call
+    multiply = functools.partial(products.multiply, repeats=steps)
+    return compiled(multiply, products.operands(self.products, self.bert.dtype), units=steps, **self.fields)
 
-  def hugging_face(self, compiled: bool, attention: str = 'eager', device: str = 'cpu') -> Prepared:
+  def hugging_face(self, compiled: bool, attention: str = 'eager') -> Prepared:
     """As many steps a call as ours, on batches that are corrupted before the clock runs."""
-    if self.bert.scan_layers:
-      raise NotHere('cannot hold the numbers of scanned layers')
-    import torch
-
     from experiments.studies.benchmark import hugging_face
 
-    torch.set_num_threads(os.cpu_count() or 1)
-    p, model = self.settings.pretrain, hugging_face.model_of(self.bert, self.params, attention)
-    loss = hugging_face.loss_of(model, self.batches(1)[0])
-    call = hugging_face.train_steps(
-      model,
-      self.batches(p.steps_per_call),
-      adamw=dict(lr=p.learning_rate, betas=(0.9, p.b2), weight_decay=p.weight_decay, fused=True),
-      clip_norm=p.clip_norm,
-      compiled=compiled,
-      half_precision=self.bert.dtype == jnp.bfloat16,
-      device=device,
-    )
-    tokens = self.batch_size * self.length
-    return Prepared(call, self._error(loss), units=p.steps_per_call, figures={'tokens': tokens})
-
-  def ensembles(self, part: str) -> BenchmarkCase:
-    """Steps of several models at once; the unit is one step of one model."""
-    at_once = lambda count: Contender(f'ours, {count} at once', lambda: self.ours(self.bert, num_members=count))
-    contenders = [Contender('ours', lambda: self.alone), *map(at_once, self.settings.num_members)]
-    return BenchmarkCase(part, f'a step of each of several models, {self.settings.bert.dtype}', contenders)
-
-
-@functools.partial(jax.jit, static_argnames='bert')
-def _loss(bert: Bert, params: Any, batch: tuple[Array, Array, Array]) -> Array:
-  """The masked-LM loss without dropout on (inputs, targets, selected)."""
-  inputs, targets, selected = batch
-  logits: Any = bert.apply({'params': params}, inputs)
-  return pretrain.masked_cross_entropy(logits, targets.astype(jnp.int32), selected)
+    model = hugging_face.model_of(self.bert, self.params, attention)
+    error = self._error(hugging_face.loss_of(model, self.batches[0]))
+    is_half = self.dtype == 'bfloat16'
+    call = hugging_face.train_steps(model, self.batches, self.pretrain, compiled, half_precision=is_half)
+    return Prepared(call, error, len(self.batches), self.tokens)

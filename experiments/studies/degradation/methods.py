@@ -1,5 +1,6 @@
 """The methods of reading the label, on problems of one shape, each with a frozen model of its own."""
 
+import dataclasses
 import operator
 from typing import Any
 
@@ -43,19 +44,21 @@ def measure(
   is_control: bool,
 ) -> list[Row]:
   """The accuracy of every method on the test inputs of each problem, and the mass on H*; on a control, of prompts."""
-  params, inputs = batched_tuning.stacked(frozen), np.stack([problem.inputs for problem in problems])
-  labels, tuners = np.stack([problem.labels for problem in problems]), batched_tuning.tuners(model, s)
+  params, tuners = batched_tuning.stacked(frozen), batched_tuning.tuners(model, s)
+  inputs, labels = (np.stack([getattr(problem, name) for problem in problems]) for name in ('inputs', 'labels'))
   # Predictions [problems, n, V], and heads that are trained.
   probs, heads = dict[str, np.ndarray](), dict[str, Any]()
   for name in ('prompt',) if is_control else ('head', 'prompt'):
     features = batched_tuning.features(tuners[name], params, inputs)
-    data = params, features[:, : s.num_train], labels[:, : s.num_train]
-    title = f'{name} on {len(problems)} {model.name} models'
-    start, end = batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, title, reporter)
-    heads[f'trained_{name}'] = jax.tree.map(lambda leaf: leaf[:, 0], end['head'])
     if name == 'head':
       probs['without'] = features
-  prompts = {'start': start['prompt'][:, 0], 'trained': end['prompt'][:, 0]}
+    data = params, features[:, : s.num_train], labels[:, : s.num_train]
+    title = f'{name} on {len(problems)} {model.name} models'
+    trainables = batched_tuning.train(tuners[name], s.tuning.schedule, *data, key, title, reporter)
+    # Each has one start.
+    start, *_, end = (jax.tree.map(lambda leaf: leaf[:, 0], trainable) for trainable in trainables)
+    heads[f'trained_{name}'] = end['head']
+  prompts = {'start': start['prompt'], 'trained': end['prompt']}
   if built := [problem.built_prompt for problem in problems if problem.built_prompt is not None]:
     prompts['built'] = np.stack(built)
   for name, prompt in prompts.items():
@@ -67,29 +70,23 @@ def measure(
 def _row(s: DegradationSettings, problem: Problem, probs: dict[str, np.ndarray], heads: dict[str, LinearHead]) -> Row:
   """The record of a problem, from predictions [n, V] at the [MASK] and the heads that were trained."""
   train, test, labels = slice(s.num_train), slice(s.num_train, None), problem.labels
+  how = dict(num_classes=len(problem.task_weights), **dataclasses.asdict(s.converged))
   optima = {
-    name: converged_head(
-      probs[reads][train],
-      labels[train],
-      num_classes=len(problem.task_weights),
-      ridge=s.ridge,
-      tolerance=s.head_tolerance,
-      max_iterations=s.max_head_iterations,
-    )
+    name: converged_head(probs[reads][train], labels[train], **how)
     for name, reads in READS.items()
     if name.startswith('converged') and reads in probs
   }
   heads = {**heads, **{name: optimum.head for name, optimum in optima.items()}}
-  masses = probs if problem.reader.any() else {}
-  row: Row = {
-    'majority_accuracy': float(tasks.majority_accuracy(labels[train], labels[test])),
-    'mass': {name: float((masses[name][test] @ problem.reader).mean()) for name in masses if name != 'built'},
-  }
+  row: Row = {'majority_accuracy': float(tasks.majority_accuracy(labels[train], labels[test])), 'mass': {}}
+  if problem.reader.any():
+    row['mass'] = {name: float((probs[name][test] @ problem.reader).mean()) for name in probs if name != 'built'}
   if problem.construction is not None:
+    # Theorem 3.3 reads G without a prompt.
     probs = {'built': probs['without'], **probs}
     head, columns = problem.construction['head'], np.asarray(problem.hmm.emission_matrix)[problem.inverted_states].T
     errors = (probs['built'] - problem.ideal_after(problem.built_prompt))[train]
-    heads |= {'construction': head, 'weighted': weighted_head(head, columns, errors, s.ridge)}
+    # The covariance of errors has the ridge of the converged heads, in units of its mean diagonal.
+    heads |= {'construction': head, 'weighted': weighted_head(head, columns, errors, s.converged.ridge)}
   scores = {name: probs[READS[name]][test] @ head.weights + head.bias for name, head in heads.items()}
   row['accuracy'] = {name: float((of_head.argmax(-1) == labels[test]).mean()) for name, of_head in scores.items()}
   if 'without' in probs:

@@ -12,7 +12,7 @@ from experiments.studies.degradation.settings import DegradationSettings
 from hmm_jax import tasks
 from hmm_jax.hmm import HMM
 from hmm_jax.sampling import sample_corpus
-from hmm_jax.theory.exact.problem import generator, StateProblem
+from hmm_jax.theory.exact.problem import generator
 from hmm_jax.theory.problems import families
 from hmm_jax.theory.problems.degradation import leaking, with_smallest_singular_value
 from hmm_jax.theory.problems.families import Sizes
@@ -59,7 +59,6 @@ class Problem(NamedTuple):
     reader: a [V] with a^T G the mass on H*; zeros for Theorem 3.3.
     inputs: [n, T] int32, the first token [MASK]; training inputs first.
     states: P[H_1 | X_{-1}] of them, [n, H] float64.
-    labels: [n] int32.
   """
 
   hmm: HMM
@@ -69,7 +68,14 @@ class Problem(NamedTuple):
   reader: np.ndarray
   inputs: np.ndarray
   states: np.ndarray
-  labels: np.ndarray
+
+  @property
+  def labels(self) -> np.ndarray:
+    """Of the masked first state, [n] int32."""
+    return (self.states @ assumptions.contrasts(self.task_weights).T).argmax(-1).astype(np.int32)
+
+  def is_balanced(self, largest_majority: float) -> bool:
+    return np.bincount(self.labels).max() <= largest_majority * len(self.inputs)
 
   @property
   def built_prompt(self) -> np.ndarray | None:
@@ -106,44 +112,35 @@ def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Probl
     except ValueError as error:
       raise SettingsError(str(error)) from error
     if drawn.hmm.initial_probs.min() > max(s.leaks) / 2:
-      versions = _versions(s, theorem, drawn, key_text)
-      if all(_is_balanced(s, problem.labels) for problem in versions.values()):
+      versions = _versions(s, theorem, drawn.hmm, drawn.task_weights, key_text)
+      if all(problem.is_balanced(s.largest_majority) for problem in versions.values()):
         return versions
   raise _no_draw(s, f'for Theorem {theorem} a start was below a leak, or')
 
 
-def _versions(s: DegradationSettings, theorem: str, drawn: StateProblem, key: Array) -> dict[Damage, Problem]:
-  """The problem itself, and made worse, each with text of its own HMM. Labels speak of the masked first state."""
-  hmm, mu = drawn.hmm, drawn.task_weights
-  inverted, reader = np.arange(hmm.num_states), np.zeros(hmm.num_tokens)
-  kind, degrees = ('singular_value', s.singular_values) if theorem == '3.3' else ('leak', s.leaks)
-  if theorem == '3.6':
+def _versions(s: DegradationSettings, theorem: str, hmm: HMM, mu: np.ndarray, key: Array) -> dict[Damage, Problem]:
+  """The problem itself, and made worse, each with text of its own HMM."""
+  inverted, reader, exact = np.arange(hmm.num_states), np.zeros(hmm.num_tokens), s.thresholds._replace(rank=0.0)
+  if theorem == '3.3':
+    worse = {('singular_value', least): with_smallest_singular_value(hmm, least) for least in s.singular_values}
+  else:
     witness = assumptions.relaxed_non_degeneracy(hmm, mu, s.thresholds, s.max_nodes).witness
     inverted = np.asarray(witness['essential_states'])
     reader = recovery.mass_weights(hmm, inverted, s.thresholds)
+    worse = {('leak', share): leaking(hmm, witness['prompt_states'], inverted, share) for share in s.leaks}
   found = {}
-  for degree in (0.0, *degrees):
+  for (kind, degree), version in {UNDAMAGED: hmm, **worse}.items():
     if theorem == '3.3':
-      worse = with_smallest_singular_value(hmm, degree) if degree else hmm
-      built = recovery.theorem_3_3(worse, mu, worse.initial_probs, s.thresholds._replace(rank=0.0))
+      built = recovery.theorem_3_3(version, mu, version.initial_probs, exact)
     else:
-      worse = leaking(hmm, witness['prompt_states'], inverted, degree)
+      # What leaks into a state outside of H* counts as 0.
       over_leak = Thresholds(1.01 * degree / (hmm.num_states - len(inverted)), s.rank_threshold)
-      built = recovery.theorem_3_6(worse, mu, worse.initial_probs, over_leak, s.max_nodes)
-    tokens = sample_corpus(key, batched_tuning.float32(worse), s.num_train + s.num_test, s.length)
+      built = recovery.theorem_3_6(version, mu, version.initial_probs, over_leak, s.max_nodes)
+    tokens = sample_corpus(key, batched_tuning.float32(version), s.num_train + s.num_test, s.length)
     inputs = np.asarray(tasks.mask_first(tokens, hmm.num_tokens))
-    states = tasks.first_state_probs(worse, inputs)
-    damage = (kind, degree) if degree else UNDAMAGED
-    found[damage] = Problem(worse, mu, built, inverted, reader, inputs, states, _labels(states, mu))
+    states = tasks.first_state_probs(version, inputs)
+    found[kind, degree] = Problem(version, mu, built, inverted, reader, inputs, states)
   return found
-
-
-def _labels(states: np.ndarray, task_weights: np.ndarray) -> np.ndarray:
-  return (states @ assumptions.contrasts(task_weights).T).argmax(-1).astype(np.int32)
-
-
-def _is_balanced(s: DegradationSettings, labels: np.ndarray) -> bool:
-  return np.bincount(labels).max() <= s.largest_majority * labels.size
 
 
 def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> Problem:
@@ -156,9 +153,9 @@ def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> 
     mu = np.zeros_like(problem.task_weights)
     chosen = rng.choice(others, min(len(problem.inverted_states), len(others)), replace=False)
     mu[:, chosen] = rng.standard_normal((len(mu), len(chosen)))
-    labels = _labels(problem.states, mu)
-    if _is_balanced(s, labels):
-      return problem._replace(task_weights=mu, labels=labels, construction=None)
+    control = problem._replace(task_weights=mu, construction=None)
+    if control.is_balanced(s.largest_majority):
+      return control
   raise _no_draw(s, 'for states outside H*')
 
 

@@ -1,7 +1,14 @@
 """The settings of the study of degradation."""
 
 from experiments.settings.fields import require, setting
-from experiments.settings.groups import BertSettings, Experiment, FigureSettings, MlmSettings, TuneSettings
+from experiments.settings.groups import (
+  BertSettings,
+  ConvergedSettings,
+  Experiment,
+  FigureSettings,
+  MlmSettings,
+  TuneSettings,
+)
 from hmm_jax.theory.theorems.assumptions import Thresholds
 
 
@@ -21,8 +28,6 @@ class PretrainedSettings(MlmSettings):
     require(ascending and not any(step % each for step in steps), 'checkpoints', steps, valid)
     valid = f'at most num_documents, {self.num_documents}'
     require(self.batch_size <= self.num_documents, 'batch_size', self.batch_size, valid)
-    valid = f'at least document_length, {self.document_length}'
-    require(self.model.max_positions >= self.document_length, 'model.max_positions', self.model.max_positions, valid)
 
 
 class DegradationSettings(Experiment):
@@ -50,9 +55,7 @@ class DegradationSettings(Experiment):
   prompt_length: int = setting('vectors of a trained prompt', most=1000)
   prompt_scale: float = setting('most magnitude of an initial entry')
   tuning: TuneSettings
-  ridge: float = setting('of converged heads, and of the covariance of errors, in units of its mean diagonal')
-  head_tolerance: float = setting('most entry of the gradient of a converged head')
-  max_head_iterations: int = setting('of L-BFGS for a converged head')
+  converged: ConvergedSettings
   bert: PretrainedSettings
   figure: FigureSettings
 
@@ -62,10 +65,9 @@ class DegradationSettings(Experiment):
     valid = f'each at most conditioning, {self.conditioning}, which W has at least'
     require(max(self.singular_values) <= self.conditioning, 'singular_values', self.singular_values, valid)
     self.tuning.check_for('tuning', self.num_train)
-    longest, positions = self.length + self.prompt_length, self.bert.model.max_positions
-    require(
-      positions >= longest, 'bert.model.max_positions', positions, f'at least {longest}, length and prompt_length'
-    )
+    longest, positions = max(self.length + self.prompt_length, self.bert.document_length), self.bert.model.max_positions
+    valid = f'at least {longest}, a document or an input with its prompt'
+    require(positions >= longest, 'bert.model.max_positions', positions, valid)
 
   @property
   def thresholds(self) -> Thresholds:

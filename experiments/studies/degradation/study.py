@@ -34,6 +34,7 @@ def parts(settings: DegradationSettings) -> dict[str, Part]:
 
 def _part(model_name: str, theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
   """A record for each condition and HMM; for Theorem 3.6 one of the control, too, in the first condition."""
+  # Both models have the same problems.
   key_problems = jax.random.fold_in(key, problems.THEOREMS[theorem])
   keys = [jax.random.fold_in(key_problems, index) for index in range(s.num_hmms)]
   drawn = [problems.draw(s, theorem, key) for key in keys]
@@ -59,11 +60,9 @@ def _exact(
     The model, the conditions, and a function of a condition and its problems, one for each HMM, that makes parameters.
   """
   whole, *damaged = drawn[0]
-  conditions = [
-    *(Condition(theorem, *whole, 'noise', kl) for kl in s.noise_levels),
-    *(Condition(theorem, *whole, 'short_context', kl) for kl in s.short_context_levels),
-    *(Condition(theorem, *damage, 'noise', kl) for damage in damaged for kl in s.noise_beside),
-  ]
+  levels = {(whole, 'noise'): s.noise_levels, (whole, 'short_context'): s.short_context_levels}
+  levels |= {(damage, 'noise'): s.noise_beside for damage in damaged}
+  conditions = [Condition(theorem, *damage, error, kl) for (damage, error), kls in levels.items() for kl in kls]
   salts = [np.asarray(jax.random.bits(key, (), 'uint32')) for key in keys]
   model = NoisyModel(s.num_tokens, s.reach)
   return model, conditions, functools.partial(models.with_error, s, model, salts)
@@ -88,9 +87,8 @@ def _berts(
 
 
 STUDY = Study(
-  settings=DegradationSettings,
-  run=in_parts(parts),
-  tables=tables,
+  in_parts(parts),
+  tables,
   figures=lambda records, settings: {'degradation': draw(records, settings.figure)},
   check=lambda settings: pretraining.check(settings.bert.model, 'bert.model'),
 )

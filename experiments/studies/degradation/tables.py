@@ -9,10 +9,10 @@ from experiments.analysis import statistics
 from experiments.analysis.tables import Table, table
 from experiments.studies.degradation.problems import Condition, UNDAMAGED
 
-# Where its p-value is below this over the number of differences in its tables a difference is significant (Bonferroni).
+# Corrected p-values below this are significant.
 LEVEL = 0.05
-# Fields that name a condition of the theorems' own tasks, and its model.
-CONDITION, MODEL = list(Condition._fields[:-1]), ['error', 'level']
+# Fields that name a condition of the theorems' own tasks; and what its row in a table begins with.
+CONDITION, _ROW = list(Condition._fields[:-1]), ['theorem', 'made worse by', 'KL']
 
 # Methods, and the prompts of `masses`.
 METHODS = {
@@ -45,65 +45,59 @@ _PROMPT_PAIRS = (('trained', 'without'), ('trained', 'start'), ('trained', 'cont
 # Methods that are compared across conditions.
 _ACROSS = ['construction', 'weighted', 'converged_head', 'converged_prompt']
 
-_MINUS_REFERENCE = 'minus the HMM as it is at the same noise, or minus noise of the same KL, in points'
-
 
 def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   """Accuracies, differences of methods and of conditions for each theorem; the mass on H*, and each BERT's prompts."""
-  percent, kl, found = by_hmm(records), mean_kl(records), dict[str, Table]()
-  head = pd.DataFrame({'made worse by': [name_of(*condition) for _, *condition in kl.index], 'KL': kl})
-  for name, title, cells in (
-    ('accuracy', 'test accuracy in percent', _means(percent, CONDITION)),
-    ('differences', *_tested('paired differences in points', _minus(percent, _METHOD_PAIRS, METHODS), CONDITION)),
-    ('conditions', *_tested(_MINUS_REFERENCE, _minus_reference(percent), CONDITION)),
-  ):
-    shown = head.join(cells.rename(columns=METHODS), how='inner')
-    for theorem, rows in shown.groupby(level='theorem', sort=False):
+  own, found = by_hmm(records), dict[str, Table]()
+  percent = own.set_index([*_ROW, 'hmm'])[['majority', *METHODS]]
+  across = 'minus the HMM as it is at the same noise, or minus noise of the same KL, in points'
+  for name, (title, cells) in {
+    'accuracy': ('test accuracy in percent', _means(percent)),
+    'differences': _tested('paired differences in points', _minus(percent, _METHOD_PAIRS, METHODS)),
+    'conditions': _tested(across, _minus_reference(own)),
+  }.items():
+    for theorem, rows in cells.rename(columns=METHODS).groupby(level='theorem', sort=False):
       title_of = f'Theorem {theorem}, {records["hmm"].nunique()} HMMs: {title}'
-      found[f'{name}_{theorem.replace(".", "_")}'] = table(title_of, rows.to_dict('records'), num_texts=1)
+      of_theorem = rows.droplevel('theorem').reset_index()
+      found[f'{name}_{theorem.replace(".", "_")}'] = table(title_of, of_theorem, num_texts=1)
   found['mass'] = _mass_table(masses(records))
   bert = statistics.select(records, theorem='3.6', error='bert')
   return found if bert.empty else {**found, 'prompts': _prompt_table(bert)}
 
 
 def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
-  """Accuracies on the theorems' own tasks in percent, a row for each (condition, HMM), a column for each method."""
-  own = statistics.select(records, kind='task').set_index([*CONDITION, 'hmm'])
-  percent = pd.DataFrame(list(own['accuracy']), own.index, list(METHODS))
-  percent.insert(0, 'majority', own['majority_accuracy'])
-  return 100 * percent
-
-
-def mean_kl(records: pd.DataFrame) -> pd.Series:
-  """The mean KL of each condition. That of the exact model to itself is 0 but for float32."""
-  means = statistics.select(records, kind='task').groupby(CONDITION, sort=False)['kl'].mean()
-  return means.map(lambda kl: f'{abs(round(kl, 5)):.2g}')
+  """The records of the theorems' own tasks: their conditions in words, with mean KL, and accuracies in percent."""
+  own = statistics.select(records, kind='task')
+  kl = own.groupby(CONDITION)['kl'].transform('mean')
+  percent = 100 * pd.DataFrame(list(own['accuracy']), own.index, list(METHODS))
+  # The KL of the exact model to itself is 0 but for float32.
+  words = {'made worse by': own.apply(name_of, axis=1), 'KL': kl.map(lambda kl: f'{abs(round(kl, 5)):.2g}')}
+  return own[[*CONDITION, 'hmm']].assign(**words, majority=100 * own['majority_accuracy']).join(percent)
 
 
 def masses(records: pd.DataFrame) -> pd.DataFrame:
   """Masses on H* in percent, of models with a control: a row for each (model, HMM), a column for each prompt."""
-  whole = statistics.select(records, theorem='3.6', damage='').set_index([*MODEL, 'hmm'])
+  whole = statistics.select(records, theorem='3.6', damage='')
+  whole = whole.assign(model=whole.apply(name_of, axis=1)).set_index(['model', 'hmm'])
   own, control = (statistics.select(whole, kind=kind)['mass'] for kind in ('task', 'control'))
-  percent = 100 * pd.DataFrame(list(own), own.index)
-  return percent.join(100 * control.str['trained'].rename('control'), how='inner')[list(PROMPTS)]
+  return 100 * pd.DataFrame(list(own), own.index).assign(control=control.str['trained']).dropna()[list(PROMPTS)]
 
 
-def name_of(damage: str, degree: float, error: str, level: float) -> str:
-  """A condition in words."""
-  if error == 'bert':
-    return f'BERT, {level:g} steps'
-  worse = [f'{kind} {size:g}'.replace('_', ' ') for kind, size in ((damage, degree), (error, level)) if size]
-  return ', '.join(worse) or 'exact G'
+def name_of(condition: Any) -> str:
+  """A `Condition`, or a record with its fields, in words."""
+  if condition.error == 'bert':
+    return f'BERT, {condition.level:g} steps'
+  sizes = {condition.damage: condition.degree, condition.error: condition.level}
+  return ', '.join(f'{kind} {size:g}'.replace('_', ' ') for kind, size in sizes.items() if size) or 'exact G'
 
 
 def _mass_table(mass: pd.DataFrame) -> Table:
+  counts = mass.groupby(level='model', sort=False).size().astype(str)
   title, differences = _tested(
-    'Mean posterior mass on H* in percent, read off predictions', _minus(mass, _PROMPT_PAIRS, PROMPTS), MODEL
+    'Mean posterior mass on H* in percent, read off predictions', _minus(mass, _PROMPT_PAIRS, PROMPTS)
   )
-  cells = _means(mass, MODEL).rename(columns=PROMPTS).join(differences)
-  cells.insert(0, 'model', [name_of(*UNDAMAGED, *model) for model in cells.index])
-  cells.insert(1, 'HMMs', mass.groupby(level=MODEL).size().astype(str))
-  return Table(title, cells, num_texts=1)
+  cells = counts.to_frame('HMMs').join(_means(mass).rename(columns=PROMPTS)).join(differences)
+  return Table(title, cells.reset_index(), num_texts=1)
 
 
 def _prompt_table(bert: pd.DataFrame) -> Table:
@@ -114,13 +108,15 @@ def _prompt_table(bert: pd.DataFrame) -> Table:
     cells[f'majority,\n{name}'] = majority.map('{:.1f}'.format)
     cells[f'prompt,\n{name}'] = accuracy.map('{:.1f}'.format)
     cells[f'of the gap,\n{name}'] = ((accuracy - majority) / (100 - majority)).map('{:.2f}'.format)
-  mass = masses(bert).droplevel(MODEL).map('{:.1f}'.format)
+  mass = masses(bert).droplevel('model').map('{:.1f}'.format)
   title = 'Each BERT for Theorem 3.6; of the gap from the majority class to 100% that its prompt closes'
   return Table(title, cells.join(mass.rename(columns=lambda name: f'mass,\n{PROMPTS[name]}')))
 
 
-def _means(values: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-  return values.groupby(level=by, sort=False).agg(lambda column: str(statistics.mean_interval(column.dropna())))
+def _means(values: pd.DataFrame) -> pd.DataFrame:
+  """Means over HMMs, the last level of the index, with their intervals."""
+  groups = values.groupby(level=values.index.names[:-1], sort=False)
+  return groups.agg(lambda column: str(statistics.mean_interval(column.dropna())))
 
 
 def _minus(values: pd.DataFrame, pairs: Iterable[tuple[str, str]], titles: dict[str, str]) -> pd.DataFrame:
@@ -129,20 +125,21 @@ def _minus(values: pd.DataFrame, pairs: Iterable[tuple[str, str]], titles: dict[
   return pd.DataFrame({f'{title(one)}\n- {title(other)}': values[one] - values[other] for one, other in pairs})
 
 
-def _minus_reference(percent: pd.DataFrame) -> pd.DataFrame:
+def _minus_reference(own: pd.DataFrame) -> pd.DataFrame:
   """Damage minus none at the same noise, and a short context minus as much noise, by HMM."""
-  rows, keys = percent[_ACROSS], percent.index.to_frame(index=False)
-  damaged, short = keys['damage'] != '', keys['error'] == 'short_context'
-  keys.loc[damaged, ['damage', 'degree']] = UNDAMAGED
-  keys.loc[short, 'error'] = 'noise'
-  references = rows.reindex(pd.MultiIndex.from_frame(keys))
-  return (rows - references.to_numpy())[(damaged | short).to_numpy()].dropna(how='all')
+  keys, (damage, degree) = [*CONDITION, 'hmm'], UNDAMAGED
+  reference = own.assign(damage=damage, degree=degree, error=own['error'].replace('short_context', 'noise'))
+  minuend = own[(own[CONDITION] != reference[CONDITION]).any(axis=1)]
+  subtrahend = reference.loc[minuend.index, keys].merge(own, 'left', keys)[_ACROSS]
+  return (minuend.set_index([*_ROW, 'hmm'])[_ACROSS] - subtrahend.to_numpy()).dropna(how='all')
 
 
-def _tested(title: str, differences: pd.DataFrame, by: list[str]) -> tuple[str, pd.DataFrame]:
+def _tested(title: str, differences: pd.DataFrame) -> tuple[str, pd.DataFrame]:
   """The mean differences with their intervals, * where they are significant; and the title, which says when."""
-  groups = differences.groupby(level=by, sort=False)
-  count = int(groups.count().gt(0).sum().sum())
-  level = LEVEL / max(1, count)
-  found = groups.agg(lambda values: statistics.mean_interval(values.dropna()))
-  return f'{title}; *: p < {LEVEL:g} / {count}', found.map(lambda one: f'{one}{"*" * (one.p_value < level)}')
+  # One column, without the methods that a theorem does not have: these make no test.
+  values = differences.rename_axis(columns='pair').stack().dropna()
+  tests = values.groupby(level=[*differences.index.names[:-1], 'pair'], sort=False).agg(statistics.mean_interval)
+  corrected = statistics.holm([test.p_value for test in tests])
+  cells = [f'{test}{"*" * (p_value < LEVEL)}' for test, p_value in zip(tests, corrected)]
+  frame = pd.Series(cells, tests.index, str).unstack(sort=False).reindex(columns=differences.columns)
+  return f'{title}; *: p < {LEVEL:g}, Holm over {len(tests)}', frame

@@ -240,4 +240,4 @@ def _texts(record: Record) -> str:
   return f'every one up to length {record["longest"]:.0f}{why}'
 
 
-STUDY = Study(ExamineSettings, _run, _tables, check=_check)
+STUDY = Study(_run, _tables, check=_check)

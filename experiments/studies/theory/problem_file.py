@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.records import loading
+from experiments.records import files
 from experiments.settings.fields import SettingsError
 from hmm_jax.hmm import check_probs, HMM
 from hmm_jax.memory_hmm import MemoryHMM
@@ -36,7 +36,7 @@ def load(path: str | pathlib.Path) -> Problem:
   """
   name, path = str(path), pathlib.Path(path)
   suffix = path.suffix.lower()
-  read = {'.npz': loading.arrays, '.json': _read_json}.get(suffix)
+  read = {'.npz': files.read_arrays, '.json': _read_json}.get(suffix)
   if read is None or not path.is_file():
     raise SettingsError(f'hmm_file is {name!r}; valid is the path of a file, .npz or .json')
   try:
@@ -52,7 +52,7 @@ def load(path: str | pathlib.Path) -> Problem:
 
 
 def _read_json(path: pathlib.Path) -> dict[str, Any]:
-  content = loading.json_value(path, 'utf-8-sig', object_pairs_hook=_once_each)
+  content = files.read_json(path, 'utf-8-sig', object_pairs_hook=_once_each)
   if not isinstance(content, dict):
     raise ValueError(f'it holds {reprlib.repr(content)}; valid is an object, nested lists of numbers by key')
   return content

@@ -58,4 +58,4 @@ def _temperature(records: pd.DataFrame, settings: TheorySettings) -> matplotlib.
   return figure
 
 
-STUDY = Study(TheorySettings, in_parts(parts), tables, _figures)
+STUDY = Study(in_parts(parts), tables, _figures)

@@ -26,18 +26,20 @@ def rows_of(settings: WhichTheoremSettings, drawn: SampledTrial) -> Iterator[Row
       'test', drawn.token_probs, drawn.state_probs, task.labels, task.margins
     )
     is_right = surely_right(states, labels, task_weights.T) & is_linear
-    is_separable = [
+    # Scores that differ by less are in an order that float32 does not show.
+    is_clear = gaps >= settings.near_tie
+    of_all, of_clear = (
       separable(probs[which], labels[which], is_right[which], len(task_weights), error, settings.margin)
-      for which in (gaps >= 0, gaps >= settings.near_tie)
-    ]
+      for which in (slice(None), is_clear)
+    )
     yield {
       'reached_dimension': reach.dimension,
       'linear': is_linear,
       'head_size': score.size,
       'unexplained': unexplained(probs, states @ (task_weights[:-1] - task_weights[-1]).T),
-      'separable': is_separable[0],
-      'near_tie_share': float(1 - (gaps >= settings.near_tie).mean()),
-      'clear_separable': is_separable[1],
+      'separable': of_all,
+      'near_tie_share': float(1 - is_clear.mean()),
+      'clear_separable': of_clear,
       **prevalence.chain_row(settings.levels, hmm, task_weights),
     }
 

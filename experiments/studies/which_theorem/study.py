@@ -22,4 +22,4 @@ def _check(settings: WhichTheoremSettings) -> None:
   pretraining.check_mesh(settings)
 
 
-STUDY = Study(WhichTheoremSettings, in_parts(_parts), tables, figures, _check)
+STUDY = Study(in_parts(_parts), tables, figures, _check)

@@ -1,8 +1,9 @@
 """The benchmark: how it measures, its products, its peers, what a run records, and the tables of records."""
 
 import dataclasses
-import importlib.util
+import functools
 import io
+import sys
 import time
 
 import jax
@@ -20,41 +21,52 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 from experiments.studies.benchmark import accelerator, inference, measure, products, sampling, study, training
-from experiments.studies.benchmark.measure import BenchmarkCase, Contender, Prepared
+from experiments.studies.benchmark.measure import Prepared
 from hmm_jax import forward_backward, HMM, random_hmm, sample_corpus, token_likelihoods
 from hmm_jax.bert import Bert
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-INSTALLED = importlib.util.find_spec
 
-
-def _without(*missing):
-  return lambda name: None if name.split('.')[0] in missing else INSTALLED(name)
+def _without(patched, *missing):
+  """A machine on which nothing can import these, nor what has imported them before."""
+  for name in missing:
+    patched.setitem(sys.modules, name, None)
+  for name in ('hugging_face', 'loops'):
+    patched.delitem(sys.modules, f'experiments.studies.benchmark.{name}', raising=False)
+    patched.delattr(f'experiments.studies.benchmark.{name}', raising=False)
 
 
 def _lasting(seconds, calls, name):
-  """A contender whose calls take these seconds in turn, by a clock that stands still else."""
+  """Prepares a contender whose calls take these seconds in turn, by a clock that stands still else."""
 
   def call():
     calls.append(name)
     _lasting.clock += seconds[min(calls.count(name) - 1, len(seconds) - 1)]
 
-  return Contender(name, lambda: Prepared(call, units=2))
+  return lambda: Prepared(call, units=2)
 
 
 def test_contenders_are_measured_by_turns_after_a_call_of_each_that_does_not_count(monkeypatch):
   """What is on record is the seconds of one unit in each round; the first calls, of another length, are not."""
   calls, _lasting.clock = [], 0.0
   monkeypatch.setattr(time, 'perf_counter', lambda: _lasting.clock)
-  monkeypatch.setattr(measure, '_memory', lambda prepared: None)
-  case = BenchmarkCase(
-    'part', 'work', [_lasting((100, 2, 4, 6), calls, 'ours'), _lasting((100, 8, 8, 12), calls, 'peer')]
-  )
-  ours, peer = measure.alternate(case, 3)
+  monkeypatch.setattr(measure, '_growth', lambda call: None)
+  contenders = {'ours': _lasting((100, 2, 4, 6), calls, 'ours'), 'peer': _lasting((100, 8, 8, 12), calls, 'peer')}
+  ours, peer = measure.alternate(contenders, 3)
   assert calls == ['ours', 'peer'] * 4
   assert ours['seconds'] == [1, 2, 3] and peer['seconds'] == [4, 4, 6]
-  made = dict(environment='id', devices=['cpu'], cpu='2 x CPU', load=0.5, commit='abc', packages={'jax': '1'}, peers={})
+  made = dict(
+    part='part',
+    work='work',
+    environment='id',
+    devices=['cpu'],
+    cpu='2 x CPU',
+    load=0.5,
+    commit='abc',
+    packages={'jax': '1'},
+    peers={},
+  )
   speed = study.STUDY.tables(pd.DataFrame([ours | made, peer | made]), None)['speed'].frame
   assert speed['time'].tolist() == ['2.0 s', '4.0 s']
   assert speed['quartiles'].tolist() == ['1.5 - 2.5', '4.0 - 5.0']
@@ -64,18 +76,23 @@ def test_contenders_are_measured_by_turns_after_a_call_of_each_that_does_not_cou
 
 def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
   """A missing peer, a failure, a result that is not finite and a lack of time leave the others their measurements."""
-  monkeypatch.setattr(importlib.util, 'find_spec', _without('dynamax'))
+  _without(monkeypatch, 'dynamax')
 
   def failing():
     raise RuntimeError('no\nkernel')
 
-  contenders = [
-    Contender('ours', lambda: Prepared(lambda: 1.0, error=lambda result: result - 1)),
-    Contender('missing', failing, ('dynamax',)),
-    Contender('failing', failing),
-    Contender('not finite', lambda: Prepared(lambda: 1.0, error=lambda result: float('nan'))),
-  ]
-  ours, *others = measure.alternate(BenchmarkCase('part', 'work', contenders), 2)
+  def missing():
+    import dynamax
+
+    return dynamax
+
+  contenders = {
+    'ours': lambda: Prepared(lambda: 1.0, error=lambda result: result - 1),
+    'missing': missing,
+    'failing': failing,
+    'not finite': lambda: Prepared(lambda: 1.0, error=lambda result: float('nan')),
+  }
+  ours, *others = measure.alternate(contenders, 2)
   assert len(ours['seconds']) == 2 and ours['error'] == 0 and not ours['note']
   notes = [other['note'] for other in others]
   assert notes == [
@@ -84,33 +101,17 @@ def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
     'fails, ValueError: its result is not finite',
   ]
   assert not any(other['seconds'] for other in others)
-  (late,) = measure.alternate(BenchmarkCase('part', 'work', contenders[:1]), 2, deadline=time.monotonic() - 1)
-  assert late['note'] == 'not begun, for lack of time'
+  late, *_ = measure.alternate(contenders, 2, deadline=time.monotonic() - 1)
+  assert late['note'] == 'not begun, for lack of time' and not late['seconds']
 
 
 def test_a_contender_that_fails_in_a_later_round_is_a_line():
   """The others keep all rounds, and those before the failure do not count."""
   left = iter(range(3))  # Two calls before the rounds, for the warm-up and the memory, and one round.
-  contenders = [
-    Contender('ours', lambda: Prepared(lambda: 1.0)),
-    Contender('peer', lambda: Prepared(lambda: next(left))),
-  ]
-  ours, peer = measure.alternate(BenchmarkCase('part', 'work', contenders), 3)
+  contenders = {'ours': lambda: Prepared(lambda: 1.0), 'peer': lambda: Prepared(lambda: next(left))}
+  ours, peer = measure.alternate(contenders, 3)
   assert len(ours['seconds']) == 3 and not ours['note']
   assert not peer['seconds'] and peer['note'] == 'fails, StopIteration:'
-
-
-def test_scanned_layers_are_no_step_of_hugging_face():
-  """Its names are those of single layers: a line where it is measured, a refusal where it is filled."""
-  config = benchmark.get_config('smoke')
-  config.training.bert.scan_layers = True
-  step = training.Step(registry.from_config(config).training, jax.random.key(0))
-  assert step.loss_in_float64 is None
-  with pytest.raises(measure.NotHere, match='scanned layers'):
-    step.hugging_face(compiled=False)
-  hugging_face = pytest.importorskip('experiments.studies.benchmark.hugging_face')
-  with pytest.raises(ValueError, match='scan_layers'):
-    hugging_face.named(step.params)
 
 
 def test_a_step_of_hugging_face_has_our_optimiser(monkeypatch):
@@ -119,21 +120,22 @@ def test_a_step_of_hugging_face_has_our_optimiser(monkeypatch):
   config, given = benchmark.get_config('smoke'), {}
   config.training.pretrain.update(b2=0.95, weight_decay=0.5)
   step = training.Step(registry.from_config(config).training, jax.random.key(0))
-  monkeypatch.setattr(hugging_face, 'train_steps', lambda *_, **options: given.update(options))
-  step.hugging_face(compiled=False)
-  pretrain = step.settings.pretrain
-  assert given['adamw'] == dict(lr=pretrain.learning_rate, betas=(0.9, 0.95), weight_decay=0.5, fused=True)
-  assert given['half_precision'] and given['clip_norm'] == pretrain.clip_norm
+  monkeypatch.setattr(hugging_face.torch.optim, 'AdamW', lambda _, **options: given.update(options))
+  monkeypatch.setattr(hugging_face.torch, 'compile', lambda model: given.update(is_compiled=True))
+  step.hugging_face(compiled=True)
+  rate = step.pretrain.learning_rate
+  assert given == dict(lr=rate, betas=(0.9, 0.95), weight_decay=0.5, fused=True, is_compiled=True)
 
 
 def test_losses_are_compared_where_steps_move_the_weights(monkeypatch):
   """At one rate from the first step on, whatever warm-up the settings have, and at theirs in all else."""
-  step, seen = training.Step(_settings().gpu, jax.random.key(0)), []
-  monkeypatch.setattr(step, 'ours', lambda bert, **options: seen.append(options['pretrain']) or Prepared(lambda: 0))
-  for contender in accelerator.losses(step).contenders[:2]:
-    contender.prepare()
-  assert [(p.learning_rate, p.warmup_steps) for p in seen] == [(1e-3, 0)] * 2
-  assert seen[0].num_steps == step.settings.pretrain.num_steps and step.settings.pretrain.warmup_steps
+  settings, seen = _settings().gpu, []
+  monkeypatch.setattr(training.Step, 'ours', lambda step, **changes: seen.append(step.pretrain) or Prepared(lambda: 0))
+  _, contenders = accelerator.losses(settings, jax.random.key(0))
+  for prepare in contenders.values():
+    prepare()
+  moving = dataclasses.replace(settings.pretrain, learning_rate=1e-3, warmup_steps=0)
+  assert seen == [moving] * 3 and settings.pretrain.warmup_steps
 
 
 def test_products_are_those_of_the_model():
@@ -145,8 +147,8 @@ def test_products_are_those_of_the_model():
   head = 12 * 8 * 8 + 12 * 8 * 11
   flops = cost.training_flops(of_step)
   assert flops == 6 * (dense + attention + head)
-  prepared = measure.compiled(products.multiply, products.operands(of_step, jnp.float32), 2)
-  counted = prepared.program.cost_analysis()['flops']
+  prepared = measure.compiled(functools.partial(products.multiply, repeats=2), products.operands(of_step, jnp.float32))
+  counted = prepared.fields['flops']
   # The additions that read the results, and nothing else.
   assert flops <= counted <= flops * 1.01
 
@@ -156,7 +158,7 @@ def test_the_reference_of_inference_is_ours():
   hmm = random_hmm(jax.random.key(0), 4, 6)
   tokens = sample_corpus(jax.random.key(1), hmm, 5, 12)
   rows = token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
-  expected = inference.smoothed_in_float64(hmm, np.asarray(rows))
+  expected = inference.smoothed_in_float64(hmm, rows)
   np.testing.assert_allclose(forward_backward(hmm, rows).smoothed_probs, expected, atol=1e-6)
 
 
@@ -176,7 +178,7 @@ def finished(tmp_path_factory):
   """The workdir of a finished run on a machine that has dynamax and hmmlearn alone, and what it printed."""
   workdir, reporter = tmp_path_factory.mktemp('finished'), Reporter(rich.console.Console(file=io.StringIO(), width=120))
   with pytest.MonkeyPatch.context() as patched:
-    patched.setattr(importlib.util, 'find_spec', _without('torch', 'transformers', 'numba'))
+    _without(patched, 'torch', 'transformers', 'numba')
     study.STUDY.run(_settings(), workdir, reporter)
   study.STUDY.show(_settings(), workdir, reporter)
   return workdir, reporter.console.file.getvalue()
@@ -189,10 +191,10 @@ def test_a_run_without_peers_measures_all_else(finished):
   assert {record['part'] for record in records} == {'gpu', 'inference', 'sampling', 'training'}
   for record in records:
     missing = [name for name in ('torch', 'transformers', 'numba') if name in record['note']]
-    here = record['way'].startswith(('ours', 'its matrix')) and 'CUDA' not in record['note']
+    here = record['way'].startswith(('ours', 'its matrix')) and 'cuDNN' not in record['note']
     assert len(record['seconds']) == (2 if here or record['way'].startswith(('dynamax', 'hmmlearn')) else 0), record
     assert bool(missing) == record['way'].startswith(('numba', 'Hugging Face'))
-  assert 'not installed' in printed and 'CUDA' in printed
+  assert 'not installed' in printed and 'cuDNN' in printed
   (made,) = environment.load(workdir, records).values()
   assert made['peers']['numba'] is None and made['peers']['dynamax']
 
@@ -215,7 +217,7 @@ def test_tables_are_at_most_120_columns_wide(finished):
 def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
   """With a share of the peak, and numbers as large as there."""
   records = [record for record in results.load(finished[0]) if record['part'] == 'gpu']
-  large = dict(flops=1.16e12, product_flops=1.1e12, device_peak_bytes=60e9, memory_bytes=60e9)
+  large = dict(flops=1.16e12, product_flops=1.1e12, memory_bytes=60e9)
   (made,) = environment.load(finished[0], records).values()
   made_id = environment.keep(tmp_path, {**made, 'devices': ['NVIDIA H200'], 'cpu': '192 x Intel(R) Xeon(R) 8558'})
   changes = dict(seconds=[3e-3] * 5, environment=made_id, **large)
@@ -233,13 +235,12 @@ def test_tables_of_a_gpu_are_no_wider(finished, tmp_path):
 def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
   """The record is whole after each case."""
 
-  def killed(case, repeats, deadline):
-    if case.name.startswith('second'):
+  def killed(contenders, repeats, deadline):
+    if contenders == 'second':
       raise KeyboardInterrupt
-    return [{'work': case.name}]
+    return [{'way': 'ours'}]
 
-  cases = [BenchmarkCase('sampling', name, []) for name in ('first', 'second')]
-  monkeypatch.setattr(sampling, 'cases', lambda settings, key: iter(cases))
+  monkeypatch.setattr(sampling, 'cases', lambda settings, key: zip(('first', 'second'), ('first', 'second')))
   monkeypatch.setattr(measure, 'alternate', killed)
   with pytest.raises(KeyboardInterrupt):
     study.STUDY.run(_settings(parts=('sampling',)), tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
@@ -251,8 +252,7 @@ def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
   [
     ('huge', {}, ['huge', 'inference, sampling, training, gpu']),
     ('smoke', {'parts': ('cpu',)}, ['parts', 'cpu', 'gpu, inference']),
-    ('smoke', {'training.corpus.chunk_length': 32}, ['training.bert.max_positions', '24', 'chunk_length, 32']),
-    ('smoke', {'gpu.pretrain.batch_size': 10**6}, ['gpu.pretrain.batch_size', 'number of chunks']),
+    ('smoke', {'training.bert.scan_layers': True}, ['training.bert.scan_layers', 'True', 'valid is False']),
     ('smoke', {'training.pretrain.optimizer': 'muon'}, ['training.pretrain.optimizer', 'muon', "'adamw'"]),
     ('smoke', {'gpu.bert.dtype': 'float16'}, ['gpu.bert.dtype', 'float16', "'bfloat16'"]),
     ('smoke', {'gpu.num_members': (0, 2)}, ['gpu.num_members', '(0, 2)', 'at least 1']),

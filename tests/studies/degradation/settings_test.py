@@ -21,7 +21,7 @@ def test_every_scale_is_valid(scale):
 def test_the_default_run_is_what_its_claims_need():
   """At least 20 HMMs a theorem; W of Theorem 3.3 leaves its left inverse a choice, that of 3.6 has too many columns."""
   settings = _settings()
-  assert settings.num_hmms >= 20 and settings.largest_majority <= 0.7 and settings.ridge == 1e-6
+  assert settings.num_hmms >= 20 and settings.largest_majority <= 0.7 and settings.converged.ridge == 1e-6
   assert settings.num_states_3_3 < settings.num_tokens < settings.num_states_3_6
   assert _settings('bert').num_hmms >= 5 and _settings('bert').models == ('bert',)
 
@@ -44,8 +44,8 @@ def test_the_default_run_is_what_its_claims_need():
     ('reach', 0),
     ('singular_values', (0.0,)),
     ('singular_values', (0.1,)),
-    ('ridge', 0.0),
-    ('head_tolerance', 0.0),
+    ('converged.ridge', 0.0),
+    ('converged.tolerance', 0.0),
     ('tuning.warmup_steps', 400),
     ('tuning.batch_size', 1001),
     ('bert.checkpoints', (0, 25)),

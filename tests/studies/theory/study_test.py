@@ -12,7 +12,6 @@ from configs import theory
 from experiments.records import environment, results
 from experiments.runtime.progress import Reporter
 from experiments.studies import registry
-from experiments.studies.study import in_parts
 from experiments.studies.theory import study, verification
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -119,16 +118,3 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
   assert records == [
     {k: v for k, v in json.loads(line).items() if k != 'environment'} for line in before[0].splitlines()
   ]
-
-
-def test_the_records_of_another_part_are_renamed_and_made_again(tmp_path):
-  """A file with a good checksum counts for the part that it names alone."""
-  made = []
-  parts = {name: lambda *_, name=name: made.append(name) or [{'value': 1.0}] for name in ('one', 'two')}
-  run, reporter = in_parts(lambda _: parts), Reporter(rich.console.Console(file=io.StringIO()))
-  run(SETTINGS, tmp_path, reporter)
-  first, second = sorted(tmp_path.glob('parts/*/*/records.json'))
-  second.write_bytes(first.read_bytes())
-  run(SETTINGS, tmp_path, reporter)
-  assert made == ['one', 'two', 'two'] and (second.parent / 'records.json.corrupt').exists()
-  assert [row['part'] for row in results.load(tmp_path)] == ['one', 'two']
