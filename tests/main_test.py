@@ -255,9 +255,9 @@ def test_results_are_of_what_is_asked_for_alone(finished, tmp_path):
     assert '/' not in name or kept[name] == content
 
 
-def test_every_documented_field_has_a_tolerance():
-  """Verifying knows of each field how near another environment has to make it again, and of no other."""
-  assert set(verify.FIELDS) == _documented()
+def test_every_field_with_a_tolerance_is_documented():
+  """Of all others verifying asks that another environment makes them again as they are."""
+  assert set(verify.FIELDS) < _documented()
 
 
 def _copy_records(workdir, copy):
@@ -389,7 +389,7 @@ REFUSED = [
   (['--config.memory.sizes=2', '--config.memory.label_cell=1'], ['memory.label_cell', '1', 'below']),
   (['--config.num_states=1'], ['num_states', '(1,)', 'at least 2']),
   (['--config.models=exact', '--config.num_states=4096'], ['num_states', '(4096,)', 'of memory']),
-  (['--config.mesh.fsdp=2'], ['mesh', 'data=-1, fsdp=2, tensor=1', 'product is 1']),
+  (['--config.mesh.fsdp=2'], ['mesh', '(-1, 2, 1)', 'product is 1']),
   (['--workdir=/proc/nothing'], ['workdir', '/proc/nothing', 'writable']),
   (['--trials=0,x'], ['--trials', "'0,x'", 'numbers of 0 to 1']),
   (['--trials=1-0'], ['--trials', "'1-0'", 'ranges']),

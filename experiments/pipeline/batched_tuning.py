@@ -1,7 +1,5 @@
 """Problems of one shape, each with a frozen model of its own, tuned side by side in one program."""
 
-from collections.abc import Iterator
-import functools
 from typing import Any
 
 import jax
@@ -15,6 +13,14 @@ from hmm_jax import compilation, tuning
 from hmm_jax.heads import Linear, LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.model import MaskedLM
+
+# Functions of `tuning` over a leading axis of problems; those of None are shared: tuner, schedule and task numbers.
+_features = jax.jit(jax.vmap(tuning.Tuner.features, (None, 0, 0)), static_argnums=0)
+_scores = jax.jit(jax.vmap(tuning.Tuner.scores, (None, 0, 0, 0)), static_argnums=0)
+_epoch = jax.jit(jax.vmap(tuning.tune_epoch, (0, 0, None, None, 0, 0, 0)), static_argnums=(2, 3))
+_init = jax.jit(
+  jax.vmap(tuning.init_tuning, (0, None, None, 0, 0, None)), static_argnums=(1, 2), compiler_options=compilation.ONCE
+)
 
 
 def float32(hmm: HMM) -> HMM:
@@ -47,8 +53,8 @@ def train(
   key: Array,
   name: str,
   reporter: Reporter,
-) -> Iterator[Any]:
-  """Yields the trainables of all problems, leading axes problem and K = 1, at the start and after every epoch.
+) -> tuple[Any, Any]:
+  """The trainables of all problems, leading axes problem and K = 1, at the start and after the last epoch.
 
   Args:
     tuner: what is trained.
@@ -62,13 +68,13 @@ def train(
   """
   tuner, frozen = tuner.after_features(frozen)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, np.arange(len(labels)))
-  state = _init(keys, tuner, schedule, frozen, features)
-  yield jax.device_get(state.trainable)
+  state = _init(keys, tuner, schedule, frozen, features, np.zeros(1, np.int32))
+  start = jax.device_get(state.trainable)
   orders = jax.vmap(jax.random.fold_in, (0, None))(keys, 1)
   epoch = lambda state: _epoch(state, orders, tuner, schedule, frozen, features, labels[:, None])
   problems = [f'problem {problem}' for problem in range(len(labels))]
-  for after, _ in epochs(epoch, state, schedule.num_epochs, name, problems, reporter):
-    yield jax.device_get(after.trainable)
+  *_, (state, _) = epochs(epoch, state, schedule.num_epochs, name, problems, reporter)
+  return start, jax.device_get(state.trainable)
 
 
 def scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: np.ndarray) -> np.ndarray:
@@ -84,33 +90,3 @@ def prompted(tuner: tuning.Tuner, prompts: np.ndarray, frozen: Any, inputs: np.n
   identity = np.tile(np.eye(num_tokens, dtype=np.float32), (count, 1, 1, 1))
   reading = LinearHead(identity, np.zeros((count, 1, num_tokens), np.float32))
   return scores(tuner, {'prompt': np.asarray(prompts, np.float32)[:, None], 'head': reading}, frozen, inputs)
-
-
-@functools.partial(jax.jit, static_argnames='tuner')
-def _features(tuner: tuning.Tuner, frozen: Any, inputs: Array) -> Any:
-  return jax.vmap(tuner.features)(frozen, inputs)
-
-
-@functools.partial(jax.jit, static_argnames='tuner')
-def _scores(tuner: tuning.Tuner, trainables: Any, frozen: Any, features: Any) -> Array:
-  return jax.vmap(tuner.scores)(trainables, frozen, features)
-
-
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
-def _init(keys: Array, tuner: tuning.Tuner, schedule: tuning.Schedule, frozen: Any, features: Any) -> tuning.TuneState:
-  init_one = lambda key, *data: tuning.init_tuning(key, tuner, schedule, *data, np.zeros(1, np.int32))
-  return jax.vmap(init_one)(keys, frozen, features)
-
-
-@functools.partial(jax.jit, static_argnames=('tuner', 'schedule'))
-def _epoch(
-  state: tuning.TuneState,
-  keys: Array,
-  tuner: tuning.Tuner,
-  schedule: tuning.Schedule,
-  frozen: Any,
-  features: Any,
-  labels: Array,
-) -> tuple[tuning.TuneState, Array]:
-  tune_one = lambda state, key, *data: tuning.tune_epoch(state, key, tuner, schedule, *data)
-  return jax.vmap(tune_one)(state, keys, frozen, features, labels)

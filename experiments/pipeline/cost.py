@@ -8,10 +8,12 @@ import functools
 import math
 from typing import NamedTuple
 
+import jax
+
 from experiments.settings.grid import Settings
+from hmm_jax import pretrain
 from hmm_jax.bert import Bert
 from hmm_jax.masking import num_slots
-from hmm_jax.sampling import token_dtype
 
 
 class Product(NamedTuple):
@@ -70,19 +72,22 @@ def muon(s: Settings) -> int:
 
 def num_params(s: Settings) -> int:
   """The number of BERT's parameters."""
-  b = s.bert
-  layer = 4 * b.width * (b.width + 1) + 2 * b.width * b.ffn_width + b.ffn_width + 5 * b.width
-  return b.num_layers * layer + (s.hmm.num_tokens + b.max_positions + b.width + 6) * b.width + s.hmm.num_tokens + 1
+  return sum(leaf.size for leaf in jax.tree.leaves(_state(s).params))
 
 
 def state_bytes(s: Settings) -> int:
   """Bytes of parameters and optimiser moments, float32: two moments with AdamW, one for a matrix that Muon trains."""
-  b = s.bert
-  matrices = b.num_layers * (4 * b.width**2 + 2 * b.width * b.ffn_width) + b.width**2
-  return 4 * (3 * num_params(s) - matrices * (s.pretrain.optimizer == 'muon'))
+  return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(_state(s)))
 
 
-def activation_bytes(s: Settings, batch: int, length: int) -> int:
+@functools.cache
+def _state(s: Settings) -> pretrain.TrainState:
+  """The shapes of a pretraining's state; nothing is computed."""
+  optimizer = s.pretrain.gradient_transformation(s.pretrain.num_steps)
+  return jax.eval_shape(lambda: pretrain.init_train_state(jax.random.key(0), s.bert_module(), optimizer))
+
+
+def activation_bytes(s: Settings, batch: float, length: int) -> float:
   """Bytes of one batch in the dtype of pretraining: what each layer stores for its gradient, and the logits.
 
   The last layer counts as if all were read: for a batch with more to read than it has slots, that is reserved.
@@ -90,7 +95,3 @@ def activation_bytes(s: Settings, batch: int, length: int) -> int:
   b = s.bert
   layer = 10 * b.width + 3 * b.ffn_width + 3 * b.num_heads * length
   return batch * length * ((4 if b.dtype == 'float32' else 2) * b.num_layers * layer + 12 * s.hmm.num_tokens)
-
-
-def corpus_bytes(s: Settings) -> int:
-  return token_dtype(s.hmm.num_tokens).itemsize * s.corpus.num_documents * s.corpus.document_length

@@ -1,6 +1,7 @@
 """The downstream tasks of a trial: inputs, labels from the exact posterior, and where a head ought to look."""
 
 import functools
+import itertools
 import math
 from typing import NamedTuple
 
@@ -63,7 +64,7 @@ def draw(
   A label speaks of `downstream.label_state`, or of the memory cell `memory.label_cell`.
   """
   d, read = settings.downstream, point.num_cells > 1
-  ends = [int(end) for end in np.cumsum([0, d.num_train, d.num_validation, d.num_test])]
+  ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
   sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
   inputs, documents = jax.device_get(_texts(key, distribution, **sizes))
   if isinstance(distribution, hmm_jax.MemoryHMM):
@@ -74,7 +75,8 @@ def draw(
   inputs, documents = inputs[:, :seen], documents[:, :seen]
   how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
   keys = [jax.random.fold_in(key_tasks, task) for task in range(settings.tasks_per_trial)]
-  splits = {name: slice(*ends[i : i + 2]) for i, name in enumerate(('train', 'validation', 'test'))}
+  names = ('train', 'validation', 'test')
+  splits = {name: slice(*pair) for name, pair in zip(names, itertools.pairwise(ends))}
   concentration = None
   if 'attention' in methods:
     # P[H_i | X_{-i}], [n, T, H], summed over what the memory holds.

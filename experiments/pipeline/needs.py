@@ -6,8 +6,9 @@ parts are added as if they lived at once, and XLA's own buffers are not known: t
 On two CPU cores prompt_vs_head:smoke peaked at 1.05 GB, and with 1,000,000 documents of 512 tokens at 3.2 GB; estimated
 are 1.0 and 3.6 GB.
 
-Disk: the checkpoints that unfinished pretrainings lack, one more for each run that writes one, and the records and
-tuned arrays that are missing. Nothing is checked in an object store, which does not say what room it has.
+Disk: the checkpoints that unfinished pretrainings lack, with one more of each, which is written before another is
+removed, and the records and tuned arrays that are missing. Nothing is checked in an object store, which does not say
+what room it has.
 """
 
 from collections import Counter
@@ -24,50 +25,51 @@ from experiments.runtime import machine, storage
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
-from hmm_jax.sampling import DOCUMENTS_AT_A_TIME
+from hmm_jax.sampling import DOCUMENTS_AT_A_TIME, token_dtype
 
 # Measured: the peak of prompt_vs_head:smoke on a CPU, whose arrays are next to nothing.
 _PROCESS = 1e9
 # [B, T, E] float64: likelihood rows, and filtered, smoothed and leave-one-out probabilities.
 _POSTERIORS = 4 * 8
-# Of each parameter in float32: itself, two moments, their copies for a checkpoint, and its gradient.
-_COPIES = 7 * 4
+# Of each parameter in float32: itself, two moments, and its gradient.
+_COPIES = 4 * 4
 # Of each entry of the permutation matrices that a transition matrix is mixed of, while it is drawn.
 _PERMUTATION = 9
 # Bytes of a token while its document is drawn, measured with 256 documents of 200,000 tokens.
 _DRAWN = 32
-# Bytes of Orbax's metadata of a step with the rest of its files' blocks, which take 0.16 MB; of the two blocks of most
-# file systems that a record and a small array take; and of tables, figures and logs.
-_STEP, _RECORD, _REST = 2**18, 2**13, 2**20
+# Bytes of Orbax's metadata of a step with the rest of its files' blocks, which take 0.16 MB; of the blocks of most file
+# systems that a record and a head take; and of tables, figures and logs.
+_STEP, _RECORD, _REST = 2**18, 2**14, 2**20
 
 
 def memory_bytes(s: Settings) -> dict[str, float]:
   """Bytes of memory by the setting that most drives them, for the largest distribution of the grid."""
-  d, m, corpus, tokens = s.downstream, s.measure, s.corpus, s.hmm.num_tokens
-  methods = dict.fromkeys(s.methods + s.memory.vanilla_methods)
-  through_model = [name for name in methods if METHODS[name].prompt or METHODS[name].finetunes]
+  d, m, corpus, tokens, grid = s.downstream, s.measure, s.corpus, s.hmm.num_tokens, s.grid()
+  names = set().union(*grid.values())
+  methods, seen = [METHODS[name] for name in names], d.seen_length(0)
+  # Gradients of a prompt or of the model itself pass through the model; a head alone is trained on its features.
+  through_model = [name for name in names if METHODS[name].prompt or METHODS[name].finetunes]
   batches = [s.tasks_per_trial * s.num_starts(name) * s.tuning(name).batch_size for name in through_model]
-  states, batch = max(point.joint_states for point in s.grid()), max(batches, default=0)
-  most, drawn_from = max(s.num_states), s.hmm.num_permutations or max(s.num_states)
+  states, batch = max(point.joint_states for point in grid), max(batches, default=0)
   chunks, inputs = m.num_chunks * corpus.chunk_length, d.num_train + d.num_validation + d.num_test
-  seen = d.seen_length(0)
-  features = tokens * (seen if any(METHODS[name].reads in OF_SEQUENCE for name in methods) else 1)
+  features = tokens * (seen if any(method.reads in OF_SEQUENCE for method in methods) else 1)
+  permutations = max(s.num_states) ** 2 * (s.hmm.num_permutations or max(s.num_states))
   found = {
     'scale': _PROCESS,
-    'num_states': _POSTERIORS * states * max(chunks, max(batch, m.batch_size) * seen, states)
-    + _PERMUTATION * most**2 * drawn_from,
+    'num_states': _POSTERIORS * states * max(chunks, max(batch, m.batch_size) * seen) + _PERMUTATION * permutations,
     'measure.num_documents': 3 * 8 * tokens * (chunks + m.num_documents * seen**2),
     'downstream.num_train': 8 * inputs * (max(features, states) + d.length + s.tasks_per_trial),
   }
   if 'bert' in s.models:
     data, fsdp, tensor = s.mesh.sizes(jax.device_count())
-    finetuned = s.tasks_per_trial * any(METHODS[name].finetunes for name in methods)
-    of_device, drawn = -(-s.pretrain.batch_size // (data * fsdp)), min(DOCUMENTS_AT_A_TIME, corpus.num_documents)
+    finetuned = s.tasks_per_trial * any(method.finetunes for method in methods)
+    drawn = corpus.document_length * min(DOCUMENTS_AT_A_TIME, corpus.num_documents)
     found |= {
       # Whatever the mesh, each device has the parameters once whole for a step and for tuning.
       'bert.width': cost.num_params(s) * (4 + _COPIES / (fsdp * tensor) + _COPIES * finetuned),
-      'corpus.num_documents': 5 * cost.corpus_bytes(s) + _DRAWN * drawn * corpus.document_length,
-      'pretrain.batch_size': cost.activation_bytes(s, of_device, corpus.chunk_length),
+      'corpus.num_documents': 5 * token_dtype(tokens).itemsize * corpus.num_documents * corpus.document_length
+      + _DRAWN * drawn,
+      'pretrain.batch_size': cost.activation_bytes(s, s.pretrain.batch_size / (data * fsdp), corpus.chunk_length),
       'tasks_per_trial': 2 * cost.activation_bytes(s, batch, seen),
     }
   return found
@@ -75,39 +77,30 @@ def memory_bytes(s: Settings) -> dict[str, float]:
 
 def check_memory(s: Settings) -> None:
   """Raises SettingsError where more is needed than there is, naming the field that drives most of it."""
-  there, found, num_runs = machine.available_memory(), memory_bytes(s), machine.num_runs()
-  if there is not None and sum(found.values()) > there:
-    field = max(found, key=found.__getitem__)
-    shared = f' for each of {num_runs} runs' if num_runs > 1 else ''
-    sizes = f'it takes about {_gigabytes(found[field])}, and all {_gigabytes(sum(found.values()))}'
-    valid = f'what fits the {_gigabytes(there)} of memory{shared}: {sizes}'
-    require(False, field, operator.attrgetter(field)(s), valid)
-
-
-def memory_line(s: Settings) -> str:
-  """The estimate in words."""
-  there = machine.available_memory()
-  return f'memory: about {_gigabytes(sum(memory_bytes(s).values()))}' + (f' of {_gigabytes(there)}' if there else '')
+  there, found = machine.available_memory(), memory_bytes(s)
+  total, field = sum(found.values()), max(found, key=found.__getitem__)
+  # Its share, where several runs were started together on this host.
+  room = f'the {_gigabytes(there or 0)} of memory that this run has'
+  valid = f'what fits {room}: it takes about {_gigabytes(found[field])}, and all {_gigabytes(total)}'
+  require(there is None or total <= there, field, operator.attrgetter(field)(s), valid)
 
 
 def _gigabytes(size: float) -> str:
   return f'{size / 1e9:,.1f} GB'
 
 
-def disk_bytes(trials: Sequence[Trial], num_runs: int = 1) -> dict[pathlib.Path, int]:
-  """Bytes that what is missing of the trials takes in so many runs at once, by the directories that it goes to."""
-  found, writing = Counter[pathlib.Path](), dict[pathlib.Path, int]()
+def disk_bytes(trials: Sequence[Trial]) -> dict[pathlib.Path, int]:
+  """Bytes that what is missing of the trials takes, by the directories that it goes to."""
+  found = Counter({trials[0].workdir: _REST})
   for trial in trials:
-    s, absent = trial.settings, trial.absent()
-    found[trial.workdir] += sum(_RECORD + _tuned_bytes(trial, method) for _, _, method in absent)
-    if absent and 'bert' in s.models and trial.pretrained_directory not in writing:
-      there = checkpoints.steps(trial.pretrained_directory / checkpoints.NAME)
-      if s.pretrain.num_steps not in there:
-        writing[trial.pretrained_directory] = checkpoint_bytes(s)
-        found[trial.pretrained_directory.parent] += checkpoint_bytes(s) * max(checkpoints.KEPT - len(there), 0)
-  for directory in sorted(writing, key=writing.__getitem__)[-num_runs:]:
-    found[directory.parent] += writing[directory]
-  return {path: size + _REST for path, size in found.items() if size}
+    s, absent, pretrained = trial.settings, trial.absent(), trial.pretrained_directory
+    found[trial.workdir] += sum(_tuned_bytes(trial, method) for _, _, method in absent)
+    there = checkpoints.steps(pretrained / checkpoints.NAME)
+    if absent and 'bert' in s.models and s.pretrain.num_steps not in there:
+      # The next checkpoint is written before one is removed, and several runs may do so at once.
+      lacking = (checkpoints.KEPT + 1 - len(there)) * checkpoint_bytes(s)
+      found[pretrained.parent if s.pretrained else trial.workdir] += lacking
+  return found
 
 
 def checkpoint_bytes(s: Settings) -> int:
@@ -115,22 +108,17 @@ def checkpoint_bytes(s: Settings) -> int:
   return cost.state_bytes(s) + _STEP
 
 
-def _tuned_bytes(trial: Trial, name: str) -> int:
-  """Bytes that a method trains for a task, in float64 at most: rows of head, prompt and keys, and a fine-tuned BERT."""
-  s, method = trial.settings, METHODS[name]
-  rows = s.downstream.num_classes + s.prompt_length(name) + s.downstream.length * (method.reads in OF_SEQUENCE)
-  width = max(s.bert.width, trial.point.joint_states, s.hmm.num_tokens)
-  return 8 * (rows * width + cost.num_params(s) * method.finetunes)
+def _tuned_bytes(trial: Trial, method: str) -> int:
+  """Bytes of a record and what its method trains, in float64 at most: a head, a prompt, and a fine-tuned BERT."""
+  s = trial.settings
+  width = max(s.bert.width, trial.point.joint_states)
+  return _RECORD + 8 * (s.prompt_length(method) * width + cost.num_params(s) * METHODS[method].finetunes)
 
 
 def check_disk(trials: Sequence[Trial]) -> None:
-  """Raises SettingsError where a file system has less room than what is missing of the trials takes of it."""
-  found = {path: size for path, size in disk_bytes(trials, machine.num_runs()).items() if not storage.is_object(path)}
-  device = {path: storage.standing(path).stat().st_dev for path in found}
-  for path in found:
-    there = [other for other in found if device[other] == device[path]]
-    free, total = storage.free_bytes(path), sum(found[other] for other in there)
+  """Raises SettingsError where there is less room in a directory than what is missing of the trials takes of it."""
+  for path, total in disk_bytes(trials).items():
+    free = storage.free_bytes(path)
     if free is not None and free < total:
-      names = ' and '.join(repr(str(each)) for each in there)
       valid = f'valid are at least {total:,}, which the run may take'
-      raise SettingsError(f'{names}: {free:,} bytes are free there; {valid}')
+      raise SettingsError(f'{str(path)!r}: {free:,} bytes are free there; {valid}')

@@ -16,8 +16,11 @@ from hmm_jax.theory.limits import best_head, separability
 from hmm_jax.theory.limits.reachable import linear_score, Reachable, reachable
 
 Splits = dict[str, slice]
-# What records say of how something was fitted, and null where it was fitted otherwise.
-NOT_FITTED: dict[str, Any] = {
+# What records say of some methods alone, and null of the others.
+NO_FIELDS: dict[str, Any] = {
+  'attention_by': None,
+  'attention_profile': None,
+  'attention_rank_correlation': None,
   'accuracy_at_most': None,
   'separable': None,
   'certificate_residual': None,
@@ -35,7 +38,7 @@ class Fitted(NamedTuple):
     is_right: [n], whether each input gets its label.
     loss: mean cross-entropy on the training inputs in nats, of the last epoch where there are epochs; None where that
       is not what was minimised.
-    fields: of its record, those of NOT_FITTED that are not null.
+    fields: of its record, those of NO_FIELDS that are not null.
   """
 
   trainable: Any
@@ -82,9 +85,10 @@ def heads_on_test(
     head, is_right, separable = best.head, (probs @ best.head).argmax(1) == labels, best.separable
     exact = _head_of_score(settings, distribution, hmm, reach, downstream.tasks[task])
     if exact is not None:
-      surely = separability.surely_right(states, labels, exact.of_states)
+      of_states, of_tokens = exact
+      surely = separability.surely_right(states, labels, of_states)
       if surely[test].sum() >= is_right[test].sum():
-        head, is_right, separable = exact.of_tokens, surely, True if surely[test].all() else separable
+        head, is_right, separable = of_tokens, surely, bool(surely[test].all()) or separable
     fields = {
       'accuracy_at_most': best.accuracy_at_most,
       'separable': separable,
@@ -98,9 +102,10 @@ def _best_of_search(
   settings: Settings, distribution: Distribution, probs: np.ndarray, labels: np.ndarray, length: int, splits: Splits
 ) -> best_head.BestHead:
   s, test = settings.on_test, splits['test']
-  of_test = dict.fromkeys(s.ridges, test)
-  fits = [(settings.converged.ridge, splits['train']), *of_test.items()]
+  fits = [(settings.converged.ridge, splits['train']), *((ridge, test) for ridge in s.ridges)]
   starts = [_converged(settings, probs, labels, *fit).head for fit in fits]
+  how = dataclasses.asdict(s)
+  del how['ridges']
   return best_head.best_head(
     probs[test],
     labels[test],
@@ -108,23 +113,17 @@ def _best_of_search(
     # The entries of G sum to 1, so that a bias can be a part of every weight.
     [np.asarray(start.weights + start.bias) for start in starts],
     error=best_head.relative_error(distribution, length),
-    tolerance=s.tolerance,
-    max_rounds=s.max_rounds,
-    max_certificates=s.max_certificates,
+    **how,
   )
-
-
-class _HeadOfScore(NamedTuple):
-  """The score that decides the label, as a head of the joint states [E, C], and of the tokens [V, C] in float64."""
-
-  of_states: np.ndarray
-  of_tokens: np.ndarray
 
 
 def _head_of_score(
   settings: Settings, distribution: HMM | MemoryHMM, hmm: HMM, reach: Reachable, task: tasks_lib.Task
-) -> _HeadOfScore | None:
-  """None where the score is not linear in G."""
+) -> tuple[np.ndarray, np.ndarray] | None:
+  """The score that decides the label, as a head of the joint states [E, C], and of the tokens [V, C] in float64.
+
+  None where it is not linear in G.
+  """
   weights = np.asarray(task.task_weights, np.float64)
   if isinstance(distribution, MemoryHMM):
     cells = np.indices(distribution.memory_probs.shape).reshape(distribution.num_cells, -1)
@@ -132,7 +131,7 @@ def _head_of_score(
   head = linear_score(hmm, reach, weights, hmm.initial_probs).head
   if head is None:
     return None
-  return _HeadOfScore(weights.T, np.pad(head.astype(np.float64), ((0, 0), (0, 1))))
+  return weights.T, np.pad(head.astype(np.float64), ((0, 0), (0, 1)))
 
 
 def _converged(

@@ -1,8 +1,7 @@
 """The grid of an experiment: a list of trials, run in any order and anywhere, then records, table and figure of all."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
-import contextlib
+from collections.abc import Callable, Collection, Sequence
 import importlib.util
 import pathlib
 import re
@@ -59,7 +58,7 @@ def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
   return {str(trial): trial for trial in grid}
 
 
-def chosen(text: str, grid: Grid) -> list[int]:
+def chosen(text: str, grid: Collection[Any]) -> list[int]:
   """The numbers of the trials that `text` names, such as 0,3-5, in order; of all for ''. Raises SettingsError."""
   found = set[int]()
   for part in text.split(',') if text else ():
@@ -82,53 +81,52 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
   look = lambda: [failures.read(items[number][1].directory) for number in numbers]
   before = dict(zip(numbers, distributed.broadcast_from_process_0(look)))
   failed, queue = list[Failure](), deque((number, False) for number in numbers)
-  with contextlib.suppress(pretraining.OutOfTime):
-    while queue:
-      number, waits = queue.popleft()
-      name, trial = items[number]
-      called, is_run = f'trial {number} ({name})', waits
-      part = reporter.part(number + 1, len(grid), name)
-      try:
-        with part, locks.held(trial.directory, called, reporter, is_past if waits else at_once) as is_held:
-          if is_held:
-            is_run |= _tried(trial, called, before[number], failed, reporter)
-      except locks.Lost as lost:
-        reporter.say(str(lost))
-        is_held = False
-      except OSError as error:
-        # Of its lock, which cannot be made.
-        failed += _failed(trial, called, error, reporter)
-        is_held = is_run = True
-      if not is_held:
-        queue.append((number, True))
-      if is_run and distributed.broadcast_from_process_0(is_past):
-        break
+  while queue:
+    number, waits = queue.popleft()
+    name, trial = items[number]
+    called = f'trial {number} ({name})'
+    try:
+      with (
+        reporter.part(number + 1, len(grid), name),
+        locks.held(trial.directory, called, reporter, is_past if waits else at_once) as is_held,
+      ):
+        outcome = is_held and _run(trial, called, before[number], reporter)
+    except pretraining.OutOfTime:
+      break
+    except locks.Lost as lost:
+      reporter.say(str(lost))
+      is_held = outcome = False
+    except OSError as error:
+      # Of its lock, which cannot be made.
+      is_held, outcome = True, _failure(trial, called, error, reporter)
+    if isinstance(outcome, Failure):
+      failed.append(outcome)
+    if not is_held:
+      queue.append((number, True))
+    if (outcome or waits) and distributed.broadcast_from_process_0(is_past):
+      break
   return failed
 
 
-def _tried(
-  trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, failed: list[Failure], reporter: Reporter
-) -> bool:
-  """Runs a trial whose lock this process has, and whether anything was missing; adds to `failed` if it fails now.
+def _run(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, reporter: Reporter) -> bool | Failure:
+  """Runs a trial whose lock this process has: whether anything was missing, or how it failed.
 
-  `before` is what was kept of its failure when this run began.
+  That may have been in another process, since `before` was read: what was kept of its failure when this run began.
   """
   now = distributed.broadcast_from_process_0(lambda: failures.read(trial.directory))
-  if now != before and now:
-    failed.append(Failure(f'{called} failed in another process: {now["error"]}', now['status']))
-    return True
+  if now and now != before:
+    return Failure(f'{called} failed in another process: {now["error"]}', now['status'])
   try:
     is_run = trial_lib.run(trial, reporter)
   except (pretraining.OutOfTime, locks.Lost):
     raise
   except Exception as error:
-    failed += _failed(trial, called, error, reporter)
-    return True
+    return _failure(trial, called, error, reporter)
   failures.forget(trial.directory)
   return is_run
 
 
-def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> list[Failure]:
+def _failure(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> Failure:
   """Keeps and says by what a trial has failed; raises Lost where it is another process's by now.
 
   Raises the error too where only one of several processes meets it, since the others wait: that ends it, and so all.
@@ -138,7 +136,7 @@ def _failed(trial: trial_lib.Trial, called: str, error: Exception, reporter: Rep
   locks.check(trial.directory)
   failure = failures.caught(trial.directory, error)
   reporter.say(f'failed: {failure.sentence}')
-  return [failure._replace(sentence=f'{called} failed: {failure.sentence}')]
+  return failure._replace(sentence=f'{called} failed: {failure.sentence}')
 
 
 class TrialsFailed(exit_status.RunError):
@@ -158,7 +156,6 @@ def run(
   Where the time budget ends first, the records are those of the trials that are finished, and what is left is returned
   in a sentence. However short, it ends no earlier than with a checkpoint or a trial more than there was.
   """
-  reporter.say(needs.memory_line(settings))
   return complete(settings, trials(settings, workdir), numbers, lambda: merge(settings, workdir, reporter), reporter)
 
 
@@ -176,28 +173,23 @@ def complete(
   distributed.broadcast_from_process_0(lambda: needs.check_disk(trials))
   results.begin(trials[0].workdir, settings)
   failed = fill(grid, numbers, settings.time_budget, reporter)
-  try:
-    left = distributed.broadcast_from_process_0(merge)
-  except OSError as error:
-    if failed:
-      raise TrialsFailed(failed, f'records were not merged: {error}') from error
-    raise
+  left = distributed.broadcast_from_process_0(merge)
   if failed:
     raise TrialsFailed(failed, left)
+  # Otherwise what is left was not asked for.
   goes_on = left and any(trial.absent() for trial in trials)
-  if goes_on and not settings.time_budget:
-    raise TrialsFailed([Failure('trials are missing that were done', exit_status.FAILED)], left)
   return f'{left}; the same command goes on' if goes_on else left
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
   """Writes the records of all trials that are finished, in the order of the points; says what is left."""
-  points, grid = settings.grid(), trials(settings, workdir).values()
-  ordered = [trial for point in points for trial in grid if trial.point == point]
+  points, grid = list(settings.grid()), trials(settings, workdir).values()
+  ordered = sorted(grid, key=lambda trial: points.index(trial.point))
   finished = write(workdir, settings, ordered, lambda _, records: records, reporter)
   if len(finished) == len(grid):
     return None
-  counts = ', '.join(f'{point}: {sum(trial.point == point for trial in finished)}' for point in points)
+  of_points = [trial.point for trial in finished]
+  counts = ', '.join(f'{point}: {of_points.count(point)}' for point in points)
   return f'{len(finished)} of {len(grid)} trials are finished ({counts})'
 
 
@@ -208,7 +200,7 @@ def write(
 
   Of processes that share the directory one does so at a time; in an object store, which has no locks, `--mode=merge`
   at the end finds what they all have left. Without a finished trial all is left as it is, so that table and figures of
-  before keep their records. Returns the finished trials.
+  before keep their records. Returns the finished trials. Nothing is written once another process has taken the lock.
   """
   with locks.held(workdir, 'the merging of records', reporter):
     found = [(trial, trial.records()) for trial in grid]
@@ -218,10 +210,6 @@ def write(
       results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])
       timings = [row for trial in finished for row in _timings(trial, reporter)]
       files.write_json_lines(workdir / timing.FILE_NAME, timings)
-    elif (workdir / results.FILE_NAME).exists():
-      reporter.say(f'no trial of these settings is finished; {workdir} keeps the records of others')
-    if lost := locks.lost_to(workdir):
-      reporter.say(f'{workdir} was merged by {lost}, which took this process for dead')
   return finished
 
 
@@ -241,8 +229,9 @@ def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
   """The figures that the settings name and the records have something for."""
-  # What is fitted without a protocol is for the budget, where there is any by one.
   trained = records[[METHODS[method].fit == 'schedule' for method in records['method']]]
-  protocol = records if trained.empty else trained
-  drawn = {name: FIGURES[name](records if name == 'budget' else protocol, settings.figure) for name in settings.figures}
+  drawn = {}
+  for name in settings.figures:
+    # What is fitted without a protocol is for the budget, where there is any by one.
+    drawn[name] = FIGURES[name](records if name == 'budget' or trained.empty else trained, settings.figure)
   return {name: figure for name, figure in drawn.items() if figure}

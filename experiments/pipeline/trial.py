@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 from jax import Array
@@ -66,23 +65,20 @@ def run(trial: Trial, reporter: Reporter) -> bool:
     distribution, downstream = draw(trial)
     with clock.phase('measuring'):
       ideals = _ideals(settings, distribution, downstream, keys.measure)
-    models: dict[str, tuple[model_lib.MaskedLM, Any]] = {
-      'exact': (model_lib.ExactModel(settings.hmm.num_tokens), distribution)
-    }
-    in_float64 = {'exact': functools.partial(optimal_heads.exact_probs, distribution)}
+    in_float64 = functools.partial(optimal_heads.exact_probs, distribution)
+    models = {'exact': tuning.FrozenModel(model_lib.ExactModel(settings.hmm.num_tokens), distribution, in_float64)}
     if 'bert' in settings.models:
       directory = trial.pretrained_directory
-      params = pretraining.shared_params(settings, distribution, ideals, keys.pretraining, directory, reporter)
-      models['bert'] = pretraining.tuned_model(settings.bert_module()), params
+      params = pretraining.pretrained_params(settings, distribution, ideals, keys.pretraining, directory, reporter)
+      models['bert'] = tuning.FrozenModel(pretraining.tuned_model(settings.bert_module()), params)
     for name, tasks_of in trial_records.pending(trial, missing):
-      model, frozen = models[name]
+      frozen = models[name]
       with clock.phase('measuring'):
-        gap = pretraining.measure(settings, model, frozen, ideals)
+        gap = pretraining.measure(settings, frozen.model, frozen.params, ideals)
       for method, tasks in tasks_of.items():
         with clock.phase('tuning'):
-          what = settings, trial.point, model, frozen, method, tasks, downstream, keys.tuning, reporter
-          outcome = tuning.tune(*what, in_float64.get(name))
-        trial_records.add(trial, model.name, method, outcome, gap)
+          outcome = tuning.tune(tuning.Problem(trial, frozen, method, tasks, downstream), reporter)
+        trial_records.add(trial, name, method, outcome, gap)
   return True
 
 

@@ -1,7 +1,7 @@
 """Tuning one method on one frozen model for the tasks of a trial, and what is measured of the result."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array
@@ -10,7 +10,7 @@ import scipy.stats
 
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.downstream import Downstream
-from experiments.records.trial_records import by_name, Tuned
+from experiments.records.trial_records import by_name, Trial, Tuned
 from experiments.runtime import nan_guard, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
@@ -26,112 +26,117 @@ _PROFILE_BINS = 10
 _NEAR_TIE = 1e-6
 # Above the number of any task.
 _START_STRIDE = 2**16
-NO_PROFILE = {'attention_by': None, 'attention_profile': None, 'attention_rank_correlation': None}
-
 
 _init_tuning = jax.jit(tuning.init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
 
 
-def _tuner(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
+class FrozenModel(NamedTuple):
+  """A model that methods are tuned on, and that they leave as it is.
+
+  Attributes:
+    model: exact or pretrained.
+    params: its parameters, on the device where tuning is to run.
+    probs_in_float64: from inputs [n, T] to the token probabilities [n, V] at the [MASK], which what is fitted in
+      float64 reads; None for a model that is computed in float32 alone.
+  """
+
+  model: MaskedLM
+  params: Any
+  probs_in_float64: Callable[[np.ndarray], np.ndarray] | None = None
+
+
+class Problem(NamedTuple):
+  """Tasks of a trial, by their numbers, that a method is tuned for side by side on one frozen model."""
+
+  trial: Trial
+  frozen: FrozenModel
+  method: str
+  tasks: list[int]
+  downstream: Downstream
+
+  def __str__(self) -> str:
+    return f'{self.method} on {self.frozen.model.name}'
+
+
+def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
+  """The head of one of METHODS, by what it reads, and what is trained with it. A new kind of method is built here."""
   p, a, num_classes, chosen = settings.prompt, settings.attention, settings.downstream.num_classes, METHODS[method]
   head: heads.Head = heads.Linear(num_classes)
-  if chosen.reads == 'sequence' and a.form == 'official':
-    head = heads.OfficialAttention(num_classes)
-  elif chosen.reads in OF_SEQUENCE:
+  if chosen.reads in OF_SEQUENCE:
+    # The paper's sizes, unless the settings have others: |H| + 1 and |M||H|.
     value_size = a.value_size or max(point.memory_size, 1) * point.num_states
     reads = dict(reads_probs=chosen.reads != 'tokens', reads_tokens=chosen.reads != 'probs')
     head = heads.Attention(num_classes, a.key_size or point.num_states + 1, value_size, a.temperature, **reads)
+    if a.form == 'official':
+      head = heads.OfficialAttention(num_classes)
   prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None) if chosen.prompt else None
   return tuning.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
 
-def tune(
-  settings: Settings,
-  point: Point,
-  model: MaskedLM,
-  frozen: Any,
-  method: str,
-  tasks: list[int],
-  downstream: Downstream,
-  key: Array,
-  reporter: Reporter,
-  in_float64: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> list[Tuned]:
-  """Tunes `method` on the frozen model for all `tasks`, on the device that holds the model.
+def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
+  """Tunes a method for all tasks of a problem, on the device that holds the model.
 
-  What is fitted in float64 reads token probabilities at the [MASK] of inputs by `in_float64`, of a model that has it.
   Raises Diverged where a loss or a tuned number is not finite.
   """
-  fit, name, splits = METHODS[method].fit, f'{method} on {model.name}', downstream.splits
-  labels, profiles = downstream.labels(tasks), [NO_PROFILE] * len(tasks)
+  trial, frozen, method, tasks, downstream = problem
+  settings, fit, splits = trial.settings, METHODS[method].fit, downstream.splits
   if fit == 'on_test':
-    found = optimal_heads.heads_on_test(settings, frozen, downstream, tasks)
+    found = optimal_heads.heads_on_test(settings, frozen.params, downstream, tasks)
   else:
-    tuner = _tuner(settings, point, model, method)
+    tuner = build(settings, trial.point, frozen.model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
-    if fit == 'converged' and in_float64:
-      features = in_float64(inputs)
+    if fit == 'converged' and frozen.probs_in_float64:
+      features = frozen.probs_in_float64(inputs)
     else:
-      features = tuning.frozen_features(tuner, frozen, inputs, batch_size=settings.measure.batch_size)
+      features = tuning.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
-      found = [optimal_heads.converged_head(settings, features, y, splits) for y in labels]
+      found = [optimal_heads.converged_head(settings, features, y, splits) for y in downstream.labels(tasks)]
     else:
-      data = frozen, features, labels, splits
-      found = _trained(settings, tuner, method, tasks, *data, key, name, reporter)
-    if method == 'attention':
-      profiles = _attention_profiles(settings, tuner, found, frozen, features, downstream)
+      found = _trained(problem, tuner, features, reporter)
   accuracy = np.mean([one.is_right[splits['test']].mean() for one in found])
-  reporter.say(f'{name}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
+  reporter.say(f'{problem}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
   outcome = []
-  for task, one, profile in zip(tasks, found, profiles):
-    nan_guard.check_values(f'{name}, task {task}:', by_name(one.trainable))
+  for task, one in zip(tasks, found):
+    nan_guard.check_values(f'{problem}, task {task}:', by_name(one.trainable))
     measured = _measured(downstream.tasks[task], one, splits)
-    outcome.append(Tuned(task, one.trainable, {**measured, **profile, **optimal_heads.NOT_FITTED, **one.fields}))
+    outcome.append(Tuned(task, one.trainable, {**measured, **optimal_heads.NO_FIELDS, **one.fields}))
   return outcome
 
 
-def _trained(
-  settings: Settings,
-  tuner: tuning.Tuner,
-  method: str,
-  tasks: list[int],
-  frozen: Any,
-  features: Any,
-  labels: np.ndarray,
-  splits: dict[str, slice],
-  key: Array,
-  name: str,
-  reporter: Reporter,
-) -> list[optimal_heads.Fitted]:
+def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
   """The fit of a method's schedule to each task; of several starts, trained side by side, the best on validation.
 
   Start r of a task is drawn as that of a task numbered r 2^16 higher, so that start 0 is the only one of the method
   without restarts.
   """
+  trial, frozen, method, tasks, downstream = problem
+  settings, splits, how = trial.settings, downstream.splits, dict(batch_size=trial.settings.measure.batch_size)
   schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
-  device = jax.tree.leaves(frozen)[0].sharding
-  tuner, frozen = tuner.after_features(frozen)
+  device = jax.tree.leaves(frozen.params)[0].sharding
+  tuner, params = tuner.after_features(frozen.params)
+  # Start by start, [R K], as are all arrays below.
   numbers = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
-  taught_to = np.tile(labels, (num_starts, 1))
-  shown, taught = jax.device_put((_at(features, train), taught_to[:, train]), device)
-  key_init, key_order = jax.random.split(key)
-  state = _init_tuning(key_init, tuner, schedule, frozen, shown, numbers)
+  labels = np.tile(downstream.labels(tasks), (num_starts, 1))
+  shown, taught = jax.device_put((_at(features, train), labels[:, train]), device)
+  key_init, key_order = jax.random.split(trial.keys().tuning)
   # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
-  state = jax.device_put(state, taught.sharding)
-  epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, frozen, shown, taught)
+  state = jax.device_put(_init_tuning(key_init, tuner, schedule, params, shown, numbers), taught.sharding)
+  epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, params, shown, taught)
   members = [f'task {task} from start {start}' for start, task in zip(*divmod(numbers, _START_STRIDE))]
-  *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, name, members, reporter)
-  how = dict(batch_size=settings.measure.batch_size)
-  is_right = np.asarray(tuning.predictions(tuner, state.trainable, frozen, features, **how)) == taught_to
+  *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, str(problem), members, reporter)
+  is_right = np.asarray(tuning.predictions(tuner, state.trainable, params, features, **how)) == labels
+  weights = None
+  if method == 'attention':
+    weights = np.asarray(tuning.attention(tuner, state.trainable, params, _at(features, splits['test']), **how))
   losses, trainable = np.asarray(losses), jax.device_get(state.trainable)
+  accuracies = is_right[:, splits['validation']].mean(1).reshape(num_starts, -1)
   found = []
-  for index in range(len(tasks)):
-    starts = np.arange(index, len(numbers), len(tasks))
-    accuracies = is_right[starts, splits['validation']].mean(1)
-    chosen = _best_start(accuracies, losses[starts])
-    several = {'restart': chosen, 'restart_accuracies': accuracies.tolist()}
-    which = starts[chosen]
-    fields = several if METHODS[method].fit == 'restarts' else {}
+  for index, start in enumerate(_best_starts(accuracies, losses.reshape(num_starts, -1))):
+    which, fields = start * len(tasks) + index, dict[str, Any]()
+    if METHODS[method].fit == 'restarts':
+      fields = {'restart': int(start), 'restart_accuracies': accuracies[:, index].tolist()}
+    elif weights is not None:
+      fields = _attention_profile(weights[which], downstream)
     found.append(optimal_heads.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields))
   return found
 
@@ -143,10 +148,11 @@ def _at(tree: Any, where: slice | int) -> Any:
 def _measured(task: tasks_lib.Task, one: optimal_heads.Fitted, splits: dict[str, slice]) -> dict[str, Any]:
   test, is_right = splits['test'], one.is_right
   is_clear = task.margins[test] >= _NEAR_TIE
+  accuracies = {name: float(is_right[where].mean()) for name, where in splits.items()}
   return {
-    'accuracy': float(is_right[test].mean()),
-    'validation_accuracy': float(is_right[splits['validation']].mean()),
-    'train_accuracy': float(is_right[splits['train']].mean()),
+    'accuracy': accuracies['test'],
+    'validation_accuracy': accuracies['validation'],
+    'train_accuracy': accuracies['train'],
     'train_loss': one.loss,
     'majority_accuracy': float(tasks_lib.majority_accuracy(task.labels[splits['train']], task.labels[test])),
     'redraws': task.redraws,
@@ -173,24 +179,9 @@ def epochs(
       yield state, losses
 
 
-def _best_start(accuracies: np.ndarray, losses: np.ndarray) -> int:
-  """The start of most accuracy on validation; of several the one of least loss, and then the first."""
-  return int(np.lexsort((losses, -accuracies))[0])
-
-
-def _attention_profiles(
-  settings: Settings,
-  tuner: tuning.Tuner,
-  found: list[optimal_heads.Fitted],
-  frozen: Any,
-  features: Any,
-  downstream: Downstream,
-) -> list[dict[str, Any]]:
-  tuner, frozen = tuner.after_features(frozen)
-  trainable = jax.tree.map(lambda *leaves: np.stack(leaves), *(one.trainable for one in found))
-  of_test, batch_size = _at(features, downstream.splits['test']), settings.measure.batch_size
-  weights = tuning.attention(tuner, trainable, frozen, of_test, batch_size=batch_size)
-  return [_attention_profile(weights_nxT, downstream) for weights_nxT in np.asarray(weights)]
+def _best_starts(accuracies_RxK: np.ndarray, losses_RxK: np.ndarray) -> np.ndarray:
+  """The start of each task of most accuracy on validation; of several the one of least loss, and then the first."""
+  return np.lexsort((losses_RxK, -accuracies_RxK), axis=0)[0]
 
 
 def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, Any]:

@@ -4,69 +4,57 @@ In the environment that a record came from (`environment.differences`: platform,
 all of it is made again bit by bit. In another one each field has a tolerance, which FIELDS declares.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection
 import dataclasses
 import json
 import math
 import pathlib
 import tempfile
-from typing import Any, NamedTuple
 
 import jax
+import pandas as pd
 
-from experiments.analysis.tables import as_text, table
+from experiments.analysis.tables import as_text, number as format_number, Table
 from experiments.pipeline import sweep
 from experiments.records import environment, results
 from experiments.records.results import Record
 from experiments.runtime import exit_status
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib
-from experiments.settings.fields import require
-from experiments.settings.grid import Point, Settings
+from experiments.settings.fields import require, SettingsError
+from experiments.settings.grid import Settings
 
-
-class Tolerance(NamedTuple):
-  """The largest difference that counts as none: `absolute`, or `relative` to the larger number if that is more."""
-
-  name: str
-  absolute: float = 0.0
-  relative: float = 0.0
-
-
-EQUAL, NOT_COMPARED = Tolerance('bit-equal'), Tolerance('not compared', math.inf)
-# What is computed without training.
-COMPUTED = Tolerance('computed', 1e-5, 1e-5)
-# What training decides, whose rounding grows with every step. Losses and distances have a floor in nats: a quarter of
-# next to nothing is less than such rounding.
-ACCURACY, LOSS = Tolerance('accuracy', 0.1), Tolerance('loss', 0.02, 0.25)
+EQUAL, NOT_COMPARED = 'bit-equal', 'not compared'
+# The largest difference that counts as none: absolute, or relative to the larger number if that is more.
+TOLERANCES = {
+  # What is computed without training.
+  'computed': (1e-5, 1e-5),
+  # What training decides, whose rounding grows with every step. Losses and distances have a floor in nats: a quarter of
+  # next to nothing is less than such rounding.
+  'accuracy': (0.1, 0.0),
+  'loss': (0.02, 0.25),
+}
 
 # What follows from the model that was measured: trained, unless it is the exact one.
 _OF_MODEL = ('kl_at_mask', 'tv_at_mask', 'kl_over_positions', 'tv_over_positions', 'mlm_loss', 'excess_mlm_loss')
 _FIELDS_OF = {
-  # What a record is of, and what nothing but its settings decides.
-  EQUAL: (
-    *('schema_version', 'experiment', 'scale', 'seed', 'num_states', 'memory_size', 'num_cells', 'trial', 'task'),
-    *('model', 'method', 'trial_id', 'pretraining_id', 'fit_id', 'attention_by', 'redraws', 'separable'),
-  ),
   # What follows from the distribution alone, in float64, and what is 0 but for rounding.
-  COMPUTED: (
+  'computed': (
     *('majority_accuracy', 'smallest_margin', 'near_tie_share', 'bayes_floor'),
     *('certificate_residual', 'gradient_norm'),
   ),
-  ACCURACY: (
+  'accuracy': (
     *('accuracy', 'validation_accuracy', 'train_accuracy', 'clear_accuracy', 'accuracy_at_most'),
     'attention_rank_correlation',
   ),
-  LOSS: (*_OF_MODEL, 'train_loss'),
+  'loss': (*_OF_MODEL, 'train_loss'),
   # What another environment may order otherwise.
   NOT_COMPARED: ('attention_profile', 'restart', 'restart_accuracies', 'environment'),
 }
-# The tolerance of each field in another environment, on BERT.
+# The tolerance of each field in another environment, on BERT. All others are equal: settings alone decide them.
 FIELDS = {field: tolerance for tolerance, fields in _FIELDS_OF.items() for field in fields}
 
-# What names a trial, and a record of a folder.
-_DRAW = (*Point._fields, 'trial')
-_KEY = (*_DRAW, 'task', 'model', 'method')
 _ABSENT = 'no such field'
 
 
@@ -92,47 +80,36 @@ def run(
     set_up: of JAX, for these settings.
     reporter: of progress and of the table.
   """
-  settings = _settings(workdir, pretrained, classes)
-  recorded = results.load(workdir)
-  require(bool(recorded), '--workdir', str(workdir), 'one with records where --mode is verify')
+  config, recorded = results.config(workdir), results.load(workdir)
+  if config is None or not recorded:
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is one with records where --mode is verify')
+  settings = _settings(config, pretrained, classes)
   set_up(settings)
   sweep.check(settings)
-  same_bits = _same_bits(workdir, recorded)
+  same_bits, trial_id = _same_bits(workdir, recorded), lambda record: str(record.get('trial_id'))
+  ids, on_record = [trial.id for trial in sweep.trials(settings, workdir).values()], set(map(trial_id, recorded))
+  numbers = [number for number in sweep.chosen(text, ids) if ids[number] in on_record]
+  require(bool(numbers), '--trials', text, 'numbers of trials on record')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
-    grid = sweep.trials(settings, pathlib.Path(scratch))
-    trials = {_values({**trial.point._asdict(), 'trial': trial.trial}, _DRAW): trial for trial in grid.values()}
-    numbers = _chosen(text, grid, list(trials), {_values(record, _DRAW) for record in recorded})
-    if failed := sweep.fill(grid, numbers, 0.0, reporter):
-      raise sweep.TrialsFailed(failed, None)
-    chosen = {draw: trial for number, (draw, trial) in enumerate(trials.items()) if number in numbers}
-    again = results.rows(settings, [record for trial in chosen.values() for record in trial.records()])
-  rows = [record for record in recorded if _values(record, _DRAW) in chosen]
+    sweep.run(settings, pathlib.Path(scratch), reporter, numbers)
+    again = results.load(pathlib.Path(scratch))
+  # Records of no trial of the settings are compared too, as records that are not made again.
+  others = set(ids) - {ids[number] for number in numbers}
+  rows = [record for record in recorded if trial_id(record) not in others]
   found = compared(rows, again, same_bits)
-  reporter.show(as_text(table('Made again and compared', found)))
-  wrong = [f'{row["field"]} ({row["wrong"]})' for row in found if row['wrong']]
+  shown = found.assign(largest=[format_number(gap, '.2g') for gap in found['largest']])
+  reporter.show(as_text(Table('Made again and compared', shown.astype(str), num_texts=2)))
+  wrong = [f'{row.field} ({row.wrong} of {row.compared} differ)' for row in found.itertuples() if row.wrong]
   if wrong:
     raise Differs(f'{workdir} is not what its settings make: {"; ".join(wrong)}')
-  reporter.say(f'{len(rows)} records of {len(chosen)} trials of {workdir} were made again')
+  reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} were made again')
 
 
-def _settings(workdir: pathlib.Path, pretrained: str, classes: config_lib.Classes) -> Settings:
-  """The settings of the folder without its paths: no record decides where programs or models are. No time limit."""
-  recorded = results.config(workdir)
-  require(recorded is not None, '--workdir', str(workdir), 'one with records where --mode is verify')
-  settings = config_lib.from_record(recorded or {}, classes)
-  cache = settings.compilation_cache and 'auto'
-  here = {'compilation_cache': cache, 'pretrained': pretrained}
+def _settings(config: Record, pretrained: str, classes: config_lib.Classes) -> Settings:
+  """The settings on record without their paths: no record decides where programs or models are. No time limit."""
+  settings = config_lib.from_record(config, classes)
+  here = {'compilation_cache': settings.compilation_cache and 'auto', 'pretrained': pretrained}
   return dataclasses.replace(settings, **here, time_budget=0.0, tensorboard=False, debug_nans=False)
-
-
-def _chosen(text: str, grid: sweep.Grid, draws: list[str], recorded: set[str]) -> list[int]:
-  """The numbers of the trials; raises Differs for records that are of none, SettingsError for trials without any."""
-  if others := recorded - set(draws):
-    raise Differs(f'{len(others)} trials on record are none of its settings, such as {min(others)}')
-  on_record = [number for number, draw in enumerate(draws) if draw in recorded]
-  numbers = sweep.chosen(text, grid) if text else on_record
-  require(set(numbers) <= set(on_record), '--trials', text, f'of trials on record: {", ".join(map(str, on_record))}')
-  return numbers
 
 
 def _same_bits(workdir: pathlib.Path, recorded: list[Record]) -> set[str]:
@@ -140,50 +117,42 @@ def _same_bits(workdir: pathlib.Path, recorded: list[Record]) -> set[str]:
   here, made = environment.environment(jax.devices()), environment.load(workdir, recorded)
   for record in recorded:
     if record.get('environment') not in made:
-      raise Differs(f'{workdir} does not say where the record of {_values(record, _KEY)} came from')
+      raise Differs(f'{workdir} does not say where the record of {_name(record)} came from')
   return {name for name, there in made.items() if not environment.differences(there, here)}
 
 
-def _values(record: Record, names: tuple[str, ...]) -> str:
-  """The values of a record, which may come from anybody, under these names, as JSON."""
-  return json.dumps([record.get(name) for name in names])
+def _name(record: Record) -> str:
+  """The trial, task, model and method of a record, as JSON: it may come from anybody, with any values."""
+  return json.dumps([record.get(name) for name in ('trial_id', 'task', 'model', 'method')])
 
 
-def compared(recorded: list[Record], again: list[Record], same_bits: Collection[str]) -> list[dict[str, str]]:
+def compared(recorded: list[Record], again: list[Record], same_bits: Collection[str]) -> pd.DataFrame:
   """A row for each field and tolerance of the records, after one that says whether there are the same records.
 
-  Those of an environment in `same_bits` have to be equal bit by bit.
+  Its columns are the two, how many values were compared, their largest difference, and how many are wrong. Records of
+  an environment in `same_bits` have to be equal bit by bit.
   """
-  ours, theirs = ({_values(record, _KEY): record for record in records} for records in (again, recorded))
-  lost, new, doubled = len(ours.keys() - theirs), len(theirs.keys() - ours), len(recorded) - len(theirs)
-  counts = {'missing': lost, 'too many': new, 'doubled': doubled}
-  wrong = ', '.join(f'{count} {what}' for what, count in counts.items() if count)
-  pairs: dict[tuple[str, Tolerance], list[tuple[Any, Any]]] = {}
-  for record, other in [(theirs[key], ours[key]) for key in ours if key in theirs]:
-    for field in dict.fromkeys([*other, *record]):
-      elsewhere = COMPUTED if field in _OF_MODEL and record['model'] == 'exact' else FIELDS.get(field, EQUAL)
+  theirs, ours = ({_name(record): record for record in records} for records in (recorded, again))
+  counts, pairs = Counter(map(_name, recorded)), list[tuple[str, str, float, bool]]()
+  for name in {**ours, **theirs}:
+    # On both sides, and on record only once.
+    pairs.append(('records', EQUAL, math.nan, counts[name] != (name in ours)))
+  for name in filter(theirs.get, ours):
+    one, other = theirs[name], ours[name]
+    for field in {**other, **one}:
+      elsewhere = 'computed' if field in _OF_MODEL and one['model'] == 'exact' else FIELDS.get(field, EQUAL)
       # The environments themselves were compared above.
-      is_here = record.get('environment') in same_bits and field != 'environment'
-      tolerance = EQUAL if is_here else elsewhere
-      pairs.setdefault((field, tolerance), []).append((record.get(field, _ABSENT), other.get(field, _ABSENT)))
-  rows = [('records', EQUAL, len(again), '', wrong)]
-  for (field, tolerance), both in pairs.items():
-    gaps = [abs(other - one) for one, other in both if _are_numbers(one, other)]
-    differ = sum(not _is_same(one, other, tolerance) for one, other in both)
-    largest, wrong = f'{max(gaps):.2g}' if gaps else '', f'{differ} of {len(both)} differ' if differ else ''
-    rows.append((field, tolerance, len(both), largest, wrong))
-  titles = ('field', 'tolerance', 'compared', 'largest\ndifference', 'wrong')
-  return [dict(zip(titles, (field, tolerance.name, str(number), *rest))) for field, tolerance, number, *rest in rows]
-
-
-def _is_same(one: Any, other: Any, tolerance: Tolerance) -> bool:
-  """True if the two are the same JSON, or numbers within the tolerance; NaN never is."""
-  if tolerance == EQUAL or not _are_numbers(one, other):
-    is_open = tolerance == NOT_COMPARED and _ABSENT not in (one, other)
-    return is_open or json.dumps(one) == json.dumps(other)
-  return math.isclose(one, other, rel_tol=tolerance.relative, abs_tol=tolerance.absolute)
-
-
-def _are_numbers(*values: Any) -> bool:
-  """True if all are int or float; a bool is not, although Python counts it as an int."""
-  return all(type(value) in (int, float) for value in values)
+      is_here = one.get('environment') in same_bits and field != 'environment'
+      tolerance, values = EQUAL if is_here else elsewhere, (one.get(field, _ABSENT), other.get(field, _ABSENT))
+      # A bool is no number here, although Python counts it as an int.
+      are_numbers = all(type(value) in (int, float) for value in values)
+      is_same = json.dumps(values[0]) == json.dumps(values[1])
+      if tolerance == NOT_COMPARED:
+        is_same = _ABSENT not in values
+      elif are_numbers and tolerance != EQUAL:
+        absolute, relative = TOLERANCES[tolerance]
+        is_same = math.isclose(*values, abs_tol=absolute, rel_tol=relative)
+      pairs.append((field, tolerance, abs(values[0] - values[1]) if are_numbers else math.nan, not is_same))
+  columns = ['field', 'tolerance', 'gap', 'differs']
+  groups = pd.DataFrame(pairs, columns=columns).groupby(columns[:2], sort=False, as_index=False)
+  return groups.agg(compared=('gap', 'size'), largest=('gap', 'max'), wrong=('differs', 'sum'))

@@ -19,7 +19,7 @@ import scipy.stats
 
 from experiments.analysis import figures as figures_lib, statistics
 from experiments.analysis.tables import number, Table, table
-from experiments.pipeline import cost, needs, sweep, trial as trial_lib
+from experiments.pipeline import cost, sweep, trial as trial_lib
 from experiments.records import checkpoints
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
@@ -49,7 +49,6 @@ def _run(
   settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
 ) -> str | None:
   """Runs what is missing of the trials of these numbers, as `sweep.run` does."""
-  reporter.say(needs.memory_line(settings))
   merge = functools.partial(_merge, settings, workdir, reporter)
   return sweep.complete(settings, _trials(settings, workdir), numbers, merge, reporter)
 

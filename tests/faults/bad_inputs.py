@@ -107,7 +107,7 @@ def _combinations():
     ('prompt_vs_head', ['models=exact', 'methods=finetune'], 'models', "('exact',)", 'finetune'),
     ('prompt_vs_head', ['attention.form=official', 'methods=attention_blind'], 'attention.form', 'official', 'paper'),
     ('prompt_vs_head', ['memory.sizes=9', 'memory.cells=4'], 'memory.cells', '(4,)', '4096'),
-    ('prompt_vs_head', ['mesh.data=64'], 'mesh', 'data=64', 'product is 1'),
+    ('prompt_vs_head', ['mesh.data=64'], 'mesh', '(64, 1, 1)', 'product is 1'),
     ('prompt_vs_head', ['distributed.num_processes=2'], 'distributed.coordinator_address', "''", 'HOST:PORT'),
     ('memory_vs_vanilla', ['num_states=(4, 8)', 'memory.sizes=(2, 4)'], 'figures', 'figure_3_right', 'without'),
     ('degradation', ['bert.checkpoints=(20, 0)'], 'bert.checkpoints', '(20, 0)', 'ascending'),

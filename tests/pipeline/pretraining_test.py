@@ -94,12 +94,10 @@ def test_the_compiled_steps_stay_on_the_device(finished):
   assert not [target for target in re.findall(r'custom_call_target="([^"]*)"', text) if 'callback' in target]
 
 
+MESH = r'mesh \(data, fsdp, tensor\) is '
 REFUSED_ON_EIGHT = [
-  (
-    dict(mesh__fsdp=3),
-    'mesh is .*data=-1, fsdp=3, tensor=1.*; valid is sizes whose product is 8, the devices that there',
-  ),
-  (dict(mesh__data=16), 'mesh is .*data=16, fsdp=1, tensor=1.*; valid is sizes whose product is 8, .*, or less$'),
+  (dict(mesh__fsdp=3), MESH + r'\(-1, 3, 1\); valid is sizes whose product is 8, the devices that there are$'),
+  (dict(mesh__data=16), MESH + r'\(16, 1, 1\); valid is sizes whose product is 8, .*, or less$'),
   (dict(pretrain__batch_size=12), 'pretrain.batch_size is 12; valid is a multiple of 8, which mesh.data times'),
   (dict(mesh__tensor=4), 'bert.num_heads is 2; valid is a multiple of 4, which mesh.tensor is'),
   (dict(mesh__tensor=2, bert__ffn_width=33), 'bert.ffn_width is 33; valid is a multiple of 2, which mesh.tensor is'),
@@ -123,41 +121,62 @@ def test_a_mesh_takes_all_devices_or_in_one_process_fewer(monkeypatch):
     pretraining.check_mesh(_settings('smoke', mesh__data=2, mesh__tensor=2))
 
 
-def test_a_call_is_finished_while_the_next_one_runs():
-  """Measuring comes before the next call, losses and checkpoints after it; a checkpoint's copy outlives its state."""
-  p = _settings('smoke').pretrain
-  assert (p.num_steps, p.steps_per_call, p.measure_every, p.checkpoint_every) == (40, 10, 20, 20)
+CALLS = [('call', 10), ('call', 20)]
+
+
+class _Saved:
+  """Checkpoints that are told and nowhere kept."""
+
+  def __init__(self, told):
+    self.told = told
+
+  def check(self):
+    pass
+
+  def save(self, step, state, metrics):
+    self.told.append(('saved', step, int(state.step), float(state.params)))
+
+
+def _trained(settings, tmp_path, monkeypatch):
+  """What happens in which order, and the last state, of a training whose call doubles its one parameter."""
   told, advance = [], jax.jit(lambda s: (s._replace(step=s.step + 10, params=2 * s.params), s.params), donate_argnums=0)
-  fresh = lambda: pretrain.TrainState(jnp.int32(0), jnp.float32(1), ())
 
   def call(state):
     result = advance(state)
     assert state.params.is_deleted()
     told.append(('call', int(result[0].step)))
-    return result
+    return result[0], result[1][None]
 
-  def finish(step, losses, kept):
-    told.append(('finish', step, float(losses), kept and (int(kept.state.step), float(kept.state.params))))
+  monkeypatch.setattr(
+    pretraining, 'measure', lambda _, model, params, ideals: told.append('measured') or {'kl_at_mask': 0.5}
+  )
+  settings = dataclasses.replace(settings, pretrain=dataclasses.replace(settings.pretrain, measure_every=40))
+  state, reporter = pretrain.TrainState(jnp.int32(0), jnp.float32(1), ()), _reporter()
+  with reporter.clock.phase('pretraining'):
+    metrics = [{'step': 0}]
+    state = pretraining._train(settings, state, metrics, call, (), _Saved(told), tmp_path, reporter)
+  return told, int(state.step)
 
-  measured = lambda state, losses: told.append(('measure', int(state.step)))
-  never = lambda: False
-  state = pretraining._call_ahead(p, fresh(), call, measured, finish, never, never)
-  assert told == [
-    ('call', 10),
-    ('call', 20),
-    ('finish', 10, 1, None),
-    ('measure', 20),
-    ('call', 30),
-    ('finish', 20, 2, (20, 4)),
-    ('call', 40),
-    ('finish', 30, 4, None),
-    ('measure', 40),
-    ('finish', 40, 8, (40, 16)),
-  ]
-  assert int(state.step) == 40
-  told.clear()
-  assert int(pretraining._call_ahead(p, fresh(), call, measured, finish, lambda: True, never).step) == 20
-  assert told[-1] == ('finish', 20, 2, (20, 4)) and len(told) == 5
+
+def test_a_call_is_measured_and_saved_before_the_next_one(tmp_path, monkeypatch):
+  """The state is donated to the next call: what is measured and saved of it comes first."""
+  settings = _settings('smoke')
+  p = settings.pretrain
+  assert (p.num_steps, p.steps_per_call, p.checkpoint_every) == (40, 10, 20)
+  told, step = _trained(settings, tmp_path, monkeypatch)
+  assert told == [*CALLS, ('saved', 20, 20, 4), ('call', 30), ('call', 40), 'measured', ('saved', 40, 40, 16)]
+  assert step == 40
+  # Past a time budget the first checkpoint is the last.
+  told, step = _trained(dataclasses.replace(settings, time_budget=1e-9), tmp_path, monkeypatch)
+  assert told == [*CALLS, ('saved', 20, 20, 4)] and step == 20
+
+
+def test_a_stop_comes_after_the_call_that_is_under_way(tmp_path, monkeypatch):
+  """The checkpoint is of its last step, wherever checkpoints else are."""
+  asked = iter([False, False, True])
+  monkeypatch.setattr(pretraining.signals, 'all_stopping', lambda: next(asked))
+  told, step = _trained(_settings('smoke'), tmp_path, monkeypatch)
+  assert told == [*CALLS, ('saved', 20, 20, 4), ('call', 30), ('saved', 30, 30, 8)] and step == 30
 
 
 def _has_tensorboard():

@@ -82,23 +82,6 @@ def test_without_a_budget_all_is_run(settings, begun, tmp_path):
   assert _run(settings, tmp_path) is None and len(begun) == 6
 
 
-def test_trials_that_are_gone_are_no_success(settings, begun, tmp_path, monkeypatch):
-  """As where somebody has removed the workdir of a run."""
-  unlimited, run = dataclasses.replace(settings, time_budget=0.0), sweep.trial_lib.run
-
-  def removed(trial, reporter):
-    run(trial, reporter)
-    if len(begun) == 2:
-      for path in tmp_path.glob('trials/*/*.json'):
-        path.unlink()
-    return True
-
-  monkeypatch.setattr(sweep.trial_lib, 'run', removed)
-  with pytest.raises(sweep.TrialsFailed, match='trials are missing that were done; 4 of 6 trials are finished') as gone:
-    _run(unlimited, tmp_path)
-  assert gone.value.status == 1
-
-
 def test_what_stops_in_pretraining_is_no_record(settings, begun, tmp_path, monkeypatch):
   """Of a trial that runs out of time nothing is reported, and no other begins."""
   assert '1 of 6' in _run(settings, tmp_path)

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import io
+import pathlib
 
 import jax
 import numpy as np
@@ -61,8 +62,9 @@ def predictions(distribution, inputs):
 def tune(settings, drawn, method):
   distribution, downstream = drawn
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  what = settings, POINT, MODEL, distribution, method, [1, 0], downstream, jax.random.key(3), reporter
-  return tuning.tune(*what, functools.partial(optimal_heads.exact_probs, distribution))
+  frozen = tuning.FrozenModel(MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
+  trial = trial_lib.Trial(settings, POINT, 0, pathlib.Path('runs'))
+  return tuning.tune(tuning.Problem(trial, frozen, method, [1, 0], downstream), reporter)
 
 
 def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
@@ -283,9 +285,10 @@ def test_of_restarts_validation_chooses(settings, drawn, monkeypatch):
 
 
 def test_of_starts_that_are_equally_good_the_one_of_less_loss_is_kept():
-  accuracies = np.array([0.8, 0.9, 0.9, 0.9])
-  assert tuning._best_start(accuracies, np.array([0.1, 0.4, 0.3, 0.3])) == 2
-  assert tuning._best_start(accuracies, np.zeros(4)) == 1 == tuning._best_start(-accuracies, np.zeros(4)) + 1
+  """A column is a task; of equal losses too the first start is kept."""
+  accuracies = np.array([[0.8, 0.9, 0.9, 0.9], [0.8, 0.9, 0.9, 0.9], [-0.8, -0.9, -0.9, -0.9]]).T
+  losses = np.array([[0.1, 0.4, 0.3, 0.3], np.zeros(4), np.zeros(4)]).T
+  np.testing.assert_array_equal(tuning._best_starts(accuracies, losses), [2, 1, 0])
 
 
 def test_the_official_form_is_the_official_head(settings, drawn):
@@ -298,7 +301,7 @@ def test_the_official_form_is_the_official_head(settings, drawn):
 
 def test_a_control_reads_a_part_of_what_attention_reads(settings):
   """Their heads are those of the attention method but for what they read; the released code's has no such part."""
-  tuners = {name: tuning._tuner(settings, POINT, MODEL, name) for name in METHODS if name.startswith('attention')}
+  tuners = {name: tuning.build(settings, POINT, MODEL, name) for name in METHODS if name.startswith('attention')}
   whole = tuners['attention'].head
   assert whole.reads_probs and whole.reads_tokens
   assert tuners['attention_blind'].head == dataclasses.replace(whole, reads_tokens=False)

@@ -1,25 +1,33 @@
 """What verifying a folder of records finds, and within which tolerance."""
 
+import io
 import json
 
 import jax
 import numpy as np
 import pytest
+import rich.console
 
-from experiments.pipeline import verify
-from experiments.records import environment
+from configs import prompt_vs_head
+from experiments.pipeline import sweep, verify
+from experiments.records import environment, results
+from experiments.records.trial_records import Trial
+from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
+from experiments.studies import registry
+
+QUIET = Reporter(rich.console.Console(quiet=True))
 
 
 def _record(trial=0, task=0, model='bert', method='head', **fields):
   return {
-    'schema_version': 1,
+    'schema_version': results.SCHEMA_VERSION,
     'experiment': 'prompt_vs_head',
     'scale': 'small',
     'seed': 0,
     **Point(4)._asdict(),
-    **dict(trial=trial, task=task, model=model, method=method),
+    **dict(trial=trial, task=task, model=model, method=method, pretraining_id=f'of trial {trial}'),
     'accuracy': 0.8 + 0.01 * task,
     'kl_at_mask': 0.1,
     'bayes_floor': 1.5,
@@ -41,9 +49,9 @@ def _records(trials=4):
 
 
 def _wrong(recorded, again, here):
-  """What is wrong by field, with its tolerance."""
-  rows = map(dict, verify.compared(recorded, again, {record['environment'] for record in recorded} if here else ()))
-  return {row['field']: (row['tolerance'], row['wrong']) for row in rows if row['wrong']}
+  """How many values are wrong by field, with its tolerance."""
+  rows = verify.compared(recorded, again, {record['environment'] for record in recorded} if here else ())
+  return {row.field: (row.tolerance, row.wrong) for row in rows.itertuples() if row.wrong}
 
 
 def _changed(index, **fields):
@@ -86,7 +94,8 @@ TAMPERED = [
   (_changed(3, accuracy=0.80001), 'accuracy'),
   (_changed(2, kl_at_mask=_records()[2]['kl_at_mask'] + 1e-12), 'kl_at_mask'),
   (_changed(5, attention_profile=[[0.1, 1.0, 0.5], [0.9, 1.0, 0.0]]), 'attention_profile'),
-  (_changed(1, trial_id='of another seed'), 'trial_id'),
+  (_changed(1, trial_id='of another seed'), 'records'),
+  (_changed(1, pretraining_id='of another seed'), 'pretraining_id'),
   (_changed(1, seed=1), 'seed'),
   (_without(4, 'accuracy'), 'accuracy'),
   (_without(0, 'bayes_floor'), 'bayes_floor'),
@@ -129,16 +138,16 @@ def test_elsewhere_a_number_is_within_the_tolerance_of_its_field(model, field, v
   recorded = [_record(model=model, **{field: value})]
   moved = lambda by: [_record(model=model, **{field: value + by})]
   assert not _wrong(recorded, moved(near), here=False)
-  assert _wrong(recorded, moved(far), here=False)[field][1] == '1 of 1 differ'
+  assert _wrong(recorded, moved(far), here=False)[field][1] == 1
   if near:
-    assert _wrong(recorded, moved(near), here=True)[field] == ('bit-equal', '1 of 1 differ')
+    assert _wrong(recorded, moved(near), here=True)[field] == ('bit-equal', 1)
 
 
 @pytest.mark.parametrize('value', [None, float('nan'), True, [0.8]])
 def test_elsewhere_what_is_no_number_is_a_difference(value):
   """In place of a number, within every tolerance."""
   found = _wrong([_record(accuracy=1.0)], [_record(accuracy=value)], here=False)
-  assert found == {'accuracy': ('accuracy', '1 of 1 differ')}
+  assert found == {'accuracy': ('accuracy', 1)}
 
 
 def test_elsewhere_what_is_ordered_otherwise_is_not_compared():
@@ -148,25 +157,56 @@ def test_elsewhere_what_is_ordered_otherwise_is_not_compared():
   assert not _wrong(recorded, again, here=False)
   assert set(_wrong(recorded, again, here=True)) == {'restart', 'restart_accuracies', 'attention_profile'}
   del again[0]['attention_profile']
-  assert _wrong(recorded, again, here=False)['attention_profile'][1] == '1 of 1 differ'
+  assert _wrong(recorded, again, here=False)['attention_profile'][1] == 1
 
 
 def test_each_record_is_compared_as_its_own_environment_asks():
   """Of a folder that two environments filled, those from here are bit-equal."""
   again = [record | {'accuracy': record['accuracy'] + 0.05} for record in _records()]
-  rows = map(dict, verify.compared(_records(), again, ['of trial 0']))
-  found = {row['tolerance']: row for row in rows if row['field'] == 'accuracy'}
-  assert found['bit-equal']['wrong'] == '4 of 4 differ' and not found['accuracy']['wrong']
-  assert found['accuracy']['compared'] == '12' and found['accuracy']['largest\ndifference'] == '0.05'
+  rows = verify.compared(_records(), again, ['of trial 0']).set_index(['field', 'tolerance']).loc['accuracy']
+  assert rows.loc['bit-equal', ['compared', 'wrong']].tolist() == [4, 4]
+  assert rows.loc['accuracy', ['compared', 'wrong']].tolist() == [12, 0]
+  assert rows.loc['accuracy', 'largest'] == pytest.approx(0.05)
 
 
-def test_trials_are_those_on_record():
-  """All of them, or those that are named; records of no trial of the settings are a difference."""
-  first, second, third = draws = ['[4, 0, 0, 0]', '[4, 0, 0, 1]', '[8, 0, 0, 0]']
-  grid, recorded = dict.fromkeys(range(3)), {third, first}
-  assert verify._chosen('', grid, draws, recorded) == [0, 2]
-  assert verify._chosen('2', grid, draws, recorded) == [2]
-  with pytest.raises(SettingsError, match="^--trials is '0-1'; valid is of trials on record: 0, 2$"):
-    verify._chosen('0-1', grid, draws, recorded)
-  with pytest.raises(verify.Differs, match=r'^1 trials on record are none .* \[\[1\], 0, 0, 0\]$'):
-    verify._chosen('', grid, draws, recorded | {verify._values(_record(num_states=[1]), verify._DRAW)})
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+  """A folder with records of three trials, and what is run again of them: each with another accuracy."""
+  config = prompt_vs_head.get_config('smoke')
+  config.update(models=('exact',), methods=('head',), tasks_per_trial=1, num_trials=2)
+  settings = registry.from_config(config)
+  here = environment.keep(tmp_path, environment.environment(jax.devices()))
+  of_trial = lambda trial: _record(0, model='exact', **trial.point._asdict(), trial_id=trial.id, environment=here)
+  recorded = [of_trial(trial) for trial in list(sweep.trials(settings, tmp_path).values())[:3]]
+  results.write(tmp_path, settings, recorded)
+  run = []
+
+  def fill(grid, numbers, *_):
+    run.extend(numbers)
+    chosen = [list(grid.values())[number] for number in numbers]
+    monkeypatch.setattr(Trial, 'records', lambda trial: [of_trial(trial)] if trial in chosen else [])
+    return []
+
+  monkeypatch.setattr(sweep, 'fill', fill)
+  return tmp_path, settings, recorded, run
+
+
+@pytest.mark.parametrize(('text', 'numbers'), [('', [0, 1, 2]), ('2', [2]), ('1-3', [1, 2])])
+def test_trials_are_those_on_record(folder, text, numbers):
+  """All of them, or those that are named."""
+  workdir, _, _, run = folder
+  console = rich.console.Console(file=io.StringIO())
+  verify.run(workdir, text, '', registry.SETTINGS, lambda settings: None, Reporter(console))
+  assert run == numbers and f'{len(numbers)} records of {len(numbers)} trials' in console.file.getvalue()
+
+
+def test_no_trial_on_record_is_refused_and_a_record_of_none_differs(folder):
+  """Whichever trials are named."""
+  workdir, settings, recorded, run = folder
+  again = lambda text: verify.run(workdir, text, '', registry.SETTINGS, lambda settings: None, QUIET)
+  with pytest.raises(SettingsError, match="^--trials is '3'; valid is numbers of trials on record$"):
+    again('3')
+  results.write(workdir, settings, [*recorded, recorded[0] | {'trial_id': ['of none']}])
+  for text in ('', '1'):
+    with pytest.raises(verify.Differs, match=r'is not what its settings make: records \(1 of . differ\)$'):
+      again(text)

@@ -167,7 +167,7 @@ def test_absurd_json_is_refused(tmp_path, monkeypatch, content):
   with pytest.raises(SettingsError, match="results.jsonl' is damaged"):
     files.read_json_lines(tmp_path / 'results.jsonl')
   with pytest.raises(SettingsError, match='config.json cannot be parsed'):
-    verify._settings(tmp_path, '', registry.SETTINGS)
+    verify._settings(results.config(tmp_path), '', registry.SETTINGS)
   with pytest.raises(SettingsError, match='cannot be read as an HMM'):
     problem_file.load(tmp_path / 'hmm.json')
 
@@ -188,13 +188,13 @@ def test_settings_that_are_read_back_choose_no_path(tmp_path):
   recorded = {'schema_version': results.SCHEMA_VERSION, **dataclasses.asdict(registry.from_config(config))}
   path = tmp_path / 'config.json'
   path.write_text(json.dumps(recorded))
-  found = verify._settings(tmp_path, 'mine', registry.SETTINGS)
+  found = verify._settings(results.config(tmp_path), 'mine', registry.SETTINGS)
   assert (found.compilation_cache, found.pretrained) == ('auto', 'mine')
   assert '/chosen' not in json.dumps(dataclasses.asdict(found))
   for field, value in (('experiment', '../evil'), ('experiment', 'os.path'), ('models', '../evil')):
     path.write_text(json.dumps(recorded | {field: value}))
     with pytest.raises(SettingsError, match=rf"^{field}.* is '{value}'; valid is "):
-      verify._settings(tmp_path, '', registry.SETTINGS)
+      verify._settings(results.config(tmp_path), '', registry.SETTINGS)
 
 
 def test_records_that_are_read_back_choose_no_path(tmp_path, opened):

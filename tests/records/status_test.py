@@ -123,7 +123,7 @@ def test_what_one_of_several_processes_meets_alone_ends_it(settings, runs, tmp_p
 
 
 def test_a_trial_that_cannot_be_locked_stops_no_other(settings, runs, tmp_path, monkeypatch):
-  """It has failed like any other: both are named in the end, also where the records cannot be merged then."""
+  """It has failed like any other: both are named in the end."""
   errors, begun = runs
   errors[4] = ValueError('bad luck')
   trial = sweep.trials(settings, tmp_path)['|H|=6 trial 0']
@@ -136,17 +136,6 @@ def test_a_trial_that_cannot_be_locked_stops_no_other(settings, runs, tmp_path, 
   assert said.startswith('trial 0 (|H|=4 trial 0) failed: ValueError: bad luck; trial 1 (|H|=6 trial 0) failed: ')
   assert f"failed: '{trial.directory}/.lock' was not written (File exists" in said
   assert said.endswith('; 1 of 3 trials are finished (|H|=4: 0, |H|=6: 0, |H|=8: 1)')
-
-  def full(*_):
-    raise storage.StorageError('no space')
-
-  monkeypatch.setattr(sweep.results, 'write', full)
-  with pytest.raises(sweep.TrialsFailed, match='trial 0 .*; trial 1 .*; records were not merged: no space'):
-    sweep.run(settings, tmp_path, QUIET)
-  errors.clear()
-  trial.directory.unlink()
-  with pytest.raises(storage.StorageError, match='no space'):
-    sweep.run(settings, tmp_path, QUIET)
 
 
 def test_what_is_corrupt_and_cannot_be_renamed_has_failed(settings, runs, tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import io
 import os
 import pathlib
@@ -330,7 +329,7 @@ def test_who_has_lost_a_lock_writes_renames_and_removes_nothing_below_it(tmp_pat
 
 @pytest.mark.parametrize('number', [0, 1, 2])
 def test_a_run_that_wakes_inside_a_merge_writes_nothing_more(settings, tmp_path, monkeypatch, number):
-  """Of config.json, results.jsonl and timing.jsonl those that come after its sleep; and it says so."""
+  """Of config.json, results.jsonl and timing.jsonl those that come after its sleep."""
   grid, write_whole, written = sweep.trials(settings, tmp_path), files.write_whole, []
   trial = next(iter(grid.values()))
   _record(trial)
@@ -343,23 +342,26 @@ def test_a_run_that_wakes_inside_a_merge_writes_nothing_more(settings, tmp_path,
     write_whole(path, content)
 
   monkeypatch.setattr(files, 'write_whole', write)
-  reporter, said = _spoken()
-  sweep.merge(settings, tmp_path, reporter)
+  sweep.merge(settings, tmp_path, QUIET)
   assert written == ['config.json', 'results.jsonl', 'timing.jsonl']
   assert [name for name in written if (tmp_path / name).exists()] == written[:number]
-  assert said() == f'{tmp_path} was merged by process 42 on node7, which took this process for dead\n'
 
 
 def test_a_pretrained_model_is_locked_while_it_is_trained_or_read(settings, tmp_path, monkeypatch):
   """In its own directory, which experiments share; who waits past the time budget leaves it to another run."""
-  trial = next(iter(sweep.trials(settings, tmp_path).values()))
-  monkeypatch.setattr(pretraining, 'pretrained_params', lambda *words: locks.holder(words[4]))
-  where = dict(hmm=None, ideals=(), key=None, directory=trial.pretrained_directory, reporter=QUIET)
-  params = functools.partial(pretraining.shared_params, **where)
-  assert params(settings).startswith(HERE) and locks.holder(trial.pretrained_directory) is None
-  _elsewhere(trial.pretrained_directory)
-  with pytest.raises(pretraining.OutOfTime):
-    params(dataclasses.replace(settings, time_budget=1e-9))
+  directory, seen = next(iter(sweep.trials(settings, tmp_path).values())).pretrained_directory, []
+
+  def opened(_):
+    seen.append(locks.holder(directory))
+    raise pretraining.OutOfTime
+
+  monkeypatch.setattr(pretraining.checkpoints, 'open_checkpoints', opened)
+  for budget in (0.0, 1e-9):
+    with pytest.raises(pretraining.OutOfTime):
+      limited = dataclasses.replace(settings, time_budget=budget)
+      pretraining.pretrained_params(limited, None, (), jax.random.key(0), directory, QUIET)
+    assert len(seen) == 1 and seen[0].startswith(HERE)
+    _elsewhere(directory)
 
 
 @pytest.mark.parametrize(('place', 'measured'), [('check_state', [0, 2, 4]), ('check_values', [0, 2])])
@@ -381,7 +383,7 @@ def test_a_pretraining_that_was_taken_over_writes_no_more(tmp_path, monkeypatch,
 
   monkeypatch.setattr(pretraining.nan_guard, place, taken_over)
   with pytest.raises(locks.Lost):
-    pretraining.shared_params(registry.from_config(config), None, (), jax.random.key(3), tmp_path, QUIET)
+    pretraining.pretrained_params(registry.from_config(config), None, (), jax.random.key(3), tmp_path, QUIET)
   assert checkpoints.steps(tmp_path / checkpoints.NAME) == [2]
   assert [row['step'] for row in files.read_json_lines(tmp_path / 'metrics.jsonl')] == measured
 

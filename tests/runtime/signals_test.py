@@ -11,7 +11,6 @@ import threading
 
 from conftest import assert_same_bits
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import rich.console
@@ -23,7 +22,6 @@ from experiments.runtime import distributed, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings import help_text
 from experiments.studies import registry
-from hmm_jax import pretrain
 
 ROOT = pathlib.Path(__file__).parents[2]
 QUIET = Reporter(rich.console.Console(quiet=True))
@@ -187,27 +185,6 @@ def test_tuning_stops_between_epochs(monkeypatch):
     for state, _ in tuning.epochs(epoch, 0, 5, 'head', ['task 0'], QUIET):
       seen.append(state)
   assert seen == [1, 2]
-
-
-def test_a_stop_comes_after_the_calls_that_are_under_way():
-  """The one that runs and the one behind it; the checkpoint is of the last, wherever checkpoints else are."""
-  p = _settings().pretrain
-  told = []
-
-  def call(state):
-    told.append('call')
-    return state._replace(step=state.step + p.steps_per_call), jnp.zeros(1)
-
-  state = pretraining._call_ahead(
-    p,
-    pretrain.TrainState(jnp.int32(0), jnp.float32(1), ()),
-    call,
-    lambda *_: None,
-    lambda step, losses, copy: told.append((step, copy and int(copy.state.step))),
-    lambda: False,
-    lambda: told.count('call') == 3,
-  )
-  assert told == ['call', 'call', (2, None), 'call', (4, 4), (6, 6)] and int(state.step) == 6
 
 
 def _settings():

@@ -65,4 +65,5 @@ def pretrained(s: DegradationSettings, problem: Problem, key: Array, reporter: R
   init, train_steps = pretraining.compiled(bert, b, b.checkpoints[-1], sharding.make_mesh())
   state, hmm = init(key_init), batched_tuning.float32(problem.hmm)
   corpus = jax.device_put(sample_corpus(key_text, hmm, b.num_documents, b.document_length), state.step.sharding)
-  return dict(pretraining.along(train_steps, state, corpus, key_steps, b.checkpoints, b.steps_per_call, reporter))
+  call = lambda state: train_steps(state, corpus, key_steps)
+  return dict(pretraining.along(call, state, b.checkpoints, b.steps_per_call, reporter))

@@ -176,6 +176,6 @@ def _tuned(
     features = batched_tuning.features(tuner, frozen, inputs)
     of_samples = np.take_along_axis(features, samples[..., None], axis=1)
     name = f'{method} on {len(drawn)} HMMs'
-    *_, trained = batched_tuning.train(tuner, s.tuning.schedule, frozen, of_samples, labels, key, name, reporter)
+    _, trained = batched_tuning.train(tuner, s.tuning.schedule, frozen, of_samples, labels, key, name, reporter)
     found[method] = batched_tuning.scores(tuner, trained, frozen, features).argmax(-1)
   yield from (dict(zip(found, of_problem)) for of_problem in zip(*found.values()))
