@@ -173,9 +173,13 @@ def test_a_run_takes_the_room_that_was_asked_for(finished, tmp_path):
 
 def test_a_run_says_where_its_time_went(finished):
   """In one line at its end, and phase by phase beside each trial, once for each run that worked on it."""
-  name, phases = r'[\w ]+', {'compile', 'corpus', 'pretraining', 'measuring', 'tuning', 'the rest'}
+  name, took, phases = (
+    r'[\w ]+',
+    r'\d+:\d\d:\d\d',
+    {'compile', 'corpus', 'pretraining', 'measuring', 'tuning', 'the rest'},
+  )
   *_, line = finished.memory_printed.splitlines()
-  assert re.fullmatch(rf'CPU time [\dmins ]+: ({name} \d+ s, )+the rest [\dmins ]+; wall time [\dmins ]+', line)
+  assert re.fullmatch(rf'CPU time {took}: ({name} {took}, )+the rest {took}; wall time {took}', line)
   assert set(re.findall(r'[:,] ([a-z ]+) ', line)) == phases
   trials = [json.loads(path.read_text()) for path in finished.workdir.glob('trials/*/timing.jsonl')]
   assert len(trials) == 2
