@@ -204,7 +204,7 @@ def _paper(config: ml_collections.ConfigDict) -> None:
   config.bert.update(dropout_rate=0.1, init_stddev=0.02, dtype='bfloat16')
   config.pretrain.update(optimizer='adamw', num_steps=37500, batch_size=8, learning_rate=1e-5, warmup_steps=500)
   config.pretrain.update(mask_rate=0.05)
-  config.pretrain.update(steps_per_call=100, checkpoint_every=2500, measure_every=2500)
+  config.pretrain.update(steps_per_call=100, checkpoint_every=7500, measure_every=2500)
   config.measure.update(num_inputs=1000, num_documents=8)
   config.downstream.update(length=129, num_train=5000)
   for method in ('head', 'attention', 'prompt'):

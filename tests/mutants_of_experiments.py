@@ -115,8 +115,8 @@ _TRIALS = [
     'experiments/pipeline/pretraining.py',
     (
       'a checkpoint of a lost model is saved',
-      'locks.check(directory)\n        # It is',
-      '# It is',
+      'locks.check(directory)\n        # The device',
+      '# The device',
       'runtime/locks',
       'pretraining_that_was_taken',
     ),

@@ -261,7 +261,7 @@ def _train(
       if is_kept:
         nan_guard.check_state(_all_finite(state), step)
         locks.check(directory)
-        # It is written while the next call runs.
+        # The device waits meanwhile, some seconds for a model of the paper's size.
         saved.save(step, state, metrics)
       advance(step, note)
       if is_stopping or (is_kept and distributed.broadcast_from_process_0(lambda: clock.is_past(settings.time_budget))):

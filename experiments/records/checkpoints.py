@@ -128,7 +128,7 @@ def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
   options = ocp.CheckpointManagerOptions(
     max_to_keep=KEPT,
     cleanup_tmp_directories=True,
-    # A checkpoint is saved while the device is busy with the next call of the steps, so that nothing waits for it.
+    # With its checksums in one step, so that a checkpoint is whole or is not there.
     enable_async_checkpointing=False,
     # No metrics are read where the manager begins: they may be damaged.
     lightweight_initialize=True,
