@@ -49,7 +49,7 @@ def check_writable(directory: pathlib.Path) -> None:
       probe.unlink(missing_ok=True)
     except Exception as error:
       # What a client raises without a library, an account, a network or a bucket is of no one class.
-      raise OSError(0, f'{type(error).__name__}: {error}')
+      raise OSError(f'{type(error).__name__}: {error}')
     return
   with tempfile.TemporaryFile(dir=standing(directory)):
     pass

@@ -153,7 +153,7 @@ def _folders():
     (b'', b'{"a": ', 'report'),
   ):
     files = {'work/results.jsonl': records, 'work/config.json': settings}
-    yield Bad((_GRID, f'--mode={mode}', '--workdir=work'), ('work', 'valid is'), files)
+    yield Bad((_GRID, f'--mode={mode}', '--workdir=work'), ('work', 'valid'), files)
   yield Bad(('--mode=verify', '--workdir=none'), ('--workdir', 'none', 'valid'))
 
 

@@ -141,7 +141,7 @@ def test_absurd_arrays_are_refused_before_they_are_allocated(tmp_path, monkeypat
   """In a sentence of the user's file; more than it may have is declared in the archive, or does not come."""
   ABSURD[kind](tmp_path / 'hmm.npz')
   monkeypatch.setattr(files, 'MOST_ARRAYS', 20_000)
-  with pytest.raises(SettingsError, match="^hmm_file is '.*hmm.npz', which cannot be read as an HMM with its task: "):
+  with pytest.raises(SettingsError, match="^hmm_file is '.*hmm.npz', which cannot be read as an HMM with its task [(]"):
     problem_file.load(tmp_path / 'hmm.npz')
 
 

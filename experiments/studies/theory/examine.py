@@ -156,7 +156,10 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
   record = {'record': 'linear program', 'statement': 'Linear head', 'length': length, 'sequences': count}
   if not count:
     return {**record, 'exists': True, 'reason': 'all labels are decided by near ties'}
-  found = certificates.decide(problem, clear, margin)
+  try:
+    found = certificates.decide(problem, clear, margin)
+  except RuntimeError as error:
+    return {**record, 'exists': None, 'reason': f'the linear program was given up ({error})'}
   exists, reason = _DECISIONS[found.outcome]
   record |= {'exists': exists, 'reason': reason}
   if found.proof:

@@ -47,7 +47,9 @@ def load(path: str | pathlib.Path) -> Problem:
   except Exception as error:
     # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
     reason = textwrap.shorten(str(error) or type(error).__name__, _LONGEST_REASON)
-    raise SettingsError(f'hmm_file is {name!r}, which cannot be read as an HMM with its task: {reason}')
+    raise SettingsError(
+      f'hmm_file is {name!r}, which cannot be read as an HMM with its task ({reason}); valid is a whole file'
+    )
 
 
 def _problem(entries: dict[str, Any]) -> Problem:
@@ -76,7 +78,10 @@ def _problem(entries: dict[str, Any]) -> Problem:
 
 def _numbers(key: str, value: Any) -> np.ndarray:
   """An array of integers or of float64."""
-  array = np.asarray(value)
+  try:
+    array = np.asarray(value)
+  except ValueError:
+    array = np.array(None)  # Of lists of several lengths.
   if array.dtype.kind not in 'iuf':
     raise ValueError(f'{key} is {reprlib.repr(value)}; valid is an array of numbers')
   return array if array.dtype.kind in 'iu' else array.astype(np.float64)

@@ -92,7 +92,7 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
   """A problem of the family and the sizes of this number, drawn until its region is large and a task balanced.
 
   Raises:
-    SettingsError: none of many HMMs is.
+    SettingsError: none of many HMMs is, or none is as well conditioned.
   """
   v, family = settings.verification, theorem.families[index % len(theorem.families)]
   least = v.num_sequences_mutated if mutated else v.num_sequences
@@ -101,7 +101,10 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
   for number in range(_MOST_HMMS):
     key_draw, key_text, key_task = jax.random.split(jax.random.fold_in(key, number), 3)
     sizes = theorem.sizes(family, index)
-    problem = families.draw(theorem.name, family, key_draw, sizes, settings.limits, settings.conditioning)
+    try:
+      problem = families.draw(theorem.name, family, key_draw, sizes, settings.limits, settings.conditioning)
+    except ValueError as error:
+      raise SettingsError(str(error)) from error
     program = theorems.program(theorem.name, problem, v.length, settings.limits)
     found = _texts(problem, program, theorem.padded, v.length, key_text, least)
     drawn = found and _with_task(settings, problem, program, theorem.padded, *found, generator(key_task), tied)

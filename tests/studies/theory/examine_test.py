@@ -237,7 +237,7 @@ def test_ragged_lists_are_refused(tmp_path):
   """JSON lists of unequal lengths are no array."""
   path = tmp_path / 'hmm.json'
   path.write_text(json.dumps({**HEALTHY, 'transition_matrix': [[1.0], [0.5, 0.5]]}))
-  with pytest.raises(SettingsError, match='inhomogeneous shape'):
+  with pytest.raises(SettingsError, match='transition_matrix is .*valid is an array'):
     problem_file.load(path)
 
 

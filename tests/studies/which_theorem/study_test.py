@@ -48,7 +48,7 @@ def workdir(tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(pretraining, 'params_along', _nearing)
     patch.setattr(pretraining, 'tuned_model', lambda bert: ExactModel(bert.num_tokens))
-    patch.setattr(figures, 'FORMATS', ('png',))
+    patch.setattr(figures, 'FORMATS', {'png': {}})
     STUDY.check(settings)
     STUDY.run(settings, found, REPORTER)
     STUDY.show(settings, found, REPORTER)
