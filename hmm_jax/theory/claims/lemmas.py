@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hmm_jax.theory.claims.tables import apply, Case, normalised, over, silent_table, Table, table, token_law
-from hmm_jax.theory.exact.algebra import left_inverse, off_span
+from hmm_jax.theory.exact.algebra import left_inverse, memory_left_inverse
 
 Differences = Iterator[np.ndarray]
 Claim = Callable[[Case, int], Differences]
@@ -70,15 +70,14 @@ def messages(case: Case, embeddings: list[np.ndarray]) -> list[np.ndarray]:
   """tau_i [C, H, n] of (B.1) and (C.3), 0 / 0 being 0, from embeddings [C, H, n] of n inputs."""
   laws = [(case.memory_probs[..., None] * case.first_probs).reshape(-1, len(case.first_probs))[..., None]]
   move = lambda message, matrix: np.moveaxis(np.tensordot(message, matrix, axes=(1, 0)), -1, 1)
-  for _ in embeddings[1:]:
-    laws.append(move(laws[-1], case.transition_matrix))
-  forward, backward = [laws[0]], [laws[-1]]
+  forward = laws[:]
   for row in embeddings[:-1]:
+    laws.append(move(laws[-1], case.transition_matrix))
     forward.append(move(forward[-1] * row, case.transition_matrix))
-  for i in range(len(embeddings) - 2, -1, -1):
-    then = over(backward[0] * embeddings[i + 1], laws[i + 1])
-    backward.insert(0, laws[i] * move(then, case.transition_matrix.T))
-  return [over(before * after, law) for before, after, law in zip(forward, backward, laws, strict=True)]
+  backward = laws[-1:]
+  for row, then, law in zip(embeddings[:0:-1], laws[:0:-1], laws[-2::-1], strict=True):
+    backward.append(law * move(over(backward[-1] * row, then), case.transition_matrix.T))
+  return [over(before * after, law) for before, after, law in zip(forward, backward[::-1], laws, strict=True)]
 
 
 def messages_are_joint_laws(case: Case, length: int, u: np.ndarray, masks: int) -> Differences:
@@ -146,7 +145,7 @@ def lemma_b_2(case: Case, length: int) -> Differences:
   now, u = silent_table(case, length), starting_prompt(case)
   of = table(case, length, silent=2, prompt=u)
   joint = (u[0] * case.first_probs) @ case.transition_matrix
-  r_D = over(now.text_probs, of.text_probs).T[..., None] * over(0 * case.silent_probs + 1, case.silent_probs)
+  r_D = over(now.text_probs, of.text_probs).T[..., None] * over(1, case.silent_probs)
   yield (state_law(of, -1) - (r_D * joint * state_law(now, -1).T).T)[:, now.possible & of.possible]
   yield outside(of, -1)
 
@@ -169,8 +168,7 @@ def theorem_3_6(case: Case, length: int) -> Differences:
 
 def recovery(case: Case, values: np.ndarray) -> np.ndarray:
   """Theta^(2, h) of Claims C.3 and C.10, [values, H*, V]: a left inverse that is 0 on the span V-bar."""
-  own, others = case.columns(values)
-  return left_inverse(off_span(others) @ own).reshape(len(values), len(case.states), -1)
+  return memory_left_inverse(*case.columns(values)).reshape(len(values), len(case.states), -1)
 
 
 def attention(case: Case, values: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 import scipy.special
 
 from hmm_jax.heads import LinearHead
+from hmm_jax.theory.problems.enumeration import normalised
 
 # Relative margins are over the distance by more than rounding makes of them.
 _ROUNDING = 1e-12
@@ -58,11 +59,8 @@ def certify(head: LinearHead, ideal_probs: ArrayLike, model_probs: ArrayLike, la
     ideal_probs: the exact G [n, V].
     model_probs: the model's [n, V] on the same inputs; each row is divided by its sum.
     labels: [n] ints below C.
-
-  Raises:
-    ValueError: a row has an entry that is negative or not finite, or sums to 0.
   """
-  ideal, model = (_distributions(name, p) for name, p in (('ideal_probs', ideal_probs), ('model_probs', model_probs)))
+  ideal, model = (normalised(np.asarray(probs, np.float64)) for probs in (ideal_probs, model_probs))
   distances = np.abs(ideal - model).sum(-1) / 2
   divergences = scipy.special.rel_entr(ideal, np.maximum(model, np.finfo(np.float32).tiny)).sum(-1)
   relative = relative_margins(head, ideal, labels)
@@ -113,11 +111,3 @@ def _margins(head: LinearHead, probs: np.ndarray, labels: ArrayLike) -> np.ndarr
   margins = np.einsum('nv,ncv->nc', probs, ahead_CxCxV[labels]) + (bias[:, None] - bias)[labels]
   margins[np.arange(len(margins)), labels] = np.inf
   return margins
-
-
-def _distributions(name: str, probs: ArrayLike) -> np.ndarray:
-  """The rows in float64, each divided by its sum."""
-  probs = np.asarray(probs, np.float64)
-  if not np.isfinite(probs).all() or (probs < 0).any() or not probs.sum(-1).all():
-    raise ValueError(f'{name} has a row with a negative or infinite entry, or of zeros; valid are distributions')
-  return probs / probs.sum(-1, keepdims=True)

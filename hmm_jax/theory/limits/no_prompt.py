@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-import scipy.optimize
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact import chain as chain_lib
@@ -187,20 +186,9 @@ def _game(inputs: _Inputs, signs: np.ndarray) -> tuple[float, np.ndarray, np.nda
   scales = inputs.likelihoods.max(0)
   scales = np.where(scales > 0, scales, 1)
   payoffs = inputs.targets[:, None] * signs * inputs.likelihoods / scales
-  rows = np.hstack([-payoffs, np.ones((len(payoffs), 1))])
-  result = scipy.optimize.linprog(
-    np.append(np.zeros(len(signs)), -1.0),
-    A_ub=rows,
-    b_ub=np.zeros(len(rows)),
-    A_eq=[[1.0] * len(signs) + [0.0]],
-    b_eq=[1.0],
-    bounds=[(0, None)] * len(signs) + [(None, None)],
-    method='highs-ds',
-    options=separability.PRECISE,
-  )
-  if result.status:
-    raise RuntimeError(f'HiGHS: {result.message}')
-  return float((payoffs @ result.x[:-1]).min()), result.x[:-1] / scales, np.maximum(-result.ineqlin.marginals, 0)
+  bounds, total = [(0, None)] * len(signs) + [(None, None)], np.append(np.ones(len(signs)), 0.0)
+  sizes, weights = separability.largest_margin(payoffs, bounds, A_eq=total[None], b_eq=[1.0])
+  return float((payoffs @ sizes).min()), sizes / scales, weights
 
 
 def _refutation(chain: ExactChain, inputs: _Inputs, signs: np.ndarray, weights: np.ndarray) -> Refutation | None:

@@ -49,10 +49,6 @@ class Reachable(NamedTuple):
   words: list[tuple[int, ...]]
   basis: np.ndarray
 
-  @property
-  def dimension(self) -> int:
-    return len(self.basis)
-
 
 class LinearScore(NamedTuple):
   """The b with mu^T P[H_0 | x] = r_x b^T G(x), if there is one.

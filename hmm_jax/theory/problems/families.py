@@ -77,8 +77,9 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
     found = finding(ON_EMISSIONS[theorem], problem, limits)
     if not found.holds or found.closeness['smallest_singular_value'] < conditioning:
       continue
-    # The proof of Theorem 4.3 uses nothing of the chain.
-    if theorem == '4.3' or finding('3.2', _before_text(problem), limits).holds:
+    # The proof of Theorem 4.3 uses nothing of the chain; others ask P[H_0] for full support.
+    before_text = problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
+    if theorem == '4.3' or finding('3.2', before_text, limits).holds:
       return with_fractions(problem)._replace(drawn=drawn)
   valid = f'less: {_MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} had none so well'
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
@@ -108,11 +109,6 @@ def _ergodic(propose: Callable[[], np.ndarray]) -> np.ndarray:
   while not is_ergodic(rows := propose()):
     pass
   return rows
-
-
-def _before_text(problem: Any) -> Any:
-  """The problem with P[H_0] as its first law."""
-  return problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
 
 
 def _planted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
