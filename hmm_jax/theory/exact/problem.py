@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
@@ -91,7 +92,7 @@ def _is_stationary(problem: Problem) -> bool:
   return np.allclose(problem.silent_probs @ problem.hmm.transition_matrix, problem.silent_probs, rtol=0, atol=1e-12)
 
 
-def small_fractions(array: np.ndarray) -> np.ndarray:
+def small_fractions(array: ArrayLike) -> np.ndarray:
   """The nearest `Fraction`s of denominators up to 10^6 to float64s of any shape."""
   flat = [Fraction(value).limit_denominator(_MOST_TOLD_APART) for value in np.ravel(array).tolist()]
   return np.array(flat, object).reshape(np.shape(array))
