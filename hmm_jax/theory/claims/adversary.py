@@ -256,10 +256,10 @@ def _settled(case: Case) -> Case | None:
   return None if law is None else case._replace(silent_probs=law)
 
 
-_IRREGULAR = _OF_CHAINS = ('periodic', 'reducible')
+_IRREGULAR = ('periodic', 'reducible')
 EDGES: dict[str, tuple[str, ...]] = {
-  '3.1': (*_OF_CHAINS, 'one-hot start'),
-  '3.5': (*_OF_CHAINS, 'one-hot start'),
-  '4.2': (*_OF_CHAINS, 'one-hot start', 'P[M] with a zero', 'H* = H'),
-  '4.4, C.5': (*_OF_CHAINS, 'P[M] with a zero', 'H* = H', 'every value weighed', 'one value weighed', 'not stationary'),
+  '3.1': (*_IRREGULAR, 'one-hot start'),
+  '3.5': (*_IRREGULAR, 'one-hot start'),
+  '4.2': (*_IRREGULAR, 'one-hot start', 'P[M] with a zero', 'H* = H'),
+  '4.4, C.5': (*_IRREGULAR, 'P[M] with a zero', 'H* = H', 'every value weighed', 'one value weighed', 'not stationary'),
 }

@@ -45,11 +45,6 @@ def memory_score(of: Table) -> np.ndarray:
   return apply(of.case.task_weights, value_law(of))
 
 
-def state_score(of: Table) -> np.ndarray:
-  """mu^T P[H_0 | evidence] [texts]."""
-  return apply(of.case.task_weights, state_law(of, -1))
-
-
 def indicator(case: Case) -> np.ndarray:
   """The prompt u (C.6) [M, ..., M, H]."""
   u = np.isin(np.indices(case.memory_probs.shape)[case.cell], case.weighed)
@@ -127,7 +122,8 @@ def _head_is_right(masked: Table, reached: np.ndarray, states: np.ndarray) -> np
   case, now = masked.case, silent_table(masked.case, masked.length - 1)
   scale = case.task_weights[states] * over(case.silent_probs[states], reached[states])
   scores = apply(scale @ left_inverse(case.emission_matrix[0].T[:, states]), token_law(masked, 0)[:, 0])
-  exact, then = state_score(now), masked.text_probs.sum(0)
+  # mu^T P[H_0 | x], and how likely the text is behind the mask.
+  exact, then = apply(case.task_weights, state_law(now, -1)), masked.text_probs.sum(0)
   # Where the text is impossible behind the mask the head says 0.
   return (scores - np.where(then == 0, exact, exact * over(now.text_probs, then)))[now.possible]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 import math
 import operator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -100,7 +101,7 @@ def off_span(columns: np.ndarray) -> np.ndarray:
 
 
 def split_columns(
-  emissions: np.ndarray, reads_cell: np.ndarray, values: np.ndarray, states: ArrayLike
+  emissions: np.ndarray, reads_cell: np.ndarray, values: np.ndarray, states: Any
 ) -> tuple[np.ndarray, np.ndarray]:
   """The columns of W of these memory values and H*, [V, n], and those that span the paper's V-bar.
 

@@ -138,14 +138,11 @@ def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None 
     prompt_bias: beta at the prompt, of 4.6 and C.6 (the paper's is -2); what always suffices if None.
 
   Raises:
-    ValueError: what the theorem assumes of the columns of W fails, or it is none of these theorems.
+    ValueError: what the theorem assumes of the columns of W fails.
   """
-  match theorem:
-    case '3.3' | '3.6':
-      return _linear_construction(problem, theorem)
-    case '4.3' | '4.6' | 'C.6':
-      return _attention_construction(problem, theorem != '4.3', prompt_bias)
-  raise ValueError(f"theorem is {theorem!r}; valid are '3.3', '3.6', '4.3', '4.6' and 'C.6'")
+  if isinstance(problem, StateProblem):
+    return _linear_construction(problem, theorem)
+  return _attention_construction(problem, theorem != '4.3', prompt_bias)
 
 
 def _contrasts(task_weights: ArrayLike) -> np.ndarray:
@@ -210,11 +207,11 @@ def _recovery(problem: MemoryProblem, emissions: np.ndarray, values: np.ndarray)
   """The largest H* of Assumptions 4.2, 4.5 and C.5, and Theta^(2, h) of Claims C.3 and C.10, [|M*|, |H*|, V]."""
   reads_cell = np.asarray(problem.hmm.cell_index) == problem.cell
 
-  def is_independent(state: int) -> bool:
+  def is_independent(state: Any) -> bool:
     own, others = split_columns(emissions, reads_cell, values, [state])
     return rank(np.hstack([others, own])) == rank(others) + len(values)
 
-  states = np.array([state for state in np.flatnonzero(reads_cell) if is_independent(state)], int)
+  states = np.array([*filter(is_independent, np.flatnonzero(reads_cell))], int)
   if not states.size:
     raise ValueError(f'no state that reads cell {problem.cell} has columns of W that are independent of all others')
   theta = memory_left_inverse(*split_columns(emissions, reads_cell, values, states))

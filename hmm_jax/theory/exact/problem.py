@@ -76,7 +76,9 @@ def with_fractions(problem: Any) -> Any:
   The law of the silent state, where it is stationary, and that of the first state follow from the fractions.
   """
   exact = jax.tree.map(lambda leaf: small_fractions(leaf) if _is_float(leaf) else leaf, problem)
-  law = stationary_law(exact.hmm.transition_matrix) if _is_stationary(problem) else None
+  now, after = problem.silent_probs, problem.silent_probs @ problem.hmm.transition_matrix
+  is_stationary = np.allclose(now, after, rtol=0, atol=1e-12)
+  law = stationary_law(exact.hmm.transition_matrix) if is_stationary else None
   silent_probs = exact.silent_probs if law is None else law
   hmm = exact.hmm._replace(initial_probs=silent_probs @ exact.hmm.transition_matrix)
   exact = exact._replace(hmm=hmm, silent_probs=silent_probs)
@@ -86,10 +88,6 @@ def with_fractions(problem: Any) -> Any:
 
 def _is_float(leaf: Any) -> bool:
   return isinstance(leaf, np.ndarray) and leaf.dtype == np.float64
-
-
-def _is_stationary(problem: Problem) -> bool:
-  return np.allclose(problem.silent_probs @ problem.hmm.transition_matrix, problem.silent_probs, rtol=0, atol=1e-12)
 
 
 def small_fractions(array: ArrayLike) -> np.ndarray:

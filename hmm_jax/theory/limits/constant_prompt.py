@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hmm_jax.float64 import float64
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.limits import reciprocals
@@ -104,10 +105,10 @@ def masked_state_weights(hmm: HMM, rows: ArrayLike) -> np.ndarray:
 
   Zeros where the rows contradict each other. Where P[H_1] has full support the one row w / P[H_1] has the same w.
   """
-  first, *others = np.asarray(rows, np.float64)
-  w = normalised(first * np.asarray(hmm.initial_probs, np.float64))
+  first, *others = float64(rows)
+  w = normalised(first * float64(hmm.initial_probs))
   for row in others:
-    w = normalised(row * (w @ np.asarray(hmm.transition_matrix, np.float64)))
+    w = normalised(row * (w @ float64(hmm.transition_matrix)))
   return w
 
 
@@ -116,7 +117,7 @@ def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
 
   A [MASK] (id V) says nothing; zeros where no state can produce x.
   """
-  moves, W = (np.asarray(matrix, np.float64) for matrix in (hmm.transition_matrix, hmm.emission_matrix))
+  moves, W = map(float64, hmm[1:])
   rows_VxH = np.vstack([W.T, np.ones(len(W))])
   future = np.ones((len(tokens), len(W)))
   for now in np.asarray(tokens).T[::-1]:
@@ -131,7 +132,7 @@ def token_probs_behind(hmm: HMM, rows: ArrayLike, tokens: np.ndarray) -> np.ndar
 
   What `ExactModel` predicts there, by w alone; zeros where prompt and text contradict each other.
   """
-  A, W = (np.asarray(matrix, np.float64).T for matrix in (hmm.transition_matrix, hmm.emission_matrix))
+  A, W = (float64(matrix).T for matrix in hmm[1:])
   states = likelihoods(hmm, tokens) * (A @ masked_state_weights(hmm, rows))
   return normalised(states) @ W.T
 
@@ -179,14 +180,14 @@ def constant_prompt(
 
 
 def _case(hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds: Thresholds) -> _Case:
-  A = np.asarray(hmm.transition_matrix, np.float64).T
+  A = float64(hmm.transition_matrix).T
   A = np.where(A > thresholds.support, A, 0)
-  v = assumptions.contrasts(task_weights)[:-1] * np.asarray(silent_probs, np.float64)
+  v = assumptions.contrasts(task_weights)[:-1] * float64(silent_probs)
   if not v.any():
     raise ValueError('silent_probs are 0 wherever task_weights differ; valid is a task that some text decides')
   return _Case(
     A=A,
-    W=np.asarray(hmm.emission_matrix, np.float64).T,
+    W=float64(hmm.emission_matrix).T,
     v=v / np.abs(v).max(),
     weighed=frozenset(np.flatnonzero(v.any(0)).tolist()),
     supports={h: frozenset(np.flatnonzero(A[:, h]).tolist()) for h in np.flatnonzero(hmm.initial_probs).tolist()},
@@ -257,7 +258,7 @@ def _any_pair(factors: _Factors) -> Pair:
 def _built(case: _Case, hmm: HMM, states: frozenset[int], factors: _Factors, pair: Pair) -> ConstantPrompt:
   inside, weighed, w, wanted = sorted(states), sorted(case.weighed), np.zeros(hmm.num_states), np.zeros_like(case.v)
   w[factors.starts] = pair.w
-  u = np.divide(w, np.asarray(hmm.initial_probs, np.float64), out=np.zeros_like(w), where=w > 0)
+  u = np.divide(w, float64(hmm.initial_probs), out=np.zeros_like(w), where=w > 0)
   wanted[:, weighed] = case.v[:, weighed] * pair.q
   heads = np.linalg.lstsq(case.W[:, inside].T, wanted[:, inside].T, rcond=case.rank)[0]
   error = np.abs((case.W.T @ heads).T * (case.A @ w) - case.v)[:, inside].max()

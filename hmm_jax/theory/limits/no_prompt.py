@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hmm_jax.float64 import float64
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact import chain as chain_lib
 from hmm_jax.theory.exact.algebra import exact, exact_rows
@@ -99,7 +100,7 @@ def no_prompt(
     max_states: the largest H of which all sign patterns are examined.
   """
   tokens, weights = np.asarray(tokens), contrasts(task_weights)
-  v = weights * np.asarray(silent_probs, np.float64)
+  v = weights * float64(silent_probs)
   lambda_nxH = likelihoods(hmm, tokens)
   labels = (lambda_nxH @ v.T).argmax(1)
   supports = hmm._replace(transition_matrix=hmm.transition_matrix > 0, emission_matrix=hmm.emission_matrix > 0)
@@ -124,7 +125,7 @@ def no_prompt(
 
 
 def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) -> NoPrompt:
-  W_HxV, weighed = np.asarray(hmm.emission_matrix, np.float64), np.flatnonzero(v)
+  W_HxV, weighed = float64(hmm.emission_matrix), np.flatnonzero(v)
   of_task = _separation(W_HxV[weighed], v[weighed])
   if of_task.separable:
     return _open(W_HxV, of_task, v)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 import scipy.optimize
 import scipy.sparse
 
+from hmm_jax.float64 import float64
 from hmm_jax.theory.exact.algebra import as_integers, modular_pivots, row_reduced
 
 # The tolerances of linear programs here and beside: the least that HiGHS takes.
@@ -59,7 +60,7 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   Raises:
     RuntimeError: HiGHS gave up.
   """
-  features, labels = np.asarray(features, np.float64), np.asarray(labels)
+  features, labels = float64(features), np.asarray(labels)
   pairs = all_pairs(labels, num_classes)
   rows = scipy.sparse.csr_array(differences(features, labels, pairs, num_classes))
   found, weights = largest_margin(rows, [(-1, 1)] * rows.shape[1] + [(None, 2)])

@@ -91,7 +91,9 @@ def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes,
   The task of Theorem 4.3 weighs every value of the memory, and its chain is any; others weigh two values.
   """
   if not sizes.num_cells:
-    return _STATE_PROPOSALS[theorem, family](rng, sizes)
+    if family == 'unplanted':
+      return _unplanted_states(rng, sizes, theorem)
+    return _planted_3_3(rng, sizes) if theorem == '3.3' else _planted_3_6(rng, sizes)
   chain, weighed = (lambda propose: propose()), np.arange(sizes.memory_size)
   if theorem != '4.3':
     chain, weighed = _ergodic, np.sort(rng.choice(sizes.memory_size, 2, replace=False))
@@ -119,12 +121,6 @@ def _planted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
 
-def _unplanted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
-  """H <= V."""
-  transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
-  return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
-
-
 def _planted_3_6(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   """H > V allowed: two states B that move into a small H* alone, and H - |H*| imitators of H*.
 
@@ -145,10 +141,12 @@ def _planted_3_6(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   return _state_problem(rng, transition_matrix, emission_matrix, np.sort(essential), sizes)
 
 
-def _unplanted_3_6(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
-  """H > V allowed, and a task on two or three states."""
-  transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
-  weighed = np.sort(rng.choice(sizes.num_states, rng.integers(2, 4), replace=False))
+def _unplanted_states(rng: np.random.Generator, sizes: Sizes, theorem: str) -> StateProblem:
+  """H <= V and all states weighed in Theorem 3.3; in 3.6 H > V is allowed, and the task is on two or three states."""
+  transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
+  emission_matrix, weighed = sparse_probs(rng, sizes.num_states, sizes.num_tokens), np.arange(sizes.num_states)
+  if theorem == '3.6':
+    weighed = np.sort(rng.choice(sizes.num_states, rng.integers(2, 4), replace=False))
   return _state_problem(rng, transition_matrix, emission_matrix, weighed, sizes)
 
 
@@ -164,25 +162,12 @@ def _state_problem(
   return StateProblem(hmm, silent_probs, random_weights(rng, sizes.num_classes, weighed, sizes.num_states), 0)
 
 
-def _sparse_matrices(rng: np.random.Generator, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
-  transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
-  return transition_matrix, sparse_probs(rng, sizes.num_states, sizes.num_tokens)
-
-
 def _moving_into(rng: np.random.Generator, num_states: int, targets: dict[int, np.ndarray]) -> np.ndarray:
   """A sparse transition matrix [H, H] where some states move to all of their targets and to no others."""
   rows = sparse_probs(rng, num_states, num_states)
   for state, reached in targets.items():
     rows[state] = composed(rng, np.isin(np.arange(num_states), reached))
   return rows
-
-
-_STATE_PROPOSALS = {
-  ('3.3', 'planted'): _planted_3_3,
-  ('3.3', 'unplanted'): _unplanted_3_3,
-  ('3.6', 'planted'): _planted_3_6,
-  ('3.6', 'unplanted'): _unplanted_3_6,
-}
 
 
 def _planted_memory(

@@ -13,7 +13,7 @@ import numpy as np
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.exact.problem import MemoryProblem, small_fractions
 
-VALUES, STATES, TOKENS = ('A', 'B', 'C'), ('show', 'pause'), ('a', 'b', 'c')
+STATES = ('show', 'pause')
 # The text that is in R and is labelled wrongly.
 TEXT = (0, 2, 1)
 # P[M]; whoever is C says c, of whom the proof takes no account.
