@@ -94,8 +94,7 @@ def messages_are_joint_laws(case: Case, length: int, u: np.ndarray, masks: int) 
 def proposition_3_4(case: Case, length: int) -> Differences:
   """P[X_i | x_-i] = W P[M_J, H_i | x_-i]; with a memory, Proposition C.1."""
   of, W = table(case, length), case.emission_matrix.reshape(-1, case.emission_matrix.shape[-1]).T
-  for i in range(length):
-    left = of.without(i)
+  for i, left in enumerate(of.left_out):
     yield token_law(of, i) - apply(W, normalised(left.by_state(i, left.reads[i], len(case.emission_matrix))))
 
 
@@ -182,7 +181,7 @@ def values_read(case: Case, theta: np.ndarray, values: np.ndarray, G: np.ndarray
 
 def region(of: Table) -> list[np.ndarray]:
   """Where each position is in I: x_-i possible and P[H_i not in H* | x_-i] = 0, [texts] each."""
-  return [left.possible & (outside(left, i) == 0) for i, left in enumerate(map(of.without, range(of.length)))]
+  return [left.possible & (outside(left, i) == 0) for i, left in enumerate(of.left_out)]
 
 
 def in_region(plain: Table) -> np.ndarray:
@@ -219,7 +218,7 @@ def lemma_c_2(case: Case, length: int) -> Differences:
 
 
 def _logits_are_masses(of: Table, keys: np.ndarray) -> Differences:
-  for i, left in enumerate(map(of.without, range(of.length))):
+  for i, left in enumerate(of.left_out):
     yield (apply(keys, token_law(of, i)) - 1 + outside(left, i))[left.possible]
 
 
@@ -257,9 +256,8 @@ def proposition_c_8(case: Case, length: int) -> Differences:
 
 def proposition_c_11(case: Case, length: int) -> Differences:
   """After the prompt M_j* has no value outside supp(mu)."""
-  of = prompted_table(case, length)
-  for i in range(length):
-    yield value_law(of.without(i))[case.task_weights == 0]
+  for left in prompted_table(case, length).left_out:
+    yield value_law(left)[case.task_weights == 0]
 
 
 def claim_c_10(case: Case, length: int) -> Differences:
@@ -275,8 +273,8 @@ def claim_c_10_at_the_prompt(case: Case, length: int) -> Differences:
 def claim_c_12(case: Case, length: int) -> Differences:
   """supp(P[H_i | X-hat_-i]) lies in supp(P[H_{i-1} | x_-(i-1)])."""
   plain, of = table(case, length), prompted_table(case, length)
-  for i, left in enumerate(map(of.without, range(length))):
-    yield (state_law(left, i) * (state_law(plain.without(i), i) == 0))[:, left.possible]
+  for i, (left, behind) in enumerate(zip(plain.left_out, of.left_out)):
+    yield (state_law(behind, i) * (state_law(left, i) == 0))[:, behind.possible]
 
 
 def logit_at_the_prompt(case: Case, length: int) -> np.ndarray:
@@ -311,10 +309,10 @@ def lemma_c_9_after_the_prompt(case: Case, length: int) -> Differences:
 def lemma_c_9_precisely(case: Case, length: int) -> Differences:
   """No position is attended to that is not in (C.8): P[H_{i-1} not in H* | x_-(i-1)] at the others that are."""
   plain, of = table(case, length), prompted_table(case, length)
-  may = np.broadcast_arrays(*(of.without(i).possible for i in range(length)))
+  may = np.broadcast_arrays(*(behind.possible for behind in of.left_out))
   some = in_region(plain) & np.logical_and.reduce(may)
-  for i, attended in enumerate(region(of)):
-    yield outside(plain.without(i), i) * attended * some
+  for i, (left, attended) in enumerate(zip(plain.left_out, region(of))):
+    yield outside(left, i) * attended * some
 
 
 def lemma_c_13(case: Case, length: int) -> Differences:
@@ -402,7 +400,6 @@ def smallest_gap(case: Case, length: int) -> Any:
   """The least 1 - q^T K(G_i) at a position of x in R that is not attended to: what argmax leaves softmax to resolve."""
   of = table(case, length)
   some, gaps = in_region(of), []
-  for i, at in enumerate(region(of)):
-    mass = np.broadcast_to(outside(of.without(i), i), some.shape)
-    gaps.append(mass[some & ~at].min(initial=1))
+  for i, (left, at) in enumerate(zip(of.left_out, region(of))):
+    gaps.append(np.broadcast_to(outside(left, i), some.shape)[some & ~at].min(initial=1))
   return min(gaps)

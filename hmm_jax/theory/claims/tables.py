@@ -96,6 +96,11 @@ class Table(NamedTuple):
     """The table of x without one token, whose axis is 1."""
     return self._replace(probs=self.probs.sum(1 + position, keepdims=True))
 
+  @property
+  def left_out(self) -> 'list[Table]':
+    """The tables without each of the tokens."""
+    return [*map(self.without, range(self.length))]
+
   def by(self, index: np.ndarray, size: int) -> np.ndarray:
     """The sums of the probabilities by an index [n] below `size`, [size, V, ..., V]."""
     return np.array([self.probs[index == number].sum(0) for number in range(size)])
