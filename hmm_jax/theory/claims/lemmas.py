@@ -48,7 +48,7 @@ def memory_score(of: Table) -> np.ndarray:
 def indicator(case: Case) -> np.ndarray:
   """The prompt u (C.6) [M, ..., M, H]."""
   u = np.isin(np.indices(case.memory_probs.shape)[case.cell], case.weighed)
-  return np.repeat(u[..., None], len(case.silent_probs), axis=-1) * (0 * case.silent_probs + 1)
+  return u[..., None] * (0 * case.silent_probs + 1)
 
 
 def starting_prompt(case: Case) -> np.ndarray:
@@ -83,12 +83,11 @@ def messages_are_joint_laws(case: Case, length: int, u: np.ndarray, masks: int) 
   emitted = case.emission_matrix[reads, np.arange(num_states)]
   texts = [emitted[..., row] for row in np.indices((num_tokens,) * length).reshape(length, -1)]
   everything = [u.reshape(*reads.shape, 1), *[0 * texts[0] + 1] * masks, *texts]
-  for i, tau in enumerate(messages(case, everything)[1 + masks :]):
-    left = of.without(i)
+  for i, (tau, left) in enumerate(zip(messages(case, everything)[1 + masks :], of.left_out)):
     joint = left.by_state(i, left.memories, len(reads))
-    yield tau - np.broadcast_to(joint, (reads.size, *of.text_probs.shape)).reshape(tau.shape)
+    yield tau.reshape(reads.size, *of.text_probs.shape) - joint
     law = normalised((tau[:, :, None, :] * emitted[..., None]).sum((0, 1)))
-    yield law - np.broadcast_to(token_law(of, i), (num_tokens, *of.text_probs.shape)).reshape(law.shape)
+    yield law.reshape(num_tokens, *of.text_probs.shape) - token_law(of, i)
 
 
 def proposition_3_4(case: Case, length: int) -> Differences:
@@ -148,7 +147,7 @@ def lemma_b_2(case: Case, length: int) -> Differences:
 def reached_states(case: Case, length: int) -> Differences:
   """supp(A (u * P[H_1])) = H*, "by definition of B" in the proof of Theorem 3.6."""
   reached = (starting_prompt(case)[0] * case.first_probs) @ case.transition_matrix != 0
-  yield (reached != np.isin(np.arange(len(reached)), case.states)) * (0 * case.first_probs + 1)
+  yield (reached != np.isin(np.arange(len(reached)), case.states)) * 1
 
 
 def theorem_3_6(case: Case, length: int) -> Differences:

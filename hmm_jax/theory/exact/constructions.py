@@ -109,7 +109,7 @@ class AttentionConstruction(NamedTuple):
       for G, embedding, logit in zip(predicted, embeddings, logits, strict=True)
       if logit == max(logits)
     ]
-    return self.weights @ self.posterior(tokens), sum(values[1:], values[0]) / len(values)
+    return self.weights @ self.posterior(tokens), sum(values) / len(values)
 
 
 ExactConstruction = LinearConstruction | AttentionConstruction
