@@ -31,14 +31,12 @@ class StateProblem(NamedTuple):
     hmm: of the text; its first state follows a silent H_0.
     silent_probs: P[H_0] [H].
     task_weights: mu [C, H].
-    drawn: how many proposals were drawn for it.
     exact: the same in `Fraction`s, where they are known; else None.
   """
 
   hmm: HMM
   silent_probs: np.ndarray
   task_weights: np.ndarray
-  drawn: int
   exact: 'StateProblem | None' = None
 
 
@@ -50,7 +48,6 @@ class MemoryProblem(NamedTuple):
     silent_probs: P[H_0] [H], or [M, ..., M, H]; the law of the first state is one step after it.
     task_weights: mu [C, M].
     cell: j*.
-    drawn: how many proposals were drawn for it.
     exact: the same in `Fraction`s, where they are known; else None.
   """
 
@@ -58,7 +55,6 @@ class MemoryProblem(NamedTuple):
   silent_probs: np.ndarray
   task_weights: np.ndarray
   cell: int
-  drawn: int
   exact: 'MemoryProblem | None' = None
 
 

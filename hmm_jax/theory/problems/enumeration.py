@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.scoring import score_gaps
 
 
 class Texts(NamedTuple):
@@ -54,13 +55,12 @@ def possible_texts(problem: StateProblem, length: int) -> Texts:
   order = np.argsort(-probs, kind='stable')[: np.count_nonzero(probs)]
   states_nxH = normalised(following_nxH[order] * silent_probs)
   scores, sizes = states_nxH @ mu.T, (states_nxH @ np.abs(mu).T).max(-1)
-  best = np.sort(scores, axis=-1)
   return Texts(
     all_texts(problem.hmm.num_tokens, length)[order],
     probs[order],
     normalised(following_nxH[order] * initial_probs) @ W_HxV,
     scores.argmax(-1),
-    np.divide(best[:, -1] - best[:, -2], sizes, out=np.full(len(sizes), np.inf), where=sizes > 0),
+    np.divide(score_gaps(scores), sizes, out=np.full(len(sizes), np.inf), where=sizes > 0),
   )
 
 

@@ -70,7 +70,7 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
     ValueError: none of many proposals does, with a smallest singular value of at least `conditioning`.
   """
   rng = generator(key)
-  for drawn in range(1, _MAX_DRAWS + 1):
+  for _ in range(_MAX_DRAWS):
     problem = _proposed(theorem, family, rng, sizes, limits)
     if problem is None:
       continue
@@ -80,7 +80,7 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
     # The proof of Theorem 4.3 uses nothing of the chain; others ask P[H_0] for full support.
     before_text = problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
     if theorem == '4.3' or finding('3.2', before_text, limits).holds:
-      return with_fractions(problem)._replace(drawn=drawn)
+      return with_fractions(problem)
   valid = f'less: {_MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} had none so well'
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
 
@@ -159,7 +159,7 @@ def _state_problem(
 ) -> StateProblem:
   silent_probs = full_probs(rng, sizes.num_states)
   hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
-  return StateProblem(hmm, silent_probs, random_weights(rng, sizes.num_classes, weighed, sizes.num_states), 0)
+  return StateProblem(hmm, silent_probs, random_weights(rng, sizes.num_classes, weighed, sizes.num_states))
 
 
 def _moving_into(rng: np.random.Generator, num_states: int, targets: dict[int, np.ndarray]) -> np.ndarray:
@@ -232,7 +232,7 @@ def _memory_problem(
   first_probs = silent_probs @ transition_matrix
   hmm = MemoryHMM(memory_probs, first_probs, transition_matrix, reads.astype(np.int32), emission_matrix)
   task_weights = random_weights(rng, sizes.num_classes, weighed, sizes.memory_size)
-  return MemoryProblem(hmm, silent_probs, task_weights, 0, 0)
+  return MemoryProblem(hmm, silent_probs, task_weights, 0)
 
 
 def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | None:

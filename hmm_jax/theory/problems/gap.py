@@ -74,4 +74,4 @@ def _problem(memory_probs: list, emissions: list, weights: list) -> MemoryProble
   laws = memory_probs, [2 / 3, 1 / 3], [[0.5, 0.5], [1, 0]], emissions, [weights, [0] * 3]
   of_memory, stationary, moves, emission_matrix, task_weights = map(small_fractions, laws)
   hmm = MemoryHMM(of_memory, stationary, moves, np.zeros(2, np.int32), emission_matrix)
-  return MemoryProblem(hmm, stationary, task_weights, cell=0, drawn=0)
+  return MemoryProblem(hmm, stationary, task_weights, cell=0)
