@@ -10,6 +10,7 @@ from jax import Array, lax
 from jax._src.config import explicit_x64_dtypes, ExplicitX64Mode
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 
@@ -38,6 +39,11 @@ def _hold_slopes(like: Array, slopes: Array) -> tuple[Array]:
 
 
 as_float64.defvjp(lambda x: (as_float64(x), jnp.zeros((), x.dtype)), _hold_slopes)
+
+
+def float64(array: ArrayLike) -> np.ndarray:
+  """The array in float64, on the host."""
+  return np.asarray(array, np.float64)
 
 
 def widened(tree: Any) -> Any:

@@ -117,7 +117,7 @@ def contradictory_states():
   silent_probs = np.array([0.4, 0.3, 0.2, 0.1])
   emission_matrix = np.array([[1.0, 0], [0, 1.0], [1.0, 0], [1.0, 0]])
   hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
-  return StateProblem(hmm, silent_probs, np.array([[1.0, -1.25, 0, 0], [0, 0, 0, 0]]), drawn=0)
+  return StateProblem(hmm, silent_probs, np.array([[1.0, -1.25, 0, 0], [0, 0, 0, 0]]))
 
 
 def contradictory_memory():
@@ -133,7 +133,7 @@ def contradictory_memory():
     cell_index=np.zeros(2, np.int32),
     emission_matrix=np.stack([shown, np.tile([1.0, 0, 0], (3, 1))], axis=1),
   )
-  return MemoryProblem(hmm, hmm.initial_probs, np.array([[1.0, -2.0, 0], [0, 0, 0]]), cell=0, drawn=0)
+  return MemoryProblem(hmm, hmm.initial_probs, np.array([[1.0, -2.0, 0], [0, 0, 0]]), cell=0)
 
 
 def state_paths(num_states, length):

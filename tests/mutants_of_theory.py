@@ -25,8 +25,8 @@ THEORY = [
       (
         'a prompt that forgets what comes before the text',
         'hmm_jax/theory/theorems/recovery.py',
-        'u = (_over_cell(hmm, in_support[:, :1], cell) * by_state)[None]',
-        'u = (_over_cell(hmm, in_support[:, :1], cell) * (by_state > 0))[None]',
+        'u = (in_support[..., None] * ratios).reshape(1, -1)',
+        'u = (in_support[..., None] * np.sign(ratios)).reshape(1, -1)',
         'library/theory/theorems/scoring',
         'what_is_read',
       ),

@@ -234,7 +234,7 @@ def test_the_head_of_a_linear_score_is_right_whatever_a_search_finds(settings, m
     return weights, (tasks_lib.memory_probs(distribution, inputs)[:, 0] @ np.float64(weights).T).argmax(1)
 
   downstream = random_downstream(10, label)
-  nothing = best_head.BestHead(np.zeros((10, 2)), np.zeros(60, bool), 0.9, [], 0.0, None)
+  nothing = best_head.BestHead(np.zeros((10, 2)), 0.9, [], 0.0, None)
   monkeypatch.setattr(best_head, 'best_head', lambda *_, **how: nothing)
   (found,) = optimal_heads.heads_on_test(settings, distribution, downstream, [0])
   assert found.is_right.all() and found.fields['separable'] is True

@@ -68,7 +68,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
       for number, key_one in enumerate(jax.random.split(key_kind, s.num_hmms)):
         hmm, task_weights = draw(s, key_one)
         # The task is on the masked first state itself.
-        problem = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights, drawn=1)
+        problem = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights)
         drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, problem, jax.random.fold_in(key_one, 1)))
         advance(len(drawn), f'the last {drawn[-1].known["outcome"]}')
   varies = lambda one: one.known['outcome'] != 'constant'

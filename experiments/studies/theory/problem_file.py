@@ -67,13 +67,13 @@ def _problem(entries: dict[str, Any]) -> Problem:
   check_probs('silent_probs', silent_probs, hmm.initial_probs.shape)
   hmm, silent_probs = hmm._replace(**{key: normalised(arrays[key]) for key in HMM._fields}), normalised(silent_probs)
   if not has_memory:
-    return StateProblem(hmm, silent_probs, _task_weights(arrays['task_weights'], hmm.num_states), drawn=0)
+    return StateProblem(hmm, silent_probs, _task_weights(arrays['task_weights'], hmm.num_states))
   cell = arrays['cell'].tolist()
   if cell not in range(hmm.num_cells):
     raise ValueError(f'cell is {cell}; valid is an integer from 0 to {hmm.num_cells - 1}')
   hmm = hmm._replace(memory_probs=hmm.memory_probs / hmm.memory_probs.sum(), cell_index=hmm.cell_index.astype(np.int32))
   task_weights = _task_weights(arrays['task_weights'], hmm.memory_size)
-  return MemoryProblem(hmm, silent_probs, task_weights, int(cell), drawn=0)
+  return MemoryProblem(hmm, silent_probs, task_weights, int(cell))
 
 
 def _numbers(key: str, value: Any) -> np.ndarray:

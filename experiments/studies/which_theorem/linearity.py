@@ -33,7 +33,7 @@ def rows_of(settings: WhichTheoremSettings, drawn: SampledTrial) -> Iterator[Row
       for which in (slice(None), is_clear)
     )
     yield {
-      'reached_dimension': reach.dimension,
+      'reached_dimension': len(reach.basis),
       'linear': is_linear,
       'head_size': score.size,
       'unexplained': unexplained(probs, states @ (task_weights[:-1] - task_weights[-1]).T),

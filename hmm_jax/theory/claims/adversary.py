@@ -114,13 +114,12 @@ def nudged(case: Case, rng: np.random.Generator, how: Search) -> Case | None:
   names = ['memory_probs', 'transition_matrix', 'emission_matrix', 'emission_matrix', 'task_weights']
   name = str(rng.choice(names if case.stationary else [*names, 'silent_probs']))
   array = getattr(case, name).copy()
-  rows = (
-    array.reshape(-1, array.shape[-1]) if name in ('transition_matrix', 'emission_matrix') else array.reshape(1, -1)
-  )
+  # The law of a memory is one row, whatever its shape.
+  rows = array.reshape(-1, array.shape[-1] if name.endswith('matrix') else array.size)
   row = rows[rng.integers(len(rows))]
   positive = np.flatnonzero(row)
   if name == 'task_weights':
-    row[rng.choice(positive)] = Fraction(int(rng.choice([-1, 1])) * int(rng.integers(1, 17)), 8)
+    row[rng.choice(positive)] = _weight(rng)
   elif len(positive) > 1:
     giver, taker = rng.choice(positive, 2, replace=False)
     amount = Fraction(int(rng.integers(1, max(2, int(row[giver] * how.denominator)))), how.denominator)
@@ -158,11 +157,13 @@ def _rows(rng: np.random.Generator, denominator: int, *shape: int) -> np.ndarray
   return np.array(rows).reshape(shape)
 
 
+def _weight(rng: np.random.Generator) -> Fraction:
+  """Eighths from -2 to 2 but 0."""
+  return Fraction(int(rng.choice([-1, 1])) * int(rng.integers(1, 17)), 8)
+
+
 def _weights(rng: np.random.Generator, weighed: list[int], size: int) -> np.ndarray:
-  weights = np.full(size, Fraction(0), object)
-  for place in weighed:
-    weights[place] = Fraction(int(rng.choice([-1, 1])) * int(rng.integers(1, 17)), 8)
-  return weights
+  return np.array([_weight(rng) if place in weighed else Fraction(0) for place in range(size)], object)
 
 
 def _sampled(kind: str, edge: str, rng: np.random.Generator, denominator: int) -> Case:
@@ -255,10 +256,10 @@ def _settled(case: Case) -> Case | None:
   return None if law is None else case._replace(silent_probs=law)
 
 
-_IRREGULAR = _OF_CHAINS = ('periodic', 'reducible')
+_IRREGULAR = ('periodic', 'reducible')
 EDGES: dict[str, tuple[str, ...]] = {
-  '3.1': (*_OF_CHAINS, 'one-hot start'),
-  '3.5': (*_OF_CHAINS, 'one-hot start'),
-  '4.2': (*_OF_CHAINS, 'one-hot start', 'P[M] with a zero', 'H* = H'),
-  '4.4, C.5': (*_OF_CHAINS, 'P[M] with a zero', 'H* = H', 'every value weighed', 'one value weighed', 'not stationary'),
+  '3.1': (*_IRREGULAR, 'one-hot start'),
+  '3.5': (*_IRREGULAR, 'one-hot start'),
+  '4.2': (*_IRREGULAR, 'one-hot start', 'P[M] with a zero', 'H* = H'),
+  '4.4, C.5': (*_IRREGULAR, 'P[M] with a zero', 'H* = H', 'every value weighed', 'one value weighed', 'not stationary'),
 }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hmm_jax.theory.claims.tables import apply, Case, normalised, over, silent_table, Table, table, token_law
-from hmm_jax.theory.exact.algebra import left_inverse, off_span
+from hmm_jax.theory.exact.algebra import left_inverse, memory_left_inverse
 
 Differences = Iterator[np.ndarray]
 Claim = Callable[[Case, int], Differences]
@@ -45,15 +45,10 @@ def memory_score(of: Table) -> np.ndarray:
   return apply(of.case.task_weights, value_law(of))
 
 
-def state_score(of: Table) -> np.ndarray:
-  """mu^T P[H_0 | evidence] [texts]."""
-  return apply(of.case.task_weights, state_law(of, -1))
-
-
 def indicator(case: Case) -> np.ndarray:
   """The prompt u (C.6) [M, ..., M, H]."""
   u = np.isin(np.indices(case.memory_probs.shape)[case.cell], case.weighed)
-  return np.repeat(u[..., None], len(case.silent_probs), axis=-1) * (0 * case.silent_probs + 1)
+  return u[..., None] * (0 * case.silent_probs + 1)
 
 
 def starting_prompt(case: Case) -> np.ndarray:
@@ -70,15 +65,14 @@ def messages(case: Case, embeddings: list[np.ndarray]) -> list[np.ndarray]:
   """tau_i [C, H, n] of (B.1) and (C.3), 0 / 0 being 0, from embeddings [C, H, n] of n inputs."""
   laws = [(case.memory_probs[..., None] * case.first_probs).reshape(-1, len(case.first_probs))[..., None]]
   move = lambda message, matrix: np.moveaxis(np.tensordot(message, matrix, axes=(1, 0)), -1, 1)
-  for _ in embeddings[1:]:
-    laws.append(move(laws[-1], case.transition_matrix))
-  forward, backward = [laws[0]], [laws[-1]]
+  forward = laws[:]
   for row in embeddings[:-1]:
+    laws.append(move(laws[-1], case.transition_matrix))
     forward.append(move(forward[-1] * row, case.transition_matrix))
-  for i in range(len(embeddings) - 2, -1, -1):
-    then = over(backward[0] * embeddings[i + 1], laws[i + 1])
-    backward.insert(0, laws[i] * move(then, case.transition_matrix.T))
-  return [over(before * after, law) for before, after, law in zip(forward, backward, laws, strict=True)]
+  backward = laws[-1:]
+  for row, then, law in zip(embeddings[:0:-1], laws[:0:-1], laws[-2::-1], strict=True):
+    backward.append(law * move(over(backward[-1] * row, then), case.transition_matrix.T))
+  return [over(before * after, law) for before, after, law in zip(forward, backward[::-1], laws, strict=True)]
 
 
 def messages_are_joint_laws(case: Case, length: int, u: np.ndarray, masks: int) -> Differences:
@@ -89,19 +83,17 @@ def messages_are_joint_laws(case: Case, length: int, u: np.ndarray, masks: int) 
   emitted = case.emission_matrix[reads, np.arange(num_states)]
   texts = [emitted[..., row] for row in np.indices((num_tokens,) * length).reshape(length, -1)]
   everything = [u.reshape(*reads.shape, 1), *[0 * texts[0] + 1] * masks, *texts]
-  for i, tau in enumerate(messages(case, everything)[1 + masks :]):
-    left = of.without(i)
+  for i, (tau, left) in enumerate(zip(messages(case, everything)[1 + masks :], of.left_out)):
     joint = left.by_state(i, left.memories, len(reads))
-    yield tau - np.broadcast_to(joint, (reads.size, *of.text_probs.shape)).reshape(tau.shape)
+    yield tau.reshape(reads.size, *of.text_probs.shape) - joint
     law = normalised((tau[:, :, None, :] * emitted[..., None]).sum((0, 1)))
-    yield law - np.broadcast_to(token_law(of, i), (num_tokens, *of.text_probs.shape)).reshape(law.shape)
+    yield law.reshape(num_tokens, *of.text_probs.shape) - token_law(of, i)
 
 
 def proposition_3_4(case: Case, length: int) -> Differences:
   """P[X_i | x_-i] = W P[M_J, H_i | x_-i]; with a memory, Proposition C.1."""
   of, W = table(case, length), case.emission_matrix.reshape(-1, case.emission_matrix.shape[-1]).T
-  for i in range(length):
-    left = of.without(i)
+  for i, left in enumerate(of.left_out):
     yield token_law(of, i) - apply(W, normalised(left.by_state(i, left.reads[i], len(case.emission_matrix))))
 
 
@@ -128,7 +120,8 @@ def _head_is_right(masked: Table, reached: np.ndarray, states: np.ndarray) -> np
   case, now = masked.case, silent_table(masked.case, masked.length - 1)
   scale = case.task_weights[states] * over(case.silent_probs[states], reached[states])
   scores = apply(scale @ left_inverse(case.emission_matrix[0].T[:, states]), token_law(masked, 0)[:, 0])
-  exact, then = state_score(now), masked.text_probs.sum(0)
+  # mu^T P[H_0 | x], and how likely the text is behind the mask.
+  exact, then = apply(case.task_weights, state_law(now, -1)), masked.text_probs.sum(0)
   # Where the text is impossible behind the mask the head says 0.
   return (scores - np.where(then == 0, exact, exact * over(now.text_probs, then)))[now.possible]
 
@@ -146,7 +139,7 @@ def lemma_b_2(case: Case, length: int) -> Differences:
   now, u = silent_table(case, length), starting_prompt(case)
   of = table(case, length, silent=2, prompt=u)
   joint = (u[0] * case.first_probs) @ case.transition_matrix
-  r_D = over(now.text_probs, of.text_probs).T[..., None] * over(0 * case.silent_probs + 1, case.silent_probs)
+  r_D = over(now.text_probs, of.text_probs).T[..., None] * over(1, case.silent_probs)
   yield (state_law(of, -1) - (r_D * joint * state_law(now, -1).T).T)[:, now.possible & of.possible]
   yield outside(of, -1)
 
@@ -154,7 +147,7 @@ def lemma_b_2(case: Case, length: int) -> Differences:
 def reached_states(case: Case, length: int) -> Differences:
   """supp(A (u * P[H_1])) = H*, "by definition of B" in the proof of Theorem 3.6."""
   reached = (starting_prompt(case)[0] * case.first_probs) @ case.transition_matrix != 0
-  yield (reached != np.isin(np.arange(len(reached)), case.states)) * (0 * case.first_probs + 1)
+  yield (reached != np.isin(np.arange(len(reached)), case.states)) * 1
 
 
 def theorem_3_6(case: Case, length: int) -> Differences:
@@ -169,8 +162,7 @@ def theorem_3_6(case: Case, length: int) -> Differences:
 
 def recovery(case: Case, values: np.ndarray) -> np.ndarray:
   """Theta^(2, h) of Claims C.3 and C.10, [values, H*, V]: a left inverse that is 0 on the span V-bar."""
-  own, others = case.columns(values)
-  return left_inverse(off_span(others) @ own).reshape(len(values), len(case.states), -1)
+  return memory_left_inverse(*case.columns(values)).reshape(len(values), len(case.states), -1)
 
 
 def attention(case: Case, values: np.ndarray) -> np.ndarray:
@@ -188,7 +180,7 @@ def values_read(case: Case, theta: np.ndarray, values: np.ndarray, G: np.ndarray
 
 def region(of: Table) -> list[np.ndarray]:
   """Where each position is in I: x_-i possible and P[H_i not in H* | x_-i] = 0, [texts] each."""
-  return [left.possible & (outside(left, i) == 0) for i, left in enumerate(map(of.without, range(of.length)))]
+  return [left.possible & (outside(left, i) == 0) for i, left in enumerate(of.left_out)]
 
 
 def in_region(plain: Table) -> np.ndarray:
@@ -225,7 +217,7 @@ def lemma_c_2(case: Case, length: int) -> Differences:
 
 
 def _logits_are_masses(of: Table, keys: np.ndarray) -> Differences:
-  for i, left in enumerate(map(of.without, range(of.length))):
+  for i, left in enumerate(of.left_out):
     yield (apply(keys, token_law(of, i)) - 1 + outside(left, i))[left.possible]
 
 
@@ -263,9 +255,8 @@ def proposition_c_8(case: Case, length: int) -> Differences:
 
 def proposition_c_11(case: Case, length: int) -> Differences:
   """After the prompt M_j* has no value outside supp(mu)."""
-  of = prompted_table(case, length)
-  for i in range(length):
-    yield value_law(of.without(i))[case.task_weights == 0]
+  for left in prompted_table(case, length).left_out:
+    yield value_law(left)[case.task_weights == 0]
 
 
 def claim_c_10(case: Case, length: int) -> Differences:
@@ -281,8 +272,8 @@ def claim_c_10_at_the_prompt(case: Case, length: int) -> Differences:
 def claim_c_12(case: Case, length: int) -> Differences:
   """supp(P[H_i | X-hat_-i]) lies in supp(P[H_{i-1} | x_-(i-1)])."""
   plain, of = table(case, length), prompted_table(case, length)
-  for i, left in enumerate(map(of.without, range(length))):
-    yield (state_law(left, i) * (state_law(plain.without(i), i) == 0))[:, left.possible]
+  for i, (left, behind) in enumerate(zip(plain.left_out, of.left_out)):
+    yield (state_law(behind, i) * (state_law(left, i) == 0))[:, behind.possible]
 
 
 def logit_at_the_prompt(case: Case, length: int) -> np.ndarray:
@@ -317,10 +308,10 @@ def lemma_c_9_after_the_prompt(case: Case, length: int) -> Differences:
 def lemma_c_9_precisely(case: Case, length: int) -> Differences:
   """No position is attended to that is not in (C.8): P[H_{i-1} not in H* | x_-(i-1)] at the others that are."""
   plain, of = table(case, length), prompted_table(case, length)
-  may = np.broadcast_arrays(*(of.without(i).possible for i in range(length)))
+  may = np.broadcast_arrays(*(behind.possible for behind in of.left_out))
   some = in_region(plain) & np.logical_and.reduce(may)
-  for i, attended in enumerate(region(of)):
-    yield outside(plain.without(i), i) * attended * some
+  for i, (left, attended) in enumerate(zip(plain.left_out, region(of))):
+    yield outside(left, i) * attended * some
 
 
 def lemma_c_13(case: Case, length: int) -> Differences:
@@ -408,7 +399,6 @@ def smallest_gap(case: Case, length: int) -> Any:
   """The least 1 - q^T K(G_i) at a position of x in R that is not attended to: what argmax leaves softmax to resolve."""
   of = table(case, length)
   some, gaps = in_region(of), []
-  for i, at in enumerate(region(of)):
-    mass = np.broadcast_to(outside(of.without(i), i), some.shape)
-    gaps.append(mass[some & ~at].min(initial=1))
+  for i, (left, at) in enumerate(zip(of.left_out, region(of))):
+    gaps.append(np.broadcast_to(outside(left, i), some.shape)[some & ~at].min(initial=1))
   return min(gaps)

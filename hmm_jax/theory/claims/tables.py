@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hmm_jax.theory.exact.algebra import split_columns
+
 
 class Case(NamedTuple):
   """A memory-augmented HMM with a task; a plain HMM has one cell of one value, and its task weighs states.
@@ -53,10 +55,7 @@ class Case(NamedTuple):
 
   def columns(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The columns of W of these memory values and H*, [V, n], and those that span the paper's V-bar."""
-    W = np.moveaxis(self.emission_matrix, -1, 0)
-    chosen = np.isin(np.arange(W.shape[1]), values)[:, None] | (self.cell_index != self.cell)
-    others = W[:, chosen & ~np.isin(np.arange(W.shape[2]), self.states)]
-    return W[:, values][:, :, self.states].reshape(len(W), -1), others
+    return split_columns(self.emission_matrix, self.cell_index == self.cell, values, self.states)
 
 
 class Table(NamedTuple):
@@ -96,6 +95,11 @@ class Table(NamedTuple):
   def without(self, position: int) -> 'Table':
     """The table of x without one token, whose axis is 1."""
     return self._replace(probs=self.probs.sum(1 + position, keepdims=True))
+
+  @property
+  def left_out(self) -> 'list[Table]':
+    """The tables without each of the tokens."""
+    return [*map(self.without, range(self.length))]
 
   def by(self, index: np.ndarray, size: int) -> np.ndarray:
     """The sums of the probabilities by an index [n] below `size`, [size, V, ..., V]."""
@@ -144,11 +148,10 @@ def silent_table(case: Case, length: int, silent: int = 1) -> Table:
 
 def normalised(weights: np.ndarray) -> np.ndarray:
   """Laws [size, ...] from weights on the first axis; zeros where they are."""
-  total = weights.sum(0)
-  return weights / np.where(total == 0, 1, total)
+  return over(weights, weights.sum(0))
 
 
-def over(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
+def over(numerators: np.ndarray | int, denominators: np.ndarray) -> np.ndarray:
   """Quotients; 0 where the denominator is."""
   return numerators / np.where(denominators == 0, 1, denominators) * (denominators != 0)
 

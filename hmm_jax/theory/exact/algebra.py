@@ -7,6 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 import math
 import operator
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -97,6 +98,28 @@ def off_span(columns: np.ndarray) -> np.ndarray:
   basis = columns[:, pivots]
   identity = np.eye(len(columns), dtype=int) * Fraction(1)
   return identity - basis @ left_inverse(basis) if pivots else identity
+
+
+def split_columns(
+  emissions: np.ndarray, reads_cell: np.ndarray, values: np.ndarray, states: Any
+) -> tuple[np.ndarray, np.ndarray]:
+  """The columns of W of these memory values and H*, [V, n], and those that span the paper's V-bar.
+
+  Args:
+    emissions: W [M, H, V].
+    reads_cell: [H], the states that read cell j*.
+    values: of the memory, that count.
+    states: H*.
+  """
+  W = np.moveaxis(emissions, -1, 0)
+  chosen = np.isin(np.arange(W.shape[1]), values)[:, None] | ~reads_cell
+  others = W[:, chosen & ~np.isin(np.arange(W.shape[2]), states)]
+  return W[:, values][:, :, states].reshape(len(W), -1), others
+
+
+def memory_left_inverse(own: np.ndarray, others: np.ndarray) -> np.ndarray:
+  """Theta^(2, h) of Claims C.3 and C.10 for all h in H* at once, [n, V]: a left inverse that is 0 on V-bar."""
+  return left_inverse(off_span(others) @ own)
 
 
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:

@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hmm_jax.theory.exact import chain as chain_lib
-from hmm_jax.theory.exact.algebra import as_integers, exact, exact_rows, left_inverse, off_span, rank
+from hmm_jax.theory.exact.algebra import (
+  as_integers,
+  exact,
+  exact_rows,
+  left_inverse,
+  memory_left_inverse,
+  rank,
+  split_columns,
+)
 from hmm_jax.theory.exact.chain import ExactChain
 from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
 
@@ -101,7 +109,7 @@ class AttentionConstruction(NamedTuple):
       for G, embedding, logit in zip(predicted, embeddings, logits, strict=True)
       if logit == max(logits)
     ]
-    return self.weights @ self.posterior(tokens), sum(values[1:], values[0]) / len(values)
+    return self.weights @ self.posterior(tokens), sum(values) / len(values)
 
 
 ExactConstruction = LinearConstruction | AttentionConstruction
@@ -130,14 +138,11 @@ def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None 
     prompt_bias: beta at the prompt, of 4.6 and C.6 (the paper's is -2); what always suffices if None.
 
   Raises:
-    ValueError: what the theorem assumes of the columns of W fails, or it is none of these theorems.
+    ValueError: what the theorem assumes of the columns of W fails.
   """
-  match theorem:
-    case '3.3' | '3.6':
-      return _linear_construction(problem, theorem)
-    case '4.3' | '4.6' | 'C.6':
-      return _attention_construction(problem, theorem != '4.3', prompt_bias)
-  raise ValueError(f"theorem is {theorem!r}; valid are '3.3', '3.6', '4.3', '4.6' and 'C.6'")
+  if isinstance(problem, StateProblem):
+    return _linear_construction(problem, theorem)
+  return _attention_construction(problem, theorem != '4.3', prompt_bias)
 
 
 def _contrasts(task_weights: ArrayLike) -> np.ndarray:
@@ -194,43 +199,29 @@ def _attention_construction(
     u = _prompt(problem, chain, values)
     prompt_embeddings = chain_lib.by_value_read(chain, u)[None] / Fraction(len(u), memory_size)
   bias = -1 - max(attention) if prompt_bias is None else prompt_bias
-  return AttentionConstruction(
-    chain,
-    exact_posterior(problem),
-    weights,
-    u,
-    bias,
-    attention,
-    recover,
-    token_embeddings,
-    prompt_embeddings,
-    states,
-  )
+  of_text = chain, exact_posterior(problem), weights
+  return AttentionConstruction(*of_text, u, bias, attention, recover, token_embeddings, prompt_embeddings, states)
 
 
 def _recovery(problem: MemoryProblem, emissions: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """The largest H* of Assumptions 4.2, 4.5 and C.5, and Theta^(2, h) of Claims C.3 and C.10, [|M*|, |H*|, V]."""
   reads_cell = np.asarray(problem.hmm.cell_index) == problem.cell
-  is_weighed = np.isin(np.arange(len(emissions)), values)
-  W = np.moveaxis(emissions, -1, 0)
 
-  def others_of(states: Sequence[int] | np.ndarray) -> np.ndarray:
-    chosen = (is_weighed[:, None] | ~reads_cell) & ~np.isin(np.arange(len(reads_cell)), states)
-    return W[:, chosen]
+  def is_independent(state: Any) -> bool:
+    own, others = split_columns(emissions, reads_cell, values, [state])
+    return rank(np.hstack([others, own])) == rank(others) + len(values)
 
-  independent = lambda h: rank(np.hstack([others_of([h]), W[:, values, h]])) == rank(others_of([h])) + len(values)
-  states = np.array([h for h in np.flatnonzero(reads_cell) if independent(h)], int)
+  states = np.array([*filter(is_independent, np.flatnonzero(reads_cell))], int)
   if not states.size:
     raise ValueError(f'no state that reads cell {problem.cell} has columns of W that are independent of all others')
-  own = off_span(others_of(states)) @ W[:, values][:, :, states].reshape(len(W), -1)
-  return states, left_inverse(own).reshape(len(values), len(states), -1)
+  theta = memory_left_inverse(*split_columns(emissions, reads_cell, values, states))
+  return states, theta.reshape(len(values), len(states), -1)
 
 
 def _prompt(problem: MemoryProblem, chain: ExactChain, values: np.ndarray) -> np.ndarray:
   """(C.6), times P[H_0] / P[H_1] and scaled to at most 1: [C, H]."""
-  allowed = np.isin(chain.configurations[:, problem.cell], values)
+  allowed = np.isin(np.indices(problem.hmm.memory_probs.shape)[problem.cell], values)
   silent, first = exact_rows(problem.silent_probs), exact_rows(problem.hmm.initial_probs)
   ratios = silent / np.where(first == 0, 1, first) * (first != 0)
-  shape = problem.hmm.memory_probs.shape + ratios.shape[-1:]
-  u = np.broadcast_to(ratios, shape).reshape(chain.start.shape) * allowed[:, None]
+  u = (allowed[..., None] * ratios).reshape(chain.start.shape)
   return u / (u.max() or 1)

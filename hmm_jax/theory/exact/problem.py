@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
@@ -30,14 +31,12 @@ class StateProblem(NamedTuple):
     hmm: of the text; its first state follows a silent H_0.
     silent_probs: P[H_0] [H].
     task_weights: mu [C, H].
-    drawn: how many proposals were drawn for it.
     exact: the same in `Fraction`s, where they are known; else None.
   """
 
   hmm: HMM
   silent_probs: np.ndarray
   task_weights: np.ndarray
-  drawn: int
   exact: 'StateProblem | None' = None
 
 
@@ -49,7 +48,6 @@ class MemoryProblem(NamedTuple):
     silent_probs: P[H_0] [H], or [M, ..., M, H]; the law of the first state is one step after it.
     task_weights: mu [C, M].
     cell: j*.
-    drawn: how many proposals were drawn for it.
     exact: the same in `Fraction`s, where they are known; else None.
   """
 
@@ -57,7 +55,6 @@ class MemoryProblem(NamedTuple):
   silent_probs: np.ndarray
   task_weights: np.ndarray
   cell: int
-  drawn: int
   exact: 'MemoryProblem | None' = None
 
 
@@ -75,7 +72,9 @@ def with_fractions(problem: Any) -> Any:
   The law of the silent state, where it is stationary, and that of the first state follow from the fractions.
   """
   exact = jax.tree.map(lambda leaf: small_fractions(leaf) if _is_float(leaf) else leaf, problem)
-  law = stationary_law(exact.hmm.transition_matrix) if _is_stationary(problem) else None
+  now, after = problem.silent_probs, problem.silent_probs @ problem.hmm.transition_matrix
+  is_stationary = np.allclose(now, after, rtol=0, atol=1e-12)
+  law = stationary_law(exact.hmm.transition_matrix) if is_stationary else None
   silent_probs = exact.silent_probs if law is None else law
   hmm = exact.hmm._replace(initial_probs=silent_probs @ exact.hmm.transition_matrix)
   exact = exact._replace(hmm=hmm, silent_probs=silent_probs)
@@ -87,11 +86,7 @@ def _is_float(leaf: Any) -> bool:
   return isinstance(leaf, np.ndarray) and leaf.dtype == np.float64
 
 
-def _is_stationary(problem: Problem) -> bool:
-  return np.allclose(problem.silent_probs @ problem.hmm.transition_matrix, problem.silent_probs, rtol=0, atol=1e-12)
-
-
-def small_fractions(array: np.ndarray) -> np.ndarray:
+def small_fractions(array: ArrayLike) -> np.ndarray:
   """The nearest `Fraction`s of denominators up to 10^6 to float64s of any shape."""
   flat = [Fraction(value).limit_denominator(_MOST_TOLD_APART) for value in np.ravel(array).tolist()]
   return np.array(flat, object).reshape(np.shape(array))

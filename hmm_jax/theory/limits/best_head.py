@@ -40,7 +40,6 @@ class BestHead(NamedTuple):
 
   Attributes:
     head: [V, C], without a bias, the best that was found.
-    is_right: [n], the inputs whose label it puts first, of equal scores the lower class.
     accuracy_at_most: 1 - k / n for the k certificates; no head has more.
     certificates: the inputs of each, in order; no input is in two of them.
     residual: the largest entry of any certificate's sum of lambda (e_y - e_c) (x) G in float64, with rows of length 1.
@@ -49,15 +48,10 @@ class BestHead(NamedTuple):
   """
 
   head: np.ndarray
-  is_right: np.ndarray
   accuracy_at_most: float
   certificates: list[np.ndarray]
   residual: float
   separable: bool | None
-
-  @property
-  def accuracy(self) -> float:
-    return float(self.is_right.mean())
 
 
 def relative_error(distribution: Distribution, length: int) -> float:
@@ -115,18 +109,14 @@ def best_head(
       _searched(rows_nxOxF, start, max_rounds) for start in [_ramp(rows_nxOxF, everything, 1.0), *best_given]
     ]
   heads = [*(to_coordinates @ head.reshape(num_classes, -1).T for head in searched), *starts]
-  is_right = [(features @ head).argmax(1) == labels for head in heads]
-  best = int(np.argmax([right.sum() for right in is_right]))
-  certificates, residuals = list[np.ndarray](), [0.0]
+  best = int(np.argmax([((features @ head).argmax(1) == labels).sum() for head in heads]))
   sought = proven_certificates(features, labels, num_classes, error, tolerance)
-  for inputs, residual in itertools.islice(sought, max_certificates):
-    certificates.append(inputs)
-    residuals.append(residual)
-  at_most = 1 - len(certificates) / len(labels)
-  separable = False if certificates else None
-  if is_right[best].all() and separability.surely_right(features, labels, heads[best]).all():
+  proven = list(itertools.islice(sought, max_certificates))
+  separable = False if proven else None
+  if separability.surely_right(features, labels, heads[best]).all():
     separable = True
-  return BestHead(heads[best], is_right[best], at_most, certificates, max(residuals), separable)
+  residual = max((residual for _, residual in proven), default=0.0)
+  return BestHead(heads[best], 1 - len(proven) / len(labels), [inputs for inputs, _ in proven], residual, separable)
 
 
 def proven_certificates(
@@ -146,8 +136,8 @@ def proven_certificates(
     found = separability.linear_separation(coordinates[kept], labels[kept], num_classes, tolerance)
     if found.separable:
       return
-    inputs = kept[np.unique(found.pairs[:, 0])]
     pairs = np.stack([kept[found.pairs[:, 0]], found.pairs[:, 1]], axis=1)
+    inputs = np.unique(pairs[:, 0])
     residual = _proof(separability.differences(features, labels, pairs, num_classes)[:, features.shape[1] :], error)
     if residual is not None:
       yield inputs, residual

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hmm_jax.float64 import float64
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.limits import reciprocals
@@ -37,17 +38,15 @@ class ConstantPrompt(NamedTuple):
 
   Attributes:
     outcome: 'yes', with a construction; 'no'; or 'undecided', where a search was cut off.
-    reason: one sentence that says why.
     construction: the prompt u = w / P[H_1] [1, H], scaled to at most 1, and the head [V, C]; None without a yes.
     reached_states: F, of a yes.
     error: of a yes, the largest |(W^T b) * (A w) - v| on F in float64, v scaled to a largest entry of 1.
   """
 
   outcome: str
-  reason: str
-  construction: Construction | None
-  reached_states: np.ndarray
-  error: float
+  construction: Construction | None = None
+  reached_states: np.ndarray | None = None
+  error: float = np.inf
 
 
 class Limits(NamedTuple):
@@ -104,38 +103,13 @@ class _Factors(NamedTuple):
 def masked_state_weights(hmm: HMM, rows: ArrayLike) -> np.ndarray:
   """w [H] of prompt rows [k, H], k >= 1, scaled to sum 1: the law of the masked state behind them is A w.
 
-  Zeros where the rows contradict each other.
-
-  Raises:
-    ValueError: `rows` has another shape, or an entry that is negative or not finite.
+  Zeros where the rows contradict each other. Where P[H_1] has full support the one row w / P[H_1] has the same w.
   """
-  rows = np.asarray(rows, np.float64)
-  if rows.ndim != 2 or not len(rows) or rows.shape[1] != hmm.num_states:
-    raise ValueError(f'rows have shape {rows.shape}; valid is [k, {hmm.num_states}] with k at least 1')
-  if not (np.isfinite(rows).all() and (rows >= 0).all()):
-    raise ValueError(f'rows have an entry {rows.min():g}; valid are likelihoods, finite and at least 0')
-  w = normalised(rows[0] * np.asarray(hmm.initial_probs, np.float64))
-  for row in rows[1:]:
-    w = normalised(row * (w @ np.asarray(hmm.transition_matrix, np.float64)))
+  first, *others = float64(rows)
+  w = normalised(first * float64(hmm.initial_probs))
+  for row in others:
+    w = normalised(row * (w @ float64(hmm.transition_matrix)))
   return w
-
-
-def single_row(hmm: HMM, rows: ArrayLike) -> np.ndarray:
-  """The prompt u [1, H] in [0, 1] behind which the exact model predicts at the [MASK] what it does behind `rows`.
-
-  u = w / P[H_1], scaled to a largest entry of 1. It exists where w is 0 wherever P[H_1] is, so always if P[H_1] has
-  full support.
-
-  Raises:
-    ValueError: as `masked_state_weights`, or the rows allow a state before the [MASK] that P[H_1] does not.
-  """
-  w, initial_probs = masked_state_weights(hmm, rows), np.asarray(hmm.initial_probs, np.float64)
-  outside = np.flatnonzero((w > 0) & (initial_probs == 0))
-  if outside.size:
-    raise ValueError(
-      f'rows allow state {outside[0]} before the [MASK]; valid are rows that allow states of P[H_1] only'
-    )
-  return _row_of(w, initial_probs)
 
 
 def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
@@ -143,7 +117,7 @@ def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
 
   A [MASK] (id V) says nothing; zeros where no state can produce x.
   """
-  moves, W = (np.asarray(matrix, np.float64) for matrix in (hmm.transition_matrix, hmm.emission_matrix))
+  moves, W = map(float64, hmm[1:])
   rows_VxH = np.vstack([W.T, np.ones(len(W))])
   future = np.ones((len(tokens), len(W)))
   for now in np.asarray(tokens).T[::-1]:
@@ -158,7 +132,7 @@ def token_probs_behind(hmm: HMM, rows: ArrayLike, tokens: np.ndarray) -> np.ndar
 
   What `ExactModel` predicts there, by w alone; zeros where prompt and text contradict each other.
   """
-  A, W = (np.asarray(matrix, np.float64).T for matrix in (hmm.transition_matrix, hmm.emission_matrix))
+  A, W = (float64(matrix).T for matrix in hmm[1:])
   states = likelihoods(hmm, tokens) * (A @ masked_state_weights(hmm, rows))
   return normalised(states) @ W.T
 
@@ -195,25 +169,25 @@ def constant_prompt(
   ]
   if free:
     return min(free, key=lambda built: built.error)
-  num_open, max_boxes = 0, max(limits.max_boxes // max(len(covers), 1), 2)
+  is_open, max_boxes = len(found) > limits.max_covers, max(limits.max_boxes // max(len(covers), 1), 2)
   for states, factors in sorted(covers.items(), key=lambda cover: cover[1].spare_dimensions, reverse=True):
     pair = reciprocals.decide(factors.basis, factors.columns, max_boxes)
     built = _built(case, hmm, states, factors, pair) if isinstance(pair, Pair) else None
     if built and built.error <= _LARGEST_ERROR:
       return built
-    num_open += pair is not False
-  return _unbuilt(case, len(found) > limits.max_covers, num_open, len(covers))
+    is_open |= pair is not False
+  return ConstantPrompt('undecided' if is_open else 'no')
 
 
 def _case(hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds: Thresholds) -> _Case:
-  A = np.asarray(hmm.transition_matrix, np.float64).T
+  A = float64(hmm.transition_matrix).T
   A = np.where(A > thresholds.support, A, 0)
-  v = assumptions.contrasts(task_weights)[:-1] * np.asarray(silent_probs, np.float64)
+  v = assumptions.contrasts(task_weights)[:-1] * float64(silent_probs)
   if not v.any():
     raise ValueError('silent_probs are 0 wherever task_weights differ; valid is a task that some text decides')
   return _Case(
     A=A,
-    W=np.asarray(hmm.emission_matrix, np.float64).T,
+    W=float64(hmm.emission_matrix).T,
     v=v / np.abs(v).max(),
     weighed=frozenset(np.flatnonzero(v.any(0)).tolist()),
     supports={h: frozenset(np.flatnonzero(A[:, h]).tolist()) for h in np.flatnonzero(hmm.initial_probs).tolist()},
@@ -284,31 +258,9 @@ def _any_pair(factors: _Factors) -> Pair:
 def _built(case: _Case, hmm: HMM, states: frozenset[int], factors: _Factors, pair: Pair) -> ConstantPrompt:
   inside, weighed, w, wanted = sorted(states), sorted(case.weighed), np.zeros(hmm.num_states), np.zeros_like(case.v)
   w[factors.starts] = pair.w
+  u = np.divide(w, float64(hmm.initial_probs), out=np.zeros_like(w), where=w > 0)
   wanted[:, weighed] = case.v[:, weighed] * pair.q
   heads = np.linalg.lstsq(case.W[:, inside].T, wanted[:, inside].T, rcond=case.rank)[0]
   error = np.abs((case.W.T @ heads).T * (case.A @ w) - case.v)[:, inside].max()
   head = LinearHead(np.pad(heads, ((0, 0), (0, 1))), np.zeros(len(case.v) + 1))
-  construction = {'prompt': _row_of(w, np.asarray(hmm.initial_probs, np.float64)), 'head': head}
-  reason = f'behind the prompt are the states {", ".join(map(str, inside))}, which the head weighs as the task does'
-  return ConstantPrompt('yes', reason, construction, np.array(inside), float(error))
-
-
-def _unbuilt(case: _Case, is_cut_off: bool, num_open: int, num_covers: int) -> ConstantPrompt:
-  unreached = case.weighed.difference(*case.supports.values())
-  if unreached:
-    reason = f'no state that can be first moves to state {min(unreached)}, which the task weighs'
-  elif is_cut_off:
-    reason = (
-      f'there are more than {num_covers} sets of states behind a prompt on which a head has the signs of the task'
-    )
-  elif num_open:
-    reason = f'{num_open} of {num_covers} sets of states behind a prompt are neither solved nor excluded'
-  else:
-    reason = f'{num_covers} sets of states behind a prompt allow a head the signs of the task, and none its weights'
-  outcome = 'undecided' if is_cut_off or num_open else 'no'
-  return ConstantPrompt(outcome, reason, None, np.zeros(0, int), np.inf)
-
-
-def _row_of(w: np.ndarray, initial_probs: np.ndarray) -> np.ndarray:
-  u = np.divide(w, initial_probs, out=np.zeros_like(w), where=w > 0)
-  return (u / (u.max() or 1))[None]
+  return ConstantPrompt('yes', {'prompt': (u / u.max())[None], 'head': head}, np.array(inside), float(error))

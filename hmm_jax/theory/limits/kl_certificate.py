@@ -24,7 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 import scipy.special
 
+from hmm_jax.float64 import float64
 from hmm_jax.heads import LinearHead
+from hmm_jax.theory.problems.enumeration import normalised
 
 # Relative margins are over the distance by more than rounding makes of them.
 _ROUNDING = 1e-12
@@ -58,11 +60,8 @@ def certify(head: LinearHead, ideal_probs: ArrayLike, model_probs: ArrayLike, la
     ideal_probs: the exact G [n, V].
     model_probs: the model's [n, V] on the same inputs; each row is divided by its sum.
     labels: [n] ints below C.
-
-  Raises:
-    ValueError: a row has an entry that is negative or not finite, or sums to 0.
   """
-  ideal, model = (_distributions(name, p) for name, p in (('ideal_probs', ideal_probs), ('model_probs', model_probs)))
+  ideal, model = map(normalised, (ideal_probs, model_probs))
   distances = np.abs(ideal - model).sum(-1) / 2
   divergences = scipy.special.rel_entr(ideal, np.maximum(model, np.finfo(np.float32).tiny)).sum(-1)
   relative = relative_margins(head, ideal, labels)
@@ -83,7 +82,7 @@ def relative_margins(head: LinearHead, ideal_probs: ArrayLike, labels: ArrayLike
   Where b_y - b_c is constant the score decides by its bias whatever the model: infinite, by the sign of m_c.
   """
   labels = np.asarray(labels)
-  margins, columns = _margins(head, np.asarray(ideal_probs, np.float64), labels), np.asarray(head.weights, np.float64).T
+  margins, columns = _margins(head, float64(ideal_probs), labels), float64(head.weights).T
   oscillation = np.ptp(columns[:, None] - columns, axis=-1)[labels]
   varies = oscillation > 0
   infinite = np.where(margins > 0, np.inf, -np.inf)
@@ -107,17 +106,9 @@ def _margins(head: LinearHead, probs: np.ndarray, labels: ArrayLike) -> np.ndarr
 
   Of the difference of two columns, since their common part may be large beside it, and so its rounding.
   """
-  columns, bias = np.asarray(head.weights, np.float64).T, np.asarray(head.bias, np.float64)
+  columns, bias = float64(head.weights).T, float64(head.bias)
   labels = np.asarray(labels)
   ahead_CxCxV = columns[:, None] - columns
   margins = np.einsum('nv,ncv->nc', probs, ahead_CxCxV[labels]) + (bias[:, None] - bias)[labels]
   margins[np.arange(len(margins)), labels] = np.inf
   return margins
-
-
-def _distributions(name: str, probs: ArrayLike) -> np.ndarray:
-  """The rows in float64, each divided by its sum."""
-  probs = np.asarray(probs, np.float64)
-  if not np.isfinite(probs).all() or (probs < 0).any() or not probs.sum(-1).all():
-    raise ValueError(f'{name} has a row with a negative or infinite entry, or of zeros; valid are distributions')
-  return probs / probs.sum(-1, keepdims=True)

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-import scipy.optimize
 
+from hmm_jax.float64 import float64
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact import chain as chain_lib
 from hmm_jax.theory.exact.algebra import exact, exact_rows
@@ -54,7 +54,6 @@ class NoPrompt(NamedTuple):
   Attributes:
     outcome: 'certified', none is right, in exact arithmetic; 'open', no such proof exists, since a head is right behind
       some law of the masked state, which is a prompt where it is some A w; or 'undecided'.
-    reason: one sentence that says why.
     classes: the two classes that it is about, the lower first.
     refutations: one for each sign pattern, of a proof.
     law: of what is open, f [H] of sum 1.
@@ -63,7 +62,6 @@ class NoPrompt(NamedTuple):
   """
 
   outcome: str
-  reason: str
   classes: tuple[int, int] | None = None
   refutations: tuple[Refutation, ...] = ()
   law: np.ndarray | None = None
@@ -102,7 +100,7 @@ def no_prompt(
     max_states: the largest H of which all sign patterns are examined.
   """
   tokens, weights = np.asarray(tokens), contrasts(task_weights)
-  v = weights * np.asarray(silent_probs, np.float64)
+  v = weights * float64(silent_probs)
   lambda_nxH = likelihoods(hmm, tokens)
   labels = (lambda_nxH @ v.T).argmax(1)
   supports = hmm._replace(transition_matrix=hmm.transition_matrix > 0, emission_matrix=hmm.emission_matrix > 0)
@@ -114,44 +112,45 @@ def no_prompt(
     inputs = _Inputs(numbers, tokens[numbers], lambda_nxH[numbers], np.where(labels[numbers] == pair[0], 1, -1))
     found = _two_class_proof(hmm, inputs, v[pair[0]] - v[pair[1]], max_states)
     if found.outcome == 'certified' and not _have_labels(hmm, task_weights, silent_probs, tokens, labels, found):
-      found = NoPrompt('undecided', 'labels of a proof are too near to ties for float64')
+      # Labels of a proof are too near to ties for float64.
+      found = NoPrompt('undecided')
     found = found._replace(classes=pair)
     if found.outcome == 'certified':
       return found
     outcomes.append(found)
   if not outcomes:
-    return NoPrompt('open', 'all inputs have one label, which a constant head gives')
+    # All inputs have one label, which a constant head gives.
+    return NoPrompt('open')
   return next((found for found in outcomes if found.outcome == 'undecided'), outcomes[0])
 
 
 def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) -> NoPrompt:
-  W_HxV, weighed = np.asarray(hmm.emission_matrix, np.float64), np.flatnonzero(v)
+  W_HxV, weighed = float64(hmm.emission_matrix), np.flatnonzero(v)
   of_task = _separation(W_HxV[weighed], v[weighed])
   if of_task.separable:
-    return _open('some W^T b has the signs of the task on all states that it weighs', W_HxV, of_task, v)
-  if hmm.num_states > max_states:
-    return NoPrompt('undecided', f'sign patterns are looked at of {max_states} states at most, not {hmm.num_states}')
-  if len(np.unique(inputs.targets)) < 2:
-    return NoPrompt('undecided', 'the inputs that every state can produce have one label')
+    return _open(W_HxV, of_task, v)
+  # There is nothing to play for where the inputs that every state can produce have one label.
+  if hmm.num_states > max_states or len(np.unique(inputs.targets)) < 2:
+    return NoPrompt('undecided')
   chain, refutations = chain_lib.exact_chain(hmm), list[Refutation]()
   for signs in _patterns(W_HxV, chain):
     margin, sizes, weights = _game(inputs, signs)
     if margin > _TOLERANCE:
-      found, reason = _separation(W_HxV, signs), f'coefficients of the signs {_written(signs)} are right on all inputs'
-      return _open(reason, W_HxV, found, signs * sizes) if found.separable else NoPrompt('undecided', reason)
+      found = _separation(W_HxV, signs)
+      return _open(W_HxV, found, signs * sizes) if found.separable else NoPrompt('undecided')
     refutation = _refutation(chain, inputs, signs, weights)
     if refutation is None:
-      return NoPrompt('undecided', f'for the signs {_written(signs)} only rounding tells right from wrong')
+      # Only rounding tells right from wrong.
+      return NoPrompt('undecided')
     refutations.append(refutation)
-  reason = f'{len(refutations)} sign patterns are refuted, and no W^T b has any other'
-  return NoPrompt('certified', reason, None, tuple(refutations))
+  return NoPrompt('certified', None, tuple(refutations))
 
 
-def _open(reason: str, W_HxV: np.ndarray, found: Separation, coefficients: np.ndarray) -> NoPrompt:
+def _open(W_HxV: np.ndarray, found: Separation, coefficients: np.ndarray) -> NoPrompt:
   """With a = (W^T b) * f for the b that was found, which has the signs of a."""
   head = found.head[:, 0] - found.head[:, 1]
   law = np.where(coefficients, coefficients / np.where(coefficients, W_HxV @ head, 1), 0)
-  return NoPrompt('open', reason, law=law / law.sum(), head=head)
+  return NoPrompt('open', law=law / law.sum(), head=head)
 
 
 def _patterns(W_HxV: np.ndarray, chain: ExactChain) -> Iterator[np.ndarray]:
@@ -188,20 +187,9 @@ def _game(inputs: _Inputs, signs: np.ndarray) -> tuple[float, np.ndarray, np.nda
   scales = inputs.likelihoods.max(0)
   scales = np.where(scales > 0, scales, 1)
   payoffs = inputs.targets[:, None] * signs * inputs.likelihoods / scales
-  rows = np.hstack([-payoffs, np.ones((len(payoffs), 1))])
-  result = scipy.optimize.linprog(
-    np.append(np.zeros(len(signs)), -1.0),
-    A_ub=rows,
-    b_ub=np.zeros(len(rows)),
-    A_eq=[[1.0] * len(signs) + [0.0]],
-    b_eq=[1.0],
-    bounds=[(0, None)] * len(signs) + [(None, None)],
-    method='highs-ds',
-    options=separability.PRECISE,
-  )
-  if result.status:
-    raise RuntimeError(f'HiGHS: {result.message}')
-  return float((payoffs @ result.x[:-1]).min()), result.x[:-1] / scales, np.maximum(-result.ineqlin.marginals, 0)
+  bounds, total = [(0, None)] * len(signs) + [(None, None)], np.append(np.ones(len(signs)), 0.0)
+  sizes, weights = separability.largest_margin(payoffs, bounds, A_eq=total[None], b_eq=[1.0])
+  return float((payoffs @ sizes).min()), sizes / scales, weights
 
 
 def _refutation(chain: ExactChain, inputs: _Inputs, signs: np.ndarray, weights: np.ndarray) -> Refutation | None:
@@ -230,7 +218,3 @@ def _have_labels(
   chain, v = chain_lib.exact_chain(hmm), exact(task_weights) * exact_rows(silent_probs)
   inputs = np.unique(np.concatenate([refutation.inputs for refutation in found.refutations]))
   return all((v @ exact_likelihoods(chain, tokens[number].tolist())).argmax() == labels[number] for number in inputs)
-
-
-def _written(signs: np.ndarray) -> str:
-  return ''.join('+' if sign > 0 else '-' for sign in signs)

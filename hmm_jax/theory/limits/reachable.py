@@ -49,10 +49,6 @@ class Reachable(NamedTuple):
   words: list[tuple[int, ...]]
   basis: np.ndarray
 
-  @property
-  def dimension(self) -> int:
-    return len(self.basis)
-
 
 class LinearScore(NamedTuple):
   """The b with mu^T P[H_0 | x] = r_x b^T G(x), if there is one.
@@ -122,6 +118,6 @@ def linear_score(hmm: HMM, reach: Reachable, task_weights: ArrayLike, silent_pro
     return LinearScore(None, None)
   _, independent = row_reduced(system[:, :num_tokens].T)
   head = left_inverse(system[independent, :num_tokens].T).T @ system[independent, num_tokens:]
-  varies = [column for column in range(relative.shape[1]) if np.ptp(relative[:, column])]
-  sizes = [float(np.ptp(head[:, column]) / np.ptp(relative[:, column])) for column in varies]
-  return LinearScore(head, max(sizes, default=0.0))
+  # A class that is weighed as the last one is has a score, and a head, that is constant.
+  sizes, weighed = np.ptp(head, axis=0), np.ptp(relative, axis=0)
+  return LinearScore(head, float((sizes[weighed > 0] / weighed[weighed > 0]).max(initial=0)))

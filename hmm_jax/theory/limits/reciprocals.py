@@ -187,19 +187,16 @@ def _bounds(matrix: np.ndarray, box: np.ndarray, bounds: list) -> np.ndarray | N
   low, high = np.exp(box[1:] + [-TOLERANCE, TOLERANCE]).T
   rows, bound, tight = np.vstack([matrix[1:], -matrix[1:]]), np.concatenate([high, -low]), box.copy()
   for entry in range(1, len(matrix)):
-    for side, sign in enumerate((1, -1)):
+    for side, (sign, tighter) in enumerate(((1, max), (-1, min))):
       found = _minimum(sign * matrix[entry], rows, bound, bounds, A_eq=matrix[:1], b_eq=np.ones(1))
       if found.status == _INFEASIBLE:
         return None
       if not found.status and sign * found.fun > 0:
-        value = np.log(sign * found.fun)
-        tight[entry, side] = max(box[entry, 0], value) if sign > 0 else min(box[entry, 1], value)
+        tight[entry, side] = tighter(box[entry, side], np.log(sign * found.fun))
   return np.sort(tight)
 
 
 def _minimum(
   objective: np.ndarray, rows: np.ndarray, bound: np.ndarray, bounds: Any, **equations: np.ndarray
 ) -> scipy.optimize.OptimizeResult:
-  return scipy.optimize.linprog(
-    objective, A_ub=rows, b_ub=bound, bounds=bounds, method='highs', options=PRECISE, **equations
-  )
+  return scipy.optimize.linprog(objective, A_ub=rows, b_ub=bound, bounds=bounds, options=PRECISE, **equations)

@@ -9,13 +9,14 @@ point from itself. A bias adds nothing, since the entries of G sum to 1.
 
 from fractions import Fraction
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 import scipy.optimize
 import scipy.sparse
 
+from hmm_jax.float64 import float64
 from hmm_jax.theory.exact.algebra import as_integers, modular_pivots, row_reduced
 
 # The tolerances of linear programs here and beside: the least that HiGHS takes.
@@ -59,31 +60,39 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   Raises:
     RuntimeError: HiGHS gave up.
   """
-  features, labels = np.asarray(features, np.float64), np.asarray(labels)
+  features, labels = float64(features), np.asarray(labels)
   pairs = all_pairs(labels, num_classes)
-  size = num_classes * features.shape[1]
   rows = scipy.sparse.csr_array(differences(features, labels, pairs, num_classes))
-  bound = scipy.sparse.hstack([-rows, np.ones((len(pairs), 1))], format='csr')
-  objective = np.append(np.zeros(size), -1.0)
-  bounds = [(-1, 1)] * size + [(None, 2)]
-  for presolve in (True, False):
-    # On some CPUs presolving ends without a status, where the program as it stands is solved.
-    options = {**PRECISE, 'presolve': presolve}
-    result = scipy.optimize.linprog(
-      objective, A_ub=bound, b_ub=np.zeros(len(pairs)), bounds=bounds, method='highs-ds', options=options
-    )
-    if not result.status:
-      break
-  else:
-    raise RuntimeError(f'HiGHS: {result.message}')
-  margin, head = float((rows @ result.x[:-1]).min()), result.x[:-1].reshape(num_classes, -1).T
+  found, weights = largest_margin(rows, [(-1, 1)] * rows.shape[1] + [(None, 2)])
+  margin, head = float((rows @ found).min()), found.reshape(num_classes, -1).T
   if margin > tolerance:
     return Separation(True, margin, head, np.zeros((0, 2), int), np.zeros(0), 0.0)
-  weights = np.maximum(-result.ineqlin.marginals, 0)
   chosen = weights > tolerance * weights.max()
   weights = np.where(chosen, weights, 0) / weights[chosen].sum()
   residual = float(np.abs(weights @ rows).max())
   return Separation(False, margin, head, pairs[chosen], weights[chosen], residual)
+
+
+def largest_margin(rows: Any, bounds: list[tuple], **equations: Any) -> tuple[np.ndarray, np.ndarray]:
+  """The b [m] with the largest t <= rows @ b, and the duals [n] of these n constraints, which show that t is largest.
+
+  Args:
+    rows: [n, m], dense or sparse.
+    bounds: of each entry of b, and of t.
+    **equations: of b and t, `A_eq` and `b_eq` of `scipy.optimize.linprog`.
+
+  Raises:
+    RuntimeError: HiGHS gave up.
+  """
+  bound = scipy.sparse.hstack([scipy.sparse.csr_array(-rows), np.ones((rows.shape[0], 1))], format='csr')
+  program = {'A_ub': bound, 'b_ub': np.zeros(rows.shape[0]), 'bounds': bounds, **equations}
+  objective = np.append(np.zeros(rows.shape[1]), -1.0)
+  for presolve in (True, False):
+    # On some CPUs presolving ends without a status, where the program as it stands is solved.
+    result = scipy.optimize.linprog(objective, **program, method='highs-ds', options={**PRECISE, 'presolve': presolve})
+    if not result.status:
+      return result.x[:-1], np.maximum(-result.ineqlin.marginals, 0)
+  raise RuntimeError(f'HiGHS: {result.message}')
 
 
 def surely_right(features: np.ndarray, labels: np.ndarray, head: np.ndarray) -> np.ndarray:

@@ -40,8 +40,6 @@ class Counterexample(NamedTuple):
     exact_hmm: the same in `Fraction`s, over joint states, number m H + h.
     task_weights: mu [C, H], or [C, M] where there is a memory.
     states: [H], their names.
-    tokens: [V], their names.
-    classes: [C], their names; of the values of a memory, where there is one.
     certificate: that no linear head is right, of texts in R (4.3) where there is a memory.
     silent_probs: P[H_0] [H], the law of the state before the text; None where there is a memory.
   """
@@ -50,8 +48,6 @@ class Counterexample(NamedTuple):
   exact_hmm: HMM
   task_weights: np.ndarray
   states: tuple[str, ...]
-  tokens: tuple[str, ...]
-  classes: tuple[str, ...]
   certificate: Certificate
   silent_probs: np.ndarray | None = None
 
@@ -63,28 +59,22 @@ def head_fails_prompt_succeeds() -> Counterexample:
   irony, and irony turns into one of them. The prompt of Theorem 3.6 says that irony came before, so that the masked
   sentence is none. The chain starts from its stationary law, so that P[H_0] = P[H_1].
   """
-  transitions = {
-    'praise': {'praise': '1/2', 'irony': '1/2'},
-    'complaint': {'complaint': '1/2', 'irony': '1/2'},
-    'irony': {'praise': '1/2', 'complaint': '1/2'},
-  }
-  emissions = {'praise': {'good': '2/3', 'bad': '1/3'}, 'complaint': {'bad': '1'}, 'irony': {'good': '1'}}
-  states, tokens, (good, bad) = tuple(transitions), ('good', 'bad'), range(2)
-  exact_hmm = HMM(_row(dict.fromkeys(states, '1/3'), states), _rows(transitions, states), _rows(emissions, tokens))
-  return Counterexample(
-    hmm=HMM(*map(_floats, exact_hmm)),
-    exact_hmm=exact_hmm,
-    task_weights=np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
-    states=states,
-    tokens=tokens,
-    classes=('praise', 'complaint'),
-    certificate=Certificate(
-      texts=((good, good), (good, bad), (bad, bad)),
-      labels=(0, 0, 1),
-      weights=(Fraction(4, 15), Fraction(7, 30), Fraction(1, 2)),
-    ),
-    silent_probs=_floats(exact_hmm.initial_probs),
+  good, bad = range(2)
+  exact_hmm = HMM(
+    np.full(3, Fraction(1, 3)),
+    # Rows and columns are praise, complaint and irony.
+    np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0]]) * Fraction(1, 2),
+    np.array([[2, 1], [0, 3], [3, 0]]) * Fraction(1, 3),
   )
+  certificate = Certificate(
+    texts=((good, good), (good, bad), (bad, bad)),
+    labels=(0, 0, 1),
+    weights=(Fraction(4, 15), Fraction(7, 30), Fraction(1, 2)),
+  )
+  hmm = _in_floats(exact_hmm)
+  # Praise or a complaint?
+  task_weights = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+  return Counterexample(hmm, exact_hmm, task_weights, ('praise', 'complaint', 'irony'), certificate, hmm.initial_probs)
 
 
 def head_fails_attention_succeeds() -> Counterexample:
@@ -94,45 +84,26 @@ def head_fails_attention_succeeds() -> Counterexample:
   not. Where the text starts with "the", what is masked is a verb, whatever the memory holds, so that G_1 tells nothing.
   The noun after "the" tells, and there the attention head looks. The chain starts from its stationary law.
   """
-  transitions = {'article': {'noun': '1'}, 'noun': {'noun': '1/2', 'verb': '1/2'}, 'verb': {'article': '1'}}
-  nouns = {'cow': {'cow': '3/4', 'toy': '1/4'}, 'toy': {'cow': '1/4', 'toy': '3/4'}}
-  values, states, tokens = tuple(nouns), tuple(transitions), ('the', 'cow', 'toy', 'rolled')
-  the, cow, toy, _ = range(4)
-  memory_probs = _row({'cow': '2/3', 'toy': '1/3'}, values)
-  stationary = _row({'article': '1/4', 'noun': '1/2', 'verb': '1/4'}, states)
-  transition_matrix = _rows(transitions, states)
-  emissions = [{'article': {'the': '1'}, 'noun': nouns[value], 'verb': {'rolled': '1'}} for value in values]
-  emission_matrix = np.array([_rows(rows, tokens) for rows in emissions])
-  return Counterexample(
-    hmm=MemoryHMM(
-      memory_probs=_floats(memory_probs),
-      initial_probs=_floats(stationary),
-      transition_matrix=_floats(transition_matrix),
-      cell_index=np.zeros(len(states), np.int32),
-      emission_matrix=_floats(emission_matrix),
-    ),
-    exact_hmm=HMM(
-      np.outer(memory_probs, stationary).reshape(-1),
-      np.kron(np.eye(len(values), dtype=int) * Fraction(1), transition_matrix),
-      emission_matrix.reshape(-1, len(tokens)),
-    ),
-    task_weights=np.eye(2),
-    states=states,
-    tokens=tokens,
-    classes=values,
-    certificate=Certificate(((the, cow), (the, toy)), labels=(0, 1), weights=(Fraction(1, 2), Fraction(1, 2))),
+  the, cow, toy, rolled = np.eye(4, dtype=int) * 4
+  often_cow, often_toy = (3 * cow + toy) // 4, (cow + 3 * toy) // 4
+  exact = MemoryHMM(
+    # A cow or a toy.
+    memory_probs=np.array([2, 1]) * Fraction(1, 3),
+    # Rows and columns are article, noun and verb.
+    initial_probs=np.array([1, 2, 1]) * Fraction(1, 4),
+    transition_matrix=np.array([[0, 2, 0], [0, 1, 1], [2, 0, 0]]) * Fraction(1, 2),
+    cell_index=np.zeros(3, np.int32),
+    emission_matrix=np.array([[the, noun, rolled] for noun in (often_cow, often_toy)]) * Fraction(1, 4),
   )
+  over_joint_states = HMM(
+    np.outer(exact.memory_probs, exact.initial_probs).reshape(-1),
+    np.kron(np.eye(2, dtype=int) * Fraction(1), exact.transition_matrix),
+    exact.emission_matrix.reshape(-1, 4),
+  )
+  # "the cow" and "the toy".
+  certificate = Certificate(((0, 1), (0, 2)), labels=(0, 1), weights=(Fraction(1, 2), Fraction(1, 2)))
+  return Counterexample(_in_floats(exact), over_joint_states, np.eye(2), ('article', 'noun', 'verb'), certificate)
 
 
-def _row(probs: dict[str, str], names: tuple[str, ...]) -> np.ndarray:
-  """Probabilities by name, as `Fraction`s in an array of objects."""
-  row: list[Any] = [Fraction(probs.get(name, '0')) for name in names]
-  return np.array(row, object)
-
-
-def _rows(probs: dict[str, dict[str, str]], names: tuple[str, ...]) -> np.ndarray:
-  return np.array([_row(row, names) for row in probs.values()])
-
-
-def _floats(fractions: Any) -> np.ndarray:
-  return fractions.astype(np.float64)
+def _in_floats(hmm: Any) -> Any:
+  return hmm._make(rows.astype(np.float64) if rows.dtype == object else rows for rows in hmm)

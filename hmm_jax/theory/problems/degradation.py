@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
-from hmm_jax.float64 import positive_or_one
+from hmm_jax.float64 import float64, positive_or_one
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import Distribution, HMM
 from hmm_jax.model import at_positions, ExactModel, Positions, prepend
@@ -119,7 +119,7 @@ def with_smallest_singular_value(hmm: HMM, target: float) -> HMM:
   Raises:
     ValueError: `target` is not between 0 and the present smallest singular value.
   """
-  W = np.asarray(hmm.emission_matrix, np.float64)
+  W = float64(hmm.emission_matrix)
 
   def moved(share: float) -> np.ndarray:
     rows = W.copy()

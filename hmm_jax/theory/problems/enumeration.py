@@ -7,10 +7,12 @@ is of numbers that are not negative, so that each probability is right to a rela
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.problem import StateProblem
 from hmm_jax.theory.theorems import assumptions
+from hmm_jax.theory.theorems.scoring import score_gaps
 
 
 class Texts(NamedTuple):
@@ -47,21 +49,18 @@ def possible_texts(problem: StateProblem, length: int) -> Texts:
   Rows of the HMM are taken over their sums.
   """
   mu = assumptions.contrasts(problem.task_weights)
-  silent_probs, initial_probs, transition_matrix, W_HxV = (
-    normalised(np.asarray(rows, np.float64)) for rows in (problem.silent_probs, *problem.hmm)
-  )
+  silent_probs, initial_probs, transition_matrix, W_HxV = map(normalised, (problem.silent_probs, *problem.hmm))
   following_nxH = _following(transition_matrix, W_HxV, length)
   probs = following_nxH @ silent_probs
   order = np.argsort(-probs, kind='stable')[: np.count_nonzero(probs)]
   states_nxH = normalised(following_nxH[order] * silent_probs)
   scores, sizes = states_nxH @ mu.T, (states_nxH @ np.abs(mu).T).max(-1)
-  best = np.sort(scores, axis=-1)
   return Texts(
     all_texts(problem.hmm.num_tokens, length)[order],
     probs[order],
     normalised(following_nxH[order] * initial_probs) @ W_HxV,
     scores.argmax(-1),
-    np.divide(best[:, -1] - best[:, -2], sizes, out=np.full(len(sizes), np.inf), where=sizes > 0),
+    np.divide(score_gaps(scores), sizes, out=np.full(len(sizes), np.inf), where=sizes > 0),
   )
 
 
@@ -70,7 +69,7 @@ def first_predictions(hmm: HMM, first_probs: np.ndarray, length: int) -> np.ndar
 
   `first_probs` [H] is the law of its state, up to a factor: P[H_1] for G_1, and what a prompt leaves of it for G_2.
   """
-  transition_matrix, W_HxV = (normalised(np.asarray(rows, np.float64)) for rows in hmm[1:])
+  transition_matrix, W_HxV = map(normalised, hmm[1:])
   return normalised(_following(transition_matrix, W_HxV, length) * first_probs) @ W_HxV
 
 
@@ -83,7 +82,8 @@ def _following(transition_matrix: np.ndarray, W_HxV: np.ndarray, length: int) ->
   return following_nxH
 
 
-def normalised(weights: np.ndarray) -> np.ndarray:
-  """Rows, on the last axis, over their sums; zeros where all are zero."""
+def normalised(weights: ArrayLike) -> np.ndarray:
+  """Rows, on the last axis, over their sums in float64; zeros where all are zero."""
+  weights = np.asarray(weights, np.float64)
   totals = weights.sum(-1, keepdims=True)
   return weights / np.where(totals > 0, totals, 1)

@@ -70,16 +70,17 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
     ValueError: none of many proposals does, with a smallest singular value of at least `conditioning`.
   """
   rng = generator(key)
-  for drawn in range(1, _MAX_DRAWS + 1):
+  for _ in range(_MAX_DRAWS):
     problem = _proposed(theorem, family, rng, sizes, limits)
     if problem is None:
       continue
     found = finding(ON_EMISSIONS[theorem], problem, limits)
     if not found.holds or found.closeness['smallest_singular_value'] < conditioning:
       continue
-    # The proof of Theorem 4.3 uses nothing of the chain.
-    if theorem == '4.3' or finding('3.2', _before_text(problem), limits).holds:
-      return with_fractions(problem)._replace(drawn=drawn)
+    # The proof of Theorem 4.3 uses nothing of the chain; others ask P[H_0] for full support.
+    before_text = problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
+    if theorem == '4.3' or finding('3.2', before_text, limits).holds:
+      return with_fractions(problem)
   valid = f'less: {_MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} had none so well'
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
 
@@ -90,7 +91,9 @@ def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes,
   The task of Theorem 4.3 weighs every value of the memory, and its chain is any; others weigh two values.
   """
   if not sizes.num_cells:
-    return _STATE_PROPOSALS[theorem, family](rng, sizes)
+    if family == 'unplanted':
+      return _unplanted_states(rng, sizes, theorem)
+    return _planted_3_3(rng, sizes) if theorem == '3.3' else _planted_3_6(rng, sizes)
   chain, weighed = (lambda propose: propose()), np.arange(sizes.memory_size)
   if theorem != '4.3':
     chain, weighed = _ergodic, np.sort(rng.choice(sizes.memory_size, 2, replace=False))
@@ -110,22 +113,11 @@ def _ergodic(propose: Callable[[], np.ndarray]) -> np.ndarray:
   return rows
 
 
-def _before_text(problem: Any) -> Any:
-  """The problem with P[H_0] as its first law."""
-  return problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
-
-
 def _planted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   """H <= V; half of what a state says is a word of its own."""
   own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
   emission_matrix = (np.array(own) + sparse_probs(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
   transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
-  return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
-
-
-def _unplanted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
-  """H <= V."""
-  transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
   return _state_problem(rng, transition_matrix, emission_matrix, np.arange(sizes.num_states), sizes)
 
 
@@ -149,10 +141,12 @@ def _planted_3_6(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   return _state_problem(rng, transition_matrix, emission_matrix, np.sort(essential), sizes)
 
 
-def _unplanted_3_6(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
-  """H > V allowed, and a task on two or three states."""
-  transition_matrix, emission_matrix = _sparse_matrices(rng, sizes)
-  weighed = np.sort(rng.choice(sizes.num_states, rng.integers(2, 4), replace=False))
+def _unplanted_states(rng: np.random.Generator, sizes: Sizes, theorem: str) -> StateProblem:
+  """H <= V and all states weighed in Theorem 3.3; in 3.6 H > V is allowed, and the task is on two or three states."""
+  transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
+  emission_matrix, weighed = sparse_probs(rng, sizes.num_states, sizes.num_tokens), np.arange(sizes.num_states)
+  if theorem == '3.6':
+    weighed = np.sort(rng.choice(sizes.num_states, rng.integers(2, 4), replace=False))
   return _state_problem(rng, transition_matrix, emission_matrix, weighed, sizes)
 
 
@@ -165,12 +159,7 @@ def _state_problem(
 ) -> StateProblem:
   silent_probs = full_probs(rng, sizes.num_states)
   hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
-  return StateProblem(hmm, silent_probs, random_weights(rng, sizes.num_classes, weighed, sizes.num_states), 0)
-
-
-def _sparse_matrices(rng: np.random.Generator, sizes: Sizes) -> tuple[np.ndarray, np.ndarray]:
-  transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
-  return transition_matrix, sparse_probs(rng, sizes.num_states, sizes.num_tokens)
+  return StateProblem(hmm, silent_probs, random_weights(rng, sizes.num_classes, weighed, sizes.num_states))
 
 
 def _moving_into(rng: np.random.Generator, num_states: int, targets: dict[int, np.ndarray]) -> np.ndarray:
@@ -179,14 +168,6 @@ def _moving_into(rng: np.random.Generator, num_states: int, targets: dict[int, n
   for state, reached in targets.items():
     rows[state] = composed(rng, np.isin(np.arange(num_states), reached))
   return rows
-
-
-_STATE_PROPOSALS = {
-  ('3.3', 'planted'): _planted_3_3,
-  ('3.3', 'unplanted'): _unplanted_3_3,
-  ('3.6', 'planted'): _planted_3_6,
-  ('3.6', 'unplanted'): _unplanted_3_6,
-}
 
 
 def _planted_memory(
@@ -251,7 +232,7 @@ def _memory_problem(
   first_probs = silent_probs @ transition_matrix
   hmm = MemoryHMM(memory_probs, first_probs, transition_matrix, reads.astype(np.int32), emission_matrix)
   task_weights = random_weights(rng, sizes.num_classes, weighed, sizes.memory_size)
-  return MemoryProblem(hmm, silent_probs, task_weights, 0, 0)
+  return MemoryProblem(hmm, silent_probs, task_weights, 0)
 
 
 def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | None:

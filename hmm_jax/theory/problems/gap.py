@@ -11,14 +11,13 @@ from fractions import Fraction
 import numpy as np
 
 from hmm_jax.memory_hmm import MemoryHMM
-from hmm_jax.theory.exact.problem import MemoryProblem
+from hmm_jax.theory.exact.problem import MemoryProblem, small_fractions
 
-VALUES, STATES, TOKENS = ('A', 'B', 'C'), ('show', 'pause'), ('a', 'b', 'c')
+STATES = ('show', 'pause')
 # The text that is in R and is labelled wrongly.
 TEXT = (0, 2, 1)
-_NONE, _HALF, _ONE = Fraction(0), Fraction(1, 2), Fraction(1)
 # P[M]; whoever is C says c, of whom the proof takes no account.
-_LIKELY_C = [Fraction(1, 5), Fraction(1, 20), Fraction(3, 4)]
+_LIKELY_C = [0.2, 0.05, 0.75]
 
 
 def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
@@ -31,9 +30,8 @@ def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
     shared: the probability with which A and B show c, which C always shows; below 1.
   """
   own = 1 - shared
-  show = [[_NONE, own, shared], [own, _NONE, shared], [_NONE, _NONE, _ONE]]
-  pause = [_HALF, _HALF, _NONE]
-  return _problem(_LIKELY_C, [[shown, pause] for shown in show], [_ONE, Fraction(-2), _NONE])
+  show, pause = [[0, own, shared], [own, 0, shared], [0, 0, 1]], [0.5, 0.5, 0]
+  return _problem(_LIKELY_C, [[shown, pause] for shown in show], [1, -2, 0])
 
 
 def weak_prompt_bias_in_two_words() -> tuple[MemoryProblem, tuple[int, ...]]:
@@ -41,9 +39,8 @@ def weak_prompt_bias_in_two_words() -> tuple[MemoryProblem, tuple[int, ...]]:
 
   Three columns in four dimensions leave Theta free, and with another left inverse -2 is enough here.
   """
-  quarter, pause = Fraction(1, 4), [Fraction(1, 16), Fraction(15, 16), _NONE, _NONE]
-  show = [[_NONE, 1 - quarter, _NONE, quarter], [_NONE, _NONE, 1 - quarter, quarter], [_NONE, _NONE, _NONE, _ONE]]
-  return _problem(_LIKELY_C, [[shown, pause] for shown in show], [_ONE, Fraction(-5), _NONE]), (0, 3)
+  show, pause = [[0, 0.75, 0, 0.25], [0, 0, 0.75, 0.25], [0, 0, 0, 1]], [1 / 16, 15 / 16, 0, 0]
+  return _problem(_LIKELY_C, [[shown, pause] for shown in show], [1, -5, 0]), (0, 3)
 
 
 def weak_prompt_bias_in_one_word() -> tuple[MemoryProblem, tuple[int, ...]]:
@@ -51,10 +48,10 @@ def weak_prompt_bias_in_one_word() -> tuple[MemoryProblem, tuple[int, ...]]:
 
   The Moore-Penrose inverse weighs word 0 most, since A and B share no other; 1^T would be a sum of rows of Theta too.
   """
-  shared, own, none = [Fraction(1, 10)], [Fraction(9, 400)] * 40, [_NONE] * 40
-  emissions = [[shared + own + none], [shared + none + own], [[_ONE] + none + none]]
-  two_states = _problem(_LIKELY_C, emissions, [_ONE, Fraction(-2), _NONE])
-  sure = np.array([_ONE], object)
+  own, none = [9 / 400] * 40, [0] * 40
+  emissions = [[[0.1] + own + none], [[0.1] + none + own], [[1] + none + none]]
+  two_states = _problem(_LIKELY_C, emissions, [1, -2, 0])
+  sure = np.array([Fraction(1)], object)
   hmm = two_states.hmm._replace(initial_probs=sure, transition_matrix=sure[None], cell_index=np.zeros(1, np.int32))
   return two_states._replace(hmm=hmm, silent_probs=sure), (0,)
 
@@ -65,20 +62,16 @@ def more_positions() -> tuple[MemoryProblem, tuple[int, ...]]:
   A pause says words 0 and 1, to show says 2 and 3, but C says 1 there too. After or before 0 every memory shows, after
   or before 1 A and B alone: without the prompt, which rules C out, the first position of the text is not sure.
   """
-  quarter, pause = Fraction(1, 4), [_HALF, _HALF, _NONE, _NONE]
-  show = [[_NONE, _NONE, 3 * quarter, quarter], [_NONE, _NONE, quarter, 3 * quarter], [_NONE, _HALF, quarter, quarter]]
-  third = Fraction(1, 3)
-  return _problem([third] * 3, [[shown, pause] for shown in show], [_ONE, -_ONE, _NONE]), (2, 1, 2, 0)
+  show, pause = [[0, 0, 0.75, 0.25], [0, 0, 0.25, 0.75], [0, 0.5, 0.25, 0.25]], [0.5, 0.5, 0, 0]
+  return _problem([1 / 3] * 3, [[shown, pause] for shown in show], [1, -1, 0]), (2, 1, 2, 0)
 
 
 def _problem(memory_probs: list, emissions: list, weights: list) -> MemoryProblem:
-  """The problem with two states: one shows or pauses after showing, and shows after a pause."""
-  stationary = np.array([Fraction(2, 3), Fraction(1, 3)], object)
-  hmm = MemoryHMM(
-    memory_probs=np.array(memory_probs, object),
-    initial_probs=stationary,
-    transition_matrix=np.array([[_HALF, _HALF], [_ONE, _NONE]], object),
-    cell_index=np.zeros(2, np.int32),
-    emission_matrix=np.array(emissions, object),
-  )
-  return MemoryProblem(hmm, stationary, np.array([weights, [_NONE] * 3], object), cell=0, drawn=0)
+  """The problem with two states, in the fractions that these floats stand for.
+
+  One state shows or pauses after showing, and shows after a pause.
+  """
+  laws = memory_probs, [2 / 3, 1 / 3], [[0.5, 0.5], [1, 0]], emissions, [weights, [0] * 3]
+  of_memory, stationary, moves, emission_matrix, task_weights = map(small_fractions, laws)
+  hmm = MemoryHMM(of_memory, stationary, moves, np.zeros(2, np.int32), emission_matrix)
+  return MemoryProblem(hmm, stationary, task_weights, cell=0)

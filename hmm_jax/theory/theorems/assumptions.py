@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 import scipy.linalg
 import scipy.sparse.csgraph
 
+from hmm_jax.float64 import float64
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 
@@ -70,7 +71,7 @@ def contrasts(task_weights: ArrayLike) -> np.ndarray:
   Raises:
     ValueError: `task_weights` is no matrix of at least two finite rows, or its rows are all equal.
   """
-  weights = np.asarray(task_weights, np.float64)
+  weights = float64(task_weights)
   if weights.ndim != 2 or weights.shape[0] < 2 or not np.isfinite(weights).all():
     raise ValueError(f'task_weights has shape {weights.shape}; valid is [C, S] with C at least 2, all entries finite')
   relative = weights - weights[-1]
@@ -90,7 +91,7 @@ def non_degeneracy(hmm: HMM, thresholds: Thresholds) -> Finding:
   The witness of a failure is `dependence` [H], a unit vector c with W c = 0: two posteriors that differ by a multiple
   of c predict the same token.
   """
-  W = _float64(hmm.emission_matrix).T
+  W = float64(hmm.emission_matrix).T
   independent, direction, closeness = _spectrum(W, thresholds)
   smallest = f'independent, smallest singular value {closeness["smallest_singular_value"]:.3g}'
   reason = f'the {W.shape[1]} columns of W in {W.shape[0]} dimensions are {smallest if independent else "dependent"}'
@@ -106,17 +107,17 @@ def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
   `communicating_classes`, the strongly connected parts of the support graph of A; `period`, of the first of them;
   `states_without_start`.
   """
-  A, start = _float64(chain.transition_matrix).T, _float64(chain.initial_probs)
+  A = float64(chain.transition_matrix).T
   edges = A.T > thresholds.support
   count, part = scipy.sparse.csgraph.connected_components(edges, directed=True, connection='strong')
   classes = [np.flatnonzero(part == index) for index in range(count)]
   period = _period(edges, classes[0])
-  without_start = np.flatnonzero((_possible_laws(chain, start) <= thresholds.support).any(0))
+  without_start = np.flatnonzero((_possible_laws(chain, chain.initial_probs) <= thresholds.support).any(0))
   failures = [f'the chain has {count} communicating classes'] * (count > 1)
   failures += [f'its period is {period}'] * (period != 1)
   failures += [f'state {state} has no probability at the start' for state in without_start[:1]]
   witness = {'communicating_classes': classes, 'period': period, 'states_without_start': without_start}
-  closeness = {'smallest_positive_prob': _smallest_positive(thresholds, A, start)}
+  closeness = {'smallest_positive_prob': _smallest_positive(thresholds, A, float64(chain.initial_probs))}
   reason = ', '.join(failures) or 'the chain is irreducible and aperiodic, and every state can be first'
   return Finding('Assumption 3.2', not failures, reason, witness, closeness, thresholds)
 
@@ -133,7 +134,7 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights: ArrayLike, thresholds: Thresh
   Witnesses: `essential_states`, H*; `prompt_states`, the largest B for it; `exhaustive`; `dependence` [|H*|] where the
   best cover is dependent. Without any cover, `unreachable_states` of supp(mu).
   """
-  A, W = _float64(hmm.transition_matrix).T, _float64(hmm.emission_matrix).T
+  A, W = float64(hmm.transition_matrix).T, float64(hmm.emission_matrix).T
   statement, targets = 'Assumption 3.5', weighted_states(task_weights)
   supports = [frozenset(np.flatnonzero(column > thresholds.support).tolist()) for column in A.T]
   reached = frozenset().union(*supports)
@@ -187,9 +188,8 @@ def stationarity(hmm: MemoryHMM, thresholds: Thresholds, tolerance: float) -> Fi
   largest absolute error that counts as equal. Witness: `stationary_probs` [H]; closeness also `stationarity_error`.
   """
   regular = regularity(hmm, thresholds)
-  A, start = _float64(hmm.transition_matrix).T, _float64(hmm.initial_probs)
-  laws = _possible_laws(hmm, start)
-  error = float(np.abs(laws @ A.T - laws).max())
+  laws = _possible_laws(hmm, hmm.initial_probs)
+  error = float(np.abs(laws @ float64(hmm.transition_matrix) - laws).max())
   is_stationary = error <= tolerance
   reason = f'{regular.reason}, and P[H_0] is {"" if is_stationary else "not "}stationary, within {error:.2g}'
   witness = regular.witness | {'stationary_probs': stationary_probs(hmm.transition_matrix)}
@@ -203,9 +203,8 @@ def silent_start(hmm: MemoryHMM, silent_probs: ArrayLike, thresholds: Thresholds
   Asked of every memory that has probability. Assumption 4.4 with P[H_0] = P[H_1] is a case of it. `tolerance` is the
   largest absolute error that counts as equal. Closeness: `start_error`, `smallest_positive_prob` of P[H_1].
   """
-  A, start = _float64(hmm.transition_matrix).T, _float64(hmm.initial_probs)
-  silent, first = np.broadcast_arrays(_possible_laws(hmm, _float64(silent_probs)), _possible_laws(hmm, start))
-  error = float(np.abs(silent @ A.T - first).max())
+  silent, first = np.broadcast_arrays(*(_possible_laws(hmm, law) for law in (silent_probs, hmm.initial_probs)))
+  error = float(np.abs(silent @ float64(hmm.transition_matrix) - first).max())
   uncovered = np.flatnonzero(((silent > thresholds.support) & (first <= thresholds.support)).any(0))
   failures = [f'the first state is not one step of A after P[H_0], within {error:.2g}'] * bool(error > tolerance)
   failures += [f'state {state} is possible before the first one and not first' for state in uncovered[:1]]
@@ -216,7 +215,7 @@ def silent_start(hmm: MemoryHMM, silent_probs: ArrayLike, thresholds: Thresholds
 
 def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
   """pi [H] with A pi = pi and sum 1, the P[H_0] of Assumption 4.4; of least norm where there are several."""
-  A = _float64(transition_matrix).T
+  A = float64(transition_matrix).T
   system = np.vstack([A - np.eye(len(A)), np.ones(len(A))])
   solution = np.linalg.lstsq(system, np.append(np.zeros(len(A)), 1.0))[0]
   probs = np.maximum(solution, 0)
@@ -268,7 +267,7 @@ def _recoverable(
 ) -> Finding:
   if not 0 <= cell < hmm.num_cells:
     raise ValueError(f'cell is {cell}; valid is a cell from 0 to {hmm.num_cells - 1}')
-  W = np.moveaxis(_float64(hmm.emission_matrix), -1, 0)
+  W = np.moveaxis(float64(hmm.emission_matrix), -1, 0)
   distances, angles, states = {}, [], []
   for state in np.flatnonzero(np.asarray(hmm.cell_index) == cell):
     own = W[:, memory_values, state]
@@ -300,7 +299,7 @@ def columns_outside(hmm: MemoryHMM, cell: int, states: ArrayLike, memory_values:
   Those of (m, h) with m in `memory_values` for h outside `states` that reads the cell, and all m for h that reads
   another.
   """
-  W = np.moveaxis(_float64(hmm.emission_matrix), -1, 0)
+  W = np.moveaxis(float64(hmm.emission_matrix), -1, 0)
   reads_cell = np.asarray(hmm.cell_index) == cell
   chosen = np.isin(np.arange(hmm.memory_size), memory_values)[:, None] | ~reads_cell
   return W[:, chosen & ~np.isin(np.arange(hmm.num_states), states)]
@@ -312,11 +311,12 @@ def span(columns: np.ndarray, thresholds: Thresholds) -> np.ndarray:
   return left[:, values > thresholds.rank * values.max(initial=0.0)]
 
 
-def _possible_laws(chain: HMM | MemoryHMM, start: np.ndarray) -> np.ndarray:
+def _possible_laws(chain: HMM | MemoryHMM, start: ArrayLike) -> np.ndarray:
   """The laws [n, H] of a state, one, or one for each memory that has probability."""
-  return (
-    start[_float64(chain.memory_probs) > 0] if isinstance(chain, MemoryHMM) and start.ndim > 1 else np.atleast_2d(start)
-  )
+  laws = np.atleast_2d(float64(start))
+  if isinstance(chain, MemoryHMM) and np.ndim(start) > 1:
+    laws = laws[float64(chain.memory_probs) > 0]
+  return laws
 
 
 def _period(edges: np.ndarray, states: np.ndarray) -> int:
@@ -329,10 +329,6 @@ def _period(edges: np.ndarray, states: np.ndarray) -> int:
 
 def _smallest_positive(thresholds: Thresholds, *arrays: np.ndarray) -> float:
   return min(float(array[array > thresholds.support].min(initial=math.inf)) for array in arrays)
-
-
-def _float64(array: ArrayLike) -> np.ndarray:
-  return np.asarray(array, np.float64)
 
 
 def _listed(states: ArrayLike) -> str:

@@ -46,20 +46,15 @@ def chain(hmm: Any, padded: PaddedSizes) -> Any:
   transition_matrix = zero_pad(hmm.transition_matrix, H, H)
   added = np.arange(hmm.num_states, H)
   transition_matrix[added, added] = 1
-  if isinstance(hmm, HMM):
-    emission_matrix = zero_pad(hmm.emission_matrix, H, V)
-    emission_matrix[added, 0] = 1
-    return HMM(zero_pad(hmm.initial_probs, H), transition_matrix, emission_matrix)
-  memories = (M,) * hmm.num_cells
-  emission_matrix = zero_pad(hmm.emission_matrix, M, H, V)
+  # Where there is a memory, emissions have an axis of its values, and first laws may have one of each cell.
+  emission_matrix = zero_pad(hmm.emission_matrix, *[M] * (np.ndim(hmm.emission_matrix) - 2), H, V)
   emission_matrix[emission_matrix.sum(-1) == 0, 0] = 1
-  return MemoryHMM(
-    memory_probs=zero_pad(hmm.memory_probs, *memories),
-    initial_probs=zero_pad(hmm.initial_probs, *(memories if np.ndim(hmm.initial_probs) > 1 else ()), H),
-    transition_matrix=transition_matrix,
-    cell_index=zero_pad(hmm.cell_index, H),
-    emission_matrix=emission_matrix,
-  )
+  first_probs = zero_pad(hmm.initial_probs, *[M] * (np.ndim(hmm.initial_probs) - 1), H)
+  hmm = hmm._replace(initial_probs=first_probs, transition_matrix=transition_matrix, emission_matrix=emission_matrix)
+  if isinstance(hmm, HMM):
+    return hmm
+  memory_probs = zero_pad(hmm.memory_probs, *[M] * hmm.num_cells)
+  return hmm._replace(memory_probs=memory_probs, cell_index=zero_pad(hmm.cell_index, H))
 
 
 def prompt_of(hmm: HMM | MemoryHMM, prompt: np.ndarray, padded: PaddedSizes) -> np.ndarray:
@@ -67,7 +62,7 @@ def prompt_of(hmm: HMM | MemoryHMM, prompt: np.ndarray, padded: PaddedSizes) -> 
   if isinstance(hmm, HMM):
     return zero_pad(prompt, len(prompt), padded.num_states)
   by_cell = prompt.reshape((len(prompt),) + hmm.memory_probs.shape + (hmm.num_states,))
-  rows = zero_pad(by_cell, len(prompt), *(padded.memory_size,) * hmm.num_cells, padded.num_states)
+  rows = zero_pad(by_cell, len(prompt), *[padded.memory_size] * hmm.num_cells, padded.num_states)
   return rows.reshape(len(prompt), padded.memory_size**hmm.num_cells * padded.num_states)
 
 

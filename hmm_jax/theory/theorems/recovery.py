@@ -22,7 +22,7 @@ from jax import Array
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hmm_jax.float64 import as_float64, in_float64
+from hmm_jax.float64 import as_float64, float64, in_float64
 from hmm_jax.heads import AttentionHead, LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM, reverse_lift
@@ -47,11 +47,11 @@ def theorem_3_3(hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thre
   Raises:
     AssumptionError: Assumption 3.1 fails, or 3.2.
   """
-  silent_probs = np.asarray(silent_probs, np.float64)
+  silent_probs = float64(silent_probs)
   require(assumptions.non_degeneracy(hmm, thresholds))
   require(_regularity(hmm, silent_probs, thresholds))
-  W = np.asarray(hmm.emission_matrix, np.float64).T
-  D = np.asarray(hmm.initial_probs, np.float64) / silent_probs
+  W = float64(hmm.emission_matrix).T
+  D = float64(hmm.initial_probs) / silent_probs
   B = np.linalg.pinv(W) / D[:, None]
   return {'head': _linear_head(assumptions.contrasts(task_weights) @ B)}
 
@@ -76,15 +76,14 @@ def theorem_3_6(
   Raises:
     AssumptionError: Assumption 3.5 fails, or 3.2.
   """
-  silent_probs = np.asarray(silent_probs, np.float64)
+  silent_probs = float64(silent_probs)
   finding = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, max_nodes)
   require(finding)
   require(_regularity(hmm, silent_probs, thresholds))
   essential, starts = finding.witness['essential_states'], finding.witness['prompt_states']
-  A, W = (np.asarray(matrix, np.float64).T for matrix in (hmm.transition_matrix, hmm.emission_matrix))
-  u = np.zeros(hmm.num_states)
-  u[starts] = 1
-  reached = A @ (u * np.asarray(hmm.initial_probs, np.float64))
+  A, W = (float64(matrix).T for matrix in hmm[1:])
+  u = np.isin(np.arange(hmm.num_states), starts).astype(float)
+  reached = A @ (u * float64(hmm.initial_probs))
   B = np.zeros((hmm.num_states, hmm.num_tokens))
   B[essential] = (silent_probs / np.where(reached > 0, reached, 1))[essential, None] * np.linalg.pinv(W[:, essential])
   return {'prompt': u[None], 'head': _linear_head(assumptions.contrasts(task_weights) @ B)}
@@ -158,14 +157,13 @@ def theorem_4_6(
   """
   finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, task_weights, thresholds)
   require(finding)
-  silent_probs = np.asarray(silent_probs, np.float64)
+  silent_probs = float64(silent_probs)
   require(assumptions.silent_start(hmm, silent_probs, thresholds, tolerance))
-  in_support = np.zeros((hmm.memory_size, hmm.num_states))
-  in_support[assumptions.weighted_states(task_weights)] = 1
-  initial_probs = np.asarray(hmm.initial_probs, np.float64)
+  # [M, ..., M], the memories that the prompt allows.
+  in_support = np.isin(np.indices(hmm.memory_probs.shape)[cell], assumptions.weighted_states(task_weights))
+  initial_probs = float64(hmm.initial_probs)
   ratios = np.divide(silent_probs, initial_probs, out=np.zeros_like(silent_probs), where=initial_probs > 0)
-  by_state = np.broadcast_to(ratios, hmm.memory_probs.shape + ratios.shape[-1:]).reshape(-1)
-  u = (_over_cell(hmm, in_support[:, :1], cell) * by_state)[None]
+  u = (in_support[..., None] * ratios).reshape(1, -1)
   u /= max(u.max(), np.finfo(np.float64).tiny)
   return {'prompt': u, 'head': _attention_head(hmm, task_weights, cell, finding, u, length)}
 
@@ -178,8 +176,7 @@ def recoverable_positions(hmm: MemoryHMM, leave_one_out_probs: ArrayLike, findin
     leave_one_out_probs: P[H_i | x_{-i}], of `memory_forward_backward`.
     finding: of Assumption 4.2, 4.5 or C.5; mass up to its support threshold counts as none.
   """
-  outside = np.ones(hmm.num_states, bool)
-  outside[finding.witness['recoverable_states']] = False
+  outside = ~np.isin(np.arange(hmm.num_states), finding.witness['recoverable_states'])
   probs = np.asarray(leave_one_out_probs)
   return (probs[..., outside] <= finding.thresholds.support).all(-1) & (probs.sum(-1) > 0)
 
@@ -192,7 +189,7 @@ def mass_weights(hmm: HMM, states: ArrayLike, thresholds: Thresholds) -> np.ndar
   Raises:
     ValueError: no such a exists; two posteriors with other mass on H* predict the same.
   """
-  emission_matrix = np.asarray(hmm.emission_matrix, np.float64)
+  emission_matrix = float64(hmm.emission_matrix)
   indicator = np.isin(np.arange(hmm.num_states), states).astype(float)
   weights = np.linalg.lstsq(emission_matrix, indicator, rcond=thresholds.rank)[0]
   error = np.abs(emission_matrix @ weights - indicator).max()
@@ -219,12 +216,6 @@ def _linear_head(weights_CxV: np.ndarray) -> LinearHead:
   return LinearHead(weights_CxV.T, np.zeros(len(weights_CxV)))
 
 
-def _over_cell(hmm: MemoryHMM, rows: np.ndarray, cell: int) -> np.ndarray:
-  """Rows [M, 1] on what one cell holds as a row [E] over joint states, whichever cell a state reads."""
-  configurations = np.indices(hmm.memory_probs.shape).reshape(hmm.num_cells, -1)[cell]
-  return np.repeat(rows[configurations], hmm.num_states, axis=1).reshape(-1)
-
-
 def _attention_head(
   hmm: MemoryHMM, task_weights: ArrayLike, cell: int, finding: Finding, prompt: np.ndarray, length: int
 ) -> AttentionHead:
@@ -237,13 +228,11 @@ def _attention_head(
   recover_MxHxV = np.zeros((memory_size, num_states, num_tokens))
   recover_MxHxV[np.ix_(values, states)] = _recovery(hmm, cell, finding)
   theta_HxV = attention_keys(hmm, cell, finding)
-  in_states = np.zeros(num_states)
-  in_states[states] = 1
   positions = np.zeros((len(prompt) + length, num_states + 1))
   positions[: len(prompt), -1] = -1 - theta_HxV[states].sum(0).max()
-  W = np.asarray(hmm.emission_matrix, np.float64).reshape(-1, num_tokens).T
+  W = float64(hmm.emission_matrix).reshape(-1, num_tokens).T
   return AttentionHead(
-    query=np.append(in_states, 1.0 if len(prompt) else 0.0),
+    query=np.append(np.isin(np.arange(num_states), states), len(prompt) > 0).astype(float),
     key_weights=np.vstack([theta_HxV, np.zeros(num_tokens)]),
     positions=positions,
     value_weights=recover_MxHxV.reshape(-1, num_tokens),
@@ -280,7 +269,7 @@ def _recovery(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
   On W p it gives p at (m, h), m in M* and h in H*: a left inverse of those columns that is 0 on the span of the others.
   """
   states, values = finding.witness['recoverable_states'], finding.witness['memory_values']
-  W_VxMxH = np.moveaxis(np.asarray(hmm.emission_matrix, np.float64), -1, 0)
+  W_VxMxH = np.moveaxis(float64(hmm.emission_matrix), -1, 0)
   others = assumptions.span(assumptions.columns_outside(hmm, cell, states, values), finding.thresholds)
   off_others = np.eye(hmm.num_tokens) - others @ others.T
   own = W_VxMxH[:, values][:, :, states].reshape(hmm.num_tokens, -1)

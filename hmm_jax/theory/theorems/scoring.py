@@ -130,12 +130,10 @@ def _zero_padded(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padde
 
 def _prompt_scale(problem: MemoryProblem, prompt: np.ndarray) -> float:
   """The c of a prompt u = c P[H_0] / P[H_1] on the joint states where it is positive; 1 without a prompt."""
-  hmm = problem.hmm
-  by_state = [
-    np.broadcast_to(law, hmm.memory_probs.shape + (hmm.num_states,)).reshape(-1)
-    for law in (problem.silent_probs, hmm.initial_probs)
-  ]
-  scales = [u * first / silent for u, silent, first in zip(prompt.reshape(-1), *by_state) if u * silent * first > 0]
+  silent, first = problem.silent_probs, problem.hmm.initial_probs
+  # Both laws may depend on the memory, whose axes come before that of the state.
+  u = prompt.reshape(len(prompt), *problem.hmm.memory_probs.shape, problem.hmm.num_states)
+  scales = (u * first / np.where(silent > 0, silent, 1))[u * silent * first > 0]
   return max(scales, default=1.0)
 
 

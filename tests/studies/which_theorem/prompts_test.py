@@ -8,7 +8,7 @@ from theory_cases import drawn, EXACT
 
 from experiments.studies.which_theorem import prompts
 from experiments.studies.which_theorem.settings import PromptSettings
-from hmm_jax.theory.limits.constant_prompt import likelihoods, single_row
+from hmm_jax.theory.limits.constant_prompt import likelihoods
 from hmm_jax.theory.theorems.recovery import theorem_3_6
 
 SETTINGS = PromptSettings(
@@ -37,7 +37,7 @@ def test_a_task_of_theorem_3_6_is_solved_and_its_prompt_is_right():
   assert found['accuracy']['0.0'] == 1 and found['error']['0.0'] < 1e-9 and json.loads(json.dumps(found)) == found
   built = theorem_3_6(problem.hmm, task_weights, problem.hmm.initial_probs, EXACT, 1000)
   assert prompts.accuracy(problem.hmm, built, inputs, labels) == 1
-  ones = {**built, 'prompt': single_row(problem.hmm, np.ones((1, 7)))}
+  ones = {**built, 'prompt': np.ones((1, 7))}
   assert prompts.accuracy(problem.hmm, ones, inputs, labels) < 1
 
 

@@ -69,7 +69,7 @@ def test_a_problem_with_its_fractions_is_that_of_floats_but_for_rounding(station
   moves, emissions = problem_lib.sparse_probs(rng, 3, 3, 0.9), problem_lib.sparse_probs(rng, 3, 4)
   silent_probs = stationary_law(moves) if stationary else problem_lib.full_probs(rng, 3)
   hmm = HMM(silent_probs @ moves, moves, emissions)
-  drawn = problem_lib.StateProblem(hmm, silent_probs, problem_lib.random_weights(rng, 2, np.arange(2), 3), 0)
+  drawn = problem_lib.StateProblem(hmm, silent_probs, problem_lib.random_weights(rng, 2, np.arange(2), 3))
   problem = problem_lib.with_fractions(drawn)
   exact = problem.exact
   np.testing.assert_array_equal(problem.hmm.transition_matrix, moves)

@@ -26,7 +26,7 @@ def _random(seed):
   rng = np.random.default_rng(seed)
   hmm = HMM(rng.dirichlet(np.ones(4)), sparse_probs(rng, 4, 4), rng.dirichlet(np.ones(2), 4))
   task_weights = np.array([rng.standard_normal(4), np.zeros(4)])
-  problem = StateProblem(hmm, hmm.initial_probs, task_weights, drawn=1)
+  problem = StateProblem(hmm, hmm.initial_probs, task_weights)
   return problem, *_decided(problem)
 
 
@@ -69,7 +69,7 @@ def test_the_random_problems_have_every_outcome():
 def test_the_first_counterexample_is_certified_with_the_error_of_its_page():
   """On texts of length 2 each proof has a text as likely as 5/27, and docs/theory.md says at least 7/27 is wrong."""
   example = counterexamples.head_fails_prompt_succeeds()
-  problem = StateProblem(example.hmm, example.silent_probs, example.task_weights, drawn=1)
+  problem = StateProblem(example.hmm, example.silent_probs, example.task_weights)
   texts, decision = _decided(problem, 2)
   assert decision.outcome == 'certified'
   assert 5 / 27 - 1e-12 <= decision.least_error <= 7 / 27 + 1e-12
@@ -80,7 +80,7 @@ def test_independent_columns_have_a_linear_head():
   """Assumption 3.1 with 3.2: Theorem 3.3 has a head, and one is found that is right by more than rounding."""
   rng = np.random.default_rng(0)
   hmm = HMM(np.ones(3) / 3, rng.dirichlet(np.ones(3), 3), rng.dirichlet(np.ones(4), 3))
-  problem = StateProblem(hmm, hmm.initial_probs, np.array([[1, -1, 0], [0, 0, 0.0]]), drawn=1)
+  problem = StateProblem(hmm, hmm.initial_probs, np.array([[1, -1, 0], [0, 0, 0.0]]))
   texts, decision = _decided(problem)
   assert (
     decision.outcome == 'separable' and separability.surely_right(texts.features, texts.labels, decision.head).all()
@@ -94,7 +94,7 @@ def test_rare_tokens_are_no_obstacle():
   rng = np.random.default_rng(1)
   emission_matrix = np.concatenate([rng.dirichlet(np.ones(2), 3), 1e-12 * rng.random((3, 1))], axis=1)
   hmm = HMM(rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(3), 3), emission_matrix)
-  problem = StateProblem(hmm, hmm.initial_probs, np.array([[1, -1, 0], [0, 0, 0.0]]), drawn=1)
+  problem = StateProblem(hmm, hmm.initial_probs, np.array([[1, -1, 0], [0, 0, 0.0]]))
   texts, decision = _decided(problem)
   assert len(set(texts.labels.tolist())) == 2 and decision.outcome == 'separable'
   assert separability.surely_right(texts.features, texts.labels, decision.head).all()
@@ -129,7 +129,7 @@ def test_a_proof_is_confirmed_with_its_own_labels_alone():
 def test_ties_in_a_proof_are_of_the_lower_class():
   """A text whose scores are both 0 has label 0; as label 1 it is no part of a proof."""
   hmm = HMM(np.array([0.5, 0.5]), np.array([[1, 0], [0.5, 0.5]]), np.eye(2))
-  problem = StateProblem(hmm, hmm.initial_probs, np.array([[-1.0, 0], [0, 0]]), drawn=1)
+  problem = StateProblem(hmm, hmm.initial_probs, np.array([[-1.0, 0], [0, 0]]))
   tokens, pairs = np.array([[1], [1]]), np.array([[0, 1], [1, 0]])
   found = separability.Separation(False, 0.0, np.zeros((2, 2)), pairs, np.ones(2) / 2, 0.0)
   assert certificates.is_exact(problem, tokens, np.array([0, 1]), found) is False

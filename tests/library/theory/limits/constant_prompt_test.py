@@ -58,37 +58,27 @@ def test_rows_are_one_row(num_rows):
   """G behind k rows, in fractions by other code, is that behind the one row, and what numpy has behind either."""
   hmm, rng = dense(num_rows, 4, 3)
   rows, texts, exact = some_rows(rng, num_rows), all_texts(3, 2), rationals.exact_hmm(hmm)
-  single = lib.single_row(hmm, rows)
+  single = (lib.masked_state_weights(hmm, rows) / hmm.initial_probs)[None]
   for prompt in (rows, single):
     before = list(rationals.exact(prompt))
     behind = [
       rationals.token_probs(exact, before + rationals.likelihood_rows(exact, [3, *text]), len(before)) for text in texts
     ]
     np.testing.assert_allclose(lib.token_probs_behind(hmm, rows, texts), np.array(behind, float), rtol=1e-13)
-  assert single.shape == (1, 4) and single.max() == 1 and single.min() >= 0
 
 
 def test_rows_are_not_one_row_where_not_every_state_can_be_first():
   """On a cycle from state 0 two rows leave the masked state to be 2, and every single row leaves it to be 1."""
   texts, two_rows = all_texts(2, 2), np.ones((2, 3))
-  with pytest.raises(ValueError, match='rows allow state 1 before'):
-    lib.single_row(CYCLE, two_rows)
   behind_two = lib.token_probs_behind(CYCLE, two_rows, texts)
   np.testing.assert_allclose(behind_two, CYCLE.emission_matrix[[2] * 4])
   for row in itertools.product([0.2, 1.0], repeat=3):
     np.testing.assert_allclose(lib.token_probs_behind(CYCLE, [row], texts), CYCLE.emission_matrix[[1] * 4])
-  np.testing.assert_array_equal(lib.single_row(CYCLE, [[0.5, 0.2, 0]]), [[1, 0, 0]])
 
 
 def test_rows_that_contradict_each_other_predict_nothing():
   rows = np.array([[1.0, 0, 0], [1.0, 0, 1.0]])
-  assert not lib.token_probs_behind(CYCLE, rows, all_texts(2, 2)).any() and not lib.single_row(CYCLE, rows).any()
-
-
-@pytest.mark.parametrize('rows', [np.ones(3), np.ones((0, 3)), np.ones((1, 2)), [[1, -0.1, 1]], [[1, np.nan, 1]]])
-def test_what_are_no_likelihoods_is_refused(rows):
-  with pytest.raises(ValueError, match='rows have .*; valid'):
-    lib.masked_state_weights(CYCLE, rows)
+  assert not lib.token_probs_behind(CYCLE, rows, all_texts(2, 2)).any()
 
 
 @pytest.mark.parametrize('family', ['planted', 'unplanted'])
@@ -178,7 +168,7 @@ def test_signs_that_no_head_has_are_no():
   hmm, _ = dense(1, 3, 2)
   hmm = hmm._replace(emission_matrix=np.array([[3, 1], [2, 2], [1, 3]]) / 4)
   found = decided(hmm, [[1.0, -1.0, 1.0], [0, 0, 0]], hmm.initial_probs)
-  assert (found.outcome, found.construction) == ('no', None) and found.reason.startswith('0 sets')
+  assert (found.outcome, found.construction) == ('no', None)
 
 
 def meeting(*columns):
@@ -198,7 +188,7 @@ def test_a_prompt_may_have_to_reach_more_than_a_cover():
   found, short = decided(*problem), decided(*problem, limits=LIMITS._replace(max_covers=1))
   assert found.outcome == 'yes' and found.reached_states.tolist() == [0, 1, 2, 3]
   np.testing.assert_allclose(found.construction['prompt'], [[1, 1 / 6, 0, 0, 0]], atol=1e-9)
-  assert short.outcome == 'undecided' and 'more than 1 sets' in short.reason
+  assert short.outcome == 'undecided'
   assert decided(*meeting(uneven)).outcome == 'no'
 
 
@@ -216,7 +206,7 @@ def test_boxes_that_run_out_leave_it_undecided():
   found, short = (
     decided(hmm, task_weights, silent_probs, limits=LIMITS._replace(max_boxes=boxes)) for boxes in (600, 2)
   )
-  assert (found.outcome, short.outcome) == ('yes', 'undecided') and 'neither solved nor excluded' in short.reason
+  assert (found.outcome, short.outcome) == ('yes', 'undecided')
 
 
 def test_prompts_use_no_state_that_cannot_be_first():
@@ -225,7 +215,7 @@ def test_prompts_use_no_state_that_cannot_be_first():
   found = decided(CYCLE, [[0, 1.0, 0], [0, 0, 0]], np.ones(3) / 3)
   assert found.outcome == 'yes' and found.construction['prompt'].tolist() == [[1, 0, 0]]
   found = decided(CYCLE, [[0, 1.0, -1.0], [0, 0, 0]], np.ones(3) / 3)
-  assert found.outcome == 'no' and 'moves to state 2' in found.reason
+  assert found.outcome == 'no'
 
 
 def test_a_task_that_no_text_decides_is_refused():

@@ -17,7 +17,7 @@ def _problem(seed: int) -> StateProblem:
   rng = np.random.default_rng(seed)
   silent_probs, transition_matrix = rng.dirichlet(np.ones(4)), sparse_probs(rng, 4, 4)
   hmm = HMM(silent_probs @ transition_matrix, transition_matrix, sparse_probs(rng, 4, 3))
-  return StateProblem(hmm, silent_probs, rng.standard_normal((3, 4)), drawn=1)
+  return StateProblem(hmm, silent_probs, rng.standard_normal((3, 4)))
 
 
 @pytest.mark.parametrize('seed', range(3))
@@ -53,7 +53,7 @@ def test_a_text_without_mass_on_what_mu_weighs_is_of_class_0():
   """0 >= 0 is no near tie: its gap is infinite."""
   transition_matrix = np.array([[1, 0], [0.5, 0.5]])
   hmm = HMM(np.array([0.5, 0.5]), transition_matrix, np.array([[1.0, 0], [0, 1]]))
-  problem = StateProblem(hmm, hmm.initial_probs, np.array([[-1.0, 0], [0, 0]]), drawn=1)
+  problem = StateProblem(hmm, hmm.initial_probs, np.array([[-1.0, 0], [0, 0]]))
   texts = enumeration.possible_texts(problem, 1)
   labels = {int(tokens[0]): (int(label), gap) for tokens, label, gap in zip(texts.tokens, texts.labels, texts.gaps)}
   # Token 1 is of state 1, which only state 1 moves to, and token 0 may follow either.
