@@ -161,7 +161,7 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str, reporter: 
     if mode == 'run':
       workdir.mkdir(parents=True, exist_ok=True)
   except (OSError, ImportError) as error:
-    # Of a file, of a folder of others, or of an object store whose library is not there.
+    # A file stands there, the folder is not ours, or the library of the object store is missing.
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error})')
   is_of_it = all(one.get('experiment') == experiment for one in found)
   valid = f'one with records of {experiment} and of no other experiment'

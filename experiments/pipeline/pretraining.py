@@ -197,6 +197,7 @@ def _calls(
   """
   for step in range(int(state.step) + steps_per_call, num_steps + 1, steps_per_call):
     try:
+      # Undoes `trial.precisely`: pretraining multiplies at the accelerator's own precision.
       with jax.default_matmul_precision('default'):
         state, losses = call(state)
     except FloatingPointError as error:
@@ -212,6 +213,7 @@ def _corpus_on(mesh: jax.sharding.Mesh, key: Array, hmm: Distribution, corpus: C
 
 def _params_here(state: State) -> Any:
   """The parameters whole, on the first device of this host."""
+  # The step is replicated over the mesh, so that its sharding gathers every array.
   whole = jax.device_put(state.params, state.step.sharding)
   return jax.tree.map(lambda leaf: leaf.addressable_data(0), whole)
 
@@ -250,7 +252,7 @@ def _train(
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
         measure_state(state, train_loss=loss)
-        # Apart from the metrics, which no machine changes; TensorBoard shows both.
+        # In a file of its own, so that metrics.jsonl has nothing of the clock; TensorBoard shows both.
         row = {'step': step, 'tokens_per_second': round(speed, 1)}
         files.append_json_line(directory / timing.FILE_NAME, row)
         for name, value in ({**metrics[-1], **row} if board else {}).items():

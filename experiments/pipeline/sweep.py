@@ -97,7 +97,7 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
       reporter.say(str(lost))
       is_held = outcome = False
     except OSError as error:
-      # Of its lock, which cannot be made.
+      # The lock cannot be created.
       is_held, outcome = True, _failure(trial, called, error, reporter)
     if isinstance(outcome, Failure):
       failed.append(outcome)

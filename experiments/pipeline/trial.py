@@ -45,7 +45,7 @@ def precisely() -> contextlib.AbstractContextManager[None]:
 def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.Downstream]:
   """The distribution of a trial, and its inputs and tasks; needs no model."""
   settings, point, keys = trial.settings, trial.point, trial.keys()
-  # What is committed to a device takes what is computed from it there.
+  # Computation follows a committed key: all that is exact runs on `exact_device`.
   key = jax.device_put(keys.distribution, sharding.exact_device())
   distribution = draw_distribution(settings, point, key)
   return distribution, downstream_lib.draw(settings, point, trial.methods, distribution, keys.downstream, keys.tasks)

@@ -128,7 +128,7 @@ def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
   options = ocp.CheckpointManagerOptions(
     max_to_keep=KEPT,
     cleanup_tmp_directories=True,
-    # With its checksums in one step, so that a checkpoint is whole or is not there.
+    # The checksums are taken of the files as they are committed, so that a save is not left to the background.
     enable_async_checkpointing=False,
     # No metrics are read where the manager begins: they may be damaged.
     lightweight_initialize=True,

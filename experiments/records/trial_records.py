@@ -105,7 +105,7 @@ class Trial(NamedTuple):
       # Neither is renamed here: whoever reads may not hold the lock.
       with contextlib.suppress(OSError, files.Corrupt):
         record = _read(path, name, trial_id)
-        # An archive has the time in it, which is no result.
+        # The checksum of the arrays belongs to the file, not to the results.
         del record[_ARRAYS]
         found.append(record)
     return found
@@ -160,7 +160,7 @@ def plan(trial: Trial, reporter: Reporter) -> set[Name]:
       reporter.say(f'records of trial {trial_id} were made with {different}')
     return missing
 
-  # JSON, through which it comes, has no tuples with names.
+  # The broadcast is JSON, which makes a `Name` a list.
   return set(itertools.starmap(Name, distributed.broadcast_from_process_0(look)))
 
 
@@ -180,7 +180,7 @@ def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
     yield
   finally:
     spent = timing.difference(reporter.clock.spent(), before)
-    # What cannot be written here can be nowhere, and the first that could not says so.
+    # A disk that refuses this line has refused a record before, and that error is the one to see.
     with contextlib.suppress(OSError):
       files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': machine.peak_memory()})
 

@@ -50,7 +50,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
       if now != last:
         last, since = now, time.monotonic()
       elif time.monotonic() - since > 1.5 * LEASE:
-        # filelock itself takes over no empty file, and none on NFS, where names are not exchanged.
+        # filelock takes over neither an empty marker nor, without an atomic exchange of names, one on NFS.
         lease.break_lock()
         reporter.say(f'{what} is taken over: {other or "an unknown process"} is gone')
       time.sleep(0.5)
@@ -58,7 +58,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
 
   try:
     is_held = distributed.broadcast_from_process_0(is_taken)
-    # Who was told to stop while it waited stops here, before it takes up something else.
+    # A run that received a signal while it waited stops here, before it takes up other work.
     if not is_held:
       signals.check()
     yield is_held

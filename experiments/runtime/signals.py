@@ -20,7 +20,7 @@ _ANSWERED = (signal.SIGTERM, signal.SIGINT)
 _STDERR = 2
 
 _received: list[int] = []
-# As many as there are reasons to put a stop off.
+# One entry for each `deferred` block under way.
 _deferrals: list[None] = []
 
 

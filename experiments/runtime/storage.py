@@ -74,6 +74,6 @@ def free_bytes(path: pathlib.Path) -> int | None:
 
 
 def standing(path: pathlib.Path) -> pathlib.Path:
-  """The path, or the nearest of the directories that it would lie in that there is."""
+  """The path, or its nearest existing parent."""
   whole = path.absolute()
   return next(one for one in (whole, *whole.parents) if one.exists())

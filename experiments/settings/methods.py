@@ -37,7 +37,7 @@ class Method(NamedTuple):
 
   @property
   def has_schedule(self) -> bool:
-    """Whether it is trained step by step."""
+    """True if it is trained step by step."""
     return self.fit in ('schedule', 'restarts')
 
 
@@ -52,7 +52,9 @@ METHODS = {
   'prompt_attention': Method(
     'prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.', ('prompt', 'attention')
   ),
-  'head_best': Method('best head', 'mask', False, False, '#0072B2', '*', ':', ('on_test',), 'on_test', ('exact',)),
+  'head_best': Method(
+    'best head', 'mask', False, False, '#0072B2', '*', ':', ('on_test', 'converged'), 'on_test', ('exact',)
+  ),
   'head_converged': Method('converged head', 'mask', False, False, '#0072B2', 'd', '-', ('converged',), 'converged'),
   'attention_converged': Method(
     'converged attention', 'sequence', False, False, '#000000', '*', '--', ('attention', 'restarts'), 'restarts'

@@ -64,7 +64,7 @@ FITS = {
   **dict.fromkeys(('attention__temperature', 'attention__key_size', 'attention__value_size'), _ATTENTION),
   'attention__learning_rate': _ATTENTION,
   'on_test__max_rounds': {'head_best'},
-  'converged__ridge': {'head_converged'},
+  'converged__ridge': {'head_converged', 'head_best'},
   'restarts__number': {'oracle_prompt', 'attention_converged'},
 }
 
