@@ -345,6 +345,16 @@ _TRIALS = [
     ('a loss that is NaN is let through', '~np.isfinite(losses)', 'np.isinf(losses)', 'runtime/nan_guard', 'ends_at'),
   ),
   *_of(
+    'experiments/settings/methods.py',
+    (
+      'a best head is named by half of what decides it',
+      "('on_test', 'converged')",
+      "('on_test',)",
+      'pipeline/tuning',
+      'reads_the_settings',
+    ),
+  ),
+  *_of(
     'experiments/settings/grid.py',
     (
       'every trial has the same model',

@@ -60,16 +60,19 @@ class Problem(NamedTuple):
 
 def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
   """The head of one of METHODS, by what it reads, and what is trained with it. A new kind of method is built here."""
-  p, a, num_classes, chosen = settings.prompt, settings.attention, settings.downstream.num_classes, METHODS[method]
+  chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
   head: heads.Head = heads.Linear(num_classes)
   if chosen.reads in OF_SEQUENCE:
+    a = settings.attention
     # The paper's sizes, unless the settings have others: |H| + 1 and |M||H|.
     value_size = a.value_size or max(point.memory_size, 1) * point.num_states
     reads = dict(reads_probs=chosen.reads != 'tokens', reads_tokens=chosen.reads != 'probs')
     head = heads.Attention(num_classes, a.key_size or point.num_states + 1, value_size, a.temperature, **reads)
     if a.form == 'official':
       head = heads.OfficialAttention(num_classes)
-  prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None) if chosen.prompt else None
+  if chosen.prompt:
+    p = settings.prompt
+    prompt = tuning.Prompt(p.length, p.init_scale if p.init == 'uniform' else None)
   return tuning.Tuner(model, head, prompt, probes=chosen.reads == 'representation', finetunes=chosen.finetunes)
 
 

@@ -67,6 +67,22 @@ def tune(settings, drawn, method):
   return tuning.tune(tuning.Problem(trial, frozen, method, [1, 0], downstream), reporter)
 
 
+@pytest.mark.parametrize('method', [name for name, method in METHODS.items() if 'exact' in method.models])
+def test_a_method_reads_the_settings_that_name_its_records(method, settings, drawn):
+  """No group of settings decides what is tuned, or how, but those that are part of its fit_id."""
+  read = set()
+
+  class Watched(type(settings)):
+    def __getattribute__(self, name):
+      read.add(name)
+      return super().__getattribute__(name)
+
+  watched = object.__new__(Watched)
+  vars(watched).update(vars(settings))
+  tune(watched, drawn, method)
+  assert read & {name for one in METHODS.values() for name in one.settings} == set(METHODS[method].settings)
+
+
 def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
   """Accuracies and the attention profile of each task are recomputed from the arrays that were tuned."""
   distribution, downstream = drawn
