@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.records import checkpoints, environment, files
-from experiments.runtime import distributed, locks, nan_guard, signals, timing
+from experiments.runtime import distributed, locks, nan_guard, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
@@ -201,7 +201,8 @@ def _calls(
         state, losses = call(state)
     except FloatingPointError as error:
       raise nan_guard.in_call(error, step - steps_per_call + 1, step) from error
-    nan_guard.check_losses(losses, step, num_steps)
+    names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
+    nan_guard.check_each(losses, names, 'pretraining: the loss of')
     yield step, state, float(np.mean(losses))
 
 
@@ -247,13 +248,11 @@ def _train(
     for step, state, loss in calls:
       tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
       speed = tokens / (clock.spent()['pretraining'] - before)[1]
+      # Of the progress alone: metrics have nothing that a machine changes.
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
         measure_state(state, train_loss=loss)
-        # Apart from the metrics, which no machine changes; TensorBoard shows both.
-        row = {'step': step, 'tokens_per_second': round(speed, 1)}
-        files.append_json_line(directory / timing.FILE_NAME, row)
-        for name, value in ({**metrics[-1], **row} if board else {}).items():
+        for name, value in (metrics[-1] if board else {}).items():
           board.add_scalar(name, value, step)
         note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
       is_stopping = bool(signals.all_stopping())

@@ -13,11 +13,11 @@ import pandas as pd
 from experiments.analysis import error_budget, figures as figures_lib, report
 from experiments.analysis.tables import Table
 from experiments.pipeline import needs, pretraining, trial as trial_lib
-from experiments.records import failures, files, results
+from experiments.records import failures, results
 from experiments.records.failures import Failure
 from experiments.records.results import Record
 from experiments.records.trial_records import Grid
-from experiments.runtime import distributed, exit_status, locks, storage, timing
+from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
@@ -186,11 +186,7 @@ def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str 
   points, grid = list(settings.grid()), trials(settings, workdir).values()
   ordered = sorted(grid, key=lambda trial: points.index(trial.point))
   finished = write(workdir, settings, ordered, lambda _, records: records, reporter)
-  if len(finished) == len(grid):
-    return None
-  of_points = [trial.point for trial in finished]
-  counts = ', '.join(f'{point}: {of_points.count(point)}' for point in points)
-  return f'{len(finished)} of {len(grid)} trials are finished ({counts})'
+  return None if len(finished) == len(grid) else f'{len(finished)} of {len(grid)} trials are finished'
 
 
 def write(
@@ -203,23 +199,11 @@ def write(
   before keep their records. Returns the finished trials. Nothing is written once another process has taken the lock.
   """
   with locks.held(workdir, 'the merging of records', reporter):
-    found = [(trial, trial.records()) for trial in grid]
-    whole = [(trial, records) for trial, records in found if len(records) == len(trial.paths())]
-    finished = [trial for trial, _ in whole]
-    if finished:
-      results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])
-      timings = [row for trial in finished for row in _timings(trial, reporter)]
-      files.write_json_lines(workdir / timing.FILE_NAME, timings)
-  return finished
-
-
-def _timings(trial: trial_lib.Trial, reporter: Reporter) -> list[dict[str, Any]]:
-  """The times that the runs of a trial took. A damaged file is reported, and counts as empty."""
-  try:
-    return files.read_json_lines(trial.timing_path)
-  except SettingsError:
-    reporter.say(f'{trial.timing_path} is damaged, and left out of {timing.FILE_NAME}')
-    return []
+    found = {trial: trial.records() for trial in grid}
+    whole = {trial: records for trial, records in found.items() if len(records) == len(trial.paths())}
+    if whole:
+      results.write(workdir, settings, [row for trial, records in whole.items() for row in records_of(trial, records)])
+  return list(whole)
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
