@@ -313,8 +313,8 @@ _TRIALS = [
     'experiments/pipeline/pretraining.py',
     (
       'pretraining begins again',
-      'saved.restore(like) or (init(key_params), [])',
-      '(init(key_params), [])',
+      'saved.restore(like) or (begin(), [])',
+      '(begin(), [])',
       'pipeline/pretraining',
       'share_one_model',
     ),

@@ -114,6 +114,22 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
   return sharding.make_mesh(*settings.mesh.sizes(jax.device_count()))
 
 
+def _program(
+  settings: Settings, hmm: Distribution, key: Array
+) -> tuple[Callable[[], State], Callable[[], Callable[[State], tuple[State, Array]]]]:
+  """A pretraining: what makes its first state, and what draws its corpus and returns its compiled steps on that."""
+  p, mesh = settings.pretrain, _mesh(settings)
+  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
+  key_corpus, key_params, key_steps = jax.random.split(key, 3)
+
+  def on_corpus() -> Callable[[State], tuple[State, Array]]:
+    chunks = np.asarray(_corpus(key_corpus, hmm, settings.corpus))
+    corpus = jax.device_put(chunks, sharding.replicated(mesh))
+    return lambda state: train_steps(state, corpus, key_steps)
+
+  return functools.partial(init, key_params), on_corpus
+
+
 def pretrained_params(
   settings: Settings, hmm: Distribution, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
@@ -126,9 +142,8 @@ def pretrained_params(
   a checkpoint: the call of the compiled program that runs ends first, with its compilation and a measurement if they
   are due.
   """
-  p, mesh, clock = settings.pretrain, _mesh(settings), reporter.clock
-  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
-  key_corpus, key_params, key_steps = jax.random.split(key, 3)
+  num_steps, mesh, clock = settings.pretrain.num_steps, _mesh(settings), reporter.clock
+  begin, on_corpus = _program(settings, hmm, key)
   is_past = lambda: clock.is_past(settings.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
@@ -138,19 +153,18 @@ def pretrained_params(
       clock.phase('pretraining'),
       checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved,
     ):
-      shapes = jax.eval_shape(init, key_params)
+      shapes = jax.eval_shape(begin)
       like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
-      state, metrics = saved.restore(like) or (init(key_params), [])
+      state, metrics = saved.restore(like) or (begin(), [])
       for sentence in saved.found:
         reporter.say(sentence)
       _note_environment(settings, directory, int(state.step), reporter)
-      if int(state.step) < p.num_steps:
+      if int(state.step) < num_steps:
         with clock.phase('corpus'):
-          corpus = _corpus_on(mesh, key_corpus, hmm, settings.corpus)
-        call = lambda state: train_steps(state, corpus, key_steps)
+          call = on_corpus()
         state = _train(settings, state, metrics, call, ideals, saved, directory, reporter)
-  if int(state.step) < p.num_steps:
-    reporter.say(f'the time budget ends at step {int(state.step)} of {p.num_steps} of pretraining')
+  if int(state.step) < num_steps:
+    reporter.say(f'the time budget ends at step {int(state.step)} of {num_steps} of pretraining')
     raise OutOfTime
   return _params_here(state)
 
@@ -162,12 +176,8 @@ def params_along(
 
   They are what `pretrained_params` has at these steps; nothing is measured, and nothing is kept on a disk.
   """
-  p, mesh = settings.pretrain, _mesh(settings)
-  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
-  key_corpus, key_params, key_steps = jax.random.split(key, 3)
-  corpus = _corpus_on(mesh, key_corpus, hmm, settings.corpus)
-  call = lambda state: train_steps(state, corpus, key_steps)
-  yield from along(call, init(key_params), steps, p.steps_per_call, reporter)
+  begin, on_corpus = _program(settings, hmm, key)
+  yield from along(on_corpus(), begin(), steps, settings.pretrain.steps_per_call, reporter)
 
 
 def along(
@@ -204,11 +214,6 @@ def _calls(
     names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
     nan_guard.check_each(losses, names, 'pretraining: the loss of')
     yield step, state, float(np.mean(losses))
-
-
-def _corpus_on(mesh: jax.sharding.Mesh, key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
-  """The chunks [S, T] on every device of a mesh."""
-  return jax.device_put(np.asarray(_corpus(key, hmm, corpus)), sharding.replicated(mesh))
 
 
 def _params_here(state: State) -> Any:

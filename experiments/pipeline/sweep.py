@@ -144,41 +144,34 @@ class TrialsFailed(exit_status.RunError):
 
   def __init__(self, failed: list[Failure], left: str | None):
     super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all others are finished']))
-    self.status = exit_status.common_status([failure.status for failure in failed])
+    statuses = {failure.status for failure in failed}
+    self.status = statuses.pop() if len(statuses) == 1 else exit_status.FAILED
 
 
-def run(
-  settings: Settings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
-) -> str | None:
-  """Runs what is missing of the trials of these numbers (None: all). The records of finished trials are read back, not
-  made again.
+def runs(trials: Callable[[Any, pathlib.Path], Grid], merge: Callable[..., str | None]) -> Callable[..., str | None]:
+  """Make the `run` of a study from its `trials` and `merge`.
 
-  Where the time budget ends first, the records are those of the trials that are finished, and what is left is returned
-  in a sentence. However short, it ends no earlier than with a checkpoint or a trial more than there was.
+  It runs what is missing of the trials of some numbers (None: all), merges, and returns what that says is left. The
+  records of finished trials are read back, not made again. Where the time budget ends first, the records are those of
+  the trials that are finished. However short, it ends no earlier than with a checkpoint or a trial more than there was.
+  Raises TrialsFailed where trials have.
   """
-  return complete(settings, trials(settings, workdir), numbers, lambda: merge(settings, workdir, reporter), reporter)
 
+  def run(settings: Any, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None) -> str | None:
+    grid = trials(settings, workdir)
+    numbers = range(len(grid)) if numbers is None else numbers
+    asked = [list(grid.values())[number] for number in numbers]
+    distributed.broadcast_from_process_0(lambda: needs.check_disk(asked))
+    results.begin(workdir, settings)
+    failed = fill(grid, numbers, settings.time_budget, reporter)
+    left = distributed.broadcast_from_process_0(lambda: merge(settings, workdir, reporter))
+    if failed:
+      raise TrialsFailed(failed, left)
+    # Otherwise what is left was not asked for.
+    goes_on = left and any(trial.absent() for trial in asked)
+    return f'{left}; the same command goes on' if goes_on else left
 
-def complete(
-  settings: Settings,
-  grid: Grid,
-  numbers: Sequence[int] | None,
-  merge: Callable[[], str | None],
-  reporter: Reporter,
-) -> str | None:
-  """Runs what is missing of the trials of these numbers, then merges; what that says is left. Raises TrialsFailed where
-  trials have."""
-  numbers = range(len(grid)) if numbers is None else numbers
-  trials = [list(grid.values())[number] for number in numbers]
-  distributed.broadcast_from_process_0(lambda: needs.check_disk(trials))
-  results.begin(trials[0].workdir, settings)
-  failed = fill(grid, numbers, settings.time_budget, reporter)
-  left = distributed.broadcast_from_process_0(merge)
-  if failed:
-    raise TrialsFailed(failed, left)
-  # Otherwise what is left was not asked for.
-  goes_on = left and any(trial.absent() for trial in trials)
-  return f'{left}; the same command goes on' if goes_on else left
+  return run
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
@@ -187,6 +180,10 @@ def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str 
   ordered = sorted(grid, key=lambda trial: points.index(trial.point))
   finished = write(workdir, settings, ordered, lambda _, records: records, reporter)
   return None if len(finished) == len(grid) else f'{len(finished)} of {len(grid)} trials are finished'
+
+
+# Of the paper's own grids.
+run = runs(trials, merge)
 
 
 def write(
@@ -199,11 +196,11 @@ def write(
   before keep their records. Returns the finished trials. Nothing is written once another process has taken the lock.
   """
   with locks.held(workdir, 'the merging of records', reporter):
-    found = {trial: trial.records() for trial in grid}
-    whole = {trial: records for trial, records in found.items() if len(records) == len(trial.paths())}
+    found = [(trial, trial.records()) for trial in grid]
+    whole = [(trial, records) for trial, records in found if len(records) == len(trial.paths())]
     if whole:
-      results.write(workdir, settings, [row for trial, records in whole.items() for row in records_of(trial, records)])
-  return list(whole)
+      results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])
+  return [trial for trial, _ in whole]
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:

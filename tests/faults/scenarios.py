@@ -302,9 +302,6 @@ def _damage():
     yield Scenario('damage', f'{name}: every step', both, 'no intact checkpoint is left', 4)
   half = damaged('pretrained/*/checkpoints/*/state/d/*', flip)
   yield Scenario('damage', 'flip: every step, of a finished run', half)
-  for how in (truncate, empty):
-    torn = damaged('config.json', how)
-    yield Scenario('damage', f'{how.__name__}: config.json', torn, 'config.json cannot be parsed', 1)
   of_other_trial, of_other_model = damaged('trials/*', replace), damaged('pretrained/*', replace, is_finished=False)
   yield Scenario('damage', "another trial's records and arrays", of_other_trial, 'is of trial', 4)
   yield Scenario('damage', "another model's checkpoints", of_other_model, 'it is of the model', 2)
