@@ -313,8 +313,8 @@ _TRIALS = [
     'experiments/pipeline/pretraining.py',
     (
       'pretraining begins again',
-      'saved.restore(like) or (begin(), [])',
-      '(begin(), [])',
+      'saved.restore(like) or (init(key_params), [])',
+      '(init(key_params), [])',
       'pipeline/pretraining',
       'share_one_model',
     ),

@@ -15,7 +15,7 @@ import numpy as np
 from experiments.records import checkpoints, environment, files
 from experiments.runtime import distributed, locks, nan_guard, signals
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings, CorpusSettings, MlmSettings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, pretrain, sharding
@@ -116,8 +116,8 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
 
 def _program(
   settings: Settings, hmm: Distribution, key: Array
-) -> tuple[Callable[[], State], Callable[[], Callable[[State], tuple[State, Array]]]]:
-  """A pretraining: what makes its first state, and what draws its corpus and returns its compiled steps on that."""
+) -> tuple[Callable[[Array], State], Array, Callable[[], Callable[[State], tuple[State, Array]]]]:
+  """A pretraining: what makes its first state, of which key, and what draws its corpus and returns the steps on it."""
   p, mesh = settings.pretrain, _mesh(settings)
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
   key_corpus, key_params, key_steps = jax.random.split(key, 3)
@@ -127,7 +127,7 @@ def _program(
     corpus = jax.device_put(chunks, sharding.replicated(mesh))
     return lambda state: train_steps(state, corpus, key_steps)
 
-  return functools.partial(init, key_params), on_corpus
+  return init, key_params, on_corpus
 
 
 def pretrained_params(
@@ -143,7 +143,7 @@ def pretrained_params(
   are due.
   """
   num_steps, mesh, clock = settings.pretrain.num_steps, _mesh(settings), reporter.clock
-  begin, on_corpus = _program(settings, hmm, key)
+  init, key_params, on_corpus = _program(settings, hmm, key)
   is_past = lambda: clock.is_past(settings.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
@@ -153,9 +153,9 @@ def pretrained_params(
       clock.phase('pretraining'),
       checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved,
     ):
-      shapes = jax.eval_shape(begin)
+      shapes = jax.eval_shape(init, key_params)
       like = jax.tree.map(checkpoints.sharded_like, shapes, sharding.state_shardings(mesh, shapes))
-      state, metrics = saved.restore(like) or (begin(), [])
+      state, metrics = saved.restore(like) or (init(key_params), [])
       for sentence in saved.found:
         reporter.say(sentence)
       _note_environment(settings, directory, int(state.step), reporter)
@@ -176,8 +176,8 @@ def params_along(
 
   They are what `pretrained_params` has at these steps; nothing is measured, and nothing is kept on a disk.
   """
-  begin, on_corpus = _program(settings, hmm, key)
-  yield from along(on_corpus(), begin(), steps, settings.pretrain.steps_per_call, reporter)
+  init, key_params, on_corpus = _program(settings, hmm, key)
+  yield from along(on_corpus(), init(key_params), steps, settings.pretrain.steps_per_call, reporter)
 
 
 def along(
@@ -210,7 +210,9 @@ def _calls(
       with jax.default_matmul_precision('default'):
         state, losses = call(state)
     except FloatingPointError as error:
-      raise nan_guard.in_call(error, step - steps_per_call + 1, step) from error
+      # Of `debug_nans`.
+      where = f'in the call of steps {step - steps_per_call + 1} to {step}; no state of it is kept'
+      raise nan_guard.Diverged(f'pretraining: {error}, {where}') from error
     names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
     nan_guard.check_each(losses, names, 'pretraining: the loss of')
     yield step, state, float(np.mean(losses))
@@ -279,16 +281,13 @@ def _note_environment(settings: Settings, directory: pathlib.Path, done: int, re
   here = environment.environment(mesh.devices.flat)
 
   def look() -> list[str]:
-    try:
-      before, said = files.read_json_lines(path), []
-    except SettingsError:
-      before, said = [], [f'{path} is damaged: renamed to {files.rename_corrupt(path).name}']
+    before = files.intact_json_lines(path)
     if done < settings.pretrain.num_steps:
       files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
-    return [*said, *(f'{directory.name} was pretrained with {one}' for one in environment.differing(before, here))]
+    return environment.differing(before, here)
 
-  for sentence in distributed.broadcast_from_process_0(look):
-    reporter.say(sentence)
+  for difference in distributed.broadcast_from_process_0(look):
+    reporter.say(f'{directory.name} was pretrained with {difference}')
 
 
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)

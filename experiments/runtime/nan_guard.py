@@ -18,11 +18,6 @@ def all_finite(tree: Any) -> Array:
   return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
 
 
-def in_call(error: FloatingPointError, first: int, last: int) -> Diverged:
-  """The error that `debug_nans` makes JAX raise in the call of these steps, with a text that names them."""
-  return Diverged(f'pretraining: {error}, in the call of steps {first} to {last}; no state of it is kept')
-
-
 def check_state(is_finite: Array, step: int) -> None:
   """Raises Diverged where the state after `step`, by `all_finite`, is not, though the losses up to it are."""
   if not is_finite:

@@ -135,7 +135,7 @@ def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys, without_j
 
 def test_corrupt_settings_are_refused(tmp_path, monkeypatch, capsys, without_jax):
   """By a run too, which says how it goes on: without the file."""
-  results.write(tmp_path, _settings(), [{'ratio': 2.0}])
+  results.write(tmp_path, _settings(), [])
   (tmp_path / 'config.json').write_text('{')
   run = lambda settings, workdir, *_: results.begin(workdir, settings)
   monkeypatch.setattr(grids, 'STUDY', grids.STUDY._replace(run=run))
