@@ -178,5 +178,8 @@ def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
 def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
   """Every file below a directory, by its path from there."""
   # Paths of an object store have no `rglob`.
-  paths = [folder / name for folder, _, names in epath.Path(directory).walk() for name in names]
-  return {str(path.relative_to(directory)): path for path in sorted(paths, key=str)}
+  found: dict[str, pathlib.Path] = {}
+  for path in sorted(directory.iterdir(), key=str):
+    below = tree(path) if path.is_dir() else {'.': path}
+    found |= {str(path.relative_to(directory) / name): file for name, file in below.items()}
+  return found
