@@ -112,7 +112,7 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
       distributed.initialize(settings.distributed)
     distributed.raise_everywhere(lambda: experiment.check(settings))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
-  recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, name, mode, reporter))
+  recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, name, mode))
   if mode == 'status':
     print(status.text(experiment.trials(settings, workdir)), end='')
     return
@@ -145,17 +145,15 @@ def _workdir(values: flags.FlagValues, settings: Any) -> pathlib.Path:
   return storage.located(values.workdir or f'runs/{settings.experiment}-{settings.scale}', '--workdir')
 
 
-def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str, reporter: Reporter) -> dict[str, Any] | None:
+def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> dict[str, Any] | None:
   """The settings on record in a folder, None where there are none.
 
-  A run makes the folder, and renames settings that cannot be parsed; the records beside them it merges again. Raises
-  SettingsError where something is damaged or of another experiment or version, or a report finds no records.
+  A run makes the folder. Raises SettingsError where something is damaged or of another experiment or version, or a
+  report finds no records.
   """
   try:
     if mode != 'status':
       storage.check_writable(workdir)
-    if mode == 'run' and (renamed := results.rename_corrupt(workdir)):
-      reporter.say(renamed)
     recorded = results.config(workdir)
     found = [recorded] if recorded and mode != 'report' else results.load(workdir)
     if mode == 'run':

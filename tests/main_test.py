@@ -367,7 +367,7 @@ def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):
   printed = _finish(*budget)
   *_, steps, time_line, last = printed.splitlines()
   assert 'step 20 of 40 of pretraining' in steps and 'CPU time' in time_line
-  assert last == '0 of 1 trials are finished (|H|=6: 0); the same command goes on'
+  assert last == '0 of 1 trials are finished; the same command goes on'
   (checkpoint,) = tmp_path.glob('pretrained/*/checkpoints/*')
   assert checkpoint.name == '20' and not (tmp_path / 'table.txt').exists()
   assert 'pretraining 40/40' in _finish(*budget)

@@ -342,7 +342,13 @@ _TRIALS = [
   ),
   *_of(
     'experiments/runtime/nan_guard.py',
-    ('a loss that is NaN is let through', '~np.isfinite(losses)', 'np.isinf(losses)', 'runtime/nan_guard', 'ends_at'),
+    (
+      'a loss that is NaN is let through',
+      'not np.isfinite(value).all()',
+      'np.isinf(value).any()',
+      'runtime/nan_guard',
+      'ends_at',
+    ),
   ),
   *_of(
     'experiments/settings/methods.py',

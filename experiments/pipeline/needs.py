@@ -94,7 +94,9 @@ def disk_bytes(trials: Sequence[Trial]) -> dict[pathlib.Path, int]:
   found = Counter({trials[0].workdir: _REST})
   for trial in trials:
     s, absent, pretrained = trial.settings, trial.absent(), trial.pretrained_directory
-    found[trial.workdir] += sum(_tuned_bytes(trial, method) for _, _, method in absent)
+    # A fine-tuned BERT is saved whole, in float64 at most; a head or a prompt is within what a record takes.
+    finetuned = sum(METHODS[name.method].finetunes for name in absent)
+    found[trial.workdir] += _RECORD * len(absent) + 8 * cost.num_params(s) * finetuned
     there = checkpoints.steps(pretrained / checkpoints.NAME)
     if absent and 'bert' in s.models and s.pretrain.num_steps not in there:
       # The next checkpoint is written before one is removed, and several runs may do so at once.
@@ -106,13 +108,6 @@ def disk_bytes(trials: Sequence[Trial]) -> dict[pathlib.Path, int]:
 def checkpoint_bytes(s: Settings) -> int:
   """Bytes of one step of a pretraining, on disk."""
   return cost.state_bytes(s) + _STEP
-
-
-def _tuned_bytes(trial: Trial, method: str) -> int:
-  """Bytes of a record and what its method trains, in float64 at most: a head, a prompt, and a fine-tuned BERT."""
-  s = trial.settings
-  width = max(s.bert.width, trial.point.joint_states)
-  return _RECORD + 8 * (s.prompt_length(method) * width + cost.num_params(s) * METHODS[method].finetunes)
 
 
 def check_disk(trials: Sequence[Trial]) -> None:

@@ -17,17 +17,19 @@ from hmm_jax.theory.limits.reachable import linear_score, Reachable, reachable
 
 Splits = dict[str, slice]
 # What records say of some methods alone, and null of the others.
-NO_FIELDS: dict[str, Any] = {
-  'attention_by': None,
-  'attention_profile': None,
-  'attention_rank_correlation': None,
-  'accuracy_at_most': None,
-  'separable': None,
-  'certificate_residual': None,
-  'gradient_norm': None,
-  'restart': None,
-  'restart_accuracies': None,
-}
+NO_FIELDS: dict[str, Any] = dict.fromkeys(
+  (
+    'attention_by',
+    'attention_profile',
+    'attention_rank_correlation',
+    'accuracy_at_most',
+    'separable',
+    'certificate_residual',
+    'gradient_norm',
+    'restart',
+    'restart_accuracies',
+  )
+)
 
 
 class Fitted(NamedTuple):

@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.records import checkpoints, environment, files
-from experiments.runtime import distributed, locks, nan_guard, signals, timing
+from experiments.runtime import distributed, locks, nan_guard, signals
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings, CorpusSettings, MlmSettings
 from hmm_jax import bayes_gap, bert as bert_lib, compilation, pretrain, sharding
@@ -114,6 +114,22 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
   return sharding.make_mesh(*settings.mesh.sizes(jax.device_count()))
 
 
+def _program(
+  settings: Settings, hmm: Distribution, key: Array
+) -> tuple[Callable[[Array], State], Array, Callable[[], Callable[[State], tuple[State, Array]]]]:
+  """A pretraining: what makes its first state, of which key, and what draws its corpus and returns the steps on it."""
+  p, mesh = settings.pretrain, _mesh(settings)
+  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
+  key_corpus, key_params, key_steps = jax.random.split(key, 3)
+
+  def on_corpus() -> Callable[[State], tuple[State, Array]]:
+    chunks = np.asarray(_corpus(key_corpus, hmm, settings.corpus))
+    corpus = jax.device_put(chunks, sharding.replicated(mesh))
+    return lambda state: train_steps(state, corpus, key_steps)
+
+  return init, key_params, on_corpus
+
+
 def pretrained_params(
   settings: Settings, hmm: Distribution, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
@@ -126,9 +142,8 @@ def pretrained_params(
   a checkpoint: the call of the compiled program that runs ends first, with its compilation and a measurement if they
   are due.
   """
-  p, mesh, clock = settings.pretrain, _mesh(settings), reporter.clock
-  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
-  key_corpus, key_params, key_steps = jax.random.split(key, 3)
+  num_steps, mesh, clock = settings.pretrain.num_steps, _mesh(settings), reporter.clock
+  init, key_params, on_corpus = _program(settings, hmm, key)
   is_past = lambda: clock.is_past(settings.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
@@ -144,13 +159,12 @@ def pretrained_params(
       for sentence in saved.found:
         reporter.say(sentence)
       _note_environment(settings, directory, int(state.step), reporter)
-      if int(state.step) < p.num_steps:
+      if int(state.step) < num_steps:
         with clock.phase('corpus'):
-          corpus = _corpus_on(mesh, key_corpus, hmm, settings.corpus)
-        call = lambda state: train_steps(state, corpus, key_steps)
+          call = on_corpus()
         state = _train(settings, state, metrics, call, ideals, saved, directory, reporter)
-  if int(state.step) < p.num_steps:
-    reporter.say(f'the time budget ends at step {int(state.step)} of {p.num_steps} of pretraining')
+  if int(state.step) < num_steps:
+    reporter.say(f'the time budget ends at step {int(state.step)} of {num_steps} of pretraining')
     raise OutOfTime
   return _params_here(state)
 
@@ -162,12 +176,8 @@ def params_along(
 
   They are what `pretrained_params` has at these steps; nothing is measured, and nothing is kept on a disk.
   """
-  p, mesh = settings.pretrain, _mesh(settings)
-  init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
-  key_corpus, key_params, key_steps = jax.random.split(key, 3)
-  corpus = _corpus_on(mesh, key_corpus, hmm, settings.corpus)
-  call = lambda state: train_steps(state, corpus, key_steps)
-  yield from along(call, init(key_params), steps, p.steps_per_call, reporter)
+  init, key_params, on_corpus = _program(settings, hmm, key)
+  yield from along(on_corpus(), init(key_params), steps, settings.pretrain.steps_per_call, reporter)
 
 
 def along(
@@ -201,14 +211,12 @@ def _calls(
       with jax.default_matmul_precision('default'):
         state, losses = call(state)
     except FloatingPointError as error:
-      raise nan_guard.in_call(error, step - steps_per_call + 1, step) from error
-    nan_guard.check_losses(losses, step, num_steps)
+      # Of `debug_nans`.
+      where = f'in the call of steps {step - steps_per_call + 1} to {step}; no state of it is kept'
+      raise nan_guard.Diverged(f'pretraining: {error}, {where}') from error
+    names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
+    nan_guard.check_each(losses, names, 'pretraining: the loss of')
     yield step, state, float(np.mean(losses))
-
-
-def _corpus_on(mesh: jax.sharding.Mesh, key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
-  """The chunks [S, T] on every device of a mesh."""
-  return jax.device_put(np.asarray(_corpus(key, hmm, corpus)), sharding.replicated(mesh))
 
 
 def _params_here(state: State) -> Any:
@@ -249,13 +257,11 @@ def _train(
     for step, state, loss in calls:
       tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
       speed = tokens / (clock.spent()['pretraining'] - before)[1]
+      # Of the progress alone: metrics have nothing that a machine changes.
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
         measure_state(state, train_loss=loss)
-        # In a file of its own, so that metrics.jsonl has nothing of the clock; TensorBoard shows both.
-        row = {'step': step, 'tokens_per_second': round(speed, 1)}
-        files.append_json_line(directory / timing.FILE_NAME, row)
-        for name, value in ({**metrics[-1], **row} if board else {}).items():
+        for name, value in (metrics[-1] if board else {}).items():
           board.add_scalar(name, value, step)
         note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
       is_stopping = bool(signals.all_stopping())
@@ -277,16 +283,13 @@ def _note_environment(settings: Settings, directory: pathlib.Path, done: int, re
   here = environment.environment(mesh.devices.flat)
 
   def look() -> list[str]:
-    try:
-      before, said = files.read_json_lines(path), []
-    except SettingsError:
-      before, said = [], [f'{path} is damaged: renamed to {files.rename_corrupt(path).name}']
+    before = files.intact_json_lines(path)
     if done < settings.pretrain.num_steps:
       files.append_json_line(path, {'from_step': done, 'mesh': dict(mesh.shape), **here})
-    return [*said, *(f'{directory.name} was pretrained with {one}' for one in environment.differing(before, here))]
+    return environment.differing(before, here)
 
-  for sentence in distributed.broadcast_from_process_0(look):
-    reporter.say(sentence)
+  for difference in distributed.broadcast_from_process_0(look):
+    reporter.say(f'{directory.name} was pretrained with {difference}')
 
 
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)

@@ -13,11 +13,11 @@ import pandas as pd
 from experiments.analysis import error_budget, figures as figures_lib, report
 from experiments.analysis.tables import Table
 from experiments.pipeline import needs, pretraining, trial as trial_lib
-from experiments.records import failures, files, results
+from experiments.records import failures, results
 from experiments.records.failures import Failure
 from experiments.records.results import Record
 from experiments.records.trial_records import Grid
-from experiments.runtime import distributed, exit_status, locks, storage, timing
+from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
@@ -144,41 +144,34 @@ class TrialsFailed(exit_status.RunError):
 
   def __init__(self, failed: list[Failure], left: str | None):
     super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all others are finished']))
-    self.status = exit_status.common_status([failure.status for failure in failed])
+    statuses = {failure.status for failure in failed}
+    self.status = statuses.pop() if len(statuses) == 1 else exit_status.FAILED
 
 
-def run(
-  settings: Settings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
-) -> str | None:
-  """Runs what is missing of the trials of these numbers (None: all). The records of finished trials are read back, not
-  made again.
+def runs(trials: Callable[[Any, pathlib.Path], Grid], merge: Callable[..., str | None]) -> Callable[..., str | None]:
+  """Make the `run` of a study from its `trials` and `merge`.
 
-  Where the time budget ends first, the records are those of the trials that are finished, and what is left is returned
-  in a sentence. However short, it ends no earlier than with a checkpoint or a trial more than there was.
+  It runs what is missing of the trials of some numbers (None: all), merges, and returns what that says is left. The
+  records of finished trials are read back, not made again. Where the time budget ends first, the records are those of
+  the trials that are finished. However short, it ends no earlier than with a checkpoint or a trial more than there was.
+  Raises TrialsFailed where trials have.
   """
-  return complete(settings, trials(settings, workdir), numbers, lambda: merge(settings, workdir, reporter), reporter)
 
+  def run(settings: Any, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None) -> str | None:
+    grid = trials(settings, workdir)
+    numbers = range(len(grid)) if numbers is None else numbers
+    asked = [list(grid.values())[number] for number in numbers]
+    distributed.broadcast_from_process_0(lambda: needs.check_disk(asked))
+    results.begin(workdir, settings)
+    failed = fill(grid, numbers, settings.time_budget, reporter)
+    left = distributed.broadcast_from_process_0(lambda: merge(settings, workdir, reporter))
+    if failed:
+      raise TrialsFailed(failed, left)
+    # Otherwise what is left was not asked for.
+    goes_on = left and any(trial.absent() for trial in asked)
+    return f'{left}; the same command goes on' if goes_on else left
 
-def complete(
-  settings: Settings,
-  grid: Grid,
-  numbers: Sequence[int] | None,
-  merge: Callable[[], str | None],
-  reporter: Reporter,
-) -> str | None:
-  """Runs what is missing of the trials of these numbers, then merges; what that says is left. Raises TrialsFailed where
-  trials have."""
-  numbers = range(len(grid)) if numbers is None else numbers
-  trials = [list(grid.values())[number] for number in numbers]
-  distributed.broadcast_from_process_0(lambda: needs.check_disk(trials))
-  results.begin(trials[0].workdir, settings)
-  failed = fill(grid, numbers, settings.time_budget, reporter)
-  left = distributed.broadcast_from_process_0(merge)
-  if failed:
-    raise TrialsFailed(failed, left)
-  # Otherwise what is left was not asked for.
-  goes_on = left and any(trial.absent() for trial in trials)
-  return f'{left}; the same command goes on' if goes_on else left
+  return run
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
@@ -186,11 +179,11 @@ def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str 
   points, grid = list(settings.grid()), trials(settings, workdir).values()
   ordered = sorted(grid, key=lambda trial: points.index(trial.point))
   finished = write(workdir, settings, ordered, lambda _, records: records, reporter)
-  if len(finished) == len(grid):
-    return None
-  of_points = [trial.point for trial in finished]
-  counts = ', '.join(f'{point}: {of_points.count(point)}' for point in points)
-  return f'{len(finished)} of {len(grid)} trials are finished ({counts})'
+  return None if len(finished) == len(grid) else f'{len(finished)} of {len(grid)} trials are finished'
+
+
+# Of the paper's own grids.
+run = runs(trials, merge)
 
 
 def write(
@@ -205,21 +198,9 @@ def write(
   with locks.held(workdir, 'the merging of records', reporter):
     found = [(trial, trial.records()) for trial in grid]
     whole = [(trial, records) for trial, records in found if len(records) == len(trial.paths())]
-    finished = [trial for trial, _ in whole]
-    if finished:
+    if whole:
       results.write(workdir, settings, [row for trial, records in whole for row in records_of(trial, records)])
-      timings = [row for trial in finished for row in _timings(trial, reporter)]
-      files.write_json_lines(workdir / timing.FILE_NAME, timings)
-  return finished
-
-
-def _timings(trial: trial_lib.Trial, reporter: Reporter) -> list[dict[str, Any]]:
-  """The times that the runs of a trial took. A damaged file is reported, and counts as empty."""
-  try:
-    return files.read_json_lines(trial.timing_path)
-  except SettingsError:
-    reporter.say(f'{trial.timing_path} is damaged, and left out of {timing.FILE_NAME}')
-    return []
+  return [trial for trial, _ in whole]
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:

@@ -177,7 +177,7 @@ def epochs(
     for done in range(1, count + 1):
       signals.check()
       state, losses = epoch(state)
-      nan_guard.check_members(losses, members, done, name)
+      nan_guard.check_each(losses, members, f'{name}: in epoch {done} the loss of')
       advance(done, f'loss {np.mean(losses):.3f}')
       yield state, losses
 

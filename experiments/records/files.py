@@ -1,6 +1,7 @@
 """Files that are written whole or not at all, by process 0 alone, and read without trust: none is unpickled or run."""
 
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -68,14 +69,17 @@ def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
   """Adds a row to those of `path`, whole or not at all; a file that is damaged is renamed, and another begun."""
-  if not locks.may_write(path):
-    return
+  if locks.may_write(path):
+    write_json_lines(path, [*intact_json_lines(path), row])
+
+
+def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
+  """The rows of a file that decides no number; none where it is damaged, and renamed."""
   try:
-    rows = read_json_lines(path)
+    return read_json_lines(path)
   except Corrupt:
     rename_corrupt(path)
-    rows = []
-  write_json_lines(path, [*rows, row])
+    return []
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
@@ -165,10 +169,9 @@ def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
   """
   if not locks.may_write(path):
     raise locks.Lost(f'{path} is not renamed: another process took this one for dead, and works there')
-  number, where = 1, path.with_name(f'{path.name}.corrupt')
+  numbers, where = itertools.count(2), path.with_name(f'{path.name}.corrupt')
   while where.exists():
-    number += 1
-    where = path.with_name(f'{path.name}.corrupt-{number}')
+    where = path.with_name(f'{path.name}.corrupt-{next(numbers)}')
   return path.rename(where)
 
 

@@ -60,17 +60,6 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
   return content
 
 
-def rename_corrupt(workdir: pathlib.Path) -> str:
-  """Renames settings that cannot be parsed, with a sentence; the records beside them are to be merged again."""
-  try:
-    config(workdir)
-  except files.Corrupt:
-    where = files.rename_corrupt(workdir / CONFIG_NAME)
-    files.remove(workdir / FILE_NAME)
-    return f'{workdir / CONFIG_NAME} cannot be parsed: renamed to {where.name}; records are merged again'
-  return ''
-
-
 # What decides no record.
 OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'tensorboard', 'time_budget')
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.records import environment as environments, files, results
 from experiments.records.results import Record
-from experiments.runtime import distributed, locks, machine, signals, storage, timing
+from experiments.runtime import distributed, locks, signals, storage, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
@@ -182,7 +182,7 @@ def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
     spent = timing.difference(reporter.clock.spent(), before)
     # A disk that refuses this line has refused a record before, and that error is the one to see.
     with contextlib.suppress(OSError):
-      files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent, 'peak_bytes': machine.peak_memory()})
+      files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent})
 
 
 def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, list[int]]]]:

@@ -43,8 +43,3 @@ def error_status(error: BaseException) -> int:
   if isinstance(error, SettingsError):
     return BAD_INPUT
   return DIVERGED if isinstance(error, FloatingPointError) else getattr(error, 'status', FAILED)
-
-
-def common_status(statuses: list[int]) -> int:
-  """The status of a run whose trials failed with `statuses`: theirs if they agree, or else FAILED."""
-  return statuses[0] if len(set(statuses)) == 1 else FAILED

@@ -5,15 +5,8 @@ import os
 import pathlib
 import platform
 import re
-import resource
-import sys
 
 import jax
-
-
-def num_runs() -> int:
-  """The number of runs that were started together, from the environment; 1 where it says nothing."""
-  return int(os.environ.get('HMM_JAX_RUNS', '1'))
 
 
 def available_memory() -> float | None:
@@ -30,15 +23,8 @@ def available_memory() -> float | None:
   ):
     with contextlib.suppress(OSError):
       sizes += [unit * int(size) for size in re.findall(number, pathlib.Path(path).read_text())]
-  return min(sizes) / num_runs() if sizes else None
-
-
-def peak_memory() -> int:
-  """The most bytes that there have been at once so far: of the accelerator, or of this process."""
-  if stats := jax.local_devices()[0].memory_stats():
-    return stats.get('peak_bytes_in_use', 0)
-  # In kibibytes, but for macOS.
-  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)
+  # What the runs that were started together share.
+  return min(sizes) / int(os.environ.get('HMM_JAX_RUNS', '1')) if sizes else None
 
 
 def cpu_lines(*fields: str) -> list[str]:

@@ -18,31 +18,16 @@ def all_finite(tree: Any) -> Array:
   return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
 
 
-def in_call(error: FloatingPointError, first: int, last: int) -> Diverged:
-  """The error that `debug_nans` makes JAX raise in the call of these steps, with a text that names them."""
-  return Diverged(f'pretraining: {error}, in the call of steps {first} to {last}; no state of it is kept')
-
-
-def check_losses(losses: Array | np.ndarray, last: int, total: int) -> None:
-  """Raises Diverged at the first step whose loss is not finite, of the steps up to `last` whose losses these are."""
-  # Python answers signals while JAX waits, and not while numpy does.
-  losses = np.asarray(jax.block_until_ready(losses))
-  wrong = np.flatnonzero(~np.isfinite(losses))
-  if wrong.size:
-    step, loss = last - len(losses) + 1 + int(wrong[0]), losses[wrong[0]]
-    raise Diverged(f'pretraining: the loss of step {step} of {total} is {loss}; no state from there on is kept')
-
-
 def check_state(is_finite: Array, step: int) -> None:
   """Raises Diverged where the state after `step`, by `all_finite`, is not, though the losses up to it are."""
   if not is_finite:
     raise Diverged(f'pretraining: a parameter or a moment is not finite after step {step}; that state is not kept')
 
 
-def check_members(losses: Array | np.ndarray, names: Sequence[str], done: int, what: str) -> None:
-  """Raises Diverged at the first of the losses of an epoch, one for each of `names`, that is not finite."""
-  of_each = np.ravel(jax.block_until_ready(losses))
-  check_values(f'{what}: in epoch {done} the loss of', dict(zip(names, of_each)))
+def check_each(losses: Array | np.ndarray, names: Sequence[str], where: str) -> None:
+  """Raises Diverged at the first of losses, one for each of `names`, that is not finite."""
+  # Python answers signals while JAX waits, and not while numpy does.
+  check_values(where, dict(zip(names, np.ravel(jax.block_until_ready(losses)))))
 
 
 def check_values(where: str, values: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ A recipe is the config's own with a few fields changed. Which steps it may take 
 """
 
 from collections.abc import Sequence
-import functools
 import itertools
 import pathlib
 import re
@@ -43,14 +42,6 @@ def _trials(settings: RecipeSettings, workdir: pathlib.Path) -> sweep.Grid:
     trial = trial_lib.Trial(recipe, *draw, workdir)
     grid[f'{trial} {_label(name)}'] = trial
   return grid
-
-
-def _run(
-  settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None
-) -> str | None:
-  """Runs what is missing of the trials of these numbers, as `sweep.run` does."""
-  merge = functools.partial(_merge, settings, workdir, reporter)
-  return sweep.complete(settings, _trials(settings, workdir), numbers, merge, reporter)
 
 
 def _merge(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
@@ -184,4 +175,4 @@ def figures(records: pd.DataFrame, settings: Any) -> dict[str, matplotlib.figure
   return {'recipes': figure}
 
 
-STUDY = Study(_run, tables, figures, _check, _trials, _merge)
+STUDY = Study(sweep.runs(_trials, _merge), tables, figures, _check, _trials, _merge)

@@ -15,7 +15,7 @@ import pandas as pd
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.tables import as_text, Table
 from experiments.records import environment, files, frames, results
-from experiments.runtime import locks, timing
+from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import digest
 from hmm_jax.sharding import exact_device
@@ -84,8 +84,6 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
       found[name] = _read_or_made(folder / name, make, workdir, reporter)
     with locks.held(workdir, 'the merging of records', reporter):
       results.write(workdir, settings, [row for made in found.values() for row in made['records']])
-      seconds = [{'part': name, 'seconds': made['seconds']} for name, made in found.items()]
-      files.write_json_lines(workdir / timing.FILE_NAME, seconds)
 
   return run
 

@@ -133,18 +133,19 @@ def test_the_line_stands_before_the_run(tmp_path, monkeypatch, capsys, without_j
   assert first == last == f'{tmp_path} has other settings on record, beside which these come: seed 0 (here 5)'
 
 
-def test_corrupt_settings_are_renamed_by_a_run_and_refused_by_a_report(tmp_path, monkeypatch, capsys, without_jax):
-  """The records beside them are merged again."""
-  results.write(tmp_path, _settings(), [{'ratio': 2.0}])
+def test_corrupt_settings_are_refused(tmp_path, monkeypatch, capsys, without_jax):
+  """By a run too, which says how it goes on: without the file."""
+  results.write(tmp_path, _settings(), [])
   (tmp_path / 'config.json').write_text('{')
   run = lambda settings, workdir, *_: results.begin(workdir, settings)
   monkeypatch.setattr(grids, 'STUDY', grids.STUDY._replace(run=run))
   command = ['main', '--config=prompt_vs_head:smoke', f'--workdir={tmp_path}']
-  assert main_lib.main([*command, '--mode=report']) == 2
-  assert 'config.json cannot be parsed' in capsys.readouterr().err and len(list(tmp_path.iterdir())) == 2
+  for flags in (['--mode=report'], []):
+    assert main_lib.main([*command, *flags]) == 2
+    said = capsys.readouterr().err
+    assert 'config.json cannot be parsed' in said and 'or no such file' in said and len(list(tmp_path.iterdir())) == 2
+  (tmp_path / 'config.json').unlink()
   assert main_lib.main(command) == 0
-  assert 'config.json cannot be parsed: renamed to config.json.corrupt' in capsys.readouterr().out
-  assert {path.name for path in tmp_path.iterdir()} == {'config.json', 'config.json.corrupt'}
   assert _changed(tmp_path, _settings()) == []
 
 

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import io
 import json
 import pathlib
 
@@ -65,7 +64,7 @@ def _recorded(workdir):
 
 def test_a_budget_is_filled_trial_by_trial(settings, begun, tmp_path):
   """Trial 0 of every point comes first; each run begins what fits, and the records are in the order of the points."""
-  assert _run(settings, tmp_path) == ('1 of 6 trials are finished (|H|=4: 1, |H|=6: 0); the same command goes on')
+  assert _run(settings, tmp_path) == ('1 of 6 trials are finished; the same command goes on')
   assert '2 of 6' in _run(settings, tmp_path) and '3 of 6' in _run(settings, tmp_path)
   assert begun == [(4, 0), (6, 0), (4, 1)]
   assert _recorded(tmp_path) == [(4, 0), (4, 1), (6, 0)]
@@ -127,7 +126,7 @@ def test_what_is_no_trial_is_refused(settings, text, tmp_path):
 
 
 def _merged(workdir):
-  return {name: (workdir / name).read_bytes() for name in ('results.jsonl', 'timing.jsonl')}
+  return (workdir / 'results.jsonl').read_bytes()
 
 
 def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
@@ -147,13 +146,13 @@ def test_half_a_trial_is_not_merged(settings, begun, tmp_path):
   before = _merged(tmp_path)
   more = dataclasses.replace(settings, methods=('head', 'prompt'))
   left = sweep.merge(more, tmp_path, Reporter(rich.console.Console(quiet=True)))
-  assert left == '0 of 6 trials are finished (|H|=4: 0, |H|=6: 0)' and _merged(tmp_path) == before
+  assert left == '0 of 6 trials are finished' and _merged(tmp_path) == before
 
 
 def test_what_is_left_goes_on_with_the_same_command_or_not(settings, begun, tmp_path):
   """Trials that were not asked for are left to others; those that were, and did not fit, to the same command."""
-  assert _run_numbers(settings, tmp_path, 1) == '1 of 6 trials are finished (|H|=4: 0, |H|=6: 1)'
-  assert _run_numbers(settings, tmp_path, 1, 2, 3).endswith('(|H|=4: 1, |H|=6: 1); the same command goes on')
+  assert _run_numbers(settings, tmp_path, 1) == '1 of 6 trials are finished'
+  assert _run_numbers(settings, tmp_path, 1, 2, 3).endswith('2 of 6 trials are finished; the same command goes on')
 
 
 def test_a_merge_reads_while_it_has_the_lock(settings, begun, tmp_path, monkeypatch):
@@ -165,17 +164,6 @@ def test_a_merge_reads_while_it_has_the_lock(settings, begun, tmp_path, monkeypa
   monkeypatch.setattr(sweep, 'fill', lambda *_: [])
   _run_numbers(settings, tmp_path, 0)
   assert len(seen) == 6 and all(seen)
-
-
-def test_a_damaged_timing_is_left_out_and_said(settings, begun, tmp_path):
-  """It decides no record."""
-  _run_numbers(settings, tmp_path, 2)
-  trial = sweep.trials(settings, tmp_path)['|H|=4 trial 1']
-  trial.timing_path.write_text('{')
-  console = rich.console.Console(file=io.StringIO(), width=1000)
-  sweep.merge(settings, tmp_path, Reporter(console))
-  assert f'{trial.timing_path} is damaged, and left out of timing.jsonl' in console.file.getvalue()
-  assert _recorded(tmp_path) == [(4, 1)] and files.read_json_lines(tmp_path / 'timing.jsonl') == []
 
 
 def test_the_status_says_what_is_done_and_what_is_missing(settings, begun, tmp_path):
@@ -200,7 +188,7 @@ def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_
   assert _run(fewer, tmp_path) is None and begun == [(4, 0), (6, 0), (4, 1), (4, 2)]
   more = dataclasses.replace(fewer, num_trials=5, num_trials_by_size=(5, 3))
   assert status.text(sweep.trials(more, tmp_path)).count('  done\n') == 4
-  assert _run_numbers(more, tmp_path, 3).startswith('5 of 8 trials are finished (|H|=4: 3, |H|=6: 2)')
+  assert _run_numbers(more, tmp_path, 3).startswith('5 of 8 trials are finished')
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
   with pytest.raises(
     SettingsError, match=r'^num_trials_by_size is \(3, 1\); valid is \(\), or 2 numbers of which num_trials, 1, '

@@ -256,7 +256,7 @@ def test_a_run_asks_for_the_room_that_it_takes(small):
   needs.check_disk([trial])
   small(total - 2**13)
   with pytest.raises(SettingsError, match='bytes are free there'):
-    sweep.complete(trial.settings, {'one': trial}, None, None, None)
+    sweep.runs(lambda *_: {'one': trial}, None)(trial.settings, trial.workdir, None)
 
 
 def test_a_step_of_another_model_is_renamed(pristine, tmp_path):

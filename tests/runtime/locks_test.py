@@ -327,13 +327,12 @@ def test_who_has_lost_a_lock_writes_renames_and_removes_nothing_below_it(tmp_pat
   assert (tmp_path.parent / f'{tmp_path.name}-beside').exists()
 
 
-@pytest.mark.parametrize('number', [0, 1, 2])
+@pytest.mark.parametrize('number', [0, 1])
 def test_a_run_that_wakes_inside_a_merge_writes_nothing_more(settings, tmp_path, monkeypatch, number):
-  """Of config.json, results.jsonl and timing.jsonl those that come after its sleep."""
+  """Of config.json and results.jsonl those that come after its sleep."""
   grid, write_whole, written = sweep.trials(settings, tmp_path), files.write_whole, []
   trial = next(iter(grid.values()))
   _record(trial)
-  files.write_json_lines(trial.timing_path, [{'trial_id': trial.id}])
 
   def write(path, content):
     if len(written) == number:
@@ -343,7 +342,7 @@ def test_a_run_that_wakes_inside_a_merge_writes_nothing_more(settings, tmp_path,
 
   monkeypatch.setattr(files, 'write_whole', write)
   sweep.merge(settings, tmp_path, QUIET)
-  assert written == ['config.json', 'results.jsonl', 'timing.jsonl']
+  assert written == ['config.json', 'results.jsonl']
   assert [name for name in written if (tmp_path / name).exists()] == written[:number]
 
 

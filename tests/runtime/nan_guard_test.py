@@ -62,10 +62,10 @@ def _train(settings, directory, monkeypatch, measured=0.5, **bad):
 @pytest.mark.parametrize(
   ('bad', 'sentence', 'kept'),
   [
-    (dict(bad_loss=1), 'the loss of step 1 of 40 is nan', []),
-    (dict(bad_loss=20), 'the loss of step 20 of 40 is nan', []),
-    (dict(bad_loss=27), 'the loss of step 27 of 40 is nan', [20]),
-    (dict(bad_loss=40), 'the loss of step 40 of 40 is nan', [20]),
+    (dict(bad_loss=1), 'the loss of step 1 of 40 is not finite', []),
+    (dict(bad_loss=20), 'the loss of step 20 of 40 is not finite', []),
+    (dict(bad_loss=27), 'the loss of step 27 of 40 is not finite', [20]),
+    (dict(bad_loss=40), 'the loss of step 40 of 40 is not finite', [20]),
     (dict(bad_state=20), 'a parameter or a moment is not finite after step 20', []),
     (dict(bad_state=40), 'a parameter or a moment is not finite after step 40', [20]),
   ],

@@ -91,7 +91,7 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
   The lost part is then of the commit that ran it, and the others stay of theirs.
   """
   workdir, _ = finished
-  names = ('results.jsonl', 'table.txt', 'timing.jsonl')
+  names = ('results.jsonl', 'table.txt')
   before = [(workdir / name).read_bytes() for name in names]
   calls = []
 
