@@ -83,8 +83,10 @@ class MemoryHMM(NamedTuple):
     check_probs('transition_matrix', self.transition_matrix, (num_states, num_states))
     check_probs('emission_matrix', self.emission_matrix, shape)
     cells = np.asarray(self.cell_index)
-    if cells.shape != (num_states,) or not np.isin(cells, range(num_cells)).all():
-      valid = f'a cell from 0 to {num_cells - 1} for each of {num_states} states'
+    # Not by `np.isin` alone, to which 1.0 is 1.
+    is_integer = np.issubdtype(cells.dtype, np.integer)
+    if cells.shape != (num_states,) or not is_integer or not np.isin(cells, range(num_cells)).all():
+      valid = f'an integer from 0 to {num_cells - 1} for each of {num_states} states'
       raise ValueError(f'cell_index is {cells.tolist()}; valid is {valid}')
     check_configurations(memory_size, num_cells)
     return self

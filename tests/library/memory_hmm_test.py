@@ -154,6 +154,7 @@ BAD_FIELDS = [
   ('cell_index', np.array([0, 2, 1]), r'is \[0, 2, 1\]'),
   ('cell_index', np.array([0, -1, 1]), r'is \[0, -1, 1\]'),
   ('cell_index', np.array([0, 1]), r'is \[0, 1\]'),
+  ('cell_index', np.array([0.0, 1.0, 0.0]), r'is \[0.0, 1.0, 0.0\]'),
   ('memory_probs', np.full((2, 3), 1 / 6), r'has shape \(2, 3\)'),
   ('memory_probs', np.array(1.0), r'has shape \(\)'),
   ('memory_probs', np.full((2, 2), 0.5), 'has a row that sums to 2'),
