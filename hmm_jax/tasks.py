@@ -119,5 +119,5 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
 
 def majority_accuracy(train_labels: np.ndarray, test_labels: np.ndarray) -> np.ndarray:
   """The share of test labels equal to the commonest training label; leading axes are batches."""
-  commonest = scipy.stats.mode(train_labels, axis=-1, keepdims=True).mode
+  commonest = scipy.stats.mode(np.asarray(train_labels), axis=-1, keepdims=True).mode
   return (test_labels == commonest).mean(-1)
