@@ -83,12 +83,15 @@ def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   except (flags.Error, ValueError) as error:
     raise SettingsError(' '.join(str(error).split()))
   verifies = values.mode == 'verify'
-  if values.config or not (values.help or values.list or verifies):
-    config = config_lib.load(values.config, EXPERIMENTS)
-    words = config_lib.override(config, words, SETTINGS)
-  if words[1:]:
+  stray = [word for word in words[1:] if word.startswith('--') and not word.startswith('--config.')]
+  if not stray:
+    if values.config or not (values.help or values.list or verifies):
+      config = config_lib.load(values.config, EXPERIMENTS)
+      words = config_lib.override(config, words, SETTINGS)
+    stray = words[1:]
+  if stray:
     valid = ', '.join(f'--{name}' for name in values)
-    raise SettingsError(f'{words[1]!r} is no flag; valid are --config.FIELD=VALUE, {valid}')
+    raise SettingsError(f'{stray[0]!r} is no flag; valid are --config.FIELD=VALUE, {valid}')
   require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'nothing where --mode is not verify')
   return values, config
 

@@ -84,13 +84,12 @@ def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int) -> 
 def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size: int) -> Ideal:
   """G_i for every i of documents [n, T], each from the document with position i masked: [n T, T] inputs."""
   count, length = documents.shape
-  is_masked = np.tile(np.eye(length, dtype=bool), (count, 1))
-  inputs = np.where(is_masked, hmm.num_tokens, np.repeat(documents, length, axis=0)).astype(np.int32)
+  masked = np.tile(np.arange(length, dtype=np.int32), count)[:, None]
+  inputs = np.repeat(documents, length, axis=0).astype(np.int32)
+  np.put_along_axis(inputs, masked, hmm.num_tokens, axis=1)
   # G_i does not look at token i, so that one pass over a document serves all its positions.
-  everywhere = np.broadcast_to(np.arange(length, dtype=np.int32), documents.shape)
-  probs = _predicted(ExactModel(hmm.num_tokens), hmm, documents, everywhere, batch_size)
-  weights = np.full((count * length, 1), 1 / (count * length))
-  return Ideal(inputs, everywhere.reshape(-1, 1), weights, probs.reshape(-1, 1, hmm.num_tokens))
+  probs = _predicted(ExactModel(hmm.num_tokens), hmm, documents, masked.reshape(documents.shape), batch_size)
+  return Ideal(inputs, masked, np.full(masked.shape, 1 / len(masked)), probs.reshape(-1, 1, hmm.num_tokens))
 
 
 def measure_gap(model: MaskedLM, params: Any, ideal: Ideal, *, batch_size: int) -> Gap:

@@ -19,6 +19,9 @@ import numpy as np
 from hmm_jax import sharding
 from hmm_jax.model import at_positions, joined, Positions, PromptSpace
 
+# BERT's epsilon; the fast variance, a difference of two means, would lose digits.
+_LayerNorm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False)
+
 
 def gelu(x: Array) -> Array:
   """x Phi(x) with Phi of the standard normal, by one erf where `nn.gelu` evaluates both branches of erfc."""
@@ -86,7 +89,7 @@ class Layer(nn.Module):
     """
     init = nn.initializers.truncated_normal(self.init_stddev)
     dense = functools.partial(Projection, dtype=self.dtype, kernel_init=init)
-    norm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False, dtype=self.dtype)
+    norm = functools.partial(_LayerNorm, dtype=self.dtype)
     dropout = nn.Dropout(self.dropout_rate, deterministic=deterministic)
     x_BxTxD = joined(parts)
     width = x_BxTxD.shape[-1]
@@ -138,10 +141,9 @@ class Bert(nn.Module):
 
   def setup(self) -> None:
     init = nn.initializers.truncated_normal(self.init_stddev)
-    norm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False, dtype=self.dtype)
     self.word_embedding = nn.Embed(self.num_tokens + 1, self.width, embedding_init=init, dtype=self.dtype)
     self.position_embedding = self.param('position_embedding', init, (self.max_positions, self.width))
-    self.embedding_norm = norm()
+    self.embedding_norm = _LayerNorm(dtype=self.dtype)
     self.embedding_dropout = nn.Dropout(self.dropout_rate)
     layer = functools.partial(
       Layer, self.num_heads, self.ffn_width, self.dropout_rate, self.init_stddev, self.dtype, self.attention
@@ -151,7 +153,7 @@ class Bert(nn.Module):
     else:
       self.layers = [layer() for _ in range(self.num_layers)]
     self.transform = Projection(self.width, kernel_init=init, dtype=self.dtype)
-    self.transform_norm = norm()
+    self.transform_norm = _LayerNorm(dtype=self.dtype)
     self.output_bias = self.param('output_bias', nn.initializers.zeros, (self.num_tokens + 1,))
 
   def embed(self, tokens: Array) -> Array:

@@ -28,10 +28,9 @@ def in_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:
   The last block is filled up with the first inputs, so that all are of one shape.
   """
   count = _count(inputs)
-  blocks = range(-(-count // size))
-  filled = jax.tree.map(lambda x: np.resize(x, (len(blocks) * size, *x.shape[1:])), inputs)
-  at = lambda b: jax.tree.map(lambda x: x[b * size : (b + 1) * size], filled)
-  results = [jax.device_get(function(at(block))) for block in blocks]
+  filled = jax.tree.map(lambda x: np.resize(x, (-(-count // size) * size, *x.shape[1:])), inputs)
+  block = lambda start: jax.tree.map(lambda x: x[start : start + size], filled)
+  results = [jax.device_get(function(block(start))) for start in range(0, count, size)]
   return jax.tree.map(lambda *parts: np.concatenate(parts)[:count], *results)
 
 

@@ -58,8 +58,16 @@ def converged_head(
   with_ones = np.append(features, np.ones((len(features), 1)), axis=1)
   targets = np.eye(num_classes)[labels]
   start = np.zeros(with_ones.shape[1] * num_classes)
-  function = lambda parameters: _loss(parameters, with_ones, targets, ridge)
-  parameters, gradient, num_iterations = _minimum(function, start, tolerance, max_iterations)
+
+  def loss_and_gradient(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+    weights = parameters.reshape(-1, num_classes)
+    scores = with_ones @ weights
+    log_sums = np.logaddexp.reduce(scores, axis=1)
+    residuals = np.exp(scores - log_sums[:, None]) - targets
+    loss = (log_sums - (scores * targets).sum(1)).mean() + ridge / 2 * (weights**2).sum()
+    return loss, (with_ones.T @ residuals / len(features) + ridge * weights).ravel()
+
+  parameters, gradient, num_iterations = _minimum(loss_and_gradient, start, tolerance, max_iterations)
   if np.abs(gradient).max() > tolerance:
     raise ValueError(
       f'max_iterations is {max_iterations}; valid is more, or a tolerance above {np.abs(gradient).max():.2g}'
@@ -106,13 +114,3 @@ def _scaled(gradient: np.ndarray, pairs: collections.deque[tuple[np.ndarray, np.
   for (s, y), share in zip(pairs, reversed(shares)):
     q = q + (share - y @ q / (s @ y)) * s
   return q
-
-
-def _loss(parameters: np.ndarray, features: np.ndarray, targets: np.ndarray, ridge: float) -> tuple[float, np.ndarray]:
-  """The loss and its gradient, both of parameters [(F + 1) C] with the bias last."""
-  weights = parameters.reshape(-1, targets.shape[1])
-  scores = features @ weights
-  log_sums = np.logaddexp.reduce(scores, axis=1)
-  residuals = np.exp(scores - log_sums[:, None]) - targets
-  loss = (log_sums - (scores * targets).sum(1)).mean() + ridge / 2 * (weights**2).sum()
-  return loss, (features.T @ residuals / len(features) + ridge * weights).ravel()

@@ -120,7 +120,6 @@ _STATES = {
   ),
   'full stop': _State('sentiment', {_ANY: {FULL_STOP: 1}}, {'subject article': 1}),
 }
-_FIRST = {'subject article': 1.0}
 
 
 def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
@@ -133,17 +132,16 @@ def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
   said = [[state.words.get(_ANY) or state.words[value] for value in _VALUES[state.cell]] for state in _STATES.values()]
   words = tuple(dict.fromkeys(word for rows in said for row in rows for word in row))
   matrix = lambda rows, names: np.array([[row.get(name, 0) for name in names] for row in rows])
-  subject, sentiment = (np.array(list(probs.values())) for probs in (_SUBJECT_PROBS, _SENTIMENT_PROBS))
+  subject, sentiment = list(_SUBJECT_PROBS.values()), list(_SENTIMENT_PROBS.values())
   location = matrix(_LOCATION_PROBS.values(), _VALUES['location'])
-  (initial_probs,) = matrix([_FIRST], _STATES)
   hmm = MemoryHMM(
-    memory_probs=jnp.asarray(subject[:, None, None] * location[:, :, None] * sentiment),
-    initial_probs=jnp.asarray(initial_probs),
-    transition_matrix=jnp.asarray(matrix([state.then for state in _STATES.values()], _STATES)),
-    cell_index=jnp.array([cells.index(state.cell) for state in _STATES.values()]),
-    emission_matrix=jnp.stack([matrix(rows, words) for rows in said], axis=1),
+    memory_probs=np.einsum('s,sl,m->slm', subject, location, sentiment),
+    initial_probs=np.eye(len(_STATES))[0],  # A text begins with the article of its subject.
+    transition_matrix=matrix([state.then for state in _STATES.values()], _STATES),
+    cell_index=np.array([cells.index(state.cell) for state in _STATES.values()]),
+    emission_matrix=np.stack([matrix(rows, words) for rows in said], axis=1),
   )
-  return hmm, Vocabulary(words, cells, tuple(_VALUES.values()), tuple(_STATES))
+  return MemoryHMM(*map(jnp.asarray, hmm)), Vocabulary(words, cells, tuple(_VALUES.values()), tuple(_STATES))
 
 
 def encode(sentence: str, vocabulary: Vocabulary) -> Array:

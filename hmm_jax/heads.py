@@ -25,9 +25,11 @@ class Head(Protocol):
 
   def positions(self, prompt_length: int) -> np.ndarray | None:
     """The model's positions, of L, that the head reads, [Q]; None for all."""
+    return None
 
   def read(self, outputs: Array, tokens: Array) -> Any:
     """The input of `scores`, from the model's outputs [..., Q, F] at `positions` and the tokens [..., T]."""
+    return outputs
 
   def scores(self, params: Any, features: Any) -> Array:
     """Class scores [..., C] from what `read` returned."""
@@ -137,7 +139,7 @@ def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, tem
 
 
 @dataclasses.dataclass(frozen=True)
-class Linear:
+class Linear(Head):
   """`LinearHead` on the output at the [MASK], the first position after the prompt."""
 
   num_classes: int
@@ -159,7 +161,7 @@ class Linear:
 
 
 @dataclasses.dataclass(frozen=True)
-class Attention:
+class Attention(Head):
   """`AttentionHead` with a softmax of this temperature; 0 is the paper's argmax, without a gradient by the keys.
 
   The head of (4.2) reads the text twice, as predictions G_i and as tokens x_i. A control reads it once:
@@ -191,9 +193,6 @@ class Attention:
       output=uniform(keys[5], (self.value_size, self.num_classes), self.value_size),
     )
 
-  def positions(self, prompt_length: int) -> None:
-    return None
-
   def read(self, outputs: Array, tokens: Array) -> tuple[Array, Array]:
     probs = outputs if self.reads_probs else jnp.full_like(outputs, 1 / outputs.shape[-1])
     return probs, tokens if self.reads_tokens else jnp.zeros_like(tokens)
@@ -206,19 +205,13 @@ class Attention:
 
 
 @dataclasses.dataclass(frozen=True)
-class OfficialAttention:
+class OfficialAttention(Head):
   """`OfficialAttentionHead`, whose query starts at 0: the mean over positions. It sees neither tokens nor places."""
 
   num_classes: int
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> OfficialAttentionHead:
     return OfficialAttentionHead(jnp.zeros(num_features), init_linear_head(key, num_features, self.num_classes))
-
-  def positions(self, prompt_length: int) -> None:
-    return None
-
-  def read(self, outputs: Array, tokens: Array) -> Array:
-    return outputs
 
   def scores(self, params: OfficialAttentionHead, features: Array) -> Array:
     return linear_scores(params.linear, (self._weights(params, features) * features).sum(-2))

@@ -67,27 +67,30 @@ class HMM(NamedTuple):
 
   def validate(self) -> 'HMM':
     """Returns self. Raises ValueError naming the field whose shape, entries or row sums are wrong."""
-    emission_shape = np.shape(self.emission_matrix)
-    if len(emission_shape) != 2 or 0 in emission_shape:
-      raise ValueError(f'emission_matrix has shape {emission_shape}; valid is [num_states, num_tokens], both positive')
-    shapes = {
-      'initial_probs': emission_shape[:1],
-      'transition_matrix': emission_shape[:1] * 2,
-      'emission_matrix': emission_shape,
-    }
-    for field, shape in shapes.items():
-      check_probs(field, getattr(self, field), shape)
+    num_states, num_tokens = emission_shape(self.emission_matrix, 'num_states', 'num_tokens')
+    check_probs('initial_probs', self.initial_probs, (num_states,))
+    check_probs('transition_matrix', self.transition_matrix, (num_states, num_states))
+    check_probs('emission_matrix', self.emission_matrix, (num_states, num_tokens))
     return self
 
 
-def check_probs(field: str, probs: Array | np.ndarray, shape: tuple[int, ...]) -> None:
-  """Raises ValueError naming `field` unless `probs` has this shape and distributions on its last axis."""
-  if np.shape(probs) != tuple(shape):
-    raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {tuple(shape)}')
+def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int, ...]:
+  """The shape, which the other fields have to fit. Raises ValueError unless it has these axes, none of size 0."""
+  shape = np.shape(emission_matrix)
+  if len(shape) != len(axes) or 0 in shape:
+    raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], all positive')
+  return shape
+
+
+def check_probs(field: str, probs: Array | np.ndarray, shape: tuple[int, ...], axis: int | None = -1) -> None:
+  """Raises ValueError naming `field` unless `probs` has this shape and distributions on this axis; None for all."""
+  if np.shape(probs) != shape:
+    raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
   rows = np.asarray(probs, np.float64)
   if not np.isfinite(rows).all() or (rows < 0).any():
     raise ValueError(f'{field} has an entry that is negative or not finite; valid are probabilities')
-  worst = rows.sum(-1).flat[np.abs(rows.sum(-1) - 1).argmax()]
+  sums = np.ravel(rows.sum(axis))
+  worst = sums[np.abs(sums - 1).argmax()]
   if abs(worst - 1) > 1e-5:
     raise ValueError(f'{field} has a row that sums to {worst:.6g}; valid is 1 (within 1e-5)')
 
@@ -135,8 +138,7 @@ def mixed_permutations(
   key_weights: Array, key_permutations: Array, num_states: int, num_permutations: int | None, temperature: float
 ) -> Array:
   """A random transition matrix [H, H]: permutation matrices, H of them where None is said, mixed as in `random_hmm`."""
-  if num_permutations is None:
-    num_permutations = num_states
+  num_permutations = num_permutations or num_states
   weights = softmax_of_uniform(key_weights, (num_permutations,), temperature)
   permute = functools.partial(jax.random.permutation, x=num_states)
   permutations = jax.vmap(permute)(jax.random.split(key_permutations, num_permutations))
@@ -165,15 +167,11 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
   Its first hidden state has the mean over k < num_chunks of `initial @ transition_matrix^(k chunk_length)`; the law of
   the memory stays what it was.
   """
-  multiply = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
-  num_states = hmm.transition_matrix.shape[-1]
-  stride = jnp.eye(num_states)
-  for bit in bin(chunk_length)[2:]:
-    stride = multiply(stride, stride)
-    if bit == '1':
-      stride = multiply(stride, hmm.transition_matrix)
-  advance = lambda probs, _: (multiply(probs, stride), probs)
-  _, starts = lax.scan(advance, hmm.joint_initial_probs.reshape(-1, num_states), None, length=num_chunks)
+  # A GPU's own precision, ten bits, would show after thousands of steps.
+  with jax.default_matmul_precision('highest'):
+    stride = jnp.linalg.matrix_power(hmm.transition_matrix, chunk_length)
+    advance = lambda probs, _: (probs @ stride, probs)
+    _, starts = lax.scan(advance, hmm.joint_initial_probs.reshape(-1, len(stride)), length=num_chunks)
   mean = starts.mean(0).reshape(-1)
   return hmm.starting_from(mean / mean.sum())
 
@@ -208,7 +206,7 @@ def from_dynamax(
   """From dynamax's arrays; `emission_probs` is [H, 1, V], one emission a step."""
   if np.ndim(emission_probs) != 3 or np.shape(emission_probs)[1] != 1:
     raise ValueError(f'emission_probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
-  return _from_arrays(initial_probs, transition_matrix, np.asarray(emission_probs)[:, 0])
+  return from_hmmlearn(initial_probs, transition_matrix, np.asarray(emission_probs)[:, 0])
 
 
 def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
@@ -223,8 +221,4 @@ def from_hmmlearn(
   startprob_: Array | np.ndarray, transmat_: Array | np.ndarray, emissionprob_: Array | np.ndarray
 ) -> HMM:
   """From the attributes of hmmlearn's `CategoricalHMM`."""
-  return _from_arrays(startprob_, transmat_, emissionprob_)
-
-
-def _from_arrays(*arrays: Array | np.ndarray) -> HMM:
-  return HMM(*map(jnp.asarray, HMM(*arrays).validate()))
+  return HMM(*map(jnp.asarray, HMM(startprob_, transmat_, emissionprob_).validate()))

@@ -49,7 +49,7 @@ def channel(corruption: Corruption) -> tuple[Array, Array]:
   """P[shown | token] and P[shown | token, selected], both [V + 1, V] with a row for each shown symbol."""
   num_tokens, rate, mask_share, random_share = corruption
   identity = jnp.eye(num_tokens + 1, num_tokens)
-  shown_is_mask = jnp.zeros((num_tokens + 1, 1)).at[num_tokens].set(1)
+  shown_is_mask = jnp.eye(num_tokens + 1)[:, -1:]
   if_selected = (
     mask_share * shown_is_mask
     + random_share / num_tokens * (1 - shown_is_mask)

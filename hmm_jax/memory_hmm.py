@@ -5,7 +5,7 @@ which cell is read: a token depends on (what that cell holds, the state). Infere
 `hmm_jax.hmm`, with the memory as the part of the joint state that never moves.
 """
 
-import math
+import functools
 from typing import NamedTuple
 
 import jax
@@ -15,7 +15,7 @@ import numpy as np
 
 from hmm_jax import inference
 from hmm_jax.float64 import positive_or_one
-from hmm_jax.hmm import check_probs, HMM, mixed_permutations, softmax_of_uniform
+from hmm_jax.hmm import check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
 
 # The most memory configurations, M^N, that inference enumerates.
 MAX_CONFIGURATIONS = 4096
@@ -73,49 +73,38 @@ class MemoryHMM(NamedTuple):
 
   def validate(self) -> 'MemoryHMM':
     """Returns self. Raises ValueError naming the field whose shape, entries or row sums are wrong."""
-    emission_shape, memory_shape = np.shape(self.emission_matrix), np.shape(self.memory_probs)
-    if len(emission_shape) != 3 or 0 in emission_shape:
-      valid = '[memory_size, num_states, num_tokens], all positive'
-      raise ValueError(f'emission_matrix has shape {emission_shape}; valid is {valid}')
-    memory_size, num_states, _ = emission_shape
-    if not memory_shape or set(memory_shape) != {memory_size}:
-      valid = f'an axis of {memory_size} values, as emission_matrix has, for each cell'
-      raise ValueError(f'memory_probs has shape {memory_shape}; valid is {valid}')
-    check_probs('memory_probs', np.reshape(self.memory_probs, -1), (math.prod(memory_shape),))
+    shape = emission_shape(self.emission_matrix, 'memory_size', 'num_states', 'num_tokens')
+    memory_size, num_states, _ = shape
+    num_cells = max(np.ndim(self.memory_probs), 1)
+    memory_shape = (memory_size,) * num_cells
+    check_probs('memory_probs', self.memory_probs, memory_shape, axis=None)
     of_memory = memory_shape if np.ndim(self.initial_probs) > 1 else ()
     check_probs('initial_probs', self.initial_probs, of_memory + (num_states,))
     check_probs('transition_matrix', self.transition_matrix, (num_states, num_states))
-    check_probs('emission_matrix', self.emission_matrix, emission_shape)
+    check_probs('emission_matrix', self.emission_matrix, shape)
     cells = np.asarray(self.cell_index)
-    if cells.shape != (num_states,) or not np.issubdtype(cells.dtype, np.integer):
-      valid = f'{num_states} integers, one per hidden state'
-      raise ValueError(f'cell_index has shape {cells.shape} and type {cells.dtype}; valid is {valid}')
-    outside = cells[(cells < 0) | (cells >= len(memory_shape))]
-    if outside.size:
-      raise ValueError(f'cell_index holds {outside[0]}; valid is a cell from 0 to {len(memory_shape) - 1}')
-    check_configurations(memory_size, len(memory_shape))
+    # Not by `np.isin` alone, to which 1.0 is 1.
+    is_integer = np.issubdtype(cells.dtype, np.integer)
+    if cells.shape != (num_states,) or not is_integer or not np.isin(cells, range(num_cells)).all():
+      valid = f'an integer from 0 to {num_cells - 1} for each of {num_states} states'
+      raise ValueError(f'cell_index is {cells.tolist()}; valid is {valid}')
+    check_configurations(memory_size, num_cells)
     return self
 
 
 def check_configurations(memory_size: int, num_cells: int) -> None:
   """Raises ValueError where M^N is more than inference enumerates, with the count and the limit."""
-  for name, value in (('memory_size', memory_size), ('num_cells', num_cells)):
-    if value < 1:
-      raise ValueError(f'{name} is {value}; valid is at least 1')
-  if num_cells * math.log(memory_size) > math.log(MAX_CONFIGURATIONS) + 1e-9:
-    digits = num_cells * math.log10(memory_size)
-    count = f'= {memory_size**num_cells}' if digits < 15 else f'> 1e{int(digits)}'
-    configurations = f'{memory_size}^{num_cells} {count} memory configurations; the limit is {MAX_CONFIGURATIONS}'
+  count = memory_size**num_cells
+  if count > MAX_CONFIGURATIONS:
+    configurations = f'{memory_size}^{num_cells} = {count} memory configurations; the limit is {MAX_CONFIGURATIONS}'
     raise ValueError(f'{num_cells} cells of {memory_size} values have {configurations}')
 
 
 def independent_cells(cell_probs: Array) -> Array:
   """The `memory_probs` [M, ..., M] of independent cells, from the distribution of each, [N, M]."""
-  check_configurations(cell_probs.shape[1], cell_probs.shape[0])
-  joint = jnp.ones((), cell_probs.dtype)
-  for probs in cell_probs:
-    joint = joint[..., None] * probs
-  return joint
+  num_cells, memory_size = cell_probs.shape
+  check_configurations(memory_size, num_cells)
+  return functools.reduce(jnp.multiply.outer, cell_probs)
 
 
 def random_memory_hmm(
@@ -155,10 +144,10 @@ def random_memory_hmm(
   if num_states % num_cells:
     raise ValueError(f'num_states is {num_states}; valid is a multiple of num_cells, {num_cells}')
   key_weights, key_permutations, key_initial, key_memory, key_emission = jax.random.split(key, 5)
-  memory_shape = (memory_size,) * num_cells
-  draw = lambda key, *shape: softmax_of_uniform(key, (math.prod(shape),), initial_temperature).reshape(shape)
+  num_configurations = memory_size**num_cells
+  draw = lambda key, size: softmax_of_uniform(key, (size,), initial_temperature)
   hmm = MemoryHMM(
-    memory_probs=draw(key_memory, *memory_shape),
+    memory_probs=draw(key_memory, num_configurations).reshape((memory_size,) * num_cells),
     initial_probs=draw(key_initial, num_states),
     transition_matrix=mixed_permutations(
       key_weights, key_permutations, num_states, num_permutations, transition_temperature
@@ -166,9 +155,7 @@ def random_memory_hmm(
     cell_index=jnp.arange(num_states, dtype=jnp.int32) // (num_states // num_cells),
     emission_matrix=softmax_of_uniform(key_emission, (memory_size, num_states, num_tokens), emission_temperature),
   )
-  if joint_prior:
-    hmm = hmm.starting_from(draw(key_initial, *memory_shape, num_states).reshape(-1))
-  return hmm
+  return hmm.starting_from(draw(key_initial, num_configurations * num_states)) if joint_prior else hmm
 
 
 def _values_read(hmm: MemoryHMM) -> Array | np.ndarray:

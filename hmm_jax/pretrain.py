@@ -34,33 +34,6 @@ class TrainState(NamedTuple):
   opt_state: Any
 
 
-class Batches(NamedTuple):
-  """The order of chunks: each epoch visits a fresh permutation of all and drops the last partial batch.
-
-  Attributes:
-    key: PRNG key of the order, of the corruption and of dropout.
-    num_chunks: chunks in the corpus.
-    batch_size: B.
-  """
-
-  key: Array
-  num_chunks: int
-  batch_size: int
-
-  @property
-  def steps_per_epoch(self) -> int:
-    return self.num_chunks // self.batch_size
-
-  def order(self, epoch: Array) -> Array:
-    """The permutation of chunks that `epoch` follows."""
-    return jax.random.permutation(jax.random.fold_in(self.key, epoch), self.num_chunks)
-
-  def indices(self, order: Array, step: Array) -> Array:
-    """Which chunks [B] step `step` sees, given the order of its epoch."""
-    start = step % self.steps_per_epoch * self.batch_size
-    return lax.dynamic_slice(order, (start,), (self.batch_size,))
-
-
 def init_train_state(key: Array, bert: Bert, optimizer: optax.GradientTransformation) -> TrainState:
   """A fresh state; jit it with `state_shardings` for its `out_shardings` to create it where it will live."""
   params = bert.init(key, jnp.zeros((1, 1), jnp.int32))['params']
@@ -138,19 +111,23 @@ def make_train_steps(
 
   def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
     key_order, key_noise = jax.random.split(key)
-    batches = Batches(key_order, corpus.shape[0], batch_size)
+    num_chunks = corpus.shape[0]
+    # Each epoch visits a fresh permutation of all chunks and drops the last partial batch.
+    steps_per_epoch = num_chunks // batch_size
+    order_of = lambda epoch: jax.random.permutation(jax.random.fold_in(key_order, epoch), num_chunks)
 
     def one(carry: tuple[TrainState, Array, Array], _: None) -> tuple[tuple[TrainState, Array, Array], Array]:
       state, ordered_epoch, order = carry
       step = largest_of_members(state.step)
-      epoch = step // batches.steps_per_epoch
-      order = lax.cond(epoch != ordered_epoch, lambda: batches.order(epoch), lambda: order)
-      chunks = sharding.by_rows(jnp.take(corpus, batches.indices(order, step), axis=0))
+      epoch = step // steps_per_epoch
+      order = lax.cond(epoch != ordered_epoch, lambda: order_of(epoch), lambda: order)
+      batch = lax.dynamic_slice(order, (step % steps_per_epoch * batch_size,), (batch_size,))
+      chunks = sharding.by_rows(jnp.take(corpus, batch, axis=0))
       key = jax.random.fold_in(key_noise, step)
       state, loss = train_step(bert, optimizer, corruption, state, chunks, key, largest_of_members)
       return (state, epoch, order), loss
 
-    unordered = jnp.int32(-1), jnp.arange(corpus.shape[0])
+    unordered = jnp.int32(-1), jnp.arange(num_chunks)
     (state, _, _), losses = lax.scan(one, (state, *unordered), length=steps_per_call)
     return state, losses
 

@@ -29,7 +29,7 @@ class AliasTable(NamedTuple):
 def alias_table(probs: Array | np.ndarray) -> AliasTable:
   """The alias table of each distribution on the last axis of `probs` (Walker 1977)."""
 
-  def one(row: Array | np.ndarray) -> tuple[Array, Array]:
+  def one(row: Array) -> tuple[Array, Array]:
     size = row.shape[0]
 
     def settle(_: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -45,8 +45,7 @@ def alias_table(probs: Array | np.ndarray) -> AliasTable:
     start = (level, jnp.ones(size, bool), jnp.ones(size, row.dtype), jnp.arange(size, dtype=jnp.int32))
     return lax.fori_loop(0, size, settle, start)[2:]
 
-  tables = jax.vmap(one)(probs.reshape((-1, probs.shape[-1])))
-  return AliasTable(*(table.reshape(probs.shape) for table in tables))
+  return AliasTable(*jnp.vectorize(one, signature='(v)->(v),(v)')(probs))
 
 
 def alias_draw(table: AliasTable, row: Array | int, word: Array) -> Array:
@@ -90,8 +89,8 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
 
 
 def token_dtype(num_tokens: int) -> np.dtype:
-  """The smallest unsigned type that holds the vocabulary and [MASK]."""
-  return np.dtype(np.uint8 if num_tokens < 255 else np.uint16 if num_tokens < 65535 else np.uint32)
+  """The smallest unsigned type that holds the vocabulary, [MASK] and one id more."""
+  return np.min_scalar_type(num_tokens + 1)
 
 
 @functools.partial(jax.jit, static_argnames=('num_documents', 'length', 'chunk_size'))

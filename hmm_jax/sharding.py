@@ -57,27 +57,24 @@ def members_sharded(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, PartitionSpec('data'))
 
 
-def state_shardings(mesh: Mesh | AbstractMesh, state: Any) -> Any:
-  """The sharding of each leaf of a train state or a part of it, which may be abstract.
+def state_shardings(mesh: Mesh | AbstractMesh, state: Any, without: Sequence[str] = ()) -> Any:
+  """The sharding of each leaf of a train state or a part of it, which may be abstract; whole over axes `without`.
 
   The moments of an optimiser lie as the parameters do: their paths end in the same names.
   """
-  place = lambda path, leaf: NamedSharding(mesh, _spec(mesh, path, leaf.shape))
-  return jax.tree_util.tree_map_with_path(place, state)
-
-
-def _spec(mesh: Mesh | AbstractMesh, path: tuple[Any, ...], shape: Sequence[int], without: str = '') -> PartitionSpec:
-  """The spec of the leaf at `path`, but for the mesh axis `without`."""
-  name = jax.tree_util.keystr(path, simple=True, separator='/')
-  split = (None,) * (_STACKED in name) + next((axes for end, axes in _SPLIT.items() if name.endswith(end)), ())
 
   def kept(axes: Any, size: int) -> Any:
-    axes = tuple(axis for axis in ((axes,) if isinstance(axes, str) else axes or ()) if axis != without)
+    axes = tuple(axis for axis in ((axes,) if isinstance(axes, str) else axes or ()) if axis not in without)
     num_parts = math.prod(mesh.shape[axis] for axis in axes)
     return axes if num_parts > 1 and size % num_parts == 0 else None
 
-  spec = list(map(kept, split, shape))
-  return PartitionSpec(*spec) if any(spec) else PartitionSpec()
+  def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
+    split = (None,) * (_STACKED in name) + next((axes for end, axes in _SPLIT.items() if name.endswith(end)), ())
+    spec = list(map(kept, split, leaf.shape))
+    return NamedSharding(mesh, PartitionSpec(*spec) if any(spec) else PartitionSpec())
+
+  return jax.tree_util.tree_map_with_path(place, state)
 
 
 def over(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,25 +112,22 @@ def by_heads(kernel: Array) -> Array:
 
 def gathered(params: Any) -> Any:
   """The parameters as a step computes with them: whole over `fsdp`."""
-  return _constrained(params, lambda mesh, path, leaf: _spec(mesh, path, leaf.shape, without='fsdp'))
+  return _constrained(params, without=('fsdp',))
 
 
 def scattered(tree: Any) -> Any:
   """A train state or a part of it, or gradients, as the parameters lie between steps."""
-  return _constrained(tree, lambda mesh, path, leaf: _spec(mesh, path, leaf.shape))
+  return _constrained(tree)
 
 
 def whole(tree: Any) -> Any:
   """Every leaf on every device."""
-  return _constrained(tree, lambda mesh, path, leaf: PartitionSpec())
+  return _constrained(tree, without=AXES)
 
 
-def _constrained(tree: Any, spec_of: Callable[[AbstractMesh, Any, Array], PartitionSpec]) -> Any:
+def _constrained(tree: Any, without: Sequence[str] = ()) -> Any:
   mesh = _mesh()
-  if mesh is None:
-    return tree
-  constrain = lambda path, leaf: lax.with_sharding_constraint(leaf, spec_of(mesh, path, leaf))
-  return jax.tree_util.tree_map_with_path(constrain, tree)
+  return tree if mesh is None else lax.with_sharding_constraint(tree, state_shardings(mesh, tree, without))
 
 
 def exact_device() -> jax.Device:

@@ -8,6 +8,7 @@ import jax
 from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
+import scipy.stats
 
 from hmm_jax import float64, inference
 from hmm_jax.blocks import even_size, in_blocks
@@ -55,12 +56,27 @@ def mask_first(tokens: Array, num_tokens: int) -> Array:
   return tokens.astype(jnp.int32).at[..., 0].set(num_tokens)
 
 
-def first_state_probs(hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
+def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[Any, Array | np.ndarray], np.ndarray]:
+  """`posterior(hmm, inputs)` in float64, as many inputs at a time as bounds the memory of their messages."""
+  compiled = jax.jit(float64.in_float64(lambda hmm, block: posterior(float64.widened(hmm), block)))
+
+  @functools.wraps(posterior)
+  def in_float64_blocks(hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
+    size = even_size(len(inputs), inputs.shape[1] * hmm.joint_initial_probs.size, LABELLED_ENTRIES)
+    return in_blocks(functools.partial(compiled, hmm), inputs, size)
+
+  return in_float64_blocks
+
+
+@_in_float64_blocks
+def first_state_probs(hmm: Distribution, inputs: Array) -> Array:
   """P[H_1 | X_{-1}] in float64, [n, E], of the joint state, for inputs [n, T] whose first token is [MASK]."""
-  return _in_blocks(_first_state_probs, hmm, inputs)
+  rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
+  return inference.forward_backward(hmm, rows).leave_one_out_probs[:, 0]
 
 
-def silent_state_probs(hmm: HMM, inputs: Array | np.ndarray) -> np.ndarray:
+@_in_float64_blocks
+def silent_state_probs(hmm: HMM, inputs: Array) -> Array:
   """The released code's law for labels: transition_matrix @ P[H_2 | X_{-1}] in float64, [n, H], of inputs [n, T].
 
   Its `generate_data.py` has no [MASK] yet: the text X_2, ..., X_T is a document of its own, whose first state H_2 has
@@ -68,41 +84,15 @@ def silent_state_probs(hmm: HMM, inputs: Array | np.ndarray) -> np.ndarray:
   exact posterior `first_state_probs`, where `initial_probs` is uniform and the columns of the transition matrix sum to
   1, as in every random draw.
   """
-  return _in_blocks(_silent_state_probs, hmm, inputs)
-
-
-def memory_probs(hmm: MemoryHMM, inputs: Array | np.ndarray) -> np.ndarray:
-  """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK]."""
-  return _in_blocks(_memory_probs, hmm, inputs)
-
-
-@jax.jit
-@float64.in_float64
-def _first_state_probs(hmm: Distribution, tokens: Array) -> Array:
-  hmm = float64.widened(hmm)
-  rows = token_likelihoods(hmm, tokens, tokens != hmm.num_tokens)
-  return inference.forward_backward(hmm, rows).leave_one_out_probs[:, 0]
-
-
-@jax.jit
-@float64.in_float64
-def _silent_state_probs(hmm: HMM, tokens: Array) -> Array:
-  hmm, text = float64.widened(hmm), tokens[:, 1:]
+  text = inputs[:, 1:]
   posterior = inference.forward_backward(hmm, token_likelihoods(hmm, text, jnp.ones(text.shape, bool)))
   return jnp.matmul(posterior.smoothed_probs[:, 0], hmm.transition_matrix.T, precision=lax.Precision.HIGHEST)
 
 
-@jax.jit
-@float64.in_float64
-def _memory_probs(hmm: MemoryHMM, tokens: Array) -> Array:
-  hmm = float64.widened(hmm)
-  return cell_posterior(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
-
-
-def _in_blocks(function: Callable[[Any, Array], Array], hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
-  """`function(hmm, inputs)`, as many inputs at a time as bounds the memory of their messages."""
-  size = even_size(len(inputs), inputs.shape[1] * hmm.joint_initial_probs.size, LABELLED_ENTRIES)
-  return in_blocks(functools.partial(function, hmm), inputs, size)
+@_in_float64_blocks
+def memory_probs(hmm: MemoryHMM, inputs: Array) -> Array:
+  """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK]."""
+  return cell_posterior(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
 
 
 def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -> Task:
@@ -121,14 +111,13 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
   for redraws in range(_MAX_REDRAWS):
     weights = draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **how)
     scores = np.asarray(state_probs, np.float64) @ np.asarray(weights, np.float64).T
-    labels, best = scores.argmax(-1).astype(np.int32), np.sort(scores, -1)
+    labels = scores.argmax(-1).astype(np.int32)
     if np.ptp(labels[:num_train]):
-      return Task(weights, labels, redraws, best[:, -1] - best[:, -2])
+      return Task(weights, labels, redraws, margins=np.diff(np.sort(scores))[:, -1])
   raise ValueError(f'{_MAX_REDRAWS} draws of task_weights in a row gave all {num_train} training inputs one label')
 
 
 def majority_accuracy(train_labels: np.ndarray, test_labels: np.ndarray) -> np.ndarray:
   """The share of test labels equal to the commonest training label; leading axes are batches."""
-  classes = np.arange(max(train_labels.max(), test_labels.max()) + 1)
-  counts = (train_labels[..., None] == classes).sum(-2)
-  return (test_labels == counts.argmax(-1)[..., None]).mean(-1)
+  commonest = scipy.stats.mode(np.asarray(train_labels), axis=-1, keepdims=True).mode
+  return (test_labels == commonest).mean(-1)

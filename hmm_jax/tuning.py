@@ -47,7 +47,7 @@ class Tuner:
   """The trained parts on a model, and their scores. Tuners of equal fields are equal, and share compiled programs.
 
   With a linear head: b^T G_1(x) of Theorem 3.3, and with a prompt before the input that of Theorem 3.6. With an
-  attention head: Theorems 4.3 and 4.6.
+  attention head: Theorems 4.3 and 4.6. At most one of `prompt`, `probes` and `finetunes` is set.
 
   Attributes:
     model: exact or pretrained; None where what the head reads of it is computed already (`after_features`).

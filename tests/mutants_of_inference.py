@@ -14,8 +14,8 @@ INFERENCE = [
   Mutant(
     'the first block is lost',
     'hmm_jax/blocks.py',
-    'blocks = range(-(-count // size))',
-    'blocks = range(1, -(-count // size) + 1)',
+    'for start in range(0, count, size)]',
+    'for start in range(size, count + size, size)]',
     (TUNING, '-k', 'features_are'),
   ),
   Mutant(
@@ -49,8 +49,8 @@ INFERENCE = [
   Mutant(
     'chunks begin one chunk late',
     'hmm_jax/hmm.py',
-    'advance = lambda probs, _: (multiply(probs, stride), probs)',
-    'advance = lambda probs, _: (multiply(probs, stride), multiply(probs, stride))',
+    'advance = lambda probs, _: (probs @ stride, probs)',
+    'advance = lambda probs, _: (probs @ stride, probs @ stride)',
     ('tests/library/memory_hmm_test.py', '-k', 'chunk_start'),
   ),
   Mutant(

@@ -130,9 +130,13 @@ def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[fl
   """Spearman's rank correlation of a field with a size over independent units, and the p-value that there is none.
 
   A unit counts once at its distribution. The p-value is of a permutation test on both sides: of all orders of up to
-  eight units, exactly; of 50,000 random ones, always the same, of more.
+  eight units, exactly; of 50,000 random ones, always the same, of more. Both are NaN below three units, where a value
+  is missing, and where either is constant.
   """
   ranks = records.groupby([*Point._fields, 'unit'])[[size, field]].mean().rank()
+  # A constant has no ranks, and orders of it say nothing.
+  if len(ranks) < 3 or ranks.isna().any(axis=None) or (ranks.nunique() < 2).any():
+    return np.nan, np.nan
   orders = scipy.stats.PermutationMethod(50_000, rng=0)
   found = scipy.stats.pearsonr(ranks[size], ranks[field], method=orders)
   return found.statistic, found.pvalue

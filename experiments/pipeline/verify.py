@@ -80,6 +80,7 @@ def run(
     set_up: of JAX, for these settings.
     reporter: of progress and of the table.
   """
+  require(workdir.is_dir(), '--workdir', str(workdir), 'a folder of records where --mode is verify')
   config, recorded = results.config(workdir), results.load(workdir)
   if config is None or not recorded:
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is one with records where --mode is verify')
@@ -116,7 +117,7 @@ def _same_bits(workdir: pathlib.Path, recorded: list[Record]) -> set[str]:
   """The environments of the records whose bits are those of this one; raises Differs where that of one is unknown."""
   here, made = environment.environment(jax.devices()), environment.load(workdir, recorded)
   for record in recorded:
-    if record.get('environment') not in made:
+    if str(record.get('environment')) not in made:
       raise Differs(f'{workdir} does not say where the record of {_name(record)} came from')
   return {name for name, there in made.items() if not environment.differences(there, here)}
 

@@ -109,8 +109,10 @@ def _cells(rows: pd.DataFrame) -> pd.DataFrame:
 
 def figures(records: pd.DataFrame, settings: ExampleSettings) -> dict[str, matplotlib.figure.Figure]:
   """The documents that are shown."""
-  rows_of = lambda document: statistics.select(records, document=document)
-  return {name: _draw(rows_of(document), name.replace('_', ' '), settings.figure) for document, name in _SHOWN.items()}
+  return {
+    name: _draw(statistics.select(records, document=document), name.replace('_', ' '), settings.figure)
+    for document, name in _SHOWN.items()
+  }
 
 
 @figures_lib.styled

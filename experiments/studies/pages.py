@@ -16,6 +16,7 @@ from experiments.analysis import figures
 from experiments.analysis.tables import as_markdown, Table
 from experiments.records import files, frames, results
 from experiments.runtime import exit_status
+from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -46,7 +47,11 @@ def main(words: list[str]) -> int:
   for page in PAGES:
     text = page.read_text()
     folders |= {found[3] for found in TABLE.finditer(text)}
-    files.write_whole(page, filled(text))
+    try:
+      files.write_whole(page, filled(text))
+    except (KeyError, ValueError, SettingsError) as error:
+      print(f'error: {page} has a table that cannot be made ({error}); valid is NAME of FOLDER', file=sys.stderr)
+      return exit_status.BAD_INPUT
   for folder in sorted(folders):
     _, draw = _shown(folder)
     for name, figure in draw().items():

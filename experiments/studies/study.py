@@ -15,7 +15,7 @@ import pandas as pd
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.tables import as_text, Table
 from experiments.records import environment, files, frames, results
-from experiments.runtime import locks
+from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import digest
 from hmm_jax.sharding import exact_device
@@ -80,6 +80,8 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
     folder, key = workdir / 'parts' / _id(settings), jax.random.key(settings.seed)
     found = {}
     for index, (name, part) in enumerate(parts(settings).items()):
+      # JAX swallows what a handler raises inside its own callbacks.
+      signals.check()
       make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
       found[name] = _read_or_made(folder / name, make, workdir, reporter)
     with locks.held(workdir, 'the merging of records', reporter):

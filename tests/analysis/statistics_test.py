@@ -232,3 +232,10 @@ def test_a_trend_of_many_units_is_that_of_the_t_test():
   assert correlation == pytest.approx(expected.statistic)
   assert 0.001 < p_value == pytest.approx(expected.pvalue, rel=0.2)
   assert statistics.trend(run_of(records), 'num_states') == (correlation, p_value)
+
+
+@pytest.mark.parametrize('accuracies', [[0.5, 0.6], [0.5, 0.5, 0.5], [0.5, 0.6, float('nan')]])
+def test_no_trend_is_found_in_too_little(accuracies):
+  """Two units, a constant or a missing value have no p-value, rather than 0."""
+  records = [_record(trial, accuracy=one) | {'num_states': trial} for trial, one in enumerate(accuracies)]
+  assert np.isnan(statistics.trend(run_of(records), 'num_states')).all()

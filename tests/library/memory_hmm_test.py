@@ -151,10 +151,10 @@ def test_number_of_permutations():
 
 
 BAD_FIELDS = [
-  ('cell_index', np.array([0, 2, 1]), 'holds 2'),
-  ('cell_index', np.array([0, -1, 1]), 'holds -1'),
-  ('cell_index', np.array([0, 1]), r'has shape \(2,\)'),
-  ('cell_index', np.array([0.0, 1.0, 0.0]), '.* type float64'),
+  ('cell_index', np.array([0, 2, 1]), r'is \[0, 2, 1\]'),
+  ('cell_index', np.array([0, -1, 1]), r'is \[0, -1, 1\]'),
+  ('cell_index', np.array([0, 1]), r'is \[0, 1\]'),
+  ('cell_index', np.array([0.0, 1.0, 0.0]), r'is \[0.0, 1.0, 0.0\]'),
   ('memory_probs', np.full((2, 3), 1 / 6), r'has shape \(2, 3\)'),
   ('memory_probs', np.array(1.0), r'has shape \(\)'),
   ('memory_probs', np.full((2, 2), 0.5), 'has a row that sums to 2'),

@@ -27,3 +27,12 @@ def test_every_link_to_a_figure_has_its_file():
   for page in pages.PAGES:
     for link in pages.re.findall(r'!\[[^]]*\]\(([^)]+)\)', page.read_text()):
       assert (page.parent / link).exists(), f'{page.name}: {link}'
+
+
+@pytest.mark.parametrize('name', ['nothing of small/figure_3_left', 'accuracy of nowhere'])
+def test_a_table_that_is_nowhere_is_named(capsys, monkeypatch, tmp_path, name):
+  page = tmp_path / 'page.md'
+  page.write_text(f'<!-- table {name} -->\n<!-- end -->\n')
+  monkeypatch.setattr(pages, 'PAGES', (page,))
+  assert pages.main([]) == 2
+  assert str(page) in capsys.readouterr().err and page.read_text().count('\n') == 2
