@@ -155,6 +155,7 @@ def _folders():
     files = {'work/results.jsonl': records, 'work/config.json': settings}
     yield Bad((_GRID, f'--mode={mode}', '--workdir=work'), ('work', 'valid'), files)
   yield Bad(('--mode=verify', '--workdir=none'), ('--workdir', 'none', 'valid'))
+  yield Bad(('--conf=prompt_vs_head:smoke',), ("'--conf=prompt_vs_head:smoke' is no flag", 'valid'))
   yield Bad(('--mode=verify', '--workdir=a-file'), ('--workdir', 'a-file', 'valid'), {'a-file': b'mine'})
 
 
