@@ -450,7 +450,7 @@ _RECORDS = [
     ),
     (
       'a line that is added replaces the others',
-      '[*rows, row]',
+      '[*intact_json_lines(path), row]',
       '[row]',
       'records/files',
       'a_line_is_added',

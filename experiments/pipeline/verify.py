@@ -80,10 +80,9 @@ def run(
     set_up: of JAX, for these settings.
     reporter: of progress and of the table.
   """
-  require(workdir.is_dir(), '--workdir', str(workdir), 'a folder of records where --mode is verify')
-  config, recorded = results.config(workdir), results.load(workdir)
+  config, recorded = (results.config(workdir), results.load(workdir)) if workdir.is_dir() else (None, [])
   if config is None or not recorded:
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is one with records where --mode is verify')
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a folder with records where --mode is verify')
   settings = _settings(config, pretrained, classes)
   set_up(settings)
   sweep.check(settings)
