@@ -67,7 +67,7 @@ def metrics_of(trial: trial_lib.Trial) -> list[Record]:
 
 
 def _record(settings: RecipeSettings, trial: trial_lib.Trial, rows: list[Record]) -> Record:
-  """What is measured of a recipe on a distribution: distance from ideal, its curve, and the mean accuracy by method."""
+  """The record of a recipe on a distribution: distance from ideal, its curve, and the mean accuracy by method."""
   metrics = metrics_of(trial)
   base, recipe = (s.pretrain.num_steps * cost.pretraining_step(s) for s in (settings, trial.settings))
   mean = lambda method: float(np.mean([row['accuracy'] for row in rows if row['method'] == method]))

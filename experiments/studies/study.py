@@ -105,7 +105,7 @@ def _read_or_made(
 
 
 def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
-  """What the file of a part holds; None where there is none, or it was corrupt and is renamed."""
+  """The content of a part's file; None where there is none, or it was corrupt and is renamed."""
   try:
     return files.read_sealed(path)
   except FileNotFoundError:

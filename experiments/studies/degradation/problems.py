@@ -71,7 +71,7 @@ class Problem(NamedTuple):
 
   @property
   def labels(self) -> np.ndarray:
-    """Of the masked first state, [n] int32."""
+    """Labels of the masked first state, [n] int32."""
     return (self.states @ assumptions.contrasts(self.task_weights).T).argmax(-1).astype(np.int32)
 
   def is_balanced(self, largest_majority: float) -> bool:

@@ -71,7 +71,7 @@ def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
 
 
 def _by_rank(finding: Finding, s: LevelSettings) -> dict[str, bool]:
-  """Whether the columns that the finding is about are independent, by the share of the largest value that counts as 0.
+  """Independence of the columns of a finding, by the share of the largest value that counts as 0.
 
   For 3.5 they are those of the best cover: another may have the better share, so that this is at least how often.
   """
