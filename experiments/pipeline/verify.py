@@ -82,7 +82,7 @@ def run(
   """
   config, recorded = (results.config(workdir), results.load(workdir)) if workdir.is_dir() else (None, [])
   if config is None or not recorded:
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a folder with records where --mode is verify')
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is one with records where --mode is verify')
   settings = _settings(config, pretrained, classes)
   set_up(settings)
   sweep.check(settings)

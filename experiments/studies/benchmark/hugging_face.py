@@ -105,7 +105,7 @@ def train_steps(
   device = 'cuda' if jax.default_backend() == 'gpu' else 'cpu'
   torch.nn.Module.to(model, device).train()
   forward = torch.compile(model) if compiled else model
-  adamw = dict(lr=p.learning_rate, betas=(0.9, p.b2), weight_decay=p.weight_decay)
+  adamw: dict[str, Any] = dict(lr=p.learning_rate, betas=(0.9, p.b2), weight_decay=p.weight_decay)
   optimizer = torch.optim.AdamW(model.parameters(), **adamw, fused=True)
   on_device = [[torch.tensor(x, device=device) for x in batch] for batch in batches]
 
