@@ -82,6 +82,9 @@ def test_a_record_whose_environment_cannot_be_compared_is_a_difference(tmp_path)
   path.unlink()
   with pytest.raises(verify.Differs):
     verify._same_bits(tmp_path, [record])
+  # Of anybody's making.
+  with pytest.raises(verify.Differs):
+    verify._same_bits(tmp_path, [record | {'environment': ['a', {}]}])
 
 
 @pytest.mark.parametrize('here', [True, False])

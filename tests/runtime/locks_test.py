@@ -5,9 +5,11 @@ import dataclasses
 import io
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import threading
+import time
 from unittest import mock
 
 import filelock
@@ -20,7 +22,7 @@ from configs import prompt_vs_head
 from experiments.pipeline import pretraining, sweep
 from experiments.records import checkpoints, failures, files, trial_records
 from experiments.records.trial_records import Tuned
-from experiments.runtime import distributed, locks, storage
+from experiments.runtime import distributed, locks, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.studies import registry, study
 
@@ -407,6 +409,22 @@ def parts(settings, tmp_path, monkeypatch):
     return [row['value'] for row in files.read_json_lines(tmp_path / 'results.jsonl')]
 
   return run
+
+
+def test_a_signal_that_a_part_swallows_stops_the_next(settings, tmp_path, monkeypatch):
+  """JAX swallows what a handler raises inside its callbacks; what the part made is left."""
+  monkeypatch.setattr(study, '_on_exact_device', contextlib.nullcontext)
+
+  def first(*_):
+    with contextlib.suppress(signals.Stopped):
+      os.kill(os.getpid(), signal.SIGTERM)
+      time.sleep(60)
+    return [{'value': 1}]
+
+  parts = {'first': first, 'second': lambda *_: pytest.fail('it is run')}
+  with pytest.raises(signals.Stopped), signals.answered():
+    study.in_parts(lambda _: parts)(settings, tmp_path, QUIET)
+  assert [path.parent.name for path in tmp_path.glob('parts/*/*/records.json')] == ['first']
 
 
 def test_a_part_is_run_once(parts, tmp_path, monkeypatch):
