@@ -12,21 +12,24 @@ until one fails or 60 CPU-seconds are spent. A run that is interrupted goes on w
 import ast
 import collections
 import json
-import os
 import pathlib
 import random
 import resource
-import shutil
-import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+from mutants import mutated_tree, ROOT, tried
+
 DRAWN = ROOT / 'tests' / 'generated_mutants.jsonl'
 # The theorems and the exact recursion stand for the theory, which fractions and hand-written mutants hold.
-FOLDERS = ('hmm_jax', 'hmm_jax/theory/theorems', 'hmm_jax/theory/exact', 'experiments/analysis', 'experiments/records')
-FOLDERS += ('experiments/pipeline',)
+FOLDERS = (
+  'hmm_jax',
+  'hmm_jax/theory/theorems',
+  'hmm_jax/theory/exact',
+  'experiments/analysis',
+  'experiments/records',
+  'experiments/pipeline',
+)
 CPU_SECONDS = 60
 
 
@@ -79,10 +82,9 @@ def imports(path):
   """The modules of ours that a file imports, by path."""
   found = set()
   for node in ast.walk(ast.parse(path.read_text())):
-    names = (
-      [node.module, *(f'{node.module}.{one.name}' for one in node.names)] if isinstance(node, ast.ImportFrom) else []
-    )
-    names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
+    names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+    if isinstance(node, ast.ImportFrom):
+      names = [node.module, *(f'{node.module}.{one.name}' for one in node.names)]
     for name in names:
       file = ROOT / (name or '').replace('.', '/')
       found |= {str(one.relative_to(ROOT)) for one in (file.with_suffix('.py'), file / '__init__.py') if one.is_file()}
@@ -98,31 +100,28 @@ def test_files(path, seconds):
 
 
 def verdict(mutant, seconds):
-  """The test that fails on a mutant, 'survived' if none, and what is wrong with the mutant where it cannot be made."""
-  with tempfile.TemporaryDirectory() as folder:
-    tree = pathlib.Path(folder) / 'tree'
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns('.git', '__pycache__', '.*_cache', '.venv', 'runs'))
-    lines = (tree / mutant['path']).read_text().split('\n')
-    if lines.count(mutant['before']) == 0:
-      return 'the line is gone'
-    # The one of these lines that is nearest to where it was.
-    places = [index for index, line in enumerate(lines) if line == mutant['before']]
-    lines[min(places, key=lambda index: abs(index + 1 - mutant['line']))] = mutant['after']
-    (tree / mutant['path']).write_text('\n'.join(lines))
-    begun = resource.getrusage(resource.RUSAGE_CHILDREN)
+  """The test that kills a mutant, or 'SURVIVED'; what is wrong with the mutant where it cannot be made."""
+  lines = (ROOT / mutant['path']).read_text().split('\n')
+  # The one of these lines that is nearest to where it was.
+  places = [index for index, line in enumerate(lines) if line == mutant['before']]
+  if not places:
+    return 'NOT MADE: the line is gone'
+  lines[min(places, key=lambda index: abs(index + 1 - mutant['line']))] = mutant['after']
+  begun = _cpu_seconds()
+  with mutated_tree(mutant['path'], '\n'.join(lines)) as tree:
     for test in test_files(mutant['path'], seconds):
-      command = [sys.executable, '-m', 'pytest', '-x', '-q', '-p', 'no:cacheprovider', test]
-      env = {**os.environ, 'PYTHONPATH': str(tree), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
-      try:
-        done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=4 * CPU_SECONDS)
-      except subprocess.TimeoutExpired:
-        return f'{test} hangs'
-      if done.returncode:
-        return next((one.split()[1] for one in done.stdout.splitlines() if one.startswith(('FAILED', 'ERROR'))), test)
-      spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-      if spent.ru_utime + spent.ru_stime - begun.ru_utime - begun.ru_stime > CPU_SECONDS:
-        return f'survived {CPU_SECONDS} CPU-seconds'
-  return 'survived'
+      found = tried(tree, [test], 4 * CPU_SECONDS)
+      if found != 'SURVIVED':
+        return f'{found} of {test}'
+      if _cpu_seconds() - begun > CPU_SECONDS:
+        return f'SURVIVED {CPU_SECONDS} CPU-seconds'
+  return 'SURVIVED'
+
+
+def _cpu_seconds():
+  """Of the processes that have ended."""
+  spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+  return spent.ru_utime + spent.ru_stime
 
 
 def run(suite, out):

@@ -5,6 +5,8 @@ these names. Each is made in a copy of the tree. Exit code 1 if a mutant survive
 exactly once.
 """
 
+from collections.abc import Iterator, Sequence
+import contextlib
 import os
 import pathlib
 import resource
@@ -29,18 +31,36 @@ def verdict(mutant: Mutant) -> str:
     mutated = mutant.applied_to((ROOT / mutant.path).read_text())
   except (OSError, ValueError) as error:
     return f'NOT MADE: {error}'
+  with mutated_tree(mutant.path, mutated) as tree:
+    return tried(tree, mutant.tests)
+
+
+@contextlib.contextmanager
+def mutated_tree(path: str, text: str) -> Iterator[pathlib.Path]:
+  """A copy of the tree in which one file has another text."""
   with tempfile.TemporaryDirectory() as folder:
     tree = pathlib.Path(folder) / 'tree'
-    shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns('.git', '__pycache__', '.*_cache'))
-    (tree / mutant.path).write_text(mutated)
-    settings = {'PYTHONPATH': str(tree), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
-    command = [sys.executable, '-m', 'pytest', '-x', '-p', 'no:cacheprovider', *mutant.tests]
-    done = subprocess.run(command, cwd=tree, env={**os.environ, **settings}, capture_output=True, text=True)
-    # Pytest's 1 is a failed test; others are errors of its own, such as 5, no test.
-    failed = [line for line in done.stdout.splitlines() if line.startswith(('FAILED', 'ERROR'))]
-    if done.returncode == 1 and failed:
-      return f'killed by {failed[0].split("::")[-1].split(" - ")[0]}'
-    return 'SURVIVED' if done.returncode == 0 else f'NOT RUN: pytest ended with {done.returncode}'
+    # A virtual environment and the folders of runs are large, and no test reads them.
+    ignored = shutil.ignore_patterns('.git', '__pycache__', '.*_cache', '.venv', 'runs')
+    shutil.copytree(ROOT, tree, ignore=ignored)
+    (tree / path).write_text(text)
+    yield tree
+
+
+def tried(tree: pathlib.Path, tests: Sequence[str], seconds: float | None = None) -> str:
+  """'killed' and by which test, 'SURVIVED', or why the tests have not run, in a copy of the tree."""
+  settings = {'PYTHONPATH': str(tree), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+  command = [sys.executable, '-m', 'pytest', '-x', '-p', 'no:cacheprovider', *tests]
+  how = dict(cwd=tree, env={**os.environ, **settings}, capture_output=True, text=True, timeout=seconds)
+  try:
+    done = subprocess.run(command, **how)
+  except subprocess.TimeoutExpired:
+    return f'killed by {tests[0]}, which hangs'
+  # Pytest's 1 is a failed test; others are errors of its own, such as 5, no test.
+  failed = [line for line in done.stdout.splitlines() if line.startswith(('FAILED', 'ERROR'))]
+  if done.returncode == 1 and failed:
+    return f'killed by {failed[0].split("::")[-1].split(" - ")[0]}'
+  return 'SURVIVED' if done.returncode == 0 else f'NOT RUN: pytest ended with {done.returncode}'
 
 
 def main(words: list[str]) -> int:

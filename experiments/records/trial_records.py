@@ -91,11 +91,11 @@ class Trial(NamedTuple):
     Tuned arrays lie beside it, with suffix .npz.
     """
     directory, settings, found = self.directory, self.settings, {}
-    names = itertools.product(range(settings.tasks_per_trial), sorted(settings.models), sorted(self.methods))
+    fit_ids = {method: settings.fit_id(method) for method in self.methods}
+    names = itertools.product(range(settings.tasks_per_trial), sorted(settings.models), sorted(fit_ids))
     for name in itertools.starmap(Name, names):
       if name.model in METHODS[name.method].models:
-        fit_id = settings.fit_id(name.method)
-        found[name] = directory / f'{name.model}-{name.method}-{fit_id}-task{name.task}.json'
+        found[name] = directory / f'{name.model}-{name.method}-{fit_ids[name.method]}-task{name.task}.json'
     return found
 
   def records(self) -> list[Record]:

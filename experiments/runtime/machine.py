@@ -1,6 +1,7 @@
 """This machine: its CPU, its memory, and the runs that `launch/local.sh` starts together and that share it."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import platform
@@ -34,6 +35,7 @@ def cpu_lines(*fields: str) -> list[str]:
   return [line for line in lines if line.startswith(fields)]
 
 
+@functools.cache
 def cpu() -> str:
   """The CPU's name and how many there are for this process: both decide how sums are split, and so their last bits."""
   names = cpu_lines('model name')

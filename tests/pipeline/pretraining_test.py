@@ -130,9 +130,6 @@ class _Saved:
   def __init__(self, told):
     self.told = told
 
-  def check(self):
-    pass
-
   def save(self, step, state, metrics):
     self.told.append(('saved', step, int(state.step), float(state.params)))
 
