@@ -33,7 +33,6 @@ setuptools.setup(
       'hypothesis>=6.170',
       'dynamax>=1.0.2',
       'hmmlearn>=0.3.3',
-      'tensorboardX>=2.6',
       'ruff>=0.17',
       'mypy>=2.4',
       'import-linter>=2.16',
@@ -46,10 +45,9 @@ setuptools.setup(
     # The exact version, since a range that admits a newer one takes a CUDA build.
     'parity': ['torch==2.13.0', 'transformers>=5.0'],
     # What the benchmark is measured beside; whatever is missing is left out of it.
-    'bench': ['dynamax>=1.0.2', 'hmmlearn>=0.3.3', 'numba>=0.61', 'torch==2.13.0', 'transformers>=5.0'],
+    'bench': ['dynamax>=1.0.2', 'hmmlearn>=0.3.3', 'torch==2.13.0', 'transformers>=5.0'],
     # For --workdir=gs://BUCKET/DIRECTORY.
     'gcs': ['gcsfs>=2025.3'],
-    'tensorboard': ['tensorboardX>=2.6', 'tensorboard'],
     'cuda12': ['jax[cuda12]>=0.10.2'],
     'cuda13': ['jax[cuda13]>=0.10.2'],
     'tpu': ['jax[tpu]>=0.10.2'],

@@ -183,7 +183,6 @@ def _running(config: ml_collections.ConfigDict) -> None:
   )
   config.pretrained = 'runs/pretrained'
   config.time_budget = 0.0
-  config.tensorboard = False
   config.figures = ('figure_3_left', 'budget')
   config.figure = figure()
 

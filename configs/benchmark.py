@@ -60,7 +60,6 @@ def _step(scale: str, steps_per_call: int) -> ml_collections.ConfigDict:
   if scale != 'paper':
     group.pretrain.mask_rate = 0.15
   group.corpus.num_documents = 32
-  group.num_members = (1, 2, 4, 8)
   return group
 
 
@@ -69,7 +68,6 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.inference.update(num_states=(3,), num_sequences=10, length=9)
   config.sampling.update(num_states=3, num_documents=4, corpus_documents=8, document_length=64)
   smoke = _step('smoke', steps_per_call=2)
-  smoke.num_members = (2,)
   # One model for both, so that what both need is compiled once.
   smoke.bert.update(dtype='bfloat16', num_layers=2)
   config.training.update(smoke)

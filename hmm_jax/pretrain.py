@@ -17,8 +17,6 @@ import optax
 from hmm_jax import masking, sharding
 from hmm_jax.bert import Bert
 
-_MEMBERS = 'members'
-
 
 class TrainState(NamedTuple):
   """The state of pretraining, which a checkpoint holds.
@@ -58,12 +56,10 @@ def train_step(
   state: TrainState,
   chunks: Array,
   key: Array,
-  most_of_all: Callable[[Array], Array] = lambda most: most,
 ) -> tuple[TrainState, Array]:
   """One step on chunks [B, T]: the new state and the masked-LM loss before it. `key` decides the corruption.
 
   The model reads out no more positions of a sequence than `masking.num_slots`; all, in a batch that selects more.
-  `most_of_all` makes the largest number of all members of an ensemble from that of this one.
   """
   key_corrupt, key_dropout = jax.random.split(key)
   inputs, selected = masking.corrupt(key_corrupt, corruption, chunks)
@@ -83,7 +79,7 @@ def train_step(
 
   params = sharding.gathered(state.params)
   everywhere = lambda: jax.value_and_grad(loss_at)(params, None)
-  loss, grads = lax.cond(most_of_all(selected.sum(-1).max()) <= slots, in_slots, everywhere)
+  loss, grads = lax.cond(selected.sum(-1).max() <= slots, in_slots, everywhere)
   updates, opt_state = optimizer.update(sharding.scattered(grads), state.opt_state, state.params)
   state = TrainState(state.step + 1, optax.apply_updates(state.params, updates), opt_state)
   return sharding.scattered(state), loss
@@ -97,17 +93,12 @@ def make_train_steps(
   batch_size: int,
   steps_per_call: int,
   mesh: Mesh,
-  num_members: int | None = None,
 ) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
   """Compiles `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
 
   The batch and the state are split as `hmm_jax.sharding` says; the state is donated. One compilation serves every
-  corpus of one shape, if the first state is already on the mesh. With `num_members`, models of one shape train side by
-  side, each on a corpus and with a key of its own: all arrays have a leading axis, which is split over `data` in place
-  of the batch. They must have taken equally many steps.
+  corpus of one shape, if the first state is already on the mesh.
   """
-  # A maximum over members is the same for all of them, so that what hangs on it is branched on and not computed twice.
-  largest_of_members = functools.partial(lax.pmax, axis_name=_MEMBERS) if num_members else lambda x: x
 
   def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
     key_order, key_noise = jax.random.split(key)
@@ -118,22 +109,22 @@ def make_train_steps(
 
     def one(carry: tuple[TrainState, Array, Array], _: None) -> tuple[tuple[TrainState, Array, Array], Array]:
       state, ordered_epoch, order = carry
-      step = largest_of_members(state.step)
-      epoch = step // steps_per_epoch
+      epoch = state.step // steps_per_epoch
       order = lax.cond(epoch != ordered_epoch, lambda: order_of(epoch), lambda: order)
-      batch = lax.dynamic_slice(order, (step % steps_per_epoch * batch_size,), (batch_size,))
+      batch = lax.dynamic_slice(order, (state.step % steps_per_epoch * batch_size,), (batch_size,))
       chunks = sharding.by_rows(jnp.take(corpus, batch, axis=0))
-      key = jax.random.fold_in(key_noise, step)
-      state, loss = train_step(bert, optimizer, corruption, state, chunks, key, largest_of_members)
+      key = jax.random.fold_in(key_noise, state.step)
+      state, loss = train_step(bert, optimizer, corruption, state, chunks, key)
       return (state, epoch, order), loss
 
     unordered = jnp.int32(-1), jnp.arange(num_chunks)
     (state, _, _), losses = lax.scan(one, (state, *unordered), length=steps_per_call)
     return state, losses
 
-  whole = sharding.members_sharded(mesh) if num_members else sharding.replicated(mesh)
-  if num_members:
-    each, of_state = jax.vmap(train_steps, axis_name=_MEMBERS, axis_size=num_members), whole
-  else:
-    each, of_state = sharding.over(mesh, train_steps), state_shardings(bert, optimizer, mesh)
-  return jax.jit(each, donate_argnums=0, in_shardings=(of_state, whole, whole), out_shardings=(of_state, whole))
+  whole, of_state = sharding.replicated(mesh), state_shardings(bert, optimizer, mesh)
+  return jax.jit(
+    sharding.over(mesh, train_steps),
+    donate_argnums=0,
+    in_shardings=(of_state, whole, whole),
+    out_shardings=(of_state, whole),
+  )

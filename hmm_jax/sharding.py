@@ -52,11 +52,6 @@ def replicated(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, PartitionSpec())
 
 
-def members_sharded(mesh: Mesh) -> NamedSharding:
-  """The leading axis, of the members of an ensemble, split over `data`."""
-  return NamedSharding(mesh, PartitionSpec('data'))
-
-
 def state_shardings(mesh: Mesh | AbstractMesh, state: Any, without: Sequence[str] = ()) -> Any:
   """The sharding of each leaf of a train state or a part of it, which may be abstract; whole over axes `without`.
 

@@ -102,13 +102,6 @@ LEARNING = [
     for name, module, old, new, tests in (
       ('slots for what is not selected', 'pretrain', 'jnp.argsort(~selected', 'jnp.argsort(selected', 'slots'),
       ('a batch that overflows its slots', 'pretrain', '<= slots, in_slots', '<= slots + 9, in_slots', 'slots'),
-      (
-        'both branches computed for an ensemble',
-        'pretrain',
-        'functools.partial(lax.pmax, axis_name=_MEMBERS) if num_members else lambda x: x',
-        'lambda x: x',
-        'members',
-      ),
       ('slots for one sequence alone', 'masking', '0.99 ** (1 / batch_size)', '0.99', 'slots'),
     )
   ),

@@ -67,11 +67,10 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   unit = 'HMM' if records['trial'].nunique() > 1 else 'task of one HMM'
   run = set(records['method'])
   protocol, beyond = run.intersection(PROTOCOL), run.difference(PROTOCOL)
-  has_ties = bool((records['near_tie_share'] > 0).any())
   rows: dict[str, tuple[str, list[Row]]] = {
     'accuracy': (
       'Test accuracy in percent, mean ± half-width of the 95% interval',
-      [_accuracy_row(point, points, protocol, has_ties, paper_overlay) for point in points],
+      [_accuracy_row(point, points, protocol) for point in points],
     ),
     'differences': (
       f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). '
@@ -85,11 +84,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     ),
     'diagnostics': (
       "Beyond the paper's protocol: what other fits and controls reach",
-      _method_rows(points, 'accuracy', beyond) if beyond else [],
-    ),
-    'clear': (
-      'The same without near ties: test inputs whose class scores differ by 1e-6 or more',
-      _method_rows(points, 'clear_accuracy', protocol) if has_ties else [],
+      [_name_of(point, points) | _method_cells(rows, beyond) for point, rows in points.items() if beyond],
     ),
   }
   return {name: table(title, of_table) for name, (title, of_table) in rows.items() if of_table}
@@ -138,7 +133,7 @@ def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]]) ->
       }
 
 
-def _name_of(point: Point, points: Points, field: str = 'accuracy') -> Row:
+def _name_of(point: Point, points: Points) -> Row:
   """The distribution, and its number of units."""
   has_memory = any(point.memory_size for point in points)
   return {
@@ -147,37 +142,27 @@ def _name_of(point: Point, points: Points, field: str = 'accuracy') -> Row:
     'N': str(point.num_cells or ''),
     '|H|': str(point.num_states),
     '|M|^N |H|': str(point.joint_states) if has_memory else '',
-    'n': str(len(statistics.by_unit(points[point], field))),
+    'n': str(points[point]['unit'].nunique()),
   }
 
 
-def _method_rows(points: Points, field: str, methods: Collection[str]) -> list[Row]:
-  """A row for each distribution: the number of units, and in percent a field of these methods on each model."""
-  return [_name_of(point, points, field) | _method_cells(rows, field, methods) for point, rows in points.items()]
-
-
-def _method_cells(rows: pd.DataFrame, field: str, methods: Collection[str]) -> Row:
+def _method_cells(rows: pd.DataFrame, methods: Collection[str]) -> Row:
+  """The accuracy of these methods on each model, in percent."""
   cells = {}
   for model, method in itertools.product(MODEL_NAMES, sorted(methods)):
     title = f'{textwrap.fill(METHODS[method].label, 18)}\n{MODEL_NAMES[model]}'
-    cells[title] = str(statistics.percent(statistics.select(rows, model=model, method=method), field))
+    cells[title] = str(statistics.percent(statistics.select(rows, model=model, method=method), 'accuracy'))
   return cells
 
 
-def _accuracy_row(point: Point, points: Points, protocol: Collection[str], has_ties: bool, paper_overlay: bool) -> Row:
-  """The accuracies of the paper's protocol, the majority, the Bayes gap, and the paper's accuracies."""
+def _accuracy_row(point: Point, points: Points, protocol: Collection[str]) -> Row:
+  """The accuracies of the paper's protocol, the share of near ties, the majority and the Bayes gap."""
   rows = points[point]
-  row = _name_of(point, points) | _method_cells(rows, 'accuracy', protocol)
-  if has_ties:
-    row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
+  row = _name_of(point, points) | _method_cells(rows, protocol)
+  row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
     row[title] = number(statistics.select(rows, model='bert')[field].mean(skipna=False), '.3f')
-  if paper_overlay:
-    beside = list(_beside_paper(point, points))
-    of = f'\n{" / ".join(row["method"] for row in beside)}' if len(beside) > 1 else ''
-    row[f"paper's{of}"] = ' / '.join(row['paper'] or '-' for row in beside)
-    row["ours\n- paper's"] = ' / '.join(row['difference'] or '-' for row in beside)
   return row
 
 

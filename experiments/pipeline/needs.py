@@ -6,15 +6,12 @@ parts are added as if they lived at once, and XLA's own buffers are not known: t
 On two CPU cores prompt_vs_head:smoke peaked at 1.05 GB, and with 1,000,000 documents of 512 tokens at 3.2 GB; estimated
 are 1.0 and 3.6 GB.
 
-Disk: the checkpoints that unfinished pretrainings lack, with one more of each, which is written before another is
-removed, and the records and tuned arrays that are missing. Nothing is checked in an object store, which does not say
-what room it has.
+Disk: the checkpoints that unfinished pretrainings lack. Nothing is checked in an object store, which does not say what
+room it has.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 import operator
-import pathlib
 
 import jax
 
@@ -25,7 +22,7 @@ from experiments.runtime import machine, storage
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
-from hmm_jax.sampling import DOCUMENTS_AT_A_TIME, token_dtype
+from hmm_jax.sampling import token_dtype
 
 # Measured: the peak of prompt_vs_head:smoke on a CPU, whose arrays are next to nothing.
 _PROCESS = 1e9
@@ -35,11 +32,8 @@ _POSTERIORS = 4 * 8
 _COPIES = 4 * 4
 # Of each entry of the permutation matrices that a transition matrix is mixed of, while it is drawn.
 _PERMUTATION = 9
-# Bytes of a token while its document is drawn, measured with 256 documents of 200,000 tokens.
-_DRAWN = 32
-# Bytes of Orbax's metadata of a step with the rest of its files' blocks, which take 0.16 MB; of the blocks of most file
-# systems that a record and a head take; and of tables, figures and logs.
-_STEP, _RECORD, _REST = 2**18, 2**14, 2**20
+# Bytes of Orbax's metadata of a step with the rest of its files' blocks, which take 0.16 MB; and of all other files.
+_STEP, _REST = 2**18, 2**20
 
 
 def memory_bytes(s: Settings) -> dict[str, float]:
@@ -63,12 +57,10 @@ def memory_bytes(s: Settings) -> dict[str, float]:
   if 'bert' in s.models:
     data, fsdp, tensor = s.mesh.sizes(jax.device_count())
     finetuned = s.tasks_per_trial * any(method.finetunes for method in methods)
-    drawn = corpus.document_length * min(DOCUMENTS_AT_A_TIME, corpus.num_documents)
     found |= {
       # Whatever the mesh, each device has the parameters once whole for a step and for tuning.
       'bert.width': cost.num_params(s) * (4 + _COPIES / (fsdp * tensor) + _COPIES * finetuned),
-      'corpus.num_documents': 5 * token_dtype(tokens).itemsize * corpus.num_documents * corpus.document_length
-      + _DRAWN * drawn,
+      'corpus.num_documents': 5 * token_dtype(tokens).itemsize * corpus.num_documents * corpus.document_length,
       'pretrain.batch_size': cost.activation_bytes(s, s.pretrain.batch_size / (data * fsdp), corpus.chunk_length),
       'tasks_per_trial': 2 * cost.activation_bytes(s, batch, seen),
     }
@@ -89,31 +81,16 @@ def _gigabytes(size: float) -> str:
   return f'{size / 1e9:,.1f} GB'
 
 
-def disk_bytes(trials: Sequence[Trial]) -> dict[pathlib.Path, int]:
-  """Bytes that what is missing of the trials takes, by the directories that it goes to."""
-  found = Counter({trials[0].workdir: _REST})
-  for trial in trials:
-    s, absent, pretrained = trial.settings, trial.absent(), trial.pretrained_directory
-    # A fine-tuned BERT is saved whole, in float64 at most; a head or a prompt is within what a record takes.
-    finetuned = sum(METHODS[name.method].finetunes for name in absent)
-    found[trial.workdir] += _RECORD * len(absent) + 8 * cost.num_params(s) * finetuned
-    there = checkpoints.steps(pretrained / checkpoints.NAME)
-    if absent and 'bert' in s.models and s.pretrain.num_steps not in there:
-      # The next checkpoint is written before one is removed, and several runs may do so at once.
-      lacking = (checkpoints.KEPT + 1 - len(there)) * checkpoint_bytes(s)
-      found[pretrained.parent if s.pretrained else trial.workdir] += lacking
-  return found
-
-
-def checkpoint_bytes(s: Settings) -> int:
-  """Bytes of one step of a pretraining, on disk."""
-  return cost.state_bytes(s) + _STEP
-
-
 def check_disk(trials: Sequence[Trial]) -> None:
-  """Raises SettingsError where there is less room in a directory than what is missing of the trials takes of it."""
-  for path, total in disk_bytes(trials).items():
-    free = storage.free_bytes(path)
-    if free is not None and free < total:
-      valid = f'valid are at least {total:,}, which the run may take'
-      raise SettingsError(f'{str(path)!r}: {free:,} bytes are free there; {valid}')
+  """Raises SettingsError where there is less room than the checkpoints that are still to be written take."""
+  models = {trial.pretrained_directory: trial for trial in trials if trial.absent() and 'bert' in trial.settings.models}
+  total = _REST
+  for directory, trial in models.items():
+    s, there = trial.settings, checkpoints.steps(directory / checkpoints.NAME)
+    if s.pretrain.num_steps not in there:
+      # The next one is written before one is removed, and several runs may do so at once.
+      total += (checkpoints.KEPT + 1 - len(there)) * (cost.state_bytes(s) + _STEP)
+  path = next(iter(models), trials[0].directory).parent
+  free = storage.free_bytes(path)
+  if free is not None and free < total:
+    raise SettingsError(f'{path}: {free:,} bytes are free there; valid are at least {total:,}, for checkpoints')

@@ -1,7 +1,6 @@
 """Pretraining with checkpoints: the model that tuning finds frozen, and its distance from the ideal one."""
 
 from collections.abc import Callable, Iterator
-import contextlib
 import functools
 import math
 import pathlib
@@ -253,7 +252,7 @@ def _train(
   if not metrics:
     measure_state(state)
   before, calls = clock.spent()['pretraining'], _calls(call, state, p.steps_per_call, p.num_steps)
-  with reporter.track('pretraining', p.num_steps, start) as advance, _board(settings, directory) as board:
+  with reporter.track('pretraining', p.num_steps, start) as advance:
     for step, state, loss in calls:
       tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
       speed = tokens / (clock.spent()['pretraining'] - before)[1]
@@ -261,8 +260,6 @@ def _train(
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
         measure_state(state, train_loss=loss)
-        for name, value in (metrics[-1] if board else {}).items():
-          board.add_scalar(name, value, step)
         note += f', KL at [MASK] {metrics[-1]["kl_at_mask"]:.3f}'
       is_stopping = bool(signals.all_stopping())
       is_kept = is_stopping or step % p.checkpoint_every == 0 or step == p.num_steps
@@ -298,12 +295,3 @@ def _corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
   documents = sample_corpus(key, hmm, corpus.num_documents, corpus.document_length)
   whole_chunks = documents[:, : corpus.chunks_per_document * corpus.chunk_length]
   return whole_chunks.reshape(corpus.num_chunks, corpus.chunk_length)
-
-
-def _board(settings: Settings, directory: pathlib.Path) -> contextlib.AbstractContextManager[Any]:
-  """TensorBoard's writer if it is asked for, or else None."""
-  if not (settings.tensorboard and distributed.is_writer()):
-    return contextlib.nullcontext()
-  import tensorboardX  # An optional extra.
-
-  return tensorboardX.SummaryWriter(str(directory / 'tensorboard'))

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-import importlib.util
 import pathlib
 import re
 from typing import Any
@@ -19,7 +18,7 @@ from experiments.records.results import Record
 from experiments.records.trial_records import Grid
 from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
 
@@ -39,8 +38,6 @@ RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 
 def check(settings: Settings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
-  if settings.tensorboard and not importlib.util.find_spec('tensorboardX'):
-    raise SettingsError('tensorboard is True, which needs tensorboardX; valid is False, or the extra tensorboard')
   if 'bert' in settings.models:
     pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')

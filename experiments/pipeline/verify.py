@@ -41,11 +41,19 @@ _OF_MODEL = ('kl_at_mask', 'tv_at_mask', 'kl_over_positions', 'tv_over_positions
 _FIELDS_OF = {
   # What follows from the distribution alone, in float64, and what is 0 but for rounding.
   'computed': (
-    *('majority_accuracy', 'smallest_margin', 'near_tie_share', 'bayes_floor'),
-    *('certificate_residual', 'gradient_norm'),
+    'majority_accuracy',
+    'smallest_margin',
+    'near_tie_share',
+    'bayes_floor',
+    'certificate_residual',
+    'gradient_norm',
   ),
   'accuracy': (
-    *('accuracy', 'validation_accuracy', 'train_accuracy', 'clear_accuracy', 'accuracy_at_most'),
+    'accuracy',
+    'validation_accuracy',
+    'train_accuracy',
+    'clear_accuracy',
+    'accuracy_at_most',
     'attention_rank_correlation',
   ),
   'loss': (*_OF_MODEL, 'train_loss'),
@@ -109,7 +117,7 @@ def _settings(config: Record, pretrained: str, classes: config_lib.Classes) -> S
   """The settings on record without their paths: no record decides where programs or models are. No time limit."""
   settings = config_lib.from_record(config, classes)
   here = {'compilation_cache': settings.compilation_cache and 'auto', 'pretrained': pretrained}
-  return dataclasses.replace(settings, **here, time_budget=0.0, tensorboard=False, debug_nans=False)
+  return dataclasses.replace(settings, **here, time_budget=0.0, debug_nans=False)
 
 
 def _same_bits(workdir: pathlib.Path, recorded: list[Record]) -> set[str]:

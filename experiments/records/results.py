@@ -61,7 +61,7 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
 
 
 # What decides no record.
-OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'tensorboard', 'time_budget')
+OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'time_budget')
 
 
 def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:

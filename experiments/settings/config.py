@@ -19,7 +19,7 @@ from experiments.settings.fields import require, SettingsError, valid_values
 Classes = Mapping[str, Any]
 
 _SHIPPED = pathlib.Path(__file__).parents[2] / 'configs'
-# A word of a command line that speaks of a field, such as --config.seed=1, --config.seed or --noconfig.tensorboard.
+# A word of a command line that speaks of a field, such as --config.seed=1, --config.seed or --noconfig.debug_nans.
 _FIELD = re.compile(r'--?(?:no)?config\.([^=]*)')
 
 

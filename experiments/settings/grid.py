@@ -79,7 +79,6 @@ class Settings(groups.Experiment):
     'minutes after which no trial begins, and pretraining stops at a checkpoint; 0: none',
     least=0,
   )
-  tensorboard: bool = setting('whether pretraining writes TensorBoard events')
   figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention', 'budget'), may_be_empty=True)
   figure: groups.FigureSettings
 

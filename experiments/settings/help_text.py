@@ -11,8 +11,16 @@ from experiments.settings.fields import valid_values
 
 _WIDTH = 100
 _OFTEN_CHANGED = (
-  *('seed', 'num_states', 'num_trials', 'tasks_per_trial', 'models', 'methods', 'corpus.num_documents'),
-  *('pretrain.num_steps', 'downstream.num_train', 'prompt.length'),
+  'seed',
+  'num_states',
+  'num_trials',
+  'tasks_per_trial',
+  'models',
+  'methods',
+  'corpus.num_documents',
+  'pretrain.num_steps',
+  'downstream.num_train',
+  'prompt.length',
 )
 
 

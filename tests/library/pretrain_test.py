@@ -4,7 +4,6 @@ import functools
 
 from conftest import assert_same_bits
 from flax import linen as nn
-from forked import run_on_devices
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -109,7 +108,7 @@ def test_an_epoch_visits_each_chunk_at_most_once(monkeypatch):
   """Each epoch meets floor(N / B) B distinct chunks in an order of its own, and each step has a key of its own, however
   many steps run in a call."""
 
-  def report_chunks(bert, optimizer, corruption, state, chunks, key, most_of_all):
+  def report_chunks(bert, optimizer, corruption, state, chunks, key):
     return state._replace(step=state.step + 1), (chunks[:, 0], jax.random.key_data(key))
 
   monkeypatch.setattr(pretrain, 'train_step', report_chunks)
@@ -194,65 +193,3 @@ def test_slots_change_neither_loss_nor_step(slots, start, corpus, monkeypatch):
   for leaf, expected, before in zip(*map(jax.tree.leaves, (state_then.params, expected_state.params, start.params))):
     np.testing.assert_allclose(leaf, expected, atol=1e-7)
     assert np.shape(before) == () or (np.asarray(expected) != before).any()
-
-
-def test_members_of_an_ensemble_train_as_they_would_alone(start):
-  """Two models side by side, each on its corpus, have the losses and parameters of each alone, over an epoch's end.
-
-  What hangs on the step or on the number of selected positions is branched on: both branches are not computed.
-  """
-  together = pretrain.make_train_steps(
-    BERT, SGD, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=5, mesh=sharding.make_mesh(), num_members=2
-  )
-  start = start._replace(opt_state=SGD.init(start.params))
-  corpora, keys = [cycles(seed) for seed in (1, 2)], [jax.random.key(seed) for seed in (7, 8)]
-  stack = lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves])
-  state, corpus, key = placed((jax.tree.map(stack, start, start), stack(*corpora), stack(*keys)))
-  compiled_together = together.lower(state, corpus, key).compile()
-  assert compiled_together.as_text().count(' conditional(') == 2
-  losses = []
-  for _ in range(3):
-    state, some = compiled_together(state, corpus, key)
-    losses.append(some)
-  alone_steps = compiled(steps_per_call=5, optimizer=SGD)
-  for member in range(2):
-    alone, expected = run(alone_steps, start, corpora[member], calls=3, seed=7 + member)
-    np.testing.assert_allclose(np.concatenate(losses, axis=1)[member], expected, atol=1e-5)
-    for leaf, other in zip(*map(jax.tree.leaves, (state.params, alone.params)), strict=True):
-      np.testing.assert_allclose(leaf[member], other, atol=1e-5)
-  assert state.step.tolist() == [15, 15] and not np.array_equal(losses[0][0], losses[0][1])
-
-
-ON_EIGHT_DEVICES = """
-import jax, numpy as np, optax
-from hmm_jax import pretrain, sharding
-from hmm_jax.bert import Bert
-from hmm_jax.masking import Corruption
-
-assert jax.device_count() == 8
-bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.1)
-optimizer = optax.sgd(0.3)  # Adam would magnify rounding where a gradient is zero.
-rng = np.random.default_rng(0)
-corpus = np.uint8(rng.integers(4, size=(40, 6)))
-shapes = jax.eval_shape(lambda: pretrain.init_train_state(jax.random.key(2), bert, optimizer))
-start = jax.tree.map(lambda leaf: np.asarray(rng.normal(leaf.ndim == 1, 0.3, leaf.shape), leaf.dtype), shapes)
-start = start._replace(step=np.int32(0))
-mesh, whole = sharding.make_mesh(8), sharding.replicated(sharding.make_mesh())
-steps = pretrain.make_train_steps(bert, optimizer, Corruption(4, 0.3, 0.8, 0.1), batch_size=16, steps_per_call=4,
-                                  mesh=sharding.make_mesh())
-_, expected = steps(*jax.device_put((start, corpus, jax.random.key(3)), whole))
-# Eight members, one on each device, which have nothing to tell each other but the branch that all take.
-steps = pretrain.make_train_steps(bert, optimizer, Corruption(4, 0.3, 0.8, 0.1), batch_size=16, steps_per_call=4,
-                                  mesh=mesh, num_members=8)
-eightfold = lambda x: np.broadcast_to(x, (8, *np.shape(x)))
-keys = jax.random.wrap_key_data(eightfold(jax.random.key_data(jax.random.key(3))))
-state = jax.device_put((jax.tree.map(eightfold, start), eightfold(corpus), keys), sharding.members_sharded(mesh))
-state, losses = steps(*state)
-assert all(leaf.sharding.shard_shape(leaf.shape)[0] == 1 for leaf in jax.tree.leaves(state.params))
-np.testing.assert_allclose(losses, eightfold(expected), atol=1e-5)
-"""
-
-
-def test_members_on_eight_devices_train_as_one_on_one():
-  """With dropout; how one model is split over devices is tested in sharding_test.py."""
-  run_on_devices(8, ON_EIGHT_DEVICES)

@@ -6,7 +6,7 @@ import re
 from forked import run_on_devices
 import jax
 import jax.numpy as jnp
-from jax.sharding import AxisType, PartitionSpec
+from jax.sharding import AxisType
 import pytest
 
 from experiments.settings import config as config_lib
@@ -36,7 +36,6 @@ def test_a_mesh_has_three_automatic_axes():
   assert mesh.axis_names == ('data', 'fsdp', 'tensor') and mesh.devices.shape == (1, 1, 1)
   assert mesh.axis_types == (AxisType.Auto,) * 3
   assert sharding.replicated(mesh).is_fully_replicated
-  assert sharding.members_sharded(mesh).spec == PartitionSpec('data')
 
 
 def _specs(optimizer, mesh, bert=BERT):
@@ -172,16 +171,15 @@ for leaf, here in zip(*map(jax.tree.leaves, (state.params, pretraining._params_h
   assert here.devices() == set(jax.devices()[:1])
   np.testing.assert_array_equal(leaf, here)
 
-# A batch, or the members of an ensemble, on four devices.
+# A batch on four devices.
 mesh = sharding.make_mesh(4)
 assert [d.id for d in mesh.devices.flat] == [0, 1, 2, 3], mesh
 batch = np.arange(24).reshape(8, 3)
 by_rows = jax.jit(sharding.over(mesh, sharding.by_rows), in_shardings=sharding.replicated(mesh))
-for split in (jax.device_put(batch, sharding.members_sharded(mesh)), by_rows(batch)):
-  shards = sorted(split.addressable_shards, key=lambda shard: shard.device.id)
-  assert [shard.device.id for shard in shards] == [0, 1, 2, 3]
-  for number, shard in enumerate(shards):
-    np.testing.assert_array_equal(shard.data, batch[2 * number : 2 * number + 2])
+shards = sorted(by_rows(batch).addressable_shards, key=lambda shard: shard.device.id)
+assert [shard.device.id for shard in shards] == [0, 1, 2, 3]
+for number, shard in enumerate(shards):
+  np.testing.assert_array_equal(shard.data, batch[2 * number : 2 * number + 2])
 """
 
 

@@ -184,7 +184,7 @@ def test_a_long_file_is_not_read(tmp_path, monkeypatch):
 def test_settings_that_are_read_back_choose_no_path(tmp_path):
   """Neither where programs are kept, which are run, nor where models are; and no code by its name."""
   config = prompt_vs_head.get_config('smoke')
-  config.update(compilation_cache='/chosen', pretrained='/chosen', debug_nans=True, time_budget=3.0, tensorboard=True)
+  config.update(compilation_cache='/chosen', pretrained='/chosen', debug_nans=True, time_budget=3.0)
   recorded = {'schema_version': results.SCHEMA_VERSION, **dataclasses.asdict(registry.from_config(config))}
   path = tmp_path / 'config.json'
   path.write_text(json.dumps(recorded))

@@ -51,7 +51,6 @@ def test_what_decides_no_number_changes_no_id():
     mesh__tensor=2,
     num_states=(4,),
     methods=('prompt',),
-    tensorboard=True,
   )
   assert changed.trial_id(Point(4), 0) == plain.trial_id(Point(4), 0)
 

@@ -1,4 +1,4 @@
-"""Speed of inference, sampling and training beside dynamax, hmmlearn, numba and Hugging Face.
+"""Speed of inference, sampling and training beside dynamax, hmmlearn and Hugging Face.
 
 Ours and the peer take turns in one process; `study.py` runs it.
 """

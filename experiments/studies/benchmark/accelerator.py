@@ -1,4 +1,4 @@
-"""Paper scale on one GPU: half precision checked against float32, a step by every road, ensembles.
+"""Paper scale on one GPU: half precision checked against float32, a step by every road.
 
 Runs on any machine, in toy sizes on a CPU too; what the machine cannot do is a line that says so.
 """
@@ -29,7 +29,7 @@ def cases(settings: TrainingSettings, key: Array) -> Iterator[Case]:
   yield (
     step.name,
     {
-      'ours': lambda: step.alone,
+      'ours': step.ours,
       'ours, without dropout': functools.partial(step.ours, dropout_rate=0.0),
       # JAX gives this kernel no dropout.
       'ours, cuDNN attention, without dropout': functools.partial(step.ours, attention='cudnn', dropout_rate=0.0),
@@ -40,7 +40,6 @@ def cases(settings: TrainingSettings, key: Array) -> Iterator[Case]:
     },
   )
   yield losses(settings, key)
-  yield step.ensembles()
 
 
 def losses(settings: TrainingSettings, key: Array) -> Case:

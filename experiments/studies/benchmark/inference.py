@@ -1,4 +1,4 @@
-"""Exact inference beside dynamax, hmmlearn and loops compiled by numba; a memory's posterior beside its chain.
+"""Exact inference beside dynamax and hmmlearn; a memory's posterior beside its chain.
 
 Every error is the largest of a probability, against scaled messages in numpy and float64 that share no line with ours.
 """
@@ -76,25 +76,18 @@ def _smoothing(settings: InferenceSettings, hmm: HMM, key: Array) -> Iterator[Ca
   error = _largest_error(smoothed_in_float64(hmm, rows))
   size = f'{settings.num_sequences} x {settings.length}, |H| = {hmm.num_states}'
   ours = functools.partial(_program, hmm_jax.forward_backward, hmm, rows, error)
-  numba = functools.partial(_numba, hmm, rows, error)
 
   def dynamax(*read: Callable[[Any], Any]) -> Prepared:
     return _program(_dynamax(), hmm, jnp.log(rows), error, *read)
 
-  everything: Contenders = {
-    'ours': ours,
-    'dynamax': dynamax,
-    'numba, float64': functools.partial(numba, everything=True),
-  }
   alone: Contenders = {
     'ours': functools.partial(ours, _smoothed_rows),
     'ours, float64 in and out': functools.partial(_in_float64, hmm, rows, error),
     'dynamax': functools.partial(dynamax, _smoothed_rows),
     'dynamax, all it tells': dynamax,
     'hmmlearn, float64': functools.partial(_hmmlearn, hmm, tokens, error),
-    'numba, float64': functools.partial(numba, everything=False),
   }
-  yield f'all posteriors, {size}', everything
+  yield f'all posteriors, {size}', {'ours': ours, 'dynamax': dynamax}
   yield f'smoothed rows, {size}', alone
 
 
@@ -117,13 +110,6 @@ def _dynamax() -> _Smoother:
 
   smoother = jax.vmap(hmm_smoother, in_axes=(None, None, 0))
   return lambda hmm, log_rows: smoother(hmm.initial_probs, hmm.transition_matrix, log_rows)
-
-
-def _numba(hmm: HMM, rows: Array, error: _Error, everything: bool) -> Prepared:
-  from experiments.studies.benchmark import loops
-
-  arguments = (*_in_numpy(hmm, rows), everything)
-  return Prepared(lambda: loops.forward_backward(*arguments), lambda result: error(result[0]))
 
 
 def _hmmlearn(hmm: HMM, tokens: Array, error: _Error) -> Prepared:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-PEERS = ('dynamax', 'hmmlearn', 'numba', 'torch', 'transformers')
+PEERS = ('dynamax', 'hmmlearn', 'torch', 'transformers')
 # The numbers of a record beside its seconds, None where a contender has no such number.
 NUMBERS = ('error', 'memory_bytes', 'flops', 'product_flops', 'tokens', 'compile_seconds')
 

@@ -1,11 +1,10 @@
-"""Sampling text beside dynamax and a loop compiled by numba; and a whole corpus, for its memory.
+"""Sampling text beside dynamax; and a whole corpus, for its memory.
 
 Every error is the largest distance of a token's share in the text from its exact mean over positions in float64, so
 that it is of the size of chance: it says that all sample one law.
 """
 
-from collections.abc import Callable, Iterator
-import functools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -13,15 +12,14 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.studies.benchmark.measure import Case, compiled, Contenders, Prepared
+from experiments.studies.benchmark.measure import Case, compiled, Prepared
 from experiments.studies.benchmark.settings import SamplingSettings
 import hmm_jax
 from hmm_jax.hmm import chunk_start, emitted_token_probs, HMM
-from hmm_jax.sampling import alias_table
 
 
 def cases(settings: SamplingSettings, key: Array) -> Iterator[Case]:
-  """Documents beside every peer, and a corpus without dynamax, which is too slow for it."""
+  """Documents beside dynamax's, and a corpus, for which dynamax is too slow."""
   hmm = hmm_jax.random_hmm(key, settings.num_states, settings.num_tokens)
   length, expected = settings.document_length, exact_shares(hmm, settings.document_length)
 
@@ -32,12 +30,6 @@ def cases(settings: SamplingSettings, key: Array) -> Iterator[Case]:
   def ours(count: int) -> Prepared:
     return compiled(lambda key, hmm: hmm_jax.sample_corpus(key, hmm, count, length), key, hmm, error=error)
 
-  def numba(count: int) -> Prepared:
-    from experiments.studies.benchmark import loops
-
-    tables = [tuple(map(np.asarray, alias_table(rows))) for rows in hmm]
-    return Prepared(lambda: loops.sample(*tables, count, length, seed=0), error)
-
   def dynamax(count: int) -> Prepared:
     from dynamax.hidden_markov_model import CategoricalHMM
 
@@ -47,12 +39,15 @@ def cases(settings: SamplingSettings, key: Array) -> Iterator[Case]:
     sample = jax.vmap(lambda key: model.sample(params, key, length)[1])
     return compiled(sample, jax.random.split(key, count), error=error)
 
-  def contenders(count: int, *functions: Callable[[int], Prepared]) -> Contenders:
-    return {function.__name__: functools.partial(function, count) for function in functions}
-
   count, corpus = settings.num_documents, settings.corpus_documents
-  yield f'sample {count} x {length}, |H| = {hmm.num_states}', contenders(count, ours, numba, dynamax)
-  yield f'sample a corpus, {corpus} x {length}', contenders(corpus, ours, numba)
+  yield (
+    f'sample {count} x {length}, |H| = {hmm.num_states}',
+    {
+      'ours': lambda: ours(count),
+      'dynamax': lambda: dynamax(count),
+    },
+  )
+  yield f'sample a corpus, {corpus} x {length}', {'ours': lambda: ours(corpus)}
 
 
 def exact_shares(hmm: HMM, length: int) -> np.ndarray:

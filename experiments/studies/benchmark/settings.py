@@ -25,7 +25,6 @@ class TrainingSettings(Group):
   """One step of pretraining, whose length is that of a chunk."""
 
   num_tokens: int = setting('size V of the vocabulary', least=2, most=2**16)
-  num_members: tuple[int, ...] = setting('models that are trained at once', least=1)
   bert: BertSettings
   pretrain: PretrainSettings
   corpus: CorpusSettings

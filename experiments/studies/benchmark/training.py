@@ -1,4 +1,4 @@
-"""A step of pretraining beside Hugging Face's and beside its matrix products alone; ensembles beside one model."""
+"""A step of pretraining beside Hugging Face's and beside its matrix products alone."""
 
 from collections.abc import Callable, Iterator
 import functools
@@ -25,25 +25,24 @@ _NUM_STATES = 10
 
 
 def cases(settings: TrainingSettings, key: Array) -> Iterator[Case]:
-  """A step, by us and by Hugging Face; and steps of several models at once."""
+  """A step, by us and by Hugging Face."""
   step = Step(settings, key)
   yield (
     step.name,
     {
-      'ours': lambda: step.alone,
+      'ours': step.ours,
       'Hugging Face, eager': functools.partial(step.hugging_face, compiled=False),
       'Hugging Face, torch.compile': functools.partial(step.hugging_face, compiled=True),
       'its matrix products alone': step.products_alone,
     },
   )
-  yield step.ensembles()
 
 
 class Step:
   """One step of pretraining of one model on one text, which everything here is measured on."""
 
   def __init__(self, settings: TrainingSettings, key: Array):
-    self.key, self.pretrain, self.num_members = key, settings.pretrain, settings.num_members
+    self.key, self.pretrain = key, settings.pretrain
     self.bert = bert = settings.bert.module(settings.num_tokens)
     self.corruption = settings.pretrain.corruption(settings.num_tokens)
     self.sizes = batch_size, length = settings.pretrain.batch_size, settings.corpus.chunk_length
@@ -69,11 +68,6 @@ class Step:
     return jax.jit(self.bert.init)(self.key, jnp.zeros((1, 1), jnp.int32))['params']
 
   @functools.cached_property
-  def alone(self) -> Prepared:
-    """Our model alone, compiled once, with which Hugging Face and ensembles are compared."""
-    return self.ours()
-
-  @functools.cached_property
   def loss_in_float64(self) -> float | None:
     """Hugging Face's loss in float64 at the start; None where it is not installed."""
     try:
@@ -86,17 +80,11 @@ class Step:
     expected = self.loss_in_float64
     return None if expected is None else lambda _: abs(loss - expected)
 
-  def ours(self, num_members: int | None = None, options: dict[str, Any] | None = None, **changes: Any) -> Prepared:
-    """Calls of many steps, of `num_members` models at once where that is a number; the unit is a step of one model.
-
-    `options` are the compiler's, `changes` are of fields of the model.
-    """
+  def ours(self, options: dict[str, Any] | None = None, **changes: Any) -> Prepared:
+    """Calls of many steps; `options` are the compiler's, `changes` are of fields of the model."""
     bert, p, mesh, key, corpus = self.bert.clone(**changes), self.pretrain, sharding.make_mesh(), self.key, self.corpus
     optimizer = p.gradient_transformation(p.num_steps)
     init, where = lambda key: init_train_state(key, bert, optimizer), state_shardings(bert, optimizer, mesh)
-    if num_members:
-      init, where, key = jax.vmap(init), sharding.members_sharded(mesh), jax.random.split(key, num_members)
-      corpus = jnp.broadcast_to(corpus, (num_members, *corpus.shape))
     train_steps = make_train_steps(
       bert,
       optimizer,
@@ -104,32 +92,25 @@ class Step:
       batch_size=p.batch_size,
       steps_per_call=p.steps_per_call,
       mesh=mesh,
-      num_members=num_members,
     )
     state = jax.jit(init, out_shardings=where)(key)
     program, fields = compile_program(train_steps, state, corpus, key, options=options)
-    members = num_members or 1
-    fields |= self.fields | {'flops': fields['flops'] / members, 'dtype': bert.dtype.name}
+    fields |= self.fields | {'dtype': bert.dtype.name}
 
     def call() -> Array:
       nonlocal state  # Donated, so that a call goes on from the one before.
       state, losses = program(state, corpus, key)
       return losses
 
-    # Members, and scanned layers, start from other draws, so that their losses are others.
-    is_compared = not (num_members or bert.scan_layers)
-    return Prepared(call, self._error(self._loss(bert)) if is_compared else None, members * p.steps_per_call, fields)
+    # Scanned layers start from other draws, so that their losses are others.
+    error = None if bert.scan_layers else self._error(self._loss(bert))
+    return Prepared(call, error, p.steps_per_call, fields)
 
   def _loss(self, bert: Bert) -> float:
     """The masked-LM loss without dropout at the start."""
     inputs, labels = map(jnp.asarray, self.batches[0])
     logits: Any = jax.jit(bert.apply)({'params': self.params}, inputs)
     return masked_cross_entropy(logits, jnp.maximum(labels, 0), labels != _IGNORED).item()
-
-  def ensembles(self) -> Case:
-    """Steps of several models at once, beside those of one."""
-    at_once = {f'ours, {n} at once': functools.partial(self.ours, n) for n in self.num_members}
-    return f'a step of each of several models, {self.dtype}', {'ours': lambda: self.alone, **at_once}
 
   def products_alone(self) -> Prepared:
     """The least that our step could take."""

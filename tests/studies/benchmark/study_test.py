@@ -178,7 +178,7 @@ def finished(tmp_path_factory):
   """The workdir of a finished run on a machine that has dynamax and hmmlearn alone, and what it printed."""
   workdir, reporter = tmp_path_factory.mktemp('finished'), Reporter(rich.console.Console(file=io.StringIO(), width=120))
   with pytest.MonkeyPatch.context() as patched:
-    _without(patched, 'torch', 'transformers', 'numba')
+    _without(patched, 'torch', 'transformers')
     study.STUDY.run(_settings(), workdir, reporter)
   study.STUDY.show(_settings(), workdir, reporter)
   return workdir, reporter.console.file.getvalue()
@@ -190,13 +190,13 @@ def test_a_run_without_peers_measures_all_else(finished):
   records = results.load(workdir)
   assert {record['part'] for record in records} == {'gpu', 'inference', 'sampling', 'training'}
   for record in records:
-    missing = [name for name in ('torch', 'transformers', 'numba') if name in record['note']]
+    missing = [name for name in ('torch', 'transformers') if name in record['note']]
     here = record['way'].startswith(('ours', 'its matrix')) and 'cuDNN' not in record['note']
     assert len(record['seconds']) == (2 if here or record['way'].startswith(('dynamax', 'hmmlearn')) else 0), record
-    assert bool(missing) == record['way'].startswith(('numba', 'Hugging Face'))
+    assert bool(missing) == record['way'].startswith('Hugging Face')
   assert 'not installed' in printed and 'cuDNN' in printed
   (made,) = environment.load(workdir, records).values()
-  assert made['peers']['numba'] is None and made['peers']['dynamax']
+  assert made['peers']['torch'] is None and made['peers']['dynamax']
 
 
 def test_errors_are_those_of_float32(finished):
@@ -255,7 +255,6 @@ def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
     ('smoke', {'training.bert.scan_layers': True}, ['training.bert.scan_layers', 'True', 'valid is False']),
     ('smoke', {'training.pretrain.optimizer': 'muon'}, ['training.pretrain.optimizer', 'muon', "'adamw'"]),
     ('smoke', {'gpu.bert.dtype': 'float16'}, ['gpu.bert.dtype', 'float16', "'bfloat16'"]),
-    ('smoke', {'gpu.num_members': (0, 2)}, ['gpu.num_members', '(0, 2)', 'at least 1']),
     ('smoke', {'sampling.num_tokens': 255}, ['sampling.num_tokens', '255', 'at most 254']),
   ],
 )
