@@ -284,9 +284,8 @@ def test_a_tampered_record_is_not_verified(finished, tmp_path, field):
   assert f'is not what its settings make: {field} (1 of 8 differ)' in line if field else 'does not say where' in line
 
 
-def test_report_redraws_from_records_alone(finished, tmp_path, monkeypatch, lacking):
+def test_report_redraws_from_records_alone(finished, tmp_path):
   """`--mode=report` needs results.jsonl and nothing else, not what the run needed, and draws the same bytes."""
-  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   (tmp_path / 'results.jsonl').write_bytes(finished.prompt_files['results.jsonl'])
   _finish(*PROMPT, '--config.mesh.data=64', '--mode=report', f'--workdir={tmp_path}')
   for name in _drawn('figure_3_left') | {'table.txt'}:
