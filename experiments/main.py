@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
 
 
 def _main(argv: list[str]) -> None:
-  values, config = _parse(argv)
+  values, config = parse(argv)
   if values.help:
     # The usage stands at the top of this file.
     fields = help_text.fields_text(config, SETTINGS, values.help)
@@ -67,7 +67,7 @@ def _main(argv: list[str]) -> None:
     _act(values, registry.from_config(config))
 
 
-def _parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
+def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   """The flags and the config, None where help needs none; raises SettingsError in one sentence for what is wrong."""
   values = flags.FlagValues()
   # Words of fields, --config.FIELD=VALUE, may stand between the flags, and are read when the config is there.
@@ -110,7 +110,7 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
       from experiments.pipeline import sweep
 
       chosen = [sweep.chosen(values.trials, experiment.trials(settings, workdir))]
-    _set_up(settings)
+    set_up(settings)
     if isinstance(settings, Settings):
       distributed.initialize(settings.distributed)
     distributed.raise_everywhere(lambda: experiment.check(settings))
@@ -191,10 +191,10 @@ def _verify(values: flags.FlagValues, config: ml_collections.ConfigDict | None) 
   from experiments.pipeline import verify
 
   workdir, reporter = _workdir(values, config), Reporter(rich.console.Console())
-  verify.run(workdir, values.trials, values.pretrained, dict.fromkeys(GRIDS, Settings), _set_up, reporter)
+  verify.run(workdir, values.trials, values.pretrained, dict.fromkeys(GRIDS, Settings), set_up, reporter)
 
 
-def _set_up(settings: Experiment) -> None:
+def set_up(settings: Experiment) -> None:
   """JAX as experiments use it, before anything is drawn or compiled."""
   # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')

@@ -568,7 +568,7 @@ def test_records_of_another_schema_are_refused(mode, tmp_path):
 def _set_up(deterministic):
   settings = types.SimpleNamespace(compilation_cache='', fast_compilation=True, debug_nans=False)
   settings.deterministic = deterministic
-  main_lib._set_up(settings)
+  main_lib.set_up(settings)
 
 
 def test_the_generator_is_pinned_where_experiments_start(monkeypatch):
@@ -607,7 +607,7 @@ def test_any_arguments_give_settings_or_one_sentence(arguments):
 
 def _check_refusal(arguments):
   try:
-    _, config = main_lib._parse(['main', *arguments])
+    _, config = main_lib.parse(['main', *arguments])
     registry.from_config(config)
   except SettingsError as error:
     assert str(error) and '\n' not in str(error)

@@ -132,7 +132,7 @@ def _chosen(manifest, **variables):
   arguments = list(container['args'])
   for name, value in variables.items():
     arguments = [argument.replace(f'$({name})', value) for argument in arguments]
-  values, config = main_lib._parse(['main', *arguments])
+  values, config = main_lib.parse(['main', *arguments])
   settings = registry.from_config(config)
   grid = EXPERIMENTS[settings.experiment].trials(settings, pathlib.Path(values.workdir))
   return sweep.chosen(values.trials, grid), grid

@@ -183,5 +183,5 @@ def test_64_bits_are_not_taken_from_the_user_environment(monkeypatch):
   pinned = []
   monkeypatch.setattr(main_lib.jax.config, 'update', lambda *words: pinned.append(words))
   monkeypatch.setattr(main_lib.cache, 'keep_programs', lambda setting: None)
-  main_lib._set_up(_settings())
+  main_lib.set_up(_settings())
   assert ('jax_enable_x64', False) in pinned

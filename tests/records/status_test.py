@@ -221,7 +221,7 @@ def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch):
   """Done, running and by whom, failed and why, or missing; without a device, and without a change on disk."""
   flags = ['--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', "--config.models=('exact',)"]
   flags += ['--config.num_states=4,6,8,10', "--config.methods=('head',)", '--config.tasks_per_trial=1']
-  _, config = main_lib._parse(['main', *flags])
+  _, config = main_lib.parse(['main', *flags])
   done, runs, failed, _ = sweep.trials(registry.from_config(config), tmp_path).values()
   _record(done)
   failures.caught(failed.directory, ValueError('bad luck'))
