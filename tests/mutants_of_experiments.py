@@ -80,7 +80,7 @@ _TRIALS = [
       'jax.random.key(self.settings.seed)',
       'jax.random.key(0)',
       'settings/grid_ids',
-      'the_seed',
+      'keys_tell',
     ),
     (
       'every trial draws the same',
@@ -388,14 +388,14 @@ _TRIALS = [
       'parts.append(self.memory.label_cell)',
       'pass',
       'settings/grid_ids',
-      'label_cell',
+      'decided_by',
     ),
     (
       'checkpoints name the model',
       "del pretrain['checkpoint_every'], ",
       'del ',
       'settings/grid_ids',
-      'decides_no_number',
+      'decided_by',
     ),
   ),
 ]

@@ -1,13 +1,16 @@
-"""Settings that tests of fields and of ids share."""
+"""Settings that tests of the runner start from."""
 
-from configs import memory_cells, memory_vs_vanilla, prompt_vs_head
+import functools
+
+from experiments.settings import config as config_lib
 from experiments.studies import registry
 
-CONFIGS = {'prompt_vs_head': prompt_vs_head, 'memory_vs_vanilla': memory_vs_vanilla, 'memory_cells': memory_cells}
+_shipped = functools.cache(config_lib.shipped)
 
 
 def settings_of(scale='small', experiment='prompt_vs_head', **changes):
-  config = CONFIGS[experiment].get_config(scale)
-  for name, value in changes.items():
-    config.update_from_flattened_dict({name.replace('__', '.'): value})
+  """The shipped settings with other values of some fields; `hmm__num_tokens` is the field of a group."""
+  config = _shipped(experiment)['get_config'](scale)
+  with config.ignore_type():
+    config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
   return registry.from_config(config)

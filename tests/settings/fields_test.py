@@ -1,94 +1,96 @@
-"""Bad input of every field: one sentence with field, value and what is valid, 2, and nothing left."""
-
-import math
-import operator
-import typing
+"""Fields: which values they take, and that each refuses bad input by its name."""
 
 from faults import bad_inputs
-from hypothesis import given, settings as hypothesis_settings, strategies as st
 import pytest
 
 from experiments.settings import config as config_lib
-from experiments.settings.fields import SettingsError
+from experiments.settings.fields import Group, setting, SettingsError, valid_values
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
 
-from . import bad_values
 
-BOUNDS = {'least': operator.ge, 'above': operator.gt, 'most': operator.le, 'below': operator.lt}
-FIELDS = [
-  (experiment, name, field) for experiment, cls in registry.SETTINGS.items() for name, field in config_lib.fields(cls)
-]
+class Fields(Group):
+  """One field of each kind."""
 
-
-def _bad_field_values():
-  """Every bad value of every field of every experiment that says what it takes."""
-  for experiment, name, field in FIELDS:
-    if name not in ('experiment', 'scale'):
-      for _, text in bad_values.bad_texts(field):
-        arguments = (f'--config={experiment}:smoke', '--mode=report', f'--config.{name}={text}')
-        yield bad_inputs.Bad(arguments, (name, 'valid is'), any_of=bad_values.shown(text))
+  count: int = setting('positive')
+  size: int = setting('within bounds that belong to it', least=2, most=5)
+  share: float = setting('within bounds that do not', above=0, below=1)
+  flag: bool = setting('a truth value')
+  name: str = setting('a choice', choices=('paper', 'official'))
+  numbers: tuple[int, ...] = setting('distinct numbers', least=0)
+  choices: tuple[str, ...] = setting('any number of choices', choices=('a', 'b'), may_be_empty=True)
+  repeated: tuple[int, ...] = setting('which may repeat', may_repeat=True)
 
 
-def _wrong(cases):
-  return [f'{bad.arguments}: {why}' for bad in cases if (why := bad_inputs.verdict(bad))]
+GOOD = dict(count=1, size=2, share=0.5, flag=True, name='paper', numbers=(1,), choices=('a',), repeated=(1, 1))
+NAN = float('nan')
 
 
-def _one_of_each_field():
-  """Of the bad values of each field name one, each time the next in its list, so that every kind of each is met."""
-  by_name = {}
-  for bad in _bad_field_values():
-    by_name.setdefault(bad.says[0], []).append(bad)
-  return [cases[index % len(cases)] for index, cases in enumerate(by_name.values())]
+@pytest.mark.parametrize(
+  ('field', 'taken', 'refused'),
+  [
+    ('count', [1, 2**31 - 1], [0, -1, 2**31, 10**400, 1.0, True, '1', None, (1,)]),
+    ('size', [2, 5], [1, 6]),
+    ('share', [1e-300, 0.999], [0.0, 1.0, NAN, float('inf'), '0.5', None]),
+    ('flag', [False], [1, 'True', None]),
+    ('name', ['official'], ['Paper', 'paper ', '', None, ('paper',)]),
+    ('numbers', [(0, 1), (3,)], [(), 1, [1], (1, 1), (-1,), (True,), (1.5,), ('1',), ((1,),)]),
+    ('choices', [(), ('b', 'a')], ['a', ('c',), ('a', 'c'), (1,), ('a', 'a')]),
+    ('repeated', [(2, 2)], [()]),
+  ],
+)
+def test_a_field_takes_its_type_and_range_alone(field, taken, refused):
+  """Each bound belongs to the range or not, as its name says; the refusal names field, value and what is valid."""
+  for value in taken:
+    assert getattr(Fields(**{**GOOD, field: value}), field) == value
+  for value in refused:
+    with pytest.raises(SettingsError) as error:
+      Fields(**{**GOOD, field: value})
+    assert str(error.value).startswith(f'{field} is {value!r:.300}; valid is ') and '\n' not in str(error.value)
 
 
-def test_every_field_refuses_what_is_bad():
-  """Below and above its range, no number at all, of another kind, twice, nested or torn: whatever it says of itself."""
-  cases = _one_of_each_field()
-  takes_any = {name for _, name, field in FIELDS if field.type is str and not field.metadata['choices']}
-  assert {bad.says[0] for bad in cases} == {name for _, name, _ in FIELDS} - takes_any
-  assert len(takes_any) < 10 and not _wrong(cases)
+@pytest.mark.parametrize('experiment', EXPERIMENTS)
+def test_every_field_has_a_meaning_and_a_range_that_its_defaults_are_in(experiment):
+  """A config may hold anything else: the settings refuse it by the field's dotted name."""
+  shipped = config_lib.shipped(experiment)
+  for scale in shipped['SCALES']:
+    settings = registry.from_config(shipped['get_config'](scale))
+    assert (settings.experiment, settings.scale) == (experiment, scale)
+  for name, field in config_lib.fields(registry.SETTINGS[experiment]):
+    assert len(field.metadata['meaning']) > 3 and valid_values(field), name
+    config = shipped['get_config']('smoke')
+    with config.ignore_type():
+      config.update_from_flattened_dict({name: b'bytes'})
+    with pytest.raises(SettingsError, match=rf"^{name} is b'bytes'; valid is "):
+      registry.from_config(config)
 
 
-def _keeps(field, value):
-  """Whether a value is what the field says: written apart from how it is checked."""
-  entries, metadata = typing.get_args(field.type), field.metadata
-  if entries:
-    one = {**metadata, 'may_be_empty': False}
-    is_tuple = type(value) is tuple and (value or metadata['may_be_empty'])
-    return bool(is_tuple) and all(_is_one(entries[0], one, x) for x in value) and len({*value}) == len(value)
-  return _is_one(field.type, metadata, value)
+@pytest.mark.parametrize(
+  ('field', 'text'),
+  [
+    ('seed', '1.5'),
+    ('seed', ''),
+    ('num_trials', '1' + '0' * 400),
+    ('hmm.initial_temperature', 'None'),
+    ('debug_nans', 'maybe'),
+    ('bert.dtype', 'float32\n'),
+    ('memory.sizes', '((2,),)'),
+    ('memory.sizes', '(2'),
+    ('methods', '(1, 2)'),
+  ],
+)
+def test_a_command_line_is_refused_by_the_name_of_its_field(field, text):
+  """A text that is not of the field's type ends with status 2 and one sentence, and nothing is written."""
+  arguments = ('--config=prompt_vs_head:smoke', '--mode=report', f'--config.{field}={text}')
+  assert not bad_inputs.verdict(bad_inputs.Bad(arguments, (field, 'valid is')))
 
 
-def _is_one(kind, metadata, value):
-  if type(value) is not kind or (metadata['choices'] and value not in metadata['choices']):
-    return False
-  if kind in (int, float):
-    return not math.isnan(value) and all(BOUNDS[name](value, bound) for name, bound in metadata['bounds'].items())
-  return True
-
-
-ATOMS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
-VALUES = st.recursive(ATOMS, lambda inner: st.lists(inner, max_size=3).map(tuple) | st.lists(inner, max_size=2))
-
-
-@pytest.fixture(scope='module')
-def configs():
-  return {name: config_lib.shipped(name)['get_config']('smoke') for name in EXPERIMENTS}
-
-
-@hypothesis_settings(max_examples=100)
-@given(which=st.sampled_from(FIELDS), value=VALUES)
-def test_any_value_is_refused_by_name_or_kept(configs, which, value):
-  """A config may hold anything: settings keep what their field takes, and refuse all else by its name."""
-  experiment, name, field = which
-  config = configs[experiment].copy_and_resolve_references()
-  with config.ignore_type():
-    config.update_from_flattened_dict({name: value})
-  try:
-    settings = registry.from_config(config)
-  except SettingsError as error:
-    assert '\n' not in str(error) and 'valid' in str(error)
-    assert name.rpartition('.')[2] in str(error) or _keeps(field, value)
-  else:
-    assert _keeps(field, operator.attrgetter(name)(settings))
+def test_a_field_too_many_or_too_few_is_named():
+  """A config file with a field of its own, or one that lost a field, is refused."""
+  get_config = config_lib.shipped('prompt_vs_head')['get_config']
+  more, fewer = get_config(), get_config()
+  more.bert.depth = 3
+  del fewer.seed
+  for config, words in ((more, r'bert\.depth is no field'), (fewer, 'seed is missing')):
+    with pytest.raises(SettingsError, match=words):
+      registry.from_config(config)
