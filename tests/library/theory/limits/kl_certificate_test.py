@@ -6,65 +6,42 @@ import pytest
 from hmm_jax.heads import LinearHead
 from hmm_jax.theory.limits.kl_certificate import bound_from_mean, certify, relative_margins
 
-SHAPES = [(5, 2), (4, 3), (6, 4)]
+
+def random_head(rng):
+  return LinearHead(rng.normal(size=(4, 3)), rng.normal(size=3) / 4)
 
 
-def drawn(rng, num_tokens, num_classes, count=200):
-  """A random head with a bias, an exact G, and the labels, all but one in ten of which are the head's own."""
-  head = LinearHead(rng.normal(size=(num_tokens, num_classes)), rng.normal(size=num_classes) / 4)
-  ideal = rng.dirichlet(np.ones(num_tokens), count)
-  labels = (ideal @ head.weights + head.bias).argmax(-1)
-  return head, ideal, np.where(rng.random(count) < 0.1, rng.integers(num_classes, size=count), labels)
-
-
-def worst(head, ideal, label, other, distance):
-  """G moved by TV `distance` towards the class `other`: from tokens that favour the label most to that of the least."""
-  difference = head.weights[:, label] - head.weights[:, other]
-  moved, left = ideal.copy(), distance
-  for token in np.argsort(-difference):
-    taken = min(left, moved[token])
-    moved[token] -= taken
-    left -= taken
-  moved[difference.argmin()] += distance
-  return moved
-
-
-@pytest.mark.parametrize('shape', SHAPES)
-def test_every_bound_is_at_most_the_one_before(shape):
+def test_every_bound_is_at_most_the_one_before():
   """accuracy >= certified >= by mean TV >= by mean KL, from models that are nearly exact to such that are not."""
   rng, seen = np.random.default_rng(0), []
-  for scale in (1e-4, 1e-3, 1e-2, 0.1, 1.0):
-    head, ideal, labels = drawn(rng, *shape)
+  for scale in (1e-4, 1e-3, 0.1, 1.0):
+    head, ideal = random_head(rng), rng.dirichlet(np.ones(4), 200)
+    labels = (ideal @ head.weights + head.bias).argmax(-1)
     model = ideal * np.exp(scale * rng.normal(size=ideal.shape))
-    found = certify(head, ideal, model / model.sum(-1, keepdims=True), labels)
+    found = certify(head, ideal, model / model.sum(-1, keepdims=True), np.append(1 - labels[:20] // 2, labels[20:]))
     assert found.accuracy >= found.certified >= found.from_total_variation >= found.from_kl
-    assert found.total_variation <= np.sqrt(found.kl / 2) + 1e-12
     seen.append(found)
   assert seen[0].from_kl > 0.5 and seen[-1].certified < seen[-1].accuracy and seen[-1].from_kl == 0
   assert seen[1].certified > seen[1].from_total_variation > seen[1].from_kl
 
 
-@pytest.mark.parametrize('shape', SHAPES)
-def test_the_worst_model_flips_what_is_not_certified_and_nothing_else(shape):
+def test_the_worst_model_flips_what_is_not_certified_and_nothing_else():
   """A model at TV just above rho that moves mass between the extreme entries of b_y - b_c makes the label lose; just
   below it cannot. So no larger share could be certified by TV and osc, and half the osc would certify what is wrong.
-
-  G has its mass on the token where b_y - b_c is largest, so that all of the distance can be taken from there.
   """
   rng, tried = np.random.default_rng(1), 0
   for _ in range(60):
-    head, _, _ = drawn(rng, *shape, count=1)
-    label, other = rng.choice(shape[1], 2, replace=False)
+    head, (label, other) = random_head(rng), rng.choice(3, 2, replace=False)
     difference = head.weights[:, label] - head.weights[:, other]
-    ideal = np.full((1, shape[0]), 0.02)
-    ideal[0, difference.argmax()] = 1 - 0.02 * (shape[0] - 1)
-    rho, labels = relative_margins(head, ideal, [label])[0], np.array([label])
+    # All of the distance can be taken from the token where the difference is largest.
+    ideal = 0.02 + 0.92 * np.eye(4)[[difference.argmax()]]
+    rho = relative_margins(head, ideal, [label])[0]
     margin = ideal[0] @ difference + head.bias[label] - head.bias[other]
     if not 0 < rho < 0.8 or rho < margin / np.ptp(difference) - 1e-12:
       continue  # Another class is nearer, or the label has lost already.
-    above, below = (worst(head, ideal[0], label, other, (1 + sign * 1e-6) * rho)[None] for sign in (1, -1))
-    assert certify(head, ideal, above, labels)[:2] == (0.0, 0.0)
-    assert certify(head, ideal, below, labels)[:2] == (1.0, 1.0)
+    towards = np.eye(4)[difference.argmin()] - np.eye(4)[difference.argmax()]
+    for share, kept in ((1 + 1e-6, 0.0), (1 - 1e-6, 1.0)):
+      assert certify(head, ideal, ideal + share * rho * towards, [label])[:2] == (kept, kept)
     tried += 1
   assert tried >= 5
 
@@ -73,32 +50,19 @@ def test_with_two_classes_it_is_the_margin_over_the_oscillation():
   """By hand: b_1 - b_2 = (2, 0, -1), osc 3, and a bias of 1 / 2 for the first class."""
   head = LinearHead(np.array([[2.0, 0], [0, 0], [0, 1]]), np.array([0.5, 0]))
   ideal = np.array([[0.5, 0.5, 0], [0.2, 0.2, 0.6]])
-  np.testing.assert_allclose(relative_margins(head, ideal, [0, 0]), [1.5 / 3, 0.3 / 3])
-  np.testing.assert_allclose(relative_margins(head, ideal, [1, 1]), [-1.5 / 3, -0.3 / 3])
-  model = np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7]])
-  found = certify(head, ideal, model, [0, 0])
+  np.testing.assert_allclose(relative_margins(head, ideal, [0, 1]), [1.5 / 3, -0.3 / 3])
+  found = certify(head, ideal, np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7]]), [0, 0])
   # The second input is 0.1 away, its relative margin itself: uncertified, and wrong by a hair or right by rounding.
   assert (found.certified, found.total_variation) == (0.5, pytest.approx(0.2))
 
 
 def test_the_bound_from_a_mean_is_the_best_over_gamma():
   """As a fine grid of gamma finds it; nothing from inputs that the head has wrong, and never below zero."""
-  rng = np.random.default_rng(2)
-  for mean in (0.0, 0.01, 0.1):
-    rho = np.append(rng.uniform(0, 0.5, 40), rng.uniform(-0.5, 0, 10))
-    grid = np.linspace(1e-4, 0.6, 20_000)
+  rho, grid = np.random.default_rng(2).uniform(-0.2, 0.5, 50), np.linspace(1e-4, 0.6, 20_000)
+  for mean in (0.0, 0.1):
     best = max((rho >= gamma).mean() - mean / gamma for gamma in grid)
     assert bound_from_mean(rho, mean) == pytest.approx(max(best, 0), abs=2e-3)
-  assert bound_from_mean(np.array([-0.1, 0.2]), 0.0) == 0.5 and bound_from_mean(-np.ones(3), 0.1) == 0.0
-
-
-def test_the_bound_from_a_mean_is_attained():
-  """Half the inputs at the distance of their common rho, half exact: TV has mean rho / 2, and half the inputs fall."""
-  head, ideal = LinearHead(np.eye(2), np.zeros(2)), np.tile([0.75, 0.25], (4, 1))
-  model = ideal.copy()
-  model[:2] = [0.5, 0.5]
-  found = certify(head, ideal, model, np.zeros(4, int))
-  assert found.accuracy == found.certified == found.from_total_variation == 0.5
+  assert bound_from_mean(-np.ones(3), 0.1) == 0.0
 
 
 def test_by_kl_is_nearly_by_total_variation_where_pinsker_is_tight():
@@ -112,17 +76,13 @@ def test_by_kl_is_nearly_by_total_variation_where_pinsker_is_tight():
 def test_a_constant_difference_is_decided_by_its_bias():
   """A head that scores by its bias alone is right or wrong whatever the model."""
   head = LinearHead(np.ones((3, 2)), np.array([1.0, 0]))
-  assert relative_margins(head, np.full((2, 3), 1 / 3), [0, 1]).tolist() == [np.inf, -np.inf]
   found = certify(head, np.full((2, 3), 1 / 3), np.eye(3)[:2], [0, 1])
   assert (found.accuracy, found.certified, found.from_kl) == (0.5, 0.5, 0.5)
 
 
 def test_what_all_columns_share_does_not_round_the_margins():
-  """Weights of 2^40 more in every class are the same head; scores of such size have lost what margins are made of."""
+  """Weights of 2^40 more in every class are the same head."""
   rng = np.random.default_rng(5)
-  weights, bias = np.round(rng.normal(size=(6, 3)) * 2**8) / 2**8, np.zeros(3)
-  ideal = rng.dirichlet(np.ones(6), 50)
-  labels = (ideal @ weights).argmax(-1)
-  found, shifted = (relative_margins(LinearHead(w, bias), ideal, labels) for w in (weights, weights + 2.0**40))
+  weights, ideal, labels = rng.integers(-256, 256, (6, 3)) / 256, rng.dirichlet(np.ones(6), 50), np.zeros(50, int)
+  found, shifted = (relative_margins(LinearHead(w, np.zeros(3)), ideal, labels) for w in (weights, weights + 2.0**40))
   np.testing.assert_array_equal(found, shifted)
-  assert (found > 0).all()
