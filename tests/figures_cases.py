@@ -3,27 +3,32 @@
 from experiments.settings.grid import Point
 from experiments.settings.groups import FigureSettings
 
-RUN = dict(experiment='some_experiment', scale='small', seed=7)
+MEMORIES, VANILLAS = [Point(4, size, 1) for size in (2, 3, 5)], [Point(8), Point(12), Point(20)]
+
+
+def record(point, model, method, accuracy, *, trial=0, task=0, **more):
+  """The record of one task, with the usual values of what `more` does not name."""
+  return dict(
+    experiment='some_experiment',
+    scale='small',
+    seed=7,
+    **point._asdict(),
+    trial=trial,
+    task=task,
+    model=model,
+    method=method,
+    accuracy=accuracy,
+    majority_accuracy=0.55 if point.memory_size else 0.6,
+    near_tie_share=0.0,
+    kl_at_mask=0.123,
+    excess_mlm_loss=0.045,
+  ) | dict(dict(attention_by=None, attention_profile=None, accuracy_at_most=None), **more)
 
 
 def prompt_records(num_trials=1):
   return [
-    dict(
-      RUN,
-      num_states=num_states,
-      memory_size=0,
-      num_cells=0,
-      near_tie_share=0.0,
-      trial=trial,
-      task=task,
-      model=model,
-      method=method,
-      accuracy=base + 0.02 * task + 0.01 * (trial % 3) - 0.005 * num_states,
-      majority_accuracy=0.55,
-      kl_at_mask=0.123,
-      excess_mlm_loss=0.045,
-    )
-    for num_states in (4, 10, 30)
+    record(Point(size), model, method, base + 0.02 * task + 0.01 * (trial % 3) - 0.005 * size, trial=trial, task=task)
+    for size in (4, 10, 30)
     for trial in range(num_trials)
     for task in range(3)
     for model, method, base in (
@@ -35,44 +40,17 @@ def prompt_records(num_trials=1):
   ]
 
 
-def profile_of(offset):
-  """Three bins of ten with positions in them; means of concentration and weight, and shares."""
-  filled = {0: [0.05, 0.5 + offset, 0.5], 4: [0.45, 1.0 + offset, 0.25], 9: [0.98, 2.0 - offset, 0.25]}
-  return [filled.get(index, [None, None, 0.0]) for index in range(10)]
-
-
-def record_of(point, task, model, method, accuracy, majority, measure='entropy'):
-  has_profile = method == 'attention'
-  return dict(
-    RUN | point._asdict(),
-    trial=0,
-    task=task,
-    model=model,
-    method=method,
-    accuracy=accuracy,
-    majority_accuracy=majority,
-    near_tie_share=0.0,
-    kl_at_mask=0.25 if point.memory_size else 0.5,
-    excess_mlm_loss=0.045,
-    attention_by=measure if has_profile else None,
-    attention_profile=profile_of(0.1 * task) if has_profile else None,
-  )
-
-
-MEMORIES, VANILLAS = [Point(4, size, 1) for size in (2, 3, 5)], [Point(8), Point(12), Point(20)]
-
-
 def memory_records():
   """Three sizes of memory and the HMMs beside them, but none beside the last on BERT."""
   vanilla = [
-    record_of(point, task, model, 'head', 0.9 - 0.01 * point.num_states + 0.02 * task**2, 0.6)
+    record(point, model, 'head', 0.9 - 0.01 * point.num_states + 0.02 * task**2, task=task)
     for point in VANILLAS
     for model in ('bert', 'exact')
     for task in range(3)
     if (point, model) != (VANILLAS[-1], 'bert')
   ]
   memory = [
-    record_of(point, task, model, 'attention', 0.99 - 0.01 * point.memory_size - 0.01 * task, 0.55)
+    record(point, model, 'attention', 0.99 - 0.01 * point.memory_size - 0.01 * task, task=task)
     for point in MEMORIES
     for model in ('bert', 'exact')
     for task in range(3)
@@ -81,11 +59,31 @@ def memory_records():
 
 
 def cell_records():
+  """Three numbers of cells; attention has profiles of three filled bins of ten, by two measures."""
+
+  def profile_of(task):
+    filled = {0: [0.05, 0.5 + 0.1 * task, 0.5], 4: [0.45, 1.0 + 0.1 * task, 0.25], 9: [0.98, 2.0 - 0.1 * task, 0.25]}
+    return [filled.get(index, [None, None, 0.0]) for index in range(10)]
+
   return [
-    record_of(Point(6, 3, cells), task, 'bert', method, base - 0.05 * cells + 0.01 * task, 0.5, measure)
+    record(Point(6, 3, cells), 'bert', method, base - 0.05 * cells + 0.01 * task, task=task)
+    | (dict(attention_by=measure, attention_profile=profile_of(task)) if method == 'attention' else {})
     for cells, measure in ((1, 'entropy'), (2, 'read_probability'), (3, 'read_probability'))
     for method, base in (('attention', 0.9), ('head', 0.7), ('prompt_attention', 0.95))
     for task in range(3)
+  ]
+
+
+def control_records():
+  """Attention, its controls and heads on text with and without a memory, each on the models that it is of."""
+  bases = dict(attention=0.9, attention_blind=0.8, attention_constant=0.6, head=0.7, head_converged=0.99)
+  return [
+    record(point, model, method, base - 0.01 * trial, trial=trial, task=task)
+    for point in (*MEMORIES[:2], *VANILLAS[:2])
+    for trial in range(3)
+    for task in range(2)
+    for method, base in bases.items()
+    for model in (('exact',) if method == 'attention_constant' else ('bert', 'exact'))
   ]
 
 
