@@ -19,8 +19,8 @@ THEORY = [
         'hmm_jax/theory/theorems/recovery.py',
         'off_others = np.eye(hmm.num_tokens) - others @ others.T',
         'off_others = np.eye(hmm.num_tokens)',
-        'library/theory/theorems/recovery',
-        'label_of_the_memory',
+        'library/theory/theorems/scoring',
+        'what_is_read',
       ),
       (
         'a prompt that forgets what comes before the text',

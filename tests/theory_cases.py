@@ -78,27 +78,7 @@ def first_predictions(problem, tokens):
   return found.token_probs[:, 0], found.posterior @ assumptions.contrasts(problem.task_weights).T, found.possible
 
 
-def problem_of(theorem, seed, num_classes=2, num_cells=1):
-  """A small planted problem of a theorem: H > V for 3.6, and values that mu does not weigh for 4.6."""
-  small = {
-    '3.3': Sizes(3, 4, num_classes),
-    '3.6': Sizes(7, 4, num_classes),
-    '4.3': Sizes(4, 5, num_classes, memory_size=2, num_cells=num_cells),
-    '4.6': Sizes(4, 5, num_classes, memory_size=3, num_cells=num_cells),
-  }
-  name = 'C.6' if theorem == '4.6' and num_cells > 1 else theorem
-  return drawn(name, 'planted', seed, small[theorem])
-
-
 def exact_posteriors(problem, texts):
   """P[H_0 | x] or P[M_j* | x] of every text as rows of `Fraction`s; zeros where x cannot occur."""
   hmm = exact_hmm(problem)
   return np.array([exact_posterior(problem, hmm, text) for text in texts.tolist()])
-
-
-def region_by_definition(problem, finding, texts):
-  """R (4.3), exactly: some i has supp(P[H_i | x_-i]) in H*; a [MASK] is a token like others."""
-  hmm, states = exact_hmm(problem), finding.witness['recoverable_states']
-  outside = np.setdiff1d(np.arange(problem.hmm.num_states), states)
-  surely = lambda probs: probs.any() and not probs[outside].any()
-  return np.array([any(map(surely, states_by_position(problem, hmm, text))) for text in texts.tolist()])

@@ -1,4 +1,4 @@
-"""Rows of small fractions with exact zeros, and the generator that a key decides."""
+"""Rows of small fractions with exact zeros, and problems with the fractions that their floats stand for."""
 
 from fractions import Fraction
 import functools
@@ -12,76 +12,59 @@ from hmm_jax.theory.exact import problem as problem_lib
 from hmm_jax.theory.exact.algebra import stationary_law
 
 
-@pytest.mark.parametrize('density', [0.25, 0.5, 0.75])
-def test_sparse_probs_have_exact_zeros_and_small_denominators(density):
-  """Rows sum to 1, one entry is always positive, the others with the density; denominators are at most 64."""
+def test_sparse_probs_have_exact_zeros_and_small_denominators():
+  """A row has one positive entry for sure and the others with the density, of a denominator of at most 64."""
   rng = np.random.default_rng(0)
-  for size in (1, 2, 6):
+  for size, density in ((2, 0.5), (6, 0.25), (6, 0.75)):
     rows = problem_lib.sparse_probs(rng, 800, size, density)
     probs = problem_lib.small_fractions(rows)
     np.testing.assert_array_equal(rows, probs.astype(float))
-    assert probs.shape == (800, size) and (probs.sum(-1) == 1).all() and (probs >= 0).all()
-    assert max(value.denominator for value in probs.flat) <= 64
+    assert (probs.sum(-1) == 1).all() and max(value.denominator for value in probs.flat) <= 64
     np.testing.assert_allclose((probs > 0).mean(), (1 + (size - 1) * density) / size, atol=0.04)
 
 
-def test_composed_is_positive_where_it_is_kept():
-  """Of the denominator that is asked for, or of as many as there are entries."""
-  rng, kept = np.random.default_rng(1), np.array([True, False, True, True, False])
-  for denominator in (3, 8, 64):
-    row = problem_lib.small_fractions(problem_lib.composed(rng, kept, denominator))
-    assert row.sum() == 1 and ((row > 0) == kept).all() and (row * denominator % 1 == 0).all()
-  assert (problem_lib.composed(rng, kept, 2) == np.array([1, 0, 1, 1, 0]) / 3).all()
-  assert (problem_lib.full_probs(rng, 5) > 0).all()
-
-
-def test_concentrated_has_nearly_all_at_one_place():
-  """64ths: one where it is kept, the rest at the place, kept or not."""
+def test_rows_are_positive_where_they_are_kept():
+  """A denominator below the number of entries becomes that number; a concentrated row has its rest at one place."""
   kept = np.array([True, False, True])
-  assert (problem_lib.concentrated(kept, 1) * 64 == np.array([1, 62, 1])).all()
-  assert (problem_lib.concentrated(kept, 2) * 64 == np.array([1, 0, 63])).all()
+  for denominator in (3, 64):
+    row = problem_lib.composed(np.random.default_rng(1), kept, denominator)
+    assert ((row > 0) == kept).all() and (row * denominator % 1 == 0).all()
+  assert problem_lib.composed(np.random.default_rng(1), kept, 1).tolist() == [0.5, 0, 0.5]
+  for place, counts in ((1, [1, 62, 1]), (2, [1, 0, 63])):
+    assert (problem_lib.concentrated(kept, place) * 64).tolist() == counts
 
 
 def test_random_weights_differ_at_their_places_alone():
-  """The last class has none, and every place is weighed by some class."""
-  rng = np.random.default_rng(2)
-  for num_classes in (2, 3):
-    weights = problem_lib.random_weights(rng, num_classes, np.array([1, 3]), 5)
-    assert weights.shape == (num_classes, 5) and not weights[-1].any()
-    assert np.flatnonzero(weights.any(0)).tolist() == [1, 3]
-    assert all((value * 8).is_integer() and abs(value) <= 2 for value in weights.flat)
+  """The last class has none, every place is weighed by some class, and no two classes are alike."""
+  weights = problem_lib.random_weights(np.random.default_rng(2), 3, np.array([1, 3]), 5)
+  assert np.flatnonzero(weights.any(0)).tolist() == [1, 3] and not weights[-1].any()
+  assert len(np.unique(weights, axis=0)) == 3 and np.abs(weights).max() <= 2 and (weights * 8 % 1 == 0).all()
 
 
 def test_small_fractions_are_those_that_were_rounded():
-  """Any of a denominator up to 1000, of float64 a few roundings off; zeros and signs stay."""
-  rng = np.random.default_rng(3)
-  exact = [Fraction(int(rng.integers(-d, d + 1)), int(d)) for d in rng.integers(1, 1001, 500)] + [Fraction(0)]
+  """They are found from float64 a few roundings off, up to a denominator of nearly 10^6."""
+  exact = [Fraction(sign * numerator, 1000) for numerator in range(999) for sign in (1, -1)] + [Fraction(7, 999_983)]
   for roundings in (0, 4, -4):
     floats = np.array(exact, float) * (1 + roundings * np.finfo(float).eps)
     assert problem_lib.small_fractions(floats).tolist() == exact
-  assert problem_lib.small_fractions(floats[:6].reshape(2, 3)).shape == (2, 3)
 
 
 @pytest.mark.parametrize('stationary', [False, True])
-def test_a_problem_with_its_fractions_is_that_of_floats_but_for_rounding(stationary):
-  """Rows are those that were drawn; laws that follow from them do so without rounding, also a stationary start."""
+def test_laws_that_follow_from_others_do_so_without_rounding(stationary):
+  """A problem with its fractions is the one that was drawn, and P[H_1] = A P[H_0] exactly, also where it is P[H_0]."""
   rng = np.random.default_rng(4)
   moves, emissions = problem_lib.sparse_probs(rng, 3, 3, 0.9), problem_lib.sparse_probs(rng, 3, 4)
   silent_probs = stationary_law(moves) if stationary else problem_lib.full_probs(rng, 3)
-  hmm = HMM(silent_probs @ moves, moves, emissions)
-  drawn = problem_lib.StateProblem(hmm, silent_probs, problem_lib.random_weights(rng, 2, np.arange(2), 3))
+  weights = problem_lib.random_weights(rng, 2, np.arange(2), 3)
+  drawn = problem_lib.StateProblem(HMM(silent_probs @ moves, moves, emissions), silent_probs, weights)
   problem = problem_lib.with_fractions(drawn)
   exact = problem.exact
-  np.testing.assert_array_equal(problem.hmm.transition_matrix, moves)
   jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-14), problem._replace(exact=None), drawn)
   assert (exact.silent_probs @ exact.hmm.transition_matrix == exact.hmm.initial_probs).all()
   assert exact.silent_probs.sum() == 1 and (exact.silent_probs == exact.hmm.initial_probs).all() == stationary
 
 
-def test_the_numpy_generator_is_that_of_the_key():
-  """Equal keys give equal streams, and keys that are split or folded give others."""
-  key = jax.random.key(5)
-  stream = problem_lib.generator(key).random(3).tolist()
-  assert problem_lib.generator(jax.random.key(5)).random(3).tolist() == stream
-  others = [jax.random.key(6), jax.random.fold_in(key, 7), *jax.random.split(key)]
-  assert len({tuple(problem_lib.generator(other).random(3)) for other in [key, *others]}) == 5
+def test_a_key_decides_the_numpy_generator():
+  """Equal keys give equal numbers, and other keys give others."""
+  first, again, other = (problem_lib.generator(jax.random.key(seed)).random() for seed in (5, 5, 6))
+  assert first == again != other
