@@ -415,7 +415,7 @@ _RECORDS = [
       "version == SCHEMA_VERSION, f'the schema of {workdir",
       "True, f'the schema of {workdir",
       'records/results',
-      'records_of_another_schema',
+      'of_another_schema',
     ),
   ),
   *_of(
@@ -439,7 +439,7 @@ _RECORDS = [
       'while where.exists():',
       'while False:',
       'records/trial_records',
-      'renamed_beside',
+      'corrupt_record_or_array',
     ),
     (
       'a file is written in place',
@@ -453,7 +453,7 @@ _RECORDS = [
       '[*intact_json_lines(path), row]',
       '[row]',
       'records/files',
-      'a_line_is_added',
+      'round_trip',
     ),
   ),
   *_of(
@@ -462,21 +462,21 @@ _RECORDS = [
       'a checkpoint that failed its checksum is restored',
       "there.items() ^ recorded['files'].items()",
       'there.items() ^ there.items()',
-      'records/checkpoint_faults',
-      'arrays_themselves',
+      'records/checkpoints',
+      'renamed_and_the_one_before',
     ),
     (
       'a checkpoint of another model is restored',
       "if recorded['of'] != step.parents[1].name:",
       'if False:',
-      'records/checkpoint_faults',
+      'records/checkpoints',
       'of_another_model',
     ),
     (
       'the oldest checkpoint first',
       '), reverse=True)',
       '))',
-      'records/checkpoint_faults',
+      'records/checkpoints',
       'renamed_and_the_one_before',
     ),
     (

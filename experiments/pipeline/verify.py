@@ -91,7 +91,7 @@ def run(
   config, recorded = (results.config(workdir), results.load(workdir)) if workdir.is_dir() else (None, [])
   if config is None or not recorded:
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is one with records where --mode is verify')
-  settings = _settings(config, pretrained, classes)
+  settings = recorded_settings(config, pretrained, classes)
   set_up(settings)
   sweep.check(settings)
   same_bits, trial_id = _same_bits(workdir, recorded), lambda record: str(record.get('trial_id'))
@@ -113,7 +113,7 @@ def run(
   reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} were made again')
 
 
-def _settings(config: Record, pretrained: str, classes: config_lib.Classes) -> Settings:
+def recorded_settings(config: Record, pretrained: str, classes: config_lib.Classes) -> Settings:
   """The settings on record without their paths: no record decides where programs or models are. No time limit."""
   settings = config_lib.from_record(config, classes)
   here = {'compilation_cache': settings.compilation_cache and 'auto', 'pretrained': pretrained}

@@ -31,7 +31,7 @@ FOLDER = 'environments'
 def environment(devices: Iterable[jax.Device]) -> Environment:
   """Commit, versions and platform of this process, how many there are, and the kinds of the devices."""
   return {
-    **_process(),
+    **of_process(),
     'platform': f'{platform.system()} {platform.machine()}',
     'cpu': machine.cpu(),
     'processes': distributed.num_processes(),
@@ -40,7 +40,7 @@ def environment(devices: Iterable[jax.Device]) -> Environment:
 
 
 @functools.cache
-def _process() -> Environment:
+def of_process() -> Environment:
   """Looked at once: a commit made while a run goes on is not the one that runs."""
   return {
     'commit': _git('rev-parse', 'HEAD') or 'unknown',

@@ -19,64 +19,47 @@ def _benchmark(**changes):
 
 def test_what_is_written_says_what_it_is_of(tmp_path):
   """Records come back with their schema, experiment, scale and seed, and the settings stand beside them."""
+  assert results.config(tmp_path) is None and results.load(tmp_path) == []
   results.write(tmp_path, _benchmark(), [{'ratio': 2.0}])
   (record,) = results.load(tmp_path)
   assert record == dict(schema_version=2, experiment='benchmark', scale='smoke', seed=0, ratio=2.0)
-  assert results.config(tmp_path)['inference']['num_states'] == [3]
-  assert results.changed(results.config(tmp_path), _benchmark()) == []
-  assert results.changed(results.config(tmp_path), _benchmark(seed=1)) == ['seed 0 (here 1)']
+  recorded = results.config(tmp_path)
+  assert recorded['inference']['num_states'] == [3] and results.changed(recorded, _benchmark()) == []
+  assert results.changed(recorded, _benchmark(seed=1)) == ['seed 0 (here 1)']
 
 
 def test_no_record_stands_beside_settings_of_others(tmp_path, monkeypatch):
   """A failure while the records of other settings are replaced leaves none; of the same settings, those of before."""
   results.write(tmp_path, _benchmark(), [{'ratio': 2.0}])
   monkeypatch.setattr(files.os, 'replace', None)
-  with pytest.raises(TypeError):
-    results.write(tmp_path, _benchmark(), [{'ratio': 3.0}])
-  assert [record['ratio'] for record in results.load(tmp_path)] == [2.0]
-  with pytest.raises(TypeError):
-    results.write(tmp_path, _benchmark(seed=1), [{'ratio': 3.0}])
-  assert not results.load(tmp_path)
+  for seed, kept in ((0, [2.0]), (1, [])):
+    with pytest.raises(TypeError):
+      results.write(tmp_path, _benchmark(seed=seed), [{'ratio': 3.0}])
+    assert [record['ratio'] for record in results.load(tmp_path)] == kept
 
 
-def test_records_that_cannot_be_parsed_are_refused(tmp_path):
+@pytest.mark.parametrize('version', [{}, {'schema_version': 3}])
+def test_settings_and_records_of_another_schema_are_refused(version, tmp_path):
+  """Those of before there were versions count as older ones."""
   results.write(tmp_path, _benchmark(), [{'ratio': 2.0}])
-  path = tmp_path / results.FILE_NAME
-  path.write_bytes(path.read_bytes()[:-9])
-  with pytest.raises(SettingsError, match='damaged; valid is a JSON object on each line'):
-    results.load(tmp_path)
-
-
-@pytest.mark.parametrize('version', [None, 1, 3, 'two', [2]])
-def test_settings_of_another_schema_are_refused(version, tmp_path):
-  """One sentence with the workdir and both versions; those of before there were versions count as 1."""
-  results.write(tmp_path, _benchmark(), [])
   path = tmp_path / results.CONFIG_NAME
   content = json.loads(path.read_text())
   del content['schema_version']
-  path.write_text(json.dumps(content if version is None else {'schema_version': version, **content}))
-  with pytest.raises(SettingsError, match=r'^the schema of .*config.json is .*; valid is settings of schema 2, or'):
+  path.write_text(json.dumps(content | version))
+  with pytest.raises(SettingsError, match='schema of .*config.json'):
     results.config(tmp_path)
+  files.write_json_lines(tmp_path / results.FILE_NAME, [{'schema_version': 2}, version])
+  with pytest.raises(SettingsError, match='schema of .*results.jsonl'):
+    results.load(tmp_path)
 
 
-@pytest.mark.parametrize('text', ['', '[', '3', '[' * 100_000, '\xff', None])
+@pytest.mark.parametrize('text', ['[', '3', '[' * 100_000, None])
 def test_settings_that_cannot_be_parsed_are_corrupt(text, tmp_path):
   """A directory in their place is, too."""
   path = tmp_path / results.CONFIG_NAME
-  path.mkdir() if text is None else path.write_bytes(text.encode('latin-1'))
-  with pytest.raises(files.Corrupt, match='config.json cannot be parsed'):
+  path.mkdir() if text is None else path.write_text(text)
+  with pytest.raises(files.Corrupt, match='config.json'):
     results.config(tmp_path)
-
-
-def test_records_of_another_schema_are_refused(tmp_path):
-  """Also where no settings are beside them; those of before there were versions count as 0."""
-  assert results.config(tmp_path) is None and results.load(tmp_path) == []
-  for version in ({}, {'schema_version': 1}):
-    files.write_json_lines(tmp_path / results.FILE_NAME, [{'schema_version': 2}, version])
-    with pytest.raises(
-      SettingsError, match=rf'schema of .*results.jsonl is {version.get("schema_version", 0)}; valid is 2'
-    ):
-      results.load(tmp_path)
 
 
 def test_records_are_a_frame_with_their_environment(tmp_path):
@@ -84,8 +67,7 @@ def test_records_are_a_frame_with_their_environment(tmp_path):
   assert frames.load(tmp_path).empty
   there = environment.environment(jax.devices())
   made = environment.keep(tmp_path, there)
-  settings = registry.from_config(benchmark.get_config('smoke'))
-  results.write(tmp_path, settings, [{'value': value, 'cpu': 'own', 'environment': made} for value in (2.0, 1.0)])
+  results.write(tmp_path, _benchmark(), [{'value': value, 'cpu': 'own', 'environment': made} for value in (2.0, 1.0)])
   records = frames.load(str(tmp_path))
-  assert list(records['value']) == [2.0, 1.0] and list(records['cpu']) == ['own'] * 2
-  assert list(records['commit']) == [there['commit']] * 2 and list(records['seed']) == [0, 0]
+  assert list(records['value']) == [2.0, 1.0] and set(records['cpu']) == {'own'}
+  assert set(records['commit']) == {there['commit']} and set(records['seed']) == {0}

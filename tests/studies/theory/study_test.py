@@ -107,7 +107,7 @@ def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
   (lost,) = workdir.glob('parts/*/verification-4.3/records.json')
   lost.unlink()
   here = environment.environment(jax.devices())
-  monkeypatch.setattr(environment, '_process', lambda: {'commit': 'another', 'packages': here['packages']})
+  monkeypatch.setattr(environment, 'of_process', lambda: {'commit': 'another', 'packages': here['packages']})
   study.STUDY.run(SETTINGS, workdir, Reporter(rich.console.Console(quiet=True)))
   assert calls == ['4.3']
   records = results.load(workdir)

@@ -1,0 +1,69 @@
+"""Small runs, what damages their files, and the lock of another machine: what tests of records and of runs share."""
+
+import os
+
+import numpy as np
+import rich.console
+
+from configs import prompt_vs_head
+from experiments.records import trial_records
+from experiments.runtime import locks
+from experiments.runtime.progress import Reporter
+from experiments.studies import registry
+
+QUIET = Reporter(rich.console.Console(quiet=True))
+# The name of the process of `lock_elsewhere`.
+OTHER = 'process 42 on node7'
+
+
+def settings_of(**changes):
+  """Those of the smoke scale of prompt_vs_head with other fields, where `__` stands for the dot of a group."""
+  config = prompt_vs_head.get_config('smoke')
+  config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
+  return registry.from_config(config)
+
+
+def exact_settings(**changes):
+  """A trial of one record, the head on the exact model, at each of three sizes."""
+  asked = dict(num_states=(4, 6, 8), tasks_per_trial=1, models=('exact',), methods=('head',))
+  return settings_of(**asked | changes)
+
+
+def pretraining_settings(**changes):
+  """8 steps, two a call, of the smallest BERT."""
+  tiny = dict(corpus__num_documents=4, corpus__document_length=32, corpus__chunk_length=8)
+  tiny |= dict(bert__width=8, bert__ffn_width=8, pretrain__optimizer='adamw', pretrain__num_steps=8)
+  tiny |= dict(pretrain__warmup_steps=2, pretrain__steps_per_call=2)
+  return settings_of(**tiny | dict(pretrain__checkpoint_every=2, pretrain__measure_every=2) | changes)
+
+
+def any_tokens(*_):
+  """The corpus of `pretraining_settings`, which no HMM has made."""
+  return np.random.default_rng(0).integers(10, size=(16, 8), dtype=np.uint8)
+
+
+def add_record(trial, model='exact', method='head', tasks=(0,), accuracy=0.5):
+  """Writes records of a trial without tuning anything."""
+  outcome = [trial_records.Tuned(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
+  trial_records.add(trial, model, method, outcome, {'kl_at_mask': 0.0})
+
+
+def lock_elsewhere(directory):
+  """The lock of a process on another machine, which replaces whatever lock there was; its path."""
+  path = directory / locks.NAME
+  directory.mkdir(parents=True, exist_ok=True)
+  path.unlink(missing_ok=True)
+  path.write_text(f'filelock/2\npid=42\nhost=node7\nmode=lease\ntoken=theirs\nduration={locks.LEASE}\n')
+  return path
+
+
+def flip(path):
+  """Changes one bit in the middle of a file."""
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 1
+  path.write_bytes(data)
+
+
+def cut(path):
+  """Takes the end of a file away."""
+  os.truncate(path, path.stat().st_size - 9)
