@@ -7,11 +7,14 @@ import itertools
 from multiprocessing import forkserver
 import os
 import tempfile
+import threading
+import time
 
 import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
+import psutil
 import pytest
 
 from hmm_jax.hmm import HMM
@@ -39,6 +42,42 @@ def pytest_collection_finish():
   gc.collect()
   gc.freeze()
   gc.set_threshold(20_000, 10, 10)
+
+
+@pytest.fixture(scope='session')
+def temporary_folder(tmp_path_factory):
+  """The folder that this process and those that its tests start make temporary files in."""
+  folder = tmp_path_factory.mktemp('left')
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setenv('TMPDIR', str(folder))
+    patched.setattr(tempfile, 'tempdir', str(folder))
+    yield folder
+
+
+@pytest.fixture(scope='module', autouse=True)
+def nothing_is_left(temporary_folder):
+  """Fails where the tests of a module leave a process, a thread or a temporary file behind."""
+  before = _living(temporary_folder)
+  yield
+  # What was ended may take a moment to be gone.
+  deadline = time.monotonic() + 30
+  while (left := _living(temporary_folder) - before) and time.monotonic() < deadline:
+    time.sleep(0.1)
+  assert not left, f'left behind: {left}'
+
+
+def _living(folder):
+  """The processes that have `folder` for temporary files, threads that must end, and temporary files."""
+  found = {f'thread {thread.name}' for thread in threading.enumerate() if not thread.daemon}
+  # Of multiprocessing: the folder of the process that others are forked from, which lives as long as the session.
+  found |= {f'file {path.name}' for path in folder.iterdir() if not path.name.startswith('pymp-')}
+  for process in psutil.process_iter():
+    with contextlib.suppress(psutil.Error):
+      if process.pid != os.getpid() and process.environ().get('TMPDIR') == str(folder):
+        is_server = process.ppid() == os.getpid() and any('multiprocessing' in word for word in process.cmdline())
+        if not is_server:
+          found.add(f'process {process.pid} {process.cmdline()}')
+  return found
 
 
 hypothesis.settings.register_profile('house', deadline=None, derandomize=True)
