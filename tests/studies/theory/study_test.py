@@ -1,15 +1,12 @@
 """The theory experiment at smoke scale: what is recorded and printed, and what a second run does."""
 
-import dataclasses
 import io
-import json
 
-import jax
 import pytest
 import rich.console
 
 from configs import theory
-from experiments.records import environment, results
+from experiments.records import results
 from experiments.runtime.progress import Reporter
 from experiments.studies import registry
 from experiments.studies.theory import study, verification
@@ -37,18 +34,14 @@ def finished(tmp_path_factory):
 
 
 def test_no_construction_is_wrong(finished):
-  """Every theorem has its HMMs and balanced sequences, none of them wrong, and a line in the table."""
-  workdir, printed = finished
-  records = [record for record in results.load(workdir) if record['part'].startswith('verification')]
+  """Every theorem has its HMMs and balanced sequences, none of them wrong."""
+  records = [record for record in results.load(finished[0]) if record['part'].startswith('verification')]
   checked = [record for record in records if 'assumptions' in record]
   assert [record['theorem'] for record in checked] == [
     name for name in THEOREMS for _ in range(SETTINGS.verification.num_hmms)
   ]
   assert all(record['wrong'] == 0 for record in checked)
   assert all(record['majority'] <= SETTINGS.verification.largest_majority for record in checked)
-  for name in THEOREMS:
-    assert f' {name} ' in printed
-  assert all(record['mutant'] in printed for record in records if 'mutant' in record)
 
 
 def test_problems_violate_the_assumption_that_is_relaxed(finished):
@@ -60,8 +53,7 @@ def test_problems_violate_the_assumption_that_is_relaxed(finished):
 
 def test_every_draw_has_its_outcome_and_certified_heads_err(finished):
   """A fixed number of each kind. No head is better than a proof allows, and Theorem 3.6 is wrong nowhere."""
-  workdir, printed = finished
-  records = [record for record in results.load(workdir) if record['part'] == 'impossibility']
+  records = [record for record in results.load(finished[0]) if record['part'] == 'impossibility']
   assert [record['kind'] for record in records] == [
     kind for kind in ('sparse', 'paper') for _ in range(SETTINGS.impossibility.num_hmms)
   ]
@@ -73,48 +65,15 @@ def test_every_draw_has_its_outcome_and_certified_heads_err(finished):
     for method in ('program', 'converged', 'head') if row['outcome'] == 'certified' else ():
       assert row[f'fresh_{method}'] <= 1 - row['least_error'] + 1e-9
     assert row['outcome'] != 'separable' or row['fresh_program'] == pytest.approx(1)
-  assert 'none (certified)' in printed and '3.5, epsilon 0' in printed
 
 
-def test_files_of_a_run(finished):
-  """Table, records, settings, environment, and the figure."""
+def test_a_second_run_reads_what_is_there(finished, monkeypatch):
+  """It makes no part again and writes the same bytes."""
   workdir, printed = finished
-  kept = json.loads((workdir / 'config.json').read_text())['verification']
-  assert kept == json.loads(json.dumps(dataclasses.asdict(SETTINGS.verification)))
-  assert (workdir / 'table.txt').read_text().strip() in printed
-  assert 'temperature.png' in printed and (workdir / 'temperature.png').stat().st_size
-
-
-def test_a_second_run_reads_back_what_is_finished(finished, monkeypatch):
-  """No part runs again, and records, table and provenance are the same bytes; a lost part alone is run again.
-
-  The lost part is then of the commit that ran it, and the others stay of theirs.
-  """
-  workdir, _ = finished
   names = ('results.jsonl', 'table.txt')
   before = [(workdir / name).read_bytes() for name in names]
-  calls = []
-
-  def counted(theorem, settings, key, reporter):
-    calls.append(theorem.name)
-    return verify(theorem, settings, key, reporter)
-
-  verify = verification.verify
-  monkeypatch.setattr(verification, 'verify', counted)
+  monkeypatch.setattr(verification, 'verify', lambda *_: pytest.fail('a finished part is made again'))
   monkeypatch.setattr(study.impossibility, 'run', lambda *_: pytest.fail('a finished part is made again'))
   _run(workdir)
-  assert [(workdir / name).read_bytes() for name in names] == before and not calls
-  (lost,) = workdir.glob('parts/*/verification-4.3/records.json')
-  lost.unlink()
-  here = environment.environment(jax.devices())
-  monkeypatch.setattr(environment, 'of_process', lambda: {'commit': 'another', 'packages': here['packages']})
-  study.STUDY.run(SETTINGS, workdir, Reporter(rich.console.Console(quiet=True)))
-  assert calls == ['4.3']
-  records = results.load(workdir)
-  made = environment.load(workdir, records)
-  commits = {record['part']: made[record.pop('environment')]['commit'] for record in records}
-  assert list(commits) == list(study.parts(SETTINGS))
-  assert [part for part, commit in commits.items() if commit == 'another'] == ['verification-4.3']
-  assert records == [
-    {k: v for k, v in json.loads(line).items() if k != 'environment'} for line in before[0].splitlines()
-  ]
+  assert [(workdir / name).read_bytes() for name in names] == before
+  assert (workdir / 'table.txt').read_text().strip() in printed and (workdir / 'temperature.png').stat().st_size

@@ -58,14 +58,6 @@ def test_every_wrong_construction_was_seen(theorem):
     assert any(row['by_direction'] or row['by_factor'] for row in of_mutant), mutant
 
 
-def test_there_is_a_table_for_each_kind_of_record():
-  """And none where there are no records of it."""
-  names = {'theorems', 'wrong_constructions', 'temperatures', 'claims', 'gaps', 'linear_heads', 'accuracies'}
-  assert set(TABLES) == names | {'differences', 'chains', 'memories'}
-  assert set(STUDY.tables(FRAME[FRAME['part'] == 'appendix'], SETTINGS)) == {'claims', 'gaps'}
-  assert STUDY.figures(FRAME.drop(columns='temperature'), SETTINGS) == {}
-
-
 @pytest.mark.parametrize('theorem', THEOREMS)
 def test_counts_are_sums_over_hmms_and_errors_the_largest(theorem):
   """Of the records of a theorem."""
@@ -93,14 +85,6 @@ def test_wrong_constructions_count_sequences_and_the_hmms_that_see_them():
   assert row['HMMs that see it'] == str(sum(record['by_factor'] > 0 for record in found))
 
 
-def test_temperatures_have_means_over_hmms():
-  """Accuracy in percent, and the least of any HMM."""
-  accuracies = [record['accuracy'] for record in records_with('temperature', theorem='C.6', temperature=1.0)]
-  row = row_of('temperatures', theorem='C.6', temperature='1')
-  assert row['accuracy'].startswith(f'{100 * np.mean(accuracies):.1f} ± ')
-  assert row['least of any HMM'] == f'{100 * min(accuracies):.1f}'
-
-
 def test_linear_heads_have_counts_with_their_intervals():
   """As of Clopper and Pearson, by the quantiles of the beta law."""
   count = len(records_with('outcome', kind='sparse', outcome='certified'))
@@ -117,15 +101,6 @@ def test_differences_are_paired_over_certified_hmms():
   half = scipy.stats.t.ppf(0.975, len(points) - 1) * scipy.stats.sem(points)
   row = row_of('differences', **{'draws': "paper's draw", 'scored on': 'a fresh text'})
   assert row['trained prompt - trained head'] == f'{np.mean(points):.1f} ± {half:.1f}'
-
-
-def test_assumptions_are_counted_by_size_and_rank():
-  """A row for each assumption and threshold, a column for each size."""
-  held = [record['3.5']['0.0']['0.01'] for record in records_with('zeros', size=8)]
-  row = row_of('chains', assumption='3.5, epsilon 0, rank 0.01')
-  assert row['H = 8'].startswith(f'{sum(held)}/{len(held)} ')
-  held = [record['4.5']['1e-09'] for record in records_with('4.5', size=3)]
-  assert row_of('memories', M='3')['4.5, rank 1e-09'].startswith(f'{sum(held)}/{len(held)} ')
 
 
 def test_the_figure_draws_the_records():

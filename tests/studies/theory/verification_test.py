@@ -11,10 +11,9 @@ from theory_cases import exact_hmm, exact_posterior, in_region_by_definition
 
 from configs import theory
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 from experiments.studies.theory import problems, verification
-from hmm_jax.theory.theorems import comparison, theorems
+from hmm_jax.theory.theorems import comparison
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -109,17 +108,13 @@ def broken(of, change):
   return of._replace(program=of.program._replace(head=wrong))
 
 
-def likeliest(of):
-  """Which of the things that are recovered has most probability over all sequences."""
-  return of.predictions.posterior[:, of.program.recovered].sum(0).argmax()
-
-
 BREAKS = {
   'the factor of the proof doubled': lambda weights: 2 * weights,
   'the sign': lambda weights: -weights,
   'two things swapped': lambda weights: weights[:, [1, 0, *range(2, weights.shape[1])]],
   'nothing': lambda weights: 0 * weights,
   'not a number': lambda weights: np.nan * weights,
+  'the first too large by a millionth': lambda weights: weights * (1 + 1e-6 * (np.arange(weights.shape[1]) == 0)),
 }
 
 
@@ -130,32 +125,12 @@ def test_a_broken_program_is_wrong(theorem, name):
   of = drawn(theorem, TIED)
   row = row_of(theorem, broken(of, BREAKS[name]))
   posterior = of.predictions.posterior[:, of.program.recovered]
-  concerned = np.abs(posterior[:, 0] - posterior[:, 1]) > 1e-3 if 'swapped' in name else posterior.any(-1)
+  concerned = posterior.any(-1)
+  if 'swapped' in name:
+    concerned = np.abs(posterior[:, 0] - posterior[:, 1]) > 1e-3
+  if 'millionth' in name:
+    concerned = posterior[:, 0] > 0.01
   assert row['wrong'] >= concerned.sum() > 0
-
-
-@pytest.mark.parametrize('theorem', THEOREMS)
-def test_an_error_of_a_millionth_is_wrong(theorem):
-  """One of the things that are recovered, too large by that, wherever it is not next to nothing."""
-  of = drawn(theorem, TIED)
-  place = likeliest(of)
-  too_large = lambda weights: weights * np.where(np.arange(weights.shape[1]) == place, 1 + 1e-6, 1)
-  concerned = of.predictions.posterior[:, of.program.recovered[place]] > 0.01
-  assert row_of(theorem, broken(of, too_large))['wrong'] >= concerned.sum() > 0
-
-
-@pytest.mark.parametrize('theorem', ['3.3', '4.3'])
-def test_a_broken_construction_is_wrong_from_end_to_end(theorem, monkeypatch):
-  """A program that drops what it should is found by `verify` itself."""
-  program = theorems.program
-
-  def without_the_first(*arguments):
-    of = comparison.PredictedProblem(None, program(*arguments), None, None, None)
-    return broken(of, lambda weights: weights * (np.arange(weights.shape[1]) > 0)).program
-
-  monkeypatch.setattr(theorems, 'program', without_the_first)
-  rows = verification._verify_one(SETTINGS, THEOREMS[theorem], KEY, TIED)
-  assert rows[0]['wrong'] > 0
 
 
 def test_a_score_where_nothing_has_mass_is_wrong():
@@ -199,28 +174,7 @@ def test_rounding_excuses_what_is_as_small_and_has_the_factor_of_the_proof(theor
   assert wrong(1e-15, factor=1 + 1e-6) > 0
 
 
-def test_near_ties_are_decided_in_fractions_and_right():
-  """A tie by fractions is a tie, and right: the label of both is the first class of the largest score."""
-  for theorem in THEOREMS:
-    of = drawn(theorem, TIED)
-    found = comparison.compared(of, of.program)
-    near = np.flatnonzero(of.has_mass & (found.gap <= SETTINGS.margin))
-    verdicts = verification._decided(THEOREMS[theorem], of, found, near)
-    assert len(verdicts) == len(near) > 0
-    assert all(is_right and is_tie for is_right, is_tie in verdicts)
-
-
 def test_an_hmm_is_a_function_of_its_number():
   """Drawn again, alone, the row of an HMM is what it was among all."""
   again = verification._verify_one(SETTINGS, THEOREMS['3.6'], KEY, 1)
   assert again == [row for row in rows_of('3.6') if row['hmm'] == 1]
-
-
-def test_where_no_task_is_balanced_the_field_is_named(monkeypatch):
-  """SettingsError, after as many HMMs as the settings allow."""
-  calls = []
-  monkeypatch.setattr(problems, '_balanced', lambda *arguments: calls.append(arguments))
-  monkeypatch.setattr(problems, '_MOST_HMMS', 2)
-  with pytest.raises(SettingsError, match=r'^verification.num_sequences is 40; valid is fewer: none of 2 HMMs'):
-    problems.draw(SETTINGS, THEOREMS['3.3'], KEY, 0, mutated=False)
-  assert len(calls) == 2

