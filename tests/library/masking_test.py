@@ -13,91 +13,54 @@ from hmm_jax.masking import channel, corrupt, Corruption, num_slots
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 V = 4
-SETTINGS = [Corruption(V, 0.15, 0.8, 0.1), Corruption(V, 0.05, 0.8, 0.1), Corruption(V, 0.5, 0.2, 0.7)]
-
-
-def tokens_and_corrupted(corruption, seed=0):
-  tokens = jax.random.randint(jax.random.key(100 + seed), (4000, 50), 0, V)
-  shown, selected = corrupt(jax.random.key(seed), corruption, tokens)
-  return np.asarray(tokens), np.asarray(shown), np.asarray(selected)
 
 
 def assert_frequencies(counts, probs):
-  counts, probs = np.asarray(counts), np.asarray(probs, np.float64)
-  assert counts[probs == 0].sum() == 0
+  counts, probs = np.asarray(counts), np.float64(probs)
+  assert counts[probs == 0].sum() == 0 and probs.min() >= 0 and probs.sum() == pytest.approx(1)
   counts, probs = counts[probs > 0], probs[probs > 0]
   assert scipy.stats.chisquare(counts, counts.sum() * probs / probs.sum()).pvalue > 1e-4
 
 
-@pytest.mark.parametrize('corruption', SETTINGS)
-def test_rates_are_those_asked_for(corruption):
-  """Positions are selected, masked, replaced and kept at the stated rates."""
-  tokens, shown, selected = tokens_and_corrupted(corruption)
-  rate, mask, random = corruption.mask_rate, corruption.mask_share, corruption.random_share
-  kinds = [~selected, selected & (shown == V), selected & (shown < V) & (shown != tokens), selected & (shown == tokens)]
+@pytest.mark.parametrize('corruption', [Corruption(V, 0.15, 0.8, 0.1), Corruption(V, 0.5, 0.2, 0.7)])
+def test_corruption_has_its_rates_and_its_channel(corruption):
+  """Positions are selected, masked, replaced and kept at the stated rates, and only selected ones change.
+
+  Each column of `channel` is what is shown for a token: among all positions, and among selected ones.
+  """
+  tokens = jax.random.randint(jax.random.key(100), (4000, 50), 0, V)
+  shown, selected = map(np.asarray, corrupt(jax.random.key(0), corruption, tokens))
+  tokens = np.asarray(tokens)
+  _, rate, mask, random = corruption
+  kept = shown == tokens
+  assert kept[~selected].all()
   altered = random * (V - 1) / V
+  kinds = [~selected, shown == V, (shown < V) & ~kept, selected & kept]
   assert_frequencies(
     [kind.sum() for kind in kinds], [1 - rate, rate * mask, rate * altered, rate * (1 - mask - altered)]
   )
+  seen, seen_if_selected = channel(corruption)
+  for probs, among in ((seen, np.ones_like(selected)), (seen_if_selected, selected)):
+    for token in range(V):
+      assert_frequencies(np.bincount(shown[among & (tokens == token)], minlength=V + 1), probs[:, token])
 
 
-def test_selection_is_independent_from_position_to_position():
-  """Neighbouring positions, and the token and its selection, are selected independently."""
-  tokens, _, selected = tokens_and_corrupted(SETTINGS[2])
-  for other in (selected[:, ::2], tokens[:, ::2] == 1):
-    table = scipy.stats.contingency.crosstab(other.ravel(), selected[:, 1::2].ravel()).count
-    assert scipy.stats.chi2_contingency(table).pvalue > 1e-4
-  table = scipy.stats.contingency.crosstab(tokens.ravel(), selected.ravel()).count
-  assert scipy.stats.chi2_contingency(table).pvalue > 1e-4
-
-
-def test_unselected_positions_are_left_alone():
-  """Only selected positions change, and [MASK] stands at selected positions alone."""
-  tokens, shown, selected = tokens_and_corrupted(SETTINGS[2])
-  np.testing.assert_array_equal(shown[~selected], tokens[~selected])
-  assert shown.min() == 0 and shown.max() == V
-
-
-def test_corruption_is_a_function_of_the_key():
-  """One key gives one corruption, selecting the same positions of any text; another key gives another."""
-  tokens = jax.random.randint(jax.random.key(0), (20, 30), 0, V)
-  shown, selected = corrupt(jax.random.key(1), SETTINGS[2], tokens)
-  again, selected_again = corrupt(jax.random.key(1), SETTINGS[2], tokens)
-  _, selected_in_other_text = corrupt(jax.random.key(1), SETTINGS[2], V - 1 - tokens)
-  _, selected_by_other_key = corrupt(jax.random.key(2), SETTINGS[2], tokens)
-  np.testing.assert_array_equal(shown, again)
-  np.testing.assert_array_equal(selected, selected_again)
-  np.testing.assert_array_equal(selected, selected_in_other_text)
-  assert (selected != selected_by_other_key).mean() > 0.3
+def test_positions_are_selected_independently_of_each_other_and_of_the_text():
+  """Another text has the same positions selected; those of another key, and neighbours, are independent of them."""
+  corruption, tokens = Corruption(V, 0.5, 0.2, 0.7), jnp.zeros((400, 50), jnp.int32)
+  _, first = corrupt(jax.random.key(1), corruption, tokens)
+  _, in_other_text = corrupt(jax.random.key(1), corruption, tokens + 1)
+  _, by_other_key = corrupt(jax.random.key(2), corruption, tokens)
+  np.testing.assert_array_equal(first, in_other_text)
+  for one, other in ((first, by_other_key), (first[:, ::2], first[:, 1::2]), (first[::2], first[1::2])):
+    assert_frequencies(np.bincount(np.ravel(2 * one + other), minlength=4), [0.25] * 4)
 
 
 def test_small_integer_tokens_come_back_as_int32():
   """A uint8 corpus whose [MASK] is 255 or more is corrupted without wrapping."""
-  tokens = jnp.full((50, 50), 253, jnp.uint8)
-  shown, selected = corrupt(jax.random.key(0), Corruption(300, 0.5, 0.8, 0.1), tokens)
-  assert shown.dtype == jnp.int32 and selected.dtype == bool
-  assert shown.max() == 300
+  shown, selected = corrupt(jax.random.key(0), Corruption(300, 0.5, 0.8, 0.1), jnp.full((50, 50), 253, jnp.uint8))
+  assert shown.dtype == jnp.int32 and shown.max() == 300
   np.testing.assert_array_equal(shown[~selected], 253)
-
-
-@pytest.mark.parametrize('corruption', SETTINGS)
-def test_channel_is_the_law_of_the_corruption(corruption):
-  """Each column of `channel` is what `corrupt` shows for a token: among all positions, and among selected ones."""
-  tokens, shown, selected = tokens_and_corrupted(corruption)
-  seen, seen_if_selected = channel(corruption)
-  for probs, among in ((seen, np.ones_like(selected)), (seen_if_selected, selected)):
-    assert probs.shape == (V + 1, V)
-    for token in range(V):
-      counts = np.bincount(shown[among & (tokens == token)], minlength=V + 1)
-      assert_frequencies(counts, probs[:, token])
-
-
-@pytest.mark.parametrize('corruption', SETTINGS + [Corruption(V, 1.0, 1.0, 0.0), Corruption(V, 0.3, 0.0, 1.0)])
-def test_channel_columns_are_distributions(corruption):
-  """The columns of both matrices are nonnegative and sum to 1 over the V + 1 shown symbols."""
-  for probs in channel(corruption):
-    assert probs.min() >= -1e-7
-    np.testing.assert_allclose(probs.sum(0), 1, atol=1e-6)
 
 
 @pytest.mark.parametrize(('rate', 'batch_size', 'length', 'slots'), [(0.15, 32, 64, 20), (0.05, 8, 512, 42)])
