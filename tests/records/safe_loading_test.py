@@ -23,7 +23,7 @@ UNSAFE = re.compile(
   r'|(np|jnp|numpy)\.load\((?!.*allow_pickle=False)|allow_pickle=(?!False)'
 )
 # The snippet of a page of ours, which is tested as a reader would run it, and programs that tests hold themselves.
-ALLOWED = {'tests/library/theory/problems/counterexamples_page_test.py', 'tests/forked.py'}
+ALLOWED = {'tests/library/theory/problems/counterexamples_test.py', 'tests/forked.py'}
 
 
 def test_nothing_is_unpickled_or_run():

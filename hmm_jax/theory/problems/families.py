@@ -36,7 +36,7 @@ from hmm_jax.theory.theorems.theorems import finding, Limits, ON_EMISSIONS
 
 # The share of an imitator's emissions that gives it away.
 MARKED = 1 / 4
-_MAX_DRAWS = 20_000
+MAX_DRAWS = 20_000
 # What a row of the unplanted memory draws has positive, of its entries, so few that some sequences leave no doubt.
 _SPARSE = 0.25
 # The least q^T Theta e_v of an adversarial problem; above 3 the paper's beta can fail.
@@ -70,7 +70,7 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
     ValueError: none of many proposals does, with a smallest singular value of at least `conditioning`.
   """
   rng = generator(key)
-  for _ in range(_MAX_DRAWS):
+  for _ in range(MAX_DRAWS):
     problem = _proposed(theorem, family, rng, sizes, limits)
     if problem is None:
       continue
@@ -81,7 +81,7 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
     before_text = problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
     if theorem == '4.3' or finding('3.2', before_text, limits).holds:
       return with_fractions(problem)
-  valid = f'less: {_MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} had none so well'
+  valid = f'less: {MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} had none so well'
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
 
 

@@ -1,176 +1,201 @@
-"""Facts about the two counterexamples.
+"""Facts about the two counterexamples, and that the code of their page, docs/theory.md, runs.
 
-Posteriors and G are exact: by `hmm_jax.theory.exact.rationals`, and by sums over hidden paths that are written here.
+Posteriors and G are exact: by `rationals`, and by sums over hidden paths.
 """
 
+import contextlib
 from fractions import Fraction
+import io
 import itertools
+import pathlib
+import re
 
-from conftest import dirichlet_hmm
 import numpy as np
 import pytest
 import rationals
-from theory_counterexamples_cases import (
-  attention,
-  CELL,
-  masked_probs,
-  MAX_NODES,
-  MEMORY,
-  memory_label,
-  nouns_for_sure,
-  predicted,
-  prompted,
-  rows_of,
-  small,
-  state_construction,
-  state_label,
-  STATES,
-  texts_of,
-  THRESHOLDS,
-)
+from theory_cases import EXACT
 
 from hmm_jax import theory
+from hmm_jax.heads import AttentionHead
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.theory.problems import counterexamples
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
+PAGE = pathlib.Path(__file__).parents[4] / 'docs' / 'theory.md'
+STATES = counterexamples.head_fails_prompt_succeeds()
+MEMORY = counterexamples.head_fails_attention_succeeds()
 
-LONGEST = 6
+
+def small(array):
+  """Floats as the fractions that they stand for."""
+  fractions = [Fraction(value).limit_denominator(100) for value in np.asarray(array, float).ravel().tolist()]
+  return np.array(fractions, object).reshape(np.shape(array))
 
 
-def test_the_float_hmms_are_the_fractions_and_valid():
-  """`hmm` and `exact_hmm` are one distribution, and the first law is P[H_0], stationary."""
-  STATES.hmm.validate()
-  MEMORY.hmm.validate()
-  for floats, fractions in zip(STATES.hmm, STATES.exact_hmm):
-    np.testing.assert_array_equal(small(floats), fractions)
-  exact, hmm = MEMORY.exact_hmm, MEMORY.hmm
-  np.testing.assert_array_equal(small(np.multiply.outer(hmm.memory_probs, hmm.initial_probs)).reshape(-1), exact[0])
-  np.testing.assert_array_equal(small(np.kron(np.eye(2), hmm.transition_matrix)), exact[1])
-  np.testing.assert_array_equal(small(hmm.emission_matrix).reshape(6, 4), exact[2])
-  for exact in (STATES.exact_hmm, MEMORY.exact_hmm):
-    np.testing.assert_array_equal(exact.initial_probs @ exact.transition_matrix, exact.initial_probs)
-  np.testing.assert_array_equal(small(STATES.silent_probs), STATES.exact_hmm.initial_probs)
+def joint_hmm(hmm):
+  """Over joint states (memory, state), in small fractions."""
+  initial_probs = np.asarray(hmm.joint_initial_probs)
+  moves = np.kron(np.eye(initial_probs.size // hmm.num_states), hmm.transition_matrix)
+  return HMM(*map(small, (initial_probs, moves, hmm.joint_emission_matrix)))
+
+
+def rows_of(hmm, text):
+  """Likelihood rows of x' = (MASK, x)."""
+  return rationals.likelihood_rows(hmm, (hmm.num_tokens, *text))
+
+
+def masked_probs(hmm, text, position=0):
+  """P[H_i | x'_{-i}] [E], exactly; positions of x' count from 0."""
+  return rationals.state_probs(hmm, rows_of(hmm, text), position, leave_out=True)
+
+
+def predicted(hmm, text):
+  """G_1(x') [V], exactly."""
+  return masked_probs(hmm, text) @ hmm.emission_matrix
+
+
+def all_texts(hmm, longest):
+  """Every x of positive probability."""
+  texts = [text for length in range(1, longest + 1) for text in itertools.product(range(hmm.num_tokens), repeat=length)]
+  return [text for text in texts if masked_probs(hmm, text).any()]
+
+
+def label(probs):
+  """The class whose probability, the first or the second one, is larger; that it is no tie is checked."""
+  assert probs[0] != probs[1]
+  return int(probs[1] > probs[0])
+
+
+def leave_one_out(hmm, text):
+  """P[M = m, H_i = h | x'_{-i}] [M, H] at each position i of x', of two values of a memory."""
+  return [masked_probs(hmm, text, i).reshape(2, -1) for i in range(len(text) + 1)]
+
+
+def label_of(example, text):
+  """Praise or a complaint, cow or toy."""
+  probs = masked_probs(example.exact_hmm, text)
+  return label(probs if example is STATES else probs.reshape(2, 3).sum(1))
+
+
+def theorem_3_6(hmm, silent_probs):
+  return theory.theorem_3_6(hmm, STATES.task_weights, silent_probs, EXACT, 1000)
+
+
+def prompted_label(hmm, construction, text):
+  """By the head on G_2(u, MASK, x) of the constructed prompt, exactly."""
+  prompt, head = (rationals.exact(part) for part in (construction['prompt'], construction['head'].weights))
+  return label(rationals.token_probs(hmm, [*prompt, *rows_of(hmm, text)], 1) @ head)
+
+
+def attention(head, inputs, probs):
+  """The positions that an attention head in fractions attends to, and its score of class 0 over class 1."""
+  keys = [head.query @ (head.key_weights @ g + beta) for g, beta in zip(probs, head.positions)]
+  attended = [i for i, key in enumerate(keys) if key == max(keys)]
+  values = [(head.value_weights @ probs[i] * head.token_embeddings[inputs[i]]) @ head.output for i in attended]
+  return attended, sum(values) @ [1, -1]
+
+
+@pytest.mark.parametrize('example', [STATES, MEMORY])
+def test_the_floats_are_the_fractions_and_posteriors_are_sums_over_paths(example):
+  """Of the masked state, on all texts of two words; the first law is that of the silent state too, being stationary."""
+  exact = example.exact_hmm
+  for floats, fractions in zip(joint_hmm(example.hmm.validate()), exact):
+    np.testing.assert_array_equal(floats, fractions)
+  assert (exact.initial_probs @ exact.transition_matrix == exact.initial_probs).all()
+  for text in all_texts(exact, 2):
+    weights = rationals.path_weights(*exact, (None, *text), 0)
+    assert (masked_probs(exact, text) == weights / weights.sum()).all()
+
+
+def test_the_snippet_of_the_page_runs_and_prints_what_it_says():
+  """The python block of the page, run as it stands."""
+  snippet, printed = re.search(r'```python\n(.*?)```\n\nprints\n\n```\n(.*?)```', PAGE.read_text(), re.DOTALL).groups()
+  out = io.StringIO()
+  with contextlib.redirect_stdout(out):
+    exec(compile(snippet, 'docs/theory.md', 'exec'), {})  # The page is ours.
+  assert out.getvalue() == printed
 
 
 def test_what_holds_of_the_first_example():
   """3.1 fails, so that Theorem 3.3 has no head; 3.2 and 3.5 hold, with H* = {praise, complaint} and B = {irony}."""
-  arguments = STATES.hmm, STATES.task_weights
-  assert theory.regularity(STATES.hmm, THRESHOLDS).holds
-  finding = theory.relaxed_non_degeneracy(*arguments, THRESHOLDS, MAX_NODES)
-  assert finding.holds
-  assert [STATES.states[h] for h in finding.witness['essential_states']] == ['praise', 'complaint']
-  assert [STATES.states[h] for h in finding.witness['prompt_states']] == ['irony']
-  with pytest.raises(theory.AssumptionError, match='Assumption 3.1 fails'):
-    theory.theorem_3_3(*arguments, STATES.silent_probs, THRESHOLDS)
+  assert theory.regularity(STATES.hmm, EXACT).holds
+  finding = theory.relaxed_non_degeneracy(STATES.hmm, STATES.task_weights, EXACT, 1000)
+  states = [finding.witness[key].tolist() for key in ('essential_states', 'prompt_states')]
+  assert finding.holds and states == [[0, 1], [2]]
+  with pytest.raises(theory.AssumptionError, match=r'3\.1'):
+    theory.theorem_3_3(STATES.hmm, STATES.task_weights, STATES.silent_probs, EXACT)
 
 
-@pytest.mark.parametrize('example', [STATES, MEMORY], ids=['states', 'memory'])
+@pytest.mark.parametrize('example', [STATES, MEMORY])
 def test_the_certificate_proves_that_no_linear_head_is_right(example):
   """Its labels are right, it mixes G_1 of both classes to the same, and the linear program agrees."""
   texts, labels, weights = example.certificate
-  label = state_label if example is STATES else memory_label
-  assert [label(text) for text in texts] == list(labels)
-  features = np.array([predicted(example.exact_hmm, text) for text in texts])
-  mixtures = [sum(w * g for w, g, c in zip(weights, features, labels) if c == one) for one in (0, 1)]
-  np.testing.assert_array_equal(mixtures[0], mixtures[1])
-  assert [sum(w for w, c in zip(weights, labels) if c == one) for one in (0, 1)] == [Fraction(1, 2)] * 2
-  pairs = [(index, 1 - label) for index, label in enumerate(labels)]
+  assert [label_of(example, text) for text in texts] == list(labels)
+  features, signed = np.array([predicted(example.exact_hmm, text) for text in texts]), np.where(labels, -1, 1) * weights
+  assert not (signed @ features).any() and not signed.sum() and sum(weights) == 1 and min(weights) > 0
+  pairs = [(index, 1 - one) for index, one in enumerate(labels)]
   assert theory.exact_certificate(features, labels, pairs, 2) == list(weights)
   assert not theory.linear_separation(features.astype(float), labels, 2, 1e-9).separable
 
 
 def test_prompt_and_head_of_theorem_3_6_are_right():
   """On all texts up to length 6 in fractions, where no label is a tie."""
-  np.testing.assert_array_equal(small(state_construction()['prompt']), [[0, 0, 1]])
-  head = small(state_construction()['head'].weights)
-  np.testing.assert_array_equal(head, [[4, 0], [-2, 0]])
-  texts = list(texts_of(STATES.exact_hmm, LONGEST))
-  labels = [state_label(text) for text in texts]
-  scores = [prompted(state_construction(), text) @ head for text in texts]
-  assert [int(score[1] > score[0]) for score in scores] == labels
+  construction = theorem_3_6(STATES.hmm, STATES.silent_probs)
+  prompt, head = small(construction['prompt']), small(construction['head'].weights)
+  assert prompt.tolist() == [[0, 0, 1]] and head.tolist() == [[4, 0], [-2, 0]]
+  texts = all_texts(STATES.exact_hmm, 6)
+  assert len(texts) == 126
+  for text in texts:
+    probs = rationals.token_probs(STATES.exact_hmm, [*prompt, *rows_of(STATES.exact_hmm, text)], 1)
+    assert label(probs @ head) == label_of(STATES, text)
 
 
 def test_no_small_change_of_the_first_example_repairs_it():
   """Every probability moved by up to 2%: labels as before, no linear head still, and Theorem 3.6 still right."""
-  rng = np.random.default_rng(0)
-  texts = list(itertools.product(range(2), repeat=2))
-  labels = [state_label(text) for text in texts]
-  for _ in range(20):
+  rng, texts = np.random.default_rng(0), all_texts(STATES.exact_hmm, 2)[2:]
+  labels = [label_of(STATES, text) for text in texts]
+  for _ in range(8):
     moved = [rows * rng.uniform(0.98, 1.02, rows.shape) for rows in (STATES.silent_probs, *STATES.hmm[1:])]
     silent_probs, transition_matrix, emission_matrix = (rows / rows.sum(-1, keepdims=True) for rows in moved)
     hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
     exact = HMM(*map(rationals.exact, hmm))
     silent = exact._replace(initial_probs=rationals.exact(silent_probs))
-    scores = [masked_probs(silent, text, 0)[:2] for text in texts]
-    assert [int(score[1] > score[0]) for score in scores] == labels
+    assert [label(masked_probs(silent, text)) for text in texts] == labels
     features = np.array([predicted(exact, text) for text in texts], float)
     assert not theory.linear_separation(features, labels, 2, 1e-9).separable
-    construction = theory.theorem_3_6(hmm, STATES.task_weights, silent_probs, THRESHOLDS, MAX_NODES)
-    prompt, head = (rationals.exact(part) for part in (construction['prompt'], construction['head'].weights))
-    probs = [rationals.token_probs(exact, [*prompt, *rows_of(exact, text)], 1) for text in texts]
-    assert [int((g @ head).argmax()) for g in probs] == labels
-
-
-def test_two_states_never_suffice_for_the_first_example():
-  """With |H| = 2, or one token, a linear head is right: by Theorem 3.3, or since the text says nothing."""
-  rng = np.random.default_rng(1)
-  texts = list(itertools.product(range(2), repeat=4))
-  for _ in range(10):
-    hmm, silent_probs = dirichlet_hmm(rng, 2, 2), rng.dirichlet(np.ones(2))
-    hmm = hmm._replace(initial_probs=silent_probs @ hmm.transition_matrix)
-    head = theory.theorem_3_3(hmm, np.eye(2), silent_probs, THRESHOLDS)['head']
-    exact = HMM(*map(rationals.exact, hmm))
-    silent = exact._replace(initial_probs=rationals.exact(silent_probs))
-    for text in texts:
-      assert (predicted(exact, text).astype(float) @ head.weights).argmax() == masked_probs(silent, text, 0).argmax()
-    one_law = silent._replace(emission_matrix=np.array([[Fraction(1, 3), Fraction(2, 3)]] * 2, object))
-    moves = small(rng.integers(1, 9, (2, 2)))
-    one_law = one_law._replace(transition_matrix=moves / moves.sum(-1, keepdims=True))
-    assert len({tuple(masked_probs(one_law, text, 0)) for text in texts}) == 1
+    construction = theorem_3_6(hmm, silent_probs)
+    assert [prompted_label(exact, construction, text) for text in texts] == labels
 
 
 def test_what_holds_of_the_second_example():
   """3.1 fails of its joint states; 3.2, 4.2 with H* = {noun} and 4.4 hold."""
   joint = HMM(*(array.astype(float) for array in MEMORY.exact_hmm))
-  assert not theory.non_degeneracy(joint, THRESHOLDS).holds
-  assert np.linalg.matrix_rank(joint.emission_matrix) == 4
-  assert theory.stationarity(MEMORY.hmm, THRESHOLDS, 1e-9).holds
-  finding = theory.recoverable_hidden_states(MEMORY.hmm, CELL, THRESHOLDS)
-  assert finding.holds
-  assert [MEMORY.states[h] for h in finding.witness['recoverable_states']] == ['noun']
-
-
-def test_other_probabilities_do_not_part_the_texts_of_the_second_certificate():
-  """G_1 is "rolled" for both, exactly, whatever nouns say and however probable the moves that may happen are."""
-  rng = np.random.default_rng(2)
-  for _ in range(10):
-    drawn = [rows * rng.integers(1, 9, rows.shape) for rows in MEMORY.exact_hmm]
-    hmm = HMM(*(rows / rows.sum(-1, keepdims=True) for rows in drawn))
-    for text in MEMORY.certificate.texts:
-      assert predicted(hmm, text).tolist() == [0, 0, 0, 1]
+  assert not theory.non_degeneracy(joint, EXACT).holds and theory.stationarity(MEMORY.hmm, EXACT, 1e-9).holds
+  finding = theory.recoverable_hidden_states(MEMORY.hmm, 0, EXACT)
+  assert finding.holds and finding.witness['recoverable_states'].tolist() == [MEMORY.states.index('noun')]
 
 
 def test_attention_of_theorem_4_3_is_right_on_all_of_r():
-  """On all texts of R up to length 6: in fractions it attends to R's positions; floats agree."""
-  texts = list(texts_of(MEMORY.exact_hmm, LONGEST))
-  inside = [text for text in texts if nouns_for_sure(text)]
-  assert (len(texts), len(inside)) == (497, 490)
-  assert set(MEMORY.certificate.texts) <= set(inside)
-  labels = [memory_label(text) for text in inside]
-  for text, label in zip(inside, labels):
-    largest, attended, score = attention(text)
-    assert largest == 1 and attended == nouns_for_sure(text)
-    assert int(score < 0) == label and score != 0
+  """On all texts of R up to length 6 it attends to R's positions, those that are surely a noun, in fractions."""
+  texts = all_texts(MEMORY.exact_hmm, 6)
+  heads = {n: theory.theorem_4_3(MEMORY.hmm, MEMORY.task_weights, 0, n, EXACT)['head'] for n in range(2, 8)}
+  heads = {n: AttentionHead(*map(small, head)) for n, head in heads.items()}
+  inside = set()
+  for text in texts:
+    joints = leave_one_out(MEMORY.exact_hmm, text)
+    surely = [i for i, joint in enumerate(joints) if joint[:, 1].sum() == 1]
+    if surely:
+      inside.add(text)
+      probs = [joint.reshape(-1) @ MEMORY.exact_hmm.emission_matrix for joint in joints]
+      attended, score = attention(heads[len(joints)], (MEMORY.hmm.num_tokens, *text), probs)
+      assert attended == surely and score and int(score < 0) == label(joints[0].sum(1))
+  assert (len(texts), len(inside)) == (497, 490) and set(MEMORY.certificate.texts) <= inside
 
 
 def test_two_states_and_three_tokens_suffice_for_the_second_example():
-  """So small a one has a certificate in R as well, of longer texts with other weights.
-
-  Fewer cannot do: with H* = H a linear head at the [MASK] recovers P[M, H_1 | x] itself, so that some state is outside
-  of H*, and its column is off the span of the M |H*| = 2 columns at least of H*.
-  """
+  """So small a one has a certificate in R as well, of longer texts with other weights."""
   hmm = MemoryHMM(
     memory_probs=np.array([1, 2]) / 3,
     initial_probs=np.array([4, 3]) / 7,
@@ -178,15 +203,12 @@ def test_two_states_and_three_tokens_suffice_for_the_second_example():
     cell_index=np.zeros(2, np.int32),
     emission_matrix=np.array([[[2, 2, 0], [2, 1, 1]], [[4, 0, 0], [2, 1, 1]]]) / 4,
   )
-  assert theory.recoverable_hidden_states(hmm, 0, THRESHOLDS).holds
-  assert theory.stationarity(hmm, THRESHOLDS, 1e-9).holds
-  joint = np.multiply.outer(hmm.memory_probs, hmm.initial_probs).reshape(-1)
-  rows = joint, np.kron(np.eye(2), hmm.transition_matrix), hmm.emission_matrix.reshape(4, 3)
-  exact = HMM(*map(small, rows))
+  assert theory.recoverable_hidden_states(hmm, 0, EXACT).holds and theory.stationarity(hmm, EXACT, 1e-9).holds
+  exact = joint_hmm(hmm)
   texts = (1, 0, 0, 2), (2,), (0, 2), (2, 0)
-  probs = [[masked_probs(exact, text, i).reshape(2, 2) for i in range(len(text) + 1)] for text in texts]
-  assert all(any(of_one.sum(0)[0] == 1 for of_one in of_text) for of_text in probs)
-  labels = [int(of_text[0].sum(1)[1] > of_text[0].sum(1)[0]) for of_text in probs]
-  features = [predicted(exact, text) for text in texts]
-  weights = theory.exact_certificate(features, labels, [(i, 1 - label) for i, label in enumerate(labels)], 2)
+  probs = [leave_one_out(exact, text) for text in texts]
+  assert all(any(joint[:, 0].sum() == 1 for joint in of_text) for of_text in probs)
+  labels = [label(of_text[0].sum(1)) for of_text in probs]
+  pairs = [(i, 1 - one) for i, one in enumerate(labels)]
+  weights = theory.exact_certificate([predicted(exact, text) for text in texts], labels, pairs, 2)
   assert weights == [Fraction(1, 2), Fraction(21, 106), Fraction(13, 53), Fraction(3, 53)]
