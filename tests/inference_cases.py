@@ -1,11 +1,11 @@
 """Evidence and comparisons that the tests of inference share."""
 
-from conftest import compiling_fast
+from conftest import compiling_fast, dirichlet_hmm
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import hmm as hmm_lib, sampling
+from hmm_jax import hmm as hmm_lib
 from hmm_jax.hmm import HMM
 
 
@@ -24,22 +24,9 @@ def stacked(cases):
   return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float32), *cases)
 
 
-def paper_draw(num_states, seed=0):
+def paper_draw(num_states):
   with compiling_fast():
-    return hmm_lib.random_hmm(jax.random.key(seed), num_states, 10)
-
-
-def sampled_tokens(hmm, batch_size, length):
-  with compiling_fast():
-    return np.asarray(sampling.sample_corpus(jax.random.key(1), hmm, batch_size, length))
-
-
-def uniform_tokens(hmm, batch_size, length):
-  return np.random.default_rng(2).integers(hmm.num_tokens, size=(batch_size, length))
-
-
-def likelihood_rows(hmm, tokens):
-  return np.asarray(hmm.emission_matrix).T[tokens]
+    return hmm_lib.random_hmm(jax.random.key(0), num_states, 10)
 
 
 # One chain of two states that never leaves its state, and evidence for the state that it is almost never in:
@@ -50,9 +37,24 @@ def surviving_path_case(power=-30):
   return chain, jnp.array([alive, alive, alive, [0.0, 1.0], [1.0, 1.0]])
 
 
-def random_rows(rng, length, num_states):
-  """Likelihood rows: one in three all ones, and half the entries of one in three exact zeros."""
-  rows = rng.uniform(size=(length, num_states))
-  rows[1::3] = 1
-  rows[2::3, ::2] = 0
-  return rows
+def evidence_cases():
+  """(chain, rows) of 4 positions and 3 states, by name."""
+  rng = np.random.default_rng(0)
+  dense, rows = dirichlet_hmm(rng, 3, 3), rng.uniform(0.1, 1, (4, 3))
+  zero_rows = rows.copy()
+  zero_rows[1, 0] = zero_rows[2, 1:] = 0
+  sparse = HMM(np.eye(3)[0], np.array([[0.3, 0, 0.7], [0.1, 0.5, 0.4], [1, 0, 0]]), np.eye(3))
+  # Two states of probability 1e-60 that exclude each other by a zero; the third is impossible.
+  rivals = HMM(np.array([0, 1e-30, 1]), np.eye(3), np.eye(3))
+  rival_rows = np.array([[1, 1e-30, 1e-30], [1, 0.5, 1e-30], [1, 1, 0.5], [1, 1, 0.0]])
+  return {
+    'zero likelihoods': (dense, zero_rows),
+    'zeros everywhere': (sparse, zero_rows),
+    'paths of 1e-60': (rivals, rival_rows),
+    'zero row': (dense, np.where(np.arange(4)[:, None] == 2, 0, rows)),
+    'contradiction': (HMM(np.array([0.5, 0.5, 0]), np.eye(3), np.eye(3)), np.eye(3)[[0, 0, 1, 0]]),
+  }
+
+
+CASES = evidence_cases()
+IMPOSSIBLE = ('zero row', 'contradiction')

@@ -20,24 +20,6 @@ def float64(tree):
   return jax.tree.map(convert, tree)
 
 
-def _log(x):
-  with np.errstate(divide='ignore'):
-    return np.log(x)
-
-
-def _log_sum_exp(x, axis):
-  largest = x.max(axis, keepdims=True)
-  largest = np.where(np.isfinite(largest), largest, 0)
-  return _log(np.exp(x - largest).sum(axis)) + np.squeeze(largest, axis)
-
-
-def _normalised(log_weights):
-  """Weights [..., E] over their sum; zeros where all are zero."""
-  largest = log_weights.max(-1, keepdims=True)
-  weights = np.exp(log_weights - np.where(np.isfinite(largest), largest, 0))
-  return weights / np.maximum(weights.sum(-1, keepdims=True), 1)
-
-
 def log_space_posterior(chain, likelihoods):
   """The `Posterior` of likelihood rows [..., T, E] under a chain, float64.
 
@@ -46,28 +28,35 @@ def log_space_posterior(chain, likelihoods):
   broadcast against each other.
   """
   chain, likelihoods = float64((chain, likelihoods))
-  initial, transition = np.asarray(chain.joint_initial_probs, np.float64), _log(chain.transition_matrix)
-  num_moving = transition.shape[-1]
-  batch_shape = np.broadcast_shapes(initial.shape[:-1], transition.shape[:-2], likelihoods.shape[:-2])
-  by_parts = lambda x: x.reshape(x.shape[:-1] + (-1, num_moving))
-  initial, transition = by_parts(_log(initial)), transition[..., None, :, :]
-  likelihoods = np.broadcast_to(likelihoods, batch_shape + likelihoods.shape[-2:])
-  rows = np.moveaxis(by_parts(_log(likelihoods)), -3, 0)
-  alphas = [np.broadcast_to(initial, batch_shape + initial.shape[-2:])]
+  num_moving = chain.transition_matrix.shape[-1]
+  by_parts = lambda x: x.reshape(*x.shape[:-1], -1, num_moving)
+  with np.errstate(divide='ignore'):
+    initial = np.log(by_parts(np.asarray(chain.joint_initial_probs, np.float64)))
+    transition = np.log(chain.transition_matrix)[..., None, :, :]
+    rows = np.log(np.moveaxis(by_parts(likelihoods), -3, 0))
+  shape = np.broadcast_shapes(initial.shape, rows.shape[1:])
+  rows = np.broadcast_to(rows, (len(rows), *shape))
+  alphas, betas = [np.broadcast_to(initial, shape)], [np.zeros(shape)]
   for row in rows[:-1]:
-    alphas.append(_log_sum_exp((alphas[-1] + row)[..., :, None] + transition, -2))
-  betas = [np.zeros_like(alphas[0])]
+    alphas.append(np.logaddexp.reduce((alphas[-1] + row)[..., :, None] + transition, -2))
   for row in rows[:0:-1]:
-    betas.append(_log_sum_exp(transition + (row + betas[-1])[..., None, :], -1))
+    betas.append(np.logaddexp.reduce(transition + (row + betas[-1])[..., None, :], -1))
   alphas, betas = np.stack(alphas), np.stack(betas[::-1])
-  joint = lambda log_weights: _normalised(np.moveaxis(log_weights.reshape(log_weights.shape[:-2] + (-1,)), 0, -2))
-  last = alphas[-1] + rows[-1]
+  joint = lambda log_weights: np.moveaxis(log_weights.reshape(*log_weights.shape[:-2], -1), 0, -2)
+
+  def normalised(log_weights):
+    """Weights [..., T, E] over their sum; zeros where all are zero."""
+    log_weights = joint(log_weights)
+    largest = np.maximum(log_weights.max(-1, keepdims=True), -1e300)
+    weights = np.exp(log_weights - largest)
+    return weights / np.maximum(weights.sum(-1, keepdims=True), 1)
+
   return Posterior(
-    filtered_probs=joint(alphas + rows),
-    predicted_probs=joint(alphas),
-    smoothed_probs=joint(alphas + rows + betas),
-    leave_one_out_probs=joint(alphas + betas),
-    marginal_loglik=_log_sum_exp(last.reshape(batch_shape + (-1,)), -1),
+    filtered_probs=normalised(alphas + rows),
+    predicted_probs=normalised(alphas),
+    smoothed_probs=normalised(alphas + rows + betas),
+    leave_one_out_probs=normalised(alphas + betas),
+    marginal_loglik=np.logaddexp.reduce(joint(alphas + rows)[..., -1, :], -1),
   )
 
 
@@ -85,20 +74,16 @@ def cells_of(memory_shape, joint, xp=np):
 
 
 def attention_by_the_paper(head, token_probs, tokens, temperature):
-  """The weights of (4.1) and the scores of (4.2) for one sequence, a position and a class at a time."""
+  """The weights of (4.1) and the scores of (4.2) for one sequence, a position at a time."""
   head = float64(head)
-  logits = [head.query @ (head.key_weights @ g + beta) for g, beta in zip(token_probs, head.positions, strict=True)]
-  if temperature:
-    weights = np.exp((np.array(logits) - max(logits)) / temperature)
-  else:
-    weights = np.array([float(logit == max(logits)) for logit in logits])
+  logits = np.array([head.query @ (head.key_weights @ g + beta) for g, beta in zip(token_probs, head.positions)])
+  weights = np.exp((logits - max(logits)) / temperature) if temperature else (logits == max(logits)).astype(float)
   weights = weights / weights.sum()
   embeddings = [*head.prompt_embeddings, *(head.token_embeddings[token] for token in tokens)]
-  scores = np.zeros(head.output.shape[1])
-  for weight, g, embedding in zip(weights, token_probs, embeddings, strict=True):
-    for c, b in enumerate(head.output.T):
-      scores[c] += weight * (b @ ((head.value_weights @ g) * embedding))
-  return weights, scores
+  scores = [
+    weight * head.output.T @ (head.value_weights @ g * e) for weight, g, e in zip(weights, token_probs, embeddings)
+  ]
+  return weights, sum(scores)
 
 
 def attention_by_the_released_code(head, token_probs):
@@ -106,10 +91,9 @@ def attention_by_the_released_code(head, token_probs):
 
   The probability of each token of the vocabulary is averaged over positions with an attention of its own.
   """
-  head, num_tokens = float64(head), token_probs.shape[1]
-  means, attentions = np.zeros(num_tokens), np.zeros(token_probs.shape[::-1])
-  for v in range(num_tokens):
-    logits = np.exp(head.query[v] * token_probs[:, v])
-    attentions[v] = logits / logits.sum()
-    means[v] = attentions[v] @ token_probs[:, v]
-  return attentions.mean(0), means @ head.linear.weights + head.linear.bias
+  head, attentions = float64(head), []
+  for query, probs in zip(head.query, token_probs.T):
+    weights = np.exp(query * probs)
+    attentions.append(weights / weights.sum())
+  means = (np.array(attentions) * token_probs.T).sum(1)
+  return np.mean(attentions, 0), means @ head.linear.weights + head.linear.bias
