@@ -124,13 +124,13 @@ LEARNING = [
     'hmm_jax/heads.py',
     'is_largest = (logits >= largest - rounding).astype(logits.dtype)',
     'is_largest = (logits >= largest).astype(logits.dtype)',
-    ('tests/library/heads_attention_test.py', '-k', 'but_for_rounding'),
+    ('tests/library/heads_test.py', '-k', 'but_for_rounding'),
   ),
   Mutant(
     'rounding that does not grow with the logits',
     'hmm_jax/heads.py',
     'eps ** (2 / 3) * jnp.maximum(size, 1)',
     'eps ** (2 / 3)',
-    ('tests/library/heads_attention_test.py', '-k', 'but_for_rounding'),
+    ('tests/library/heads_test.py', '-k', 'but_for_rounding'),
   ),
 ]

@@ -1,54 +1,156 @@
-"""Facts about the linear head."""
+"""Facts about heads: scores by hand, equations (4.1) and (4.2) position by position, ties, and the released code's."""
 
+from conftest import in_float64
 import jax
+import jax.numpy as jnp
 import numpy as np
+from oracles import attention_by_the_paper, attention_by_the_released_code, float64
 import pytest
 import scipy.stats
 
-from hmm_jax.heads import Attention, init_linear_head, Linear, linear_scores, LinearHead, OfficialAttention
+from hmm_jax import heads
+from hmm_jax.heads import Attention, AttentionHead, Linear, LinearHead, OfficialAttention, OfficialAttentionHead
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+V, C, P, T = 4, 3, 2, 5
+KEY_SIZE, VALUE_SIZE = 3, 6
 
 
-@pytest.mark.parametrize('batch', [(), (3,), (2, 3)])
-def test_scores_are_affine_in_the_features(batch):
-  """Scores are features times weights plus bias, computed in float64 by hand, under any leading axes."""
-  draws = np.random.default_rng(0)
-  weights, bias, features = (draws.normal(size=shape) for shape in ((5, 4), (4,), (*batch, 5)))
-  scores = linear_scores(LinearHead(*(x.astype(np.float32) for x in (weights, bias))), features.astype(np.float32))
-  assert scores.shape == (*batch, 4)
-  expected = (features[..., :, None] * weights).sum(-2) + bias
-  np.testing.assert_allclose(scores, expected, atol=1e-5)
+@pytest.fixture
+def rng():
+  return np.random.default_rng(0)
 
 
-def test_heads_start_uniform_within_one_over_root_features():
-  """Weights and biases are uniform in +-1 / sqrt(F), the weights and biases of a head drawn apart."""
-  heads = jax.vmap(lambda key: init_linear_head(key, 9, 3))(jax.random.split(jax.random.key(0), 500))
-  assert heads.weights.shape == (500, 9, 3) and heads.bias.shape == (500, 3)
-  for leaf in heads:
-    assert scipy.stats.kstest(np.ravel(leaf), scipy.stats.uniform(-1 / 3, 2 / 3).cdf).pvalue > 1e-4
-  correlations = [scipy.stats.pearsonr(heads.weights[:, i, c], heads.bias[:, c])[0] for i in range(9) for c in range(3)]
-  assert np.abs(correlations).max() < 0.3
+def random_head(rng, prompt_length=P):
+  """A float64 head without a zero in it."""
+  shapes = (KEY_SIZE,), (KEY_SIZE, V), (prompt_length + T, KEY_SIZE), (VALUE_SIZE, V), (V + 1, VALUE_SIZE)
+  return AttentionHead(*(rng.normal(size=shape) for shape in (*shapes, (prompt_length, VALUE_SIZE), (VALUE_SIZE, C))))
 
 
-def test_a_head_is_a_function_of_its_key():
-  """The same key gives the same head and another key another."""
-  first, again, second = (init_linear_head(jax.random.key(seed), 4, 2) for seed in (0, 0, 1))
-  np.testing.assert_array_equal(first.weights, again.weights)
-  np.testing.assert_array_equal(first.bias, again.bias)
-  assert (first.weights != second.weights).all()
+def random_inputs(rng, batch, length=P + T):
+  """Token probabilities [batch, length, V] and tokens [batch, T], of which [MASK] is one."""
+  tokens = rng.integers(0, V, (batch, T))
+  tokens[:, 0] = V
+  return rng.dirichlet(np.ones(V), (batch, length)), tokens
+
+
+def weights_and_scores(kind, head, token_probs, tokens):
+  """In float64."""
+
+  def run(head, *inputs):
+    features = kind.read(*inputs)
+    return kind.attend(head, features), kind.scores(head, features)
+
+  return in_float64(jax.jit(run), head, token_probs, tokens)
 
 
 @pytest.mark.parametrize('prompt_length', [0, 2])
-def test_a_linear_head_reads_the_mask_behind_the_prompt(prompt_length):
-  """Of the outputs at P + T positions it asks for position P alone, and it has no attention to show."""
-  outputs = np.arange(2 * (prompt_length + 5) * 3).reshape(2, prompt_length + 5, 3)
-  head = Linear(2)
-  asked = outputs[:, head.positions(prompt_length)]
-  np.testing.assert_array_equal(head.read(asked, np.zeros((2, 5), int)), outputs[:, prompt_length])
-  with pytest.raises(ValueError, match='^a linear head has no attention weights; valid are'):
-    head.attend(None, outputs)
+def test_a_linear_head_reads_the_mask_behind_the_prompt(prompt_length, rng):
+  """It asks for position P alone; scores are features times weights plus bias, and it has no attention to show."""
+  outputs, kind = rng.normal(size=(2, prompt_length + 5, 3)), Linear(2)
+  head = LinearHead(rng.normal(size=(3, 2)), rng.normal(size=2))
+  features = kind.read(outputs[:, kind.positions(prompt_length)], np.zeros((2, 5), int))
+  np.testing.assert_array_equal(features, outputs[:, prompt_length])
+  np.testing.assert_allclose(in_float64(kind.scores, head, features), features @ head.weights + head.bias, atol=1e-14)
+  with pytest.raises(ValueError, match='^a linear head has no attention weights'):
+    kind.attend(head, features)
+
+
+def test_linear_heads_start_uniform_within_one_over_root_features():
+  """Weights and biases are uniform in +-1 / sqrt(F), the weights and biases of a head drawn apart."""
+  start = jax.vmap(lambda key: heads.init_linear_head(key, 9, 3))(jax.random.split(jax.random.key(0), 500))
+  for leaf in start:
+    assert scipy.stats.kstest(np.ravel(leaf), scipy.stats.uniform(-1 / 3, 2 / 3).cdf).pvalue > 1e-4
+  correlations = np.corrcoef(start.weights.reshape(500, -1).T, start.bias.T)
+  assert np.abs(correlations - np.eye(30)).max() < 0.3
 
 
 def test_heads_of_equal_sizes_are_equal():
   """So that what is compiled for one is compiled for all."""
   assert Attention(2, 3, 4, 1.0) == Attention(2, 3, 4, 1.0) != Attention(2, 3, 4, 0.5)
   assert hash(Linear(2)) == hash(Linear(2)) and Linear(2) != Linear(3) != OfficialAttention(3)
+
+
+@pytest.mark.parametrize('prompt_length', [0, P])
+@pytest.mark.parametrize('temperature', [0.0, 0.2, 3.0])
+def test_weights_and_scores_are_the_papers(temperature, prompt_length, rng):
+  """They are (4.1) and (4.2), with the rows of a prompt before the tokens; in float32 too, but for rounding."""
+  head, kind = random_head(rng, prompt_length), Attention(C, KEY_SIZE, VALUE_SIZE, temperature)
+  inputs = random_inputs(rng, 6, prompt_length + T)
+  single = jax.tree.map(np.float32, (head, *inputs))
+  features = kind.read(single[1], inputs[1])
+  rounded = kind.attend(single[0], features), kind.scores(single[0], features)
+  expected = [attention_by_the_paper(head, *each, temperature) for each in zip(*inputs, strict=True)]
+  for exact, in_float32, by_paper in zip(weights_and_scores(kind, head, *inputs), rounded, zip(*expected), strict=True):
+    np.testing.assert_allclose(exact, by_paper, atol=1e-12)
+    np.testing.assert_allclose(in_float32, by_paper, atol=1e-4)
+    assert in_float32.dtype == jnp.float32
+
+
+def test_the_argmax_has_no_gradient_by_the_keys(rng):
+  """At temperature 0 a query cannot be learned; at any other it can."""
+  head, inputs = random_head(rng), random_inputs(rng, 3)
+  for temperature in (0.0, 1.0):
+    total = lambda head: heads.attention_scores(head, *inputs, temperature)[:, 0].sum()  # noqa: B023
+    slopes = jax.grad(total)(jax.tree.map(jnp.float32, head))
+    assert {bool(np.any(x)) for x in (slopes.query, slopes.key_weights, slopes.positions)} == {temperature > 0}
+    assert np.any(slopes.value_weights)
+
+
+def test_argmax_averages_over_ties_but_for_rounding():
+  """Logits within 4e-11 of the largest share alike, relative to it where it is above 1; beyond, nothing is shared."""
+  near, far = 3e-11, 6e-11
+  logits = np.array([[1, 1 - near, 1, -1], [1, 1 - far, 1, -1], [100, 100 - 100 * near, 100 - 100 * far, 0]])
+  logits = np.vstack([logits, [1e-3, 1e-3 - near, 1e-3 - far, 0], [-1e30, -2e30, -3e30, -1e30]])
+  weights = in_float64(lambda logits: heads.softmax_or_argmax(logits, 0.0), logits)
+  largest = np.array([[1, 1, 1, 0], [1, 0, 1, 0], [1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 0, 1]])
+  np.testing.assert_array_equal(weights, largest / largest.sum(1, keepdims=True))
+
+
+def test_init_has_the_papers_shapes_and_pytorchs_spreads():
+  """Shapes follow P, T and the sizes; matrices are uniform within fan-in^-1/2, embeddings normal, positions zero."""
+  head = Attention(C, key_size=80, value_size=90, temperature=1.0).init(jax.random.key(0), 70, 40, 11)
+  shapes = (80,), (80, 70), (51, 80), (90, 70), (71, 90), (40, 90), (90, C)
+  assert jax.tree.map(jnp.shape, head) == AttentionHead(*shapes)
+  assert not head.positions.any()
+  for matrix, fan_in in ((head.query, 80), (head.key_weights, 70), (head.value_weights, 70), (head.output, 90)):
+    assert (
+      scipy.stats.kstest(np.ravel(matrix), scipy.stats.uniform(-(fan_in**-0.5), 2 * fan_in**-0.5).cdf).pvalue > 1e-4
+    )
+  for embeddings in (head.token_embeddings, head.prompt_embeddings):
+    assert scipy.stats.kstest(np.ravel(embeddings), 'norm').pvalue > 1e-4
+  # No two arrays share their draws.
+  starts = [np.ravel(x)[:20] for x in head if np.any(x)]
+  assert np.abs(np.corrcoef(starts) - np.eye(len(starts))).max() < 0.8
+
+
+def test_the_official_head_attends_for_each_token_apart(rng):
+  """Each token's probability is averaged with an attention of its own; at the start it is a mean over positions."""
+  start = jax.tree.map(np.asarray, OfficialAttention(C).init(jax.random.key(0), V, P, T))
+  trained = OfficialAttentionHead(3 * rng.normal(size=V), LinearHead(rng.normal(size=(V, C)), rng.normal(size=C)))
+  token_probs, tokens = random_inputs(rng, 4)
+  for head in (start, trained):
+    expected = [attention_by_the_released_code(head, row) for row in token_probs]
+    for ours, theirs in zip(weights_and_scores(OfficialAttention(C), head, token_probs, tokens), zip(*expected)):
+      np.testing.assert_allclose(ours, theirs, atol=1e-13)
+  linear, scores = float64(start.linear), weights_and_scores(OfficialAttention(C), start, token_probs, tokens)[1]
+  np.testing.assert_allclose(scores, token_probs.mean(1) @ linear.weights + linear.bias, atol=1e-13)
+
+
+@pytest.mark.parametrize(('reads_probs', 'reads_tokens'), [(True, False), (False, True)])
+def test_a_control_is_blind_to_what_it_does_not_read(reads_probs, reads_tokens, rng):
+  """Other tokens, or other predictions, leave its scores and weights as they are; what it reads does not.
+
+  Its scores are those of uniform predictions, or of token 0 everywhere.
+  """
+  kind = Attention(C, KEY_SIZE, VALUE_SIZE, 1.0, reads_probs=reads_probs, reads_tokens=reads_tokens)
+  head, (token_probs, tokens) = random_head(rng), random_inputs(rng, 6)
+  weights, scores = weights_and_scores(kind, head, token_probs, tokens)
+  constant = token_probs if reads_probs else np.full_like(token_probs, 1 / V), tokens * reads_tokens
+  for inputs in ((token_probs, tokens * reads_tokens), (constant[0], tokens)):
+    same_weights, same_scores = weights_and_scores(kind, head, *inputs)
+    np.testing.assert_array_equal(same_weights, weights)
+    np.testing.assert_array_equal(same_scores, scores)
+  expected = [attention_by_the_paper(head, *each, 1.0)[1] for each in zip(*constant, strict=True)]
+  np.testing.assert_allclose(scores, expected, atol=1e-12)

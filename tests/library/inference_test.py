@@ -74,6 +74,7 @@ def test_posterior_equals_enumeration(told, name):
   """
   (_, single), (_, double), (_, expected) = told[name]
   assert np.isneginf(expected.marginal_loglik) == (name in IMPOSSIBLE)
+  assert_posteriors_close(log_space_posterior(*at(stacked([ALL_CASES[name]]), 0)), expected, 1e-12)
   assert {x.dtype for x in single} == {np.dtype('float32')}
   assert_posteriors_close(double, expected, 1e-12)
   assert_posteriors_close(single, expected, ROUNDING, loglik_rtol=6e-8)
