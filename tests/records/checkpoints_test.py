@@ -70,12 +70,8 @@ def directory(pristine, tmp_path):
   return shutil.copytree(pristine, tmp_path / pristine.parent.name / checkpoints.NAME)
 
 
-def test_every_file_of_the_two_newest_steps_has_a_checksum(pristine):
-  assert checkpoints.steps(pristine) == [3, 2]
-  for step in (pristine / '2', pristine / '3'):
-    recorded, there = files.read_sealed(step / checkpoints.CHECKSUMS), files.tree(step)
-    assert set(recorded['files']) == {*there} - {checkpoints.CHECKSUMS} and len(there) > 5
-  assert _restored(pristine) == (3, [])
+def test_the_two_newest_steps_are_kept(pristine):
+  assert checkpoints.steps(pristine) == [3, 2] and _restored(pristine) == (3, [])
 
 
 def _lead_nowhere(path):

@@ -22,19 +22,11 @@ def test_an_environment_names_code_versions_and_devices(here):
   assert here['devices'] == [jax.devices()[0].device_kind] * 3
 
 
-@pytest.mark.parametrize('lacks', ['git', 'a clone'])
-def test_without_git_or_a_clone_the_commit_is_unknown(monkeypatch, tmp_path, lacks):
-  """The run goes on; an installed copy inside of another repository does not name that one's commit."""
-  if lacks == 'git':
-    monkeypatch.setenv('PATH', str(tmp_path))
-  else:
-    subprocess.run(['git', 'init', '-q', tmp_path], check=True)
-    monkeypatch.setattr(environment, '__file__', str(tmp_path / 'site/experiments/records/environment.py'))
-  environment.of_process.cache_clear()
-  try:
-    found = environment.environment([])
-  finally:
-    environment.of_process.cache_clear()
+def test_without_a_clone_the_commit_is_unknown(monkeypatch, tmp_path):
+  """An installed copy inside of another repository does not name that one's commit."""
+  subprocess.run(['git', 'init', '-q', tmp_path], check=True)
+  monkeypatch.setattr(environment, '__file__', str(tmp_path / 'site/experiments/records/environment.py'))
+  found = environment.of_process.__wrapped__()
   assert found['commit'] == 'unknown' and found['uncommitted_changes'] is False
 
 
