@@ -14,11 +14,10 @@ def random_head(rng):
 def test_every_bound_is_at_most_the_one_before():
   """accuracy >= certified >= by mean TV >= by mean KL, from models that are nearly exact to such that are not."""
   rng, seen = np.random.default_rng(0), []
-  for scale in (1e-4, 1e-3, 0.1, 1.0):
-    head, ideal = random_head(rng), rng.dirichlet(np.ones(4), 200)
-    labels = (ideal @ head.weights + head.bias).argmax(-1)
-    model = ideal * np.exp(scale * rng.normal(size=ideal.shape))
-    found = certify(head, ideal, model / model.sum(-1, keepdims=True), np.append(1 - labels[:20] // 2, labels[20:]))
+  for scale in (1e-4, 1e-3, 1.0):
+    head, ideal, others = random_head(rng), rng.dirichlet(np.ones(4), 200), rng.dirichlet(np.ones(4), 200)
+    labels = np.append(np.zeros(20, int), (ideal @ head.weights + head.bias).argmax(-1)[20:])
+    found = certify(head, ideal, (1 - scale) * ideal + scale * others, labels)
     assert found.accuracy >= found.certified >= found.from_total_variation >= found.from_kl
     seen.append(found)
   assert seen[0].from_kl > 0.5 and seen[-1].certified < seen[-1].accuracy and seen[-1].from_kl == 0
@@ -30,30 +29,20 @@ def test_the_worst_model_flips_what_is_not_certified_and_nothing_else():
   below it cannot. So no larger share could be certified by TV and osc, and half the osc would certify what is wrong.
   """
   rng, tried = np.random.default_rng(1), 0
-  for _ in range(60):
-    head, (label, other) = random_head(rng), rng.choice(3, 2, replace=False)
-    difference = head.weights[:, label] - head.weights[:, other]
-    # All of the distance can be taken from the token where the difference is largest.
-    ideal = 0.02 + 0.92 * np.eye(4)[[difference.argmax()]]
-    rho = relative_margins(head, ideal, [label])[0]
-    margin = ideal[0] @ difference + head.bias[label] - head.bias[other]
-    if not 0 < rho < 0.8 or rho < margin / np.ptp(difference) - 1e-12:
-      continue  # Another class is nearer, or the label has lost already.
-    towards = np.eye(4)[difference.argmin()] - np.eye(4)[difference.argmax()]
-    for share, kept in ((1 + 1e-6, 0.0), (1 - 1e-6, 1.0)):
-      assert certify(head, ideal, ideal + share * rho * towards, [label])[:2] == (kept, kept)
-    tried += 1
+  for _ in range(40):
+    head = random_head(rng)
+    ahead = head.weights[:, :1] - head.weights[:, 1:]
+    # All of the distance can be taken from the token where the difference to class 1 is largest.
+    most, least = np.eye(4)[ahead[:, 0].argmax()], np.eye(4)[ahead[:, 0].argmin()]
+    ideal = 0.02 + 0.92 * most
+    shares = (ideal @ ahead + head.bias[0] - head.bias[1:]) / np.ptp(ahead, axis=0)
+    assert relative_margins(head, ideal[None], [0]) == pytest.approx(shares.min())
+    if 0 < shares[0] < min(0.8, shares[1]):
+      for share, kept in ((1 + 1e-6, 0.0), (1 - 1e-6, 1.0)):
+        worst = ideal + share * shares[0] * (least - most)
+        assert certify(head, ideal[None], worst[None], [0])[:2] == (kept, kept)
+      tried += 1
   assert tried >= 5
-
-
-def test_with_two_classes_it_is_the_margin_over_the_oscillation():
-  """By hand: b_1 - b_2 = (2, 0, -1), osc 3, and a bias of 1 / 2 for the first class."""
-  head = LinearHead(np.array([[2.0, 0], [0, 0], [0, 1]]), np.array([0.5, 0]))
-  ideal = np.array([[0.5, 0.5, 0], [0.2, 0.2, 0.6]])
-  np.testing.assert_allclose(relative_margins(head, ideal, [0, 1]), [1.5 / 3, -0.3 / 3])
-  found = certify(head, ideal, np.array([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7]]), [0, 0])
-  # The second input is 0.1 away, its relative margin itself: uncertified, and wrong by a hair or right by rounding.
-  assert (found.certified, found.total_variation) == (0.5, pytest.approx(0.2))
 
 
 def test_the_bound_from_a_mean_is_the_best_over_gamma():
@@ -78,11 +67,3 @@ def test_a_constant_difference_is_decided_by_its_bias():
   head = LinearHead(np.ones((3, 2)), np.array([1.0, 0]))
   found = certify(head, np.full((2, 3), 1 / 3), np.eye(3)[:2], [0, 1])
   assert (found.accuracy, found.certified, found.from_kl) == (0.5, 0.5, 0.5)
-
-
-def test_what_all_columns_share_does_not_round_the_margins():
-  """Weights of 2^40 more in every class are the same head."""
-  rng = np.random.default_rng(5)
-  weights, ideal, labels = rng.integers(-256, 256, (6, 3)) / 256, rng.dirichlet(np.ones(6), 50), np.zeros(50, int)
-  found, shifted = (relative_margins(LinearHead(w, np.zeros(3)), ideal, labels) for w in (weights, weights + 2.0**40))
-  np.testing.assert_array_equal(found, shifted)

@@ -41,6 +41,23 @@ def joint_hmm(hmm):
   return HMM(*map(small, (initial_probs, moves, hmm.joint_emission_matrix)))
 
 
+def smaller():
+  """Two states and three tokens suffice for the second example: of longer texts, with other weights."""
+  hmm = MemoryHMM(
+    memory_probs=np.array([1, 2]) / 3,
+    initial_probs=np.array([4, 3]) / 7,
+    transition_matrix=np.array([[1, 3], [4, 0]]) / 4,
+    cell_index=np.zeros(2, np.int32),
+    emission_matrix=np.array([[[2, 2, 0], [2, 1, 1]], [[4, 0, 0], [2, 1, 1]]]) / 4,
+  )
+  weights = Fraction(1, 2), Fraction(21, 106), Fraction(13, 53), Fraction(3, 53)
+  certificate = counterexamples.Certificate(((1, 0, 0, 2), (2,), (0, 2), (2, 0)), (0, 1, 1, 1), weights)
+  return counterexamples.Counterexample(hmm, joint_hmm(hmm), np.eye(2), (), certificate)
+
+
+SMALLER = smaller()
+
+
 def rows_of(hmm, text):
   """Likelihood rows of x' = (MASK, x)."""
   return rationals.likelihood_rows(hmm, (hmm.num_tokens, *text))
@@ -74,19 +91,9 @@ def leave_one_out(hmm, text):
 
 
 def label_of(example, text):
-  """Praise or a complaint, cow or toy."""
+  """Of the masked state, or of the memory, given the text."""
   probs = masked_probs(example.exact_hmm, text)
-  return label(probs if example is STATES else probs.reshape(2, 3).sum(1))
-
-
-def theorem_3_6(hmm, silent_probs):
-  return theory.theorem_3_6(hmm, STATES.task_weights, silent_probs, EXACT, 1000)
-
-
-def prompted_label(hmm, construction, text):
-  """By the head on G_2(u, MASK, x) of the constructed prompt, exactly."""
-  prompt, head = (rationals.exact(part) for part in (construction['prompt'], construction['head'].weights))
-  return label(rationals.token_probs(hmm, [*prompt, *rows_of(hmm, text)], 1) @ head)
+  return label(probs if example is STATES else probs.reshape(2, -1).sum(1))
 
 
 def attention(head, inputs, probs):
@@ -128,13 +135,13 @@ def test_what_holds_of_the_first_example():
     theory.theorem_3_3(STATES.hmm, STATES.task_weights, STATES.silent_probs, EXACT)
 
 
-@pytest.mark.parametrize('example', [STATES, MEMORY])
+@pytest.mark.parametrize('example', [STATES, MEMORY, SMALLER])
 def test_the_certificate_proves_that_no_linear_head_is_right(example):
   """Its labels are right, it mixes G_1 of both classes to the same, and the linear program agrees."""
   texts, labels, weights = example.certificate
   assert [label_of(example, text) for text in texts] == list(labels)
-  features, signed = np.array([predicted(example.exact_hmm, text) for text in texts]), np.where(labels, -1, 1) * weights
-  assert not (signed @ features).any() and not signed.sum() and sum(weights) == 1 and min(weights) > 0
+  features = np.array([predicted(example.exact_hmm, text) for text in texts])
+  assert not (np.where(labels, -1, 1) * weights @ features).any() and sum(weights) == 1 and min(weights) > 0
   pairs = [(index, 1 - one) for index, one in enumerate(labels)]
   assert theory.exact_certificate(features, labels, pairs, 2) == list(weights)
   assert not theory.linear_separation(features.astype(float), labels, 2, 1e-9).separable
@@ -142,8 +149,8 @@ def test_the_certificate_proves_that_no_linear_head_is_right(example):
 
 def test_prompt_and_head_of_theorem_3_6_are_right():
   """On all texts up to length 6 in fractions, where no label is a tie."""
-  construction = theorem_3_6(STATES.hmm, STATES.silent_probs)
-  prompt, head = small(construction['prompt']), small(construction['head'].weights)
+  built = theory.theorem_3_6(STATES.hmm, STATES.task_weights, STATES.silent_probs, EXACT, 1000)
+  prompt, head = small(built['prompt']), small(built['head'].weights)
   assert prompt.tolist() == [[0, 0, 1]] and head.tolist() == [[4, 0], [-2, 0]]
   texts = all_texts(STATES.exact_hmm, 6)
   assert len(texts) == 126
@@ -153,28 +160,15 @@ def test_prompt_and_head_of_theorem_3_6_are_right():
 
 
 def test_no_small_change_of_the_first_example_repairs_it():
-  """Every probability moved by up to 2%: labels as before, no linear head still, and Theorem 3.6 still right."""
+  """Every probability moved by up to 2%: labels as before, and no linear head still."""
   rng, texts = np.random.default_rng(0), all_texts(STATES.exact_hmm, 2)[2:]
   labels = [label_of(STATES, text) for text in texts]
   for _ in range(8):
-    moved = [rows * rng.uniform(0.98, 1.02, rows.shape) for rows in (STATES.silent_probs, *STATES.hmm[1:])]
-    silent_probs, transition_matrix, emission_matrix = (rows / rows.sum(-1, keepdims=True) for rows in moved)
-    hmm = HMM(silent_probs @ transition_matrix, transition_matrix, emission_matrix)
-    exact = HMM(*map(rationals.exact, hmm))
-    silent = exact._replace(initial_probs=rationals.exact(silent_probs))
-    assert [label(masked_probs(silent, text)) for text in texts] == labels
-    features = np.array([predicted(exact, text) for text in texts], float)
+    silent_probs, *moved = (small(rows * rng.uniform(0.98, 1.02, rows.shape)) for rows in STATES.hmm)
+    hmm = HMM(silent_probs @ moved[0], *moved)
+    assert [label(masked_probs(hmm._replace(initial_probs=silent_probs), text)) for text in texts] == labels
+    features = np.array([predicted(hmm, text) for text in texts], float)
     assert not theory.linear_separation(features, labels, 2, 1e-9).separable
-    construction = theorem_3_6(hmm, silent_probs)
-    assert [prompted_label(exact, construction, text) for text in texts] == labels
-
-
-def test_what_holds_of_the_second_example():
-  """3.1 fails of its joint states; 3.2, 4.2 with H* = {noun} and 4.4 hold."""
-  joint = HMM(*(array.astype(float) for array in MEMORY.exact_hmm))
-  assert not theory.non_degeneracy(joint, EXACT).holds and theory.stationarity(MEMORY.hmm, EXACT, 1e-9).holds
-  finding = theory.recoverable_hidden_states(MEMORY.hmm, 0, EXACT)
-  assert finding.holds and finding.witness['recoverable_states'].tolist() == [MEMORY.states.index('noun')]
 
 
 def test_attention_of_theorem_4_3_is_right_on_all_of_r():
@@ -194,21 +188,12 @@ def test_attention_of_theorem_4_3_is_right_on_all_of_r():
   assert (len(texts), len(inside)) == (497, 490) and set(MEMORY.certificate.texts) <= inside
 
 
-def test_two_states_and_three_tokens_suffice_for_the_second_example():
-  """So small a one has a certificate in R as well, of longer texts with other weights."""
-  hmm = MemoryHMM(
-    memory_probs=np.array([1, 2]) / 3,
-    initial_probs=np.array([4, 3]) / 7,
-    transition_matrix=np.array([[1, 3], [4, 0]]) / 4,
-    cell_index=np.zeros(2, np.int32),
-    emission_matrix=np.array([[[2, 2, 0], [2, 1, 1]], [[4, 0, 0], [2, 1, 1]]]) / 4,
-  )
-  assert theory.recoverable_hidden_states(hmm, 0, EXACT).holds and theory.stationarity(hmm, EXACT, 1e-9).holds
-  exact = joint_hmm(hmm)
-  texts = (1, 0, 0, 2), (2,), (0, 2), (2, 0)
-  probs = [leave_one_out(exact, text) for text in texts]
-  assert all(any(joint[:, 0].sum() == 1 for joint in of_text) for of_text in probs)
-  labels = [label(of_text[0].sum(1)) for of_text in probs]
-  pairs = [(i, 1 - one) for i, one in enumerate(labels)]
-  weights = theory.exact_certificate([predicted(exact, text) for text in texts], labels, pairs, 2)
-  assert weights == [Fraction(1, 2), Fraction(21, 106), Fraction(13, 53), Fraction(3, 53)]
+@pytest.mark.parametrize(('example', 'states'), [(MEMORY, [1]), (SMALLER, [0])])
+def test_what_holds_of_examples_with_a_memory(example, states):
+  """3.1 fails of its joint states; 4.2 with H* and 4.4 hold, and every text of the certificate is in R (4.3)."""
+  joint = HMM(*(array.astype(float) for array in example.exact_hmm))
+  assert not theory.non_degeneracy(joint, EXACT).holds and theory.stationarity(example.hmm, EXACT, 1e-9).holds
+  finding = theory.recoverable_hidden_states(example.hmm, 0, EXACT)
+  assert finding.holds and finding.witness['recoverable_states'].tolist() == states
+  for text in example.certificate.texts:
+    assert any(probs[:, states].sum() == 1 for probs in leave_one_out(example.exact_hmm, text))

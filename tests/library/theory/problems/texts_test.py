@@ -14,13 +14,6 @@ from hmm_jax.theory.theorems.padding import PaddedSizes
 PADDED = PaddedSizes(num_states=8, num_tokens=7, memory_size=4, num_outputs=9)
 
 
-def test_all_sequences():
-  """Each of V + ... + V^T sequences once, with [MASK] after the end and nowhere else."""
-  tokens = texts.all_sequences(3, 4)
-  assert len(np.unique(tokens, axis=0)) == len(tokens) == 3 + 9 + 27 + 81 and set(tokens.flat) == {0, 1, 2, 3}
-  assert (np.diff(tokens == 3, axis=1) <= (tokens == 3)[:, 1:]).all() and (tokens[:, 0] < 3).all()
-
-
 @pytest.mark.parametrize('theorem', ['3.6', 'C.6'])
 def test_possible_sequences_are_those_with_probability(theorem):
   """By supports alone, the very sequences of `all_sequences` that exact arithmetic finds possible, in its order."""
@@ -88,12 +81,3 @@ def test_a_filled_up_chain_says_the_same(theorem, by_memory):
   found = loglik(filled_up, tokens)
   np.testing.assert_allclose(found[inside], loglik(hmm, tokens[inside]), atol=1e-12)
   assert (found[~inside] == -np.inf).all()
-
-
-def test_rows_of_a_prompt_keep_their_joint_states():
-  """u stands where it stood, by what each cell holds and the state, and is 0 elsewhere."""
-  hmm, rng = drawn('C.6').hmm, np.random.default_rng(0)
-  prompt = rng.random((2, hmm.joint_initial_probs.size))
-  found = padding.prompt_of(hmm, prompt, PADDED).reshape(2, 4, 4, 8)
-  np.testing.assert_array_equal(found[:, :3, :3, : hmm.num_states], prompt.reshape(2, 3, 3, hmm.num_states))
-  assert np.count_nonzero(found) == prompt.size
