@@ -27,11 +27,7 @@ def weighed_by(problem):
 
 def conditioning_of(problem, theorem):
   """The smallest singular value of the columns that the theorem inverts, for the best H* that there is."""
-  emissions, moves, weighed = (
-    problem.exact.hmm.emission_matrix,
-    problem.exact.hmm.transition_matrix,
-    weighed_by(problem),
-  )
+  hmm, weighed = problem.exact.hmm, weighed_by(problem)
   if theorem[0] != '3':
     construction = exact_construction(problem.exact, theorem)
     return 1 / np.linalg.norm(construction.recover[weighed][:, construction.states[0]].astype(float), 2)
