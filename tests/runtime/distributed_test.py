@@ -211,12 +211,11 @@ OUTRIGHT = dict(mode='on', coordinator_address='a:1', num_processes=3, process_i
     ({}, {}, []),
     # A batch script without srun.
     ({name: SLURM_STEP[name] for name in SLURM_STEP if name != 'SLURM_STEP_NODELIST'}, {}, []),
-    ({**SLURM_STEP, 'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'}, {}, []),
     (SLURM_STEP, dict(mode='off'), []),
     (SLURM_STEP, {}, [('node03:61447', 2, 1, [0])]),
     (SLURM_STEP, OUTRIGHT, [('a:1', 3, 0, None)]),
   ],
-  ids=['nothing', 'a batch script', 'one task', 'off', 'srun', 'outright'],
+  ids=['nothing', 'a batch script', 'off', 'srun', 'outright'],
 )
 def test_a_cluster_is_joined_as_it_says(monkeypatch, variables, changes, joined):
   """Where other processes were started, unless it is off or said otherwise; elsewhere nobody is waited for."""

@@ -6,15 +6,12 @@ import signal
 import subprocess
 import sys
 
-from conftest import assert_same_bits
-import jax
 import numpy as np
 import pytest
-from run_cases import any_tokens, pretraining_settings, QUIET
+from run_cases import QUIET
 
 from experiments import main as main_lib
-from experiments.pipeline import pretraining, tuning
-from experiments.records import checkpoints
+from experiments.pipeline import tuning
 from experiments.runtime import distributed, signals
 from experiments.settings import help_text
 
@@ -124,27 +121,3 @@ def test_the_command_exits_with_the_status_of_the_signal(monkeypatch, capsys, nu
   assert main_lib.main(['main', '--list']) == status
   (line,) = capsys.readouterr().err.splitlines()
   assert number.name in line
-
-
-def test_a_stopped_pretraining_goes_on_to_the_same_bits(monkeypatch, tmp_path, without_optimisation):
-  """Stopped where no checkpoint is due, it has one of the call under way, and ends with parameters and metrics of one
-  that was never stopped, at whose next checkpoint nothing is other than it would be."""
-  settings = pretraining_settings(pretrain__checkpoint_every=4, pretrain__measure_every=4)
-  monkeypatch.setattr(pretraining, '_corpus', any_tokens)
-
-  def run(name, tells):
-    def measure(settings, model, params, ideals):
-      tells.pop()() if tells else None
-      return {'kl_at_mask': float(np.sum(jax.tree.leaves(params)[0]))}
-
-    monkeypatch.setattr(pretraining, 'measure', measure)
-    return pretraining.pretrained_params(settings, None, (), jax.random.key(3), tmp_path / name, QUIET)
-
-  whole = run('whole', [])
-  with pytest.raises(signals.Stopped), signals.answered():
-    run('stopped', [_tell])
-  assert checkpoints.steps(tmp_path / 'stopped' / checkpoints.NAME) == [2]
-  assert_same_bits(run('stopped', []), whole)
-  of_both = [tmp_path / name / 'metrics.jsonl' for name in ('whole', 'stopped')]
-  assert of_both[0].read_bytes() == of_both[1].read_bytes()
-  assert max(checkpoints.steps(tmp_path / 'stopped' / checkpoints.NAME)) == 8

@@ -39,13 +39,11 @@ def test_phases_add_up_to_all_the_time():
 
 def test_compiling_is_counted_once_and_apart():
   """In whatever phase; a second call adds nothing, and neither does what compiles after the count has ended."""
-  clock, function = timing.Clock(), lambda x: jnp.linalg.norm(jnp.sort(x) @ x)
-  compiled = jax.jit(function)
+  clock, compiled = timing.Clock(), jax.jit(lambda x: jnp.linalg.norm(jnp.sort(x) @ x))
   with clock.counting_compilation(), clock.phase('computing'):
     compiled(jnp.ones((7, 7))).block_until_ready()
-    first = clock.spent()
+    first = clock.spent()['compile']
     compiled(jnp.ones((7, 7))).block_until_ready()
-  jax.jit(function)(jnp.ones((8, 8))).block_until_ready()
+  compiled(jnp.ones((8, 8))).block_until_ready()
   spent = clock.spent()
-  assert all(first['compile'] > 0) and all(spent['compile'] == first['compile'])
-  assert set(spent) == {'the rest', 'computing', 'compile'}
+  assert all(first > 0) and all(spent['compile'] == first) and spent['computing'][1] > 0
