@@ -1,196 +1,171 @@
-"""Facts about the checks of assumptions: brute force over all sets of states, and chains whose answer is known."""
+"""The task, and the assumptions of section 3: against exact ranks, walks and a search of all sets of states."""
 
 import itertools
 import math
 
 import numpy as np
 import pytest
-from theory_assumptions_cases import (
-  chain_of,
-  classes_by_powers,
-  CYCLE,
-  EXACT,
-  is_ergodic_by_powers,
-  memory_hmm,
-  MIXING,
-  sparse_hmm,
-  sparse_rows,
-  stationary_by_powers,
-)
+from theory_assumptions_cases import CYCLE, EXACT, is_ergodic_by_powers, subsets, walks
 
 from hmm_jax.hmm import HMM
+from hmm_jax.theory.exact import algebra
+from hmm_jax.theory.exact.problem import small_fractions, sparse_probs
 from hmm_jax.theory.theorems import assumptions
-from hmm_jax.theory.theorems.assumptions import AssumptionError, Thresholds
+from hmm_jax.theory.theorems.assumptions import Thresholds
 
-# The task.
+UNIFORM = np.full(3, 1 / 3)
+MIXING = np.full((3, 3), 1 / 3)
+# A probability that is taken for none, at a threshold as large.
+LEAK = 2.0**-7
 
 
 def test_contrasts_keep_the_label_of_every_posterior_ties_included():
-  """argmax_c (mu_c - mu_C) @ p is argmax_c mu_c @ p, with the same ties, and class 0 has score 0 where two tie."""
-  rng = np.random.default_rng(0)
-  weights = rng.integers(-2, 3, (3, 4)).astype(float)
+  """argmax_c (mu_c - mu_C) @ p is argmax_c mu_c @ p; supp(mu) is where the classes differ, however large mu is."""
+  weights = np.random.default_rng(0).integers(-2, 3, (3, 4)).astype(float)
+  weights[:, 2] = 7
   relative = assumptions.contrasts(weights)
-  np.testing.assert_array_equal(relative[-1], 0)
   for probs in itertools.product(range(3), repeat=4):
-    np.testing.assert_array_equal((weights @ probs).argmax(), (relative @ probs).argmax())
-  binary = assumptions.contrasts([[1.0, 2.0], [2.0, 1.0]])
-  np.testing.assert_array_equal(binary, [[-1, 1], [0, 0]])
-  assert (binary @ [0.5, 0.5]).argmax() == 0 and binary.dtype == np.float64
+    assert (weights @ probs).argmax() == (relative @ probs).argmax()
+  assert not relative[-1].any() and assumptions.weighted_states(weights).tolist() == [0, 1, 3]
 
 
-def test_weighted_states_are_those_that_the_classes_weigh_differently():
-  """A state with the same weight in every class does not tell classes apart, however large that is."""
-  weights = [[1.0, 7.0, 0.0, 2.0], [1.0, 7.0, 3.0, 0.0], [1.0, 7.0, 0.0, 0.0]]
-  np.testing.assert_array_equal(assumptions.weighted_states(weights), [2, 3])
-
-
-@pytest.mark.parametrize(
-  'weights',
-  [[], [1.0, 2.0], [[1.0, 2.0]], [[1.0, np.nan], [0.0, 0.0]], [[1.0, np.inf], [0.0, 0.0]], [[1.0, 2.0], [1.0, 2.0]]],
-  ids=['empty', 'one axis', 'one class', 'nan', 'infinite', 'equal rows'],
-)
+@pytest.mark.parametrize('weights', [[], [[1.0, 2.0]], [[1.0, np.nan], [0, 0]], [[1.0, 2.0]] * 2])
 def test_a_task_that_labels_nothing_is_refused(weights):
-  """Weights that are no [C, S] of finite entries, or that label every input alike, raise ValueError."""
+  """Valid are at least two rows of finite weights that differ."""
   with pytest.raises(ValueError, match='task_weights'):
     assumptions.contrasts(weights)
-  with pytest.raises(ValueError, match='task_weights'):
-    assumptions.weighted_states(weights)
 
 
-def test_an_assumption_error_carries_its_finding():
-  """The error is a ValueError that says which assumption failed and why, and keeps the witness."""
-  finding = assumptions.regularity(chain_of(CYCLE), EXACT)
-  error = AssumptionError(finding)
-  assert isinstance(error, ValueError) and error.finding is finding
-  assert str(error) == f'Assumption 3.2 fails: {finding.reason}'
+def test_non_degeneracy_is_full_column_rank():
+  """Assumption 3.1 holds where the rank is full in fractions; a failure has a dependence, also with H > V.
 
-
-# Assumption 3.1.
-
-
-@pytest.mark.parametrize('num_states, num_tokens', [(3, 5), (4, 4)])
-def test_non_degeneracy_is_full_column_rank(num_states, num_tokens):
-  """On draws of every rank it holds exactly where all H columns are independent, as their Gram matrix says too."""
-  rng = np.random.default_rng(1)
-  for columns in range(1, num_states + 1):
-    basis = rng.dirichlet(np.ones(num_tokens), columns)
-    mixing = np.vstack([np.eye(columns), rng.dirichlet(np.ones(columns), num_states - columns)])
-    hmm = HMM(np.zeros(num_states), np.eye(num_states), mixing @ basis)
+  The rank threshold is a share of the largest singular value.
+  """
+  rng, answers = np.random.default_rng(1), set()
+  for num_states, num_tokens in [(3, 4), (4, 4), (5, 3)] * 15:
+    W = sparse_probs(rng, num_states, num_tokens, denominator=4)
+    hmm = HMM(None, None, W)
     finding = assumptions.non_degeneracy(hmm, EXACT)
-    assert finding.holds == (columns == num_states) and finding.statement == 'Assumption 3.1'
-    assert finding.thresholds == EXACT
-    eigenvalues = np.linalg.eigvalsh(hmm.emission_matrix @ hmm.emission_matrix.T)
-    expected = math.sqrt(max(eigenvalues[0], 0))
-    np.testing.assert_allclose(finding.closeness['smallest_singular_value'], expected, atol=1e-7)
+    assert finding.statement == 'Assumption 3.1'
+    assert finding.holds == (algebra.rank(small_fractions(W)) == num_states)
+    answers.add((num_states, finding.holds))
     if finding.holds:
-      condition = math.sqrt(eigenvalues[-1] / eigenvalues[0])
-      np.testing.assert_allclose(finding.closeness['condition_number'], condition, rtol=1e-6)
-      assert finding.witness == {}
+      condition = np.linalg.cond(W)
+      values = finding.closeness['smallest_singular_value'], finding.closeness['condition_number']
+      np.testing.assert_allclose(values, (np.linalg.svd(W)[1][-1], condition))
+      for share, holds in ((0.9, True), (1.1, False)):
+        assert assumptions.non_degeneracy(hmm, Thresholds(0.0, share / condition)).holds == holds
     else:
-      direction = finding.witness['dependence']
-      np.testing.assert_allclose(direction @ hmm.emission_matrix, 0, atol=1e-12)
-      np.testing.assert_allclose(np.linalg.norm(direction), 1, atol=1e-12)
+      assert_dependent(finding.witness['dependence'], W)
+      assert finding.closeness['smallest_singular_value'] < 1e-9 < 1e9 < finding.closeness['condition_number']
+  assert answers == {(3, True), (3, False), (4, True), (4, False), (5, False)}
 
 
-def test_more_states_than_tokens_are_always_dependent():
-  """With H > V Assumption 3.1 fails at any rank threshold, even 0, with singular value 0 and a null vector."""
-  hmm = sparse_hmm(np.random.default_rng(2), 5, 3)
-  finding = assumptions.non_degeneracy(hmm, Thresholds(0.0, 0.0))
-  assert not finding.holds and finding.closeness == {'smallest_singular_value': 0.0, 'condition_number': math.inf}
-  np.testing.assert_allclose(finding.witness['dependence'] @ hmm.emission_matrix, 0, atol=1e-12)
-
-
-def test_the_rank_threshold_is_a_share_of_the_largest_singular_value():
-  """Columns nearly equal are independent below their relative distance and dependent above it."""
-  emission_matrix = np.array([[0.5, 0.5], [0.5 + 1e-3, 0.5 - 1e-3]])
-  hmm = HMM(np.zeros(2), np.eye(2), emission_matrix)
-  ratio = 1 / np.linalg.cond(emission_matrix)
-  assert assumptions.non_degeneracy(hmm, Thresholds(0.0, 0.9 * ratio)).holds
-  assert not assumptions.non_degeneracy(hmm, Thresholds(0.0, 1.1 * ratio)).holds
-
-
-def period_by_powers(edges, state):
-  """The gcd of the n up to 3 H^2 for which the state can return in n steps; 0 if it never does."""
-  walks, returns = np.eye(len(edges), dtype=bool), []
-  for steps in range(1, 3 * len(edges) ** 2):
-    walks = (walks.astype(int) @ edges.astype(int)) > 0
-    if walks[state, state]:
-      returns.append(steps)
-  return math.gcd(*returns)
+def assert_dependent(dependence, W):
+  """It is a unit vector c with W c = 0, of a matrix [H, V]."""
+  np.testing.assert_allclose(np.linalg.norm(dependence), 1, atol=1e-12)
+  np.testing.assert_allclose(dependence @ W, 0, atol=1e-12)
 
 
 def cyclic_blocks(rng, sizes):
   """A chain that moves from each block of states to the next alone, in a random order of the states."""
   block = np.repeat(np.arange(len(sizes)), sizes)
   allowed = block[None] == (block[:, None] + 1) % len(sizes)
-  weights = allowed * rng.uniform(0.2, 1, allowed.shape)
   order = rng.permutation(len(block))
-  return (weights / weights.sum(-1, keepdims=True))[np.ix_(order, order)]
+  return (allowed / allowed.sum(-1, keepdims=True))[np.ix_(order, order)]
 
 
-def test_ergodicity_classes_and_period_are_those_of_powers_of_the_chain():
-  """On sparse chains of all kinds the classes, the period of the first and the answer agree with boolean powers."""
+def test_regularity_is_that_of_walks():
+  """On chains of all kinds the classes, the period of the first and the answer of Assumption 3.2 agree with walks.
+
+  Transitions of epsilon count as none, in every other chain.
+  """
   rng = np.random.default_rng(3)
-  chains = [sparse_rows(rng, 5, 5, density) for density in (0.1, 0.2, 0.3, 0.5) for _ in range(12)]
-  chains += [cyclic_blocks(rng, sizes) for sizes in ([2, 3], [1, 2, 2], [2, 2], [1, 1, 1, 1], [3])]
+  chains = [sparse_probs(rng, 5, 5, density) for density in (0.1, 0.3, 0.5) for _ in range(12)]
+  chains += [cyclic_blocks(rng, sizes) for sizes in ([2, 3], [1, 2, 2], [1, 1, 1, 1], [3])] + [np.zeros((3, 3))]
   answers, periods = set(), set()
-  for transition_matrix in chains:
-    finding = assumptions.regularity(chain_of(transition_matrix), EXACT)
+  for epsilon, chain in zip(itertools.cycle([0.0, LEAK]), chains):
+    size, edges = len(chain), chain > 0
+    hmm = HMM(np.full(size, 1 / size), np.where(edges, chain, epsilon), None)
+    finding = assumptions.regularity(hmm, Thresholds(epsilon, 0.0))
+    of_edges = walks(edges, 3 * size**2)
+    mutual = of_edges.any(0) & of_edges.any(0).T | np.eye(size, dtype=bool)
     classes = [frozenset(states.tolist()) for states in finding.witness['communicating_classes']]
-    assert finding.holds == is_ergodic_by_powers(transition_matrix > 0), finding.reason
-    assert set(classes) == classes_by_powers(transition_matrix > 0) and len(set(classes)) == len(classes)
-    assert finding.witness['period'] == period_by_powers(transition_matrix > 0, min(classes[0]))
-    assert finding.closeness['smallest_positive_prob'] == min(
-      transition_matrix[transition_matrix > 0].min(), 1 / len(transition_matrix)
-    )
+    assert set(classes) == {frozenset(np.flatnonzero(row).tolist()) for row in mutual}
+    returns = of_edges[:, min(classes[0]), min(classes[0])]
+    assert finding.witness['period'] == math.gcd(*(1 + np.flatnonzero(returns)).tolist())
+    assert finding.holds == is_ergodic_by_powers(edges) == algebra.is_ergodic(chain)
+    assert finding.closeness['smallest_positive_prob'] == min(chain[edges].min(initial=math.inf), 1 / size)
     answers.add(finding.holds)
     periods.add(finding.witness['period'])
-  assert answers == {True, False} and periods >= {1, 2, 3, 4}
+  assert answers == {True, False} and periods >= {0, 1, 2, 3, 4}
 
 
 def test_every_state_must_be_able_to_be_first():
-  """A state without probability at the start is named; for a start by memory it is enough that one memory lacks it."""
-  finding = assumptions.regularity(chain_of(MIXING, [0.5, 0, 0.5]), EXACT)
-  assert not finding.holds and 'state 1' in finding.reason
-  np.testing.assert_array_equal(finding.witness['states_without_start'], [1])
-  by_memory = np.array([[0.2, 0.3, 0.5], [0.5, 0.5, 0]])
-  chain = memory_hmm(np.ones((2, 3, 1)), initial_probs=by_memory)
-  np.testing.assert_array_equal(assumptions.regularity(chain, EXACT).witness['states_without_start'], [2])
-  assert assumptions.regularity(chain._replace(initial_probs=by_memory[0]), EXACT).holds
+  """A state without probability at the start, or with no more than epsilon, is named."""
+  start = np.array([LEAK, 0.5, 0.5 - LEAK])
+  for epsilon, without in ((LEAK / 2, []), (LEAK, [0])):
+    finding = assumptions.regularity(HMM(start, MIXING, None), Thresholds(epsilon, 0.0))
+    assert finding.holds == (not without) and finding.witness['states_without_start'].tolist() == without
 
 
-def test_probabilities_up_to_epsilon_are_ignored():
-  """A leak makes a cycle aperiodic only above epsilon, exactly epsilon counts as none, and the same at the start."""
-  leak = 2.0**-7
-  leaking = (1 - leak) * CYCLE + leak * np.eye(3)
-  assert assumptions.regularity(chain_of(leaking), Thresholds(leak / 2, 1e-9)).holds
-  assert assumptions.regularity(chain_of(leaking), Thresholds(leak, 1e-9)).witness['period'] == 3
-  start = [leak, 0.5, 0.5 - leak]
-  assert assumptions.regularity(chain_of(MIXING, start), Thresholds(leak / 2, 1e-9)).holds
-  finding = assumptions.regularity(chain_of(MIXING, start), Thresholds(leak, 1e-9))
-  assert not finding.holds and finding.witness['states_without_start'].tolist() == [0]
-  # What is ignored is not the smallest positive probability either.
-  assert finding.closeness['smallest_positive_prob'] == 1 / 3
-
-
-def test_a_state_that_never_returns_has_no_period():
-  """Where no transition counts, every state is a class of its own, without a cycle, of period 0."""
-  finding = assumptions.regularity(chain_of(MIXING), Thresholds(0.4, 1e-9))
-  assert not finding.holds and finding.witness['period'] == 0
-  assert len(finding.witness['communicating_classes']) == 3
-  assert finding.closeness['smallest_positive_prob'] == math.inf
-
-
-def test_the_stationary_law_is_the_limit_of_the_chain():
-  """Of irreducible chains, periodic or not, by repeated multiplication."""
+def test_the_stationary_law_is_that_in_fractions():
+  """Of irreducible chains, periodic or not; of several laws it is the one of least norm, or none in fractions."""
   rng = np.random.default_rng(6)
-  chains = [rng.dirichlet(np.ones(4), 4) for _ in range(5)] + [CYCLE, cyclic_blocks(rng, [2, 3])]
-  for transition_matrix in chains:
-    expected = stationary_by_powers(transition_matrix)
-    np.testing.assert_allclose(assumptions.stationary_probs(transition_matrix), expected, atol=1e-12)
+  chains = [*(sparse_probs(rng, 4, 4, 1.0) for _ in range(4)), CYCLE, cyclic_blocks(rng, [2, 3])]
+  for chain in chains:
+    exact = algebra.stationary_law(algebra.exact_rows(chain))
+    assert exact.sum() == 1 and (exact @ algebra.exact_rows(chain) == exact).all()
+    for found in (assumptions.stationary_probs(chain), algebra.stationary_law(chain)):
+      np.testing.assert_allclose(found, exact.astype(float), atol=1e-12)
+  apart = np.array([[0, 1.0, 0], [1.0, 0, 0], [0, 0, 1.0]])
+  np.testing.assert_allclose(assumptions.stationary_probs(apart), UNIFORM, atol=1e-12)
+  assert algebra.stationary_law(apart) is None and algebra.stationary_law(algebra.exact(apart)) is None
 
 
-def test_of_several_stationary_laws_the_one_of_least_norm():
-  """Two classes that never meet: states 0 and 1 in turn, state 2 for itself; the least norm has 1/3 each."""
-  transition_matrix = np.array([[0, 1.0, 0], [1.0, 0, 0], [0, 0, 1.0]])
-  np.testing.assert_allclose(assumptions.stationary_probs(transition_matrix), np.full(3, 1 / 3), atol=1e-12)
+# Assumption 3.5.
+
+
+def covers_by_force(transition_matrix, emission_matrix, targets):
+  """Each H* that some B reaches in one step and that holds all targets, with the smallest singular value of its W."""
+  found = {}
+  for starts in subsets(range(len(transition_matrix))):
+    cover = frozenset(np.flatnonzero(transition_matrix[list(starts)].any(0)).tolist())
+    if targets <= cover:
+      singular = np.linalg.svd(emission_matrix[sorted(cover)], compute_uv=False)
+      found[cover] = singular[-1] if len(cover) <= emission_matrix.shape[1] else 0.0
+  return found
+
+
+def test_the_best_cover_is_that_of_all_sets_of_states():
+  """H* covers supp(mu), is what the largest B reaches, and no other such set is better conditioned.
+
+  A search that is cut short says so, and its H* is such a set too. Transitions of epsilon count as none.
+  """
+  rng, ended, answers = np.random.default_rng(7), set(), set()
+  for num_tokens, epsilon in [*itertools.product([2, 4, 7], [0.0, LEAK])] * 7:
+    kept, emission_matrix = sparse_probs(rng, 6, 6, 0.35), sparse_probs(rng, 6, num_tokens, 0.7)
+    hmm = HMM(None, np.where(kept > 0, kept, epsilon), emission_matrix)
+    targets = rng.choice(6, rng.integers(1, 4), replace=False).tolist()
+    covers = covers_by_force(kept, emission_matrix, frozenset(targets))
+    mu = np.stack([np.isin(np.arange(6), targets), np.zeros(6)])
+    for max_nodes in (1, 4, 10_000):
+      finding = assumptions.relaxed_non_degeneracy(hmm, mu, Thresholds(epsilon, 1e-9), max_nodes)
+      witness = finding.witness
+      if not covers:
+        assert not finding.holds
+        assert witness['unreachable_states'].tolist() == [h for h in sorted(targets) if not kept[:, h].any()]
+        continue
+      cover, smallest = witness['essential_states'].tolist(), finding.closeness['smallest_singular_value']
+      inside = [h for h, row in enumerate(kept) if set(np.flatnonzero(row)) <= set(cover)]
+      assert witness['prompt_states'].tolist() == inside
+      assert finding.holds == (algebra.rank(small_fractions(emission_matrix[cover])) == len(cover))
+      assert finding.closeness['smallest_positive_prob'] == kept[inside][kept[inside] > 0].min()
+      np.testing.assert_allclose(smallest, covers[frozenset(cover)], atol=1e-12)
+      if not finding.holds:
+        assert_dependent(witness['dependence'], emission_matrix[cover])
+      if witness['exhaustive']:
+        np.testing.assert_allclose(smallest, max(covers.values()), atol=1e-12)
+        answers.add(finding.holds)
+      ended.add((max_nodes, witness['exhaustive']))
+  assert answers == {True, False} and ended == {(1, False), (4, False), (4, True), (10_000, True)}

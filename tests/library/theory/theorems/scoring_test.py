@@ -1,6 +1,5 @@
 """What the exact model says, the factor r_x and what a construction reads: all agree with exact fractions."""
 
-import functools
 import itertools
 
 import numpy as np
@@ -21,13 +20,15 @@ PADDED = PaddedSizes(num_states=7, num_tokens=6, memory_size=3, num_outputs=8)
 COUNT = 24
 
 
-@functools.cache
 def with_region(theorem, family, count):
   """The first problems of a family of which some sequence is in R, each with its sequences.
 
   Those are a few of all, impossible and short ones among them, and as many in R.
   """
-  found = []
+  return list(itertools.islice(problems_and_sequences(theorem, family), count))
+
+
+def problems_and_sequences(theorem, family):
   for seed in itertools.count():
     problem = drawn(theorem, family, seed)
     supports, every = texts.supports(problem.hmm), texts.all_sequences(problem.hmm.num_tokens, LENGTH)
@@ -37,9 +38,7 @@ def with_region(theorem, family, count):
       inside = inside[texts.in_region(supports, witness['recoverable_states'], inside)]
     if len(inside):
       rng = np.random.default_rng(0)
-      found.append((problem, np.concatenate([rng.choice(some, COUNT // 2) for some in (every, inside)])))
-    if len(found) == count:
-      return found
+      yield problem, np.concatenate([rng.choice(some, COUNT // 2) for some in (every, inside)])
 
 
 def predicted(theorem, problem, tokens, padded=PADDED):
