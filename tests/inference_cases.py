@@ -37,19 +37,26 @@ def surviving_path_case(power=-30):
   return chain, jnp.array([alive, alive, alive, [0.0, 1.0], [1.0, 1.0]])
 
 
+# Zeros in the start, in a transition row and in each emission row.
+SPARSE = HMM(
+  np.array([0.7, 0.3, 0]),
+  np.array([[0.3, 0, 0.7], [0.1, 0.5, 0.4], [0.6, 0, 0.4]]),
+  np.array([[0.25, 0.75, 0], [0, 0.3, 0.7], [0.4, 0, 0.6]]),
+)
+
+
 def evidence_cases():
   """(chain, rows) of 4 positions and 3 states, by name."""
   rng = np.random.default_rng(0)
   dense, rows = dirichlet_hmm(rng, 3, 3), rng.uniform(0.1, 1, (4, 3))
   zero_rows = rows.copy()
   zero_rows[1, 0] = zero_rows[2, 1:] = 0
-  sparse = HMM(np.eye(3)[0], np.array([[0.3, 0, 0.7], [0.1, 0.5, 0.4], [1, 0, 0]]), np.eye(3))
   # Two states of probability 1e-60 that exclude each other by a zero; the third is impossible.
   rivals = HMM(np.array([0, 1e-30, 1]), np.eye(3), np.eye(3))
   rival_rows = np.array([[1, 1e-30, 1e-30], [1, 0.5, 1e-30], [1, 1, 0.5], [1, 1, 0.0]])
   return {
     'zero likelihoods': (dense, zero_rows),
-    'zeros everywhere': (sparse, zero_rows),
+    'zeros everywhere': (SPARSE, zero_rows),
     'paths of 1e-60': (rivals, rival_rows),
     'zero row': (dense, np.where(np.arange(4)[:, None] == 2, 0, rows)),
     'contradiction': (HMM(np.array([0.5, 0.5, 0]), np.eye(3), np.eye(3)), np.eye(3)[[0, 0, 1, 0]]),

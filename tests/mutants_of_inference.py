@@ -30,7 +30,7 @@ INFERENCE = [
     'hmm_jax/hmm.py',
     'rows = jnp.take(hmm.joint_emission_matrix.T, tokens, axis=0',
     'rows = jnp.take(jnp.roll(hmm.joint_emission_matrix, 1, 0).T, tokens, axis=0',
-    ('tests/library/hmm_test.py', '-k', 'token_likelihoods'),
+    ('tests/library/memory_hmm_test.py', '-k', 'lifting'),
   ),
   Mutant(
     'temperatures multiply',

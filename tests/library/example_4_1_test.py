@@ -1,4 +1,4 @@
-"""Facts about the paper's Example 4.1: the reading of its sentence, what each word tells, and Assumption 4.2."""
+"""Facts about the paper's Example 4.1: the reading of its sentence, and Assumption 4.2."""
 
 import jax
 import jax.numpy as jnp
@@ -45,14 +45,12 @@ def test_the_example_is_a_distribution_and_its_names_fit():
   """Every field is a distribution of the right shape, and everything has exactly one name."""
   HMM.validate()
   words, cells, values, states = VOCABULARY
-  assert len(set(words)) == len(words) == HMM.num_tokens
-  assert len(set(states)) == len(states) == HMM.num_states
-  assert len(cells) == len(values) == HMM.num_cells
-  assert {len(set(names)) for names in values} == {HMM.memory_size}
+  sizes = HMM.num_tokens, HMM.num_cells, HMM.num_states, *[HMM.memory_size] * HMM.num_cells
+  assert tuple(len(set(names)) for names in (words, cells, states, *values)) == sizes
 
 
 def test_the_papers_sentence_is_read_as_in_the_paper(texts):
-  """The likeliest memory and state path read the subject at cow and rolled, and so on, and so do the posteriors.
+  """The likeliest memory and state path read the subject at cow and rolled, and so on.
 
   Cow, pasture and happy each gain at two words at least, and none is certain at the end.
   """
@@ -66,32 +64,8 @@ def test_the_papers_sentence_is_read_as_in_the_paper(texts):
   probs_TxN = cells_TxNxM[:, range(HMM.num_cells), held]
   assert ((np.diff(probs_TxN, axis=0) > 0.005).sum(0) >= 2).all()
   assert (probs_TxN[-1] > 0.75).all() and (probs_TxN[-1] < 0.95).all()
-  likeliest_read = of_states(posterior.smoothed_probs) @ np.eye(HMM.num_cells)[HMM.cell_index]
   for word, cell in {'cow': 0, 'rolled': 0, 'pasture': 1, 'grass': 1, 'happily': 2}.items():
     assert HMM.cell_index[path[WORDS.index(word)] % HMM.num_states] == cell
-    assert likeliest_read[WORDS.index(word)].argmax() == cell
-
-
-def test_articles_prepositions_and_full_stops_tell_nothing(texts):
-  """The posterior of every cell after such a word is the one before it."""
-  tokens, posterior = texts
-  cells = cells_of(HMM.memory_probs.shape, posterior.filtered_probs)
-  moved = np.abs(np.diff(cells, axis=1)).max((2, 3))
-  silent = np.isin(np.array(VOCABULARY.words)[tokens[:, 1:]], ['the', 'a', 'in', 'near', 'on', 'beside', '.'])
-  assert moved[silent].max() < 1e-6 and moved[~silent].max() > 0.1
-
-
-@pytest.mark.parametrize('cell', RECOVERABLE)
-def test_assumption_4_2_holds_for_every_cell(cell):
-  """The columns of M x H* are independent, and their span meets that of all other columns in 0 alone."""
-  states = state_numbers(RECOVERABLE[cell])
-  assert {VOCABULARY.cells[j] for j in np.asarray(HMM.cell_index)[states]} == {cell}
-  columns = lambda states: np.asarray(HMM.emission_matrix, np.float64)[:, states].reshape(-1, HMM.num_tokens)
-  others = np.setdiff1d(range(HMM.num_states), states)
-  rank = np.linalg.matrix_rank
-  assert rank(columns(states)) == len(columns(states)) == 6
-  assert rank(columns(states)) + rank(columns(others)) == rank(columns(range(HMM.num_states)))
-  assert np.linalg.svd(columns(states), compute_uv=False).min() > 0.1
 
 
 def test_the_chain_of_the_example_starts_in_one_state():
@@ -107,7 +81,7 @@ def test_the_chain_of_the_example_starts_in_one_state():
 def test_the_construction_of_theorem_4_3_recovers_each_cell_of_the_example(cell, words, texts):
   """With mu the identity its scores are P[M_j | x] up to a positive factor, on every text in R, and so is the label.
 
-  The paper's sentence is in R by supp P[H_i | x_-i] at these words, and never by rolled. A last class of weight 0 keeps
+  Assumption 4.2 holds, or it would refuse. The paper's sentence is in R by supp P[H_i | x_-i] at these words, and never by rolled. A last class of weight 0 keeps
   mu the identity relative to it.
   """
   j, values = VOCABULARY.cells.index(cell), HMM.memory_size
