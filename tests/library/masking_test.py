@@ -45,17 +45,6 @@ def test_corruption_has_its_rates_and_its_channel(corruption):
       assert_frequencies(np.bincount(shown[among & (tokens == token)], minlength=V + 1), probs[:, token])
 
 
-def test_positions_are_selected_independently_of_each_other_and_of_the_text():
-  """Another text has the same positions selected; those of another key, and neighbours, are independent of them."""
-  corruption, tokens = Corruption(V, 0.5, 0.2, 0.7), jnp.zeros((400, 50), jnp.int32)
-  _, first = corrupt(jax.random.key(1), corruption, tokens)
-  _, in_other_text = corrupt(jax.random.key(1), corruption, tokens + 1)
-  _, by_other_key = corrupt(jax.random.key(2), corruption, tokens)
-  np.testing.assert_array_equal(first, in_other_text)
-  for one, other in ((first, by_other_key), (first[:, ::2], first[:, 1::2]), (first[::2], first[1::2])):
-    assert_frequencies(np.bincount(np.ravel(2 * one + other), minlength=4), [0.25] * 4)
-
-
 def test_small_integer_tokens_come_back_as_int32():
   """A uint8 corpus whose [MASK] is 255 or more is corrupted without wrapping."""
   shown, selected = corrupt(jax.random.key(0), Corruption(300, 0.5, 0.8, 0.1), jnp.full((50, 50), 253, jnp.uint8))

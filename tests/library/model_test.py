@@ -12,7 +12,6 @@ from oracles import log_space_posterior
 import pytest
 
 from hmm_jax.bert import Bert, BertModel
-from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel, prepend
 from hmm_jax.theory.problems.degradation import Noisy, NoisyModel
 
@@ -56,14 +55,6 @@ def test_prediction_is_the_conditional_of_each_token_given_the_others(prompt):
   predicted, represented = outputs(EXACT, HIDDEN, before(embed(EXACT, HIDDEN, inputs)).astype(np.float32))
   np.testing.assert_allclose(represented, states, atol=1e-5)
   np.testing.assert_allclose(predicted, states @ emissions, atol=1e-5)
-
-
-def test_predictions_from_impossible_evidence_are_zero():
-  """Where the other tokens cannot occur together, prediction and representation are 0 rather than NaN."""
-  cycle = HMM(*map(np.float32, ([0.5, 0.5], [[0, 1], [1, 0]], np.eye(2))))
-  model = ExactModel(2)
-  for found in outputs(model, cycle, embed(model, cycle, np.int32([2, 0, 0]))):
-    np.testing.assert_array_equal(found, [[0, 0], [0, 1], [0, 1]])
 
 
 @pytest.mark.parametrize('name', ['exact', 'bert'])

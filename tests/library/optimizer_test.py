@@ -64,66 +64,49 @@ def test_updates_are_those_of_clipped_adam_with_decoupled_decay(weight_decay, cl
 BERT = Bert(
   num_tokens=4, num_layers=3, width=8, num_heads=2, ffn_width=12, max_positions=6, dropout_rate=0.0, scan_layers=True
 )
-PARAMS = random_params(BERT)
-# Their norms are on both sides of the clip.
-CLIP = 30.0
-GRADIENTS = [jax.tree.map(lambda x, size=size: size * x, random_params(BERT, size)) for size in (1, 2, 5)]
+PARAMS, GRADIENTS = random_params(BERT), random_params(BERT, 1)
 
 
-def muon_updates(gradients, weight_decay=0.0):
-  """The updates at each step, without warm-up and at a rate that hardly falls."""
-  optimizer = muon(0.1, 0, 10**6, muon_learning_rate=0.02, clip_norm=CLIP, weight_decay=weight_decay)
-  state, update, found = optimizer.init(PARAMS), jax.jit(optimizer.update), []
-  for gradient in gradients:
-    updates, state = update(gradient, state, PARAMS)
-    found.append(updates)
-  return found
+def muon_updates(weight_decay):
+  """The updates of the first step, without warm-up."""
+  optimizer = muon(0.1, 0, 10**6, muon_learning_rate=0.02, clip_norm=30.0, weight_decay=weight_decay)
+  return jax.jit(lambda: optimizer.update(GRADIENTS, optimizer.init(PARAMS), PARAMS)[0])()
 
 
-def newton_schulz(matrix):
-  """Five steps of Jordan et al.'s quintic iteration."""
-  x = matrix / np.linalg.norm(matrix)
-  for _ in range(5):
-    square = x @ x.T
-    x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
-  return x
-
-
-def matrices(params):
+def matrices(tree):
   """Every matrix, with query, key and value apart and each layer by itself."""
-  found = [params['transform']['kernel']]
-  for number in range(3):
-    layer = params['last'] if number == 2 else jax.tree.map(lambda x, number=number: x[number], params['scanned'])
-    found += [layer[part]['kernel'] for part in ('attention_out', 'ffn_in', 'ffn_out')]
-    found += np.split(np.asarray(layer['qkv']['kernel']), 3, axis=1)
-  return [np.float64(matrix) for matrix in found]
+  layers = [tree['last'], *(jax.tree.map(lambda x, number=number: x[number], tree['scanned']) for number in range(2))]
+  found = [layer[part]['kernel'] for layer in layers for part in ('attention_out', 'ffn_in', 'ffn_out')]
+  of_attention = [np.split(np.asarray(layer['qkv']['kernel']), 3, axis=1) for layer in layers]
+  return [np.float64(matrix) for matrix in [tree['transform']['kernel'], *found, *sum(of_attention, [])]]
 
 
-def test_muon_orthogonalises_each_matrix_of_the_layers():
-  """An update is the Newton-Schulz iterate of Nesterov's momentum, with singular values near sqrt(max(1, n / m)): of
-  each layer's query, key and value each by itself, of the rest as they are."""
-  momentum = [0.0] * 19
-  for step, (gradient, updates) in enumerate(zip(GRADIENTS, muon_updates(GRADIENTS)), start=1):
-    norm = np.sqrt(sum((leaf**2).sum() for leaf in jax.tree.leaves(gradient)))
-    for number, (of_matrix, update) in enumerate(zip(matrices(gradient), matrices(updates), strict=True)):
-      of_matrix = of_matrix * min(1, CLIP / norm)
-      momentum[number] = 0.95 * momentum[number] + 0.05 * of_matrix
-      ahead = 0.95 * momentum[number] / (1 - 0.95 ** (step + 1)) + 0.05 * of_matrix / (1 - 0.95**step)
-      num_inputs, num_outputs = of_matrix.shape
-      scale = 0.02 * np.sqrt(max(1, num_outputs / num_inputs))
-      np.testing.assert_allclose(update, -scale * newton_schulz(ahead), rtol=1e-3, atol=1e-5)
+@pytest.fixture(scope='module')
+def updates():
+  return muon_updates(0.0)
 
 
-def test_muon_leaves_embeddings_norms_and_biases_to_adam_and_decays_all():
+def test_muon_orthogonalises_each_matrix_of_the_layers(updates):
+  """An update is Jordan et al.'s iterate of a gradient, times sqrt(max(1, n / m)) and its rate.
+
+  Query, key and value of each layer are matrices by themselves.
+  """
+  for gradient, update in zip(matrices(GRADIENTS), matrices(updates), strict=True):
+    x = gradient / np.linalg.norm(gradient)
+    for _ in range(5):
+      square = x @ x.T
+      x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
+    num_inputs, num_outputs = gradient.shape
+    np.testing.assert_allclose(update, -0.02 * np.sqrt(max(1, num_outputs / num_inputs)) * x, rtol=1e-3, atol=1e-5)
+
+
+def test_muon_leaves_embeddings_norms_and_biases_to_adam_and_decays_all(updates):
   """What is no matrix of a layer moves as by NAdam's first step; all lose rate x decay x parameter."""
-  (plain,), (decayed,) = (muon_updates(GRADIENTS[:1], weight_decay) for weight_decay in (0.0, 0.3))
-  moved = 0
-  for path, update in jax.tree.leaves_with_path(plain):
-    if path[-1].key != 'kernel':
-      # The gradient counts 0.1 / 0.1 + 0.9 / 0.19 times 0.1.
-      np.testing.assert_allclose(np.abs(update), 0.1 * (0.9 * 0.1 / 0.19 + 0.1 / 0.1), rtol=1e-4)
-      moved += 1
-  assert moved == 2 + 2 + 1 + 2 + 1 + 2 * 8
+  others = [update for path, update in jax.tree.leaves_with_path(updates) if path[-1].key != 'kernel']
+  assert len(others) == 2 + 2 + 1 + 2 + 1 + 2 * 8
+  for update in others:
+    # The gradient counts 0.1 / 0.1 + 0.9 / 0.19 times 0.1.
+    np.testing.assert_allclose(np.abs(update), 0.1 * (0.9 * 0.1 / 0.19 + 0.1 / 0.1), rtol=1e-3)
   rate = lambda path: 0.02 if path[-1].key == 'kernel' else 0.1
   lost = jax.tree.map_with_path(lambda path, x: 0.3 * rate(path) * x, PARAMS)
-  jax.tree.map(lambda a, b, x: np.testing.assert_allclose(a - b, x, atol=1e-5), plain, decayed, lost)
+  jax.tree.map(lambda a, b, x: np.testing.assert_allclose(a - b, x, atol=1e-5), updates, muon_updates(0.3), lost)
