@@ -55,6 +55,15 @@ def test_the_best_of_all_half_planes_is_found_and_bounded(seed, n):
   assert all(is_proof(features, labels, inputs) for inputs in found.certificates)
 
 
+@pytest.mark.parametrize(('error', 'num_proofs'), [(1e-9, 1), (1e-5, 0)])
+def test_what_the_error_of_features_could_turn_is_no_certificate(error, num_proofs):
+  """Of three corners and an input of the other class that is 1e-6 inside of their triangle."""
+  features = np.array([*np.eye(3), [0.5 - 1e-6, 0.5 - 1e-6, 2e-6]])
+  found = best_head(features, np.array([0, 0, 0, 1]), error=error)
+  assert [sorted(inputs) for inputs in found.certificates] == [[0, 1, 2, 3]] * num_proofs
+  assert found.separable is (False if num_proofs else None)
+
+
 @pytest.mark.parametrize('error', [1e-3, 0.03])
 def test_a_proof_holds_for_all_that_features_may_be(error):
   """Where it is given, each of the extreme features has positive weights in exact arithmetic; else some may not."""

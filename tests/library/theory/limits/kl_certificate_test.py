@@ -65,5 +65,4 @@ def test_by_kl_is_nearly_by_total_variation_where_pinsker_is_tight():
 def test_a_constant_difference_is_decided_by_its_bias():
   """A head that scores by its bias alone is right or wrong whatever the model."""
   head = LinearHead(np.ones((3, 2)), np.array([1.0, 0]))
-  found = certify(head, np.full((2, 3), 1 / 3), np.eye(3)[:2], [0, 1])
-  assert (found.accuracy, found.certified, found.from_kl) == (0.5, 0.5, 0.5)
+  assert certify(head, np.full((2, 3), 1 / 3), np.eye(3)[:2], [0, 1])[:2] == (0.5, 0.5)

@@ -68,11 +68,6 @@ def masked_probs(hmm, text, position=0):
   return rationals.state_probs(hmm, rows_of(hmm, text), position, leave_out=True)
 
 
-def predicted(hmm, text):
-  """G_1(x') [V], exactly."""
-  return masked_probs(hmm, text) @ hmm.emission_matrix
-
-
 def all_texts(hmm, longest):
   """Every x of positive probability."""
   texts = [text for length in range(1, longest + 1) for text in itertools.product(range(hmm.num_tokens), repeat=length)]
@@ -140,7 +135,7 @@ def test_the_certificate_proves_that_no_linear_head_is_right(example):
   """Its labels are right, it mixes G_1 of both classes to the same, and the linear program agrees."""
   texts, labels, weights = example.certificate
   assert [label_of(example, text) for text in texts] == list(labels)
-  features = np.array([predicted(example.exact_hmm, text) for text in texts])
+  features = np.array([masked_probs(example.exact_hmm, text) for text in texts]) @ example.exact_hmm.emission_matrix
   assert not (np.where(labels, -1, 1) * weights @ features).any() and sum(weights) == 1 and min(weights) > 0
   pairs = [(index, 1 - one) for index, one in enumerate(labels)]
   assert theory.exact_certificate(features, labels, pairs, 2) == list(weights)
@@ -167,7 +162,7 @@ def test_no_small_change_of_the_first_example_repairs_it():
     silent_probs, *moved = (small(rows * rng.uniform(0.98, 1.02, rows.shape)) for rows in STATES.hmm)
     hmm = HMM(silent_probs @ moved[0], *moved)
     assert [label(masked_probs(hmm._replace(initial_probs=silent_probs), text)) for text in texts] == labels
-    features = np.array([predicted(hmm, text) for text in texts], float)
+    features = np.array([masked_probs(hmm, text) @ hmm.emission_matrix for text in texts], float)
     assert not theory.linear_separation(features, labels, 2, 1e-9).separable
 
 

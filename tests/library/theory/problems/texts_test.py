@@ -14,18 +14,17 @@ from hmm_jax.theory.theorems.padding import PaddedSizes
 PADDED = PaddedSizes(num_states=8, num_tokens=7, memory_size=4, num_outputs=9)
 
 
-@pytest.mark.parametrize('theorem', ['3.6', 'C.6'])
-def test_possible_sequences_are_those_with_probability(theorem):
+def test_possible_sequences_are_those_with_probability():
   """By supports alone, the very sequences of `all_sequences` that exact arithmetic finds possible, in its order."""
-  problem = drawn(theorem, 'unplanted')
-  hmm, num_tokens = rationals.exact_hmm(problem.exact.hmm), problem.hmm.num_tokens
-  every, supports = texts.all_sequences(num_tokens, 2), texts.supports(problem.hmm)
+  problem = drawn('C.6', 'unplanted')
+  hmm, supports = rationals.exact_hmm(problem.exact.hmm), texts.supports(problem.hmm)
+  every = texts.all_sequences(hmm.num_tokens, 2)
   is_possible = [rationals.state_probs(hmm, rationals.likelihood_rows(hmm, x), 0, False).any() for x in every.tolist()]
   found = texts.possible_sequences(supports, 2)
   np.testing.assert_array_equal(found, every[is_possible])
   # With too few of them nothing longer than one token is asked for.
-  of_one = found[found[:, 1] == num_tokens]
-  for most, expected in ((0, of_one), (len(found) - len(of_one) - 1, of_one), (len(found) - len(of_one), found)):
+  of_one = found[found[:, 1] == hmm.num_tokens]
+  for most, expected in ((len(found) - len(of_one) - 1, of_one), (len(found) - len(of_one), found)):
     np.testing.assert_array_equal(texts.possible_sequences(supports, 2, most), expected)
 
 
