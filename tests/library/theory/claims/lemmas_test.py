@@ -135,8 +135,6 @@ def test_the_counterexample_violates_c_9_and_not_its_correction():
   assert built.prompt_bias == lemmas.corrected_bias(case)
   np.testing.assert_array_equal(built.attention, lemmas.attention(case, case.weighed))
   np.testing.assert_array_equal(built.prompt.reshape(lemmas.indicator(case).shape), lemmas.indicator(case))
-  outside = [np.unique(lemmas.outside(left, i)) for i, left in enumerate(tables.table(case, 3).left_out)]
-  assert lemmas.smallest_gap(case, 3) in np.concatenate(outside) and lemmas.smallest_gap(case, 3) > 0
 
 
 @named([statement for statement in TRUE if statement.kind == '4.2'])

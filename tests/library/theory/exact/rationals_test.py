@@ -1,15 +1,11 @@
-"""The oracle in fractions against sums over all hidden paths, and float64 inference against the oracle."""
+"""The oracle in fractions against sums over all hidden paths."""
 
 from fractions import Fraction
 import itertools
 
-from conftest import dirichlet_hmm, in_float64
-import jax
-from memory_hmm_cases import dense_hmm
 import numpy as np
 import rationals
 
-from hmm_jax import hmm as hmm_lib, inference
 from hmm_jax.hmm import HMM
 
 # A chain with zeros: after token 1 comes no token 0 but right at the start.
@@ -35,30 +31,3 @@ def test_state_probs_equal_the_sum_over_all_paths():
       assert probs.sum() == weights.any()
       kinds.add(weights.any())
   assert kinds == {True, False}
-
-
-@jax.jit
-def inferred(distribution, likelihoods):
-  posterior = inference.forward_backward(distribution, likelihoods)
-  return posterior, hmm_lib.conditional_token_probs(distribution, likelihoods)
-
-
-def test_float64_inference_agrees_with_fractions():
-  """It does so at every position of texts of a soft chain, of a cycle that makes most impossible, and of a memory."""
-  rng = np.random.default_rng(3)
-  cycle = HMM(np.full(4, 0.25), np.roll(np.eye(4), 1, axis=1), np.eye(4, 5))
-  memory = dense_hmm(rng, 2, per_memory=True, num_states=2, num_tokens=3)
-  for distribution in (dirichlet_hmm(rng, 4, 5), cycle, memory):
-    hmm = rationals.exact_hmm(distribution)
-    texts = rng.integers(hmm.num_tokens + 1, size=(4, 5))
-    rows_of_texts = [rationals.likelihood_rows(hmm, tokens) for tokens in texts]
-    posterior, token_probs = in_float64(inferred, distribution, np.array(rows_of_texts).astype(float))
-    for at in np.ndindex(texts.shape):
-      text, position = at
-      rows = rows_of_texts[text]
-      for found, exact in (
-        (posterior.leave_one_out_probs, rationals.state_probs(hmm, rows, position, leave_out=True)),
-        (posterior.smoothed_probs, rationals.state_probs(hmm, rows, position, leave_out=False)),
-        (token_probs, rationals.token_probs(hmm, rows, position)),
-      ):
-        np.testing.assert_allclose(found[at], exact.astype(float), atol=1e-12)
