@@ -296,7 +296,7 @@ _TRIALS = [
       'self.num_positions - prompt_length)',
       'self.num_positions)',
       'pipeline/tuning',
-      'takes_its_positions and not head',
+      'takes_its_positions',
     ),
   ),
   *_of(

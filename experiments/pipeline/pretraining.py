@@ -157,7 +157,7 @@ def pretrained_params(
       state, metrics = saved.restore(like) or (init(key_params), [])
       for sentence in saved.found:
         reporter.say(sentence)
-      _note_environment(settings, directory, int(state.step), reporter)
+      note_environment(settings, directory, int(state.step), reporter)
       if int(state.step) < num_steps:
         with clock.phase('corpus'):
           call = on_corpus()
@@ -274,7 +274,7 @@ def _train(
   return state
 
 
-def _note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
+def note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
   """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
   mesh, path = _mesh(settings), directory / 'environment.jsonl'
   here = environment.environment(mesh.devices.flat)

@@ -134,12 +134,12 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
   losses, trainable = np.asarray(losses), jax.device_get(state.trainable)
   accuracies = is_right[:, splits['validation']].mean(1).reshape(num_starts, -1)
   found = []
-  for index, start in enumerate(_best_starts(accuracies, losses.reshape(num_starts, -1))):
+  for index, start in enumerate(best_starts(accuracies, losses.reshape(num_starts, -1))):
     which, fields = start * len(tasks) + index, dict[str, Any]()
     if METHODS[method].fit == 'restarts':
       fields = {'restart': int(start), 'restart_accuracies': accuracies[:, index].tolist()}
     elif weights is not None:
-      fields = _attention_profile(weights[which], downstream)
+      fields = attention_profile(weights[which], downstream)
     found.append(optimal_heads.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields))
   return found
 
@@ -182,12 +182,12 @@ def epochs(
       yield state, losses
 
 
-def _best_starts(accuracies_RxK: np.ndarray, losses_RxK: np.ndarray) -> np.ndarray:
+def best_starts(accuracies_RxK: np.ndarray, losses_RxK: np.ndarray) -> np.ndarray:
   """The start of each task of most accuracy on validation; of several the one of least loss, and then the first."""
   return np.lexsort((losses_RxK, -accuracies_RxK), axis=0)[0]
 
 
-def _attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, Any]:
+def attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, Any]:
   """Attention against concentration, over all positions of the test inputs.
 
   The profile has a row for each bin of concentration: the means of both, null where the bin is empty, and the share of

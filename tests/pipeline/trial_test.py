@@ -1,17 +1,17 @@
-"""The records of a trial: which of them are asked for, and what stands beside them of where they came from."""
+"""What a trial draws, and on which device."""
 
 import hashlib
+import types
 
 from forked import run_on_devices
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from settings_cases import settings_of
 
-from configs import memory_cells, prompt_vs_head
 from experiments.pipeline import trial as trial_lib
 from experiments.settings.grid import Point
-from experiments.studies import registry
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.tasks import draw_task_weights
 from hmm_jax.theory.theorems import assumptions
@@ -19,17 +19,10 @@ from hmm_jax.theory.theorems import assumptions
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
-def _trial(workdir, **changes):
-  config = prompt_vs_head.get_config('smoke')
-  config.update_from_flattened_dict(changes)
-  return trial_lib.Trial(registry.from_config(config), Point(4), 0, workdir)
-
-
 def test_assumption_4_2_fails_where_several_cells_are_tuned(tmp_path):
   """Of what `memory_cells` draws, the 18 columns of W span |X| = 10 dimensions, those of no state apart from others."""
-  settings = registry.from_config(memory_cells.get_config())
-  trial = trial_lib.Trial(settings, Point(6, 3, 2), 0, tmp_path)
-  drawn = trial_lib.draw_distribution(settings, trial.point, trial.keys().distribution)
+  trial = trial_lib.Trial(settings_of('small', 'memory_cells'), Point(6, 3, 2), 0, tmp_path)
+  drawn = trial_lib.draw_distribution(trial.settings, trial.point, trial.keys().distribution)
   columns = np.asarray(drawn.emission_matrix, np.float64).reshape(18, 10)
   assert np.linalg.matrix_rank(columns, 1e-9) == 10
   for cell in range(2):
@@ -37,14 +30,18 @@ def test_assumption_4_2_fails_where_several_cells_are_tuned(tmp_path):
     assert not finding.holds and not finding.witness['recoverable_states'].size
 
 
-def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path):
+def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path, monkeypatch):
   """On the first of them, as many as settings name."""
-  trial = _trial(tmp_path, **{'measure.num_inputs': 3})
-  distribution, downstream = trial_lib.draw(trial)
-  _, at_mask, _ = trial_lib._ideals(trial.settings, distribution, downstream, trial.keys().measure)
-  test = downstream.inputs[downstream.splits['test']]
-  np.testing.assert_array_equal(at_mask.inputs, test[:3])
-  assert not (test[:3] == downstream.inputs[:3]).all()
+  downstream = types.SimpleNamespace(
+    inputs=np.arange(9), splits={'train': slice(5), 'test': slice(5, 9)}, documents=None
+  )
+  for name in ('ideal_under_corruption', 'ideal_one_at_a_time'):
+    monkeypatch.setattr(trial_lib.bayes_gap, name, lambda *_, **how: None)
+  monkeypatch.setattr(trial_lib.bayes_gap, 'ideal_at_mask', lambda distribution, inputs, **how: inputs)
+  monkeypatch.setattr(trial_lib, '_chunks', lambda *_: (None, None))
+  settings = settings_of('smoke', measure__num_inputs=3)
+  _, at_mask, _ = trial_lib._ideals(settings, None, downstream, jax.random.key(0))
+  assert at_mask.tolist() == [5, 6, 7]
 
 
 # Of seed 0. Where one of these changes, the ids of models and trials name other bits than they did: then
@@ -59,7 +56,7 @@ _DRAWN = {
 
 def test_seed_0_draws_what_it_has_always_drawn(tmp_path):
   """A new JAX or flax that draws other documents, tasks or parameters from the same keys is seen here."""
-  trial = _trial(tmp_path)
+  trial = trial_lib.Trial(settings_of('smoke'), Point(4), 0, tmp_path)
   settings, keys = trial.settings, trial.keys()
   hmm = trial_lib.draw_distribution(settings, trial.point, keys.distribution)
   params = jax.jit(settings.bert_module().init)(keys.pretraining, jnp.zeros((1, 1), jnp.int32))
@@ -73,38 +70,23 @@ def test_seed_0_draws_what_it_has_always_drawn(tmp_path):
 
 
 def test_all_that_is_exact_stays_on_its_device(tmp_path):
-  """Where the exact device is not the first, as on a TPU's host, texts and tuning of the exact model are on it."""
+  """Where the exact device is not the first, as on a TPU's host, the distribution and the texts are on it."""
   run_on_devices(
     2,
-    f"""
+    """
 import pathlib
 import jax
-import rich.console
-from configs import prompt_vs_head
-from experiments.pipeline import trial
-from experiments.runtime.progress import Reporter
+from experiments.pipeline import downstream, trial
 from experiments.settings.grid import Point
-from experiments.studies import registry
-from hmm_jax import sharding, tuning
+from hmm_jax import sharding
+from settings_cases import settings_of
 
 exact = jax.devices()[1]
 sharding.exact_device = lambda: exact
 seen = []
-
-def watched(function):
-  def run(*args, **kwargs):
-    result = function(*args, **kwargs)
-    seen.append({{d for leaf in jax.tree.leaves(result) for d in leaf.devices()}})
-    return result
-  return run
-
-tuning.tune_epoch = watched(tuning.tune_epoch)
-trial.draw_distribution = watched(trial.draw_distribution)
-options = prompt_vs_head.get_config('smoke')
-options.update(num_states=(3,), models=('exact',), methods=('head',))
-settings = registry.from_config(options)
-reporter = Reporter(rich.console.Console(quiet=True))
-trial.run(trial.Trial(settings, Point(3), 0, pathlib.Path({str(tmp_path)!r})), reporter)
-assert len(seen) >= 2 and all(devices == {{exact}} for devices in seen), seen
+of_texts = downstream._texts
+downstream._texts = lambda *args, **kwargs: seen.append(of_texts(*args, **kwargs)) or seen[-1]
+drawn = trial.draw(trial.Trial(settings_of('smoke', models=('exact',)), Point(4), 0, pathlib.Path()))
+assert seen and all(leaf.devices() == {exact} for leaf in jax.tree.leaves((seen, drawn[0])))
 """,
   )
