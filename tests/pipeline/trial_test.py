@@ -14,20 +14,8 @@ from experiments.pipeline import trial as trial_lib
 from experiments.settings.grid import Point
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.tasks import draw_task_weights
-from hmm_jax.theory.theorems import assumptions
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
-
-
-def test_assumption_4_2_fails_where_several_cells_are_tuned(tmp_path):
-  """Of what `memory_cells` draws, the 18 columns of W span |X| = 10 dimensions, those of no state apart from others."""
-  trial = trial_lib.Trial(settings_of('small', 'memory_cells'), Point(6, 3, 2), 0, tmp_path)
-  drawn = trial_lib.draw_distribution(trial.settings, trial.point, trial.keys().distribution)
-  columns = np.asarray(drawn.emission_matrix, np.float64).reshape(18, 10)
-  assert np.linalg.matrix_rank(columns, 1e-9) == 10
-  for cell in range(2):
-    finding = assumptions.recoverable_hidden_states(drawn, cell, assumptions.Thresholds(support=0.0, rank=1e-9))
-    assert not finding.holds and not finding.witness['recoverable_states'].size
 
 
 def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path, monkeypatch):

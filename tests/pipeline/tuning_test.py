@@ -98,16 +98,12 @@ def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
   token_probs, inputs = predictions(distribution, downstream.inputs), np.asarray(downstream.inputs)
   for one in outcome:
     head = one.trainable['head']
-    # The paper's sizes: |H| + 1 for keys, |M||H| for values.
-    assert (head.positions.shape, head.token_embeddings.shape) == ((LENGTH, 5), (11, 8))
     weights, scores = zip(*(attention_by_the_paper(head, *each, 1.0) for each in zip(token_probs, inputs, strict=True)))
     assert_accuracies(one, np.argmax(scores, axis=-1) == downstream.tasks[one.task].labels, downstream)
     relative = LENGTH * np.array(weights[downstream.splits['test']]).ravel()
     rank = scipy.stats.spearmanr(downstream.concentration.ravel(), relative).statistic
     assert one.measured['attention_rank_correlation'] == pytest.approx(rank, abs=1e-3)
     assert one.measured['attention_by'] == 'read_probability'
-    profile = one.measured['attention_profile']
-    assert sum(row[1] * row[2] for row in profile if row[2]) == pytest.approx(relative.mean(), abs=1e-4)
 
 
 @pytest.mark.parametrize('method', ['head', 'head_converged'])
@@ -135,15 +131,14 @@ def test_near_ties_are_told_apart(settings, drawn):
   is_tie = np.arange(test.stop - test.start) % 3 == 0
   margins = np.ones(len(downstream.inputs))
   margins[test] = np.where(is_tie, 9e-7, 2e-6)
-  for ties, share in ((margins, 1 / 3), (0 * margins, 1)):
-    tasks = [task._replace(margins=ties) for task in downstream.tasks]
-    for one in tune(settings, (distribution, downstream._replace(tasks=tasks)), 'head'):
-      head, measured = one.trainable['head'], one.measured
-      scores = predictions(distribution, downstream.inputs[test])[:, 0] @ head.weights + head.bias
-      correct = scores.argmax(-1) == downstream.tasks[one.task].labels[test]
-      assert measured['near_tie_share'] == pytest.approx(share)
-      assert measured['clear_accuracy'] == (None if share == 1 else pytest.approx(correct[~is_tie].mean()))
-      assert measured['attention_by'] is measured['attention_profile'] is None
+  tasks = [task._replace(margins=margins) for task in downstream.tasks]
+  for one in tune(settings, (distribution, downstream._replace(tasks=tasks)), 'head'):
+    head, measured = one.trainable['head'], one.measured
+    scores = predictions(distribution, downstream.inputs[test])[:, 0] @ head.weights + head.bias
+    correct = scores.argmax(-1) == downstream.tasks[one.task].labels[test]
+    assert measured['near_tie_share'] == pytest.approx(1 / 3)
+    assert measured['clear_accuracy'] == pytest.approx(correct[~is_tie].mean())
+    assert measured['attention_by'] is measured['attention_profile'] is None
 
 
 def test_the_profile_bins_weights_by_concentration(drawn):
@@ -238,7 +233,8 @@ def test_a_control_reads_a_part_of_what_attention_reads(settings):
   whole, blind, constant = (
     tuning.build(settings, POINT, MODEL, name).head for name in ('attention', 'attention_blind', 'attention_constant')
   )
-  assert whole.reads_probs and whole.reads_tokens
+  # The paper's sizes: |H| + 1 for keys, |M||H| for values.
+  assert whole == heads.Attention(2, 5, 8, settings.attention.temperature)
   assert blind == dataclasses.replace(whole, reads_tokens=False)
   assert constant == dataclasses.replace(whole, reads_probs=False)
   official = changed(settings, 'attention', form='official')

@@ -1,6 +1,5 @@
 """The grid of each experiment, and which settings do not fit each other."""
 
-from hypothesis import given, strategies as st
 import pytest
 from settings_cases import settings_of
 
@@ -18,14 +17,12 @@ CELLS, RIGHT = 'memory_cells', 'memory_vs_vanilla'
   [
     ('corpus.chunk_length', dict(corpus__chunk_length=20000)),
     ('bert.width', dict(bert__width=130)),
-    ('bert.max_positions is 40; valid is at least 64', dict(bert__max_positions=40)),
     ('bert.max_positions is 64; valid is at least 73', dict(prompt__length=40)),
     ('bert.max_positions is 64; valid is at least 65', dict(downstream__num_positions=65)),
     ('pretrain.random_share', dict(pretrain__random_share=0.3)),
     ('pretrain.num_steps', dict(pretrain__num_steps=1251)),
     ('pretrain.warmup_steps', dict(pretrain__warmup_steps=1250)),
     ('pretrain.batch_size', dict(pretrain__batch_size=10**6)),
-    ('head.batch_size', dict(head__batch_size=10**6)),
     ('attention.warmup_steps', dict(experiment=CELLS, attention__warmup_steps=10**6)),
     ('num_trials_by_size', dict(num_trials_by_size=(1, 2))),
     ('memory.sizes', dict(memory__sizes=(1, 2))),
@@ -33,10 +30,8 @@ CELLS, RIGHT = 'memory_cells', 'memory_vs_vanilla'
     ('memory.label_cell', dict(experiment=CELLS, memory__cells=(1, 2), memory__label_cell=1)),
     ('num_states', dict(experiment=CELLS, memory__cells=(2,), num_states=(6, 7))),
     ('num_states', dict(num_states=(1,))),
-    ('downstream.num_positions', dict(downstream__num_positions=1, methods=('head',))),
     ('downstream.num_positions', dict(downstream__num_positions=11, prompt__length=10)),
     ('models', dict(methods=('head', 'finetune'), models=('exact',))),
-    ('models', dict(methods=('head', 'oracle_prompt'), models=('bert',))),
     ('attention.form', dict(attention__form='official', methods=('attention_blind',))),
     # Four memories over 4 states and two over 8 have as many joint states, and so one place in the figure.
     ('figures', dict(experiment=RIGHT, num_states=(4, 8), memory__sizes=(2, 4))),
@@ -52,13 +47,18 @@ def test_settings_that_do_not_fit_each_other_are_refused(field, changes):
 
 
 def test_settings_at_the_edge_of_what_fits_are_taken():
-  """A cut text may be longer than BERT, a figure may be left out, and cells that no memory has do not matter."""
+  """A cut text may be longer than BERT, a figure may be left out, and cells that no memory has do not matter.
+
+  A memory of size 0 is one HMM without a memory, whatever the number of cells.
+  """
   cut = settings_of(downstream__length=500, downstream__num_positions=64, prompt__length=62)
   assert (cut.seen_length('head'), cut.seen_length('prompt')) == (64, 2)
   assert settings_of(downstream__num_positions=60).seen_length('head') == 33
   settings_of(experiment=RIGHT, num_states=(4, 8), memory__sizes=(2, 4), figures=())
   settings_of(methods=('head', 'oracle_prompt'))
   assert list(settings_of(num_states=(7,), memory__cells=(2, 40), memory__label_cell=1).grid()) == [Point(7)]
+  both = settings_of(num_states=(4,), memory__sizes=(0, 2), memory__cells=(1, 2), figures=()).grid()
+  assert list(both) == [Point(4), Point(4, 2, 1), Point(4, 2, 2)]
   assert isinstance(settings_of(hmm__initial_temperature=3).hmm.initial_temperature, float)
 
 
@@ -103,19 +103,3 @@ def test_the_grid_of_each_experiment():
     (Point(6, 3, 3), 162),
   ]
   assert set(cells.values()) == {('attention', 'prompt_attention', 'head')}
-
-
-@given(st.data())
-def test_any_count_that_is_taken_keeps_the_grid_whole(data):
-  """Whatever sizes are asked for, every point of the grid has its methods, and ids that no other point has."""
-  few = lambda numbers: st.lists(st.sampled_from(numbers), min_size=1, max_size=3, unique=True).map(tuple)
-  sizes, cells, num_states = data.draw(few([0, 2, 3, 5])), data.draw(few([1, 2])), data.draw(few([2, 4, 6, 8]))
-  memory = dict(memory__sizes=sizes, memory__cells=cells)
-  settings = settings_of('small', RIGHT, num_states=num_states, figures=(), **memory)
-  grid = settings.grid()
-  with_memory = [point for point in grid if point.memory_size]
-  assert {point.memory_size for point in grid} >= set(sizes) and all(grid.values())
-  assert len(with_memory) == len(num_states) * len(cells) * len([size for size in sizes if size])
-  assert all(Point(point.joint_states) in grid for point in with_memory)
-  for name in (settings.trial_id, settings.pretraining_id):
-    assert len({name(point, 0) for point in grid}) == len(grid)
