@@ -81,8 +81,8 @@ def test_the_chain_of_the_example_starts_in_one_state():
 def test_the_construction_of_theorem_4_3_recovers_each_cell_of_the_example(cell, words, texts):
   """With mu the identity its scores are P[M_j | x] up to a positive factor, on every text in R, and so is the label.
 
-  Assumption 4.2 holds, or it would refuse. The paper's sentence is in R by supp P[H_i | x_-i] at these words, and never by rolled. A last class of weight 0 keeps
-  mu the identity relative to it.
+  Assumption 4.2 holds, or it would refuse. The paper's sentence is in R by supp P[H_i | x_-i] at these words,
+  and never by rolled. A last class of weight 0 keeps mu the identity relative to it.
   """
   j, values = VOCABULARY.cells.index(cell), HMM.memory_size
   identity = np.vstack([np.eye(values), np.zeros((1, values))])
