@@ -75,7 +75,10 @@ def test_regularity_is_that_of_walks():
   """
   rng = np.random.default_rng(3)
   chains = [sparse_probs(rng, 5, 5, density) for density in (0.1, 0.3, 0.5) for _ in range(12)]
-  chains += [np.roll(np.eye(4), 1, axis=0), TURNS, np.zeros((3, 3))]
+  # The last is Wielandt's, which takes the most moves.
+  slowest = np.roll(np.eye(5), 1, axis=1)
+  slowest[4, :2] = 0.5
+  chains += [np.roll(np.eye(4), 1, axis=0), TURNS, np.zeros((3, 3)), slowest]
   answers, periods = set(), set()
   for epsilon, chain in zip(itertools.cycle([0.0, LEAK]), chains):
     size, edges = len(chain), chain > 0
