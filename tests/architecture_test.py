@@ -1,17 +1,10 @@
-"""The house beside what `lint-imports` checks by the contracts in pyproject.toml: docstrings, tests, README, names."""
+"""The house beside what `lint-imports` checks by the contracts in pyproject.toml: tests, links, names."""
 
 import ast
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).parent.parent
-
-
-def test_every_package_says_what_lives_in_it():
-  """Its docstring has a line for what lives there and one that says more."""
-  packages = [*(ROOT / 'experiments').rglob('__init__.py'), *(ROOT / 'hmm_jax').rglob('__init__.py')]
-  for path in packages:
-    assert len((ast.get_docstring(ast.parse(path.read_text())) or '').splitlines()) >= 2, path
 
 
 def test_tests_mirror_the_packages():
@@ -23,14 +16,10 @@ def test_tests_mirror_the_packages():
       assert mirror == ROOT / 'tests' or list(mirror.rglob('*_test.py')), f'{path.parent} has no tests in {mirror}'
 
 
-def test_the_readme_is_short_and_whole():
-  """At most 100 lines, nothing left to fill in, and every file that pages link to is there."""
-  readme = (ROOT / 'README.md').read_text()
-  assert len(readme.splitlines()) <= 100 and not re.search('@[A-Z]+@', readme)
+def test_every_file_that_pages_link_to_is_there():
+  """In the README and in docs."""
   for page in (ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')):
-    links = re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text())
-    assert page.name != 'README.md' or links
-    for link in links:
+    for link in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text()):
       assert (page.parent / link).exists(), f'{page.name} links to {link}'
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 import contextlib
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -12,12 +13,7 @@ import zipfile
 
 import numpy as np
 
-from .processes import PHASES, Run
-
-BERT = (
-  *('num_states=4', 'num_trials=2', 'tasks_per_trial=2', 'models=bert', 'methods=head', 'figures=()'),
-  *('downstream.num_train=64', 'measure.num_documents=1'),
-)
+from .processes import Moment, PHASES, Run
 
 
 class Lost(Exception):
@@ -33,8 +29,6 @@ class Scenario(NamedTuple):
     disturb: (bench, workdir) -> what was said; raises Lost. The same command is started after it.
     says: what has to be said then, or by the same command after it.
     corrupt: how many files have to be kept as NAME.corrupt; None: any number.
-    without: a protection that is taken away: then the scenario has to be lost.
-    reason: a part of why.
   """
 
   kind: str
@@ -42,73 +36,55 @@ class Scenario(NamedTuple):
   disturb: Callable[['Bench', pathlib.Path], str]
   says: str = ''
   corrupt: int | None = None
-  without: str = ''
-  reason: str = ''
 
 
 class Bench:
   """A finished reference, and runs of the same command in other workdirs of one directory."""
 
-  def __init__(self, directory, fields=BERT, cache='', is_warm=False):
-    self.directory, self.fields, self.without = directory, fields, ''
-    self.cache, self.reference = cache or directory / 'programs', directory / 'reference'
+  def __init__(self, directory, fields):
+    self.directory, self.fields, self.reference = directory, fields, directory / 'reference'
     # The first one compiles.
-    for workdir in [self.reference] if is_warm else [directory / 'warm', self.reference]:
+    for workdir in (directory / 'warm', self.reference):
       begun = time.monotonic()
       ended = self.run(workdir).end()
       expect(ended, 0)
       self.seconds = ended.time - begun
     self.phases = {phase: ended.phases.count(phase) for phase in PHASES}
     self.left = results(self.reference)
-    if not is_warm:
-      self.check_left(directory / 'warm')
+    self.check_left(directory / 'warm')
 
   def run(self, workdir, *more, **how):
     """Starts the run in a workdir, with more flags."""
     fields = [f'--config.{field}' for field in self.fields]
-    shared = [f'--config.compilation_cache={self.cache}', f'--workdir={workdir}']
-    how['changes'] = [*how.get('changes', ()), *filter(None, [self.without])]
+    shared = [f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}', f'--workdir={workdir}']
     return Run(['--config=prompt_vs_head:smoke', *fields, *shared, *more], self.directory / 'logs', **how)
 
-  def number(self, phase, share):
-    """That of the beginning of a phase which lies at this share of all its beginnings."""
-    return 1 + int(share * (self.phases[phase] - 1))
-
-  def again(self, workdir):
-    """The same command again, which has to end with what the reference has; what it says."""
-    ended = self.run(workdir).end()
-    expect(ended, 0)
-    self.check_left(workdir)
-    return ended.said
+  def moment(self, phase, share, signal):
+    """The beginning of a phase which lies at this share of all its beginnings."""
+    return Moment(phase, 1 + int(share * (self.phases[phase] - 1)), signal)
 
   def check_left(self, workdir):
     """Raises Lost where the results of a workdir are not those of the reference."""
     why = differs(results(workdir), self.left)
     check(not why, why)
 
-  def verdict(self, scenario):
-    """Why a scenario is lost, '' where it is survived; of one without a protection, why that is not seen."""
-    lost = self.lost(scenario)
-    if not scenario.without:
-      return lost
-    return '' if lost and scenario.reason in lost else f'without {scenario.without}: {lost or "nothing is lost"}'
-
   def lost(self, scenario):
     """Why a scenario is lost; '' where it is survived."""
     workdir = self.directory / 'work'
     shutil.rmtree(workdir, ignore_errors=True)
     workdir.mkdir()
-    self.without = scenario.without
     try:
-      said = scenario.disturb(self, workdir / 'run') + self.again(workdir / 'run')
+      said = scenario.disturb(self, workdir / 'run')
+      ended = self.run(workdir / 'run').end()
+      expect(ended, 0)
+      self.check_left(workdir / 'run')
+      said += ended.said
       check(scenario.says in said, f'{scenario.says!r} is not said')
       kept = len(list(workdir.rglob('*.corrupt')))
       check(scenario.corrupt in (None, kept), f'{kept} files are renamed to .corrupt')
       check('Traceback' not in said, 'there is a traceback')
     except Lost as lost:
       return str(lost)
-    finally:
-      self.without = ''
     return ''
 
 

@@ -1,7 +1,7 @@
 """`python -m experiments.main` in processes forked from one that has imported JAX, which saves most of their time.
 
 No module of ours is imported before the fork. A run leaves a line in a file where a phase begins, can send itself a
-signal there, and is changed in nothing else but what `changes` names.
+signal there, and is changed in nothing else but what `change` names.
 """
 
 import contextlib
@@ -44,14 +44,13 @@ class Ended(NamedTuple):
 class Run:
   """A run of a command line, which leaves in the folder `logs` what it prints and its phases."""
 
-  def __init__(self, arguments, logs, moment=None, changes=(), environment=None):
+  def __init__(self, arguments, logs, moment=None, change=''):
     logs.mkdir(parents=True, exist_ok=True)
     self._log = logs / f'{time.monotonic_ns()}.log'
     self._phases = self._log.with_suffix('.phases')
     self._log.touch()
     self._phases.touch()
-    how = (moment, tuple(changes), dict(environment or {}))
-    self.process = forked(_run, list(arguments), str(self._log), str(self._phases), *how)
+    self.process = forked(_run, arguments, str(self._log), str(self._phases), moment, change)
 
   def send(self, number):
     """Sends a signal, unless the run is over."""
@@ -95,19 +94,18 @@ def _server():
   return context
 
 
-def _run(arguments, log, phases, moment, changes, environment):
+def _run(arguments, log, phases, moment, change):
   """In the new process; as Python does, it ends an interrupt that nobody handles by that signal."""
   with open(log, 'ab', 0) as file:
     os.dup2(file.fileno(), 1)
     os.dup2(file.fileno(), 2)
-  os.environ.update(environment)
   # What a shell starts in the background ignores it.
   signal.signal(signal.SIGINT, signal.default_int_handler)
   try:
     _watch(phases, moment)
-    for change in changes:
-      name, _, number = change.partition('@')
-      CHANGES[name](*[int(number)] if number else [])
+    if change:
+      name, number = change.split('@')
+      CHANGES[name](int(number))
     sys.argv = ['experiments.main', *arguments]
     runpy.run_module('experiments.main', run_name='__main__')
   except KeyboardInterrupt:
@@ -180,39 +178,4 @@ def _poison(outcome, field, is_it):
   return state._replace(**{field: nan}), losses * float('nan')
 
 
-def _without_checksums():
-  """No checkpoint is compared with its checksums."""
-  from experiments.records import checkpoints
-
-  _replace(checkpoints, '_fault', lambda step: None)
-
-
-def _without_locks():
-  """Whoever asks for a lock has it."""
-  from experiments.runtime import locks
-
-  _replace(locks, 'held', lambda *_, **__: contextlib.nullcontext(True))
-  _replace(locks, 'check', lambda *_: None)
-
-
-def _without_finiteness():
-  """Whatever is computed is kept."""
-  from experiments.runtime import nan_guard
-
-  for name in ('check_state', 'check_each', 'check_values'):
-    _replace(nan_guard, name, lambda *_, **__: None)
-
-
-def _replace(module, name, value):
-  """A name that is there: a protection that has moved must not seem to be taken away."""
-  assert hasattr(module, name), f'{module.__name__} has no {name}'
-  setattr(module, name, value)
-
-
-CHANGES = {
-  'steps': _nan_steps,
-  'epoch': _nan_epoch,
-  'checksums': _without_checksums,
-  'locks': _without_locks,
-  'finiteness': _without_finiteness,
-}
+CHANGES = {'steps': _nan_steps, 'epoch': _nan_epoch}
