@@ -1,19 +1,10 @@
-"""The house beside what `lint-imports` checks by the contracts in pyproject.toml: tests, links, names."""
+"""The house beside what `lint-imports` checks by the contracts in pyproject.toml: links, names."""
 
 import ast
 import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).parent.parent
-
-
-def test_tests_mirror_the_packages():
-  """A package has a folder of tests of its name; those of `hmm_jax` are in `library`."""
-  names = {'experiments': '', 'hmm_jax': 'library'}
-  for package, folder in names.items():
-    for path in (ROOT / package).rglob('__init__.py'):
-      mirror = ROOT / 'tests' / folder / path.parent.relative_to(ROOT / package)
-      assert mirror == ROOT / 'tests' or list(mirror.rglob('*_test.py')), f'{path.parent} has no tests in {mirror}'
 
 
 def test_every_file_that_pages_link_to_is_there():

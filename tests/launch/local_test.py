@@ -1,6 +1,5 @@
-"""launch/local.sh: runs that share a grid, their GPUs, their signals and statuses, and what is refused."""
+"""launch/local.sh: runs side by side, their GPUs, their signals and statuses, and what is refused."""
 
-import json
 import os
 import pathlib
 import signal
@@ -13,18 +12,6 @@ import pytest
 from . import stand_ins
 
 ROOT = pathlib.Path(__file__).parents[2]
-GRID = (
-  'prompt_vs_head:smoke',
-  '--config.num_states=6',
-  '--config.num_trials=2',
-  '--config.tasks_per_trial=1',
-  '--config.models=exact',
-  '--config.methods=head',
-  '--config.downstream.num_train=64',
-  '--config.head.num_epochs=1',
-  '--config.figures=()',
-  f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
-)
 # Each stands for `python` on the path of the script.
 TELLS = '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-no} of $HMM_JAX_RUNS"\n'
 TELLS_WORDS = '#!/bin/sh\npwd\nprintf "%s\\n" "$@"\n'
@@ -61,19 +48,6 @@ def _logs(tmp_path):
   return [path.read_text() for path in sorted(tmp_path.glob('hmm_jax.*/run-*.log'))]
 
 
-def test_two_runs_share_a_grid(tmp_path):
-  """Each of the two trials is run once, by one of them, and both leave and show the records of all."""
-  workdir = tmp_path / 'work'
-  status, said, err = _end(_start(tmp_path, '2', *GRID, f'--workdir={workdir}', JAX_PLATFORMS='cpu'))
-  logs = _logs(tmp_path)
-  assert status == 0, (said, err, logs)
-  assert len(logs) == 2 and all('Test accuracy' in log for log in logs)
-  timings = [path.read_text().splitlines() for path in workdir.glob('trials/*/timing.jsonl')]
-  assert [len(lines) for lines in timings] == [1, 1]
-  records = [json.loads(line) for line in (workdir / 'results.jsonl').read_text().splitlines()]
-  assert [record['trial'] for record in records] == [0, 1]
-
-
 @pytest.mark.parametrize(('number', 'status'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_is_passed_on_once(tmp_path, number, status):
   """To all runs, which are waited for; a second one, as of a scheduler that tells every process, is not."""
@@ -102,7 +76,6 @@ def test_the_status_is_the_first_that_is_not_0(tmp_path):
     ('printf "0\\n1\\n"', {'CUDA_VISIBLE_DEVICES': ''}, [' of 2', ' of 2']),
     ('echo no driver; exit 9', {}, ['no of 2', 'no of 2']),
   ],
-  ids=['all', 'allowed', 'none allowed', 'no driver'],
 )
 def test_each_run_has_a_gpu_of_its_own(tmp_path, nvidia_smi, variables, told):
   """Of those that CUDA is allowed, or else of all that there are; and is told how many runs there are."""
@@ -122,7 +95,6 @@ def test_a_run_is_given_every_word(tmp_path):
 @pytest.mark.parametrize('words', ['', 'x any', '0 any', '2', '3 any'])
 def test_a_bad_number_is_one_sentence(tmp_path, words):
   """No number, none, without a config, or more than there are GPUs: exit code 2; nothing is started."""
-  number, *_ = [*words.split(), '']
   status, said, err = _end(_start(tmp_path, *words.split(), python=TELLS, CUDA_VISIBLE_DEVICES='0,1'))
   assert status == 2 and not said and not _logs(tmp_path)
-  assert err.startswith(f"error: N is '{number}'") and err.count('\n') == 1
+  assert err.startswith(f"error: N is '{words[:1]}'") and err.count('\n') == 1
