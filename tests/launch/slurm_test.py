@@ -56,5 +56,7 @@ def test_a_task_whose_time_ends_requeues_itself_after_its_checkpoint(started, tm
   """SLURM tells the script alone, and ends it; until then it stays."""
   started.send_signal(signal.SIGUSR1)
   _wait(tmp_path / 'done', lines=2)
-  assert (tmp_path / 'done').read_text() == 'checkpoint\nrequeue 41\n' and started.poll() is None
+  assert (tmp_path / 'done').read_text() == 'checkpoint\nrequeue 41\n'
+  with pytest.raises(subprocess.TimeoutExpired):
+    started.wait(0.5)
   assert '#SBATCH --signal=B:USR1@' in SCRIPT.read_text()
