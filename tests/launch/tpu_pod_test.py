@@ -73,6 +73,7 @@ def _run(folder, *words, status=0):
   for host in range(2):
     (folder / f'host-{host}').mkdir()
   env = {**os.environ, 'PATH': f'{folder / "bin"}:{os.environ["PATH"]}', 'FAKE': str(folder), 'STATUS': str(status)}
+  env |= {'TMPDIR': str(folder)}
   command = ['bash', folder / 'code' / 'launch' / 'tpu_pod.sh', *words]
   return subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
 
