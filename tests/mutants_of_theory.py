@@ -19,8 +19,8 @@ THEORY = [
         'hmm_jax/theory/theorems/recovery.py',
         'off_others = np.eye(hmm.num_tokens) - others @ others.T',
         'off_others = np.eye(hmm.num_tokens)',
-        'library/theory/theorems/scoring',
-        'what_is_read',
+        'library/theory/theorems/recovery',
+        'every_label',
       ),
       (
         'a prompt that forgets what comes before the text',
