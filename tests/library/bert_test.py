@@ -1,8 +1,8 @@
-"""Facts about the encoder, among them that it is BERT: `numpy_logits` writes it out."""
+"""Facts about the encoder; that it is BERT, `bert_parity_test` shows."""
 
 import functools
 
-from bert_cases import numpy_logits, random_params
+from bert_cases import random_params
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +11,7 @@ import scipy.special
 import scipy.stats
 
 from hmm_jax.bert import Bert, BertModel
+from hmm_jax.model import token_probs
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -25,14 +26,10 @@ def logits(bert, params, tokens):
   return bert.apply({'params': params}, tokens)
 
 
-def test_the_model_is_bert():
-  """The logits of the V tokens, [MASK] left out, are those of numpy; the interface gives their softmax."""
-  tokens = np.stack([TOKENS, TOKENS[::-1], (TOKENS + 1) % (V + 1)])
-  expected = numpy_logits(TINY, PARAMS, tokens)[..., :V]
-  np.testing.assert_allclose(logits(TINY, PARAMS, tokens), expected, atol=1e-4)
-  model = BertModel(TINY)
-  probs = jax.jit(lambda params: model.predict(params, model.embed(params, tokens)))(PARAMS)
-  np.testing.assert_allclose(probs, scipy.special.softmax(expected, axis=-1), atol=1e-5)
+def test_predictions_are_the_softmax_over_all_but_mask():
+  probs = token_probs(BertModel(TINY), PARAMS, TOKENS)
+  assert probs.shape == (*TOKENS.shape, V)
+  np.testing.assert_allclose(probs, scipy.special.softmax(logits(TINY, PARAMS, TOKENS), axis=-1), atol=1e-5)
 
 
 def test_weights_start_from_a_truncated_normal():
@@ -52,7 +49,7 @@ def test_scanned_layers_compute_what_unrolled_ones_do():
   """With the numbers of two layers stacked, the logits are those of the layers one after another."""
   unrolled = TINY.clone(num_layers=3)
   params = random_params(unrolled)
-  expected = numpy_logits(unrolled, params, TOKENS)[..., :V]
+  expected = logits(unrolled, params, TOKENS)
   first, second, last = (params.pop(f'layers_{number}') for number in range(3))
   stacked = {**params, 'scanned': jax.tree.map(lambda *leaves: np.stack(leaves), first, second), 'last': last}
   scanned = unrolled.clone(scan_layers=True)
@@ -60,17 +57,8 @@ def test_scanned_layers_compute_what_unrolled_ones_do():
   np.testing.assert_allclose(logits(scanned, stacked, TOKENS), expected, atol=1e-4)
 
 
-def test_a_sequence_past_max_positions_is_refused():
-  encode = TINY.bind({'params': PARAMS}).encode
-  shape = lambda length: jax.eval_shape(encode, jax.ShapeDtypeStruct((length, 8), jnp.float32)).shape
-  assert shape(7) == (7, 8)
-  with pytest.raises(ValueError, match='max_positions 7'):
-    shape(8)
-
-
 def test_bfloat16_is_for_the_computation_only():
-  """Under bfloat16 parameters and logits are float32, and hidden states are not."""
+  """Under bfloat16 logits are float32, and hidden states are not."""
   half = TINY.clone(dtype=jnp.bfloat16)
-  assert all(leaf.dtype == np.float32 for leaf in jax.tree.leaves(jax.eval_shape(half.init, jax.random.key(0), TOKENS)))
   hidden = jax.eval_shape(BertModel(half).represent, PARAMS, np.zeros((5, 8), np.float32))
   assert hidden.dtype == jnp.bfloat16 and jax.eval_shape(half.apply, {'params': PARAMS}, TOKENS).dtype == np.float32
