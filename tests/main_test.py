@@ -236,7 +236,7 @@ def test_a_report_of_records_that_do_not_fit_is_refused(finished, tmp_path, chan
   assert [path.name for path in tmp_path.iterdir()] == ['results.jsonl']
 
 
-def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path):
+def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch):
   """Kill -9 in the middle of the second pretraining, run again: what is finished stays, and the rest is byte-equal."""
   workdir = tmp_path / 'killed'
   second = next(record for record in _records(finished.memory_files) if record['memory_size'])
@@ -246,6 +246,9 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path):
     shutil.rmtree(folder)
   for name in ('results.jsonl', 'config.json'):
     (workdir / name).unlink()
+  # The process that others are forked from, for the session, has this environment.
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setenv('PYTHONPATH', str(ROOT))
   killed = Run([*MEMORY, f'--workdir={workdir}'], tmp_path / 'logs', Moment('save', 2)).end()
   assert killed.status == 128 + signal.SIGKILL and not (workdir / 'results.jsonl').exists()
   _finish(*MEMORY, f'--workdir={workdir}')
