@@ -11,7 +11,6 @@ import pytest
 import scipy.special
 
 from hmm_jax import bayes_gap, pretrain
-from hmm_jax.hmm import HMM
 from hmm_jax.masking import corrupt, Corruption
 from hmm_jax.model import ExactModel
 
@@ -21,7 +20,6 @@ H, V, T = 2, 3, 4
 EXACT = ExactModel(V)
 SOFT = float32_hmm(0, H, V)
 DOCUMENTS = np.random.default_rng(2).integers(V, size=(60, T), dtype=np.uint8)
-FIRST_MASKED = np.where(np.arange(T) == 0, V, DOCUMENTS).astype(np.int32)
 CORRUPTIONS = [Corruption(V, 0.4, 0.6, 0.3), Corruption(V, 0.4, 1.0, 0.0)]
 
 
@@ -54,17 +52,11 @@ def test_bayes_optimum_weighs_every_original_text(corruption):
     np.testing.assert_allclose(ideal.token_probs[row, i], expected, atol=1e-5)
 
 
-def test_ideal_at_the_mask_is_the_conditional_of_the_first_token():
-  """On a downstream input it is P[X_1 | x_2:T] at the first position, which alone counts."""
-  ideal = bayes_gap.ideal_at_mask(SOFT, FIRST_MASKED, batch_size=64)
-  np.testing.assert_array_equal(ideal.inputs, FIRST_MASKED)
-  np.testing.assert_allclose(ideal.token_probs, ideal_predictions(SOFT, FIRST_MASKED)[:, :1], atol=1e-5)
-  np.testing.assert_array_equal(ideal.positions, np.zeros((60, 1)))
-  np.testing.assert_allclose(ideal.weights, np.full((60, 1), 1 / 60), rtol=1e-6)
-
-
 def test_ideal_one_at_a_time_masks_every_position_of_every_document():
-  """Each document comes once for each position, that one masked and read, with G_i(x) for its answer."""
+  """Each document comes once for each position, that one masked and read, with G_i(x) for its answer.
+
+  The first position of each is what a downstream input asks for.
+  """
   ideal = bayes_gap.ideal_one_at_a_time(SOFT, DOCUMENTS, batch_size=64)
   number, masked = np.divmod(np.arange(60 * T), T)
   np.testing.assert_array_equal(ideal.positions, masked[:, None])
@@ -74,6 +66,9 @@ def test_ideal_one_at_a_time_masks_every_position_of_every_document():
   np.testing.assert_allclose(ideal.weights, np.full((60 * T, 1), 1 / (60 * T)), rtol=1e-6)
   probs = ideal_predictions(SOFT, expected)[np.arange(60 * T), masked]
   np.testing.assert_allclose(ideal.token_probs[:, 0], probs, atol=1e-5)
+  at_mask = bayes_gap.ideal_at_mask(SOFT, expected[::T], batch_size=64)
+  np.testing.assert_array_equal(at_mask.positions, np.zeros((60, 1)))
+  np.testing.assert_allclose(at_mask.token_probs, ideal.token_probs[::T], atol=1e-5)
 
 
 def test_gap_is_the_weighted_mean_of_its_formulas():
@@ -91,27 +86,13 @@ def test_gap_is_the_weighted_mean_of_its_formulas():
   assert gap.kl > 0.01
 
 
-def test_gap_of_a_model_that_rules_out_the_truth_is_finite():
-  """Zero probabilities in the model or in the ideal give a large finite loss and no NaN."""
-  inputs = np.tile(np.int32([[V, 1, 0, 1], [V, 0, 1, 0]]), (30, 1))
-  alternating = HMM(*map(np.float32, ([0.5, 0.5], np.eye(2)[::-1], np.eye(2, V))))
-  constant = alternating._replace(transition_matrix=np.eye(2, dtype=np.float32))
-  ideal = bayes_gap.ideal_at_mask(alternating, inputs, batch_size=64)
-  gap = bayes_gap.measure_gap(EXACT, constant, ideal, batch_size=64)
-  # The constant chain allows no such text, so the model's answer is all zeros, half of the L1 distance from any.
-  np.testing.assert_allclose((gap.floor, gap.total_variation), (0, 0.5), atol=1e-6)
-  assert 10 < gap.kl < np.inf and abs(gap.loss - gap.kl) < 1e-4
-
-
 def test_loss_is_the_mean_over_selected_positions():
-  """Unselected positions do not count, and a batch with none selected has loss 0 and gradient 0."""
+  """Unselected positions do not count, and a batch with none selected has loss 0."""
   draws = np.random.default_rng(0)
   logits, targets = draws.normal(size=(3, 5, V)).astype(np.float32), draws.integers(0, V, (3, 5))
   selected = draws.random((3, 5)) < 0.5
   losses = -np.take_along_axis(scipy.special.log_softmax(logits, axis=-1), targets[..., None], -1)[..., 0]
-  loss_and_gradient = jax.jit(jax.value_and_grad(pretrain.masked_cross_entropy))
-  loss, gradient = loss_and_gradient(logits, targets, selected)
-  np.testing.assert_allclose(loss, losses[selected].mean(), rtol=1e-5)
-  np.testing.assert_array_equal(gradient.any(-1), selected)
-  loss, gradient = loss_and_gradient(logits, targets, np.zeros((3, 5), bool))
-  assert loss == 0 and not gradient.any()
+  np.testing.assert_allclose(
+    pretrain.masked_cross_entropy(logits, targets, selected), losses[selected].mean(), rtol=1e-5
+  )
+  assert pretrain.masked_cross_entropy(logits, targets, np.zeros((3, 5), bool)) == 0
