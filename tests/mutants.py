@@ -50,7 +50,7 @@ def mutated_tree(path: str, text: str) -> Iterator[pathlib.Path]:
 def tried(tree: pathlib.Path, tests: Sequence[str], seconds: float | None = None) -> str:
   """'killed' and by which test, 'SURVIVED', or why the tests have not run, in a copy of the tree."""
   settings = {'PYTHONPATH': str(tree), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
-  command = [sys.executable, '-m', 'pytest', '-x', '-p', 'no:cacheprovider', *tests]
+  command = [sys.executable, '-m', 'pytest', '-x', '-p', 'no:cacheprovider', '-m', '', *tests]
   how = dict(cwd=tree, env={**os.environ, **settings}, capture_output=True, text=True, timeout=seconds)
   try:
     done = subprocess.run(command, **how)

@@ -32,6 +32,7 @@ def bench(tmp_path_factory):
     yield bench_lib.Bench(tmp_path_factory.mktemp('faults'), FIELDS + (BERT if WHOLE else EXACT))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize('scenario', CHOSEN, ids=lambda scenario: f'{scenario.kind}: {scenario.name}')
 def test_the_same_command_goes_on_to_the_same_bits(bench, scenario):
   """Whatever has been done to a run or to its files."""
@@ -47,6 +48,7 @@ def test_bad_input_is_refused(bad):
   assert bad_inputs.verdict(bad) == ''
 
 
+@pytest.mark.campaign
 def test_what_is_not_equal_is_lost(bench):
   """An array with another bit, and a record that is missing."""
   name = next(name for name in bench.left if ':' in name)

@@ -1,62 +1,202 @@
-"""launch/slurm.sbatch as SLURM runs it, against an scontrol and an experiment that stand for the real ones."""
+"""launch/slurm.sbatch on a real SLURM: one node, brought up for this module alone, all that it keeps in one folder."""
 
 import contextlib
+import getpass
+import json
 import os
 import pathlib
-import signal
+import shutil
+import socket
 import subprocess
+import sys
+import tempfile
 import time
 
 import pytest
 
-from . import stand_ins
+ROOT = pathlib.Path(__file__).parents[2]
+# Debian puts the daemons where a user does not look.
+PATH = f'{os.environ["PATH"]}:/usr/sbin:/sbin'
+LACKING = [
+  name for name in ('munged', 'slurmctld', 'slurmd', 'sbatch', 'scontrol') if not shutil.which(name, path=PATH)
+]
+pytestmark = [
+  pytest.mark.engines,
+  pytest.mark.skipif(
+    bool(LACKING) and not os.environ.get('REQUIRE_ENGINES'),
+    reason=f'needs {", ".join(LACKING)}: apt-get install slurm-wlm munge',
+  ),
+]
 
-SCRIPT = pathlib.Path(__file__).parents[2] / 'launch' / 'slurm.sbatch'
-# Ends with a checkpoint when it is told to, or else with `STATUS` once there is a file `end`.
-EXPERIMENT = """#!/bin/sh
-trap 'echo checkpoint >> done; exit 143' TERM
-echo "$*" > words
-until [ -e end ]; do sleep 0.05; done
-exit "$STATUS"
+CONF = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmdPort={node_port}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+KillWait=2
+SchedulerParameters=sched_interval=1
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES State=UP
 """
-SCONTROL = '#!/bin/sh\necho "$*" >> done\n'
 
 
-@pytest.fixture
-def started(tmp_path):
-  """Task 7 of job 41, which has begun; it and what it started are gone afterwards."""
-  stand_ins.put(tmp_path, {'python': EXPERIMENT, 'scontrol': SCONTROL})
-  env = {**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}', 'STATUS': '3'}
-  env |= {'SLURM_ARRAY_TASK_ID': '7', 'SLURM_JOB_ID': '41'}
-  command = ['bash', SCRIPT, 'theory:smoke', 'work', '--config.seed=1']
-  with subprocess.Popen(command, env=env, cwd=tmp_path, start_new_session=True) as process:
-    try:
-      _wait(tmp_path / 'words')
-      yield process
-    finally:
-      with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+def _wait(is_there, seconds, what):
+  deadline = time.monotonic() + seconds
+  while not (found := is_there()):
+    assert time.monotonic() < deadline, what()
+    time.sleep(0.1)
+  return found
 
 
-def _wait(path, lines=1):
-  deadline = time.monotonic() + 60
-  while not path.exists() or len(path.read_text().splitlines()) < lines:
-    assert time.monotonic() < deadline, f'{path} does not come'
-    time.sleep(0.02)
+@pytest.fixture(scope='module')
+def slurm():
+  """The environment in which commands find it; the daemons are stopped by their ids."""
+  with tempfile.TemporaryDirectory(prefix='slurm-') as name, contextlib.ExitStack() as daemons:
+    folder = pathlib.Path(name)
+    for directory in ('state', 'spool'):
+      (folder / directory).mkdir()
+    (folder / 'key').write_bytes(os.urandom(1024))
+    (folder / 'key').chmod(0o400)
+    env = {**os.environ, 'PATH': PATH, 'SLURM_CONF': str(folder / 'slurm.conf')}
+    (folder / 'slurm.conf').write_text(_conf(folder))
+    paths = {
+      'socket': 'munge.socket',
+      'key-file': 'key',
+      'pid-file': 'pid',
+      'seed-file': 'seed',
+      'log-file': 'munge.log',
+    }
+    options = [f'--{option}={folder / path}' for option, path in paths.items()]
+    _start(daemons, folder, env, 'munged', '--foreground', '--force', *options)
+    log = lambda: '\n'.join(path.read_text(errors='replace') for path in sorted(folder.glob('*.log')))
+    _wait((folder / 'munge.socket').exists, 20, log)
+    _start(daemons, folder, env, 'slurmctld', '-D')
+    _start(daemons, folder, env, 'slurmd', '-D')
+    _wait(lambda: 'idle' in _call(env, 'sinfo', '--noheader', '--format=%T', fails=True), 60, log)
+    yield env
 
 
-def test_a_task_runs_its_trial_and_has_its_exit_status(started, tmp_path):
-  (tmp_path / 'end').touch()
-  assert started.wait(60) == 3 and not (tmp_path / 'done').exists()
-  words = '-m experiments.main --config=theory:smoke --workdir=work --trials=7 --config.seed=1\n'
-  assert (tmp_path / 'words').read_text() == words
+def _conf(folder):
+  with contextlib.ExitStack() as held:
+    ports = [held.enter_context(socket.create_server(('127.0.0.1', 0))).getsockname()[1] for _ in range(2)]
+  return CONF.format(
+    folder=folder,
+    host=socket.gethostname().partition('.')[0],
+    user=getpass.getuser(),
+    cpus=os.cpu_count(),
+    controller_port=ports[0],
+    node_port=ports[1],
+  )
 
 
-def test_a_task_whose_time_ends_requeues_itself_after_its_checkpoint(started, tmp_path):
-  """SLURM tells the script alone, and ends it; until then it stays."""
-  started.send_signal(signal.SIGUSR1)
-  _wait(tmp_path / 'done', lines=2)
-  assert (tmp_path / 'done').read_text() == 'checkpoint\nrequeue 41\n'
-  with pytest.raises(subprocess.TimeoutExpired):
-    started.wait(0.5)
-  assert '#SBATCH --signal=B:USR1@' in SCRIPT.read_text()
+def _start(daemons, folder, env, *command):
+  with open(folder / f'{command[0]}.log', 'wb') as log:
+    process = subprocess.Popen(command, env=env, cwd=folder, stdout=log, stderr=log)
+  daemons.callback(process.wait)
+  daemons.callback(process.kill)
+
+
+def _call(env, *command, fails=False):
+  done = subprocess.run(command, env=env, capture_output=True, text=True)
+  assert fails or done.returncode == 0, done.stderr
+  return done.stdout.strip()
+
+
+# Of the shapes of main_test, so that nothing is compiled again where that has run.
+TINY = (
+  '--config.num_states=6',
+  '--config.num_trials=2',
+  '--config.models=bert',
+  '--config.methods=head',
+  '--config.downstream.num_train=64',
+  '--config.head.num_epochs=1',
+  f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}',
+)
+
+
+@pytest.fixture(scope='module')
+def environment(slurm):
+  """That of both runs: `python` is this one, and compiles fast."""
+  settings = {'PYTHONPATH': str(ROOT), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+  return {**slurm, 'PATH': f'{sys.prefix}/bin:{slurm["PATH"]}', **settings}
+
+
+def _submit(env, workdir, array, *flags):
+  """The id of the array."""
+  command = ['sbatch', '--parsable', f'--array={array}', f'--output={workdir}-%a.log', ROOT / 'launch' / 'slurm.sbatch']
+  return _call(env, *command, 'prompt_vs_head:smoke', str(workdir), *flags)
+
+
+def _printed(workdir):
+  return '\n'.join(path.read_text() for path in sorted(workdir.parent.glob('*.log')))
+
+
+def _job(env, task):
+  """What SLURM knows of a task of an array."""
+  return dict(word.split('=', 1) for word in _call(env, 'scontrol', 'show', 'job', '-o', task).split() if '=' in word)
+
+
+def _is_pending(env, task):
+  """Whether it waits to begin again, and nothing of it is left."""
+  return _call(env, 'squeue', '--noheader', f'--jobs={task}', '--format=%T') == 'PENDING'
+
+
+def test_an_array_with_requeued_tasks_ends_as_one_process_does(environment, tmp_path):
+  """A task for each trial, one told that its time ends and one requeued from outside, both in the middle of a trial.
+
+  Both begin once more, and the merged records, their table and what they came from are those of one process.
+  """
+  env, local, workdir = environment, tmp_path / 'local', tmp_path / 'array'
+  _call(env, ROOT / 'launch' / 'local.sh', '1', 'prompt_vs_head:smoke', f'--workdir={local}', *TINY)
+  records = [json.loads(line) for line in (local / 'results.jsonl').read_text().splitlines()]
+  array = _submit(env, workdir, '0-1', *TINY)
+  for task, ends in ((0, ('scancel', '--batch', '--signal=USR1')), (1, ('scontrol', 'requeue'))):
+    begun = workdir / 'pretrained' / records[task]['pretraining_id'] / 'checkpoints' / '20'
+    _wait(begun.exists, 240, lambda: _printed(workdir))
+    _call(env, *ends, f'{array}_{task}')
+  for task in range(2):
+    _wait(lambda: _is_pending(env, f'{array}_{task}'), 60, lambda: _printed(workdir))  # noqa: B023
+    # Or SLURM waits for two minutes. Within the second in which it has revoked its credential a job cannot begin.
+    _call(env, 'scontrol', 'update', f'JobId={array}_{task}', 'StartTime=now+2')
+  _wait(lambda: not _call(env, 'squeue', '--noheader'), 300, lambda: _printed(workdir))
+  jobs = [_job(env, f'{array}_{task}') for task in range(2)]
+  assert [(job['Restarts'], job['JobState']) for job in jobs] == [('1', 'COMPLETED')] * 2, _printed(workdir)
+  assert (workdir / 'table.txt').read_bytes() == (local / 'table.txt').read_bytes()
+  assert _without_environment(workdir) == _without_environment(local)
+  assert {record['trial_id'] for record in records} == {path.name for path in (workdir / 'trials').iterdir()}
+
+
+def _without_environment(workdir):
+  """The records of a run, whatever machine they came from."""
+  records = [json.loads(line) for line in (workdir / 'results.jsonl').read_text().splitlines()]
+  return [{name: value for name, value in record.items() if name != 'environment'} for record in records]
+
+
+def test_two_processes_of_a_step_end_as_one_with_two_devices(environment, tmp_path):
+  """`srun -n2`: found by JAX without a word of ours, on one trial together, and only one of them writes."""
+  env, together, alone = environment, tmp_path / 'together', tmp_path / 'alone'
+  python = ('python', '-m', 'experiments.main', '--config=prompt_vs_head:smoke', *TINY, '--config.num_trials=1')
+  cpus = lambda count: {**env, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': f'--xla_force_host_platform_device_count={count}'}
+  _call(cpus(2), *python, f'--workdir={alone}')
+  printed = _call(cpus(1), 'srun', '--ntasks=2', '--overcommit', '--label', *python, f'--workdir={together}')
+  (here,) = (json.loads(path.read_text()) for path in (together / 'environments').iterdir())
+  assert here['processes'] == 2 == len(here['devices'])
+  assert _without_environment(together) == _without_environment(alone)
+  said = [line for line in printed.splitlines() if '[Gloo]' not in line]
+  assert f'0: records: {together / "results.jsonl"}' in said and not any(line.startswith('1: ') for line in said)

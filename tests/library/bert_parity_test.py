@@ -10,7 +10,7 @@ from hmm_jax.bert import Bert
 torch = pytest.importorskip('torch', reason="parity needs torch: pip install -e '.[parity]'")
 hugging_face = pytest.importorskip('experiments.studies.benchmark.hugging_face')
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.parity, pytest.mark.usefixtures('without_optimisation')]
 
 SMALL = Bert(num_tokens=7, num_layers=2, width=12, num_heads=3, ffn_width=20, max_positions=10, dropout_rate=0.0)
 PARAMS = random_params(SMALL)
