@@ -42,8 +42,3 @@ def _run(program, arguments, devices, errors):
   finally:
     # As an interpreter does that ends, and a forked one does not: JAX takes leave of the other processes.
     atexit._run_exitfuncs()
-
-
-def is_stopped(process):
-  """Whether a signal has stopped it, by what Linux says of it."""
-  return pathlib.Path(f'/proc/{process.pid}/stat').read_text().rpartition(')')[2].split()[0] == 'T'

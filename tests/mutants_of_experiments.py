@@ -30,7 +30,7 @@ _TRIALS = [
       'if name.model in METHODS[name.method].models:',
       'if True:',
       'records/trial_records',
-      'models_that_they_are_of',
+      'asked_for',
     ),
     (
       'records of another ridge count',
@@ -117,7 +117,7 @@ _TRIALS = [
       'a checkpoint of a lost model is saved',
       'locks.check(directory)\n        # The device',
       '# The device',
-      'runtime/locks',
+      'runtime/nan_guard',
       'pretraining_that_was_taken',
     ),
   ),
@@ -127,8 +127,8 @@ _TRIALS = [
       'what is corrupt is left in its place',
       'missing = trial_records.plan(trial, reporter)',
       'missing = trial.missing()',
-      'records/trial_records',
-      'corrupt_again',
+      'records/object_store',
+      'in_a_bucket',
     ),
     (
       'BERT is pretrained on another HMM',

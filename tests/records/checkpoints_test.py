@@ -2,10 +2,8 @@
 
 import pathlib
 import shutil
-import subprocess
+from unittest import mock
 
-from conftest import assert_same_bits
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -42,20 +40,6 @@ def _restored(directory):
   return value, saved.found
 
 
-def test_a_checkpoint_round_trips_with_its_metrics(tmp_path):
-  """The newest step comes back, though its buffers were donated since; what a kill left of another is no step."""
-  state = {'weights': jnp.zeros((512, 512))}
-  like = _like(state)
-  with checkpoints.open_checkpoints(tmp_path / 'c') as saved:
-    assert saved.restore(like) is None
-    saved.save(2, state, [{'loss': 1.5}, {'loss': 0.1}])
-    jax.jit(lambda x: x + 1, donate_argnums=0)(state['weights']).block_until_ready()
-  (tmp_path / 'c' / '3.orbax-checkpoint-tmp' / 'state').mkdir(parents=True)
-  with checkpoints.open_checkpoints(tmp_path / 'c') as saved:
-    restored, metrics = saved.restore(like)
-  assert not restored['weights'].any() and metrics == [{'loss': 1.5}, {'loss': 0.1}]
-
-
 @pytest.fixture(scope='module')
 def pristine(tmp_path_factory):
   directory = tmp_path_factory.mktemp('pristine') / checkpoints.NAME
@@ -68,8 +52,12 @@ def directory(pristine, tmp_path):
   return shutil.copytree(pristine, tmp_path / pristine.parent.name / checkpoints.NAME)
 
 
-def test_the_two_newest_steps_are_kept(pristine):
-  assert checkpoints.steps(pristine) == [3, 2] and _restored(pristine) == (3, [])
+def test_the_two_newest_checkpoints_round_trip_with_their_metrics(directory):
+  """The newest counts; what a kill left of another is no step."""
+  (directory / '4.orbax-checkpoint-tmp' / 'state').mkdir(parents=True)
+  assert checkpoints.steps(directory) == [3, 2] and _restored(directory) == (3, [])
+  with checkpoints.open_checkpoints(directory.parent / 'none') as saved:
+    assert saved.restore(_like(_state(0))) is None
 
 
 def _lead_nowhere(path):
@@ -84,7 +72,6 @@ DAMAGES = [
   # Orbax restores a flipped bit of the arrays without a word.
   ('state/**/d/*', flip, 'failed its checksum'),
   ('commit_success.txt', pathlib.Path.unlink, 'commit_success.txt is missing'),
-  ('state', lambda path: (path / 'more').touch(), 'more was added'),
   ('state/_METADATA', _lead_nowhere, 'cannot be read'),
   (checkpoints.CHECKSUMS, flip, checkpoints.CHECKSUMS),
 ]
@@ -122,42 +109,15 @@ def test_an_intact_step_that_cannot_be_restored_is_refused(directory):
 def test_a_step_of_another_model_is_renamed(pristine, tmp_path):
   """Its shapes may be the same, and every file as it was written; without a step pretraining starts again."""
   directory = shutil.copytree(pristine, tmp_path / 'another' / checkpoints.NAME)
-  value, said = _restored(directory)
-  assert value is None and checkpoints.steps(directory) == []
-  assert [pristine.parent.name in sentence for sentence in said] == [True, True, False]
+  value, (first, *_) = _restored(directory)
+  assert value is None and checkpoints.steps(directory) == [] and pristine.parent.name in first
 
 
-@pytest.fixture
-def small(tmp_path):
-  """A file system of its own, by a function of its size in bytes."""
-  where = tmp_path / 'small'
-  where.mkdir()
-
-  def sized(size):
-    again = ['-o', f'remount,size={size}'] if where.is_mount() else ['-t', 'tmpfs', '-o', f'size={size}', 'tmpfs']
-    if subprocess.run(['mount', *again, str(where)], capture_output=True).returncode:
-      pytest.skip('mounting is not permitted')
-    return where
-
-  yield sized
-  if where.is_mount():
-    subprocess.run(['umount', '-l', str(where)], check=True)
-
-
-def test_a_full_disk_is_a_sentence_and_leaves_the_last_step(small):
-  """Room for one step and a half takes one; with room again the run goes on."""
-  draws = np.random.default_rng(0)
-  wide = {f'leaf {index}': jnp.asarray(draws.normal(size=2**16), jnp.float32) for index in range(10)}
-  size = sum(leaf.nbytes for leaf in wide.values())
-  directory = small(3 * size // 2) / checkpoints.NAME
+def test_a_step_that_cannot_be_written_is_one_sentence(directory, monkeypatch):
+  """With the error of the system, which the store of arrays tells by its number; the last step stays."""
   with checkpoints.open_checkpoints(directory) as saved:
-    saved.save(1, wide, [])
-    with pytest.raises(storage.StorageError, match=f"'{directory}/2' was not written .No space left on device"):
-      saved.save(2, wide, [])
-  small(4 * size)
-  with checkpoints.open_checkpoints(directory) as saved:
-    restored, _ = saved.restore(_like(wide))
-    assert checkpoints.steps(directory) == [1] and not saved.found
-    saved.save(2, wide, [])
-  assert_same_bits(restored, wide)
-  assert checkpoints.steps(directory) == [2, 1]
+    full = mock.Mock(side_effect=ValueError("a page [os_error_code='28'] of words"))
+    monkeypatch.setattr(saved.manager, 'save', full)
+    with pytest.raises(storage.StorageError, match=f"'{directory}/4' .*No space left on device"):
+      saved.save(4, _state(4), [])
+  assert _restored(directory) == (3, [])

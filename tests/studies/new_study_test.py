@@ -6,6 +6,7 @@ import pathlib
 import re
 
 import rich.console
+from run_cases import flip
 
 from experiments.records import frames
 from experiments.runtime.progress import Reporter
@@ -33,8 +34,8 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   assert list(records['num_states']) == [2] * 3 + [10] * 3 and records['accuracy'].between(0.2, 1).all()
   mean = 100 * records[records['num_states'] == 10]['accuracy'].mean()
   assert f'{mean:.1f} ± ' in (tmp_path / 'table.txt').read_text() and (tmp_path / 'guess.png').exists()
-  # A part on record is not made again; one that is gone is.
+  # A part on record is not made again; one that is corrupt is.
   (tmp_path / 'results.jsonl').unlink()
-  next(tmp_path.glob('parts/*/H10/records.json')).unlink()
+  flip(next(tmp_path.glob('parts/*/H10/records.json')))
   page.STUDY.run(settings, tmp_path, reporter)
   assert made == [2, 10, 10] and frames.load(tmp_path).equals(records)
