@@ -484,7 +484,7 @@ _RECORDS = [
       'return restored.state, restored.metrics',
       'return restored.state, []',
       'records/checkpoints',
-      'round_trips',
+      'round_trip',
     ),
   ),
   *_of(

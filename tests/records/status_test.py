@@ -12,7 +12,7 @@ from run_cases import add_record, exact_settings, lock_elsewhere, OTHER, QUIET
 from experiments import main as main_lib
 from experiments.pipeline import pretraining, sweep
 from experiments.records import failures, files, trial_records
-from experiments.runtime import distributed, exit_status, locks, nan_guard, signals
+from experiments.runtime import distributed, exit_status, nan_guard, signals
 
 
 @pytest.fixture
@@ -80,7 +80,6 @@ def test_who_is_stopped_begins_no_other(grid, runs, tmp_path, monkeypatch, error
   with contextlib.suppress(type(error)):
     assert sweep.fill(grid, range(3), 0.0, QUIET) == []
   assert begun == [4, 6] and not list(tmp_path.glob('trials/*/failed.json'))
-  assert not any(locks.holder(path) for path in tmp_path.glob('trials/*'))
 
 
 def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch, capsys):
