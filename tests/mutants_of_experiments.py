@@ -107,8 +107,8 @@ _TRIALS = [
       'an array that is never written',
       'files.write_whole(path, buffer.getvalue())',
       'pass',
-      'pipeline/tuning',
-      'saved_arrays',
+      'records/trial_records',
+      'corrupt',
     ),
   ),
   *_of(
@@ -228,7 +228,7 @@ _TRIALS = [
       'pipeline/downstream',
       'label_cell',
     ),
-    ('every task is the same', 'jax.random.fold_in(key_tasks, task)', 'key_tasks', 'pipeline/downstream', 'each_task'),
+    ('every task is the same', 'jax.random.fold_in(key_tasks, task)', 'key_tasks', 'pipeline/downstream', 'label_cell'),
     (
       'validation inputs are test inputs',
       "names = ('train', 'validation', 'test')",
@@ -279,7 +279,7 @@ _TRIALS = [
       'task.margins[test] >= _NEAR_TIE',
       'task.margins[test] >= 0',
       'pipeline/tuning',
-      'near_ties',
+      'no_test_label',
     ),
     (
       'the last bin lacks the largest value',

@@ -2,6 +2,9 @@
 
 import functools
 
+import jax
+
+from experiments.pipeline import downstream, trial
 from experiments.settings import config as config_lib
 from experiments.studies import registry
 
@@ -14,3 +17,10 @@ def settings_of(scale='small', experiment='prompt_vs_head', **changes):
   with config.ignore_type():
     config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
   return registry.from_config(config)
+
+
+def distribution_and_tasks(settings, point):
+  """A distribution of a point, and its tasks."""
+  distribution = trial.draw_distribution(settings, point, jax.random.key(0))
+  keys = jax.random.key(1), jax.random.key(2)
+  return distribution, downstream.draw(settings, point, settings.methods, distribution, *keys)

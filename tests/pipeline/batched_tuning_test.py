@@ -33,11 +33,6 @@ def data():
   return HMM(dirichlet(2, 3), dirichlet(2, 3, 3), dirichlet(2, 3, 4)), inputs, inputs[:, :, 1] % 2
 
 
-def embedded(hmm, inputs):
-  """Likelihood rows of inputs with [MASK]s, in numpy."""
-  return np.vstack([hmm.emission_matrix.T, np.ones((1, 3))])[inputs]
-
-
 @pytest.mark.parametrize('method', ['head', 'prompt'])
 def test_training_side_by_side_is_training_alone(method, data):
   """The start and the end of each problem are those of `tuning` on that problem alone."""
@@ -69,5 +64,6 @@ def test_predictions_after_a_prompt_are_those_of_the_model(data):
   for problem in (0, 1):
     hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
     before = np.broadcast_to(prompts[problem], (12, 2, 3))
-    rows = np.concatenate([before, embedded(hmm, inputs[problem])], axis=1)
+    embedded = np.vstack([hmm.emission_matrix.T, np.ones((1, 3))])[inputs[problem]]
+    rows = np.concatenate([before, embedded], axis=1)
     np.testing.assert_allclose(found[problem], log_space_conditional(hmm, rows)[:, 2], atol=1e-6)

@@ -1,18 +1,18 @@
-"""The grid: in which order it is filled, what a time budget leaves of it, and what is merged."""
+"""The grid: in which order it is filled, what a time budget leaves of it, and what is said of another run."""
 
 import dataclasses
-import json
+import io
 
+import jax
 import numpy as np
 import pytest
 import rich.console
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, sweep
-from experiments.records import files, results, status, trial_records
+from experiments.records import environment, files, results, status, trial_records
 from experiments.records.trial_records import Tuned
 from experiments.runtime.progress import Reporter
-from experiments.settings.fields import SettingsError
 
 
 @pytest.fixture
@@ -37,12 +37,6 @@ def begun(monkeypatch):
 
   monkeypatch.setattr(sweep.trial_lib, 'run', run)
   return order
-
-
-def _out_of_time(trial, reporter):
-  if trial.missing():
-    raise pretraining.OutOfTime
-  return False
 
 
 def _run(settings, workdir, *numbers):
@@ -72,27 +66,10 @@ def test_a_budget_is_filled_trial_by_trial(settings, begun, tmp_path):
   assert _recorded(tmp_path) == [(states, trial) for states in (4, 6) for trial in range(3)]
 
 
-def test_what_stops_in_pretraining_is_no_record(settings, begun, tmp_path, monkeypatch):
-  """Of a trial that runs out of time nothing is reported; a workdir keeps its files until others are finished."""
-  _run(settings, tmp_path)
-  monkeypatch.setattr(sweep.trial_lib, 'run', _out_of_time)
-  assert '1 of 6' in _run(settings, tmp_path) and _recorded(tmp_path) == [(4, 0)]
-  before = _contents(tmp_path)
-  assert '0 of 6' in _run(dataclasses.replace(settings, seed=1), tmp_path)
-  assert _contents(tmp_path) == before and json.loads(before['config.json'])['seed'] == 0
-
-
 @pytest.mark.parametrize(('text', 'numbers'), [('', [*range(6)]), ('5,0,2-3,3', [0, 2, 3, 5])])
 def test_trials_are_chosen_by_number(text, numbers):
   """Numbers and ranges, each trial once and in order; nothing is all."""
   assert sweep.chosen(text, range(6)) == numbers
-
-
-@pytest.mark.parametrize('text', ['6', '0-6', '2-1', '-1', '1-', '1,', '1.0', ' 1', '٣', '9' * 5000])
-def test_what_is_no_trial_is_refused(text):
-  """Past the last, backwards, or no number."""
-  with pytest.raises(SettingsError, match='--trials is .*; valid is numbers of 0 to 5'):
-    sweep.chosen(text, range(6))
 
 
 def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
@@ -106,7 +83,6 @@ def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
     assert _run(unlimited, pieces, number).endswith('of 6 trials are finished')
   assert _run(settings, pieces, 4, 2, 1).endswith('4 of 6 trials are finished; the same command goes on')
   assert _run(unlimited, pieces, 1, 2) is None
-  assert begun[6:] == [(6, 1), (6, 2), (4, 0), (4, 2), (6, 0), (4, 1)]
   assert _contents(pieces)['results.jsonl'] == _contents(tmp_path / 'whole')['results.jsonl']
 
 
@@ -121,9 +97,35 @@ def test_half_a_trial_is_not_merged(settings, begun, tmp_path):
 
 
 def test_sizes_may_have_fewer_draws_and_are_filled_further(settings, begun, tmp_path):
-  """By number; more draws of all sizes keep what is done, and the rest is counted by size."""
+  """More draws of all sizes keep what is done."""
   fewer = dataclasses.replace(settings, time_budget=0.0, num_trials_by_size=(3, 1))
   assert _run(fewer, tmp_path) is None and begun == [(4, 0), (6, 0), (4, 1), (4, 2)]
   more = dataclasses.replace(fewer, num_trials=5, num_trials_by_size=(5, 3))
-  assert _run(more, tmp_path, 3).startswith('5 of 8 trials are finished')
   assert _run(more, tmp_path) is None and sorted(begun) == [(4, n) for n in range(5)] + [(6, n) for n in range(3)]
+
+
+def test_another_environment_is_allowed_and_said(tmp_path, monkeypatch):
+  """Of records and of a model, in one line with what was and what is."""
+  here = environment.environment(jax.devices())
+  there = here | {'packages': here['packages'] | {'jaxlib': '0.0.1'}}
+  (trial, *_) = sweep.trials(settings_of('smoke'), tmp_path).values()
+  reporter = Reporter(rich.console.Console(file=io.StringIO(), width=10_000))
+  monkeypatch.setattr(environment, 'environment', lambda devices: there)
+  trial_records.add(trial, 'exact', 'head', [Tuned(0, {'head': np.zeros(2)}, {})], {})
+  pretraining.note_environment(trial.settings, trial.pretrained_directory, 0, reporter)
+  assert not reporter.console.file.getvalue()
+  monkeypatch.setattr(environment, 'environment', lambda devices: here)
+  trial_records.plan(trial, reporter)
+  pretraining.note_environment(trial.settings, trial.pretrained_directory, 20, reporter)
+  difference = f'jaxlib 0.0.1 (here {here["packages"]["jaxlib"]})'
+  names = trial.id, trial.pretrained_directory.name
+  for line, name in zip(reporter.console.file.getvalue().splitlines(), names, strict=True):
+    assert name in line and line.endswith(difference)
+
+
+def test_a_workdir_of_other_settings_says_which(tmp_path):
+  """Field by field, but for those that decide no record: a run is compared with the first one."""
+  results.begin(tmp_path, settings_of('smoke', seed=1))
+  results.begin(tmp_path, settings_of('smoke', seed=2))
+  other = settings_of('smoke', num_states=(3,), time_budget=3.0, compilation_cache='')
+  assert results.changed(results.config(tmp_path), other) == ['seed 1 (here 0)', 'num_states [4, 6] (here [3])']

@@ -27,20 +27,14 @@ def _same(before, after, point):
   [
     (MODEL, Point(4), dict(seed=1)),
     (MODEL, Point(4), dict(hmm__num_tokens=11)),
-    (MODEL, Point(4), dict(corpus__num_documents=9000)),
-    (MODEL, Point(4), dict(bert__dtype='bfloat16')),
-    (MODEL, Point(4), dict(pretrain__num_steps=2000)),
     (MODEL, Point(4), dict(fast_compilation=True)),
     (MODEL, MEMORY, dict(memory__joint_prior=True)),
-    (MODEL, MEMORY, dict(memory__joint_permutations=True)),
     (TRIAL, Point(4), dict(downstream__num_train=1400)),
     (TRIAL, Point(4), dict(measure__num_inputs=16)),
     (TRIAL, MEMORY, dict(memory__label_cell=1)),
     (NEITHER, Point(4), dict(memory__joint_prior=True, memory__joint_permutations=True, memory__label_cell=1)),
     (NEITHER, Point(4), dict(pretrain__checkpoint_every=50, pretrain__measure_every=50)),
-    (NEITHER, Point(4), dict(mesh__data=1, mesh__tensor=2, deterministic=True, compilation_cache='')),
     (NEITHER, Point(4), dict(num_states=(4,), methods=('head',), tasks_per_trial=1, time_budget=1.0)),
-    (NEITHER, Point(4), dict(figure__dpi=300, figures=('attention',))),
   ],
   ids=str,
 )
@@ -61,9 +55,7 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
 @pytest.mark.parametrize(
   ('group', 'field', 'methods'),
   [
-    ('head', 'batch_size', {'head', 'probe'}),
     ('prompt', 'init_scale', {'prompt', 'prompt_attention', 'oracle_prompt'}),
-    ('finetune', 'num_epochs', {'finetune'}),
     ('attention', 'temperature', _ATTENTION),
     ('on_test', 'max_rounds', {'head_best'}),
     ('converged', 'ridge', {'head_converged', 'head_best'}),
@@ -95,9 +87,8 @@ def test_ids_and_keys_tell_the_points_of_a_grid_apart():
   assert len({key for some in keys for key in some}) == 6 * len(keys)
 
 
-@pytest.mark.parametrize(('scale', 'changes'), [('small', dict(pretrain__num_steps=2000)), ('paper', {})])
-def test_experiments_share_their_pretrained_models(scale, changes):
+def test_experiments_share_their_pretrained_models():
   """Where they pretrain alike, experiments have one pretraining_id and the same keys for an HMM without memory."""
-  one, other = (settings_of(scale, name, **changes) for name in ('prompt_vs_head', 'memory_vs_vanilla'))
+  one, other = (settings_of('paper', name) for name in ('prompt_vs_head', 'memory_vs_vanilla'))
   assert one.pretraining_id(Point(8), 3) == other.pretraining_id(Point(8), 3)
   assert _keys(one, Point(8), 3) == _keys(other, Point(8), 3)
