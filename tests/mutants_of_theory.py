@@ -11,8 +11,8 @@ THEORY = [
         'hmm_jax/theory/theorems/recovery.py',
         'positions[: len(prompt), -1] = -1 - theta_HxV[states].sum(0).max()',
         'positions[: len(prompt), -1] = -2',
-        'studies/theory/wrong_constructions',
-        'right_is_not or beta',
+        'studies/theory/verification',
+        'right_is_not',
       ),
       (
         'keys on the span of the others',

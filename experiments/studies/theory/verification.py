@@ -56,16 +56,16 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
   v = settings.verification
   mutated = index < v.num_mutated
   drawn = draw(settings, theorem, jax.random.fold_in(key, index), index, mutated)
-  rows = [_row(settings, theorem, drawn)]
+  rows = [row_of(settings, theorem, drawn)]
   if mutated:
     wrong = wrong_constructions(theorem.name, drawn.problem, drawn.program, v.length, settings.limits)
     programs = {CONTROL: drawn.program, **wrong}
-    rows += [{'mutant': name, **_caught(settings, drawn, program)} for name, program in programs.items()]
+    rows += [{'mutant': name, **caught(settings, drawn, program)} for name, program in programs.items()]
     rows += _softened(v.temperatures, drawn) if theorem.num_cells else []
   return [{'theorem': theorem.name, 'hmm': index, **row} for row in rows]
 
 
-def _row(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) -> Record:
+def row_of(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) -> Record:
   """The right construction: how many sequences it is wrong on."""
   problem, program, has_mass = drawn.problem, drawn.program, drawn.has_mass
   found = compared(drawn, program)
@@ -155,7 +155,7 @@ def _softened(temperatures: tuple[float, ...], drawn: PredictedProblem) -> list[
   return rows
 
 
-def _caught(settings: TheorySettings, drawn: PredictedProblem, program: Program) -> Record:
+def caught(settings: TheorySettings, drawn: PredictedProblem, program: Program) -> Record:
   """Count the sequences that show a construction to be wrong: by label, by direction, by the factor of the proof."""
   found = compared(drawn, program)
   is_large = found.error > _ROUNDING
