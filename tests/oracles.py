@@ -6,6 +6,7 @@ attention heads are the paper's equations, position by position.
 
 import jax
 import numpy as np
+import scipy.special
 
 from hmm_jax.inference import Posterior
 
@@ -46,10 +47,8 @@ def log_space_posterior(chain, likelihoods):
 
   def normalised(log_weights):
     """Weights [..., T, E] over their sum; zeros where all are zero."""
-    log_weights = joint(log_weights)
-    largest = np.maximum(log_weights.max(-1, keepdims=True), -1e300)
-    weights = np.exp(log_weights - largest)
-    return weights / np.maximum(weights.sum(-1, keepdims=True), 1)
+    with np.errstate(invalid='ignore'):
+      return np.nan_to_num(scipy.special.softmax(joint(log_weights), axis=-1))
 
   return Posterior(
     filtered_probs=normalised(alphas + rows),

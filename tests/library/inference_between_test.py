@@ -9,15 +9,17 @@ import pytest
 
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import forward_backward, probs_between
+from hmm_jax.memory_hmm import MemoryHMM, to_hmm
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
 def of_whole_sequences(hmm, before, after):
-  """Leave-one-out probabilities at the place between, each pair one sequence [P + 1 + T, E]."""
+  """Leave-one-out probabilities at the place between, each pair one sequence of the flattened chain."""
   whole = lambda start, end: jnp.concatenate([start, jnp.ones_like(start[:1]), end])
   rows = jax.vmap(lambda start: jax.vmap(lambda end: whole(start, end))(after))(before)
-  return forward_backward(hmm, rows).leave_one_out_probs[:, :, before.shape[1]]
+  chain = to_hmm(hmm) if isinstance(hmm, MemoryHMM) else hmm
+  return forward_backward(chain, rows).leave_one_out_probs[:, :, before.shape[1]]
 
 
 @pytest.mark.parametrize('num_cells', [0, 1], ids=['states', 'a memory'])

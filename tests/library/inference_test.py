@@ -1,7 +1,6 @@
 """Facts about exact inference and its derivatives, checked against enumeration, dynamax and hmmlearn."""
 
 import re
-import warnings
 
 from conftest import dirichlet_hmm, enumerated_posterior, in_float64
 from dynamax.hidden_markov_model import CategoricalHMM
@@ -15,7 +14,6 @@ from oracles import log_space_posterior
 import pytest
 
 from hmm_jax import hmm as hmm_lib, memory_hmm as memory_lib
-from hmm_jax.hmm import HMM
 from hmm_jax.inference import forward_backward
 from hmm_jax.viterbi import most_likely_states
 
@@ -25,17 +23,6 @@ ROUNDING = 3.1e-8
 # The largest slope that float32 results hold.
 HELD = float(jnp.finfo(jnp.float32).max) * 1e-6
 WEIGHTS = np.float32(np.random.default_rng(1).normal(size=(4, 4, 3)))
-
-
-def scale_case(k):
-  """Evidence of probability 10^-k whose alternative, of probability about 1, a likelihood of exactly 0 rules out."""
-  first, second, third = np.clip(k - 36 * np.arange(3), 0, 36)
-  transition_matrix = np.array([[1, 1e-3, 0], [0, 1, 0], [0, 0, 1]])
-  rows = np.array([[0, 1, 0], [1, 0.1**second, 1], [1, 0.1**third, 1], [1, 1, 1]])
-  return HMM(np.array([1, 0.1**first, 0]), transition_matrix, np.eye(3)), rows
-
-
-ALL_CASES = {**CASES, **{scale: scale_case(scale) for scale in range(0, 112, 10)}}
 
 
 def objective(posterior):
@@ -57,16 +44,14 @@ def slopes_by(posterior_of):
 @pytest.fixture(scope='module')
 def told():
   """By name of the case: slopes and posterior in float32, in float64, and by enumeration in float64."""
-  cases, ours, of_each = stacked(ALL_CASES.values()), slopes_by(forward_backward), jax.vmap(forward_backward)
+  cases, ours, of_each = stacked(CASES.values()), slopes_by(forward_backward), jax.vmap(forward_backward)
   enumerated = slopes_by(lambda chain, rows: enumerated_posterior(chain, rows, xp=jnp))
-  with warnings.catch_warnings():
-    warnings.filterwarnings('error', 'Explicitly requested dtype')
-    single, double = (ours(*cases)[0], of_each(*cases)), in_float64(lambda *x: (ours(*x)[0], of_each(*x)), *cases)
+  single, double = (ours(*cases)[0], of_each(*cases)), in_float64(lambda *x: (ours(*x)[0], of_each(*x)), *cases)
   results = jax.tree.map(np.asarray, (single, double, in_float64(enumerated, *cases)))
-  return {name: at(results, i) for i, name in enumerate(ALL_CASES)}
+  return {name: at(results, i) for i, name in enumerate(CASES)}
 
 
-@pytest.mark.parametrize('name', ALL_CASES)
+@pytest.mark.parametrize('name', CASES)
 def test_posterior_equals_enumeration(told, name):
   """Every field is its definition, a sum over state paths; float32 results are float64's, rounded.
 
@@ -74,7 +59,7 @@ def test_posterior_equals_enumeration(told, name):
   """
   (_, single), (_, double), (_, expected) = told[name]
   assert np.isneginf(expected.marginal_loglik) == (name in IMPOSSIBLE)
-  assert_posteriors_close(log_space_posterior(*at(stacked([ALL_CASES[name]]), 0)), expected, 1e-12)
+  assert_posteriors_close(log_space_posterior(*at(stacked([CASES[name]]), 0)), expected, 1e-12)
   assert {x.dtype for x in single} == {np.dtype('float32')}
   assert_posteriors_close(double, expected, 1e-12)
   assert_posteriors_close(single, expected, ROUNDING, loglik_rtol=6e-8)
@@ -82,7 +67,7 @@ def test_posterior_equals_enumeration(told, name):
     assert all((x[y == 0] == 0).all() for x, y in zip(posterior[:4], expected[:4], strict=True))
 
 
-@pytest.mark.parametrize('name', ALL_CASES)
+@pytest.mark.parametrize('name', CASES)
 def test_gradient_equals_enumeration(told, name):
   """Derivatives by rows, transitions and start are those of the sum over paths, at exact zeros as well.
 
@@ -110,7 +95,7 @@ def test_gradient_does_not_depend_on_how_it_is_taken():
 
 
 def test_inference_equals_dynamax_and_hmmlearn():
-  """Posteriors, the log-likelihood and the Viterbi path of 40 tokens are those of two other libraries, in float64.
+  """Posteriors and the Viterbi path of 40 tokens are those of two other libraries, in float64.
 
   Their parameters are ours again.
   """
@@ -131,15 +116,11 @@ def test_inference_equals_dynamax_and_hmmlearn():
   for field in ('filtered_probs', 'predicted_probs', 'smoothed_probs', 'marginal_loglik'):
     np.testing.assert_allclose(getattr(ours, field), getattr(theirs, field), rtol=1e-12, atol=1e-12, err_msg=field)
   model, attributes = hmmlearn.hmm.CategoricalHMM(n_components=5, n_features=7), hmm_lib.to_hmmlearn(hmm)
-  for name, value in attributes.items():
-    setattr(model, name, value)
-  loglik, smoothed = model.score_samples(tokens[:, None])
-  np.testing.assert_allclose(ours.smoothed_probs, smoothed, rtol=0, atol=1e-12)
-  np.testing.assert_allclose(ours.marginal_loglik, loglik, rtol=1e-12)
-  np.testing.assert_array_equal([path, model.decode(tokens[:, None])[1]], [states, states])
-  for again in (hmm_again, hmm_lib.from_hmmlearn(**attributes)):
-    for mine, other in zip(hmm, again, strict=True):
-      np.testing.assert_allclose(mine, other, rtol=0, atol=1e-6)
+  vars(model).update(attributes)
+  np.testing.assert_allclose(ours.smoothed_probs, model.predict_proba(tokens[:, None]), atol=1e-12)
+  np.testing.assert_array_equal([path, model.predict(tokens[:, None])], [states, states])
+  for mine, *others in zip(hmm, hmm_again, hmm_lib.from_hmmlearn(**attributes)):
+    np.testing.assert_allclose(others, [mine, mine], atol=1e-6)
 
 
 def test_batches_blocks_and_companions():
@@ -157,7 +138,6 @@ def test_batches_blocks_and_companions():
   assert [x.shape for x in together] == 4 * [(2, 550, 4, 3)] + [(2, 550)]
   assert_posteriors_close(jax.tree.map(lambda x: x.reshape(1100, *x.shape[2:]), together), expected, 1e-7)
   assert_posteriors_close(jax.vmap(forward_backward, (None, 0))(chain, rows), expected, 1e-7)
-  assert_posteriors_close(forward_backward(chain, rows[0, :1]), log_space_posterior(chain, rows[0, :1]), 1e-7)
 
 
 def test_exact_code_is_compiled_and_its_products_ask_for_full_precision():
