@@ -55,15 +55,6 @@ def test_the_best_of_all_half_planes_is_found_and_bounded(seed, n):
   assert all(is_proof(features, labels, inputs) for inputs in found.certificates)
 
 
-@pytest.mark.parametrize(('error', 'num_proofs'), [(1e-9, 1), (1e-5, 0)])
-def test_what_the_error_of_features_could_turn_is_no_certificate(error, num_proofs):
-  """Of three corners and an input of the other class that is 1e-6 inside of their triangle."""
-  features = np.array([*np.eye(3), [0.5 - 1e-6, 0.5 - 1e-6, 2e-6]])
-  found = best_head(features, np.array([0, 0, 0, 1]), error=error)
-  assert [sorted(inputs) for inputs in found.certificates] == [[0, 1, 2, 3]] * num_proofs
-  assert found.separable is (False if num_proofs else None)
-
-
 @pytest.mark.parametrize('error', [1e-3, 0.03])
 def test_a_proof_holds_for_all_that_features_may_be(error):
   """Where it is given, each of the extreme features has positive weights in exact arithmetic; else some may not."""
@@ -90,7 +81,7 @@ def test_fewer_pairs_than_a_proof_takes_are_none():
 def test_the_error_of_the_exact_model_in_floats_is_within_its_bound():
   """Every posterior, against exact arithmetic on the same floats, and the bound is no more than a thousandfold."""
   hmm = random_hmm(jax.random.key(0), num_states=4, num_tokens=5)
-  tokens = np.insert(np.random.default_rng(0).integers(5, size=(30, 8)), 0, 5, axis=1)
+  tokens = np.insert(np.random.default_rng(0).integers(5, size=(3, 8)), 0, 5, axis=1)
   chain = hmm._make(map(rationals.exact, hmm))
   exact = [rationals.state_probs(chain, rationals.likelihood_rows(chain, text), 0, True) for text in tokens.tolist()]
   error = np.abs(rationals.exact(tasks.first_state_probs(hmm, tokens)) / np.array(exact) - 1).max()
@@ -98,11 +89,10 @@ def test_the_error_of_the_exact_model_in_floats_is_within_its_bound():
 
 
 def test_what_is_asked_for_ends_the_search():
-  """No more certificates than asked for; and a start that is better than what few rounds find is not lost."""
+  """No more certificates than asked for; and a start that is better than what no rounds find is not lost."""
   rng = np.random.default_rng(2)
   features, labels = rng.dirichlet(np.ones(4), 60), rng.integers(2, size=60)
   whole, alone = (best_head(features, labels, max_rounds=rounds, max_certificates=2) for rounds in (2, 0))
-  given = best_head(features, labels, starts=[whole.head], max_rounds=0, max_certificates=2)
-  assert len(whole.certificates) == 2 and whole.accuracy_at_most == 1 - 2 / 60
+  given = best_head(features, labels, starts=[whole.head], max_rounds=0, max_certificates=0)
   reached = [num_right(found, features, labels) for found in (alone, whole, given)]
-  assert reached[0] < reached[1] == reached[2]
+  assert reached[0] < reached[1] == reached[2] and [len(whole.certificates), len(given.certificates)] == [2, 0]

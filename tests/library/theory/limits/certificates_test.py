@@ -1,10 +1,7 @@
 """What is known of linear heads on all texts of a problem, beside sorting: with two tokens a head is a threshold."""
 
-import functools
-
 import numpy as np
 import pytest
-import rationals
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
@@ -20,7 +17,6 @@ def decided(problem, length=4):
   return problem, texts, certificates.decide(problem, texts, TOLERANCE)
 
 
-@functools.cache
 def random_problem(seed):
   """H = 4 over two tokens, decided."""
   rng = np.random.default_rng(seed)
@@ -76,15 +72,9 @@ def test_surely_right_is_no_tie_and_no_rounding():
 
 
 def test_a_proof_is_confirmed_with_its_own_labels_alone():
-  """A certified proof has positive weights under which exact G cancel to 0; another label of a text breaks it."""
+  """Another label of one of its texts breaks it."""
   problem, texts, decision = next(one for one in map(random_problem, range(8)) if one[2].proof)
-  (inputs, others), labels = decision.proof.pairs.T, texts.labels.copy()
-  assert certificates.is_exact(problem, texts.tokens, labels, decision.proof)
-  hmm = rationals.exact_hmm(problem.hmm)
-  rows = [rationals.likelihood_rows(hmm, [2, *tokens]) for tokens in texts.tokens[inputs].tolist()]
-  features = np.array([rationals.token_probs(hmm, row, 0) for row in rows])
-  pairs = np.column_stack([np.arange(len(inputs)), others])
-  weights = separability.exact_certificate(features, labels[inputs], pairs, 2)
-  assert min(weights) > 0 and not ((1 - 2 * labels[inputs]) * weights @ features).any()
-  labels[inputs[0]] = others[0]
-  assert certificates.is_exact(problem, texts.tokens, labels, decision.proof) is False
+  index, other = decision.proof.pairs[0]
+  assert certificates.is_exact(problem, texts.tokens, texts.labels, decision.proof)
+  texts.labels[index] = other
+  assert certificates.is_exact(problem, texts.tokens, texts.labels, decision.proof) is False

@@ -14,14 +14,13 @@ def random_head(rng):
 def test_every_bound_is_at_most_the_one_before():
   """accuracy >= certified >= by mean TV >= by mean KL, from models that are nearly exact to such that are not."""
   rng, seen = np.random.default_rng(0), []
-  for scale in (1e-4, 1e-3, 1.0):
+  for scale in (1e-3, 1.0):
     head, ideal, others = random_head(rng), rng.dirichlet(np.ones(4), 200), rng.dirichlet(np.ones(4), 200)
     labels = np.append(np.zeros(20, int), (ideal @ head.weights + head.bias).argmax(-1)[20:])
     found = certify(head, ideal, (1 - scale) * ideal + scale * others, labels)
     assert found.accuracy >= found.certified >= found.from_total_variation >= found.from_kl
     seen.append(found)
-  assert seen[0].from_kl > 0.5 and seen[-1].certified < seen[-1].accuracy and seen[-1].from_kl == 0
-  assert seen[1].certified > seen[1].from_total_variation > seen[1].from_kl
+  assert seen[0].certified > seen[0].from_total_variation > seen[0].from_kl > 0 == seen[1].from_kl
 
 
 def test_the_worst_model_flips_what_is_not_certified_and_nothing_else():

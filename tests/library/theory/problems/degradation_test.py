@@ -69,18 +69,6 @@ def test_noise_is_standard_normal_on_log_probabilities():
   assert np.abs(pairs - np.eye(len(pairs))).mean() < 0.2
 
 
-def test_gradients_see_g_alone():
-  """The slope by a prompt is that of G weighed by the noise factor."""
-
-  def first(prompt, scale):
-    params = Noisy(DRAWN, scale, jnp.uint32(0), jnp.float32(0))
-    return MODEL.predict(params, jnp.concatenate([prompt, MODEL.embed(params, TOKENS[0])])[None])[0, 1, 0]
-
-  slope = jax.jit(jax.grad(first))
-  exact, noisy = (slope(jnp.full((1, 4), 0.7), jnp.float32(scale)) for scale in (0.0, 1e-3))
-  np.testing.assert_allclose(noisy, exact, rtol=0.02, atol=1e-4)
-
-
 @pytest.mark.parametrize('target', [0.05, 1e-6])
 def test_the_smallest_singular_value_is_what_was_asked_for(target):
   """W keeps distributions in its columns, all but state 1 as they were."""
@@ -115,12 +103,12 @@ def test_a_level_is_that_of_the_kl(kl, expected):
 
 
 def test_the_weighted_inverse_is_that_of_generalised_least_squares():
-  """M (W^T S^-1 W)^-1 W^T S^-1; no error, or a rounding one, leaves M W^+."""
+  """M (W^T S^-1 W)^-1 W^T S^-1; errors of rounding leave M W^+."""
   rng = np.random.default_rng(3)
   errors = rng.normal(size=(500, 6)) * [1, 0.1, 2, 0.3, 1, 0.01] @ np.linalg.qr(rng.normal(size=(6, 6)))[0]
   W, M = rng.dirichlet(np.ones(6), 3).T, rng.normal(size=(2, 3))
   inverse = W.T @ np.linalg.inv(errors.T @ errors / 500)
   least_variance, head = np.linalg.solve(inverse @ W, inverse), LinearHead((M @ np.linalg.pinv(W)).T, np.zeros(2))
-  for scale, expected in ((1, M @ least_variance), (0, head.weights.T), (1e-9, head.weights.T)):
+  for scale, expected in ((1, M @ least_variance), (1e-9, head.weights.T)):
     found = weighted_head(head, W, scale * errors, 1e-9).weights.T
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)

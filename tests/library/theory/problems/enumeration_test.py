@@ -1,9 +1,9 @@
-"""All texts of one length: probabilities, predictions and labels beside the batched passes and exact fractions."""
+"""All texts of one length: probabilities, predictions and labels beside exact fractions."""
 
 import numpy as np
 import pytest
 import rationals
-from theory_cases import exact_hmm, first_predictions
+from theory_cases import exact_hmm
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.exact.problem import sparse_probs, StateProblem
@@ -12,28 +12,20 @@ from hmm_jax.theory.problems import counterexamples, enumeration
 LENGTH = 3
 
 
-def test_texts_are_those_of_the_batched_passes_with_their_exact_probability():
-  """H = 4 over V = 3 with exact zeros, a silent state and three classes.
-
-  The same possible texts, G_1 and labels as `scoring.predict`, which shares no line with them; likeliest first.
-  """
+def test_texts_are_those_with_probability_and_their_fractions():
+  """H = 4, V = 3 with exact zeros, a silent state, three classes: probability, G_1 and label; likeliest first."""
   rng = np.random.default_rng(1)
   silent_probs, transition_matrix = rng.dirichlet(np.ones(4)), sparse_probs(rng, 4, 4)
   hmm = HMM(silent_probs @ transition_matrix, transition_matrix, sparse_probs(rng, 4, 3))
   problem = StateProblem(hmm, silent_probs, rng.standard_normal((3, 4)))
-  texts, every = enumeration.possible_texts(problem, LENGTH), enumeration.all_texts(3, LENGTH)
-  features, scores, possible = first_predictions(problem, every)
-  numbers = texts.tokens @ 3 ** np.arange(LENGTH)[::-1]
-  np.testing.assert_array_equal(every[numbers], texts.tokens)
-  assert sorted(numbers) == np.flatnonzero(possible).tolist()
-  np.testing.assert_allclose(texts.features, features[numbers], atol=1e-12)
-  clear = texts.gaps > 1e-9
-  np.testing.assert_array_equal(texts.labels[clear], scores[numbers][clear].argmax(-1))
-  assert (np.diff(texts.probs) <= 0).all() and texts.probs.sum() == pytest.approx(1, abs=1e-12)
-  chain = exact_hmm(problem)
-  for tokens, prob in zip(texts.tokens[:5].tolist(), texts.probs):
-    wanted = rationals.path_weights(*chain, (None, *tokens), 0).sum()
-    assert prob == pytest.approx(float(wanted), rel=1e-13)
+  found, silent, first = enumeration.possible_texts(problem, LENGTH), exact_hmm(problem), rationals.exact_hmm(hmm)
+  for tokens, prob, features, label, _ in zip(*found):
+    rows = rationals.likelihood_rows(first, [3, *tokens])
+    weights = rationals.path_weights(*silent, (None, *tokens), 0)
+    assert prob == pytest.approx(float(weights.sum()), rel=1e-13)
+    np.testing.assert_allclose(features, np.float64(rationals.token_probs(first, rows, 0)), atol=1e-12)
+    assert label == (problem.task_weights @ weights).argmax()
+  assert (np.diff(found.probs) <= 0).all() and found.probs.sum() == pytest.approx(1, abs=1e-12)
 
 
 def test_a_text_without_mass_on_what_mu_weighs_is_of_class_0():

@@ -5,7 +5,6 @@ import itertools
 
 import numpy as np
 import pytest
-from rationals import path_weights
 
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.exact import algebra, chain as chain_lib
@@ -55,17 +54,6 @@ def test_minus_2_is_clearly_wrong_and_the_bound_is_right():
   assert exact_construction(PROBLEM, '4.6').attention.tolist() == [0, 0, 4]
 
 
-def test_by_paths_the_wrong_text_speaks_for_c_and_a():
-  """P[M | a c b] is (4, 1, 24) / 29."""
-  hmm = PROBLEM.hmm
-  weights = [
-    prior * path_weights(hmm.initial_probs, hmm.transition_matrix, emissions, gap.TEXT, 0).sum()
-    for prior, emissions in zip(hmm.memory_probs, hmm.emission_matrix, strict=True)
-  ]
-  posterior = exact_construction(PROBLEM, '4.6').posterior(gap.TEXT)
-  assert (np.array(weights) / sum(weights)).tolist() == posterior.tolist() == [Fraction(n, 29) for n in (4, 1, 24)]
-
-
 @pytest.mark.parametrize('constant', [2, 1000])
 def test_no_constant_is_enough(constant):
   """With shared = 1 / n the score at the prompt is at least 24 n / 29, so that each fixed beta fails for some n."""
@@ -92,26 +80,16 @@ def test_with_three_words_two_tokens_are_not_enough():
 
 
 @pytest.mark.parametrize(
-  ('example', 'shape', 'other'),
-  [
-    (gap.weak_prompt_bias_in_two_words, (3, 2, 4), np.array([-15, 1, 1, 1])),
-    (gap.weak_prompt_bias_in_one_word, (3, 1, 81), np.ones(81, int)),
-  ],
+  ('example', 'shape'), [(gap.weak_prompt_bias_in_two_words, (3, 2, 4)), (gap.weak_prompt_bias_in_one_word, (3, 1, 81))]
 )
-def test_with_the_pseudo_inverse_less_is_enough(example, shape, other):
-  """V = 4, H = 2 and T = 2, or H = 1 and T = 1: a clearly wrong label with -2, none with the bound, and none with -2
-  and another left inverse."""
+def test_with_the_pseudo_inverse_less_is_enough(example, shape):
+  """V = 4, H = 2 and T = 2, or H = 1 and T = 1: a clearly wrong label with -2, and none with the bound."""
   problem, text = example()
-  hmm, construction = problem.hmm, exact_construction(problem, '4.6')
+  hmm = problem.hmm
   assert hmm.emission_matrix.shape == shape and algebra.is_ergodic(hmm.transition_matrix)
   assert (hmm.initial_probs @ hmm.transition_matrix == hmm.initial_probs).all()
-  recover = construction.recover.copy()
-  recover[0, 0] += other - construction.attention
-  favourable = construction._replace(recover=recover, attention=other * Fraction(1), prompt_bias=PAPER)
-  read = np.einsum('wv,mhv->wmh', recover[:2, 0], hmm.emission_matrix[:2])
-  assert (read[:, :, 0] == np.eye(2)).all() and not read[:, :, 1:].any()
   found = list(regions(problem, len(text)))
-  assert all(mended * exact > 0 and favourable.scores(one)[1][0] * exact > 0 for one, exact, mended, _ in found)
+  assert all(mended * exact > 0 for _, exact, mended, _ in found)
   assert [one for one, exact, _, paper in found if paper * exact < 0] == [text]
 
 

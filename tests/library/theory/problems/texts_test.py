@@ -1,6 +1,5 @@
 """Sequences to check on, and problems filled up to one size: against enumeration and exact posteriors."""
 
-import jax
 import numpy as np
 from oracles import log_space_posterior
 import pytest
@@ -20,12 +19,9 @@ def test_possible_sequences_are_those_with_probability():
   hmm, supports = rationals.exact_hmm(problem.exact.hmm), texts.supports(problem.hmm)
   every = texts.all_sequences(hmm.num_tokens, 2)
   is_possible = [rationals.state_probs(hmm, rationals.likelihood_rows(hmm, x), 0, False).any() for x in every.tolist()]
-  found = texts.possible_sequences(supports, 2)
-  np.testing.assert_array_equal(found, every[is_possible])
+  np.testing.assert_array_equal(texts.possible_sequences(supports, 2), every[is_possible])
   # With too few of them nothing longer than one token is asked for.
-  of_one = found[found[:, 1] == hmm.num_tokens]
-  for most, expected in ((len(found) - len(of_one) - 1, of_one), (len(found) - len(of_one), found)):
-    np.testing.assert_array_equal(texts.possible_sequences(supports, 2, most), expected)
+  assert (texts.possible_sequences(supports, 2, sum(is_possible) - hmm.num_tokens - 1)[:, 1] == hmm.num_tokens).all()
 
 
 @pytest.mark.parametrize(('theorem', 'seed'), [('4.3', 1), ('4.6', 0), ('C.6', 10)])
@@ -49,14 +45,6 @@ def test_the_end_of_a_text_is_no_position():
   supports = texts.Supports(np.array([[True, False]]), ~np.eye(2, dtype=bool), np.ones((3, 1, 2), bool))
   tokens = np.array([[0, 2, 2], [0, 1, 2]])
   assert texts.in_region(supports, np.array([1]), tokens).tolist() == [False, True]
-
-
-def test_sampled_texts_are_possible():
-  """Of a distribution in float64, as int32, and filled up as it is."""
-  hmm = drawn('C.6', 'unplanted').hmm
-  tokens = texts.sampled(padding.chain(hmm, PADDED), jax.random.key(0), 50, 3)
-  assert tokens.dtype == np.int32
-  assert texts.possible(texts.supports(hmm), tokens).all()
 
 
 def loglik(hmm, tokens):
