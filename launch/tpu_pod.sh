@@ -99,9 +99,10 @@ while [[ ! $dry_run ]]; do
   sleep 30
 done
 
-code=$(mktemp -d)/hmm_jax.bundle
-call git bundle create "$code" HEAD
-tpus tpu-vm scp "$code" "$name:" --worker=all
+folder=$(mktemp -d)
+call git bundle create "$folder/hmm_jax.bundle" HEAD
+tpus tpu-vm scp "$folder/hmm_jax.bundle" "$name:" --worker=all
+rm -r "$folder"
 on all 'git init -q hmm_jax && cd hmm_jax && git fetch -q ../hmm_jax.bundle HEAD && git checkout -q FETCH_HEAD &&
   rm -f run.log && python3 -m pip install -q uv && python3 -m uv venv -q --allow-existing --python 3.11 .venv &&
   python3 -m uv pip install -q --python .venv -c constraints/python311.txt ".[tpu,gcs]"'
