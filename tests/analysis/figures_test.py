@@ -69,47 +69,30 @@ def test_the_paper_is_drawn_beside_ours_when_asked(scale, label, values):
 
 
 @pytest.mark.parametrize(
-  ('num_trials', 'values', 'counted'),
-  [
-    (1, [65, 67, 69], 'tasks of one HMM per size: n = 3, each a dot'),
-    (4, [67, 68, 69, 67], 'HMMs: n = 4, each a dot'),
-    (5, [67, 68, 69, 67, 68], 'HMMs: n = 5, 95% t intervals'),
-  ],
+  ('num_trials', 'counted'), [(4, 'HMMs: n = 4, each a dot'), (5, 'HMMs: n = 5, 95% t intervals')]
 )
-def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, values, counted):
+def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, counted):
   """A dot is an independent value; the caption counts these."""
   figure, axes, *_ = _drawn(figures.figure_3_left, prompt_records(num_trials))
   assert figure.get_suptitle() == f'some_experiment, scale small, seed 7; {counted}'
-  dots = [line for line in axes.lines if line.get_marker() == '.' and set(line.get_xdata()) == {30}]
-  bars = [bar.get_segments()[0] for container in axes.containers for bar in container.lines[2]]
-  if num_trials < 5:
-    assert pytest.approx(values) in [list(dot.get_ydata()) for dot in dots] and len(dots) == 4 and not bars
-  else:
-    interval = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
-    assert any(bar[:, 1] == pytest.approx(interval) for bar in bars) and len(bars) == 12 and not dots
+  dots = [list(line.get_ydata()) for line in axes.lines if line.get_marker() == '.']
+  bars = [list(bar.get_segments()[0][:, 1]) for container in axes.containers for bar in container.lines[2]]
+  assert (len(dots), len(bars)) == ((12, 0) if num_trials < 5 else (0, 12))
+  # Of the head on BERT at the largest size.
+  values = [67, 68, 69, 67, 68][:num_trials]
+  interval = scipy.stats.t.interval(0.95, 4, np.mean(values), scipy.stats.sem(values))
+  assert pytest.approx(values if dots else interval) in dots + bars
 
 
 def test_nothing_is_clipped():
   """The limits hold every mark and interval, those that reach past 100 percent as well; no tick does."""
   wide = [row | {'accuracy': (0.4, 1.0)[row['trial'] % 2]} for row in prompt_records(num_trials=5)]
-  many = [row | {'method': method} for row in prompt_records() if row['method'] == 'head' for method in METHODS]
-  for rows in (wide, many):
-    figure, axes, *_ = _drawn(figures.figure_3_left, rows)
-    figure.draw_without_rendering()
-    points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in axes.lines])
-    # The mark of |H| = |X| runs from edge to edge.
-    assert all(axes.bbox.padded(1).contains(*point) for point in points)
-    assert max(axes.get_yticks()) <= 100 and (rows is many or axes.get_ylim()[1] > 100)
-
-
-def test_the_figure_of_cells_draws_errors_on_a_logarithmic_axis():
-  """Each method has a line through its mean errors at N cells, in the order of the tables."""
-  _, axes, lines, ticks, legend = _drawn(figures.memory_cells, cell_records())
-  names = [f'{name}, pretrained BERT' for name in ('attention', 'head', 'prompt + attention')]
-  assert legend == [*names, 'majority class'] and ticks == ['1', '2', '3'] and axes.get_yscale() == 'symlog'
-  means = [[14, 19, 24], [34, 39, 44], [9, 14, 19], [45] * 3]
-  assert [list(lines[name].get_ydata()) for name in legend] == [pytest.approx(of) for of in means]
-  assert 'error (%)' in axes.get_ylabel() and 'N' in axes.get_xlabel()
+  figure, axes, *_ = _drawn(figures.figure_3_left, wide)
+  figure.draw_without_rendering()
+  points = np.concatenate([line.get_transform().transform(line.get_xydata()) for line in axes.lines])
+  # The mark of |H| = |X| runs from edge to edge.
+  assert all(axes.bbox.padded(1).contains(*point) for point in points)
+  assert max(axes.get_yticks()) <= 100 < axes.get_ylim()[1]
 
 
 def test_no_error_has_a_place_on_the_logarithmic_axis():
@@ -120,48 +103,36 @@ def test_no_error_has_a_place_on_the_logarithmic_axis():
     for trial, error in enumerate(of_cells)
   ]
   _, axes, lines, *_ = _drawn(figures.memory_cells, records)
-  assert lines['head, pretrained BERT'].get_ydata() == pytest.approx([0, 0.02, 20])
+  assert lines['head, pretrained BERT'].get_ydata() == pytest.approx([0, 0.02, 20]) and axes.get_yscale() == 'symlog'
+  assert lines['majority class'].get_ydata() == pytest.approx([45] * 3)
   labels = dict(zip(axes.get_yticks(), (label.get_text() for label in axes.get_yticklabels())))
   assert [labels[tick] for tick in (0, 0.1, 20)] == ['0', '0.1', '20']
   lows = [segment[0][1] for container in axes.containers for segment in container.lines[2][0].get_segments()]
   assert min(lows) < axes.get_ylim()[0] < 0
 
 
-def test_the_attention_figure_is_of_the_read_probability():
-  """Each distribution has a line; there is none of what attends by entropy alone."""
-  figure, axes, lines, *_ = _drawn(figures.attention, cell_records())
-  shown = {label for label in lines if label[0] != '_'}
-  assert shown == {f'|H|=6 |M|=3 N={cells}, pretrained BERT' for cells in (2, 3)}
-  assert 'probability' in axes.get_xlabel() and 'mean over tasks of one HMM per size: n = 3;' in figure.get_suptitle()
-  assert figures.attention(frame(memory_records()), figure_settings()) is None
-
-
 def test_bins_are_averaged_by_the_share_of_positions():
-  """A bin that one task fills more than another counts for the first in proportion, and empty bins for nothing."""
+  """Empty bins count for nothing; what attends by entropy has no line."""
   profiles = [[[0.1, 1.0, 0.3], [0.2, 3.0, 0.7]], [[0.4, 2.0, 0.1], [None, None, 0.0]]]
   of_task = dict(attention_by='read_probability')
   records = [
     record(Point(4, 2, 2), 'exact', 'attention', 0.9, task=task, attention_profile=profile, **of_task)
     for task, profile in enumerate(profiles)
   ]
-  _, axes, *_ = _drawn(figures.attention, records)
+  records.append(records[0] | dict(memory_size=3, attention_by='entropy'))
+  _, axes, lines, *_ = _drawn(figures.attention, records)
+  assert [label for label in lines if label[0] != '_'] == ['|H|=4 |M|=2 N=2, exact G']
   expected = [[(0.1 * 0.3 + 0.4 * 0.1) / 0.4, 0.2], [(1 * 0.3 + 2 * 0.1) / 0.4, 3]]
   np.testing.assert_allclose(axes.lines[0].get_data(), expected)
 
 
-def test_controls_have_a_figure_of_their_own():
-  """A row for each text and a column for each model; the bag of words, which reads no model, stands in both columns."""
+def test_the_bag_of_words_stands_beside_each_model():
+  """Of the controls, which have a panel for each text and model, it reads no model."""
   figure = figures.controls(frame(control_records()), figure_settings())
   titles = [f'{text} text, {model}' for text in ('memory', 'vanilla') for model in MODELS]
-  assert [axes.get_title() for axes in figure.axes] == titles and 'HMMs: n = 3' in figure.get_suptitle()
-  drawn = {'attention': 89, 'attention without tokens': 79, 'attention on constant G': 59, 'head': 69}
+  assert [axes.get_title() for axes in figure.axes] == titles
   for axes in figure.axes:
-    lines = {label: line for label, line in lines_by_label(axes).items() if label[0] != '_' and 'majority' not in label}
-    assert {label: list(line.get_ydata()) for label, line in lines.items()} == {
-      label: pytest.approx([accuracy] * 2) for label, accuracy in drawn.items()
-    }
-    assert list(axes.get_xticks()) == [8, 12]
-  assert figures.controls(frame(memory_records()), figure_settings()) is None
+    assert lines_by_label(axes)['attention on constant G'].get_ydata() == pytest.approx([59] * 2)
 
 
 def test_the_panel_draws_what_the_paper_does_where_more_was_run():

@@ -80,15 +80,6 @@ def test_contrasts_are_those_that_were_run_on_bert():
   assert titled['attention - attention on constant G']['difference'] == '30.0 ± 0.0'
 
 
-def test_other_fits_and_controls_have_a_table_of_their_own():
-  """Its unit is the HMM, as in that of the protocol."""
-  (row, *_), (protocol, *_) = (_table(name, control_records()) for name in ('diagnostics', 'accuracy'))
-  assert (row['|M|'], row['n'], row['attention without tokens BERT']) == ('2', '3', '79.0 ± 2.5')
-  assert 'converged head BERT' in row and not any(
-    'converged' in name for name in _table('accuracy', control_records())[0]
-  )
-
-
 @pytest.mark.parametrize(
   ('records', 'size', 'expected'),
   [

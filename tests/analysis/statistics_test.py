@@ -107,16 +107,6 @@ def test_a_trend_is_that_of_all_orders():
   assert p_value == pytest.approx(2 * np.mean(others <= correlation + 1e-12))
 
 
-def test_a_trend_of_many_units_is_that_of_the_t_test():
-  """Random orders, the same each time, give nearly the p-value that many units have."""
-  sizes = np.arange(30)
-  accuracies = 0.8 - 0.004 * sizes + 0.1 * (sizes % 3)
-  run = _run(accuracies, num_states=sizes, trial=sizes)
-  found, expected = statistics.trend(run, 'num_states'), scipy.stats.spearmanr(sizes, accuracies)
-  assert found == pytest.approx((expected.statistic, expected.pvalue), rel=0.2) and found[1] > 0.001
-  assert statistics.trend(run, 'num_states') == found
-
-
 @pytest.mark.parametrize('accuracies', [[0.5, 0.6], [0.5, 0.5, 0.5], [0.5, 0.6, np.nan]])
 def test_no_trend_is_found_in_too_little(accuracies):
   """Two units, a constant or a missing value have no p-value, rather than 0."""

@@ -43,7 +43,7 @@ def test_the_tables_have_every_document_and_every_word_of_two(finished):
   records = frames.load(workdir)
   tables = experiment.tables(records, settings)
   assert list(tables) == ['documents', 'sentence', 'sampled_document']
-  assert 'happily' in printed
+  assert 'happily' in printed and (workdir / 'sentence.png').exists()
   rows = statistics.select(records, document=1)
   assert tables['documents'].frame.iloc[0].tolist() == [
     example_4_1.as_text(list(rows['word'][1:])),
@@ -74,22 +74,6 @@ def test_records_hold_the_posterior_after_each_word(finished):
     np.testing.assert_allclose([sum(reads.values()) for reads in rows['reads']], [0] + [1] * len(tokens), atol=1e-6)
   # The unfinished last sentence of a sampled document is left out.
   assert records.groupby('document')['word'].last().tolist() == ['.', '.', '.']
-
-
-def test_the_figure_draws_the_records(finished):
-  """A panel per cell, whose lines are the posteriors of its values and whose bars say which cell is read."""
-  records = frames.load(finished[0])
-  rows = statistics.select(records, document=0)
-  drawn = experiment.figures(records, finished[1])
-  figure = drawn['sentence']
-  assert len(figure.axes) == 3
-  for axes, (cell, values) in zip(figure.axes, rows['posterior'].iloc[0].items()):
-    for line, value in zip(axes.get_lines(), values):
-      assert line.get_label() == value
-      np.testing.assert_array_equal(line.get_ydata(), [posterior[cell][value] for posterior in rows['posterior']])
-    np.testing.assert_array_equal([bar.get_height() for bar in axes.patches], [reads[cell] for reads in rows['reads']])
-  labels = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
-  assert labels == ['(prior)', *rows['word'][1:]]
 
 
 @pytest.mark.parametrize('sentence', ['The horse in the pasture.', 'Cow the grass.', ''])

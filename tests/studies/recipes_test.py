@@ -84,12 +84,6 @@ def test_a_variant_that_cannot_be_is_refused(variants):
     _settings(variants=variants)
 
 
-def test_a_recipe_is_of_bert_alone():
-  """No accuracy is averaged over models, and nothing is pretrained of the exact one."""
-  with pytest.raises(SettingsError, match='^models '):
-    _settings(models=('bert', 'exact'))
-
-
 def test_recipes_meet_the_same_distributions_and_text():
   """Recipes differ in the id of their models and in no key."""
   settings = _settings('small')
@@ -158,46 +152,22 @@ def _record(trial, recipe, curve, operations=1.0, accuracy=0.5):
   )
 
 
-def test_the_share_that_reaches_a_kl_is_where_the_curve_crosses():
-  """KL that falls tenfold every 10 steps meets it where its logarithm says."""
-  curve = [(0, 1.0), (10, 0.1), (20, 0.01), (40, 0.001)]
-  assert recipes.share_to_reach(curve, 0.02) == pytest.approx((10 + 10 * np.log(0.1 / 0.02) / np.log(10)) / 40)
-  assert recipes.share_to_reach(curve, 0.001) == pytest.approx(1)
-  assert np.isnan(recipes.share_to_reach(curve, 0.0001))
-
-
-def test_a_ratio_has_the_t_interval_of_its_logarithm():
-  """From three values on; fewer have their geometric mean alone."""
-  ratios = [0.5, 0.8, 0.9, 0.4]
-  low, high = scipy.stats.t.interval(0.95, 3, np.log(ratios).mean(), scipy.stats.sem(np.log(ratios)))
-  assert recipes.ratio(ratios) == f'{scipy.stats.gmean(ratios):.2f} [{np.exp(low):.2f}, {np.exp(high):.2f}]'
-  assert recipes.ratio([0.5, 0.08]) == '0.20'
-
-
-def _rows(records):
-  return recipes.tables(pd.DataFrame(records), None)['recipes'].frame.values.tolist()
-
-
 def test_the_table_pairs_recipes_by_distribution():
-  """Ratios and differences are with the base on the same trial; where a recipe never gets there, its row says so."""
-  records = []
-  for trial, kl in enumerate((0.1, 0.4, 0.2)):
+  """Ratios, with the t interval of their logarithm, and differences are with the base on the same trial.
+
+  The share that reaches the base's KL is where the logarithm of the curve crosses it.
+  """
+  records, shares, ratios = [], [], (0.5, 0.8, 0.4)
+  for trial, (kl, ratio) in enumerate(zip((0.1, 0.4, 0.2), ratios)):
     records.append(_record(trial, 'base', [[0, 2.0], [10, kl]]))
-    records.append(_record(trial, 'pretrain.b2=0.9', [[0, 2.0], [10, kl / 2]], accuracy=0.6))
+    records.append(_record(trial, 'pretrain.b2=0.9', [[0, 2.0], [4, 1.0], [10, kl * ratio]], 0.5, 0.6))
     records.append(_record(trial, 'bert.init_stddev=1', [[0, 2.0], [10, kl * (0.5 if trial else 2)]]))
-  first, second, third = _rows(records)
-  assert first[:6] == ['4', 'base', '3', '10', '1.00', '0.2000']
-  assert second[1] == 'b2=0.9' and '0.50 [0.50, 0.50]' in second and second[-2:] == ['60.0', '10.0 ± 0.0']
-  assert third[1] == 'init_stddev=1' and '2 of 3 do' in third
-
-
-def test_curves_of_other_measurements_are_averaged_between_them():
-  """The logarithm of KL is linear between measurements, and the line has the steps of both curves."""
-  curves = [[[0, 1.0], [10, 0.01]], [[0, 1.0], [4, 1.0], [10, 0.0001]]]
-  records = [_record(trial, 'pretrain.b2=0.9', curve) for trial, curve in enumerate(curves)]
-  records = [record | dict(experiment='recipes', scale='small', seed=0) for record in records]
-  (axes,) = recipes.figures(pd.DataFrame(records), _settings('small'))['recipes'].axes
-  (line,) = axes.lines
-  np.testing.assert_allclose(line.get_xdata(), [0, 0.4, 1])
-  np.testing.assert_allclose(line.get_ydata(), [1, 10**-0.4, 10**-3])
-  assert line.get_color() != 'black'
+    shares.append((4 + 6 * np.log(kl) / np.log(kl * ratio)) / 10)
+  found = recipes.tables(pd.DataFrame(records), None)['recipes'].frame
+  rows = found.rename(columns=lambda heading: heading.replace('\n', ' ')).to_dict('records')
+  low, high = scipy.stats.t.interval(0.95, 2, np.log(ratios).mean(), scipy.stats.sem(np.log(ratios)))
+  expected = {'recipe': 'b2=0.9', 'operations': '0.50', 'head accuracy': '60.0', 'head - base': '10.0 ± 0.0'}
+  expected['KL at [MASK] / base'] = f'{scipy.stats.gmean(ratios):.2f} [{np.exp(low):.2f}, {np.exp(high):.2f}]'
+  expected["share that reaches the base's KL"] = f'{np.mean(shares) / 2:.2f}'
+  assert expected.items() <= rows[1].items()
+  assert rows[0]['KL at [MASK]'] == '0.2000' and rows[2]["share that reaches the base's KL"] == '2 of 3 do'
