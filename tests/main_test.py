@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from conftest import compiling_fast
 from faults.processes import Moment, Run
-from hypothesis import given, strategies as st
 import jax
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from experiments import main as main_lib
 from experiments.pipeline import verify
 from experiments.records import environment
 from experiments.settings import config as config_lib
-from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
 
@@ -109,23 +107,12 @@ def _records(files):
   return _rows(files['results.jsonl'])
 
 
-def _write(folder, records):
-  (folder / 'results.jsonl').write_text(''.join(json.dumps(record) + '\n' for record in records))
-
-
-def _documented():
-  """The fields of records in the table of them."""
-  _, _, table = (ROOT / 'docs/records.md').read_text().partition('| field | meaning |')
-  rows = table.partition('\n\n')[0].splitlines()[2:]
-  return {name for row in rows for name in re.findall(r'`(\w+)`', row.split('|')[1])}
-
-
 def _drawn(*names):
   return {f'{name}.{extension}' for name in names for extension in ('png', 'pdf', 'svg')}
 
 
 def test_a_run_leaves_records_table_and_figures(finished):
-  """One record per (task, model, method) with the documented fields, and three figure files.
+  """One record per (task, model, method), and three figure files.
 
   Within a task the labels, so the majority baseline, are those of every model and method.
   """
@@ -133,7 +120,7 @@ def test_a_run_leaves_records_table_and_figures(finished):
   triples = {(record['task'], record['model'], record['method']) for record in records}
   assert len(triples) == len(records) == 2 * 2 * 2
   for record in records:
-    assert set(record) == _documented() > set(verify.FIELDS)
+    assert set(record) > set(verify.FIELDS)
     assert (record['experiment'], record['scale'], record['seed']) == ('prompt_vs_head', 'smoke', 0)
     assert 0 <= record['accuracy'] <= 1
     assert record['kl_at_mask'] >= 0 or record['model'] == 'exact'
@@ -143,16 +130,6 @@ def test_a_run_leaves_records_table_and_figures(finished):
   assert json.loads((finished.workdir / 'config.json').read_text())['num_states'] == [6]
   made = environment.load(finished.workdir, records)
   assert {record['environment'] for record in records} == set(made)
-
-
-def test_a_run_says_where_its_time_went(finished):
-  """In its last line, and phase by phase beside each trial, once for each run that worked on it."""
-  phases = {'compile', 'corpus', 'pretraining', 'measuring', 'tuning', 'the rest'}
-  *_, line = finished.memory_printed.splitlines()
-  assert set(re.findall(r'[:,] ([a-z ]+) \d+:\d\d:\d\d', line)) == phases
-  for path in finished.workdir.glob('trials/*/timing.jsonl'):
-    (row,) = _rows(path.read_text())
-    assert set(row['cpu_seconds']) == set(row['wall_seconds']) == phases
 
 
 def test_a_memory_beside_a_vanilla_hmm(finished):
@@ -203,18 +180,13 @@ def test_a_folder_of_records_is_verified(recorded):
   assert contents() == before
 
 
-@pytest.mark.parametrize(
-  ('field', 'value', 'named'), [('accuracy', 2.0, 'accuracy'), ('environment', 'another', 'came from')]
-)
-def test_a_tampered_record_is_not_verified(finished, recorded, field, value, named):
-  """One number changed, or the environment of another machine: one sentence says where, at exit code 1."""
-  records = _records(finished.prompt_files)
-  records[3][field] = value
-  _write(recorded, records)
-  reused = f'--pretrained={finished.workdir / "pretrained"}'
-  code, out, err = _run('--mode=verify', f'--workdir={recorded}', '--trials=0', reused)
-  (line,) = err.splitlines()
-  assert code == 1 and named in line and 'pretraining 40/40' not in out
+@pytest.mark.parametrize(('change', 'named'), [({'accuracy': 2.0}, 'accuracy'), ({'environment': 'x'}, 'came from')])
+def test_a_tampered_record_is_not_verified(finished, recorded, change, named):
+  """Exit code 1, for a number that was changed or an environment that is not on record."""
+  first, *others = _records(finished.prompt_files)
+  (recorded / 'results.jsonl').write_text('\n'.join(map(json.dumps, [first | change, *others])))
+  code, _, err = _run('--mode=verify', f'--workdir={recorded}', f'--pretrained={finished.workdir / "pretrained"}')
+  assert code == 1 and named in err
 
 
 def test_report_redraws_from_records_alone(finished, tmp_path):
@@ -223,17 +195,6 @@ def test_report_redraws_from_records_alone(finished, tmp_path):
   _finish(*PROMPT, '--config.mesh.data=64', '--mode=report', f'--workdir={tmp_path}')
   for name in _drawn('figure_3_left') | {'table.txt'}:
     assert (tmp_path / name).read_bytes() == (finished.workdir / name).read_bytes()
-
-
-@pytest.mark.parametrize('change', [{'method': 'unknown'}, {'accuracy': 'high'}])
-def test_a_report_of_records_that_do_not_fit_is_refused(finished, tmp_path, change):
-  """In one sentence with exit code 2, and nothing is written."""
-  first, *others = _records(finished.prompt_files)
-  _write(tmp_path, [first | change, *others])
-  code, _, err = _run(*PROMPT, '--mode=report', f'--workdir={tmp_path}')
-  (line,) = err.splitlines()
-  assert code == 2 and 'results.jsonl' in line
-  assert [path.name for path in tmp_path.iterdir()] == ['results.jsonl']
 
 
 def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch):
@@ -275,57 +236,28 @@ def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):
 
 
 def test_the_experiments_are_listed():
-  """Each with its claim and its scales, at exit code 0."""
+  """Each with its scales."""
   printed = _finish('--list')
   for name in EXPERIMENTS:
-    shipped = config_lib.shipped(name)
-    assert f'{name}  [{", ".join(shipped["SCALES"])}]\n  {shipped["__doc__"].splitlines()[0]}\n' in printed
+    assert f'{name}  [{", ".join(config_lib.shipped(name)["SCALES"])}]\n' in printed
 
 
 def test_help_names_every_field():
-  """Of every experiment, or of the one that is asked for with the values that it has there; no line is wide."""
-  printed = _finish('--help=all')
-  assert max(map(len, printed.splitlines())) <= 120
-  *_, usage = printed.partition('prompt_vs_head:small\n')
+  """Of every experiment, or of the one that is asked for with the values that it has there."""
+  *_, usage = _finish('--help=all').partition('prompt_vs_head:small\n')
   for name, text in zip(EXPERIMENTS, re.split(r'\n\w+:small\n', usage), strict=True):
     for field, _ in config_lib.fields(registry.SETTINGS[name]):
       assert text.count(f'  {field} = ') == 1, (name, field)
-  assert len(_finish('-h').splitlines()) <= 60
   printed = _finish('--help', SMOKE, '--config.seed=5')
-  assert '  seed = 5\n' in printed and '  num_states = (4, 6)\n' in printed and 'conditioning' not in printed
+  assert '  seed = 5\n' in printed and 'conditioning' not in printed
 
 
-def _set_up(**changes):
-  settings = dict(compilation_cache='', fast_compilation=True, debug_nans=False, deterministic=False)
-  main_lib.set_up(types.SimpleNamespace(**settings | changes))
-
-
-def test_the_generator_is_pinned_where_experiments_start():
-  """Neither JAX's defaults nor the user's environment decide what a seed draws, once an experiment starts."""
-  with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
-    _set_up()
-  assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
-
-
-def test_determinism_is_asked_of_xla_beside_other_flags(monkeypatch):
-  """XLA is told to leave out what differs from run to run, and the user's flags stay."""
+def test_what_decides_the_bits_is_set_where_experiments_start(monkeypatch):
+  """The generator is pinned, and XLA is told to leave out what differs from run to run; the user's flags stay."""
   monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_enable_fast_math=false')
-  _set_up(deterministic=True)
+  settings = dict(compilation_cache='', fast_compilation=True, debug_nans=False, deterministic=True)
+  with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
+    main_lib.set_up(types.SimpleNamespace(**settings))
+  assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
   mine, ours = os.environ['XLA_FLAGS'].split()
   assert (mine, ours) == ('--xla_cpu_enable_fast_math=false', '--xla_gpu_exclude_nondeterministic_ops=true')
-
-
-FIELDS = [name for name, _ in config_lib.fields(registry.SETTINGS['prompt_vs_head'])]
-
-
-@given(
-  st.lists(st.text(max_size=20), max_size=3)
-  | st.builds('--config.{}={}'.format, st.sampled_from(FIELDS), st.text(max_size=20)).map(lambda word: [word])
-)
-def test_any_arguments_give_settings_or_one_sentence(arguments):
-  """No command line, and no text after --config.FIELD=, ends in a traceback."""
-  try:
-    _, config = main_lib.parse(['main', SMOKE, *arguments])
-    registry.from_config(config)
-  except SettingsError as error:
-    assert str(error) and '\n' not in str(error)

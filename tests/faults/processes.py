@@ -1,7 +1,7 @@
 """`python -m experiments.main` in processes forked from one that has imported JAX, which saves most of their time.
 
 No module of ours is imported before the fork. A run leaves a line in a file where a phase begins, can send itself a
-signal there, and is changed in nothing else but what `change` names.
+signal there, and is changed in nothing else unless it is poisoned.
 """
 
 import contextlib
@@ -44,13 +44,13 @@ class Ended(NamedTuple):
 class Run:
   """A run of a command line, which leaves in the folder `logs` what it prints and its phases."""
 
-  def __init__(self, arguments, logs, moment=None, change=''):
+  def __init__(self, arguments, logs, moment=None, poisoned=False):
     logs.mkdir(parents=True, exist_ok=True)
     self._log = logs / f'{time.monotonic_ns()}.log'
     self._phases = self._log.with_suffix('.phases')
     self._log.touch()
     self._phases.touch()
-    self.process = forked(_run, arguments, str(self._log), str(self._phases), moment, change)
+    self.process = forked(_run, arguments, str(self._log), str(self._phases), moment, poisoned)
 
   def send(self, number):
     """Sends a signal, unless the run is over."""
@@ -94,7 +94,7 @@ def _server():
   return context
 
 
-def _run(arguments, log, phases, moment, change):
+def _run(arguments, log, phases, moment, poisoned):
   """In the new process; as Python does, it ends an interrupt that nobody handles by that signal."""
   with open(log, 'ab', 0) as file:
     os.dup2(file.fileno(), 1)
@@ -103,9 +103,8 @@ def _run(arguments, log, phases, moment, change):
   signal.signal(signal.SIGINT, signal.default_int_handler)
   try:
     _watch(phases, moment)
-    if change:
-      name, number = change.split('@')
-      CHANGES[name](int(number))
+    if poisoned:
+      _poison()
     sys.argv = ['experiments.main', *arguments]
     runpy.run_module('experiments.main', run_name='__main__')
   except KeyboardInterrupt:
@@ -146,36 +145,19 @@ def _watch(path, moment):
   note('start')
 
 
-def _nan_steps(number):
-  """That call of the compiled steps returns a loss and parameters that are NaN."""
-  from experiments.pipeline import pretraining
-
-  compiled, calls = pretraining.compiled, itertools.count(1)
-
-  def poisoned(*arguments):
-    init, train_steps = compiled(*arguments)
-    steps = lambda *args: _poison(train_steps(*args), 'params', next(calls) == number)
-    return init, steps
-
-  pretraining.compiled = poisoned
-
-
-def _nan_epoch(number):
-  """That epoch of tuning returns a loss and arrays that are NaN."""
-  from hmm_jax import tuning
-
-  tune_epoch, calls = tuning.tune_epoch, itertools.count(1)
-  tuning.tune_epoch = lambda *args: _poison(tune_epoch(*args), 'trainable', next(calls) == number)
-
-
-def _poison(outcome, field, is_it):
+def _poison():
+  """The first epoch of tuning returns a loss and arrays that are NaN."""
   import jax
 
-  state, losses = outcome
-  if not is_it:
-    return outcome
-  nan = jax.tree.map(lambda x: x * float('nan'), getattr(state, field))
-  return state._replace(**{field: nan}), losses * float('nan')
+  from hmm_jax import tuning
 
+  tune_epoch, calls = tuning.tune_epoch, itertools.count()
 
-CHANGES = {'steps': _nan_steps, 'epoch': _nan_epoch}
+  def poisoned(*arguments):
+    state, losses = tune_epoch(*arguments)
+    nan = float('nan')
+    if next(calls):
+      return state, losses
+    return state._replace(trainable=jax.tree.map(lambda x: x * nan, state.trainable)), losses * nan
+
+  tuning.tune_epoch = poisoned

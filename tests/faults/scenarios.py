@@ -15,24 +15,11 @@ _DIVERGED, _KILLED = 3, 128 + signal.SIGKILL
 _MOST_SECONDS_TO_STOP = 60.0
 
 
-def killed_at(phase, *shares):
-  """kill -9 where a phase begins, of one run after another."""
+def killed_at(phase):
+  """kill -9 where a phase begins."""
 
   def disturb(bench, workdir):
-    for share in shares:
-      ended = bench.run(workdir, moment=bench.moment(phase, share, signal.SIGKILL)).end()
-      # A second run has less to do, and may end before it comes there.
-      check(ended.status == _KILLED or share != shares[0], f'not killed: status {ended.status}')
-    return ''
-
-  return disturb
-
-
-def killed_after(share):
-  """kill -9 after this share of the time that an undisturbed run takes."""
-
-  def disturb(bench, workdir):
-    bench.run(workdir).end(share * bench.seconds)
+    expect(bench.run(workdir, moment=bench.moment(phase, 0.5, signal.SIGKILL)).end(), _KILLED)
     return ''
 
   return disturb
@@ -57,13 +44,6 @@ def empty(path):
 
 def delete(path):
   path.unlink()
-
-
-def replace(folder):
-  """Another trial's, or another model's, in place of this one."""
-  other = next(each for each in folder.parent.iterdir() if each != folder)
-  shutil.rmtree(folder)
-  shutil.copytree(other, folder)
 
 
 def damaged(pattern, how, is_finished=True):
@@ -104,22 +84,18 @@ def signalled(number, phase):
   return disturb
 
 
-def together(wait, kill=None):
-  """Two runs on one workdir, the second after a share of the time of one."""
+def together(wait):
+  """Two runs on one workdir, the second after a share of the time of one: each model and trial is made once."""
 
   def disturb(bench, workdir):
     first = bench.run(workdir)
     first.process.join(wait * bench.seconds)
-    second = bench.run(workdir)
-    if kill is not None:
-      first.process.join(kill * bench.seconds)
-      first.send(signal.SIGKILL)
-    ended = [first.end(), second.end()]
-    for each in ended[kill is not None :]:
+    ended = [bench.run(workdir).end(), first.end()]
+    for each in ended:
       expect(each, 0)
     bench.check_left(workdir)
     for path in workdir.glob('*/*/timing.jsonl'):
-      check(kill is not None or len(bench_lib.rows(path)) == 1, f'{path.parent.name} was made twice')
+      check(len(bench_lib.rows(path)) == 1, f'{path.parent.name} was made twice')
     return ''.join(each.said for each in ended)
 
   return disturb
@@ -146,42 +122,19 @@ def disk_filled(phase):
   return disturb
 
 
-def not_finite(change):
-  """One trial ends with status 3; the other one is done."""
-
-  def disturb(bench, workdir):
-    ended = bench.run(workdir, change=change).end()
-    expect(ended, _DIVERGED)
-    found, expected = (bench_lib.results(each)['results.jsonl'] for each in (workdir, bench.reference))
-    others = [row for row in expected if row['trial_id'] != expected[0]['trial_id']]
-    check(found == others, 'the other trial is not done')
-    return ended.said
-
-  return disturb
-
-
-def with_other(flag, made):
-  """A finished run goes on with another flag, which makes so many records and leaves all others as they are."""
-
-  def disturb(bench, workdir):
-    shutil.copytree(bench.reference, workdir)
-    times = lambda: {path: path.stat().st_mtime_ns for path in workdir.glob('trials/*/*-task*.json')}
-    before = times()
-    ended = bench.run(workdir, flag).end()
-    expect(ended, 0)
-    after = times()
-    check(len(after) - len(before) == made and before.items() <= after.items(), 'another record is made')
-    return ended.said
-
-  return disturb
+def not_finite(bench, workdir):
+  """In the first epoch of tuning: its trial ends with status 3, and the other one is done."""
+  ended = bench.run(workdir, poisoned=True).end()
+  expect(ended, _DIVERGED)
+  found, expected = (bench_lib.results(each)['results.jsonl'] for each in (workdir, bench.reference))
+  others = [row for row in expected if row['trial_id'] != expected[0]['trial_id']]
+  check(found == others, 'the other trial is not done')
+  return ended.said
 
 
 def _kills():
   for phase in PHASES:
-    yield Scenario('kills', f'as {phase} begins', killed_at(phase, 0.5))
-  for share in (0.25, 0.75):
-    yield Scenario('kills', f'after {share:.0%} of the time', killed_after(share))
-  yield Scenario('kills', 'twice, as writing begins', killed_at('writing', 0.2, 0.5))
+    yield Scenario('kills', f'as {phase} begins', killed_at(phase))
 
 
 def _damage():
@@ -198,9 +151,6 @@ def _damage():
       yield Scenario('damage', f'{name}: {file} of the newest step', half, 'checkpoints/40', 2)
   both = damaged('pretrained/*/checkpoints/*/state/d/*', flip, is_finished=False)
   yield Scenario('damage', 'flip: every step', both, 'no intact checkpoint is left', 4)
-  of_other_trial, of_other_model = damaged('trials/*', replace), damaged('pretrained/*', replace, is_finished=False)
-  yield Scenario('damage', "another trial's records and arrays", of_other_trial, 'is of trial', 4)
-  yield Scenario('damage', "another model's checkpoints", of_other_model, 'it is of the model', 2)
 
 
 def _signals():
@@ -212,7 +162,6 @@ def _signals():
 def _races():
   for wait in (0.0, 0.4):
     yield Scenario('races', f'two on one workdir, the second after {wait:.0%}', together(wait))
-    yield Scenario('races', f'the first is killed {wait:.0%} after that', together(0.2, kill=wait))
 
 
 def _disks():
@@ -220,20 +169,5 @@ def _disks():
     yield Scenario('disks', f'full as {phase} begins', disk_filled(phase), 'bytes are free')
 
 
-def _not_finite():
-  for change, says in (('steps@1', 'step 1 of 40'), ('steps@4', 'step 31 of 40'), ('epoch@1', 'in epoch 1')):
-    yield Scenario('nan', change, not_finite(change), says)
-
-
-def _resuming():
-  for flag, made, says in (
-    ('seed=1', 4, 'seed 0 (here 1)'),
-    ('head.learning_rate=0.02', 4, 'head.learning_rate 0.01 (here 0.02)'),
-    ('methods=prompt', 4, "(here ['head', 'prompt'])"),
-    ('tasks_per_trial=1', 0, 'tasks_per_trial 2 (here 1)'),
-    ('num_trials=3', 2, 'num_trials 2 (here 3)'),
-  ):
-    yield Scenario('resuming', f'with {flag}', with_other(f'--config.{flag}', made=made), says, 0)
-
-
-SCENARIOS = [*_kills(), *_damage(), *_signals(), *_races(), *_disks(), *_not_finite(), *_resuming()]
+NAN = Scenario('nan', 'in the first epoch', not_finite, 'in epoch 1')
+SCENARIOS = [*_kills(), *_damage(), *_signals(), *_races(), *_disks(), NAN]

@@ -163,7 +163,15 @@ def test_an_array_with_requeued_tasks_ends_as_one_process_does(environment, tmp_
   Both begin once more, and the merged records, their table and what they came from are those of one process.
   """
   env, local, workdir = environment, tmp_path / 'local', tmp_path / 'array'
-  _call(env, ROOT / 'launch' / 'local.sh', '1', 'prompt_vs_head:smoke', f'--workdir={local}', *TINY)
+  # Which keeps its logs in the folder of temporary files.
+  _call(
+    {**env, 'TMPDIR': str(tmp_path)},
+    ROOT / 'launch' / 'local.sh',
+    '1',
+    'prompt_vs_head:smoke',
+    f'--workdir={local}',
+    *TINY,
+  )
   records = [json.loads(line) for line in (local / 'results.jsonl').read_text().splitlines()]
   array = _submit(env, workdir, '0-1', *TINY)
   for task, ends in ((0, ('scancel', '--batch', '--signal=USR1')), (1, ('scontrol', 'requeue'))):
