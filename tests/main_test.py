@@ -24,6 +24,8 @@ from experiments.settings import config as config_lib
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parent.parent
 SMOKE = '--config=configs/prompt_vs_head.py:smoke'
 SHARED = (

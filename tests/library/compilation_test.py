@@ -4,12 +4,15 @@ import collections
 
 from conftest import compiling_fast
 import jax
+import pytest
 import rich.console
 from settings_cases import settings_of
 
 from experiments.pipeline import trial as trial_lib
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
+
+pytestmark = pytest.mark.slow
 
 _COMPILED = '/jax/core/compile/backend_compile_duration'
 _EVENTS = collections.Counter()

@@ -82,6 +82,7 @@ def test_gradient_equals_enumeration(told, name):
       np.testing.assert_array_less(np.abs(single - np.clip(enumerated, -HELD, HELD)) / scale, 2e-7)
 
 
+@pytest.mark.slow
 def test_gradient_does_not_depend_on_how_it_is_taken():
   """A sequence has in a batch the derivative that it has alone.
 

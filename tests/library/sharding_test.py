@@ -110,6 +110,7 @@ def check_meshes():
   assert {leaf.sharding.mesh for leaf in jax.tree.leaves(restored)} == {other}
 
 
+@pytest.mark.slow
 def test_meshes_agree_and_another_restores_what_one_saves():
   """Over 20 steps with dropout the losses of each mesh are those of one device, to 5e-6."""
   tests = str(pathlib.Path(__file__).parents[1])

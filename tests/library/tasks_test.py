@@ -96,6 +96,7 @@ def test_places_with_replacement_collide():
   assert scipy.stats.binomtest(int((filled == 6).sum()), 4000, 0.1512).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_degenerate_draws_are_redrawn_and_counted():
   """Draws that give all training inputs one label are passed over and counted; the next draw is kept as it is.
 

@@ -36,6 +36,7 @@ def _train_steps(settings):
   return train_steps, (jax.eval_shape(init, key), chunks, key)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(('scale', 'optimizer'), [('smoke', 'muon'), ('paper', 'adamw')])
 def test_the_products_of_pretraining_are_those_of_the_traced_step(scale, optimizer):
   """To the last one, where a batch fits into the slots and where it does not; and so are the parameters."""
@@ -52,6 +53,7 @@ def test_the_products_of_pretraining_are_those_of_the_traced_step(scale, optimiz
   assert sum(sizes) == pytest.approx(cost.state_bytes(settings), abs=32)
 
 
+@pytest.mark.slow
 def test_xla_counts_and_allocates_what_is_predicted():
   """At the small scale. XLA counts one step of the loop, of a conditional the dearer branch, and entries besides.
 

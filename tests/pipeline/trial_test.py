@@ -55,6 +55,7 @@ def test_seed_0_draws_what_it_has_always_drawn(tmp_path):
   assert {name: hashlib.sha256(np.asarray(x).tobytes()).hexdigest()[:16] for name, x in drawn.items()} == _DRAWN
 
 
+@pytest.mark.slow
 def test_all_that_is_exact_stays_on_its_device(tmp_path):
   """Where the exact device is not the first, as on a TPU's host, the distribution and the texts are on it."""
   run_on_devices(

@@ -158,6 +158,7 @@ def test_a_converged_head_is_what_it_does(settings, drawn):
     assert measured['accuracy'] <= best.measured['accuracy'] <= best.measured['accuracy_at_most'] <= 1
 
 
+@pytest.mark.slow
 def test_the_head_of_a_linear_score_is_right_whatever_a_search_finds(settings, monkeypatch):
   """A cell of two values beside four states are fewer joint states than tokens: what mu asks of the cell is linear."""
   distribution, downstream = distribution_and_tasks(settings, Point(4, 2, 1))

@@ -2,6 +2,7 @@
 
 import fsspec
 import fsspec.implementations.memory
+import pytest
 
 from experiments import main
 from experiments.records import files, results
@@ -26,6 +27,7 @@ class _Bucket(fsspec.implementations.memory.MemoryFileSystem):
     return f'/{path}' if path else ''
 
 
+@pytest.mark.slow
 def test_a_run_in_a_bucket_has_the_records_of_a_local_one(tmp_path, without_optimisation):
   """Bit for bit, and a second run makes again what is corrupt; the figure is beside them, and nothing is locked."""
   command = ['main', '--config=prompt_vs_head:smoke', '--config.models=exact', '--config.methods=head']

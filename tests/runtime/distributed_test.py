@@ -19,6 +19,8 @@ from experiments.runtime import distributed
 from experiments.settings.devices import DistributedSettings
 from experiments.settings.fields import SettingsError
 
+pytestmark = pytest.mark.slow
+
 # Seconds: the default would make a long test where one dies; where none does a busy machine may be slow.
 HEARTBEAT, PATIENT = 8, 120
 # Those within which the others end: the time-out, one more beat, and room for a busy machine.

@@ -5,11 +5,14 @@ import io
 import pathlib
 import re
 
+import pytest
 import rich.console
 from run_cases import flip
 
 from experiments.records import frames
 from experiments.runtime.progress import Reporter
+
+pytestmark = pytest.mark.slow
 
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'new_study.md'
 

@@ -20,7 +20,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import recipes, registry
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 
 def _settings(scale='smoke', **changes):

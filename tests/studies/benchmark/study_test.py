@@ -20,7 +20,7 @@ from experiments.studies.benchmark import accelerator, inference, measure, sampl
 from experiments.studies.benchmark.measure import Prepared
 from hmm_jax import forward_backward, HMM, random_hmm, sample_corpus, token_likelihoods
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 
 def _without(patched, *missing):

@@ -21,7 +21,7 @@ from experiments.studies.degradation.figure import draw
 from experiments.studies.degradation.problems import Condition
 from experiments.studies.degradation.study import STUDY
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 SMALL = frames.load(pages.ROOT / 'docs' / 'results' / 'degradation' / 'small')
 

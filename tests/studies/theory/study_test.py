@@ -13,7 +13,7 @@ from experiments.studies.theory import prevalence, problems, study
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.claims.adversary import EDGES
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 
 def _settings(**changes):

@@ -14,7 +14,7 @@ from experiments.studies.theory.wrong_constructions import wrong_constructions
 from hmm_jax.theory.problems import texts
 from hmm_jax.theory.theorems import comparison, theorems
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 SETTINGS = registry.from_config(theory.get_config('smoke'))
 LENGTH = SETTINGS.verification.length

@@ -22,7 +22,7 @@ from hmm_jax.model import ExactModel
 from hmm_jax.theory.limits.constant_prompt import likelihoods
 from hmm_jax.theory.problems.enumeration import all_texts
 
-pytestmark = pytest.mark.usefixtures('without_optimisation')
+pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 
 def _settings(scale='smoke', **changes):
