@@ -55,6 +55,7 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
 @pytest.mark.parametrize(
   ('group', 'field', 'methods'),
   [
+    ('head', 'learning_rate', {'head', 'probe'}),
     ('prompt', 'init_scale', {'prompt', 'prompt_attention', 'oracle_prompt'}),
     ('attention', 'temperature', _ATTENTION),
     ('on_test', 'max_rounds', {'head_best'}),
