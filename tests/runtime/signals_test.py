@@ -50,9 +50,10 @@ def test_a_stop_is_put_off():
 INSIDE = """
 import jax, jax.numpy as jnp
 from experiments.runtime import nan_guard, signals
-endless = jax.jit(lambda x: jax.lax.fori_loop(0, 10**7, lambda _, y: jnp.tanh(y @ y), x))
+# Some 30 seconds, so that a signal that waits for its end is noticed.
+long = jax.jit(lambda x: jax.lax.fori_loop(0, 10**6, lambda _, y: jnp.tanh(y @ y), x))
 with signals.answered(), signals.deferred():
-  losses = endless(jnp.ones((100, 100)))
+  losses = long(jnp.ones((100, 100)))
   print('inside', flush=True)
   nan_guard.check_each(losses, [], '')
 """
