@@ -31,6 +31,7 @@ setuptools.setup(
       'pytest>=9',
       'pytest-xdist>=3.8',
       'hypothesis>=6.170',
+      'psutil>=7.0',
       'dynamax>=1.0.2',
       'hmmlearn>=0.3.3',
       'ruff>=0.17',
