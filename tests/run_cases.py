@@ -4,29 +4,21 @@ import os
 
 import numpy as np
 import rich.console
+from settings_cases import settings_of
 
-from configs import prompt_vs_head
 from experiments.records import trial_records
 from experiments.runtime import locks
 from experiments.runtime.progress import Reporter
-from experiments.studies import registry
 
 QUIET = Reporter(rich.console.Console(quiet=True))
 # The name of the process of `lock_elsewhere`.
 OTHER = 'process 42 on node7'
 
 
-def settings_of(**changes):
-  """Those of the smoke scale of prompt_vs_head with other fields, where `__` stands for the dot of a group."""
-  config = prompt_vs_head.get_config('smoke')
-  config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
-  return registry.from_config(config)
-
-
 def exact_settings(**changes):
   """A trial of one record, the head on the exact model, at each of three sizes."""
   asked = dict(num_states=(4, 6, 8), tasks_per_trial=1, models=('exact',), methods=('head',))
-  return settings_of(**asked | changes)
+  return settings_of('smoke', **asked | changes)
 
 
 def pretraining_settings(**changes):
@@ -34,7 +26,7 @@ def pretraining_settings(**changes):
   tiny = dict(corpus__num_documents=4, corpus__document_length=32, corpus__chunk_length=8)
   tiny |= dict(bert__width=8, bert__ffn_width=8, pretrain__optimizer='adamw', pretrain__num_steps=8)
   tiny |= dict(pretrain__warmup_steps=2, pretrain__steps_per_call=2)
-  return settings_of(**tiny | dict(pretrain__checkpoint_every=2, pretrain__measure_every=2) | changes)
+  return settings_of('smoke', **tiny | dict(pretrain__checkpoint_every=2, pretrain__measure_every=2) | changes)
 
 
 def any_tokens(*_):

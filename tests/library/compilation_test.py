@@ -5,11 +5,10 @@ import collections
 from conftest import compiling_fast
 import jax
 import pytest
-import rich.console
+from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import trial as trial_lib
-from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
 
 pytestmark = pytest.mark.slow
@@ -26,6 +25,6 @@ def test_programs_are_compiled_once(tmp_path):
   for number in range(2):
     trial = trial_lib.Trial(settings, Point(4), number, tmp_path)
     with compiling_fast():
-      trial_lib.run(trial, Reporter(rich.console.Console(quiet=True)))
+      trial_lib.run(trial, QUIET)
     counts.append(_EVENTS[_COMPILED])
   assert counts[0] == counts[1] > 0

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from run_cases import settings_of
+from settings_cases import settings_of
 
 from experiments.pipeline import verify
 from experiments.records import files
@@ -50,7 +50,7 @@ def test_absurd_arrays_are_refused_before_they_are_allocated(tmp_path, monkeypat
 
 def test_settings_that_are_read_back_choose_no_path():
   """Neither where programs are kept, which are run, nor where models are; and no code by its name."""
-  chosen = settings_of(compilation_cache='/chosen', pretrained='/chosen')
+  chosen = settings_of('smoke', compilation_cache='/chosen', pretrained='/chosen')
   recorded = dataclasses.asdict(chosen)
   found = dataclasses.asdict(verify.recorded_settings(recorded, 'mine', registry.SETTINGS))
   assert (found['compilation_cache'], found['pretrained']) == ('auto', 'mine') and '/chosen' not in json.dumps(found)

@@ -3,7 +3,8 @@
 import pathlib
 
 import pytest
-from run_cases import add_record, cut, flip, settings_of
+from run_cases import add_record, cut, flip
+from settings_cases import settings_of
 
 from experiments.records import files, trial_records
 from experiments.records.trial_records import Trial
@@ -25,7 +26,7 @@ def _planned(trial):
 
 
 def _trial(workdir, **changes):
-  return Trial(settings_of(**changes), Point(4), 0, workdir)
+  return Trial(settings_of('smoke', **changes), Point(4), 0, workdir)
 
 
 def _names(records):

@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from run_cases import lock_elsewhere, QUIET, settings_of
+from run_cases import lock_elsewhere, QUIET
+from settings_cases import settings_of
 
 from experiments.pipeline import pretraining
 from experiments.records import checkpoints, files
@@ -42,7 +43,7 @@ def train(monkeypatch):
     like = checkpoints.sharded_like(_FRESH, sharding.replicated(sharding.make_mesh()))
     with QUIET.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved:
       state, metrics = saved.restore(like) or (_FRESH, [])
-      settings = settings_of(pretrain__measure_every=40)
+      settings = settings_of('smoke', pretrain__measure_every=40)
       return pretraining._train(settings, state, metrics, call, (), saved, directory, QUIET)
 
   return train

@@ -1,27 +1,25 @@
 """The run of Example 4.1: records, table and figure say what the posteriors are."""
 
-import dataclasses
 import io
 
 import numpy as np
 from oracles import float64, log_space_posterior
 import pytest
 import rich.console
+from settings_cases import settings_of
 
-from configs import example_4_1 as config_file
 from experiments.analysis import statistics
 from experiments.records import frames
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
-from experiments.studies import example_4_1 as experiment, registry
+from experiments.studies import example_4_1 as experiment
 from hmm_jax import example_4_1
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 
 def _settings(**changes):
-  settings = registry.from_config(config_file.get_config('smoke'))
-  return dataclasses.replace(settings, **changes)
+  return settings_of('smoke', 'example_4_1', **changes)
 
 
 def _reporter():

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import rich.console
 import scipy.stats
+from settings_cases import settings_of
 
 from configs import prompt_vs_head, recipes as config_file
 from experiments.pipeline import cost, trial as trial_lib
@@ -24,9 +25,7 @@ pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 
 def _settings(scale='smoke', **changes):
-  config = config_file.get_config(scale)
-  config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
-  return registry.from_config(config)
+  return settings_of(scale, 'recipes', **changes)
 
 
 def _operations(settings):

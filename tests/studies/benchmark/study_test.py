@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import rich.console
+from settings_cases import settings_of
 
 from configs import benchmark
 from experiments.records import environment, results
@@ -126,7 +127,7 @@ def test_shares_of_tokens_are_means_over_positions():
 
 
 def _settings(**changes):
-  return dataclasses.replace(registry.from_config(benchmark.get_config('smoke')), **changes)
+  return settings_of('smoke', 'benchmark', **changes)
 
 
 @pytest.fixture(scope='module')

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 import rich.console
 import scipy.stats
+from settings_cases import settings_of
 
-from configs import degradation
 from experiments.analysis import statistics
 from experiments.records import frames
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
-from experiments.studies import pages, registry
+from experiments.studies import pages
 from experiments.studies.degradation import models, problems, tables
 from experiments.studies.degradation.figure import draw
 from experiments.studies.degradation.problems import Condition
@@ -27,9 +27,7 @@ SMALL = frames.load(pages.ROOT / 'docs' / 'results' / 'degradation' / 'small')
 
 
 def _settings(**changes):
-  config = degradation.get_config('smoke')
-  config.update_from_flattened_dict(changes)
-  return registry.from_config(config)
+  return settings_of('smoke', 'degradation', **changes)
 
 
 @pytest.mark.parametrize(

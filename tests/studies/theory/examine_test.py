@@ -1,20 +1,17 @@
 """A user's own HMM: read as it was written, refused where it is wrong, and reported on as the theorems say."""
 
-import dataclasses
 import itertools
 import json
 import re
 
 import numpy as np
 import pytest
-import rich.console
+from run_cases import QUIET
+from settings_cases import settings_of
 from theory_cases import drawn, exact_posteriors
 
-from configs import examine as config_file
 from experiments.records import frames, results
-from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
-from experiments.studies import registry
 from experiments.studies.theory import examine, problem_file
 from hmm_jax.theory.problems.enumeration import all_texts
 from hmm_jax.theory.problems.families import Sizes
@@ -60,7 +57,7 @@ def _written(path, entries):
 def _settings(path, **changes):
   """Sampled texts are as many and as long as those that are enumerated of 3 tokens, so that both share a program."""
   few = {'max_sequences': 130, 'num_sampled': 120, 'sampled_length': 4} | changes
-  return dataclasses.replace(registry.from_config(config_file.get_config('smoke')), hmm_file=str(path), **few)
+  return settings_of('smoke', 'examine', hmm_file=str(path), **few)
 
 
 def _loaded(tmp_path, entries):
@@ -148,7 +145,7 @@ def test_where_3_1_holds_both_constructions_are_right(tmp_path):
   path, workdir, found = tmp_path / 'mine.json', tmp_path / 'run', []
   for changes in ({'task_weights': [1.0, -1.0]}, {}):
     _written(path, HEALTHY | changes)
-    examine.STUDY.run(_settings(path), workdir, Reporter(rich.console.Console(quiet=True)))
+    examine.STUDY.run(_settings(path), workdir, QUIET)
     found.append(_by_name(results.load(workdir)))
   records = found[1]
   assert found[0] != records

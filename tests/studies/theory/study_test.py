@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import rich.console
+from run_cases import QUIET
+from settings_cases import settings_of
 
-from configs import theory
 from experiments.records import frames, results
-from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
-from experiments.studies import registry
 from experiments.studies.theory import prevalence, problems, study
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.claims.adversary import EDGES
@@ -17,9 +15,7 @@ pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 
 def _settings(**changes):
-  config = theory.get_config('smoke')
-  config.update_from_flattened_dict(changes)
-  return registry.from_config(config)
+  return settings_of('smoke', 'theory', **changes)
 
 
 SETTINGS = _settings(
@@ -32,7 +28,7 @@ V = SETTINGS.verification
 def workdir(tmp_path_factory):
   """Of a finished run."""
   workdir = tmp_path_factory.mktemp('finished')
-  study.STUDY.run(SETTINGS, workdir, Reporter(rich.console.Console(quiet=True)))
+  study.STUDY.run(SETTINGS, workdir, QUIET)
   return workdir
 
 

@@ -5,14 +5,14 @@ import jax
 from library.theory.limits import no_prompt_test
 import numpy as np
 import pytest
-import rich.console
+from run_cases import QUIET
+from settings_cases import settings_of
 from theory_cases import drawn
 
 from configs import prompt_vs_head, which_theorem
 from experiments.analysis.statistics import select
 from experiments.pipeline import pretraining, trial as trial_lib
 from experiments.records import frames
-from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 from experiments.studies.which_theorem import certificate, grid, linearity, prompts, tables
@@ -26,9 +26,7 @@ pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
 
 def _settings(scale='smoke', **changes):
-  config = which_theorem.get_config(scale)
-  config.update_from_flattened_dict(changes)
-  return registry.from_config(config)
+  return settings_of(scale, 'which_theorem', **changes)
 
 
 ONE_SIZE = _settings(num_states=(4,), num_trials_by_size=())
@@ -45,7 +43,7 @@ def test_every_task_has_a_row_and_every_checkpoint(tmp_path, monkeypatch):
   """Two HMMs of four states over ten tokens, which are linear and separable by float64 too, and no BERT."""
   monkeypatch.setattr(pretraining, 'params_along', _nearing)
   monkeypatch.setattr(pretraining, 'tuned_model', lambda bert: ExactModel(bert.num_tokens))
-  STUDY.run(ONE_SIZE, tmp_path, Reporter(rich.console.Console(quiet=True)))
+  STUDY.run(ONE_SIZE, tmp_path, QUIET)
   records = frames.load(tmp_path)
   rows, tasks = select(records, part='linearity'), range(ONE_SIZE.tasks_per_trial)
   expected = [(*hmm, task) for hmm in ((4, 0), (4, 1)) for task in tasks]
