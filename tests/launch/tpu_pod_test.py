@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 # A pod of two hosts, each a folder, and a file that holds its state while there is one.
 GCLOUD = r"""#!/usr/bin/env bash
 set -euo pipefail
-printf '%q ' "$@" >> "$FAKE/calls"; echo >> "$FAKE/calls"
+printf '%s\n' "$(printf '%q ' "$@")" >> "$FAKE/calls"  # By one write: the script calls this twice at once.
 for word in "$@"; do case $word in --worker=*) worker=${word#*=} ;; --command=*) command=${word#*=} ;; esac; done
 host() {
   cd "$FAKE/host-$1"
