@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import float64, messages
+from hmm_jax.batching import exact
 from hmm_jax.blocks import map_blocks
 from hmm_jax.messages import Arithmetic
 
@@ -62,6 +63,11 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
+def _scan(step: Callable[..., Any], start: Any, rows: Any, reverse: bool = False) -> Any:
+  """`lax.scan` that keeps carries alone for the way back: a step that is made once more costs less than memory."""
+  return lax.scan(jax.checkpoint(step, prevent_cse=False), start, rows, reverse=reverse)
+
+
 def _forward(
   arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
 ) -> tuple[Any, Array, Any, Array]:
@@ -69,7 +75,7 @@ def _forward(
 
   Rows are [T, H, C, B], `initial_probs` [H, C, 1]; probabilities are stored as `dtype`.
   """
-  matrix = arithmetic.encode(transition_matrix.T)
+  matrix = arithmetic.encode(transition_matrix.swapaxes(0, 1))
   log_constant = lambda message: lax.stop_gradient(arithmetic.log_total(message))
 
   def step(carry: tuple[Any, ...], row: Array) -> tuple[tuple[Any, ...], tuple[Any, Array]]:
@@ -83,7 +89,7 @@ def _forward(
 
   start = arithmetic.encode(jnp.broadcast_to(initial_probs, rows.shape[1:]))
   carry = (arithmetic.rescale(start), log_constant(start)) * 2
-  (*_, updated, log_scale), by_position = lax.scan(step, carry, rows)
+  (*_, updated, log_scale), by_position = _scan(step, carry, rows)
   return arithmetic.rescale(updated), log_scale + arithmetic.log_total(updated), *by_position
 
 
@@ -105,15 +111,15 @@ def _smooth(
     return arithmetic.rescale(arithmetic.contract(matrix, observed)), tuple(map(probs, joint))
 
   no_future = arithmetic.encode(jnp.ones_like(rows[0]))
-  _, two_sided_probs = lax.scan(step, no_future, (predicted, rows), reverse=True)
+  _, two_sided_probs = _scan(step, no_future, (predicted, rows), reverse=True)
   return (filtered_probs, probs(predicted), *two_sided_probs), log_evidence
 
 
 def _between(
   arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, *rows: Array
 ) -> tuple[Array, Array]:
-  """P[H_t | x_{-t}], [1, H, C, K B], and the log-evidence [K B] of rows [P, H, C, K, 1] before t and
-  [T, H, C, 1, B] after it.
+  """P[H_t | x_{-t}], [1, H, C, N K B], and the log-evidence [N K B] of rows [P, H, C, N, K, 1] before t and
+  [T, H, C, N, 1, B] after it.
 
   Pairs meet at t alone: the pass forward is made once for each beginning, the one backward once for each end.
   """
@@ -128,7 +134,7 @@ def _between(
     return (arithmetic.rescale(moved), log_scale + lax.stop_gradient(arithmetic.log_total(moved))), None
 
   no_future = arithmetic.encode(jnp.ones(after.shape[1:], after.dtype))
-  (future, log_scale), _ = lax.scan(step, (no_future, jnp.zeros(after.shape[3:], after.dtype)), after, reverse=True)
+  (future, log_scale), _ = _scan(step, (no_future, jnp.zeros(after.shape[3:], after.dtype)), after, reverse=True)
   joint = arithmetic.times(predicted[-1], future)
   joint, log_evidence = joint.reshape(*joint.shape[:2], -1), (log_evidence + log_scale).reshape(-1)
   probs = messages.probs(arithmetic.decode(arithmetic.rescale(joint))).astype(dtype)
@@ -140,24 +146,14 @@ def _filter_to_end(arithmetic: Arithmetic, dtype: Any, *arguments: Array) -> tup
   return messages.probs(arithmetic.decode(filtered)).astype(dtype), log_evidence
 
 
-def _at_most_once(done: Array, otherwise: Any, function: Callable[[Any], Any]) -> Any:
-  """`otherwise` where all is `done`, or `function` of it; under `vmap` a `cond` would always compute both."""
-  run = lambda state: (jnp.bool_(True), function(state[1]))
-  return lax.while_loop(lambda state: ~state[0], run, (done, otherwise))[1]
-
-
-def _once_with_reverse_mode(done: Array, otherwise: Any, function: Callable[[Any], Any]) -> Any:
-  return lax.cond(done, lambda: otherwise, lambda: jax.checkpoint(function)(otherwise))
-
-
-def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
+def _complete(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
   """The probabilities of `run` and the log-likelihood [B]; by logarithms if evidence is too improbable for scaling."""
   constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
   initial_probs, matrix, *rows = map(float64.as_float64, arguments)
   # Distributions and rows of maximum 1 have evidence of at most 1, which the bound speaks of.
   total, row_sum, largest = (
-    constant(initial_probs.sum()),
-    constant(matrix.sum(1).max()),
+    constant(initial_probs.sum((0, 1))),
+    constant(matrix.sum(1).max(0)),
     [constant(x.max((1, 2))) for x in rows],
   )
   scaled_arguments = (
@@ -169,42 +165,73 @@ def _complete(unless: Callable[..., Any], run: Callable[..., Any], *arguments: A
   scaled = tell(messages.SCALED)
   certified = scaled[1] > _LEAST_LOG_EVIDENCE
   replace = lambda scaled: jax.tree.map(lambda *x: jnp.where(certified, *x), scaled, tell(messages.LOGARITHMIC))
-  probs, log_evidence = unless(certified.all(), scaled, replace)
+  probs, log_evidence = lax.cond(certified.all(), lambda x: x, jax.checkpoint(replace), scaled)
   moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
   log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
   return probs, (log_evidence + log_constants.reshape(-1)).astype(arguments[-1].dtype)
 
 
-# The rule holds the transpose inside of `in_float64` too.
-_exact = jax.custom_vjp(float64.in_float64(functools.partial(_complete, _at_most_once)), nondiff_argnums=(0,))
-_exact.defvjp(
-  float64.in_float64(lambda run, *args: jax.vjp(functools.partial(_complete, _once_with_reverse_mode, run), *args)),
-  float64.in_float64(lambda run, pull_back, cotangents: pull_back(cotangents)),
-)
+def _of_sequences(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array) -> Any:
+  """The result of `run` on rows [B, T, E], block by block; its arrays [..., H, C, B] become [B, ..., E].
 
-
-def _batched(run: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
-  """The result of `run` on likelihoods [..., T, E], block by block; its arrays [..., H, C, B] become [B, ..., E]."""
-  num_joint, num_states = hmm.joint_initial_probs.shape[-1], hmm.transition_matrix.shape[-1]
-  if likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
-    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], none of them 0')
-  initial_probs = float64.as_float(hmm.joint_initial_probs).reshape(-1, num_states, 1).swapaxes(0, 1)
-  transition_matrix = float64.as_float(hmm.transition_matrix)
-  rows = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
-  count = size = len(rows)
+  The distribution is one for all, [E] and [H, H], or one for each, [B, E] and [B, H, H].
+  """
+  num_states, count = matrix.shape[-1], len(rows)
+  size = count
   if jax.default_backend() == 'cpu':
     num_blocks = -(-count // max(_CPU_BLOCK_ENTRIES // rows.shape[-1], 16))
     # Whole vector registers, and no stride of a power of two, which caches are slow at.
     size = min((-(-count // num_blocks // 16) | 1) * 16, count)
 
-  def block_posterior(rows_BxTxE: Array) -> Any:
+  def block_posterior(distribution_and_rows: tuple[Array, ...]) -> Any:
+    initial_probs, matrix, rows_BxTxE = distribution_and_rows
     rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
     rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
     batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
-    result = _exact(run, initial_probs, transition_matrix, rows_TxHxCxB)
+    result = _complete(run, *_batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
     return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
 
-  result = map_blocks(block_posterior, rows, size)
+  if matrix.ndim == 2:
+    return map_blocks(lambda rows: block_posterior((initial_probs, matrix, rows)), rows, size)
+  return map_blocks(block_posterior, (initial_probs, matrix, rows), size)
+
+
+def _of_pairs(initial_probs: Array, matrix: Array, before: Array, after: Array) -> Array:
+  """P[H_t | x_{-t}] [N, K, B, E] of rows before t, [N, K, P, E], with those after it, [N, B, T, E]; N times over.
+
+  The distribution is one for all, [E] and [H, H], or one for each, [N, E] and [N, H, H].
+  """
+  num_states = matrix.shape[-1]
+  split = lambda x: x.reshape(*x.shape[:-1], x.shape[-1] // num_states, num_states)
+  rows = (
+    jnp.einsum('nkpch->phcnk', split(before))[..., None],
+    jnp.einsum('nbtch->thcnb', split(after))[:, :, :, :, None],
+  )
+  (probs_HxCxP,), _ = _complete(_between, *_batch_last(initial_probs, matrix, 3), *rows)
+  return probs_HxCxP.transpose(2, 1, 0).reshape(*before.shape[:2], after.shape[1], after.shape[-1])
+
+
+def _batch_last(initial_probs: Array, matrix: Array, num_axes: int) -> tuple[Array, Array]:
+  """[H, C, ...] and [H, H], or [H, H, ...] of one for each; ... stands for `num_axes` axes, the first of them its."""
+  by_parts = initial_probs.reshape(*initial_probs.shape[:-1], -1, matrix.shape[-1]).swapaxes(-1, -2)
+  if matrix.ndim == 2:
+    return jnp.expand_dims(by_parts, range(2, 2 + num_axes)), matrix
+  last = lambda x: jnp.expand_dims(jnp.moveaxis(x, 0, -1), range(3, 2 + num_axes))
+  return last(by_parts), last(matrix)
+
+
+_smoothed = exact(functools.partial(_of_sequences, _smooth))
+_last_filtered = exact(functools.partial(_of_sequences, _filter_to_end))
+_pairs = exact(_of_pairs)
+
+
+def _of_batch(function: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+  """The result of `function` on the sequences of likelihoods [..., T, E]."""
+  num_joint = hmm.joint_initial_probs.shape[-1]
+  if likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
+    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], none of them 0')
+  rows = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
+  result = function(float64.as_float(hmm.joint_initial_probs), float64.as_float(hmm.transition_matrix), rows)
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 
@@ -216,20 +243,20 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   alpha_{t+1}(c, j) = sum_i alpha_t(c, i) l_t(c, i) A[i, j] and
   beta_t(c, i) = sum_j A[i, j] l_{t+1}(c, j) beta_{t+1}(c, j). Time O(T C H^2).
 
-  Differentiable in every argument (reverse mode, once), at rows that contain exact zeros too. Slopes are held to a
-  millionth of the largest float; where the evidence of rows with maximum 1 is below exp(-650), the slope at an exact
-  zero is 0.
+  Differentiable in every argument (reverse mode once, no `jax.hessian`), at rows that contain exact zeros too. Slopes
+  are held to a millionth of the largest float; where the evidence of rows with maximum 1 is below exp(-650), the slope
+  at an exact zero is 0.
 
   Args:
     hmm: an `HMM` (E = H), a `MemoryHMM` (E = M^N H), or anything with their `joint_initial_probs` [E] and
       `transition_matrix` [H, H].
-    likelihoods: [..., T, E], nonnegative; `token_likelihoods` makes them from tokens. Leading axes are batches, faster
-      so than by `jax.vmap`, and no sequence's result depends on its companions.
+    likelihoods: [..., T, E], nonnegative; `token_likelihoods` makes them from tokens. Leading axes are batches, and
+      no sequence's result depends on its companions. `jax.vmap`, over sequences, HMMs or both, is as fast.
 
   Returns:
     A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.
   """
-  probs, loglik = _batched(_smooth, hmm, likelihoods)
+  probs, loglik = _of_batch(_smoothed, hmm, likelihoods)
   return Posterior._make((*probs, loglik))
 
 
@@ -245,12 +272,8 @@ def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
     before: [K, P, E], likelihood rows of what comes before t.
     after: [B, T, E], of what comes after it.
   """
-  num_states = hmm.transition_matrix.shape[-1]
-  split = lambda x: float64.as_float(x).reshape(*x.shape[:-1], x.shape[-1] // num_states, num_states)
-  initial_probs = jnp.moveaxis(split(hmm.joint_initial_probs), -1, 0)[..., None, None]
-  rows = jnp.einsum('kpch->phck', split(before))[..., None], jnp.einsum('btch->thcb', split(after))[:, :, :, None]
-  (probs_HxCxN,), _ = _exact(_between, initial_probs, float64.as_float(hmm.transition_matrix), *rows)
-  return probs_HxCxN.transpose(2, 1, 0).reshape(len(before), len(after), after.shape[-1])
+  distribution = map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix))
+  return _pairs(*distribution, float64.as_float(before)[None], float64.as_float(after)[None])[0]
 
 
 @jax.jit
@@ -259,4 +282,4 @@ def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
 
   Summed over hidden states it is the posterior of the part that never moves, a memory.
   """
-  return _batched(_filter_to_end, hmm, likelihoods)[0]
+  return _of_batch(_last_filtered, hmm, likelihoods)[0]

@@ -1,6 +1,7 @@
 """The arithmetic of messages [H, C, B]: weights of sum 1, or their logarithms where scaling loses what matters."""
 
 from collections.abc import Callable
+import functools
 from typing import NamedTuple
 
 import jax
@@ -8,6 +9,9 @@ from jax import Array, lax
 import jax.numpy as jnp
 
 from hmm_jax import float64
+
+# States up to which the products of a matrix for each sequence are written out, which XLA makes twice as fast.
+_UNROLLED = 64
 
 
 @jax.custom_jvp
@@ -23,8 +27,16 @@ def _probs_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Ar
 
 
 def _contract(matrix: Array, message: Array) -> Array:
-  # Without an output type of its own, which `vmap` outside of `in_float64` would truncate.
-  return lax.dot_general(matrix, message, (((1,), (0,)), ((), ())), precision=lax.Precision.HIGHEST)
+  if matrix.ndim == 2:
+    return jnp.tensordot(matrix, message, 1, precision=lax.Precision.HIGHEST)
+  if len(matrix) > _UNROLLED:
+    return (_beside(matrix, message) * message).sum(1)
+  return functools.reduce(jnp.add, (matrix[:, j, None] * message[j] for j in range(len(matrix))))
+
+
+def _beside(matrix: Array, message: Array) -> Array:
+  """A matrix [I, J], or one for each of the batch [I, J, ...], as it is multiplied with a message [J, C, ...]."""
+  return matrix[:, :, None] if matrix.ndim > 2 else jnp.expand_dims(matrix, range(2, message.ndim + 1))
 
 
 class Arithmetic(NamedTuple):
@@ -33,7 +45,7 @@ class Arithmetic(NamedTuple):
   encode: Callable[[Array], Array]
   decode: Callable[[Array], Array]
   times: Callable[[Array, Array], Array]
-  contract: Callable[[Array, Array], Array]  # (matrix [I, J], message [J, C, B]) -> message [I, C, B]
+  contract: Callable[[Array, Array], Array]  # (matrix [I, J] or [I, J, B], message [J, C, B]) -> [I, C, B]
   log_total: Callable[[Array], Array]  # message -> log of its sum, [B]
   rescale: Callable[[Array], Array]  # to sum 1, by a constant to differentiation; zeros stay zeros
 
@@ -55,7 +67,7 @@ LOGARITHMIC = Arithmetic(
   encode=float64.log,
   decode=jnp.exp,
   times=jnp.add,
-  contract=lambda matrix, message: float64.log_sum(jnp.expand_dims(matrix, range(2, message.ndim + 1)) + message, 1),
+  contract=lambda matrix, message: float64.log_sum(_beside(matrix, message) + message, 1),
   log_total=lambda message: float64.log_sum(message, (0, 1)),
   rescale=lambda message: message - jnp.maximum(float64.log_sum(lax.stop_gradient(message), (0, 1)), -1e30),
 )

@@ -128,7 +128,7 @@ INFERENCE = [
     for name, old, new, which, tests in (
       (
         'the transition matrix transposed forward',
-        'matrix = arithmetic.encode(transition_matrix.T)',
+        'matrix = arithmetic.encode(transition_matrix.swapaxes(0, 1))',
         'matrix = arithmetic.encode(transition_matrix)',
         '',
         'posterior_equals_enumeration',
@@ -199,5 +199,19 @@ INFERENCE = [
         'potentials',
       ),
     )
+  ),
+  Mutant(
+    'slopes of the first sequence alone',
+    'hmm_jax/batching.py',
+    'slopes.sum(1) for slopes',
+    'slopes[:, 0] for slopes',
+    ('tests/library/batching_test.py', '-k', 'slopes'),
+  ),
+  Mutant(
+    'the matrix of each sequence transposed',
+    'hmm_jax/messages.py',
+    'return matrix[:, :, None] if',
+    'return matrix.swapaxes(0, 1)[:, :, None] if',
+    ('tests/library/batching_test.py', '-k', 'improbable or past'),
   ),
 ]
