@@ -3,4 +3,4 @@
 # For a program that runs once or twice: optimising it costs more than it saves, and its results are the same.
 ONCE = {'xla_backend_optimization_level': 1}
 # For one whose bits must be those of the same operations outside `jax.jit`, since fused arithmetic rounds otherwise.
-UNFUSED = {**ONCE, 'xla_disable_hlo_passes': 'fusion'}
+UNFUSED = {'xla_backend_optimization_level': 0, 'xla_disable_hlo_passes': 'fusion'}

@@ -6,6 +6,7 @@ import importlib.metadata
 import itertools
 from multiprocessing import forkserver
 import os
+import pathlib
 import tempfile
 import threading
 import time
@@ -30,10 +31,11 @@ if importlib.metadata.version('jaxlib') == '0.10.2':
   os.environ.setdefault('XLA_FLAGS', '--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1')
 
 if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
-  # The workers of a session, and the processes that tests start, share what they compile.
-  _CACHE = tempfile.TemporaryDirectory(prefix='hmm-jax-tests-')
-  os.environ |= {'JAX_COMPILATION_CACHE_DIR': _CACHE.name, 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
-  jax.config.update('jax_compilation_cache_dir', _CACHE.name)
+  # The workers of a session, the processes that tests start and the sessions after this one share what they compile.
+  # The folder is one that `pytest --cache-clear` empties.
+  cache = str(pathlib.Path(__file__).parents[1] / '.pytest_cache' / 'd' / 'jax')
+  os.environ |= {'JAX_COMPILATION_CACHE_DIR': cache, 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
+  jax.config.update('jax_compilation_cache_dir', cache)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
 
 
@@ -64,6 +66,25 @@ def nothing_is_left(temporary_folder):
   while (left := _living(temporary_folder) - before) and time.monotonic() < deadline:
     time.sleep(0.1)
   assert not left, f'left behind: {left}'
+
+
+@pytest.fixture(scope='session')
+def memory():
+  """This process's resident memory in bytes, by 'cleared', after programs were last dropped."""
+  return {'cleared': psutil.Process().memory_info().rss}
+
+
+@pytest.fixture(scope='module', autouse=True)
+def few_programs(memory):
+  """Drops compiled programs, which stay in the cache on disk, once they have taken 0.7 GB."""
+  yield
+  resident = lambda: psutil.Process().memory_info().rss
+  if resident() > memory['cleared'] + 7e8:
+    jax.clear_caches()
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    memory['cleared'] = resident()
 
 
 def _living(folder):

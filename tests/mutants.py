@@ -51,7 +51,12 @@ def mutated_tree(path: str, text: str) -> Iterator[pathlib.Path]:
 
 def tried(tree: pathlib.Path, tests: Sequence[str]) -> str:
   """'killed' and by which test, 'SURVIVED', or why the tests have not run, in a copy of the tree."""
-  settings = {'PYTHONPATH': str(tree), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1'}
+  # Mutants share what they compile: most programs of one are those of another.
+  shared = {
+    'JAX_COMPILATION_CACHE_DIR': str(ROOT / '.pytest_cache' / 'd' / 'jax'),
+    'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0',
+  }
+  settings = {'PYTHONPATH': str(tree), 'JAX_DISABLE_MOST_OPTIMIZATIONS': '1', **shared}
   command = [sys.executable, '-m', 'pytest', '-x', '-p', 'no:cacheprovider', '-m', '', *tests]
   how = dict(cwd=tree, env={**os.environ, **settings}, capture_output=True, text=True, timeout=_HANGS)
   try:

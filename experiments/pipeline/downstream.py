@@ -66,7 +66,7 @@ def draw(
   d, read = settings.downstream, point.num_cells > 1
   ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
   sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
-  inputs, documents = jax.device_get(_texts(key, distribution, **sizes))
+  inputs, documents = jax.device_get(texts(key, distribution, **sizes))
   if isinstance(distribution, hmm_jax.MemoryHMM):
     state_probs = tasks_lib.memory_probs(distribution, inputs)[:, settings.memory.label_cell]
   else:
@@ -102,7 +102,7 @@ def draw(
 @functools.partial(
   jax.jit, static_argnames=('num_inputs', 'num_documents', 'length'), compiler_options=compilation.ONCE
 )
-def _texts(
+def texts(
   key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int
 ) -> tuple[Array, Array]:
   """Inputs [n, T] whose first token is masked, and whole documents [m, T] after them, int32."""

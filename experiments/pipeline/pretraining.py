@@ -122,7 +122,7 @@ def _program(
   key_corpus, key_params, key_steps = jax.random.split(key, 3)
 
   def on_corpus() -> Callable[[State], tuple[State, Array]]:
-    chunks = np.asarray(_corpus(key_corpus, hmm, settings.corpus))
+    chunks = np.asarray(chunked_corpus(key_corpus, hmm, settings.corpus))
     corpus = jax.device_put(chunks, sharding.replicated(mesh))
     return lambda state: train_steps(state, corpus, key_steps)
 
@@ -161,7 +161,7 @@ def pretrained_params(
       if int(state.step) < num_steps:
         with clock.phase('corpus'):
           call = on_corpus()
-        state = _train(settings, state, metrics, call, ideals, saved, directory, reporter)
+        state = train(settings, state, metrics, call, ideals, saved, directory, reporter)
   if int(state.step) < num_steps:
     reporter.say(f'the time budget ends at step {int(state.step)} of {num_steps} of pretraining')
     raise OutOfTime
@@ -225,7 +225,7 @@ def _params_here(state: State) -> Any:
   return jax.tree.map(lambda leaf: leaf.addressable_data(0), whole)
 
 
-def _train(
+def train(
   settings: Settings,
   state: State,
   metrics: list[dict[str, float]],
@@ -290,7 +290,7 @@ def note_environment(settings: Settings, directory: pathlib.Path, done: int, rep
 
 
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
-def _corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
+def chunked_corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
   """The chunks [S, T] that pretraining meets."""
   documents = sample_corpus(key, hmm, corpus.num_documents, corpus.document_length)
   whole_chunks = documents[:, : corpus.chunks_per_document * corpus.chunk_length]

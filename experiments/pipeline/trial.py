@@ -64,7 +64,7 @@ def run(trial: Trial, reporter: Reporter) -> bool:
   with trial_records.session(trial, reporter), precisely():
     distribution, downstream = draw(trial)
     with clock.phase('measuring'):
-      ideals = _ideals(settings, distribution, downstream, keys.measure)
+      ideals = ideals_of(settings, distribution, downstream, keys.measure)
     in_float64 = functools.partial(optimal_heads.exact_probs, distribution)
     models = {'exact': tuning.FrozenModel(model_lib.ExactModel(settings.hmm.num_tokens), distribution, in_float64)}
     if 'bert' in settings.models:
@@ -82,9 +82,10 @@ def run(trial: Trial, reporter: Reporter) -> bool:
   return True
 
 
-def _ideals(
+def ideals_of(
   settings: Settings, distribution: Distribution, downstream: downstream_lib.Downstream, key: Array
 ) -> pretraining.Ideals:
+  """The ideal model's predictions on what pretrained models are measured on."""
   measure = settings.measure
   at_chunk, chunks = _chunks(key, distribution, measure.num_chunks, settings.corpus)
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]

@@ -2,7 +2,6 @@
 
 from figures_cases import (
   cell_records,
-  control_records,
   figure_settings,
   lines_by_label,
   memory_records,
@@ -124,22 +123,6 @@ def test_bins_are_averaged_by_the_share_of_positions():
   assert [label for label in lines if label[0] != '_'] == ['|H|=4 |M|=2 N=2, exact G']
   expected = [[(0.1 * 0.3 + 0.4 * 0.1) / 0.4, 0.2], [(1 * 0.3 + 2 * 0.1) / 0.4, 3]]
   np.testing.assert_allclose(axes.lines[0].get_data(), expected)
-
-
-def test_the_bag_of_words_stands_beside_each_model():
-  """Of the controls, which have a panel for each text and model, it reads no model."""
-  figure = figures.controls(frame(control_records()), figure_settings())
-  titles = [f'{text} text, {model}' for text in ('memory', 'vanilla') for model in MODELS]
-  assert [axes.get_title() for axes in figure.axes] == titles
-  for axes in figure.axes:
-    assert lines_by_label(axes)['attention on constant G'].get_ydata() == pytest.approx([59] * 2)
-
-
-def test_the_panel_draws_what_the_paper_does_where_more_was_run():
-  """On the right attention on memory text and the head on vanilla text."""
-  *_, legend = _drawn(figures.figure_3_right, control_records())
-  texts = [f'{text}, {model}' for text in ('memory: attention', 'vanilla: head') for model in MODELS]
-  assert set(legend) == {*texts, 'memory: majority class', 'vanilla: majority class'}
 
 
 def test_three_formats_with_the_same_bytes_every_time(tmp_path):

@@ -28,7 +28,7 @@ def _reporter():
 def test_a_chunk_is_of_one_document():
   """Documents are cut from their start on, and what is left of each is seen by no chunk."""
   hmm, key = random_hmm(jax.random.key(1), 3, 50), jax.random.key(0)
-  chunks = pretraining._corpus(key, hmm, CorpusSettings(num_documents=5, document_length=11, chunk_length=4))
+  chunks = pretraining.chunked_corpus(key, hmm, CorpusSettings(num_documents=5, document_length=11, chunk_length=4))
   documents = np.asarray(sample_corpus(key, hmm, 5, 11))
   np.testing.assert_array_equal(chunks, [part for row in documents for part in (row[:4], row[4:8])])
 

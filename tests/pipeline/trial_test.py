@@ -28,7 +28,7 @@ def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path, monkeypat
   monkeypatch.setattr(trial_lib.bayes_gap, 'ideal_at_mask', lambda distribution, inputs, **how: inputs)
   monkeypatch.setattr(trial_lib, '_chunks', lambda *_: (None, None))
   settings = settings_of('smoke', measure__num_inputs=3)
-  _, at_mask, _ = trial_lib._ideals(settings, None, downstream, jax.random.key(0))
+  _, at_mask, _ = trial_lib.ideals_of(settings, None, downstream, jax.random.key(0))
   assert at_mask.tolist() == [5, 6, 7]
 
 
@@ -70,7 +70,7 @@ from settings_cases import settings_of
 
 exact = jax.devices()[1]
 sharding.exact_device = lambda: exact
-downstream.draw = lambda settings, point, methods, distribution, key, _: downstream._texts(key, distribution, 2, 2, 3)
+downstream.draw = lambda settings, point, methods, distribution, key, _: downstream.texts(key, distribution, 2, 2, 3)
 drawn = trial.draw(trial.Trial(settings_of('smoke'), Point(4), 0, pathlib.Path()))
 assert all(leaf.devices() == {exact} for leaf in jax.tree.leaves(drawn))
 """,

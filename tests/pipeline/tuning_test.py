@@ -84,6 +84,13 @@ def test_a_method_reads_the_settings_that_name_its_records(method, settings, dra
   assert read & {name for one in METHODS.values() for name in one.settings} == set(METHODS[method].settings)
 
 
+@pytest.mark.parametrize(('init', 'scale'), [('uniform', 0.25), ('vocabulary', None)])
+def test_a_prompt_starts_as_its_settings_say(init, scale, settings):
+  """From uniform entries of their scale, or from rows of the vocabulary, which have none."""
+  tuner = tuning.build(changed(settings, 'prompt', init=init, init_scale=0.25), POINT, MODEL, 'prompt')
+  assert (tuner.prompt.length, tuner.prompt.scale) == (settings.prompt.length, scale)
+
+
 def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
   """Accuracies and the attention profile of each task are recomputed from the arrays that were tuned."""
   distribution, downstream = drawn

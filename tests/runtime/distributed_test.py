@@ -67,7 +67,7 @@ def save(self, step, state, metrics):
 
 whole_save, checkpoints.Checkpoints.save = checkpoints.Checkpoints.save, save
 pretraining.measure = lambda *_: {'kl_at_mask': 0.5}
-pretraining._corpus = any_tokens
+pretraining.chunked_corpus = any_tokens
 out = pathlib.Path(out)
 try:
   with signals.answered():

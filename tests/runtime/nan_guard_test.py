@@ -44,7 +44,7 @@ def train(monkeypatch):
     with QUIET.clock.phase('pretraining'), checkpoints.open_checkpoints(directory / checkpoints.NAME) as saved:
       state, metrics = saved.restore(like) or (_FRESH, [])
       settings = settings_of('smoke', pretrain__measure_every=40)
-      return pretraining._train(settings, state, metrics, call, (), saved, directory, QUIET)
+      return pretraining.train(settings, state, metrics, call, (), saved, directory, QUIET)
 
   return train
 
