@@ -28,9 +28,6 @@ from hmm_jax.batching import exact
 from hmm_jax.blocks import map_blocks
 from hmm_jax.messages import Arithmetic
 
-# Rounding to zero takes from a message of sum 1 at most H^2 1e-308 a step, and so from any posterior, where the
-# evidence of rows with maximum 1 is at least exp(-650) = 1e-282, at most T H^2 1e-26.
-_LEAST_LOG_EVIDENCE = -650
 # Entries of the messages that a CPU works on at a time: they stay in its fastest cache.
 _CPU_BLOCK_ENTRIES = 1600
 
@@ -70,27 +67,27 @@ def _scan(step: Callable[..., Any], start: Any, rows: Any, reverse: bool = False
 
 def _forward(
   arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
-) -> tuple[Any, Array, Any, Array]:
-  """The last filtered message, the log-evidence [B], and by position the predicted message and filtered probabilities.
+) -> tuple[Any, Array, Any, Any, Array]:
+  """The last filtered message, the log-evidence [B], and by position what follows.
 
+  Those are predicted_t(h) = P[H_t = h | x_{1:t-1}], the scale P[x_t | x_{1:t-1}] [B], and the filtered probabilities.
   Rows are [T, H, C, B], `initial_probs` [H, C, 1]; probabilities are stored as `dtype`.
   """
   matrix = arithmetic.encode(transition_matrix.swapaxes(0, 1))
-  log_constant = lambda message: lax.stop_gradient(arithmetic.log_total(message))
 
-  def step(carry: tuple[Any, ...], row: Array) -> tuple[tuple[Any, ...], tuple[Any, Array]]:
-    predicted, log_scale, *_ = carry
+  def step(carry: tuple[Any, ...], row: Array) -> tuple[tuple[Any, ...], tuple[Any, Any, Array]]:
+    predicted, _, evidence = carry
     updated = arithmetic.times(predicted, arithmetic.encode(row))
-    filtered = arithmetic.rescale(updated)
-    moved = arithmetic.contract(matrix, filtered)
-    log_scale_of_next = log_scale + log_constant(updated) + log_constant(moved)
-    carry = arithmetic.rescale(moved), log_scale_of_next, updated, log_scale
-    return carry, (predicted, messages.probs(arithmetic.decode(filtered)).astype(dtype))
+    scale = lax.stop_gradient(arithmetic.total(updated))
+    filtered = arithmetic.over(updated, scale)
+    carry = arithmetic.contract(matrix, filtered), filtered, arithmetic.times(evidence, scale)
+    return carry, (predicted, scale, messages.probs(arithmetic.decode(filtered)).astype(dtype))
 
   start = arithmetic.encode(jnp.broadcast_to(initial_probs, rows.shape[1:]))
-  carry = (arithmetic.rescale(start), log_constant(start)) * 2
-  (*_, updated, log_scale), by_position = _scan(step, carry, rows)
-  return arithmetic.rescale(updated), log_scale + arithmetic.log_total(updated), *by_position
+  certain = arithmetic.encode(jnp.ones(rows.shape[3:], rows.dtype))
+  (_, filtered, evidence), by_position = _scan(step, (start, start, certain), rows)
+  # The total is 1; its slope is that of the log-evidence, since the scales are constants.
+  return filtered, arithmetic.log(evidence) + arithmetic.log(arithmetic.total(filtered)), *by_position
 
 
 def _smooth(
@@ -98,21 +95,31 @@ def _smooth(
 ) -> tuple[tuple[Array, ...], Array]:
   """The probabilities of a `Posterior`, their axes those of the rows, and the log-evidence; arguments as in `_forward`.
 
-  Up to a factor for every t, predicted_t(h) = P[H_t = h, x_{1:t-1}] and future_t(h) = P[x_{t+1:T} | H_t = h].
+  future_t(h) = P[x_{t+1:T} | H_t = h] / P[x_{t+1:T} | x_{1:t}] is scaled by what scaled the pass forward.
   """
-  _, log_evidence, predicted, filtered_probs = _forward(arithmetic, dtype, initial_probs, transition_matrix, rows)
+  _, log_evidence, predicted, scale, filtered_probs = _forward(
+    arithmetic, dtype, initial_probs, transition_matrix, rows
+  )
   matrix = arithmetic.encode(transition_matrix)
-  probs = lambda message: messages.probs(arithmetic.decode(message)).astype(dtype)
+  # Its largest entry is at most one over the evidence. Where that could be too large for a float, the future counts
+  # as impossible, so that what logarithms will replace is finite, and so are its slopes.
+  scale = jnp.where(log_evidence >= arithmetic.least_log_evidence, scale, jnp.inf)
+  probs = lambda message: messages.probs(arithmetic.decode(_rescale(arithmetic, message))).astype(dtype)
 
-  def step(future: Any, predicted_and_row: tuple[Any, Array]) -> tuple[Any, tuple[Array, ...]]:
-    predicted, row = predicted_and_row
-    observed = arithmetic.times(future, arithmetic.encode(row))
-    joint = (arithmetic.rescale(arithmetic.times(predicted, message)) for message in (observed, future))
-    return arithmetic.rescale(arithmetic.contract(matrix, observed)), tuple(map(probs, joint))
+  def step(future: Any, at: tuple[Any, Any, Array]) -> tuple[Any, tuple[Array, Array]]:
+    predicted, scale, row = at
+    observed = arithmetic.over(arithmetic.times(future, arithmetic.encode(row)), scale)
+    smoothed, leave_one_out = (probs(arithmetic.times(predicted, message)) for message in (observed, future))
+    return arithmetic.contract(matrix, observed), (smoothed, leave_one_out)
 
   no_future = arithmetic.encode(jnp.ones_like(rows[0]))
-  _, two_sided_probs = _scan(step, no_future, (predicted, rows), reverse=True)
-  return (filtered_probs, probs(predicted), *two_sided_probs), log_evidence
+  _, two_sided_probs = _scan(step, no_future, (predicted, scale, rows), reverse=True)
+  return (filtered_probs, jax.vmap(probs)(predicted), *two_sided_probs), log_evidence
+
+
+def _rescale(arithmetic: Arithmetic, message: Any) -> Any:
+  """The message brought to sum 1 by a constant to differentiation."""
+  return arithmetic.over(message, lax.stop_gradient(arithmetic.total(message)))
 
 
 def _between(
@@ -125,20 +132,21 @@ def _between(
   """
   before, after = rows
   open_end = jnp.concatenate([before, jnp.ones((1, *before.shape[1:]), before.dtype)])
-  _, log_evidence, predicted, _ = _forward(arithmetic, dtype, initial_probs, transition_matrix, open_end)
+  predicted, log_evidence, *_ = _forward(arithmetic, dtype, initial_probs, transition_matrix, open_end)
   matrix = arithmetic.encode(transition_matrix)
 
-  def step(carry: tuple[Any, Array], row: Array) -> tuple[tuple[Any, Array], None]:
-    future, log_scale = carry
+  def step(carry: tuple[Any, Any], row: Array) -> tuple[tuple[Any, Any], None]:
+    future, evidence = carry
     moved = arithmetic.contract(matrix, arithmetic.times(future, arithmetic.encode(row)))
-    return (arithmetic.rescale(moved), log_scale + lax.stop_gradient(arithmetic.log_total(moved))), None
+    scale = lax.stop_gradient(arithmetic.total(moved))
+    return (arithmetic.over(moved, scale), arithmetic.times(evidence, scale)), None
 
-  no_future = arithmetic.encode(jnp.ones(after.shape[1:], after.dtype))
-  (future, log_scale), _ = _scan(step, (no_future, jnp.zeros(after.shape[3:], after.dtype)), after, reverse=True)
-  joint = arithmetic.times(predicted[-1], future)
-  joint, log_evidence = joint.reshape(*joint.shape[:2], -1), (log_evidence + log_scale).reshape(-1)
-  probs = messages.probs(arithmetic.decode(arithmetic.rescale(joint))).astype(dtype)
-  return probs[None], log_evidence + arithmetic.log_total(joint)
+  ones = lambda shape: arithmetic.encode(jnp.ones(shape, after.dtype))
+  (future, evidence), _ = _scan(step, (ones(after.shape[1:]), ones(after.shape[3:])), after, reverse=True)
+  joint = arithmetic.times(predicted, future)
+  joint, log_evidence = joint.reshape(*joint.shape[:2], -1), (log_evidence + arithmetic.log(evidence)).reshape(-1)
+  probs = messages.probs(arithmetic.decode(_rescale(arithmetic, joint))).astype(dtype)
+  return probs[None], log_evidence + arithmetic.log(arithmetic.total(joint))
 
 
 def _filter_to_end(arithmetic: Arithmetic, dtype: Any, *arguments: Array) -> tuple[Array, Array]:
@@ -163,7 +171,7 @@ def _complete(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
   )
   tell = lambda arithmetic: run(arithmetic, arguments[-1].dtype, *scaled_arguments)
   scaled = tell(messages.SCALED)
-  certified = scaled[1] > _LEAST_LOG_EVIDENCE
+  certified = scaled[1] > messages.SCALED.least_log_evidence
   replace = lambda scaled: jax.tree.map(lambda *x: jnp.where(certified, *x), scaled, tell(messages.LOGARITHMIC))
   probs, log_evidence = lax.cond(certified.all(), lambda x: x, jax.checkpoint(replace), scaled)
   moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.

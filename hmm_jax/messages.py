@@ -46,13 +46,10 @@ class Arithmetic(NamedTuple):
   decode: Callable[[Array], Array]
   times: Callable[[Array, Array], Array]
   contract: Callable[[Array, Array], Array]  # (matrix [I, J] or [I, J, B], message [J, C, B]) -> [I, C, B]
-  log_total: Callable[[Array], Array]  # message -> log of its sum, [B]
-  rescale: Callable[[Array], Array]  # to sum 1, by a constant to differentiation; zeros stay zeros
-
-
-def _rescale(weights: Array) -> Array:
-  total = lax.stop_gradient(weights).sum((0, 1))
-  return weights * jnp.where(total > 0, 1 / float64.positive_or_one(total), 0)
+  total: Callable[[Array], Array]  # message -> its sum, [B], which is encoded too
+  over: Callable[[Array, Array], Array]  # (message, total) -> their ratio; the message where the total is zero
+  log: Callable[[Array], Array]  # of what is encoded
+  least_log_evidence: float  # below it rounding to zero could matter
 
 
 SCALED = Arithmetic(
@@ -60,14 +57,20 @@ SCALED = Arithmetic(
   decode=lambda weights: weights,
   times=jnp.multiply,
   contract=_contract,
-  log_total=lambda message: float64.log(message.sum((0, 1))),
-  rescale=_rescale,
+  total=lambda message: message.sum((0, 1)),
+  over=lambda message, total: message * (1 / float64.positive_or_one(total)),
+  log=float64.log,
+  # Rounding to zero takes from a message of sum 1 at most H^2 1e-308 a step, and so from any posterior, where the
+  # evidence of rows with maximum 1 is at least exp(-650) = 1e-282, at most T H^2 1e-26.
+  least_log_evidence=-650,
 )
 LOGARITHMIC = Arithmetic(
   encode=float64.log,
   decode=jnp.exp,
   times=jnp.add,
   contract=lambda matrix, message: float64.log_sum(_beside(matrix, message) + message, 1),
-  log_total=lambda message: float64.log_sum(message, (0, 1)),
-  rescale=lambda message: message - jnp.maximum(float64.log_sum(lax.stop_gradient(message), (0, 1)), -1e30),
+  total=lambda message: float64.log_sum(message, (0, 1)),
+  over=lambda message, total: message - jnp.where(total == -jnp.inf, 0, total),
+  log=lambda x: x,
+  least_log_evidence=-jnp.inf,
 )

@@ -142,29 +142,29 @@ INFERENCE = [
       ),
       (
         'leave-one-out off by one',
-        'arithmetic.contract(matrix, observed)), tuple(map(probs, joint))',
-        'arithmetic.contract(matrix, future)), tuple(map(probs, joint))',
+        'return arithmetic.contract(matrix, observed), (smoothed',
+        'return arithmetic.contract(matrix, future), (smoothed',
         '',
         'posterior_equals_enumeration',
       ),
       (
-        'a beginning that ends one position early',
-        'joint = arithmetic.times(predicted[-1], future)',
-        'joint = arithmetic.times(predicted[-2], future)',
+        'a beginning that lacks its first position',
+        'jnp.concatenate([before,',
+        'jnp.concatenate([before[1:],',
         '_between',
         'every_pair',
       ),
       (
         'pairs that are never left to logarithms',
-        'return probs[None], log_evidence + arithmetic.log_total(joint)',
+        'return probs[None], log_evidence + arithmetic.log(arithmetic.total(joint))',
         'return probs[None], 0 * log_evidence',
         '_between',
         'logarithms_must_decide',
       ),
       (
-        'evidence of the moved message left out',
-        'log_scale + log_constant(updated) + log_constant(moved)',
-        'log_scale + log_constant(updated)',
+        'the evidence of the last position alone',
+        'arithmetic.times(evidence, scale)\n    return carry,',
+        'scale\n    return carry,',
         '',
         'posterior_equals_enumeration',
       ),
@@ -175,8 +175,13 @@ INFERENCE = [
         '',
         'posterior_equals_enumeration',
       ),
-      ('logarithms too late', '_LEAST_LOG_EVIDENCE = -650', '_LEAST_LOG_EVIDENCE = -740', '_precision', 'detour'),
-      ('no logarithms', '_LEAST_LOG_EVIDENCE = -650', '_LEAST_LOG_EVIDENCE = -1e9', '_precision', 'extreme'),
+      (
+        'a future that no float holds',
+        'jnp.where(log_evidence >= arithmetic.least_log_evidence, scale, jnp.inf)',
+        'scale',
+        '_precision',
+        'extreme',
+      ),
       (
         'one uncertified sequence replaces its whole batch',
         'jnp.where(certified, *x), scaled',
@@ -199,6 +204,16 @@ INFERENCE = [
         'potentials',
       ),
     )
+  ),
+  *(
+    Mutant(
+      name,
+      'hmm_jax/messages.py',
+      'least_log_evidence=-650',
+      f'least_log_evidence={least}',
+      ('tests/library/inference_precision_test.py', '-k', tests),
+    )
+    for name, least, tests in (('logarithms too late', -740, 'detour'), ('no logarithms', -1e9, 'extreme'))
   ),
   Mutant(
     'slopes of the first sequence alone',
