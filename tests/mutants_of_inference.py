@@ -180,8 +180,16 @@ INFERENCE = [
         'jnp.where(log_evidence >= arithmetic.least_log_evidence, scale, jnp.inf)',
         'scale',
         '_precision',
-        'extreme',
+        'slopes',
       ),
+      (
+        'logarithms too late',
+        'scaled[1] > messages.SCALED.least_log_evidence',
+        'scaled[1] > -1e9',
+        '_precision',
+        'detour',
+      ),
+      ('no logarithms', 'scaled[1] > messages.SCALED.least_log_evidence', 'scaled[1] < 1', '_precision', 'extreme'),
       (
         'one uncertified sequence replaces its whole batch',
         'jnp.where(certified, *x), scaled',
@@ -204,16 +212,6 @@ INFERENCE = [
         'potentials',
       ),
     )
-  ),
-  *(
-    Mutant(
-      name,
-      'hmm_jax/messages.py',
-      'least_log_evidence=-650',
-      f'least_log_evidence={least}',
-      ('tests/library/inference_precision_test.py', '-k', tests),
-    )
-    for name, least, tests in (('logarithms too late', -740, 'detour'), ('no logarithms', -1e9, 'extreme'))
   ),
   Mutant(
     'slopes of the first sequence alone',

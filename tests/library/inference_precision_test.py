@@ -53,20 +53,20 @@ def log_uniform_chain(seed, num_states=4, length=40):
   return HMM(np.eye(num_states)[0], transition_matrix, transition_matrix), rows
 
 
-def detour_case(decades, length=40):
-  """Two states that are never left: one loses `decades` late, the other 315 at once, past the least float64.
+def detour_case(decades, at_once, length=40):
+  """Two states that are never left: one loses `decades` late, the other `at_once`, past the least normal float64.
 
   A scaled message loses the second, which is what is left where `decades` are more.
   """
   rows = np.ones((length, 2))
-  rows[:8, 1] = 1e-35
+  rows[:8, 1] = 10.0 ** (-at_once / 9)
   rows[8:, 0] = 10.0 ** (-decades / (length - 8))
-  return HMM(np.array([1, 1e-35]), np.eye(2), np.eye(2)), rows
+  return HMM(np.array([1, rows[0, 1]]), np.eye(2), np.eye(2)), rows
 
 
 EXTREMES = {
   'spread over 36 decades': [log_uniform_chain(seed) for seed in range(100)],
-  'a detour': [detour_case(decades) for decades in range(200, 330, 2)],
+  'a detour': [*(detour_case(decades, 315) for decades in range(200, 330, 2)), detour_case(307.6, 307.75)],
 }
 
 
@@ -78,6 +78,13 @@ def test_extreme_evidence_is_rounded_float64(name):
   expected = log_space_posterior(chains, rows)
   assert np.isfinite(expected.marginal_loglik).all()
   assert_rounded(of_each(chains, rows), expected)
+
+
+def test_slopes_of_extreme_evidence_are_finite():
+  """Also where the future that a scaled pass would make is beyond the largest float."""
+  chains, rows = stacked(EXTREMES['a detour'])
+  slopes = jax.jit(jax.grad(lambda rows: of_each(chains, rows).smoothed_probs[..., 0].sum()))(np.float32(rows))
+  assert np.isfinite(slopes).all()
 
 
 def test_potentials_that_are_no_probabilities():
