@@ -35,6 +35,7 @@ from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
+from hmm_jax import compilation
 
 # What ends a run in a sentence, without a traceback.
 _SENTENCES = (SettingsError, exit_status.RunError, signals.Stopped, storage.StorageError, nan_guard.Diverged)
@@ -202,10 +203,10 @@ def set_up(settings: Experiment) -> None:
   jax.config.update('jax_enable_x64', False)
   jax.config.update('jax_disable_most_optimizations', settings.fast_compilation)
   jax.config.update('jax_debug_nans', settings.debug_nans)
-  if settings.deterministic:
-    # XLA reads its flags once, when JAX first looks for devices.
-    others = os.environ.get('XLA_FLAGS', '')
-    os.environ['XLA_FLAGS'] = f'{others} --xla_gpu_exclude_nondeterministic_ops=true'.strip()
+  deterministic = ['--xla_gpu_exclude_nondeterministic_ops=true'] * settings.deterministic
+  quick = compilation.QUICK_FLAGS * settings.fast_compilation
+  # XLA reads its flags once, when JAX first looks for devices, and of two of a name the last.
+  os.environ['XLA_FLAGS'] = ' '.join([*quick, os.environ.get('XLA_FLAGS', ''), *deterministic]).strip()
   cache.keep_programs(settings.compilation_cache)
 
 

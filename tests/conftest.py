@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import importlib.metadata
 import itertools
 from multiprocessing import forkserver
 import os
@@ -18,17 +17,16 @@ import numpy as np
 import psutil
 import pytest
 
+from hmm_jax import compilation
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import Posterior
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
 
-# XLA's fusion emitters take over half of the CPU time of compiling a small program, and its parallel code generation
-# makes many little libraries of it, each with memory maps, of which Linux allows a process 65,530. Neither decides what
-# a program computes but for rounding. XLA ends the process at a flag that it does not know, hence the version; whoever
-# sets XLA_FLAGS, to nothing even, has the compiler that experiments run with.
-if importlib.metadata.version('jaxlib') == '0.10.2':
-  os.environ.setdefault('XLA_FLAGS', '--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1')
+# Parallel code generation makes many little libraries of a program, each with memory maps, of which Linux allows a
+# process 65,530. Whoever sets XLA_FLAGS, to nothing even, has the compiler that experiments run with.
+if compilation.QUICK_FLAGS:
+  os.environ.setdefault('XLA_FLAGS', ' '.join([*compilation.QUICK_FLAGS, '--xla_cpu_parallel_codegen_split_count=1']))
 
 if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   # The workers of a session, the processes that tests start and the sessions after this one share what they compile.

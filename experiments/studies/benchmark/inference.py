@@ -80,6 +80,9 @@ def _smoothing(settings: InferenceSettings, hmm: HMM, key: Array) -> Iterator[Ca
   def dynamax(*read: Callable[[Any], Any]) -> Prepared:
     return _program(_dynamax(), hmm, jnp.log(rows), error, *read)
 
+  def by_vmap() -> Prepared:
+    return _program(jax.vmap(hmm_jax.forward_backward, (None, 0)), hmm, rows, error)
+
   alone: Contenders = {
     'ours': functools.partial(ours, _smoothed_rows),
     'ours, float64 in and out': functools.partial(_in_float64, hmm, rows, error),
@@ -87,8 +90,16 @@ def _smoothing(settings: InferenceSettings, hmm: HMM, key: Array) -> Iterator[Ca
     'dynamax, all it tells': dynamax,
     'hmmlearn, float64': functools.partial(_hmmlearn, hmm, tokens, error),
   }
-  yield f'all posteriors, {size}', {'ours': ours, 'dynamax': dynamax}
+  yield f'all posteriors, {size}', {'ours': ours, 'ours, by jax.vmap': by_vmap, 'dynamax': dynamax}
   yield f'smoothed rows, {size}', alone
+  hmms = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(rows), *x.shape)), hmm)
+  yield (
+    f'smoothed rows, an HMM for each of {size}',
+    {
+      'ours, by jax.vmap': lambda: _program(jax.vmap(hmm_jax.forward_backward), hmms, rows, error, _smoothed_rows),
+      'dynamax': lambda: _program(_dynamax(0), hmms, jnp.log(rows), error, _smoothed_rows),
+    },
+  )
 
 
 def _program(
@@ -104,11 +115,14 @@ def _in_float64(hmm: HMM, rows: Array, error: _Error) -> Prepared:
     return _program(hmm_jax.forward_backward, hmm, rows, error, _smoothed_rows)
 
 
-def _dynamax() -> _Smoother:
-  """Its smoother of log rows. Not to be imported while something is traced, or its constants would be tracers."""
+def _dynamax(hmm_axis: int | None = None) -> _Smoother:
+  """Its smoother of log rows, with an HMM for each where `hmm_axis` is 0.
+
+  Not to be imported while something is traced, or its constants would be tracers.
+  """
   from dynamax.hidden_markov_model.inference import hmm_smoother
 
-  smoother = jax.vmap(hmm_smoother, in_axes=(None, None, 0))
+  smoother = jax.vmap(hmm_smoother, in_axes=(hmm_axis, hmm_axis, 0))
   return lambda hmm, log_rows: smoother(hmm.initial_probs, hmm.transition_matrix, log_rows)
 
 
