@@ -9,9 +9,9 @@ of a configuration c and a hidden state h. The transition matrix is that of h al
 A plain chain has C = 1 and E = H.
 
 Arithmetic is float64 whatever the arrays are; results have the type of the likelihoods. Messages are [H, C, B], with
-the batch as the minor axis, the fast layout on a CPU, and are scaled to sum to 1. A sequence whose evidence is so
-improbable that what a scaled message rounds to zero could matter is worked out once more with logarithms. TPUs have
-no float64: there all of this runs on the host.
+the batch as the minor axis, the fast layout on a CPU. P[x_t | x_{1:t-1}] scales both passes (Rabiner 1989, V.A). A
+sequence whose evidence is so improbable that what a scaled message rounds to zero could matter is worked out once more
+with logarithms. TPUs have no float64: there all of this runs on the host.
 """
 
 from collections.abc import Callable

@@ -97,7 +97,7 @@ def make_train_steps(
   """Compiles `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
 
   The batch and the state are split as `hmm_jax.sharding` says; the state is donated. One compilation serves every
-  corpus of one shape, if the first state is already on the mesh.
+  corpus of one shape, wherever the first state is.
   """
 
   def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
@@ -122,9 +122,15 @@ def make_train_steps(
     return state, losses
 
   whole, of_state = sharding.replicated(mesh), state_shardings(bert, optimizer, mesh)
-  return jax.jit(
-    sharding.over(mesh, train_steps),
-    donate_argnums=0,
-    in_shardings=(of_state, whole, whole),
-    out_shardings=(of_state, whole),
+  where = of_state, whole, whole
+  steps = jax.jit(
+    sharding.over(mesh, train_steps), donate_argnums=0, in_shardings=where, out_shardings=(of_state, whole)
   )
+
+  @functools.wraps(steps)
+  def placed_first(*arguments: Any) -> tuple[TrainState, Array]:
+    # What lives elsewhere is of another type to JAX, which would compile a program for it alone.
+    return steps(*jax.device_put(arguments, where))
+
+  vars(placed_first).update(lower=steps.lower)
+  return placed_first

@@ -1,5 +1,6 @@
 """What several test modules share: the enumeration oracle, and running things in float64 or compiled fast."""
 
+import collections
 import contextlib
 import gc
 import itertools
@@ -35,6 +36,15 @@ if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   os.environ |= {'JAX_COMPILATION_CACHE_DIR': cache, 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
   jax.config.update('jax_compilation_cache_dir', cache)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
+
+
+_EVENTS = collections.Counter()
+jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **_: _EVENTS.update([event]))
+
+
+def count_of_programs():
+  """Those that this process has compiled, or read from the cache, by JAX's own events."""
+  return _EVENTS['/jax/core/compile/backend_compile_duration']
 
 
 def pytest_collection_finish():

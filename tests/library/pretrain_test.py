@@ -2,6 +2,7 @@
 
 import functools
 
+from conftest import count_of_programs
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
@@ -67,6 +68,15 @@ def run(train_steps, state, corpus, *, calls, seed=7):
     state, some = train_steps(state, corpus, key)
     losses.append(some)
   return state, np.concatenate(losses)
+
+
+def test_a_state_from_anywhere_needs_no_program_of_its_own(train_steps, start, corpus):
+  """The first state is where `init_train_state` leaves it, later ones where training keeps them."""
+  state, key, counts = jax.tree.map(jnp.array, start), jax.random.key(7), []
+  for _ in range(2):
+    state, _ = train_steps(state, corpus, key)
+    counts.append(count_of_programs())
+  assert counts[0] == counts[1] > 0
 
 
 def test_training_learns_the_cycle(train_steps, start, corpus):
