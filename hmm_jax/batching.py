@@ -13,16 +13,17 @@ from hmm_jax import float64
 _MANY = 16
 
 
-def exact(function: Callable[..., Any]) -> Callable[..., Any]:
+def exact(function: Callable[..., Any], slopes_of: Callable[..., Any] | None = None) -> Callable[..., Any]:
   """`function` in float64, with reverse mode once, as fast under `jax.vmap` as with a batch of its own.
 
   Args:
     function: (initial_probs [E], transition matrix [H, H], *sequences [B, ...]) -> arrays [B, ...]. It also takes a
       distribution for each sequence, [B, E] and [B, H, H]; no sequence's result depends on its companions.
+    slopes_of: a more exact function to differentiate in its place.
   """
   forward = _mapped(function, is_pull_back=False)
   # What is kept for the way back are the arguments: arrays inside of `function` have no axis that `vmap` knows.
-  pull_back = _mapped(lambda *args: jax.vjp(function, *args[:-1])[1](args[-1]), is_pull_back=True)
+  pull_back = _mapped(lambda *args: jax.vjp(slopes_of or function, *args[:-1])[1](args[-1]), is_pull_back=True)
   with_slopes = jax.custom_vjp(forward)
   with_slopes.defvjp(lambda *args: (_once(forward)(*args), args), lambda args, slopes: _once(pull_back)(*args, slopes))
   return with_slopes

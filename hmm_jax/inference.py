@@ -8,13 +8,12 @@ A state may have a part that never moves, such as a memory: with E = C H joint s
 of a configuration c and a hidden state h. The transition matrix is that of h alone, and a step costs O(C H^2).
 A plain chain has C = 1 and E = H.
 
-Arithmetic is float64 whatever the arrays are; results have the type of the likelihoods. Messages are [H, C, B], with
-the batch as the minor axis, the fast layout on a CPU. P[x_t | x_{1:t-1}] scales both passes (Rabiner 1989, V.A). A
-sequence whose evidence is so improbable that what a scaled message rounds to zero could matter is worked out once more
-with logarithms. TPUs have no float64: there all of this runs on the host.
+Arithmetic is float64 whatever the arrays are, unless one asks for float32; results have the type of the likelihoods.
+A sequence whose evidence is so improbable that what a scaled message rounds to zero could matter is worked out once
+more with logarithms. TPUs have no float64: there all of this runs on the host.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import functools
 from typing import Any, NamedTuple, Protocol
 
@@ -23,7 +22,7 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import float64, messages
+from hmm_jax import float64, messages, passes
 from hmm_jax.batching import exact
 from hmm_jax.blocks import map_blocks
 from hmm_jax.messages import Arithmetic
@@ -60,126 +59,37 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
-def _scan(step: Callable[..., Any], start: Any, rows: Any, reverse: bool = False) -> Any:
-  """`lax.scan` that keeps carries alone for the way back: a step that is made once more costs less than memory."""
-  return lax.scan(jax.checkpoint(step, prevent_cse=False), start, rows, reverse=reverse)
+def _complete(run: Callable[..., Any], arithmetics: Sequence[Arithmetic], *arguments: Array) -> tuple[Any, Array]:
+  """The probabilities of `run` and the log-likelihood [B].
 
-
-def _forward(
-  arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
-) -> tuple[Any, Array, Any, Any, Array]:
-  """The last filtered message, the log-evidence [B], and by position what follows.
-
-  Those are predicted_t(h) = P[H_t = h | x_{1:t-1}], the scale P[x_t | x_{1:t-1}] [B], and the filtered probabilities.
-  Rows are [T, H, C, B], `initial_probs` [H, C, 1]; probabilities are stored as `dtype`.
+  They come from the first arithmetic, and from the next ones for sequences that it may be wrong about.
   """
-  matrix = arithmetic.encode(transition_matrix.swapaxes(0, 1))
-
-  def step(carry: tuple[Any, ...], row: Array) -> tuple[tuple[Any, ...], tuple[Any, Any, Array]]:
-    predicted, _, evidence = carry
-    updated = arithmetic.times(predicted, arithmetic.encode(row))
-    scale = lax.stop_gradient(arithmetic.total(updated))
-    filtered = arithmetic.over(updated, scale)
-    carry = arithmetic.contract(matrix, filtered), filtered, arithmetic.times(evidence, scale)
-    return carry, (predicted, scale, messages.probs(arithmetic.decode(filtered)).astype(dtype))
-
-  start = arithmetic.encode(jnp.broadcast_to(initial_probs, rows.shape[1:]))
-  certain = arithmetic.encode(jnp.ones(rows.shape[3:], rows.dtype))
-  (_, filtered, evidence), by_position = _scan(step, (start, start, certain), rows)
-  # The total is 1; its slope is that of the log-evidence, since the scales are constants.
-  return filtered, arithmetic.log(evidence) + arithmetic.log(arithmetic.total(filtered)), *by_position
-
-
-def _smooth(
-  arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
-) -> tuple[tuple[Array, ...], Array]:
-  """The probabilities of a `Posterior`, their axes those of the rows, and the log-evidence; arguments as in `_forward`.
-
-  future_t(h) = P[x_{t+1:T} | H_t = h] / P[x_{t+1:T} | x_{1:t}] is scaled by what scaled the pass forward.
-  """
-  _, log_evidence, predicted, scale, filtered_probs = _forward(
-    arithmetic, dtype, initial_probs, transition_matrix, rows
-  )
-  matrix = arithmetic.encode(transition_matrix)
-  # Its largest entry is at most one over the evidence. Where that could be too large for a float, the future counts
-  # as impossible, so that what logarithms will replace is finite, and so are its slopes.
-  scale = jnp.where(log_evidence >= arithmetic.least_log_evidence, scale, jnp.inf)
-  probs = lambda message: messages.probs(arithmetic.decode(_rescale(arithmetic, message))).astype(dtype)
-
-  def step(future: Any, at: tuple[Any, Any, Array]) -> tuple[Any, tuple[Array, Array]]:
-    predicted, scale, row = at
-    observed = arithmetic.over(arithmetic.times(future, arithmetic.encode(row)), scale)
-    smoothed, leave_one_out = (probs(arithmetic.times(predicted, message)) for message in (observed, future))
-    return arithmetic.contract(matrix, observed), (smoothed, leave_one_out)
-
-  no_future = arithmetic.encode(jnp.ones_like(rows[0]))
-  _, two_sided_probs = _scan(step, no_future, (predicted, scale, rows), reverse=True)
-  return (filtered_probs, jax.vmap(probs)(predicted), *two_sided_probs), log_evidence
-
-
-def _rescale(arithmetic: Arithmetic, message: Any) -> Any:
-  """The message brought to sum 1 by a constant to differentiation."""
-  return arithmetic.over(message, lax.stop_gradient(arithmetic.total(message)))
-
-
-def _between(
-  arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, *rows: Array
-) -> tuple[Array, Array]:
-  """P[H_t | x_{-t}], [1, H, C, N K B], and the log-evidence [N K B] of rows [P, H, C, N, K, 1] before t and
-  [T, H, C, N, 1, B] after it.
-
-  Pairs meet at t alone: the pass forward is made once for each beginning, the one backward once for each end.
-  """
-  before, after = rows
-  open_end = jnp.concatenate([before, jnp.ones((1, *before.shape[1:]), before.dtype)])
-  predicted, log_evidence, *_ = _forward(arithmetic, dtype, initial_probs, transition_matrix, open_end)
-  matrix = arithmetic.encode(transition_matrix)
-
-  def step(carry: tuple[Any, Any], row: Array) -> tuple[tuple[Any, Any], None]:
-    future, evidence = carry
-    moved = arithmetic.contract(matrix, arithmetic.times(future, arithmetic.encode(row)))
-    scale = lax.stop_gradient(arithmetic.total(moved))
-    return (arithmetic.over(moved, scale), arithmetic.times(evidence, scale)), None
-
-  ones = lambda shape: arithmetic.encode(jnp.ones(shape, after.dtype))
-  (future, evidence), _ = _scan(step, (ones(after.shape[1:]), ones(after.shape[3:])), after, reverse=True)
-  joint = arithmetic.times(predicted, future)
-  joint, log_evidence = joint.reshape(*joint.shape[:2], -1), (log_evidence + arithmetic.log(evidence)).reshape(-1)
-  probs = messages.probs(arithmetic.decode(_rescale(arithmetic, joint))).astype(dtype)
-  return probs[None], log_evidence + arithmetic.log(arithmetic.total(joint))
-
-
-def _filter_to_end(arithmetic: Arithmetic, dtype: Any, *arguments: Array) -> tuple[Array, Array]:
-  filtered, log_evidence, *_ = _forward(arithmetic, dtype, *arguments)
-  return messages.probs(arithmetic.decode(filtered)).astype(dtype), log_evidence
-
-
-def _complete(run: Callable[..., Any], *arguments: Array) -> tuple[Any, Array]:
-  """The probabilities of `run` and the log-likelihood [B]; by logarithms if evidence is too improbable for scaling."""
+  arithmetic, *next_ones = arithmetics
+  dtype = arguments[-1].dtype
   constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
   initial_probs, matrix, *rows = map(float64.as_float64, arguments)
-  # Distributions and rows of maximum 1 have evidence of at most 1, which the bound speaks of.
-  total, row_sum, largest = (
-    constant(initial_probs.sum((0, 1))),
-    constant(matrix.sum(1).max(0)),
-    [constant(x.max((1, 2))) for x in rows],
-  )
-  scaled_arguments = (
-    initial_probs / total,
-    matrix / row_sum,
-    *(x * (1 / y[:, None, None]) for x, y in zip(rows, largest)),
-  )
-  tell = lambda arithmetic: run(arithmetic, arguments[-1].dtype, *scaled_arguments)
-  scaled = tell(messages.SCALED)
-  certified = scaled[1] > messages.SCALED.least_log_evidence
-  replace = lambda scaled: jax.tree.map(lambda *x: jnp.where(certified, *x), scaled, tell(messages.LOGARITHMIC))
-  probs, log_evidence = lax.cond(certified.all(), lambda x: x, jax.checkpoint(replace), scaled)
+  # Distributions and rows of maximum 1 have evidence of at most 1, which the bounds speak of.
+  total, row_sum = constant(initial_probs.sum((0, 1))), constant(matrix.sum(1).max(0))
+  largest = [constant(x.max((1, 2))) for x in rows]
+  scaled_rows = (x * (1 / y[:, None, None]) for x, y in zip(rows, largest))
+  scaled = map(arithmetic.encode, (initial_probs / total, matrix / row_sum, *scaled_rows))
+  probs, log_evidence = run(arithmetic, dtype, *scaled)
   moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
   log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
-  return probs, (log_evidence + log_constants.reshape(-1)).astype(arguments[-1].dtype)
+  result = probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)
+  if not next_ones:
+    return result
+  certified = log_evidence > arithmetic.least_log_evidence
+
+  def replace(result: Any, *arguments: Array) -> Any:
+    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, _complete(run, next_ones, *arguments))
+
+  return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
 
 
-def _of_sequences(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array) -> Any:
+def _of_sequences(
+  run: Callable[..., Any], arithmetics: Sequence[Arithmetic], initial_probs: Array, matrix: Array, rows: Array
+) -> Any:
   """The result of `run` on rows [B, T, E], block by block; its arrays [..., H, C, B] become [B, ..., E].
 
   The distribution is one for all, [E] and [H, H], or one for each, [B, E] and [B, H, H].
@@ -196,7 +106,7 @@ def _of_sequences(run: Callable[..., Any], initial_probs: Array, matrix: Array, 
     rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
     rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
     batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
-    result = _complete(run, *_batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
+    result = _complete(run, arithmetics, *_batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
     return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
 
   if matrix.ndim == 2:
@@ -215,7 +125,9 @@ def _of_pairs(initial_probs: Array, matrix: Array, before: Array, after: Array) 
     jnp.einsum('nkpch->phcnk', split(before))[..., None],
     jnp.einsum('nbtch->thcnb', split(after))[:, :, :, :, None],
   )
-  (probs_HxCxP,), _ = _complete(_between, *_batch_last(initial_probs, matrix, 3), *rows)
+  (probs_HxCxP,), _ = _complete(
+    passes.between, messages.ARITHMETICS['float64'], *_batch_last(initial_probs, matrix, 3), *rows
+  )
   return probs_HxCxP.transpose(2, 1, 0).reshape(*before.shape[:2], after.shape[1], after.shape[-1])
 
 
@@ -228,8 +140,10 @@ def _batch_last(initial_probs: Array, matrix: Array, num_axes: int) -> tuple[Arr
   return last(by_parts), last(matrix)
 
 
-_smoothed = exact(functools.partial(_of_sequences, _smooth))
-_last_filtered = exact(functools.partial(_of_sequences, _filter_to_end))
+_smooth = {name: functools.partial(_of_sequences, passes.smooth, x) for name, x in messages.ARITHMETICS.items()}
+# In float32 a slope could be too large.
+_smoothed = {name: exact(function, slopes_of=_smooth['float64']) for name, function in _smooth.items()}
+_last_filtered = exact(functools.partial(_of_sequences, passes.filter_to_end, messages.ARITHMETICS['float64']))
 _pairs = exact(_of_pairs)
 
 
@@ -243,8 +157,8 @@ def _of_batch(function: Callable[..., Any], hmm: Chain, likelihoods: Array) -> A
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 
-@jax.jit
-def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
+@functools.partial(jax.jit, static_argnames='arithmetic')
+def forward_backward(hmm: Chain, likelihoods: Array, arithmetic: str = 'float64') -> Posterior:
   """Exact posteriors by message passing (Rabiner 1989; the paper's G-bar, section 3.1), of one sequence or of many.
 
   With A the row-stochastic `transition_matrix` and c the part of the state that never moves, if it has one,
@@ -260,11 +174,17 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
       `transition_matrix` [H, H].
     likelihoods: [..., T, E], nonnegative; `token_likelihoods` makes them from tokens. Leading axes are batches, and
       no sequence's result depends on its companions. `jax.vmap`, over sequences, HMMs or both, is as fast.
+    arithmetic: 'float64', or 'float32', which is faster. A sequence from whose smoothed rows float32 may have taken a
+      share of over 5e-5 is worked out once more. Filtered, predicted and leave-one-out rows have no such check: a state
+      of a probability below 1e-38 counts there as impossible from then on, however much what follows favours it.
+      Slopes are those of float64.
 
   Returns:
     A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.
   """
-  probs, loglik = _of_batch(_smoothed, hmm, likelihoods)
+  if arithmetic not in _smoothed:
+    raise ValueError(f'arithmetic is {arithmetic!r}; valid are {", ".join(map(repr, _smoothed))}')
+  probs, loglik = _of_batch(_smoothed[arithmetic], hmm, likelihoods)
   return Posterior._make((*probs, loglik))
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 from jax import Array, lax
 import jax.numpy as jnp
+import numpy as np
 
 from hmm_jax import float64
 
@@ -42,7 +43,7 @@ def _beside(matrix: Array, message: Array) -> Array:
 class Arithmetic(NamedTuple):
   """An encoding of messages [H, C, B], and the operations of the recursion on it."""
 
-  encode: Callable[[Array], Array]
+  encode: Callable[[Array], Array]  # of float64
   decode: Callable[[Array], Array]
   times: Callable[[Array, Array], Array]
   contract: Callable[[Array, Array], Array]  # (matrix [I, J] or [I, J, B], message [J, C, B]) -> [I, C, B]
@@ -50,6 +51,11 @@ class Arithmetic(NamedTuple):
   over: Callable[[Array, Array], Array]  # (message, total) -> their ratio; the message where the total is zero
   log: Callable[[Array], Array]  # of what is encoded
   least_log_evidence: float  # below it rounding to zero could matter
+  most_lost: float = 0.0  # the largest share of the evidence that it may take, where that is looked at
+  least_scale: float = 0.0
+
+  def one(self, shape: tuple[int, ...], dtype: Any) -> Array:
+    return self.encode(jnp.ones(shape, dtype)).astype(dtype)
 
 
 SCALED = Arithmetic(
@@ -74,3 +80,18 @@ LOGARITHMIC = Arithmetic(
   log=lambda x: x,
   least_log_evidence=-jnp.inf,
 )
+
+
+def _to_float32(weights: Array) -> Array:
+  return jnp.where(weights < jnp.finfo(np.float32).tiny, 0, weights).astype(np.float32)
+
+
+SINGLE = SCALED._replace(
+  encode=_to_float32,
+  # A future that is cut off shows in the share of the evidence that is lost.
+  over=lambda message, total: jnp.minimum(SCALED.over(message, total), 1e30),
+  most_lost=5e-5,
+  least_scale=1e-30,  # below it the pass backward, too, could lose a share that matters
+)
+# By the name of the first, each of which leaves to the next what it may be wrong about.
+ARITHMETICS = {'float64': (SCALED, LOGARITHMIC), 'float32': (SINGLE, SCALED, LOGARITHMIC)}

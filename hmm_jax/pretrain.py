@@ -127,6 +127,9 @@ def make_train_steps(
     sharding.over(mesh, train_steps), donate_argnums=0, in_shardings=where, out_shardings=(of_state, whole)
   )
 
+  if mesh.is_multi_process:  # Its arrays lie on all processes from the start.
+    return steps
+
   @functools.wraps(steps)
   def placed_first(*arguments: Any) -> tuple[TrainState, Array]:
     # What lives elsewhere is of another type to JAX, which would compile a program for it alone.

@@ -124,26 +124,26 @@ INFERENCE = [
     ('tests/library/inference_test.py', '-k', 'gradient_equals_enumeration'),
   ),
   *(
-    Mutant(name, 'hmm_jax/inference.py', old, new, (f'tests/library/inference{which}_test.py', '-k', tests))
+    Mutant(name, 'hmm_jax/passes.py', old, new, (f'tests/library/inference{which}_test.py', '-k', tests))
     for name, old, new, which, tests in (
       (
         'the transition matrix transposed forward',
-        'matrix = arithmetic.encode(transition_matrix.swapaxes(0, 1))',
-        'matrix = arithmetic.encode(transition_matrix)',
+        'matrix = transition_matrix.swapaxes(0, 1)',
+        'matrix = transition_matrix',
         '',
         'posterior_equals_enumeration',
       ),
       (
         'leave-one-out keeps its own row',
-        'for message in (observed, future))',
-        'for message in (observed, observed))',
+        'probs(arithmetic.times(predicted, future))',
+        'probs(arithmetic.times(predicted, observed))',
         '',
         'posterior_equals_enumeration',
       ),
       (
         'leave-one-out off by one',
-        'return arithmetic.contract(matrix, observed), (smoothed',
-        'return arithmetic.contract(matrix, future), (smoothed',
+        'return arithmetic.contract(transition_matrix, observed)',
+        'return arithmetic.contract(transition_matrix, future)',
         '',
         'posterior_equals_enumeration',
       ),
@@ -169,13 +169,6 @@ INFERENCE = [
         'posterior_equals_enumeration',
       ),
       (
-        'the largest entries of rows forgotten',
-        ' + sum(jnp.log(x).sum(0) for x in largest)',
-        '',
-        '',
-        'posterior_equals_enumeration',
-      ),
-      (
         'a future that no float holds',
         'jnp.where(log_evidence >= arithmetic.least_log_evidence, scale, jnp.inf)',
         'scale',
@@ -183,33 +176,66 @@ INFERENCE = [
         'slopes',
       ),
       (
+        'float32 that is never replaced',
+        'abs(total - 1).max(0) < arithmetic.most_lost',
+        'abs(total - 1).max(0) > -1',
+        '_precision',
+        'float32_keeps',
+      ),
+      (
+        'float32 that is always replaced',
+        'abs(total - 1).max(0) < arithmetic.most_lost',
+        'abs(total - 1).max(0) < 0',
+        '_precision',
+        'float32_keeps',
+      ),
+    )
+  ),
+  *(
+    Mutant(name, 'hmm_jax/inference.py', old, new, (f'tests/library/inference{which}_test.py', '-k', tests))
+    for name, old, new, which, tests in (
+      (
+        'the largest entries of rows forgotten',
+        ' + sum(jnp.log(x).sum(0) for x in largest)',
+        '',
+        '',
+        'posterior_equals_enumeration',
+      ),
+      (
         'logarithms too late',
-        'scaled[1] > messages.SCALED.least_log_evidence',
-        'scaled[1] > -1e9',
+        'log_evidence > arithmetic.least_log_evidence',
+        'log_evidence > -1e9',
         '_precision',
         'detour',
       ),
-      ('no logarithms', 'scaled[1] > messages.SCALED.least_log_evidence', 'scaled[1] < 1', '_precision', 'extreme'),
+      ('no logarithms', 'log_evidence > arithmetic.least_log_evidence', 'log_evidence < 1', '_precision', 'extreme'),
       (
         'one uncertified sequence replaces its whole batch',
-        'jnp.where(certified, *x), scaled',
-        'jnp.where(certified.all(), *x), scaled',
+        'jnp.where(certified, *x), result',
+        'jnp.where(certified.all(), *x), result',
         '',
         'how_it_is_taken',
       ),
       (
         'arithmetic in float32',
-        'run(arithmetic, arguments[-1].dtype, *scaled_arguments)',
-        'run(arithmetic, arguments[-1].dtype, *(x.astype(jnp.float32) for x in scaled_arguments))',
+        'run(arithmetic, dtype, *scaled)',
+        'run(arithmetic, dtype, *(x.astype(jnp.float32) for x in scaled))',
         '_precision',
         'text_is_rounded',
       ),
       (
         'the scale of the matrix taken for evidence',
-        'matrix / row_sum,',
-        'matrix,',
+        'matrix / row_sum, *',
+        'matrix, *',
         '_precision',
         'potentials',
+      ),
+      (
+        'slopes in float32',
+        "slopes_of=_smooth['float64']",
+        'slopes_of=function',
+        '_precision',
+        'slopes',
       ),
     )
   ),

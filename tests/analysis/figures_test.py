@@ -52,22 +52,6 @@ def test_the_right_figure_draws_memory_and_vanilla():
 
 
 @pytest.mark.parametrize(
-  ('scale', 'label', 'values'),
-  [
-    ('small', 'prompt, the paper (BERT-base on more text; digitised)', [93.0, 87.0, 74.8, 75.1]),
-    ('paper_v1', 'prompt, the paper (BERT-base; digitised)', [97.6, 98.6, 93.8, 69.3, 76.2]),
-  ],
-)
-def test_the_paper_is_drawn_beside_ours_when_asked(scale, label, values):
-  """Hollow marks without a line are the digitised values within our sizes: the later text's, or the first one's."""
-  records = [row | {'scale': scale} for row in prompt_records() if row['num_states'] > 4]
-  line = _drawn(figures.figure_3_left, records, overlay=True)[2][label]
-  assert list(line.get_ydata()) == values and line.get_xdata().min() == 10
-  assert (line.get_markerfacecolor(), line.get_linestyle()) == ('none', 'None')
-  assert label not in _drawn(figures.figure_3_left, records)[2]
-
-
-@pytest.mark.parametrize(
   ('num_trials', 'counted'), [(4, 'HMMs: n = 4, each a dot'), (5, 'HMMs: n = 5, 95% t intervals')]
 )
 def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, counted):

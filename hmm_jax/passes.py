@@ -1,0 +1,112 @@
+"""Passes over the messages of sequences, forward and backward, in an `Arithmetic`; how `hmm_jax.inference` works.
+
+Messages are [H, C, B], with the batch as the minor axis, the fast layout on a CPU. P[x_t | x_{1:t-1}] scales both
+passes (Rabiner 1989, V.A). Every array that comes in is encoded, but for rows of ones.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax import Array, lax
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax import messages
+from hmm_jax.messages import Arithmetic
+
+
+def _scan(step: Callable[..., Any], start: Any, rows: Any, reverse: bool = False) -> Any:
+  """`lax.scan` that keeps carries alone for the way back: a step that is made once more costs less than memory."""
+  return lax.scan(jax.checkpoint(step, prevent_cse=False), start, rows, reverse=reverse)
+
+
+def forward(
+  arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
+) -> tuple[Any, Array, Any, Any, Array]:
+  """The last filtered message, the log-evidence [B], and by position what follows.
+
+  Those are predicted_t(h) = P[H_t = h | x_{1:t-1}], the scale P[x_t | x_{1:t-1}] [B], and the filtered probabilities.
+  Encoded rows are [T, H, C, B], `initial_probs` [H, C, 1]; probabilities are stored as `dtype`.
+  """
+  matrix = transition_matrix.swapaxes(0, 1)
+
+  def step(carry: tuple[Any, ...], row: Array) -> tuple[tuple[Any, ...], tuple[Any, Any, Array]]:
+    predicted, _, evidence = carry
+    updated = arithmetic.times(predicted, row)
+    scale = lax.stop_gradient(arithmetic.total(updated))
+    filtered = arithmetic.over(updated, scale)
+    carry = arithmetic.contract(matrix, filtered), filtered, arithmetic.times(evidence, scale)
+    return carry, (predicted, scale, messages.probs(arithmetic.decode(filtered)).astype(dtype))
+
+  start = jnp.broadcast_to(initial_probs, rows.shape[1:])
+  certain = arithmetic.one(rows.shape[3:], np.float64)  # A product of many scales.
+  (_, filtered, evidence), by_position = _scan(step, (start, start, certain), rows)
+  # The total is 1; its slope is that of the log-evidence, since the scales are constants.
+  return filtered, arithmetic.log(evidence) + arithmetic.log(arithmetic.total(filtered)), *by_position
+
+
+def smooth(
+  arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
+) -> tuple[tuple[Array, ...], Array]:
+  """The probabilities of a `Posterior`, their axes those of the rows, and the log-evidence; arguments as in `forward`.
+
+  future_t(h) = P[x_{t+1:T} | H_t = h] / P[x_{t+1:T} | x_{1:t}] is scaled by what scaled the pass forward.
+  """
+  _, log_evidence, predicted, scale, filtered_probs = forward(arithmetic, dtype, initial_probs, transition_matrix, rows)
+  # Its largest entry is at most one over the evidence. Where that could be too large for a float, the future counts
+  # as impossible, so that what logarithms will replace is finite, and so are its slopes.
+  scale = lax.stop_gradient(jnp.where(log_evidence >= arithmetic.least_log_evidence, scale, jnp.inf))
+  probs = lambda message: messages.probs(arithmetic.decode(_rescale(arithmetic, message))).astype(dtype)
+
+  def step(future: Any, at: tuple[Any, Any, Array]) -> tuple[Any, tuple[Array, Array, Array]]:
+    predicted, scale, row = at
+    observed = arithmetic.over(arithmetic.times(future, row), scale)
+    joint = arithmetic.times(predicted, observed)
+    told = probs(joint), probs(arithmetic.times(predicted, future)), arithmetic.total(joint)
+    return arithmetic.contract(transition_matrix, observed), told
+
+  no_future = arithmetic.one(rows.shape[1:], rows.dtype)
+  _, (smoothed, leave_one_out, total) = _scan(step, no_future, (predicted, scale, rows), reverse=True)
+  if arithmetic.most_lost:
+    # The totals are 1, but for the share of the evidence that rounding to zero took from paths of later positions.
+    is_kept = (abs(total - 1).max(0) < arithmetic.most_lost) & (scale.min(0) > arithmetic.least_scale)
+    log_evidence = jnp.where(is_kept, log_evidence, -jnp.inf)
+  return (filtered_probs, jax.vmap(probs)(predicted), smoothed, leave_one_out), log_evidence
+
+
+def _rescale(arithmetic: Arithmetic, message: Any) -> Any:
+  """The message brought to sum 1 by a constant to differentiation."""
+  return arithmetic.over(message, lax.stop_gradient(arithmetic.total(message)))
+
+
+def between(
+  arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, *rows: Array
+) -> tuple[Array, Array]:
+  """P[H_t | x_{-t}], [1, H, C, N K B], and the log-evidence [N K B] of rows [P, H, C, N, K, 1] before t and
+  [T, H, C, N, 1, B] after it.
+
+  Pairs meet at t alone: the pass forward is made once for each beginning, the one backward once for each end.
+  """
+  before, after = rows
+  open_end = jnp.concatenate([before, arithmetic.one((1, *before.shape[1:]), before.dtype)])
+  predicted, log_evidence, *_ = forward(arithmetic, dtype, initial_probs, transition_matrix, open_end)
+
+  def step(carry: tuple[Any, Any], row: Array) -> tuple[tuple[Any, Any], None]:
+    future, evidence = carry
+    moved = arithmetic.contract(transition_matrix, arithmetic.times(future, row))
+    scale = lax.stop_gradient(arithmetic.total(moved))
+    return (arithmetic.over(moved, scale), arithmetic.times(evidence, scale)), None
+
+  one = lambda shape: arithmetic.one(shape, after.dtype)
+  (future, evidence), _ = _scan(step, (one(after.shape[1:]), one(after.shape[3:])), after, reverse=True)
+  joint = arithmetic.times(predicted, future)
+  joint, log_evidence = joint.reshape(*joint.shape[:2], -1), (log_evidence + arithmetic.log(evidence)).reshape(-1)
+  probs = messages.probs(arithmetic.decode(_rescale(arithmetic, joint))).astype(dtype)
+  return probs[None], log_evidence + arithmetic.log(arithmetic.total(joint))
+
+
+def filter_to_end(arithmetic: Arithmetic, dtype: Any, *arguments: Array) -> tuple[Array, Array]:
+  """The last filtered probabilities, [H, C, B], and the log-evidence; arguments as in `forward`."""
+  filtered, log_evidence, *_ = forward(arithmetic, dtype, *arguments)
+  return messages.probs(arithmetic.decode(filtered)).astype(dtype), log_evidence
