@@ -88,8 +88,6 @@ def _to_float32(weights: Array) -> Array:
 
 SINGLE = SCALED._replace(
   encode=_to_float32,
-  # A future that is cut off shows in the share of the evidence that is lost.
-  over=lambda message, total: jnp.minimum(SCALED.over(message, total), 1e30),
   most_lost=5e-5,
   least_scale=1e-30,  # below it the pass backward, too, could lose a share that matters
 )

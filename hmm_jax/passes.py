@@ -69,9 +69,10 @@ def smooth(
   no_future = arithmetic.one(rows.shape[1:], rows.dtype)
   _, (smoothed, leave_one_out, total) = _scan(step, no_future, (predicted, scale, rows), reverse=True)
   if arithmetic.most_lost:
-    # The totals are 1, but for the share of the evidence that rounding to zero took from paths of later positions.
-    is_kept = (abs(total - 1).max(0) < arithmetic.most_lost) & (scale.min(0) > arithmetic.least_scale)
-    log_evidence = jnp.where(is_kept, log_evidence, -jnp.inf)
+    # The totals are 1, but for the share of the evidence that rounding to zero took from paths of later positions; they
+    # are not finite where a future is too large.
+    is_kept = (abs(total - 1) < arithmetic.most_lost) & (scale > arithmetic.least_scale)
+    log_evidence = jnp.where(is_kept.all(0), log_evidence, -jnp.inf)
   return (filtered_probs, jax.vmap(probs)(predicted), smoothed, leave_one_out), log_evidence
 
 
