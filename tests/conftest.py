@@ -84,10 +84,10 @@ def memory():
 
 @pytest.fixture(scope='module', autouse=True)
 def few_programs(memory):
-  """Drops compiled programs, which stay in the cache on disk, once they have taken 0.7 GB."""
+  """Drops compiled programs, which stay in the cache on disk, once they have taken 0.4 GB."""
   yield
   resident = lambda: psutil.Process().memory_info().rss
-  if resident() > memory['cleared'] + 7e8:
+  if resident() > memory['cleared'] + 4e8:
     jax.clear_caches()
     gc.unfreeze()
     gc.collect()

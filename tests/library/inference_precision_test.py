@@ -101,7 +101,7 @@ def test_float32_keeps_smoothed_rows_and_needs_no_more_on_text():
   in_float32 = functools.partial(forward_backward, arithmetic='float32')
   rows = text_rows(hmm, 50, 129)[:50]
   with jax.enable_x64(True):
-    posterior = in_float32(hmm, np.float64(rows))
+    posterior = jax.device_get(in_float32(hmm, np.float64(rows)))
   expected = log_space_posterior(hmm, rows)
   error = np.abs(posterior.smoothed_probs - expected.smoothed_probs).max((1, 2))
   assert 1e-9 < error.min() and error.max() < 5e-7
