@@ -1,4 +1,4 @@
-"""Exact functions of a distribution and sequences, whose `jax.vmap` is one program for more sequences."""
+"""Exact functions of a distribution and sequences, with a batching rule for `jax.vmap`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +22,7 @@ def exact(function: Callable[..., Any], slopes_of: Callable[..., Any] | None = N
     slopes_of: a more exact function to differentiate in its place.
   """
   forward = _mapped(function, is_pull_back=False)
-  # What is kept for the way back are the arguments: arrays inside of `function` have no axis that `vmap` knows.
+  # The residuals are the arguments: `vmap` does not see the batch axis of arrays inside of `function`.
   pull_back = _mapped(lambda *args: jax.vjp(slopes_of or function, *args[:-1])[1](args[-1]), is_pull_back=True)
   with_slopes = jax.custom_vjp(forward)
   with_slopes.defvjp(lambda *args: (_once(forward)(*args), args), lambda args, slopes: _once(pull_back)(*args, slopes))
@@ -43,8 +43,8 @@ def _once(function: Callable[..., Any]) -> Callable[..., Any]:
 def _mapped(function: Callable[..., Any], is_pull_back: bool) -> Callable[..., Any]:
   """`function`, whose `jax.vmap` puts what is mapped over beside its sequences.
 
-  A pull-back's result begins with the slopes of the distribution. They are summed over the sequences of one call and
-  not over what is mapped over: JAX sums the latter itself, where it maps over sequences alone.
+  A pull-back's result begins with the cotangents of the distribution. They are summed over the sequences of one call
+  alone: JAX sums over the mapped axis where the distribution is not mapped.
   """
   call = jax.custom_batching.custom_vmap(float64.in_float64(function))
 

@@ -62,7 +62,7 @@ class Posterior(NamedTuple):
 def _complete(run: Callable[..., Any], arithmetics: Sequence[Arithmetic], *arguments: Array) -> tuple[Any, Array]:
   """The probabilities of `run` and the log-likelihood [B].
 
-  They come from the first arithmetic, and from the next ones for sequences that it may be wrong about.
+  Sequences that one arithmetic does not certify are worked out in the next.
   """
   arithmetic, *next_ones = arithmetics
   dtype = arguments[-1].dtype
@@ -72,14 +72,18 @@ def _complete(run: Callable[..., Any], arithmetics: Sequence[Arithmetic], *argum
   total, row_sum = constant(initial_probs.sum((0, 1))), constant(matrix.sum(1).max(0))
   largest = [constant(x.max((1, 2))) for x in rows]
   scaled_rows = (x * (1 / y[:, None, None]) for x, y in zip(rows, largest))
-  scaled = map(arithmetic.encode, (initial_probs / total, matrix / row_sum, *scaled_rows))
-  probs, log_evidence = run(arithmetic, dtype, *scaled)
+  scaled = initial_probs / total, matrix / row_sum, *scaled_rows
+  encoded = [arithmetic.encode(x) for x in scaled]
+  probs, log_evidence = run(arithmetic, dtype, *encoded)
   moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
   log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
   result = probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)
   if not next_ones:
     return result
   certified = log_evidence > arithmetic.least_log_evidence
+  if arithmetic.most_lost:
+    start_is_lost, move_is_lost, row_is_lost = ((x > 0) & (y == 0) for x, y in zip(scaled, encoded))
+    certified &= ~(start_is_lost.any((0, 1)) | move_is_lost.any((0, 1)) | row_is_lost.any((0, 1, 2)))
 
   def replace(result: Any, *arguments: Array) -> Any:
     return jax.tree.map(lambda *x: jnp.where(certified, *x), result, _complete(run, next_ones, *arguments))
@@ -132,7 +136,7 @@ def _of_pairs(initial_probs: Array, matrix: Array, before: Array, after: Array) 
 
 
 def _batch_last(initial_probs: Array, matrix: Array, num_axes: int) -> tuple[Array, Array]:
-  """[H, C, ...] and [H, H], or [H, H, ...] of one for each; ... stands for `num_axes` axes, the first of them its."""
+  """Initial probabilities [H, C, ...] and the matrix [H, H] or [H, H, ...]; ... is `num_axes` axes, the batch first."""
   by_parts = initial_probs.reshape(*initial_probs.shape[:-1], -1, matrix.shape[-1]).swapaxes(-1, -2)
   if matrix.ndim == 2:
     return jnp.expand_dims(by_parts, range(2, 2 + num_axes)), matrix
@@ -173,7 +177,7 @@ def forward_backward(hmm: Chain, likelihoods: Array, arithmetic: str = 'float64'
     hmm: an `HMM` (E = H), a `MemoryHMM` (E = M^N H), or anything with their `joint_initial_probs` [E] and
       `transition_matrix` [H, H].
     likelihoods: [..., T, E], nonnegative; `token_likelihoods` makes them from tokens. Leading axes are batches, and
-      no sequence's result depends on its companions. `jax.vmap`, over sequences, HMMs or both, is as fast.
+      no sequence's result depends on its companions. `jax.vmap` over sequences is as fast; over HMMs a step costs more.
     arithmetic: 'float64', or 'float32', which is faster. A sequence from whose smoothed rows float32 may have taken a
       share of over 5e-5 is worked out once more. Filtered, predicted and leave-one-out rows have no such check: a state
       of a probability below 1e-38 counts there as impossible from then on, however much what follows favours it.

@@ -50,7 +50,7 @@ class Arithmetic(NamedTuple):
   total: Callable[[Array], Array]  # message -> its sum, [B], which is encoded too
   over: Callable[[Array, Array], Array]  # (message, total) -> their ratio; the message where the total is zero
   log: Callable[[Array], Array]  # of what is encoded
-  least_log_evidence: float  # below it rounding to zero could matter
+  least_log_evidence: float  # at or below it the next arithmetic is used
   most_lost: float = 0.0  # the largest share of the evidence that it may take, where that is looked at
   least_scale: float = 0.0
 
@@ -91,5 +91,5 @@ SINGLE = SCALED._replace(
   most_lost=5e-5,
   least_scale=1e-30,  # below it the pass backward, too, could lose a share that matters
 )
-# By the name of the first, each of which leaves to the next what it may be wrong about.
+# By name: each arithmetic leaves the sequences that it does not certify to the next.
 ARITHMETICS = {'float64': (SCALED, LOGARITHMIC), 'float32': (SINGLE, SCALED, LOGARITHMIC)}

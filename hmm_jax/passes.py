@@ -1,7 +1,7 @@
 """Passes over the messages of sequences, forward and backward, in an `Arithmetic`; how `hmm_jax.inference` works.
 
-Messages are [H, C, B], with the batch as the minor axis, the fast layout on a CPU. P[x_t | x_{1:t-1}] scales both
-passes (Rabiner 1989, V.A). Every array that comes in is encoded, but for rows of ones.
+Messages are [H, C, B], with the batch as the minor axis, the fast layout on a CPU. `smooth` scales both
+passes by P[x_t | x_{1:t-1}] (Rabiner 1989, V.A). Arguments are encoded.
 """
 
 from collections.abc import Callable
@@ -17,17 +17,17 @@ from hmm_jax.messages import Arithmetic
 
 
 def _scan(step: Callable[..., Any], start: Any, rows: Any, reverse: bool = False) -> Any:
-  """`lax.scan` that keeps carries alone for the way back: a step that is made once more costs less than memory."""
+  """`lax.scan` that saves only carries for the gradient: recomputing a step is cheaper than storing it."""
   return lax.scan(jax.checkpoint(step, prevent_cse=False), start, rows, reverse=reverse)
 
 
 def forward(
   arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
 ) -> tuple[Any, Array, Any, Any, Array]:
-  """The last filtered message, the log-evidence [B], and by position what follows.
+  """The last filtered message, the log-evidence [B], and three arrays by position.
 
-  Those are predicted_t(h) = P[H_t = h | x_{1:t-1}], the scale P[x_t | x_{1:t-1}] [B], and the filtered probabilities.
-  Encoded rows are [T, H, C, B], `initial_probs` [H, C, 1]; probabilities are stored as `dtype`.
+  They are predicted_t(h) = P[H_t = h | x_{1:t-1}], the scale P[x_t | x_{1:t-1}] [B], and the filtered probabilities.
+  Rows are [T, H, C, B], `initial_probs` [H, C, 1 or B]; probabilities are stored as `dtype`.
   """
   matrix = transition_matrix.swapaxes(0, 1)
 
@@ -69,8 +69,8 @@ def smooth(
   no_future = arithmetic.one(rows.shape[1:], rows.dtype)
   _, (smoothed, leave_one_out, total) = _scan(step, no_future, (predicted, scale, rows), reverse=True)
   if arithmetic.most_lost:
-    # The totals are 1, but for the share of the evidence that rounding to zero took from paths of later positions; they
-    # are not finite where a future is too large.
+    # A total differs from 1 by the share of the evidence that rounding to zero took at later positions. It is not
+    # finite where a future overflows.
     is_kept = (abs(total - 1) < arithmetic.most_lost) & (scale > arithmetic.least_scale)
     log_evidence = jnp.where(is_kept.all(0), log_evidence, -jnp.inf)
   return (filtered_probs, jax.vmap(probs)(predicted), smoothed, leave_one_out), log_evidence

@@ -97,7 +97,7 @@ def make_train_steps(
   """Compiles `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
 
   The batch and the state are split as `hmm_jax.sharding` says; the state is donated. One compilation serves every
-  corpus of one shape, wherever the first state is.
+  corpus of one shape; in one process also where the first state is not on the mesh.
   """
 
   def train_steps(state: TrainState, corpus: Array, key: Array) -> tuple[TrainState, Array]:
@@ -132,7 +132,7 @@ def make_train_steps(
 
   @functools.wraps(steps)
   def placed_first(*arguments: Any) -> tuple[TrainState, Array]:
-    # What lives elsewhere is of another type to JAX, which would compile a program for it alone.
+    # JAX would compile a second program for arguments of another sharding.
     return steps(*jax.device_put(arguments, where))
 
   vars(placed_first).update(lower=steps.lower)

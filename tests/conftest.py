@@ -43,7 +43,7 @@ jax.monitoring.register_event_duration_secs_listener(lambda event, seconds, **_:
 
 
 def count_of_programs():
-  """Those that this process has compiled, or read from the cache, by JAX's own events."""
+  """The number of programs that this process has compiled, or read from the cache, by JAX's own events."""
   return _EVENTS['/jax/core/compile/backend_compile_duration']
 
 
@@ -84,7 +84,7 @@ def memory():
 
 @pytest.fixture(scope='module', autouse=True)
 def few_programs(memory):
-  """Drops compiled programs, which stay in the cache on disk, once they have taken 0.4 GB."""
+  """Drops compiled programs, which stay in the cache on disk, once resident memory has grown by 0.4 GB."""
   yield
   resident = lambda: psutil.Process().memory_info().rss
   if resident() > memory['cleared'] + 4e8:

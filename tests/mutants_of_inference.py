@@ -218,8 +218,8 @@ INFERENCE = [
       ),
       (
         'arithmetic in float32',
-        'run(arithmetic, dtype, *scaled)',
-        'run(arithmetic, dtype, *(x.astype(jnp.float32) for x in scaled))',
+        'run(arithmetic, dtype, *encoded)',
+        'run(arithmetic, dtype, *(x.astype(jnp.float32) for x in encoded))',
         '_precision',
         'text_is_rounded',
       ),
@@ -229,6 +229,13 @@ INFERENCE = [
         'matrix, *',
         '_precision',
         'potentials',
+      ),
+      (
+        'entries that float32 does not hold',
+        'if arithmetic.most_lost:',
+        'if arithmetic.most_lost < 0:',
+        '_precision',
+        'float32_keeps',
       ),
       (
         'slopes in float32',

@@ -107,7 +107,9 @@ def test_float32_keeps_smoothed_rows_and_needs_no_more_on_text():
   assert 1e-9 < error.min() and error.max() < 5e-7
   np.testing.assert_allclose(posterior.marginal_loglik, expected.marginal_loglik, rtol=1e-6)
   short = [detour_case(*decades) for decades in itertools.product(np.linspace(35, 60, 20), repeat=2)]
-  for name, cases in {**EXTREMES, 'a short detour': short}.items():
+  # Of a row with maximum 1 float32 would not hold the second entry.
+  too_small = np.array([[1e3, 2e-36], [1e-19, 1], [1e-19, 1]]), HMM(np.ones(2), np.eye(2), np.eye(2))
+  for name, cases in {**EXTREMES, 'short detours': short, 'an entry': [too_small[::-1]]}.items():
     chains, rows = jax.tree.map(lambda x: np.where(x < 3e-38, np.float32(0), x), stacked(cases))
     smoothed = jax.jit(jax.vmap(in_float32))(chains, rows).smoothed_probs
     np.testing.assert_allclose(smoothed, log_space_posterior(chains, rows).smoothed_probs, atol=5e-5, err_msg=name)
