@@ -50,8 +50,8 @@ def test_a_stop_is_put_off():
 INSIDE = """
 import jax, jax.numpy as jnp
 from experiments.runtime import nan_guard, signals
-# About a minute on two quiet cores: a signal that waits for its end comes too late.
-long = jax.jit(lambda x: jax.lax.fori_loop(0, 10**6, lambda _, y: jnp.tanh(y @ y), x))
+# Several minutes: a signal that waits for its end comes too late.
+long = jax.jit(lambda x: jax.lax.fori_loop(0, 10**7, lambda _, y: jnp.tanh(y @ y), x))
 with signals.answered(), signals.deferred():
   losses = long(jnp.ones((100, 100)))
   print('inside', flush=True)
