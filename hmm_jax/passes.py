@@ -70,7 +70,7 @@ def smooth(
   _, (smoothed, leave_one_out, total) = _scan(step, no_future, (predicted, scale, rows), reverse=True)
   if arithmetic.most_lost:
     # A total differs from 1 by the share of the evidence that rounding to zero took at later positions. It is not
-    # finite where a future overflows.
+    # finite where a future overflows. It does not show a path that the pass backward loses as well.
     is_kept = (abs(total - 1) < arithmetic.most_lost) & (scale > arithmetic.least_scale)
     log_evidence = jnp.where(is_kept.all(0), log_evidence, -jnp.inf)
   return (filtered_probs, jax.vmap(probs)(predicted), smoothed, leave_one_out), log_evidence
