@@ -206,7 +206,9 @@ def set_up(settings: Experiment) -> None:
   deterministic = ['--xla_gpu_exclude_nondeterministic_ops=true'] * settings.deterministic
   quick = compilation.QUICK_FLAGS * settings.fast_compilation
   # XLA reads its flags once, when JAX first looks for devices, and of two of a name the last.
-  os.environ['XLA_FLAGS'] = ' '.join([*quick, os.environ.get('XLA_FLAGS', ''), *deterministic]).strip()
+  flags_of_user = os.environ.get('XLA_FLAGS', '').split()
+  # Each once, so that a second experiment of one process has the environment on record that the first had.
+  os.environ['XLA_FLAGS'] = ' '.join(dict.fromkeys([*quick, *flags_of_user, *deterministic]))
   cache.keep_programs(settings.compilation_cache)
 
 

@@ -183,8 +183,7 @@ def forward_backward(hmm: Chain, likelihoods: Array, arithmetic: str = 'float64'
       the evidence. They do not show a path that both passes lose, such as that of a state which is hardly ever left
       and whose evidence falls below 1e-38 of another's twice, early and late: all rows can then be wrong by up to 1.
       Filtered, predicted and leave-one-out rows have no check. Rounding adds up where states hardly mix: 1e-4 at T =
-      20,000.
-      Slopes are those of float64.
+      20,000. Slopes are those of float64.
 
   Returns:
     A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.

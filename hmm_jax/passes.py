@@ -57,7 +57,7 @@ def smooth(
   # Its largest entry is at most one over the evidence. Where that could be too large for a float, the future counts
   # as impossible, so that what logarithms will replace is finite, and so are its slopes.
   scale = lax.stop_gradient(jnp.where(log_evidence >= arithmetic.least_log_evidence, scale, jnp.inf))
-  probs = lambda message: messages.probs(arithmetic.decode(_rescale(arithmetic, message))).astype(dtype)
+  probs = lambda message: _probs(arithmetic, dtype, message)
 
   def step(future: Any, at: tuple[Any, Any, Array]) -> tuple[Any, tuple[Array, Array, Array]]:
     predicted, scale, row = at
@@ -76,9 +76,10 @@ def smooth(
   return (filtered_probs, jax.vmap(probs)(predicted), smoothed, leave_one_out), log_evidence
 
 
-def _rescale(arithmetic: Arithmetic, message: Any) -> Any:
-  """The message brought to sum 1 by a constant to differentiation."""
-  return arithmetic.over(message, lax.stop_gradient(arithmetic.total(message)))
+def _probs(arithmetic: Arithmetic, dtype: Any, message: Any) -> Array:
+  """The probabilities of a message, brought to sum 1 by a constant to differentiation."""
+  scaled = arithmetic.over(message, lax.stop_gradient(arithmetic.total(message)))
+  return messages.probs(arithmetic.decode(scaled)).astype(dtype)
 
 
 def between(
@@ -103,7 +104,7 @@ def between(
   (future, evidence), _ = _scan(step, (one(after.shape[1:]), one(after.shape[3:])), after, reverse=True)
   joint = arithmetic.times(predicted, future)
   joint, log_evidence = joint.reshape(*joint.shape[:2], -1), (log_evidence + arithmetic.log(evidence)).reshape(-1)
-  probs = messages.probs(arithmetic.decode(_rescale(arithmetic, joint))).astype(dtype)
+  probs = _probs(arithmetic, dtype, joint)
   return probs[None], log_evidence + arithmetic.log(arithmetic.total(joint))
 
 

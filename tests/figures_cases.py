@@ -84,8 +84,8 @@ def control_records():
   ]
 
 
-def figure_settings(overlay=False):
-  return FigureSettings(width=6.4, height=4.2, dpi=60, paper_overlay=overlay)
+def figure_settings():
+  return FigureSettings(width=6.4, height=4.2, dpi=60, paper_overlay=False)
 
 
 def lines_by_label(axes):

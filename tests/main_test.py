@@ -259,7 +259,9 @@ def test_what_decides_the_bits_is_set_where_experiments_start(monkeypatch):
   monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_enable_fast_math=false')
   settings = dict(compilation_cache='', fast_compilation=True, debug_nans=False, deterministic=True)
   with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
-    main_lib.set_up(types.SimpleNamespace(**settings))
+    for _ in range(2):
+      main_lib.set_up(types.SimpleNamespace(**settings))
   assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
-  *_, mine, ours = os.environ['XLA_FLAGS'].split()
+  *_, mine, ours = flags = os.environ['XLA_FLAGS'].split()
+  assert len(set(flags)) == len(flags)
   assert (mine, ours) == ('--xla_cpu_enable_fast_math=false', '--xla_gpu_exclude_nondeterministic_ops=true')

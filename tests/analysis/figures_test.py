@@ -20,9 +20,9 @@ from experiments.settings.methods import METHODS
 MODELS = ('pretrained BERT', 'exact G')
 
 
-def _drawn(draw, records, overlay=False):
+def _drawn(draw, records):
   """The figure, its only panel, the lines of that by label, and the text of the x ticks and of the legend."""
-  figure = draw(frame(records), figure_settings(overlay))
+  figure = draw(frame(records), figure_settings())
   (axes,) = figure.axes
   texts = [[text.get_text() for text in of] for of in (axes.get_xticklabels(), figure.legends[0].get_texts())]
   return figure, axes, lines_by_label(axes), *texts

@@ -80,16 +80,11 @@ def _smoothing(settings: InferenceSettings, hmm: HMM, key: Array) -> Iterator[Ca
   def dynamax(*read: Callable[[Any], Any]) -> Prepared:
     return _program(_dynamax(), hmm, jnp.log(rows), error, *read)
 
-  def by_vmap() -> Prepared:
-    return _program(jax.vmap(hmm_jax.forward_backward, (None, 0)), hmm, rows, error)
-
-  def by_float32() -> Prepared:
-    in_float32 = functools.partial(hmm_jax.forward_backward, arithmetic='float32')
-    return _program(in_float32, hmm, rows, error, _smoothed_rows)
-
+  by_vmap = functools.partial(_program, jax.vmap(hmm_jax.forward_backward, (None, 0)), hmm, rows, error)
+  in_float32 = functools.partial(hmm_jax.forward_backward, arithmetic='float32')
   alone: Contenders = {
     'ours': functools.partial(ours, _smoothed_rows),
-    'ours, arithmetic in float32': by_float32,
+    'ours, arithmetic in float32': functools.partial(_program, in_float32, hmm, rows, error, _smoothed_rows),
     'ours, float64 in and out': functools.partial(_in_float64, hmm, rows, error),
     'dynamax': functools.partial(dynamax, _smoothed_rows),
     'dynamax, all it tells': dynamax,
