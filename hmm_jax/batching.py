@@ -13,17 +13,16 @@ from hmm_jax import float64
 _MANY = 16
 
 
-def exact(function: Callable[..., Any], slopes_of: Callable[..., Any] | None = None) -> Callable[..., Any]:
+def exact(function: Callable[..., Any]) -> Callable[..., Any]:
   """`function` in float64, with reverse mode once, as fast under `jax.vmap` as with a batch of its own.
 
   Args:
     function: (initial_probs [E], transition matrix [H, H], *sequences [B, ...]) -> arrays [B, ...]. It also takes a
       distribution for each sequence, [B, E] and [B, H, H]; no sequence's result depends on its companions.
-    slopes_of: a more exact function to differentiate in its place.
   """
   forward = _mapped(function, is_pull_back=False)
   # The residuals are the arguments: `vmap` does not see the batch axis of arrays inside of `function`.
-  pull_back = _mapped(lambda *args: jax.vjp(slopes_of or function, *args[:-1])[1](args[-1]), is_pull_back=True)
+  pull_back = _mapped(lambda *args: jax.vjp(function, *args[:-1])[1](args[-1]), is_pull_back=True)
   with_slopes = jax.custom_vjp(forward)
   with_slopes.defvjp(lambda *args: (_once(forward)(*args), args), lambda args, slopes: _once(pull_back)(*args, slopes))
   return with_slopes

@@ -1,15 +1,13 @@
 """The distance of a model from the ideal one: Bayes floor of the masked-LM loss, KL and total variation from G."""
 
-import functools
 from typing import Any, NamedTuple
 
-import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from hmm_jax import compilation, masking
+from hmm_jax import masking
 from hmm_jax.blocks import in_blocks
 from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import conditional_token_probs, Distribution, evidence_likelihoods
@@ -55,11 +53,6 @@ def ideal_under_corruption(key: Array, hmm: Distribution, corruption: masking.Co
   P[x_i | y, i selected] is proportional to P[x_i | y_{-i}] P[y_i | x_i, i selected], and the first factor is
   message passing on the likelihood rows P[y_t | H_t]. Pass the chain as seen from a chunk's start.
   """
-  return jax.device_get(_under_corruption(key, hmm, corruption, chunks))
-
-
-@functools.partial(jax.jit, static_argnames='corruption', compiler_options=compilation.ONCE)
-def _under_corruption(key: Array, hmm: Distribution, corruption: masking.Corruption, chunks: Array) -> Ideal:
   inputs, selected = masking.corrupt(key, corruption, chunks)
   seen, seen_if_selected = masking.channel(corruption)
   token_probs = conditional_token_probs(hmm, evidence_likelihoods(hmm, seen[inputs])) * seen_if_selected[inputs]
@@ -76,9 +69,12 @@ def _predicted(model: MaskedLM, params: Any, inputs: Any, positions: Any, batch_
 
 def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int) -> Ideal:
   """G_1 on downstream inputs [n, T], whose first token is [MASK], computed on `batch_size` of them at a time."""
-  first = np.zeros((len(inputs), 1), np.int32)
-  probs = _predicted(ExactModel(hmm.num_tokens), hmm, inputs, first, batch_size)
-  return Ideal(inputs, first, np.full(first.shape, 1 / len(inputs)), probs)
+  return _ideal_at(hmm, inputs, np.zeros((len(inputs), 1), np.int32), batch_size)
+
+
+def _ideal_at(hmm: Distribution, inputs: np.ndarray, positions: np.ndarray, batch_size: int) -> Ideal:
+  probs = _predicted(ExactModel(hmm.num_tokens), hmm, inputs, positions, batch_size)
+  return Ideal(inputs, positions, np.full(positions.shape, 1 / len(inputs)), probs)
 
 
 def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size: int) -> Ideal:
@@ -87,9 +83,7 @@ def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size:
   masked = np.tile(np.arange(length, dtype=np.int32), count)[:, None]
   inputs = np.repeat(documents, length, axis=0).astype(np.int32)
   np.put_along_axis(inputs, masked, hmm.num_tokens, axis=1)
-  # G_i does not look at token i, so that one pass over a document serves all its positions.
-  probs = _predicted(ExactModel(hmm.num_tokens), hmm, documents, masked.reshape(documents.shape), batch_size)
-  return Ideal(inputs, masked, np.full(masked.shape, 1 / len(masked)), probs.reshape(-1, 1, hmm.num_tokens))
+  return _ideal_at(hmm, inputs, masked, batch_size)
 
 
 def measure_gap(model: MaskedLM, params: Any, ideal: Ideal, *, batch_size: int) -> Gap:

@@ -181,16 +181,14 @@ def emitted_token_probs(hmm: Distribution, state_probs: Array) -> Array:
   return jnp.matmul(state_probs, hmm.joint_emission_matrix, precision=lax.Precision.HIGHEST)
 
 
-@functools.partial(jax.jit, static_argnames='arithmetic')
-def conditional_token_probs(hmm: Distribution, likelihoods: Array, arithmetic: str = 'float64') -> Array:
+@jax.jit
+def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
 
   G_i = W P[H_i | X_{-i}] (Proposition 3.4), and for a memory W P[M_J, H_i | X_{-i}] (the proof of Claim C.3). Zeros
-  where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches. `arithmetic` is
-  as in `forward_backward`; in 'float32' these rows have no check.
+  where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
   """
-  posterior = inference.forward_backward(hmm, likelihoods, arithmetic=arithmetic)
-  return emitted_token_probs(hmm, posterior.leave_one_out_probs)
+  return emitted_token_probs(hmm, inference.forward_backward(hmm, likelihoods).leave_one_out_probs)
 
 
 def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:

@@ -8,7 +8,7 @@ A state may have a part that never moves, such as a memory: with E = C H joint s
 of a configuration c and a hidden state h. The transition matrix is that of h alone, and a step costs O(C H^2).
 A plain chain has C = 1 and E = H.
 
-Arithmetic is float64 whatever the arrays are, unless one asks for float32; results have the type of the likelihoods.
+Arithmetic is float64 whatever the arrays are; results have the type of the likelihoods.
 A sequence whose evidence is so improbable that what a scaled message rounds to zero could matter is worked out once
 more with logarithms. TPUs have no float64: there all of this runs on the host.
 """
@@ -59,7 +59,9 @@ class Posterior(NamedTuple):
   marginal_loglik: Array
 
 
-def _complete(run: Callable[..., Any], arithmetics: Sequence[Arithmetic], *arguments: Array) -> tuple[Any, Array]:
+def _complete(
+  run: Callable[..., Any], *arguments: Array, arithmetics: Sequence[Arithmetic] = messages.ARITHMETICS
+) -> tuple[Any, Array]:
   """The probabilities of `run` and the log-likelihood [B].
 
   Sequences that one arithmetic does not certify are worked out in the next.
@@ -73,27 +75,21 @@ def _complete(run: Callable[..., Any], arithmetics: Sequence[Arithmetic], *argum
   largest = [constant(x.max((1, 2))) for x in rows]
   scaled_rows = (x * (1 / y[:, None, None]) for x, y in zip(rows, largest))
   scaled = initial_probs / total, matrix / row_sum, *scaled_rows
-  encoded = [arithmetic.encode(x) for x in scaled]
-  probs, log_evidence = run(arithmetic, dtype, *encoded)
+  probs, log_evidence = run(arithmetic, dtype, *map(arithmetic.encode, scaled))
   moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
   log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
   result = probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)
   if not next_ones:
     return result
   certified = log_evidence > arithmetic.least_log_evidence
-  if arithmetic.most_lost:
-    start_is_lost, move_is_lost, row_is_lost = ((x > 0) & (y == 0) for x, y in zip(scaled, encoded))
-    certified &= ~(start_is_lost.any((0, 1)) | move_is_lost.any((0, 1)) | row_is_lost.any((0, 1, 2)))
 
   def replace(result: Any, *arguments: Array) -> Any:
-    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, _complete(run, next_ones, *arguments))
+    return jax.tree.map(lambda *x: jnp.where(certified, *x), result, _complete(run, *arguments, arithmetics=next_ones))
 
   return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
 
 
-def _of_sequences(
-  run: Callable[..., Any], arithmetics: Sequence[Arithmetic], initial_probs: Array, matrix: Array, rows: Array
-) -> Any:
+def _of_sequences(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array) -> Any:
   """The result of `run` on rows [B, T, E], block by block; its arrays [..., H, C, B] become [B, ..., E].
 
   The distribution is one for all, [E] and [H, H], or one for each, [B, E] and [B, H, H].
@@ -110,7 +106,7 @@ def _of_sequences(
     rows_TxHxCxB = rows_BxTxE.reshape(*rows_BxTxE.shape[:2], -1, num_states).transpose(1, 3, 2, 0)
     rows_TxHxCxB = lax.optimization_barrier(rows_TxHxCxB)  # XLA would transpose once for each use.
     batch_first = lambda x: jnp.moveaxis(x, -1, 0).swapaxes(-1, -2).reshape(x.shape[-1], *x.shape[:-3], -1)
-    result = _complete(run, arithmetics, *_batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
+    result = _complete(run, *_batch_last(initial_probs, matrix, 1), rows_TxHxCxB)
     return jax.tree.map(lambda x: batch_first(x) if x.ndim > 1 else x, result)
 
   if matrix.ndim == 2:
@@ -129,9 +125,7 @@ def _of_pairs(initial_probs: Array, matrix: Array, before: Array, after: Array) 
     jnp.einsum('nkpch->phcnk', split(before))[..., None],
     jnp.einsum('nbtch->thcnb', split(after))[:, :, :, :, None],
   )
-  (probs_HxCxP,), _ = _complete(
-    passes.between, messages.ARITHMETICS['float64'], *_batch_last(initial_probs, matrix, 3), *rows
-  )
+  (probs_HxCxP,), _ = _complete(passes.between, *_batch_last(initial_probs, matrix, 3), *rows)
   return probs_HxCxP.transpose(2, 1, 0).reshape(*before.shape[:2], after.shape[1], after.shape[-1])
 
 
@@ -144,10 +138,8 @@ def _batch_last(initial_probs: Array, matrix: Array, num_axes: int) -> tuple[Arr
   return last(by_parts), last(matrix)
 
 
-_smooth = {name: functools.partial(_of_sequences, passes.smooth, x) for name, x in messages.ARITHMETICS.items()}
-# In float32 a slope could be too large.
-_smoothed = {name: exact(function, slopes_of=_smooth['float64']) for name, function in _smooth.items()}
-_last_filtered = exact(functools.partial(_of_sequences, passes.filter_to_end, messages.ARITHMETICS['float64']))
+_smoothed = exact(functools.partial(_of_sequences, passes.smooth))
+_last_filtered = exact(functools.partial(_of_sequences, passes.filter_to_end))
 _pairs = exact(_of_pairs)
 
 
@@ -161,8 +153,8 @@ def _of_batch(function: Callable[..., Any], hmm: Chain, likelihoods: Array) -> A
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 
-@functools.partial(jax.jit, static_argnames='arithmetic')
-def forward_backward(hmm: Chain, likelihoods: Array, arithmetic: str = 'float64') -> Posterior:
+@jax.jit
+def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   """Exact posteriors by message passing (Rabiner 1989; the paper's G-bar, section 3.1), of one sequence or of many.
 
   With A the row-stochastic `transition_matrix` and c the part of the state that never moves, if it has one,
@@ -178,19 +170,11 @@ def forward_backward(hmm: Chain, likelihoods: Array, arithmetic: str = 'float64'
       `transition_matrix` [H, H].
     likelihoods: [..., T, E], nonnegative; `token_likelihoods` makes them from tokens. Leading axes are batches, and
       no sequence's result depends on its companions. `jax.vmap` over sequences is as fast; over HMMs a step costs more.
-    arithmetic: 'float64', or 'float32', which is faster and not exact: it rounds probabilities below 1e-38 to zero. A
-      sequence is worked out once more in float64 where the smoothed rows of one pass show that this took over 5e-5 of
-      the evidence. They do not show a path that both passes lose, such as that of a state which is hardly ever left
-      and whose evidence falls below 1e-38 of another's twice, early and late: all rows can then be wrong by up to 1.
-      Filtered, predicted and leave-one-out rows have no check. Rounding adds up where states hardly mix: 1e-4 at T =
-      20,000. Slopes are those of float64.
 
   Returns:
     A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.
   """
-  if arithmetic not in _smoothed:
-    raise ValueError(f'arithmetic is {arithmetic!r}; valid are {", ".join(map(repr, _smoothed))}')
-  probs, loglik = _of_batch(_smoothed[arithmetic], hmm, likelihoods)
+  probs, loglik = _of_batch(_smoothed, hmm, likelihoods)
   return Posterior._make((*probs, loglik))
 
 

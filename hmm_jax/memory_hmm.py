@@ -216,16 +216,15 @@ class MemoryPosterior(NamedTuple):
   marginal_loglik: Array
 
 
-@functools.partial(jax.jit, static_argnames='arithmetic')
-def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array, arithmetic: str = 'float64') -> MemoryPosterior:
+@jax.jit
+def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosterior:
   """Exact posteriors of memory and hidden state from likelihood rows over joint states, [..., T, E].
 
   The memory never changes, so this is the chain of H states once for each configuration: O(T M^N H^2). Under
   `jax.jit` what is not used is not computed. A row is a token's (`token_likelihoods`), ones for a [MASK], or a prompt
   over (memory, state), `lift`ed or not (appendix C.2). Where P[M] lacks full support its values have probability 0.
-  `arithmetic` is as in `forward_backward`; in 'float32' smoothed rows alone are checked.
   """
-  joint = inference.forward_backward(hmm, likelihoods, arithmetic=arithmetic)
+  joint = inference.forward_backward(hmm, likelihoods)
   over_states = lambda probs: probs.reshape(probs.shape[:-1] + (-1, hmm.num_states)).sum(-2)
   return MemoryPosterior(
     cell_probs=cell_probs(hmm, joint.filtered_probs[..., -1, :]),

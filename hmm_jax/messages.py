@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array, lax
 import jax.numpy as jnp
-import numpy as np
 
 from hmm_jax import float64
 
@@ -51,8 +50,6 @@ class Arithmetic(NamedTuple):
   over: Callable[[Array, Array], Array]  # (message, total) -> their ratio; the message where the total is zero
   log: Callable[[Array], Array]  # of what is encoded
   least_log_evidence: float  # at or below it the next arithmetic is used
-  most_lost: float = 0.0  # the largest share of the evidence that it may take, where that is looked at
-  least_scale: float = 0.0
 
   def one(self, shape: tuple[int, ...], dtype: Any) -> Array:
     return self.encode(jnp.ones(shape, dtype)).astype(dtype)
@@ -80,16 +77,5 @@ LOGARITHMIC = Arithmetic(
   log=lambda x: x,
   least_log_evidence=-jnp.inf,
 )
-
-
-def _to_float32(weights: Array) -> Array:
-  return jnp.where(weights < jnp.finfo(np.float32).tiny, 0, weights).astype(np.float32)
-
-
-SINGLE = SCALED._replace(
-  encode=_to_float32,
-  most_lost=5e-5,
-  least_scale=1e-30,  # below it the pass backward, too, could lose a share that matters
-)
-# By name: each arithmetic leaves the sequences that it does not certify to the next.
-ARITHMETICS = {'float64': (SCALED, LOGARITHMIC), 'float32': (SINGLE, SCALED, LOGARITHMIC)}
+# Each arithmetic leaves the sequences that it does not certify to the next.
+ARITHMETICS = (SCALED, LOGARITHMIC)

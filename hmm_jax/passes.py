@@ -59,20 +59,15 @@ def smooth(
   scale = lax.stop_gradient(jnp.where(log_evidence >= arithmetic.least_log_evidence, scale, jnp.inf))
   probs = lambda message: _probs(arithmetic, dtype, message)
 
-  def step(future: Any, at: tuple[Any, Any, Array]) -> tuple[Any, tuple[Array, Array, Array]]:
+  def step(future: Any, at: tuple[Any, Any, Array]) -> tuple[Any, tuple[Array, Array]]:
     predicted, scale, row = at
     observed = arithmetic.over(arithmetic.times(future, row), scale)
     joint = arithmetic.times(predicted, observed)
-    told = probs(joint), probs(arithmetic.times(predicted, future)), arithmetic.total(joint)
+    told = probs(joint), probs(arithmetic.times(predicted, future))
     return arithmetic.contract(transition_matrix, observed), told
 
   no_future = arithmetic.one(rows.shape[1:], rows.dtype)
-  _, (smoothed, leave_one_out, total) = _scan(step, no_future, (predicted, scale, rows), reverse=True)
-  if arithmetic.most_lost:
-    # A total differs from 1 by the share of the evidence that rounding to zero took at later positions. It is not
-    # finite where a future overflows. It does not show a path that the pass backward loses as well.
-    is_kept = (abs(total - 1) < arithmetic.most_lost) & (scale > arithmetic.least_scale)
-    log_evidence = jnp.where(is_kept.all(0), log_evidence, -jnp.inf)
+  _, (smoothed, leave_one_out) = _scan(step, no_future, (predicted, scale, rows), reverse=True)
   return (filtered_probs, jax.vmap(probs)(predicted), smoothed, leave_one_out), log_evidence
 
 

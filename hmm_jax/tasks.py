@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from hmm_jax import float64, inference
+from hmm_jax import compilation, float64, inference
 from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.hmm import Distribution, HMM, token_likelihoods
 from hmm_jax.memory_hmm import cell_posterior, MemoryHMM
@@ -49,6 +49,13 @@ def draw_task_weights(
   places = jax.random.choice(key_places, size, (min(num_nonzero, size),), replace=with_replacement)
   values = jax.random.normal(key_values, places.shape)
   return jnp.zeros(size).at[places].set(values).reshape(num_classes, num_states)
+
+
+_draw_task_weights = jax.jit(
+  draw_task_weights,
+  static_argnames=('num_states', 'num_nonzero', 'num_classes', 'with_replacement'),
+  compiler_options=compilation.UNFUSED,
+)
 
 
 def mask_first(tokens: Array, num_tokens: int) -> Array:
@@ -109,7 +116,7 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
     ValueError: every one of 1000 draws was degenerate, so the inputs cannot carry such a task.
   """
   for redraws in range(_MAX_REDRAWS):
-    weights = draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **how)
+    weights = _draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **how)
     scores = np.asarray(state_probs, np.float64) @ np.asarray(weights, np.float64).T
     labels = scores.argmax(-1).astype(np.int32)
     if np.ptp(labels[:num_train]):

@@ -84,7 +84,11 @@ class Tuner:
       return inputs
     assert self.model is not None
     output = representation if self.probes else token_probs
-    return self.head.read(output(self.model, frozen, inputs, self.head.positions(0)), inputs)
+    positions = self.head.positions(0)
+    if positions is not None:
+      # As `bayes_gap` asks for them, which shares its program.
+      positions = np.broadcast_to(positions, (len(inputs), len(positions)))
+    return self.head.read(output(self.model, frozen, inputs, positions), inputs)
 
   def init(self, key: Array, frozen: Any, features: Any) -> dict[str, Any]:
     """The trainable of one task: its `head`, and its `prompt` or its `params`."""

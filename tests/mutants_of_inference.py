@@ -175,20 +175,6 @@ INFERENCE = [
         '_precision',
         'slopes',
       ),
-      (
-        'float32 that is never replaced',
-        'abs(total - 1) < arithmetic.most_lost',
-        'abs(total - 1) > -1',
-        '_precision',
-        'float32_keeps',
-      ),
-      (
-        'float32 that is always replaced',
-        'abs(total - 1) < arithmetic.most_lost',
-        'abs(total - 1) < 0',
-        '_precision',
-        'float32_keeps',
-      ),
     )
   ),
   *(
@@ -218,8 +204,8 @@ INFERENCE = [
       ),
       (
         'arithmetic in float32',
-        'run(arithmetic, dtype, *encoded)',
-        'run(arithmetic, dtype, *(x.astype(jnp.float32) for x in encoded))',
+        'run(arithmetic, dtype, *map(arithmetic.encode, scaled))',
+        'run(arithmetic, dtype, *(arithmetic.encode(x).astype(jnp.float32) for x in scaled))',
         '_precision',
         'text_is_rounded',
       ),
@@ -229,20 +215,6 @@ INFERENCE = [
         'matrix, *',
         '_precision',
         'potentials',
-      ),
-      (
-        'entries that float32 does not hold',
-        'if arithmetic.most_lost:',
-        'if arithmetic.most_lost < 0:',
-        '_precision',
-        'float32_keeps',
-      ),
-      (
-        'slopes in float32',
-        "slopes_of=_smooth['float64']",
-        'slopes_of=function',
-        '_precision',
-        'slopes',
       ),
     )
   ),

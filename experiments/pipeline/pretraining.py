@@ -109,6 +109,12 @@ def compiled(
   return init, train_steps
 
 
+@functools.partial(jax.jit, compiler_options=compilation.ONCE)
+def _keys(key: Array) -> tuple[Array, ...]:
+  """Those of the corpus, the first parameters and the steps."""
+  return tuple(jax.random.split(key, 3))
+
+
 def _mesh(settings: Settings) -> jax.sharding.Mesh:
   return sharding.make_mesh(*settings.mesh.sizes(jax.device_count()))
 
@@ -119,7 +125,7 @@ def _program(
   """A pretraining: what makes its first state, of which key, and what draws its corpus and returns the steps on it."""
   p, mesh = settings.pretrain, _mesh(settings)
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
-  key_corpus, key_params, key_steps = jax.random.split(key, 3)
+  key_corpus, key_params, key_steps = _keys(key)
 
   def on_corpus() -> Callable[[State], tuple[State, Array]]:
     chunks = np.asarray(chunked_corpus(key_corpus, hmm, settings.corpus))
@@ -215,7 +221,7 @@ def _calls(
       raise nan_guard.Diverged(f'pretraining: {error}, {where}') from error
     names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
     nan_guard.check_each(losses, names, 'pretraining: the loss of')
-    yield step, state, float(np.mean(losses))
+    yield step, state, float(np.asarray(losses).mean())
 
 
 def _params_here(state: State) -> Any:

@@ -14,7 +14,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
 from experiments.settings.groups import CorpusSettings
 import hmm_jax
-from hmm_jax import bayes_gap, compilation, model as model_lib, sharding
+from hmm_jax import bayes_gap, compilation, masking, model as model_lib, sharding
 from hmm_jax.hmm import chunk_start, Distribution
 
 _jit = functools.partial(jax.jit, compiler_options=compilation.UNFUSED)
@@ -60,8 +60,9 @@ def run(trial: Trial, reporter: Reporter) -> bool:
   missing = trial_records.plan(trial, reporter)
   if not missing:
     return False
-  settings, keys, clock = trial.settings, trial.keys(), reporter.clock
+  settings, clock = trial.settings, reporter.clock
   with trial_records.session(trial, reporter), precisely():
+    keys = trial.keys()
     distribution, downstream = draw(trial)
     with clock.phase('measuring'):
       ideals = ideals_of(settings, distribution, downstream, keys.measure)
@@ -87,20 +88,20 @@ def ideals_of(
 ) -> pretraining.Ideals:
   """The ideal model's predictions on what pretrained models are measured on."""
   measure = settings.measure
-  at_chunk, chunks = _chunks(key, distribution, measure.num_chunks, settings.corpus)
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
-  key_corrupt = jax.random.fold_in(key, 1)
+  how = measure.num_chunks, settings.corpus, settings.corruption()
   return (
-    bayes_gap.ideal_under_corruption(key_corrupt, at_chunk, settings.corruption(), chunks),
+    jax.device_get(_ideal_under_corruption(key, distribution, *how)),
     bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
     bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
   )
 
 
-@functools.partial(jax.jit, static_argnames=('num_chunks', 'corpus'), compiler_options=compilation.ONCE)
-def _chunks(
-  key: Array, distribution: Distribution, num_chunks: int, corpus: CorpusSettings
-) -> tuple[Distribution, Array]:
-  """The distribution as seen from a chunk's start, and chunks from there."""
+@functools.partial(jax.jit, static_argnums=(2, 3, 4), compiler_options=compilation.ONCE)
+def _ideal_under_corruption(
+  key: Array, distribution: Distribution, num_chunks: int, corpus: CorpusSettings, corruption: masking.Corruption
+) -> bayes_gap.Ideal:
+  """The ideal predictions on corrupted chunks, of the distribution as seen from a chunk's start."""
   at_chunk = chunk_start(distribution, corpus.chunk_length, corpus.chunks_per_document)
-  return at_chunk, hmm_jax.sample_corpus(key, at_chunk, num_chunks, corpus.chunk_length)
+  chunks = hmm_jax.sample_corpus(key, at_chunk, num_chunks, corpus.chunk_length)
+  return bayes_gap.ideal_under_corruption(jax.random.fold_in(key, 1), at_chunk, corruption, chunks)

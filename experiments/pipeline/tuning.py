@@ -178,7 +178,7 @@ def epochs(
       signals.check()
       state, losses = epoch(state)
       nan_guard.check_each(losses, members, f'{name}: in epoch {done} the loss of')
-      advance(done, f'loss {np.mean(losses):.3f}')
+      advance(done, f'loss {np.asarray(losses).mean():.3f}')
       yield state, losses
 
 

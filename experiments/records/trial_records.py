@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 import contextlib
+import functools
 import hashlib
 import io
 import itertools
@@ -18,6 +19,7 @@ from experiments.runtime import distributed, locks, signals, storage, timing
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS
+from hmm_jax import compilation
 
 # The field of a record that has the SHA-256 of its tuned arrays.
 _ARRAYS = 'arrays_sha256'
@@ -40,6 +42,12 @@ class Keys(NamedTuple):
   downstream: Array
   tasks: Array
   tuning: Array
+
+
+@functools.partial(jax.jit, compiler_options=compilation.ONCE)
+def _keys(seed: int, *numbers: int) -> Keys:
+  key = functools.reduce(jax.random.fold_in, numbers, jax.random.key(seed))
+  return Keys(*jax.random.split(key, len(Keys._fields)))
 
 
 class Trial(NamedTuple):
@@ -79,11 +87,9 @@ class Trial(NamedTuple):
     return self.settings.grid()[self.point]
 
   def keys(self) -> Keys:
-    key = jax.random.key(self.settings.seed)
     memory = self.point[1:] if self.point.memory_size else ()
-    for number in (self.point.num_states, self.trial, *memory):
-      key = jax.random.fold_in(key, number)
-    return Keys(*jax.random.split(key, len(Keys._fields)))
+    # JAX's seeds have 32 bits.
+    return _keys(np.uint32(self.settings.seed % 2**32), self.point.num_states, self.trial, *memory)
 
   def paths(self) -> dict[Name, pathlib.Path]:
     """The file of each record that the settings ask for, in their order, of methods on models where they make sense.

@@ -81,10 +81,8 @@ def _smoothing(settings: InferenceSettings, hmm: HMM, key: Array) -> Iterator[Ca
     return _program(_dynamax(), hmm, jnp.log(rows), error, *read)
 
   by_vmap = functools.partial(_program, jax.vmap(hmm_jax.forward_backward, (None, 0)), hmm, rows, error)
-  in_float32 = functools.partial(hmm_jax.forward_backward, arithmetic='float32')
   alone: Contenders = {
     'ours': functools.partial(ours, _smoothed_rows),
-    'ours, arithmetic in float32': functools.partial(_program, in_float32, hmm, rows, error, _smoothed_rows),
     'ours, float64 in and out': functools.partial(_in_float64, hmm, rows, error),
     'dynamax': functools.partial(dynamax, _smoothed_rows),
     'dynamax, all it tells': dynamax,
