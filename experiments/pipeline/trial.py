@@ -91,14 +91,14 @@ def ideals_of(
   test_inputs = downstream.inputs[downstream.splits['test']][: measure.num_inputs]
   how = measure.num_chunks, settings.corpus, settings.corruption()
   return (
-    jax.device_get(_ideal_under_corruption(key, distribution, *how)),
+    jax.device_get(ideal_on_chunks(key, distribution, *how)),
     bayes_gap.ideal_at_mask(distribution, test_inputs, batch_size=measure.batch_size),
     bayes_gap.ideal_one_at_a_time(distribution, downstream.documents, batch_size=measure.batch_size),
   )
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4), compiler_options=compilation.ONCE)
-def _ideal_under_corruption(
+def ideal_on_chunks(
   key: Array, distribution: Distribution, num_chunks: int, corpus: CorpusSettings, corruption: masking.Corruption
 ) -> bayes_gap.Ideal:
   """The ideal predictions on corrupted chunks, of the distribution as seen from a chunk's start."""

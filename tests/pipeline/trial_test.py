@@ -23,10 +23,9 @@ def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path, monkeypat
   downstream = types.SimpleNamespace(
     inputs=np.arange(9), splits={'train': slice(5), 'test': slice(5, 9)}, documents=None
   )
-  for name in ('ideal_under_corruption', 'ideal_one_at_a_time'):
-    monkeypatch.setattr(trial_lib.bayes_gap, name, lambda *_, **how: None)
+  monkeypatch.setattr(trial_lib.bayes_gap, 'ideal_one_at_a_time', lambda *_, **how: None)
   monkeypatch.setattr(trial_lib.bayes_gap, 'ideal_at_mask', lambda distribution, inputs, **how: inputs)
-  monkeypatch.setattr(trial_lib, '_chunks', lambda *_: (None, None))
+  monkeypatch.setattr(trial_lib, 'ideal_on_chunks', lambda *_: None)
   settings = settings_of('smoke', measure__num_inputs=3)
   _, at_mask, _ = trial_lib.ideals_of(settings, None, downstream, jax.random.key(0))
   assert at_mask.tolist() == [5, 6, 7]
