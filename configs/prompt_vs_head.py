@@ -42,6 +42,8 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     config.num_states = base.FIRST_SIZES
     config.num_trials = 7
     config.num_trials_by_size = (7, 5, 7, 5, 5, 5, 7)
-    config.methods = ('head', 'prompt', 'head_best', 'head_converged', 'oracle_prompt')
-    config.figures = ('figure_3_left', 'budget')
+    config.models = ('bert', 'exact', 'untrained', 'other_bert')
+    config.methods = ('head', 'prompt', 'probe', 'head_best', 'head_converged', 'head_whitened', 'probe_converged')
+    config.methods += ('oracle_prompt',)
+    config.figures = ('figure_3_left', 'budget', 'conditioning')
   return config
