@@ -59,11 +59,11 @@ _STYLES = {
   'beyond the oracle prompt': ('#D55E00', '////'),
   'approximation and optimisation': ('#E69F00', 'xxxx'),
 }
-# Of `conditioning`: the model on record, the field, and what it is a function of.
+# Of `conditioning`: a panel's title, the model and field on record, and what accuracy is a function of.
 _CONDITIONS = (
-  ('exact', 'ridge_accuracies', 'ridge'),
-  ('bert', 'ridge_accuracies', 'ridge'),
-  ('bert', 'noise_accuracies', "noise, in units of BERT's error"),
+  ('exact G', 'exact', 'ridge_accuracies', 'ridge'),
+  ('pretrained BERT', 'bert', 'ridge_accuracies', 'ridge'),
+  ('exact G with noise', 'bert', 'noise_accuracies', "size of the noise, in units of BERT's error"),
 )
 # Makes a black interval readable on a black bar.
 _HALO: list[matplotlib.patheffects.AbstractPathEffect] = [
@@ -107,9 +107,16 @@ def largest_loss(records: pd.DataFrame, way: Way) -> tuple[str, float]:
     # The largest itself is compared with no loss at all.
     differences[:, first] = losses[:, first]
     names.add(way[first][0])
-    # Means that are below 0 are of the bracket alone, and no difference of the largest loss.
-    p_values += [one.p_value if one.mean > 0 else 1.0 for one in map(statistics.mean_interval, differences.T)]
+    p_values += map(_p_above, differences.T)
   return names.pop(), float(np.max(p_values)) if not names else 1.0
+
+
+def _p_above(values: np.ndarray) -> float:
+  """The two-sided p-value of a mean that is above 0, of equal values 0; 1 of another mean."""
+  found = statistics.mean_interval(values)
+  if found.mean <= 0:
+    return 1.0
+  return found.p_value if found.standard_error else 0.0
 
 
 def _complete(records: pd.DataFrame) -> Iterator[tuple[str, Way, Points]]:
@@ -191,15 +198,14 @@ def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
   if records.empty:
     return None
   whole, panels = figures.panels(settings, len(_CONDITIONS))
-  for axes, (model, field, label) in zip(panels, _CONDITIONS):
+  for axes, (title, model, field, label) in zip(panels, _CONDITIONS):
     points = statistics.by_point(statistics.select(records, model=model).dropna(subset=field))
     for index, (point, rows) in enumerate(points.items()):
       # HMMs have equally many tasks, so that the mean over these is that over HMMs.
       (places, *_), accuracies = np.moveaxis(np.array(rows[field].tolist()), -1, 0)
       shade = str(0.75 * index / len(points))
       axes.plot(places, 100 * accuracies.mean(0), label=str(point), color=shade, marker='sovD^PX*'[index % 8])
-    axes.set(xscale='log', xlabel=label)
-    axes.set_title(figures.MODEL_NAMES[model if field == 'ridge_accuracies' else 'exact'])
+    axes.set(title=title, xscale='log', xlabel=label)
   panels[0].set_ylabel('test accuracy (%)')
   figures.finish(whole, records, 'converged heads, means over HMMs')
   return whole

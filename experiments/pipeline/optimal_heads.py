@@ -21,7 +21,7 @@ Splits = dict[str, slice]
 # Of whitened heads; the least is that of the exact model, and validation chooses that of another.
 _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 # Of the noise on the exact G, in units of the error of a BERT.
-_NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 1.0)
+_NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
 # What records say of some methods alone, and null of the others.
 NO_FIELDS: dict[str, Any] = dict.fromkeys(
   (
