@@ -113,19 +113,17 @@ def test_the_best_head_counts_on_texts_that_it_was_not_fitted_to():
 
 def test_conditioning_draws_a_line_a_size():
   """The mean over HMMs at each ridge, on its model, and at each size of noise."""
-  along = lambda *values: [[10.0**-index, value] for index, value in enumerate(values)]
+  along = lambda value: [[1.0, value], [0.1, 0.5]]
   records = [
     record(Point(size), model, 'head_whitened', 0.5, trial=trial)
-    | dict(ridge_accuracies=along(0.9 - trial / 10, shift), noise_accuracies=noise)
-    for size in (4, 8)
-    for trial in range(2)
-    for model, shift, noise in (('exact', 0.75, None), ('bert', 0.5, along(1 - size / 100, 0.25 + trial / 10)))
+    | dict(ridge_accuracies=along(value - trial / 10), noise_accuracies=along(trial) if model == 'bert' else None)
+    for size, trial in ((4, 0), (4, 1), (8, 0))
+    for model, value in (('exact', 0.9), ('bert', 0.7))
   ]
   panels = error_budget.conditioning(frame(records), figure_settings()).axes
-  drawn = [[list(line.get_ydata()) for line in axes.lines] for axes in panels]
-  expected = [[[85, 75]] * 2, [[85, 50]] * 2, [[96, 30], [92, 30]]]
+  drawn = [[line.get_xydata().tolist() for line in axes.lines] for axes in panels]
+  expected = [[[[1, first], [0.1, 50]] for first in pair] for pair in ((85, 90), (65, 70), (50, 0))]
   np.testing.assert_allclose(drawn, expected)
-  assert [list(line.get_xdata()) for axes in panels for line in axes.lines] == [[1, 0.1]] * 6
   assert error_budget.conditioning(frame(_records(HEAD, LEVELS)[:1]), figure_settings()) is None
 
 

@@ -44,14 +44,13 @@ def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch
 @pytest.mark.parametrize(('number', 'other'), [(0, 1), (1, 0), (2, 1)])
 def test_another_bert_is_that_of_another_trial(number, other, tmp_path, monkeypatch):
   """Pretrained with all that is the other's: its distribution, what it is measured on, its key and its directory."""
-  trials = [trial_lib.Trial(settings_of('smoke'), Point(4), one, tmp_path) for one in range(3)]
-  monkeypatch.setattr(trial_lib, 'draw', lambda trial: (f'hmm {trial.trial}', 'texts'))
-  monkeypatch.setattr(trial_lib, 'ideals_of', lambda _, hmm, texts, key: (hmm, texts, key))
-  monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', lambda *given: given)
-  keys = trials[other].keys()
-  _, hmm, ideals, key, directory, _ = trial_lib._bert(trials[number], 'other_bert', 'own', None, QUIET)
-  assert (hmm, directory) == (f'hmm {other}', trials[other].pretrained_directory)
-  assert ideals == (hmm, 'texts', keys.measure) and key == keys.pretraining
+  one, another = (trial_lib.Trial(settings_of('smoke'), Point(4), at, tmp_path) for at in (number, other))
+  monkeypatch.setattr(trial_lib, 'draw', lambda trial: (trial, 'texts'))
+  monkeypatch.setattr(trial_lib, 'ideals_of', lambda _, *given: given)
+  monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', lambda *given: given[1:5])
+  keys, ideals = another.keys(), (another, 'texts', another.keys().measure)
+  given = trial_lib._bert(one, 'other_bert', 'own', None, QUIET)
+  assert given == (another, ideals, keys.pretraining, another.pretrained_directory)
 
 
 # Of seed 0. Where one of these changes, the ids of models and trials name other bits than they did: then

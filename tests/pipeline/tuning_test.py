@@ -170,14 +170,12 @@ def test_a_converged_head_is_what_it_does(settings, drawn):
 
 
 def test_a_whitened_head_reads_g_in_float64(settings, drawn):
-  """Its accuracy is that of its arrays; the ridge is the least, and its size that of its entries by those of mu."""
+  """Its accuracy is that of its arrays; its size is that of its entries by those of mu."""
   distribution, downstream = drawn
   probs = predictions(distribution, downstream.inputs)[:, 0]
   for one in tune(settings, drawn, 'head_whitened'):
     head, task = one.trainable['head'], downstream.tasks[one.task]
     assert_accuracies(one, (probs @ head.weights + head.bias).argmax(-1) == task.labels, downstream)
-    assert one.measured['ridge'] == 1e-9 and one.measured['noise_accuracies'] is None
-    assert one.measured['ridge_accuracies'][0] == (1e-9, one.measured['accuracy'])
     sizes = [np.ptp(rows[1] - rows[0]) for rows in (head.weights.T, np.asarray(task.task_weights))]
     assert one.measured['head_size'] == pytest.approx(sizes[0] / sizes[1], rel=1e-5)
 
@@ -200,7 +198,6 @@ def test_validation_chooses_the_ridge_of_a_model(settings):
   found = optimal_heads.whitened_head(settings, PROBS, NOISY_LABELS, SPLITS, False)
   assert found.fields['ridge'] == best != 1e-9
   np.testing.assert_array_equal(found.is_right, right[best])
-  np.testing.assert_array_equal(found.trainable['head'].weights, heads[best].weights)
   assert found.fields['ridge_accuracies'] == [(ridge, one[test].mean()) for ridge, one in right.items()]
   assert optimal_heads.whitened_head(settings, PROBS, NOISY_LABELS, SPLITS, True).fields['ridge'] == 1e-9
 
