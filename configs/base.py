@@ -22,7 +22,9 @@ REPEATED = ('paper', 'official', 'tuned')
 # The sizes of the first text and of the released code, whose 12 the later text leaves out.
 FIRST_SIZES = (4, 8, 10, 12, 15, 25, 30)
 # Beside the protocol of the paper: each head at its optimum, and what attention does without tokens or predictions.
-BEYOND_PROTOCOL = ('head_best', 'head_converged', 'attention_converged', 'attention_blind', 'attention_constant')
+BEYOND_PROTOCOL = (
+  *('head_best', 'head_converged', 'head_whitened', 'attention_converged', 'attention_blind', 'attention_constant'),
+)
 SMALL_AND_SMOKE = ('small', 'smoke')
 
 
@@ -160,7 +162,7 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   config.downstream.update(num_positions=0, label_state='first')
   config.head = schedule(0.01, 5, 8, 100)
   config.finetune = schedule(1e-4, 5, 32, 100)
-  config.prompt = schedule(0.01, 5, 15, 100)
+  config.prompt = schedule(0.01, 5, 8, 100)
   config.prompt.update(length=20, init='uniform', init_scale=0.5)
   config.attention = schedule(0.01, 5, 8, 100)
   config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)

@@ -6,7 +6,9 @@ Claim (Theorems 3.3 and 3.6): a linear head on the predicted token probabilities
 Command: python -m experiments.main --config=prompt_vs_head[:small|evidence|paper|paper_v1|official|tuned|smoke]
 
 `evidence` is `small` at every size of the paper, with several HMMs each: 7 at |H| = 4, 10 and 30 and 5 elsewhere, 41
-trials in all, in 1.4 hours of CPU time. `--config.num_trials=9 --config.num_trials_by_size=9,7,9,7,7,7,9` adds two to
+trials in all, in about 2.5 hours of CPU time (estimated). Beside head and prompt it has a probe of the representation,
+converged heads and probes, and the oracle prompt; beside BERT and the exact model the same BERT before its pretraining
+and the BERT of another HMM. `--config.num_trials=9 --config.num_trials_by_size=9,7,9,7,7,7,9` adds two to
 every size. Its records are in docs/results/small/figure_3_left, and
 `--mode=verify --workdir=docs/results/small/figure_3_left --trials=0` runs one of them again.
 
@@ -22,8 +24,7 @@ Expected at `small` (seed 0, one HMM and 4 tasks per size): at |H| = 30 the prom
 on BERT, the head on BERT within 5 points of the head on the exact model, and KL at the [MASK] below 0.3 at every size.
 docs/results.md holds the table of such a run. Tuned prompts need not reach their best: on the exact model the same
 budget of steps optimises other parameters, so its prompt may end below BERT's. At `evidence`: on BERT the prompt is
-significantly above the head at every size but |H| = 4; over all 41 HMMs the head loses most to sample and
-surrogate (docs/results.md).
+significantly above the head at every size but |H| = 4 (docs/results.md).
 """
 
 import ml_collections
@@ -42,6 +43,8 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     config.num_states = base.FIRST_SIZES
     config.num_trials = 7
     config.num_trials_by_size = (7, 5, 7, 5, 5, 5, 7)
-    config.methods = ('head', 'prompt', 'head_best', 'head_converged', 'oracle_prompt')
-    config.figures = ('figure_3_left', 'budget')
+    config.models = ('bert', 'exact', 'untrained', 'other_bert')
+    config.methods = ('head', 'prompt', 'probe', 'head_best', 'head_converged', 'head_whitened', 'probe_converged')
+    config.methods += ('oracle_prompt',)
+    config.figures = ('figure_3_left', 'budget', 'conditioning')
   return config

@@ -2,7 +2,8 @@
 
 import collections
 from collections.abc import Callable
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +12,8 @@ from hmm_jax.heads import LinearHead
 
 # Steps whose curvature L-BFGS keeps.
 _MEMORY = 20
+# Directions of features whose singular value is at most this share of the largest carry rounding alone.
+_LEAST_DIRECTION = 1e-13
 # The share of the decrease by the slope that a step of the line search makes at least.
 _DECREASE = 1e-4
 
@@ -35,8 +38,8 @@ def converged_head(
 ) -> Converged:
   """The linear head with the least mean cross-entropy + ridge / 2 (|weights|^2 + |bias|^2), by L-BFGS in float64.
 
-  The start is 0. With a ridge of 1e-6, the suite's, labels that features separate are fitted with few exceptions, and
-  the optimum is unique all the same.
+  The start is 0. The ridge makes the optimum unique, and keeps small what ill-conditioned features need large weights
+  for: `whitened_head` takes that away.
 
   Args:
     features: [n, F]; whatever their type, the arithmetic is in float64.
@@ -74,6 +77,23 @@ def converged_head(
     )
   rows = parameters.reshape(-1, num_classes)
   return Converged(LinearHead(rows[:-1], rows[-1]), float(np.linalg.norm(gradient)), num_iterations)
+
+
+def whitened_head(features: ArrayLike, labels: np.ndarray, **how: Any) -> Converged:
+  """The `converged_head` of features in coordinates of mean 0 and covariance 1, as a head of the features themselves.
+
+  The coordinates are singular vectors of the centred features [n, F]. Directions in which the features vary by at most
+  1e-13 of the most are left out, such as that of the sum of probabilities. The ridge and the norm of the gradient are
+  of the head in these coordinates.
+  """
+  features = np.asarray(features, np.float64)
+  center = features.mean(0)
+  _, sizes, directions = np.linalg.svd(features - center, full_matrices=False)
+  kept = sizes > _LEAST_DIRECTION * sizes[0]
+  to_coordinates = math.sqrt(len(features)) * directions[kept].T / sizes[kept]
+  found = converged_head((features - center) @ to_coordinates, labels, **how)
+  weights = to_coordinates @ found.head.weights
+  return found._replace(head=LinearHead(weights, found.head.bias - center @ weights))
 
 
 def _minimum(

@@ -18,6 +18,7 @@ def record(point, model, method, accuracy, *, trial=0, task=0, **more):
     model=model,
     method=method,
     accuracy=accuracy,
+    validation_accuracy=accuracy,
     majority_accuracy=0.55 if point.memory_size else 0.6,
     near_tie_share=0.0,
     kl_at_mask=0.123,

@@ -132,8 +132,8 @@ _TRIALS = [
     ),
     (
       'BERT is pretrained on another HMM',
-      'pretrained_params(settings, distribution, ideals,',
-      'pretrained_params(settings, draw_distribution(settings, trial.point, keys.tuning), ideals,',
+      'pretrained_params(trial.settings, distribution, ideals,',
+      'pretrained_params(trial.settings, draw_distribution(trial.settings, trial.point, key), ideals,',
       'pipeline/pretraining',
       'along_a_pretraining',
     ),
@@ -303,11 +303,29 @@ _TRIALS = [
     'experiments/pipeline/optimal_heads.py',
     (
       'converged on all inputs',
-      "  train = splits['train']\n",
-      '  train = slice(None)\n',
+      "labels, settings.converged.ridge, splits['train'])",
+      'labels, settings.converged.ridge, slice(None))',
       'pipeline/tuning',
       'converged_head_is',
     ),
+    (
+      'noise that speaks of its input',
+      'np.roll(probs - exact, 1, axis=0)',
+      'probs - exact',
+      'pipeline/tuning',
+      'noise_is',
+    ),
+    (
+      'the ridge is chosen on test inputs',
+      "accuracies['validation'][index]",
+      "accuracies['test'][index]",
+      'pipeline/tuning',
+      'chooses_the_ridge',
+    ),
+  ),
+  *_of(
+    'experiments/pipeline/trial.py',
+    ('the BERT of another HMM is its own', 'abs(trial.trial - 1)', 'trial.trial', 'pipeline/trial', 'another_bert'),
   ),
   *_of(
     'experiments/pipeline/pretraining.py',
@@ -618,8 +636,8 @@ _STATISTICS = [
     ),
     (
       'methods are compared unpaired',
-      'itself, statistics.paired_difference',
-      'itself, statistics.unpaired_difference',
+      '_PAIRED, itself, statistics.paired_difference',
+      '_PAIRED, itself, statistics.unpaired_difference',
       'analysis/report',
       'paired',
     ),
@@ -647,6 +665,13 @@ _STATISTICS = [
       'losses = np.diff(',
       'analysis/error_budget',
       'told_apart_by_paired',
+    ),
+    (
+      'the largest loss is not corrected',
+      'statistics.holm([p_value for *_, p_value in tests])',
+      '[p_value for *_, p_value in tests]',
+      'analysis/error_budget',
+      'budgets_together',
     ),
   ),
 ]

@@ -27,7 +27,12 @@ FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
 # The fewest values of which a t interval says more than the values themselves.
 LEAST_FOR_INTERVAL = 5
 
-MODEL_NAMES = {'bert': 'pretrained BERT', 'exact': 'exact G'}
+MODEL_NAMES = {
+  'bert': 'pretrained BERT',
+  'exact': 'exact G',
+  'untrained': 'untrained BERT',
+  'other_bert': 'BERT of another HMM',
+}
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
 _ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
@@ -37,8 +42,10 @@ styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplst
 
 @styled
 def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
-  """Accuracy against |H| for each method on each model."""
+  """Accuracy against |H| for each method on each model; where there is an untrained BERT, on it and the pretrained."""
   figure, (axes,) = panels(settings)
+  if (records['model'] == 'untrained').any():
+    records = records[records['model'].isin(['bert', 'untrained'])]
   records = _paper_records(_placed(records, 'figure_3_left'), 'left')
   _draw_methods(axes, records)
   if settings.paper_overlay:
@@ -151,9 +158,9 @@ def style_of(method: str) -> dict[str, Any]:
 
 
 def _shown(style: dict[str, Any], model: str) -> dict[str, Any]:
-  """A line's style on a model: thin and hollow on the exact one."""
-  exact = model == 'exact'
-  return style | dict(markerfacecolor='white' if exact else style['color'], linewidth=0.9 if exact else 1.8)
+  """A line's style on a model: thin and hollow but on the pretrained BERT."""
+  is_bert = model == 'bert'
+  return style | dict(markerfacecolor=style['color'] if is_bert else 'white', linewidth=1.8 if is_bert else 0.9)
 
 
 def draw_line(

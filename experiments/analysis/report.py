@@ -17,15 +17,21 @@ from experiments.settings.methods import METHODS, PROTOCOL
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
-MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G'}
+MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G', 'untrained': 'untrained BERT', 'other_bert': 'BERT of another HMM'}
+_CONTROLS = ('untrained', 'other_bert')
 # Pairs of methods whose difference on BERT, paired by task, is tested where both were run.
 _PAIRED = (
   ('prompt', 'head'),
+  ('prompt', 'head_whitened'),
+  ('prompt', 'probe'),
+  ('prompt', 'oracle_prompt'),
   ('attention', 'head'),
   ('prompt_attention', 'attention'),
   ('attention', 'attention_blind'),
   ('attention', 'attention_constant'),
 )
+# Likewise on the exact model.
+_PAIRED_ON_EXACT = (('oracle_prompt', 'head_whitened'), ('oracle_prompt', 'head_best'))
 # Those of text with a memory and vanilla text of as many joint states; the first pair is the paper's.
 _OF_TEXTS = (('attention', 'head'), ('attention', 'attention'), ('head', 'head'), ('prompt', 'prompt'))
 
@@ -65,7 +71,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   records = statistics.with_unit(records)
   points = statistics.by_point(records)
   unit = 'HMM' if records['trial'].nunique() > 1 else 'task of one HMM'
-  run = set(records['method'])
+  run, found = set(records['method']), contrasts(records)
   protocol, beyond = run.intersection(PROTOCOL), run.difference(PROTOCOL)
   rows: dict[str, tuple[str, list[Row]]] = {
     'accuracy': (
@@ -75,12 +81,26 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     'differences': (
       f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). '
       f'Detectable: the minimum effect that 80% of such runs find at {LEVEL} over the number of sizes',
-      list(_difference_rows(points, contrasts(records))),
+      list(_difference_rows(points, found)),
+    ),
+    'trends': (
+      'Differences in points over all HMMs, and whether they rise with |H|: Spearman over HMMs, p of a permutation '
+      'test, corrected for the number of contrasts (Holm)',
+      list(_trend_rows(found)) if unit == 'HMM' and not any(point.memory_size for point in points) else [],
     ),
     'beside_paper': (
       'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
       'squared half-widths, uncorrected for number',
       [row for point in points for row in _beside_paper(point, points) if paper_overlay and row['difference']],
+    ),
+    'controls': (
+      'Controls, test accuracy in percent, mean ± half-width of the 95% interval: a BERT before its pretraining, that '
+      'of another HMM, and a prompt with its head on the labels of another task',
+      [_control_row(point, points, protocol) for point in points if records['model'].isin(_CONTROLS).any()],
+    ),
+    'head_sizes': (
+      'osc(b) / osc(mu) of linear heads, median over tasks; osc is the largest minus the smallest entry',
+      [_name_of(point, points) | _size_cells(rows) for point, rows in points.items() if 'head_size' in rows],
     ),
     'diagnostics': (
       "Beyond the paper's protocol: what other fits and controls reach",
@@ -91,7 +111,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
 
 
 def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
-  """The contrasts that were run on BERT, by title: the difference at every distribution that has both sides.
+  """The contrasts that were run, by title: the difference at every distribution that has both sides.
 
   Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
   vanilla text have no HMM in common, and are compared by Welch's test.
@@ -100,21 +120,22 @@ def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   itself = {point: point for point in points}
   vanilla = {point: Point(point.joint_states) for point in points if point.memory_size}
   found: dict[str, dict[Point, Interval]] = {}
-  for title, pairs, beside, difference in (
-    ('{} - {}', _PAIRED, itself, statistics.paired_difference),
-    ('memory {} - vanilla {}', _OF_TEXTS, vanilla, statistics.unpaired_difference),
+  for title, model, pairs, beside, difference in (
+    ('{} - {}', 'bert', _PAIRED, itself, statistics.paired_difference),
+    ('{} - {}, exact G', 'exact', _PAIRED_ON_EXACT, itself, statistics.paired_difference),
+    ('memory {} - vanilla {}', 'bert', _OF_TEXTS, vanilla, statistics.unpaired_difference),
   ):
     for (one, other), (point, second) in itertools.product(pairs, beside.items()):
-      both = _on_bert(records, point, one), _on_bert(records, second, other)
+      both = _on(model, records, point, one), _on(model, records, second, other)
       if all(map(len, both)):
         name = title.format(METHODS[one].label, METHODS[other].label)
         found.setdefault(name, {})[point] = difference(*both)
   return found
 
 
-def _on_bert(records: pd.DataFrame, point: Point, method: str) -> pd.DataFrame:
-  """The records of a method on BERT, or on the exact model if it makes sense on that one alone."""
-  model = 'bert' if 'bert' in METHODS[method].models else 'exact'
+def _on(model: str, records: pd.DataFrame, point: Point, method: str) -> pd.DataFrame:
+  """The records of a method on a model, or on the exact model if it makes sense on that one alone."""
+  model = model if model in METHODS[method].models else 'exact'
   return statistics.select(records, **point._asdict(), model=model, method=method)
 
 
@@ -133,6 +154,51 @@ def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]]) ->
       }
 
 
+def _trend_rows(found: dict[str, dict[Point, Interval]]) -> Iterator[Row]:
+  """Each contrast over the HMMs of all sizes, of which there are at least two, and its rank correlation with |H|."""
+  values = {
+    title: pd.DataFrame(
+      [
+        {**point._asdict(), 'unit': unit, 'difference': value}
+        for point, one in differences.items()
+        for unit, value in enumerate(one.values)
+      ]
+    )
+    for title, differences in found.items()
+    if len(differences) > 1
+  }
+  trends = [statistics.trend(of_units, 'num_states', 'difference') for of_units in values.values()]
+  corrected = statistics.holm([p_value for _, p_value in trends])
+  for (title, of_units), (correlation, _), p_value in zip(values.items(), trends, corrected):
+    difference = statistics.mean_interval(of_units['difference'])
+    yield {
+      'contrast, on BERT': title,
+      'n': str(len(difference.values)),
+      'difference': str(difference),
+      'Spearman': number(correlation, '.2f'),
+      'p, Holm': number(p_value, '.2g'),
+    }
+
+
+def _control_row(point: Point, points: Points, protocol: Collection[str]) -> Row:
+  """The accuracies of the protocol on the controls, their distance from G, and a prompt on another task's labels."""
+  rows = points[point]
+  row = _name_of(point, points) | _method_cells(rows, protocol, _CONTROLS)
+  prompts = statistics.select(rows, model='bert', method='prompt')
+  row['prompt of\nanother task'] = str(statistics.percent(prompts, 'other_task_accuracy'))
+  row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
+  for model in _CONTROLS:
+    mean = statistics.select(rows, model=model)['kl_at_mask'].mean()
+    row[f'KL at [MASK]\n{MODEL_NAMES[model]}'] = number(mean, '.3f')
+  return row
+
+
+def _size_cells(rows: pd.DataFrame) -> Row:
+  """The median size of each kind of head on each model."""
+  medians = rows.dropna(subset='head_size').groupby(['model', 'method'])['head_size'].median()
+  return {f'{METHODS[method].label}\n{MODEL_NAMES[model]}': f'{size:.1g}' for (model, method), size in medians.items()}
+
+
 def _name_of(point: Point, points: Points) -> Row:
   """The distribution, and its number of units."""
   has_memory = any(point.memory_size for point in points)
@@ -146,10 +212,10 @@ def _name_of(point: Point, points: Points) -> Row:
   }
 
 
-def _method_cells(rows: pd.DataFrame, methods: Collection[str]) -> Row:
-  """The accuracy of these methods on each model, in percent."""
+def _method_cells(rows: pd.DataFrame, methods: Collection[str], models: Collection[str] = MODEL_NAMES) -> Row:
+  """The accuracy of these methods on each of the models, in percent."""
   cells = {}
-  for model, method in itertools.product(MODEL_NAMES, sorted(methods)):
+  for model, method in itertools.product(models, sorted(methods)):
     title = f'{textwrap.fill(METHODS[method].label, 18)}\n{MODEL_NAMES[model]}'
     cells[title] = str(statistics.percent(statistics.select(rows, model=model, method=method), 'accuracy'))
   return cells
@@ -158,7 +224,7 @@ def _method_cells(rows: pd.DataFrame, methods: Collection[str]) -> Row:
 def _accuracy_row(point: Point, points: Points, protocol: Collection[str]) -> Row:
   """The accuracies of the paper's protocol, the share of near ties, the majority and the Bayes gap."""
   rows = points[point]
-  row = _name_of(point, points) | _method_cells(rows, protocol)
+  row = _name_of(point, points) | _method_cells(rows, protocol, ('bert', 'exact'))
   row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
   for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):

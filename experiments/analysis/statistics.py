@@ -70,6 +70,12 @@ def select(records: pd.DataFrame, **fields: Any) -> pd.DataFrame:
   return records
 
 
+def on_fresh_texts(records: pd.DataFrame) -> pd.DataFrame:
+  """The records with the accuracy of the best head on validation texts, since it is fitted to the test texts."""
+  is_best = records['method'] == 'head_best'
+  return records.assign(accuracy=records['validation_accuracy'].where(is_best, records['accuracy']))
+
+
 def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> Interval:
   """Mean and 95% t interval of independent values, such as differences of pairs."""
   values = np.asarray(values, float)

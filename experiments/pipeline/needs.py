@@ -54,7 +54,7 @@ def memory_bytes(s: Settings) -> dict[str, float]:
     'measure.num_documents': 3 * 8 * tokens * (chunks + m.num_documents * seen**2),
     'downstream.num_train': 8 * inputs * (max(features, states) + d.length + s.tasks_per_trial),
   }
-  if 'bert' in s.models:
+  if s.has_bert:
     data, fsdp, tensor = s.mesh.sizes(jax.device_count())
     finetuned = s.tasks_per_trial * any(method.finetunes for method in methods)
     found |= {
@@ -83,7 +83,7 @@ def _gigabytes(size: float) -> str:
 
 def check_disk(trials: Sequence[Trial]) -> None:
   """Raises SettingsError where there is less room than the checkpoints that are still to be written take."""
-  models = {trial.pretrained_directory: trial for trial in trials if trial.absent() and 'bert' in trial.settings.models}
+  models = {trial.pretrained_directory: trial for trial in trials if trial.absent() and trial.settings.has_bert}
   total = _REST
   for directory, trial in models.items():
     s, there = trial.settings, checkpoints.steps(directory / checkpoints.NAME)

@@ -1,9 +1,11 @@
 """Linear heads at an optimum, without a schedule: on training inputs, and on the test inputs themselves."""
 
+from collections.abc import Callable
 import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 import scipy.special
 
 from experiments.pipeline.downstream import Downstream
@@ -16,6 +18,10 @@ from hmm_jax.theory.limits import best_head, separability
 from hmm_jax.theory.limits.reachable import linear_score, Reachable, reachable
 
 Splits = dict[str, slice]
+# Of whitened heads; the least is that of the exact model, and validation chooses that of another.
+_RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
+# Of the noise on the exact G, in units of the error of a BERT.
+_NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
 # What records say of some methods alone, and null of the others.
 NO_FIELDS: dict[str, Any] = dict.fromkeys(
   (
@@ -26,6 +32,11 @@ NO_FIELDS: dict[str, Any] = dict.fromkeys(
     'separable',
     'certificate_residual',
     'gradient_norm',
+    'head_size',
+    'ridge',
+    'ridge_accuracies',
+    'noise_accuracies',
+    'other_task_accuracy',
     'restart',
     'restart_accuracies',
   )
@@ -60,13 +71,54 @@ def exact_probs(distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
 
 def converged_head(settings: Settings, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
   """The head at the optimum on the training inputs, of features [n, F] and labels [n]."""
-  train = splits['train']
-  found = _converged(settings, features, labels, settings.converged.ridge, train)
-  scores = features.astype(np.float64) @ found.head.weights + found.head.bias
+  return _fitted(
+    _converged(settings, features, labels, settings.converged.ridge, splits['train']), features, labels, splits
+  )
+
+
+def whitened_head(
+  settings: Settings, features: np.ndarray, labels: np.ndarray, splits: Splits, is_exact: bool
+) -> Fitted:
+  """The converged head of features [n, F] that are whitened on the training inputs.
+
+  The ridge of exact features is the least; of others, that of most validation accuracy, and of equals the largest.
+  """
+  train, fit = splits['train'], converged.whitened_head
+  heads = [
+    _fitted(_converged(settings, features, labels, ridge, train, fit), features, labels, splits) for ridge in _RIDGES
+  ]
+  accuracies = {name: [float(one.is_right[where].mean()) for one in heads] for name, where in splits.items()}
+  chosen = 0 if is_exact else max(range(len(heads)), key=lambda index: (accuracies['validation'][index], index))
+  along = list(zip(_RIDGES, accuracies['test']))
+  fields = {**heads[chosen].fields, 'ridge': _RIDGES[chosen], 'ridge_accuracies': along}
+  return heads[chosen]._replace(fields=fields)
+
+
+def noise_accuracies(
+  settings: Settings, probs: np.ndarray, exact: np.ndarray, labels: np.ndarray, splits: Splits
+) -> list[tuple[float, float]]:
+  """The test accuracy of whitened heads on the exact G [n, V] with noise of each of the sizes.
+
+  The noise is the error of a model's `probs` [n, V] on the input before, which says nothing of this one.
+  """
+  noise, test = np.roll(probs - exact, 1, axis=0), splits['test']
+  noisy = {size: whitened_head(settings, exact + size * noise, labels, splits, False) for size in _NOISES}
+  return [(size, float(one.is_right[test].mean())) for size, one in noisy.items()]
+
+
+def head_size(head: LinearHead, task_weights: ArrayLike) -> float:
+  """osc(b) / osc(mu) of what tells two classes apart, osc the largest minus the smallest entry; of several the most."""
+  sizes = [
+    np.ptp(np.float64(rows[1:] - rows[0]), axis=1) for rows in (np.asarray(head.weights).T, np.asarray(task_weights))
+  ]
+  return float((sizes[0] / sizes[1]).max())
+
+
+def _fitted(found: converged.Converged, features: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
+  train, scores = splits['train'], features.astype(np.float64) @ found.head.weights + found.head.bias
   log_probs = scipy.special.log_softmax(scores[train], axis=1)
   loss = -float(np.take_along_axis(log_probs, labels[train, None], axis=1).mean())
-  is_right = scores.argmax(1) == labels
-  return Fitted({'head': found.head}, is_right, loss, {'gradient_norm': found.gradient_norm})
+  return Fitted({'head': found.head}, scores.argmax(1) == labels, loss, {'gradient_norm': found.gradient_norm})
 
 
 def heads_on_test(
@@ -137,7 +189,12 @@ def _head_of_score(
 
 
 def _converged(
-  settings: Settings, features: np.ndarray, labels: np.ndarray, ridge: float, where: slice
+  settings: Settings,
+  features: np.ndarray,
+  labels: np.ndarray,
+  ridge: float,
+  where: slice,
+  fit: Callable[..., converged.Converged] = converged.converged_head,
 ) -> converged.Converged:
   how = dataclasses.asdict(settings.converged) | {'ridge': ridge}
-  return converged.converged_head(features[where], labels[where], num_classes=settings.downstream.num_classes, **how)
+  return fit(features[where], labels[where], num_classes=settings.downstream.num_classes, **how)

@@ -174,6 +174,12 @@ def pretrained_params(
   return _params_here(state)
 
 
+def initial_params(settings: Settings, hmm: Distribution, key: Array) -> Any:
+  """The parameters that the pretraining of this key starts from, where those of `pretrained_params` lie."""
+  init, key_params, _ = _program(settings, hmm, key)
+  return _params_here(init(key_params))
+
+
 def params_along(
   settings: Settings, hmm: Distribution, key: Array, steps: tuple[int, ...], reporter: Reporter
 ) -> Iterator[tuple[int, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib.figure
 import pandas as pd
 
-from experiments.analysis import error_budget, figures as figures_lib, report
+from experiments.analysis import error_budget, figures as figures_lib, report, statistics
 from experiments.analysis.tables import Table
 from experiments.pipeline import needs, pretraining, trial as trial_lib
 from experiments.records import failures, results
@@ -30,7 +30,10 @@ FIGURES = {
   'attention': figures_lib.attention,
   'controls': figures_lib.controls,
   'budget': error_budget.figure,
+  'conditioning': error_budget.conditioning,
 }
+# Those of them that show what is fitted without a protocol, too.
+_OF_FITS = ('budget', 'conditioning')
 
 # A trial and its records -> the rows that are merged.
 RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
@@ -38,7 +41,7 @@ RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 
 def check(settings: Settings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
-  if 'bert' in settings.models:
+  if settings.has_bert:
     pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')
   try:
@@ -202,14 +205,16 @@ def write(
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
   """The tables that the records of a grid have something for."""
+  records = statistics.on_fresh_texts(records)
   return report.tables(records, settings.figure.paper_overlay) | error_budget.tables(records)
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
   """The figures that the settings name and the records have something for."""
+  records = statistics.on_fresh_texts(records)
   trained = records[[METHODS[method].fit == 'schedule' for method in records['method']]]
   drawn = {}
   for name in settings.figures:
     # What is fitted without a protocol is for the budget, where there is any by one.
-    drawn[name] = FIGURES[name](records if name == 'budget' or trained.empty else trained, settings.figure)
+    drawn[name] = FIGURES[name](records if name in _OF_FITS or trained.empty else trained, settings.figure)
   return {name: figure for name, figure in drawn.items() if figure}

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 from jax import Array
@@ -16,6 +17,7 @@ from experiments.settings.groups import CorpusSettings
 import hmm_jax
 from hmm_jax import bayes_gap, compilation, masking, model as model_lib, sharding
 from hmm_jax.hmm import chunk_start, Distribution
+from hmm_jax.model import MaskedLM
 
 _jit = functools.partial(jax.jit, compiler_options=compilation.UNFUSED)
 _random_hmm = _jit(hmm_jax.random_hmm, static_argnames=('num_states', 'num_tokens', 'num_permutations'))
@@ -66,21 +68,34 @@ def run(trial: Trial, reporter: Reporter) -> bool:
     distribution, downstream = draw(trial)
     with clock.phase('measuring'):
       ideals = ideals_of(settings, distribution, downstream, keys.measure)
-    in_float64 = functools.partial(optimal_heads.exact_probs, distribution)
-    models = {'exact': tuning.FrozenModel(model_lib.ExactModel(settings.hmm.num_tokens), distribution, in_float64)}
-    if 'bert' in settings.models:
-      directory = trial.pretrained_directory
-      params = pretraining.pretrained_params(settings, distribution, ideals, keys.pretraining, directory, reporter)
-      models['bert'] = tuning.FrozenModel(pretraining.tuned_model(settings.bert_module()), params)
+    exact_probs = functools.partial(optimal_heads.exact_probs, distribution)
     for name, tasks_of in trial_records.pending(trial, missing):
-      frozen = models[name]
+      model: MaskedLM = model_lib.ExactModel(settings.hmm.num_tokens)
+      params: Any = distribution
+      if name != 'exact':
+        model = pretraining.tuned_model(settings.bert_module())
+        params = _bert(trial, name, distribution, ideals, reporter)
+      frozen = tuning.FrozenModel(name, model, params, exact_probs)
       with clock.phase('measuring'):
-        gap = pretraining.measure(settings, frozen.model, frozen.params, ideals)
+        gap = pretraining.measure(settings, model, params, ideals)
       for method, tasks in tasks_of.items():
         with clock.phase('tuning'):
           outcome = tuning.tune(tuning.Problem(trial, frozen, method, tasks, downstream), reporter)
         trial_records.add(trial, name, method, outcome, gap)
   return True
+
+
+def _bert(trial: Trial, name: str, distribution: Distribution, ideals: pretraining.Ideals, reporter: Reporter) -> Any:
+  """The parameters of one of the BERTs that a trial is tuned on."""
+  key = trial.keys().pretraining
+  if name == 'untrained':
+    return pretraining.initial_params(trial.settings, distribution, key)
+  if name == 'other_bert':
+    # The trial before, and for the first the next: no grid of several pretrains one more for it.
+    trial = trial._replace(trial=abs(trial.trial - 1))
+    distribution, downstream = draw(trial)
+    ideals, key = ideals_of(trial.settings, distribution, downstream, trial.keys().measure), trial.keys().pretraining
+  return pretraining.pretrained_params(trial.settings, distribution, ideals, key, trial.pretrained_directory, reporter)
 
 
 def ideals_of(

@@ -34,15 +34,17 @@ class FrozenModel(NamedTuple):
   """A model that methods are tuned on, and that they leave as it is.
 
   Attributes:
+    name: one of MODELS.
     model: exact or pretrained.
     params: its parameters, on the device where tuning is to run.
-    probs_in_float64: from inputs [n, T] to the token probabilities [n, V] at the [MASK], which what is fitted in
-      float64 reads; None for a model that is computed in float32 alone.
+    exact_probs: from inputs [n, T] to the exact G [n, V] at the [MASK] in float64, which of the exact model is read by
+      what is fitted in float64; other models are computed in float32 alone.
   """
 
+  name: str
   model: MaskedLM
   params: Any
-  probs_in_float64: Callable[[np.ndarray], np.ndarray] | None = None
+  exact_probs: Callable[[np.ndarray], np.ndarray]
 
 
 class Problem(NamedTuple):
@@ -55,7 +57,7 @@ class Problem(NamedTuple):
   downstream: Downstream
 
   def __str__(self) -> str:
-    return f'{self.method} on {self.frozen.model.name}'
+    return f'{self.method} on {self.frozen.name}'
 
 
 def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tuning.Tuner:
@@ -82,26 +84,35 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
   Raises Diverged where a loss or a tuned number is not finite.
   """
   trial, frozen, method, tasks, downstream = problem
-  settings, fit, splits = trial.settings, METHODS[method].fit, downstream.splits
+  settings, chosen, splits = trial.settings, METHODS[method], downstream.splits
+  fit, is_exact = chosen.fit, frozen.name == 'exact'
   if fit == 'on_test':
     found = optimal_heads.heads_on_test(settings, frozen.params, downstream, tasks)
   else:
     tuner = build(settings, trial.point, frozen.model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
-    if fit == 'converged' and frozen.probs_in_float64:
-      features = frozen.probs_in_float64(inputs)
+    if is_exact and not chosen.has_schedule:
+      features = frozen.exact_probs(inputs)
     else:
       features = tuning.frozen_features(tuner, frozen.params, inputs, batch_size=settings.measure.batch_size)
     if fit == 'converged':
       found = [optimal_heads.converged_head(settings, features, y, splits) for y in downstream.labels(tasks)]
+    elif fit == 'whitened':
+      found = [optimal_heads.whitened_head(settings, features, y, splits, is_exact) for y in downstream.labels(tasks)]
     else:
       found = _trained(problem, tuner, features, reporter)
+    if fit == 'whitened' and not is_exact and chosen.reads == 'mask':
+      exact = frozen.exact_probs(inputs)
+      for one, y in zip(found, downstream.labels(tasks)):
+        one.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
   accuracy = np.mean([one.is_right[splits['test']].mean() for one in found])
   reporter.say(f'{problem}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
   outcome = []
   for task, one in zip(tasks, found):
     nan_guard.check_values(f'{problem}, task {task}:', by_name(one.trainable))
     measured = _measured(downstream.tasks[task], one, splits)
+    if not chosen.has_schedule and chosen.reads == 'mask':
+      one.fields['head_size'] = optimal_heads.head_size(one.trainable['head'], downstream.tasks[task].task_weights)
     outcome.append(Tuned(task, one.trainable, {**measured, **optimal_heads.NO_FIELDS, **one.fields}))
   return outcome
 
@@ -127,7 +138,8 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
   epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, params, shown, taught)
   members = [f'task {task} from start {start}' for start, task in zip(*divmod(numbers, _START_STRIDE))]
   *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, str(problem), members, reporter)
-  is_right = np.asarray(tuning.predictions(tuner, state.trainable, params, features, **how)) == labels
+  predicted = np.asarray(tuning.predictions(tuner, state.trainable, params, features, **how))
+  is_right = predicted == labels
   weights = None
   if method == 'attention':
     weights = np.asarray(tuning.attention(tuner, state.trainable, params, _at(features, splits['test']), **how))
@@ -140,6 +152,11 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
       fields = {'restart': int(start), 'restart_accuracies': accuracies[:, index].tolist()}
     elif weights is not None:
       fields = attention_profile(weights[which], downstream)
+    # Tasks stand in pairs, whatever their number.
+    other, test = tasks[index] ^ 1, splits['test']
+    if other < len(downstream.tasks):
+      is_other = predicted[which, test] == downstream.tasks[other].labels[test]
+      fields['other_task_accuracy'] = float(is_other.mean())
     found.append(optimal_heads.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields))
   return found
 

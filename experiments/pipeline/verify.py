@@ -53,12 +53,16 @@ _FIELDS_OF = {
     'validation_accuracy',
     'train_accuracy',
     'clear_accuracy',
+    'other_task_accuracy',
     'accuracy_at_most',
     'attention_rank_correlation',
   ),
   'loss': (*_OF_MODEL, 'train_loss'),
   # What another environment may order otherwise.
-  NOT_COMPARED: ('attention_profile', 'restart', 'restart_accuracies', 'environment'),
+  NOT_COMPARED: (
+    *('attention_profile', 'restart', 'restart_accuracies', 'environment'),
+    *('head_size', 'ridge', 'ridge_accuracies', 'noise_accuracies'),
+  ),
 }
 # The tolerance of each field in another environment, on BERT. All others are equal: settings alone decide them.
 FIELDS = {field: tolerance for tolerance, fields in _FIELDS_OF.items() for field in fields}

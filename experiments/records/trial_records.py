@@ -192,14 +192,15 @@ def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
 
 
 def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, list[int]]]]:
-  """Each model of the settings with the tasks that are missing on it, by method.
+  """Each model of the settings on which records are missing, with their tasks by method.
 
   Raises Stopped between two models if the run has received a signal.
   """
   for model in trial.settings.models:
     signals.check()
     tasks = {method: sorted(task for task, *pair in missing if pair == [model, method]) for method in trial.methods}
-    yield model, {method: found for method, found in tasks.items() if found}
+    if any(tasks.values()):
+      yield model, {method: found for method, found in tasks.items() if found}
 
 
 def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[str, float]) -> None:

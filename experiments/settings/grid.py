@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from experiments.settings import devices, groups
 from experiments.settings.fields import setting
-from experiments.settings.methods import METHODS
+from experiments.settings.methods import METHODS, MODELS
 from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
 from hmm_jax.tuning import Schedule
@@ -56,7 +56,7 @@ class Settings(groups.Experiment):
     may_repeat=True,
   )
   tasks_per_trial: int = setting('draws of mu in each', most=10_000)
-  models: tuple[str, ...] = setting('models that methods are tuned on', choices=('bert', 'exact'))
+  models: tuple[str, ...] = setting('models that methods are tuned on', choices=MODELS)
   methods: tuple[str, ...] = setting('what is trained: a head, a prompt and so on', choices=tuple(METHODS))
   hmm: groups.HmmSettings
   memory: groups.MemorySettings
@@ -79,7 +79,9 @@ class Settings(groups.Experiment):
     'minutes after which no trial begins, and pretraining stops at a checkpoint; 0: none',
     least=0,
   )
-  figures: tuple[str, ...] = setting('what is drawn', choices=(*AXES, 'attention', 'budget'), may_be_empty=True)
+  figures: tuple[str, ...] = setting(
+    'what is drawn', choices=(*AXES, 'attention', 'budget', 'conditioning'), may_be_empty=True
+  )
   figure: groups.FigureSettings
 
   def check(self) -> None:
@@ -119,10 +121,15 @@ class Settings(groups.Experiment):
     d, prompt = self.downstream, self.prompt.length * has_prompt
     valid = f'0, or at least {prompt + 2}, for the prompt, the [MASK] and one token more'
     self.require('downstream.num_positions', not 0 < d.num_positions < prompt + 2, valid)
-    seen = d.num_positions or d.length + prompt * ('bert' in self.models)
+    seen = d.num_positions or d.length + prompt * self.has_bert
     longest = max(self.corpus.chunk_length, seen)
     valid = f'at least {longest}, for corpus.chunk_length and for prompt.length with what is seen of a text'
     self.require('bert.max_positions', self.bert.max_positions >= longest, valid)
+
+  @property
+  def has_bert(self) -> bool:
+    """True if a model is a BERT, trained or not."""
+    return self.models != ('exact',)
 
   def tuning(self, method: str) -> groups.TuneSettings:
     """The settings by which one of METHODS is optimised, which has a schedule."""

@@ -2,6 +2,10 @@
 
 from typing import NamedTuple
 
+# What methods are tuned on: the pretrained BERT, the exact model, the BERT that pretraining starts from, and the
+# pretrained BERT of another draw of the same size.
+MODELS = ('bert', 'exact', 'untrained', 'other_bert')
+
 
 class Method(NamedTuple):
   """One way to solve a downstream task on a pretrained model.
@@ -19,8 +23,9 @@ class Method(NamedTuple):
     settings: the groups of settings that decide what is trained, beside those of the trial; where it is trained step by
       step the first is its schedule.
     fit: how what it trains is found. 'schedule': by its schedule as it is; 'restarts': by a longer one from several
-      starts, of which validation chooses; 'converged': at the optimum on training inputs; 'on_test': on the test inputs
-      themselves, to know what no training can pass.
+      starts, of which validation chooses; 'converged': at the optimum on training inputs; 'whitened': likewise, in
+      coordinates in which these have unit covariance; 'on_test': on the test inputs themselves, to know what no
+      training can pass.
     models: those on which it makes sense.
   """
 
@@ -43,10 +48,10 @@ class Method(NamedTuple):
 
 # In the order in which tables and legends name them.
 METHODS = {
-  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--', ('head',)),
-  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', ('prompt',)),
+  'head': Method('head', 'mask', False, False, '#0072B2', 's', '--', ('head',), models=MODELS),
+  'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', ('prompt',), models=MODELS),
   # A head like any other, so that it is trained as one.
-  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', ('head',)),
+  'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', ('head',), models=MODELS),
   'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', ('finetune',), models=('bert',)),
   'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', ('attention',)),
   'prompt_attention': Method(
@@ -55,7 +60,22 @@ METHODS = {
   'head_best': Method(
     'best head', 'mask', False, False, '#0072B2', '*', ':', ('on_test', 'converged'), 'on_test', ('exact',)
   ),
-  'head_converged': Method('converged head', 'mask', False, False, '#0072B2', 'd', '-', ('converged',), 'converged'),
+  'head_converged': Method(
+    'raw converged head', 'mask', False, False, '#0072B2', 'd', '-', ('converged',), 'converged'
+  ),
+  'head_whitened': Method('converged head', 'mask', False, False, '#0072B2', 'p', '-.', ('converged',), 'whitened'),
+  'probe_converged': Method(
+    'converged probe',
+    'representation',
+    False,
+    False,
+    '#009E73',
+    'v',
+    '-',
+    ('converged',),
+    'whitened',
+    ('bert', 'untrained'),
+  ),
   'attention_converged': Method(
     'converged attention', 'sequence', False, False, '#000000', '*', '--', ('attention', 'restarts'), 'restarts'
   ),

@@ -6,7 +6,7 @@ from pandas import DataFrame as frame
 import pytest
 import scipy.stats
 
-from experiments.analysis import error_budget
+from experiments.analysis import error_budget, statistics
 from experiments.pipeline import sweep
 from experiments.settings import config as config_lib
 from experiments.settings.grid import Point
@@ -65,18 +65,18 @@ EVEN = _even(100, 100, 80, 79)
 @pytest.mark.parametrize(
   ('levels', 'most', 'expected'),
   [
-    (_even(100, 98, 80, 79), None, 'approximation'),
+    (_even(100, 98, 80, 79), None, 'conditioning and approximation'),
     (_even(80, 78, 78, 77), 81, 'degeneracy'),
     # The best head is somewhere between 80 and 99: what is lost to degeneracy may be lost to the sample.
     (_even(80, 78, 78, 77), 99, None),
     # Even if the best head is the one found, more is lost after it.
-    (_even(97, 78, 78, 77), 99, 'sample and surrogate'),
+    (_even(97, 78, 78, 77), 99, 'surrogate'),
     (_even(100, 90, 80, 79), None, None),
     ([[(100, 100, 80, 79)], [(100, 98, 97, 60)], [(100, 100, 85, 84)]], None, None),
     (EVEN[:2], None, None),
     (_even(100, 100, 100, 100), None, None),
     # Losses of 50, 35 and 22.5, each 2 above the next: pairs tell apart what two intervals do not.
-    ([[(100, 100, 50, 2)], [(100, 100, 65, 31.8)], [(100, 100, 77.5, 56.9)]], None, 'approximation'),
+    ([[(100, 100, 50, 2)], [(100, 100, 65, 31.8)], [(100, 100, 77.5, 56.9)]], None, 'conditioning and approximation'),
     # One of five loses 10 points at first: more than later in each, but not surely anything.
     ([*[[(99, 100, 100, 100)]] * 4, [(90, 85, 76.1, 67.6)]], None, None),
   ],
@@ -85,7 +85,46 @@ EVEN = _even(100, 100, 80, 79)
 def test_the_largest_loss_is_told_apart_by_paired_intervals(levels, most, expected):
   """It is above 0 and above all others over the HMMs, whatever the best head is within its bracket."""
   records = _records(HEAD, levels, most and [[most]] * len(levels))
-  assert error_budget.largest_loss(frame(records), HEAD) == expected
+  loss, p_value = error_budget.largest_loss(frame(records), HEAD)
+  assert (loss if p_value < 0.05 else None) == expected
+
+
+def test_the_largest_loss_is_significant_for_all_sizes_and_budgets_together():
+  """Losses of p = 0.03 alone are none beside those of a second size and of the prompt."""
+  uneven = [[(100, 100, value, value - 1)] for value in (94, 88, 90.5)]
+  alone = _records(HEAD, uneven, [(100,)] * 3)
+  _, p_value = error_budget.largest_loss(frame(alone), HEAD)
+  assert 0.025 < p_value < 0.05
+  largest = lambda records: [
+    row for one in error_budget.tables(frame(records)).values() for row in one.frame['largest']
+  ]
+  assert largest(alone) == ['conditioning and approximation']
+  *_, prompt = error_budget.WAYS.values()
+  assert largest(alone + _records(prompt, [[(90, 85)], [(99, 98)], [(80, 70)]])) == ['not significant'] * 2
+
+
+def test_the_best_head_counts_on_texts_that_it_was_not_fitted_to():
+  """Its test accuracy is replaced by that on validation texts, and no other method's."""
+  records = frame([row | {'validation_accuracy': 0.5} for row in _records(HEAD, LEVELS, MOST)])
+  fresh, is_best = statistics.on_fresh_texts(records), records['method'] == 'head_best'
+  assert (fresh['accuracy'][is_best] == 0.5).all()
+  assert (fresh['accuracy'] == records['accuracy'])[~is_best].all()
+
+
+def test_conditioning_draws_a_line_a_size():
+  """The mean over HMMs at each ridge, on its model, and at each size of noise."""
+  along = lambda value: [[1.0, value], [0.1, 0.5]]
+  records = [
+    record(Point(size), model, 'head_whitened', 0.5, trial=trial)
+    | dict(ridge_accuracies=along(value - trial / 10), noise_accuracies=along(trial) if model == 'bert' else None)
+    for size, trial in ((4, 0), (4, 1), (8, 0))
+    for model, value in (('exact', 0.9), ('bert', 0.7))
+  ]
+  panels = error_budget.conditioning(frame(records), figure_settings()).axes
+  drawn = [[line.get_xydata().tolist() for line in axes.lines] for axes in panels]
+  expected = [[[[1, first], [0.1, 50]] for first in pair] for pair in ((85, 90), (65, 70), (50, 0))]
+  np.testing.assert_allclose(drawn, expected)
+  assert error_budget.conditioning(frame(_records(HEAD, LEVELS)[:1]), figure_settings()) is None
 
 
 def test_hmms_of_all_sizes_are_units_together():
@@ -95,9 +134,9 @@ def test_hmms_of_all_sizes_are_units_together():
   (budget,) = error_budget.tables(frame(records)).values()
   rows = budget.frame
   assert list(rows['n']) == ['3'] * 4 + ['12']
-  assert list(rows['largest']) == ['not significant'] * 4 + ['approximation']
+  assert list(rows['largest']) == ['not significant'] * 4 + ['conditioning and approximation']
   half_width = scipy.stats.t.ppf(0.975, 11) * scipy.stats.sem([8, 5, 2] * 4)
-  assert rows['approximation\nto converged head, BERT'].iloc[-1] == f'5.0 ± {half_width:.1f}'
+  assert rows['conditioning and approximation\nto converged head, BERT'].iloc[-1] == f'5.0 ± {half_width:.1f}'
 
 
 def test_the_figure_floats_each_step_between_its_stages():

@@ -38,6 +38,17 @@ def test_the_left_figure_draws_the_means_of_the_records():
   assert [(text.get_text(), text.get_position()[0]) for text in axes.texts] == [('|H| = |X|', 10)]
 
 
+def test_the_left_figure_shows_an_untrained_bert_beside_the_pretrained_one():
+  """And neither the exact model nor the BERT of another HMM, so that it is seen at a glance."""
+  of = dict(bert='bert', exact='untrained')
+  more = [row | {'model': model} for row in prompt_records() for model in (of[row['model']], 'other_bert')]
+  _, _, lines, *_ = _drawn(figures.figure_3_left, prompt_records() + more)
+  models = {'pretrained BERT', 'untrained BERT'}
+  assert {label for label in lines if ', ' in label} == {
+    f'{one}, {model}' for one in ('head', 'prompt') for model in models
+  }
+
+
 def test_the_right_figure_draws_memory_and_vanilla():
   """Each text has a line a model and its own majority baseline, at its number of joint states."""
   _, axes, lines, ticks, legend = _drawn(figures.figure_3_right, memory_records())

@@ -1,6 +1,6 @@
 """The tables of Figure 3: means, differences and gaps, by what the records have."""
 
-from figures_cases import cell_records, control_records, MEMORIES, memory_records, prompt_records, VANILLAS
+from figures_cases import cell_records, control_records, MEMORIES, memory_records, prompt_records, record, VANILLAS
 from pandas import DataFrame as frame
 import pytest
 import scipy.stats
@@ -46,6 +46,58 @@ def test_methods_are_compared_paired_at_the_level_of_all_sizes():
     assert found.p_value == pytest.approx(scipy.stats.ttest_1samp(gains[point.num_states], 0).pvalue)
   (row, *_) = _table('differences', records)
   assert row['detectable'] == f'{differences[Point(4)].detectable(report.LEVEL / 3):.1f}'
+
+
+def test_trends_are_over_the_hmms_of_all_sizes():
+  """The mean difference over all HMMs, with Spearman's correlation of the differences with |H|."""
+  records = prompt_records(num_trials=3)
+  for row in records:
+    row['accuracy'] += 0.001 * row['num_states'] * (row['method'] == 'prompt') + 0.001 * row['trial'] ** 2
+  (row,) = [row for row in _table('trends', records) if row['contrast, on BERT'] == 'prompt - head']
+  gains = [10 + 0.1 * size for size in (4, 10, 30) for _ in range(3)]
+  half_width = scipy.stats.t.ppf(0.975, 8) * scipy.stats.sem(gains)
+  assert (row['n'], row['difference']) == ('9', f'{sum(gains) / 9:.1f} ± {half_width:.1f}')
+  assert (row['Spearman'], float(row['p, Holm']) < 0.05) == ('1.00', True)
+  assert 'trends' not in report.tables(frame(prompt_records()), False)
+
+
+def test_contrasts_on_the_exact_model_are_apart():
+  """An oracle prompt is above the converged head of the exact model, and a prompt of BERT is compared with both."""
+  levels = [('bert', 'prompt', 0.9), ('bert', 'head_whitened', 0.8), ('exact', 'oracle_prompt', 0.95)]
+  levels += [('exact', 'head_whitened', 0.7), ('exact', 'prompt', 0.5)]
+  rows = [record(Point(4), model, method, value, trial=trial) for model, method, value in levels for trial in range(3)]
+  found = {row['contrast, on BERT']: row['difference'] for row in _table('differences', rows)}
+  assert found == {
+    'prompt - converged head': '10.0 ± 0.0',
+    'prompt - oracle prompt': '-5.0 ± 0.0',
+    'oracle prompt - converged head, exact G': '25.0 ± 0.0',
+  }
+
+
+def test_controls_and_sizes_of_heads_have_tables_of_their_own():
+  """Models without use beside the majority and another task's prompt; the median size of heads over tasks."""
+  rows = [
+    record(Point(4), model, 'prompt', accuracy, task=task, other_task_accuracy=0.4, head_size=None, kl_at_mask=kl)
+    for task in range(3)
+    for model, accuracy, kl in (('bert', 0.9, 0.1), ('untrained', 0.6, 2.0), ('other_bert', 0.7, 1.0))
+  ]
+  rows += [
+    record(Point(4), 'exact', 'head_whitened', 0.9, task=task, other_task_accuracy=None, head_size=size)
+    for task, size in enumerate((1.0, 30.0, 4e8))
+  ]
+  (controls,) = _table('controls', rows)
+  assert controls == {
+    '|H|': '4',
+    'n': '3',
+    'prompt untrained BERT': '60.0 ± 0.0',
+    'prompt BERT of another HMM': '70.0 ± 0.0',
+    'prompt of another task': '40.0 ± 0.0',
+    'majority': '60.0 ± 0.0',
+    'KL at [MASK] untrained BERT': '2.000',
+    'KL at [MASK] BERT of another HMM': '1.000',
+  }
+  assert _table('head_sizes', rows) == [{'|H|': '4', 'n': '3', 'converged head exact G': '3e+01'}]
+  assert not {'controls', 'head_sizes'} & set(report.tables(frame(prompt_records()), False))
 
 
 def test_the_table_compares_memory_with_vanilla():

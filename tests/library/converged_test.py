@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from hmm_jax.converged import converged_head
+from hmm_jax.converged import converged_head, whitened_head
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.dirichlet(np.ones(5), 80)
@@ -30,6 +30,20 @@ def test_it_is_the_optimum(kind, ridge):
   assert np.abs(gradient).max() < 1.01 * HOW['tolerance']
   np.testing.assert_allclose(np.linalg.norm(gradient), found.gradient_norm, atol=1e-12)
   assert kind == 'noisy' or ridge > 1e-6 or ((with_ones @ parameters).argmax(-1) == LABELS[kind]).all()
+
+
+@pytest.mark.parametrize('ridge', [1e-6, 1e-2])
+def test_a_whitened_head_is_converged_where_features_have_unit_covariance(ridge):
+  """Coordinates by Cholesky, here, give the same scores, also where features differ by 1e9 in their sizes.
+
+  Probabilities sum to 1, which is no direction.
+  """
+  moved = FEATURES[:, :4] - FEATURES[:, :4].mean(0)
+  coordinates = np.linalg.solve(np.linalg.cholesky(np.cov(moved.T, bias=True)), moved.T).T
+  scores = lambda fit, x: x @ (head := fit(x, LABELS['noisy'], ridge=ridge, **HOW).head).weights + head.bias
+  expected = scores(converged_head, coordinates)
+  np.testing.assert_allclose(scores(whitened_head, FEATURES), expected, atol=1e-4)
+  np.testing.assert_allclose(scores(whitened_head, moved * np.logspace(0, -9, 4) + 7), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(

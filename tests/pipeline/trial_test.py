@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from run_cases import any_tokens, pretraining_settings, QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import trial as trial_lib
@@ -29,6 +30,26 @@ def test_the_distance_at_the_mask_is_measured_on_test_inputs(tmp_path, monkeypat
   settings = settings_of('smoke', measure__num_inputs=3)
   _, at_mask, _ = trial_lib.ideals_of(settings, None, downstream, jax.random.key(0))
   assert at_mask.tolist() == [5, 6, 7]
+
+
+def test_an_untrained_bert_is_the_start_of_its_pretraining(tmp_path, monkeypatch):
+  """The very parameters that the pretraining of the same trial is at before its first step."""
+  trial = trial_lib.Trial(pretraining_settings(), Point(4), 0, tmp_path)
+  monkeypatch.setattr(trial_lib.pretraining, 'chunked_corpus', any_tokens)
+  ((_, start),) = trial_lib.pretraining.params_along(trial.settings, None, trial.keys().pretraining, (0,), QUIET)
+  jax.tree.map(np.testing.assert_array_equal, trial_lib._bert(trial, 'untrained', None, None, QUIET), start)
+
+
+@pytest.mark.parametrize(('number', 'other'), [(0, 1), (1, 0), (2, 1)])
+def test_another_bert_is_that_of_another_trial(number, other, tmp_path, monkeypatch):
+  """Pretrained with all that is the other's: its distribution, what it is measured on, its key and its directory."""
+  one, another = (trial_lib.Trial(settings_of('smoke'), Point(4), at, tmp_path) for at in (number, other))
+  monkeypatch.setattr(trial_lib, 'draw', lambda trial: (trial, 'texts'))
+  monkeypatch.setattr(trial_lib, 'ideals_of', lambda _, *given: given)
+  monkeypatch.setattr(trial_lib.pretraining, 'pretrained_params', lambda *given: given[1:5])
+  keys, ideals = another.keys(), (another, 'texts', another.keys().measure)
+  given = trial_lib._bert(one, 'other_bert', 'own', None, QUIET)
+  assert given == (another, ideals, keys.pretraining, another.pretrained_directory)
 
 
 # Of seed 0. Where one of these changes, the ids of models and trials name other bits than they did: then

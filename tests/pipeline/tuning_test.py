@@ -19,6 +19,7 @@ from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from hmm_jax import heads
+from hmm_jax.converged import whitened_head
 from hmm_jax.model import ExactModel
 from hmm_jax.theory.limits import best_head
 
@@ -54,7 +55,7 @@ def predictions(distribution, inputs):
 def tune(settings, drawn, method):
   distribution, downstream = drawn
   reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  frozen = tuning.FrozenModel(MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
+  frozen = tuning.FrozenModel('exact', MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
   trial = trial_lib.Trial(settings, POINT, 0, pathlib.Path('runs'))
   return tuning.tune(tuning.Problem(trial, frozen, method, [1, 0], downstream), reporter)
 
@@ -68,7 +69,7 @@ def assert_accuracies(one, is_right, downstream):
     assert one.measured[name] == pytest.approx(is_right[downstream.splits[split]].mean())
 
 
-@pytest.mark.parametrize('method', ['prompt_attention', 'attention_converged', 'head_converged', 'head_best'])
+@pytest.mark.parametrize('method', ['prompt_attention', 'attention_converged', 'head_whitened', 'head_best'])
 def test_a_method_reads_the_settings_that_name_its_records(method, settings, drawn):
   """No group of settings decides what is tuned, or how, but those that are part of its fit_id."""
   read = set()
@@ -101,6 +102,9 @@ def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
     head = one.trainable['head']
     weights, scores = zip(*(attention_by_the_paper(head, *each, 1.0) for each in zip(token_probs, inputs, strict=True)))
     assert_accuracies(one, np.argmax(scores, axis=-1) == downstream.tasks[one.task].labels, downstream)
+    test, other = downstream.splits['test'], downstream.tasks[1 - one.task].labels
+    elsewhere = (np.argmax(scores, axis=-1) == other)[test].mean()
+    assert one.measured['other_task_accuracy'] == pytest.approx(elsewhere)
     relative = LENGTH * np.array(weights[downstream.splits['test']]).ravel()
     rank = scipy.stats.spearmanr(downstream.concentration.ravel(), relative).statistic
     assert one.measured['attention_rank_correlation'] == pytest.approx(rank, abs=1e-3)
@@ -163,6 +167,48 @@ def test_a_converged_head_is_what_it_does(settings, drawn):
     is_right = (probs @ best.trainable['head'].weights).argmax(-1) == labels
     assert best.measured['accuracy'] == pytest.approx(is_right[test].mean())
     assert measured['accuracy'] <= best.measured['accuracy'] <= best.measured['accuracy_at_most'] <= 1
+
+
+def test_a_whitened_head_reads_g_in_float64(settings, drawn):
+  """Its accuracy is that of its arrays; its size is that of its entries by those of mu."""
+  distribution, downstream = drawn
+  probs = predictions(distribution, downstream.inputs)[:, 0]
+  for one in tune(settings, drawn, 'head_whitened'):
+    head, task = one.trainable['head'], downstream.tasks[one.task]
+    assert_accuracies(one, (probs @ head.weights + head.bias).argmax(-1) == task.labels, downstream)
+    sizes = [np.ptp(rows[1] - rows[0]) for rows in (head.weights.T, np.asarray(task.task_weights))]
+    assert one.measured['head_size'] == pytest.approx(sizes[0] / sizes[1], rel=1e-5)
+
+
+RNG = np.random.default_rng(0)
+PROBS = RNG.dirichlet(np.ones(4), 90)
+SPLITS = dict(train=slice(30), validation=slice(30, 60), test=slice(60, 90))
+NOISY_LABELS = np.int32(PROBS[:, 0] + RNG.normal(scale=0.2, size=90) > 0.25)
+
+
+def test_validation_chooses_the_ridge_of_a_model(settings):
+  """Of heads that are equally good on validation inputs that of the largest ridge; of the exact model the least."""
+  train, validation, test = SPLITS.values()
+  how = dict(num_classes=2, tolerance=1e-8, max_iterations=1000)
+  heads = {
+    ridge: whitened_head(PROBS[train], NOISY_LABELS[train], ridge=ridge, **how).head for ridge in optimal_heads._RIDGES
+  }
+  right = {ridge: (PROBS @ head.weights + head.bias).argmax(1) == NOISY_LABELS for ridge, head in heads.items()}
+  best = max(right, key=lambda ridge: (right[ridge][validation].mean(), ridge))
+  found = optimal_heads.whitened_head(settings, PROBS, NOISY_LABELS, SPLITS, False)
+  assert found.fields['ridge'] == best != 1e-9
+  np.testing.assert_array_equal(found.is_right, right[best])
+  assert found.fields['ridge_accuracies'] == [(ridge, one[test].mean()) for ridge, one in right.items()]
+  assert optimal_heads.whitened_head(settings, PROBS, NOISY_LABELS, SPLITS, True).fields['ridge'] == 1e-9
+
+
+def test_noise_is_the_error_of_another_input(settings):
+  """Labels that the exact G decides are lost in noise, although the model shows them in its error; not in little."""
+  labels = np.int32(PROBS[:, 0] > np.median(PROBS[:, 0]))
+  model = PROBS + 20 * np.outer(labels - 0.5, [1, -1, 0, 0])
+  along = dict(optimal_heads.noise_accuracies(settings, model, PROBS, labels, SPLITS))
+  clean = optimal_heads.whitened_head(settings, PROBS, labels, SPLITS, False).is_right[60:].mean()
+  assert along[1e-8] == clean > along[1.0]
 
 
 @pytest.mark.slow
