@@ -101,7 +101,7 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
       found = [optimal_heads.whitened_head(settings, features, y, splits, is_exact) for y in downstream.labels(tasks)]
     else:
       found = _trained(problem, tuner, features, reporter)
-    if fit == 'whitened' and not is_exact and chosen.reads == 'mask':
+    if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
       exact = frozen.exact_probs(inputs)
       for one, y in zip(found, downstream.labels(tasks)):
         one.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
