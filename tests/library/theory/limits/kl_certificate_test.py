@@ -47,7 +47,7 @@ def test_the_worst_model_flips_what_is_not_certified_and_nothing_else():
 
 
 def _nearest_tie(probs, ahead):
-  """The distribution q of least KL(probs || q) with q @ ahead = 0: probs / (1 + t ahead), for the t that makes it one."""
+  """The distribution q of least KL(probs || q) with q @ ahead = 0, which is probs / (1 + t ahead) for one t."""
   excess = lambda t: (probs / (1 + t * ahead)).sum() - 1
   last = 1 / -ahead.min()
   return probs / (1 + scipy.optimize.brentq(excess, 1e-9 * last, (1 - 1e-12) * last) * ahead)
