@@ -33,8 +33,6 @@ CONDITIONS = {
   (False, 'no'): 'neither',
   (False, 'undecided'): 'not 3.5, the condition undecided',
 }
-# Outcomes of the search for a proof.
-PROOFS = {'certified': 'no prompt is right', 'open': 'no such proof', 'undecided': 'undecided'}
 # Methods of prompt_vs_head by model, whose accuracies stand beside these facts.
 HEADS = {
   'exact head_converged': 'converged head, exact G',
@@ -67,7 +65,6 @@ def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, T
     'clear_cells': cell_table(linearity, 'clear_separable', 'test inputs that are no near ties'),
     'distances': distance_table(linearity),
     'prompts': prompt_table(prompts),
-    'proofs': proof_table(prompts),
     'certificate': certificate_table(kl),
     **accuracy_tables(linearity, prompts, frames.load(GRID)),
   }
@@ -126,13 +123,6 @@ def by_epsilon(prompts: pd.DataFrame) -> pd.DataFrame:
   fields = ('3.5', 'constant_prompt', 'error', 'accuracy')
   at = lambda level: {'epsilon': float(level), **{field: prompts[field].str[level] for field in fields}}
   return pd.concat([prompts.assign(**at(level)) for level in prompts['3.5'].iat[0]], ignore_index=True)
-
-
-def proof_table(tasks: pd.DataFrame) -> Table:
-  """Outcomes of the search for a proof that no prompt is right, by |H|."""
-  counts = {heading: tasks['no_prompt'] == outcome for outcome, heading in PROOFS.items()}
-  title = 'Tasks by whether it is proven that no prompt of any length with a linear head is right on all test inputs'
-  return _table(title, tasks.assign(**counts), ['num_states', 'tasks'], list(counts), {})
 
 
 def certificate_table(cases: pd.DataFrame) -> Table:
