@@ -2,9 +2,9 @@
 
 Claim: the constructions of Theorems 3.3, 3.6, 4.3, 4.6 and C.6 return all that their theorems recover, up to the factor
 of the proof, on every sequence that the theorem speaks of, and the exact label on balanced tasks; every wrong
-construction is seen. Of the claims of appendices A to C, Lemma C.9 alone is violated where it is assumed to hold. Some
-random HMMs with |H| > |X| have no right linear head, by exact proof; how many is counted, and so is how often the
-paper's own draws satisfy its assumptions.
+construction is seen. Of the claims of appendices A to C of the first arXiv version, Lemma C.9 alone is violated where
+it is assumed to hold. Some random HMMs with |H| > |X| have no right linear head, by exact proof; how many is counted,
+and so is how often the paper's own draws satisfy its assumptions.
 
 Command: python -m experiments.main --config=theory
 Cost: 5 minutes 8 seconds of CPU, 5 minutes 38 seconds in all, on two CPU cores with other work on them.

@@ -596,6 +596,13 @@ _STATISTICS = [
       'is_the_t_interval',
     ),
     (
+      'the interval of a share past 100',
+      '_replace(bounds=(0.0, 100.0))',
+      '_replace(bounds=(0.0, 1000.0))',
+      'analysis/statistics',
+      'within_0_and_100',
+    ),
+    (
       'every p-value times their number',
       'np.arange(len(ordered), 0, -1)',
       'len(ordered)',

@@ -1,6 +1,6 @@
 """Figures, drawn from records alone, all in the style of `figures.mplstyle`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 import io
 import itertools
 import pathlib
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import report, statistics
+from experiments.analysis.statistics import Interval, percent_interval
 from experiments.records import files
 from experiments.settings.grid import AXES, Point
 from experiments.settings.groups import FigureSettings
@@ -164,7 +165,12 @@ def _shown(style: dict[str, Any], model: str) -> dict[str, Any]:
 
 
 def draw_line(
-  axes: Axes, samples: dict[float, np.ndarray], label: str, style: dict[str, Any], beside: float = 0.0
+  axes: Axes,
+  samples: dict[float, np.ndarray],
+  label: str,
+  style: dict[str, Any],
+  beside: float = 0.0,
+  interval: Callable[[np.ndarray], Interval] = percent_interval,
 ) -> None:
   """A line through the mean at each place, with the 95% interval of five values or more, or every value as a dot.
 
@@ -176,13 +182,14 @@ def draw_line(
     for artist in artists:
       artist.set_transform(axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans))
 
-  found = {place: statistics.mean_interval(values) for place, values in samples.items()}
+  found = {place: interval(values) for place, values in samples.items()}
   move(axes.plot(list(found), [one.mean for one in found.values()], label=label, zorder=3, **style), beside)
   colour = style['color']
   dot: dict[str, Any] = dict(marker='.', markersize=4.5, markeredgewidth=0.5, linestyle='', color=colour)
   for place, one in found.items():
     if len(one.values) >= LEAST_FOR_INTERVAL:
-      bar = axes.errorbar(place, one.mean, one.half_width, fmt='none', ecolor=colour, elinewidth=0.9)
+      lengths = np.abs(one.ends - one.mean)[:, None]
+      bar = axes.errorbar(place, one.mean, lengths, fmt='none', ecolor=colour, elinewidth=0.9)
       move(bar.get_children(), beside)
     elif len(one.values) > 1:
       places, fill = [place] * len(one.values), style.get('markerfacecolor', colour)
@@ -263,7 +270,7 @@ def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:
 
 
 def trim_percent_ticks(axes: Axes) -> None:
-  """Removes ticks above 100%: an interval may reach past what an accuracy can be, a tick should not."""
+  """Removes ticks above 100%: an axis may reach past what an accuracy can be, a tick should not."""
   low, high = axes.get_ylim()
   axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
 

@@ -75,7 +75,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   protocol, beyond = run.intersection(PROTOCOL), run.difference(PROTOCOL)
   rows: dict[str, tuple[str, list[Row]]] = {
     'accuracy': (
-      'Test accuracy in percent, mean ± half-width of the 95% interval',
+      'Test accuracy in percent, mean [95% interval]',
       [_accuracy_row(point, points, protocol) for point in points],
     ),
     'differences': (

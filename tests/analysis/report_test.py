@@ -20,15 +20,16 @@ def test_the_table_holds_means_and_the_gap():
   records = [row for row in prompt_records(num_trials=3) if row['num_states'] > 4 or row['trial'] == 0]
   few, _, row = _table('accuracy', [row | {'near_tie_share': 0.25 * (row['num_states'] > 10)} for row in records])
   half_width = scipy.stats.t.ppf(0.975, 2) * scipy.stats.sem([67, 68, 69])
+  cell = lambda mean: f'{mean:.1f} [{mean - half_width:.1f}, {mean + half_width:.1f}]'
   assert row == {
     '|H|': '30',
     'n': '3',
-    'head BERT': f'68.0 ± {half_width:.1f}',
-    'prompt BERT': f'78.0 ± {half_width:.1f}',
-    'head exact G': f'70.0 ± {half_width:.1f}',
-    'prompt exact G': f'83.0 ± {half_width:.1f}',
+    'head BERT': cell(68),
+    'prompt BERT': cell(78),
+    'head exact G': cell(70),
+    'prompt exact G': cell(83),
     'near ties': '25.0',
-    'majority': '60.0 ± 0.0',
+    'majority': '60.0 [60.0, 60.0]',
     'KL at [MASK]': '0.123',
     'excess MLM loss': '0.045',
   }

@@ -32,6 +32,18 @@ def test_mean_interval_is_the_t_interval():
   assert str(statistics.mean_interval([61.0, 61.5])) == '61.2' and str(statistics.mean_interval([])) == ''
 
 
+def test_the_interval_of_a_share_is_within_0_and_100():
+  """Of shares it is cut, of a difference of shares not; its t interval is scipy's."""
+  shares = _run([0.5, 1.0, 0.9], trial=range(3))
+  low, _ = scipy.stats.t.interval(0.95, 2, 80, scipy.stats.sem([50, 100, 90]))
+  found = statistics.percent(shares, 'accuracy')
+  assert found.ends == pytest.approx((low, 100)) and str(found) == f'80.0 [{low:.1f}, 100.0]'
+  assert statistics.percent_interval([0.0, 3, 0]).ends == pytest.approx((0, 5.3), abs=0.01)
+  gain = statistics.paired_difference(shares, _run([0.4, 0.0, 0.1], trial=range(3)))
+  assert str(gain) == f'{gain.mean:.1f} ± {gain.half_width:.1f}' and gain.ends[1] > 100
+  assert str(statistics.percent(shares[:2], 'accuracy')) == '75.0'
+
+
 def test_tasks_of_several_trials_are_averaged_first():
   """Tasks that share a model are not independent: the unit is the trial, even at sizes with one HMM."""
   several = _run([0.5, 0.6, 0.7, 0.9], trial=[0, 0, 1, 2], clear=[0.5, 0.5, None, None])

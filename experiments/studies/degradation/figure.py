@@ -5,6 +5,7 @@ import matplotlib.figure
 import pandas as pd
 
 from experiments.analysis import figures
+from experiments.analysis.statistics import mean_interval
 from experiments.settings.groups import FigureSettings
 from experiments.studies.degradation.tables import by_hmm, masses, METHODS, PROMPTS
 
@@ -50,7 +51,9 @@ def _draw_masses(axes: Axes, mass: pd.DataFrame) -> None:
   style = dict(color='#CC79A7', marker='P', linestyle='none')
   for model, rows in mass.groupby(level='model', sort=False):
     # Its place on the axis says what it is, not the legend.
-    figures.draw_line(axes, {float(place): rows[name] for place, name in enumerate(PROMPTS)}, '_mass', style)
+    samples = {float(place): rows[name] for place, name in enumerate(PROMPTS)}
+    # What is read off a model's predictions is no probability, and may be negative.
+    figures.draw_line(axes, samples, '_mass', style, interval=mean_interval)
     axes.set_title(f'Mass on H*, {model}; HMMs: n = {len(rows)}')
   axes.set_xticks(range(len(PROMPTS)), list(PROMPTS.values()))
   axes.set_ylabel('posterior mass (%)')

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments.analysis import statistics
+from experiments.analysis.statistics import Interval, mean_interval, percent_interval
 from experiments.analysis.tables import median_range, number, share, Table, table
 
 Cell = Callable[[pd.Series], str]
@@ -118,9 +118,14 @@ def _percent_range(values: pd.Series) -> str:
   return f'{100 * values.min():.0f} to {100 * values.max():.1f}%'
 
 
-def _mean_percent(values: pd.Series) -> str:
+def _mean_percent(values: pd.Series, interval: Callable[[pd.Series], Interval] = percent_interval) -> str:
   """The mean in percent with its 95% interval, of what is known; '' of nothing."""
-  return str(statistics.mean_interval(100 * values.dropna().astype(float))) if values.count() else ''
+  return str(interval(100 * values.dropna().astype(float))) if values.count() else ''
+
+
+def _mean_points(values: pd.Series) -> str:
+  """The same of differences."""
+  return _mean_percent(values, mean_interval)
 
 
 def _cut_off(values: pd.Series) -> str:
@@ -229,7 +234,7 @@ _TABLES = {
     'Certified HMMs: differences of these accuracies in points, paired over HMMs, with 95% intervals',
     2,
     {'draws': 'kind', 'scored on': 'text'},
-    _HMMS | _columns(_mean_percent, *map(' - '.join, _CONTRASTS)),
+    _HMMS | _columns(_mean_points, *map(' - '.join, _CONTRASTS)),
   ),
   'chains': _Kind(
     'zeros',

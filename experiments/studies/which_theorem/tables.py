@@ -33,8 +33,6 @@ CONDITIONS = {
   (False, 'no'): 'neither',
   (False, 'undecided'): 'not 3.5, the condition undecided',
 }
-# Outcomes of the search for a proof.
-PROOFS = {'certified': 'no prompt is right', 'open': 'no such proof', 'undecided': 'undecided'}
 # Methods of prompt_vs_head by model, whose accuracies stand beside these facts.
 HEADS = {
   'exact head_converged': 'converged head, exact G',
@@ -48,7 +46,7 @@ PROMPTS = {
   'exact prompt': 'prompt, exact G',
   'bert prompt': 'prompt, BERT',
 }
-# Shares of the test inputs; every one is at most the one before, but for the first.
+# Shares of the test inputs; what is certified is at most what is right on BERT.
 BOUNDS = {
   'exact_accuracy': 'right on exact G',
   'accuracy': 'right on BERT',
@@ -67,7 +65,6 @@ def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, T
     'clear_cells': cell_table(linearity, 'clear_separable', 'test inputs that are no near ties'),
     'distances': distance_table(linearity),
     'prompts': prompt_table(prompts),
-    'proofs': proof_table(prompts),
     'certificate': certificate_table(kl),
     **accuracy_tables(linearity, prompts, frames.load(GRID)),
   }
@@ -85,7 +82,7 @@ def cell_table(tasks: pd.DataFrame, field: str, inputs: str) -> Table:
 def distance_table(tasks: pd.DataFrame) -> Table:
   """Distances from Assumptions 3.1 and 3.5, and from linearity; a column for each |H|."""
   columns = {f'H = {size}': _distances(of_size) for size, of_size in tasks.groupby('num_states')}
-  title = 'How far the assumptions are: counts [95% interval over HMMs, percent], median (range), mean ± 95% over HMMs'
+  title = 'How far the assumptions are: counts and means [95% intervals over HMMs, percent], medians (ranges)'
   return Table(title, pd.DataFrame(columns).rename_axis('').reset_index(), 1)
 
 
@@ -117,7 +114,7 @@ def prompt_table(prompts: pd.DataFrame) -> Table:
   # Beside what was built stands the majority class of the same tasks.
   tasks['majority_accuracy'] = tasks['majority_accuracy'].where(tasks['accuracy'].notna())
   counts, shares = ['3.5', 'yes', 'no', 'undecided', precise], {'accuracy': 'built: accuracy, %', **_MAJORITY}
-  title = 'Tasks by whether one prompt row with a linear head solves (W^T b) * (A w) = c v; means ± 95% over HMMs'
+  title = 'Tasks by whether one prompt row with a linear head solves (W^T b) * (A w) = c v; mean [95% interval]'
   return _table(title, tasks, ['num_states', 'HMMs', 'tasks', 'epsilon'], counts, shares)
 
 
@@ -128,18 +125,11 @@ def by_epsilon(prompts: pd.DataFrame) -> pd.DataFrame:
   return pd.concat([prompts.assign(**at(level)) for level in prompts['3.5'].iat[0]], ignore_index=True)
 
 
-def proof_table(tasks: pd.DataFrame) -> Table:
-  """Outcomes of the search for a proof that no prompt is right, by |H|."""
-  counts = {heading: tasks['no_prompt'] == outcome for outcome, heading in PROOFS.items()}
-  title = 'Tasks by whether it is proven that no prompt of any length with a linear head is right on all test inputs'
-  return _table(title, tasks.assign(**counts), ['num_states', 'tasks'], list(counts), {})
-
-
 def certificate_table(cases: pd.DataFrame) -> Table:
   """From KL to accuracy at each checkpoint, by |H|."""
   means = cases.groupby(['num_states', 'step'])[['kl', 'total_variation']].transform('mean').map('{:.2g}'.format)
   first = ['num_states', 'HMMs', 'step', 'KL, nats', 'TV']
-  title = 'A head fixed on the exact G, put to BERT: percent of test inputs, mean ± 95% interval over HMMs'
+  title = 'A head fixed on the exact G, put to BERT: percent of test inputs, mean [95% interval over HMMs]'
   return _table(title, cases.assign(**{'KL, nats': means['kl'], 'TV': means['total_variation']}), first, [], BOUNDS)
 
 
@@ -156,7 +146,7 @@ def accuracy_tables(linearity: pd.DataFrame, prompts: pd.DataFrame, grid: pd.Dat
     return {}
   of_heads['score and labels'] = _kinds(of_heads, ['linear', 'separable'], CELLS)
   of_prompts['holds'] = _kinds(of_prompts, ['3.5', 'constant_prompt'], CONDITIONS)
-  title = 'Test accuracy in percent of tasks of each kind, mean ± 95% interval over HMMs'
+  title = 'Test accuracy in percent of tasks of each kind, mean [95% interval over HMMs]'
   first, of_epsilon = ['score and labels', 'HMMs', 'tasks'], ['num_states', 'epsilon', 'holds', 'HMMs', 'tasks']
   return {
     'accuracy': _table(title, of_heads, first, [], {**HEADS, **_MAJORITY}, 1),

@@ -7,15 +7,16 @@ by m_c(x) = (b_y - b_c)^T G(x) + beta_y - beta_c. With another model's G' in its
 
 where TV is half the L1 distance, P and Q are the normalised positive and negative parts of G' - G, both distributions,
 and osc is the largest entry minus the smallest. So with the relative margin rho(x) = min_c m_c(x) / osc(b_y - b_c) over
-all other classes c, the label stays strictly first where rho(x) > TV(x): x is certified. Of means alone (Markov, then
-Pinsker and Jensen), for every gamma > 0,
+all other classes c, the label stays strictly first where rho(x) > TV(x): x is certified. To take the label from x a
+model needs TV(x) >= rho(x), hence by Pinsker KL(G(x) || G'(x)) >= 2 rho(x)^2. Of means alone:
 
-  P(right) >= P(rho > TV) >= P(rho >= gamma) - P(TV >= gamma) >= P(rho >= gamma) - E[TV] / gamma
-           >= P(rho >= gamma) - sqrt(E[KL(G || G')] / 2) / gamma.
+  A model of mean TV t, or of mean KL k, takes at most the share of labels that the fractional knapsack does, the
+  cheapest inputs first, until it has spent t, or k, at the cost rho(x), or 2 rho(x)^2, an input.
 
-P and E are over whichever inputs the means are of, such as a test set. With two classes rho is the margin over
-osc(b_1 - b_2), and this is P(margin >= g) - osc(b_1 - b_2) sqrt(KL / 2) / g. All speaks of one fixed head, and of none
-that is tuned on the model itself.
+Its bound is at least Markov's, P(rho >= gamma) - k / (2 gamma^2) for every gamma > 0, and no other knows only the
+margins and costs. Where TV is nearly the same on all inputs, KL may certify more than TV does. P and mean are over
+whichever inputs are given, such as a test set. All speaks of one fixed head, and of none that is tuned on the model
+itself.
 """
 
 from typing import NamedTuple
@@ -33,13 +34,13 @@ _ROUNDING = 1e-12
 
 
 class Certificate(NamedTuple):
-  """Accuracy of a head on a model, and bounds of it; shares of the inputs, each at most the one before.
+  """Accuracy of a head on a model, and bounds of it; shares of the inputs.
 
   Attributes:
     accuracy: inputs whose label the head puts strictly first, measured.
-    certified: inputs with rho > TV.
-    from_total_variation: the bound by the mean of TV, at least 0.
-    from_kl: the bound by the mean of KL, at least 0.
+    certified: inputs with rho > TV, at most the accuracy.
+    from_total_variation: the bound by the mean of TV, at most `certified`.
+    from_kl: the bound by the mean of KL, at most `certified`.
     total_variation: mean of TV(G, model).
     kl: mean of KL(G || model), nats.
   """
@@ -66,11 +67,12 @@ def certify(head: LinearHead, ideal_probs: ArrayLike, model_probs: ArrayLike, la
   divergences = scipy.special.rel_entr(ideal, np.maximum(model, np.finfo(np.float32).tiny)).sum(-1)
   relative = relative_margins(head, ideal, labels)
   total_variation, kl = float(distances.mean()), max(float(divergences.mean()), 0.0)
+  costs = np.where(relative > _ROUNDING, relative, 0)
   return Certificate(
     accuracy=float((_margins(head, model, labels).min(-1) > 0).mean()),
     certified=float((relative > distances + _ROUNDING).mean()),
-    from_total_variation=bound_from_mean(relative, total_variation),
-    from_kl=bound_from_mean(relative, np.sqrt(kl / 2)),
+    from_total_variation=least_kept(costs, total_variation),
+    from_kl=least_kept(2 * costs**2, kl),
     total_variation=total_variation,
     kl=kl,
   )
@@ -89,16 +91,16 @@ def relative_margins(head: LinearHead, ideal_probs: ArrayLike, labels: ArrayLike
   return np.where(varies, margins / np.where(varies, oscillation, 1), infinite).min(-1)
 
 
-def bound_from_mean(relative: np.ndarray, mean_distance: float) -> float:
-  """sup over gamma > 0 of P(rho >= gamma) - mean_distance / gamma, or 0 where that is negative.
+def least_kept(costs: np.ndarray, budget: float) -> float:
+  """The share of inputs that keep their label if others lose it, cheapest first, for `budget` in the mean over all.
 
-  Between two values of rho the first term is constant and the second falls, so that the supremum is at one of them.
+  Args:
+    costs: [n], what it costs to take the label from an input; 0 where the head has it wrong already.
+    budget: the mean of what is spent; a part of a cost takes that part of an input.
   """
-  gammas = np.sort(relative[relative > 0])[::-1]
-  if not len(gammas):
-    return 0.0
-  shares = np.arange(1, len(gammas) + 1) / len(relative)
-  return max(float((shares - mean_distance / gammas).max()), 0.0)
+  cheapest = np.sort(costs[costs > 0])
+  shares = np.arange(len(cheapest) + 1) / len(costs)
+  return float(shares[-1] - np.interp(budget, np.append(0, cheapest.cumsum()) / len(costs), shares))
 
 
 def _margins(head: LinearHead, probs: np.ndarray, labels: ArrayLike) -> np.ndarray:

@@ -3,7 +3,7 @@
 A construction is exactly what a tuner trains (`hmm_jax.tuning`): the dictionary of `head` and, where there is one,
 `prompt`, for one task. So it can be scored by the tuner on any model of the interface, be where training starts, or be
 compared with what training found. Arrays are float64; A = transition_matrix.T and W = emission_matrix.T, and what
-follows follows appendices A to C of the first text, with its equation numbers.
+follows follows appendices A to C of the first arXiv version, with its equation numbers.
 
 The paper writes one weight vector mu and F* = 1(mu^T P >= 0). Here mu has a row for each class, F* is the argmax, and a
 construction has a column for each class: every step of the proofs is linear in mu, and every scale r_x is common to the
@@ -134,9 +134,9 @@ def theorem_4_6(
   alone (Claim C.10, Lemma C.13). The prompt's own embedding is phi(u), the reverse lifting (C.4).
 
   beta is 0 but at the prompt, where it is -1 - max_v (q^T Theta^(K))_v on the last key, so that the prompt is never
-  attended to. The paper has -2 (Lemma C.9), which is not always enough: Claim C.10 bounds q^T Theta^(K) G_i by 1 after
-  the prompt only, since at its own position G leaves the prompt out and the memory is not confined to supp(mu). See
-  docs/gap.md.
+  attended to. The first arXiv version has -2 (Lemma C.9), which is not always enough: Claim C.10 bounds q^T Theta^(K)
+  G_i by 1 after the prompt only, since at its own position G leaves the prompt out and the memory is not confined to
+  supp(mu). See docs/gap.md.
 
   The head attends to every position that the prompted posterior puts in H*. The proof of Lemma C.9 says that these are
   the positions (C.8) of the posterior without the prompt; by Claim C.12 they contain those, and at each the value is
