@@ -1,6 +1,6 @@
 """The tables of a grid of trials, from records alone."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 import itertools
 import json
 import pathlib
@@ -22,15 +22,13 @@ _CONTROLS = ('untrained', 'other_bert')
 # Pairs of methods whose difference on BERT, paired by task, is tested where both were run.
 _PAIRED = (
   ('prompt', 'head'),
-  ('prompt', 'head_whitened'),
-  ('prompt', 'probe'),
-  ('prompt', 'oracle_prompt'),
   ('attention', 'head'),
   ('prompt_attention', 'attention'),
   ('attention', 'attention_blind'),
   ('attention', 'attention_constant'),
 )
-# Likewise on the exact model.
+# Likewise with what no protocol reaches, and on the exact model.
+_PAIRED_BEYOND = (('prompt', 'head_whitened'), ('prompt', 'probe'), ('prompt', 'oracle_prompt'))
 _PAIRED_ON_EXACT = (('oracle_prompt', 'head_whitened'), ('oracle_prompt', 'head_best'))
 # Those of text with a memory and vanilla text of as many joint states; the first pair is the paper's.
 _OF_TEXTS = (('attention', 'head'), ('attention', 'attention'), ('head', 'head'), ('prompt', 'prompt'))
@@ -71,7 +69,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   records = statistics.with_unit(records)
   points = statistics.by_point(records)
   unit = 'HMM' if records['trial'].nunique() > 1 else 'task of one HMM'
-  run, found = set(records['method']), contrasts(records)
+  run, found, further = set(records['method']), contrasts(records), further_contrasts(records)
   protocol, beyond = run.intersection(PROTOCOL), run.difference(PROTOCOL)
   rows: dict[str, tuple[str, list[Row]]] = {
     'accuracy': (
@@ -83,10 +81,14 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
       f'Detectable: the minimum effect that 80% of such runs find at {LEVEL} over the number of sizes',
       list(_difference_rows(points, found)),
     ),
+    'contrasts': (
+      f'Differences in points from what lies beyond the protocol, the unit the {unit}; p and detectable as above',
+      list(_difference_rows(points, further)),
+    ),
     'trends': (
       'Differences in points over all HMMs, and whether they rise with |H|: Spearman over HMMs, p of a permutation '
       'test, corrected for the number of contrasts (Holm)',
-      list(_trend_rows(found)) if unit == 'HMM' and not any(point.memory_size for point in points) else [],
+      list(_trend_rows(found | further)) if unit == 'HMM' and not any(point.memory_size for point in points) else [],
     ),
     'beside_paper': (
       'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
@@ -116,20 +118,36 @@ def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
   vanilla text have no HMM in common, and are compared by Welch's test.
   """
-  points = statistics.by_point(records)
-  itself = {point: point for point in points}
-  vanilla = {point: Point(point.joint_states) for point in points if point.memory_size}
+  itself = {point: point for point in statistics.by_point(records)}
+  vanilla = {point: Point(point.joint_states) for point in itself if point.memory_size}
+  return _differences(records, '{} - {}', 'bert', _PAIRED, itself, statistics.paired_difference) | _differences(
+    records, 'memory {} - vanilla {}', 'bert', _OF_TEXTS, vanilla, statistics.unpaired_difference
+  )
+
+
+def further_contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
+  """The paired contrasts with what lies beyond the protocol, on BERT and on the exact model, likewise."""
+  itself = {point: point for point in statistics.by_point(records)}
+  return _differences(records, '{} - {}', 'bert', _PAIRED_BEYOND, itself, statistics.paired_difference) | _differences(
+    records, '{} - {}, exact G', 'exact', _PAIRED_ON_EXACT, itself, statistics.paired_difference
+  )
+
+
+def _differences(
+  records: pd.DataFrame,
+  title: str,
+  model: str,
+  pairs: Sequence[tuple[str, str]],
+  beside: dict[Point, Point],
+  difference: Callable[[pd.DataFrame, pd.DataFrame], Interval],
+) -> dict[str, dict[Point, Interval]]:
+  """The difference of each pair of methods on a model by its title, at each point of which both sides were run."""
   found: dict[str, dict[Point, Interval]] = {}
-  for title, model, pairs, beside, difference in (
-    ('{} - {}', 'bert', _PAIRED, itself, statistics.paired_difference),
-    ('{} - {}, exact G', 'exact', _PAIRED_ON_EXACT, itself, statistics.paired_difference),
-    ('memory {} - vanilla {}', 'bert', _OF_TEXTS, vanilla, statistics.unpaired_difference),
-  ):
-    for (one, other), (point, second) in itertools.product(pairs, beside.items()):
-      both = _on(model, records, point, one), _on(model, records, second, other)
-      if all(map(len, both)):
-        name = title.format(METHODS[one].label, METHODS[other].label)
-        found.setdefault(name, {})[point] = difference(*both)
+  for (one, other), (point, second) in itertools.product(pairs, beside.items()):
+    both = _on(model, records, point, one), _on(model, records, second, other)
+    if all(map(len, both)):
+      name = title.format(METHODS[one].label, METHODS[other].label)
+      found.setdefault(name, {})[point] = difference(*both)
   return found
 
 

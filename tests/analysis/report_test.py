@@ -67,7 +67,7 @@ def test_contrasts_on_the_exact_model_are_apart():
   levels = [('bert', 'prompt', 0.9), ('bert', 'head_whitened', 0.8), ('exact', 'oracle_prompt', 0.95)]
   levels += [('exact', 'head_whitened', 0.7), ('exact', 'prompt', 0.5)]
   rows = [record(Point(4), model, method, value, trial=trial) for model, method, value in levels for trial in range(3)]
-  found = {row['contrast, on BERT']: row['difference'] for row in _table('differences', rows)}
+  found = {row['contrast, on BERT']: row['difference'] for row in _table('contrasts', rows)}
   assert found == {
     'prompt - converged head': '10.0 ± 0.0',
     'prompt - oracle prompt': '-5.0 ± 0.0',
