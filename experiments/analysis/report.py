@@ -29,6 +29,7 @@ _PAIRED = (
 )
 # Likewise with what no protocol reaches, and on the exact model.
 _PAIRED_BEYOND = (('prompt', 'head_whitened'), ('prompt', 'probe'), ('prompt', 'oracle_prompt'))
+_PAIRED_WITH_UNTRAINED = (('probe', 'probe'), ('probe_converged', 'probe_converged'))
 _PAIRED_ON_EXACT = (('oracle_prompt', 'head_whitened'), ('oracle_prompt', 'head_best'))
 # Those of text with a memory and vanilla text of as many joint states; the first pair is the paper's.
 _OF_TEXTS = (('attention', 'head'), ('attention', 'attention'), ('head', 'head'), ('prompt', 'prompt'))
@@ -96,7 +97,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
       [row for point in points for row in _beside_paper(point, points) if paper_overlay and row['difference']],
     ),
     'controls': (
-      'Controls, test accuracy in percent, mean ± half-width of the 95% interval: a BERT before its pretraining, that '
+      'Controls, test accuracy in percent, mean [95% interval]: a BERT before its pretraining, that '
       'of another HMM, and a prompt with its head on the labels of another task',
       [_control_row(point, points, protocol) for point in points if records['model'].isin(_CONTROLS).any()],
     ),
@@ -120,31 +121,36 @@ def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   """
   itself = {point: point for point in statistics.by_point(records)}
   vanilla = {point: Point(point.joint_states) for point in itself if point.memory_size}
-  return _differences(records, '{} - {}', 'bert', _PAIRED, itself, statistics.paired_difference) | _differences(
-    records, 'memory {} - vanilla {}', 'bert', _OF_TEXTS, vanilla, statistics.unpaired_difference
+  on_bert, paired = ('bert', 'bert'), statistics.paired_difference
+  return _differences(records, '{} - {}', on_bert, _PAIRED, itself, paired) | _differences(
+    records, 'memory {} - vanilla {}', on_bert, _OF_TEXTS, vanilla, statistics.unpaired_difference
   )
 
 
 def further_contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
-  """The paired contrasts with what lies beyond the protocol, on BERT and on the exact model, likewise."""
-  itself = {point: point for point in statistics.by_point(records)}
-  return _differences(records, '{} - {}', 'bert', _PAIRED_BEYOND, itself, statistics.paired_difference) | _differences(
-    records, '{} - {}, exact G', 'exact', _PAIRED_ON_EXACT, itself, statistics.paired_difference
-  )
+  """The paired contrasts with what lies beyond the protocol, with an untrained BERT, and on the exact model."""
+  itself, found = {point: point for point in statistics.by_point(records)}, dict[str, dict[Point, Interval]]()
+  for title, models, pairs in (
+    ('{} - {}', ('bert', 'bert'), _PAIRED_BEYOND),
+    ('{} - {}, untrained BERT', ('bert', 'untrained'), _PAIRED_WITH_UNTRAINED),
+    ('{} - {}, exact G', ('exact', 'exact'), _PAIRED_ON_EXACT),
+  ):
+    found |= _differences(records, title, models, pairs, itself, statistics.paired_difference)
+  return found
 
 
 def _differences(
   records: pd.DataFrame,
   title: str,
-  model: str,
+  models: tuple[str, str],
   pairs: Sequence[tuple[str, str]],
   beside: dict[Point, Point],
   difference: Callable[[pd.DataFrame, pd.DataFrame], Interval],
 ) -> dict[str, dict[Point, Interval]]:
-  """The difference of each pair of methods on a model by its title, at each point of which both sides were run."""
+  """The difference of each pair of methods, each on its model, by its title, where both sides were run."""
   found: dict[str, dict[Point, Interval]] = {}
   for (one, other), (point, second) in itertools.product(pairs, beside.items()):
-    both = _on(model, records, point, one), _on(model, records, second, other)
+    both = _on(models[0], records, point, one), _on(models[1], records, second, other)
     if all(map(len, both)):
       name = title.format(METHODS[one].label, METHODS[other].label)
       found.setdefault(name, {})[point] = difference(*both)

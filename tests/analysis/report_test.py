@@ -66,11 +66,17 @@ def test_contrasts_on_the_exact_model_are_apart():
   """An oracle prompt is above the converged head of the exact model, and a prompt of BERT is compared with both."""
   levels = [('bert', 'prompt', 0.9), ('bert', 'head_whitened', 0.8), ('exact', 'oracle_prompt', 0.95)]
   levels += [('exact', 'head_whitened', 0.7), ('exact', 'prompt', 0.5)]
-  rows = [record(Point(4), model, method, value, trial=trial) for model, method, value in levels for trial in range(3)]
+  levels += [('bert', 'probe_converged', 0.9), ('untrained', 'probe_converged', 0.6)]
+  rows = [
+    record(Point(4), model, method, value, trial=trial, other_task_accuracy=None)
+    for model, method, value in levels
+    for trial in range(3)
+  ]
   found = {row['contrast, on BERT']: row['difference'] for row in _table('contrasts', rows)}
   assert found == {
     'prompt - converged head': '10.0 ± 0.0',
     'prompt - oracle prompt': '-5.0 ± 0.0',
+    'converged probe - converged probe, untrained BERT': '30.0 ± 0.0',
     'oracle prompt - converged head, exact G': '25.0 ± 0.0',
   }
 
@@ -90,10 +96,10 @@ def test_controls_and_sizes_of_heads_have_tables_of_their_own():
   assert controls == {
     '|H|': '4',
     'n': '3',
-    'prompt untrained BERT': '60.0 ± 0.0',
-    'prompt BERT of another HMM': '70.0 ± 0.0',
-    'prompt of another task': '40.0 ± 0.0',
-    'majority': '60.0 ± 0.0',
+    'prompt untrained BERT': '60.0 [60.0, 60.0]',
+    'prompt BERT of another HMM': '70.0 [70.0, 70.0]',
+    'prompt of another task': '40.0 [40.0, 40.0]',
+    'majority': '60.0 [60.0, 60.0]',
     'KL at [MASK] untrained BERT': '2.000',
     'KL at [MASK] BERT of another HMM': '1.000',
   }
