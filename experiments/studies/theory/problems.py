@@ -156,9 +156,8 @@ def _texts(
   if texts.possible(reaching, np.unique(sampled(0), axis=0)).sum() < min(_LEAST_NEW, least / 4):
     return None
   tokens = in_region(texts.possible_sequences(supports, length, most=least // 2))
-  num_with_mass = 0
+  has_mass, num_with_mass, size = texts.possible(reaching, tokens), 0, padded.num_tokens + 1
   for block in itertools.count():
-    has_mass = texts.possible(reaching, tokens)
     is_rare = block and has_mass.sum() - num_with_mass < _LEAST_NEW
     kept = has_mass | (np.cumsum(~has_mass) <= int(_MOST_WITHOUT_MASS * least))
     tokens, has_mass, num_with_mass = tokens[kept], has_mass[kept], has_mass.sum()
@@ -166,7 +165,10 @@ def _texts(
       break
     if is_rare:
       return None
-    tokens = pd.DataFrame(np.concatenate([tokens, sampled(block)])).drop_duplicates().to_numpy()
+    both = np.concatenate([tokens, sampled(block)])
+    is_new = ~pd.Series(both.astype(np.int64) @ size ** np.arange(length)).duplicated().to_numpy()[len(tokens) :]
+    new = both[len(tokens) :][is_new]
+    tokens, has_mass = np.concatenate([tokens, new]), np.append(has_mass, texts.possible(reaching, new))
   # What a prompt makes impossible takes the slow arithmetic of logarithms, and so does all that is in a block with it.
   order = np.argsort(~has_mass[:least], kind='stable')
   return tokens[order], has_mass[order]

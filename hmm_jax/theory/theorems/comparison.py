@@ -1,5 +1,7 @@
 """The outputs of a construction on sequences beside the exact posterior, in float64."""
 
+from collections.abc import Callable
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,8 +62,12 @@ class Comparison(NamedTuple):
 
 def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: PaddedSizes | None = None) -> Predictions:
   """Predictions of the exact model after the prompt of a program; tokens past the vocabulary are [MASK]s."""
-  predict = lambda block: scoring.predict(problem, program.prompt, program.finding, block, padded)
-  return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), _at_a_time(problem, tokens, BLOCK_SIZE))
+  return _in_blocks(functools.partial(scoring.predict, problem, program.prompt, program.finding), problem, tokens, padded)
+
+
+def _in_blocks(predict: Callable[..., Any], problem: Any, tokens: np.ndarray, padded: PaddedSizes | None) -> Any:
+  size = _at_a_time(problem, tokens, BLOCK_SIZE)
+  return in_blocks(lambda block: predict(block, padded), np.minimum(tokens, problem.hmm.num_tokens), size)
 
 
 def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0) -> Comparison:
@@ -71,7 +77,9 @@ def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0
   """
   predictions, has_mass, recovered = drawn.predictions, drawn.has_mass, program.recovered
   if program.prompt is not drawn.program.prompt:
-    predictions = predicted(drawn.problem, program, predictions.tokens, drawn.padded)
+    token_probs = functools.partial(scoring.token_probs, drawn.problem, program.prompt)
+    behind = _in_blocks(token_probs, drawn.problem, predictions.tokens, drawn.padded)
+    predictions = predictions._replace(token_probs=behind)
   read = lambda block: scoring.read(block, program.head, drawn.padded, temperature)
   size = _at_a_time(drawn.problem, predictions.tokens, min(len(has_mass), _READ_AT_A_TIME))
   constructed = in_blocks(read, predictions, size)[:, : len(recovered)]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import inference
-from hmm_jax.float64 import as_float64, widened
+from hmm_jax.float64 import widened
 from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
 from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
 from hmm_jax.memory_hmm import memory_forward_backward, MemoryHMM
@@ -63,6 +63,15 @@ def predict(
   return _memory_predictions(problem, prompt, finding, tokens, padded)
 
 
+def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
+  """The `token_probs` of `predict` alone, which are what a head reads, [n, L, V]."""
+  if isinstance(problem, StateProblem):
+    return _state_predictions(problem, prompt, tokens, padded).token_probs
+  hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
+  with jax.enable_x64(True):
+    return np.asarray(_memory_behind(hmm, prompt, tokens)[0])
+
+
 def read(
   predictions: Predictions, head: Any, padded: PaddedSizes | None = None, temperature: float = 0.0
 ) -> np.ndarray:
@@ -75,7 +84,7 @@ def read(
   if temperature:
     head, temperature = head._replace(query=head.query / temperature), 1.0
   with jax.enable_x64(True):
-    scores = _attend(widened(head), predictions.token_probs, predictions.tokens, temperature)
+    scores = _attend(head, predictions.token_probs, predictions.tokens, temperature)
   return np.asarray(scores)[:, :num_outputs]
 
 
@@ -92,7 +101,7 @@ def _state_predictions(
   silent_probs = padding.zero_pad(problem.silent_probs, hmm.num_states)
   inputs = np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
   with jax.enable_x64(True):
-    found = _state_predictions_in_float64(widened(hmm), as_float64(silent_probs), as_float64(prompt), inputs)
+    found = _state_predictions_in_float64(hmm, silent_probs, prompt, inputs)
   posterior, token_probs, label_loglik, model_loglik = jax.tree.map(np.asarray, found)
   possible = label_loglik > -np.inf
   posterior, factor = posterior[:, : problem.hmm.num_states], _ratio(label_loglik, model_loglik)
@@ -104,7 +113,7 @@ def _memory_predictions(
 ) -> Predictions:
   hmm, given, tokens = _zero_padded(problem, prompt, tokens, padded)
   with jax.enable_x64(True):
-    of_text, behind = _memory_of_text(widened(hmm), tokens), _memory_behind(widened(hmm), as_float64(given), tokens)
+    of_text, behind = _memory_of_text(hmm, tokens), _memory_behind(hmm, given, tokens)
   cells, states, loglik = jax.tree.map(np.asarray, of_text)
   token_probs, prompted_states, prompted_loglik = jax.tree.map(np.asarray, behind)
   possible = loglik > -np.inf
@@ -147,6 +156,7 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 def _state_predictions_in_float64(
   hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array
 ) -> tuple[Array, Array, Array, Array]:
+  hmm, silent_probs, prompt = widened((hmm, silent_probs, prompt))
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   labelled = inference.forward_backward(hmm.starting_from(silent_probs), rows)
   seen = inference.forward_backward(hmm, prepend(prompt, rows))
@@ -156,7 +166,7 @@ def _state_predictions_in_float64(
 
 @jax.jit
 def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array, Array]:
-  inside = tokens != hmm.num_tokens
+  hmm, inside = widened(hmm), tokens != hmm.num_tokens
   posterior = memory_forward_backward(hmm, token_likelihoods(hmm, tokens, inside))
   states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
   return posterior.cell_probs, states, posterior.marginal_loglik
@@ -164,7 +174,7 @@ def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array, Array]
 
 @jax.jit
 def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
-  inside = tokens != hmm.num_tokens
+  (hmm, prompt), inside = widened((hmm, prompt)), tokens != hmm.num_tokens
   seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
   token_probs = jnp.where(within, emitted_token_probs(hmm, seen.joint.leave_one_out_probs), 0)
@@ -173,4 +183,4 @@ def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array,
 
 @functools.partial(jax.jit, static_argnames='temperature')
 def _attend(head: AttentionHead, token_probs: Array, tokens: Array, temperature: float) -> Array:
-  return attention_scores(head, token_probs, tokens, temperature)
+  return attention_scores(widened(head), token_probs, tokens, temperature)
