@@ -17,7 +17,7 @@ from hmm_jax import inference
 from hmm_jax.float64 import widened
 from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
 from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
-from hmm_jax.memory_hmm import memory_forward_backward, MemoryHMM
+from hmm_jax.memory_hmm import cell_probs, memory_forward_backward, MemoryHMM
 from hmm_jax.model import prepend
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
 from hmm_jax.theory.theorems import padding
@@ -35,7 +35,6 @@ class Predictions(NamedTuple):
     tokens: [n, T], [MASK] (id V) after the end.
     factor: [n], the r_x of the theorem's proof.
     possible: [n], sequences of positive probability.
-    in_region: [n], those that the theorem speaks of: all possible ones, or those in R (4.3).
   """
 
   posterior: np.ndarray
@@ -43,7 +42,6 @@ class Predictions(NamedTuple):
   tokens: np.ndarray
   factor: np.ndarray
   possible: np.ndarray
-  in_region: np.ndarray
 
 
 def predict(
@@ -88,6 +86,20 @@ def read(
   return np.asarray(scores)[:, :num_outputs]
 
 
+def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
+  """Which sequences [n, T] have a position whose state surely lies in H*, [n]: R (4.3) is those that can occur.
+
+  A task on states asks for none, so that all have it.
+  """
+  if isinstance(problem, StateProblem):
+    return np.ones(len(tokens), bool)
+  no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
+  hmm, prompt, tokens = _zero_padded(problem, no_prompt, tokens, padded)
+  with jax.enable_x64(True):
+    states = np.asarray(_memory_behind(hmm, prompt, tokens)[1])
+  return np.asarray(recoverable_positions(problem.hmm, states[..., : problem.hmm.num_states], finding).any(-1))
+
+
 def score_gaps(scores: np.ndarray) -> np.ndarray:
   """The best of the scores [n, C] minus the next, [n]."""
   best = np.sort(scores, axis=-1)
@@ -105,7 +117,7 @@ def _state_predictions(
   posterior, token_probs, label_loglik, model_loglik = jax.tree.map(np.asarray, found)
   possible = label_loglik > -np.inf
   posterior, factor = posterior[:, : problem.hmm.num_states], _ratio(label_loglik, model_loglik)
-  return Predictions(posterior, token_probs[:, None], tokens, factor, possible, possible)
+  return Predictions(posterior, token_probs[:, None], tokens, factor, possible)
 
 
 def _memory_predictions(
@@ -114,18 +126,16 @@ def _memory_predictions(
   hmm, given, tokens = _zero_padded(problem, prompt, tokens, padded)
   with jax.enable_x64(True):
     of_text, behind = _memory_of_text(hmm, tokens), _memory_behind(hmm, given, tokens)
-  cells, states, loglik = jax.tree.map(np.asarray, of_text)
+  cells, loglik = jax.tree.map(np.asarray, of_text)
   token_probs, prompted_states, prompted_loglik = jax.tree.map(np.asarray, behind)
-  possible = loglik > -np.inf
-  own = slice(problem.hmm.num_states)
-  in_region = possible & recoverable_positions(problem.hmm, states[..., own], finding).any(-1)
-  attended = recoverable_positions(problem.hmm, prompted_states[:, len(prompt) :, own], finding)
+  own_states = prompted_states[:, len(prompt) :, : problem.hmm.num_states]
+  attended = recoverable_positions(problem.hmm, own_states, finding)
   after_prompt = np.pad(token_probs[:, len(prompt) :], ((0, 0), (0, 0), (0, 1)), constant_values=1)
   seen = np.take_along_axis(after_prompt, tokens[..., None], axis=-1)[..., 0]
   mean = (seen * attended).sum(-1) / np.maximum(attended.sum(-1), 1)
   factor = mean * _prompt_scale(problem, prompt) * _ratio(loglik, prompted_loglik)
   posterior = cells[:, problem.cell, : problem.hmm.memory_size]
-  return Predictions(posterior, token_probs, tokens, factor, possible, in_region)
+  return Predictions(posterior, token_probs, tokens, factor, loglik > -np.inf)
 
 
 def _zero_padded(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> tuple:
@@ -165,11 +175,10 @@ def _state_predictions_in_float64(
 
 
 @jax.jit
-def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array, Array]:
-  hmm, inside = widened(hmm), tokens != hmm.num_tokens
-  posterior = memory_forward_backward(hmm, token_likelihoods(hmm, tokens, inside))
-  states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
-  return posterior.cell_probs, states, posterior.marginal_loglik
+def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
+  hmm = widened(hmm)
+  probs, loglik = inference.last_filtered(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
+  return cell_probs(hmm, probs), loglik
 
 
 @jax.jit
