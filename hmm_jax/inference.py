@@ -195,9 +195,16 @@ def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
 
 
 @jax.jit
-def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
-  """P[H_T | x_{1:T}] [..., E] for likelihoods [..., T, E], by a pass forward alone; zeros for impossible evidence.
+def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
+  """P[H_T | x_{1:T}] [..., E] and log P[x_{1:T}] [...] in nats, for likelihoods [..., T, E], by a pass forward alone.
 
-  Summed over hidden states it is the posterior of the part that never moves, a memory.
+  Zeros and -inf for impossible evidence. Summed over hidden states the probabilities are the posterior of the part that
+  never moves, a memory.
   """
-  return _of_batch(_last_filtered, hmm, likelihoods)[0]
+  return _of_batch(_last_filtered, hmm, likelihoods)
+
+
+@jax.jit
+def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
+  """The probabilities of `last_filtered` alone."""
+  return last_filtered(hmm, likelihoods)[0]

@@ -128,9 +128,10 @@ def _construction(
       yield {**record, 'exists': False, 'reason': str(error)}
       return
     predictions = comparison.predicted(problem, program, tokens)
-    has_mass = predictions.in_region & predictions.posterior[:, program.recovered].any(-1)
+    in_region = predictions.possible & comparison.in_region(problem, program, tokens)
+    has_mass = in_region & predictions.posterior[:, program.recovered].any(-1)
     found = comparison.compared(PredictedProblem(problem, program, predictions, has_mass), program)
-    agreement = _agreement(found, predictions.possible, predictions.in_region, settings.margin)
+    agreement = _agreement(found, predictions.possible, in_region, settings.margin)
     yield {**record, 'exists': True, 'texts': f'{kind} {length}', **agreement}
 
 

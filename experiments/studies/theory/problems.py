@@ -151,22 +151,26 @@ def _texts(
   supports, states = texts.supports(filled_up), program.finding.witness.get('recoverable_states')
   reaching = texts.reaching(supports, problem, program.recovered)
   in_region = lambda tokens: tokens if states is None else tokens[texts.in_region(supports, states, tokens)]
-  sampled = lambda block: in_region(texts.sampled(filled_up, jax.random.fold_in(key, block), _SAMPLED, length))
+  sampled = lambda block: in_region(texts.sampled_block(filled_up, key, block, _SAMPLED, length))
   # Enumerating takes longer than seeing that too few sequences are in the region.
-  if texts.possible(reaching, np.unique(sampled(0), axis=0)).sum() < min(_LEAST_NEW, least / 4):
+  first = sampled(0)
+  if texts.possible(reaching, np.unique(first, axis=0)).sum() < min(_LEAST_NEW, least / 4):
     return None
+  blocks = itertools.chain([first], map(sampled, itertools.count(1)))
   tokens = in_region(texts.possible_sequences(supports, length, most=least // 2))
-  num_with_mass = 0
-  for block in itertools.count():
-    has_mass = texts.possible(reaching, tokens)
-    is_rare = block and has_mass.sum() - num_with_mass < _LEAST_NEW
+  has_mass, num_with_mass, size = texts.possible(reaching, tokens), 0, padded.num_tokens + 1
+  for number in itertools.count():
+    is_rare = number and has_mass.sum() - num_with_mass < _LEAST_NEW
     kept = has_mass | (np.cumsum(~has_mass) <= int(_MOST_WITHOUT_MASS * least))
     tokens, has_mass, num_with_mass = tokens[kept], has_mass[kept], has_mass.sum()
     if len(tokens) >= least:
       break
     if is_rare:
       return None
-    tokens = pd.DataFrame(np.concatenate([tokens, sampled(block)])).drop_duplicates().to_numpy()
+    both = np.concatenate([tokens, next(blocks)])
+    is_new = ~pd.Series(both.astype(np.int64) @ size ** np.arange(length)).duplicated().to_numpy()[len(tokens) :]
+    new = both[len(tokens) :][is_new]
+    tokens, has_mass = np.concatenate([tokens, new]), np.append(has_mass, texts.possible(reaching, new))
   # What a prompt makes impossible takes the slow arithmetic of logarithms, and so does all that is in a block with it.
   order = np.argsort(~has_mass[:least], kind='stable')
   return tokens[order], has_mass[order]

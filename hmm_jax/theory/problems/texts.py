@@ -1,11 +1,13 @@
 """Token sequences that claims are checked on: every one up to a length, those that can occur, and sampled ones."""
 
+import functools
 from typing import NamedTuple
 
 import jax
 from jax import Array
 import numpy as np
 
+from hmm_jax import compilation
 from hmm_jax.hmm import Distribution
 from hmm_jax.sampling import sample_corpus
 from hmm_jax.theory.exact.problem import Problem, StateProblem
@@ -64,7 +66,7 @@ def possible_sequences(found: Supports, max_length: int, most: int | None = None
 
 def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
   """Which sequences [n, T], ended by [MASK]s, have positive probability, [n]."""
-  return np.asarray(_reached(found, tokens)[-1].any((1, 2)))
+  return np.asarray(_reached(found, tokens)[-1].any(1))
 
 
 def reaching(found: Supports, problem: Problem, recovered: np.ndarray) -> Supports:
@@ -84,25 +86,46 @@ def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.nda
 
   Those that can occur and have a position whose state surely lies in H*, given all other tokens.
   """
-  elsewhere, certain = ~np.isin(np.arange(len(found.moves)), states), np.zeros(len(tokens), bool)
+  inside, certain = sum(1 << state for state in states), np.zeros(len(tokens), bool)
   *before, end = _reached(found, tokens)
   backwards = found._replace(start=np.ones_like(found.start), moves=found.moves.T)
   after = _reached(backwards, tokens[:, :0:-1])
   for arrival, later, now in zip(before, reversed(after), tokens.T, strict=True):
-    state_possible = (arrival & later).any(1)
-    certain |= state_possible.any(1) & ~state_possible[:, elsewhere].any(1) & (now < len(found.emits) - 1)
-  return certain & end.any((1, 2))
+    possible_states = np.bitwise_or.reduce(arrival & later, axis=1)
+    certain |= (possible_states > 0) & (possible_states & ~inside == 0) & (now < len(found.emits) - 1)
+  return certain & np.asarray(end.any(1))
 
 
 def _reached(found: Supports, tokens: np.ndarray) -> list[np.ndarray]:
-  """The states [n, C, H] that are possible before each token of sequences [n, T], and after the last one."""
-  reached = [np.broadcast_to(found.start, (len(tokens), *found.start.shape))]
+  """The set of states [n, C] that is possible before each token of sequences [n, T], and after the last one.
+
+  A set is an integer whose bit h says if it has state h, so that a step is a look-up among the 2^H sets.
+  """
+  bit = 1 << np.arange(len(found.moves))
+  as_set = lambda has_state: (has_state @ bit).astype(np.int32)
+  every_set = np.arange(2 ** len(bit))[:, None] & bit
+  moved, emits = as_set(every_set @ found.moves > 0), as_set(found.emits)
+  reached = [np.broadcast_to(as_set(found.start), (len(tokens), len(found.start)))]
   for now in tokens.T:
-    reached.append((reached[-1] & found.emits[now]) @ found.moves)
+    reached.append(moved[reached[-1] & emits[now]])
   return reached
 
 
 def sampled(distribution: Distribution, key: Array, count: int, length: int) -> np.ndarray:
   """Texts [count, length] int32 of a distribution with float64 parameters, drawn in float32."""
-  as_float32 = jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, distribution)
-  return np.asarray(sample_corpus(key, as_float32, count, length), np.int32)
+  return np.asarray(sample_corpus(key, _in_float32(distribution), count, length), np.int32)
+
+
+def sampled_block(distribution: Distribution, key: Array, block: int, count: int, length: int) -> np.ndarray:
+  """Block `block` of an endless corpus: `sampled` with the key `fold_in(key, block)`."""
+  return np.asarray(_sampled_block(_in_float32(distribution), key, block, count, length), np.int32)
+
+
+# A program for each size of a distribution, and few enough draws that to optimise it takes longer than it saves.
+@functools.partial(jax.jit, static_argnames=('count', 'length'), compiler_options=compilation.ONCE)
+def _sampled_block(distribution: Distribution, key: Array, block: Array, count: int, length: int) -> Array:
+  return sample_corpus(jax.random.fold_in(key, block), distribution, count, length)
+
+
+def _in_float32(distribution: Distribution) -> Distribution:
+  return jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, distribution)

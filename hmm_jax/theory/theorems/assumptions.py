@@ -274,7 +274,7 @@ def _recoverable(
     basis = span(columns_outside(hmm, cell, [state], memory_values), thresholds)
     off = own - basis @ (basis.T @ own)
     distances[int(state)] = _smallest_singular_value(off)
-    if distances[int(state)] > thresholds.rank * np.linalg.norm(own, 2):
+    if distances[int(state)] > thresholds.rank * np.linalg.svd(own, compute_uv=False)[0]:
       states.append(int(state))
       angles.append(scipy.linalg.subspace_angles(own, basis).min() if basis.size else math.pi / 2)
   witness = {'recoverable_states': np.array(states, int), 'memory_values': memory_values, 'distances': distances}
@@ -301,8 +301,10 @@ def columns_outside(hmm: MemoryHMM, cell: int, states: ArrayLike, memory_values:
   """
   W = np.moveaxis(float64(hmm.emission_matrix), -1, 0)
   reads_cell = np.asarray(hmm.cell_index) == cell
-  chosen = np.isin(np.arange(hmm.memory_size), memory_values)[:, None] | ~reads_cell
-  return W[:, chosen & ~np.isin(np.arange(hmm.num_states), states)]
+  # np.isin takes many times as long on so few.
+  has_value, is_outside = np.zeros(hmm.memory_size, bool), np.ones(hmm.num_states, bool)
+  has_value[np.asarray(memory_values)], is_outside[np.asarray(states)] = True, False
+  return W[:, (has_value[:, None] | ~reads_cell) & is_outside]
 
 
 def span(columns: np.ndarray, thresholds: Thresholds) -> np.ndarray:

@@ -1,5 +1,7 @@
 """The outputs of a construction on sequences beside the exact posterior, in float64."""
 
+from collections.abc import Callable
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +14,6 @@ from hmm_jax.theory.theorems.theorems import Program
 
 # Sequences that are evaluated at a time.
 BLOCK_SIZE = 1280
-# Sequences that a head reads at a time: as many as were drawn, which are always the same number.
-_READ_AT_A_TIME = 2**15
 # Entries of the messages over joint states of sequences that are evaluated at a time.
 _MOST_ENTRIES = 2**24
 # The largest relative error that float64 is trusted with.
@@ -60,8 +60,18 @@ class Comparison(NamedTuple):
 
 def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: PaddedSizes | None = None) -> Predictions:
   """Predictions of the exact model after the prompt of a program; tokens past the vocabulary are [MASK]s."""
-  predict = lambda block: scoring.predict(problem, program.prompt, program.finding, block, padded)
-  return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), _at_a_time(problem, tokens, BLOCK_SIZE))
+  predict = functools.partial(scoring.predict, problem, program.prompt, program.finding, padded=padded)
+  return _in_blocks(predict, problem, tokens)
+
+
+def in_region(problem: Any, program: Program, tokens: np.ndarray) -> np.ndarray:
+  """Which sequences [n, T] that can occur the theorem of a program speaks of, [n]: all, or those in R (4.3)."""
+  has_sure_position = functools.partial(scoring.has_sure_position, problem, program.finding, padded=None)
+  return _in_blocks(has_sure_position, problem, tokens)
+
+
+def _in_blocks(predict: Callable[..., Any], problem: Any, tokens: np.ndarray) -> Any:
+  return in_blocks(predict, np.minimum(tokens, problem.hmm.num_tokens), _at_a_time(problem, tokens))
 
 
 def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0) -> Comparison:
@@ -71,10 +81,10 @@ def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0
   """
   predictions, has_mass, recovered = drawn.predictions, drawn.has_mass, program.recovered
   if program.prompt is not drawn.program.prompt:
-    predictions = predicted(drawn.problem, program, predictions.tokens, drawn.padded)
+    token_probs = functools.partial(scoring.token_probs, drawn.problem, program.prompt, padded=drawn.padded)
+    predictions = predictions._replace(token_probs=_in_blocks(token_probs, drawn.problem, predictions.tokens))
   read = lambda block: scoring.read(block, program.head, drawn.padded, temperature)
-  size = _at_a_time(drawn.problem, predictions.tokens, min(len(has_mass), _READ_AT_A_TIME))
-  constructed = in_blocks(read, predictions, size)[:, : len(recovered)]
+  constructed = in_blocks(read, predictions, _at_a_time(drawn.problem, predictions.tokens))[:, : len(recovered)]
   posterior, mu = (
     drawn.predictions.posterior[:, recovered],
     assumptions.contrasts(drawn.problem.task_weights)[:, recovered].T,
@@ -95,9 +105,9 @@ def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0
   )
 
 
-def _at_a_time(problem: Any, tokens: np.ndarray, most: int) -> int:
-  """As many sequences [n, T] as bounds the memory of their messages, and no more than `most`."""
-  return max(min(most, _MOST_ENTRIES // (tokens.shape[1] * problem.hmm.joint_initial_probs.size)), 1)
+def _at_a_time(problem: Any, tokens: np.ndarray) -> int:
+  """As many sequences [n, T] as bounds the memory of their messages, and no more than `BLOCK_SIZE`."""
+  return max(min(BLOCK_SIZE, _MOST_ENTRIES // (tokens.shape[1] * problem.hmm.joint_initial_probs.size)), 1)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

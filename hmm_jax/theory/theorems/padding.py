@@ -50,6 +50,7 @@ def chain(hmm: Any, padded: PaddedSizes) -> Any:
   emission_matrix = zero_pad(hmm.emission_matrix, *[M] * (np.ndim(hmm.emission_matrix) - 2), H, V)
   emission_matrix[emission_matrix.sum(-1) == 0, 0] = 1
   first_probs = zero_pad(hmm.initial_probs, *[M] * (np.ndim(hmm.initial_probs) - 1), H)
+  first_probs[first_probs.sum(-1) == 0, 0] = 1
   hmm = hmm._replace(initial_probs=first_probs, transition_matrix=transition_matrix, emission_matrix=emission_matrix)
   if isinstance(hmm, HMM):
     return hmm

@@ -17,15 +17,13 @@ P[H_1].
 import math
 from typing import Any
 
-import jax
-from jax import Array
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hmm_jax.float64 import as_float64, float64, in_float64
+from hmm_jax.float64 import float64
 from hmm_jax.heads import AttentionHead, LinearHead
 from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM, reverse_lift
+from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import AssumptionError, Finding, Thresholds
 
@@ -237,7 +235,7 @@ def _attention_head(
     positions=positions,
     value_weights=recover_MxHxV.reshape(-1, num_tokens),
     token_embeddings=np.vstack([W, np.ones(W.shape[1])]),
-    prompt_embeddings=np.asarray(_reverse_lifted(hmm, prompt)),
+    prompt_embeddings=_reverse_lifted(hmm, prompt),
     output=np.repeat(assumptions.contrasts(task_weights), num_states, axis=1).T,
   )
 
@@ -256,11 +254,13 @@ def attention_keys(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
   return theta_HxV
 
 
-@jax.jit
-@in_float64
-def _reverse_lifted(hmm: MemoryHMM, prompt: Array) -> Array:
-  """phi of each prompt row, [P, M H] float64; indicators lose nothing on the way in."""
-  return reverse_lift(hmm, as_float64(prompt)).reshape(len(prompt), hmm.memory_size * hmm.num_states)
+def _reverse_lifted(hmm: MemoryHMM, prompt: np.ndarray) -> np.ndarray:
+  """phi of each prompt row (C.4), [P, M H]: `reverse_lift` in numpy, which compiles nothing."""
+  values_NxC = np.indices(hmm.memory_probs.shape).reshape(hmm.num_cells, -1)
+  reads_HxCxM = np.eye(hmm.memory_size)[values_NxC[np.asarray(hmm.cell_index)]]
+  rows_PxCxH = prompt.reshape(len(prompt), values_NxC.shape[1], hmm.num_states)
+  sums = np.einsum('pch,hcm->pmh', rows_PxCxH, reads_HxCxM)
+  return sums.reshape(len(prompt), hmm.memory_size * hmm.num_states) / hmm.memory_size ** (hmm.num_cells - 1)
 
 
 def _recovery(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import inference
-from hmm_jax.float64 import as_float64, widened
+from hmm_jax.float64 import widened
 from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
 from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
-from hmm_jax.memory_hmm import memory_forward_backward, MemoryHMM
+from hmm_jax.memory_hmm import cell_probs, memory_forward_backward, MemoryHMM
 from hmm_jax.model import prepend
 from hmm_jax.theory.exact.problem import MemoryProblem, Problem, StateProblem
 from hmm_jax.theory.theorems import padding
@@ -35,7 +35,6 @@ class Predictions(NamedTuple):
     tokens: [n, T], [MASK] (id V) after the end.
     factor: [n], the r_x of the theorem's proof.
     possible: [n], sequences of positive probability.
-    in_region: [n], those that the theorem speaks of: all possible ones, or those in R (4.3).
   """
 
   posterior: np.ndarray
@@ -43,7 +42,6 @@ class Predictions(NamedTuple):
   tokens: np.ndarray
   factor: np.ndarray
   possible: np.ndarray
-  in_region: np.ndarray
 
 
 def predict(
@@ -63,6 +61,15 @@ def predict(
   return _memory_predictions(problem, prompt, finding, tokens, padded)
 
 
+def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
+  """The `token_probs` of `predict` alone, which are what a head reads, [n, L, V]."""
+  if isinstance(problem, StateProblem):
+    return _state_predictions(problem, prompt, tokens, padded).token_probs
+  hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
+  with jax.enable_x64(True):
+    return np.asarray(_memory_behind(hmm, prompt, tokens)[0])
+
+
 def read(
   predictions: Predictions, head: Any, padded: PaddedSizes | None = None, temperature: float = 0.0
 ) -> np.ndarray:
@@ -75,8 +82,22 @@ def read(
   if temperature:
     head, temperature = head._replace(query=head.query / temperature), 1.0
   with jax.enable_x64(True):
-    scores = _attend(widened(head), predictions.token_probs, predictions.tokens, temperature)
+    scores = _attend(head, predictions.token_probs, predictions.tokens, temperature)
   return np.asarray(scores)[:, :num_outputs]
+
+
+def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
+  """Which sequences [n, T] have a position whose state surely lies in H*, [n]: R (4.3) is those that can occur.
+
+  A task on states asks for none, so that all have it.
+  """
+  if isinstance(problem, StateProblem):
+    return np.ones(len(tokens), bool)
+  no_prompt = np.zeros((0, problem.hmm.joint_initial_probs.size))
+  hmm, prompt, tokens = _zero_padded(problem, no_prompt, tokens, padded)
+  with jax.enable_x64(True):
+    states = np.asarray(_memory_behind(hmm, prompt, tokens)[1])
+  return np.asarray(recoverable_positions(problem.hmm, states[..., : problem.hmm.num_states], finding).any(-1))
 
 
 def score_gaps(scores: np.ndarray) -> np.ndarray:
@@ -92,11 +113,11 @@ def _state_predictions(
   silent_probs = padding.zero_pad(problem.silent_probs, hmm.num_states)
   inputs = np.pad(tokens, ((0, 0), (1, 0)), constant_values=hmm.num_tokens)
   with jax.enable_x64(True):
-    found = _state_predictions_in_float64(widened(hmm), as_float64(silent_probs), as_float64(prompt), inputs)
+    found = _state_predictions_in_float64(hmm, silent_probs, prompt, inputs)
   posterior, token_probs, label_loglik, model_loglik = jax.tree.map(np.asarray, found)
   possible = label_loglik > -np.inf
   posterior, factor = posterior[:, : problem.hmm.num_states], _ratio(label_loglik, model_loglik)
-  return Predictions(posterior, token_probs[:, None], tokens, factor, possible, possible)
+  return Predictions(posterior, token_probs[:, None], tokens, factor, possible)
 
 
 def _memory_predictions(
@@ -104,19 +125,17 @@ def _memory_predictions(
 ) -> Predictions:
   hmm, given, tokens = _zero_padded(problem, prompt, tokens, padded)
   with jax.enable_x64(True):
-    of_text, behind = _memory_of_text(widened(hmm), tokens), _memory_behind(widened(hmm), as_float64(given), tokens)
-  cells, states, loglik = jax.tree.map(np.asarray, of_text)
+    of_text, behind = _memory_of_text(hmm, tokens), _memory_behind(hmm, given, tokens)
+  cells, loglik = jax.tree.map(np.asarray, of_text)
   token_probs, prompted_states, prompted_loglik = jax.tree.map(np.asarray, behind)
-  possible = loglik > -np.inf
-  own = slice(problem.hmm.num_states)
-  in_region = possible & recoverable_positions(problem.hmm, states[..., own], finding).any(-1)
-  attended = recoverable_positions(problem.hmm, prompted_states[:, len(prompt) :, own], finding)
+  own_states = prompted_states[:, len(prompt) :, : problem.hmm.num_states]
+  attended = recoverable_positions(problem.hmm, own_states, finding)
   after_prompt = np.pad(token_probs[:, len(prompt) :], ((0, 0), (0, 0), (0, 1)), constant_values=1)
   seen = np.take_along_axis(after_prompt, tokens[..., None], axis=-1)[..., 0]
   mean = (seen * attended).sum(-1) / np.maximum(attended.sum(-1), 1)
   factor = mean * _prompt_scale(problem, prompt) * _ratio(loglik, prompted_loglik)
   posterior = cells[:, problem.cell, : problem.hmm.memory_size]
-  return Predictions(posterior, token_probs, tokens, factor, possible, in_region)
+  return Predictions(posterior, token_probs, tokens, factor, loglik > -np.inf)
 
 
 def _zero_padded(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> tuple:
@@ -147,6 +166,7 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 def _state_predictions_in_float64(
   hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array
 ) -> tuple[Array, Array, Array, Array]:
+  hmm, silent_probs, prompt = widened((hmm, silent_probs, prompt))
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   labelled = inference.forward_backward(hmm.starting_from(silent_probs), rows)
   seen = inference.forward_backward(hmm, prepend(prompt, rows))
@@ -155,16 +175,15 @@ def _state_predictions_in_float64(
 
 
 @jax.jit
-def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array, Array]:
-  inside = tokens != hmm.num_tokens
-  posterior = memory_forward_backward(hmm, token_likelihoods(hmm, tokens, inside))
-  states = jnp.where(inside[..., None], posterior.leave_one_out_probs, 0)
-  return posterior.cell_probs, states, posterior.marginal_loglik
+def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
+  hmm = widened(hmm)
+  probs, loglik = inference.last_filtered(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
+  return cell_probs(hmm, probs), loglik
 
 
 @jax.jit
 def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
-  inside = tokens != hmm.num_tokens
+  (hmm, prompt), inside = widened((hmm, prompt)), tokens != hmm.num_tokens
   seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))
   within = jnp.pad(inside, ((0, 0), (len(prompt), 0)), constant_values=True)[..., None]
   token_probs = jnp.where(within, emitted_token_probs(hmm, seen.joint.leave_one_out_probs), 0)
@@ -173,4 +192,4 @@ def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array,
 
 @functools.partial(jax.jit, static_argnames='temperature')
 def _attend(head: AttentionHead, token_probs: Array, tokens: Array, temperature: float) -> Array:
-  return attention_scores(head, token_probs, tokens, temperature)
+  return attention_scores(widened(head), token_probs, tokens, temperature)

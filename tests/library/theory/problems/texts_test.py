@@ -61,7 +61,7 @@ def test_a_filled_up_chain_says_the_same(theorem, by_memory):
   if by_memory:
     starts = np.random.default_rng(1).dirichlet(np.ones(hmm.num_states), hmm.memory_probs.shape)
     hmm = hmm._replace(initial_probs=starts)
-    filled_up = padding.chain(hmm, PADDED)
+    filled_up = padding.chain(hmm, PADDED).validate()
   assert filled_up.joint_emission_matrix.shape == (8 * 4 ** getattr(hmm, 'num_cells', 0), 7)
   tokens = np.indices((7, 7)).reshape(2, -1).T
   inside = (tokens < hmm.num_tokens).all(-1)
