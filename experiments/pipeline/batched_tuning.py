@@ -15,11 +15,11 @@ from hmm_jax.hmm import HMM
 from hmm_jax.model import MaskedLM
 
 # Functions of `tuning` over a leading axis of problems; those of None are shared: tuner, schedule and task numbers.
-_features = jax.jit(jax.vmap(tuning.Tuner.features, (None, 0, 0)), static_argnums=0, compiler_options=compilation.QUICK)
-_scores = jax.jit(jax.vmap(tuning.Tuner.scores, (None, 0, 0, 0)), static_argnums=0, compiler_options=compilation.QUICK)
-_epoch = jax.jit(jax.vmap(tuning.tune_epoch, (0, 0, None, None, 0, 0, 0)), static_argnums=(2, 3), compiler_options=compilation.QUICK)
+_features = jax.jit(jax.vmap(tuning.Tuner.features, (None, 0, 0)), static_argnums=0)
+_scores = jax.jit(jax.vmap(tuning.Tuner.scores, (None, 0, 0, 0)), static_argnums=0)
+_epoch = jax.jit(jax.vmap(tuning.tune_epoch, (0, 0, None, None, 0, 0, 0)), static_argnums=(2, 3))
 _init = jax.jit(
-  jax.vmap(tuning.init_tuning, (0, None, None, 0, 0, None)), static_argnums=(1, 2), compiler_options=compilation.ONCE | compilation.QUICK
+  jax.vmap(tuning.init_tuning, (0, None, None, 0, 0, None)), static_argnums=(1, 2), compiler_options=compilation.ONCE
 )
 
 
