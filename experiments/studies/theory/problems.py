@@ -190,10 +190,10 @@ def _balanced(
   None if many draws have none. A `tied` task has a sequence whose first and last class tie exactly.
   """
   num_classes, size = problem.task_weights.shape
-  posterior = exact_posterior(problem.exact)
+  posterior = exact_posterior(problem.exact) if tied else None
   for _ in range(_MOST_TASKS):
     weights: Any = small_fractions(random_weights(rng, num_classes, recovered, size))
-    if tied:
+    if posterior:
       text = text_of(predictions, int(rng.integers(len(predictions.tokens))), problem)
       weights = _with_tie(weights, posterior(text), recovered)
       if weights is None:
