@@ -73,20 +73,14 @@ def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded
     return np.asarray(_memory_behind(hmm, prompt, tokens)[0])
 
 
-def read(
-  predictions: Predictions, head: Any, padded: PaddedSizes | None = None, temperature: float = 0.0
-) -> np.ndarray:
+def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.ndarray:
   """Class scores [n, C] of a theorem's head; `temperature` is of the softmax, whose limit at 0 the theorems have."""
   if isinstance(head, LinearHead):
     return predictions.token_probs[:, 0, : len(head.weights)] @ head.weights + head.bias
-  num_outputs = head.output.shape[-1]
-  if padded:
-    head = padding.head(head, padded)
   if temperature:
     head, temperature = head._replace(query=head.query / temperature), 1.0
   with jax.enable_x64(True):
-    scores = _attend(head, predictions.token_probs, predictions.tokens, temperature)
-  return np.asarray(scores)[:, :num_outputs]
+    return np.asarray(_attend(head, predictions.token_probs, predictions.tokens, temperature))
 
 
 def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
