@@ -7,7 +7,7 @@ it is assumed to hold. Some random HMMs with |H| > |X| have no right linear head
 and so is how often the paper's own draws satisfy its assumptions.
 
 Command: python -m experiments.main --config=theory
-Cost: 5 minutes 8 seconds of CPU, 5 minutes 38 seconds in all, on two CPU cores with other work on them.
+Cost: 2 minutes 41 seconds of CPU, 2 minutes 41 seconds in all, on two CPU cores with other work on them.
 Expected: the tables of docs/theory_results.md: 0 wrong of at least 300,000 sequences in 100 HMMs for each
 theorem.
 """

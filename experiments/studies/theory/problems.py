@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 import numpy as np
-import pandas as pd
 
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory.settings import TheorySettings
@@ -152,25 +151,26 @@ def _texts(
   reaching = texts.reaching(supports, problem, program.recovered)
   in_region = lambda tokens: tokens if states is None else tokens[texts.in_region(supports, states, tokens)]
   sampled = lambda block: in_region(texts.sampled_block(filled_up, key, block, _SAMPLED, length))
-  # Enumerating takes longer than seeing that too few sequences are in the region.
+  numbers = lambda tokens: (tokens.astype(np.int64) @ (padded.num_tokens + 1) ** np.arange(length)).tolist()
   first = sampled(0)
-  if texts.possible(reaching, np.unique(first, axis=0)).sum() < min(_LEAST_NEW, least / 4):
+  # Enumerating takes longer than seeing that too few sequences are in the region.
+  if len({*numbers(first[texts.possible(reaching, first)])}) < min(_LEAST_NEW, least / 4):
     return None
-  blocks = itertools.chain([first], map(sampled, itertools.count(1)))
-  tokens = in_region(texts.possible_sequences(supports, length, most=least // 2))
-  has_mass, num_with_mass, size = texts.possible(reaching, tokens), 0, padded.num_tokens + 1
-  for number in itertools.count():
-    is_rare = number and has_mass.sum() - num_with_mass < _LEAST_NEW
-    kept = has_mass | (np.cumsum(~has_mass) <= int(_MOST_WITHOUT_MASS * least))
-    tokens, has_mass, num_with_mass = tokens[kept], has_mass[kept], has_mass.sum()
-    if len(tokens) >= least:
-      break
-    if is_rare:
+  enumerated = in_region(texts.possible_sequences(supports, length, most=least // 2))
+  blocks = itertools.chain([enumerated, first], map(sampled, itertools.count(1)))
+  count, room, parts = 0, int(_MOST_WITHOUT_MASS * least), list[tuple[np.ndarray, np.ndarray]]()
+  seen, places = dict[int, int](), itertools.count()
+  while count < least:
+    tokens = next(blocks)
+    # New are those that are seen at their own place first.
+    tokens = tokens[[seen.setdefault(number, place) == place for number, place in zip(numbers(tokens), places)]]
+    has_mass = texts.possible(reaching, tokens)
+    kept = has_mass | (np.cumsum(~has_mass) <= room)
+    parts.append((tokens[kept], has_mass[kept]))
+    count, room = count + kept.sum(), room - (kept & ~has_mass).sum()
+    if len(parts) > 1 and has_mass.sum() < _LEAST_NEW and count < least:
       return None
-    both = np.concatenate([tokens, next(blocks)])
-    is_new = ~pd.Series(both.astype(np.int64) @ size ** np.arange(length)).duplicated().to_numpy()[len(tokens) :]
-    new = both[len(tokens) :][is_new]
-    tokens, has_mass = np.concatenate([tokens, new]), np.append(has_mass, texts.possible(reaching, new))
+  tokens, has_mass = map(np.concatenate, zip(*parts))
   # What a prompt makes impossible takes the slow arithmetic of logarithms, and so does all that is in a block with it.
   order = np.argsort(~has_mass[:least], kind='stable')
   return tokens[order], has_mass[order]
@@ -190,10 +190,10 @@ def _balanced(
   None if many draws have none. A `tied` task has a sequence whose first and last class tie exactly.
   """
   num_classes, size = problem.task_weights.shape
-  posterior = exact_posterior(problem.exact)
+  posterior = exact_posterior(problem.exact) if tied else None
   for _ in range(_MOST_TASKS):
     weights: Any = small_fractions(random_weights(rng, num_classes, recovered, size))
-    if tied:
+    if posterior:
       text = text_of(predictions, int(rng.integers(len(predictions.tokens))), problem)
       weights = _with_tie(weights, posterior(text), recovered)
       if weights is None:

@@ -125,12 +125,12 @@ def memory_left_inverse(own: np.ndarray, others: np.ndarray) -> np.ndarray:
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
   """pi [H] with A pi = pi and sum 1, in the numbers of its argument; None where there are several."""
   size = len(transition_matrix)
-  equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.full(size, Fraction(1))])
-  totals = (np.arange(size + 1) == size) * Fraction(1)
+  equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.ones((1, size), int)])
+  totals = np.arange(size + 1) == size
   if transition_matrix.dtype != object:
-    law, _, rank, _ = np.linalg.lstsq(equations.astype(float), totals.astype(float))
+    law, _, rank, _ = np.linalg.lstsq(equations, totals.astype(float))
     return law if rank == size else None
-  rows, pivots = row_reduced(np.hstack([equations, totals[:, None]]))
+  rows, pivots = row_reduced(np.hstack([equations, totals[:, None] * Fraction(1)]))
   return rows[:size, size] if pivots == list(range(size)) else None
 
 

@@ -6,6 +6,7 @@ stationary one, have what comes of it. All are drawn in float64, which tells a s
 """
 
 from fractions import Fraction
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -88,8 +89,13 @@ def _is_float(leaf: Any) -> bool:
 
 def small_fractions(array: ArrayLike) -> np.ndarray:
   """The nearest `Fraction`s of denominators up to 10^6 to float64s of any shape."""
-  flat = [Fraction(value).limit_denominator(_MOST_TOLD_APART) for value in np.ravel(array).tolist()]
-  return np.array(flat, object).reshape(np.shape(array))
+  return np.array([*map(_small_fraction, np.ravel(array).tolist())], object).reshape(np.shape(array))
+
+
+# Most values are drawn again and again, 0 above all.
+@functools.lru_cache(2**14)
+def _small_fraction(value: float) -> Fraction:
+  return Fraction(value).limit_denominator(_MOST_TOLD_APART)
 
 
 def sparse_probs(

@@ -66,7 +66,7 @@ def possible_sequences(found: Supports, max_length: int, most: int | None = None
 
 def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
   """Which sequences [n, T], ended by [MASK]s, have positive probability, [n]."""
-  return np.asarray(_reached(found, tokens)[-1].any(1))
+  return np.asarray(_reached(found, tokens)[-1].any(0))
 
 
 def reaching(found: Supports, problem: Problem, recovered: np.ndarray) -> Supports:
@@ -91,23 +91,23 @@ def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.nda
   backwards = found._replace(start=np.ones_like(found.start), moves=found.moves.T)
   after = _reached(backwards, tokens[:, :0:-1])
   for arrival, later, now in zip(before, reversed(after), tokens.T, strict=True):
-    possible_states = np.bitwise_or.reduce(arrival & later, axis=1)
+    possible_states = np.bitwise_or.reduce(arrival & later)
     certain |= (possible_states > 0) & (possible_states & ~inside == 0) & (now < len(found.emits) - 1)
-  return certain & np.asarray(end.any(1))
+  return certain & np.asarray(end.any(0))
 
 
 def _reached(found: Supports, tokens: np.ndarray) -> list[np.ndarray]:
-  """The set of states [n, C] that is possible before each token of sequences [n, T], and after the last one.
+  """The set of states [C, n] that is possible before each token of sequences [n, T], and after the last one.
 
   A set is an integer whose bit h says if it has state h, so that a step is a look-up among the 2^H sets.
   """
   bit = 1 << np.arange(len(found.moves))
-  as_set = lambda has_state: (has_state @ bit).astype(np.int32)
+  as_set = lambda has_state: has_state @ bit
   every_set = np.arange(2 ** len(bit))[:, None] & bit
-  moved, emits = as_set(every_set @ found.moves > 0), as_set(found.emits)
-  reached = [np.broadcast_to(as_set(found.start), (len(tokens), len(found.start)))]
+  moved, emits_CxV = as_set(every_set @ found.moves > 0), as_set(found.emits).T
+  reached = [np.broadcast_to(as_set(found.start)[:, None], (len(found.start), len(tokens)))]
   for now in tokens.T:
-    reached.append(moved[reached[-1] & emits[now]])
+    reached.append(moved.take(reached[-1] & emits_CxV.take(now, axis=1)))
   return reached
 
 

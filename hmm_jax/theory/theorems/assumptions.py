@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-import scipy.linalg
 import scipy.sparse.csgraph
 
 from hmm_jax.float64 import float64
@@ -272,11 +271,13 @@ def _recoverable(
   for state in np.flatnonzero(np.asarray(hmm.cell_index) == cell):
     own = W[:, memory_values, state]
     basis = span(columns_outside(hmm, cell, [state], memory_values), thresholds)
-    off = own - basis @ (basis.T @ own)
-    distances[int(state)] = _smallest_singular_value(off)
+    distances[int(state)] = _smallest_singular_value(own - basis @ (basis.T @ own))
     if distances[int(state)] > thresholds.rank * np.linalg.svd(own, compute_uv=False)[0]:
       states.append(int(state))
-      angles.append(scipy.linalg.subspace_angles(own, basis).min() if basis.size else math.pi / 2)
+      directions = span(own, thresholds)
+      inside = basis.T @ directions
+      cosine = np.linalg.svd(inside, compute_uv=False).max(initial=0.0)
+      angles.append(math.atan2(_smallest_singular_value(directions - basis @ inside), cosine))
   witness = {'recoverable_states': np.array(states, int), 'memory_values': memory_values, 'distances': distances}
   if not states:
     reason = f'no state that reads cell {cell} has columns of W that are independent of all others'

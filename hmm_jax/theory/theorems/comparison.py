@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hmm_jax.blocks import in_blocks
-from hmm_jax.theory.theorems import assumptions, scoring
+from hmm_jax.theory.theorems import assumptions, padding, scoring
 from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.scoring import Predictions
 from hmm_jax.theory.theorems.theorems import Program
@@ -83,7 +83,8 @@ def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0
   if program.prompt is not drawn.program.prompt:
     token_probs = functools.partial(scoring.token_probs, drawn.problem, program.prompt, padded=drawn.padded)
     predictions = predictions._replace(token_probs=_in_blocks(token_probs, drawn.problem, predictions.tokens))
-  read = lambda block: scoring.read(block, program.head, drawn.padded, temperature)
+  head = padding.head(program.head, drawn.padded) if drawn.padded else program.head
+  read = lambda block: scoring.read(block, head, temperature)
   constructed = in_blocks(read, predictions, _at_a_time(drawn.problem, predictions.tokens))[:, : len(recovered)]
   posterior, mu = (
     drawn.predictions.posterior[:, recovered],

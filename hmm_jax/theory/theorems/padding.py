@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hmm_jax.heads import AttentionHead
+from hmm_jax.heads import AttentionHead, LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 
@@ -67,8 +67,13 @@ def prompt_of(hmm: HMM | MemoryHMM, prompt: np.ndarray, padded: PaddedSizes) -> 
   return rows.reshape(len(prompt), padded.memory_size**hmm.num_cells * padded.num_states)
 
 
-def head(params: AttentionHead, padded: PaddedSizes) -> AttentionHead:
-  """The attention head with keys, values, tokens and outputs of weight 0; the row of [MASK] stays the last."""
+def head(params: Any, padded: PaddedSizes) -> Any:
+  """An attention head with keys, values, tokens and outputs of weight 0; the row of [MASK] stays the last.
+
+  A linear head stays as it is: it reads the tokens that it has weights for.
+  """
+  if isinstance(params, LinearHead):
+    return params
   Q, F, V = padded.num_states + 1, padded.num_states * padded.memory_size, padded.num_tokens
   of_tokens, of_mask = params.token_embeddings[:-1], params.token_embeddings[-1:]
   return AttentionHead(

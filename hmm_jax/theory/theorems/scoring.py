@@ -13,7 +13,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import inference
+from hmm_jax import compilation, inference
 from hmm_jax.float64 import widened
 from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
 from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
@@ -24,6 +24,9 @@ from hmm_jax.theory.theorems import padding
 from hmm_jax.theory.theorems.assumptions import Finding
 from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.recovery import recoverable_positions
+
+# There are a few sizes of problems, and each has a program of its own.
+_compiled = functools.partial(jax.jit, compiler_options=compilation.QUICK)
 
 
 class Predictions(NamedTuple):
@@ -70,20 +73,14 @@ def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded
     return np.asarray(_memory_behind(hmm, prompt, tokens)[0])
 
 
-def read(
-  predictions: Predictions, head: Any, padded: PaddedSizes | None = None, temperature: float = 0.0
-) -> np.ndarray:
+def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.ndarray:
   """Class scores [n, C] of a theorem's head; `temperature` is of the softmax, whose limit at 0 the theorems have."""
   if isinstance(head, LinearHead):
     return predictions.token_probs[:, 0, : len(head.weights)] @ head.weights + head.bias
-  num_outputs = head.output.shape[-1]
-  if padded:
-    head = padding.head(head, padded)
   if temperature:
     head, temperature = head._replace(query=head.query / temperature), 1.0
   with jax.enable_x64(True):
-    scores = _attend(head, predictions.token_probs, predictions.tokens, temperature)
-  return np.asarray(scores)[:, :num_outputs]
+    return np.asarray(_attend(head, predictions.token_probs, predictions.tokens, temperature))
 
 
 def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
@@ -162,7 +159,7 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
   return np.where(both, np.exp(np.where(both, above, 0) - np.where(both, below, 0)), 0)
 
 
-@jax.jit
+@_compiled
 def _state_predictions_in_float64(
   hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array
 ) -> tuple[Array, Array, Array, Array]:
@@ -174,14 +171,14 @@ def _state_predictions_in_float64(
   return labelled.smoothed_probs[:, 0], token_probs, labelled.marginal_loglik, seen.marginal_loglik
 
 
-@jax.jit
+@_compiled
 def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
   hmm = widened(hmm)
   probs, loglik = inference.last_filtered(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
   return cell_probs(hmm, probs), loglik
 
 
-@jax.jit
+@_compiled
 def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
   (hmm, prompt), inside = widened((hmm, prompt)), tokens != hmm.num_tokens
   seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))

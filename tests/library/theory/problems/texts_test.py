@@ -1,5 +1,6 @@
 """Sequences to check on, and problems filled up to one size: against enumeration and exact posteriors."""
 
+import jax
 import numpy as np
 from oracles import log_space_posterior
 import pytest
@@ -15,11 +16,13 @@ PADDED = PaddedSizes(num_states=8, num_tokens=7, memory_size=4, num_outputs=9)
 
 def test_possible_sequences_are_those_with_probability():
   """By supports alone, the very sequences of `all_sequences` that exact arithmetic finds possible, in its order."""
-  problem = drawn('C.6', 'unplanted')
+  problem = drawn('C.6', 'unplanted', 2)
   hmm, supports = rationals.exact_hmm(problem.exact.hmm), texts.supports(problem.hmm)
   every = texts.all_sequences(hmm.num_tokens, 2)
   is_possible = [rationals.state_probs(hmm, rationals.likelihood_rows(hmm, x), 0, False).any() for x in every.tolist()]
   np.testing.assert_array_equal(texts.possible_sequences(supports, 2), every[is_possible])
+  np.testing.assert_array_equal(texts.possible(supports, every), is_possible)
+  assert 0 < sum(is_possible) < len(every)
   # With too few of them nothing longer than one token is asked for.
   assert (texts.possible_sequences(supports, 2, sum(is_possible) - hmm.num_tokens - 1)[:, 1] == hmm.num_tokens).all()
 
@@ -45,6 +48,14 @@ def test_the_end_of_a_text_is_no_position():
   supports = texts.Supports(np.array([[True, False]]), ~np.eye(2, dtype=bool), np.ones((3, 1, 2), bool))
   tokens = np.array([[0, 2, 2], [0, 1, 2]])
   assert texts.in_region(supports, np.array([1]), tokens).tolist() == [False, True]
+
+
+def test_blocks_of_a_corpus_are_samples_of_folded_keys():
+  """Block b is what the key with b folded into it samples."""
+  hmm, key = drawn('4.6').hmm, jax.random.key(0)
+  for block in (0, 3):
+    expected = texts.sampled(hmm, jax.random.fold_in(key, block), 20, 5)
+    np.testing.assert_array_equal(texts.sampled_block(hmm, key, block, 20, 5), expected)
 
 
 def loglik(hmm, tokens):

@@ -9,7 +9,7 @@ from theory_cases import drawn, FAMILIES, LIMITS
 
 from hmm_jax.theory.exact.constructions import exact_construction
 from hmm_jax.theory.problems import texts
-from hmm_jax.theory.theorems import assumptions, scoring, theorems
+from hmm_jax.theory.theorems import assumptions, padding, scoring, theorems
 from hmm_jax.theory.theorems.padding import PaddedSizes
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -41,7 +41,8 @@ def predicted(theorem, problem, tokens, padded=PADDED):
   """Predictions, and what the theorem's head reads of them."""
   program = theorems.program(theorem, problem, LENGTH, LIMITS)
   predictions = scoring.predict(problem, program.prompt, program.finding, tokens, padded)
-  return program, predictions, scoring.read(predictions, program.head, padded)
+  head = padding.head(program.head, padded) if padded else program.head
+  return program, predictions, scoring.read(predictions, head)[:, : len(program.recovered) + 1]
 
 
 @pytest.mark.parametrize(('theorem', 'family'), FAMILIES)
@@ -82,7 +83,7 @@ def test_a_falling_temperature_tends_to_argmax():
   problem, tokens = next(with_region('4.3', 'planted'))
   program, found, read = predicted('4.3', problem, tokens, None)
   temperatures = (1.0, 0.1, 0.01, 1e-3)
-  scores = np.array([scoring.read(found, program.head, None, temperature) for temperature in temperatures])
+  scores = np.array([scoring.read(found, program.head, temperature) for temperature in temperatures])
   in_region = found.possible & scoring.has_sure_position(problem, program.finding, tokens, None)
   errors = np.abs(scores - read)[:, in_region].max((1, 2)).tolist()
   assert errors[0] > 10 * errors[-1] and sorted(errors, reverse=True) == errors
