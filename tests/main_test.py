@@ -251,7 +251,7 @@ def test_help_names_every_field():
     for field, _ in config_lib.fields(registry.SETTINGS[name]):
       assert text.count(f'  {field} = ') == 1, (name, field)
   printed = _finish('--help', SMOKE, '--config.seed=5')
-  assert '  seed = 5\n' in printed and 'conditioning' not in printed
+  assert '  seed = 5\n' in printed and '  conditioning = ' not in printed
 
 
 def test_what_decides_the_bits_is_set_where_experiments_start(monkeypatch):
