@@ -32,6 +32,12 @@ def row_of(theorem, of):
   return verification.row_of(SETTINGS, THEOREMS[theorem], of)
 
 
+def test_few_sequences_leave_nothing_that_is_recovered_any_probability():
+  """A tenth of the least number at most, which this problem's sequences reach."""
+  of = problems.draw(SETTINGS, THEOREMS['C.6'], jax.random.key(0), 4, mutated=False)
+  assert (~of.has_mass).sum() == SETTINGS.verification.num_sequences // 10
+
+
 @pytest.mark.parametrize('theorem', THEOREMS)
 def test_counts_are_those_of_fractions(theorem):
   """Sequences differ and are possible; majority, ties and what has no mass are those of exact posteriors."""
