@@ -23,7 +23,12 @@ REPEATED = ('paper', 'official', 'tuned')
 FIRST_SIZES = (4, 8, 10, 12, 15, 25, 30)
 # Beside the protocol of the paper: each head at its optimum, and what attention does without tokens or predictions.
 BEYOND_PROTOCOL = (
-  *('head_best', 'head_converged', 'head_whitened', 'attention_converged', 'attention_blind', 'attention_constant'),
+  'head_best',
+  'head_converged',
+  'head_whitened',
+  'attention_converged',
+  'attention_blind',
+  'attention_constant',
 )
 SMALL_AND_SMOKE = ('small', 'smoke')
 

@@ -46,7 +46,15 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
     config.num_trials = 7
     config.num_trials_by_size = (7, 5, 7, 5, 5, 5, 7)
     config.models = ('bert', 'exact', 'untrained')
-    config.methods = ('head', 'prompt', 'probe', 'head_best', 'head_converged', 'head_whitened', 'probe_converged')
-    config.methods += ('oracle_prompt',)
+    config.methods = (
+      'head',
+      'prompt',
+      'probe',
+      'head_best',
+      'head_converged',
+      'head_whitened',
+      'probe_converged',
+      'oracle_prompt',
+    )
     config.figures = ('figure_3_left', 'budget', 'conditioning')
   return config

@@ -108,7 +108,9 @@ def largest_loss(records: pd.DataFrame, way: Way) -> tuple[str, float]:
     differences[:, first] = losses[:, first]
     names.add(way[first][0])
     p_values += map(_p_above, differences.T)
-  return names.pop(), float(np.max(p_values)) if not names else 1.0
+  name = names.pop()
+  # A second name is left where the two disagree.
+  return name, 1.0 if names else float(np.max(p_values))
 
 
 def _p_above(values: np.ndarray) -> float:

@@ -111,7 +111,7 @@ def compiled(
 
 @functools.partial(jax.jit, compiler_options=compilation.ONCE)
 def _keys(key: Array) -> tuple[Array, ...]:
-  """Those of the corpus, the first parameters and the steps."""
+  """The keys of the corpus, the first parameters and the steps."""
   return tuple(jax.random.split(key, 3))
 
 

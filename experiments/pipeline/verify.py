@@ -60,8 +60,14 @@ _FIELDS_OF = {
   'loss': (*_OF_MODEL, 'train_loss'),
   # What another environment may order otherwise.
   NOT_COMPARED: (
-    *('attention_profile', 'restart', 'restart_accuracies', 'environment'),
-    *('head_size', 'ridge', 'ridge_accuracies', 'noise_accuracies'),
+    'attention_profile',
+    'restart',
+    'restart_accuracies',
+    'environment',
+    'head_size',
+    'ridge',
+    'ridge_accuracies',
+    'noise_accuracies',
   ),
 }
 # The tolerance of each field in another environment, on BERT. All others are equal: settings alone decide them.
