@@ -1,17 +1,14 @@
 """Multinomial logistic regression run to its optimum: a linear head without a schedule, on features that are given."""
 
-import collections
-from collections.abc import Callable
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+import scipy.special
 
 from hmm_jax.heads import LinearHead
 
-# Steps whose curvature L-BFGS keeps.
-_MEMORY = 20
 # Directions of features whose singular value is at most this share of the largest carry rounding alone.
 _LEAST_DIRECTION = 1e-13
 # The share of the decrease by the slope that a step of the line search makes at least.
@@ -25,7 +22,7 @@ class Converged(NamedTuple):
     head: float64.
     gradient_norm: g, Euclidean, at the head. The loss is at most g^2 / (2 ridge) above the least, and the head at most
       g / ridge away from the only one that has it, since the loss is strongly convex with modulus `ridge`.
-    num_iterations: of L-BFGS.
+    num_iterations: steps of Newton's method.
   """
 
   head: LinearHead
@@ -36,9 +33,9 @@ class Converged(NamedTuple):
 def converged_head(
   features: ArrayLike, labels: np.ndarray, *, num_classes: int, ridge: float, tolerance: float, max_iterations: int
 ) -> Converged:
-  """The linear head with the least mean cross-entropy + ridge / 2 (|weights|^2 + |bias|^2), by L-BFGS in float64.
+  """The linear head with the least mean cross-entropy + ridge / 2 (|weights|^2 + |bias|^2), by Newton's method.
 
-  The start is 0. The ridge makes the optimum unique, and keeps small what ill-conditioned features need large weights
+  The start is 0, and a step is halved until it decreases the loss enough. The ridge makes the optimum unique, and keeps small what ill-conditioned features need large weights
   for: `whitened_head` takes that away.
 
   Args:
@@ -59,24 +56,22 @@ def converged_head(
   if not np.isfinite(features).all():
     raise ValueError('features have an entry that is not finite; valid are numbers')
   with_ones = np.append(features, np.ones((len(features), 1)), axis=1)
-  targets = np.eye(num_classes)[labels]
-  start = np.zeros(with_ones.shape[1] * num_classes)
-
-  def loss_and_gradient(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-    weights = parameters.reshape(-1, num_classes)
-    scores = with_ones @ weights
-    log_sums = np.logaddexp.reduce(scores, axis=1)
-    residuals = np.exp(scores - log_sums[:, None]) - targets
-    loss = (log_sums - (scores * targets).sum(1)).mean() + ridge / 2 * (weights**2).sum()
-    return loss, (with_ones.T @ residuals / len(features) + ridge * weights).ravel()
-
-  parameters, gradient, num_iterations = _minimum(loss_and_gradient, start, tolerance, max_iterations)
-  if np.abs(gradient).max() > tolerance:
-    raise ValueError(
-      f'max_iterations is {max_iterations}; valid is more, or a tolerance above {np.abs(gradient).max():.2g}'
-    )
-  rows = parameters.reshape(-1, num_classes)
-  return Converged(LinearHead(rows[:-1], rows[-1]), float(np.linalg.norm(gradient)), num_iterations)
+  weights = np.zeros((with_ones.shape[1], num_classes))
+  loss, probs = _loss(weights, with_ones, labels, ridge)
+  for iteration in range(max_iterations + 1):
+    gradient = with_ones.T @ (probs - np.eye(num_classes)[labels]) / len(features) + ridge * weights
+    if np.abs(gradient).max() <= tolerance:
+      return Converged(LinearHead(weights[:-1], weights[-1]), float(np.linalg.norm(gradient)), iteration)
+    direction = -np.linalg.solve(_hessian(with_ones, probs, ridge), gradient.ravel()).reshape(gradient.shape)
+    slope, rounding = (direction * gradient).sum(), 4 * np.finfo(np.float64).eps * abs(loss)
+    for step in 0.5 ** np.arange(60):
+      new_loss, new_probs = _loss(weights + step * direction, with_ones, labels, ridge)
+      if new_loss <= loss + _DECREASE * step * slope + rounding:
+        break
+    weights, loss, probs = weights + step * direction, new_loss, new_probs
+  raise ValueError(
+    f'max_iterations is {max_iterations}; valid is more, or a tolerance above {np.abs(gradient).max():.2g}'
+  )
 
 
 def whitened_head(features: ArrayLike, labels: np.ndarray, **how: Any) -> Converged:
@@ -96,41 +91,21 @@ def whitened_head(features: ArrayLike, labels: np.ndarray, **how: Any) -> Conver
   return found._replace(head=LinearHead(weights, found.head.bias - center @ weights))
 
 
-def _minimum(
-  function: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray, tolerance: float, max_iterations: int
-) -> tuple[np.ndarray, np.ndarray, int]:
-  """The point that L-BFGS (Nocedal and Wright, algorithm 7.5) reaches, the gradient there, and the iterations.
-
-  Of a strongly convex function of few variables, on which scipy's spends its time in threads of LAPACK. Steps are
-  halved until they decrease the function enough; their curvature is positive by convexity, but for rounding.
-  """
-  pairs: collections.deque[tuple[np.ndarray, np.ndarray]] = collections.deque(maxlen=_MEMORY)
-  value, gradient = function(x)
-  for iteration in range(max_iterations):
-    if np.abs(gradient).max() <= tolerance:
-      return x, gradient, iteration
-    direction = -_scaled(gradient, pairs)
-    slope, rounding = direction @ gradient, 4 * np.finfo(np.float64).eps * abs(value)
-    for step in 0.5 ** np.arange(60):
-      new_value, new_gradient = function(x + step * direction)
-      if new_value <= value + _DECREASE * step * slope + rounding:
-        break
-    if direction @ (new_gradient - gradient) > 0:
-      pairs.append((step * direction, new_gradient - gradient))
-    x, value, gradient = x + step * direction, new_value, new_gradient
-  return x, gradient, max_iterations
+def _loss(weights: np.ndarray, with_ones: np.ndarray, labels: np.ndarray, ridge: float) -> tuple[float, np.ndarray]:
+  """The penalised cross-entropy of weights [F, C], and the probabilities of classes [n, C]."""
+  log_probs = scipy.special.log_softmax(with_ones @ weights, axis=1)
+  loss = -log_probs[np.arange(len(labels)), labels].mean() + ridge / 2 * (weights**2).sum()
+  return loss, np.exp(log_probs)
 
 
-def _scaled(gradient: np.ndarray, pairs: collections.deque[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-  """The gradient times the inverse Hessian that (step, change of gradient) tell of (algorithm 7.4)."""
-  if not pairs:
-    return gradient / max(1.0, float(np.linalg.norm(gradient)))
-  q, shares = gradient, list[float]()
-  for s, y in reversed(pairs):
-    shares.append(s @ q / (s @ y))
-    q = q - shares[-1] * y
-  s, y = pairs[-1]
-  q = q * (s @ y / (y @ y))
-  for (s, y), share in zip(pairs, reversed(shares)):
-    q = q + (share - y @ q / (s @ y)) * s
-  return q
+def _hessian(with_ones: np.ndarray, probs: np.ndarray, ridge: float) -> np.ndarray:
+  """The second derivative [F C, F C] of the penalised cross-entropy, whose weights are in the order [F, C]."""
+  (n, num_features), num_classes = with_ones.shape, probs.shape[1]
+  curvature = np.empty((num_features, num_classes, num_features, num_classes))
+  for c in range(num_classes):
+    for d in range(num_classes):
+      shares = probs[:, c] * ((c == d) - probs[:, d]) / n
+      curvature[:, c, :, d] = (with_ones * shares[:, None]).T @ with_ones
+  flat = curvature.reshape(num_features * num_classes, -1)
+  flat[np.diag_indices_from(flat)] += ridge
+  return flat

@@ -219,7 +219,7 @@ class OnTestSettings(Group):
 class ConvergedSettings(Group):
   ridge: float = setting('half of it times the squares of weights and bias is added to the mean loss')
   tolerance: float = setting('largest entry of the gradient at which a head is converged')
-  max_iterations: int = setting('iterations of L-BFGS at which it gives up')
+  max_iterations: int = setting('steps of the optimiser at which it gives up')
 
 
 class RestartSettings(Group):
