@@ -38,6 +38,12 @@ class Gap(NamedTuple):
     floor: the exact conditional entropy, the loss of the ideal model.
     kl: KL(ideal || model) = loss - floor.
     total_variation: half the L1 distance, in [0, 1].
+
+  >>> import hmm_jax as hj, jax
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> ideal = ideal_at_mask(hmm, np.tile([4, 1, 2, 3, 0], (6, 1)), batch_size=6)
+  >>> round(measure_gap(ExactModel(num_tokens=4), hmm, ideal, batch_size=6).total_variation, 6)
+  0.0
   """
 
   loss: float
@@ -68,7 +74,13 @@ def _predicted(model: MaskedLM, params: Any, inputs: Any, positions: Any, batch_
 
 
 def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int) -> Ideal:
-  """G_1 on downstream inputs [n, T], whose first token is [MASK], computed on `batch_size` of them at a time."""
+  """G_1 on downstream inputs [n, T], whose first token is [MASK], computed on `batch_size` of them at a time.
+
+  >>> import hmm_jax as hj, jax
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> ideal_at_mask(hmm, np.tile([4, 1, 2, 3, 0], (6, 1)), batch_size=6).token_probs.shape
+  (6, 1, 4)
+  """
   return _ideal_at(hmm, inputs, np.zeros((len(inputs), 1), np.int32), batch_size)
 
 
@@ -87,7 +99,14 @@ def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size:
 
 
 def measure_gap(model: MaskedLM, params: Any, ideal: Ideal, *, batch_size: int) -> Gap:
-  """The distance of `model` from `ideal`, with predictions computed on `batch_size` inputs at a time."""
+  """The distance of `model` from `ideal`, with predictions computed on `batch_size` inputs at a time.
+
+  >>> import hmm_jax as hj, jax
+  >>> hmm, other = (hj.random_hmm(jax.random.key(seed), num_states=3, num_tokens=4) for seed in range(2))
+  >>> ideal = ideal_at_mask(hmm, np.tile([4, 1, 2, 3, 0], (6, 1)), batch_size=6)
+  >>> measure_gap(ExactModel(num_tokens=4), other, ideal, batch_size=6).kl > 0
+  True
+  """
   probs = np.float64(_predicted(model, params, ideal.inputs, ideal.positions, batch_size))
   probs = np.maximum(probs, np.finfo(np.float32).tiny)
   mean = lambda values: float((ideal.weights * values.sum(-1)).sum())

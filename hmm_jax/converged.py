@@ -49,6 +49,11 @@ def converged_head(
   Raises:
     ValueError: `ridge` is not positive, features are not finite, or the gradient is above `tolerance` after
       `max_iterations`.
+
+  >>> features, labels = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array([0, 0, 1, 1])
+  >>> found = converged_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
+  >>> (features @ found.head.weights + found.head.bias).argmax(1).tolist()
+  [0, 0, 1, 1]
   """
   features = np.asarray(features, np.float64)
   if not ridge > 0:
@@ -80,6 +85,11 @@ def whitened_head(features: ArrayLike, labels: np.ndarray, **how: Any) -> Conver
   The coordinates are singular vectors of the centred features [n, F]. Directions in which the features vary by at most
   1e-13 of the most are left out, such as that of the sum of probabilities. The ridge and the norm of the gradient are
   of the head in these coordinates.
+
+  >>> features, labels = np.array([[0.0], [1e-6], [2e-6], [3e-6]]), np.array([0, 0, 1, 1])
+  >>> found = whitened_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)
+  >>> (features @ found.head.weights + found.head.bias).argmax(1).tolist()
+  [0, 0, 1, 1]
   """
   features = np.asarray(features, np.float64)
   center = features.mean(0)

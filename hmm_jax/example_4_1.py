@@ -127,6 +127,10 @@ def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
 
   N = 3 cells of M = 3 values, H = 12 states. Articles, prepositions and the full stop say the same whatever the
   memory holds. A sentence ends with a full stop, after which the next one is about the same memory.
+
+  >>> hmm, vocabulary = cow_in_the_pasture()
+  >>> hmm.num_cells, hmm.memory_size, hmm.num_states, vocabulary.values[0]
+  (3, 3, 12, ('cow', 'toy', 'child'))
   """
   cells = tuple(_VALUES)
   said = [[state.words.get(_ANY) or state.words[value] for value in _VALUES[state.cell]] for state in _STATES.values()]
@@ -162,7 +166,12 @@ def encode(sentence: str, vocabulary: Vocabulary) -> Array:
 
 
 def decode(tokens: Array, vocabulary: Vocabulary) -> str:
-  """The text of tokens [T]."""
+  """The text of tokens [T].
+
+  >>> _, vocabulary = cow_in_the_pasture()
+  >>> decode(encode('the toy stood . the toy slept .', vocabulary), vocabulary)
+  'The toy stood. The toy slept.'
+  """
   return as_text([vocabulary.words[token] for token in np.asarray(tokens)])
 
 

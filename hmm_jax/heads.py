@@ -18,7 +18,12 @@ _matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 class Head(Protocol):
-  """A map from model output to class scores. Leading axes `...` are batches; P prompt rows come first, L = P + T."""
+  """A map from model output to class scores. Leading axes `...` are batches; P prompt rows come first, L = P + T.
+
+  >>> head: Head = Linear(num_classes=2)
+  >>> head.positions(prompt_length=3).tolist()
+  [3]
+  """
 
   def init(self, key: Array, num_features: int, prompt_length: int, length: int) -> Any:
     """Parameters for outputs of F = `num_features`, P = `prompt_length` and T = `length`."""
@@ -44,6 +49,10 @@ class LinearHead(NamedTuple):
   Attributes:
     weights: [F, C].
     bias: [C].
+
+  >>> head = LinearHead(weights=np.eye(2), bias=np.array([0.0, 1.0]))
+  >>> print(linear_scores(head, jnp.array([0.25, 0.75])))
+  [0.25 1.75]
   """
 
   weights: Array | np.ndarray
@@ -61,7 +70,11 @@ def init_linear_head(key: Array, num_features: int, num_classes: int) -> LinearH
 
 
 def linear_scores(head: LinearHead, features: Array) -> Array:
-  """Scores [..., C] of features [..., F]."""
+  """Scores [..., C] of features [..., F].
+
+  >>> linear_scores(LinearHead(np.ones((4, 2)), np.zeros(2)), jnp.ones((7, 4))).shape
+  (7, 2)
+  """
   return _matmul(features, head.weights) + head.bias
 
 
@@ -78,6 +91,11 @@ class AttentionHead(NamedTuple):
     token_embeddings: [V + 1, F], e, with a row for [MASK].
     prompt_embeddings: [P, F], what stands for e at the positions of the prompt.
     output: [F, C], b.
+
+  >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
+  >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=1, length=5)
+  >>> params.key_weights.shape, params.positions.shape, params.token_embeddings.shape
+  ((3, 4), (6, 3), (5, 6))
   """
 
   query: Array | np.ndarray
@@ -106,6 +124,9 @@ def softmax_or_argmax(logits: Array, temperature: float) -> Array:
 
   Logits that are the largest but for rounding are: within eps^(2/3) of it, 4e-11 in float64 and 2e-5 in float32, times
   its size where that is above 1.
+
+  >>> print(softmax_or_argmax(jnp.array([1.0, 2.0, 2.0]), temperature=0))
+  [0.  0.5 0.5]
   """
   if temperature > 0:
     return jax.nn.softmax(logits / temperature)
@@ -123,13 +144,24 @@ def attention_weights(head: AttentionHead, token_probs: Array, temperature: floa
     head: the parameters.
     token_probs: [..., L, V], the model's G.
     temperature: of the softmax; 0 is the paper's argmax, which averages over ties.
+
+  >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
+  >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
+  >>> print(attention_weights(params, jnp.ones((5, 4)), temperature=1.0))
+  [0.2 0.2 0.2 0.2 0.2]
   """
   keys = _matmul(token_probs, head.key_weights.T) + head.positions
   return softmax_or_argmax(_matmul(keys, head.query), temperature)
 
 
 def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, temperature: float) -> Array:
-  """Class scores [..., C]: the weighted mean over positions of b^T ((Theta^(V) G_i) * e(x_i)), equation (4.2)."""
+  """Class scores [..., C]: the weighted mean over positions of b^T ((Theta^(V) G_i) * e(x_i)), equation (4.2).
+
+  >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
+  >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
+  >>> attention_scores(params, jnp.ones((7, 5, 4)), jnp.zeros((7, 5), int), temperature=1.0).shape
+  (7, 2)
+  """
   weights = attention_weights(head, token_probs, temperature)
   embeddings = head.token_embeddings[tokens]
   prompt = jnp.broadcast_to(head.prompt_embeddings, embeddings.shape[:-2] + head.prompt_embeddings.shape)
@@ -140,7 +172,13 @@ def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, tem
 
 @dataclasses.dataclass(frozen=True)
 class Linear(Head):
-  """`LinearHead` on the output at the [MASK], the first position after the prompt."""
+  """`LinearHead` on the output at the [MASK], the first position after the prompt.
+
+  >>> head = Linear(num_classes=2)
+  >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
+  >>> head.scores(params, jnp.ones((7, 4))).shape
+  (7, 2)
+  """
 
   num_classes: int
 
@@ -170,6 +208,11 @@ class Attention(Head):
     reads_probs: without it every G_i is uniform, so that scores are sum_i a_i w_{x_i}, a_i by position alone: a bag of
       words whose positions have weights.
     reads_tokens: without it every x_i is token 0, so that the one e(0) is a factor of Theta^(V).
+
+  >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
+  >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
+  >>> head.attend(params, head.read(jnp.ones((7, 5, 4)), jnp.zeros((7, 5), int))).shape
+  (7, 5)
   """
 
   num_classes: int

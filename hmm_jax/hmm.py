@@ -15,6 +15,9 @@ class Distribution(inference.Chain, Protocol):
   """A distribution of text with a joint state e = c H + h: memory configuration c, which stays, and hidden state h.
 
   An `HMM` has no memory, so that E = H. Tokens depend on the joint state alone, and every function below serves both.
+
+  >>> isinstance(random_hmm(jax.random.key(0), 3, 4).starting_from(np.eye(3)[0]), HMM)
+  True
   """
 
   @property
@@ -40,6 +43,10 @@ class HMM(NamedTuple):
     initial_probs: [H], P[H_1], the distribution of the first emitting state.
     transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
     emission_matrix: [H, V], entry (i, v) = P[X_t = v | H_t = i].
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0.5, 0.5], [1, 0]]), np.eye(2)).validate()
+  >>> hmm.num_states, hmm.num_tokens
+  (2, 2)
   """
 
   initial_probs: Array | np.ndarray
@@ -123,6 +130,10 @@ def random_hmm(
     transition_temperature: of the mixing weights; small means near-deterministic.
     initial_temperature: of the initial distribution; large means near-uniform.
     emission_temperature: of each emission row.
+
+  >>> hmm = random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> hmm.transition_matrix.shape, hmm.emission_matrix.shape
+  ((3, 3), (3, 4))
   """
   key_weights, key_permutations, key_initial, key_emission = jax.random.split(key, 4)
   return HMM(
@@ -147,7 +158,15 @@ def mixed_permutations(
 
 @jax.jit
 def token_likelihoods(hmm: Distribution, tokens: Array, observed: Array) -> Array:
-  """Likelihood rows [..., T, E]: P[X = x_t | state] where `observed` [..., T] holds, rows of ones elsewhere."""
+  """Likelihood rows [..., T, E]: P[X = x_t | state] where `observed` [..., T] holds, rows of ones elsewhere.
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0.5, 0.5], [1, 0]]), np.array([[0.75, 0.25], [0, 1]]))
+  >>> tokens = jnp.array([0, 1, 1])
+  >>> print(token_likelihoods(hmm, tokens, observed=jnp.array([False, True, True])))
+  [[1.   1.  ]
+   [0.25 1.  ]
+   [0.25 1.  ]]
+  """
   rows = jnp.take(hmm.joint_emission_matrix.T, tokens, axis=0, mode='clip')
   return jnp.where(observed[..., None], rows, 1)
 
@@ -157,6 +176,11 @@ def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
   """Likelihood rows [..., T, E] of noisy sight: evidence[t, v] = P[what is seen at t | X_t = v], [..., T, V].
 
   A token seen plainly is one-hot evidence and [MASK] is a row of ones; `masking.channel` gives BERT's noise.
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0.5, 0.5], [1, 0]]), np.array([[0.75, 0.25], [0, 1]]))
+  >>> print(evidence_likelihoods(hmm, jnp.array([[1.0, 0], [0.5, 0.5]])))
+  [[0.75 0.  ]
+   [0.5  0.5 ]]
   """
   return jnp.matmul(evidence, hmm.joint_emission_matrix.T, precision=lax.Precision.HIGHEST)
 
@@ -166,6 +190,10 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
 
   Its first hidden state has the mean over k < num_chunks of `initial @ transition_matrix^(k chunk_length)`; the law of
   the memory stays what it was.
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
+  >>> print(chunk_start(hmm, chunk_length=3, num_chunks=2).initial_probs)
+  [0.5 0.5]
   """
   # A GPU's own precision, ten bits, would show after thousands of steps.
   with jax.default_matmul_precision('highest'):
@@ -187,12 +215,22 @@ def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
 
   G_i = W P[H_i | X_{-i}] (Proposition 3.4), and for a memory W P[M_J, H_i | X_{-i}] (the proof of Claim C.3). Zeros
   where the evidence X_{-i} has probability zero. Leading axes of `likelihoods` [..., T, E] are batches.
+
+  >>> hmm = HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
+  >>> print(conditional_token_probs(hmm, jnp.array([[1.0, 1], [1, 1], [0, 1]])))  # states alternate, the last is 1
+  [[0.  1. ]
+   [1.  0. ]
+   [0.5 0.5]]
   """
   return emitted_token_probs(hmm, inference.forward_backward(hmm, likelihoods).leave_one_out_probs)
 
 
 def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:
-  """Keyword arguments of dynamax's `CategoricalHMM(...).initialize` (emission probs as [H, 1, V])."""
+  """Keyword arguments of dynamax's `CategoricalHMM(...).initialize` (emission probs as [H, 1, V]).
+
+  >>> {name: array.shape for name, array in to_dynamax(random_hmm(jax.random.key(0), 3, 4)).items()}
+  {'initial_probs': (3,), 'transition_matrix': (3, 3), 'emission_probs': (3, 1, 4)}
+  """
   return {
     'initial_probs': hmm.initial_probs,
     'transition_matrix': hmm.transition_matrix,
@@ -203,14 +241,22 @@ def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:
 def from_dynamax(
   initial_probs: Array | np.ndarray, transition_matrix: Array | np.ndarray, emission_probs: Array | np.ndarray
 ) -> HMM:
-  """From dynamax's arrays; `emission_probs` is [H, 1, V], one emission a step."""
+  """From dynamax's arrays; `emission_probs` is [H, 1, V], one emission a step.
+
+  >>> from_dynamax(np.array([0.5, 0.5]), np.eye(2), np.eye(2)[:, None]).num_tokens
+  2
+  """
   if np.ndim(emission_probs) != 3 or np.shape(emission_probs)[1] != 1:
     raise ValueError(f'emission_probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
   return from_hmmlearn(initial_probs, transition_matrix, np.asarray(emission_probs)[:, 0])
 
 
 def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
-  """Attributes to set on hmmlearn's `CategoricalHMM`, float64: startprob_, transmat_, emissionprob_."""
+  """Attributes to set on hmmlearn's `CategoricalHMM`, float64: startprob_, transmat_, emissionprob_.
+
+  >>> sorted(to_hmmlearn(random_hmm(jax.random.key(0), 3, 4)))
+  ['emissionprob_', 'startprob_', 'transmat_']
+  """
   return {
     name: np.asarray(rows, np.float64) / np.asarray(rows, np.float64).sum(-1, keepdims=True)
     for name, rows in zip(('startprob_', 'transmat_', 'emissionprob_'), hmm)
@@ -220,5 +266,9 @@ def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
 def from_hmmlearn(
   startprob_: Array | np.ndarray, transmat_: Array | np.ndarray, emissionprob_: Array | np.ndarray
 ) -> HMM:
-  """From the attributes of hmmlearn's `CategoricalHMM`."""
+  """From the attributes of hmmlearn's `CategoricalHMM`.
+
+  >>> from_hmmlearn(np.array([0.5, 0.5]), np.eye(2), np.eye(2)).num_states
+  2
+  """
   return HMM(*map(jnp.asarray, HMM(startprob_, transmat_, emissionprob_).validate()))

@@ -50,6 +50,12 @@ class Posterior(NamedTuple):
     smoothed_probs: [T, E], P[H_t | x_{1:T}].
     leave_one_out_probs: [T, E], P[H_t | x_{-t}]; row t does not depend on likelihood row t.
     marginal_loglik: [], log P[x_{1:T}] in nats; -inf where the evidence has probability zero.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> posterior = forward_backward(hmm, jnp.ones((5, 3)))  # no token is seen
+  >>> posterior.leave_one_out_probs.shape, posterior.smoothed_probs.sum(-1).round(3).tolist()
+  ((5, 3), [1.0, 1.0, 1.0, 1.0, 1.0])
   """
 
   filtered_probs: Array
@@ -173,6 +179,16 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
 
   Returns:
     A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> tokens = jnp.array([0, 1, 2, 3, 0])
+  >>> print(forward_backward(hmm, hj.token_likelihoods(hmm, tokens, tokens >= 0)).smoothed_probs.round(2))
+  [[0.   0.   1.  ]
+   [0.   0.   1.  ]
+   [1.   0.   0.  ]
+   [0.   1.   0.  ]
+   [0.84 0.   0.16]]
   """
   probs, loglik = _of_batch(_smoothed, hmm, likelihoods)
   return Posterior._make((*probs, loglik))
@@ -189,6 +205,11 @@ def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
     hmm: as there.
     before: [K, P, E], likelihood rows of what comes before t.
     after: [B, T, E], of what comes after it.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> probs_between(hmm, before=jnp.ones((2, 1, 3)), after=jnp.ones((5, 4, 3))).shape
+  (2, 5, 3)
   """
   distribution = map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix))
   return _pairs(*distribution, float64.as_float(before)[None], float64.as_float(after)[None])[0]
@@ -206,5 +227,11 @@ def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
 
 @jax.jit
 def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
-  """The probabilities of `last_filtered` alone."""
+  """The probabilities of `last_filtered` alone.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> last_filtered_probs(hmm, jnp.ones((2, 5, 3))).shape
+  (2, 3)
+  """
   return last_filtered(hmm, likelihoods)[0]

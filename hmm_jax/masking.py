@@ -17,6 +17,9 @@ class Corruption(NamedTuple):
     mask_rate: share of positions selected.
     mask_share: share of selected positions that show [MASK] (0.8).
     random_share: share of selected positions that show a uniform token (0.1).
+
+  >>> Corruption(num_tokens=4, mask_rate=0.15, mask_share=0.8, random_share=0.1).mask_rate
+  0.15
   """
 
   num_tokens: int
@@ -26,7 +29,12 @@ class Corruption(NamedTuple):
 
 
 def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, Array]:
-  """The model's input, int32, and the positions that it must predict, bool; both of the shape of `tokens`."""
+  """The model's input, int32, and the positions that it must predict, bool; both of the shape of `tokens`.
+
+  >>> inputs, selected = corrupt(jax.random.key(0), Corruption(4, 1.0, 1.0, 0.0), jnp.array([0, 1, 2]))
+  >>> inputs.tolist(), selected.tolist()
+  ([4, 4, 4], [True, True, True])
+  """
   key_select, key_kind, key_token = jax.random.split(key, 3)
   selected = jax.random.uniform(key_select, tokens.shape) < corruption.mask_rate
   kind = jax.random.uniform(key_kind, tokens.shape)
@@ -46,7 +54,14 @@ def num_slots(corruption: Corruption, batch_size: int, length: int) -> int:
 
 
 def channel(corruption: Corruption) -> tuple[Array, Array]:
-  """P[shown | token] and P[shown | token, selected], both [V + 1, V] with a row for each shown symbol."""
+  """P[shown | token] and P[shown | token, selected], both [V + 1, V] with a row for each shown symbol.
+
+  >>> shown, shown_if_selected = channel(Corruption(num_tokens=2, mask_rate=0.5, mask_share=1.0, random_share=0.0))
+  >>> print(shown)
+  [[0.5 0. ]
+   [0.  0.5]
+   [0.5 0.5]]
+  """
   num_tokens, rate, mask_share, random_share = corruption
   identity = jnp.eye(num_tokens + 1, num_tokens)
   shown_is_mask = jnp.eye(num_tokens + 1)[:, -1:]

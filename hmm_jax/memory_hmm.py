@@ -32,6 +32,10 @@ class MemoryHMM(NamedTuple):
     transition_matrix: [H, H], entry (i, j) = P[H_{t+1} = j | H_t = i].
     cell_index: [H] integers below N, the cell J that each hidden state reads.
     emission_matrix: [M, H, V], entry (m, h, v) = P[X_t = v | M_J = m, H_t = h], the paper's W.
+
+  >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
+  >>> hmm.num_cells, hmm.joint_initial_probs.shape, hmm.joint_emission_matrix.shape
+  (1, (6,), (6, 4))
   """
 
   memory_probs: Array | np.ndarray
@@ -101,7 +105,12 @@ def check_configurations(memory_size: int, num_cells: int) -> None:
 
 
 def independent_cells(cell_probs: Array) -> Array:
-  """The `memory_probs` [M, ..., M] of independent cells, from the distribution of each, [N, M]."""
+  """The `memory_probs` [M, ..., M] of independent cells, from the distribution of each, [N, M].
+
+  >>> print(independent_cells(jnp.array([[0.5, 0.5], [0.25, 0.75]])))
+  [[0.125 0.375]
+   [0.125 0.375]]
+  """
   num_cells, memory_size = cell_probs.shape
   check_configurations(memory_size, num_cells)
   return functools.reduce(jnp.multiply.outer, cell_probs)
@@ -139,6 +148,9 @@ def random_memory_hmm(
 
   Raises:
     ValueError: M^N is over the limit, or H is no multiple of N.
+
+  >>> random_memory_hmm(jax.random.key(0), memory_size=2, num_states=4, num_tokens=5, num_cells=2).memory_probs.shape
+  (2, 2)
   """
   check_configurations(memory_size, num_cells)
   if num_states % num_cells:
@@ -166,7 +178,12 @@ def _values_read(hmm: MemoryHMM) -> Array | np.ndarray:
 
 
 def lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray:
-  """The lifting eta (appendix C.2): rows [..., M, H] as rows [..., E], eta(v)[m_{1:N}, h] = v[m_{J(h)}, h]."""
+  """The lifting eta (appendix C.2): rows [..., M, H] as rows [..., E], eta(v)[m_{1:N}, h] = v[m_{J(h)}, h].
+
+  >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=4, num_tokens=5, num_cells=2)
+  >>> lift(hmm, np.ones((7, 2, 4))).shape
+  (7, 16)
+  """
   lifted = rows[..., _values_read(hmm), np.arange(hmm.num_states)]
   return lifted.reshape(rows.shape[:-2] + (-1,))
 
@@ -175,6 +192,11 @@ def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray
   """The reverse lifting phi (C.4): rows [..., E] as [..., M, H], the mean over all configurations that read m at h.
 
   `reverse_lift(hmm, lift(hmm, rows))` equals `rows`.
+
+  >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=4, num_tokens=5, num_cells=2)
+  >>> rows = np.arange(8.0).reshape(2, 4)
+  >>> bool((reverse_lift(hmm, lift(hmm, rows)) == rows).all())
+  True
   """
   return _sum_by_value_read(hmm, rows) / hmm.memory_size ** (hmm.num_cells - 1)
 
@@ -188,7 +210,12 @@ def _sum_by_value_read(hmm: MemoryHMM, joint: Array | np.ndarray) -> Array | np.
 
 
 def cell_probs(hmm: MemoryHMM, joint_probs: Array | np.ndarray) -> Array:
-  """The distribution of each cell, [..., N, M], from one over joint states [..., E] or configurations [..., M^N]."""
+  """The distribution of each cell, [..., N, M], from one over joint states [..., E] or configurations [..., M^N].
+
+  >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=4, num_tokens=5, num_cells=2)
+  >>> cell_probs(hmm, hmm.joint_initial_probs).shape
+  (2, 2)
+  """
   batch_shape = joint_probs.shape[:-1]
   memory = joint_probs.reshape(batch_shape + hmm.memory_probs.shape + (-1,)).sum(-1)
   cells = range(-hmm.num_cells, 0)
@@ -206,6 +233,11 @@ class MemoryPosterior(NamedTuple):
     leave_one_out_read_probs: [..., T, M, H], P[M_{J_t}, H_t | x_{-t}], of which G_t is a linear function.
     joint: `Posterior` over the E joint states, [..., T, E].
     marginal_loglik: [...], log P[x_{1:T}] in nats; -inf where the evidence has probability zero.
+
+  >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
+  >>> posterior = memory_forward_backward(hmm, jnp.ones((5, 6)))
+  >>> posterior.cell_probs.shape, posterior.leave_one_out_read_probs.shape
+  ((1, 2), (5, 2, 3))
   """
 
   cell_probs: Array
@@ -224,6 +256,11 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
   The memory never changes, so this is the chain of H states once for each configuration: O(T M^N H^2). Under
   `jax.jit` what is not used is not computed. A row is a token's (`token_likelihoods`), ones for a [MASK], or a prompt
   over (memory, state), `lift`ed or not (appendix C.2). Where P[M] lacks full support its values have probability 0.
+
+  >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
+  >>> posterior = memory_forward_backward(hmm, jnp.ones((5, 6)))  # no token is seen
+  >>> bool(jnp.allclose(posterior.cell_probs[0], hmm.memory_probs))
+  True
   """
   joint = inference.forward_backward(hmm, likelihoods)
   over_states = lambda probs: probs.reshape(probs.shape[:-1] + (-1, hmm.num_states)).sum(-2)
@@ -240,13 +277,22 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
 
 @jax.jit
 def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
-  """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a pass forward alone."""
+  """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a pass forward alone.
+
+  >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
+  >>> cell_posterior(hmm, jnp.ones((5, 6))).shape
+  (1, 2)
+  """
   return cell_probs(hmm, inference.last_filtered_probs(hmm, likelihoods))
 
 
 @jax.jit
 def to_hmm(hmm: MemoryHMM) -> HMM:
-  """The flattened chain of E = M^N H states, which agrees with `hmm` in every quantity and costs E^2 a step."""
+  """The flattened chain of E = M^N H states, which agrees with `hmm` in every quantity and costs E^2 a step.
+
+  >>> to_hmm(random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)).num_states
+  6
+  """
   identity = jnp.eye(hmm.memory_probs.size, dtype=hmm.transition_matrix.dtype)
   transition_matrix = jnp.kron(identity, hmm.transition_matrix)
   return HMM(hmm.joint_initial_probs, transition_matrix, hmm.joint_emission_matrix)

@@ -28,6 +28,10 @@ class PromptSpace(NamedTuple):
     unit: the half-width of that region per unit of the initial scale.
     low: the least entry of a prompt.
     high: the largest.
+
+  >>> space = PromptSpace(center=0.75, unit=0.5, low=0.0, high=1.0)
+  >>> print(space.project(jnp.array([-1.0, 0.5, 2.0])))
+  [0.  0.5 1. ]
   """
 
   center: float
@@ -45,7 +49,11 @@ Positions = Array | np.ndarray | None
 
 
 def at_positions(x: Array, positions: Positions) -> Array:
-  """The rows [..., Q, D] of x [..., T, D] at `positions`, from 0 to T - 1; x itself where None."""
+  """The rows [..., Q, D] of x [..., T, D] at `positions`, from 0 to T - 1; x itself where None.
+
+  >>> at_positions(jnp.arange(12).reshape(4, 3), np.array([3, 0])).tolist()
+  [[9, 10, 11], [0, 1, 2]]
+  """
   if positions is None:
     return x
   if positions.ndim == 1:
@@ -62,7 +70,11 @@ def joined(parts: Sequence[Array]) -> Array:
 
 
 def prepend(prompts: Array, embeddings: Array) -> Array:
-  """Each prompt [..., P, E] before each embedded sequence [B, T, E], [..., B, P + T, E]; the paper's (3.2)."""
+  """Each prompt [..., P, E] before each embedded sequence [B, T, E], [..., B, P + T, E]; the paper's (3.2).
+
+  >>> prepend(jnp.zeros((2, 3)), jnp.ones((5, 4, 3))).shape
+  (5, 6, 3)
+  """
   return joined([prompts[..., None, :, :], embeddings])
 
 
@@ -72,6 +84,12 @@ class MaskedLM(Protocol):
   Token ids 0 to V - 1 are the vocabulary; id V is [MASK]. Models of equal fields are equal and share programs.
   `positions` are those that are read, as in `at_positions`: T of them, all, where None. What nobody reads need not be
   computed.
+
+  >>> import hmm_jax as hj
+  >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), ExactModel(num_tokens=4)
+  >>> embeddings = model.embed(hmm, jnp.array([4, 1, 2, 3, 0]))
+  >>> model.name, embeddings.shape, model.predict(hmm, embeddings).shape
+  ('exact', (5, 3), (5, 4))
   """
 
   @property
@@ -106,13 +124,25 @@ class MaskedLM(Protocol):
 
 @functools.partial(jax.jit, static_argnames='model')
 def token_probs(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
-  """The model's predictions [..., Q, V] at `positions` of tokens [..., T]."""
+  """The model's predictions [..., Q, V] at `positions` of tokens [..., T].
+
+  >>> import hmm_jax as hj
+  >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), ExactModel(num_tokens=4)
+  >>> token_probs(model, hmm, jnp.array([4, 1, 2, 3, 0]), np.array([0])).shape
+  (1, 4)
+  """
   return model.predict(params, model.embed(params, tokens), positions)
 
 
 @functools.partial(jax.jit, static_argnames='model')
 def representation(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
-  """The representation [..., Q, E] that predictions are read out of, at `positions` of tokens [..., T]."""
+  """The representation [..., Q, E] that predictions are read out of, at `positions` of tokens [..., T].
+
+  >>> import hmm_jax as hj
+  >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), ExactModel(num_tokens=4)
+  >>> representation(model, hmm, jnp.array([4, 1, 2, 3, 0]), np.array([0])).shape
+  (1, 3)
+  """
   return model.represent(params, model.embed(params, tokens), positions)
 
 
@@ -122,6 +152,14 @@ class ExactModel:
 
   Its parameters are an `HMM` or a `MemoryHMM`. A prompt row is u in [0, 1]^E, the emission probability of a fake
   token (section 3.1, appendix C.2); what it represents is the posterior of the joint state, P[H_i | X_{-i}].
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
+  >>> model = ExactModel(num_tokens=2)
+  >>> print(model.predict(hmm, model.embed(hmm, jnp.array([2, 1, 0]))))  # the first token is masked
+  [[1. 0.]
+   [0. 1.]
+   [1. 0.]]
   """
 
   num_tokens: int

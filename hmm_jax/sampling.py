@@ -84,6 +84,12 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   """Draws one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
 
   The memory is drawn once and stays for the whole document.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.HMM(np.array([1.0, 0]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
+  >>> states, tokens = sample(jax.random.key(0), hmm, length=5)
+  >>> tokens.tolist()
+  [0, 1, 0, 1, 0]
   """
   return _sample(key, _tables(hmm), length)
 
@@ -101,6 +107,12 @@ def sample_corpus(
 
   Document d is `sample(fold_in(key, d), hmm, length)`: it depends on (key, d) alone. Documents are drawn
   `chunk_size` at a time, which bounds the memory of the random words.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> corpus = sample_corpus(jax.random.key(1), hmm, num_documents=6, length=5)
+  >>> corpus.shape, corpus.dtype
+  ((6, 5), dtype('uint8'))
   """
   tables = _tables(hmm)
 

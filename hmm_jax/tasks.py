@@ -29,6 +29,10 @@ class Task(NamedTuple):
     labels: [n] int32, of the inputs the task was drawn for.
     redraws: how many draws before this one gave every training input the same label.
     margins: [n] float64, the gap between the two best scores of each input, in units of score.
+
+  >>> task = draw_task(jax.random.key(0), np.array([[0.9, 0.1], [0.2, 0.8]]), num_train=2)
+  >>> task.task_weights.shape, bool(task.labels[0] == task.labels[1])
+  ((2, 2), False)
   """
 
   task_weights: Array
@@ -43,6 +47,9 @@ def draw_task_weights(
   """mu [C, H] with `num_nonzero` standard normal entries at uniformly random places, all of them if fewer exist.
 
   The places are distinct, or drawn with replacement as in the released code.
+
+  >>> int((draw_task_weights(jax.random.key(0), num_states=5) != 0).sum())
+  6
   """
   key_places, key_values = jax.random.split(key)
   size = num_classes * num_states
@@ -59,7 +66,11 @@ _draw_task_weights = jax.jit(
 
 
 def mask_first(tokens: Array, num_tokens: int) -> Array:
-  """The downstream input, int32: the document with its first token replaced by [MASK] (id `num_tokens`)."""
+  """The downstream input, int32: the document with its first token replaced by [MASK] (id `num_tokens`).
+
+  >>> mask_first(jnp.array([[3, 1, 2]], jnp.uint8), num_tokens=4).tolist()
+  [[4, 1, 2]]
+  """
   return tokens.astype(jnp.int32).at[..., 0].set(num_tokens)
 
 
@@ -77,7 +88,12 @@ def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[An
 
 @_in_float64_blocks
 def first_state_probs(hmm: Distribution, inputs: Array) -> Array:
-  """P[H_1 | X_{-1}] in float64, [n, E], of the joint state, for inputs [n, T] whose first token is [MASK]."""
+  """P[H_1 | X_{-1}] in float64, [n, E], of the joint state, for inputs [n, T] whose first token is [MASK].
+
+  >>> hmm = HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
+  >>> first_state_probs(hmm, np.array([[2, 1, 0], [2, 0, 1]])).tolist()
+  [[1.0, 0.0], [0.0, 1.0]]
+  """
   rows = token_likelihoods(hmm, inputs, inputs != hmm.num_tokens)
   return inference.forward_backward(hmm, rows).leave_one_out_probs[:, 0]
 
@@ -98,7 +114,13 @@ def silent_state_probs(hmm: HMM, inputs: Array) -> Array:
 
 @_in_float64_blocks
 def memory_probs(hmm: MemoryHMM, inputs: Array) -> Array:
-  """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK]."""
+  """P[M_j | X_{-1}] of every cell j in float64, [n, N, M], for inputs [n, T] whose first token is [MASK].
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
+  >>> memory_probs(hmm, np.array([[4, 1, 2, 3, 0]])).shape
+  (1, 1, 2)
+  """
   return cell_posterior(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
 
 
@@ -114,6 +136,10 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
 
   Raises:
     ValueError: every one of 1000 draws was degenerate, so the inputs cannot carry such a task.
+
+  >>> task = draw_task(jax.random.key(0), np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), num_train=2, num_nonzero=4)
+  >>> bool((task.labels == (np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]) @ task.task_weights.T).argmax(1)).all())
+  True
   """
   for redraws in range(_MAX_REDRAWS):
     weights = _draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **how)
@@ -125,6 +151,10 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
 
 
 def majority_accuracy(train_labels: np.ndarray, test_labels: np.ndarray) -> np.ndarray:
-  """The share of test labels equal to the commonest training label; leading axes are batches."""
+  """The share of test labels equal to the commonest training label; leading axes are batches.
+
+  >>> float(majority_accuracy(np.array([0, 1, 1]), np.array([1, 1, 0, 1])))
+  0.75
+  """
   commonest = scipy.stats.mode(np.asarray(train_labels), axis=-1, keepdims=True).mode
   return (test_labels == commonest).mean(-1)

@@ -144,6 +144,10 @@ class Schedule(NamedTuple):
     warmup_steps: of the linear warm-up; the decay ends at the last step.
     weight_decay: of AdamW.
     clip_norm: largest norm of a task's gradient.
+
+  >>> schedule = Schedule(0.01, num_epochs=5, batch_size=4, warmup_steps=2, weight_decay=0.0, clip_norm=1.0)
+  >>> schedule.steps_per_epoch(num_inputs=18)
+  4
   """
 
   learning_rate: float

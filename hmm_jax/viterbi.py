@@ -14,6 +14,11 @@ def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   """The Viterbi path argmax_e P[e_{1:T}, x_{1:T}] over joint states, of one sequence [T, E]; int32 [T].
 
   Ties go to the lower state; where the evidence has probability zero every path ties.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> most_likely_states(hmm, jnp.eye(3)[jnp.array([0, 2, 1, 0, 2])]).shape
+  (5,)
   """
   num_states = hmm.transition_matrix.shape[-1]
   log_constant = lambda x: float64.log(float64.as_float64(lax.stop_gradient(float64.as_float(x))))

@@ -116,7 +116,12 @@ ExactConstruction = LinearConstruction | AttentionConstruction
 
 
 def exact_posterior(problem: Any) -> Posterior:
-  """The function that gives P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M], of a text; zeros for impossible ones."""
+  """The function that gives P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M], of a text; zeros for impossible ones.
+
+  >>> from hmm_jax.theory.problems.gap import weak_prompt_bias
+  >>> print(*exact_posterior(weak_prompt_bias())([2, 2, 2]))
+  4/965 1/965 192/193
+  """
   if isinstance(problem, StateProblem):
     silent = chain_lib.exact_chain(problem.hmm.starting_from(exact_rows(problem.silent_probs)))
     return lambda tokens: chain_lib.normalised((silent.start * chain_lib.following(silent, tokens))[0])
@@ -139,6 +144,11 @@ def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None 
 
   Raises:
     ValueError: what the theorem assumes of the columns of W fails.
+
+  >>> from hmm_jax.theory.problems.gap import weak_prompt_bias
+  >>> built = exact_construction(weak_prompt_bias(), '4.6', prompt_bias=Fraction(-2))
+  >>> built.states.tolist()
+  [0]
   """
   if isinstance(problem, StateProblem):
     return _linear_construction(problem, theorem)

@@ -94,6 +94,11 @@ def best_head(
 
   Raises:
     RuntimeError: HiGHS gave up on the linear program of separability.
+
+  >>> features, labels = np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), np.array([0, 1, 0])
+  >>> how = dict(error=1e-12, tolerance=1e-9, max_rounds=2, max_certificates=3)
+  >>> best_head(features, labels, 2, [], **how).separable
+  False
   """
   to_coordinates = separability.whitening(features)
   coordinates, everything = features @ to_coordinates, np.arange(len(labels))

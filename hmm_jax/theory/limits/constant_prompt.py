@@ -158,6 +158,12 @@ def constant_prompt(
 
   Raises:
     ValueError: mu * P[H_0] is 0, or `task_weights` is none (`assumptions.contrasts`).
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
+  >>> task, thresholds = head_fails_prompt_succeeds(), assumptions.Thresholds(support=0.0, rank=1e-9)
+  >>> limits = Limits(max_covers=10, max_boxes=100, max_nodes=1000)
+  >>> constant_prompt(task.hmm, task.task_weights, task.silent_probs, thresholds, limits).outcome
+  'yes'
   """
   case = _case(hmm, task_weights, silent_probs, thresholds)
   # The cover of Assumption 3.5 is one, wherever the search for covers ends.

@@ -61,6 +61,11 @@ def certify(head: LinearHead, ideal_probs: ArrayLike, model_probs: ArrayLike, la
     ideal_probs: the exact G [n, V].
     model_probs: the model's [n, V] on the same inputs; each row is divided by its sum.
     labels: [n] ints below C.
+
+  >>> head, labels = LinearHead(np.eye(2), np.zeros(2)), np.array([0, 1])
+  >>> found = certify(head, np.array([[0.9, 0.1], [0.4, 0.6]]), np.array([[0.8, 0.2], [0.55, 0.45]]), labels)
+  >>> found.accuracy, found.certified
+  (0.5, 0.5)
   """
   ideal, model = map(normalised, (ideal_probs, model_probs))
   distances = np.abs(ideal - model).sum(-1) / 2

@@ -98,6 +98,11 @@ def no_prompt(
     silent_probs: P[H_0] [H]; P[H_1] for a label of the masked first state itself.
     tokens: x [n, T], what follows the [MASK].
     max_states: the largest H of which all sign patterns are examined.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
+  >>> task, texts = head_fails_prompt_succeeds(), np.array([[0, 0], [0, 1], [1, 1]])
+  >>> no_prompt(task.hmm, task.task_weights, task.silent_probs, texts, max_states=8).outcome
+  'open'
   """
   tokens, weights = np.asarray(tokens), contrasts(task_weights)
   v = weights * float64(silent_probs)

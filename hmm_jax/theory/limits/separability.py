@@ -59,6 +59,12 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
 
   Raises:
     RuntimeError: HiGHS gave up.
+
+  >>> features = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]])
+  >>> linear_separation(features, [0, 0, 1], 2, tolerance=1e-9).separable
+  True
+  >>> linear_separation(features, [0, 1, 0], 2, tolerance=1e-9).separable
+  False
   """
   features, labels = float64(features), np.asarray(labels)
   pairs = all_pairs(labels, num_classes)
@@ -133,6 +139,10 @@ def exact_certificate(
   Returns:
     Positive weights with sum 1, one per pair, that solve the equations exactly. None where the pairs have not exactly
     one solution up to scale, or where it is not positive throughout.
+
+  >>> features, labels = np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), np.array([0, 1, 0])
+  >>> print(*exact_certificate(features, labels, np.array([[0, 1], [1, 0], [2, 1]]), num_classes=2))
+  1/4 1/2 1/4
   """
   if not len(pairs):
     return None

@@ -58,6 +58,9 @@ def head_fails_prompt_succeeds() -> Counterexample:
   Was the sentence before the text rather praise or a complaint? Praise and complaints repeat themselves or turn into
   irony, and irony turns into one of them. The prompt of Theorem 3.6 says that irony came before, so that the masked
   sentence is none. The chain starts from its stationary law, so that P[H_0] = P[H_1].
+
+  >>> head_fails_prompt_succeeds().states
+  ('praise', 'complaint', 'irony')
   """
   good, bad = range(2)
   exact_hmm = HMM(
@@ -83,6 +86,9 @@ def head_fails_attention_succeeds() -> Counterexample:
   Is the text about a cow or a toy? Nouns tell, as cows are at times called toys and toys cows; articles and verbs do
   not. Where the text starts with "the", what is masked is a verb, whatever the memory holds, so that G_1 tells nothing.
   The noun after "the" tells, and there the attention head looks. The chain starts from its stationary law.
+
+  >>> head_fails_attention_succeeds().states
+  ('article', 'noun', 'verb')
   """
   the, cow, toy, rolled = np.eye(4, dtype=int) * 4
   often_cow, often_toy = (3 * cow + toy) // 4, (cow + 3 * toy) // 4

@@ -29,6 +29,10 @@ def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
 
   Args:
     shared: the probability with which A and B show c, which C always shows; below 1.
+
+  >>> from hmm_jax.theory.exact.constructions import exact_posterior
+  >>> print(*exact_posterior(weak_prompt_bias())(TEXT))
+  4/29 1/29 24/29
   """
   own = 1 - shared
   show, pause = [[0, own, shared], [own, 0, shared], [0, 0, 1]], [0.5, 0.5, 0]

@@ -27,6 +27,9 @@ class Thresholds(NamedTuple):
   Attributes:
     support: epsilon; probabilities up to this are taken for 0.
     rank: singular values up to this share of the largest are taken for 0.
+
+  >>> Thresholds(support=1e-12, rank=1e-9).rank
+  1e-09
   """
 
   support: float
@@ -44,6 +47,11 @@ class Finding(NamedTuple):
     closeness: how far the answer is from the other one, by name: `smallest_singular_value`, `condition_number`,
       `principal_angle` (radians, the least between the two spans), `smallest_positive_prob`.
     thresholds: what was taken for zero.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
+  >>> finding = non_degeneracy(head_fails_prompt_succeeds().hmm, Thresholds(support=0.0, rank=1e-9))
+  >>> finding.statement, finding.holds, finding.reason
+  ('Assumption 3.1', False, 'the 3 columns of W in 2 dimensions are dependent')
   """
 
   statement: str
@@ -55,7 +63,13 @@ class Finding(NamedTuple):
 
 
 class AssumptionError(ValueError):
-  """A construction was asked for where an assumption of its theorem fails. Attribute: finding."""
+  """A construction was asked for where an assumption of its theorem fails. Attribute: finding.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
+  >>> finding = non_degeneracy(head_fails_prompt_succeeds().hmm, Thresholds(support=0.0, rank=1e-9))
+  >>> str(AssumptionError(finding))
+  'Assumption 3.1 fails: the 3 columns of W in 2 dimensions are dependent'
+  """
 
   def __init__(self, finding: Finding):
     super().__init__(f'{finding.statement} fails: {finding.reason}')
@@ -89,6 +103,11 @@ def non_degeneracy(hmm: HMM, thresholds: Thresholds) -> Finding:
 
   The witness of a failure is `dependence` [H], a unit vector c with W c = 0: two posteriors that differ by a multiple
   of c predict the same token.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
+  >>> hmm = head_fails_prompt_succeeds().hmm  # three states, two tokens
+  >>> non_degeneracy(hmm, Thresholds(support=0.0, rank=1e-9)).holds
+  False
   """
   W = float64(hmm.emission_matrix).T
   independent, direction, closeness = _spectrum(W, thresholds)
@@ -105,6 +124,10 @@ def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
   memory it is asked of every memory that has probability. Witnesses:
   `communicating_classes`, the strongly connected parts of the support graph of A; `period`, of the first of them;
   `states_without_start`.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
+  >>> regularity(head_fails_prompt_succeeds().hmm, Thresholds(support=0.0, rank=1e-9)).reason
+  'the chain is irreducible and aperiodic, and every state can be first'
   """
   A = float64(chain.transition_matrix).T
   edges = A.T > thresholds.support
@@ -132,6 +155,12 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights: ArrayLike, thresholds: Thresh
 
   Witnesses: `essential_states`, H*; `prompt_states`, the largest B for it; `exhaustive`; `dependence` [|H*|] where the
   best cover is dependent. Without any cover, `unreachable_states` of supp(mu).
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
+  >>> task, thresholds = head_fails_prompt_succeeds(), Thresholds(support=0.0, rank=1e-9)
+  >>> finding = relaxed_non_degeneracy(task.hmm, task.task_weights, thresholds, max_nodes=1000)
+  >>> finding.holds, [task.states[h] for h in finding.witness['essential_states']]
+  (True, ['praise', 'complaint'])
   """
   A, W = float64(hmm.transition_matrix).T, float64(hmm.emission_matrix).T
   statement, targets = 'Assumption 3.5', weighted_states(task_weights)
@@ -163,6 +192,12 @@ def recoverable_hidden_states(hmm: MemoryHMM, cell: int, thresholds: Thresholds)
   H* is found exactly. Witnesses: `recoverable_states`, H*; `memory_values`, which columns it speaks of; `distances`,
   for every state that reads the cell the smallest singular value of its columns off the span of the others, of which
   `smallest_singular_value` is the least in H*.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_attention_succeeds
+  >>> task = head_fails_attention_succeeds()
+  >>> finding = recoverable_hidden_states(task.hmm, 0, Thresholds(support=0.0, rank=1e-9))
+  >>> [task.states[h] for h in finding.witness['recoverable_states']]
+  ['noun']
   """
   return _recoverable('Assumption 4.2', hmm, cell, np.arange(hmm.memory_size), thresholds)
 
@@ -175,6 +210,11 @@ def relaxed_recoverable_hidden_states(
   The columns of H* over m in M* = supp(mu) are independent, and their span meets in 0 alone that of M* with the other
   states that read the cell, and of every m with the states that read another one. Witnesses as in
   `recoverable_hidden_states`.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_attention_succeeds
+  >>> task, thresholds = head_fails_attention_succeeds(), Thresholds(support=0.0, rank=1e-9)
+  >>> relaxed_recoverable_hidden_states(task.hmm, 0, task.task_weights, thresholds).statement
+  'Assumption 4.5'
   """
   statement = 'Assumption 4.5' if hmm.num_cells == 1 else 'Assumption C.5'
   return _recoverable(statement, hmm, cell, weighted_states(task_weights), thresholds)
@@ -185,6 +225,11 @@ def stationarity(hmm: MemoryHMM, thresholds: Thresholds, tolerance: float) -> Fi
 
   For a first state that depends on the memory it is asked of every memory that has probability. `tolerance` is the
   largest absolute error that counts as equal. Witness: `stationary_probs` [H]; closeness also `stationarity_error`.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_attention_succeeds
+  >>> hmm = head_fails_attention_succeeds().hmm
+  >>> stationarity(hmm, Thresholds(support=0.0, rank=1e-9), tolerance=1e-9).holds
+  True
   """
   regular = regularity(hmm, thresholds)
   laws = _possible_laws(hmm, hmm.initial_probs)

@@ -44,6 +44,12 @@ def theorem_3_3(hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thre
 
   Raises:
     AssumptionError: Assumption 3.1 fails, or 3.2.
+
+  >>> hmm = HMM(np.array([0.5, 0.5]), np.array([[0.75, 0.25], [0.25, 0.75]]), np.array([[0.75, 0.25], [0.25, 0.75]]))
+  >>> head = theorem_3_3(hmm, np.eye(2), hmm.initial_probs, Thresholds(support=0.0, rank=1e-9))['head']
+  >>> print((hmm.emission_matrix @ head.weights).round(6))  # scores of G where the state is sure
+  [[ 1.  0.]
+   [-1.  0.]]
   """
   silent_probs = float64(silent_probs)
   require(assumptions.non_degeneracy(hmm, thresholds))
@@ -73,6 +79,12 @@ def theorem_3_6(
 
   Raises:
     AssumptionError: Assumption 3.5 fails, or 3.2.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
+  >>> task, thresholds = head_fails_prompt_succeeds(), Thresholds(support=0.0, rank=1e-9)
+  >>> built = theorem_3_6(task.hmm, task.task_weights, task.silent_probs, thresholds, max_nodes=1000)
+  >>> built['prompt'].tolist()  # irony came before
+  [[0.0, 0.0, 1.0]]
   """
   silent_probs = float64(silent_probs)
   finding = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, max_nodes)
@@ -107,6 +119,11 @@ def theorem_4_3(
   Raises:
     AssumptionError: Assumption 4.2 fails. The statement asks for 3.2 too, which its proof nowhere uses: it divides by
       no P[H_i], since G is a conditional of tokens and not of a prompt.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_attention_succeeds
+  >>> task, thresholds = head_fails_attention_succeeds(), Thresholds(support=0.0, rank=1e-9)
+  >>> theorem_4_3(task.hmm, task.task_weights, 0, 5, thresholds)['head'].key_weights.shape
+  (4, 4)
   """
   finding = assumptions.recoverable_hidden_states(hmm, cell, thresholds)
   require(finding)
@@ -152,6 +169,12 @@ def theorem_4_6(
 
   Raises:
     AssumptionError: Assumption 4.5 (C.5) fails, or `assumptions.silent_start`.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_attention_succeeds
+  >>> task, thresholds = head_fails_attention_succeeds(), Thresholds(support=0.0, rank=1e-9)
+  >>> built = theorem_4_6(task.hmm, task.task_weights, task.hmm.initial_probs, 0, 5, thresholds, 1e-9)
+  >>> built['prompt'].shape, built['head'].positions.shape
+  ((1, 6), (6, 4))
   """
   finding = assumptions.relaxed_recoverable_hidden_states(hmm, cell, task_weights, thresholds)
   require(finding)
@@ -173,6 +196,12 @@ def recoverable_positions(hmm: MemoryHMM, leave_one_out_probs: ArrayLike, findin
     hmm: the distribution.
     leave_one_out_probs: P[H_i | x_{-i}], of `memory_forward_backward`.
     finding: of Assumption 4.2, 4.5 or C.5; mass up to its support threshold counts as none.
+
+  >>> from hmm_jax.theory.problems.counterexamples import head_fails_attention_succeeds
+  >>> hmm = head_fails_attention_succeeds().hmm
+  >>> finding = assumptions.recoverable_hidden_states(hmm, 0, Thresholds(support=0.0, rank=1e-9))
+  >>> recoverable_positions(hmm, np.array([[0, 1.0, 0], [0.5, 0.5, 0]]), finding).tolist()  # H* is state 1
+  [True, False]
   """
   outside = ~np.isin(np.arange(hmm.num_states), finding.witness['recoverable_states'])
   probs = np.asarray(leave_one_out_probs)
@@ -186,6 +215,11 @@ def mass_weights(hmm: HMM, states: ArrayLike, thresholds: Thresholds) -> np.ndar
 
   Raises:
     ValueError: no such a exists; two posteriors with other mass on H* predict the same.
+
+  >>> hmm = HMM(np.array([0.5, 0.5]), np.eye(2), np.array([[0.75, 0.25], [0.25, 0.75]]))
+  >>> weights = mass_weights(hmm, [0], Thresholds(support=0.0, rank=1e-9))
+  >>> print((hmm.emission_matrix @ weights).round(6) + 0.0)
+  [1. 0.]
   """
   emission_matrix = float64(hmm.emission_matrix)
   indicator = np.isin(np.arange(hmm.num_states), states).astype(float)
@@ -235,7 +269,7 @@ def _attention_head(
     positions=positions,
     value_weights=recover_MxHxV.reshape(-1, num_tokens),
     token_embeddings=np.vstack([W, np.ones(W.shape[1])]),
-    prompt_embeddings=reverse_lift(hmm, prompt).reshape(len(prompt), -1),
+    prompt_embeddings=reverse_lift(hmm, prompt).reshape(len(prompt), W.shape[1]),
     output=np.repeat(assumptions.contrasts(task_weights), num_states, axis=1).T,
   )
 

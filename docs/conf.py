@@ -1,0 +1,58 @@
+"""The site of docs/, which `.ci/docs` builds: tutorials are executed, API pages are made from docstrings."""
+
+import pathlib
+import re
+
+from hmm_jax.hmm import HMM
+
+project = html_title = 'hmm-jax'
+html_theme = 'furo'
+html_copy_source = html_show_sourcelink = html_show_copyright = False
+
+extensions = ['myst_nb', 'sphinx.ext.autodoc', 'sphinx.ext.napoleon']
+exclude_patterns = ['results/**.md']
+# A part of the site may have no page yet.
+suppress_warnings = ['toc.empty_glob']
+
+myst_heading_anchors = 3
+nb_execution_mode = 'force'
+nb_execution_raise_on_error = nb_execution_show_tb = True
+nb_execution_timeout = 120
+
+autodoc_typehints = 'none'
+autodoc_member_order = 'bysource'
+napoleon_use_ivar = True
+# A name in single backticks is a link where the site has it.
+default_role = 'py:obj'
+
+
+def _leave_out_fields(app, kind, name, member, skip, options):
+  """The docstring of a named tuple describes its fields."""
+  return True if isinstance(member, type(HMM.initial_probs)) else None
+
+
+def _escape(app, kind, name, member, options, lines):
+  """Outside of examples and backticks docstrings are plain text: H*, |x| and `startprob_` are no markup."""
+  if name == 'hmm_jax':
+    del lines[1:]  # The legend, which is Markdown.
+  in_example = False
+  for number, line in enumerate(lines):
+    in_example = line.lstrip().startswith('>>>') or (in_example and bool(line.strip()))
+    if not in_example:
+      parts = re.split(r'(`[^`]+`)', line)
+      parts[::2] = [re.sub(r'[*|\\]|_\b', r'\\\g<0>', part) for part in parts[::2]]
+      # The s of `Fraction`s ends no markup by itself.
+      lines[number] = re.sub(r'(`[^`]+`)(?=\w)', r'\1\\ ', ''.join(parts))
+
+
+def _unlink_folders(app, page, source):
+  """A code host lists a folder that a page links to; the site names it."""
+  folder = (pathlib.Path(app.srcdir) / page).parent
+  named = lambda link: link[1] if (folder / link[2]).is_dir() else link[0]
+  source[0] = re.sub(r'\[([^]]*)\]\(([^)#:]+)\)', named, source[0])
+
+
+def setup(app):
+  app.connect('autodoc-skip-member', _leave_out_fields)
+  app.connect('autodoc-process-docstring', _escape, priority=400)  # Before napoleon.
+  app.connect('source-read', _unlink_folders)
