@@ -17,7 +17,9 @@ suppress_warnings = ['toc.empty_glob']
 myst_heading_anchors = 3
 nb_execution_mode = 'force'
 nb_execution_raise_on_error = nb_execution_show_tb = True
-nb_execution_timeout = 120
+nb_execution_in_temp = True
+# Of one cell, where other work shares the machine.
+nb_execution_timeout = 600
 
 autodoc_typehints = 'none'
 autodoc_member_order = 'bysource'

@@ -15,7 +15,7 @@ def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
 
   Ties go to the lower state; where the evidence has probability zero every path ties.
 
-  >>> import hmm_jax as hj
+  >>> import hmm_jax as hj, jax
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
   >>> most_likely_states(hmm, jnp.eye(3)[jnp.array([0, 2, 1, 0, 2])]).shape
   (5,)
