@@ -34,7 +34,7 @@ _TRIALS = [
     ),
     (
       'records of another ridge count',
-      "f'{name.model}-{name.method}-{fit_ids[name.method]}-task{name.task}.json'",
+      "f'{name.model}-{name.method}-{fit_id}-task{name.task}.json'",
       "f'{name.model}-{name.method}-task{name.task}.json'",
       'records/trial_records',
       'another_fit',

@@ -6,7 +6,9 @@ import pathlib
 import re
 from typing import Any
 
+import jax
 import matplotlib.figure
+import numpy as np
 import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, report, statistics
@@ -18,9 +20,11 @@ from experiments.records.results import Record
 from experiments.records.trial_records import Grid
 from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
+from experiments.settings import own_code
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
+import hmm_jax
 
 # What draws each of the figures that settings may ask for.
 FIGURES = {
@@ -41,6 +45,9 @@ RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 
 def check(settings: Settings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
+  if settings.model:
+    # It fails before anything is drawn and trained, if it does.
+    own_code.own_model(settings.model, _uniform(settings), jax.random.key(settings.seed))
   if settings.has_bert:
     pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')
@@ -50,6 +57,16 @@ def check(settings: Settings) -> None:
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
   needs.check_memory(settings)
+
+
+def _uniform(settings: Settings) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
+  """A distribution of the first size of the grid, all of whose laws are uniform: no program draws it."""
+  point = next(iter(settings.grid()))
+  drawn = jax.eval_shape(lambda seed: trial_lib.draw_distribution(settings, point, jax.random.key(seed)), 0)
+  uniform = jax.tree.map(lambda leaf: np.full(leaf.shape, 1 / leaf.shape[-1], leaf.dtype), drawn)
+  if isinstance(uniform, hmm_jax.MemoryHMM):
+    return uniform._replace(memory_probs=uniform.memory_probs / uniform.memory_probs.sum())
+  return uniform
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
