@@ -63,8 +63,8 @@ def _main(argv: list[str]) -> None:
     print(help_text.listing(EXPERIMENTS), end='')
   else:
     settings = config and registry.from_config(config)
-    if isinstance(settings, Settings) and settings.model and values.mode != 'report':
-      own_code.import_named('model', settings.model)
+    if isinstance(settings, Settings) and values.mode != 'report':
+      own_code.import_named(settings.model)
     if values.mode == 'verify':
       _verify(values, settings)
     else:

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import matplotlib.figure
-import numpy as np
 import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, report, statistics
@@ -24,7 +23,6 @@ from experiments.settings import own_code
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
-import hmm_jax
 
 # What draws each of the figures that settings may ask for.
 FIGURES = {
@@ -46,8 +44,9 @@ RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 def check(settings: Settings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
   if settings.model:
-    # It fails before anything is drawn and trained, if it does.
-    own_code.own_model(settings.model, _uniform(settings), jax.random.key(settings.seed))
+    # It fails before anything is trained and written, if it does.
+    key = jax.random.key(settings.seed)
+    own_code.own_model(settings.model, trial_lib.draw_distribution(settings, next(iter(settings.grid())), key), key)
   if settings.has_bert:
     pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')
@@ -57,16 +56,6 @@ def check(settings: Settings) -> None:
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
   needs.check_memory(settings)
-
-
-def _uniform(settings: Settings) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
-  """A distribution of the first size of the grid, all of whose laws are uniform: no program draws it."""
-  point = next(iter(settings.grid()))
-  drawn = jax.eval_shape(lambda seed: trial_lib.draw_distribution(settings, point, jax.random.key(seed)), 0)
-  uniform = jax.tree.map(lambda leaf: np.full(leaf.shape, 1 / leaf.shape[-1], leaf.dtype), drawn)
-  if isinstance(uniform, hmm_jax.MemoryHMM):
-    return uniform._replace(memory_probs=uniform.memory_probs / uniform.memory_probs.sum())
-  return uniform
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:

@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import re
 from typing import Any, NamedTuple
 
 from experiments.settings import devices, groups, own_code
@@ -109,9 +108,9 @@ class Settings(groups.Experiment):
       valid = f'without {name}, which would draw several distributions in one place, such as ()'
       self.require('figures', len(set(places)) == len(places), valid)
     is_asked = 'own' in self.models
-    is_named = re.fullmatch(r'\w+(\.\w+)*:\w+', self.model) if is_asked else not self.model
-    valid = "MODULE:FUNCTION where 'own' is one of models" if is_asked else "'' where 'own' is none of models"
-    self.require('model', is_named, valid)
+    self.require(
+      'model', bool(self.model) == is_asked, "MODULE:FUNCTION where 'own' is one of models, and '' elsewhere"
+    )
     for name in used:
       method = METHODS[name]
       valid = f'with {" or ".join(method.models)}, of which alone {name!r} is a method'
@@ -155,11 +154,11 @@ class Settings(groups.Experiment):
   def fit_id(self, method: str, model: str) -> str:
     """Names a fit of one of METHODS by its settings, which decide its records together with those of `trial_id`.
 
-    On the user's own model they are its name and the file of its module, too.
+    The user's own model is named by its function and the file of its module.
     """
     parts = [getattr(self, name) for name in METHODS[method].settings]
     if model == 'own':
-      parts += [self.model, own_code.imported('model', self.model).digest]
+      parts += [self.model, own_code.imported(self.model).digest]
     return digest(parts)
 
   def prompt_length(self, method: str) -> int:
