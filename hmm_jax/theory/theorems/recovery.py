@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from hmm_jax.float64 import float64
 from hmm_jax.heads import AttentionHead, LinearHead
 from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.memory_hmm import MemoryHMM, reverse_lift
 from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import AssumptionError, Finding, Thresholds
 
@@ -235,7 +235,7 @@ def _attention_head(
     positions=positions,
     value_weights=recover_MxHxV.reshape(-1, num_tokens),
     token_embeddings=np.vstack([W, np.ones(W.shape[1])]),
-    prompt_embeddings=_reverse_lifted(hmm, prompt),
+    prompt_embeddings=reverse_lift(hmm, prompt).reshape(len(prompt), -1),
     output=np.repeat(assumptions.contrasts(task_weights), num_states, axis=1).T,
   )
 
@@ -252,15 +252,6 @@ def attention_keys(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
   if others.size:
     theta_HxV[others[0]] = 1 - theta_HxV.sum(0)
   return theta_HxV
-
-
-def _reverse_lifted(hmm: MemoryHMM, prompt: np.ndarray) -> np.ndarray:
-  """phi of each prompt row (C.4), [P, M H]: `reverse_lift` in numpy, which compiles nothing."""
-  values_NxC = np.indices(hmm.memory_probs.shape).reshape(hmm.num_cells, -1)
-  reads_HxCxM = np.eye(hmm.memory_size)[values_NxC[np.asarray(hmm.cell_index)]]
-  rows_PxCxH = prompt.reshape(len(prompt), values_NxC.shape[1], hmm.num_states)
-  sums = np.einsum('pch,hcm->pmh', rows_PxCxH, reads_HxCxM)
-  return sums.reshape(len(prompt), hmm.memory_size * hmm.num_states) / hmm.memory_size ** (hmm.num_cells - 1)
 
 
 def _recovery(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
