@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 def test_every_file_that_pages_link_to_is_there():
   """In the README and in docs."""
-  for page in (ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')):
+  for page in (ROOT / 'README.md', *(ROOT / 'docs').rglob('*.md')):
     for link in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text()):
       assert (page.parent / link).exists(), f'{page.name} links to {link}'
 

@@ -1,13 +1,12 @@
 """The pages of docs/how_to do what they say: the Python blocks of each run one after another, in one namespace.
 
-A page runs in a temporary folder with a link to `docs`, so that it reads committed records by the paths that a reader
-has from the root of the repository, and leaves what it writes there. `<!-- needs: MODULE -->` on its first line skips it
-where the module is missing.
+A page runs in a temporary folder with a link to `docs`. So it reads committed records by the paths that a reader has
+from the root of the repository, and writes where nothing is left behind. `<!-- needs: MODULE -->` on its first line
+skips it where the module is missing.
 """
 
 import pathlib
 import re
-import sys
 import time
 
 import pytest
@@ -38,7 +37,6 @@ def test_a_page_runs_as_it_stands(page, begun, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   # What a page writes as a module is found, as `python -m` finds it.
   monkeypatch.syspath_prepend(tmp_path)
-  monkeypatch.setattr(sys, 'modules', dict(sys.modules))
   names = {'__name__': page.stem}
   for block in blocks:
     # Errors are told by their line of the page.

@@ -67,12 +67,12 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
 
   Raises SettingsError where the function fails, or returns something else; the model is traced, not run, to find out.
   """
-  call, shape = imported(name).call, (1, 1, 3, distribution.num_tokens)
+  call, shape, device = imported(name).call, (1, 1, 3, distribution.num_tokens), jax.local_devices()[0]
   try:
-    model, params = call(distribution, key)
+    model, params = call(*jax.device_put((distribution, key), device))
     hash(model)
     found = jax.eval_shape(functools.partial(_predicted, model), params).shape
-    params = jax.device_put(params, jax.local_devices()[0])
+    params = jax.device_put(params, device)
   except Exception as error:
     valid = 'a function from (distribution, key) to a hashable MaskedLM and its parameters'
     raise _failed(name, error, valid) from error

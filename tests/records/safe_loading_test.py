@@ -1,16 +1,20 @@
 """Files of others: nothing is unpickled or run, nothing absurd is allocated, and no path is taken from them."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import pathlib
 import re
+import sys
 
 import numpy as np
 import pytest
 from settings_cases import settings_of
 
+from experiments import main as main_lib
 from experiments.pipeline import verify
-from experiments.records import files
+from experiments.records import files, results
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 
@@ -57,3 +61,21 @@ def test_settings_that_are_read_back_choose_no_path():
   for field, value in (('experiment', 'os.path'), ('models', '../evil')):
     with pytest.raises(SettingsError, match=f'^{field}.*{value}'):
       verify.recorded_settings(recorded | {field: value}, 'mine', registry.SETTINGS)
+
+
+@pytest.mark.parametrize('mode', ['verify', 'report', 'merge', 'status'])
+def test_no_module_is_imported_because_a_record_names_it(tmp_path, monkeypatch, mode):
+  """Settings on record name one, and a record is of its model; no command runs it that does not name it itself."""
+  (tmp_path / 'named_by_a_record.py').write_text('build = print')
+  monkeypatch.syspath_prepend(tmp_path)
+  monkeypatch.setattr(main_lib, 'set_up', lambda settings: None)
+  recorded = settings_of('smoke', num_states=(4,), models=('own',), model='named_by_a_record:build')
+  with (ROOT / 'docs' / 'results' / 'small' / 'figure_3_left' / results.FILE_NAME).open() as lines:
+    record = json.loads(next(lines)) | {'model': 'own'}
+  results.write(tmp_path / 'work', recorded, [record])
+  said, words = io.StringIO(), ['--config=prompt_vs_head:smoke', f'--mode={mode}', f'--workdir={tmp_path / "work"}']
+  with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    status = main_lib.main(['main', *words])
+  assert 'named_by_a_record' not in sys.modules
+  # What is to be run again cannot be without it.
+  assert (status == 2 and 'named_by_a_record:build' in said.getvalue()) == (mode == 'verify')

@@ -2,27 +2,10 @@
 
 import itertools
 import json
-import pathlib
 
 import jsonschema
 import pytest
-import referencing
-
-ROOT = pathlib.Path(__file__).parents[2]
-SCHEMAS = {path.stem: json.loads(path.read_text()) for path in sorted((ROOT / 'docs' / 'schemas').glob('*.json'))}
-_REGISTRY = referencing.Registry().with_resources(
-  (f'{kind}.json', referencing.Resource.from_contents(schema)) for kind, schema in SCHEMAS.items()
-)
-VALIDATORS = {
-  kind: jsonschema.Draft202012Validator(schema, registry=_REGISTRY)
-  for kind, schema in SCHEMAS.items()
-  if kind != 'common'
-}
-
-
-def kinds_of(record):
-  """The kinds whose schema takes a record."""
-  return [kind for kind, validator in VALIDATORS.items() if validator.is_valid(record)]
+from schema_cases import kinds_of, ROOT, SCHEMAS, VALIDATORS
 
 
 @pytest.fixture(scope='module')
@@ -42,7 +25,8 @@ def test_every_record_is_of_one_kind(samples):
   """And there are records of every kind, environments among them."""
   paths = (ROOT / 'docs' / 'results').rglob('environments/*.json')
   made = {tuple(kinds_of(json.loads(path.read_text()))) for path in paths}
-  assert made == {('environment',)} and {*samples} == {(kind,) for kind in VALIDATORS} - made
+  examined = {(kind,) for kind in VALIDATORS if kind.startswith('examine')}
+  assert made == {('environment',)} and {*samples} == {(kind,) for kind in VALIDATORS} - made - examined
 
 
 def test_a_field_more_or_less_or_of_another_type_is_refused(samples):

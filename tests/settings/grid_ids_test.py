@@ -1,5 +1,6 @@
 """What decides the id of a model, of a trial and of a record, and what is drawn of them."""
 
+import dataclasses
 import pathlib
 
 import jax
@@ -8,8 +9,10 @@ import pytest
 from settings_cases import settings_of
 
 from experiments.pipeline.trial import Trial
-from experiments.settings.grid import Point
+from experiments.records import results
+from experiments.settings.grid import digest, Point
 from experiments.settings.methods import METHODS
+from experiments.studies import study
 
 MODEL, TRIAL, NEITHER = (False, False), (True, False), (True, True)
 MEMORY = Point(4, 2, 2)
@@ -93,3 +96,13 @@ def test_experiments_share_their_pretrained_models():
   one, other = (settings_of('paper', name) for name in ('prompt_vs_head', 'memory_vs_vanilla'))
   assert one.pretraining_id(Point(8), 3) == other.pretraining_id(Point(8), 3)
   assert _keys(one, Point(8), 3) == _keys(other, Point(8), 3)
+
+
+def test_a_field_that_came_later_names_no_part_of_before():
+  """Unless it has another value than the one that changes nothing."""
+  settings = settings_of('smoke', 'which_theorem')
+  others = {*results.OF_RUNNING, 'model'}
+  before = {name: value for name, value in dataclasses.asdict(settings).items() if name not in others}
+  assert study._id(settings) == digest([before])
+  own = settings_of('smoke', 'which_theorem', models=('own',), model='mine:build')
+  assert study._id(own) == digest([before | {'models': ('own',), 'model': 'mine:build'}])

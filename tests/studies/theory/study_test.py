@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from run_cases import QUIET
+from schema_cases import kinds_in
 from settings_cases import settings_of
 
 from experiments.records import load, results
@@ -34,7 +35,8 @@ def workdir(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def records(workdir):
-  """Of every part, by its name."""
+  """Of every part, by its name; each is of a kind that has a schema."""
+  assert len(kinds_in(workdir)) == 8
   found = results.load(workdir)
   return {part: [row for row in found if row['part'] == part] for part in study.parts(SETTINGS)}
 
