@@ -1,8 +1,10 @@
 """A model of the user's own from the command line: it is tuned like any other, resumed, and in the table."""
 
 import contextlib
+import importlib
 import io
 import os
+import sys
 
 import pytest
 
@@ -51,3 +53,19 @@ def test_a_model_of_ones_own_is_tuned_resumed_and_shown(tmp_path, monkeypatch):
   own_code._imported.clear()
   again = run()
   assert made.items() < again.items() and {name[:4] for name in again.keys() - made.keys()} == {'own-'}
+
+
+@pytest.mark.parametrize(('function', 'says'), [('lambda *_: None', 'unpack'), ('print(1 / 0)', 'ZeroDivisionError')])
+def test_what_is_no_model_ends_a_run_before_it_writes(tmp_path, monkeypatch, function, says):
+  """With status 2 and one sentence, whether the module fails or what its function returns."""
+  monkeypatch.syspath_prepend(tmp_path)
+  monkeypatch.setattr(own_code, '_imported', {})
+  monkeypatch.setattr(main_lib, 'set_up', lambda settings: None)
+  (tmp_path / 'own_none.py').write_text(f'build = {function}\n')
+  monkeypatch.delitem(sys.modules, 'own_none', raising=False)
+  importlib.invalidate_caches()
+  words, said = [word.replace('own_exact', 'own_none') for word in ARGUMENTS], io.StringIO()
+  with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+    assert main_lib.main(['main', *words, f'--workdir={tmp_path / "work"}']) == 2
+  assert said.getvalue().startswith("error: model is 'own_none:build', which fails with") and says in said.getvalue()
+  assert said.getvalue().count('\n') == 1 and not (tmp_path / 'work').exists()
