@@ -8,10 +8,8 @@ structure is at least twice as fast as through the flattened chain of 28 states.
 
 Command: python -m experiments.main --config=benchmark (the extra bench names the peers; one that is missing is a line)
 Cost: bounded by `minutes`, after which nothing is begun (60; of `:gpu` 9), and by what the last one takes.
-Where it stands (docs/benchmark.md, from the record in docs/results/benchmark/): at H = 4, 10 and 30 dynamax's smoother
-takes 1.22, 1.49 and 1.32 times as long as all posteriors and 1.13, 2.21 and 1.53 times as long as smoothed rows, so
-that H = 4 and 30 miss the latter; sampling 33, the memory 3.0; Hugging Face's step 1.51, under torch.compile 1.37;
-products 0.71.
+Where it stands: docs/internals/speed.md has the ratios of the record in docs/results/benchmark/cpu. Smoothed rows at
+|H| = 4 and 30 miss the claim, and so do all posteriors at |H| = 4.
 """
 
 import ml_collections

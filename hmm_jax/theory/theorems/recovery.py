@@ -235,7 +235,7 @@ def _attention_head(
     positions=positions,
     value_weights=recover_MxHxV.reshape(-1, num_tokens),
     token_embeddings=np.vstack([W, np.ones(W.shape[1])]),
-    prompt_embeddings=reverse_lift(hmm, prompt).reshape(len(prompt), -1),
+    prompt_embeddings=reverse_lift(hmm, prompt).reshape(len(prompt), W.shape[1]),
     output=np.repeat(assumptions.contrasts(task_weights), num_states, axis=1).T,
   )
 
