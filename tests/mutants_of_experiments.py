@@ -398,8 +398,8 @@ _TRIALS = [
       'an edited model keeps its records',
       'parts += [self.model, own_code.imported(self.model).digest]',
       'parts += [self.model]',
-      'settings/own_code',
-      'name_the_records',
+      'pipeline/own_model',
+      'resumed_and_shown',
     ),
     (
       'tuning is part of a trial',
@@ -439,13 +439,13 @@ _OWN_CODE = [
       'a model of another vocabulary is tuned',
       "  require(found == shape, 'model', name,",
       "  require(True, 'model', name,",
-      'settings/own_code',
+      'pipeline/own_model',
       'is_no_model',
     ),
   ),
   *_of(
     'experiments/studies/study.py',
-    ('a later field names parts of before', ' and x != _LATER.get(name)', '', 'settings/grid_ids', 'came_later'),
+    ('a later field names parts of before', ' and x != _LATER.get(name)', '', 'settings/grid_ids', 'parts_of_a_study'),
   ),
 ]
 

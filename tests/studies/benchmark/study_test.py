@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import rich.console
-from schema_cases import kinds_in
 from settings_cases import settings_of
 
 from configs import benchmark
@@ -145,7 +144,6 @@ def finished(tmp_path_factory):
 def test_a_run_without_peers_measures_all_else(finished):
   """Every part has its cases; all of ours is measured, and each peer that is missing is a line."""
   workdir, printed = finished
-  assert kinds_in(workdir) == {'benchmark'}
   records = results.load(workdir)
   assert {record['part'] for record in records} == {'inference', 'sampling', 'training'}
   for record in records:
