@@ -58,7 +58,7 @@ def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | 
   named: dict[str, Any] = {'transition_matrices': distribution}
   if isinstance(distribution, (HMM, MemoryHMM)):
     named = distribution._asdict()
-  fields: dict[str, Any] = {key: _typed(key, np.asarray(array)) for key, array in named.items()}
+  fields: dict[str, Any] = {key: _numbers(key, array) for key, array in named.items()}
   from_fields(fields)
   if path.suffix == '.npz':
     np.savez(path, **fields)
@@ -70,7 +70,9 @@ def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | 
 
 
 def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the arrays of a .json or .npz file by their keys, whatever these are: numbers in any shape.
+  """Returns the arrays of a .json or .npz file by their keys, whatever these are.
+
+  They are float32 or float64, but for `cell_index` and single numbers, which may be integers.
 
   What a file declares is checked before anything of that size is allocated.
 
@@ -90,23 +92,18 @@ def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
-  """Returns the distribution that has these fields; probabilities in integers become float64.
+  """Returns the distribution that has these fields, as `read_fields` returns them.
 
   Raises:
     ValueError: one sentence, at keys that are missing or unknown, or at the first field that is wrong.
   """
-  arrays = {key: _typed(key, array) for key, array in fields.items()}
-  if arrays.keys() - {'initial_probs'} == {'transition_matrices'}:
-    return from_transition_matrices(**arrays)
+  if fields.keys() - {'initial_probs'} == {'transition_matrices'}:
+    return from_transition_matrices(**fields)
   for kind in (HMM, MemoryHMM):
-    if arrays.keys() == set(kind._fields):
-      return kind(**arrays).validate()
+    if fields.keys() == set(kind._fields):
+      return kind(**fields).validate()
   valid = f'{HMM._fields}, {MemoryHMM._fields}, or transition_matrices with initial_probs or without'
-  raise ValueError(f'the keys are {reprlib.repr([*arrays])}; valid are {valid}')
-
-
-def _typed(key: str, array: np.ndarray) -> np.ndarray:
-  return array if key == 'cell_index' else array.astype(np.result_type(array, np.float32))
+  raise ValueError(f'the keys are {reprlib.repr([*fields])}; valid are {valid}')
 
 
 def _checked(path: str | pathlib.Path) -> pathlib.Path:
@@ -142,12 +139,13 @@ def _check_bytes(size: int) -> None:
     raise ValueError(f'it has {size:,} bytes; valid are at most {MAX_BYTES:,}')
 
 
-def _numbers(key: str, value: ArrayLike) -> np.ndarray:
-  """The array of integers or floats. Raises ValueError where it is none."""
+def _numbers(key: str, value: Any) -> np.ndarray:
+  """The array, of floats but for an index. Raises ValueError where it has no numbers."""
   try:
     array = np.asarray(value)
   except ValueError:
     array = np.array(None)  # Of lists of several lengths.
   if array.dtype.kind not in 'iuf':
     raise ValueError(f'{key} is {reprlib.repr(value)}; valid is an array of numbers')
-  return array
+  is_index = key == 'cell_index' or array.ndim == 0
+  return array if is_index else array.astype(np.result_type(array, np.float32))

@@ -61,8 +61,8 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
     raise ValueError('transition_matrices has several stationary laws; valid is one, or initial_probs beside it')
   else:
     pi = stationary_probs(A)
-    pi[pi < 1e-12] = 0  # Rounding makes it positive where no path returns.
-  possible = latest = pi > 0
+  # Rounding may make a stationary law positive where no path returns.
+  possible = latest = pi > 1e-14
   while latest.any():
     latest = A[latest].any(0) & ~possible
     possible = possible | latest

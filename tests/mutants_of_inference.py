@@ -244,7 +244,7 @@ INFERENCE = [
   Mutant(
     'states that cannot occur',
     'hmm_jax/processes.py',
-    'possible = latest = pi > 0',
+    'possible = latest = pi > 1e-14',
     'possible = latest = pi >= 0',
     (PROCESSES, '-k', 'any_matrices'),
   ),

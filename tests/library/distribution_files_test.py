@@ -46,31 +46,31 @@ def test_examples_are_as_the_schema_says(tmp_path):
     SCHEMA.validate(json.loads(path.read_text()))
     for loaded, made in zip(load_distribution(path), processes.NAMED[name]()):
       np.testing.assert_allclose(loaded, made, atol=1e-15)
+  assert not SCHEMA.is_valid(HEALTHY | {'num_states': 2}) and not SCHEMA.is_valid(HEALTHY | {'initial_probs': [-1, 2]})
   matrices = read_fields(path)['transition_matrices']
   save_distribution(tmp_path / 'even.npz', matrices)
   np.testing.assert_array_equal(read_fields(tmp_path / 'even.npz')['transition_matrices'], matrices)
 
 
 @pytest.mark.parametrize(
-  ('changes', 'named', 'is_as_the_schema_says'),
+  ('changes', 'named'),
   [
-    ({'initial_probs': [1.0]}, 'initial_probs has shape', True),
-    ({'transition_matrix': [[0.5, 0.4], [0.5, 0.5]]}, 'transition_matrix has a row that sums to 0.9', True),
-    ({'emission_matrix': [[1, 0], [-1, 2]]}, 'emission_matrix has an entry that is negative', False),
-    ({'emission_matrix': [[1, 0], [float('nan'), 1]]}, 'emission_matrix has an entry', True),
-    ({'emission_matrix': [[1, 0], [1]]}, 'emission_matrix is', True),
-    ({'initial_probs': 'ab'}, 'initial_probs is', False),
-    ({'num_states': 10**12}, 'the keys are .*num_states', False),
-    ({'dtypes': {'initial_probs': 'object'}}, 'dtypes are', False),
+    ({'initial_probs': [1.0]}, 'initial_probs has shape'),
+    ({'transition_matrix': [[0.5, 0.4], [0.5, 0.5]]}, 'transition_matrix has a row that sums to 0.9'),
+    ({'emission_matrix': [[1, 0], [-1, 2]]}, 'emission_matrix has an entry that is negative'),
+    ({'emission_matrix': [[1, 0], [float('nan'), 1]]}, 'emission_matrix has an entry'),
+    ({'emission_matrix': [[1, 0], [1]]}, 'emission_matrix is'),
+    ({'initial_probs': 'ab'}, 'initial_probs is'),
+    ({'num_states': 10**12}, 'the keys are .*num_states'),
+    ({'dtypes': {'initial_probs': 'object'}}, 'dtypes are'),
   ],
 )
-def test_wrong_contents_are_refused(tmp_path, changes, named, is_as_the_schema_says):
-  """In one sentence that names the key; by the schema too, but where shapes disagree or rows do not sum to 1."""
+def test_wrong_contents_are_refused(tmp_path, changes, named):
+  """In one sentence that names the key."""
   path = tmp_path / 'mine.json'
   path.write_text(json.dumps(HEALTHY | changes))
   with pytest.raises(ValueError, match=named):
     load_distribution(path)
-  assert SCHEMA.is_valid(HEALTHY | changes) == is_as_the_schema_says
 
 
 def _npz(array, old=b'', new=b''):
