@@ -2,7 +2,7 @@
 
 A file holds the fields of an `HMM`, those of a `MemoryHMM`, or `transition_matrices` T [V, S, S] with or without
 `initial_probs`, as `processes.from_transition_matrices` takes them. In .json they are nested lists in an object. Beside
-them may stand `dtypes`, the numpy type of a field by its key, and `$schema`, which is not read. The schema is
+them may stand `float32`, the list of keys whose numbers are no float64, and `$schema`, which is not read. The schema is
 docs/schemas/distribution.json, an example docs/examples/mess3.json.
 """
 
@@ -23,11 +23,10 @@ from hmm_jax.processes import from_transition_matrices
 
 # Bytes of a .json file, whose lists take several times as many, and of the arrays of an .npz file.
 MAX_BYTES = 2**27
-_DTYPES = ('float32', 'float64', 'int32', 'int64')
 
 
 def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM:
-  """Returns the distribution of a file as numpy arrays, with the bits of those that `save_distribution` was given.
+  """Returns the distribution of a file as numpy arrays, the floats with the bits that were saved, indices in int32.
 
   Numbers written by hand are float64. Rows are not divided by their sums.
 
@@ -63,18 +62,17 @@ def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | 
   if path.suffix == '.npz':
     np.savez(path, **fields)
   else:
-    dtypes = {key: array.dtype.name for key, array in fields.items()}
     # Every float32 is a float64, whose decimals give the same bits again.
     lists = {key: array.tolist() for key, array in fields.items()}
-    path.write_text(json.dumps({**lists, 'dtypes': dtypes}) + '\n')
+    single = [key for key, array in fields.items() if array.dtype == np.float32]
+    path.write_text(json.dumps({**lists, 'float32': single}) + '\n')
 
 
 def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
   """Returns the arrays of a .json or .npz file by their keys, whatever these are.
 
-  They are float32 or float64, but for `cell_index` and single numbers, which may be integers.
-
-  What a file declares is checked before anything of that size is allocated.
+  They are float32 or float64, but for `cell_index` and single numbers, which may be integers. A file that declares more
+  than 2^27 bytes is refused before it is read.
 
   Raises:
     ValueError: one sentence with the path and the reason.
@@ -99,9 +97,11 @@ def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
   """
   if fields.keys() - {'initial_probs'} == {'transition_matrices'}:
     return from_transition_matrices(**fields)
-  for kind in (HMM, MemoryHMM):
-    if fields.keys() == set(kind._fields):
-      return kind(**fields).validate()
+  if fields.keys() == set(HMM._fields):
+    return HMM(**fields).validate()
+  if fields.keys() == set(MemoryHMM._fields):
+    hmm = MemoryHMM(**fields).validate()
+    return hmm._replace(cell_index=hmm.cell_index.astype(np.int32))
   valid = f'{HMM._fields}, {MemoryHMM._fields}, or transition_matrices with initial_probs or without'
   raise ValueError(f'the keys are {reprlib.repr([*fields])}; valid are {valid}')
 
@@ -119,11 +119,9 @@ def _read_json(path: pathlib.Path) -> dict[str, np.ndarray]:
   if not isinstance(content, dict):
     raise ValueError(f'it is {reprlib.repr(content)}; valid is an object of arrays')
   content.pop('$schema', None)
-  dtypes = content.pop('dtypes', {})
-  if not set(dtypes.values()) <= set(_DTYPES):
-    raise ValueError(f'dtypes are {reprlib.repr(dtypes)}; valid are {", ".join(_DTYPES)}')
+  single = content.pop('float32', [])
   arrays = {key: _numbers(key, value) for key, value in content.items()}
-  return {key: array.astype(dtypes.get(key, array.dtype), casting='same_kind') for key, array in arrays.items()}
+  return {key: array.astype(np.float32) if key in single else array for key, array in arrays.items()}
 
 
 def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:

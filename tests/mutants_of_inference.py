@@ -265,8 +265,8 @@ INFERENCE = [
   Mutant(
     'the types of a JSON file are not read',
     'hmm_jax/distribution_files.py',
-    'array.astype(dtypes.get(key, array.dtype)',
-    'array.astype(array.dtype',
+    'array.astype(np.float32) if key in single else array',
+    'array',
     (FILES, '-k', 'same_bits'),
   ),
 ]

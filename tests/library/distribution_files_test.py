@@ -23,7 +23,7 @@ HEALTHY = {
   'transition_matrix': [[0.75, 0.25], [0.5, 0.5]],
   'emission_matrix': [[0.5, 0.5], [0.25, 0.75]],
 }
-MEMORY = dense_hmm(np.random.default_rng(0), 2, per_memory=True)
+MEMORY = dense_hmm(np.random.default_rng(0), 2, per_memory=True)._replace(cell_index=np.int32([0, 1, 0]))
 
 
 @pytest.mark.parametrize('suffix', ['.json', '.npz'])
@@ -62,13 +62,13 @@ def test_examples_are_as_the_schema_says(tmp_path):
     ({'emission_matrix': [[1, 0], [1]]}, 'emission_matrix is'),
     ({'initial_probs': 'ab'}, 'initial_probs is'),
     ({'num_states': 10**12}, 'the keys are .*num_states'),
-    ({'dtypes': {'initial_probs': 'object'}}, 'dtypes are'),
+    (MEMORY._asdict() | {'cell_index': [0, 2**32, 0]}, 'cell_index is'),
   ],
 )
 def test_wrong_contents_are_refused(tmp_path, changes, named):
   """In one sentence that names the key."""
   path = tmp_path / 'mine.json'
-  path.write_text(json.dumps(HEALTHY | changes))
+  path.write_text(json.dumps(HEALTHY | changes, default=np.ndarray.tolist))
   with pytest.raises(ValueError, match=named):
     load_distribution(path)
 
