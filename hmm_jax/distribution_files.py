@@ -44,13 +44,12 @@ def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | 
     ValueError: the name has another ending, or the distribution is not valid; nothing is written then.
     OSError: the file cannot be written.
 
-  Example:
+  Example, where a file of matrices is loaded as the HMM that they are converted to:
 
     >>> import tempfile
-    >>> from hmm_jax import processes
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...   save_distribution(f'{folder}/mess3.json', processes.mess3())
-    ...   load_distribution(f'{folder}/mess3.json').num_states
+    ...   save_distribution(f'{folder}/even.npz', [[[0.5, 0], [0, 0]], [[0, 0.5], [1, 0]]])
+    ...   load_distribution(f'{folder}/even.npz').num_states
     3
   """
   path = _checked(path)

@@ -240,9 +240,16 @@ def ginc(
   Source: Xie et al. 2022, "An explanation of in-context learning as implicit Bayesian inference", and
   `generate_data.py` of github.com/p-lambda/incontext-learning.
 
+  Two concepts of nine states have probability 1/2 each, words in common, and ways to move of their own:
+
     >>> hmm = ginc(jax.random.key(0), num_concepts=2)
-    >>> hmm.num_states, concept_probs(hmm.initial_probs, 2).round(3).tolist()
-    (18, [0.5, 0.5])
+    >>> concept_probs(hmm.initial_probs, 2).round(3).tolist()
+    [0.5, 0.5]
+    >>> bool((hmm.emission_matrix[:9] == hmm.emission_matrix[9:]).all())
+    True
+    >>> A = hmm.transition_matrix
+    >>> bool(A[:9, 9:].any() or A[9:, :9].any()), bool(abs(A[:9, :9] - A[9:, 9:]).max() > 0.1)
+    (False, True)
   """
   sizes = num_concepts, num_entities, num_properties, num_tokens - 1
   if min(sizes) < 1:

@@ -253,14 +253,14 @@ INFERENCE = [
     'hmm_jax/processes.py',
     'num_concepts, -1).sum(-1)',
     '-1, num_concepts).sum(-2)',
-    (PROCESSES, '-k', 'ginc'),
+    (PROCESSES, '-k', 'docstrings'),
   ),
   Mutant(
     'an archive of any size',
     'hmm_jax/distribution_files.py',
     '_check_bytes(sum(member.file_size',
     '_check_bytes(sum(0 * member.file_size',
-    (FILES, '-k', 'large'),
+    (FILES, '-k', 'wrong'),
   ),
   Mutant(
     'the types of a JSON file are not read',
