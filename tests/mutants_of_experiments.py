@@ -440,7 +440,7 @@ _OWN_CODE = [
       "  require(found == shape, 'model', name,",
       "  require(True, 'model', name,",
       'pipeline/own_model',
-      'is_no_model',
+      'another_vocabulary',
     ),
   ),
   *_of(

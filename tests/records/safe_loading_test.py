@@ -1,8 +1,6 @@
 """Files of others: nothing is unpickled or run, nothing absurd is allocated, and no path is taken from them."""
 
-import contextlib
 import dataclasses
-import io
 import json
 import pathlib
 import re
@@ -12,9 +10,8 @@ import numpy as np
 import pytest
 from settings_cases import settings_of
 
-from experiments import main as main_lib
-from experiments.pipeline import verify
-from experiments.records import files, results
+from experiments.pipeline import sweep, verify
+from experiments.records import files
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 
@@ -63,16 +60,11 @@ def test_settings_that_are_read_back_choose_no_path():
       verify.recorded_settings(recorded | {field: value}, 'mine', registry.SETTINGS)
 
 
-@pytest.mark.parametrize(('mode', 'status'), [('verify', 2), ('report', 0), ('status', 0)])
-def test_no_module_is_imported_because_a_record_names_it(tmp_path, monkeypatch, mode, status):
-  """Settings on record name one; what is to be run again is refused where the command does not name it too."""
-  (tmp_path / 'named_by_a_record.py').write_text('')
-  monkeypatch.syspath_prepend(tmp_path)
-  monkeypatch.setattr(main_lib, 'set_up', lambda settings: None)
-  record = results.load(ROOT / 'docs/results/small/figure_3_left')[0]
-  settings = settings_of('smoke', models=('own',), model='named_by_a_record:build')
-  results.write(tmp_path, settings, [record | {'model': 'own'}])
-  command = f'main --config=prompt_vs_head:smoke --mode={mode} --workdir={tmp_path}'
-  with contextlib.redirect_stderr(io.StringIO()) as said:
-    assert main_lib.main(command.split()) == status
-  assert 'named_by_a_record' not in sys.modules and (status == 0 or 'named_by_a_record:build' in said.getvalue())
+def test_no_module_is_imported_because_a_record_names_it(tmp_path):
+  """Settings that are read back, and name one, neither run nor find records of its model."""
+  recorded = dataclasses.asdict(settings_of('smoke', models=('own',), model='this:s'))
+  settings = verify.recorded_settings(recorded, '', registry.SETTINGS)
+  for use in (sweep.check, lambda settings: [*sweep.trials(settings, tmp_path).values()][0].paths()):
+    with pytest.raises(SettingsError, match="^model is 'this:s'.* record"):
+      use(settings)
+  assert 'this' not in sys.modules
