@@ -1,4 +1,4 @@
-"""The JSON schemas of docs/schemas/, and of which kinds a record is by them."""
+"""The JSON schemas of docs/schemas/records/, and of which kinds a record is by them."""
 
 import json
 import pathlib
@@ -6,7 +6,7 @@ import pathlib
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-FOLDER = pathlib.Path(__file__).parents[1] / 'docs' / 'schemas'
+FOLDER = pathlib.Path(__file__).parents[1] / 'docs' / 'schemas' / 'records'
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob('*.json')}
 # The schema of what every record has is part of the others.
 _REGISTRY = Registry().with_resource('common.json', Resource.from_contents(SCHEMAS.pop('common')))

@@ -1,8 +1,8 @@
 """python -m experiments.studies.pages: fills the tables of README.md and docs/, and draws figures, from docs/results/.
 
 A table stands between `<!-- table NAME of FOLDER -->` and `<!-- end -->`, FOLDER below docs/results/; all words around
-it are written by hand. Figures lie beside the records that they are drawn from. `<!-- table KIND of schemas -->` is one
-of the fields that records of a kind have, from docs/schemas/.
+it are written by hand. Figures lie beside the records that they are drawn from. `<!-- table KIND of records -->` is one
+of the fields that records of a kind have, from docs/schemas/records/.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from experiments.studies import registry
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md')))
 TABLE = re.compile(r'(<!-- table (\w+) of (\S+) -->\n).*?(<!-- end -->)', re.DOTALL)
-_RESULTS, _SCHEMAS = ROOT / 'docs' / 'results', ROOT / 'docs' / 'schemas'
+_RESULTS, _SCHEMAS = ROOT / 'docs' / 'results', ROOT / 'docs' / 'schemas' / 'records'
 
 
 def filled(text: str) -> str:

@@ -9,7 +9,7 @@ from schema_cases import FOLDER, kinds_of, SCHEMAS
 @pytest.fixture(scope='module')
 def found():
   """A record of each set of fields that there is, by the kinds that it is of."""
-  paths = FOLDER.parent.glob('results/**/results.jsonl')
+  paths = FOLDER.parents[1].glob('results/**/results.jsonl')
   records = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
   distinct = {(record.get('part'), *sorted(record)): record for record in records}
   return {kinds_of(record): record for record in distinct.values()}
@@ -18,7 +18,7 @@ def found():
 def test_every_record_is_of_one_kind(found):
   """And there are records of every kind but those of a user's own file; an environment is of its own kind."""
   assert {*found} == {(kind,) for kind in SCHEMAS if not kind.startswith('e') or kind == 'example_4_1'}
-  for path in FOLDER.parent.glob('results/**/environments/*.json'):
+  for path in FOLDER.parents[1].glob('results/**/environments/*.json'):
     assert kinds_of(json.loads(path.read_text())) == ('environment',)
 
 
