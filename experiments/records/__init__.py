@@ -18,8 +18,8 @@ def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
   """The records of a workdir, a row for each, in the order of the run; empty where there are none.
 
   Columns are the fields of the records, and those of the environment that each was made in, such as `devices`, `cpu`,
-  `commit` and `packages`. docs/use/fields.md says what each means, docs/schemas/records/ which values it takes. What a
-  record lacks is missing (NaN).
+  `commit` and `packages`. docs/schemas/records/ has a JSON schema for each kind of record: what a field means and which
+  values it takes. What a record lacks is missing (NaN).
 
   Args:
     workdir: a folder, or the address of one in an object store.

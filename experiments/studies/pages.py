@@ -1,8 +1,7 @@
 """python -m experiments.studies.pages: fills the tables of README.md and docs/, and draws figures, from docs/results/.
 
 A table stands between `<!-- table NAME of FOLDER -->` and `<!-- end -->`, FOLDER below docs/results/; all words around
-it are written by hand. Figures lie beside the records that they are drawn from. `<!-- table KIND of records -->` is one
-of the fields that records of a kind have, from docs/schemas/records/.
+it are written by hand. Figures lie beside the records that they are drawn from.
 """
 
 from collections.abc import Callable
@@ -10,13 +9,11 @@ import functools
 import pathlib
 import re
 import sys
-from typing import Any
 
 import matplotlib.figure
-import numpy as np
 
 from experiments.analysis import figures
-from experiments.analysis.tables import as_markdown, Table, table
+from experiments.analysis.tables import as_markdown, Table
 from experiments.records import files, load, results
 from experiments.runtime import exit_status
 from experiments.settings.fields import SettingsError
@@ -25,7 +22,7 @@ from experiments.studies import registry
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md')))
 TABLE = re.compile(r'(<!-- table (\w+) of (\S+) -->\n).*?(<!-- end -->)', re.DOTALL)
-_RESULTS, _SCHEMAS = ROOT / 'docs' / 'results', ROOT / 'docs' / 'schemas' / 'records'
+_RESULTS = ROOT / 'docs' / 'results'
 
 
 def filled(text: str) -> str:
@@ -36,20 +33,9 @@ def filled(text: str) -> str:
 @functools.cache
 def _shown(folder: str) -> tuple[dict[str, Table], Callable[[], dict[str, matplotlib.figure.Figure]]]:
   """The tables of a folder of records by name, and what draws its figures."""
-  if folder == _SCHEMAS.name:
-    return {path.stem: _field_table(files.read_json(path)) for path in _SCHEMAS.glob('*.json')}, dict
   settings = registry.from_record(results.config(_RESULTS / folder) or {})
   study, records = registry.EXPERIMENTS[settings.experiment], load(_RESULTS / folder)
   return study.tables(records, settings), functools.partial(study.figures, records, settings)
-
-
-def _field_table(schema: dict[str, Any]) -> Table:
-  """The fields of a JSON schema, with the types of their values and what they mean."""
-  rows = [
-    {'field': f'`{name}`', 'type': ' or '.join(np.atleast_1d(field['type'])), 'meaning': field['description']}
-    for name, field in schema['properties'].items()
-  ]
-  return table(schema['title'], rows, num_texts=3)
 
 
 def main(words: list[str]) -> int:
