@@ -151,7 +151,7 @@ def theorem_4_6(
   beta is 0 but at the prompt, where it is -1 - max_v (q^T Theta^(K))_v on the last key, so that the prompt is never
   attended to. The first arXiv version has -2 (Lemma C.9), which is not always enough: Claim C.10 bounds q^T Theta^(K)
   G_i by 1 after the prompt only, since at its own position G leaves the prompt out and the memory is not confined to
-  supp(mu). See docs/gap.md.
+  supp(mu). See docs/findings/theory.md.
 
   The head attends to every position that the prompted posterior puts in H*. The proof of Lemma C.9 says that these are
   the positions (C.8) of the posterior without the prompt; by Claim C.12 they contain those, and at each the value is
