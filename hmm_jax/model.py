@@ -120,10 +120,11 @@ class MaskedLM(Protocol):
 def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positions: Positions = None) -> Array:
   """The model's predictions [..., Q, V] at `positions` of tokens [..., T], [MASK] being V.
 
-  Raises ValueError at another id where values are known (`hmm_jax.arguments`).
+  Raises ValueError at another id, and parameters that are no valid distribution, where values are known
+  (`hmm_jax.arguments`).
   """
   arguments.check_ids('tokens', tokens, model.num_tokens + 1)
-  return _token_probs(model, params, tokens, positions)
+  return _token_probs(model, arguments.distribution(params), tokens, positions)
 
 
 @functools.partial(jax.jit, static_argnames='model')

@@ -170,7 +170,7 @@ class Tuned:
 
   trainable: dict[str, Any] = dataclasses.field(repr=False)
   accuracy: float
-  tuner: tuning.Tuner
+  tuner: tuning.Tuner = dataclasses.field(repr=False)
   params: Any = dataclasses.field(repr=False)
 
   @property

@@ -4,6 +4,7 @@ import re
 
 from hmm_cases import float32_hmm
 import jax
+import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm, float32
 import numpy as np
 import pytest
@@ -42,12 +43,13 @@ def test_what_has_no_numbers_prints_its_shape():
   """Tracers, shapes, deleted arrays and whatever stands for an array in a tree."""
   seen = []
   jax.eval_shape(lambda hmm: seen.append(repr(hmm)), HIDDEN)
-  deleted = jax.tree.map(lambda x: x + 0, HIDDEN)
-  [x.delete() for x in deleted]
+  deleted = jax.tree.map(jnp.copy, HIDDEN)
+  deleted.initial_probs.delete()
   shapes = 'HMM(initial_probs [3], transition_matrix [3, 3], emission_matrix [3, 4])'
-  assert [*seen, repr(jax.eval_shape(lambda: HIDDEN)), repr(deleted)] == [shapes] * 3
-  assert repr(hj.HMM(0, None, [0.5] * 99)) == (
-    'HMM(initial_probs 0, transition_matrix None, emission_matrix [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, ...])'
+  assert [*seen, repr(jax.eval_shape(lambda: HIDDEN))] == [shapes] * 2
+  assert repr(deleted).startswith('HMM(initial_probs [3], ')
+  assert repr(hj.HMM(0, None, [0.5] * 9)).endswith(
+    'transition_matrix None, emission_matrix [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, ...])'
   )
 
 
