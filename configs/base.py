@@ -4,8 +4,8 @@ field means and takes stands in its class of settings, and `python -m experiment
 The scales: `small` is for a CPU with two cores, `paper` is what the paper's later text says (20 pretrainings a size, 5
 for Figure 3 right), `paper_v1` what its first text says (one, with 5 draws of mu), `official` what its released code
 does, `tuned` is `paper` with the recipe of pretraining that came closest to the ideal model at the small scale
-(docs/recipes.md), `smoke` runs the whole path in a minute and measures nothing. `evidence`, of Figure 3 alone, is
-`small` with several HMMs a size.
+(docs/findings/recipes.md), `smoke` runs the whole path in a minute and measures nothing. `evidence`, of Figure 3 alone,
+is `small` with several HMMs a size.
 """
 
 from typing import Any

@@ -17,7 +17,7 @@ BERT: dict[str, Any] = dict(
   init_stddev=0.05,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
 )
 
-# What won in docs/recipes.md, with 0.71 of the operations of the recipe before: AdamW, 15% selected, 1250 steps.
+# What won in docs/findings/recipes.md, with 0.71 of the operations of the base: AdamW, 15% selected, 1250 steps.
 NUM_STEPS = 600
 BATCH_SIZE = 32
 WARMUP_STEPS = 50

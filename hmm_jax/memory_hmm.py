@@ -6,6 +6,7 @@ which cell is read: a token depends on (what that cell holds, the state). Infere
 """
 
 import functools
+import reprlib
 from typing import NamedTuple
 
 import jax
@@ -90,7 +91,7 @@ class MemoryHMM(NamedTuple):
     is_integer = np.issubdtype(cells.dtype, np.integer)
     if cells.shape != (num_states,) or not is_integer or not np.isin(cells, range(num_cells)).all():
       valid = f'an integer from 0 to {num_cells - 1} for each of {num_states} states'
-      raise ValueError(f'cell_index is {cells.tolist()}; valid is {valid}')
+      raise ValueError(f'cell_index is {reprlib.repr(cells.tolist())}; valid is {valid}')
     check_configurations(memory_size, num_cells)
     return arguments.with_arrays(self)
 
@@ -174,7 +175,7 @@ def lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray:
   return lifted.reshape(rows.shape[:-2] + (-1,))
 
 
-def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array:
+def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray:
   """The reverse lifting phi (C.4): rows [..., E] as [..., M, H], the mean over all configurations that read m at h.
 
   `reverse_lift(hmm, lift(hmm, rows))` equals `rows`.
@@ -182,11 +183,12 @@ def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array:
   return _sum_by_value_read(hmm, rows) / hmm.memory_size ** (hmm.num_cells - 1)
 
 
-def _sum_by_value_read(hmm: MemoryHMM, joint: Array | np.ndarray) -> Array:
+def _sum_by_value_read(hmm: MemoryHMM, joint: Array | np.ndarray) -> Array | np.ndarray:
   """Sums [..., E] over all configurations that read the same value: [..., M, H]."""
-  reads = jax.nn.one_hot(_values_read(hmm), hmm.memory_size, axis=0, dtype=joint.dtype)
-  joint = joint.reshape(joint.shape[:-1] + reads.shape[1:])
-  return jnp.einsum('...ch,mch->...mh', joint, reads, precision=jax.lax.Precision.HIGHEST)
+  values = _values_read(hmm)
+  reads = values == np.arange(hmm.memory_size)[:, None, None]
+  joint = joint.reshape(*joint.shape[:-1], 1, *values.shape)
+  return (joint * reads).sum(-2)
 
 
 def cell_probs(hmm: MemoryHMM, joint_probs: Array | np.ndarray) -> Array:

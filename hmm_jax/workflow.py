@@ -1,7 +1,7 @@
 """From a distribution to a tuned prompt: `pretrain` a BERT on its text, `draw_task`, `tune` a head and a prompt.
 
 ```python
-hmm = hj.random_hmm(key, 4, 10)
+hmm = hj.processes.mess3()
 model, params = hj.pretrain(hmm, key, steps=600, report=print)
 task = hj.draw_task(hmm, key)
 tuned = hj.tune(model, params, hmm, task, prompt_length=10)

@@ -47,12 +47,12 @@ def block():
 def test_the_block_runs_as_it_stands(block):
   """A prompt of ten rows and a linear head, on a BERT and on the exact model; the accuracy is that of predictions."""
   names, ((_, _), (step, values)) = block
-  assert step == 4 and 1 < values['train_loss'] < 4 and 0 < values['kl_at_mask'] < 3 and 0 < values['tv_at_mask'] < 1
+  assert step == 4 and 0.8 < values['train_loss'] < 4 and 0 < values['kl_at_mask'] < 3 and 0 < values['tv_at_mask'] < 1
   inputs, labels = names['task'].examples(names['hmm'])
-  shown = np.where(inputs == 10, 0, inputs)  # The first token is masked where it is shown.
-  for name, width in (('tuned', 128), ('exact', 4)):
+  shown = np.where(inputs == 3, 0, inputs)  # The first token is masked where it is shown.
+  for name, width in (('tuned', 128), ('exact', 3)):
     tuned = names[name]
-    assert tuned.prompt.shape == (10, width) and tuned.head.weights.shape == (10, 2)
+    assert tuned.prompt.shape == (10, width) and tuned.head.weights.shape == (3, 2)
     assert tuned.accuracy == (tuned.predict(shown[1500:]) == labels[1500:]).mean()
 
 
@@ -62,7 +62,7 @@ def test_the_library_pretrains_as_the_suite_does(block):
   names, _ = block
   fields = dict(num_steps=4, steps_per_call=2, warmup_steps=1, checkpoint_every=4, measure_every=4)
   changes = {f'pretrain__{name}': value for name, value in fields.items()}
-  settings = settings_of('small', corpus__num_documents=4, **changes)
+  settings = settings_of('small', corpus__num_documents=4, hmm__num_tokens=3, **changes)
   ((_, params),) = pretraining.params_along(settings, names['hmm'], names['key'], (4,), QUIET)
   assert_same_bits(jax.device_get(names['params']), params)
 

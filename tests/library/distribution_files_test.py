@@ -1,0 +1,98 @@
+"""Distributions in files: the same bits again, the published schema, and what is refused."""
+
+import io
+import json
+import pathlib
+import re
+import zipfile
+
+from conftest import assert_same_bits
+from hmm_cases import float32_hmm
+import jsonschema
+from memory_hmm_cases import dense_hmm, float32
+import numpy as np
+import pytest
+
+from hmm_jax import distribution_files, processes
+from hmm_jax.distribution_files import load_distribution, save_distribution
+
+DOCS = pathlib.Path(__file__).parents[2] / 'docs'
+SCHEMA = jsonschema.Draft202012Validator(json.loads((DOCS / 'schemas' / 'distribution.json').read_text()))
+MEMORY = dense_hmm(np.random.default_rng(0), 2, per_memory=True)._replace(cell_index=np.int32([0, 1, 0]))
+
+
+@pytest.mark.parametrize('suffix', ['.json', '.npz'])
+@pytest.mark.parametrize('distribution', [float32_hmm(0, 3, 4), processes.mess3(), MEMORY, float32(MEMORY)])
+def test_a_file_gives_the_same_bits(tmp_path, suffix, distribution):
+  """Of every array, its type included; a .json file is as the schema says."""
+  path = tmp_path / f'mine{suffix}'
+  save_distribution(path, distribution)
+  loaded = load_distribution(str(path))
+  assert_same_bits(loaded, distribution)
+  assert [array.dtype for array in loaded] == [array.dtype for array in distribution]
+  if suffix == '.json':
+    SCHEMA.validate(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize('name', ['mess3', 'even'])
+def test_an_example_is_as_the_schema_says(name):
+  """And has the arrays of the process that it is named after; the schema refuses what it has no key for."""
+  path = DOCS / 'examples' / f'{name}.json'
+  content = json.loads(path.read_text())
+  SCHEMA.validate(content)
+  assert not SCHEMA.is_valid(content | {'num_states': 2})
+  for loaded, made in zip(load_distribution(path), processes.NAMED[name]()):
+    np.testing.assert_allclose(loaded, made, atol=1e-15)
+
+
+def _npz(array, old=b'', new=b''):
+  """The bytes of an archive of one array, some bytes of which are replaced."""
+  member, archive = io.BytesIO(), io.BytesIO()
+  np.save(member, array)
+  with zipfile.ZipFile(archive, 'w') as file:
+    file.writestr('initial_probs.npy', member.getvalue().replace(old, new))
+  return archive.getvalue()
+
+
+def _json(**changes):
+  """The bytes of a file that is right but for these keys."""
+  return json.dumps(MEMORY._asdict() | changes, default=np.ndarray.tolist).encode()
+
+
+@pytest.mark.parametrize(
+  ('suffix', 'content', 'reason'),
+  [
+    ('.json', _json(initial_probs=[1.0]), 'initial_probs has shape'),
+    ('.json', _json(transition_matrix=0.9 * np.eye(3)), 'transition_matrix has a row that sums to 0.9'),
+    ('.json', _json(transition_matrix=2 * np.eye(3) - 1 / 3), 'transition_matrix has an entry'),
+    ('.json', _json(emission_matrix=np.full((2, 3, 4), np.nan)), 'emission_matrix has an entry'),
+    ('.json', _json(cell_index=[0, 2**32, 0]), 'cell_index is'),
+    ('.json', _json(num_states=10**12), 'the keys are'),
+    ('.json', _json(initial_probs=[[1, 0], [1]]), 'cannot be read .initial_probs is'),
+    ('.json', b'[' * 200_000, 'cannot be read .*recursion'),
+    ('.json', b'\x89PNG', 'cannot be read .*decode'),
+    ('.json', b'[0.5, 0.5]', 'cannot be read .*valid is an object'),
+    ('.json', bytes(300_001), 'cannot be read .it has 300,001 bytes'),
+    ('.npz', _npz(np.zeros(40_000)), 'cannot be read .it has 320,128 bytes'),
+    ('.npz', _npz([0.5], b'(1,), }            ', b'(1000000000000,), }'), 'cannot be read .*(allocate|EOF)'),
+    ('.npz', _npz([print]), 'cannot be read .*allow_pickle=False'),
+    ('.txt', b'', 'ends in'),
+  ],
+)
+def test_what_is_wrong_is_refused(tmp_path, monkeypatch, suffix, content, reason):
+  """In one sentence, with the key or with the path; files of more bytes than the limit are not read."""
+  monkeypatch.setattr(distribution_files, 'MAX_BYTES', 300_000)
+  path = tmp_path / f'mine{suffix}'
+  path.write_bytes(content)
+  with pytest.raises(ValueError, match=f'^({re.escape(repr(str(path)))} )?{reason}.*; valid'):
+    load_distribution(path)
+
+
+def test_what_cannot_be_loaded_is_not_saved(tmp_path):
+  """And a file that is not there is an OSError."""
+  for name, matrices in (('mine.json', [[[0.5]]]), ('mine.txt', [[[1]]])):
+    with pytest.raises(ValueError):
+      save_distribution(tmp_path / name, matrices)
+    assert not list(tmp_path.iterdir())
+  with pytest.raises(FileNotFoundError):
+    load_distribution(tmp_path / 'mine.json')
