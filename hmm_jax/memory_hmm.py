@@ -237,7 +237,7 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
     leave_one_out_cell_probs=cell_probs(hmm, joint.leave_one_out_probs),
     smoothed_probs=over_states(joint.smoothed_probs),
     leave_one_out_probs=over_states(joint.leave_one_out_probs),
-    leave_one_out_read_probs=_sum_by_value_read(hmm, joint.leave_one_out_probs),
+    leave_one_out_read_probs=jnp.asarray(_sum_by_value_read(hmm, joint.leave_one_out_probs)),
     joint=joint,
     marginal_loglik=joint.marginal_loglik,
   )

@@ -1,7 +1,7 @@
 """Sampling text from an `HMM` or a `MemoryHMM`, by Walker's alias method: one random word per draw."""
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 from jax import Array, lax
@@ -10,6 +10,8 @@ import numpy as np
 
 from hmm_jax.arguments import checked
 from hmm_jax.hmm import Distribution
+
+ArrayT = TypeVar('ArrayT', Array, np.ndarray)
 
 # Documents of a corpus that are drawn at once.
 DOCUMENTS_AT_A_TIME = 256
@@ -114,7 +116,11 @@ def sample_corpus(
   return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
 
 
-def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_length: int, chunk_length: int) -> Array:
+def in_chunks(documents: ArrayT, chunk_length: int) -> ArrayT:
   """Documents cut into the chunks [S, T] that pretraining meets; what is left of each at its end is left out."""
-  documents = sample_corpus(key, hmm, num_documents, document_length)
-  return documents[:, : document_length // chunk_length * chunk_length].reshape(-1, chunk_length)
+  return documents[:, : documents.shape[1] // chunk_length * chunk_length].reshape(-1, chunk_length)
+
+
+def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_length: int, chunk_length: int) -> Array:
+  """`in_chunks` of `sample_corpus`."""
+  return in_chunks(sample_corpus(key, hmm, num_documents, document_length), chunk_length)

@@ -348,7 +348,7 @@ _TRIALS = [
     'hmm_jax/sampling.py',
     (
       'chunks span documents',
-      'documents[:, : document_length // chunk_length * chunk_length].reshape',
+      'documents[:, : documents.shape[1] // chunk_length * chunk_length].reshape',
       'documents.reshape(-1)[: documents.size // chunk_length * chunk_length].reshape',
       'pipeline/pretraining',
       'of_one_document',
