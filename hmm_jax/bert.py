@@ -205,7 +205,14 @@ class Bert(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class BertModel(MaskedLM):
-  """`bert` through the interface of models; its parameters are the linen variables' 'params' tree."""
+  """`bert` through the interface of models; its parameters are the linen variables' 'params' tree.
+
+  >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.0)
+  >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']
+  >>> model = BertModel(bert)
+  >>> model.embed(params, jnp.array([[4, 1, 2, 3, 0]])).shape
+  (1, 5, 8)
+  """
 
   bert: Bert
 

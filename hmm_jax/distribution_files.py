@@ -33,6 +33,13 @@ def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM:
   Raises:
     ValueError: one sentence with what is wrong, a key or the path, and what would be valid.
     OSError: there is no such file, or it cannot be opened.
+
+  >>> import tempfile
+  >>> from hmm_jax import processes
+  >>> with tempfile.TemporaryDirectory() as folder:
+  ...   save_distribution(f'{folder}/casino.npz', processes.dishonest_casino())
+  ...   load_distribution(f'{folder}/casino.npz').num_tokens
+  6
   """
   return from_fields(read_fields(path))
 

@@ -173,6 +173,13 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
   Raises:
     ValueError: a token that is observed is not from 0 to V - 1, where values are known (`hmm_jax.arguments`); inside of
       `jax.jit` its row is NaN.
+
+  >>> hmm = HMM(np.array([1.0, 0]), np.array([[0.5, 0.5], [1, 0]]), np.array([[0.75, 0.25], [0, 1]]))
+  >>> tokens = jnp.array([0, 1, 1])
+  >>> print(token_likelihoods(hmm, tokens, observed=jnp.array([False, True, True])))
+  [[1.   1.  ]
+   [0.25 1.  ]
+   [0.25 1.  ]]
   """
   hmm, tokens, observed = arguments.distribution(hmm), *map(arguments.as_array, (tokens, observed))
   arguments.check_ids('tokens', tokens, hmm.num_tokens, observed)
@@ -262,6 +269,9 @@ def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_pro
 
   Raises:
     ValueError: an attribute is missing, or a shape, an entry or a row sum is wrong.
+
+  >>> from_dynamax(np.array([0.5, 0.5]), np.eye(2), np.eye(2)[:, None]).num_tokens
+  2
   """
   if transition_matrix is None:
     names = 'initial.probs', 'transitions.transition_matrix', 'emissions.probs'
@@ -293,6 +303,9 @@ def from_hmmlearn(startprob_: Any, transmat_: Any = None, emissionprob_: Any = N
 
   Raises:
     ValueError: an attribute is missing, or a shape, an entry or a row sum is wrong.
+
+  >>> from_hmmlearn(np.array([0.5, 0.5]), np.eye(2), np.eye(2)).num_states
+  2
   """
   if transmat_ is None:
     startprob_, transmat_, emissionprob_ = _attributes(startprob_, 'startprob_', 'transmat_', 'emissionprob_')

@@ -186,6 +186,16 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   Raises:
     ValueError: the shape of the likelihoods; where values are known (`hmm_jax.arguments`) one that is negative or NaN,
       and a field of the distribution that `validate` refuses. Elsewhere a NaN makes `marginal_loglik` NaN.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> tokens = jnp.array([0, 1, 2, 3, 0])
+  >>> print(forward_backward(hmm, hj.token_likelihoods(hmm, tokens, tokens >= 0)).smoothed_probs.round(2))
+  [[0.   0.   1.  ]
+   [0.   0.   1.  ]
+   [1.   0.   0.  ]
+   [0.   1.   0.  ]
+   [0.84 0.   0.16]]
   """
   probs, loglik = _of_batch(_smoothed, hmm, likelihoods)
   return Posterior._make((*probs, loglik))

@@ -89,6 +89,12 @@ class MaskedLM(Protocol):
   the rest falls back on them (docs/how_to/own_model.md). Token ids 0 to V - 1 are the vocabulary; id V is [MASK].
   Models of equal fields are equal and share programs. `positions` are those that are read, as in `at_positions`: T of
   them, all, where None. What nobody reads need not be computed.
+
+  >>> import hmm_jax as hj
+  >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), ExactModel(num_tokens=4)
+  >>> embeddings = model.embed(hmm, jnp.array([4, 1, 2, 3, 0]))
+  >>> model.name, embeddings.shape, model.predict(hmm, embeddings).shape
+  ('exact', (5, 3), (5, 4))
   """
 
   # Where a model's prompts start: as BERT's, unless it has others.
@@ -134,6 +140,11 @@ def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positi
 
   Raises ValueError at another id, and parameters that are no valid distribution, where values are known
   (`hmm_jax.arguments`).
+
+  >>> import hmm_jax as hj
+  >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), ExactModel(num_tokens=4)
+  >>> token_probs(model, hmm, jnp.array([4, 1, 2, 3, 0]), np.array([0])).shape
+  (1, 4)
   """
   arguments.check_ids('tokens', tokens, model.num_tokens + 1)
   return _token_probs(model, arguments.distribution(params), tokens, positions)

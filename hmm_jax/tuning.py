@@ -30,6 +30,11 @@ class Prompt:
     length: P.
     scale: iid uniform within `scale` units of the centre of the model's `prompt_space` (U[-0.5, 0.5] in the paper); or
       None for the embeddings of uniformly drawn tokens, as in the released code.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> Prompt(length=2, scale=0.5).init(jax.random.key(1), hj.ExactModel(num_tokens=4), hmm).shape
+  (2, 3)
   """
 
   length: int
@@ -56,6 +61,13 @@ class Tuner:
     prompt: trained with the head; None for none.
     probes: True if the head reads the model's representation rather than the probabilities it predicts.
     finetunes: True if a copy of the model's own parameters is trained with the head, without a prompt.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> tuner = Tuner(hj.ExactModel(num_tokens=4), hj.Linear(num_classes=2), Prompt(length=2, scale=0.5))
+  >>> trainable = tuner.init(jax.random.key(1), hmm, np.zeros((6, 5), np.int32))
+  >>> trainable['prompt'].shape, trainable['head'].weights.shape
+  ((2, 3), (4, 2))
   """
 
   model: MaskedLM | None
@@ -181,7 +193,14 @@ Epoch = Callable[[TuneState], tuple[TuneState, Array]]
 
 
 def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size: int) -> Any:
-  """`tuner.features` of inputs [n, T], `batch_size` at a time; numpy arrays."""
+  """`tuner.features` of inputs [n, T], `batch_size` at a time; numpy arrays.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> tuner = Tuner(hj.ExactModel(num_tokens=4), hj.Linear(num_classes=2))
+  >>> frozen_features(tuner, hmm, np.tile([4, 1, 2, 3, 0], (6, 1)), batch_size=6).shape  # G at the [MASK]
+  (6, 4)
+  """
   return in_blocks(functools.partial(tuner.features, frozen), inputs, batch_size)
 
 
@@ -190,6 +209,12 @@ def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, featu
   """A fresh trainable for each task number in `tasks` [K]; task k starts from fold_in(key, k).
 
   Only the shapes of `features` matter.
+
+  >>> import hmm_jax as hj
+  >>> tuner, schedule = Tuner(None, hj.Linear(num_classes=2)), Schedule(0.01, 5, 4, 2, 0.0, 1.0)
+  >>> state = init_tuning(jax.random.key(0), tuner, schedule, (), np.eye(4, dtype=np.float32), jnp.arange(1))
+  >>> state.trainable['head'].weights.shape  # of one task
+  (1, 4, 2)
   """
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, tasks)
   trainable = jax.vmap(lambda key: tuner.init(key, frozen, features))(keys)
@@ -216,6 +241,14 @@ def tune_epoch(
 
   Returns:
     The new state, and the mean cross-entropy of each task over the epoch in nats, [K].
+
+  >>> import hmm_jax as hj
+  >>> tuner, schedule = Tuner(None, hj.Linear(num_classes=2)), Schedule(0.01, 5, 4, 2, 0.0, 1.0)
+  >>> features, labels = np.eye(4, dtype=np.float32), np.array([[0, 0, 1, 1]])
+  >>> state = init_tuning(jax.random.key(0), tuner, schedule, (), features, jnp.arange(1))
+  >>> state, losses = tune_epoch(state, jax.random.key(1), tuner, schedule, (), features, labels)
+  >>> int(state.step), losses.shape
+  (1, (1,))
   """
   num_inputs = len(jax.tree.leaves(features)[0])
   valid = len(jax.tree.leaves(state.trainable)[0]), num_inputs
@@ -259,7 +292,14 @@ def epochs(
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))
 def predictions(tuner: Tuner, trainable: Any, frozen: Any, features: Any, *, batch_size: int) -> Array:
-  """The class each task predicts for each input, [K, n] int32; `batch_size` inputs at a time."""
+  """The class each task predicts for each input, [K, n] int32; `batch_size` inputs at a time.
+
+  >>> import hmm_jax as hj
+  >>> trainable = {'head': hj.heads.LinearHead(np.eye(2, dtype=np.float32)[None], np.zeros((1, 2), np.float32))}
+  >>> tuner, features = Tuner(None, hj.Linear(num_classes=2)), np.array([[0.75, 0.25], [0.25, 0.75]], np.float32)
+  >>> predictions(tuner, trainable, (), features, batch_size=2).tolist()
+  [[0, 1]]
+  """
   return map_blocks(lambda block: tuner.scores(trainable, frozen, block).argmax(-1).T, features, batch_size).T
 
 

@@ -62,6 +62,13 @@ def pretrain(
   Raises:
     ValueError: the distribution is not valid.
     Diverged: a loss is not finite.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=64, dropout_rate=0.0)
+  >>> model, params = pretrain(hmm, jax.random.key(1), steps=1, bert=bert)
+  >>> hj.token_probs(model, params, jnp.array([[4, 1, 2, 3, 0]])).shape
+  (1, 5, 4)
   """
   hmm = arguments.distribution(hmm)
   bert = bert or Bert(num_tokens=hmm.num_tokens, **defaults.BERT)
@@ -105,6 +112,13 @@ class DownstreamTask(NamedTuple):
     length: tokens of a text, the first of which is masked.
     num_train: training texts.
     num_test: test texts.
+
+  >>> import hmm_jax as hj
+  >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
+  >>> task = DownstreamTask(np.eye(3), jax.random.key(1), length=5, num_train=20, num_test=10)  # the likeliest state
+  >>> inputs, labels = task.examples(hmm)
+  >>> inputs.shape, bool(set(labels.tolist()) <= {0, 1, 2})
+  ((30, 5), True)
   """
 
   task_weights: Array | np.ndarray
@@ -166,6 +180,13 @@ class Tuned:
     accuracy: the share of test texts that are classified correctly.
     tuner: what was trained.
     params: the model's parameters.
+
+  >>> import hmm_jax as hj
+  >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), hj.ExactModel(num_tokens=4)
+  >>> task = draw_task(hmm, jax.random.key(1), length=5, num_train=20, num_test=10)
+  >>> tuned = tune(model, hmm, hmm, task, prompt_length=2)
+  >>> tuned.predict(np.tile([4, 1, 2, 3, 0], (6, 1))).shape
+  (6,)
   """
 
   trainable: dict[str, Any] = dataclasses.field(repr=False)
@@ -226,6 +247,12 @@ def tune(
   Raises:
     ValueError: `task_weights` do not fit `hmm`, or the distribution is not valid.
     Diverged: a loss is not finite.
+
+  >>> import hmm_jax as hj
+  >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), hj.ExactModel(num_tokens=4)
+  >>> task = draw_task(hmm, jax.random.key(1), length=5, num_train=20, num_test=10)
+  >>> tune(model, hmm, hmm, task, prompt_length=2).prompt.shape
+  (2, 3)
   """
   hmm, params = map(arguments.distribution, (hmm, params))
   inputs, labels = task.examples(hmm)
