@@ -43,8 +43,9 @@ def _escape(app, kind, name, member, options, lines):
     if not in_example:
       parts = re.split(r'(`[^`]+`)', line)
       parts[::2] = [re.sub(r'[*|\\]|_\b', r'\\\g<0>', part) for part in parts[::2]]
-      # The s of `Fraction`s ends no markup by itself.
-      lines[number] = re.sub(r'(`[^`]+`)(?=\w)', r'\1\\ ', ''.join(parts))
+      # What follows, as in `Fraction`s, would not end the markup.
+      parts[2::2] = [r'\ ' * part[:1].isalnum() + part for part in parts[2::2]]
+      lines[number] = ''.join(parts)
 
 
 def _unlink_folders(app, page, source):
