@@ -16,7 +16,7 @@ from experiments.studies.registry import EXPERIMENTS
 
 ROOT = pathlib.Path(__file__).parents[2]
 LAUNCH = ROOT / 'launch'
-SCRIPTS = sorted([*LAUNCH.glob('*.sh'), *LAUNCH.glob('*.sbatch'), ROOT / '.ci' / 'run'])
+SCRIPTS = sorted([*LAUNCH.glob('*.sh'), *LAUNCH.glob('*.sbatch'), *(ROOT / '.ci').iterdir()])
 # Of Kubernetes and of JobSet, as Kubeflow generates them from the OpenAPI of both.
 TYPES = {
   'k8s_indexed_job.yaml': ('batch/v1', 'Job', models.IoK8sApiBatchV1Job),
