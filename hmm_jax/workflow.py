@@ -60,7 +60,7 @@ def pretrain(
       None.
 
   Raises:
-    ValueError: the distribution is not valid.
+    ValueError: the distribution is not valid, or `bert` is for another vocabulary.
     Diverged: a loss is not finite.
 
   >>> import hmm_jax as hj
@@ -72,6 +72,7 @@ def pretrain(
   """
   hmm = arguments.distribution(hmm)
   bert = bert or Bert(num_tokens=hmm.num_tokens, **defaults.BERT)
+  _check_vocabulary(bert, hmm)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
   steps_per_call = math.gcd(steps, defaults.STEPS_PER_CALL)
@@ -88,6 +89,11 @@ def pretrain(
       gap = bayes_gap.measure_gap(model, pretraining.params_here(state), ideal, **_AT_A_TIME)
       report(step, {'train_loss': loss, 'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation})
   return model, pretraining.params_here(state)
+
+
+def _check_vocabulary(model: Bert | MaskedLM, hmm: Distribution) -> None:
+  if model.num_tokens != hmm.num_tokens:
+    raise ValueError(f'the model has num_tokens {model.num_tokens}; valid is that of the text, {hmm.num_tokens}')
 
 
 @functools.cache
@@ -245,7 +251,7 @@ def tune(
     report: called after every epoch with the steps so far and its mean `train_loss` in nats.
 
   Raises:
-    ValueError: `task_weights` do not fit `hmm`, or the distribution is not valid.
+    ValueError: `task_weights` or the model's vocabulary do not fit `hmm`, or the distribution is not valid.
     Diverged: a loss is not finite.
 
   >>> import hmm_jax as hj
@@ -255,6 +261,7 @@ def tune(
   (2, 3)
   """
   hmm, params = map(arguments.distribution, (hmm, params))
+  _check_vocabulary(model, hmm)
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuning.Schedule(**defaults.SCHEDULE)
   prompt = tuning.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None

@@ -22,6 +22,8 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 CHAIN = jax.tree.map(np.asarray, float32_hmm(0, 3, 4))
 TASK = hj.DownstreamTask(np.eye(2, 3), jax.random.key(1), length=5, num_train=48, num_test=30)
 QUICK = hj.Schedule(0.05, num_epochs=20, batch_size=8, warmup_steps=2, weight_decay=0.0, clip_norm=1.0)
+KEY, EXACT = jax.random.key(0), hj.ExactModel(4)
+BERT = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'how_to' / 'own_model.md'
 
 
@@ -113,6 +115,8 @@ def test_what_a_model_leaves_out_falls_back(own):
   ('sentence', 'call'),
   [
     ('task_weights have shape (2, 4); valid is [classes, 3]', lambda tune: tune(task_weights=np.eye(2, 4))),
+    ('num_tokens 4; valid is that of the text, 5', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=BERT)),
+    ('num_tokens 4; valid is that of the text, 5', lambda _: hj.tune(EXACT, CHAIN, hj.random_hmm(KEY, 3, 5), TASK)),
     ('batch_size is 8; valid is at most the number of inputs, 7', lambda tune: tune(num_train=7)),
     ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),
     ('tokens have shape (3,); valid is [texts, length]', lambda tune: tune().predict([4, 1, 0])),
