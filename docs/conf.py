@@ -10,9 +10,6 @@ html_theme = 'furo'
 html_copy_source = html_show_sourcelink = html_show_copyright = False
 
 extensions = ['myst_nb', 'sphinx.ext.autodoc', 'sphinx.ext.napoleon']
-exclude_patterns = ['results/**.md']
-# A part of the site may have no page yet.
-suppress_warnings = ['toc.empty_glob']
 
 myst_heading_anchors = 3
 nb_execution_mode = 'force'
