@@ -10,7 +10,7 @@ Command: python -m experiments.main --config=memory_vs_vanilla[:small|evidence|p
 
 `evidence` is `small` with 5 draws of each distribution and the controls that the panel lacks, since the attention head
 reads the tokens x_i beside G and the linear head does not: attention without tokens, attention on a constant G, which
-is a bag of words, attention on vanilla text, and a linear head on text with a memory. It took 1.2 hours of CPU time;
+is a bag of words, attention on vanilla text, and a linear head on text with a memory. It took 1.0 hour of CPU time;
 `--config.num_trials=8` adds three draws to each. Its records are in docs/results/small/figure_3_right.
 
 Cost: `small` took 8 min 15 s of CPU time on two cores that other work shared. It has 350 steps of pretraining by Muon
