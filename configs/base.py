@@ -132,6 +132,8 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   config.tasks_per_trial = 4
   config.models = ('bert', 'exact')
   config.methods = ('head', 'prompt')
+  config.distribution = ''
+  config.corpus_file = ''
 
 
 def _text(config: ml_collections.ConfigDict) -> None:

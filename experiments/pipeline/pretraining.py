@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 import functools
 import math
 import pathlib
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax import Array
@@ -25,7 +25,9 @@ from hmm_jax.sampling import sample_corpus
 # What the distance from the ideal model is measured on: corrupted chunks, inputs with one [MASK] at their start, and
 # documents with one at each position in turn.
 Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
-
+# What the corpus is drawn from, or the documents [S, T] of one that is given.
+Text = Distribution | np.ndarray
+ArrayT = TypeVar('ArrayT', Array, np.ndarray)
 
 State = pretrain.TrainState
 
@@ -120,7 +122,7 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
 
 
 def _program(
-  settings: Settings, hmm: Distribution, key: Array
+  settings: Settings, text: Text, key: Array
 ) -> tuple[Callable[[Array], State], Array, Callable[[], Callable[[State], tuple[State, Array]]]]:
   """A pretraining: what makes its first state, of which key, and what draws its corpus and returns the steps on it."""
   p, mesh = settings.pretrain, _mesh(settings)
@@ -128,7 +130,10 @@ def _program(
   key_corpus, key_params, key_steps = _keys(key)
 
   def on_corpus() -> Callable[[State], tuple[State, Array]]:
-    chunks = np.asarray(chunked_corpus(key_corpus, hmm, settings.corpus))
+    if isinstance(text, np.ndarray):
+      chunks = in_chunks(text, settings.corpus)
+    else:
+      chunks = np.asarray(chunked_corpus(key_corpus, text, settings.corpus))
     corpus = jax.device_put(chunks, sharding.replicated(mesh))
     return lambda state: train_steps(state, corpus, key_steps)
 
@@ -136,7 +141,7 @@ def _program(
 
 
 def pretrained_params(
-  settings: Settings, hmm: Distribution, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
+  settings: Settings, text: Text, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
   """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished,
   whatever the mesh that saved it; once no other process works on it, since several runs may share it.
@@ -148,7 +153,7 @@ def pretrained_params(
   are due.
   """
   num_steps, mesh, clock = settings.pretrain.num_steps, _mesh(settings), reporter.clock
-  init, key_params, on_corpus = _program(settings, hmm, key)
+  init, key_params, on_corpus = _program(settings, text, key)
   is_past = lambda: clock.is_past(settings.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
@@ -304,6 +309,10 @@ def note_environment(settings: Settings, directory: pathlib.Path, done: int, rep
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
 def chunked_corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
   """The chunks [S, T] that pretraining meets."""
-  documents = sample_corpus(key, hmm, corpus.num_documents, corpus.document_length)
+  return in_chunks(sample_corpus(key, hmm, corpus.num_documents, corpus.document_length), corpus)
+
+
+def in_chunks(documents: ArrayT, corpus: CorpusSettings) -> ArrayT:
+  """Documents [S, T] cut into chunks, without the rest of each."""
   whole_chunks = documents[:, : corpus.chunks_per_document * corpus.chunk_length]
   return whole_chunks.reshape(corpus.num_chunks, corpus.chunk_length)
