@@ -1,7 +1,8 @@
 """The hidden Markov model: its parameters, the paper's random draw, and the exact G."""
 
 import functools
-from typing import NamedTuple, Protocol, Self, TypeVar
+import operator
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import jax
 from jax import Array, lax
@@ -82,7 +83,9 @@ def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int
   return shape
 
 
-def check_probs(field: str, probs: Array | np.ndarray, shape: tuple[int, ...], axis: int | None = -1) -> None:
+def check_probs(
+  field: str, probs: Array | np.ndarray, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = -1
+) -> None:
   """Raises ValueError naming `field` unless `probs` has this shape and distributions on this axis; None for all."""
   if np.shape(probs) != shape:
     raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
@@ -200,10 +203,20 @@ def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:
   }
 
 
-def from_dynamax(
-  initial_probs: Array | np.ndarray, transition_matrix: Array | np.ndarray, emission_probs: Array | np.ndarray
-) -> HMM:
-  """From dynamax's arrays; `emission_probs` is [H, 1, V], one emission a step."""
+def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_probs: Any = None) -> HMM:
+  """From the parameters of dynamax's `CategoricalHMM`, which `initialize` and `fit_em` return, or from three arrays.
+
+  Args:
+    initial_probs: [H], or the parameters: with `initial.probs`, `transitions.transition_matrix`, `emissions.probs`.
+    transition_matrix: [H, H], unless the parameters are given.
+    emission_probs: [H, 1, V], one emission a step, unless the parameters are given.
+
+  Raises:
+    ValueError: an attribute is missing, or a shape, an entry or a row sum is wrong.
+  """
+  if transition_matrix is None:
+    names = 'initial.probs', 'transitions.transition_matrix', 'emissions.probs'
+    initial_probs, transition_matrix, emission_probs = _attributes(initial_probs, *names)
   if np.ndim(emission_probs) != 3 or np.shape(emission_probs)[1] != 1:
     raise ValueError(f'emission_probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
   return from_hmmlearn(initial_probs, transition_matrix, np.asarray(emission_probs)[:, 0])
@@ -217,8 +230,24 @@ def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
   }
 
 
-def from_hmmlearn(
-  startprob_: Array | np.ndarray, transmat_: Array | np.ndarray, emissionprob_: Array | np.ndarray
-) -> HMM:
-  """From the attributes of hmmlearn's `CategoricalHMM`."""
+def from_hmmlearn(startprob_: Any, transmat_: Any = None, emissionprob_: Any = None) -> HMM:
+  """From a `CategoricalHMM` of hmmlearn that is fitted, or has been given parameters, or from its three attributes.
+
+  Args:
+    startprob_: [H], or the model.
+    transmat_: [H, H], unless the model is given.
+    emissionprob_: [H, V], unless the model is given.
+
+  Raises:
+    ValueError: an attribute is missing, or a shape, an entry or a row sum is wrong.
+  """
+  if transmat_ is None:
+    startprob_, transmat_, emissionprob_ = _attributes(startprob_, 'startprob_', 'transmat_', 'emissionprob_')
   return HMM(*map(jnp.asarray, HMM(startprob_, transmat_, emissionprob_).validate()))
+
+
+def _attributes(model: Any, *names: str) -> tuple[Any, ...]:
+  try:
+    return operator.attrgetter(*names)(model)
+  except AttributeError:
+    raise ValueError(f'the model is a {type(model).__name__}; valid is one with {", ".join(names)}')

@@ -3,6 +3,8 @@
 from mutant import Mutant
 
 TUNING = 'tests/library/tuning_test.py'
+PROCESSES = 'tests/library/processes_test.py'
+FILES = 'tests/library/distribution_files_test.py'
 INFERENCE = [
   Mutant(
     'blocks in the place of the first',
@@ -231,5 +233,40 @@ INFERENCE = [
     'return matrix[:, :, None] if',
     'return matrix.swapaxes(0, 1)[:, :, None] if',
     ('tests/library/batching_test.py', '-k', 'improbable or past'),
+  ),
+  Mutant(
+    'a converted state moves on as the one before it',
+    'hmm_jax/processes.py',
+    'entering_HxS.T[ends[first]]',
+    'entering_HxS.T[ends[first] - 1]',
+    (PROCESSES, '-k', 'words or any_matrices'),
+  ),
+  Mutant(
+    'states that cannot occur',
+    'hmm_jax/processes.py',
+    'possible = latest = pi > 0',
+    'possible = latest = pi >= 0',
+    (PROCESSES, '-k', 'any_matrices'),
+  ),
+  Mutant(
+    'concepts interleaved',
+    'hmm_jax/processes.py',
+    'num_concepts, -1).sum(-1)',
+    '-1, num_concepts).sum(-2)',
+    (PROCESSES, '-k', 'ginc'),
+  ),
+  Mutant(
+    'an archive of any size',
+    'hmm_jax/distribution_files.py',
+    '_check_bytes(sum(member.file_size',
+    '_check_bytes(sum(0 * member.file_size',
+    (FILES, '-k', 'large'),
+  ),
+  Mutant(
+    'the types of a JSON file are not read',
+    'hmm_jax/distribution_files.py',
+    'array.astype(dtypes.get(key, array.dtype)',
+    'array.astype(array.dtype',
+    (FILES, '-k', 'same_bits'),
   ),
 ]

@@ -109,9 +109,8 @@ def test_inference_equals_dynamax_and_hmmlearn():
   def of_dynamax(hmm):
     model = CategoricalHMM(5, emission_dim=1, num_classes=7)
     parameters, _ = model.initialize(**hmm_lib.to_dynamax(hmm))
-    again = parameters.initial.probs, parameters.transitions.transition_matrix, parameters.emissions.probs
     inferred = (infer(parameters, tokens[:, None]) for infer in (model.smoother, model.most_likely_states))
-    return *inferred, hmm_lib.from_dynamax(*again)
+    return *inferred, hmm_lib.from_dynamax(parameters)
 
   theirs, path, hmm_again = in_float64(of_dynamax, hmm)
   for field in ('filtered_probs', 'predicted_probs', 'smoothed_probs', 'marginal_loglik'):
@@ -120,7 +119,7 @@ def test_inference_equals_dynamax_and_hmmlearn():
   vars(model).update(attributes)
   np.testing.assert_allclose(ours.smoothed_probs, model.predict_proba(tokens[:, None]), atol=1e-12)
   np.testing.assert_array_equal([path, model.predict(tokens[:, None])], [states, states])
-  for mine, *others in zip(hmm, hmm_again, hmm_lib.from_hmmlearn(**attributes)):
+  for mine, *others in zip(hmm, hmm_again, hmm_lib.from_hmmlearn(model)):
     np.testing.assert_allclose(others, [mine, mine], atol=1e-6)
 
 

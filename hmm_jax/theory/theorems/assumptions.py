@@ -19,6 +19,7 @@ import scipy.sparse.csgraph
 from hmm_jax.float64 import float64
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.processes import stationary_probs
 
 
 class Thresholds(NamedTuple):
@@ -210,15 +211,6 @@ def silent_start(hmm: MemoryHMM, silent_probs: ArrayLike, thresholds: Thresholds
   closeness = {'start_error': error, 'smallest_positive_prob': _smallest_positive(thresholds, first)}
   reason = ', '.join(failures) or f'P[H_1] = A P[H_0], within {error:.2g}, and is positive where P[H_0] is'
   return Finding('Assumption 4.4 relaxed', not failures, reason, {}, closeness, thresholds)
-
-
-def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
-  """pi [H] with A pi = pi and sum 1, the P[H_0] of Assumption 4.4; of least norm where there are several."""
-  A = float64(transition_matrix).T
-  system = np.vstack([A - np.eye(len(A)), np.ones(len(A))])
-  solution = np.linalg.lstsq(system, np.append(np.zeros(len(A)), 1.0))[0]
-  probs = np.maximum(solution, 0)
-  return probs / probs.sum()
 
 
 def _spectrum(columns: np.ndarray, thresholds: Thresholds) -> tuple[bool, np.ndarray, dict[str, float]]:

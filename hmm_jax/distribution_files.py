@@ -1,0 +1,153 @@
+"""A distribution of text in a file, .json or .npz, read without trust: nothing is unpickled or run.
+
+A file holds the fields of an `HMM`, those of a `MemoryHMM`, or `transition_matrices` T [V, S, S] with or without
+`initial_probs`, as `processes.from_transition_matrices` takes them. In .json they are nested lists in an object. Beside
+them may stand `dtypes`, the numpy type of a field by its key, and `$schema`, which is not read. The schema is
+docs/schemas/distribution.json, an example docs/examples/mess3.json.
+"""
+
+from collections.abc import Mapping
+import json
+import pathlib
+import reprlib
+import textwrap
+from typing import Any
+import zipfile
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.processes import from_transition_matrices
+
+# Bytes of a .json file, whose lists take several times as many, and of the arrays of an .npz file.
+MAX_BYTES = 2**27
+_DTYPES = ('float32', 'float64', 'int32', 'int64')
+
+
+def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM:
+  """Returns the distribution of a file as numpy arrays, with the bits of those that `save_distribution` was given.
+
+  Numbers written by hand are float64. Rows are not divided by their sums.
+
+  Raises:
+    ValueError: one sentence with what is wrong, a key or the path, and what would be valid.
+    OSError: there is no such file, or it cannot be opened.
+  """
+  return from_fields(read_fields(path))
+
+
+def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | ArrayLike) -> None:
+  """Writes an `HMM`, a `MemoryHMM` or labelled transition matrices T [V, S, S] to a .json or .npz file.
+
+  Raises:
+    ValueError: the name has another ending, or the distribution is not valid; nothing is written then.
+    OSError: the file cannot be written.
+
+  Example:
+
+    >>> import tempfile
+    >>> from hmm_jax import processes
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...   save_distribution(f'{folder}/mess3.json', processes.mess3())
+    ...   load_distribution(f'{folder}/mess3.json').num_states
+    3
+  """
+  path = _checked(path)
+  named: dict[str, Any] = {'transition_matrices': distribution}
+  if isinstance(distribution, (HMM, MemoryHMM)):
+    named = distribution._asdict()
+  fields: dict[str, Any] = {key: _typed(key, np.asarray(array)) for key, array in named.items()}
+  from_fields(fields)
+  if path.suffix == '.npz':
+    np.savez(path, **fields)
+  else:
+    dtypes = {key: array.dtype.name for key, array in fields.items()}
+    # Every float32 is a float64, whose decimals give the same bits again.
+    lists = {key: array.tolist() for key, array in fields.items()}
+    path.write_text(json.dumps({**lists, 'dtypes': dtypes}) + '\n')
+
+
+def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
+  """Returns the arrays of a .json or .npz file by their keys, whatever these are: numbers in any shape.
+
+  What a file declares is checked before anything of that size is allocated.
+
+  Raises:
+    ValueError: one sentence with the path and the reason.
+    OSError: there is no such file, or it cannot be opened.
+  """
+  path = _checked(path)
+  try:
+    return _read_npz(path) if path.suffix == '.npz' else _read_json(path)
+  except OSError:
+    raise
+  # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
+  except Exception as error:
+    reason = textwrap.shorten(str(error) or type(error).__name__, 300)
+    raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is a whole file of arrays')
+
+
+def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
+  """Returns the distribution that has these fields; probabilities in integers become float64.
+
+  Raises:
+    ValueError: one sentence, at keys that are missing or unknown, or at the first field that is wrong.
+  """
+  arrays = {key: _typed(key, array) for key, array in fields.items()}
+  if arrays.keys() - {'initial_probs'} == {'transition_matrices'}:
+    return from_transition_matrices(**arrays)
+  for kind in (HMM, MemoryHMM):
+    if arrays.keys() == set(kind._fields):
+      return kind(**arrays).validate()
+  valid = f'{HMM._fields}, {MemoryHMM._fields}, or transition_matrices with initial_probs or without'
+  raise ValueError(f'the keys are {reprlib.repr([*arrays])}; valid are {valid}')
+
+
+def _typed(key: str, array: np.ndarray) -> np.ndarray:
+  return array if key == 'cell_index' else array.astype(np.result_type(array, np.float32))
+
+
+def _checked(path: str | pathlib.Path) -> pathlib.Path:
+  path = pathlib.Path(path)
+  if path.suffix not in ('.json', '.npz'):
+    raise ValueError(f'{str(path)!r} ends in {path.suffix!r}; valid are .json and .npz')
+  return path
+
+
+def _read_json(path: pathlib.Path) -> dict[str, np.ndarray]:
+  _check_bytes(path.stat().st_size)
+  content = json.loads(path.read_text('utf-8-sig'))
+  if not isinstance(content, dict):
+    raise ValueError(f'it is {reprlib.repr(content)}; valid is an object of arrays')
+  content.pop('$schema', None)
+  dtypes = content.pop('dtypes', {})
+  if not set(dtypes.values()) <= set(_DTYPES):
+    raise ValueError(f'dtypes are {reprlib.repr(dtypes)}; valid are {", ".join(_DTYPES)}')
+  arrays = {key: _numbers(key, value) for key, value in content.items()}
+  return {key: array.astype(dtypes.get(key, array.dtype), casting='same_kind') for key, array in arrays.items()}
+
+
+def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
+  with zipfile.ZipFile(path) as archive:
+    _check_bytes(sum(member.file_size for member in archive.infolist()))
+  # Of a header that declares more than there is, numpy reserves no memory, or touches none before it misses the rest.
+  with np.load(path, allow_pickle=False) as arrays:
+    return {key: _numbers(key, array) for key, array in arrays.items()}
+
+
+def _check_bytes(size: int) -> None:
+  if size > MAX_BYTES:
+    raise ValueError(f'it has {size:,} bytes; valid are at most {MAX_BYTES:,}')
+
+
+def _numbers(key: str, value: ArrayLike) -> np.ndarray:
+  """The array of integers or floats. Raises ValueError where it is none."""
+  try:
+    array = np.asarray(value)
+  except ValueError:
+    array = np.array(None)  # Of lists of several lengths.
+  if array.dtype.kind not in 'iuf':
+    raise ValueError(f'{key} is {reprlib.repr(value)}; valid is an array of numbers')
+  return array

@@ -1,0 +1,140 @@
+"""Processes: their words by products of matrices, how many states they need, and hmmlearn's posteriors of them."""
+
+import doctest
+
+from conftest import in_float64
+import hmmlearn.hmm
+import jax
+import numpy as np
+import pytest
+
+from hmm_jax import distribution_files, processes
+from hmm_jax.hmm import HMM, to_hmmlearn
+from hmm_jax.inference import forward_backward
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+# Of two tokens: (state, token, next state, probability).
+GOLDEN_MEAN = (0, 0, 0, 0.7), (0, 1, 1, 0.3), (1, 0, 0, 1)
+EVEN = (0, 0, 0, 0.7), (0, 1, 1, 0.3), (1, 1, 0, 1)
+ZERO_ONE_RANDOM = (0, 0, 1, 1), (1, 1, 2, 1), (2, 0, 0, 0.7), (2, 1, 0, 0.3)
+# After no bit, a 0, a 1, equal bits, unequal bits.
+FIRST_BIT, SECOND_BIT = (
+  ((0, 0, 1, 0.7), (0, 1, 2, 0.3)),
+  ((1, 0, 3, 0.6), (1, 1, 4, 0.4), (2, 0, 4, 0.6), (2, 1, 3, 0.4)),
+)
+RANDOM_RANDOM_XOR = *FIRST_BIT, *SECOND_BIT, (3, 0, 0, 1), (4, 1, 0, 1)
+
+
+def _by_edges(edges):
+  states, tokens, following, probs = zip(*edges)
+  T = np.zeros((2, max(states) + 1, max(states) + 1))
+  T[tokens, states, following] = probs
+  return T
+
+
+def _leaving(A, W):
+  """T[x, i, j] = W_ix A_ij."""
+  return W.T[:, :, None] * A
+
+
+def _arriving(A, W):
+  """T[x, i, j] = A_ij W_jx."""
+  return A * W.T[:, None]
+
+
+def _messages(T, initial_probs, length):
+  """pi T[x_1] ... T[x_n] of every word, [V^n, S], whose sums are the probabilities of the words."""
+  rows = np.array(initial_probs)[None]
+  for _ in range(length):
+    rows = np.einsum('ni,xij->nxj', rows, T).reshape(-1, T.shape[1])
+  return rows
+
+
+def _assert_same_words(hmm, T, initial_probs, length):
+  words = _messages(_leaving(*hmm[1:]), hmm.initial_probs, length).sum(1)
+  np.testing.assert_allclose(words, _messages(T, initial_probs, length).sum(1), atol=1e-14)
+
+
+@pytest.mark.parametrize(
+  ('hmm', 'T', 'num_states'),
+  [
+    (processes.golden_mean(0.3), _by_edges(GOLDEN_MEAN), 2),
+    (processes.even(0.3), _by_edges(EVEN), 3),
+    (processes.zero_one_random(0.3), _by_edges(ZERO_ONE_RANDOM), 3),
+    (processes.random_random_xor(0.7, 0.6), _by_edges(RANDOM_RANDOM_XOR), 8),
+    (processes.mess3(), _arriving(0.85 * np.eye(3) + 0.05, 0.775 * np.eye(3) + 0.075), 3),
+    (processes.dishonest_casino(), _arriving(*processes.dishonest_casino()[1:]), 2),
+  ],
+)
+def test_words_have_the_probabilities_of_the_matrices(hmm, T, num_states):
+  """Every word of eight tokens, and so every shorter one; the matrices are converted to no more states than needed."""
+  for each in (hmm, processes.from_transition_matrices(T)):
+    _assert_same_words(each, T, processes.stationary_probs(T.sum(0)), 8)
+    assert each.num_states == num_states == processes.from_transition_matrices(np.float32(T)).num_states
+
+
+def test_any_matrices_are_converted():
+  """From any start, to as many states as there are pairs (token, next state) that can occur."""
+  T = np.random.default_rng(0).random((3, 4, 4)) * [1, 1, 1, 0]
+  T[1, :, 2] = 0
+  T /= T.sum((0, 2))[:, None]
+  for start in ([0, 0, 0.5, 0.5], processes.stationary_probs(T.sum(0))):
+    hmm = processes.from_transition_matrices(T, start)
+    _assert_same_words(hmm, T, start, 5)
+    assert hmm.num_states == 8
+
+
+@pytest.mark.parametrize(
+  ('T', 'message'),
+  [
+    (np.ones((2, 2, 3)) / 6, 'transition_matrices has shape'),
+    (np.ones((2, 2, 2)), 'transition_matrices has a row that sums to 4'),
+    ([[[1.5, -0.5], [0, 1]]], 'transition_matrices has an entry that is negative'),
+    (np.eye(2)[None], 'several stationary laws'),
+    (np.random.default_rng(0).dirichlet(np.ones(65**2), 65).reshape(65, 65, 65).transpose(1, 0, 2), 'at most 4096'),
+  ],
+)
+def test_wrong_matrices_are_refused(T, message):
+  """In one sentence."""
+  with pytest.raises(ValueError, match=message):
+    processes.from_transition_matrices(T)
+
+
+def test_a_ginc_mixture_has_a_block_for_each_concept():
+  """A word's message splits into those of the concepts by themselves; only the emissions are the same in all."""
+  hmm = processes.ginc(jax.random.key(1), 2, 2, 3, 5)
+  T = _leaving(*hmm[1:])
+  by_concept = processes.concept_probs(_messages(T, hmm.initial_probs, 4), 2).T
+  for states, probs in zip(np.repeat(np.eye(2), 6, axis=1), by_concept):
+    np.testing.assert_allclose(probs, _messages(T, states * hmm.initial_probs, 4).sum(1), atol=1e-7)
+  np.testing.assert_allclose(by_concept.sum(1), 0.5, rtol=1e-5)
+  assert np.abs(by_concept[0] - by_concept[1]).max() > 0.01
+  np.testing.assert_array_equal(hmm.emission_matrix[:6], hmm.emission_matrix[6:])
+
+
+def test_hmmlearn_has_the_same_posteriors_of_every_named_process():
+  """Of a text that it samples; states that never occur bring all to one size, so that one program serves all."""
+  arguments, expected = [], []
+  for make in processes.NAMED.values():
+    hmm = make()
+    model = hmmlearn.hmm.CategoricalHMM(hmm.num_states, n_features=hmm.num_tokens)
+    vars(model).update(to_hmmlearn(hmm))
+    text = model.sample(20, random_state=0)[0]
+    expected.append(model.predict_proba(text))
+    more = (0, 36 - hmm.num_states)
+    rows = np.pad(model.emissionprob_.T[text[:, 0]], ((0, 0), more))
+    arguments.append((np.pad(model.startprob_, more), np.pad(model.transmat_, more), rows))
+  posterior = in_float64(
+    jax.vmap(lambda initial, moves, rows: forward_backward(HMM(initial, moves, rows.T), rows)),
+    *map(np.stack, zip(*arguments)),
+  )
+  for ours, theirs in zip(posterior.smoothed_probs, expected, strict=True):
+    np.testing.assert_allclose(ours[:, : theirs.shape[1]], theirs, atol=1e-12)
+
+
+@pytest.mark.parametrize('module', [processes, distribution_files])
+def test_examples_in_docstrings_run(module):
+  """Each says what it returns."""
+  failed, attempted = doctest.testmod(module)
+  assert failed == 0 < attempted
