@@ -212,7 +212,7 @@ class Settings(groups.Experiment):
     del pretrain['checkpoint_every'], pretrain['measure_every']
     # Of what is given the digest, whatever its name.
     digests = [reference.rpartition('-')[2] for reference in self.given.values()]
-    drawn_from = digests or self.hmm
+    drawn_from: Any = digests or self.hmm
     parts = [_PRETRAINING_VERSION, self.seed, point.num_states, trial, drawn_from, self.corpus, self.bert, pretrain]
     if self.fast_compilation:
       parts.append('fast compilation')

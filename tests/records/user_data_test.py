@@ -54,7 +54,8 @@ def test_ids_are_of_the_arrays_alone(tmp_path):
   same += [dict(distribution='mess3'), dict(distribution='mess3', hmm__emission_temperature=1.0)]
   others = [dict(distribution=_written(tmp_path / 'c.npz', processes.mess3(alpha=0.5)))]
   others.append(dict(distribution='mess3', corpus_file=tokens))
-  first, *rest, _, _ = ids = [_resolved(tmp_path, **changes)[0].pretraining_id(Point(3), 0) for changes in same + others]
+  all_settings = [_resolved(tmp_path, **changes)[0] for changes in same + others]
+  first, *rest, _, _ = ids = [settings.pretraining_id(Point(3), 0) for settings in all_settings]
   assert rest == [first] * 3 and len(set(ids)) == 3
 
 

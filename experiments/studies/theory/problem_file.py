@@ -49,7 +49,7 @@ def _problem(word: str, seed: int) -> Problem:
   if cell not in range(hmm.num_cells):
     raise ValueError(f'cell is {cell}; valid is an integer from 0 to {hmm.num_cells - 1}')
   memory_probs = np.float64(hmm.memory_probs) / hmm.memory_probs.sum()
-  hmm = hmm._replace(memory_probs=memory_probs, cell_index=hmm.cell_index.astype(np.int32))
+  hmm = hmm._replace(memory_probs=memory_probs, cell_index=np.int32(hmm.cell_index))
   return MemoryProblem(hmm, normalised(silent_probs), task_weights, int(cell))
 
 
@@ -57,6 +57,6 @@ def _task_weights(weights: np.ndarray, size: int) -> np.ndarray:
   """mu [C, S] float64; a mu [S] is that of class 0 beside a class of zeros."""
   if weights.ndim > 2 or weights.shape[-1:] != (size,):
     raise ValueError(f'task_weights has shape {weights.shape}; valid is [{size}] or [classes, {size}]')
-  weights = np.float64(np.stack([weights, np.zeros(size)]) if weights.ndim == 1 else weights)
+  weights = np.asarray(np.stack([weights, np.zeros(size)]) if weights.ndim == 1 else weights, np.float64)
   assumptions.contrasts(weights)  # Raises where an entry is not finite, or no row differs.
   return weights
