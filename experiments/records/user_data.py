@@ -74,8 +74,8 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
 def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
   """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
   name = pathlib.Path(word).stem
-  there = [path.stem for path in (workdir / FOLDER).glob('*.npz')]
-  kept = [reference for reference in there if word == reference or name == reference.rpartition('-')[0]]
+  there = (workdir / FOLDER).glob('*.npz')
+  kept = [path.stem for path in there if path.stem == word or path.stem.rpartition('-')[0] == name]
   if word not in NAMED and not pathlib.Path(word).is_file() and len(kept) == 1:
     return kept[0], load(workdir, kept[0])
   arrays = read(field, word, reader)
@@ -103,11 +103,11 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
   """
   # Of an .npy nothing is allocated that it only declares.
   ids = np.atleast_2d(np.loadtxt(path, np.int64) if path.endswith('.txt') else np.load(path, mmap_mode='r'))
-  if ids.dtype.kind not in 'iu' or ids.ndim > 2 or not ids.size:
+  if ids.dtype.kind not in 'iu' or ids.ndim > 2:
     raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not integers [documents, length] or [length]')
   for document, position in np.argwhere((ids < 0) | (ids >= num_tokens))[:1]:
     wrong = f'document {document} has token {ids[document, position]} at position {position}'
-    raise ValueError(f'{wrong}, and valid are 0 to {num_tokens - 1}')
+    raise ValueError(f'{wrong}; valid are 0 to {num_tokens - 1}')
   return ids.astype(token_dtype(num_tokens))
 
 

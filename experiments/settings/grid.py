@@ -59,12 +59,10 @@ class Settings(groups.Experiment):
   models: tuple[str, ...] = setting('models that methods are tuned on', choices=MODELS)
   methods: tuple[str, ...] = setting('what is trained: a head, a prompt and so on', choices=tuple(METHODS))
   distribution: str = setting(
-    "one given process: a name of hmm_jax.processes.NAMED, or a file .json or .npz; '': drawn. Sizes, vocabulary and "
-    'paper_overlay follow from it, the other fields of hmm and memory but label_cell are not used'
+    "a process by its name or its .json or .npz file, which num_states, hmm and memory follow from; '': drawn"
   )
   corpus_file: str = setting(
-    "token ids that pretraining reads, .npy or .txt, beside a distribution that stands for their law; '': sampled. A "
-    'row or line is a document, one alone a stream, and both are cut into chunks'
+    "token ids to pretrain on, beside a distribution; .npy or .txt, a row or line a document; '': sampled"
   )
   hmm: groups.HmmSettings
   memory: groups.MemorySettings
@@ -142,8 +140,7 @@ class Settings(groups.Experiment):
   @property
   def given(self) -> dict[str, str]:
     """The fields of what a user gives in place of a draw, each NAME-DIGEST."""
-    fields = {name: getattr(self, name) for name in ('distribution', 'corpus_file')}
-    return {name: reference for name, reference in fields.items() if reference}
+    return {name: getattr(self, name) for name in ('distribution', 'corpus_file') if getattr(self, name)}
 
   @property
   def has_bert(self) -> bool:

@@ -20,7 +20,7 @@ from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = (ROOT / 'README.md', *sorted((ROOT / 'docs').glob('*.md')))
+PAGES = (ROOT / 'README.md', *sorted((ROOT / 'docs').rglob('*.md')))
 TABLE = re.compile(r'(<!-- table (\w+) of (\S+) -->\n).*?(<!-- end -->)', re.DOTALL)
 _RESULTS = ROOT / 'docs' / 'results'
 

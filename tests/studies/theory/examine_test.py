@@ -109,7 +109,6 @@ def test_rows_are_divided_by_their_sums(tmp_path):
     (HEALTHY, {'transition_matrix': [[1, 0], [-0.5, 1.5]]}, 'transition_matrix'),
     (HEALTHY, {'emission_matrix': [['a', 'b'], ['c', 'd']]}, 'emission_matrix'),
     (HEALTHY, {'initial_probs': np.array([0.5, None], object)}, ''),
-    (HEALTHY, {'cell': 0}, 'cell'),
     (HEALTHY, {'task_weights': [1, 2, 3]}, 'task_weights'),
     (HEALTHY, {'task_weights': [float('nan'), 1]}, 'task_weights'),
     (MEMORY, {'cell': 2}, 'cell is 2'),
