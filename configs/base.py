@@ -4,8 +4,8 @@ settings, and `python -m experiments.main --config=NAME --help` prints it.
 The scales: `small` is for a CPU with two cores, `paper` is what the paper's later text says (20 pretrainings a size, 5
 for Figure 3 right), `paper_v1` what its first text says (one, with 5 draws of mu), `official` what its released code
 does, `tuned` is `paper` with the recipe of pretraining that came closest to the ideal model at the small scale
-(docs/recipes.md), `smoke` runs the whole path in a minute and measures nothing. `evidence`, of Figure 3 alone, is
-`small` with several HMMs a size.
+(docs/findings/recipes.md), `smoke` runs the whole path in a minute and measures nothing. `evidence`, of Figure 3 alone,
+is `small` with several HMMs a size.
 """
 
 from typing import Any
@@ -155,7 +155,7 @@ def _pretraining(config: ml_collections.ConfigDict) -> None:
     max_positions=64,
     init_stddev=0.05,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
   )
-  # What won in docs/recipes.md, with 0.71 of the operations of the recipe before: AdamW, 15% selected, 1250 steps.
+  # What won in docs/findings/recipes.md, with 0.71 of the operations of the base: AdamW, 15% selected, 1250 steps.
   config.pretrain = masked_lm(num_steps=600, batch_size=32, warmup_steps=50, checkpoint_every=150, measure_every=150)
   config.pretrain.update(optimizer='muon', mask_rate=0.3)
   config.measure = group(num_chunks=256, num_inputs=512, num_documents=16, batch_size=64)

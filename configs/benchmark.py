@@ -8,9 +8,8 @@ structure is at least twice as fast as through the flattened chain of 28 states.
 
 Command: python -m experiments.main --config=benchmark (the extra bench names the peers; one that is missing is a line)
 Cost: bounded by `minutes`, after which nothing is begun (60; of `:gpu` 9), and by what the last one takes.
-Where it stands (docs/benchmark.md, from the record in docs/results/benchmark/): at H = 4, 10 and 30 dynamax's smoother
-takes 0.94, 1.68 and 1.26 times as long as all posteriors and 1.09, 2.71 and 2.51 times as long as smoothed rows, so
-that H = 4 misses both; sampling 32, the memory 2.6; Hugging Face's step 1.49, under torch.compile 1.36; products 0.74.
+Where it stands: docs/internals/speed.md has the ratios of the record in docs/results/benchmark/cpu. Smoothed rows at
+|H| = 4 and 30 miss the claim, and so do all posteriors at |H| = 4.
 """
 
 import ml_collections

@@ -3,7 +3,7 @@
 Claim, measured and not proved: an attention head recovers a label of P[M_j* | X_{-1}], and a linear head at the first
 position does not. The paper has theorems for several cells (4.3, and C.6 of the first text for a prompt) and runs none.
 They do not speak of these draws: W has 18 columns in |X| = 10 dimensions, and Assumption 4.2 fails in each of 20 draws
-at every N (docs/results.md has the command).
+at every N (`hmm_jax.theory.recoverable_hidden_states` decides it).
 
 |H| = 6 hidden states (j, s) are shared evenly among N in {1, 2, 3} cells of |M| = 3 values; labels speak of cell 0.
 The attention figure asks, from N = 2 on, how far P[J_i = j* | X_{-i}], the probability that position i reads the
@@ -17,7 +17,8 @@ Cost: `small` took 8 min 19 s of CPU time, on two cores shared with other work. 
 run.
 
 Expected at `small` (seed 0, 4 tasks): attention above 95% on BERT and 99% on the exact model at every N, with a prompt
-no lower, the linear head below 90% at N = 1 and falling with N. docs/results.md holds the table of such a run.
+no lower, the linear head below 90% at N = 1 and falling with N. The numbers of such a run are in
+docs/findings/figure_3.md.
 """
 
 import ml_collections

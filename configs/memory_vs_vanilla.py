@@ -2,8 +2,9 @@
 
 Claim, the paper's: an attention head on the token probabilities of the whole sequence recovers a label of
 P[M | X_{-1}], for |H| = 4 and |M| in {2, 3, 5, 7}, where a linear head at the first position does not recover one of
-P[H_1 | X_{-1}] on the vanilla HMM of |M||H| states. Theorem 4.3 speaks of few of these: its Assumption 4.2 holds in 19,
-1, 0 and 0 of 20 draws at |M| = 2, 3, 5 and 7 (docs/results.md), and it does not say why the head succeeds past |M| = 2.
+P[H_1 | X_{-1}] on the vanilla HMM of |M||H| states. Theorem 4.3 speaks of few of these: its Assumption 4.2 holds in 40,
+1, 0 and 0 of 40 draws at |M| = 2, 3, 5 and 7 (docs/findings/figure_3.md), and it does not say why the head succeeds
+past |M| = 2.
 
 Command: python -m experiments.main --config=memory_vs_vanilla[:small|evidence|paper|paper_v1|official|tuned|smoke]
 
@@ -13,20 +14,18 @@ is a bag of words, attention on vanilla text, and a linear head on text with a m
 `--config.num_trials=8` adds three draws to each. Its records are in docs/results/small/figure_3_right.
 
 Cost: `small` took 8 min 15 s of CPU time on two cores that other work shared. It has 350 steps of pretraining by Muon
-in place of 750 by AdamW, in the proportion of docs/recipes.md, where text with a memory was not tried. `paper` is 8
-distributions x 5 trials of 37,500 steps of BERT-base with 6 layers, for an accelerator; `paper_v1`, the first text,
-one such pretraining for each distribution and 5 draws of mu; `official` as `paper` with the released code's settings
-(its attention, joint P[M, H_1], |M||H| permutations, attention on the vanilla text too, 80 positions of texts whose
-128 tokens all decide the label). None has been run yet: what is checked is that they build, and that their vanilla
-models are those of prompt_vs_head at the same scale and size, by id. At `small` the two experiments have no size in
-common.
+in place of 750 by AdamW, in the proportion of docs/findings/recipes.md, where text with a memory was not tried. `paper`
+is 8 distributions x 5 trials of 37,500 steps of BERT-base with 6 layers, for an accelerator; `paper_v1`, the first
+text, one such pretraining for each distribution and 5 draws of mu; `official` as `paper` with the released code's
+settings (its attention, joint P[M, H_1], |M||H| permutations, attention on the vanilla text too, 80 positions of texts
+whose 128 tokens all decide the label). None has been run yet: what is checked is that they build, and that their
+vanilla models are those of prompt_vs_head at the same scale and size, by id. At `small` the two experiments have no
+size in common.
 
-Expected at `small` (seed 0, one distribution and 4 tasks per size): the attention head at 97% or more on exact G
-and 90% or more on BERT, the vanilla head below it at |M||H| = 20 and 28. docs/results.md holds the table of such a run.
-At `evidence`: on BERT attention on memory text
-is significantly above the head on vanilla text at every |M|; with
-attention on both texts at |M| = 7 alone, with a linear head on both at |M| = 3 alone; and
-attention on BERT is at no size significantly above attention on a constant G.
+Expected at `small` (seed 0, one distribution and 4 tasks per size): the attention head at 97% or more on exact G and
+90% or more on BERT, the vanilla head below it at |M||H| = 20 and 28. At `evidence`: on BERT attention on memory text is
+significantly above the head on vanilla text at every |M|; with attention on both texts at |M| = 7 alone, with a linear
+head on both at |M| = 3 alone; and attention on BERT is at no size significantly above attention on a constant G.
 
 Why some draws fall short on the exact model: near ties, and at |M| = 7 optimisation. A draw of mu has 6 nonzero
 entries among 2|M|, so that from |M| = 4 on some memory values have weight 0 in both scores. Where the posterior is

@@ -5,28 +5,26 @@ Claim (Theorems 3.3 and 3.6): a linear head on the predicted token probabilities
 
 Command: python -m experiments.main --config=prompt_vs_head[:small|evidence|paper|paper_v1|official|tuned|smoke]
 
-`evidence` is `small` at every size of the paper, with several HMMs each: 7 at |H| = 4, 10 and 30 and 5 elsewhere. On
-record are 33 trials of `--config.num_trials=5 --config.num_trials_by_size=()`, 35 in all, in 1.8 hours of CPU time;
-two stop where a converged head on the untrained BERT needs over 20,000 iterations. Beside head and prompt it has a
-probe of the representation, converged heads and probes, and the oracle prompt; beside BERT and the exact model the
-same BERT before its pretraining. Its records are in docs/results/small/figure_3_left, and `--mode=verify
---workdir=docs/results/small/figure_3_left --trials=0` runs one of them again. Those of
-docs/results/small/figure_3_left_other are on the BERTs of other HMMs, by `--config.num_states=10,30
---config.models=other_bert --config.methods=head,prompt,probe` more.
+`evidence` is `small` at every size of the paper, with several HMMs each: 7 at |H| = 4, 10 and 30 and 5 elsewhere. Its
+41 trials took 2.2 hours of CPU time. Beside head and prompt it has a probe of the representation, converged heads and
+probes, and the oracle prompt; beside BERT and the exact model the same BERT before its pretraining. Its records are in
+docs/results/small/figure_3_left, and `--mode=verify --workdir=docs/results/small/figure_3_left --trials=0` runs one of
+them again. Those of docs/results/small/figure_3_left_other are on the BERTs of other HMMs, by
+`--config.num_states=10,30 --config.models=other_bert --config.methods=head,prompt,probe` more.
 
 Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper`, the later text, has 6 sizes x 20 trials of 37,500
 steps of BERT-base with 6 layers on 8 chunks of 512, for an accelerator; `paper_v1`, the first text, 7 sizes, one such
-pretraining each and 5 draws of mu; `tuned` is `paper` with the recipe that won at the small scale (docs/recipes.md).
+pretraining each and 5 draws of mu; `tuned` is `paper` with the recipe that won at the small scale
+(docs/findings/recipes.md).
 `official` has 7 sizes x 20 trials with the released code's settings: labels come from all 128 tokens after the [MASK],
 through transition_matrix @ P[H | text], and 80 positions are the [MASK] with 79 of these tokens for the head, or the
-prompt of 20, the [MASK] and 59 (what that does to labels: docs/results.md). None of the four has been run yet: what is
-checked is that they build, trace and lower.
+prompt of 20, the [MASK] and 59. None of the four has been run yet: what is checked is that they build, trace and lower.
 
 Expected at `small` (seed 0, one HMM and 4 tasks per size): at |H| = 30 the prompt is 6 points or more above the head
 on BERT, the head on BERT within 5 points of the head on the exact model, and KL at the [MASK] below 0.3 at every size.
-docs/results.md holds the table of such a run. Tuned prompts need not reach their best: on the exact model the same
+Tuned prompts need not reach their best: on the exact model the same
 budget of steps optimises other parameters, so its prompt may end below BERT's. At `evidence`: on BERT the prompt is
-significantly above the head at |H| = 8 to 15 and 30, and by more the larger |H| (docs/results.md).
+significantly above the head at every |H| from 8 on, and by more the larger |H| (docs/findings/figure_3.md).
 """
 
 import ml_collections

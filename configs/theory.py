@@ -8,7 +8,7 @@ and so is how often the paper's own draws satisfy its assumptions.
 
 Command: python -m experiments.main --config=theory
 Cost: 2 minutes 41 seconds of CPU, 2 minutes 41 seconds in all, on two CPU cores with other work on them.
-Expected: the tables of docs/theory_results.md: 0 wrong of at least 300,000 sequences in 100 HMMs for each
+Expected: the tables of docs/findings/theorems.md: 0 wrong of at least 300,000 sequences in 100 HMMs for each
 theorem.
 """
 

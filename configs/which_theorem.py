@@ -11,7 +11,7 @@ HMMs, inputs and tasks are those of prompt_vs_head, drawn by its settings and ke
 trial and task. The BERTs of the part `kl` are those that it pretrains.
 
 Cost: 8 minutes of CPU time, 6 of them BERTs, on two busy cores.
-Expected: the tables of docs/which_theorem.md, which `python -m experiments.studies.pages` fills from records.
+Expected: the tables of docs/findings/theorems.md, which `python -m experiments.studies.pages` fills from records.
 """
 
 import ml_collections

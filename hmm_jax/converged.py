@@ -35,8 +35,8 @@ def converged_head(
 ) -> Converged:
   """The linear head with the least mean cross-entropy + ridge / 2 (|weights|^2 + |bias|^2), by Newton's method.
 
-  The start is 0, and a step is halved until it decreases the loss enough. The ridge makes the optimum unique, and keeps small what ill-conditioned features need large weights
-  for: `whitened_head` takes that away.
+  The start is 0, and a step is halved until it decreases the loss enough. The ridge makes the optimum unique, and keeps
+  small what ill-conditioned features need large weights for: `whitened_head` takes that away.
 
   Args:
     features: [n, F]; whatever their type, the arithmetic is in float64.

@@ -171,7 +171,7 @@ def lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray:
   return lifted.reshape(rows.shape[:-2] + (-1,))
 
 
-def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array:
+def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray:
   """The reverse lifting phi (C.4): rows [..., E] as [..., M, H], the mean over all configurations that read m at h.
 
   `reverse_lift(hmm, lift(hmm, rows))` equals `rows`.
@@ -179,11 +179,12 @@ def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array:
   return _sum_by_value_read(hmm, rows) / hmm.memory_size ** (hmm.num_cells - 1)
 
 
-def _sum_by_value_read(hmm: MemoryHMM, joint: Array | np.ndarray) -> Array:
+def _sum_by_value_read(hmm: MemoryHMM, joint: Array | np.ndarray) -> Array | np.ndarray:
   """Sums [..., E] over all configurations that read the same value: [..., M, H]."""
-  reads = jax.nn.one_hot(_values_read(hmm), hmm.memory_size, axis=0, dtype=joint.dtype)
-  joint = joint.reshape(joint.shape[:-1] + reads.shape[1:])
-  return jnp.einsum('...ch,mch->...mh', joint, reads, precision=jax.lax.Precision.HIGHEST)
+  values = _values_read(hmm)
+  reads = values == np.arange(hmm.memory_size)[:, None, None]
+  joint = joint.reshape(*joint.shape[:-1], 1, *values.shape)
+  return (joint * reads).sum(-2)
 
 
 def cell_probs(hmm: MemoryHMM, joint_probs: Array | np.ndarray) -> Array:

@@ -11,11 +11,11 @@
 #   --runtime=V  its software; v2-alpha-tpuv5-lite where it is left out, which is that of v5e
 #   --dry_run    prints every command, runs none
 #
-# A pod or a request of that NAME which is ready, or may still be, is taken up again; one that has failed, or was taken
-# away, is deleted and made anew. TYPE is its accelerator type. All its chips are one mesh, of which data times fsdp divide the
-# batch, 8 chunks at paper scale: more chips take more of mesh.tensor, or a larger batch (docs/cost.md). The hosts share
-# nothing but BUCKET, gs://..., where records and models go; records, tables and figures end in runs/NAME here. What runs
-# is the commit that is checked out.
+# A pod or a request of that NAME which is ready, or may still be, is used; one that has failed, or was taken away, is
+# deleted and made anew. TYPE is its accelerator type. All its chips are one mesh: data times fsdp divide the batch, 8
+# chunks at paper scale, so that more chips take more of mesh.tensor or a larger batch (docs/internals/speed.md). The
+# hosts share only BUCKET, gs://..., where records and models go; records, tables and figures end in runs/NAME here. The
+# commit that is checked out runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() { sed -n '2,19s/^# \{0,1\}//p' launch/tpu_pod.sh >&2; exit 2; }

@@ -8,10 +8,10 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 
 def test_every_file_that_pages_link_to_is_there():
-  """In the README and in docs."""
-  for page in (ROOT / 'README.md', *(ROOT / 'docs').glob('*.md')):
+  """At the top and in docs, folders below included."""
+  for page in (*ROOT.glob('*.md'), *(ROOT / 'docs').rglob('*.md')):
     for link in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text()):
-      assert (page.parent / link).exists(), f'{page.name} links to {link}'
+      assert (page.parent / link).exists(), f'{page} links to {link}'
 
 
 def test_nothing_asks_which_model_it_has():

@@ -5,6 +5,27 @@ from mutant import Mutant
 TUNING = 'tests/library/tuning_test.py'
 LEARNING = [
   Mutant(
+    'a second derivative of the wrong sign between classes',
+    'hmm_jax/converged.py',
+    '((c == d) - probs[:, d])',
+    '((c == d) + probs[:, d])',
+    ('tests/library/converged_test.py', '-k', 'optimum'),
+  ),
+  Mutant(
+    'a gradient without the ridge',
+    'hmm_jax/converged.py',
+    '/ len(features) + ridge * weights',
+    '/ len(features)',
+    ('tests/library/converged_test.py', '-k', 'optimum'),
+  ),
+  Mutant(
+    'whitening divides directions of rounding by their size',
+    'hmm_jax/converged.py',
+    'kept = sizes > _LEAST_DIRECTION * sizes[0]',
+    'kept = sizes > 0',
+    ('tests/library/converged_test.py', '-k', 'whitened'),
+  ),
+  Mutant(
     'the prompt behind the input',
     'hmm_jax/model.py',
     'return joined([prompts[..., None, :, :], embeddings])',

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def load(workdir: str | pathlib.Path) -> 'pd.DataFrame':
   """The records of a workdir, a row for each, in the order of the run; empty where there are none.
 
-  Columns are the fields of the records, most of which docs/records.md lists, and the fields of the environment
+  Columns are the fields of the records, most of which docs/use/records.md lists, and the fields of the environment
   that each was made in, such as `devices`, `cpu`, `commit` and `packages`. What a record lacks is missing (NaN).
 
   Raises:

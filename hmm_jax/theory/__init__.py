@@ -1,6 +1,6 @@
 """The theorems of Wei, Xie and Ma (2021) as programs: assumptions, constructions, and proofs of impossibility.
 
-The names that a user of the theory wants first; docs/theory.md says what lives in its packages.
+The names that a user of the theory wants first; docs/findings/theory.md says what lives in its packages.
 """
 
 from hmm_jax.theory.limits.separability import exact_certificate, linear_separation

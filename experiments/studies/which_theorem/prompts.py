@@ -1,4 +1,4 @@
-"""Is a prompt of the exact model right on a task: by the condition of docs/prompts.md, what it builds, and a proof?"""
+"""Is a prompt of the exact model right on a task: the condition of docs/findings/theory.md, and a proof?"""
 
 from collections.abc import Iterator
 

@@ -24,7 +24,7 @@ CELLS = {
   (False, False): 'not linear, not separable',
   (True, False): 'linear, not separable',
 }
-# Whether Assumption 3.5 holds, and the outcome for the condition of docs/prompts.md.
+# Whether Assumption 3.5 holds, and the outcome for the condition of docs/findings/theory.md.
 CONDITIONS = {
   (True, 'yes'): '3.5 and the condition',
   (True, 'no'): '3.5, not the condition',

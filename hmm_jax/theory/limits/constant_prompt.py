@@ -1,4 +1,4 @@
-"""Prompts of the exact model as one row, and whether one with a linear head is right on every text: docs/prompts.md.
+"""Prompts of the exact model as one row, and whether one with a linear head is right: docs/findings/theory.md.
 
 Rows u_1, ..., u_k before the [MASK] reach its prediction only as the law A w of the masked state, up to scale, with
 w = u_k * A(u_{k-1} * ... A(u_1 * P[H_1])) >= 0 and A = transition_matrix.T. With W = emission_matrix.T and

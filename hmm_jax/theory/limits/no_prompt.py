@@ -1,4 +1,4 @@
-"""Proofs that no prompt of any length with a linear head is right on given inputs: docs/prompts.md.
+"""Proofs that no prompt of any length with a linear head is right on given inputs: docs/findings/theory.md.
 
 Behind any prompt, or none, the masked state has some law f >= 0, and for two classes the difference b of their heads
 scores b^T G, in proportion to sum_h a_h lambda_h(x), a = (W^T b) * f. So a has, wherever it is not 0, the signs s of

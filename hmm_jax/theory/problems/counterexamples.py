@@ -1,6 +1,6 @@
 """Two distributions of small fractions in which a linear head fails and what the paper puts in its place succeeds.
 
-They can be followed by hand; `docs/theory.md` does so. A text x is seen as x' = (MASK, x), by both heads.
+They can be followed by hand; `docs/findings/theory.md` does so. A text x is seen as x' = (MASK, x), by both heads.
 
 The first is as small as such an HMM can be. With two states, or one token, a linear head is always right: if the
 columns of W are independent by Theorem 3.3, and if they are equal because the text then says nothing and the label is

@@ -1,10 +1,10 @@
 """Where the proof of Lemma C.9 fails: a memory for which beta = -2 at the prompt is not enough.
 
-The proof is that of the first arXiv version. `docs/gap.md` follows it by hand. The memory holds A, B or C, and the task
-weighs A and B. State "show" shows which: A by the words b and c, B by a and c, C by c alone; state "pause" says a or b,
-whatever the memory holds, and "show" follows it. Between a and b there must be a pause, or two different ones have been
-shown: so the text a c b shows its second word. Whoever says c so often is likely C, of whom the proof takes no account
-at the prompt's own position.
+The proof is that of the first arXiv version. `docs/findings/theory.md` follows it by hand. The memory holds A, B or C,
+and the task weighs A and B. State "show" shows which: A by the words b and c, B by a and c, C by c alone; state "pause"
+says a or b, whatever the memory holds, and "show" follows it. Between a and b there must be a pause, or two different
+ones have been shown: so the text a c b shows its second word. Whoever says c so often is likely C, of whom the proof
+takes no account at the prompt's own position.
 """
 
 from fractions import Fraction

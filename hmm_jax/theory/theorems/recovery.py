@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from hmm_jax.float64 import float64
 from hmm_jax.heads import AttentionHead, LinearHead
 from hmm_jax.hmm import HMM
-from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.memory_hmm import MemoryHMM, reverse_lift
 from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import AssumptionError, Finding, Thresholds
 
@@ -134,7 +134,7 @@ def theorem_4_6(
   beta is 0 but at the prompt, where it is -1 - max_v (q^T Theta^(K))_v on the last key, so that the prompt is never
   attended to. The first arXiv version has -2 (Lemma C.9), which is not always enough: Claim C.10 bounds q^T Theta^(K)
   G_i by 1 after the prompt only, since at its own position G leaves the prompt out and the memory is not confined to
-  supp(mu). See docs/gap.md.
+  supp(mu). See docs/findings/theory.md.
 
   The head attends to every position that the prompted posterior puts in H*. The proof of Lemma C.9 says that these are
   the positions (C.8) of the posterior without the prompt; by Claim C.12 they contain those, and at each the value is
@@ -235,7 +235,7 @@ def _attention_head(
     positions=positions,
     value_weights=recover_MxHxV.reshape(-1, num_tokens),
     token_embeddings=np.vstack([W, np.ones(W.shape[1])]),
-    prompt_embeddings=_reverse_lifted(hmm, prompt),
+    prompt_embeddings=reverse_lift(hmm, prompt).reshape(len(prompt), W.shape[1]),
     output=np.repeat(assumptions.contrasts(task_weights), num_states, axis=1).T,
   )
 
@@ -252,15 +252,6 @@ def attention_keys(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
   if others.size:
     theta_HxV[others[0]] = 1 - theta_HxV.sum(0)
   return theta_HxV
-
-
-def _reverse_lifted(hmm: MemoryHMM, prompt: np.ndarray) -> np.ndarray:
-  """phi of each prompt row (C.4), [P, M H]: `reverse_lift` in numpy, which compiles nothing."""
-  values_NxC = np.indices(hmm.memory_probs.shape).reshape(hmm.num_cells, -1)
-  reads_HxCxM = np.eye(hmm.memory_size)[values_NxC[np.asarray(hmm.cell_index)]]
-  rows_PxCxH = prompt.reshape(len(prompt), values_NxC.shape[1], hmm.num_states)
-  sums = np.einsum('pch,hcm->pmh', rows_PxCxH, reads_HxCxM)
-  return sums.reshape(len(prompt), hmm.memory_size * hmm.num_states) / hmm.memory_size ** (hmm.num_cells - 1)
 
 
 def _recovery(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:

@@ -47,7 +47,7 @@ def test_outcomes_are_those_of_sorting():
 
 
 def test_the_first_counterexample_is_certified_with_the_error_of_its_page():
-  """On texts of length 2 each proof has a text as likely as 5/27, and docs/theory.md says at least 7/27 is wrong."""
+  """On texts of length 2 each proof has a text as likely as 5/27; docs/findings/theory.md says at least 7/27."""
   example = counterexamples.head_fails_prompt_succeeds()
   _, texts, decision = decided(StateProblem(example.hmm, example.silent_probs, example.task_weights), 2)
   assert decision.outcome == 'certified'

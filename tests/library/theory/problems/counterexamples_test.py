@@ -1,4 +1,4 @@
-"""Facts about the two counterexamples, and that the code of their page, docs/theory.md, runs.
+"""Facts about the two counterexamples, and that the code of their page, docs/findings/theory.md, runs.
 
 Posteriors and G are exact: by `rationals`, and by sums over hidden paths.
 """
@@ -21,7 +21,7 @@ from hmm_jax.theory.problems import counterexamples
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-PAGE = pathlib.Path(__file__).parents[4] / 'docs' / 'theory.md'
+PAGE = pathlib.Path(__file__).parents[4] / 'docs' / 'findings' / 'theory.md'
 STATES = counterexamples.head_fails_prompt_succeeds()
 MEMORY = counterexamples.head_fails_attention_succeeds()
 
@@ -75,7 +75,7 @@ def test_the_snippet_of_the_page_runs_and_prints_what_it_says():
   snippet, printed = re.search(r'```python\n(.*?)```\n\nprints\n\n```\n(.*?)```', PAGE.read_text(), re.DOTALL).groups()
   out = io.StringIO()
   with contextlib.redirect_stdout(out):
-    exec(compile(snippet, 'docs/theory.md', 'exec'), {})  # The page is ours.
+    exec(compile(snippet, 'docs/findings/theory.md', 'exec'), {})  # The page is ours.
   assert out.getvalue() == printed
 
 

@@ -1,4 +1,4 @@
-"""The gap in Lemma C.9: the counterexamples of docs/gap.md in exact fractions, and why none is smaller."""
+"""The gap in Lemma C.9: the counterexamples of docs/findings/theory.md in exact fractions, and why none is smaller."""
 
 from fractions import Fraction
 import itertools
@@ -39,7 +39,7 @@ def test_assumptions_hold_and_the_float_construction_has_the_bound():
 
 
 def test_minus_2_is_clearly_wrong_and_the_bound_is_right():
-  """The page's table of the exact score, with -5 and with -2; up to 5 words -5 gives the right sign."""
+  """The exact score of each text in R, that with -5 and that with -2; up to 5 words -5 gives the right sign."""
   found = {text: scores for length in range(1, 6) for text, *scores in regions(PROBLEM, length)}
   assert all(mended * exact > 0 or mended == exact == 0 for exact, mended, _ in found.values())
   table = {' '.join('abc'[token] for token in text): scores for text, scores in found.items() if len(text) == 3}
@@ -94,7 +94,7 @@ def test_with_the_pseudo_inverse_less_is_enough(example, shape):
 
 
 def test_attention_can_go_beyond_c_8():
-  """ "Precisely" in the proof of C.9: for the page's example the head attends to a position that is not in (C.8)."""
+  """ "Precisely" in the proof of C.9: for `more_positions` the head attends to a position that is not in (C.8)."""
   problem, text = gap.more_positions()
   construction = exact_construction(problem, '4.6')
   others = np.setdiff1d(np.arange(problem.hmm.num_states), construction.states)
