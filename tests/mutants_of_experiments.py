@@ -416,8 +416,8 @@ _TRIALS = [
     ),
     (
       'another process has the same model',
-      'drawn_from = digests or self.hmm',
-      'drawn_from = self.hmm',
+      'digests or self.hmm',
+      'self.hmm',
       'records/user_data',
       'arrays_alone',
     ),

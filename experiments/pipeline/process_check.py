@@ -14,7 +14,7 @@ _DRAWS, _TEXTS = 1000, 200
 def check(settings: Settings, distribution: HMM | MemoryHMM) -> None:
   """Raises SettingsError where a hidden state never occurs, or every draw of mu gives all texts one label."""
   moves, start = np.asarray(distribution.transition_matrix) > 0, np.asarray(distribution.joint_initial_probs) > 0
-  occurs: np.ndarray = start.reshape(-1, len(moves)).any(0)
+  occurs = np.asarray(start.reshape(-1, len(moves)).any(0))
   while (reached := occurs | (occurs @ moves)).sum() > occurs.sum():
     occurs = reached
   never = np.flatnonzero(~occurs).tolist()
