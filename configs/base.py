@@ -131,6 +131,7 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   config.num_trials_by_size = ()
   config.tasks_per_trial = 4
   config.models = ('bert', 'exact')
+  config.model = ''
   config.methods = ('head', 'prompt')
   config.distribution = ''
   config.corpus_file = ''

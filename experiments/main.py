@@ -23,13 +23,12 @@ from typing import Any
 
 from absl import flags
 import jax
-import ml_collections
 import rich.console
 
 from experiments.records import results, status, user_data
 from experiments.runtime import cache, distributed, exit_status, nan_guard, signals, storage
 from experiments.runtime.progress import Reporter
-from experiments.settings import config as config_lib, help_text
+from experiments.settings import config as config_lib, help_text, own_code
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
@@ -62,13 +61,17 @@ def _main(argv: list[str]) -> None:
     print(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}', end='')
   elif values.list:
     print(help_text.listing(EXPERIMENTS), end='')
-  elif values.mode == 'verify':
-    _verify(values, config)
   else:
     given: user_data.Given = {}
-    if config.get('distribution'):
+    if values.mode != 'verify' and config.get('distribution'):
       given = user_data.resolve(config, _workdir(values, config), config_lib.named(argv))
-    _act(values, registry.from_config(config), given)
+    settings = config and registry.from_config(config)
+    if isinstance(settings, Settings) and values.mode != 'report':
+      own_code.import_named(settings.model)
+    if values.mode == 'verify':
+      _verify(values, settings)
+    else:
+      _act(values, settings, given)
 
 
 def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
@@ -188,16 +191,17 @@ def _show(mode: str, settings: Any, workdir: pathlib.Path, reporter: Reporter) -
     raise SettingsError(f'{workdir / results.FILE_NAME} cannot be tabulated ({error!r}); valid are {valid}') from error
 
 
-def _verify(values: flags.FlagValues, config: ml_collections.ConfigDict | None) -> None:
+def _verify(values: flags.FlagValues, settings: Any) -> None:
   """Runs trials of a folder of records again; raises SettingsError, or Differs where they are others.
 
-  The settings are those of the folder. A config names the folder that its experiment writes to by default.
+  They run with the settings of the folder. `settings` are those of a config, or None: it names the folder that its
+  experiment writes to by default.
   """
-  require(values.workdir or config, '--workdir', '', 'a folder of records where --mode is verify')
+  require(values.workdir or settings, '--workdir', '', 'a folder of records where --mode is verify')
   # Imported here, since it takes longer than `--list` and `--help`.
   from experiments.pipeline import verify
 
-  workdir, reporter = _workdir(values, config), Reporter(rich.console.Console())
+  workdir, reporter = _workdir(values, settings), Reporter(rich.console.Console())
   verify.run(workdir, values.trials, values.pretrained, dict.fromkeys(GRIDS, Settings), set_up, reporter)
 
 

@@ -2,7 +2,7 @@
 
 A file holds the fields of an `HMM`, those of a `MemoryHMM`, or `transition_matrices` T [V, S, S] with or without
 `initial_probs`, as `processes.from_transition_matrices` takes them. In .json they are nested lists in an object. Beside
-them may stand `dtypes`, the numpy type of a field by its key, and `$schema`, which is not read. The schema is
+them may stand `float32`, the list of keys whose numbers are no float64, and `$schema`, which is not read. The schema is
 docs/schemas/distribution.json, an example docs/examples/mess3.json.
 """
 
@@ -23,11 +23,10 @@ from hmm_jax.processes import from_transition_matrices
 
 # Bytes of a .json file, whose lists take several times as many, and of the arrays of an .npz file.
 MAX_BYTES = 2**27
-_DTYPES = ('float32', 'float64', 'int32', 'int64')
 
 
 def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM:
-  """Returns the distribution of a file as numpy arrays, with the bits of those that `save_distribution` was given.
+  """Returns the distribution of a file as numpy arrays, the floats with the bits that were saved, indices in int32.
 
   Numbers written by hand are float64. Rows are not divided by their sums.
 
@@ -45,34 +44,34 @@ def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | 
     ValueError: the name has another ending, or the distribution is not valid; nothing is written then.
     OSError: the file cannot be written.
 
-  Example:
+  Example, where a file of matrices is loaded as the HMM that they are converted to:
 
     >>> import tempfile
-    >>> from hmm_jax import processes
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...   save_distribution(f'{folder}/mess3.json', processes.mess3())
-    ...   load_distribution(f'{folder}/mess3.json').num_states
+    ...   save_distribution(f'{folder}/even.npz', [[[0.5, 0], [0, 0]], [[0, 0.5], [1, 0]]])
+    ...   load_distribution(f'{folder}/even.npz').num_states
     3
   """
   path = _checked(path)
   named: dict[str, Any] = {'transition_matrices': distribution}
   if isinstance(distribution, (HMM, MemoryHMM)):
     named = distribution._asdict()
-  fields: dict[str, Any] = {key: _typed(key, np.asarray(array)) for key, array in named.items()}
+  fields: dict[str, Any] = {key: _numbers(key, array) for key, array in named.items()}
   from_fields(fields)
   if path.suffix == '.npz':
     np.savez(path, **fields)
   else:
-    dtypes = {key: array.dtype.name for key, array in fields.items()}
     # Every float32 is a float64, whose decimals give the same bits again.
     lists = {key: array.tolist() for key, array in fields.items()}
-    path.write_text(json.dumps({**lists, 'dtypes': dtypes}) + '\n')
+    single = [key for key, array in fields.items() if array.dtype == np.float32]
+    path.write_text(json.dumps({**lists, 'float32': single}) + '\n')
 
 
 def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the arrays of a .json or .npz file by their keys, whatever these are: numbers in any shape.
+  """Returns the arrays of a .json or .npz file by their keys, whatever these are.
 
-  What a file declares is checked before anything of that size is allocated.
+  They are float32 or float64, but for `cell_index` and single numbers, which may be integers. A file that declares more
+  than 2^27 bytes is refused before it is read.
 
   Raises:
     ValueError: one sentence with the path and the reason.
@@ -90,23 +89,20 @@ def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
-  """Returns the distribution that has these fields; probabilities in integers become float64.
+  """Returns the distribution that has these fields, as `read_fields` returns them.
 
   Raises:
     ValueError: one sentence, at keys that are missing or unknown, or at the first field that is wrong.
   """
-  arrays = {key: _typed(key, array) for key, array in fields.items()}
-  if arrays.keys() - {'initial_probs'} == {'transition_matrices'}:
-    return from_transition_matrices(**arrays)
-  for kind in (HMM, MemoryHMM):
-    if arrays.keys() == set(kind._fields):
-      return kind(**arrays).validate()
+  if fields.keys() - {'initial_probs'} == {'transition_matrices'}:
+    return from_transition_matrices(**fields)
+  if fields.keys() == set(HMM._fields):
+    return HMM(**fields).validate()
+  if fields.keys() == set(MemoryHMM._fields):
+    hmm = MemoryHMM(**fields).validate()
+    return hmm._replace(cell_index=hmm.cell_index.astype(np.int32))
   valid = f'{HMM._fields}, {MemoryHMM._fields}, or transition_matrices with initial_probs or without'
-  raise ValueError(f'the keys are {reprlib.repr([*arrays])}; valid are {valid}')
-
-
-def _typed(key: str, array: np.ndarray) -> np.ndarray:
-  return array if key == 'cell_index' else array.astype(np.result_type(array, np.float32))
+  raise ValueError(f'the keys are {reprlib.repr([*fields])}; valid are {valid}')
 
 
 def _checked(path: str | pathlib.Path) -> pathlib.Path:
@@ -122,11 +118,9 @@ def _read_json(path: pathlib.Path) -> dict[str, np.ndarray]:
   if not isinstance(content, dict):
     raise ValueError(f'it is {reprlib.repr(content)}; valid is an object of arrays')
   content.pop('$schema', None)
-  dtypes = content.pop('dtypes', {})
-  if not set(dtypes.values()) <= set(_DTYPES):
-    raise ValueError(f'dtypes are {reprlib.repr(dtypes)}; valid are {", ".join(_DTYPES)}')
+  single = content.pop('float32', [])
   arrays = {key: _numbers(key, value) for key, value in content.items()}
-  return {key: array.astype(dtypes.get(key, array.dtype), casting='same_kind') for key, array in arrays.items()}
+  return {key: array.astype(np.float32) if key in single else array for key, array in arrays.items()}
 
 
 def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -142,12 +136,13 @@ def _check_bytes(size: int) -> None:
     raise ValueError(f'it has {size:,} bytes; valid are at most {MAX_BYTES:,}')
 
 
-def _numbers(key: str, value: ArrayLike) -> np.ndarray:
-  """The array of integers or floats. Raises ValueError where it is none."""
+def _numbers(key: str, value: Any) -> np.ndarray:
+  """The array, of floats but for an index. Raises ValueError where it has no numbers."""
   try:
     array = np.asarray(value)
   except ValueError:
     array = np.array(None)  # Of lists of several lengths.
   if array.dtype.kind not in 'iuf':
     raise ValueError(f'{key} is {reprlib.repr(value)}; valid is an array of numbers')
-  return array
+  is_index = key == 'cell_index' or array.ndim == 0
+  return array if is_index else array.astype(np.result_type(array, np.float32))

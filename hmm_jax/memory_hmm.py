@@ -6,6 +6,7 @@ which cell is read: a token depends on (what that cell holds, the state). Infere
 """
 
 import functools
+import reprlib
 from typing import NamedTuple
 
 import jax
@@ -87,7 +88,7 @@ class MemoryHMM(NamedTuple):
     is_integer = np.issubdtype(cells.dtype, np.integer)
     if cells.shape != (num_states,) or not is_integer or not np.isin(cells, range(num_cells)).all():
       valid = f'an integer from 0 to {num_cells - 1} for each of {num_states} states'
-      raise ValueError(f'cell_index is {cells.tolist()}; valid is {valid}')
+      raise ValueError(f'cell_index is {reprlib.repr(cells.tolist())}; valid is {valid}')
     check_configurations(memory_size, num_cells)
     return self
 
@@ -232,7 +233,7 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
     leave_one_out_cell_probs=cell_probs(hmm, joint.leave_one_out_probs),
     smoothed_probs=over_states(joint.smoothed_probs),
     leave_one_out_probs=over_states(joint.leave_one_out_probs),
-    leave_one_out_read_probs=_sum_by_value_read(hmm, joint.leave_one_out_probs),
+    leave_one_out_read_probs=jnp.asarray(_sum_by_value_read(hmm, joint.leave_one_out_probs)),
     joint=joint,
     marginal_loglik=joint.marginal_loglik,
   )

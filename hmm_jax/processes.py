@@ -61,8 +61,8 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
     raise ValueError('transition_matrices has several stationary laws; valid is one, or initial_probs beside it')
   else:
     pi = stationary_probs(A)
-    pi[pi < 1e-12] = 0  # Rounding makes it positive where no path returns.
-  possible = latest = pi > 0
+  # Rounding may make a stationary law positive where no path returns.
+  possible = latest = pi > 1e-14
   while latest.any():
     latest = A[latest].any(0) & ~possible
     possible = possible | latest
@@ -95,6 +95,8 @@ def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
 
 def _spread(size: int, prob: float) -> np.ndarray:
   """Rows [size, size] with `prob` on the diagonal and the rest in equal parts."""
+  if size < 2:
+    raise ValueError(f'num_states is {size}; valid is an integer of at least 2')
   return np.where(np.eye(size), prob, (1 - prob) / (size - 1))
 
 
@@ -201,9 +203,10 @@ def left_to_right(num_states: int = 4, stay: float = 0.9, own: float = 0.7) -> H
     >>> left_to_right(3, stay=0.5).transition_matrix.tolist()
     [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
   """
+  emission_matrix = _spread(num_states, own)
   transition_matrix = stay * np.eye(num_states) + (1 - stay) * np.eye(num_states, k=1)
   transition_matrix[-1, -1] = 1
-  return HMM(np.eye(num_states)[0], transition_matrix, _spread(num_states, own)).validate()
+  return HMM(np.eye(num_states)[0], transition_matrix, emission_matrix).validate()
 
 
 def ginc(
@@ -226,10 +229,10 @@ def ginc(
 
   Args:
     key: a PRNG key.
-    num_concepts: the released data have 5.
-    num_entities: the released data have 10.
-    num_properties: the released data have 10.
-    num_tokens: V, at least 2; the released data have 50.
+    num_concepts: C; 5 in the released data.
+    num_entities: 10 in the released data.
+    num_properties: 10 in the released data.
+    num_tokens: V, at least 2; 50 in the released data.
     transition_temperature: of the mixing weights of permutations, as in `random_hmm`.
     initial_temperature: of each concept's first law.
     stay: the share of E that is the identity.
@@ -237,10 +240,20 @@ def ginc(
   Source: Xie et al. 2022, "An explanation of in-context learning as implicit Bayesian inference", and
   `generate_data.py` of github.com/p-lambda/incontext-learning.
 
+  Two concepts of nine states have probability 1/2 each, words in common, and ways to move of their own:
+
     >>> hmm = ginc(jax.random.key(0), num_concepts=2)
-    >>> hmm.num_states, concept_probs(hmm.initial_probs, 2).round(3).tolist()
-    (18, [0.5, 0.5])
+    >>> concept_probs(hmm.initial_probs, 2).round(3).tolist()
+    [0.5, 0.5]
+    >>> bool((hmm.emission_matrix[:9] == hmm.emission_matrix[9:]).all())
+    True
+    >>> A = hmm.transition_matrix
+    >>> bool(A[:9, 9:].any() or A[9:, :9].any()), bool(abs(A[:9, :9] - A[9:, 9:]).max() > 0.1)
+    (False, True)
   """
+  sizes = num_concepts, num_entities, num_properties, num_tokens - 1
+  if min(sizes) < 1:
+    raise ValueError(f'num_concepts, num_entities, num_properties, num_tokens - 1 are {sizes}; valid is at least 1')
   key_tokens, key_initial, key_entities, *keys = jax.random.split(key, 3 + num_concepts)
   tokens = np.array(jax.random.randint(key_tokens, (num_entities, num_properties), 1, num_tokens))
   tokens[:, 0] = 0

@@ -16,6 +16,7 @@ from faults.processes import Moment, Run
 import jax
 import numpy as np
 import pytest
+from schema_cases import kinds_of
 from settings_cases import settings_of
 
 from experiments import main as main_lib
@@ -127,7 +128,7 @@ def test_a_run_leaves_records_table_and_figures(finished):
   triples = {(record['task'], record['model'], record['method']) for record in records}
   assert len(triples) == len(records) == 2 * 2 * 2
   for record in records:
-    assert set(record) > set(verify.FIELDS)
+    assert set(record) > set(verify.FIELDS) and kinds_of(record) == ('grid',)
     assert (record['experiment'], record['scale'], record['seed']) == ('prompt_vs_head', 'smoke', 0)
     assert 0 <= record['accuracy'] <= 1
     assert record['kl_at_mask'] >= 0 or record['model'] == 'exact'

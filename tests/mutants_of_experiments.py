@@ -34,7 +34,7 @@ _TRIALS = [
     ),
     (
       'records of another ridge count',
-      "f'{name.model}-{name.method}-{fit_ids[name.method]}-task{name.task}.json'",
+      "f'{name.model}-{name.method}-{fit_id}-task{name.task}.json'",
       "f'{name.model}-{name.method}-task{name.task}.json'",
       'records/trial_records',
       'another_fit',
@@ -423,10 +423,17 @@ _TRIALS = [
     ),
     (
       'a fit is named by its schedule alone',
-      'for name in METHODS[method].settings])',
-      'for name in METHODS[method].settings[:1]])',
+      'for name in METHODS[method].settings]\n',
+      'for name in METHODS[method].settings[:1]]\n',
       'settings/grid_ids',
       'settings_of_tuning',
+    ),
+    (
+      'an edited model keeps its records',
+      'parts += [self.model, own_code.imported(self.model).digest]',
+      'parts += [self.model]',
+      'pipeline/own_model',
+      'resumed_and_shown',
     ),
     (
       'tuning is part of a trial',
@@ -452,7 +459,35 @@ _TRIALS = [
   ),
 ]
 
+_OWN_CODE = [
+  *_of(
+    'experiments/settings/own_code.py',
+    (
+      'a record imports what it names',
+      "  require(name in _imported, 'model', name, valid)\n",
+      '  import_named(name)\n',
+      'records/safe_loading',
+      'because_a_record',
+    ),
+    (
+      'a model of another vocabulary is tuned',
+      "  require(found == shape, 'model', name,",
+      "  require(True, 'model', name,",
+      'pipeline/own_model',
+      'another_vocabulary',
+    ),
+  ),
+  *_of(
+    'experiments/studies/study.py',
+    ('a later field names parts of before', ' and x != _LATER.get(name)', '', 'settings/grid_ids', 'parts_of_a_study'),
+  ),
+]
+
 _RECORDS = [
+  *_of(
+    'experiments/records/__init__.py',
+    ('records of every kind are read', 'if having in row or not having]', ']', 'records/results', 'of_a_kind'),
+  ),
   *_of(
     'experiments/records/results.py',
     (
@@ -717,4 +752,4 @@ _STATISTICS = [
   ),
 ]
 
-EXPERIMENTS = [*_TRIALS, *_RECORDS, *_STATISTICS]
+EXPERIMENTS = [*_TRIALS, *_OWN_CODE, *_RECORDS, *_STATISTICS]

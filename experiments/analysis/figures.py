@@ -33,6 +33,7 @@ MODEL_NAMES = {
   'exact': 'exact G',
   'untrained': 'untrained BERT',
   'other_bert': 'BERT of another HMM',
+  'own': 'own model',
 }
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
 _ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
@@ -46,7 +47,7 @@ def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib
   """Accuracy against |H| for each method on each model; where there is an untrained BERT, on it and the pretrained."""
   figure, (axes,) = panels(settings)
   if (records['model'] == 'untrained').any():
-    records = records[records['model'].isin(['bert', 'untrained'])]
+    records = records[records['model'].isin(['bert', 'untrained', 'own'])]
   records = _paper_records(_placed(records, 'figure_3_left'), 'left')
   _draw_methods(axes, records)
   if settings.paper_overlay:
@@ -159,9 +160,9 @@ def style_of(method: str) -> dict[str, Any]:
 
 
 def _shown(style: dict[str, Any], model: str) -> dict[str, Any]:
-  """A line's style on a model: thin and hollow but on the pretrained BERT."""
-  is_bert = model == 'bert'
-  return style | dict(markerfacecolor=style['color'] if is_bert else 'white', linewidth=1.8 if is_bert else 0.9)
+  """A line's style on a model: thin and hollow but on the pretrained BERT, and in between on the user's own."""
+  fill, width = {'bert': (style['color'], 1.8), 'own': ('0.7', 1.3)}.get(model, ('white', 0.9))
+  return style | dict(markerfacecolor=fill, linewidth=width)
 
 
 def draw_line(

@@ -17,7 +17,13 @@ from experiments.settings.methods import METHODS, PROTOCOL
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / 'figure_3_reference.json').read_text())
 
-MODEL_NAMES = {'bert': 'BERT', 'exact': 'exact G', 'untrained': 'untrained BERT', 'other_bert': 'BERT of another HMM'}
+MODEL_NAMES = {
+  'bert': 'BERT',
+  'exact': 'exact G',
+  'untrained': 'untrained BERT',
+  'other_bert': 'BERT of another HMM',
+  'own': 'own model',
+}
 _CONTROLS = ('untrained', 'other_bert')
 # Pairs of methods whose difference on BERT, paired by task, is tested where both were run.
 _PAIRED = (
@@ -123,8 +129,10 @@ def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   itself = {point: point for point in statistics.by_point(records)}
   vanilla = {point: Point(point.joint_states) for point in itself if point.memory_size}
   on_bert, paired = ('bert', 'bert'), statistics.paired_difference
-  return _differences(records, '{} - {}', on_bert, _PAIRED, itself, paired) | _differences(
-    records, 'memory {} - vanilla {}', on_bert, _OF_TEXTS, vanilla, statistics.unpaired_difference
+  return (
+    _differences(records, '{} - {}', on_bert, _PAIRED, itself, paired)
+    | _differences(records, 'memory {} - vanilla {}', on_bert, _OF_TEXTS, vanilla, statistics.unpaired_difference)
+    | _differences(records, '{} - {}, own model', ('own', 'own'), _PAIRED, itself, paired)
   )
 
 
@@ -250,11 +258,15 @@ def _method_cells(rows: pd.DataFrame, methods: Collection[str], models: Collecti
 def _accuracy_row(point: Point, points: Points, protocol: Collection[str]) -> Row:
   """The accuracies of the paper's protocol, the share of near ties, the majority and the Bayes gap."""
   rows = points[point]
-  row = _name_of(point, points) | _method_cells(rows, protocol, ('bert', 'exact'))
+  row = _name_of(point, points) | _method_cells(rows, protocol, ('bert', 'exact', 'own'))
   row['near\nties'] = f'{100 * rows["near_tie_share"].mean():.1f}'
   row['majority'] = str(statistics.percent(rows, 'majority_accuracy'))
-  for title, field in (('KL at\n[MASK]', 'kl_at_mask'), ('excess\nMLM loss', 'excess_mlm_loss')):
-    row[title] = number(statistics.select(rows, model='bert')[field].mean(skipna=False), '.3f')
+  for title, model, field in (
+    ('KL at\n[MASK]', 'bert', 'kl_at_mask'),
+    ('excess\nMLM loss', 'bert', 'excess_mlm_loss'),
+    ('KL at [MASK]\nown model', 'own', 'kl_at_mask'),
+  ):
+    row[title] = number(statistics.select(rows, model=model)[field].mean(skipna=False), '.3f')
   return row
 
 

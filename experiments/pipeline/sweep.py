@@ -6,6 +6,7 @@ import pathlib
 import re
 from typing import Any
 
+import jax
 import matplotlib.figure
 import pandas as pd
 
@@ -18,6 +19,7 @@ from experiments.records.results import Record
 from experiments.records.trial_records import Grid
 from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
+from experiments.settings import own_code
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
@@ -41,6 +43,10 @@ RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 
 def check(settings: Settings) -> None:
   """Raises SettingsError where this machine lacks what the settings ask for."""
+  if settings.model:
+    # It fails before anything is trained and written, if it does.
+    key = jax.random.key(settings.seed)
+    own_code.own_model(settings.model, trial_lib.draw_distribution(settings, next(iter(settings.grid())), key), key)
   if settings.has_bert:
     pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')

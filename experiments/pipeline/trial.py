@@ -13,6 +13,7 @@ from experiments.pipeline import downstream as downstream_lib, optimal_heads, pr
 from experiments.records import trial_records, user_data
 from experiments.records.trial_records import Trial
 from experiments.runtime.progress import Reporter
+from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.groups import CorpusSettings
 import hmm_jax
@@ -77,7 +78,9 @@ def run(trial: Trial, reporter: Reporter) -> bool:
     for name, tasks_of in trial_records.pending(trial, missing):
       model: MaskedLM = model_lib.ExactModel(settings.hmm.num_tokens)
       params: Any = distribution
-      if name != 'exact':
+      if name == 'own':
+        model, params = own_code.own_model(settings.model, distribution, keys.pretraining)
+      elif name != 'exact':
         model = pretraining.tuned_model(settings.bert_module())
         params = _bert(trial, name, distribution, ideals, reporter)
       frozen = tuning.FrozenModel(name, model, params, exact_probs)

@@ -126,7 +126,8 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
   trial, frozen, method, tasks, downstream = problem
   settings, splits, how = trial.settings, downstream.splits, dict(batch_size=trial.settings.measure.batch_size)
   schedule, num_starts, train = settings.schedule(method), settings.num_starts(method), splits['train']
-  device = jax.tree.leaves(frozen.params)[0].sharding
+  # A model may have no parameters.
+  device = jax.tree.leaves((frozen.params, trial.keys().tuning))[0].sharding
   tuner, params = tuner.after_features(frozen.params)
   # Start by start, [R K], as are all arrays below.
   numbers = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()

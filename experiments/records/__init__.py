@@ -1,4 +1,50 @@
 """The files of a run, written whole: records with their tuned arrays, checkpoints, environments, failures.
 
-A record is done when its file is there and has its checksum; nothing is unpickled.
+A record is done when its file is there and has its checksum; nothing is unpickled. `load` reads those of a workdir.
 """
+
+import pathlib
+from typing import TYPE_CHECKING
+
+from experiments.records import environment, results
+from experiments.runtime import storage
+from experiments.settings.fields import require
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+
+def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
+  """The records of a workdir, a row for each, in the order of the run; empty where there are none.
+
+  Columns are the fields of the records, and those of the environment that each was made in, such as `devices`, `cpu`,
+  `commit` and `packages`. docs/schemas/records/ has a JSON schema for each kind of record: what a field means and which
+  values it takes. What a record lacks is missing (NaN).
+
+  Args:
+    workdir: a folder, or the address of one in an object store.
+    having: a field; only records that have it are read, and they bring their columns. Studies write several kinds of
+      records, each with a field of its own: with it a table holds one kind and no column of another.
+
+  Raises:
+    SettingsError: the records are damaged, or of another schema, or none has the field.
+
+  Example:
+    >>> records = load('docs/results/small/figure_3_left')
+    >>> records.groupby(['num_states', 'model', 'method'])['accuracy'].mean().unstack()  # doctest: +SKIP
+    >>> len(load('docs/results/theory', having='claim'))
+    28
+  """
+  # Imported here, since it takes longer than `--list` and `--help`.
+  import pandas as pd
+
+  workdir = storage.located(str(workdir))
+  rows = [row for row in results.load(workdir) if having in row or not having]
+  require(rows or not having, 'having', having, f'a field that records of {workdir} have')
+  frame = pd.DataFrame(rows)
+  made = environment.load(workdir, rows)
+  if not made:
+    return frame
+  # A record's own field counts before that of its environment.
+  fields = pd.DataFrame(made).T.drop(columns=frame.columns, errors='ignore')
+  return frame.join(fields, on='environment')

@@ -98,11 +98,12 @@ class Trial(NamedTuple):
     Tuned arrays lie beside it, with suffix .npz.
     """
     directory, settings, found = self.directory, self.settings, {}
-    fit_ids = {method: settings.fit_id(method) for method in self.methods}
-    names = itertools.product(range(settings.tasks_per_trial), sorted(settings.models), sorted(fit_ids))
+    fit_ids = {pair: settings.fit_id(*pair) for pair in itertools.product(self.methods, settings.models)}
+    names = itertools.product(range(settings.tasks_per_trial), sorted(settings.models), sorted(self.methods))
     for name in itertools.starmap(Name, names):
       if name.model in METHODS[name.method].models:
-        found[name] = directory / f'{name.model}-{name.method}-{fit_ids[name.method]}-task{name.task}.json'
+        fit_id = fit_ids[name.method, name.model]
+        found[name] = directory / f'{name.model}-{name.method}-{fit_id}-task{name.task}.json'
     return found
 
   def records(self) -> list[Record]:
@@ -207,7 +208,7 @@ def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, l
 def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[str, float]) -> None:
   """Writes the record of each task that one method was tuned on, its arrays first; raises Lost."""
   paths, settings = trial.paths(), trial.settings
-  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': settings.fit_id(method)}
+  ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': settings.fit_id(method, model)}
   for one in outcome:
     name = Name(one.task, model, method)
     record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **settings.given}

@@ -7,7 +7,7 @@ import itertools
 import json
 from typing import Any, NamedTuple
 
-from experiments.settings import devices, groups
+from experiments.settings import devices, groups, own_code
 from experiments.settings.fields import setting
 from experiments.settings.methods import METHODS, MODELS
 from hmm_jax.bert import Bert
@@ -57,6 +57,7 @@ class Settings(groups.Experiment):
   )
   tasks_per_trial: int = setting('draws of mu in each', most=10_000)
   models: tuple[str, ...] = setting('models that methods are tuned on', choices=MODELS)
+  model: str = setting("'own' of models: MODULE:FUNCTION, from (distribution, key) to (model, params); '': none")
   methods: tuple[str, ...] = setting('what is trained: a head, a prompt and so on', choices=tuple(METHODS))
   distribution: str = setting(
     "a process by its name or its .json or .npz file, which num_states, hmm and memory follow from; '': drawn"
@@ -117,6 +118,10 @@ class Settings(groups.Experiment):
       places = [(AXES[name](point), point.memory_size > 0) for point in self.grid()]
       valid = f'without {name}, which would draw several distributions in one place, such as ()'
       self.require('figures', len(set(places)) == len(places), valid)
+    is_asked = 'own' in self.models
+    self.require(
+      'model', bool(self.model) == is_asked, "MODULE:FUNCTION where 'own' is one of models, and '' elsewhere"
+    )
     for name in used:
       method = METHODS[name]
       valid = f'with {" or ".join(method.models)}, of which alone {name!r} is a method'
@@ -145,7 +150,7 @@ class Settings(groups.Experiment):
   @property
   def has_bert(self) -> bool:
     """True if a model is a BERT, trained or not."""
-    return self.models != ('exact',)
+    return not {'exact', 'own'}.issuperset(self.models)
 
   def tuning(self, method: str) -> groups.TuneSettings:
     """The settings by which one of METHODS is optimised, which has a schedule."""
@@ -162,9 +167,15 @@ class Settings(groups.Experiment):
     """The number of starts from which one of METHODS is trained on a task."""
     return self.restarts.number if METHODS[method].fit == 'restarts' else 1
 
-  def fit_id(self, method: str) -> str:
-    """Names a fit of one of METHODS by its settings, which decide its records together with those of `trial_id`."""
-    return digest([getattr(self, name) for name in METHODS[method].settings])
+  def fit_id(self, method: str, model: str) -> str:
+    """Names a fit of one of METHODS by its settings, which decide its records together with those of `trial_id`.
+
+    The user's own model is named by its function and the file of its module.
+    """
+    parts = [getattr(self, name) for name in METHODS[method].settings]
+    if model == 'own':
+      parts += [self.model, own_code.imported(self.model).digest]
+    return digest(parts)
 
   def prompt_length(self, method: str) -> int:
     """Vectors that one of METHODS puts before a text."""

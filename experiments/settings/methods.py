@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-# What methods are tuned on: the pretrained BERT, the exact model, the BERT that pretraining starts from, and the
-# pretrained BERT of another draw of the same size.
-MODELS = ('bert', 'exact', 'untrained', 'other_bert')
+# What methods are tuned on: the pretrained BERT, the exact model, the BERT that pretraining starts from, the pretrained
+# BERT of another draw of the same size, and the user's own model.
+MODELS = ('bert', 'exact', 'untrained', 'other_bert', 'own')
 
 
 class Method(NamedTuple):
@@ -38,7 +38,7 @@ class Method(NamedTuple):
   dash: str
   settings: tuple[str, ...]
   fit: str = 'schedule'
-  models: tuple[str, ...] = ('bert', 'exact')
+  models: tuple[str, ...] = ('bert', 'exact', 'own')
 
   @property
   def has_schedule(self) -> bool:
@@ -52,7 +52,7 @@ METHODS = {
   'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', ('prompt',), models=MODELS),
   # A head like any other, so that it is trained as one.
   'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', ('head',), models=MODELS),
-  'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', ('finetune',), models=('bert',)),
+  'finetune': Method('finetune', 'mask', False, True, '#D55E00', 'D', '-.', ('finetune',), models=('bert', 'own')),
   'attention': Method('attention', 'sequence', False, False, '#000000', 'P', '-', ('attention',)),
   'prompt_attention': Method(
     'prompt + attention', 'sequence', True, False, '#56B4E9', 'X', '-.', ('prompt', 'attention')
@@ -74,7 +74,7 @@ METHODS = {
     '-',
     ('converged',),
     'whitened',
-    ('bert', 'untrained'),
+    ('bert', 'untrained', 'own'),
   ),
   'attention_converged': Method(
     'converged attention', 'sequence', False, False, '#000000', '*', '--', ('attention', 'restarts'), 'restarts'

@@ -14,7 +14,7 @@ import matplotlib.figure
 
 from experiments.analysis import figures
 from experiments.analysis.tables import as_markdown, Table
-from experiments.records import files, frames, results
+from experiments.records import files, load, results
 from experiments.runtime import exit_status
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
@@ -34,7 +34,7 @@ def filled(text: str) -> str:
 def _shown(folder: str) -> tuple[dict[str, Table], Callable[[], dict[str, matplotlib.figure.Figure]]]:
   """The tables of a folder of records by name, and what draws its figures."""
   settings = registry.from_record(results.config(_RESULTS / folder) or {})
-  study, records = registry.EXPERIMENTS[settings.experiment], frames.load(_RESULTS / folder)
+  study, records = registry.EXPERIMENTS[settings.experiment], load(_RESULTS / folder)
   return study.tables(records, settings), functools.partial(study.figures, records, settings)
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from experiments.analysis import figures as figures_lib
 from experiments.analysis.tables import as_text, Table
-from experiments.records import environment, files, frames, results
+from experiments.records import environment, files, load, results
 from experiments.runtime import locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import digest
@@ -22,6 +22,9 @@ from hmm_jax.sharding import exact_device
 
 # In the folder of a part: its records, and the seconds that it took.
 _FILE_NAME = 'records.json'
+
+# Fields that ids of before know nothing of, with the value that changes nothing.
+_LATER = {'model': ''}
 
 Row = dict[str, Any]
 # settings, a key of its own -> its records.
@@ -54,7 +57,7 @@ class Study(NamedTuple):
 
   def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
     """Prints the tables of the records of a workdir, draws their figures, and says where all are; nothing of none."""
-    records = frames.load(workdir)
+    records = load(workdir)
     if records.empty:
       return
     text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())
@@ -140,5 +143,5 @@ def _on_exact_device() -> Iterator[None]:
 
 def _id(settings: Any) -> str:
   """The id of settings: a digest of those that decide records, which the fields in `results.OF_RUNNING` do not."""
-  fields = dataclasses.asdict(settings)
-  return digest([{name: fields[name] for name in fields if name not in results.OF_RUNNING}])
+  fields = dataclasses.asdict(settings).items()
+  return digest([{name: x for name, x in fields if name not in results.OF_RUNNING and x != _LATER.get(name)}])

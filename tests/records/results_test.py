@@ -4,7 +4,7 @@ import jax
 import pytest
 
 from configs import benchmark
-from experiments.records import environment, files, frames, results
+from experiments.records import environment, files, load, results
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 
@@ -51,6 +51,12 @@ def test_records_are_a_frame_with_their_environment(tmp_path):
   there = environment.environment(jax.devices())
   made = environment.keep(tmp_path, there)
   results.write(tmp_path, _benchmark(), [{'value': value, 'cpu': 'own', 'environment': made} for value in (2.0, 1.0)])
-  records = frames.load(str(tmp_path))
+  records = load(str(tmp_path))
   assert list(records['value']) == [2.0, 1.0] and set(records['cpu']) == {'own'}
   assert set(records['commit']) == {there['commit']}
+
+
+def test_records_of_a_kind_are_a_frame_without_the_columns_of_others(tmp_path):
+  results.write(tmp_path, _benchmark(), [{'claim': 1}, {'gap': 0.5}])
+  claims = load(tmp_path, having='claim')
+  assert list(claims['claim']) == [1] and 'gap' not in claims

@@ -4,12 +4,13 @@ import dataclasses
 import json
 import pathlib
 import re
+import sys
 
 import numpy as np
 import pytest
 from settings_cases import settings_of
 
-from experiments.pipeline import verify
+from experiments.pipeline import sweep, verify
 from experiments.records import files
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
@@ -21,8 +22,8 @@ UNSAFE = re.compile(
   r'|(?<![.\w])(eval|exec|__import__)\(|read_pickle|fromfile|torch\.load|yaml\.(full_|unsafe_)?load\('
   r'|(np|jnp|numpy)\.load\((?!.*allow_pickle=False)|allow_pickle=(?!False)'
 )
-# The snippet of a page of ours, which is tested as a reader would run it, and programs that tests hold themselves.
-ALLOWED = {'tests/library/theory/problems/counterexamples_test.py', 'tests/forked.py'}
+# Pages of ours, which are tested as a reader would run them, and programs that tests hold themselves.
+ALLOWED = {'tests/library/theory/problems/counterexamples_test.py', 'tests/how_to_test.py', 'tests/forked.py'}
 
 
 def test_nothing_is_unpickled_or_run():
@@ -57,3 +58,13 @@ def test_settings_that_are_read_back_choose_no_path():
   for field, value in (('experiment', 'os.path'), ('models', '../evil')):
     with pytest.raises(SettingsError, match=f'^{field}.*{value}'):
       verify.recorded_settings(recorded | {field: value}, 'mine', registry.SETTINGS)
+
+
+def test_no_module_is_imported_because_a_record_names_it(tmp_path):
+  """Settings that are read back, and name one, neither run nor find records of its model."""
+  recorded = dataclasses.asdict(settings_of('smoke', models=('own',), model='this:s'))
+  settings = verify.recorded_settings(recorded, '', registry.SETTINGS)
+  for use in (sweep.check, lambda settings: [*sweep.trials(settings, tmp_path).values()][0].paths()):
+    with pytest.raises(SettingsError, match="^model is 'this:s'.* record"):
+      use(settings)
+  assert 'this' not in sys.modules

@@ -10,6 +10,7 @@ from settings_cases import settings_of
 from experiments.pipeline.trial import Trial
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
+from experiments.studies import study
 
 MODEL, TRIAL, NEITHER = (False, False), (True, False), (True, True)
 MEMORY = Point(4, 2, 2)
@@ -68,7 +69,7 @@ def test_settings_of_tuning_name_the_records_of_their_methods_alone(group, field
   plain = settings_of()
   changed = settings_of(**{f'{group}__{field}': getattr(getattr(plain, group), field) * 2})
   assert _same(plain, changed, Point(4)) == NEITHER
-  assert {one for one in METHODS if changed.fit_id(one) != plain.fit_id(one)} == methods
+  assert {one for one in METHODS if changed.fit_id(one, 'bert') != plain.fit_id(one, 'bert')} == methods
 
 
 def _keys(settings, point, trial):
@@ -93,3 +94,8 @@ def test_experiments_share_their_pretrained_models():
   one, other = (settings_of('paper', name) for name in ('prompt_vs_head', 'memory_vs_vanilla'))
   assert one.pretraining_id(Point(8), 3) == other.pretraining_id(Point(8), 3)
   assert _keys(one, Point(8), 3) == _keys(other, Point(8), 3)
+
+
+def test_parts_of_a_study_keep_the_id_that_they_had():
+  """Fields that came later, with values that change nothing, are no part of it."""
+  assert study._id(settings_of('smoke', 'which_theorem')) == '6d02c5128017'

@@ -9,7 +9,7 @@ import rich.console
 from settings_cases import settings_of
 
 from experiments.analysis import statistics
-from experiments.records import frames
+from experiments.records import load
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import example_4_1 as experiment
@@ -38,7 +38,7 @@ def finished(tmp_path_factory):
 def test_the_tables_have_every_document_and_every_word_of_two(finished):
   """Each sampled document as a text with its memory; of the sentence, a row for each of its words."""
   workdir, settings, printed = finished
-  records = frames.load(workdir)
+  records = load(workdir)
   tables = experiment.tables(records, settings)
   assert list(tables) == ['documents', 'sentence', 'sampled_document']
   assert 'happily' in printed and (workdir / 'sentence.png').exists()
@@ -56,7 +56,7 @@ def test_the_tables_have_every_document_and_every_word_of_two(finished):
 def test_records_hold_the_posterior_after_each_word(finished):
   """Each is the posterior of the memory given the words up to it, and the probabilities of reading a cell sum to 1."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
-  records = frames.load(finished[0])
+  records = load(finished[0])
   assert set(records['document']) == {0, 1, 2}
   for document in (0, 1):
     rows = statistics.select(records, document=document)

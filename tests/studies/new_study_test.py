@@ -9,7 +9,7 @@ import pytest
 import rich.console
 from run_cases import flip
 
-from experiments.records import frames
+from experiments.records import load
 from experiments.runtime.progress import Reporter
 
 pytestmark = pytest.mark.slow
@@ -30,7 +30,7 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   monkeypatch.setattr(page, 'guess', lambda size, *rest: made.append(size) or guess(size, *rest))
   page.STUDY.run(settings, tmp_path, reporter)
   page.STUDY.show(settings, tmp_path, reporter)
-  records = frames.load(tmp_path)
+  records = load(tmp_path)
   assert list(records['num_states']) == [2] * 3 + [10] * 3 and records['accuracy'].between(0.2, 1).all()
   mean = 100 * records[records['num_states'] == 10]['accuracy'].mean()
   assert f'{mean:.1f} ± ' in (tmp_path / 'table.txt').read_text()
@@ -38,4 +38,4 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   (tmp_path / 'results.jsonl').unlink()
   flip(next(tmp_path.glob('parts/*/H10/records.json')))
   page.STUDY.run(settings, tmp_path, reporter)
-  assert made == [2, 10, 10] and frames.load(tmp_path).equals(records)
+  assert made == [2, 10, 10] and load(tmp_path).equals(records)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from experiments.analysis.statistics import percent, select
 from experiments.analysis.tables import median_range, share, Table, table
-from experiments.records import frames
+from experiments.records import load
 from experiments.studies.which_theorem.settings import WhichTheoremSettings
 
 # The records of prompt_vs_head:evidence.
@@ -66,7 +66,7 @@ def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, T
     'distances': distance_table(linearity),
     'prompts': prompt_table(prompts),
     'certificate': certificate_table(kl),
-    **accuracy_tables(linearity, prompts, frames.load(GRID)),
+    **accuracy_tables(linearity, prompts, load(GRID)),
   }
 
 

@@ -12,7 +12,7 @@ import scipy.stats
 from settings_cases import settings_of
 
 from experiments.analysis import statistics
-from experiments.records import frames
+from experiments.records import load
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import pages
@@ -23,7 +23,7 @@ from experiments.studies.degradation.study import STUDY
 
 pytestmark = [pytest.mark.usefixtures('without_optimisation'), pytest.mark.slow]
 
-SMALL = frames.load(pages.ROOT / 'docs' / 'results' / 'degradation' / 'small')
+SMALL = load(pages.ROOT / 'docs' / 'results' / 'degradation' / 'small')
 
 
 def _settings(**changes):
@@ -47,7 +47,7 @@ def test_every_condition_has_a_row_for_each_hmm(tmp_path):
   """Errors of the KL that was asked for, or less for a short context; all methods of the theorem, and the controls."""
   settings = _settings()
   STUDY.run(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
-  records = frames.load(tmp_path)
+  records = load(tmp_path)
   for theorem, kind in (('3.3', 'singular_value'), ('3.6', 'leak')):
     of_theorem = statistics.select(records, theorem=theorem, part=f'exact-{theorem}', kind='task').to_dict('records')
     found = {(r['damage'], r['error'], r['level']) for r in of_theorem}

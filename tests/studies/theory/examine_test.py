@@ -7,10 +7,11 @@ import re
 import numpy as np
 import pytest
 from run_cases import QUIET
+from schema_cases import kinds_of
 from settings_cases import settings_of
 from theory_cases import drawn, exact_posteriors
 
-from experiments.records import frames, results
+from experiments.records import load, results
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory import examine, problem_file
 from hmm_jax.theory.problems.enumeration import all_texts
@@ -156,8 +157,8 @@ def test_where_3_1_holds_both_constructions_are_right(tmp_path):
     examine.STUDY.run(_settings(path), workdir, QUIET)
     found.append(_by_name(results.load(workdir)))
   records = found[1]
-  assert found[0] != records
-  cells = [table.frame.iloc[:, 0] for table in examine.STUDY.tables(frames.load(workdir), None).values()]
+  assert found[0] != records and all(len(kinds_of(record)) == 1 for record in records.values())
+  cells = [table.frame.iloc[:, 0] for table in examine.STUDY.tables(load(workdir), None).values()]
   assert [*itertools.chain(*cells)] == [record['statement'] for record in records.values()]
   theorems = [f'Theorem {name} {kind}' for name in ('3.3', '3.6') for kind in ('enumerated', 'sampled')]
   assert list(records) == ['Assumption 3.1', 'Assumption 3.2', 'Assumption 3.5', *theorems]

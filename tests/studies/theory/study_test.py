@@ -5,7 +5,7 @@ import pytest
 from run_cases import QUIET
 from settings_cases import settings_of
 
-from experiments.records import frames, results
+from experiments.records import load, results
 from experiments.settings.fields import SettingsError
 from experiments.studies.theory import prevalence, problems, study
 from hmm_jax.hmm import HMM
@@ -76,7 +76,7 @@ def test_every_size_has_its_draws(workdir, records):
   rows = records['prevalence']
   assert [(row['text'], row['size'], row['draw']) for row in rows] == expected
   assert all(row['zeros'] == pytest.approx(0.9**10, abs=0.15) for row in rows[: s.num_draws])
-  frame = frames.load(workdir)
+  frame = load(workdir)
   frame['exhaustive'] = [{'0.0': False}] * len(frame)
   cells = study.STUDY.tables(frame, SETTINGS)['chains'].frame.set_index('assumption')['H = 10']
   assert cells['searches for H* cut off'] == str(s.num_draws)

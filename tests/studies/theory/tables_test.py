@@ -5,8 +5,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from experiments.records import results
-from experiments.records.frames import load
+from experiments.records import load, results
 from experiments.studies import registry
 from experiments.studies.theory import problems, verification
 from experiments.studies.theory.study import STUDY

@@ -12,7 +12,7 @@ from theory_cases import drawn
 from configs import prompt_vs_head, which_theorem
 from experiments.analysis.statistics import select
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.records import frames
+from experiments.records import load
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 from experiments.studies.which_theorem import certificate, grid, linearity, prompts, tables
@@ -44,7 +44,7 @@ def test_every_task_has_a_row_and_every_checkpoint(tmp_path, monkeypatch):
   monkeypatch.setattr(pretraining, 'params_along', _nearing)
   monkeypatch.setattr(pretraining, 'tuned_model', lambda bert: ExactModel(bert.num_tokens))
   STUDY.run(ONE_SIZE, tmp_path, QUIET)
-  records = frames.load(tmp_path)
+  records = load(tmp_path)
   rows, tasks = select(records, part='linearity'), range(ONE_SIZE.tasks_per_trial)
   expected = [(*hmm, task) for hmm in ((4, 0), (4, 1)) for task in tasks]
   assert list(zip(rows['num_states'], rows['trial'], rows['task'])) == expected
@@ -134,7 +134,7 @@ def test_a_task_on_which_no_prompt_is_right_is_proven_and_nothing_built():
   assert found['constant_prompt']['0.0'] == 'no' and found['accuracy']['0.0'] is None and found['error']['0.0'] is None
 
 
-RECORDS = frames.load(tables.GRID.parents[1] / 'which_theorem')
+RECORDS = load(tables.GRID.parents[1] / 'which_theorem')
 LINEARITY, PROMPTS, KL = (select(RECORDS, part=part) for part in ('linearity', 'prompts', 'kl'))
 
 

@@ -1,0 +1,92 @@
+"""A masked language model of the user's own, MODULE:FUNCTION, which flags and config files alone import.
+
+A record may name one too, and may come from anybody: for settings that are read from a record, a function is there that
+the command line has asked for, or else they are refused.
+"""
+
+from collections.abc import Callable
+import functools
+import hashlib
+import pathlib
+import pkgutil
+import sys
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+
+from experiments.settings.fields import require, SettingsError
+from hmm_jax.hmm import Distribution
+from hmm_jax.model import MaskedLM
+
+
+class Function(NamedTuple):
+  """A function of the user's.
+
+  Attributes:
+    call: the function, from (distribution, key) to (model, params).
+    digest: the SHA-256 of the file of its module; of what that imports it says nothing.
+  """
+
+  call: Callable[[Distribution, Array], tuple[MaskedLM, Any]]
+  digest: str
+
+
+_imported: dict[str, Function] = {}
+
+
+def import_named(name: str) -> None:
+  """Imports the function of this name, once a process; nothing for ''. Raises SettingsError where that fails."""
+  if not name or name in _imported:
+    return
+  try:
+    call = pkgutil.resolve_name(name)
+    source = pathlib.Path(str(sys.modules[name.partition(':')[0]].__file__))
+    _imported[name] = Function(call, hashlib.sha256(source.read_bytes()).hexdigest())
+  except (Exception, SystemExit) as error:
+    # A module is a program, which may fail in any way or exit.
+    raise _failed(name, error, 'MODULE:FUNCTION of a Python file') from error
+
+
+def imported(name: str) -> Function:
+  """The function of this name. Raises SettingsError where no flag or config file of this process has named it."""
+  valid = 'one that a flag or a config file names: nothing is imported because a record says so'
+  require(name in _imported, 'model', name, valid)
+  return _imported[name]
+
+
+def own_model(name: str, distribution: Distribution, key: Array) -> tuple[MaskedLM, Any]:
+  """The masked language model that a function makes of a distribution, and its parameters on a device of this host.
+
+  Args:
+    name: of the function. The model that it returns is hashable, as a frozen dataclass is, since programs are compiled
+      for it; the parameters are a tree of arrays.
+    distribution: an `HMM` or a `MemoryHMM`.
+    key: decides what the function draws, so that a trial that is run again has the same model.
+
+  Raises SettingsError where the function fails, or returns something else; the model is traced, not run, to find out.
+  """
+  call, shape, device = imported(name).call, (1, 1, 3, distribution.num_tokens), jax.local_devices()[0]
+  try:
+    model, params = call(*jax.device_put((distribution, key), device))
+    hash(model)
+    found = jax.eval_shape(functools.partial(_predicted, model), params).shape
+    params = jax.device_put(params, device)
+  except Exception as error:
+    valid = 'a function from (distribution, key) to a hashable MaskedLM and its parameters'
+    raise _failed(name, error, valid) from error
+  require(found == shape, 'model', name, f'one whose predictions of three tokens have shape {shape}, and not {found}')
+  return model, params
+
+
+def _predicted(model: MaskedLM, params: Any) -> Array:
+  """Predictions on a text of two tokens after a prompt of one row, by a use of every part of a model."""
+  prompts, tokens = jnp.zeros((1, 1, model.embedding_size(params))), jnp.zeros((1, 2), jnp.int32)
+  model.represent(params, model.embed(params, tokens))
+  return model.predict_prompted(params, model.prompt_space.project(prompts), tokens)
+
+
+def _failed(name: str, error: BaseException, valid: str) -> SettingsError:
+  reason = ' '.join(f'{type(error).__name__}: {error}'.split())
+  return SettingsError(f'model is {name!r}, which fails with {reason:.300}; valid is {valid}')

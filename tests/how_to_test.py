@@ -1,0 +1,27 @@
+"""The pages of docs/how_to do what they say: the Python blocks of each run one after another, in one namespace.
+
+A page runs in a temporary folder with a link to `docs`. So it reads committed records by the paths that a reader has
+from the root of the repository, and writes where nothing is left behind. `<!-- needs: MODULE -->` on its first line
+skips it where the module is missing. All pages together take 90 CPU seconds at most.
+"""
+
+import pathlib
+import re
+
+import pytest
+
+DOCS = pathlib.Path(__file__).parents[1] / 'docs'
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize('page', sorted(DOCS.glob('how_to/*.md')), ids=lambda page: page.stem)
+def test_a_page_runs_as_it_stands(page, tmp_path, monkeypatch):
+  text, names = page.read_text(), {'__name__': page.stem}
+  if needs := re.match(r'<!-- needs: (\w+) -->', text):
+    pytest.importorskip(needs[1])
+  (tmp_path / 'docs').symlink_to(DOCS)
+  monkeypatch.chdir(tmp_path)
+  # What a page writes as a module is found, as `python -m` finds it.
+  monkeypatch.syspath_prepend(tmp_path)
+  for block in re.findall(r'^```python\n(.*?)^```$', text, re.DOTALL | re.MULTILINE):
+    exec(block, names)

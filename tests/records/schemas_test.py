@@ -1,0 +1,35 @@
+"""Each record in docs/results is of one kind that has a JSON schema, which has every field of it."""
+
+import json
+
+import pytest
+from schema_cases import FOLDER, kinds_of, SCHEMAS
+
+
+@pytest.fixture(scope='module')
+def found():
+  """A record of each set of fields that there is, by the kinds that it is of."""
+  paths = FOLDER.parents[1].glob('results/**/results.jsonl')
+  records = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+  distinct = {(record.get('part'), *sorted(record)): record for record in records}
+  return {kinds_of(record): record for record in distinct.values()}
+
+
+def test_every_record_is_of_one_kind(found):
+  """And there are records of every kind but those of a user's own file; an environment is of its own kind."""
+  assert {*found} == {(kind,) for kind in SCHEMAS if not kind.startswith('e') or kind == 'example_4_1'}
+  for path in FOLDER.parents[1].glob('results/**/environments/*.json'):
+    assert kinds_of(json.loads(path.read_text())) == ('environment',)
+
+
+def test_a_field_more_or_less_or_of_another_type_is_refused(found):
+  for record in found.values():
+    assert kinds_of(record | {'another': 1}) == ()
+    for field in record:
+      assert kinds_of(record | {field: {'no': ['value']}}) == ()
+      assert kinds_of({name: record[name] for name in record if name != field}) == ()
+
+
+def test_every_field_has_a_type_and_a_meaning():
+  for schema in SCHEMAS.values():
+    assert all({'type', 'description'} <= says.keys() for says in schema['properties'].values())
