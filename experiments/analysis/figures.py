@@ -199,9 +199,9 @@ def draw_line(
 
 def caption(records: pd.DataFrame, *more: str) -> str:
   """The caption of a figure: experiment, scale and seed of the records, and `more`."""
-  first, process = records.iloc[0], statistics.process(records)
+  first = records.iloc[0]
   named = f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}'
-  return '; '.join([named, *filter(None, [process]), *more])
+  return '; '.join(filter(None, [named, statistics.process(records), *more]))
 
 
 def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) -> None:

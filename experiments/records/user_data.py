@@ -9,7 +9,7 @@ import hashlib
 import operator
 import pathlib
 import textwrap
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +24,11 @@ from hmm_jax.sampling import token_dtype
 
 # Of a workdir: a file for each reference.
 FOLDER = 'user_data'
-_LONGEST_REASON = 300
 _VALID = {
   'distribution': f'one of {", ".join(NAMED)}, or a .json or .npz file',
   'corpus_file': 'an .npy or .txt file of documents of one length',
 }
 
-T = TypeVar('T')
 # By name, and those by reference.
 Arrays = dict[str, np.ndarray]
 Given = dict[str, Arrays]
@@ -48,13 +46,13 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
     return {}
   reference, arrays = _found('distribution', word, workdir, lambda word: _arrays(named_or_loaded(word)))
   given, distribution = {reference: arrays}, as_distribution(arrays)
-  sizes = (distribution.memory_size, distribution.num_cells) if isinstance(distribution, MemoryHMM) else (0, 1)
+  size, cells = (distribution.memory_size, distribution.num_cells) if isinstance(distribution, MemoryHMM) else (0, 1)
   follows: dict[str, Any] = {
     'num_states': (distribution.num_states,),
     'num_trials_by_size': (),
     'hmm.num_tokens': distribution.num_tokens,
-    'memory.sizes': sizes[:1],
-    'memory.cells': sizes[1:],
+    'memory.sizes': (size,),
+    'memory.cells': (cells,),
     'memory.vanilla_methods': (),
     'figure.paper_overlay': False,
   }
@@ -82,12 +80,12 @@ def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str],
   return f'{name}-{_digest(arrays)}', arrays
 
 
-def read(field: str, word: str, reader: Callable[[str], T]) -> T:
+def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
   """Reads what a field names; raises SettingsError where that fails."""
   try:
     return reader(word)
   except (OSError, EOFError, ValueError) as error:
-    reason = textwrap.shorten(str(error), _LONGEST_REASON)
+    reason = textwrap.shorten(str(error), 300)
     raise SettingsError(f'{field} is {word!r}, which cannot be read ({reason}); valid is {_VALID[field]}')
 
 
@@ -102,7 +100,8 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
   A file of one line, or of one id a line, is one document. Raises ValueError, with the place of an id that is none.
   """
   # Of an .npy nothing is allocated that it only declares.
-  ids = np.atleast_2d(np.loadtxt(path, np.int64) if path.endswith('.txt') else np.load(path, mmap_mode='r'))
+  is_text = path.endswith('.txt')
+  ids = np.atleast_2d(np.loadtxt(path, np.int64) if is_text else np.load(path, mmap_mode='r', allow_pickle=False))
   if ids.dtype.kind not in 'iu' or ids.ndim > 2:
     raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not integers [documents, length] or [length]')
   for document, position in np.argwhere((ids < 0) | (ids >= num_tokens))[:1]:
