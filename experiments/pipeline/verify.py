@@ -109,8 +109,7 @@ def run(
   numbers = [number for number in sweep.chosen(text, ids) if ids[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials on record')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
-    given = {reference: user_data.load(workdir, reference) for reference in settings.given.values()}
-    user_data.keep(pathlib.Path(scratch), given)
+    user_data.keep(pathlib.Path(scratch), {name: user_data.load(workdir, name) for name in settings.given.values()})
     sweep.run(settings, pathlib.Path(scratch), reporter, numbers)
     again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.
