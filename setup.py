@@ -8,7 +8,7 @@ setuptools.setup(
   description='Why pretraining helps: exact HMM posteriors, masked-LM pretraining, head and prompt tuning in JAX.',
   license='Apache-2.0',
   packages=setuptools.find_packages(include=['hmm_jax*', 'experiments*', 'configs*']),
-  package_data={'experiments.analysis': ['figure_3_reference.json', 'figures.mplstyle']},
+  package_data={'hmm_jax': ['py.typed'], 'experiments.analysis': ['figure_3_reference.json', 'figures.mplstyle']},
   python_requires='>=3.11',
   install_requires=[
     'jax>=0.10.2',

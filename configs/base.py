@@ -1,5 +1,5 @@
-"""Every default of every experiment, once. Configs are data: what a field means and takes stands in its class of
-settings, and `python -m experiments.main --config=NAME --help` prints it.
+"""Every default of every experiment, once; the library's own stand in `hmm_jax/defaults.py`. Configs are data: what a
+field means and takes stands in its class of settings, and `python -m experiments.main --config=NAME --help` prints it.
 
 The scales: `small` is for a CPU with two cores, `paper` is what the paper's later text says (20 pretrainings a size, 5
 for Figure 3 right), `paper_v1` what its first text says (one, with 5 draws of mu), `official` what its released code
@@ -11,6 +11,8 @@ is `small` with several HMMs a size.
 from typing import Any
 
 import ml_collections
+
+from hmm_jax import defaults
 
 SCALES = ('small', 'paper', 'paper_v1', 'official', 'tuned', 'smoke')
 # `small` with many HMMs and every method, of the two panels of Figure 3 alone.
@@ -40,7 +42,7 @@ def group(**fields: Any) -> ml_collections.ConfigDict:
 
 def bert(**sizes: Any) -> ml_collections.ConfigDict:
   """A BERT as it is computed on a CPU."""
-  return group(dropout_rate=0.0, dtype='float32', attention='xla', scan_layers=False, **sizes)
+  return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', attention='xla', scan_layers=False)
 
 
 def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
@@ -62,16 +64,9 @@ def temperatures() -> dict[str, float]:
 
 def masked_lm(**fields: Any) -> ml_collections.ConfigDict:
   """How a small BERT is pretrained, unless more is said: AdamW, and BERT's corruption."""
-  of_optimizer = dict(
-    optimizer='adamw',
-    learning_rate=2e-3,
-    muon_learning_rate=0.02,
-    decay='linear',
-    b2=0.999,
-    weight_decay=0.0,
-    clip_norm=1.0,
-  )
-  return group(mask_rate=0.15, mask_share=0.8, random_share=0.1, steps_per_call=50, **of_optimizer, **fields)
+  corruption = {**defaults.CORRUPTION, 'mask_rate': 0.15}
+  of_steps = dict(optimizer='adamw', steps_per_call=defaults.STEPS_PER_CALL, **defaults.OPTIMIZER)
+  return group(**corruption, **of_steps, **fields)
 
 
 def figure(width: float = 6.4, height: float = 4.2) -> ml_collections.ConfigDict:
@@ -143,36 +138,29 @@ def _text(config: ml_collections.ConfigDict) -> None:
   config.memory = group(
     sizes=(0,), cells=(1,), label_cell=0, joint_prior=False, joint_permutations=False, vanilla_methods=()
   )
-  config.corpus = group(num_documents=256, document_length=10240, chunk_length=64)
+  config.corpus = group(**defaults.CORPUS)
 
 
 def _pretraining(config: ml_collections.ConfigDict) -> None:
   """The model, its pretraining, and how its distance from the ideal one is measured."""
-  config.bert = bert(
-    num_layers=2,
-    width=128,
-    num_heads=4,
-    ffn_width=512,
-    max_positions=64,
-    init_stddev=0.05,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
-  )
-  # What won in docs/findings/recipes.md, with 0.71 of the operations of the base: AdamW, 15% selected, 1250 steps.
-  config.pretrain = masked_lm(num_steps=600, batch_size=32, warmup_steps=50, checkpoint_every=150, measure_every=150)
-  config.pretrain.update(optimizer='muon', mask_rate=0.3)
-  config.measure = group(num_chunks=256, num_inputs=512, num_documents=16, batch_size=64)
+  config.bert = bert(**defaults.BERT)
+  steps = dict(num_steps=defaults.NUM_STEPS, batch_size=defaults.BATCH_SIZE, warmup_steps=defaults.WARMUP_STEPS)
+  config.pretrain = masked_lm(**steps, checkpoint_every=150, measure_every=150)
+  config.pretrain.update(optimizer='muon', **defaults.CORRUPTION)
+  sizes = dict(num_inputs=defaults.NUM_INPUTS, batch_size=defaults.INPUTS_AT_A_TIME)
+  config.measure = group(num_chunks=256, num_documents=16, **sizes)
 
 
 def _tasks(config: ml_collections.ConfigDict) -> None:
   """The downstream tasks, and how each method is tuned."""
-  config.downstream = group(
-    length=33, num_train=1500, num_validation=500, num_test=1000, num_classes=2, num_nonzero=6, with_replacement=False
-  )
-  config.downstream.update(num_positions=0, label_state='first')
-  config.head = schedule(0.01, 5, 8, 100)
+  texts = dict(length=defaults.LENGTH, num_train=defaults.NUM_TRAIN, num_validation=500, num_test=defaults.NUM_TEST)
+  config.downstream = group(**texts, **defaults.TASK_WEIGHTS, num_positions=0, label_state='first')
+  config.head = group(**defaults.SCHEDULE)
   config.finetune = schedule(1e-4, 5, 32, 100)
-  config.prompt = schedule(0.01, 5, 8, 100)
-  config.prompt.update(length=20, init='uniform', init_scale=0.5)
-  config.attention = schedule(0.01, 5, 8, 100)
+  config.prompt = group(
+    **defaults.SCHEDULE, length=defaults.PROMPT_LENGTH, init='uniform', init_scale=defaults.PROMPT_SCALE
+  )
+  config.attention = group(**defaults.SCHEDULE)
   config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)
   # What tells the losses of a protocol apart (experiments/analysis/error_budget.py).
   config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)

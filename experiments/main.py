@@ -26,7 +26,7 @@ import jax
 import rich.console
 
 from experiments.records import results, status, user_data
-from experiments.runtime import cache, distributed, exit_status, nan_guard, signals, storage
+from experiments.runtime import cache, distributed, exit_status, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, help_text, own_code
 from experiments.settings.fields import require, SettingsError
@@ -34,7 +34,7 @@ from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
-from hmm_jax import compilation
+from hmm_jax import compilation, nan_guard
 
 # What ends a run in a sentence, without a traceback.
 _SENTENCES = (SettingsError, exit_status.RunError, signals.Stopped, storage.StorageError, nan_guard.Diverged)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import sharding
-from hmm_jax.model import at_positions, joined, Positions, PromptSpace
+from hmm_jax.model import at_positions, joined, MaskedLM, Positions
 
 # BERT's epsilon; the fast variance, a difference of two means, would lose digits.
 _LayerNorm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=False)
@@ -167,6 +167,8 @@ class Bert(nn.Module):
     another. Raises ValueError past `max_positions`.
     """
     length = sum(part.shape[-2] for part in parts)
+    if wrong := [part.shape for part in parts if part.shape[-1] != self.width]:
+      raise ValueError(f'embeddings or a prompt have shape {wrong[0]}; valid is [..., {self.width}]')
     if length > self.max_positions:
       raise ValueError(f'sequence length {length} exceeds max_positions {self.max_positions}')
     places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])
@@ -198,13 +200,12 @@ class Bert(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class BertModel:
+class BertModel(MaskedLM):
   """`bert` through the interface of models; its parameters are the linen variables' 'params' tree."""
 
   bert: Bert
 
   name = 'bert'
-  prompt_space = PromptSpace(center=0.0, unit=1.0)
 
   @property
   def num_tokens(self) -> int:

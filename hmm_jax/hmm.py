@@ -9,7 +9,9 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import inference
+from hmm_jax import arguments, inference
+from hmm_jax.arguments import checked
+from hmm_jax.display import shown
 
 
 class Distribution(inference.Chain, Protocol):
@@ -32,6 +34,7 @@ class Distribution(inference.Chain, Protocol):
 DistributionT = TypeVar('DistributionT', bound=Distribution)
 
 
+@shown
 class HMM(NamedTuple):
   """A hidden Markov model in the field's convention (Rabiner 1989, hmmlearn, dynamax): rows sum to 1.
 
@@ -67,12 +70,12 @@ class HMM(NamedTuple):
     return self._replace(initial_probs=joint_initial_probs)
 
   def validate(self) -> 'HMM':
-    """Returns self. Raises ValueError naming the field whose shape, entries or row sums are wrong."""
+    """Returns it, with arrays for lists. Raises ValueError naming the field whose shape, entries or sums are wrong."""
     num_states, num_tokens = emission_shape(self.emission_matrix, 'num_states', 'num_tokens')
     check_probs('initial_probs', self.initial_probs, (num_states,))
     check_probs('transition_matrix', self.transition_matrix, (num_states, num_states))
     check_probs('emission_matrix', self.emission_matrix, (num_states, num_tokens))
-    return self
+    return arguments.with_arrays(self)
 
 
 def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int, ...]:
@@ -148,14 +151,30 @@ def mixed_permutations(
   return jnp.einsum('k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST)
 
 
+def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: Array | np.ndarray) -> Array:
+  """Likelihood rows [..., T, E]: P[X = x_t | state] where `observed` [..., T] holds, rows of ones elsewhere.
+
+  Args:
+    hmm: an `HMM` (E = H) or a `MemoryHMM`.
+    tokens: [..., T] integers; one that is not observed, such as [MASK], may be any.
+    observed: [..., T] bools.
+
+  Raises:
+    ValueError: a token that is observed is not from 0 to V - 1, where values are known (`hmm_jax.arguments`); inside of
+      `jax.jit` its row is NaN.
+  """
+  hmm, tokens, observed = arguments.distribution(hmm), *map(arguments.as_array, (tokens, observed))
+  arguments.check_ids('tokens', tokens, hmm.num_tokens, observed)
+  return _token_likelihoods(hmm, tokens, observed)
+
+
 @jax.jit
-def token_likelihoods(hmm: Distribution, tokens: Array, observed: Array) -> Array:
-  """Likelihood rows [..., T, E]: P[X = x_t | state] where `observed` [..., T] holds, rows of ones elsewhere."""
-  rows = jnp.take(hmm.joint_emission_matrix.T, tokens, axis=0, mode='clip')
+def _token_likelihoods(hmm: Distribution, tokens: Array, observed: Array) -> Array:
+  rows = jnp.asarray(hmm.joint_emission_matrix).T.at[tokens].get(mode='fill', wrap_negative_indices=False)
   return jnp.where(observed[..., None], rows, 1)
 
 
-@jax.jit
+@checked
 def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
   """Likelihood rows [..., T, E] of noisy sight: evidence[t, v] = P[what is seen at t | X_t = v], [..., T, V].
 
@@ -184,7 +203,7 @@ def emitted_token_probs(hmm: Distribution, state_probs: Array) -> Array:
   return jnp.matmul(state_probs, hmm.joint_emission_matrix, precision=lax.Precision.HIGHEST)
 
 
-@jax.jit
+@checked
 def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   """The paper's G-bar (section 3.1): row i is P[X_i | X_{-i}], [..., T, V]; row i ignores row i of the input.
 

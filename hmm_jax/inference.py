@@ -23,8 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import float64, messages, passes
+from hmm_jax.arguments import checked
 from hmm_jax.batching import exact
 from hmm_jax.blocks import map_blocks
+from hmm_jax.display import shown
 from hmm_jax.messages import Arithmetic
 
 # Entries of the messages that a CPU works on at a time: they stay in its fastest cache.
@@ -41,6 +43,7 @@ class Chain(Protocol):
   def transition_matrix(self) -> Array | np.ndarray: ...
 
 
+@shown
 class Posterior(NamedTuple):
   """The posteriors of one pass forward and one backward. A row is all zeros where its evidence is impossible.
 
@@ -146,14 +149,14 @@ _pairs = exact(_of_pairs)
 def _of_batch(function: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
   """The result of `function` on the sequences of likelihoods [..., T, E]."""
   num_joint = hmm.joint_initial_probs.shape[-1]
-  if likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
+  if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
     raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], none of them 0')
   rows = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
   result = function(float64.as_float(hmm.joint_initial_probs), float64.as_float(hmm.transition_matrix), rows)
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)
 
 
-@jax.jit
+@checked
 def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   """Exact posteriors by message passing (Rabiner 1989; the paper's G-bar, section 3.1), of one sequence or of many.
 
@@ -173,12 +176,16 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
 
   Returns:
     A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.
+
+  Raises:
+    ValueError: the shape of the likelihoods; where values are known (`hmm_jax.arguments`) one that is negative or NaN,
+      and a field of the distribution that `validate` refuses. Elsewhere a NaN makes `marginal_loglik` NaN.
   """
   probs, loglik = _of_batch(_smoothed, hmm, likelihoods)
   return Posterior._make((*probs, loglik))
 
 
-@jax.jit
+@checked
 def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
   """P[H_t | x_{1:t-1}, x_{t+1:}] of every beginning with every end, [K, B, E], as in `leave_one_out_probs`.
 
@@ -190,11 +197,15 @@ def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
     before: [K, P, E], likelihood rows of what comes before t.
     after: [B, T, E], of what comes after it.
   """
+  num_joint = hmm.joint_initial_probs.shape[-1]
+  for name, rows in (('before', before), ('after', after)):
+    if rows.ndim != 3 or rows.shape[-1] != num_joint:
+      raise ValueError(f'{name} has shape {rows.shape}; valid is [sequences, length, {num_joint}]')
   distribution = map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix))
   return _pairs(*distribution, float64.as_float(before)[None], float64.as_float(after)[None])[0]
 
 
-@jax.jit
+@checked
 def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
   """P[H_T | x_{1:T}] [..., E] and log P[x_{1:T}] [...] in nats, for likelihoods [..., T, E], by a pass forward alone.
 
@@ -204,7 +215,7 @@ def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
   return _of_batch(_last_filtered, hmm, likelihoods)
 
 
-@jax.jit
+@checked
 def last_filtered_probs(hmm: Chain, likelihoods: Array) -> Array:
   """The probabilities of `last_filtered` alone."""
   return last_filtered(hmm, likelihoods)[0]

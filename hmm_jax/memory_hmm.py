@@ -14,7 +14,9 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import inference
+from hmm_jax import arguments, inference
+from hmm_jax.arguments import checked
+from hmm_jax.display import shown
 from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
 
@@ -22,6 +24,7 @@ from hmm_jax.hmm import check_probs, emission_shape, HMM, mixed_permutations, so
 MAX_CONFIGURATIONS = 4096
 
 
+@shown
 class MemoryHMM(NamedTuple):
   """A memory-augmented HMM. A joint state is e = c H + h: configuration c of the memory, hidden state h.
 
@@ -73,7 +76,7 @@ class MemoryHMM(NamedTuple):
     return self._replace(memory_probs=memory_probs, initial_probs=initial_probs)
 
   def validate(self) -> 'MemoryHMM':
-    """Returns self. Raises ValueError naming the field whose shape, entries or row sums are wrong."""
+    """Returns it, with arrays for lists. Raises ValueError naming the field whose shape, entries or sums are wrong."""
     shape = emission_shape(self.emission_matrix, 'memory_size', 'num_states', 'num_tokens')
     memory_size, num_states, _ = shape
     num_cells = max(np.ndim(self.memory_probs), 1)
@@ -90,7 +93,7 @@ class MemoryHMM(NamedTuple):
       valid = f'an integer from 0 to {num_cells - 1} for each of {num_states} states'
       raise ValueError(f'cell_index is {reprlib.repr(cells.tolist())}; valid is {valid}')
     check_configurations(memory_size, num_cells)
-    return self
+    return arguments.with_arrays(self)
 
 
 def check_configurations(memory_size: int, num_cells: int) -> None:
@@ -196,6 +199,7 @@ def cell_probs(hmm: MemoryHMM, joint_probs: Array | np.ndarray) -> Array:
   return jnp.stack([memory.sum([other for other in cells if other != cell]) for cell in cells], axis=-2)
 
 
+@shown
 class MemoryPosterior(NamedTuple):
   """The posteriors of a memory-augmented HMM by one pass forward and one backward. Zeros for impossible evidence.
 
@@ -218,7 +222,7 @@ class MemoryPosterior(NamedTuple):
   marginal_loglik: Array
 
 
-@jax.jit
+@checked
 def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosterior:
   """Exact posteriors of memory and hidden state from likelihood rows over joint states, [..., T, E].
 
@@ -239,13 +243,13 @@ def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosteri
   )
 
 
-@jax.jit
+@checked
 def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
   """P[M_j | x_{1:T}] of every cell, [..., N, M], from rows [..., T, E] by a pass forward alone."""
   return cell_probs(hmm, inference.last_filtered_probs(hmm, likelihoods))
 
 
-@jax.jit
+@checked
 def to_hmm(hmm: MemoryHMM) -> HMM:
   """The flattened chain of E = M^N H states, which agrees with `hmm` in every quantity and costs E^2 a step."""
   identity = jnp.eye(hmm.memory_probs.size, dtype=hmm.transition_matrix.dtype)

@@ -5,18 +5,19 @@ A model is two functions with a prompt's worth of room between them: `embed` tur
 heads, metrics and figures see this interface alone, and never ask which model they have.
 """
 
+import abc
 from collections.abc import Sequence
 import dataclasses
 import functools
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TYPE_CHECKING
 
 import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import inference
+from hmm_jax import arguments, inference
 from hmm_jax.hmm import Distribution, emitted_token_probs, token_likelihoods
 
 
@@ -57,6 +58,9 @@ def joined(parts: Sequence[Array]) -> Array:
   """Parts [..., T_i, D] along time, whose leading axes broadcast to one another, one after another."""
   if len(parts) == 1:
     return parts[0]
+  widths = {part.shape[-1] for part in parts}
+  if len(widths) > 1:
+    raise ValueError(f'rows that are joined, such as a prompt and a text, have widths {sorted(widths)}; valid is one')
   shape = jnp.broadcast_shapes(*(part.shape[:-2] for part in parts))
   return jnp.concatenate([jnp.broadcast_to(part, shape + part.shape[-2:]) for part in parts], axis=-2)
 
@@ -69,25 +73,31 @@ def prepend(prompts: Array, embeddings: Array) -> Array:
 class MaskedLM(Protocol):
   """A masked language model as pure functions of its parameters. Leading axes `...` are batches.
 
-  Token ids 0 to V - 1 are the vocabulary; id V is [MASK]. Models of equal fields are equal and share programs.
-  `positions` are those that are read, as in `at_positions`: T of them, all, where None. What nobody reads need not be
-  computed.
+  A model of your own is a frozen dataclass with this base and a field `num_tokens`; `embed` and `predict` suffice, and
+  the rest falls back on them (docs/how_to/own_model.md). Token ids 0 to V - 1 are the vocabulary; id V is [MASK].
+  Models of equal fields are equal and share programs. `positions` are those that are read, as in `at_positions`: T of
+  them, all, where None. What nobody reads need not be computed.
   """
+
+  # Where a model's prompts start: as BERT's, unless it has others.
+  prompt_space: ClassVar[PromptSpace] = PromptSpace(center=0.0, unit=1.0)
+
+  if TYPE_CHECKING:
+    # A field of dataclasses, which would take a property of the base for its default.
+    @property
+    def num_tokens(self) -> int:
+      """V."""
 
   @property
   def name(self) -> str:
     """The model's name in records."""
+    return type(self).__name__
 
-  @property
-  def num_tokens(self) -> int:
-    """V."""
-
-  @property
-  def prompt_space(self) -> PromptSpace: ...
-
+  @abc.abstractmethod
   def embed(self, params: Any, tokens: Array) -> Array:
     """Embeddings [..., T, E] of tokens [..., T]."""
 
+  @abc.abstractmethod
   def predict(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     """Token probabilities [..., Q, V], the paper's G-bar, of embeddings [..., T, E]."""
 
@@ -96,17 +106,29 @@ class MaskedLM(Protocol):
 
     They are what `predict` gives of `prepend(prompts, embed(tokens))`, and may cost less; `positions` count the prompt.
     """
+    return self.predict(params, prepend(prompts, self.embed(params, tokens)), positions)
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
-    """The representation [..., Q, E] that `predict` reads out."""
+    """The representation [..., Q, E] that `predict` reads out; the probabilities themselves of a model without one."""
+    return self.predict(params, embeddings, positions)
 
   def embedding_size(self, params: Any) -> int:
     """E."""
+    return jax.eval_shape(self.embed, params, jnp.zeros(1, jnp.int32)).shape[-1]
+
+
+def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positions: Positions = None) -> Array:
+  """The model's predictions [..., Q, V] at `positions` of tokens [..., T], [MASK] being V.
+
+  Raises ValueError at another id, and parameters that are no valid distribution, where values are known
+  (`hmm_jax.arguments`).
+  """
+  arguments.check_ids('tokens', tokens, model.num_tokens + 1)
+  return _token_probs(model, arguments.distribution(params), tokens, positions)
 
 
 @functools.partial(jax.jit, static_argnames='model')
-def token_probs(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
-  """The model's predictions [..., Q, V] at `positions` of tokens [..., T]."""
+def _token_probs(model: MaskedLM, params: Any, tokens: Array, positions: Positions) -> Array:
   return model.predict(params, model.embed(params, tokens), positions)
 
 
@@ -117,7 +139,7 @@ def representation(model: MaskedLM, params: Any, tokens: Array, positions: Posit
 
 
 @dataclasses.dataclass(frozen=True)
-class ExactModel:
+class ExactModel(MaskedLM):
   """The model that pretraining aims at: embeddings are likelihood rows, prediction is message passing.
 
   Its parameters are an `HMM` or a `MemoryHMM`. A prompt row is u in [0, 1]^E, the emission probability of a fake

@@ -1,14 +1,17 @@
 """Sampling text from an `HMM` or a `MemoryHMM`, by Walker's alias method: one random word per draw."""
 
 import functools
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax.arguments import checked
 from hmm_jax.hmm import Distribution
+
+ArrayT = TypeVar('ArrayT', Array, np.ndarray)
 
 # Documents of a corpus that are drawn at once.
 DOCUMENTS_AT_A_TIME = 256
@@ -79,7 +82,7 @@ def _sample(key: Array, tables: tuple[AliasTable, ...], length: int) -> tuple[Ar
   return joint_states, alias_draw(emission, joint_states, words_2xT[1])
 
 
-@functools.partial(jax.jit, static_argnames='length')
+@functools.partial(checked, static_argnames='length')
 def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   """Draws one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
 
@@ -93,7 +96,7 @@ def token_dtype(num_tokens: int) -> np.dtype:
   return np.min_scalar_type(num_tokens + 1)
 
 
-@functools.partial(jax.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
+@functools.partial(checked, static_argnames=('num_documents', 'length', 'chunk_size'))
 def sample_corpus(
   key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
 ) -> Array:
@@ -111,3 +114,13 @@ def sample_corpus(
   num_chunks = -(-num_documents // chunk_size)
   chunk_size = -(-num_documents // num_chunks)
   return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
+
+
+def in_chunks(documents: ArrayT, chunk_length: int) -> ArrayT:
+  """Documents cut into the chunks [S, T] that pretraining meets; what is left of each at its end is left out."""
+  return documents[:, : documents.shape[1] // chunk_length * chunk_length].reshape(-1, chunk_length)
+
+
+def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_length: int, chunk_length: int) -> Array:
+  """`in_chunks` of `sample_corpus`."""
+  return in_chunks(sample_corpus(key, hmm, num_documents, document_length), chunk_length)

@@ -14,6 +14,7 @@ from hmm_jax import compilation, float64, inference
 from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.hmm import Distribution, HMM, token_likelihoods
 from hmm_jax.memory_hmm import cell_posterior, MemoryHMM
+from hmm_jax.sampling import sample_corpus
 
 _MAX_REDRAWS = 1000
 # Entries of the likelihood rows that are labelled at a time.
@@ -31,7 +32,7 @@ class Task(NamedTuple):
     margins: [n] float64, the gap between the two best scores of each input, in units of score.
   """
 
-  task_weights: Array
+  task_weights: Array | np.ndarray
   labels: np.ndarray
   redraws: int
   margins: np.ndarray
@@ -61,6 +62,17 @@ _draw_task_weights = jax.jit(
 def mask_first(tokens: Array, num_tokens: int) -> Array:
   """The downstream input, int32: the document with its first token replaced by [MASK] (id `num_tokens`)."""
   return tokens.astype(jnp.int32).at[..., 0].set(num_tokens)
+
+
+@functools.partial(
+  jax.jit, static_argnames=('num_inputs', 'num_documents', 'length'), compiler_options=compilation.ONCE
+)
+def draw_texts(
+  key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int
+) -> tuple[Array, Array]:
+  """Inputs [n, T] whose first token is masked, and whole documents [m, T] after them, int32."""
+  documents = sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
+  return mask_first(documents[:num_inputs], distribution.num_tokens), documents[num_inputs:]
 
 
 def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[Any, Array | np.ndarray], np.ndarray]:
@@ -102,6 +114,13 @@ def memory_probs(hmm: MemoryHMM, inputs: Array) -> Array:
   return cell_posterior(hmm, token_likelihoods(hmm, inputs, inputs != hmm.num_tokens))
 
 
+def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int = 0) -> np.ndarray:
+  """What labels of inputs [n, T] speak of: `first_state_probs` [n, H], or of a memory this cell of `memory_probs`."""
+  if isinstance(distribution, MemoryHMM):
+    return memory_probs(distribution, inputs)[:, cell]
+  return first_state_probs(distribution, inputs)
+
+
 def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -> Task:
   """Draws `task_weights` until the first `num_train` inputs do not all share one label.
 
@@ -117,11 +136,16 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
   """
   for redraws in range(_MAX_REDRAWS):
     weights = _draw_task_weights(jax.random.fold_in(key, redraws), state_probs.shape[1], **how)
-    scores = np.asarray(state_probs, np.float64) @ np.asarray(weights, np.float64).T
-    labels = scores.argmax(-1).astype(np.int32)
-    if np.ptp(labels[:num_train]):
-      return Task(weights, labels, redraws, margins=np.diff(np.sort(scores))[:, -1])
+    task = labelled(weights, state_probs)
+    if np.ptp(task.labels[:num_train]):
+      return task._replace(redraws=redraws)
   raise ValueError(f'{_MAX_REDRAWS} draws of task_weights in a row gave all {num_train} training inputs one label')
+
+
+def labelled(task_weights: Array | np.ndarray, state_probs: np.ndarray) -> Task:
+  """The task of these `task_weights` [C, H] on inputs with these `state_probs` [n, H]."""
+  scores = np.asarray(state_probs, np.float64) @ np.asarray(task_weights, np.float64).T
+  return Task(task_weights, scores.argmax(-1).astype(np.int32), 0, margins=np.diff(np.sort(scores))[:, -1])
 
 
 def majority_accuracy(train_labels: np.ndarray, test_labels: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ A `Tuner` says what is trained, as pure functions of (trainable, frozen, batch).
 trainable array has a leading axis K, the frozen tree has none. The frozen tree is never donated and never written.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from hmm_jax import nan_guard
 from hmm_jax.blocks import in_blocks, map_blocks
 from hmm_jax.heads import Head
 from hmm_jax.model import MaskedLM, representation, token_probs
@@ -171,6 +172,10 @@ class TuneState(NamedTuple):
   step: Array
 
 
+# state -> (state, losses), such as `tune_epoch` of what else it takes.
+Epoch = Callable[[TuneState], tuple[TuneState, Array]]
+
+
 def frozen_features(tuner: Tuner, frozen: Any, inputs: np.ndarray, *, batch_size: int) -> Any:
   """`tuner.features` of inputs [n, T], `batch_size` at a time; numpy arrays."""
   return in_blocks(functools.partial(tuner.features, frozen), inputs, batch_size)
@@ -208,8 +213,13 @@ def tune_epoch(
   Returns:
     The new state, and the mean cross-entropy of each task over the epoch in nats, [K].
   """
-  num_inputs = labels.shape[1]
+  num_inputs = len(jax.tree.leaves(features)[0])
+  valid = len(jax.tree.leaves(state.trainable)[0]), num_inputs
+  if labels.shape != valid:
+    raise ValueError(f'labels have shape {labels.shape}; valid is {valid}, tasks and inputs')
   steps = schedule.steps_per_epoch(num_inputs)
+  if not steps:
+    raise ValueError(f'batch_size is {schedule.batch_size}; valid is at most the number of inputs, {num_inputs}')
   optimizer_ = schedule.optimizer(num_inputs)
   order = jax.random.permutation(jax.random.fold_in(key, state.step // steps), num_inputs)
   batches = order[: steps * schedule.batch_size].reshape(steps, schedule.batch_size)
@@ -227,6 +237,20 @@ def tune_epoch(
 
   state, losses = lax.scan(step, state, batches)
   return state, losses.mean(0)
+
+
+def epochs(
+  epoch: Epoch, state: TuneState, count: int, name: str, members: Sequence[str]
+) -> Iterator[tuple[int, TuneState, Array]]:
+  """Yields the epochs so far, their state and the last one's losses, after each of `count`.
+
+  A state is donated to the next epoch. Raises Diverged at the first epoch in which the loss of one of `members`, whose
+  losses these are, is not finite; `name` begins its sentence.
+  """
+  for done in range(1, count + 1):
+    state, losses = epoch(state)
+    nan_guard.check_each(losses, members, f'{name}: in epoch {done} the loss of')
+    yield done, state, losses
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'batch_size'))

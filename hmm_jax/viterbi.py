@@ -1,14 +1,14 @@
 """The most likely path of hidden states (Viterbi 1967), from likelihood rows as in `hmm_jax.inference`."""
 
-import jax
 from jax import Array, lax
 import jax.numpy as jnp
 
 from hmm_jax import float64
+from hmm_jax.arguments import checked
 from hmm_jax.inference import Chain
 
 
-@jax.jit
+@checked
 @float64.in_float64
 def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   """The Viterbi path argmax_e P[e_{1:T}, x_{1:T}] over joint states, of one sequence [T, E]; int32 [T].

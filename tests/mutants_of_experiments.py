@@ -236,15 +236,15 @@ _TRIALS = [
     'experiments/pipeline/downstream.py',
     (
       'labels of what is seen alone',
-      'tasks_lib.memory_probs(distribution, inputs)',
-      'tasks_lib.memory_probs(distribution, inputs[:, : d.seen_length(0)])',
+      'tasks_lib.label_probs(distribution, inputs, ',
+      'tasks_lib.label_probs(distribution, inputs[:, : d.seen_length(0)], ',
       'pipeline/downstream',
       'a_cut_changes',
     ),
     (
       'labels of the first cell',
-      '[:, settings.memory.label_cell]',
-      '[:, 0]',
+      'inputs, settings.memory.label_cell)',
+      'inputs)',
       'pipeline/downstream',
       'label_cell',
     ),
@@ -364,20 +364,6 @@ _TRIALS = [
       'share_one_model',
     ),
     (
-      'steps are counted from 0 after resuming',
-      'range(int(state.step) + steps_per_call,',
-      'range(steps_per_call,',
-      'runtime/nan_guard',
-      'ends_at',
-    ),
-    (
-      'chunks span documents',
-      'documents[:, : corpus.chunks_per_document * corpus.chunk_length]',
-      'documents.reshape(-1)[: corpus.num_chunks * corpus.chunk_length]',
-      'pipeline/pretraining',
-      'of_one_document',
-    ),
-    (
       'an infinite state is saved',
       'nan_guard.check_state(_all_finite(state), step)',
       'pass',
@@ -386,7 +372,27 @@ _TRIALS = [
     ),
   ),
   *_of(
-    'experiments/runtime/nan_guard.py',
+    'hmm_jax/sampling.py',
+    (
+      'chunks span documents',
+      'documents[:, : documents.shape[1] // chunk_length * chunk_length].reshape',
+      'documents.reshape(-1)[: documents.size // chunk_length * chunk_length].reshape',
+      'pipeline/pretraining',
+      'of_one_document',
+    ),
+  ),
+  *_of(
+    'hmm_jax/pretraining.py',
+    (
+      'steps are counted from 0 after resuming',
+      'range(int(state.step) + steps_per_call,',
+      'range(steps_per_call,',
+      'runtime/nan_guard',
+      'ends_at',
+    ),
+  ),
+  *_of(
+    'hmm_jax/nan_guard.py',
     (
       'a loss that is NaN is let through',
       'not np.isfinite(value).all()',
@@ -592,7 +598,7 @@ _RECORDS = [
     ),
   ),
   *_of(
-    'experiments/runtime/nan_guard.py',
+    'hmm_jax/nan_guard.py',
     (
       'a signal waits for a compiled program',
       'np.ravel(jax.block_until_ready(losses))',

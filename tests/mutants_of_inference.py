@@ -30,9 +30,16 @@ INFERENCE = [
   Mutant(
     'emissions of the next state',
     'hmm_jax/hmm.py',
-    'rows = jnp.take(hmm.joint_emission_matrix.T, tokens, axis=0',
-    'rows = jnp.take(jnp.roll(hmm.joint_emission_matrix, 1, 0).T, tokens, axis=0',
+    'rows = jnp.asarray(hmm.joint_emission_matrix).T.at[tokens]',
+    'rows = jnp.roll(jnp.asarray(hmm.joint_emission_matrix), 1, 0).T.at[tokens]',
     ('tests/library/memory_hmm_test.py', '-k', 'lifting'),
+  ),
+  Mutant(
+    'an impossible id is the last token',
+    'hmm_jax/hmm.py',
+    'wrap_negative_indices=False',
+    'wrap_negative_indices=True',
+    ('tests/library/arguments_test.py', '-k', 'inside_of_jit'),
   ),
   Mutant(
     'temperatures multiply',

@@ -118,11 +118,33 @@ LEARNING = [
     'jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(tasks)))',
     (TUNING, '-k', 'draw_of_its_own'),
   ),
+  Mutant(
+    'a model of its own sees no prompt',
+    'hmm_jax/model.py',
+    'return self.predict(params, prepend(prompts, self.embed(params, tokens)), positions)',
+    'return self.predict(params, self.embed(params, tokens)[None], positions)',
+    ('tests/library/workflow_test.py', '-k', 'falls_back'),
+  ),
+  Mutant(
+    'labels of one task for all',
+    'hmm_jax/tuning.py',
+    'if labels.shape != valid:',
+    'if labels.shape[-1:] != valid[1:]:',
+    ('tests/library/arguments_test.py', '-k', 'refused'),
+  ),
   *(
     Mutant(name, f'hmm_jax/{module}.py', old, new, (f'tests/library/{module}_test.py', '-k', tests))
     for name, module, old, new, tests in (
-      ('slots for what is not selected', 'pretrain', 'jnp.argsort(~selected', 'jnp.argsort(selected', 'slots'),
-      ('a batch that overflows its slots', 'pretrain', '<= slots, in_slots', '<= slots + 9, in_slots', 'slots'),
+      (
+        'accuracy on training texts',
+        'workflow',
+        'tuned.predict(inputs[task.num_train :]) == labels[task.num_train :]',
+        'tuned.predict(inputs[: task.num_train]) == labels[: task.num_train]',
+        'block_runs',
+      ),
+      ('negative ids are let through', 'arguments', '((ids < 0) | (ids >= num_ids))', '(ids >= num_ids)', 'refused'),
+      ('slots for what is not selected', 'pretraining', 'jnp.argsort(~selected', 'jnp.argsort(selected', 'slots'),
+      ('a batch that overflows its slots', 'pretraining', '<= slots, in_slots', '<= slots + 9, in_slots', 'slots'),
       ('slots for one sequence alone', 'masking', '0.99 ** (1 / batch_size)', '0.99', 'slots'),
     )
   ),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 
 from experiments.settings.grid import Settings
-from hmm_jax import pretrain
+from hmm_jax import pretraining
 from hmm_jax.bert import Bert
 from hmm_jax.masking import num_slots
 
@@ -81,10 +81,10 @@ def state_bytes(s: Settings) -> int:
 
 
 @functools.cache
-def _state(s: Settings) -> pretrain.TrainState:
+def _state(s: Settings) -> pretraining.TrainState:
   """The shapes of a pretraining's state; nothing is computed."""
   optimizer = s.pretrain.gradient_transformation(s.pretrain.num_steps)
-  return jax.eval_shape(lambda: pretrain.init_train_state(jax.random.key(0), s.bert_module(), optimizer))
+  return jax.eval_shape(lambda: pretraining.init_train_state(jax.random.key(0), s.bert_module(), optimizer))
 
 
 def activation_bytes(s: Settings, batch: float, length: int) -> float:

@@ -7,19 +7,14 @@ from typing import NamedTuple
 
 import jax
 from jax import Array
-import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
 from experiments.settings.grid import Point, Settings
 import hmm_jax
-from hmm_jax import compilation, tasks as tasks_lib
+from hmm_jax import tasks as tasks_lib
 from hmm_jax.blocks import in_blocks
-from hmm_jax.hmm import Distribution
 from hmm_jax.model import ExactModel, representation
-
-# By `downstream.label_state`.
-_STATE_PROBS = {'first': tasks_lib.first_state_probs, 'silent': tasks_lib.silent_state_probs}
 
 
 class Downstream(NamedTuple):
@@ -66,11 +61,11 @@ def draw(
   d, read = settings.downstream, point.num_cells > 1
   ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
   sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
-  inputs, documents = jax.device_get(texts(key, distribution, **sizes))
-  if isinstance(distribution, hmm_jax.MemoryHMM):
-    state_probs = tasks_lib.memory_probs(distribution, inputs)[:, settings.memory.label_cell]
+  inputs, documents = jax.device_get(tasks_lib.draw_texts(key, distribution, **sizes))
+  if d.label_state == 'silent' and not isinstance(distribution, hmm_jax.MemoryHMM):
+    state_probs = tasks_lib.silent_state_probs(distribution, inputs)
   else:
-    state_probs = _STATE_PROBS[d.label_state](distribution, inputs)
+    state_probs = tasks_lib.label_probs(distribution, inputs, settings.memory.label_cell)
   seen = d.seen_length(prompt_length=0)
   inputs, documents = inputs[:, :seen], documents[:, :seen]
   how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
@@ -97,14 +92,3 @@ def draw(
     concentration_name='read_probability' if read else 'entropy',
     most_concentration=1.0 if read else math.log(max(point.num_states, 2)),
   )
-
-
-@functools.partial(
-  jax.jit, static_argnames=('num_inputs', 'num_documents', 'length'), compiler_options=compilation.ONCE
-)
-def texts(
-  key: Array, distribution: Distribution, num_inputs: int, num_documents: int, length: int
-) -> tuple[Array, Array]:
-  """Inputs [n, T] whose first token is masked, and whole documents [m, T] after them, int32."""
-  documents = hmm_jax.sample_corpus(key, distribution, num_inputs + num_documents, length).astype(jnp.int32)
-  return tasks_lib.mask_first(documents[:num_inputs], distribution.num_tokens), documents[num_inputs:]

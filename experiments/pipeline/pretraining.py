@@ -1,10 +1,11 @@
 """Pretraining with checkpoints: the model that tuning finds frozen, and its distance from the ideal one."""
 
 from collections.abc import Callable, Iterator
+import dataclasses
 import functools
 import math
 import pathlib
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 from jax import Array
@@ -12,24 +13,24 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.records import checkpoints, environment, files
-from experiments.runtime import distributed, locks, nan_guard, signals
+from experiments.runtime import distributed, locks, signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.groups import BertSettings, CorpusSettings, MlmSettings
-from hmm_jax import bayes_gap, bert as bert_lib, compilation, pretrain, sharding
+from hmm_jax import bayes_gap, bert as bert_lib, compilation, nan_guard, pretraining as pretraining_lib, sharding
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
-from hmm_jax.sampling import sample_corpus
+from hmm_jax.pretraining import params_here, training_calls
+from hmm_jax.sampling import in_chunks, sample_chunks
 
 # What the distance from the ideal model is measured on: corrupted chunks, inputs with one [MASK] at their start, and
 # documents with one at each position in turn.
 Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
 # What the corpus is drawn from, or the documents [S, T] of one that is given.
 Text = Distribution | np.ndarray
-ArrayT = TypeVar('ArrayT', Array, np.ndarray)
 
-State = pretrain.TrainState
+State = pretraining_lib.TrainState
 
 
 class OutOfTime(Exception):
@@ -90,17 +91,12 @@ def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
 def compiled(
   bert: bert_lib.Bert, settings: MlmSettings, num_steps: int, mesh: jax.sharding.Mesh
 ) -> tuple[
-  Callable[[Array], pretrain.TrainState],
-  Callable[[pretrain.TrainState, Array, Array], tuple[pretrain.TrainState, Array]],
+  Callable[[Array], State],
+  Callable[[State, Array, Array], tuple[State, Array]],
 ]:
   """The compiled initialisation and steps of a pretraining: one for every HMM, since no shape depends on it."""
   optimizer = settings.gradient_transformation(num_steps)
-  init = jax.jit(
-    lambda key: pretrain.init_train_state(key, bert, optimizer),
-    out_shardings=pretrain.state_shardings(bert, optimizer, mesh),
-    compiler_options=compilation.ONCE,
-  )
-  train_steps = pretrain.make_train_steps(
+  train_steps = pretraining_lib.make_train_steps(
     bert,
     optimizer,
     settings.corruption(bert.num_tokens),
@@ -108,7 +104,7 @@ def compiled(
     steps_per_call=settings.steps_per_call,
     mesh=mesh,
   )
-  return init, train_steps
+  return pretraining_lib.make_init(bert, optimizer, mesh), train_steps
 
 
 @functools.partial(jax.jit, compiler_options=compilation.ONCE)
@@ -131,7 +127,7 @@ def _program(
 
   def on_corpus() -> Callable[[State], tuple[State, Array]]:
     if isinstance(text, np.ndarray):
-      chunks = in_chunks(text, settings.corpus)
+      chunks = in_chunks(text, settings.corpus.chunk_length)
     else:
       chunks = np.asarray(chunked_corpus(key_corpus, text, settings.corpus))
     corpus = jax.device_put(chunks, sharding.replicated(mesh))
@@ -176,13 +172,13 @@ def pretrained_params(
   if int(state.step) < num_steps:
     reporter.say(f'the time budget ends at step {int(state.step)} of {num_steps} of pretraining')
     raise OutOfTime
-  return _params_here(state)
+  return params_here(state)
 
 
 def initial_params(settings: Settings, hmm: Distribution, key: Array) -> Any:
   """The parameters that the pretraining of this key starts from, where those of `pretrained_params` lie."""
   init, key_params, _ = _program(settings, hmm, key)
-  return _params_here(init(key_params))
+  return params_here(init(key_params))
 
 
 def params_along(
@@ -205,41 +201,13 @@ def along(
 ) -> Iterator[tuple[int, Any]]:
   """The parameters, numpy's, after each of `steps`, ascending multiples of `steps_per_call`, from a state at step 0."""
   if 0 in steps:
-    yield 0, jax.device_get(_params_here(state))
-  calls = _calls(call, state, steps_per_call, steps[-1])
+    yield 0, jax.device_get(params_here(state))
+  calls = training_calls(call, state, steps_per_call, steps[-1])
   with reporter.track('pretraining', steps[-1]) as advance:
     for done, state, loss in calls:
       advance(done, f'loss {loss:.3f}')
       if done in steps:
-        yield done, jax.device_get(_params_here(state))
-
-
-def _calls(
-  call: Callable[[State], tuple[State, Array]], state: State, steps_per_call: int, num_steps: int
-) -> Iterator[tuple[int, State, float]]:
-  """Calls the compiled steps until there are `num_steps`: the steps so far, their state, and the mean loss of a call.
-
-  A state is donated to the next call. Raises Diverged at the first loss that is not finite.
-  """
-  for step in range(int(state.step) + steps_per_call, num_steps + 1, steps_per_call):
-    try:
-      # Undoes `trial.precisely`: pretraining multiplies at the accelerator's own precision.
-      with jax.default_matmul_precision('default'):
-        state, losses = call(state)
-    except FloatingPointError as error:
-      # Of `debug_nans`.
-      where = f'in the call of steps {step - steps_per_call + 1} to {step}; no state of it is kept'
-      raise nan_guard.Diverged(f'pretraining: {error}, {where}') from error
-    names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
-    nan_guard.check_each(losses, names, 'pretraining: the loss of')
-    yield step, state, float(np.asarray(losses).mean())
-
-
-def _params_here(state: State) -> Any:
-  """The parameters whole, on the first device of this host."""
-  # The step is replicated over the mesh, so that its sharding gathers every array.
-  whole = jax.device_put(state.params, state.step.sharding)
-  return jax.tree.map(lambda leaf: leaf.addressable_data(0), whole)
+        yield done, jax.device_get(params_here(state))
 
 
 def train(
@@ -261,14 +229,14 @@ def train(
 
   def measure_state(state: State, **loss: float) -> None:
     with clock.phase('measuring'):
-      measured = measure(settings, model, _params_here(state), ideals)
+      measured = measure(settings, model, params_here(state), ideals)
     nan_guard.check_values(f'after step {int(state.step)} of pretraining', measured)
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
   if not metrics:
     measure_state(state)
-  before, calls = clock.spent()['pretraining'], _calls(call, state, p.steps_per_call, p.num_steps)
+  before, calls = clock.spent()['pretraining'], training_calls(call, state, p.steps_per_call, p.num_steps)
   with reporter.track('pretraining', p.num_steps, start) as advance:
     for step, state, loss in calls:
       tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
@@ -309,10 +277,4 @@ def note_environment(settings: Settings, directory: pathlib.Path, done: int, rep
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
 def chunked_corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
   """The chunks [S, T] that pretraining meets."""
-  return in_chunks(sample_corpus(key, hmm, corpus.num_documents, corpus.document_length), corpus)
-
-
-def in_chunks(documents: ArrayT, corpus: CorpusSettings) -> ArrayT:
-  """Documents [S, T] cut into chunks, without the rest of each."""
-  whole_chunks = documents[:, : corpus.chunks_per_document * corpus.chunk_length]
-  return whole_chunks.reshape(corpus.num_chunks, corpus.chunk_length)
+  return sample_chunks(key, hmm, **dataclasses.asdict(corpus))

@@ -11,15 +11,12 @@ import scipy.stats
 from experiments.pipeline import optimal_heads
 from experiments.pipeline.downstream import Downstream
 from experiments.records.trial_records import by_name, Trial, Tuned
-from experiments.runtime import nan_guard, signals
+from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
-from hmm_jax import compilation, heads, tasks as tasks_lib, tuning
+from hmm_jax import compilation, heads, nan_guard, tasks as tasks_lib, tuning
 from hmm_jax.model import MaskedLM
-
-# state -> (state, losses).
-Epoch = Callable[[tuning.TuneState], tuple[tuning.TuneState, Array]]
 
 _PROFILE_BINS = 10
 # A gap between class scores that float32 token probabilities do not show.
@@ -184,18 +181,17 @@ def _measured(task: tasks_lib.Task, one: optimal_heads.Fitted, splits: dict[str,
 
 
 def epochs(
-  epoch: Epoch, state: tuning.TuneState, count: int, name: str, members: Sequence[str], reporter: Reporter
+  epoch: tuning.Epoch, state: tuning.TuneState, count: int, name: str, members: Sequence[str], reporter: Reporter
 ) -> Iterator[Any]:
-  """Yields (state, losses) after each of `count` epochs; a state is donated to the next one.
+  """`tuning.epochs` on the way of which is reported; raises Stopped between two if the run has received a signal."""
 
-  Raises Diverged at the first epoch in which the loss of one of `members`, whose losses these are, is not finite, and
-  Stopped between two epochs if the run has received a signal.
-  """
+  def unless_stopped(state: tuning.TuneState) -> tuple[tuning.TuneState, Array]:
+    signals.check()
+    return epoch(state)
+
+  after_epochs = tuning.epochs(unless_stopped, state, count, name, members)
   with reporter.track(name, count) as advance:
-    for done in range(1, count + 1):
-      signals.check()
-      state, losses = epoch(state)
-      nan_guard.check_each(losses, members, f'{name}: in epoch {done} the loss of')
+    for done, state, losses in after_epochs:
       advance(done, f'loss {np.asarray(losses).mean():.3f}')
       yield state, losses
 

@@ -67,11 +67,11 @@ def _records(hmm: hmm_jax.MemoryHMM, vocabulary: example_4_1.Vocabulary, documen
   tokens_BxT[observed_BxT] = np.concatenate(documents)
   rows_BxTxE = hmm_jax.token_likelihoods(hmm, jnp.asarray(tokens_BxT), jnp.asarray(observed_BxT))
   posterior = hmm_jax.memory_forward_backward(hmm, rows_BxTxE)
-  reads_BxTxN = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
+  reads = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
   # What stands before the first word is inserted as word 0.
   prior_NxM = cell_probs(hmm, hmm.memory_probs.reshape(-1))
   cells_BxTxNxM = np.insert(cell_probs(hmm, posterior.joint.filtered_probs), 0, prior_NxM, axis=1)
-  reads_BxTxN = np.insert(reads_BxTxN, 0, 0, axis=1)
+  reads_BxTxN = np.insert(reads, 0, 0, axis=1)
 
   named = lambda names, probs: dict(zip(names, probs.tolist()))
   return [

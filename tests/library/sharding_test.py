@@ -13,7 +13,7 @@ from settings_cases import settings_of
 
 from experiments.pipeline import pretraining
 from experiments.records import checkpoints
-from hmm_jax import pretrain, sharding
+from hmm_jax import pretraining as pretraining_lib, sharding
 
 SIZES = dict(
   bert__num_layers=2,
@@ -39,7 +39,7 @@ OF_MUON = settings_of('smoke', **SIZES, pretrain__optimizer='muon', bert__scan_l
 def _specs(settings, sizes):
   """The spec of every leaf of a state, by its path."""
   optimizer = settings.pretrain.gradient_transformation(40)
-  state = jax.eval_shape(lambda: pretrain.init_train_state(jax.random.key(0), settings.bert_module(), optimizer))
+  state = jax.eval_shape(lambda: pretraining_lib.init_train_state(jax.random.key(0), settings.bert_module(), optimizer))
   mesh = jax.sharding.AbstractMesh(sizes, sharding.AXES)
   leaves = jax.tree.leaves_with_path(sharding.state_shardings(mesh, state))
   return {jax.tree_util.keystr(path, simple=True, separator='/'): tuple(leaf.spec) for path, leaf in leaves}

@@ -22,8 +22,13 @@ UNSAFE = re.compile(
   r'|(?<![.\w])(eval|exec|__import__)\(|read_pickle|fromfile|torch\.load|yaml\.(full_|unsafe_)?load\('
   r'|(np|jnp|numpy)\.load\((?!.*allow_pickle=False)|allow_pickle=(?!False)'
 )
-# Pages of ours, which are tested as a reader would run them, and programs that tests hold themselves.
-ALLOWED = {'tests/library/theory/problems/counterexamples_test.py', 'tests/how_to_test.py', 'tests/forked.py'}
+# The snippets of pages of ours, which are tested as a reader would run them, and programs that tests hold themselves.
+ALLOWED = {
+  'tests/library/theory/problems/counterexamples_test.py',
+  'tests/library/workflow_test.py',
+  'tests/how_to_test.py',
+  'tests/forked.py',
+}
 
 
 def test_nothing_is_unpickled_or_run():

@@ -12,7 +12,8 @@ from run_cases import add_record, exact_settings, lock_elsewhere, OTHER, QUIET
 from experiments import main as main_lib
 from experiments.pipeline import pretraining, sweep
 from experiments.records import failures, files, trial_records
-from experiments.runtime import distributed, exit_status, nan_guard, signals
+from experiments.runtime import distributed, exit_status, signals
+from hmm_jax import nan_guard
 
 
 @pytest.fixture

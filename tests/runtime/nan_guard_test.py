@@ -10,9 +10,9 @@ from settings_cases import settings_of
 
 from experiments.pipeline import pretraining
 from experiments.records import checkpoints, files
-from experiments.runtime import exit_status, locks, nan_guard
-from hmm_jax import sharding
-from hmm_jax.pretrain import TrainState
+from experiments.runtime import exit_status, locks
+from hmm_jax import nan_guard, sharding
+from hmm_jax.pretraining import TrainState
 
 _FRESH = TrainState(jnp.int32(0), jnp.ones(3), {'moment': jnp.ones(2)})
 

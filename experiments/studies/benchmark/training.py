@@ -16,7 +16,7 @@ from experiments.studies.benchmark.settings import TrainingSettings
 import hmm_jax
 from hmm_jax import masking, sharding
 from hmm_jax.bert import Bert
-from hmm_jax.pretrain import init_train_state, make_train_steps, masked_cross_entropy, state_shardings
+from hmm_jax.pretraining import init_train_state, make_train_steps, masked_cross_entropy, state_shardings
 
 # The label of a position that is not selected, as torch has it.
 _IGNORED = -100

@@ -17,7 +17,7 @@ import scipy.optimize
 from hmm_jax.float64 import float64, positive_or_one
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import Distribution, HMM
-from hmm_jax.model import at_positions, ExactModel, Positions, prepend
+from hmm_jax.model import at_positions, ExactModel, MaskedLM, Positions, prepend
 
 
 class Noisy(NamedTuple):
@@ -37,7 +37,7 @@ class Noisy(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class NoisyModel:
+class NoisyModel(MaskedLM):
   """The exact model with predictions proportional to ((1 - f) G + f Q) exp(scale z); parameters are `Noisy`.
 
   z is iid standard normal, a fixed function of the whole embedded input, prompt included, so that the model is as

@@ -4,7 +4,7 @@ Everything random at step s is a function of (key, s), so that resuming needs th
 the device as small integers, and many steps run in one call.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import functools
 from typing import Any, NamedTuple
 
@@ -12,9 +12,10 @@ import jax
 from jax import Array, lax
 import jax.numpy as jnp
 from jax.sharding import Mesh
+import numpy as np
 import optax
 
-from hmm_jax import masking, sharding
+from hmm_jax import compilation, masking, nan_guard, sharding
 from hmm_jax.bert import Bert
 
 
@@ -33,7 +34,7 @@ class TrainState(NamedTuple):
 
 
 def init_train_state(key: Array, bert: Bert, optimizer: optax.GradientTransformation) -> TrainState:
-  """A fresh state; jit it with `state_shardings` for its `out_shardings` to create it where it will live."""
+  """A fresh state; `make_init` creates it where it will live."""
   params = bert.init(key, jnp.zeros((1, 1), jnp.int32))['params']
   return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
 
@@ -41,6 +42,22 @@ def init_train_state(key: Array, bert: Bert, optimizer: optax.GradientTransforma
 def state_shardings(bert: Bert, optimizer: optax.GradientTransformation, mesh: Mesh) -> Any:
   """Where each leaf of a state lives on the mesh."""
   return sharding.state_shardings(mesh, jax.eval_shape(lambda: init_train_state(jax.random.key(0), bert, optimizer)))
+
+
+def make_init(bert: Bert, optimizer: optax.GradientTransformation, mesh: Mesh) -> Callable[[Array], TrainState]:
+  """Compiles `key -> state`, a fresh one, each leaf where it lives on the mesh."""
+  return jax.jit(
+    lambda key: init_train_state(key, bert, optimizer),
+    out_shardings=state_shardings(bert, optimizer, mesh),
+    compiler_options=compilation.ONCE,
+  )
+
+
+def params_here(state: TrainState) -> Any:
+  """The parameters whole, on the first device of this host."""
+  # The step is replicated over the mesh, so that its sharding gathers every array.
+  whole = jax.device_put(state.params, state.step.sharding)
+  return jax.tree.map(lambda leaf: leaf.addressable_data(0), whole)
 
 
 def masked_cross_entropy(logits: Array, targets: Array, selected: Array) -> Array:
@@ -137,3 +154,27 @@ def make_train_steps(
 
   vars(placed_first).update(lower=steps.lower)
   return placed_first
+
+
+def training_calls(
+  train_steps: Callable[[TrainState], tuple[TrainState, Array]],
+  state: TrainState,
+  steps_per_call: int,
+  num_steps: int,
+) -> Iterator[tuple[int, TrainState, float]]:
+  """Calls the compiled steps until there are `num_steps`: the steps so far, their state, and the mean loss of a call.
+
+  A state is donated to the next call. Raises Diverged at the first loss that is not finite.
+  """
+  for step in range(int(state.step) + steps_per_call, num_steps + 1, steps_per_call):
+    try:
+      # Whatever the context has, pretraining multiplies at the accelerator's own precision.
+      with jax.default_matmul_precision('default'):
+        state, losses = train_steps(state)
+    except FloatingPointError as error:
+      # Of `debug_nans`.
+      where = f'in the call of steps {step - steps_per_call + 1} to {step}; no state of it is kept'
+      raise nan_guard.Diverged(f'pretraining: {error}, {where}') from error
+    names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
+    nan_guard.check_each(losses, names, 'pretraining: the loss of')
+    yield step, state, float(np.asarray(losses).mean())

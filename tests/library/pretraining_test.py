@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from hmm_jax import pretrain, sharding
+from hmm_jax import pretraining, sharding
 from hmm_jax.bert import Bert, BertModel
 from hmm_jax.masking import corrupt, Corruption
 from hmm_jax.model import token_probs
@@ -36,7 +36,7 @@ def train_steps():
 
 
 def compiled(steps_per_call):
-  return pretrain.make_train_steps(
+  return pretraining.make_train_steps(
     BERT, OPTIMIZER, CORRUPTION, batch_size=BATCH_SIZE, steps_per_call=steps_per_call, mesh=sharding.make_mesh()
   )
 
@@ -49,7 +49,7 @@ def placed(tree):
 @pytest.fixture(scope='module')
 def start():
   """The first state, on the host."""
-  init = jax.jit(lambda key: pretrain.init_train_state(key, BERT, OPTIMIZER))
+  init = jax.jit(lambda key: pretraining.init_train_state(key, BERT, OPTIMIZER))
   return jax.tree.map(np.array, init(jax.random.key(0)))
 
 
@@ -95,10 +95,11 @@ def test_an_epoch_visits_each_chunk_at_most_once(monkeypatch):
   def report(bert, optimizer, corruption, state, chunks, key):
     return state._replace(step=state.step + 1), jnp.append(chunks[:, 0], jax.random.key_data(key))
 
-  monkeypatch.setattr(pretrain, 'train_step', report)
-  monkeypatch.setattr(pretrain, 'init_train_state', lambda *_: pretrain.TrainState(jnp.zeros((), jnp.int32), (), ()))
+  monkeypatch.setattr(pretraining, 'train_step', report)
+  empty = pretraining.TrainState(jnp.zeros((), jnp.int32), (), ())
+  monkeypatch.setattr(pretraining, 'init_train_state', lambda *_: empty)
   numbered = jnp.arange(NUM_CHUNKS, dtype=jnp.uint32)[:, None]
-  _, reports = run(compiled(5), pretrain.init_train_state(), numbered, calls=8)
+  _, reports = run(compiled(5), pretraining.init_train_state(), numbered, calls=8)
   chunks, keys = np.split(reports[:39], [BATCH_SIZE], axis=1)
   assert len(np.unique(keys, axis=0)) == 39
   epochs = [set(epoch.ravel()) for epoch in np.split(chunks, 3)]
@@ -116,8 +117,8 @@ def test_training_drops_out():
     return next_fun(*args, **kwargs)
 
   bert = BERT.clone(dropout_rate=0.5)
-  state = jax.eval_shape(lambda: pretrain.init_train_state(jax.random.key(0), bert, SGD))
-  step = functools.partial(pretrain.train_step, bert, SGD, CORRUPTION)
+  state = jax.eval_shape(lambda: pretraining.init_train_state(jax.random.key(0), bert, SGD))
+  step = functools.partial(pretraining.train_step, bert, SGD, CORRUPTION)
   with nn.intercept_methods(record):
     jax.eval_shape(step, state, jax.ShapeDtypeStruct((2, 8), np.uint8), jax.random.key(0))
   assert is_active == [True] * 8
@@ -128,11 +129,11 @@ def test_slots_change_neither_loss_nor_step(start, corpus, monkeypatch):
   key, chunks = jax.random.key(5), corpus[:BATCH_SIZE]
   _, selected = corrupt(jax.random.split(key)[0], CORRUPTION, chunks)
   assert selected.sum(-1).max() == 4
-  state = pretrain.TrainState(start.step, start.params, SGD.init(start.params))
+  state = pretraining.TrainState(start.step, start.params, SGD.init(start.params))
 
   def step_with(slots):
-    monkeypatch.setattr(pretrain.masking, 'num_slots', lambda *_: slots)
-    return jax.jit(functools.partial(pretrain.train_step, BERT, SGD, CORRUPTION))(state, chunks, key)
+    monkeypatch.setattr(pretraining.masking, 'num_slots', lambda *_: slots)
+    return jax.jit(functools.partial(pretraining.train_step, BERT, SGD, CORRUPTION))(state, chunks, key)
 
   expected, expected_loss = step_with(8)
   for slots in (4, 1):

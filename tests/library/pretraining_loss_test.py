@@ -10,7 +10,7 @@ from oracles import log_space_conditional
 import pytest
 import scipy.special
 
-from hmm_jax import bayes_gap, pretrain
+from hmm_jax import bayes_gap, pretraining
 from hmm_jax.masking import corrupt, Corruption
 from hmm_jax.model import ExactModel
 
@@ -93,6 +93,6 @@ def test_loss_is_the_mean_over_selected_positions():
   selected = draws.random((3, 5)) < 0.5
   losses = -np.take_along_axis(scipy.special.log_softmax(logits, axis=-1), targets[..., None], -1)[..., 0]
   np.testing.assert_allclose(
-    pretrain.masked_cross_entropy(logits, targets, selected), losses[selected].mean(), rtol=1e-5
+    pretraining.masked_cross_entropy(logits, targets, selected), losses[selected].mean(), rtol=1e-5
   )
-  assert pretrain.masked_cross_entropy(logits, targets, np.zeros((3, 5), bool)) == 0
+  assert pretraining.masked_cross_entropy(logits, targets, np.zeros((3, 5), bool)) == 0

@@ -1,0 +1,46 @@
+"""The defaults of the small scale, for a CPU with two cores: of `pretrain`, `draw_task`, `tune` and configs/base.py.
+
+Plain data, which whoever reads it copies.
+"""
+
+from typing import Any
+
+# The text of pretraining, and the model.
+CORPUS: dict[str, Any] = dict(num_documents=256, document_length=10240, chunk_length=64)
+BERT: dict[str, Any] = dict(
+  num_layers=2,
+  width=128,
+  num_heads=4,
+  ffn_width=512,
+  max_positions=64,
+  dropout_rate=0.0,
+  init_stddev=0.05,  # BERT's 0.02 is for width 768; this is the same spread a layer at width 128
+)
+
+# What won in docs/findings/recipes.md, with 0.71 of the operations of the base: AdamW, 15% selected, 1250 steps.
+NUM_STEPS = 600
+BATCH_SIZE = 32
+WARMUP_STEPS = 50
+# Of one call of the compiled program.
+STEPS_PER_CALL = 50
+CORRUPTION: dict[str, Any] = dict(mask_rate=0.3, mask_share=0.8, random_share=0.1)
+# Of Muon.
+OPTIMIZER: dict[str, Any] = dict(
+  learning_rate=2e-3, muon_learning_rate=0.02, decay='linear', b2=0.999, weight_decay=0.0, clip_norm=1.0
+)
+
+# How the distance from the ideal model is measured: inputs at most, and how many are computed at a time.
+NUM_INPUTS = 512
+INPUTS_AT_A_TIME = 64
+
+# A downstream task: texts of so many tokens, and mu.
+LENGTH = 33
+NUM_TRAIN = 1500
+NUM_TEST = 1000
+TASK_WEIGHTS: dict[str, Any] = dict(num_classes=2, num_nonzero=6, with_replacement=False)
+SCHEDULE: dict[str, Any] = dict(
+  learning_rate=0.01, num_epochs=5, batch_size=8, warmup_steps=100, weight_decay=0.0, clip_norm=1.0
+)
+PROMPT_LENGTH = 20
+# As in the paper: U[-0.5, 0.5].
+PROMPT_SCALE = 0.5

@@ -1,0 +1,62 @@
+"""How distributions and posteriors print: a line in a terminal, small heat maps in a notebook."""
+
+import reprlib
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hmm_jax.arguments import is_concrete
+
+ClassT = TypeVar('ClassT', bound=type)
+
+# The axes that a distribution is on, where it is not the last alone.
+_AXES = {'memory_probs': None, 'leave_one_out_read_probs': (-2, -1)}
+# Rows and columns of a heat map at most.
+_MOST_CELLS = 64
+
+
+def shown(cls: ClassT) -> ClassT:
+  """The class of named tuples, of arrays such as probabilities, whose instances print shapes and mean entropies."""
+  cls.__repr__, cls._repr_html_ = _line, _heat_maps  # type: ignore[assignment, attr-defined]
+  return cls
+
+
+def _line(values: Any) -> str:
+  fields = ', '.join(f'{name} {_summary(name, x)}' for name, x in zip(values._fields, values))
+  return f'{type(values).__name__}({fields})'
+
+
+def _summary(name: str, x: Any) -> str:
+  """The shape, and of probabilities that are known the mean entropy of a distribution in nats; of a number itself."""
+  if not hasattr(x, 'shape'):
+    return reprlib.repr(x)
+  if is_concrete(x) and not x.shape:
+    return f'{x:.6g}'
+  if not is_concrete(x) or not _is_distribution(name):
+    return str(list(x.shape))
+  probs = np.asarray(x, np.float64)
+  entropies = -(probs * np.log(np.where(probs > 0, probs, 1))).sum(_AXES.get(name, -1))
+  return f'{list(x.shape)} {entropies.mean():.3g} nats'
+
+
+def _is_distribution(name: str) -> bool:
+  return name.endswith(('_probs', '_matrix'))
+
+
+def _heat_maps(values: Any) -> str:
+  """The line; then of each field of probabilities that are known its name and a picture, white at 0 and black at 1."""
+  parts = [_line(values)]
+  for name, x in zip(values._fields, values):
+    if _is_distribution(name) and is_concrete(x):
+      parts.append(f'{name}<br>{_picture(np.asarray(x))}')
+  return '<br>'.join(parts)
+
+
+def _picture(probs: np.ndarray) -> str:
+  """Rows of probabilities [..., R, C] as an SVG; of leading axes the first entry, and at most _MOST_CELLS a side."""
+  rows = np.atleast_2d(probs)
+  rows = rows[(0,) * (rows.ndim - 2)][:_MOST_CELLS, :_MOST_CELLS]
+  height, width = rows.shape
+  cell = '<rect x="{}" y="{}" width="1" height="1" fill-opacity="{:.2f}"/>'
+  cells = ''.join(cell.format(j, i, rows[i, j]) for i, j in zip(*np.nonzero(rows >= 0.005)))
+  return f'<svg viewBox="0 0 {width} {height}" width="{6 * width}" style="border: 1px solid">{cells}</svg>'

@@ -1,0 +1,257 @@
+"""From a distribution to a tuned prompt: `pretrain` a BERT on its text, `draw_task`, `tune` a head and a prompt.
+
+```python
+hmm = hj.processes.mess3()
+model, params = hj.pretrain(hmm, key, steps=600, report=print)
+task = hj.draw_task(hmm, key)
+tuned = hj.tune(model, params, hmm, task, prompt_length=10)
+exact = hj.tune(hj.ExactModel(hmm.num_tokens), hmm, hmm, task, prompt_length=10)
+```
+
+after `import hmm_jax as hj, jax; key = jax.random.key(0)`. Defaults are those of the small scale (`hmm_jax.defaults`).
+"""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+from jax import Array
+import jax.numpy as jnp
+import numpy as np
+
+from hmm_jax import arguments, bayes_gap, defaults, optimizer, pretraining, sharding, tasks, tuning
+from hmm_jax.bert import Bert, BertModel
+from hmm_jax.compilation import ONCE
+from hmm_jax.heads import Head, Linear
+from hmm_jax.hmm import Distribution
+from hmm_jax.masking import Corruption
+from hmm_jax.model import MaskedLM
+from hmm_jax.sampling import sample_chunks
+
+# Called with the steps so far and measurements by name: a progress line, or a logger of your own.
+Report = Callable[[int, dict[str, float]], None]
+
+_AT_A_TIME = dict(batch_size=defaults.INPUTS_AT_A_TIME)
+
+_sample_chunks = jax.jit(sample_chunks, static_argnames=tuple(defaults.CORPUS), compiler_options=ONCE)
+_init_tuning = jax.jit(tuning.init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=ONCE)
+
+
+def pretrain(
+  hmm: Distribution,
+  key: Array,
+  *,
+  steps: int = defaults.NUM_STEPS,
+  bert: Bert | None = None,
+  report: Report | None = None,
+) -> tuple[BertModel, Any]:
+  """Pretrains a BERT on text of a distribution by masked language modelling; the model and its parameters.
+
+  Args:
+    hmm: an `HMM` or a `MemoryHMM`.
+    key: decides the text, the first parameters and every step.
+    steps: of Muon.
+    bert: its sizes; those of the small scale where None. The model that is returned computes in float32.
+    report: called after every 50 steps with `train_loss`, their mean in nats, and the distance from the exact G of
+      `hmm` at the [MASK] of texts: `kl_at_mask` in nats and `tv_at_mask`, total variation. Nothing is measured where
+      None.
+
+  Raises:
+    ValueError: the distribution is not valid, or `bert` is for another vocabulary.
+    Diverged: a loss is not finite.
+  """
+  hmm = arguments.distribution(hmm)
+  bert = bert or Bert(num_tokens=hmm.num_tokens, **defaults.BERT)
+  _check_vocabulary(bert, hmm)
+  # The first three are those of the suite.
+  key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
+  steps_per_call = math.gcd(steps, defaults.STEPS_PER_CALL)
+  init, train_steps = _compiled(bert, steps, steps_per_call)
+  chunks = _sample_chunks(key_corpus, hmm, **defaults.CORPUS)
+  model, state = BertModel(bert.clone(dtype=jnp.float32, attention='xla')), init(key_params)
+  if report:
+    inputs, _ = tasks.draw_texts(key_texts, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH)
+    ideal = bayes_gap.ideal_at_mask(hmm, np.asarray(inputs), **_AT_A_TIME)
+  call = lambda state: train_steps(state, chunks, key_steps)
+  calls = pretraining.training_calls(call, state, steps_per_call, steps)
+  for step, state, loss in calls:
+    if report:
+      gap = bayes_gap.measure_gap(model, pretraining.params_here(state), ideal, **_AT_A_TIME)
+      report(step, {'train_loss': loss, 'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation})
+  return model, pretraining.params_here(state)
+
+
+def _check_vocabulary(model: Bert | MaskedLM, hmm: Distribution) -> None:
+  if model.num_tokens != hmm.num_tokens:
+    raise ValueError(f'the model has num_tokens {model.num_tokens}; valid is that of the text, {hmm.num_tokens}')
+
+
+@functools.cache
+def _compiled(bert: Bert, num_steps: int, steps_per_call: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+  """The compiled initialisation and steps: one for every distribution, since no shape depends on it."""
+  mesh = sharding.make_mesh()
+  muon = optimizer.muon(warmup_steps=defaults.WARMUP_STEPS, num_steps=num_steps, **defaults.OPTIMIZER)
+  corruption = Corruption(bert.num_tokens, **defaults.CORRUPTION)
+  train_steps = pretraining.make_train_steps(
+    bert, muon, corruption, batch_size=defaults.BATCH_SIZE, steps_per_call=steps_per_call, mesh=mesh
+  )
+  return pretraining.make_init(bert, muon, mesh), train_steps
+
+
+class DownstreamTask(NamedTuple):
+  """A classification of texts by the exact posterior, whatever model is tuned for it.
+
+  Attributes:
+    task_weights: [C, H], the paper's mu: label = argmax_c task_weights[c] @ P[H_1 | X_{-1}]; or [C, M], of a memory's
+      first cell.
+    key: decides the texts, where tuning starts and the order of its inputs.
+    length: tokens of a text, the first of which is masked.
+    num_train: training texts.
+    num_test: test texts.
+  """
+
+  task_weights: Array | np.ndarray
+  key: Array
+  length: int = defaults.LENGTH
+  num_train: int = defaults.NUM_TRAIN
+  num_test: int = defaults.NUM_TEST
+
+  def examples(self, hmm: Distribution) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs [n, T] from `hmm` whose first token is [MASK], and their labels [n]; training texts first.
+
+    Raises ValueError where `task_weights` do not fit the distribution.
+    """
+    inputs, probs = _inputs_and_probs(arguments.distribution(hmm), self)
+    shape = np.shape(self.task_weights)
+    if shape[1:] != probs.shape[1:]:
+      raise ValueError(f'task_weights have shape {shape}; valid is [classes, {probs.shape[1]}]')
+    return inputs, tasks.labelled(self.task_weights, probs).labels
+
+
+def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarray, np.ndarray]:
+  """The inputs of a task, and what labels speak of: P[H_1 | X_{-1}] [n, H], or that of a memory's first cell [n, M]."""
+  key_texts, _ = jax.random.split(task.key)
+  inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length)
+  return np.asarray(inputs), tasks.label_probs(hmm, inputs)
+
+
+def draw_task(hmm: Distribution, key: Array, **sizes: int) -> DownstreamTask:
+  """Draws mu, six standard normal entries of [2, H], again until the training texts have both labels.
+
+  >>> import jax, hmm_jax as hj
+  >>> hmm, key = hj.random_hmm(jax.random.key(0), 3, 4), jax.random.key(1)
+  >>> task = hj.draw_task(hmm, key, length=5, num_train=20, num_test=10)
+  >>> inputs, labels = task.examples(hmm)
+  >>> task.task_weights.shape, inputs.shape, labels.shape
+  ((2, 3), (30, 5), (30,))
+
+  Args:
+    hmm: an `HMM` or a `MemoryHMM`.
+    key: decides mu and all else of the task.
+    **sizes: `length`, `num_train` and `num_test` of `DownstreamTask`.
+
+  Raises:
+    ValueError: 1000 draws gave all training texts one label, or the distribution is not valid.
+  """
+  key_weights, key_task = jax.random.split(key)
+  task = DownstreamTask(np.zeros(0), key_task, **sizes)
+  _, probs = _inputs_and_probs(arguments.distribution(hmm), task)
+  drawn = tasks.draw_task(key_weights, probs, task.num_train, **defaults.TASK_WEIGHTS)
+  return task._replace(task_weights=drawn.task_weights)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+  """A head, and the prompt before it, tuned on a frozen model.
+
+  Attributes:
+    trainable: `head` and, unless there is none, `prompt`, each with a leading axis of one task.
+    accuracy: the share of test texts that are classified correctly.
+    tuner: what was trained.
+    params: the model's parameters.
+  """
+
+  trainable: dict[str, Any] = dataclasses.field(repr=False)
+  accuracy: float
+  tuner: tuning.Tuner = dataclasses.field(repr=False)
+  params: Any = dataclasses.field(repr=False)
+
+  @property
+  def head(self) -> Any:
+    """The parameters of the head, such as a `LinearHead`."""
+    return jax.tree.map(lambda x: x[0], self.trainable['head'])
+
+  @property
+  def prompt(self) -> np.ndarray:
+    """[P, E]. Raises KeyError where none was tuned."""
+    return self.trainable['prompt'][0]
+
+  def predict(self, tokens: Array | np.ndarray) -> np.ndarray:
+    """The class [n] of each text [n, T], whose first token is masked if it is not.
+
+    Raises ValueError at an id that is neither in the vocabulary nor [MASK].
+    """
+    assert self.tuner.model is not None
+    tokens, num_tokens = np.asarray(tokens), self.tuner.model.num_tokens
+    arguments.check_ids('tokens', tokens, num_tokens + 1)
+    if tokens.ndim != 2:
+      raise ValueError(f'tokens have shape {tokens.shape}; valid is [texts, length]')
+    with jax.default_matmul_precision('float32'):
+      inputs = np.asarray(tasks.mask_first(jnp.asarray(tokens), num_tokens))
+      features = tuning.frozen_features(self.tuner, self.params, inputs, **_AT_A_TIME)
+      rest, frozen = self.tuner.after_features(self.params)
+      return np.asarray(tuning.predictions(rest, self.trainable, frozen, features, **_AT_A_TIME))[0]
+
+
+def tune(
+  model: MaskedLM,
+  params: Any,
+  hmm: Distribution,
+  task: DownstreamTask,
+  *,
+  prompt_length: int = defaults.PROMPT_LENGTH,
+  head: Head | None = None,
+  schedule: tuning.Schedule | None = None,
+  report: Report | None = None,
+) -> Tuned:
+  """Tunes a head, with a prompt before the text, on a frozen model, by the paper's schedule unless told otherwise.
+
+  Args:
+    model: such as what `pretrain` returns, `ExactModel`, or a `MaskedLM` of your own.
+    params: its parameters; of an `ExactModel` the distribution.
+    hmm: what the task's texts are drawn from.
+    task: from `draw_task`, or of your own mu: `DownstreamTask(mu, key)`.
+    prompt_length: P; 0 tunes the head alone.
+    head: a linear one at the [MASK] where None.
+    schedule: of AdamW.
+    report: called after every epoch with the steps so far and its mean `train_loss` in nats.
+
+  Raises:
+    ValueError: `task_weights` or the model's vocabulary do not fit `hmm`, or the distribution is not valid.
+    Diverged: a loss is not finite.
+  """
+  hmm, params = map(arguments.distribution, (hmm, params))
+  _check_vocabulary(model, hmm)
+  inputs, labels = task.examples(hmm)
+  schedule = schedule or tuning.Schedule(**defaults.SCHEDULE)
+  prompt = tuning.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None
+  tuner = tuning.Tuner(model, head or Linear(len(task.task_weights)), prompt)
+  _, key_tuning = jax.random.split(task.key)
+  key_init, key_order = jax.random.split(key_tuning)
+  # An accelerator would round products otherwise.
+  with jax.default_matmul_precision('float32'):
+    shown, taught = inputs[: task.num_train], labels[None, : task.num_train]
+    features = tuning.frozen_features(tuner, params, shown, **_AT_A_TIME)
+    rest, frozen = tuner.after_features(params)
+    state = _init_tuning(key_init, rest, schedule, frozen, features, np.zeros(1, np.int32))
+    epoch = lambda state: tuning.tune_epoch(state, key_order, rest, schedule, frozen, features, taught)
+    after_epochs = tuning.epochs(epoch, state, schedule.num_epochs, 'tuning', ['the task'])
+    for _, state, losses in after_epochs:
+      if report:
+        report(int(state.step), {'train_loss': float(losses[0])})
+  tuned = Tuned(jax.device_get(state.trainable), math.nan, tuner, params)
+  is_right = tuned.predict(inputs[task.num_train :]) == labels[task.num_train :]
+  return dataclasses.replace(tuned, accuracy=float(is_right.mean()))

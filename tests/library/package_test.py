@@ -1,0 +1,32 @@
+"""The names of the package, and what importing it imports."""
+
+import importlib.metadata
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import hmm_jax as hj
+
+LIGHT = """
+import sys
+import hmm_jax as hj
+assert not {'flax', 'optax', 'pandas', 'scipy.stats'} & set(sys.modules)
+assert hj.theory.theorem_3_3 and hj.tuning.Tuner and callable(hj.pretrain) and hj.pretraining.TrainState
+assert 'scipy.stats' in sys.modules or hj.draw_task
+"""
+
+
+def test_every_public_name_is_there():
+  """Those of `__all__`, the submodules without an import, and the version of the installed package."""
+  assert all(getattr(hj, name) is not None and name in dir(hj) for name in hj.__all__)
+  assert hj.__version__ == importlib.metadata.version('hmm-jax')
+  with pytest.raises(AttributeError, match="'hmm_jax' has no attribute 'pretraned'"):
+    hj.pretraned  # noqa: B018
+  assert (pathlib.Path(hj.__file__).parent / 'py.typed').exists()
+
+
+def test_importing_the_package_is_light():
+  """Flax, Optax and the slow parts of SciPy come with what needs them; submodules need no import of their own."""
+  subprocess.run([sys.executable, '-c', LIGHT], check=True)

@@ -1,0 +1,133 @@
+"""The front of the library: its block of five lines, tasks, and a model that no part of the project knows."""
+
+import doctest
+import pathlib
+import re
+
+from conftest import assert_same_bits
+from hmm_cases import float32_hmm
+import jax
+import numpy as np
+from oracles import log_space_posterior
+import pytest
+from run_cases import QUIET
+from settings_cases import settings_of
+
+from experiments.pipeline import pretraining
+import hmm_jax as hj
+from hmm_jax import defaults, workflow
+
+pytestmark = pytest.mark.usefixtures('without_optimisation')
+
+CHAIN = jax.tree.map(np.asarray, float32_hmm(0, 3, 4))
+TASK = hj.DownstreamTask(np.eye(2, 3), jax.random.key(1), length=5, num_train=48, num_test=30)
+QUICK = hj.Schedule(0.05, num_epochs=20, batch_size=8, warmup_steps=2, weight_decay=0.0, clip_norm=1.0)
+KEY, EXACT = jax.random.key(0), hj.ExactModel(4)
+BERT = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
+PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'how_to' / 'own_model.md'
+
+
+def blocks(text):
+  return re.findall(r'```python\n(.*?)```', text, re.DOTALL)
+
+
+@pytest.fixture(scope='module')
+def block():
+  """The names of the block in the docstring, which is run as it stands but for fewer steps, and what it reports."""
+  reports = []
+  names = {'hj': hj, 'jax': jax, 'key': jax.random.key(0), 'print': lambda *report: reports.append(report)}
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(defaults, 'WARMUP_STEPS', 1)
+    patched.setitem(defaults.CORPUS, 'num_documents', 4)
+    patched.setitem(defaults.SCHEDULE, 'batch_size', 300)
+    patched.setitem(defaults.SCHEDULE, 'num_epochs', 1)
+    exec(blocks(workflow.__doc__)[0].replace('steps=600', 'steps=4'), names)
+  return names, reports
+
+
+@pytest.mark.slow
+def test_the_block_runs_as_it_stands(block):
+  """A prompt of ten rows and a linear head, on a BERT and on the exact model; the accuracy is that of predictions."""
+  names, ((_, _), (step, values)) = block
+  assert step == 4 and 0.8 < values['train_loss'] < 4 and 0 < values['kl_at_mask'] < 3 and 0 < values['tv_at_mask'] < 1
+  inputs, labels = names['task'].examples(names['hmm'])
+  shown = np.where(inputs == 3, 0, inputs)  # The first token is masked where it is shown.
+  for name, width in (('tuned', 128), ('exact', 3)):
+    tuned = names[name]
+    assert tuned.prompt.shape == (10, width) and tuned.head.weights.shape == (3, 2)
+    assert tuned.accuracy == (tuned.predict(shown[1500:]) == labels[1500:]).mean()
+
+
+@pytest.mark.slow
+def test_the_library_pretrains_as_the_suite_does(block):
+  """The parameters are those of the experiments at the small scale, bit by bit."""
+  names, _ = block
+  fields = dict(num_steps=4, steps_per_call=2, warmup_steps=1, checkpoint_every=4, measure_every=4)
+  changes = {f'pretrain__{name}': value for name, value in fields.items()}
+  settings = settings_of('small', corpus__num_documents=4, hmm__num_tokens=3, **changes)
+  ((_, params),) = pretraining.params_along(settings, names['hmm'], names['key'], (4,), QUIET)
+  assert_same_bits(jax.device_get(names['params']), params)
+
+
+def test_labels_are_those_of_mu():
+  """The argmax of mu by P[H_1 | X_-1], of a drawn task, which has both labels, and of one's own mu."""
+  drawn = hj.draw_task(CHAIN, jax.random.key(1), length=5, num_train=48, num_test=30)
+  for task in (drawn, TASK._replace(task_weights=np.eye(2, 3).tolist())):
+    inputs, labels = task.examples(CHAIN)
+    rows = np.vstack([CHAIN.emission_matrix.T, np.ones(3)])[inputs]
+    probs = log_space_posterior(CHAIN, rows).leave_one_out_probs[:, 0]
+    np.testing.assert_array_equal(labels, (probs @ np.asarray(task.task_weights, np.float64).T).argmax(-1))
+  assert set(drawn.examples(CHAIN)[1][:48]) == {0, 1}
+
+
+@pytest.fixture(scope='module')
+def own():
+  """The model of the page on models of one's own, and parameters of it."""
+  exec(blocks(PAGE.read_text())[0], names := {'__name__': __name__})
+  return names['Bigram'](4), np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize('prompt_length', [0, 2])
+def test_a_model_of_embed_and_predict_is_tuned(own, prompt_length):
+  """Head and prompt are trained on it, as the loss of each epoch says, and its parameters stay."""
+  reports, before = [], np.copy(own[1])
+  report = lambda step, values: reports.append((step, values['train_loss']))
+  hj.tune(*own, CHAIN, TASK, prompt_length=prompt_length, schedule=QUICK, report=report)
+  steps, losses = zip(*reports)
+  assert steps == tuple(range(6, 121, 6)) and losses[-1] < losses[0] - 0.03
+  np.testing.assert_array_equal(own[1], before)
+
+
+def test_what_a_model_leaves_out_falls_back(own):
+  """A prompt is rows before the text, a representation the predictions, and the name that of the class."""
+  (model, params), tokens = own, np.int32([[4, 1, 2], [0, 3, 3]])
+  prompts = np.random.default_rng(2).normal(size=(3, 2, 4)).astype(np.float32)
+  whole = np.array([[np.concatenate([prompt, text]) for text in np.eye(5, 4)[tokens]] for prompt in prompts])
+  expected = model.predict(params, np.float32(whole))
+  np.testing.assert_allclose(model.predict_prompted(params, prompts, tokens), expected, rtol=1e-5)
+  np.testing.assert_array_equal(model.represent(params, np.float32(whole)), expected)
+  assert model.embedding_size(params) == 4 and model.name == 'Bigram'
+  with pytest.raises(TypeError, match='abstract.*embed'):
+    type('Half', (hj.MaskedLM,), {'predict': None})()
+
+
+@pytest.mark.parametrize(
+  ('sentence', 'call'),
+  [
+    ('task_weights have shape (2, 4); valid is [classes, 3]', lambda tune: tune(task_weights=np.eye(2, 4))),
+    ('num_tokens 4; valid is that of the text, 5', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=BERT)),
+    ('num_tokens 4; valid is that of the text, 5', lambda _: hj.tune(EXACT, CHAIN, hj.random_hmm(KEY, 3, 5), TASK)),
+    ('batch_size is 8; valid is at most the number of inputs, 7', lambda tune: tune(num_train=7)),
+    ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),
+    ('tokens have shape (3,); valid is [texts, length]', lambda tune: tune().predict([4, 1, 0])),
+  ],
+)
+def test_what_is_wrong_is_refused(own, sentence, call):
+  """In a sentence that names the argument, its value and what is valid."""
+  tune = lambda **changes: hj.tune(*own, CHAIN, TASK._replace(**changes), prompt_length=0, schedule=QUICK)
+  with pytest.raises(ValueError, match=re.escape(sentence)):
+    call(tune)
+
+
+def test_the_example_of_the_docstring():
+  assert doctest.testmod(workflow) == (0, 5)
