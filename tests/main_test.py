@@ -241,7 +241,7 @@ def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path, mo
   command = (SMOKE, *SHARED, *given, f'--workdir={workdir}')
   monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
   monkeypatch.setenv('PYTHONPATH', str(ROOT))
-  assert Run([*command], tmp_path / 'logs', Moment('save', 2)).end().status == 128 + signal.SIGKILL
+  assert Run(command, tmp_path / 'logs', Moment('save', 2)).end().status == 128 + signal.SIGKILL
   shutil.rmtree(files)
   assert 'drawn |H|=6 trial 0' in _finish(*command)
   named = dict.fromkeys(('trial_id', 'pretraining_id', 'environment'))
@@ -252,7 +252,7 @@ def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path, mo
   arrays = lambda files: sorted(content for name, content in files.items() if name.startswith('trials'))
   of_trial = {name: content for name, content in finished.prompt_files.items() if expected[0]['trial_id'] in name}
   assert arrays(_files(workdir)) == arrays(of_trial)
-  for mode in ('report', 'merge', 'status'):
+  for mode in ('merge', 'status'):
     assert 'drawn' in _finish(*command, f'--mode={mode}')
   _finish('--mode=verify', f'--workdir={workdir}', f'--pretrained={workdir / "pretrained"}')
 

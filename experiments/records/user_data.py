@@ -44,7 +44,8 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
   # Other experiments read theirs themselves; what is no text the settings refuse.
   if 'hmm' not in config or not isinstance(word, str):
     return {}
-  reference, arrays = _found('distribution', word, workdir, lambda word: _arrays(named_or_loaded(word)))
+  read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
+  reference, arrays = _found('distribution', word, workdir, read_process)
   given, distribution = {reference: arrays}, as_distribution(arrays)
   size, cells = (distribution.memory_size, distribution.num_cells) if isinstance(distribution, MemoryHMM) else (0, 1)
   follows: dict[str, Any] = {
@@ -87,11 +88,6 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
   except (OSError, EOFError, ValueError) as error:
     reason = textwrap.shorten(str(error), 300)
     raise SettingsError(f'{field} is {word!r}, which cannot be read ({reason}); valid is {_VALID[field]}')
-
-
-def named_or_loaded(word: str) -> HMM | MemoryHMM:
-  """The process of NAMED, or the distribution of a file."""
-  return NAMED[word]() if word in NAMED else load_distribution(word)
 
 
 def tokens(path: str, num_tokens: int) -> np.ndarray:
