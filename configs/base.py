@@ -128,6 +128,8 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   config.models = ('bert', 'exact')
   config.model = ''
   config.methods = ('head', 'prompt')
+  config.distribution = ''
+  config.corpus_file = ''
 
 
 def _text(config: ml_collections.ConfigDict) -> None:

@@ -25,7 +25,7 @@ from absl import flags
 import jax
 import rich.console
 
-from experiments.records import results, status
+from experiments.records import results, status, user_data
 from experiments.runtime import cache, distributed, exit_status, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, help_text, own_code
@@ -62,13 +62,16 @@ def _main(argv: list[str]) -> None:
   elif values.list:
     print(help_text.listing(EXPERIMENTS), end='')
   else:
+    given: user_data.Given = {}
+    if values.mode != 'verify' and config.get('distribution'):
+      given = user_data.resolve(config, _workdir(values, config), config_lib.named(argv))
     settings = config and registry.from_config(config)
     if isinstance(settings, Settings) and values.mode != 'report':
       own_code.import_named(settings.model)
     if values.mode == 'verify':
       _verify(values, settings)
     else:
-      _act(values, settings)
+      _act(values, settings, given)
 
 
 def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
@@ -100,7 +103,7 @@ def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   return values, config
 
 
-def _act(values: flags.FlagValues, settings: Any) -> None:
+def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> None:
   """Does what the mode says with an experiment; raises SettingsError before anything is written, or TrialsFailed."""
   experiment, mode, workdir = EXPERIMENTS[settings.experiment], values.mode, _workdir(values, settings)
   is_grid, name = experiment.trials is not None, settings.experiment
@@ -111,9 +114,11 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
   if mode == 'run':
     if is_grid:
       # Imported here, since it takes longer than `--list` and `--help`.
-      from experiments.pipeline import sweep
+      from experiments.pipeline import process_check, sweep
 
       chosen = [sweep.chosen(values.trials, experiment.trials(settings, workdir))]
+      if given:
+        process_check.check(settings, user_data.as_distribution(given[settings.distribution]))
     set_up(settings)
     if isinstance(settings, Settings):
       distributed.initialize(settings.distributed)
@@ -131,6 +136,7 @@ def _act(values: flags.FlagValues, settings: Any) -> None:
   if beside:
     reporter.say(beside)
   if mode == 'run':
+    user_data.keep(workdir, given)
     # jax.debug_nans is thread-local inside some jnp functions, so it is set here too.
     with reporter.clock.counting_compilation(), jax.debug_nans(settings.debug_nans):
       left = experiment.run(settings, workdir, reporter, *chosen)

@@ -17,13 +17,18 @@ import jax
 import numpy as np
 import pytest
 from schema_cases import kinds_of
+from settings_cases import settings_of
 
 from experiments import main as main_lib
-from experiments.pipeline import verify
+from experiments.pipeline import pretraining, trial, verify
 from experiments.records import environment
+from experiments.records.trial_records import Trial
 from experiments.settings import config as config_lib
+from experiments.settings.grid import Point
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
+from hmm_jax.distribution_files import save_distribution
+from hmm_jax.sampling import sample_corpus
 
 pytestmark = pytest.mark.slow
 
@@ -222,6 +227,34 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch
   assert len(_rows((workdir / 'trials' / second['trial_id'] / 'timing.jsonl').read_text())) == 1
   first, again = (row['from_step'] for row in _rows((model / 'environment.jsonl').read_text()))
   assert first == 0 and again >= 20
+
+
+def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path, monkeypatch):
+  """But for ids and names, and likewise of its corpus, although a run is killed and both are gone by the next."""
+  workdir, files, settings = tmp_path / 'run', tmp_path / 'files', settings_of('smoke', num_states=(6,))
+  keys = Trial(settings, Point(6), 0, workdir).keys()
+  hmm = trial.draw_distribution(settings, Point(6), keys.distribution)
+  files.mkdir()
+  save_distribution(files / 'drawn.json', hmm)
+  np.save(files / 'tokens.npy', sample_corpus(pretraining._keys(keys.pretraining)[0], hmm, 8, 512))
+  given = f'--config.distribution={files / "drawn.json"}', f'--config.corpus_file={files / "tokens.npy"}'
+  command = (SMOKE, *SHARED, *given, f'--workdir={workdir}')
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setenv('PYTHONPATH', str(ROOT))
+  assert Run(command, tmp_path / 'logs', Moment('save', 2)).end().status == 128 + signal.SIGKILL
+  shutil.rmtree(files)
+  assert 'drawn |H|=6 trial 0' in _finish(*command)
+  named = dict.fromkeys(('trial_id', 'pretraining_id', 'environment'))
+  records, expected = _records(_files(workdir)), _records(finished.prompt_files)
+  names = {record.pop(field).rpartition('-')[0] for record in records for field in ('distribution', 'corpus_file')}
+  assert names == {'drawn', 'tokens'}
+  assert [record | named for record in records] == [record | named for record in expected]
+  arrays = lambda files: sorted(content for name, content in files.items() if name.startswith('trials'))
+  of_trial = {name: content for name, content in finished.prompt_files.items() if expected[0]['trial_id'] in name}
+  assert arrays(_files(workdir)) == arrays(of_trial)
+  for mode in ('merge', 'status'):
+    assert 'drawn' in _finish(*command, f'--mode={mode}')
+  _finish('--mode=verify', f'--workdir={workdir}', f'--pretrained={workdir / "pretrained"}')
 
 
 def test_a_time_budget_is_gone_on_with_to_the_same_bits(finished, tmp_path):

@@ -132,10 +132,17 @@ _TRIALS = [
     ),
     (
       'BERT is pretrained on another HMM',
-      'pretrained_params(trial.settings, distribution, ideals,',
-      'pretrained_params(trial.settings, draw_distribution(trial.settings, trial.point, key), ideals,',
+      'text: Distribution | np.ndarray = distribution',
+      'text: Distribution | np.ndarray = draw_distribution(trial.settings, trial.point, key)',
       'pipeline/pretraining',
       'along_a_pretraining',
+    ),
+    (
+      'a given process is not used',
+      '  if settings.distribution:\n',
+      '  if settings.corpus_file:\n',
+      'records/user_data',
+      'place_of_draws',
     ),
     (
       'the distance is measured on training inputs',
@@ -143,6 +150,26 @@ _TRIALS = [
       "downstream.inputs[downstream.splits['train']][: measure",
       'pipeline/trial',
       'test_inputs',
+    ),
+  ),
+  *_of(
+    'experiments/pipeline/process_check.py',
+    (
+      'states that only others move to never occur',
+      'reached := occurs | (occurs @ moves)',
+      'reached := occurs',
+      'records/user_data',
+      'cannot_serve',
+    ),
+  ),
+  *_of(
+    'experiments/records/user_data.py',
+    (
+      'a damaged copy of a process is used',
+      "if not reference.endswith(f'-{_digest(arrays)}'):",
+      'if not arrays:',
+      'records/user_data',
+      'file_that_is_gone',
     ),
   ),
   *_of(
@@ -388,10 +415,17 @@ _TRIALS = [
     'experiments/settings/grid.py',
     (
       'every trial has the same model',
-      'self.seed, point.num_states, trial, self.hmm',
-      'self.seed, point.num_states, self.hmm',
+      'self.seed, point.num_states, trial, drawn_from',
+      'self.seed, point.num_states, drawn_from',
       'settings/grid_ids',
       'points_of_a_grid',
+    ),
+    (
+      'another process has the same model',
+      'digests or self.hmm',
+      'self.hmm',
+      'records/user_data',
+      'arrays_alone',
     ),
     (
       'a fit is named by its schedule alone',

@@ -132,6 +132,8 @@ def _complete(records: pd.DataFrame) -> Iterator[tuple[str, Way, Points]]:
 
 def _size(points: Points) -> tuple[str, list[str]]:
   """The size in which distributions of one kind of text differ, and its value in each."""
+  if process := statistics.process(next(iter(points.values()))):
+    return 'process', [process]
   for field, name in (('num_states', '|H|'), ('num_cells', 'N'), ('memory_size', '|M|')):
     values = [str(getattr(point, field)) for point in points]
     if len(set(values)) == len(values):
@@ -154,8 +156,9 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
   # Of all sizes and budgets together.
   for (row, loss, _), p_value in zip(tests, statistics.holm([p_value for *_, p_value in tests])):
     row['largest'] = loss if p_value < report.LEVEL else 'not significant'
+  over = f'{statistics.trial_name(records)}s'
   whole = (
-    'Points of accuracy lost, mean ± half-width of the 95% interval over HMMs; the largest loss where p < 0.05, Holm'
+    f'Points of accuracy lost, mean ± half-width of the 95% interval over {over}; the largest loss where p < 0.05, Holm'
   )
   return {name: table(f'{whole}: {title}', rows[name]) for name, title in titles.items()}
 
@@ -176,6 +179,7 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
   drawn = list(_complete(records))
   if not drawn:
     return None
+  over = f'{statistics.trial_name(records)}s'
   whole, panels = figures.panels(settings, rows=len(drawn))
   for axes, (title, way, points) in zip(panels, drawn):
     _draw(axes, way, list(points.values()))
@@ -183,10 +187,10 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
     axes.set_xticks(range(len(sizes)), sizes)
     axes.set(xlabel=name, ylabel='test accuracy (%)')
     counts = [len(levels(rows, way)) for rows in points.values()]
-    axes.set_title(textwrap.fill(f'{title}; {figures.counted(counts, "HMMs", spread=False)}', 66))
+    axes.set_title(textwrap.fill(f'{title}; {figures.counted(counts, over, spread=False)}', 66))
     axes.axhline(100, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   figures.trim_percent_ticks(axes)
-  figures.finish(whole, records, 'steps with 95% t intervals over HMMs; hollow: a gain')
+  figures.finish(whole, records, f'steps with 95% t intervals over {over}; hollow: a gain')
   return whole
 
 
@@ -209,7 +213,7 @@ def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
       axes.plot(places, 100 * accuracies.mean(0), label=str(point), color=shade, marker='sovD^PX*'[index % 8])
     axes.set(title=title, xscale='log', xlabel=label)
   panels[0].set_ylabel('test accuracy (%)')
-  figures.finish(whole, records, 'converged heads, means over HMMs')
+  figures.finish(whole, records, f'converged heads, means over {statistics.trial_name(records)}s')
   return whole
 
 

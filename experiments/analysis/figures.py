@@ -200,7 +200,8 @@ def draw_line(
 def caption(records: pd.DataFrame, *more: str) -> str:
   """The caption of a figure: experiment, scale and seed of the records, and `more`."""
   first = records.iloc[0]
-  return '; '.join([f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}', *more])
+  named = f'{first["experiment"]}, scale {first["scale"]}, seed {first["seed"]}'
+  return '; '.join(filter(None, [named, statistics.process(records), *more]))
 
 
 def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) -> None:
@@ -289,7 +290,8 @@ def _finish(
 
 def _counted(records: pd.DataFrame, spread: bool = True) -> str:
   counts = records.groupby(list(Point._fields))['unit'].nunique()
-  unit = 'HMMs' if records['trial'].nunique() > 1 else 'tasks of one HMM per size'
+  trial = statistics.trial_name(records)
+  unit = f'{trial}s' if records['trial'].nunique() > 1 else f'tasks of one {trial} per size'
   return counted(list(counts), unit, spread)
 
 

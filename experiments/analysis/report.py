@@ -75,7 +75,8 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   """The tables that the records have something for, by name."""
   records = statistics.with_unit(records)
   points = statistics.by_point(records)
-  unit = 'HMM' if records['trial'].nunique() > 1 else 'task of one HMM'
+  trial = statistics.trial_name(records)
+  unit = trial if records['trial'].nunique() > 1 else f'task of one {trial}'
   run, found, further = set(records['method']), contrasts(records), further_contrasts(records)
   protocol, beyond = run.intersection(PROTOCOL), run.difference(PROTOCOL)
   rows: dict[str, tuple[str, list[Row]]] = {
@@ -235,6 +236,7 @@ def _name_of(point: Point, points: Points) -> Row:
   """The distribution, and its number of units."""
   has_memory = any(point.memory_size for point in points)
   return {
+    'process': statistics.process(points[point]),
     'text': text_name(point) if has_memory else '',
     '|M|': str(point.memory_size or ''),
     'N': str(point.num_cells or ''),

@@ -72,6 +72,16 @@ def by_point(records: pd.DataFrame) -> dict[Point, pd.DataFrame]:
   return {Point(*map(int, point)): of_point for point, of_point in groups}  # type: ignore[call-overload]
 
 
+def process(records: pd.DataFrame) -> str:
+  """The name of the one given process that records are of; '' where HMMs were drawn."""
+  return records['distribution'].iloc[0].rpartition('-')[0] if 'distribution' in records else ''
+
+
+def trial_name(records: pd.DataFrame) -> str:
+  """The name of an independent trial: each has an HMM of its own or, of a given process, all but that."""
+  return 'pretraining seed' if process(records) else 'HMM'
+
+
 def select(records: pd.DataFrame, **fields: Any) -> pd.DataFrame:
   """The records whose fields have these values."""
   for name, value in fields.items():

@@ -47,7 +47,7 @@ def memory_bytes(s: Settings) -> dict[str, float]:
   states, batch = max(point.joint_states for point in grid), max(batches, default=0)
   chunks, inputs = m.num_chunks * corpus.chunk_length, d.num_train + d.num_validation + d.num_test
   features = tokens * (seen if any(method.reads in OF_SEQUENCE for method in methods) else 1)
-  permutations = max(s.num_states) ** 2 * (s.hmm.num_permutations or max(s.num_states))
+  permutations = max(s.num_states) ** 2 * (s.hmm.num_permutations or max(s.num_states)) * (not s.distribution)
   found = {
     'scale': _PROCESS,
     'num_states': _POSTERIORS * states * max(chunks, max(batch, m.batch_size) * seen) + _PERMUTATION * permutations,

@@ -22,11 +22,13 @@ from hmm_jax import bayes_gap, bert as bert_lib, compilation, nan_guard, pretrai
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM
 from hmm_jax.pretraining import params_here, training_calls
-from hmm_jax.sampling import sample_chunks
+from hmm_jax.sampling import in_chunks, sample_chunks
 
 # What the distance from the ideal model is measured on: corrupted chunks, inputs with one [MASK] at their start, and
 # documents with one at each position in turn.
 Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
+# What the corpus is drawn from, or the documents [S, T] of one that is given.
+Text = Distribution | np.ndarray
 
 State = pretraining_lib.TrainState
 
@@ -116,7 +118,7 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
 
 
 def _program(
-  settings: Settings, hmm: Distribution, key: Array
+  settings: Settings, text: Text, key: Array
 ) -> tuple[Callable[[Array], State], Array, Callable[[], Callable[[State], tuple[State, Array]]]]:
   """A pretraining: what makes its first state, of which key, and what draws its corpus and returns the steps on it."""
   p, mesh = settings.pretrain, _mesh(settings)
@@ -124,7 +126,10 @@ def _program(
   key_corpus, key_params, key_steps = _keys(key)
 
   def on_corpus() -> Callable[[State], tuple[State, Array]]:
-    chunks = np.asarray(chunked_corpus(key_corpus, hmm, settings.corpus))
+    if isinstance(text, np.ndarray):
+      chunks = in_chunks(text, settings.corpus.chunk_length)
+    else:
+      chunks = np.asarray(chunked_corpus(key_corpus, text, settings.corpus))
     corpus = jax.device_put(chunks, sharding.replicated(mesh))
     return lambda state: train_steps(state, corpus, key_steps)
 
@@ -132,7 +137,7 @@ def _program(
 
 
 def pretrained_params(
-  settings: Settings, hmm: Distribution, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
+  settings: Settings, text: Text, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
   """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished,
   whatever the mesh that saved it; once no other process works on it, since several runs may share it.
@@ -144,7 +149,7 @@ def pretrained_params(
   are due.
   """
   num_steps, mesh, clock = settings.pretrain.num_steps, _mesh(settings), reporter.clock
-  init, key_params, on_corpus = _program(settings, hmm, key)
+  init, key_params, on_corpus = _program(settings, text, key)
   is_past = lambda: clock.is_past(settings.time_budget)
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:

@@ -7,9 +7,10 @@ from typing import Any
 
 import jax
 from jax import Array
+import numpy as np
 
 from experiments.pipeline import downstream as downstream_lib, optimal_heads, pretraining, tuning
-from experiments.records import trial_records
+from experiments.records import trial_records, user_data
 from experiments.records.trial_records import Trial
 from experiments.runtime.progress import Reporter
 from experiments.settings import own_code
@@ -29,7 +30,7 @@ _random_memory_hmm = _jit(
 
 
 def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
-  """The HMM or memory-augmented HMM of a trial."""
+  """The HMM or memory-augmented HMM of a trial where none is given."""
   drawn, memory = dataclasses.asdict(settings.hmm), settings.memory
   drawn['num_permutations'] = drawn['num_permutations'] or None
   if not point.memory_size:
@@ -50,7 +51,11 @@ def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.
   settings, point, keys = trial.settings, trial.point, trial.keys()
   # Computation follows a committed key: all that is exact runs on `exact_device`.
   key = jax.device_put(keys.distribution, sharding.exact_device())
-  distribution = draw_distribution(settings, point, key)
+  if settings.distribution:
+    arrays = user_data.load(trial.workdir, settings.distribution)
+    distribution = jax.device_put(user_data.as_distribution(arrays), sharding.exact_device())
+  else:
+    distribution = draw_distribution(settings, point, key)
   return distribution, downstream_lib.draw(settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
@@ -98,7 +103,10 @@ def _bert(trial: Trial, name: str, distribution: Distribution, ideals: pretraini
     trial = trial._replace(trial=abs(trial.trial - 1))
     distribution, downstream = draw(trial)
     ideals, key = ideals_of(trial.settings, distribution, downstream, trial.keys().measure), trial.keys().pretraining
-  return pretraining.pretrained_params(trial.settings, distribution, ideals, key, trial.pretrained_directory, reporter)
+  text: Distribution | np.ndarray = distribution
+  if trial.settings.corpus_file:
+    text = user_data.load(trial.workdir, trial.settings.corpus_file)['tokens']
+  return pretraining.pretrained_params(trial.settings, text, ideals, key, trial.pretrained_directory, reporter)
 
 
 def ideals_of(

@@ -17,7 +17,7 @@ import pandas as pd
 
 from experiments.analysis.tables import as_text, number as format_number, Table
 from experiments.pipeline import sweep
-from experiments.records import environment, results
+from experiments.records import environment, results, user_data
 from experiments.records.results import Record
 from experiments.runtime import exit_status
 from experiments.runtime.progress import Reporter
@@ -109,6 +109,7 @@ def run(
   numbers = [number for number in sweep.chosen(text, ids) if ids[number] in on_record]
   require(bool(numbers), '--trials', text, 'numbers of trials on record')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
+    user_data.keep(pathlib.Path(scratch), {name: user_data.load(workdir, name) for name in settings.given.values()})
     sweep.run(settings, pathlib.Path(scratch), reporter, numbers)
     again = results.load(pathlib.Path(scratch))
   # Records of no trial of the settings are compared too, as records that are not made again.

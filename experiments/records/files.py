@@ -95,14 +95,14 @@ def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
   raise Corrupt(f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then')
 
 
-def read_json(path: pathlib.Path, encoding: str = 'utf-8', **hooks: Any) -> Any:
+def read_json(path: pathlib.Path) -> Any:
   """The value in a JSON file; raises ValueError if it is larger than MOST_JSON or nested too deep."""
-  return _parsed(read_bytes(path).decode(encoding), **hooks)
+  return _parsed(read_bytes(path).decode())
 
 
-def _parsed(text: str, **hooks: Any) -> Any:
+def _parsed(text: str) -> Any:
   try:
-    return json.loads(text, **hooks)
+    return json.loads(text)
   # Which brackets a thousand deep raise, and which is no ValueError.
   except RecursionError:
     raise ValueError('it is nested too deep')
@@ -123,14 +123,17 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   Raises ValueError where they declare more than MOST_ARRAYS bytes, which little of an archive may expand to, before
   anything is read; or whatever numpy raises for a damaged archive.
   """
-  if not zipfile.is_zipfile(path):
-    raise ValueError('it holds one array, or none; valid are arrays by name, as np.savez writes them')
-  with zipfile.ZipFile(path) as archive:
-    declared = sum(member.file_size for member in archive.infolist())
-  if declared > MOST_ARRAYS:
-    raise ValueError(f'it declares {declared:,} bytes; valid are at most {MOST_ARRAYS:,}')
-  with np.load(path, allow_pickle=False) as arrays:
-    return dict(arrays)
+  # zipfile and numpy open no path of an object store.
+  with path.open('rb') as file:
+    if not zipfile.is_zipfile(file):
+      raise ValueError('it holds one array, or none; valid are arrays by name, as np.savez writes them')
+    with zipfile.ZipFile(file) as archive:
+      declared = sum(member.file_size for member in archive.infolist())
+    if declared > MOST_ARRAYS:
+      raise ValueError(f'it declares {declared:,} bytes; valid are at most {MOST_ARRAYS:,}')
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as arrays:
+      return dict(arrays)
 
 
 def digest(path: pathlib.Path) -> str:

@@ -59,7 +59,8 @@ class Trial(NamedTuple):
   workdir: pathlib.Path
 
   def __str__(self) -> str:
-    return f'{self.point} trial {self.trial}'
+    process = self.settings.distribution.rpartition('-')[0]
+    return f'{process} {self.point} trial {self.trial}'.lstrip()
 
   @property
   def id(self) -> str:
@@ -210,7 +211,8 @@ def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[s
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': settings.fit_id(method, model)}
   for one in outcome:
     name = Name(one.task, model, method)
-    record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), 'trial': trial.trial, **name._asdict()}
+    record = {'schema_version': results.SCHEMA_VERSION, **trial.point._asdict(), **settings.given}
+    record |= {'trial': trial.trial, **name._asdict()}
     # A tuned method may have taken hours, in which the lock was lost.
     locks.check(trial.directory)
     made = environments.keep(trial.workdir, environments.environment(jax.devices()))

@@ -49,14 +49,18 @@ def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict
     raise SettingsError(f'--config is {config!r}, which fails with {reason}; valid is {valid}')
 
 
+def named(words: list[str]) -> list[str]:
+  """The fields that words of a command line name."""
+  return [found[1] for found in map(_FIELD.match, words) if found]
+
+
 def override(config: ml_collections.ConfigDict, words: list[str], classes: Classes) -> list[str]:
   """Sets the fields that words of a command line name, --config.FIELD=VALUE; returns the other words.
 
   Raises SettingsError for a field that there is not, and a value that is not of its type; its range is checked later.
   """
   known = dict(fields(_class(config, classes)))
-  for match in filter(None, map(_FIELD.match, words)):
-    name = match[1]
+  for name in named(words):
     if name in ('experiment', 'scale'):
       raise SettingsError(f'--config.{name} is decided by --config=NAME:SCALE; valid is any other field')
     if name not in known:

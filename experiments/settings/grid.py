@@ -59,6 +59,12 @@ class Settings(groups.Experiment):
   models: tuple[str, ...] = setting('models that methods are tuned on', choices=MODELS)
   model: str = setting("'own' of models: MODULE:FUNCTION, from (distribution, key) to (model, params); '': none")
   methods: tuple[str, ...] = setting('what is trained: a head, a prompt and so on', choices=tuple(METHODS))
+  distribution: str = setting(
+    "a process by its name or its .json or .npz file, which num_states, hmm and memory follow from; '': drawn"
+  )
+  corpus_file: str = setting(
+    "token ids to pretrain on, beside a distribution; .npy or .txt, a row or line a document; '': sampled"
+  )
   hmm: groups.HmmSettings
   memory: groups.MemorySettings
   corpus: groups.CorpusSettings
@@ -90,9 +96,14 @@ class Settings(groups.Experiment):
     # Of a memory a label speaks of a cell, which has two values at least.
     has_label = all(m.sizes) or min(self.num_states) > 1
     self.require('num_states', has_label, 'at least 2, since of one state every label is the same')
-    if any(m.sizes):
+    # A given process says itself which cell a state reads.
+    if any(m.sizes) and not self.distribution:
       are_multiples = not any(states % cells for states, cells in itertools.product(self.num_states, m.cells))
       self.require('num_states', are_multiples, f'multiples of every number in memory.cells, {m.cells}')
+    given = bool(self.distribution)
+    valid = "without 'other_bert' where a distribution is given, which has no other draw"
+    self.require('models', not (given and 'other_bert' in self.models), valid)
+    self.require('corpus_file', given or not self.corpus_file, "'' where no distribution is given to stand for its law")
     by_size, count = self.num_trials_by_size, len(self.num_states)
     is_whole = len(by_size) == count and max(by_size) == self.num_trials
     valid = f'(), or {count} numbers of which num_trials, {self.num_trials}, is the most'
@@ -130,6 +141,11 @@ class Settings(groups.Experiment):
     longest = max(self.corpus.chunk_length, seen)
     valid = f'at least {longest}, for corpus.chunk_length and for prompt.length with what is seen of a text'
     self.require('bert.max_positions', self.bert.max_positions >= longest, valid)
+
+  @property
+  def given(self) -> dict[str, str]:
+    """The fields of what a user gives in place of a draw, each NAME-DIGEST."""
+    return {name: getattr(self, name) for name in ('distribution', 'corpus_file') if getattr(self, name)}
 
   @property
   def has_bert(self) -> bool:
@@ -202,7 +218,10 @@ class Settings(groups.Experiment):
     """
     pretrain = dataclasses.asdict(self.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
-    parts = [_PRETRAINING_VERSION, self.seed, point.num_states, trial, self.hmm, self.corpus, self.bert, pretrain]
+    # Of what is given the digest, whatever its name.
+    digests = [reference.rpartition('-')[2] for reference in self.given.values()]
+    drawn_from: Any = digests or self.hmm
+    parts = [_PRETRAINING_VERSION, self.seed, point.num_states, trial, drawn_from, self.corpus, self.bert, pretrain]
     if self.fast_compilation:
       parts.append('fast compilation')
     if point.memory_size:

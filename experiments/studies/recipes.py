@@ -27,7 +27,7 @@ from experiments.settings.grid import Point
 from experiments.studies.settings import BASE, RecipeSettings
 from experiments.studies.study import Study
 
-_TITLE = 'Against the base, on the same HMMs: KL as geometric means, ratios with 95% t intervals of the logarithm'
+_TITLE = 'Against the base, on the same {}s: KL as geometric means, ratios with 95% t intervals of the logarithm'
 
 
 def _check(settings: RecipeSettings) -> None:
@@ -73,6 +73,7 @@ def _record(settings: RecipeSettings, trial: trial_lib.Trial, rows: list[Record]
   mean = lambda method: float(np.mean([row['accuracy'] for row in rows if row['method'] == method]))
   return {
     **trial.point._asdict(),
+    **settings.given,
     'trial': trial.trial,
     'num_steps': trial.settings.pretrain.num_steps,
     'operations': recipe / base,
@@ -96,6 +97,7 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
     compared = of_recipe[of_recipe['recipe'] != BASE]
     pairs = compared.merge(base, on=[*Point._fields, 'trial'], suffixes=('', '_of_base'))
     row = {
+      'process': statistics.process(of_recipe),
       '|H|': str(num_states),
       'recipe': _label(name),
       'n': str(len(of_recipe)),
@@ -111,7 +113,9 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
       row[f'{method}\naccuracy'] = f'{of_recipe[method].mean():.1f}'
       row[f'{method}\n- base'] = str(statistics.mean_interval(pairs[method] - pairs[f'{method}_of_base']))
     rows.append(row)
-  return {'recipes': table(_TITLE, rows, num_texts=2)}
+  # The blank name of a draw makes no column.
+  num_texts = 2 + bool(statistics.process(records))
+  return {'recipes': table(_TITLE.format(statistics.trial_name(records)), rows, num_texts)}
 
 
 def ratio(ratios: Sequence[float] | pd.Series) -> str:
@@ -170,7 +174,8 @@ def figures(records: pd.DataFrame, settings: Any) -> dict[str, matplotlib.figure
     axes.set_xlabel("share of the base's operations")
   panels[0].set_ylabel('KL at the [MASK] (nats)')
   counts = records.groupby([*Point._fields, 'recipe']).size()
-  counted = figures_lib.counted(list(counts), 'geometric mean over HMMs', spread=False)
+  over = f'geometric mean over {statistics.trial_name(records)}s'
+  counted = figures_lib.counted(list(counts), over, spread=False)
   figures_lib.finish(figure, records, counted)
   return {'recipes': figure}
 

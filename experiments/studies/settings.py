@@ -14,6 +14,8 @@ BASE = 'base'
 # What a recipe may change: training, and neither the task nor the shape of the model.
 _GROUPS = ('pretrain.', 'corpus.', 'bert.')
 _ARCHITECTURE = {'bert.num_layers', 'bert.width', 'bert.num_heads', 'bert.ffn_width'}
+# What a given corpus decides.
+_OF_CORPUS = {'corpus.num_documents', 'corpus.document_length'}
 
 
 class ExampleSettings(Experiment):
@@ -74,7 +76,8 @@ class RecipeSettings(Settings):
   def _changes(self, text: str) -> dict[str, Any]:
     """The changed fields, whose values are still to be checked; raises SettingsError for what is no field."""
     names = [name for name, _ in config_lib.fields(RecipeSettings) if name.startswith(_GROUPS)]
-    fields = [name for name in names if name not in _ARCHITECTURE]
+    fixed = _ARCHITECTURE | (_OF_CORPUS if self.corpus_file else set())
+    fields = [name for name in names if name not in fixed]
     changes: dict[str, Any] = {}
     for word in text.split():
       name, _, value = word.partition('=')

@@ -24,7 +24,7 @@ from hmm_jax.sharding import exact_device
 _FILE_NAME = 'records.json'
 
 # Fields that ids of before know nothing of, with the value that changes nothing.
-_LATER = {'model': ''}
+_LATER = dict.fromkeys(('model', 'distribution', 'corpus_file'), '')
 
 Row = dict[str, Any]
 # settings, a key of its own -> its records.

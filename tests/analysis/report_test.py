@@ -62,6 +62,13 @@ def test_trends_are_over_the_hmms_of_all_sizes():
   assert 'trends' not in report.tables(frame(prompt_records()), False)
 
 
+def test_trials_of_one_process_are_pretraining_seeds():
+  """Its name stands in each row, and no unit is an HMM."""
+  rows = [row | {'distribution': 'mess3-0123456789ab'} for row in prompt_records(3) if row['num_states'] == 4]
+  assert [row['process'] for row in _table('accuracy', rows)] == ['mess3']
+  assert 'the unit the pretraining seed;' in report.tables(frame(rows), False)['differences'].title
+
+
 def test_contrasts_on_the_exact_model_are_apart():
   """An oracle prompt is above the converged head of the exact model, and a prompt of BERT is compared with both."""
   levels = [('bert', 'prompt', 0.9), ('bert', 'head_whitened', 0.8), ('exact', 'oracle_prompt', 0.95)]

@@ -90,6 +90,9 @@ _AFTER_A_CONFIG = (
   ('--config.mesh.data=64', 'mesh', '(64, 1, 1)'),
   ('--config.distributed.num_processes=2', 'distributed.coordinator_address', "''"),
   ('--config.pretrained=/proc/nothing', 'pretrained', '/proc/nothing'),
+  ('--config.distribution=mess4', 'distribution', 'mess4', 'mess3'),
+  ('--config.distribution=mess3 --config.num_states=4', 'num_states', '(4,)', '(3,)'),
+  ('--config.corpus_file=tokens.txt', 'corpus_file', 'tokens.txt'),
   ('--workdir=/proc/nothing', '--workdir', '/proc/nothing'),
   ('--workdir=foo://x/y', '--workdir', 'foo://x/y'),
   ('--workdir=\udcff\udcfe', '--workdir'),
@@ -123,8 +126,8 @@ _FOLDERS = (
   ('run', {'work': b'a file'}),
 )
 _HMM_FILES = (
-  ('hmm.txt', b'{}', 'hmm_file'),
-  ('hmm.json', b'[' * 100_000, 'hmm_file'),
+  ('hmm.txt', b'{}', 'distribution'),
+  ('hmm.json', b'[' * 100_000, 'distribution'),
   ('hmm.json', b'{"colour": 1}', 'colour'),
 )
 
@@ -139,7 +142,8 @@ def _bad():
   for mode, files in _FOLDERS:
     yield Bad((_GRID, f'--mode={mode}', '--workdir=work'), ('work', 'valid'), files)
   for name, content, says in _HMM_FILES:
-    yield Bad(('--config=examine:smoke', f'--config.hmm_file={name}', '--workdir=work'), (says,), {name: content})
+    for config in ('--config=examine:smoke', _GRID):
+      yield Bad((config, f'--config.distribution={name}', '--workdir=work'), (says,), {name: content})
 
 
 BAD = [*_bad()]

@@ -61,14 +61,14 @@ _WIDTH = 22
 
 def _check(settings: ExamineSettings) -> None:
   """Raises SettingsError where the user's file is not what it should be."""
-  problem_file.load(settings.hmm_file)
+  problem_file.load(settings.distribution, settings.seed)
 
 
 def _run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
   """Examines the file, anew on every call."""
-  reporter.say(f'examining {settings.hmm_file}')
+  reporter.say(f'examining {settings.distribution}')
   with jax.default_device(exact_device()):
-    records = examined(problem_file.load(settings.hmm_file), settings)
+    records = examined(problem_file.load(settings.distribution, settings.seed), settings)
   made = {'environment': environment.keep(workdir, environment.environment([exact_device()]))}
   results.write(workdir, settings, [record | made for record in records])
 

@@ -37,6 +37,7 @@ class WhichTheoremSettings(Settings):
     super().check()
     first, c = self.downstream.label_state, self.certificate
     require(first == 'first', 'downstream.label_state', first, "'first', which the score is shown linear or not for")
+    require(not self.distribution, 'distribution', self.distribution, "'': the HMMs are those of Figure 3 (left)")
     require(self.memory.sizes == (0,), 'memory.sizes', self.memory.sizes, '(0,): HMMs without a memory')
     valid = f'of num_states, {self.num_states}'
     require(set(c.num_states) <= set(self.num_states), 'certificate.num_states', c.num_states, valid)

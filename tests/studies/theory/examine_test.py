@@ -58,11 +58,11 @@ def _written(path, entries):
 def _settings(path, **changes):
   """Sampled texts are as many and as long as those that are enumerated of 3 tokens, so that both share a program."""
   few = {'max_sequences': 130, 'num_sampled': 120, 'sampled_length': 4} | changes
-  return settings_of('smoke', 'examine', hmm_file=str(path), **few)
+  return settings_of('smoke', 'examine', distribution=str(path), **few)
 
 
 def _loaded(tmp_path, entries):
-  return problem_file.load(_written(tmp_path / 'hmm.json', entries))
+  return problem_file.load(str(_written(tmp_path / 'hmm.json', entries)), 0)
 
 
 def _report(problem, **changes):
@@ -84,7 +84,7 @@ def _right_everywhere(records, theorem):
 @pytest.mark.parametrize('entries', [HEALTHY, {**MEMORY, 'initial_probs': np.full((2, 2, 2), 0.5)}])
 def test_a_file_is_read_as_it_was_written(tmp_path, suffix, entries):
   """Every array in float64, whatever the format; a score of one row has a second of zeros."""
-  problem = problem_file.load(_written(tmp_path / f'hmm{suffix}', entries))
+  problem = problem_file.load(str(_written(tmp_path / f'hmm{suffix}', entries)), 0)
   for name, array in problem.hmm._asdict().items():
     np.testing.assert_array_equal(array, entries[name])
     assert array.dtype == (np.int32 if name == 'cell_index' else np.float64)
@@ -109,7 +109,7 @@ def test_rows_are_divided_by_their_sums(tmp_path):
     (HEALTHY, {'mu': [1, 0]}, 'mu'),
     (HEALTHY, {'transition_matrix': [[1, 0], [-0.5, 1.5]]}, 'transition_matrix'),
     (HEALTHY, {'emission_matrix': [['a', 'b'], ['c', 'd']]}, 'emission_matrix'),
-    (HEALTHY, {'initial_probs': np.array([0.5, None], object)}, 'hmm_file'),
+    (HEALTHY, {'initial_probs': np.array([0.5, None], object)}, ''),
     (HEALTHY, {'task_weights': [1, 2, 3]}, 'task_weights'),
     (HEALTHY, {'task_weights': [float('nan'), 1]}, 'task_weights'),
     (MEMORY, {'cell': 2}, 'cell is 2'),
@@ -118,8 +118,8 @@ def test_rows_are_divided_by_their_sums(tmp_path):
 def test_wrong_contents_are_refused(tmp_path, base, changes, named):
   """The file and the key are named; an array of objects, which would be unpickled, is not read."""
   path = _written(tmp_path / 'hmm.npz', {**base, **changes})
-  with pytest.raises(SettingsError, match=f'{re.escape(str(path))}.*{named}' if named != 'hmm_file' else named):
-    problem_file.load(path)
+  with pytest.raises(SettingsError, match=f'^distribution is .*{re.escape(str(path))}.*{named}'):
+    problem_file.load(str(path), 0)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,14 @@ def test_unreadable_files_are_refused(tmp_path, name, content):
     path.write_bytes(content)
   with pytest.raises(SettingsError, match=re.escape(str(path))):
     examine.STUDY.check(_settings(path))
+
+
+def test_a_task_that_is_not_given_is_drawn(tmp_path):
+  """Of a process by its name, and of a memory, whose first cell labels speak of; the seed decides it."""
+  tasks = [problem_file.load('mess3', seed).task_weights.tolist() for seed in (0, 0, 1)]
+  assert np.shape(tasks[0]) == (2, 3) and tasks[0] == tasks[1] != tasks[2]
+  memory = _loaded(tmp_path, {key: MEMORY[key] for key in MEMORY.keys() - {'task_weights', 'cell'}})
+  assert (memory.cell, memory.task_weights.shape) == (0, (2, 2))
 
 
 def test_where_3_1_holds_both_constructions_are_right(tmp_path):

@@ -1,0 +1,142 @@
+"""A user's own distribution in place of a draw, and a corpus beside it. A workdir has the arrays of both.
+
+Settings and records name them NAME-DIGEST, the digest being of the arrays, and so are their files called. All processes
+of a run have to see the workdir.
+"""
+
+from collections.abc import Callable, Collection
+import hashlib
+import operator
+import pathlib
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from experiments.records import files, trial_records
+from experiments.settings.fields import require, SettingsError
+from experiments.settings.grid import digest
+from hmm_jax.distribution_files import load_distribution
+from hmm_jax.hmm import HMM
+from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.processes import NAMED
+from hmm_jax.sampling import token_dtype
+
+# Of a workdir: a file for each reference.
+FOLDER = 'user_data'
+_VALID = {
+  'distribution': f'one of {", ".join(NAMED)}, or a .json or .npz file',
+  'corpus_file': 'an .npy or .txt file of documents of one length',
+}
+
+# By name, and those by reference.
+Arrays = dict[str, np.ndarray]
+Given = dict[str, Arrays]
+
+
+def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given:
+  """Sets the fields of a grid's config that follow from what is given, and returns the arrays of that.
+
+  A file that is gone is looked for in the workdir, by its name. Raises SettingsError where it is nowhere or malformed,
+  and where a field that the command line has `named` contradicts it.
+  """
+  word, corpus = config.get('distribution'), config.get('corpus_file')
+  # Other experiments read theirs themselves; what is no text the settings refuse.
+  if 'hmm' not in config or not isinstance(word, str):
+    return {}
+  read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
+  reference, arrays = _found('distribution', word, workdir, read_process)
+  given, distribution = {reference: arrays}, as_distribution(arrays)
+  size, cells = (distribution.memory_size, distribution.num_cells) if isinstance(distribution, MemoryHMM) else (0, 1)
+  follows: dict[str, Any] = {
+    'num_states': (distribution.num_states,),
+    'num_trials_by_size': (),
+    'hmm.num_tokens': distribution.num_tokens,
+    'memory.sizes': (size,),
+    'memory.cells': (cells,),
+    'memory.vanilla_methods': (),
+    'figure.paper_overlay': False,
+  }
+  changes = {'distribution': reference}
+  if corpus and isinstance(corpus, str):
+    read_tokens = lambda word: {'tokens': tokens(word, distribution.num_tokens)}
+    reference, arrays = _found('corpus_file', corpus, workdir, read_tokens)
+    changes['corpus_file'], given[reference] = reference, arrays
+    follows |= zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape)
+  for name in follows.keys() & set(named):
+    value = operator.attrgetter(name)(config)
+    require(value == follows[name], name, value, f'{follows[name]}, which follows from {word}')
+  config.update_from_flattened_dict(follows | changes)
+  return given
+
+
+def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
+  """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
+  name = pathlib.Path(word).stem
+  there = (workdir / FOLDER).glob('*.npz')
+  kept = [path.stem for path in there if path.stem == word or path.stem.rpartition('-')[0] == name]
+  if word not in NAMED and not pathlib.Path(word).is_file() and len(kept) == 1:
+    return kept[0], load(workdir, kept[0])
+  arrays = read(field, word, reader)
+  return f'{name}-{_digest(arrays)}', arrays
+
+
+def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
+  """Reads what a field names; raises SettingsError where that fails."""
+  try:
+    return reader(word)
+  except (OSError, EOFError, ValueError) as error:
+    reason = textwrap.shorten(str(error), 300)
+    raise SettingsError(f'{field} is {word!r}, which cannot be read ({reason}); valid is {_VALID[field]}')
+
+
+def tokens(path: str, num_tokens: int) -> np.ndarray:
+  """The documents [S, T] of a corpus of token ids, a row of an .npy or a line of a .txt each.
+
+  A file of one line, or of one id a line, is one document. Raises ValueError, with the place of an id that is none.
+  """
+  # Of an .npy nothing is allocated that it only declares.
+  is_text = path.endswith('.txt')
+  ids = np.atleast_2d(np.loadtxt(path, np.int64) if is_text else np.load(path, mmap_mode='r', allow_pickle=False))
+  if ids.dtype.kind not in 'iu' or ids.ndim > 2:
+    raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not integers [documents, length] or [length]')
+  for document, position in np.argwhere((ids < 0) | (ids >= num_tokens))[:1]:
+    wrong = f'document {document} has token {ids[document, position]} at position {position}'
+    raise ValueError(f'{wrong}; valid are 0 to {num_tokens - 1}')
+  return ids.astype(token_dtype(num_tokens))
+
+
+def _arrays(distribution: HMM | MemoryHMM) -> Arrays:
+  """Its fields as a draw has them: integers, and probabilities in float32."""
+  fields = {name: np.asarray(array) for name, array in distribution._asdict().items()}
+  return {name: array.astype(np.int32 if array.dtype.kind == 'i' else np.float32) for name, array in fields.items()}
+
+
+def as_distribution(arrays: Arrays) -> HMM | MemoryHMM:
+  """The distribution of these fields."""
+  return MemoryHMM(**arrays) if 'memory_probs' in arrays else HMM(**arrays)
+
+
+def _digest(arrays: Arrays) -> str:
+  of_array = lambda array: (str(array.dtype), array.shape, hashlib.sha256(array.tobytes()).hexdigest())
+  return digest([(name, *of_array(array)) for name, array in sorted(arrays.items())])
+
+
+def keep(workdir: pathlib.Path, given: Given) -> None:
+  """Writes the arrays of what is given into a workdir."""
+  for reference, arrays in given.items():
+    trial_records.save_arrays(workdir / FOLDER / f'{reference}.npz', arrays)
+
+
+def load(workdir: pathlib.Path, reference: str) -> Arrays:
+  """The arrays of a reference from a workdir; raises Corrupt where they are missing or failed their checksum."""
+  # A record, which may come from anybody, chooses no other folder.
+  path = workdir / FOLDER / f'{pathlib.Path(reference).name}.npz'
+  try:
+    arrays = files.read_arrays(path)
+  except Exception as error:
+    # What numpy raises for a damaged archive is of no one class.
+    raise files.Corrupt(f'{path} cannot be read ({type(error).__name__}); valid is what a run has left there')
+  if not reference.endswith(f'-{_digest(arrays)}'):
+    raise files.Corrupt(f'{path} failed its checksum; valid is what a run has left there')
+  return arrays

@@ -1,0 +1,127 @@
+"""A user's own process and corpus: what follows from them, what names them, and how their files are refused."""
+
+import contextlib
+import pathlib
+
+import numpy as np
+import pytest
+from settings_cases import settings_of
+
+from configs import prompt_vs_head
+from experiments.pipeline import process_check, sweep, trial as trial_lib
+from experiments.records import results, user_data
+from experiments.records.trial_records import Trial
+from experiments.settings.fields import SettingsError
+from experiments.settings.grid import Point
+from experiments.studies import registry
+from hmm_jax import processes
+from hmm_jax.distribution_files import save_distribution
+from hmm_jax.memory_hmm import MemoryHMM
+
+# Two cells, of which state 2 alone reads the second; nothing begins in it.
+MEMORY = MemoryHMM(
+  memory_probs=np.full((2, 2), 0.25),
+  initial_probs=np.array([0.5, 0.5, 0]),
+  transition_matrix=np.array([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]]),
+  cell_index=np.array([0, 0, 1]),
+  emission_matrix=np.array([[[0.75, 0.25]] * 3, [[0.25, 0.75]] * 3]),
+)
+
+
+def _resolved(workdir, **changes):
+  """The settings of a config with these fields, and the arrays of what they name."""
+  config = prompt_vs_head.get_config('smoke')
+  config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
+  given = user_data.resolve(config, workdir, ())
+  return registry.from_config(config), given
+
+
+def _written(path, content):
+  """The path, as a word of a command line, of a file of tokens or of a distribution."""
+  if isinstance(content, str):
+    path.write_text(content)
+  elif isinstance(content, np.ndarray):
+    np.save(path, content)
+  else:
+    save_distribution(path, content)
+  return str(path)
+
+
+def test_ids_are_of_the_arrays_alone(tmp_path):
+  """Another name or format changes none, another entry and a corpus do; what draws HMMs has no part in them."""
+  hmm, tokens = processes.mess3(), _written(tmp_path / 'tokens.npy', np.zeros((8, 512), int))
+  same = [dict(distribution=_written(tmp_path / name, hmm)) for name in ('a.json', 'b.npz')]
+  same += [dict(distribution='mess3'), dict(distribution='mess3', hmm__emission_temperature=1.0)]
+  others = [dict(distribution=_written(tmp_path / 'c.npz', processes.mess3(alpha=0.5)))]
+  others.append(dict(distribution='mess3', corpus_file=tokens))
+  all_settings = [_resolved(tmp_path, **changes)[0] for changes in same + others]
+  first, *rest, _, _ = ids = [settings.pretraining_id(Point(3), 0) for settings in all_settings]
+  assert rest == [first] * 3 and len(set(ids)) == 3
+
+
+def test_ids_of_draws_are_those_on_record(tmp_path):
+  """The settings of records of drawn HMMs make the ids that these have had since."""
+  folder = pathlib.Path(__file__).parents[2] / 'docs' / 'results' / 'small' / 'figure_3_right'
+  settings = registry.from_record(results.config(folder))
+  names = {(trial.id, trial.pretraining_id) for trial in sweep.trials(settings, tmp_path).values()}
+  assert {(row['trial_id'], row['pretraining_id']) for row in results.load(folder)} <= names
+
+
+def test_what_is_given_takes_the_place_of_draws(tmp_path, monkeypatch):
+  """Whatever the trial it has the sizes of the process, and is of it."""
+  word = _written(tmp_path / 'mine.npz', MEMORY)
+  settings, given = _resolved(tmp_path, distribution=word, memory__label_cell=1)
+  user_data.keep(tmp_path, given)
+  assert (list(settings.grid()), settings.hmm.num_tokens) == ([Point(3, 2, 2)], 2)
+  monkeypatch.setattr(trial_lib.downstream_lib, 'draw', lambda *_: None)
+  distribution, _ = trial_lib.draw(Trial(settings, Point(3, 2, 2), 1, tmp_path))
+  for array, expected in zip(distribution, MEMORY):
+    np.testing.assert_array_equal(array, np.asarray(expected, array.dtype))
+
+
+def test_the_workdir_stands_for_a_file_that_is_gone(tmp_path):
+  """By the name of the file; a copy of another digest is not used."""
+  word = _written(tmp_path / 'mine.json', processes.mess3())
+  settings, given = _resolved(tmp_path, distribution=word)
+  user_data.keep(tmp_path, given)
+  (tmp_path / 'mine.json').unlink()
+  assert _resolved(tmp_path, distribution=word)[0] == settings
+  copy = tmp_path / user_data.FOLDER / f'{settings.distribution}.npz'
+  copy.rename(copy.with_name('mine-0123456789ab.npz'))
+  with pytest.raises(SettingsError, match='mine-0123456789ab.npz failed its checksum'):
+    _resolved(tmp_path, distribution=word)
+
+
+@pytest.mark.parametrize(
+  ('name', 'content', 'found'),
+  [
+    ('a.npy', np.arange(3), (1, 3)),
+    ('a.txt', '0 1 2\n2 1 0\n', (2, 3)),
+    ('a.txt', '0 1\n2 3\n', 'document 1 has token 3 at position 1; valid are 0 to 2'),
+    ('a.npy', np.array([0, -1]), 'document 0 has token -1 at position 1'),
+    ('a.npy', np.ones(4), 'float64'),
+  ],
+)
+def test_a_corpus_is_documents_or_one_stream(tmp_path, name, content, found):
+  """Of token ids alone: the place and the value of another are named."""
+  word = _written(tmp_path / name, content)
+  if isinstance(found, str):
+    with pytest.raises(SettingsError, match=f'^corpus_file is .*{found}'):
+      _resolved(tmp_path, distribution='mess3', corpus_file=word)
+  else:
+    assert user_data.tokens(word, 3).shape == found
+
+
+@pytest.mark.parametrize(
+  ('changes', 'says'),
+  [
+    ({}, None),
+    (dict(transition_matrix=np.eye(3)), r'\[2\] never'),
+    (dict(cell_index=np.zeros(3, int)), 'one label'),
+  ],
+)
+def test_a_process_that_cannot_serve_is_refused(changes, says):
+  """States that no text comes to, and texts that tell nothing of the cell of the label."""
+  settings = settings_of('smoke', 'memory_cells', memory__cells=(2,), memory__label_cell=1)
+  with pytest.raises(SettingsError, match=f'^distribution is .*{says}') if says else contextlib.nullcontext():
+    process_check.check(settings, MEMORY._replace(**changes))
