@@ -1,6 +1,5 @@
 """The front of the library: its block of five lines, tasks, and a model that no part of the project knows."""
 
-import doctest
 import pathlib
 import re
 
@@ -127,7 +126,3 @@ def test_what_is_wrong_is_refused(own, sentence, call):
   tune = lambda **changes: hj.tune(*own, CHAIN, TASK._replace(**changes), prompt_length=0, schedule=QUICK)
   with pytest.raises(ValueError, match=re.escape(sentence)):
     call(tune)
-
-
-def test_the_example_of_the_docstring():
-  assert doctest.testmod(workflow) == (0, 5)
