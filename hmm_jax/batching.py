@@ -9,16 +9,16 @@ import jax.numpy as jnp
 
 from hmm_jax import float64
 
-# Sequences of one distribution that are better worked on at once, one distribution after another, than all together.
+# From this many sequences per distribution, a loop over distributions is faster than one batch of all.
 _MANY = 16
 
 
 def exact(function: Callable[..., Any]) -> Callable[..., Any]:
-  """`function` in float64, with reverse mode once, as fast under `jax.vmap` as with a batch of its own.
+  """Wrap `function`: float64, first-order reverse mode only, and `jax.vmap` as fast as a batch axis.
 
   Args:
-    function: (initial_probs [E], transition matrix [H, H], *sequences [B, ...]) -> arrays [B, ...]. It also takes a
-      distribution for each sequence, [B, E] and [B, H, H]; no sequence's result depends on its companions.
+    function: (initial_probs [E], transition matrix [H, H], *sequences [B, ...]) -> arrays [B, ...]. It must also accept
+      a distribution per sequence, [B, E] and [B, H, H], and treat sequences independently.
   """
   forward = _mapped(function, is_pull_back=False)
   # The residuals are the arguments: `vmap` does not see the batch axis of arrays inside of `function`.
@@ -29,7 +29,7 @@ def exact(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _once(function: Callable[..., Any]) -> Callable[..., Any]:
-  """`function`, which refuses to be differentiated."""
+  """Wrap `function` so that differentiating it raises TypeError."""
 
   def refuse(primals: Any, tangents: Any) -> Any:
     raise TypeError('exact inference has reverse mode once; it has no second derivatives, such as those of jax.hessian')
@@ -40,10 +40,10 @@ def _once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _mapped(function: Callable[..., Any], is_pull_back: bool) -> Callable[..., Any]:
-  """`function`, whose `jax.vmap` puts what is mapped over beside its sequences.
+  """Wrap `function` so that `jax.vmap` folds the mapped axis into its batch of sequences.
 
-  A pull-back's result begins with the cotangents of the distribution. They are summed over the sequences of one call
-  alone: JAX sums over the mapped axis where the distribution is not mapped.
+  A pull-back returns the distribution's cotangents first, summed over the sequences of one call. JAX sums them over the
+  mapped axis where the distribution is unmapped.
   """
   call = jax.custom_batching.custom_vmap(float64.in_float64(function))
 

@@ -15,12 +15,12 @@ from hmm_jax.model import ExactModel, MaskedLM, token_probs
 
 
 class Ideal(NamedTuple):
-  """Inputs, and what the ideal model predicts on them; numpy arrays.
+  """Inputs and the ideal model's predictions on them; numpy arrays.
 
   Attributes:
     inputs: [n, T] int32 tokens with [MASK] as V.
     positions: [n, Q] int32, the positions that are compared.
-    weights: [n, Q], which predictions count; they sum to 1, or are all 0 where none does.
+    weights: [n, Q], the weight of each prediction; they sum to 1, or are all 0 if none counts.
     token_probs: [n, Q, V], the exact distribution of the true token at each of `positions` given the input.
   """
 
@@ -31,10 +31,10 @@ class Ideal(NamedTuple):
 
 
 class Gap(NamedTuple):
-  """The distance of a model from the ideal one, averaged over the counted positions, in nats but for the last.
+  """The distance of a model from the ideal one: weighted means over positions, in nats but for the last.
 
   Attributes:
-    loss: E[-log model(x_i)] under the exact conditional of x_i, so without the noise of drawing it.
+    loss: E[-log model(x_i)] under the exact conditional of x_i, hence without sampling noise.
     floor: the exact conditional entropy, the loss of the ideal model.
     kl: KL(ideal || model) = loss - floor.
     total_variation: half the L1 distance, in [0, 1].
@@ -74,7 +74,7 @@ def _predicted(model: MaskedLM, params: Any, inputs: Any, positions: Any, batch_
 
 
 def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int) -> Ideal:
-  """G_1 on downstream inputs [n, T], whose first token is [MASK], computed on `batch_size` of them at a time.
+  """G_1 on downstream inputs [n, T], whose first token is [MASK], in batches of `batch_size`.
 
   >>> import hmm_jax as hj, jax
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -99,7 +99,7 @@ def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size:
 
 
 def measure_gap(model: MaskedLM, params: Any, ideal: Ideal, *, batch_size: int) -> Gap:
-  """The distance of `model` from `ideal`, with predictions computed on `batch_size` inputs at a time.
+  """The distance of `model` from `ideal`, with predictions in batches of `batch_size`.
 
   >>> import hmm_jax as hj, jax
   >>> hmm, other = (hj.random_hmm(jax.random.key(seed), num_states=3, num_tokens=4) for seed in range(2))

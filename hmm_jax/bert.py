@@ -1,7 +1,7 @@
 """BERT (Devlin et al. 2019) in two halves, `embed` and `encode`, so that a prompt can stand between them.
 
-The encoder equals Hugging Face's `BertForMaskedLM` with the same weights (token types and padding, which the
-text here has none of, left out); `tests/library/bert_parity_test.py` compares logits and gradients.
+The encoder equals Hugging Face's `BertForMaskedLM` with the same weights, without token types and padding;
+`tests/library/bert_parity_test.py` compares logits and gradients.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +24,15 @@ _LayerNorm = functools.partial(nn.LayerNorm, epsilon=1e-12, use_fast_variance=Fa
 
 
 def gelu(x: Array) -> Array:
-  """x Phi(x) with Phi of the standard normal, by one erf where `nn.gelu` evaluates both branches of erfc."""
+  """x Phi(x), Phi the standard normal CDF, by one erf; `nn.gelu` evaluates both branches of erfc."""
   return x * (lax.erf(x * math.sqrt(0.5)) + 1) / 2
 
 
 def _product(x: Array, kernel: Array, bias: Array) -> Array:
-  """x kernel + bias. All rows of a batch are one matrix, so that the kernel's gradient is one product of two; on a CPU
-  XLA would copy the transpose of anything of higher rank."""
+  """x kernel + bias.
+
+  Flattening x makes the kernel's gradient one matrix product; on a CPU, XLA copies transposes of higher rank.
+  """
   return (x.reshape(-1, x.shape[-1]) @ kernel + bias).reshape(*x.shape[:-1], kernel.shape[-1])
 
 
@@ -49,7 +51,7 @@ class Projection(nn.Module):
 
 
 class Projections(nn.Module):
-  """Several projections of width D side by side in one kernel [D, K D], of which a range can be asked alone."""
+  """K projections of width D in one kernel [D, K D]; a call computes a range of them."""
 
   count: int
   kernel_init: nn.initializers.Initializer
@@ -57,7 +59,7 @@ class Projections(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, first: int, last: int) -> list[Array]:
-    """The projections from `first` to before `last`, each of the shape of x [..., D]."""
+    """Projections `first` to `last` - 1 of x [..., D], each of its shape."""
     width, count = x.shape[-1], last - first
     kernel = self.param('kernel', self.kernel_init, (width, self.count * width))
     bias = self.param('bias', nn.initializers.zeros, (self.count * width,))
@@ -82,10 +84,10 @@ class Layer(nn.Module):
 
   @nn.compact
   def __call__(self, parts: Sequence[Array], deterministic: bool, positions: Positions = None) -> Array:
-    """The layer's output at `positions`, [B, Q, D]; keys and values are computed everywhere, all else there alone.
+    """The layer's output [B, Q, D] at `positions`; only keys and values are computed at all positions.
 
-    The input [B, T, D] comes in parts along time, whose batch axes broadcast to one another: what is the same for all
-    of a batch is projected once.
+    The input [B, T, D] comes in parts along time whose batch axes broadcast: a part shared by the batch is projected
+    once.
     """
     init = nn.initializers.truncated_normal(self.init_stddev)
     dense = functools.partial(Projection, dtype=self.dtype, kernel_init=init)
@@ -123,8 +125,8 @@ class Bert(nn.Module):
     dropout_rate: of embeddings, attention weights and both residual branches.
     init_stddev: of the truncated normal that weights start from (0.02 in BERT, whose width is 768).
     dtype: of the computation; parameters, softmax and normalisation statistics are float32.
-    attention: 'xla', or on a GPU 'cudnn', whose fused kernel wants half precision, [B, T, D] and no dropout.
-    scan_layers: whether all layers but the last are one, compiled once; their parameters then have a leading axis.
+    attention: 'xla', or on a GPU 'cudnn', whose fused kernel needs half precision, [B, T, D] and no dropout.
+    scan_layers: scan all layers but the last, compiled once; their parameters then have a leading axis.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.0)
   >>> bert.width
@@ -167,8 +169,8 @@ class Bert(nn.Module):
   def encode(self, *parts: Array, deterministic: bool = True, positions: Positions = None) -> Array:
     """The last layer's hidden states at `positions`, [..., Q, D], of embeddings [..., T, D].
 
-    These may come in parts along time, such as a prompt and what stands behind it; leading axes broadcast to one
-    another. Raises ValueError past `max_positions`.
+    Embeddings may come in parts along time, such as a prompt and a text, whose leading axes broadcast. Raises
+    ValueError past `max_positions`.
     """
     length = sum(part.shape[-2] for part in parts)
     if wrong := [part.shape for part in parts if part.shape[-1] != self.width]:
@@ -205,7 +207,7 @@ class Bert(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class BertModel(MaskedLM):
-  """`bert` through the interface of models; its parameters are the linen variables' 'params' tree.
+  """`bert` as a `MaskedLM`; its parameters are the linen variables' 'params' tree.
 
   >>> bert = Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=16, max_positions=5, dropout_rate=0.0)
   >>> params = bert.init(jax.random.key(0), jnp.zeros((1, 5), jnp.int32))['params']

@@ -1,4 +1,4 @@
-"""A function of many inputs, a block of fixed size at a time: bounded memory, and one compiled program."""
+"""Evaluation of a function on many inputs in blocks of one size: bounded memory, one compiled program."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,15 +17,15 @@ def _count(inputs: Any) -> int:
 
 
 def even_size(count: int, entries: int, most: int) -> int:
-  """The size of blocks, as even as can be, of inputs with this many entries each and at most `most` in a block."""
+  """The block size that splits `count` inputs of `entries` each most evenly, at most `most` entries a block."""
   num_blocks = -(-count // max(most // entries, 1))
   return -(-count // max(num_blocks, 1))
 
 
 def in_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:
-  """`function` of `size` inputs at a time, concatenated on the host: numpy arrays, leading axis n, in trees or alone.
+  """Apply `function` to `size` inputs at a time and concatenate on the host; trees of numpy arrays, leading axis n.
 
-  The last block is filled up with the first inputs, so that all are of one shape.
+  The last block is padded with the first inputs, so that all blocks have one shape.
   """
   count = _count(inputs)
   filled = jax.tree.map(lambda x: np.resize(x, (-(-count // size) * size, *x.shape[1:])), inputs)
@@ -35,9 +35,9 @@ def in_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:
 
 
 def map_blocks(function: Callable[[Any], Any], inputs: Any, size: int) -> Any:
-  """`function` of `size` inputs at a time, inside of one program: arrays with leading axis n, in trees or alone.
+  """Apply `function` to `size` inputs at a time inside one program; trees of arrays, leading axis n.
 
-  The last block overlaps the one before it, which spares a padded copy of everything.
+  The last block overlaps the one before it, which avoids a padded copy of all inputs.
   """
   count = _count(inputs)
   size = min(size, count)

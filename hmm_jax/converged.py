@@ -1,4 +1,4 @@
-"""Multinomial logistic regression run to its optimum: a linear head without a schedule, on features that are given."""
+"""Multinomial logistic regression run to its optimum: a linear head on given features, without a schedule."""
 
 import math
 from typing import Any, NamedTuple
@@ -9,19 +9,19 @@ import scipy.special
 
 from hmm_jax.heads import LinearHead
 
-# Directions of features whose singular value is at most this share of the largest carry rounding alone.
+# Feature directions with a singular value of at most this share of the largest are rounding error.
 _LEAST_DIRECTION = 1e-13
-# The share of the decrease by the slope that a step of the line search makes at least.
+# The least share of the linear decrease that the line search accepts (Armijo).
 _DECREASE = 1e-4
 
 
 class Converged(NamedTuple):
-  """A head at the optimum, and how near it is.
+  """A head at the optimum, and its accuracy.
 
   Attributes:
     head: float64.
-    gradient_norm: g, Euclidean, at the head. The loss is at most g^2 / (2 ridge) above the least, and the head at most
-      g / ridge away from the only one that has it, since the loss is strongly convex with modulus `ridge`.
+    gradient_norm: g, Euclidean, at the head. The loss is strongly convex with modulus `ridge`: it is at most g^2 / (2
+      ridge) above its minimum, and the head at most g / ridge from the minimiser.
     num_iterations: steps of Newton's method.
   """
 
@@ -35,16 +35,16 @@ def converged_head(
 ) -> Converged:
   """The linear head with the least mean cross-entropy + ridge / 2 (|weights|^2 + |bias|^2), by Newton's method.
 
-  The start is 0, and a step is halved until it decreases the loss enough. The ridge makes the optimum unique, and keeps
-  small what ill-conditioned features need large weights for: `whitened_head` takes that away.
+  The start is 0, and a step is halved until it decreases the loss enough. The ridge makes the optimum unique. It also
+  shrinks the large weights that ill-conditioned features need, which `whitened_head` avoids.
 
   Args:
-    features: [n, F]; whatever their type, the arithmetic is in float64.
+    features: [n, F] of any type; the arithmetic is float64.
     labels: [n] ints below `num_classes`.
     num_classes: C.
     ridge: above 0.
-    tolerance: the largest entry of the gradient at which it ends.
-    max_iterations: at which it gives up.
+    tolerance: the largest entry of a converged gradient.
+    max_iterations: the limit on steps.
 
   Raises:
     ValueError: `ridge` is not positive, features are not finite, or the gradient is above `tolerance` after
@@ -80,11 +80,10 @@ def converged_head(
 
 
 def whitened_head(features: ArrayLike, labels: np.ndarray, **how: Any) -> Converged:
-  """The `converged_head` of features in coordinates of mean 0 and covariance 1, as a head of the features themselves.
+  """The `converged_head` of whitened features (mean 0, covariance 1), as a head on the features themselves.
 
-  The coordinates are singular vectors of the centred features [n, F]. Directions in which the features vary by at most
-  1e-13 of the most are left out, such as that of the sum of probabilities. The ridge and the norm of the gradient are
-  of the head in these coordinates.
+  The coordinates are singular vectors of the centred features [n, F], without those whose singular value is at most
+  1e-13 of the largest, such as the sum of probabilities. Ridge and gradient norm refer to these coordinates.
 
   >>> features, labels = np.array([[0.0], [1e-6], [2e-6], [3e-6]]), np.array([0, 0, 1, 1])
   >>> found = whitened_head(features, labels, num_classes=2, ridge=1e-3, tolerance=1e-9, max_iterations=50)

@@ -46,7 +46,7 @@ class _State(NamedTuple):
 
 
 _SUBJECT_PROBS = {'cow': 0.3, 'toy': 0.2, 'child': 0.5}
-# P[location | subject], so that where it happens tells of whom, too.
+# P[location | subject], so that the location is evidence about the subject.
 _LOCATION_PROBS = {
   'cow': {'pasture': 0.5, 'garden': 0.3, 'kitchen': 0.2},
   'toy': {'pasture': 0.2, 'garden': 0.35, 'kitchen': 0.45},
@@ -125,8 +125,8 @@ _STATES = {
 def cow_in_the_pasture() -> tuple[MemoryHMM, Vocabulary]:
   """The distribution of Example 4.1 (section 4 of the paper) and the names of what is in it.
 
-  N = 3 cells of M = 3 values, H = 12 states. Articles, prepositions and the full stop say the same whatever the
-  memory holds. A sentence ends with a full stop, after which the next one is about the same memory.
+  N = 3 cells of M = 3 values, H = 12 states. Articles, prepositions and the full stop do not depend on the memory.
+  After a full stop the next sentence is about the same memory.
 
   >>> hmm, vocabulary = cow_in_the_pasture()
   >>> hmm.num_cells, hmm.memory_size, hmm.num_states, vocabulary.values[0]

@@ -16,16 +16,16 @@ FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 
 
 def in_float64(function: FunctionT) -> FunctionT:
-  """`function`, inside of which `as_float64` makes float64 arrays; nothing outside of it changes.
+  """Wrap `function` so that `as_float64` makes float64 arrays inside it; nothing outside changes.
 
-  A transpose runs outside: what is differentiated needs a rule of its own, both halves of which are `in_float64`.
+  A transpose runs outside: a differentiated function needs a rule of its own, both halves of it `in_float64`.
   """
   return explicit_x64_dtypes(ExplicitX64Mode.ALLOW)(function)
 
 
 @jax.custom_vjp
 def as_float64(x: Array) -> Array:
-  """`x` in float64. Slopes are held to a millionth of the largest number of x's type, so that sums stay finite.
+  """`x` in float64; gradients are clipped to a millionth of the largest number of x's type, so that sums stay finite.
 
   Devices differ in whether a subnormal number equals zero; here it does.
   """
@@ -58,7 +58,7 @@ def as_float(x: Any) -> Array:
 
 
 def log(x: Array) -> Array:
-  """-inf at 0, with slope 0 there; NaN where x is negative or NaN."""
+  """log x: -inf with gradient 0 at 0; NaN where x is negative or NaN."""
   return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))
 
 
@@ -70,5 +70,5 @@ def log_sum(log_weights: Array, axis: Any) -> Array:
 
 
 def positive_or_one(x: Array) -> Array:
-  """1 where x is not positive: a divisor."""
+  """x where positive, else 1: a divisor."""
   return jnp.where(x > 0, x, 1)

@@ -1,7 +1,7 @@
 """Classification heads on a model's output: linear at the [MASK], or attention over all positions (section 4.1).
 
-A `Head` says how parameters start and what scores they give; the parameters are trees of arrays, `LinearHead` and
-`AttentionHead`, which is what a theorem's construction is made of.
+A `Head` initialises parameters and computes scores. The parameters are trees of arrays, `LinearHead` and
+`AttentionHead`, the same as those that a theorem constructs.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class Head(Protocol):
     """Parameters for outputs of F = `num_features`, P = `prompt_length` and T = `length`."""
 
   def positions(self, prompt_length: int) -> np.ndarray | None:
-    """The model's positions, of L, that the head reads, [Q]; None for all."""
+    """The positions [Q], of L, that the head reads; None for all."""
     return None
 
   def read(self, outputs: Array, tokens: Array) -> Any:
@@ -89,7 +89,7 @@ class AttentionHead(NamedTuple):
     positions: [L, Q], beta.
     value_weights: [F, V], Theta^(V).
     token_embeddings: [V + 1, F], e, with a row for [MASK].
-    prompt_embeddings: [P, F], what stands for e at the positions of the prompt.
+    prompt_embeddings: [P, F], in place of e at the prompt's positions.
     output: [F, C], b.
 
   >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
@@ -108,7 +108,7 @@ class AttentionHead(NamedTuple):
 
 
 class OfficialAttentionHead(NamedTuple):
-  """The released code's head: an attention of its own for each token of the vocabulary, then a linear head.
+  """The released code's head: one attention for each token of the vocabulary, then a linear head.
 
   Attributes:
     query: [V].
@@ -120,10 +120,10 @@ class OfficialAttentionHead(NamedTuple):
 
 
 def softmax_or_argmax(logits: Array, temperature: float) -> Array:
-  """softmax(logits / temperature) on the last axis; its limit at temperature 0 shares 1 among the largest logits.
+  """softmax(logits / temperature) on the last axis; at temperature 0 its limit, equal weights on the largest logits.
 
-  Logits that are the largest but for rounding are: within eps^(2/3) of it, 4e-11 in float64 and 2e-5 in float32, times
-  its size where that is above 1.
+  Logits within rounding of the largest are ties: within eps^(2/3), 4e-11 in float64 and 2e-5 in float32, times its size
+  where that is above 1.
 
   >>> print(softmax_or_argmax(jnp.array([1.0, 2.0, 2.0]), temperature=0))
   [0.  0.5 0.5]
@@ -200,14 +200,14 @@ class Linear(Head):
 
 @dataclasses.dataclass(frozen=True)
 class Attention(Head):
-  """`AttentionHead` with a softmax of this temperature; 0 is the paper's argmax, without a gradient by the keys.
+  """`AttentionHead` with a softmax of this temperature; 0 is the paper's argmax, whose gradient in the keys is 0.
 
   The head of (4.2) reads the text twice, as predictions G_i and as tokens x_i. A control reads it once:
 
   Attributes:
-    reads_probs: without it every G_i is uniform, so that scores are sum_i a_i w_{x_i}, a_i by position alone: a bag of
-      words whose positions have weights.
-    reads_tokens: without it every x_i is token 0, so that the one e(0) is a factor of Theta^(V).
+    reads_probs: False makes every G_i uniform: scores are sum_i a_i w_{x_i}, a_i by position alone, a position-weighted
+      bag of words.
+    reads_tokens: False makes every x_i token 0, so that e(0) is a factor of Theta^(V).
 
   >>> head = Attention(num_classes=2, key_size=3, value_size=6, temperature=1.0)
   >>> params = head.init(jax.random.key(0), num_features=4, prompt_length=0, length=5)
@@ -249,7 +249,7 @@ class Attention(Head):
 
 @dataclasses.dataclass(frozen=True)
 class OfficialAttention(Head):
-  """`OfficialAttentionHead`, whose query starts at 0: the mean over positions. It sees neither tokens nor places."""
+  """`OfficialAttentionHead`, whose query starts at 0: the mean over positions. It reads no tokens or positions."""
 
   num_classes: int
 

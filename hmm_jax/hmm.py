@@ -15,7 +15,7 @@ from hmm_jax.display import shown
 
 
 class Distribution(inference.Chain, Protocol):
-  """A distribution of text with a joint state e = c H + h: memory configuration c, which stays, and hidden state h.
+  """A distribution of text with a joint state e = c H + h: constant memory configuration c and hidden state h.
 
   An `HMM` has no memory, so that E = H. Tokens depend on the joint state alone, and every function below serves both.
 
@@ -77,7 +77,7 @@ class HMM(NamedTuple):
     return self._replace(initial_probs=joint_initial_probs)
 
   def validate(self) -> 'HMM':
-    """Returns it, with arrays for lists. Raises ValueError naming the field whose shape, entries or sums are wrong."""
+    """Return it with arrays for lists. Raises ValueError naming the field whose shape, entries or sums are wrong."""
     num_states, num_tokens = emission_shape(self.emission_matrix, 'num_states', 'num_tokens')
     check_probs('initial_probs', self.initial_probs, (num_states,))
     check_probs('transition_matrix', self.transition_matrix, (num_states, num_states))
@@ -86,7 +86,7 @@ class HMM(NamedTuple):
 
 
 def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int, ...]:
-  """The shape, which the other fields have to fit. Raises ValueError unless it has these axes, none of size 0."""
+  """The shape, which other fields must fit. Raises ValueError unless it has these axes, none of size 0."""
   shape = np.shape(emission_matrix)
   if len(shape) != len(axes) or 0 in shape:
     raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], all positive')
@@ -96,7 +96,7 @@ def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int
 def check_probs(
   field: str, probs: Array | np.ndarray, shape: tuple[int, ...], axis: int | tuple[int, ...] | None = -1
 ) -> None:
-  """Raises ValueError naming `field` unless `probs` has this shape and distributions on this axis; None for all."""
+  """Raise ValueError naming `field` unless `probs` has this shape and sums to 1 over `axis`; None for all axes."""
   if np.shape(probs) != shape:
     raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
   rows = np.asarray(probs, np.float64)
@@ -132,7 +132,7 @@ def random_hmm(
     key: a PRNG key.
     num_states: H.
     num_tokens: V.
-    num_permutations: how many permutations are mixed; H where None.
+    num_permutations: number of permutations mixed; None for H.
     transition_temperature: of the mixing weights; small means near-deterministic.
     initial_temperature: of the initial distribution; large means near-uniform.
     emission_temperature: of each emission row.
@@ -154,7 +154,7 @@ def random_hmm(
 def mixed_permutations(
   key_weights: Array, key_permutations: Array, num_states: int, num_permutations: int | None, temperature: float
 ) -> Array:
-  """A random transition matrix [H, H]: permutation matrices, H of them where None is said, mixed as in `random_hmm`."""
+  """A random transition matrix [H, H]: `num_permutations` (None: H) permutation matrices mixed as in `random_hmm`."""
   num_permutations = num_permutations or num_states
   weights = softmax_of_uniform(key_weights, (num_permutations,), temperature)
   permute = functools.partial(jax.random.permutation, x=num_states)
@@ -167,7 +167,7 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
 
   Args:
     hmm: an `HMM` (E = H) or a `MemoryHMM`.
-    tokens: [..., T] integers; one that is not observed, such as [MASK], may be any.
+    tokens: [..., T] integers; an unobserved one, such as [MASK], may have any value.
     observed: [..., T] bools.
 
   Raises:
@@ -194,9 +194,9 @@ def _token_likelihoods(hmm: Distribution, tokens: Array, observed: Array) -> Arr
 
 @checked
 def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
-  """Likelihood rows [..., T, E] of noisy sight: evidence[t, v] = P[what is seen at t | X_t = v], [..., T, V].
+  """Likelihood rows [..., T, E] of noisy observations: evidence[t, v] = P[observation at t | X_t = v], [..., T, V].
 
-  A token seen plainly is one-hot evidence and [MASK] is a row of ones; `masking.channel` gives BERT's noise.
+  A noiseless token is a one-hot row and [MASK] a row of ones; `masking.channel` gives BERT's noise.
 
   >>> hmm = HMM(np.array([1.0, 0]), np.array([[0.5, 0.5], [1, 0]]), np.array([[0.75, 0.25], [0, 1]]))
   >>> print(evidence_likelihoods(hmm, jnp.array([[1.0, 0], [0.5, 0.5]])))
@@ -209,14 +209,14 @@ def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
 def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> DistributionT:
   """The distribution as seen from the start of a random one of a document's first `num_chunks` chunks.
 
-  Its first hidden state has the mean over k < num_chunks of `initial @ transition_matrix^(k chunk_length)`; the law of
-  the memory stays what it was.
+  The law of its first hidden state is the mean over k < num_chunks of `initial @ transition_matrix^(k chunk_length)`;
+  the law of the memory is unchanged.
 
   >>> hmm = HMM(np.array([1.0, 0]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
   >>> print(chunk_start(hmm, chunk_length=3, num_chunks=2).initial_probs)
   [0.5 0.5]
   """
-  # A GPU's own precision, ten bits, would show after thousands of steps.
+  # A GPU's default precision, ten bits, would accumulate errors over thousands of steps.
   with jax.default_matmul_precision('highest'):
     stride = jnp.linalg.matrix_power(hmm.transition_matrix, chunk_length)
     advance = lambda probs, _: (probs @ stride, probs)
@@ -260,7 +260,7 @@ def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:
 
 
 def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_probs: Any = None) -> HMM:
-  """From the parameters of dynamax's `CategoricalHMM`, which `initialize` and `fit_em` return, or from three arrays.
+  """The HMM of dynamax's `CategoricalHMM` parameters, which `initialize` and `fit_em` return, or of three arrays.
 
   Args:
     initial_probs: [H], or the parameters: with `initial.probs`, `transitions.transition_matrix`, `emissions.probs`.
@@ -294,7 +294,7 @@ def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
 
 
 def from_hmmlearn(startprob_: Any, transmat_: Any = None, emissionprob_: Any = None) -> HMM:
-  """From a `CategoricalHMM` of hmmlearn that is fitted, or has been given parameters, or from its three attributes.
+  """The HMM of hmmlearn's `CategoricalHMM`, fitted or with parameters set, or of its three attributes.
 
   Args:
     startprob_: [H], or the model.

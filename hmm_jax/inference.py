@@ -9,8 +9,8 @@ of a configuration c and a hidden state h. The transition matrix is that of h al
 A plain chain has C = 1 and E = H.
 
 Arithmetic is float64 whatever the arrays are; results have the type of the likelihoods.
-A sequence whose evidence is so improbable that what a scaled message rounds to zero could matter is worked out once
-more with logarithms. TPUs have no float64: there all of this runs on the host.
+A sequence whose evidence is so improbable that underflow of scaled messages could matter is recomputed with logarithms.
+TPUs have no float64: there inference runs on the host.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,13 +73,13 @@ def _complete(
 ) -> tuple[Any, Array]:
   """The probabilities of `run` and the log-likelihood [B].
 
-  Sequences that one arithmetic does not certify are worked out in the next.
+  Sequences that one arithmetic does not certify are recomputed in the next.
   """
   arithmetic, *next_ones = arithmetics
   dtype = arguments[-1].dtype
   constant = lambda x: float64.positive_or_one(lax.stop_gradient(x))
   initial_probs, matrix, *rows = map(float64.as_float64, arguments)
-  # Distributions and rows of maximum 1 have evidence of at most 1, which the bounds speak of.
+  # With distributions and rows of maximum 1 the evidence is at most 1, as the bounds assume.
   total, row_sum = constant(initial_probs.sum((0, 1))), constant(matrix.sum(1).max(0))
   largest = [constant(x.max((1, 2))) for x in rows]
   scaled_rows = (x * (1 / y[:, None, None]) for x, y in zip(rows, largest))
@@ -124,7 +124,7 @@ def _of_sequences(run: Callable[..., Any], initial_probs: Array, matrix: Array, 
 
 
 def _of_pairs(initial_probs: Array, matrix: Array, before: Array, after: Array) -> Array:
-  """P[H_t | x_{-t}] [N, K, B, E] of rows before t, [N, K, P, E], with those after it, [N, B, T, E]; N times over.
+  """P[H_t | x_{-t}] [N, K, B, E] of all pairs of rows before t [N, K, P, E] and after t [N, B, T, E]; N is a batch.
 
   The distribution is one for all, [E] and [H, H], or one for each, [N, E] and [N, H, H].
   """
@@ -170,15 +170,15 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
   alpha_{t+1}(c, j) = sum_i alpha_t(c, i) l_t(c, i) A[i, j] and
   beta_t(c, i) = sum_j A[i, j] l_{t+1}(c, j) beta_{t+1}(c, j). Time O(T C H^2).
 
-  Differentiable in every argument (reverse mode once, no `jax.hessian`), at rows that contain exact zeros too. Slopes
-  are held to a millionth of the largest float; where the evidence of rows with maximum 1 is below exp(-650), the slope
-  at an exact zero is 0.
+  Differentiable in every argument, also at exact zeros (reverse mode once, no `jax.hessian`). Gradients are clipped to
+  a millionth of the largest float. Where the evidence of rows with maximum 1 is below exp(-650), the gradient at an
+  exact zero is 0.
 
   Args:
     hmm: an `HMM` (E = H), a `MemoryHMM` (E = M^N H), or anything with their `joint_initial_probs` [E] and
       `transition_matrix` [H, H].
-    likelihoods: [..., T, E], nonnegative; `token_likelihoods` makes them from tokens. Leading axes are batches, and
-      no sequence's result depends on its companions. `jax.vmap` over sequences is as fast; over HMMs a step costs more.
+    likelihoods: [..., T, E], nonnegative; `token_likelihoods` makes them from tokens. Leading axes are batches of
+      independent sequences. `jax.vmap` over sequences is as fast; over HMMs a step costs more.
 
   Returns:
     A `Posterior` over the E joint states. Numbers below the smallest normal one count as 0.
@@ -209,9 +209,9 @@ def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
   `forward_backward`.
 
   Args:
-    hmm: as there.
-    before: [K, P, E], likelihood rows of what comes before t.
-    after: [B, T, E], of what comes after it.
+    hmm: as in `forward_backward`.
+    before: [K, P, E], likelihood rows before t.
+    after: [B, T, E], likelihood rows after t.
 
   >>> import hmm_jax as hj
   >>> hmm = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
@@ -230,8 +230,7 @@ def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
 def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
   """P[H_T | x_{1:T}] [..., E] and log P[x_{1:T}] [...] in nats, for likelihoods [..., T, E], by a pass forward alone.
 
-  Zeros and -inf for impossible evidence. Summed over hidden states the probabilities are the posterior of the part that
-  never moves, a memory.
+  Zeros and -inf for impossible evidence. Summed over hidden states, the probabilities are the posterior of the memory.
   """
   return _of_batch(_last_filtered, hmm, likelihoods)
 

@@ -46,9 +46,9 @@ def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, A
 
 
 def num_slots(corruption: Corruption, batch_size: int, length: int) -> int:
-  """So many positions, at least one, that 99 in 100 batches of B sequences [T] select no more in any of theirs.
+  """The number of selected positions, at least 1, that no sequence [T] exceeds in 99% of batches of B.
 
-  It is the `max_predictions_per_seq` of BERT: selected are a binomial number of a sequence, independent of the others.
+  It is BERT's `max_predictions_per_seq`. Sequences have independent, binomial numbers of selected positions.
   """
   return max(int(scipy.stats.binom.ppf(0.99 ** (1 / batch_size), length, corruption.mask_rate)), 1)
 

@@ -1,8 +1,8 @@
 """The memory-augmented HMM (section 4 of the paper): its draw, the posterior over its memory, its flattening.
 
-A document draws a memory of N cells with M values each and keeps it. The hidden state moves as in an HMM and says
-which cell is read: a token depends on (what that cell holds, the state). Inference and sampling are those of
-`hmm_jax.hmm`, with the memory as the part of the joint state that never moves.
+A document draws a memory of N cells with M values each and keeps it. The hidden state moves as in an HMM and selects
+the cell that is read: a token depends on that cell's value and the state. Inference and sampling are those of
+`hmm_jax.hmm`, with the memory as the constant part of the joint state.
 """
 
 import functools
@@ -80,7 +80,7 @@ class MemoryHMM(NamedTuple):
     return self._replace(memory_probs=memory_probs, initial_probs=initial_probs)
 
   def validate(self) -> 'MemoryHMM':
-    """Returns it, with arrays for lists. Raises ValueError naming the field whose shape, entries or sums are wrong."""
+    """Return it with arrays for lists. Raises ValueError naming the field whose shape, entries or sums are wrong."""
     shape = emission_shape(self.emission_matrix, 'memory_size', 'num_states', 'num_tokens')
     memory_size, num_states, _ = shape
     num_cells = max(np.ndim(self.memory_probs), 1)
@@ -101,7 +101,7 @@ class MemoryHMM(NamedTuple):
 
 
 def check_configurations(memory_size: int, num_cells: int) -> None:
-  """Raises ValueError where M^N is more than inference enumerates, with the count and the limit."""
+  """Raise ValueError, with the count and the limit, if M^N is more than inference enumerates."""
   count = memory_size**num_cells
   if count > MAX_CONFIGURATIONS:
     configurations = f'{memory_size}^{num_cells} = {count} memory configurations; the limit is {MAX_CONFIGURATIONS}'
@@ -135,8 +135,8 @@ def random_memory_hmm(
 ) -> MemoryHMM:
   """The paper's draw of a memory-augmented HMM (appendix "Experimental details"), for N cells.
 
-  Every distribution is drawn as in `random_hmm`, an emission row for each (m, h), the memory like the first state.
-  The hidden states are (j, s) with the cell j before the syntax state s: state h reads cell h // (H / N).
+  Distributions are drawn as in `random_hmm`: an emission row for each (m, h), and the memory like the first state. A
+  hidden state is a pair (j, s) of cell j and syntax state s, in C order: state h reads cell h // (H / N).
 
   Args:
     key: a PRNG key.
@@ -144,8 +144,8 @@ def random_memory_hmm(
     num_states: H, a multiple of `num_cells`.
     num_tokens: V.
     num_cells: N.
-    joint_prior: draws P[M, H_1] at once, as the released code does, not P[M] and P[H_1] independently.
-    num_permutations: how many permutations the transition matrix mixes; H where None, E in the released code.
+    joint_prior: draw P[M, H_1] jointly, as the released code does, instead of P[M] and P[H_1].
+    num_permutations: number of permutations mixed; None for H; E in the released code.
     transition_temperature: of the mixing weights.
     initial_temperature: of P[M] and P[H_1], or of P[M, H_1].
     emission_temperature: of each emission row.
@@ -258,9 +258,9 @@ class MemoryPosterior(NamedTuple):
 def memory_forward_backward(hmm: MemoryHMM, likelihoods: Array) -> MemoryPosterior:
   """Exact posteriors of memory and hidden state from likelihood rows over joint states, [..., T, E].
 
-  The memory never changes, so this is the chain of H states once for each configuration: O(T M^N H^2). Under
-  `jax.jit` what is not used is not computed. A row is a token's (`token_likelihoods`), ones for a [MASK], or a prompt
-  over (memory, state), `lift`ed or not (appendix C.2). Where P[M] lacks full support its values have probability 0.
+  The memory is constant, so the chain of H states runs once for each configuration: O(T M^N H^2). Under `jax.jit`
+  unused fields are not computed. A row is a token's (`token_likelihoods`), ones for a [MASK], or a prompt over (memory,
+  state), `lift`ed or not (appendix C.2). Values outside the support of P[M] have posterior 0.
 
   >>> hmm = random_memory_hmm(jax.random.key(0), memory_size=2, num_states=3, num_tokens=4)
   >>> posterior = memory_forward_backward(hmm, jnp.ones((5, 6)))  # no token is seen

@@ -1,4 +1,4 @@
-"""The arithmetic of messages [H, C, B]: weights of sum 1, or their logarithms where scaling loses what matters."""
+"""The arithmetic of messages [H, C, B]: weights of sum 1, or their logarithms where weights would underflow."""
 
 from collections.abc import Callable
 import functools
@@ -10,13 +10,13 @@ import jax.numpy as jnp
 
 from hmm_jax import float64
 
-# States up to which the products of a matrix for each sequence are written out, which XLA makes twice as fast.
+# Up to this many states, products with a matrix per sequence are unrolled: XLA makes them twice as fast.
 _UNROLLED = 64
 
 
 @jax.custom_jvp
 def probs(weights: Array) -> Array:
-  """Weights [..., H, C, B] that a constant brought to sum 1, with the slopes of whatever multiple of them has sum 1."""
+  """Weights [..., H, C, B] that a constant scaled to sum 1, with the gradient of normalisation."""
   return weights
 
 
@@ -35,7 +35,7 @@ def _contract(matrix: Array, message: Array) -> Array:
 
 
 def _beside(matrix: Array, message: Array) -> Array:
-  """A matrix [I, J], or one for each of the batch [I, J, ...], as it is multiplied with a message [J, C, ...]."""
+  """A matrix [I, J], or one per sequence [I, J, ...], with axes that broadcast against a message [J, C, ...]."""
   return matrix[:, :, None] if matrix.ndim > 2 else jnp.expand_dims(matrix, range(2, message.ndim + 1))
 
 
@@ -63,8 +63,8 @@ SCALED = Arithmetic(
   total=lambda message: message.sum((0, 1)),
   over=lambda message, total: message * (1 / float64.positive_or_one(total)),
   log=float64.log,
-  # Rounding to zero takes from a message of sum 1 at most H^2 1e-308 a step, and so from any posterior, where the
-  # evidence of rows with maximum 1 is at least exp(-650) = 1e-282, at most T H^2 1e-26.
+  # Underflow takes at most H^2 1e-308 a step from a message of sum 1. If the evidence of rows with maximum 1 is at
+  # least exp(-650) = 1e-282, a posterior loses at most T H^2 1e-26.
   least_log_evidence=-650,
 )
 LOGARITHMIC = Arithmetic(

@@ -22,7 +22,7 @@ from hmm_jax.hmm import Distribution, emitted_token_probs, token_likelihoods
 
 
 class PromptSpace(NamedTuple):
-  """Which prompts a model takes, and where they start.
+  """The prompts that a model accepts, and the region where they start.
 
   Attributes:
     center: the middle of the region that prompts start in.
@@ -45,7 +45,7 @@ class PromptSpace(NamedTuple):
     return jnp.clip(prompt, self.low, self.high)
 
 
-# Which positions are read, [Q] for all inputs or [..., Q] of each; None for all in order.
+# The positions to read, [Q] for all inputs or [..., Q] for each; None for all in order.
 Positions = Array | np.ndarray | None
 
 
@@ -63,7 +63,7 @@ def at_positions(x: Array, positions: Positions) -> Array:
 
 
 def joined(parts: Sequence[Array]) -> Array:
-  """Parts [..., T_i, D] along time, whose leading axes broadcast to one another, one after another."""
+  """Parts [..., T_i, D] concatenated along time; leading axes broadcast."""
   if len(parts) == 1:
     return parts[0]
   widths = {part.shape[-1] for part in parts}
@@ -85,10 +85,10 @@ def prepend(prompts: Array, embeddings: Array) -> Array:
 class MaskedLM(Protocol):
   """A masked language model as pure functions of its parameters. Leading axes `...` are batches.
 
-  A model of your own is a frozen dataclass with this base and a field `num_tokens`; `embed` and `predict` suffice, and
-  the rest falls back on them (docs/how_to/own_model.md). Token ids 0 to V - 1 are the vocabulary; id V is [MASK].
-  Models of equal fields are equal and share programs. `positions` are those that are read, as in `at_positions`: T of
-  them, all, where None. What nobody reads need not be computed.
+  Your own model is a frozen dataclass with this base and a field `num_tokens`; `embed` and `predict` suffice, and other
+  methods fall back on them (docs/how_to/own_model.md). Token ids 0 to V - 1 are the vocabulary; id V is [MASK]. Models
+  with equal fields are equal and share compiled programs. `positions` are those to read, as in `at_positions`; None
+  reads all T. Others need not be computed.
 
   >>> import hmm_jax as hj
   >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), ExactModel(num_tokens=4)
@@ -97,11 +97,11 @@ class MaskedLM(Protocol):
   ('exact', (5, 3), (5, 4))
   """
 
-  # Where a model's prompts start: as BERT's, unless it has others.
+  # The default is BERT's.
   prompt_space: ClassVar[PromptSpace] = PromptSpace(center=0.0, unit=1.0)
 
   if TYPE_CHECKING:
-    # A field of dataclasses, which would take a property of the base for its default.
+    # For type checkers only: a dataclass field would take a property of the base as its default.
     @property
     def num_tokens(self) -> int:
       """V."""
@@ -122,12 +122,12 @@ class MaskedLM(Protocol):
   def predict_prompted(self, params: Any, prompts: Array, tokens: Array, positions: Positions = None) -> Array:
     """Token probabilities [K, B, Q, V] of tokens [B, T] after each of the prompts [K, P, E].
 
-    They are what `predict` gives of `prepend(prompts, embed(tokens))`, and may cost less; `positions` count the prompt.
+    They equal `predict` of `prepend(prompts, embed(tokens))` and may cost less; `positions` count the prompt.
     """
     return self.predict(params, prepend(prompts, self.embed(params, tokens)), positions)
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
-    """The representation [..., Q, E] that `predict` reads out; the probabilities themselves of a model without one."""
+    """The representation [..., Q, E] that `predict` decodes; a model without one returns its probabilities."""
     return self.predict(params, embeddings, positions)
 
   def embedding_size(self, params: Any) -> int:
@@ -157,7 +157,7 @@ def _token_probs(model: MaskedLM, params: Any, tokens: Array, positions: Positio
 
 @functools.partial(jax.jit, static_argnames='model')
 def representation(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
-  """The representation [..., Q, E] that predictions are read out of, at `positions` of tokens [..., T].
+  """The representation [..., Q, E] that predictions are decoded from, at `positions` of tokens [..., T].
 
   >>> import hmm_jax as hj
   >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), ExactModel(num_tokens=4)
@@ -172,7 +172,7 @@ class ExactModel(MaskedLM):
   """The model that pretraining aims at: embeddings are likelihood rows, prediction is message passing.
 
   Its parameters are an `HMM` or a `MemoryHMM`. A prompt row is u in [0, 1]^E, the emission probability of a fake
-  token (section 3.1, appendix C.2); what it represents is the posterior of the joint state, P[H_i | X_{-i}].
+  token (section 3.1, appendix C.2); the representation is the posterior of the joint state, P[H_i | X_{-i}].
 
   >>> import hmm_jax as hj
   >>> hmm = hj.HMM(np.array([0.5, 0.5]), np.array([[0, 1.0], [1, 0]]), np.eye(2))
@@ -186,7 +186,7 @@ class ExactModel(MaskedLM):
   num_tokens: int
 
   name = 'exact'
-  # Rows of ones say nothing, so a start in [1/2, 1], that of scale 0.5, is close to no prompt at all.
+  # Rows of ones are no evidence, so a start in [1/2, 1] (scale 0.5) is close to no prompt at all.
   prompt_space = PromptSpace(center=0.75, unit=0.5, low=0.0, high=1.0)
 
   def embed(self, params: Distribution, tokens: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The optimisers of pretraining and tuning, and how their learning rate rises and falls."""
+"""The optimisers and learning-rate schedules of pretraining and tuning."""
 
 from typing import Any
 
@@ -10,15 +10,15 @@ from hmm_jax import sharding
 
 DECAYS = ('linear', 'cosine', 'wsd')
 
-# Of all steps, those over which `wsd` decays.
+# The share of steps over which `wsd` decays.
 _WSD_SHARE = 0.2
 
 
 def learning_rates(peak: float, warmup_steps: int, num_steps: int, decay: str) -> optax.Schedule:
   """The rate at each step: linearly from 0 to `peak` over `warmup_steps`, then to 0 at `num_steps` as `decay` says.
 
-  `linear`, or half a `cosine`; `wsd` (warm-up, stable, decay: Hu et al. 2024) stays at the peak and falls linearly over
-  the last fifth of all steps. The rate stays at its peak where no step is left to decay.
+  The decay is `linear` or half a `cosine`; `wsd` (warm-up, stable, decay: Hu et al. 2024) falls linearly over the last
+  fifth of all steps. The rate stays at its peak if no step is left to decay.
   """
   rising = optax.schedules.constant_schedule(peak)
   if warmup_steps:
@@ -85,7 +85,7 @@ def _is_fused(path: tuple[Any, ...]) -> bool:
 
 
 def _dimension_numbers(params: Any) -> Any:
-  """Which axes of a kernel are input and output, the others counting matrices; None for what is no matrix."""
+  """The input and output axes of each kernel, whose other axes count matrices; None for other leaves."""
 
   def axes(path: tuple[Any, ...], _: Any) -> contrib.MuonDimensionNumbers | None:
     return contrib.MuonDimensionNumbers(-3 if _is_fused(path) else -2, -1) if path[-1].key == 'kernel' else None
@@ -100,10 +100,10 @@ def _separate(params: Any) -> Any:
 
 
 def _on_separate_matrices(inner: optax.GradientTransformation) -> optax.GradientTransformation:
-  """`inner` on the tree of `_separate`, with updates in the shapes of the parameters.
+  """Apply `inner` to the tree of `_separate`, with updates in the shapes of the parameters.
 
-  Every device computes it on the whole of every matrix: fifteen products are made of each, and what is split would be
-  gathered for all of them.
+  Every device updates whole matrices: an update takes fifteen products of a matrix, and a split one would be gathered
+  for each.
   """
 
   def update(updates: Any, state: optax.OptState, params: Any) -> tuple[Any, optax.OptState]:

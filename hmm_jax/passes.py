@@ -1,4 +1,4 @@
-"""Passes over the messages of sequences, forward and backward, in an `Arithmetic`; how `hmm_jax.inference` works.
+"""Forward and backward passes over messages in an `Arithmetic`: the recursions of `hmm_jax.inference`.
 
 Messages are [H, C, B], with the batch as the minor axis, the fast layout on a CPU. `smooth` scales both
 passes by P[x_t | x_{1:t-1}] (Rabiner 1989, V.A). Arguments are encoded.
@@ -42,20 +42,20 @@ def forward(
   start = jnp.broadcast_to(initial_probs, rows.shape[1:])
   certain = arithmetic.one(rows.shape[3:], np.float64)  # A product of many scales.
   (_, filtered, evidence), by_position = _scan(step, (start, start, certain), rows)
-  # The total is 1; its slope is that of the log-evidence, since the scales are constants.
+  # The total is 1; its gradient is that of the log-evidence, since the scales are constants.
   return filtered, arithmetic.log(evidence) + arithmetic.log(arithmetic.total(filtered)), *by_position
 
 
 def smooth(
   arithmetic: Arithmetic, dtype: Any, initial_probs: Array, transition_matrix: Array, rows: Array
 ) -> tuple[tuple[Array, ...], Array]:
-  """The probabilities of a `Posterior`, their axes those of the rows, and the log-evidence; arguments as in `forward`.
+  """The probabilities of a `Posterior`, with the axes of the rows, and the log-evidence; arguments as in `forward`.
 
-  future_t(h) = P[x_{t+1:T} | H_t = h] / P[x_{t+1:T} | x_{1:t}] is scaled by what scaled the pass forward.
+  future_t(h) = P[x_{t+1:T} | H_t = h] / P[x_{t+1:T} | x_{1:t}] is scaled like the forward pass.
   """
   _, log_evidence, predicted, scale, filtered_probs = forward(arithmetic, dtype, initial_probs, transition_matrix, rows)
-  # Its largest entry is at most one over the evidence. Where that could be too large for a float, the future counts
-  # as impossible, so that what logarithms will replace is finite, and so are its slopes.
+  # The largest entry of the future is at most 1 / evidence. Where that could overflow, the future counts as impossible:
+  # the result, which logarithms replace, and its gradient stay finite.
   scale = lax.stop_gradient(jnp.where(log_evidence >= arithmetic.least_log_evidence, scale, jnp.inf))
   probs = lambda message: _probs(arithmetic, dtype, message)
 
@@ -72,7 +72,7 @@ def smooth(
 
 
 def _probs(arithmetic: Arithmetic, dtype: Any, message: Any) -> Array:
-  """The probabilities of a message, brought to sum 1 by a constant to differentiation."""
+  """The probabilities of a message, scaled to sum 1 by a constant under differentiation."""
   scaled = arithmetic.over(message, lax.stop_gradient(arithmetic.total(message)))
   return messages.probs(arithmetic.decode(scaled)).astype(dtype)
 
@@ -83,7 +83,7 @@ def between(
   """P[H_t | x_{-t}], [1, H, C, N K B], and the log-evidence [N K B] of rows [P, H, C, N, K, 1] before t and
   [T, H, C, N, 1, B] after it.
 
-  Pairs meet at t alone: the pass forward is made once for each beginning, the one backward once for each end.
+  Pairs meet only at t: one forward pass for each beginning and one backward pass for each end suffice.
   """
   before, after = rows
   open_end = jnp.concatenate([before, arithmetic.one((1, *before.shape[1:]), before.dtype)])

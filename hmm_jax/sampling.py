@@ -84,7 +84,7 @@ def _sample(key: Array, tables: tuple[AliasTable, ...], length: int) -> tuple[Ar
 
 @functools.partial(checked, static_argnames='length')
 def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
-  """Draws one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
+  """Draw one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
 
   The memory is drawn once and stays for the whole document.
 
@@ -129,7 +129,7 @@ def sample_corpus(
 
 
 def in_chunks(documents: ArrayT, chunk_length: int) -> ArrayT:
-  """Documents cut into the chunks [S, T] that pretraining meets; what is left of each at its end is left out."""
+  """Documents cut into the chunks [S, T] of pretraining, without each document's remainder."""
   return documents[:, : documents.shape[1] // chunk_length * chunk_length].reshape(-1, chunk_length)
 
 

@@ -1,9 +1,9 @@
-"""Where arrays live: the mesh, and every partition spec.
+"""Placement of arrays: the mesh, and every partition spec.
 
 A mesh has the axes `data`, `fsdp` and `tensor`. Each device of `data` and `fsdp` takes its own rows of a batch. The
 parameters, and the optimiser's state of each, are split over `fsdp` and `tensor`: for a step they are gathered over
 `fsdp` (Rajbhandari et al. 2020), while over `tensor` each device computes with its own heads and feed-forward columns
-(Shoeybi et al. 2019). What a spec would split into unequal parts is whole on every device of that axis.
+(Shoeybi et al. 2019). An array that a spec would split unequally is whole on every device of that axis.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,11 +16,11 @@ from jax import Array, lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 AXES = ('data', 'fsdp', 'tensor')
-# Of a batch's leading axis.
+# The mesh axes of a batch's leading axis.
 _BATCH = ('data', 'fsdp')
-# By how the path of a leaf ends: the mesh axes that its axes are split over. A leaf that is not here, a bias or a
-# scale, is too small to split. Queries, keys and values lie side by side in the columns of one kernel, of which a
-# contiguous part would be no set of heads: it lies by rows, and `by_heads` turns it.
+# The mesh axes that split a leaf's axes, by the end of its path. Other leaves, biases and scales, are too small to
+# split. One kernel has queries, keys and values side by side, so that a contiguous range of its columns is no set of
+# heads: it is split by rows, and `by_heads` reshards it.
 _SPLIT: dict[str, tuple[Any, ...]] = {
   'qkv/kernel': (('tensor', 'fsdp'), None),
   'attention_out/kernel': ('tensor', 'fsdp'),
@@ -37,7 +37,7 @@ _STACKED = 'scanned/'
 
 @functools.cache
 def make_mesh(data: int = 1, fsdp: int = 1, tensor: int = 1) -> Mesh:
-  """A mesh of so many devices along each of AXES: all of all processes, or where it takes fewer the first of this one.
+  """A mesh of these sizes along AXES: all devices of all processes, or if fewer, the first of this process.
 
   The axes are automatic, since linen's Embed refuses explicit ones.
   """
@@ -55,7 +55,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 def state_shardings(mesh: Mesh | AbstractMesh, state: Any, without: Sequence[str] = ()) -> Any:
   """The sharding of each leaf of a train state or a part of it, which may be abstract; whole over axes `without`.
 
-  The moments of an optimiser lie as the parameters do: their paths end in the same names.
+  Optimiser moments are sharded like their parameters: their paths end in the same names.
   """
 
   def kept(axes: Any, size: int) -> Any:
@@ -73,7 +73,7 @@ def state_shardings(mesh: Mesh | AbstractMesh, state: Any, without: Sequence[str
 
 
 def over(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
-  """`function` with the mesh in force for what follows here, which does nothing elsewhere, nor on one device."""
+  """Wrap `function` so that the constraints below use this mesh; elsewhere, and on one device, they do nothing."""
 
   def on_mesh(*args: Any) -> Any:
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
@@ -99,7 +99,7 @@ def by_rows(batch: Array) -> Array:
 
 
 def by_heads(kernel: Array) -> Array:
-  """Projections [D, K, D], whose rows are split over `tensor`, split by columns: each device has its heads of all K."""
+  """Reshard projections [D, K, D] over `tensor` from rows to columns: each device has its heads of all K."""
   for spec in (PartitionSpec('tensor'), PartitionSpec(None, None, 'tensor')):
     kernel = lax.with_sharding_constraint(kernel, spec)
   return kernel
@@ -111,7 +111,7 @@ def gathered(params: Any) -> Any:
 
 
 def scattered(tree: Any) -> Any:
-  """A train state or a part of it, or gradients, as the parameters lie between steps."""
+  """A train state, a part of it, or gradients, sharded as parameters are between steps."""
   return _constrained(tree)
 
 
@@ -126,9 +126,9 @@ def _constrained(tree: Any, without: Sequence[str] = ()) -> Any:
 
 
 def exact_device() -> jax.Device:
-  """The device of this host for the distribution, and so for whatever is computed from it: texts, labels, exact models.
+  """The local device for the distribution and everything computed from it: texts, labels, exact models.
 
-  Exact inference is done in float64, which TPUs do not have: there it is the host's CPU. No compiled program mixes the
-  two, since what the exact model says reaches the measurement of another model as an array.
+  Exact inference needs float64, which TPUs lack: there it is the host's CPU. No compiled program mixes the two, since
+  exact predictions reach the measurement of another model as an array.
   """
   return jax.local_devices(backend='cpu' if jax.default_backend() == 'tpu' else None)[0]

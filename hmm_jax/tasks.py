@@ -17,7 +17,7 @@ from hmm_jax.memory_hmm import cell_posterior, MemoryHMM
 from hmm_jax.sampling import sample_corpus
 
 _MAX_REDRAWS = 1000
-# Entries of the likelihood rows that are labelled at a time.
+# Entries of the likelihood rows in a block of labelled inputs.
 LABELLED_ENTRIES = 2**24
 
 
@@ -87,7 +87,7 @@ def draw_texts(
 
 
 def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[Any, Array | np.ndarray], np.ndarray]:
-  """`posterior(hmm, inputs)` in float64, as many inputs at a time as bounds the memory of their messages."""
+  """Wrap `posterior(hmm, inputs)`: float64, in blocks of inputs that bound the memory of their messages."""
   compiled = jax.jit(float64.in_float64(lambda hmm, block: posterior(float64.widened(hmm), block)))
 
   @functools.wraps(posterior)
@@ -115,9 +115,9 @@ def silent_state_probs(hmm: HMM, inputs: Array) -> Array:
   """The released code's law for labels: transition_matrix @ P[H_2 | X_{-1}] in float64, [n, H], of inputs [n, T].
 
   Its `generate_data.py` has no [MASK] yet: the text X_2, ..., X_T is a document of its own, whose first state H_2 has
-  the law `initial_probs`, and the product stands for a silent state before it. That state is H_1, and the product its
-  exact posterior `first_state_probs`, where `initial_probs` is uniform and the columns of the transition matrix sum to
-  1, as in every random draw.
+  the law `initial_probs`. The product stands for the posterior of a silent state before it. It equals
+  `first_state_probs` if `initial_probs` is uniform and the columns of the transition matrix sum to 1, as in every
+  random draw.
   """
   text = inputs[:, 1:]
   posterior = inference.forward_backward(hmm, token_likelihoods(hmm, text, jnp.ones(text.shape, bool)))
@@ -137,14 +137,14 @@ def memory_probs(hmm: MemoryHMM, inputs: Array) -> Array:
 
 
 def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: int = 0) -> np.ndarray:
-  """What labels of inputs [n, T] speak of: `first_state_probs` [n, H], or of a memory this cell of `memory_probs`."""
+  """The posterior that labels inputs [n, T]: `first_state_probs` [n, H], or a memory's `cell` of `memory_probs`."""
   if isinstance(distribution, MemoryHMM):
     return memory_probs(distribution, inputs)[:, cell]
   return first_state_probs(distribution, inputs)
 
 
 def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -> Task:
-  """Draws `task_weights` until the first `num_train` inputs do not all share one label.
+  """Draw `task_weights` until the first `num_train` inputs do not all share one label.
 
   Args:
     key: a PRNG key; draw a uses fold_in(key, a).

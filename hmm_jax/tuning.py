@@ -24,7 +24,7 @@ from hmm_jax.optimizer import adamw
 
 @dataclasses.dataclass(frozen=True)
 class Prompt:
-  """`length` trained rows before the input, P of them, and how they start.
+  """`length` = P trained rows before the input, and their initialisation.
 
   Attributes:
     length: P.
@@ -50,14 +50,14 @@ class Prompt:
 
 @dataclasses.dataclass(frozen=True)
 class Tuner:
-  """The trained parts on a model, and their scores. Tuners of equal fields are equal, and share compiled programs.
+  """The trained parts on a model, and their scores. Tuners with equal fields are equal and share compiled programs.
 
-  With a linear head: b^T G_1(x) of Theorem 3.3, and with a prompt before the input that of Theorem 3.6. With an
-  attention head: Theorems 4.3 and 4.6. At most one of `prompt`, `probes` and `finetunes` is set.
+  A linear head is b^T G_1(x) of Theorem 3.3, with a prompt that of Theorem 3.6. An attention head is that of Theorems
+  4.3 and 4.6. At most one of `prompt`, `probes` and `finetunes` is set.
 
   Attributes:
-    model: exact or pretrained; None where what the head reads of it is computed already (`after_features`).
-    head: on its output.
+    model: exact or pretrained; None once the head's features are computed (`after_features`).
+    head: on the model's output.
     prompt: trained with the head; None for none.
     probes: True if the head reads the model's representation rather than the probabilities it predicts.
     finetunes: True if a copy of the model's own parameters is trained with the head, without a prompt.
@@ -85,9 +85,9 @@ class Tuner:
     return self.prompt is None and not self.finetunes
 
   def after_features(self, frozen: Any) -> tuple['Tuner', Any]:
-    """The tuner and the frozen tree of what is left to do once the features are there.
+    """The tuner and the frozen tree that tuning needs once the features are computed.
 
-    Where the head alone is trained both go without the model, so that all models share compiled programs.
+    If only the head is trained, both drop the model, so that all models share compiled programs.
     """
     return (dataclasses.replace(self, model=None), ()) if self.trains_head_alone else (self, frozen)
 
@@ -99,14 +99,14 @@ class Tuner:
     output = representation if self.probes else token_probs
     positions = self.head.positions(0)
     if positions is not None:
-      # As `bayes_gap` asks for them, which shares its program.
+      # The shape that `bayes_gap` uses, to share its program.
       positions = np.broadcast_to(positions, (len(inputs), len(positions)))
     return self.head.read(output(self.model, frozen, inputs, positions), inputs)
 
   def init(self, key: Array, frozen: Any, features: Any) -> dict[str, Any]:
     """The trainable of one task: its `head`, and its `prompt` or its `params`."""
     if self.trains_head_alone:
-      # A linear head's features are [n, F], and it asks for no length.
+      # A linear head's features are [n, F], and it needs no length.
       *_, length, num_features = jax.tree.leaves(features)[0].shape
       return {'head': self.head.init(key, num_features, 0, length)}
     assert self.model is not None
@@ -137,7 +137,7 @@ class Tuner:
       return jax.vmap(function, (0, None))(trainable['head'], features)
     model, tokens = self.model, features
     assert model is not None
-    # The prompt's own length: a theorem's construction may have another than what is trained.
+    # The prompt's own length: a theorem's construction may differ from the trained one.
     positions = self.head.positions(0 if self.finetunes else trainable['prompt'].shape[-2])
     if self.finetunes:
       predict = lambda params: model.predict(params, model.embed(params, tokens), positions)
@@ -181,14 +181,14 @@ class Schedule(NamedTuple):
 
 
 class TuneState(NamedTuple):
-  """Attributes: trainable (leading axis K), opt_state (leading axis K), step [] int32."""
+  """The state of tuning K tasks: trainable and opt_state with leading axis K, step [] int32."""
 
   trainable: Any
   opt_state: Any
   step: Array
 
 
-# state -> (state, losses), such as `tune_epoch` of what else it takes.
+# state -> (state, losses), such as `tune_epoch` with its other arguments bound.
 Epoch = Callable[[TuneState], tuple[TuneState, Array]]
 
 
@@ -228,14 +228,14 @@ def tune_epoch(
 ) -> tuple[TuneState, Array]:
   """One pass over the training inputs for K tasks at once.
 
-  Every task meets the inputs in the same order, a permutation drawn from (key, epoch).
+  Every task sees the inputs in the same order, a permutation drawn from (key, epoch).
 
   Args:
     state: donated.
     key: PRNG key of the order.
     tuner: what is trained.
     schedule: how.
-    frozen: the model's parameters, read only; it and the tuner `after_features`, or whole.
+    frozen: the model's parameters, read only; with the tuner, whole or from `after_features`.
     features: with leading axis n, from `frozen_features`.
     labels: [K, n] int32.
 
@@ -279,10 +279,10 @@ def tune_epoch(
 def epochs(
   epoch: Epoch, state: TuneState, count: int, name: str, members: Sequence[str]
 ) -> Iterator[tuple[int, TuneState, Array]]:
-  """Yields the epochs so far, their state and the last one's losses, after each of `count`.
+  """Yield the number of epochs so far, the state and the last epoch's losses, after each of `count` epochs.
 
-  A state is donated to the next epoch. Raises Diverged at the first epoch in which the loss of one of `members`, whose
-  losses these are, is not finite; `name` begins its sentence.
+  A state is donated to the next epoch. Raises Diverged at the first epoch in which the loss of one of `members` is not
+  finite; its message starts with `name`.
   """
   for done in range(1, count + 1):
     state, losses = epoch(state)

@@ -1,6 +1,6 @@
 """The theorems of Wei, Xie and Ma (2021) as programs: assumptions, constructions, and proofs of impossibility.
 
-The names that a user of the theory wants first; docs/findings/theory.md says what lives in its packages.
+The main names; docs/findings/theory.md describes the packages.
 """
 
 from hmm_jax.theory.limits.separability import exact_certificate, linear_separation

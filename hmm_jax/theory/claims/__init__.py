@@ -1,4 +1,4 @@
 """Every claim, lemma and proof step of appendices A to C, each as the amount by which a case violates it.
 
-`adversary.py` searches for cases that do.
+`adversary.py` searches for violations.
 """

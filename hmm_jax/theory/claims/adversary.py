@@ -1,6 +1,6 @@
-"""Cases that the appendices speak of, at random and by search for the worst, and at the edges of their assumptions.
+"""Cases for the claims of the appendices: random, the worst that a search finds, and at the edges of the assumptions.
 
-Probabilities have one small denominator, so that a search is made in float64 and its end decided without rounding.
+Probabilities have one small denominator, so that a search runs in float64 and its last case is decided exactly.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ class Search(NamedTuple):
   """Sizes of the search for the worst case of a claim.
 
   Attributes:
-    length: T of the texts, all of which are taken.
+    length: T; all texts of that length are checked.
     num_random: random cases.
-    num_steps: of the search from the worst of them.
+    num_steps: steps of the search from the worst of them.
     num_edge: cases at each edge.
     denominator: of every probability but a stationary law.
-    conditioning: the least smallest singular value of the columns of H*, off the span of the others.
+    conditioning: lower bound on the smallest singular value of the columns of H* off the span of the others.
   """
 
   length: int
@@ -39,7 +39,7 @@ class Search(NamedTuple):
 
 
 class SampledCases(NamedTuple):
-  """Cases of one kind: `assumed`, and by the name of an edge of the assumptions, `edges`."""
+  """Cases of one kind: `assumed` inside its assumptions, `edges` at each of their edges, by name."""
 
   assumed: list[Case]
   edges: dict[str, list[Case]]
@@ -50,8 +50,8 @@ class Found(NamedTuple):
 
   Attributes:
     at_random: the largest violation of random cases.
-    adversarial: that of the search from the worst of them.
-    exact: that of its last case, in `Fraction`s.
+    adversarial: the largest of the search from the worst of them.
+    exact: the violation of its last case, in `Fraction`s.
     edges: by name, the largest violation at an edge of the assumptions.
     worst: the last case.
   """
@@ -75,11 +75,11 @@ def search(
   """Violations of the cases, and of a search from the worst.
 
   Args:
-    claim: what is searched.
+    claim: the claim to violate.
     cases: of the kind that the claim assumes.
     rng: of the search.
     how: its size.
-    guide: another claim whose violation the search follows where that of the first does not change, a label's say.
+    guide: a claim whose violation breaks the search's ties, where that of `claim` is piecewise constant (a label).
   """
   of = lambda case: float(violation(claim, in_floats(case), how.length))
   guided = of if guide is None else lambda case: (of(case), float(violation(guide, in_floats(case), how.length)))
@@ -90,7 +90,7 @@ def search(
 
 
 def climbed(of: Callable[[Case], Any], case: Case, rng: np.random.Generator, how: Search) -> tuple[Case, Any]:
-  """The last case of a search that keeps what is larger, and its value."""
+  """The last case of a hill climb on `of`, and its value."""
   largest = of(case)
   for _ in range(how.num_steps):
     near = nudged(case, rng, how)
@@ -100,7 +100,7 @@ def climbed(of: Callable[[Case], Any], case: Case, rng: np.random.Generator, how
 
 
 def draw(kind: str, edge: str, rng: np.random.Generator, how: Search) -> Case:
-  """A case of one of the kinds of EDGES, at one of its edges or `ASSUMED`, its columns as independent as asked for."""
+  """A case of a kind of EDGES, at one of its edges or `ASSUMED`, with columns of at least `how.conditioning`."""
   for _ in range(_MAX_DRAWS):
     case = _at_edge(_sampled(kind, edge, rng, how.denominator), edge, rng, how.denominator)
     regular = edge in _IRREGULAR or (case is not None and is_ergodic(case.transition_matrix))
@@ -158,7 +158,7 @@ def _rows(rng: np.random.Generator, denominator: int, *shape: int) -> np.ndarray
 
 
 def _weight(rng: np.random.Generator) -> Fraction:
-  """Eighths from -2 to 2 but 0."""
+  """A nonzero multiple of 1/8 from -2 to 2."""
   return Fraction(int(rng.choice([-1, 1])) * int(rng.integers(1, 17)), 8)
 
 
@@ -167,7 +167,7 @@ def _weights(rng: np.random.Generator, weighed: list[int], size: int) -> np.ndar
 
 
 def _sampled(kind: str, edge: str, rng: np.random.Generator, denominator: int) -> Case:
-  """A case of one of the kinds of EDGES, and of the values that an edge asks for."""
+  """A case of a kind of EDGES, with the values that `edge` needs."""
   match kind:
     case '3.1':
       # Three states, three words.
@@ -209,7 +209,7 @@ def _memory(rng: np.random.Generator, denominator: int, memory_size: int, weighe
 
 
 def _at_edge(case: Case, edge: str, rng: np.random.Generator, denominator: int) -> Case | None:
-  """The case moved to an edge of its assumptions; None where its chain has no one stationary law."""
+  """The case moved to an edge of its assumptions; None if its chain has no unique stationary law."""
   moves, size = case.transition_matrix.copy(), len(case.transition_matrix)
   match edge:
     case 'P[M] with a zero':
@@ -233,7 +233,7 @@ def _at_edge(case: Case, edge: str, rng: np.random.Generator, denominator: int) 
 
 
 def _periodic(rng: np.random.Generator, size: int, denominator: int) -> np.ndarray:
-  """A cycle of three states, 1 before 0; or {0, 1} and {2, 3} by turns."""
+  """A cycle of three states, 1 before 0; or {0, 1} and {2, 3} in alternation."""
   if size == 3:
     return (np.arange(3) == np.array([2, 0, 1])[:, None]) * Fraction(1)
   return np.array([_row(rng, row, denominator) for row in ([0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 0, 0])])
@@ -249,7 +249,7 @@ def _everything_recoverable(case: Case, rng: np.random.Generator, denominator: i
 
 
 def _settled(case: Case) -> Case | None:
-  """The case with the stationary law of its chain, if it is to have that; None where there are several."""
+  """The case, if `stationary` with the stationary law of its chain; None if that is not unique."""
   if not case.stationary:
     return case
   law = stationary_law(case.transition_matrix)

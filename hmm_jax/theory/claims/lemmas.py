@@ -1,4 +1,4 @@
-"""The claims, lemmas and proof steps of appendices A to C of the first text, each as by how much a case violates it.
+"""Claims, lemmas and proof steps of appendices A to C of the first arXiv version, each as its violation by a case.
 
 A claim is a function of a case and a length that yields differences, zero where it holds; `violation` is the largest.
 Everything is computed from tables of P[memory, path, text], for all texts of the length at once. Positions count from 0
@@ -22,7 +22,7 @@ def violation(claim: Claim, case: Case, length: int) -> Any:
   return max((np.abs(differences).max() for differences in claim(case, length) if differences.size), default=0)
 
 
-# What several claims speak of.
+# Quantities that several claims share.
 
 
 def state_law(of: Table, position: int) -> np.ndarray:
@@ -76,7 +76,7 @@ def messages(case: Case, embeddings: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def messages_are_joint_laws(case: Case, length: int, u: np.ndarray, masks: int) -> Differences:
-  """tau_i = P[M, H_i, X-hat_-i] behind the prompt u [M, ..., M, H] and masks, and what it predicts is G_i."""
+  """tau_i = P[M, H_i, X-hat_-i] after the prompt u [M, ..., M, H] and masks, and its prediction is G_i."""
   _, num_states, num_tokens = case.emission_matrix.shape
   of = table(case, length, 1 + masks, u)
   reads = np.indices(case.memory_probs.shape).reshape(case.memory_probs.ndim, -1)[case.cell_index].T
@@ -116,13 +116,13 @@ def equation_a_1(case: Case, length: int) -> Differences:
 
 
 def _head_is_right(masked: Table, reached: np.ndarray, states: np.ndarray) -> np.ndarray:
-  """b^T G = r_x mu^T P[H_0 | x] at a [MASK] whose states have the law `reached`, b recovering these states."""
+  """b^T G = r_x mu^T P[H_0 | x] at a [MASK] whose states have the law `reached`, for the b that recovers them."""
   case, now = masked.case, silent_table(masked.case, masked.length - 1)
   scale = case.task_weights[states] * over(case.silent_probs[states], reached[states])
   scores = apply(scale @ left_inverse(case.emission_matrix[0].T[:, states]), token_law(masked, 0)[:, 0])
-  # mu^T P[H_0 | x], and how likely the text is behind the mask.
+  # mu^T P[H_0 | x], and the probability of the text after the mask.
   exact, then = apply(case.task_weights, state_law(now, -1)), masked.text_probs.sum(0)
-  # Where the text is impossible behind the mask the head says 0.
+  # Where the text is impossible after the mask the head scores 0.
   return (scores - np.where(then == 0, exact, exact * over(now.text_probs, then)))[now.possible]
 
 
@@ -179,7 +179,7 @@ def values_read(case: Case, theta: np.ndarray, values: np.ndarray, G: np.ndarray
 
 
 def region(of: Table) -> list[np.ndarray]:
-  """Where each position is in I: x_-i possible and P[H_i not in H* | x_-i] = 0, [texts] each."""
+  """Membership of each position in I, [texts] each: x_-i possible and P[H_i not in H* | x_-i] = 0."""
   return [left.possible & (outside(left, i) == 0) for i, left in enumerate(of.left_out)]
 
 
@@ -265,7 +265,7 @@ def claim_c_10(case: Case, length: int) -> Differences:
 
 
 def claim_c_10_at_the_prompt(case: Case, length: int) -> Differences:
-  """The same at i = 1, the prompt's own position, which Lemma C.9 uses and the claim does not say."""
+  """Claim C.10 at i = 1, the prompt's own position, which Lemma C.9 uses and the claim does not cover."""
   yield from _recovers(table(case, 1 + length), case.weighed, [0])
 
 
@@ -306,7 +306,7 @@ def lemma_c_9_after_the_prompt(case: Case, length: int) -> Differences:
 
 
 def lemma_c_9_precisely(case: Case, length: int) -> Differences:
-  """No position is attended to that is not in (C.8): P[H_{i-1} not in H* | x_-(i-1)] at the others that are."""
+  """Only positions in (C.8) are attended to: P[H_{i-1} not in H* | x_-(i-1)] at any other that is."""
   plain, of = table(case, length), prompted_table(case, length)
   may = np.broadcast_arrays(*(behind.possible for behind in of.left_out))
   some = in_region(plain) & np.logical_and.reduce(may)
@@ -328,15 +328,15 @@ def claim_c_14(case: Case, length: int) -> Differences:
 
 
 def claim_c_15(case: Case, length: int) -> Differences:
-  """Where (z~, x) is impossible and x is not, mu^T P[M_j* | x] = 0."""
+  """mu^T P[M_j* | x] = 0 where (z~, x) is impossible and x is not."""
   plain = table(case, length)
   yield memory_score(plain)[plain.possible & ~prompted_table(case, length).possible]
 
 
 def built_parts(case: Case, length: int, bias: Any, prompt: np.ndarray) -> np.ndarray:
-  """The output of Theorem C.6 with beta_1 = `bias` of each text for each value of supp(mu), [|M*|, texts].
+  """The output of Theorem C.6 with beta_1 = `bias`, for each value of supp(mu) and each text, [|M*|, texts].
 
-  With mu it is the score: the construction is linear in it.
+  mu^T times it is the score: the construction is linear in mu.
   """
   of, theta = table(case, length, silent=1, prompt=prompt), recovery(case, case.weighed)
   first, Gs = token_law(table(case, 1 + length), 0)[:, 0], [token_law(of, i) for i in range(length)]
@@ -353,7 +353,7 @@ def built_parts(case: Case, length: int, bias: Any, prompt: np.ndarray) -> np.nd
 
 
 def rounding(case: Case) -> float:
-  """The error that counts as none: 0 in `Fraction`s."""
+  """The largest error that counts as rounding; 0 in `Fraction`s."""
   return 0 if case.emission_matrix.dtype == object else 1e-9
 
 
@@ -361,7 +361,7 @@ def wrong_labels(case: Case, length: int, bias: Any) -> tuple[np.ndarray, np.nda
   """The amounts by which the label 1(score >= 0) of each x in R is wrong.
 
   Returns:
-    The lesser of the two scores where the exact one is not 0; and |built| where it is, and the label 1 by definition.
+    The lesser |score|, exact or built, of a wrong label; and |built| where the exact score is 0, whose label is 1.
   """
   plain = table(case, length)
   exact = memory_score(plain)
@@ -396,7 +396,7 @@ def theorem_c_6_from_any_start(case: Case, length: int) -> Differences:
 
 
 def smallest_gap(case: Case, length: int) -> Any:
-  """The least 1 - q^T K(G_i) at a position of x in R that is not attended to: what argmax leaves softmax to resolve."""
+  """The least 1 - q^T K(G_i) at a position of x in R that is not attended to: the gap that a softmax must resolve."""
   of = table(case, length)
   some, gaps = in_region(of), []
   for i, (left, at) in enumerate(zip(of.left_out, region(of))):

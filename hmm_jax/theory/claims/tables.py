@@ -1,7 +1,7 @@
-"""Tables of P[memory, path, text], by the definition alone: what statements about short texts are checked on.
+"""Tables of P[memory, path, text], from the definition alone, on which statements about short texts are checked.
 
-They take floats and `Fraction`s alike: the same statement is searched for its worst case in float64 and decided there
-without rounding. A table has an axis for memories and paths, n of them, and one of V for each token of the text.
+They hold floats or `Fraction`s: the worst case of a statement is searched in float64 and decided exactly. A table has
+one axis of n pairs (memory, path), and one of V for each token of the text.
 Positions count the tokens of the text from 0; the state at position -1 is the one before the text.
 """
 
@@ -24,7 +24,7 @@ class Case(NamedTuple):
     emission_matrix: [M, H, V].
     task_weights: the paper's mu, [M], or [H] without a memory.
     cell: j*.
-    states: H*, of the assumption that the case is of.
+    states: H*, of the case's assumption.
     stationary: whether P[H_0] is the stationary law.
   """
 
@@ -65,7 +65,7 @@ class Table(NamedTuple):
     case: the chain.
     probs: [n, V, ..., V].
     states: [L, n], the path, which may start before the text.
-    reads: [L, n], what the cell holds that each state reads.
+    reads: [L, n], the value that each state reads.
     values: [n], what cell j* holds.
     memories: [n], the number of the memory's configuration.
   """
@@ -93,7 +93,7 @@ class Table(NamedTuple):
     return self.text_probs != 0
 
   def without(self, position: int) -> 'Table':
-    """The table of x without one token, whose axis is 1."""
+    """The table of x without one token, whose axis has size 1."""
     return self._replace(probs=self.probs.sum(1 + position, keepdims=True))
 
   @property
@@ -119,8 +119,8 @@ def table(
   Args:
     case: the chain.
     length: T.
-    silent: how many states of the path come before the text, and are not seen.
-    prompt: u [M, ..., M, H], what the first state's evidence is multiplied by.
+    silent: number of states of the path before the text, which emit nothing.
+    prompt: u [M, ..., M, H], a factor of the first state's evidence.
     start: the law of the path's first state, [H]; P[H_1] if None.
   """
   num_cells, path_length = case.memory_probs.ndim, silent + length
@@ -142,12 +142,12 @@ def table(
 
 
 def silent_table(case: Case, length: int, silent: int = 1) -> Table:
-  """The table of texts after so many states that are not seen, of which the first is H_0."""
+  """The table of texts after `silent` states that emit nothing, the first being H_0."""
   return table(case, length, silent, start=case.silent_probs)
 
 
 def normalised(weights: np.ndarray) -> np.ndarray:
-  """Laws [size, ...] from weights on the first axis; zeros where they are."""
+  """Laws [size, ...] from weights on the first axis; zeros where all weights are."""
   return over(weights, weights.sum(0))
 
 

@@ -1,6 +1,6 @@
-"""Linear algebra on `Fraction`s, in arrays of objects: what decides ranks and left inverses without any rounding.
+"""Linear algebra on object arrays of `Fraction`s: ranks and left inverses without any rounding.
 
-Left inverses, projections, stationary laws and supports are in the numbers of their arguments, floats or `Fraction`s.
+Left inverses, projections, stationary laws and supports have the type of their arguments, floats or `Fraction`s.
 """
 
 from collections.abc import Callable
@@ -24,13 +24,13 @@ def exact(array: ArrayLike) -> np.ndarray:
 
 
 def exact_rows(rows: ArrayLike) -> np.ndarray:
-  """Distributions [..., n] as `Fraction`s, each divided by its exact sum; floats are the rationals that they are."""
+  """Distributions [..., n] as `Fraction`s, each divided by its exact sum; floats are exact rationals."""
   fractions = exact(rows)
   return fractions / fractions.sum(-1, keepdims=True)
 
 
 def as_integers(array: ArrayLike) -> tuple[np.ndarray, int]:
-  """Integers of the same shape, and the denominator that all of them have in common."""
+  """Integers of the same shape, and their common denominator."""
   fractions = exact(array)
   denominator = math.lcm(*(value.denominator for value in fractions.flat))
   return np.array([int(value * denominator) for value in fractions.flat], object).reshape(fractions.shape), denominator
@@ -45,7 +45,7 @@ def row_reduced(matrix: np.ndarray) -> tuple[np.ndarray, list[int]]:
 def eliminated(rows: np.ndarray, divided: Callable[[np.ndarray, int], np.ndarray]) -> tuple[np.ndarray, list[int]]:
   """Rows [m, n] of integers after Gauss-Jordan elimination, all pivots equal, and the columns of the pivots, ascending.
 
-  Integers stay so without fractions (Bareiss 1968): what is `divided` by the pivot before is a multiple of it.
+  Entries stay integers (Bareiss 1968): what is `divided` by the previous pivot is a multiple of it.
   """
   pivots, pivot = list[int](), 1
   for column in range(rows.shape[1]):
@@ -63,7 +63,7 @@ def eliminated(rows: np.ndarray, divided: Callable[[np.ndarray, int], np.ndarray
 def modular_pivots(matrix: np.ndarray) -> list[int]:
   """The columns of integers [m, n] that are independent of those before them modulo a prime, ascending.
 
-  These are independent, which is soon seen; where the prime divides a determinant there may be more.
+  This is fast, and these are independent. If the prime divides a determinant there may be more.
   """
   return eliminated(matrix % PRIME, lambda values, _: values % PRIME)[1]
 
@@ -108,7 +108,7 @@ def split_columns(
   Args:
     emissions: W [M, H, V].
     reads_cell: [H], the states that read cell j*.
-    values: of the memory, that count.
+    values: memory values that count.
     states: H*.
   """
   W = np.moveaxis(emissions, -1, 0)
@@ -123,7 +123,7 @@ def memory_left_inverse(own: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
-  """pi [H] with A pi = pi and sum 1, in the numbers of its argument; None where there are several."""
+  """pi [H] with A pi = pi and sum 1, in the type of its argument; None if it is not unique."""
   size = len(transition_matrix)
   equations = np.vstack([transition_matrix.T - np.eye(size, dtype=int), np.ones((1, size), int)])
   totals = np.arange(size + 1) == size
@@ -135,9 +135,9 @@ def stationary_law(transition_matrix: np.ndarray) -> np.ndarray | None:
 
 
 def is_ergodic(transition_matrix: np.ndarray) -> bool:
-  """True where a chain is irreducible and aperiodic: every state can reach every other in one same number of moves.
+  """True if a chain is irreducible and aperiodic: for some n, every state can reach every state in n moves.
 
-  (H - 1)^2 + 1 moves are enough where any number is (Wielandt 1950).
+  n = (H - 1)^2 + 1 suffices if any n does (Wielandt 1950).
   """
   size = len(transition_matrix)
   return bool(np.linalg.matrix_power(transition_matrix != 0, (size - 1) ** 2 + 1).all())

@@ -1,7 +1,7 @@
 """One pass forward and one backward in integers: every posterior of a text, exactly.
 
-A table of `Fraction`s is integers over a common denominator, and posteriors are normalised, so that no denominator is
-carried along. The memory stays as it is: its configurations are chains of H states side by side.
+Posteriors are normalised, so a table of `Fraction`s is kept as integers, without their common denominator. The memory
+is constant: each of its configurations is a chain of H states.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ from hmm_jax.theory.exact.algebra import as_integers, exact, exact_rows
 
 
 class ExactChain(NamedTuple):
-  """A chain of H states beside C memory configurations that stay; a plain `HMM` has one.
+  """A chain of H states for each of C constant memory configurations; a plain `HMM` has one.
 
   Attributes:
     start: integers [C, H], proportional to P[M, H_1].
     moves: integers [H, H], proportional to P[next = j | now = i].
     emissions: `Fraction`s [M, H, V], the paper's W.
     reads: [C, H], the value that each state reads in each configuration.
-    likelihoods: integers [V + 1, C, H], of each token up to a common factor, of a [MASK] last.
+    likelihoods: integers [V + 1, C, H], of each token and last of [MASK], up to a common factor.
     configurations: [C, N], what each cell holds.
   """
 
@@ -65,7 +65,7 @@ def following(chain: ExactChain, tokens: Sequence[int]) -> np.ndarray:
 
 
 def _backward(chain: ExactChain, rows: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
-  """P[the last rows | M, the state before them] [C, H], of none, one, and up to all of the T rows."""
+  """P[the last k rows | M, the state before them] [C, H] for k = 0, ..., T."""
   messages = [np.ones_like(chain.start)]
   for row in rows[::-1]:
     message = (messages[-1] * row) @ chain.moves.T
@@ -99,5 +99,5 @@ def normalised(weights: np.ndarray) -> np.ndarray:
 
 
 def token_probs(chain: ExactChain, joint: np.ndarray) -> np.ndarray:
-  """G_i = W p (Proposition C.1) [V] of what `leave_one_out` says at i; zeros where the evidence is impossible."""
+  """G_i = W p (Proposition C.1) [V] from `leave_one_out` at i; zeros where the evidence is impossible."""
   return normalised(np.tensordot(joint, chain.likelihoods[:-1], axes=((0, 1), (1, 2))))

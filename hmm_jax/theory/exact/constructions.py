@@ -1,7 +1,7 @@
-"""The constructions of the theorems in `Fraction`s, for one text at a time: what decides near ties, and proofs.
+"""The constructions of the theorems in `Fraction`s, for one text at a time, to decide near ties and proofs.
 
 It shares no code with `hmm_jax.theory.theorems.recovery` and follows the same appendices: exact left inverses, exact
-projections off V-bar, an exact argmax with exact ties. Scores are relative to the last class, whose own is 0.
+projections off V-bar, an exact argmax with exact ties. Scores are relative to the last class, whose score is 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -116,7 +116,7 @@ ExactConstruction = LinearConstruction | AttentionConstruction
 
 
 def exact_posterior(problem: Any) -> Posterior:
-  """The function that gives P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M], of a text; zeros for impossible ones.
+  """A function from a text to P[H_0 | X_{1:T} = x] [H], or P[M_j* | x] [M]; zeros for impossible texts.
 
   >>> from hmm_jax.theory.problems.gap import weak_prompt_bias
   >>> print(*exact_posterior(weak_prompt_bias())([2, 2, 2]))
@@ -140,7 +140,7 @@ def exact_construction(problem: Any, theorem: str, prompt_bias: Fraction | None 
   Args:
     problem: a `StateProblem` or a `MemoryProblem`, of `Fraction`s, or of floats, whose rows are divided by their sums.
     theorem: '3.3', '3.6', '4.3', '4.6' or 'C.6'.
-    prompt_bias: beta at the prompt, of 4.6 and C.6 (the paper's is -2); what always suffices if None.
+    prompt_bias: beta at the prompt, of 4.6 and C.6 (the paper's is -2); None for one that always suffices.
 
   Raises:
     ValueError: what the theorem assumes of the columns of W fails.
@@ -176,7 +176,7 @@ def _linear_construction(problem: StateProblem, theorem: str) -> LinearConstruct
 
 
 def _essential_states(A: np.ndarray, W: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """H* and B of Assumption 3.5; of several H* one whose columns are as far from dependent as floats can tell."""
+  """H* and B of Assumption 3.5; of several H*, the one with the largest smallest singular value."""
   supports = [frozenset(np.flatnonzero(column).tolist()) for column in A.T]
   unions: set[frozenset] = {frozenset()}
   for support in set(supports):

@@ -1,8 +1,8 @@
-"""Problems, a distribution with a task, and rows of small fractions with exact zeros to make them of.
+"""Problems (a distribution with a task), and the random rows of small fractions with exact zeros that they use.
 
-Probabilities that are drawn have denominators of at most 64. Laws that follow from them, P[H_1] = A P[H_0] or a
-stationary one, have what comes of it. All are drawn in float64, which tells a small fraction from all others;
-`with_fractions` gives a problem those fractions as `exact`, beside their float64.
+Drawn probabilities have denominators of at most 64; derived laws, P[H_1] = A P[H_0] or a stationary one, may have
+larger ones. All are drawn in float64, which identifies a small fraction; `with_fractions` adds the fractions as
+`exact`.
 """
 
 from fractions import Fraction
@@ -19,9 +19,9 @@ from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.exact.algebra import stationary_law
 
 _LARGEST_DENOMINATOR = 64
-# Two fractions of denominators up to this are 1e-12 apart, thousands of roundings of a probability in float64.
+# Two fractions with denominators up to this are 1e-12 apart, thousands of float64 roundings of a probability.
 _MOST_TOLD_APART = 10**6
-# What a random row has positive, of its entries.
+# The share of positive entries in a random row.
 _DENSITY = 0.5
 
 
@@ -63,14 +63,14 @@ Problem = StateProblem | MemoryProblem
 
 
 def generator(key: Array) -> np.random.Generator:
-  """A numpy generator that a JAX key decides; drawing by rejection is host work."""
+  """A numpy generator seeded by a JAX key; rejection sampling runs on the host."""
   return np.random.default_rng(np.asarray(jax.random.bits(key, (4,), 'uint32')).tolist())
 
 
 def with_fractions(problem: Any) -> Any:
-  """The problem of the small fractions that its float64 are nearest to: in float64, with those as its `exact`.
+  """The problem with each float64 rounded to the nearest small fraction, and the fractions as its `exact`.
 
-  The law of the silent state, where it is stationary, and that of the first state follow from the fractions.
+  The law of the silent state, if stationary, and that of the first state are derived from the fractions.
   """
   exact = jax.tree.map(lambda leaf: small_fractions(leaf) if _is_float(leaf) else leaf, problem)
   now, after = problem.silent_probs, problem.silent_probs @ problem.hmm.transition_matrix
@@ -92,7 +92,7 @@ def small_fractions(array: ArrayLike) -> np.ndarray:
   return np.array([*map(_small_fraction, np.ravel(array).tolist())], object).reshape(np.shape(array))
 
 
-# Most values are drawn again and again, 0 above all.
+# Most values repeat, 0 above all.
 @functools.lru_cache(2**14)
 def _small_fraction(value: float) -> Fraction:
   return Fraction(value).limit_denominator(_MOST_TOLD_APART)
@@ -116,7 +116,7 @@ def full_probs(rng: np.random.Generator, size: int) -> np.ndarray:
 
 
 def random_weights(rng: np.random.Generator, num_classes: int, places: np.ndarray, size: int) -> np.ndarray:
-  """mu [C, size] of eighths, zero but at `places`, where the classes differ, and in the last row."""
+  """mu [C, size] in eighths, zero in the last row and outside `places`, at each of which the classes differ."""
   weights = np.zeros((num_classes, size))
   for place in places:
     while not weights[:, place].any():
@@ -131,14 +131,14 @@ def composed(rng: np.random.Generator, kept: np.ndarray, denominator: int | None
 
 
 def composition(rng: np.random.Generator, kept: np.ndarray, total: int) -> np.ndarray:
-  """Integers [size] of that sum, positive where `kept` is and 0 elsewhere, often uneven."""
+  """Integers [size] with sum `total`, positive where `kept` is and 0 elsewhere, often uneven."""
   counts, count = np.zeros(len(kept), int), np.count_nonzero(kept)
   counts[kept] = 1 + rng.multinomial(total - count, rng.dirichlet(np.full(count, 0.5)))
   return counts
 
 
 def concentrated(kept: np.ndarray, place: int) -> np.ndarray:
-  """A distribution [size] of 64ths that is small where `kept` is, and has all the rest at one place."""
+  """A distribution [size] in 64ths, small where `kept` is, with the remaining mass at `place`."""
   counts = np.where(kept, 1, 0)
   counts[place] = 0
   counts[place] = _LARGEST_DENOMINATOR - counts.sum()

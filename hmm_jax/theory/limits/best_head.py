@@ -1,16 +1,16 @@
-"""The most of finitely many inputs that a linear head gets right: the best one found, and proofs that bound all others.
+"""The best accuracy of a linear head on finitely many inputs: a head that a search finds, and a proven upper bound.
 
-The largest number is found exactly where all labels are separable. Elsewhere finding it is NP-hard (Johnson and
-Preparata 1978), and it is put between two numbers. Below is a head, found by turns: along a line of heads the best is
-known from where each input's label comes first and goes; and a linear program on the inputs that a head gets right or
-nearly so minimises their hinge losses, which is a step of the concave-convex procedure on the ramp loss. Above are
-disjoint certificates of inseparability (`separability`), of whose inputs every head has one wrong each.
+The best accuracy is known exactly if all labels are separable. Otherwise finding it is NP-hard (Johnson and Preparata
+1978), and it is bounded. The lower bound is a head, found by alternating two steps. Along a line of heads, the best
+follows from the interval on which each input's label comes first. A linear program on the inputs that a head gets
+right, or nearly, minimises their hinge losses: a step of the concave-convex procedure on the ramp loss. The upper bound
+is by disjoint certificates of inseparability (`separability`): every head gets an input of each wrong.
 
-The search works in coordinates in which the features have unit covariance. A certificate is a proof of the exact G,
-whose float64 entries are each off by a share that is known (`relative_error`). With (C - 1) V + 1 pairs of an input and
-another class there always are weights that make the sum vanish, whatever G is; that they are all positive is shown by
-an enclosure that holds for every G within that share. A certificate of fewer pairs is not counted: whether its sum
-vanishes is for exact arithmetic to say (`separability.exact_certificate`).
+The search works in coordinates in which the features have unit covariance. A certificate is a proof for the exact G,
+whose float64 entries have a known relative error (`relative_error`). With (C - 1) V + 1 pairs of an input and another
+class, some weights make the sum vanish, whatever G is. An enclosure shows that they are positive for every G within
+that error. A certificate of fewer pairs is not counted: only exact arithmetic decides whether its sum vanishes
+(`separability.exact_certificate`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ import scipy.stats
 from hmm_jax.hmm import Distribution
 from hmm_jax.theory.limits import separability
 
-# Lines of heads that are searched at a time, 2^9.
+# Lines of heads searched at a time: 2^9.
 _LOG_LINES = 9
 # Scales of the ramp loss, in units of the median margin of a head, and steps of the procedure at each.
 _RAMPS = (1.0, 0.3, 0.1)
@@ -43,8 +43,7 @@ class BestHead(NamedTuple):
     accuracy_at_most: 1 - k / n for the k certificates; no head has more.
     certificates: the inputs of each, in order; no input is in two of them.
     residual: the largest entry of any certificate's sum of lambda (e_y - e_c) (x) G in float64, with rows of length 1.
-    separable: whether a head is right on all inputs by more than rounding could make of it; None where neither that nor
-      its opposite is shown.
+    separable: whether a head is right on all inputs by more than rounding error; None where neither answer is proven.
   """
 
   head: np.ndarray
@@ -57,10 +56,10 @@ class BestHead(NamedTuple):
 def relative_error(distribution: Distribution, length: int) -> float:
   """A bound on |computed - exact| / exact for every entry of a float64 G or posterior of texts of `length` positions.
 
-  A recursion of products and sums of nonnegative terms cancels nothing: m operations in a row leave a share of at most
-  m u / (1 - m u), u = 2^-53 (Higham 2002, section 3.1), in whatever order sums are taken. A position costs each pass
-  the terms of one contraction and of one scaling, and what is left is one of each and W p. Of the scaled arithmetic of
-  `inference`, which loses nothing to underflow that could matter (`inference._LEAST_LOG_EVIDENCE`).
+  Products and sums of nonnegative terms do not cancel: m operations in a row have relative error at most m u / (1 - m
+  u), u = 2^-53 (Higham 2002, section 3.1), in any order of summation. Each pass takes one contraction and one scaling a
+  position; one of each and W p remain. The bound is for the scaled arithmetic of `inference`, whose underflow is
+  negligible (`messages.SCALED`).
   """
   num_joint, num_states = distribution.joint_initial_probs.shape[-1], distribution.transition_matrix.shape[-1]
   operations = 2 * (length + 1) * (num_joint + num_states + 10)
@@ -80,17 +79,17 @@ def best_head(
 ) -> BestHead:
   """The best linear head on `features` themselves that a search finds, and a bound on every head.
 
-  Nothing in it is random or hangs on a clock.
+  The search is deterministic.
 
   Args:
     features: G [n, V], whose rows sum to 1, so that a bias adds nothing.
     labels: [n] ints below C.
     num_classes: C.
-    starts: heads [V, C] that count too, and from the best of which the search starts as well.
-    error: each entry of the exact G differs by at most this share of it from `features`.
+    starts: further candidate heads [V, C]; the search also starts from the best of them.
+    error: bound on the relative error of `features`, as a share of each entry of the exact G.
     tolerance: margins up to this count as none, in coordinates of unit covariance.
-    max_rounds: of lines and linear programs from each of the two; a round without a gain is the last.
-    max_certificates: that are looked for.
+    max_rounds: rounds of lines and linear programs from each of the two starts; a round without a gain is the last.
+    max_certificates: the limit on certificates.
 
   Raises:
     RuntimeError: HiGHS gave up on the linear program of separability.
@@ -107,7 +106,7 @@ def best_head(
   rows_nxOxF = rows.reshape(len(labels), num_classes - 1, -1)
   searched = [found.head.T.ravel()]
   if not found.separable:
-    # Of unit covariance, so that least squares are a product.
+    # Coordinates have unit covariance, so least squares are a product.
     given = [(coordinates.T @ (features @ start) / len(labels)).T.ravel() for start in starts]
     best_given = sorted(given, key=lambda head: _num_right(rows_nxOxF, head))[-1:]
     searched += [
@@ -127,14 +126,14 @@ def best_head(
 def proven_certificates(
   features: np.ndarray, labels: np.ndarray, num_classes: int, error: float, tolerance: float
 ) -> Iterator[tuple[np.ndarray, float]]:
-  """The inputs and the residual of one certificate after another, each without the inputs of those before.
+  """Yield the inputs and residual of one certificate after another, on disjoint inputs.
 
   Arguments are those of `best_head`.
   """
   to_coordinates = separability.whitening(features)
   coordinates = features @ to_coordinates
   if not to_coordinates.any(0).all():
-    # In fewer dimensions none has the pairs that a proof takes.
+    # In fewer dimensions no certificate has enough pairs for a proof.
     return
   kept = np.arange(len(labels))
   while len(kept):
@@ -146,17 +145,17 @@ def proven_certificates(
     residual = _proof(separability.differences(features, labels, pairs, num_classes)[:, features.shape[1] :], error)
     if residual is not None:
       yield inputs, residual
-    # What is not shown is no proof: one of its inputs goes, and the others may be in another.
+    # Without a proof, only one input is dropped: the others may be in another certificate.
     kept = np.setdiff1d(kept, inputs if residual is not None else inputs[-1:])
 
 
 def _proof(rows: np.ndarray, error: float) -> float | None:
-  """The residual of weights that make `rows` vanish, where they are shown to be positive; or else None.
+  """The residual of weights lambda with lambda^T rows = 0, if they are proven to be positive; else None.
 
-  The blocks of a row (e_y - e_c) (x) G, one for each class, sum to 0: without the first they say all. Of k rows of
-  length k - 1 some weights vanish. With sum 1 they solve a square system M lambda = e, and for R near its inverse and
-  all M' with |M' - M| <= D, if |I - R M| + |R| D has infinity norm a < 1, every solution lies within
-  |R (e - M lambda)| + |R| D |lambda| over 1 - a, in that norm, of lambda (Rump 2010, section 10). Rounding is in D.
+  The blocks of a row (e_y - e_c) (x) G, one for each class, sum to 0, so the first is redundant. k rows of length k - 1
+  are dependent. Weights with sum 1 solve a square system M lambda = e. Let R be near its inverse, and |I - R M| + |R| D
+  have infinity norm a < 1. For all M' with |M' - M| <= D every solution lies within |R (e - M lambda)| + |R| D |lambda|
+  over 1 - a, in that norm, of lambda (Rump 2010, section 10). D includes rounding.
 
   Args:
     rows: [k, (C - 1) V].
@@ -167,12 +166,12 @@ def _proof(rows: np.ndarray, error: float) -> float | None:
     return None
   rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
   system, last = np.vstack([rows.T, np.ones(size)]), np.eye(size)[-1]
-  # A square system is near singular where its solutions are not the only ones.
+  # Solutions that are not unique make the system nearly singular.
   if np.linalg.cond(system) > 0.1 / _ROUNDOFF:
     return None
   inverse = np.linalg.inv(system)
   weights, magnitude = inverse[:, -1], np.abs(inverse)
-  # Twice and some more for the roundings of this bound itself.
+  # The factors cover the rounding of this bound itself.
   spread = (error + 2 * (size + 4) * _ROUNDOFF) * 1.01 * np.abs(system)
   contraction = (np.abs(np.eye(size) - inverse @ system) + magnitude @ spread).sum(1).max()
   if contraction >= 0.5:
@@ -187,7 +186,7 @@ def _num_right(rows_nxOxF: np.ndarray, head: np.ndarray) -> int:
 
 
 def _searched(rows_nxOxF: np.ndarray, head: np.ndarray, max_rounds: int) -> np.ndarray:
-  """The best head that rounds of lines and linear programs come to from `head`."""
+  """The best head that rounds of lines and linear programs reach from `head`."""
   best = _num_right(rows_nxOxF, head)
   directions = scipy.stats.qmc.Sobol(head.size, scramble=False, bits=_LOG_LINES + max_rounds.bit_length() + 1)
   directions.fast_forward(2**_LOG_LINES)

@@ -12,24 +12,24 @@ from hmm_jax.theory.limits import separability
 from hmm_jax.theory.limits.separability import Separation
 from hmm_jax.theory.problems.enumeration import Texts
 
-# pairs^2 H T up to which a certificate is confirmed, some seconds' work: the numbers of exact arithmetic grow.
+# The largest pairs^2 H T of a certificate to confirm, some seconds' work: exact numbers grow.
 _LARGEST_PROOF = 20_000
-# The likeliest texts among which a proof is looked for first; then among twice as many, and so on.
+# The number of likeliest texts that are searched for a proof first, then doubled.
 _FEWEST_TEXTS = 2
-# Proofs that are tried among so many; one that is too large for exact arithmetic often has a smaller one beside it.
+# Proofs tried at each size: one too large for exact arithmetic often has a smaller one beside it.
 _MAX_PROOFS = 4
 
 
 class Decision(NamedTuple):
-  """Outcome for linear heads on texts.
+  """Outcome of the search for a linear head on texts.
 
   Attributes:
     outcome: 'constant' (all labels are one), 'separable' (a head is right on all), 'certified' (none is, by exact
       arithmetic) or 'undecided'.
     proof: of a certified problem, its pairs by the number of the text; None otherwise.
-    least_error: the probability that every linear head gets wrong at least, which the proof shows; 0 without one. Of
-      the texts of a proof each head has one wrong, and the least likely one counts.
-    head: [V, C], the program's head for the most of the likeliest texts that it found one for.
+    least_error: a proven lower bound on the error probability of every linear head; 0 without a proof. Each head gets a
+      text of the proof wrong, at best the least likely one.
+    head: [V, C], the head for the largest set of likeliest texts that the program separates.
   """
 
   outcome: str
@@ -39,10 +39,10 @@ class Decision(NamedTuple):
 
 
 def decide(problem: StateProblem, texts: Texts, tolerance: float) -> Decision:
-  """Looks for a linear head that gives the label of every text, and for a proof that there is none.
+  """Search for a linear head that gives the label of every text, or a proof that there is none.
 
-  Likely texts come first, so that a proof speaks of texts as likely as can be. Where a proof is not confirmed, its
-  least likely text is left out and another one is looked for: a proof on some texts is one on all.
+  Likely texts come first, so that a proof uses texts as likely as possible. If a proof is not confirmed, its least
+  likely text is dropped and the search goes on: a proof on some texts is one on all.
 
   Args:
     problem: the model's chain, and the task.
@@ -71,10 +71,10 @@ def decide(problem: StateProblem, texts: Texts, tolerance: float) -> Decision:
 
 
 def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, found: Separation) -> bool | None:
-  """Decide whether labels and weights of a certificate hold for the floats of the HMM; None where it is too large.
+  """Decide whether labels and weights of a certificate hold for the floats of the HMM; None if it is too large.
 
-  A tie is of the lower class. The weights prove that no head puts every label strictly first; nor can it be that every
-  label is first with ties of the lower class, if one of the proof's texts has a label that is not the lowest.
+  Ties go to the lower class. The weights prove that no head puts every label strictly first. Ties do not help either,
+  if a text of the proof has a label that is not the lowest.
 
   Args:
     problem: the model's chain, and the task that the labels are of.
@@ -85,7 +85,7 @@ def is_exact(problem: StateProblem, tokens: np.ndarray, labels: np.ndarray, foun
   hmm, silent_probs, task_weights, *_ = problem
   if len(found.pairs) ** 2 * hmm.num_states * tokens.shape[1] > _LARGEST_PROOF:
     return None
-  # In proportion: neither a label nor whether a proof holds depends on the scale of a G, and integers are quicker.
+  # Up to scale: neither a label nor a proof depends on the scale of a G, and integers are faster.
   chain, silent, mu = exact_chain(hmm), as_integers(silent_probs)[0], as_integers(task_weights)[0]
   inputs = np.unique(found.pairs[:, 0])
   features = []

@@ -1,4 +1,4 @@
-"""Prompts of the exact model as one row, and whether one with a linear head is right: docs/findings/theory.md.
+"""One-row prompts of the exact model, and a test whether one is right with a linear head: docs/findings/theory.md.
 
 Rows u_1, ..., u_k before the [MASK] reach its prediction only as the law A w of the masked state, up to scale, with
 w = u_k * A(u_{k-1} * ... A(u_1 * P[H_1])) >= 0 and A = transition_matrix.T. With W = emission_matrix.T and
@@ -7,9 +7,9 @@ and the label is that of sum_h v_h lambda_h(x), v = mu * P[H_0]. So the head is 
 
   (W^T b) * (A w) = c v,  c > 0,
 
-of which Theorem 3.6 is a case. With S the support of v and F that of A w it says: W^T b = v * q on S and 0 on the rest
-of F, where q > 0 and q * (A w) = 1 on S. Such q are the positive vectors of a subspace, and such A w are the cone of
-the columns of A that reach no state outside F.
+of which Theorem 3.6 is a case. Let S be the support of v and F that of A w. Then W^T b = v * q on S and 0 on the rest
+of F, where q > 0 and q * (A w) = 1 on S. Such q are the positive vectors of a subspace, and such A w the cone of the
+columns of A that reach no state outside F.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _LARGEST_ERROR = 1e-6
 
 
 class ConstantPrompt(NamedTuple):
-  """Solution of (W^T b) * (A w) = c v, or that there is none.
+  """A solution of (W^T b) * (A w) = c v, or the result that there is none.
 
   Attributes:
     outcome: 'yes', with a construction; 'no'; or 'undecided', where a search was cut off.
@@ -50,11 +50,11 @@ class ConstantPrompt(NamedTuple):
 
 
 class Limits(NamedTuple):
-  """When a search ends undecided.
+  """Limits at which a search ends undecided.
 
   Attributes:
     max_covers: the most sets F.
-    max_boxes: the most boxes of q on all of them, but two on each at least.
+    max_boxes: the most boxes of q on all F together, with at least two on each.
     max_nodes: of the search for H* in Assumption 3.5, which comes first.
   """
 
@@ -64,13 +64,13 @@ class Limits(NamedTuple):
 
 
 class _Case(NamedTuple):
-  """The equation that is to be solved.
+  """The equation to solve.
 
   Attributes:
     A: [H, H], and W [V, H], the paper's; entries of A up to the threshold are 0.
     v: [C - 1, H], of largest entry 1.
     weighed: S.
-    supports: what each state that can be first moves to.
+    supports: successors of each state that can be first.
     rank: the threshold of singular values.
   """
 
@@ -83,7 +83,7 @@ class _Case(NamedTuple):
 
 
 class _Factors(NamedTuple):
-  """On one F: q = `basis` @ y, A w = `columns` @ w_B on S; `starts` is B."""
+  """Factors on one F: q = `basis` @ y, A w = `columns` @ w_B on S; `starts` is B."""
 
   basis: np.ndarray
   columns: np.ndarray
@@ -115,7 +115,7 @@ def masked_state_weights(hmm: HMM, rows: ArrayLike) -> np.ndarray:
 def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
   """lambda_h(x) = P[X_{2:T+1} = x | H_1 = h] of texts [n, T], scaled to a largest entry of 1, [n, H] float64.
 
-  A [MASK] (id V) says nothing; zeros where no state can produce x.
+  A [MASK] (id V) is no evidence; zeros where no state can produce x.
   """
   moves, W = map(float64, hmm[1:])
   rows_VxH = np.vstack([W.T, np.ones(len(W))])
@@ -130,7 +130,7 @@ def likelihoods(hmm: HMM, tokens: np.ndarray) -> np.ndarray:
 def token_probs_behind(hmm: HMM, rows: ArrayLike, tokens: np.ndarray) -> np.ndarray:
   """G [n, V] at the [MASK] between prompt rows [k, H], k >= 1, and texts [n, T], in float64: W ((A w) * lambda(x)).
 
-  What `ExactModel` predicts there, by w alone; zeros where prompt and text contradict each other.
+  `ExactModel`'s prediction there, from w alone; zeros where prompt and text contradict each other.
   """
   A, W = (float64(matrix).T for matrix in hmm[1:])
   states = likelihoods(hmm, tokens) * (A @ masked_state_weights(hmm, rows))
@@ -140,14 +140,14 @@ def token_probs_behind(hmm: HMM, rows: ArrayLike, tokens: np.ndarray) -> np.ndar
 def constant_prompt(
   hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds: Thresholds, limits: Limits
 ) -> ConstantPrompt:
-  """Decides whether b and w >= 0 with (W^T b) * (A w) = c v, c > 0, exist, and builds the prompt and the head.
+  """Decide whether b and w >= 0 with (W^T b) * (A w) = c v, c > 0, exist, and build the prompt and the head.
 
-  With C classes: b_c and v_c relative to the last class, one w and one c for all of them. The sets F are unions of
-  supports of columns of A that cover S; one that leaves no q > 0 is given up, with all that contain it. Where every q
-  is possible, as under Assumption 3.5, any w that reaches S will do; elsewhere `reciprocals` decides.
+  With C classes, b_c and v_c are relative to the last class and share one w and one c. The sets F are unions of
+  supports of columns of A that cover S; one without any q > 0 is pruned, with all its supersets. If every q is
+  possible, as under Assumption 3.5, any w that reaches S will do; otherwise `reciprocals` decides.
 
-  Prompts are of one row, on the states that can be first; where P[H_1] has full support that is all prompts. Entries of
-  q, and of A w on S, are looked for at most 1e6 apart, and 'no' is of those.
+  Prompts have one row, on the states that can be first; if P[H_1] has full support, they represent all prompts. The
+  search covers entries of q, and of A w on S, within a factor of 1e6, and 'no' refers to those.
 
   Args:
     hmm: the model's chain, H states and V tokens.
@@ -166,7 +166,7 @@ def constant_prompt(
   'yes'
   """
   case = _case(hmm, task_weights, silent_probs, thresholds)
-  # The cover of Assumption 3.5 is one, wherever the search for covers ends.
+  # The cover of Assumption 3.5 is a candidate wherever the search for covers ends.
   relaxed = assumptions.relaxed_non_degeneracy(hmm, task_weights, thresholds, limits.max_nodes)
   found = list(itertools.islice(_covers(case), limits.max_covers + 1))
   covers = {states: _factors(case, states) for states in [*_essential(case, relaxed), *found[: limits.max_covers]]}
@@ -209,10 +209,10 @@ def _essential(case: _Case, relaxed: Finding) -> list[frozenset[int]]:
 
 
 def _covers(case: _Case) -> Iterator[frozenset[int]]:
-  """Unions F of supports that hold S and leave some q > 0, small ones first; each once.
+  """Unions F of supports that contain S and allow some q > 0, small ones first; each once.
 
-  A union that holds S contains one that covers state after state of S, whichever is next, and grows from that by one
-  support after another; where a union leaves no q > 0, none that contains it does.
+  Every such union grows, one support at a time, from one that covers the states of S in turn. A union without any q > 0
+  has no superset with one.
   """
   supports = sorted(set(case.supports.values()), key=len)
   seen, frontier = set[frozenset[int]](), [frozenset[int]()]
@@ -231,7 +231,7 @@ def _covers(case: _Case) -> Iterator[frozenset[int]]:
 def _basis(case: _Case, states: frozenset[int]) -> np.ndarray:
   """The q [n, d] on S within F for which some b has W^T b_c = v_c * q there and 0 on the rest of F.
 
-  W^T b on F is what is orthogonal to all that the columns of W in F send to 0.
+  The W^T b on F are the orthogonal complement of the kernel of W's columns in F.
   """
   inside = sorted(states)
   W = case.W[:, inside]
@@ -255,7 +255,7 @@ def _factors(case: _Case, states: frozenset[int]) -> _Factors:
 
 
 def _any_pair(factors: _Factors) -> Pair:
-  """With A w as even as can be, or where S is reached so unevenly that no program tells, with w = 1."""
+  """A pair with A w as even as possible, or w = 1 where S is reached too unevenly for a linear program."""
   w = reciprocals.widest(factors.columns)
   w = w if (factors.columns @ w > 0).all() else np.ones_like(w)
   return Pair(1 / (factors.columns @ w), w)

@@ -1,4 +1,4 @@
-"""From KL to accuracy: what a linear head that is right on the exact G keeps on a model that is near it.
+"""From KL to accuracy: the accuracy on the exact G that a linear head keeps on a model near it.
 
 A head scores class c by b_c^T p + beta_c of a distribution p over tokens. On the exact G the label y of x is ahead of c
 by m_c(x) = (b_y - b_c)^T G(x) + beta_y - beta_c. With another model's G' in its place that changes by
@@ -8,15 +8,14 @@ by m_c(x) = (b_y - b_c)^T G(x) + beta_y - beta_c. With another model's G' in its
 where TV is half the L1 distance, P and Q are the normalised positive and negative parts of G' - G, both distributions,
 and osc is the largest entry minus the smallest. So with the relative margin rho(x) = min_c m_c(x) / osc(b_y - b_c) over
 all other classes c, the label stays strictly first where rho(x) > TV(x): x is certified. To take the label from x a
-model needs TV(x) >= rho(x), hence by Pinsker KL(G(x) || G'(x)) >= 2 rho(x)^2. Of means alone:
+model needs TV(x) >= rho(x), hence by Pinsker KL(G(x) || G'(x)) >= 2 rho(x)^2. From means alone:
 
   A model of mean TV t, or of mean KL k, takes at most the share of labels that the fractional knapsack does, the
   cheapest inputs first, until it has spent t, or k, at the cost rho(x), or 2 rho(x)^2, an input.
 
-Its bound is at least Markov's, P(rho >= gamma) - k / (2 gamma^2) for every gamma > 0, and no other knows only the
-margins and costs. Where TV is nearly the same on all inputs, KL may certify more than TV does. P and mean are over
-whichever inputs are given, such as a test set. All speaks of one fixed head, and of none that is tuned on the model
-itself.
+This bound is at least Markov's, P(rho >= gamma) - k / (2 gamma^2) for every gamma > 0, and the best from margins and
+costs alone. Where TV is nearly the same on all inputs, KL may certify more than TV does. P and mean are over the given
+inputs, such as a test set. The bounds hold for one fixed head, not for one tuned on the model itself.
 """
 
 from typing import NamedTuple
@@ -29,7 +28,7 @@ from hmm_jax.float64 import float64
 from hmm_jax.heads import LinearHead
 from hmm_jax.theory.problems.enumeration import normalised
 
-# Relative margins are over the distance by more than rounding makes of them.
+# Relative margins must exceed the distance by more than their rounding.
 _ROUNDING = 1e-12
 
 
@@ -54,7 +53,7 @@ class Certificate(NamedTuple):
 
 
 def certify(head: LinearHead, ideal_probs: ArrayLike, model_probs: ArrayLike, labels: ArrayLike) -> Certificate:
-  """Accuracy that a head that was fixed beforehand keeps on a model, by input, by mean TV and by mean KL.
+  """Accuracy that a fixed head keeps on a model: by input, by mean TV and by mean KL.
 
   Args:
     head: weights [V, C] and bias [C].
@@ -86,7 +85,7 @@ def certify(head: LinearHead, ideal_probs: ArrayLike, model_probs: ArrayLike, la
 def relative_margins(head: LinearHead, ideal_probs: ArrayLike, labels: ArrayLike) -> np.ndarray:
   """rho [n], the least over other classes c of m_c(x) / osc(b_y - b_c): the label stays first while TV(x) is below it.
 
-  Where b_y - b_c is constant the score decides by its bias whatever the model: infinite, by the sign of m_c.
+  Where b_y - b_c is constant, the bias decides on every model: rho is infinite with the sign of m_c.
   """
   labels = np.asarray(labels)
   margins, columns = _margins(head, float64(ideal_probs), labels), float64(head.weights).T
@@ -100,8 +99,8 @@ def least_kept(costs: np.ndarray, budget: float) -> float:
   """The share of inputs that keep their label if others lose it, cheapest first, for `budget` in the mean over all.
 
   Args:
-    costs: [n], what it costs to take the label from an input; 0 where the head has it wrong already.
-    budget: the mean of what is spent; a part of a cost takes that part of an input.
+    costs: [n], the cost of taking the label from an input; 0 where the head is wrong already.
+    budget: the mean cost spent; a part of a cost takes that part of an input.
   """
   cheapest = np.sort(costs[costs > 0])
   shares = np.arange(len(cheapest) + 1) / len(costs)
@@ -111,7 +110,7 @@ def least_kept(costs: np.ndarray, budget: float) -> float:
 def _margins(head: LinearHead, probs: np.ndarray, labels: ArrayLike) -> np.ndarray:
   """m_c(x) [n, C], infinite for the label itself.
 
-  Of the difference of two columns, since their common part may be large beside it, and so its rounding.
+  Computed from the difference of two columns, whose common part may be large, and so its rounding.
   """
   columns, bias = float64(head.weights).T, float64(head.bias)
   labels = np.asarray(labels)

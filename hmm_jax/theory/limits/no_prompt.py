@@ -1,12 +1,12 @@
 """Proofs that no prompt of any length with a linear head is right on given inputs: docs/findings/theory.md.
 
 Behind any prompt, or none, the masked state has some law f >= 0, and for two classes the difference b of their heads
-scores b^T G, in proportion to sum_h a_h lambda_h(x), a = (W^T b) * f. So a has, wherever it is not 0, the signs s of
-W^T b, one of the sign patterns of the row space of W. Where for every such s weights m >= 0 of inputs x of classes y_x
-= 1 or -1 exist with s_h sum_x m_x y_x lambda_h(x) <= 0 for all h, no a of those signs is right on all x (Farkas): the
-sum over h of that times |a_h| would have to be positive.
+scores b^T G, in proportion to sum_h a_h lambda_h(x), a = (W^T b) * f. Wherever a is not 0 it has the signs s of W^T b,
+a sign pattern of the row space of W. Suppose that for every such s weights m >= 0 of inputs x of classes y_x = 1 or -1
+exist with s_h sum_x m_x y_x lambda_h(x) <= 0 for all h. Then no a of those signs is right on all x (Farkas): the sum
+over h of that times |a_h| would have to be positive.
 
-A text that the prompt makes impossible has G = 0, and one label whatever it is. So the inputs of a proof are texts that
+A text that the prompt makes impossible has G = 0 and always the same label. So the inputs of a proof are texts that
 every state can produce: a prompt leaves all of them possible or none.
 """
 
@@ -35,7 +35,7 @@ _NEGLIGIBLE = 1e-7
 
 
 class Refutation(NamedTuple):
-  """Why no coefficients of one sign pattern are right.
+  """A proof that no coefficients of one sign pattern are right.
 
   Attributes:
     signs: s [H], of 1 and -1.
@@ -54,10 +54,10 @@ class NoPrompt(NamedTuple):
   Attributes:
     outcome: 'certified', none is right, in exact arithmetic; 'open', no such proof exists, since a head is right behind
       some law of the masked state, which is a prompt where it is some A w; or 'undecided'.
-    classes: the two classes that it is about, the lower first.
+    classes: the two classes of the outcome, the lower first.
     refutations: one for each sign pattern, of a proof.
-    law: of what is open, f [H] of sum 1.
-    head: and b [V], the score of the lower class minus that of the other, right on all inputs of both that every
+    law: if open, f [H] of sum 1.
+    head: if open, b [V], the score of the lower class minus that of the other, right on all inputs of both that every
       state can produce.
   """
 
@@ -93,11 +93,11 @@ def no_prompt(
   = mu * P[H_0] are those of some W^T b, a = v is right, and there is nothing to prove.
 
   Args:
-    hmm: the model's chain, H states and V tokens; floats are the rationals that they are.
+    hmm: the model's chain, H states and V tokens; floats are exact rationals.
     task_weights: mu [C, H].
     silent_probs: P[H_0] [H]; P[H_1] for a label of the masked first state itself.
-    tokens: x [n, T], what follows the [MASK].
-    max_states: the largest H of which all sign patterns are examined.
+    tokens: x [n, T], the texts after the [MASK].
+    max_states: the largest H for which all sign patterns are examined.
 
   >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
   >>> task, texts = head_fails_prompt_succeeds(), np.array([[0, 0], [0, 1], [1, 1]])
@@ -109,7 +109,7 @@ def no_prompt(
   lambda_nxH = likelihoods(hmm, tokens)
   labels = (lambda_nxH @ v.T).argmax(1)
   supports = hmm._replace(transition_matrix=hmm.transition_matrix > 0, emission_matrix=hmm.emission_matrix > 0)
-  # What every state can produce, by the supports, since products of small probabilities may underflow.
+  # Texts that every state can produce, by supports: products of small probabilities may underflow.
   is_usable = likelihoods(supports, tokens).all(1)
   outcomes = []
   for pair in itertools.combinations(np.unique(labels).tolist(), 2):
@@ -134,7 +134,7 @@ def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) 
   of_task = _separation(W_HxV[weighed], v[weighed])
   if of_task.separable:
     return _open(W_HxV, of_task, v)
-  # There is nothing to play for where the inputs that every state can produce have one label.
+  # There is nothing to prove where the inputs that every state can produce have one label.
   if hmm.num_states > max_states or len(np.unique(inputs.targets)) < 2:
     return NoPrompt('undecided')
   chain, refutations = chain_lib.exact_chain(hmm), list[Refutation]()
@@ -145,23 +145,23 @@ def _two_class_proof(hmm: HMM, inputs: _Inputs, v: np.ndarray, max_states: int) 
       return _open(W_HxV, found, signs * sizes) if found.separable else NoPrompt('undecided')
     refutation = _refutation(chain, inputs, signs, weights)
     if refutation is None:
-      # Only rounding tells right from wrong.
+      # The answer is within rounding.
       return NoPrompt('undecided')
     refutations.append(refutation)
   return NoPrompt('certified', None, tuple(refutations))
 
 
 def _open(W_HxV: np.ndarray, found: Separation, coefficients: np.ndarray) -> NoPrompt:
-  """With a = (W^T b) * f for the b that was found, which has the signs of a."""
+  """The open outcome with a = (W^T b) * f for the b that was found, which has the signs of a."""
   head = found.head[:, 0] - found.head[:, 1]
   law = np.where(coefficients, coefficients / np.where(coefficients, W_HxV @ head, 1), 0)
   return NoPrompt('open', law=law / law.sum(), head=head)
 
 
 def _patterns(W_HxV: np.ndarray, chain: ExactChain) -> Iterator[np.ndarray]:
-  """Sign patterns [H] that hold all those of W^T b without zeros, but for those that are proven to be none.
+  """A superset of the sign patterns [H] of W^T b without zeros: all patterns but those that are proven impossible.
 
-  Those with zeros follow by continuity: they are in the closure of others, since no column of W is 0.
+  Patterns with zeros follow by continuity: they are in the closure of others, since no column of W is 0.
   """
   prefixes = [np.array([1]), np.array([-1])]
   while prefixes:
@@ -179,15 +179,15 @@ def _patterns(W_HxV: np.ndarray, chain: ExactChain) -> Iterator[np.ndarray]:
 
 
 def _separation(W_HxV: np.ndarray, signs: np.ndarray) -> Separation:
-  """Decide whether some b has these signs on the columns of W: whether it parts them, as points of two classes."""
+  """Decide whether some b has these signs on the columns of W, that is, separates them as points of two classes."""
   return separability.linear_separation(W_HxV, (signs < 0).astype(int), 2, _TOLERANCE)
 
 
 def _game(inputs: _Inputs, signs: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-  """The game of |a| against m: its value, |a| [H], and m [k] of sum 1.
+  """The zero-sum game of |a| against m: its value, |a| [H], and m [k] of sum 1.
 
-  The value is the largest least y_x sum_h s_h |a_h| lambda_h(x), each lambda_h scaled to a largest entry of 1 and |a|
-  then to sum 1; m shows that there is no larger one.
+  The value is max_|a| min_x y_x sum_h s_h |a_h| lambda_h(x), each lambda_h scaled to a largest entry of 1 and |a| then
+  to sum 1; m proves that it is the maximum.
   """
   scales = inputs.likelihoods.max(0)
   scales = np.where(scales > 0, scales, 1)
@@ -198,7 +198,7 @@ def _game(inputs: _Inputs, signs: np.ndarray) -> tuple[float, np.ndarray, np.nda
 
 
 def _refutation(chain: ExactChain, inputs: _Inputs, signs: np.ndarray, weights: np.ndarray) -> Refutation | None:
-  """The weights as a proof in `Fraction`s; None if they are none."""
+  """The weights as a proof in `Fraction`s; None if they prove nothing."""
   chosen = np.flatnonzero(weights > _NEGLIGIBLE * weights.max())
   exact_weights = [Fraction(weight) for weight in weights[chosen].tolist()]
   terms = [

@@ -6,16 +6,16 @@ Here A = transition_matrix.T and W = emission_matrix.T. Of a text x of L tokens 
 
 pi = P[H_1] and W_v the diagonal matrix of P[v | h]. S_L is the span of lambda(x) over all texts of L tokens: the
 posteriors span pi * S_L; a text without probability adds 0 to both. Since the W_v sum to the identity and A^T 1 = 1,
-lambda of a text is the sum of those of its continuations by a token: S_L lies in S_{L+1}. Once they are equal they stay
-so, hence S_L is the S of all lengths from L = H - 1 on, and no more than H - 1 steps are needed.
+lambda of a text is the sum of those of its continuations by a token: S_L lies in S_{L+1}. Once equal they stay equal,
+so S_L is constant from L = H - 1 on, and H - 1 steps suffice.
 
-With P[H_0] a silent state whose posterior labels speak of, P[H_0 = h | x] is proportional to P[H_0 = h] lambda_h(x). A
+With a silent state H_0 whose posterior gives the label, P[H_0 = h | x] is proportional to P[H_0 = h] lambda_h(x). A
 head b has b^T G(x) = r_x mu^T P[H_0 | x] for all x, with the r_x of the paper's Claim A.1, if and only if
 
   pi * (W^T b) - P[H_0] * mu is orthogonal to S_L, that is, mu D^-1 is in row(W) + (pi * S_L)-perp, D = P[H_1] / P[H_0].
 
-Where the label speaks of H_1 itself, as in the paper's simulations, P[H_0] is P[H_1] and D the identity. No bias is
-needed: the entries of G sum to 1. All of it is decided in exact arithmetic, the floats being the rationals they are.
+Where the label is of H_1 itself, as in the paper's simulations, P[H_0] is P[H_1] and D the identity. No bias is needed:
+the entries of G sum to 1. All of it is decided in exact arithmetic; floats are exact rationals.
 """
 
 import itertools
@@ -67,9 +67,9 @@ class LinearScore(NamedTuple):
 def reachable(hmm: HMM, length: int) -> Reachable:
   """S_L for texts of `length` tokens, exactly.
 
-  Words are chosen modulo a prime, level by level: those of L + 1 tokens extend the new ones of L. What is independent
-  modulo a prime is independent, and H words are a basis. Where there are fewer, their span is shown to hold all the
-  likelihoods that one more token makes of it, without any rounding; slow where numbers are long.
+  Words are chosen modulo a prime, level by level: those of L + 1 tokens extend the new ones of L. Independence modulo a
+  prime implies independence, and H words are a basis. With fewer words, exact arithmetic checks that one more token
+  does not leave their span; this is slow where numbers are long.
 
   Raises:
     ArithmeticError: fewer words than the dimension were found, since the prime divides a determinant.
@@ -99,25 +99,25 @@ def reachable(hmm: HMM, length: int) -> Reachable:
 
 
 def linear_score(hmm: HMM, reach: Reachable, task_weights: ArrayLike, silent_probs: ArrayLike) -> LinearScore:
-  """Decides exactly whether the score is linear in G on what `reach` spans, for every class relative to the last one.
+  """Decide exactly whether the score is linear in G on what `reach` spans, for every class relative to the last one.
 
   Args:
     hmm: of floats or `Fraction`s, H states and V tokens.
     reach: from `reachable` of the same.
     task_weights: mu [C, H].
-    silent_probs: P[H_0] [H]; P[H_1] where the label speaks of the masked state.
+    silent_probs: P[H_0] [H]; P[H_1] where the label is of the masked state.
   """
   mu = exact(task_weights)
   relative = (mu[:-1] - mu[-1]).T
   seen = exact_rows(hmm.initial_probs)[:, None] * exact_rows(hmm.emission_matrix)
   wanted = exact_rows(silent_probs)[:, None] * relative
-  # Each row of the system is an equation, which integers of its own may scale.
+  # Each row of the system is an equation and may have a scale of its own.
   system = np.array([as_integers(row)[0] for row in reach.basis @ np.hstack([seen, wanted])], object)
   num_tokens = seen.shape[1]
   if any(pivot >= num_tokens for pivot in row_reduced(system)[1]):
     return LinearScore(None, None)
   _, independent = row_reduced(system[:, :num_tokens].T)
   head = left_inverse(system[independent, :num_tokens].T).T @ system[independent, num_tokens:]
-  # A class that is weighed as the last one is has a score, and a head, that is constant.
+  # A class with the weights of the last one has a constant score and head.
   sizes, weighed = np.ptp(head, axis=0), np.ptp(relative, axis=0)
   return LinearScore(head, float((sizes[weighed > 0] / weighed[weighed > 0]).max(initial=0)))

@@ -1,11 +1,11 @@
 """A positive vector of a subspace whose entrywise reciprocal lies in a cone: found, or shown not to exist.
 
-q = basis @ y > 0 and columns @ w = 1 / q with w >= 0. The one set is convex and so is the other, but entrywise
-reciprocals of the one are not, so that no single program decides. Successive linear programs find solutions, and not
-every one. That there is none is shown by branch and bound on log q: over a box, g = 1 / q lies between its tangents and
-its chord, and a linear program in y and w that has no solution excludes the box.
+q = basis @ y > 0 and columns @ w = 1 / q with w >= 0. Both sets are convex, but entrywise reciprocals of one are not,
+so that no single program decides. Successive linear programs find solutions, but may miss some. Branch and bound on log
+q shows that there is none: over a box, g = 1 / q lies between its tangents and its chord, and an infeasible linear
+program in y and w excludes the box.
 
-All is up to scale, and entries of q, as those of 1 / q, are taken to be at most 1e6 apart.
+All is up to scale, and entries of q, as those of 1 / q, are taken to be within a factor of 1e6.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -18,11 +18,11 @@ from hmm_jax.theory.limits.separability import PRECISE
 
 # The largest |q (columns @ w) - 1| of a product that counts as 1.
 TOLERANCE = 1e-9
-# How far apart entries are looked for.
+# The largest ratio of two entries in the search.
 _LARGEST_RATIO = 1e6
 # HiGHS takes smaller coefficients for 0.
 _LEAST_COEFFICIENT = 1e-9
-# Of the statuses of linprog; what is neither this nor 0 is a failure.
+# A status of linprog; any other but 0 is a failure.
 _INFEASIBLE = 2
 # Steps of the successive programs, the share of each variable that the first one moves at most, and when they end.
 _NUM_STEPS = 40
@@ -32,7 +32,7 @@ _LEAST_GAIN = 1e-3
 
 
 class Pair(NamedTuple):
-  """Attributes: q [n] > 0; w [m] >= 0 with columns @ w = 1 / q."""
+  """A solution: q [n] > 0; w [m] >= 0 with columns @ w = 1 / q."""
 
   q: np.ndarray
   w: np.ndarray
@@ -41,8 +41,8 @@ class Pair(NamedTuple):
 def has_positive(basis: np.ndarray) -> bool:
   """Decide whether the span of orthonormal columns [n, d] has a vector with all entries positive.
 
-  By Gordan's theorem it has none exactly where a mixture of the rows is 0. A positive unit vector whose entries are at
-  most 1e6 apart keeps every mixture at least 1e-6 / sqrt(n) away from it.
+  By Gordan's theorem it has none exactly where a convex combination of the rows is 0. A positive unit vector with
+  entries within a factor of 1e6 keeps these at least 1e-6 / sqrt(n) away from 0.
   """
   size, dimension = basis.shape
   if dimension == size:
@@ -52,7 +52,7 @@ def has_positive(basis: np.ndarray) -> bool:
 
 
 def widest(columns: np.ndarray) -> np.ndarray:
-  """w >= 0 [m] with the largest least entry of columns @ w [n], the largest being 1; all equal where HiGHS gives up."""
+  """w >= 0 [m] that maximises min(columns @ w) [n], the largest entry being 1; all equal if HiGHS gives up."""
   size = columns.shape[1]
   rows = np.block([[-columns, np.ones((len(columns), 1))], [columns, np.zeros((len(columns), 1))]])
   found = _minimum(np.append(np.zeros(size), -1.0), rows, np.repeat([0.0, 1.0], len(columns)), [(0, None)] * (size + 1))
@@ -60,10 +60,9 @@ def widest(columns: np.ndarray) -> np.ndarray:
 
 
 def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | None:
-  """The pair that successive linear programs end at from w and the q that suits it best; None where they fail.
+  """The pair that successive linear programs reach from w and its nearest q; None where they fail.
 
-  Each moves q and columns @ w, by a share of their entries at most, so as to solve q * (columns @ w) = 1 to first
-  order.
+  Each changes q and columns @ w by a bounded share of their entries to solve q * (columns @ w) = 1 to first order.
   """
   size, dimension, reached, share = len(basis), basis.shape[1], columns @ w, _FIRST_SHARE
   if not (reached > 0).all():
@@ -79,7 +78,7 @@ def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | 
       break
     slope = np.hstack([reached[:, None] * basis, q[:, None] * columns])
     relative = scipy.linalg.block_diag(basis / q[:, None], columns / reached[:, None])
-    # The last variables are what is left of the error and the largest move, which is made no larger than it must be.
+    # The last variables are the remaining error and the largest move, which is kept small.
     rows = np.hstack(
       [np.vstack([slope, -slope, relative, -relative]), -np.repeat(np.eye(2), [2 * size, 4 * size], axis=0)]
     )
@@ -97,11 +96,11 @@ def found_from(basis: np.ndarray, columns: np.ndarray, w: np.ndarray) -> Pair | 
 
 
 def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Literal[False] | None:
-  """A pair, False where there is none, None where `max_boxes` boxes are not enough to tell or HiGHS gives up on one.
+  """A pair; False if there is none; None if `max_boxes` boxes do not decide or HiGHS gives up on one.
 
-  A box bounds log(q / q_0). Successive programs start from the most even columns @ w, then from what the relaxed
-  program of each box has. Columns are scaled to a largest entry of 1; where one still has an entry that HiGHS takes
-  for 0, none found says nothing.
+  A box bounds log(q / q_0). Successive programs start from the most even columns @ w, then from the relaxed solution of
+  each box. Columns are scaled to a largest entry of 1; if one still has an entry that HiGHS takes for 0, finding no
+  pair decides nothing.
   """
   largest = columns.max(0)
   scales = np.where(largest > 0, largest, 1)
@@ -113,7 +112,7 @@ def decide(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Lit
 
 
 def _decided(basis: np.ndarray, columns: np.ndarray, max_boxes: int) -> Pair | Literal[False] | None:
-  """`decide` for columns as HiGHS has them."""
+  """`decide` for scaled columns."""
   pair = found_from(basis, columns, widest(columns))
   if pair is not None:
     return pair
@@ -176,7 +175,7 @@ def _relaxed(basis: np.ndarray, columns: np.ndarray, box: np.ndarray) -> Pair | 
 
 
 def _tightened(basis: np.ndarray, columns: np.ndarray, box: np.ndarray) -> np.ndarray | None:
-  """The logarithmic bounds [n, 2] of the pairs in a box by each side alone; None where there is none."""
+  """The logarithmic bounds [n, 2] of the pairs in a box, from each side alone; None if no pair is left."""
   of_span = _bounds(basis, box, [(None, None)] * basis.shape[1])
   of_cone = None if of_span is None else _bounds(columns, -of_span[:, ::-1], [(0, None)] * columns.shape[1])
   return None if of_cone is None else -of_cone[:, ::-1]

@@ -3,7 +3,7 @@
 A head scores class c by b_c^T G. On finitely many inputs with labels, either some b puts every label strictly first,
 or weights lambda >= 0 exist that prove the opposite (Motzkin's transposition theorem): with lambda_{i,c} on the pair
 of input i and a class c other than its label y_i, sum_{i,c} lambda_{i,c} (e_{y_i} - e_c) (x) G_i = 0, sum lambda = 1.
-With two classes: a mixture of the G of one class equals a mixture of the G of the other, and no half-space parts a
+With two classes: a mixture of the G of one class equals a mixture of the G of the other, and no half-space separates a
 point from itself. A bias adds nothing, since the entries of G sum to 1.
 """
 
@@ -19,7 +19,7 @@ import scipy.sparse
 from hmm_jax.float64 import float64
 from hmm_jax.theory.exact.algebra import as_integers, modular_pivots, row_reduced
 
-# The tolerances of linear programs here and beside: the least that HiGHS takes.
+# The tolerances of all linear programs: the least that HiGHS accepts.
 PRECISE = dict(primal_feasibility_tolerance=1e-10, dual_feasibility_tolerance=1e-10)
 # Rounding errors of a score b^T G, as a share of |b|^T G.
 _ROUNDING = 1e-12
@@ -30,7 +30,7 @@ class Separation(NamedTuple):
 
   Attributes:
     separable: whether a head with a margin above the tolerance exists.
-    margin: the largest least gap between the score of the label and any other, over heads with entries in [-1, 1].
+    margin: the least gap between the score of the label and any other, maximised over heads with entries in [-1, 1].
     head: [V, C], one that attains it.
     pairs: [n, 2] int, the (input, other class) with a positive weight, where not separable.
     weights: [n], their lambda; they sum to 1.
@@ -46,7 +46,7 @@ class Separation(NamedTuple):
 
 
 def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, tolerance: float) -> Separation:
-  """Decides whether a linear head on `features` gives every label, as Theorem 3.3 promises under Assumption 3.1.
+  """Decide whether a linear head on `features` gives every label, as Theorem 3.3 promises under Assumption 3.1.
 
   Maximises t subject to (b_{y_i} - b_c)^T G_i >= t for all i and c other than y_i, with b in [-1, 1], by HiGHS. The
   duals of these constraints are lambda. The margin is that of the head that HiGHS returns, perhaps less than its t.
@@ -94,7 +94,7 @@ def largest_margin(rows: Any, bounds: list[tuple], **equations: Any) -> tuple[np
   program = {'A_ub': bound, 'b_ub': np.zeros(rows.shape[0]), 'bounds': bounds, **equations}
   objective = np.append(np.zeros(rows.shape[1]), -1.0)
   for presolve in (True, False):
-    # On some CPUs presolving ends without a status, where the program as it stands is solved.
+    # On some CPUs presolve ends without a status; the program is then solved without it.
     result = scipy.optimize.linprog(objective, **program, method='highs-ds', options={**PRECISE, 'presolve': presolve})
     if not result.status:
       return result.x[:-1], np.maximum(-result.ineqlin.marginals, 0)
@@ -102,7 +102,7 @@ def largest_margin(rows: Any, bounds: list[tuple], **equations: Any) -> tuple[np
 
 
 def surely_right(features: np.ndarray, labels: np.ndarray, head: np.ndarray) -> np.ndarray:
-  """Where a head [V, C] puts the label of features [n, V] first by more than rounding could, [n]."""
+  """True where a head [V, C] puts the label of features [n, V] first by more than rounding error, [n]."""
   own_nxV = head.T[labels]
   ahead = np.ones(len(own_nxV), bool)
   for other, column in enumerate(head.T):
@@ -115,7 +115,7 @@ def surely_right(features: np.ndarray, labels: np.ndarray, head: np.ndarray) -> 
 def whitening(features: np.ndarray) -> np.ndarray:
   """M [V, V] with features @ M of unit covariance (about 0), 0 in directions that rounding decides.
 
-  A linear head on the one is one on the other, and its margin does not hang on how rare a token is.
+  A linear head on one is a linear head on the other; its margin does not depend on how rare a token is.
   """
   scales = features.max(0)
   scales = np.where(scales > 0, scales, 1)
@@ -137,8 +137,8 @@ def exact_certificate(
     num_classes: C.
 
   Returns:
-    Positive weights with sum 1, one per pair, that solve the equations exactly. None where the pairs have not exactly
-    one solution up to scale, or where it is not positive throughout.
+    Positive weights with sum 1, one per pair, that solve the equations exactly. None unless the pairs have exactly one
+    solution up to scale and it is positive.
 
   >>> features, labels = np.array([[0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]), np.array([0, 1, 0])
   >>> print(*exact_certificate(features, labels, np.array([[0, 1], [1, 0], [2, 1]]), num_classes=2))

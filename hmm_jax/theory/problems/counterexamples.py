@@ -1,11 +1,11 @@
-"""Two distributions of small fractions in which a linear head fails and what the paper puts in its place succeeds.
+"""Two small distributions in which a linear head fails and the paper's prompt or attention head succeeds.
 
 They can be followed by hand; `docs/findings/theory.md` does so. A text x is seen as x' = (MASK, x), by both heads.
 
-The first is as small as such an HMM can be. With two states, or one token, a linear head is always right: if the
-columns of W are independent by Theorem 3.3, and if they are equal because the text then says nothing and the label is
-constant. The second has one state and one token more than it must: with two states and three tokens, too, a linear
-head can fail where the attention head is right, but that takes longer texts and larger fractions.
+The first is as small as such an HMM can be. With two states, or one token, a linear head is always right. If the
+columns of W are independent, by Theorem 3.3; if they are equal, since the text is no evidence and the label is
+constant. The second has one state and one token more than it must: two states and three tokens suffice, with longer
+texts and larger fractions.
 """
 
 from fractions import Fraction
@@ -18,7 +18,7 @@ from hmm_jax.memory_hmm import MemoryHMM
 
 
 class Certificate(NamedTuple):
-  """Why no linear head is right: the mixtures of G_1(x') of the two classes are equal, so no half-space parts them.
+  """A proof that no linear head is right: equal mixtures of G_1(x') of both classes, which no half-space separates.
 
   Attributes:
     texts: the x, tuples of tokens.
@@ -33,7 +33,7 @@ class Certificate(NamedTuple):
 
 
 class Counterexample(NamedTuple):
-  """A task in which a linear head fails: on the state before the text, or on what its memory of one cell holds.
+  """A task in which a linear head fails: on the state before the text, or on the value of its one memory cell.
 
   Attributes:
     hmm: of the text, float64.
@@ -57,7 +57,7 @@ def head_fails_prompt_succeeds() -> Counterexample:
 
   Was the sentence before the text rather praise or a complaint? Praise and complaints repeat themselves or turn into
   irony, and irony turns into one of them. The prompt of Theorem 3.6 says that irony came before, so that the masked
-  sentence is none. The chain starts from its stationary law, so that P[H_0] = P[H_1].
+  sentence is not ironic. The chain starts from its stationary law, so that P[H_0] = P[H_1].
 
   >>> head_fails_prompt_succeeds().states
   ('praise', 'complaint', 'irony')
@@ -83,9 +83,9 @@ def head_fails_prompt_succeeds() -> Counterexample:
 def head_fails_attention_succeeds() -> Counterexample:
   """Before "the" there is a verb: N = 1, M = 2, |H| = 3, |X| = 4, and Assumption 4.2 holds with H* = {noun}.
 
-  Is the text about a cow or a toy? Nouns tell, as cows are at times called toys and toys cows; articles and verbs do
-  not. Where the text starts with "the", what is masked is a verb, whatever the memory holds, so that G_1 tells nothing.
-  The noun after "the" tells, and there the attention head looks. The chain starts from its stationary law.
+  Is the text about a cow or a toy? Only nouns depend on it: cows are at times called toys, and toys cows. If the text
+  starts with "the", the masked token is a verb whatever the memory holds, so that G_1 is no evidence. The noun after
+  "the" is, and the attention head reads it there. The chain starts from its stationary law.
 
   >>> head_fails_attention_succeeds().states
   ('article', 'noun', 'verb')

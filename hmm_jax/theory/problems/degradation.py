@@ -1,6 +1,6 @@
 """Ideal conditions made worse by a known amount: a noisy G, a nearly singular W, supports that leak.
 
-The theorems say nothing here; what is left of them is measured (`experiments/studies/degradation`).
+The theorems do not apply here; `experiments/studies/degradation` measures what is left of them.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,8 @@ class Noisy(NamedTuple):
   Attributes:
     distribution: an `HMM` or a `MemoryHMM`, whose G is made noisy.
     scale: [], the standard deviation of the noise on log-probabilities.
-    salt: [] uint32; another one is other noise.
-    forgetting: [], from 0 to 1, the share of a prediction that knows the nearest positions alone.
+    salt: [] uint32, the seed of the noise.
+    forgetting: [], f from 0 to 1, the weight of Q, which sees the nearest positions alone.
   """
 
   distribution: Distribution
@@ -40,12 +40,12 @@ class Noisy(NamedTuple):
 class NoisyModel(MaskedLM):
   """The exact model with predictions proportional to ((1 - f) G + f Q) exp(scale z); parameters are `Noisy`.
 
-  z is iid standard normal, a fixed function of the whole embedded input, prompt included, so that the model is as
-  deterministic as a pretrained one, and without any pattern that a head or prompt could learn: gradients see the
-  mixture alone. For small scales KL(G || model) is about scale^2 / 2 times one minus the sum of squares of G.
+  z is iid standard normal, a fixed function of the whole embedded input, prompt included. So the model is
+  deterministic, as a pretrained one is, but has no pattern that a head or prompt could learn: gradients see the mixture
+  alone. For small scales KL(G || model) is about scale^2 / 2 times one minus the sum of squares of G.
 
-  Q is what G knows of the nearest positions alone, Q_i = P[X_i | X_j with 0 < |j - i| <= reach], and f is `forgetting`:
-  an error with structure, as an early checkpoint has it, which knows short contexts before long ones.
+  Q is G given the nearest positions alone, Q_i = P[X_i | X_j with 0 < |j - i| <= reach], and f is `forgetting`: a
+  structured error, like that of an early checkpoint, which learns short contexts first.
   """
 
   num_tokens: int
@@ -114,7 +114,7 @@ def _noise(salt: Array | np.ndarray, embeddings: Array, num_tokens: int) -> Arra
 def with_smallest_singular_value(hmm: HMM, target: float) -> HMM:
   """The HMM with the emissions of state 1 moved towards those of state 0 until W has this smallest singular value.
 
-  The value falls to 0 continuously on the way, so that every one below the present one is met.
+  The value falls to 0 continuously on the way, so that every smaller one is attained.
 
   Raises:
     ValueError: `target` is not between 0 and the present smallest singular value.
@@ -146,14 +146,14 @@ def leaking(hmm: HMM, states: np.ndarray, into: np.ndarray, share: float) -> HMM
 
 
 def level_for_kl(kl_at: Callable[[float], float], kl: float, most: float) -> float:
-  """The level from 0 to `most` at which `kl_at`, which is 0 at 0 and rises, is `kl`; `most` where it falls short."""
+  """The level from 0 to `most` at which `kl_at`, increasing from 0 at 0, equals `kl`; `most` if it stays below."""
   if not kl:
     return 0.0
   return most if kl_at(most) <= kl else scipy.optimize.brentq(lambda level: kl_at(level) - kl, 0.0, most, xtol=1e-9)
 
 
 def weighted_head(head: LinearHead, columns_VxS: np.ndarray, errors_nxV: np.ndarray, ridge: float) -> LinearHead:
-  """A theorem's head with the left inverse of W's columns that a noisy G asks for: generalised least squares.
+  """A theorem's head with the generalised least-squares left inverse of W's columns, for a noisy G.
 
   The head is M W^+ with the pseudo-inverse W^+, so that M = head W; of all left inverses, W^+_S = (W^T S^-1 W)^-1 W^T
   S^-1 has the least variance under errors of covariance S (Gauss-Markov). Both give the same on the exact G.
@@ -163,7 +163,7 @@ def weighted_head(head: LinearHead, columns_VxS: np.ndarray, errors_nxV: np.ndar
     columns_VxS: W, the columns that the head inverts: all of them, or those of H*.
     errors_nxV: of a model, prediction minus G; S is their second moment plus `ridge` times its mean diagonal, plus the
       square of a rounding error of float32, on the diagonal.
-    ridge: since errors sum to 0, S alone is singular.
+    ridge: positive, since errors sum to 0 and S alone is singular.
   """
   S = errors_nxV.T @ errors_nxV / len(errors_nxV)
   S += (ridge * S.trace() / len(S) + np.finfo(np.float32).eps ** 2) * np.eye(len(S))

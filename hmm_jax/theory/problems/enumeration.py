@@ -1,7 +1,7 @@
-"""Every text of one length with its probability, its label and what a head sees of it, from one tree of messages.
+"""All texts of one length with their probabilities, labels and features, from one tree of messages.
 
-Texts with a common end share their messages, so that V^T texts cost about V^T H (H + V) products on the host. Every sum
-is of numbers that are not negative, so that each probability is right to a relative error, however small it is.
+Texts with a common end share messages, so that V^T texts cost about V^T H (H + V) products on the host. All terms of
+sums are nonnegative, so that even tiny probabilities have a small relative error.
 """
 
 from typing import NamedTuple
@@ -22,9 +22,9 @@ class Texts(NamedTuple):
     tokens: [n, T] int32.
     probs: [n], P[X_{1:T} = x]; over all texts they sum to 1.
     features: [n, V], G_1 of (MASK, x).
-    labels: [n], F* of P[H_0 | x]; a tie is of the lower class, as the paper's F* = 1 is.
-    gaps: [n], how far the label is from a tie: the difference of the two best scores in units of |mu| P[H_0 | x], which
-      rounding moves by about 1e-15 only. Infinite where mu weighs no possible state: 0 >= 0 is no near tie.
+    labels: [n], F* of P[H_0 | x]; ties go to the lower class, as in the paper's F* = 1.
+    gaps: [n], distance of the label from a tie: the difference of the two best scores in units of |mu| P[H_0 | x], with
+      a rounding error of about 1e-15. Infinite where mu weighs no possible state: 0 >= 0 is no near tie.
   """
 
   tokens: np.ndarray
@@ -34,7 +34,7 @@ class Texts(NamedTuple):
   gaps: np.ndarray
 
   def where(self, chosen: np.ndarray) -> 'Texts':
-    """Choose texts by a mask or by their numbers."""
+    """Select texts by a mask or by index."""
     return Texts(*(field[chosen] for field in self))
 
 
@@ -44,9 +44,9 @@ def all_texts(num_tokens: int, length: int) -> np.ndarray:
 
 
 def possible_texts(problem: StateProblem, length: int) -> Texts:
-  """The texts of `length` tokens that have probability, likeliest first.
+  """The texts of `length` tokens with positive probability, likeliest first.
 
-  Rows of the HMM are taken over their sums.
+  Rows of the HMM are divided by their sums.
   """
   mu = assumptions.contrasts(problem.task_weights)
   silent_probs, initial_probs, transition_matrix, W_HxV = map(normalised, (problem.silent_probs, *problem.hmm))
@@ -77,13 +77,13 @@ def _following(transition_matrix: np.ndarray, W_HxV: np.ndarray, length: int) ->
   """P[X_{1:T} = x | H_0 = h] of every text, [V^T, H], in the order of `all_texts`."""
   following_nxH = np.ones((1, len(W_HxV)))
   for _ in range(length):
-    # What comes before all others is the first digit.
+    # The token before all others is the first digit.
     following_nxH = ((W_HxV.T[:, None] * following_nxH) @ transition_matrix.T).reshape(-1, len(W_HxV))
   return following_nxH
 
 
 def normalised(weights: ArrayLike) -> np.ndarray:
-  """Rows, on the last axis, over their sums in float64; zeros where all are zero."""
+  """Rows, on the last axis, divided by their sums in float64; zero rows stay zero."""
   weights = np.asarray(weights, np.float64)
   totals = weights.sum(-1, keepdims=True)
   return weights / np.where(totals > 0, totals, 1)

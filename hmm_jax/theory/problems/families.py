@@ -1,12 +1,12 @@
-"""Random HMMs in which the assumptions of a theorem hold, in two families for each and a third for two.
+"""Random HMMs that satisfy the assumptions of a theorem: two families for each theorem, and a third for two.
 
-`planted` draws the structure that the theorem asks for: states with words of their own, imitators that two states never
+`planted` draws the structure that the theorem needs: states with words of their own, imitators that two states never
 move to, a state that announces those that show the memory. `unplanted` draws supports at random and keeps what
-satisfies the assumptions. `adversarial` takes planted problems of Theorems 4.6 and C.6, makes the memory likely to hold
-what mu does not weigh, and lets that be shown by what the keys take for H* the most, where the paper's beta fails.
+satisfies the assumptions. `adversarial` changes planted problems of Theorems 4.6 and C.6 so that the paper's beta
+fails: the memory likely holds a value of weight 0, which emits the token of the largest key score.
 
-All are drawn again until the assumptions hold, as `hmm_jax.theory.theorems.assumptions` decides them, with a smallest
-singular value of at least `conditioning`.
+All are redrawn until the assumptions hold by `hmm_jax.theory.theorems.assumptions`, with a smallest singular value of
+at least `conditioning`.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from hmm_jax.theory.theorems.theorems import finding, Limits, ON_EMISSIONS
 # The share of an imitator's emissions that gives it away.
 MARKED = 1 / 4
 MAX_DRAWS = 20_000
-# What a row of the unplanted memory draws has positive, of its entries, so few that some sequences leave no doubt.
+# The share of positive entries in a row of unplanted memory draws: few, so that some sequences determine a state.
 _SPARSE = 0.25
 # The least q^T Theta e_v of an adversarial problem; above 3 the paper's beta can fail.
 _LARGE_KEY = 5
@@ -64,7 +64,7 @@ class Sizes(NamedTuple):
 
 
 def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, conditioning: float) -> Any:
-  """A problem of one of the families in which what the theorem's proof uses holds; `sizes` has the cells of C.6.
+  """A problem of a family that satisfies what the theorem's proof uses; `sizes` has the cells of C.6.
 
   Raises:
     ValueError: none of many proposals does, with a smallest singular value of at least `conditioning`.
@@ -77,7 +77,7 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
     found = finding(ON_EMISSIONS[theorem], problem, limits)
     if not found.holds or found.closeness['smallest_singular_value'] < conditioning:
       continue
-    # The proof of Theorem 4.3 uses nothing of the chain; others ask P[H_0] for full support.
+    # The proof of Theorem 4.3 assumes nothing of the chain; others need P[H_0] of full support.
     before_text = problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
     if theorem == '4.3' or finding('3.2', before_text, limits).holds:
       return with_fractions(problem)
@@ -86,7 +86,7 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
 
 
 def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes, limits: Limits) -> Any:
-  """A problem of the family, of which nothing is known yet; None where an adversarial one has small keys.
+  """A candidate of the family, whose assumptions are unchecked; None if an adversarial one has small keys.
 
   The task of Theorem 4.3 weighs every value of the memory, and its chain is any; others weigh two values.
   """
@@ -107,14 +107,14 @@ def _proposed(theorem: str, family: str, rng: np.random.Generator, sizes: Sizes,
 
 
 def _ergodic(propose: Callable[[], np.ndarray]) -> np.ndarray:
-  """The first transition matrix that is irreducible and aperiodic."""
+  """The first proposed transition matrix that is irreducible and aperiodic."""
   while not is_ergodic(rows := propose()):
     pass
   return rows
 
 
 def _planted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
-  """H <= V; half of what a state says is a word of its own."""
+  """H <= V; half of the emissions of a state are a word of its own."""
   own = [one_token(token, sizes.num_tokens) for token in rng.permutation(sizes.num_tokens)[: sizes.num_states]]
   emission_matrix = (np.array(own) + sparse_probs(rng, sizes.num_states, sizes.num_tokens, denominator=32)) / 2
   transition_matrix = _ergodic(lambda: sparse_probs(rng, sizes.num_states, sizes.num_states))
@@ -124,9 +124,9 @@ def _planted_3_3(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
 def _planted_3_6(rng: np.random.Generator, sizes: Sizes) -> StateProblem:
   """H > V allowed: two states B that move into a small H* alone, and H - |H*| imitators of H*.
 
-  An imitator speaks as a mixture of two states of H* does, but for a mark, the last token, in a share `MARKED` of its
-  emissions. So W is dependent where there are more imitators than |H*|, and yet the probability of the mark tells the
-  mass on H* from any G: 1 - G[V - 1] / MARKED.
+  An imitator emits like a mixture of two states of H*, but for a mark, the last token, in a share `MARKED` of its
+  emissions. So W is dependent if there are more imitators than |H*|, and yet the probability of the mark gives the mass
+  on H* from any G: 1 - G[V - 1] / MARKED.
   """
   num_states, num_tokens = sizes.num_states, sizes.num_tokens
   num_essential = max(2, min(num_tokens, num_states) // 2)
@@ -175,9 +175,9 @@ def _planted_memory(
 ) -> MemoryProblem:
   """The first states show the weighed values of cell 0 independently, and the next one announces them.
 
-  The announcer alone emits token 0 and moves to those that show, so that R (4.3) holds sequences with it before their
-  end. All others emit from mixtures that leave room for what is shown. Of the values that mu does not weigh the cell is
-  shown in any words, off the span of the weighed ones, token 0 among them but for a share `announced` of the values.
+  Only the announcer emits token 0 and moves to the states that show, so that R (4.3) has sequences with token 0 before
+  their end. All others emit from mixtures that leave room for what is shown. Values of weight 0 are shown in any words,
+  off the span of the weighed ones; a share `announced` of these values is announced too, and others may emit token 0.
   """
   num_states, num_tokens, num_shown = sizes.num_states, sizes.num_tokens, sizes.num_recoverable
   shown, announcer = np.arange(num_shown), num_shown
@@ -204,7 +204,7 @@ def _planted_memory(
 def _unplanted_memory(
   rng: np.random.Generator, sizes: Sizes, weighed: np.ndarray, chain: Callable[..., np.ndarray]
 ) -> MemoryProblem:
-  """Sparse supports, also of the `chain`; some states say the same whatever their cell holds, as articles do."""
+  """Sparse supports, also of the `chain`; some states emit the same whatever their cell holds, as articles do."""
   reads = rng.permutation(np.append(0, rng.integers(sizes.num_cells, size=sizes.num_states - 1)))
   emission_matrix = np.array(
     [sparse_probs(rng, sizes.num_states, sizes.num_tokens, _SPARSE) for _ in range(sizes.memory_size)]
@@ -223,7 +223,7 @@ def _memory_problem(
   weighed: np.ndarray,
   sizes: Sizes,
 ) -> MemoryProblem:
-  """With dependent cells, at times without full support, and a start that is stationary in half of the draws."""
+  """A problem with dependent cells, at times without full support, and a stationary start in half of the draws."""
   shape = (sizes.memory_size,) * sizes.num_cells
   memory_probs = sparse_probs(rng, 1, sizes.memory_size**sizes.num_cells, density=0.75)[0].reshape(shape)
   silent_probs = full_probs(rng, sizes.num_states)
@@ -236,10 +236,9 @@ def _memory_problem(
 
 
 def _against_beta(problem: MemoryProblem, limits: Limits) -> MemoryProblem | None:
-  """The problem with a memory that likely holds an unweighed value, which says the token of the largest key score;
-  None where that score is small.
+  """The problem with a likely value of weight 0 that emits the token of the largest key score; None if that is small.
 
-  Nothing of Assumption 4.5 (C.5) changes: it speaks of weighed values, and of other cells.
+  Assumption 4.5 (C.5) is unaffected: it is about weighed values and other cells.
   """
   found = finding('4.5', problem, limits)
   if not found.holds:

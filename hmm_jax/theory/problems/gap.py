@@ -1,10 +1,10 @@
-"""Where the proof of Lemma C.9 fails: a memory for which beta = -2 at the prompt is not enough.
+"""The gap in the proof of Lemma C.9: a memory for which beta = -2 at the prompt is not enough.
 
 The proof is that of the first arXiv version. `docs/findings/theory.md` follows it by hand. The memory holds A, B or C,
-and the task weighs A and B. State "show" shows which: A by the words b and c, B by a and c, C by c alone; state "pause"
-says a or b, whatever the memory holds, and "show" follows it. Between a and b there must be a pause, or two different
-ones have been shown: so the text a c b shows its second word. Whoever says c so often is likely C, of whom the proof
-takes no account at the prompt's own position.
+and the task weighs A and B. State "show" emits b or c for A, a or c for B, and c for C; state "pause" emits a or b,
+whatever the memory holds, and "show" follows it. One of a and b must come from a pause, or two different values have
+been shown: so the text a c b shows its second word. A frequent c makes C likely, which the proof ignores at the
+prompt's own position.
 """
 
 from fractions import Fraction
@@ -17,15 +17,15 @@ from hmm_jax.theory.exact.problem import MemoryProblem, small_fractions
 STATES = ('show', 'pause')
 # The text that is in R and is labelled wrongly.
 TEXT = (0, 2, 1)
-# P[M]; whoever is C says c, of whom the proof takes no account.
+# P[M]; C always says c, and the proof ignores C.
 _LIKELY_C = [0.2, 0.05, 0.75]
 
 
 def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
-  """The smallest HMM and task in which -2 fails whatever left inverse one takes: M = 3, H = 2, V = 3 and T = 3.
+  """The smallest HMM and task in which -2 fails for every left inverse: M = 3, H = 2, V = 3 and T = 3.
 
-  q^T Theta^(K) is (0, 0, 1 / shared) for every left inverse, since V = |M*| |H*| + 1. With smaller `shared` it exceeds
-  any constant, and q^T Theta^(K) G at the prompt of `TEXT` with it.
+  q^T Theta^(K) is (0, 0, 1 / shared) for every left inverse, since V = |M*| |H*| + 1. As `shared` falls it exceeds any
+  constant, and so does q^T Theta^(K) G at the prompt of `TEXT`.
 
   Args:
     shared: the probability with which A and B show c, which C always shows; below 1.
@@ -40,7 +40,7 @@ def weak_prompt_bias(shared: Fraction = Fraction(1, 4)) -> MemoryProblem:
 
 
 def weak_prompt_bias_in_two_words() -> tuple[MemoryProblem, tuple[int, ...]]:
-  """A memory, and a text of T = 2, with V = 4, H = 2 and the Moore-Penrose inverse; word 0 is said in a pause alone.
+  """A memory, and a text of T = 2, with V = 4, H = 2 and the Moore-Penrose inverse; only a pause says word 0.
 
   Three columns in four dimensions leave Theta free, and with another left inverse -2 is enough here.
   """
@@ -49,7 +49,7 @@ def weak_prompt_bias_in_two_words() -> tuple[MemoryProblem, tuple[int, ...]]:
 
 
 def weak_prompt_bias_in_one_word() -> tuple[MemoryProblem, tuple[int, ...]]:
-  """The same with H = 1 and T = 1, V = 81: many words that A or B alone says, and word 0, which C always says.
+  """A memory and a text with H = 1, T = 1, V = 81: many words that only A or B says, and word 0, which C always says.
 
   The Moore-Penrose inverse weighs word 0 most, since A and B share no other; 1^T would be a sum of rows of Theta too.
   """
@@ -62,10 +62,10 @@ def weak_prompt_bias_in_one_word() -> tuple[MemoryProblem, tuple[int, ...]]:
 
 
 def more_positions() -> tuple[MemoryProblem, tuple[int, ...]]:
-  """Where the prompt makes a position sure that was not: a memory and a text.
+  """A memory, and a text of which the prompt makes a position sure that was not.
 
-  A pause says words 0 and 1, to show says 2 and 3, but C says 1 there too. After or before 0 every memory shows, after
-  or before 1 A and B alone: without the prompt, which rules C out, the first position of the text is not sure.
+  "Pause" says words 0 and 1; "show" says 2 and 3, and for C also 1. Next to 0 every memory shows, next to 1 only A and
+  B: the first position of the text is sure only with the prompt, which rules C out.
   """
   show, pause = [[0, 0, 0.75, 0.25], [0, 0, 0.25, 0.75], [0, 0.5, 0.25, 0.25]], [0.5, 0.5, 0, 0]
   return _problem([1 / 3] * 3, [[shown, pause] for shown in show], [1, -1, 0]), (2, 1, 2, 0)
@@ -74,7 +74,7 @@ def more_positions() -> tuple[MemoryProblem, tuple[int, ...]]:
 def _problem(memory_probs: list, emissions: list, weights: list) -> MemoryProblem:
   """The problem with two states, in the fractions that these floats stand for.
 
-  One state shows or pauses after showing, and shows after a pause.
+  The chain shows or pauses after showing, and shows after a pause.
   """
   laws = memory_probs, [2 / 3, 1 / 3], [[0.5, 0.5], [1, 0]], emissions, [weights, [0] * 3]
   of_memory, stationary, moves, emission_matrix, task_weights = map(small_fractions, laws)

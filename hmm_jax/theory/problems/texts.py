@@ -17,7 +17,8 @@ from hmm_jax.theory.problems.enumeration import all_texts
 def all_sequences(num_tokens: int, max_length: int) -> np.ndarray:
   """Every sequence of 1 to `max_length` tokens, [n, T] int32, with [MASK] (id V) after the end.
 
-  A [MASK] at the end says nothing, so that posteriors and predictions at the tokens are those of the shorter sequence.
+  A [MASK] at the end is no evidence, so that posteriors and predictions at the tokens are those of the shorter
+  sequence.
   """
   padded = [
     np.pad(all_texts(num_tokens, length), ((0, 0), (0, max_length - length)), constant_values=num_tokens)
@@ -41,7 +42,7 @@ class Supports(NamedTuple):
 
 
 def supports(distribution: Distribution) -> Supports:
-  """Where the probabilities are positive."""
+  """The supports of the probabilities."""
   moves = np.asarray(distribution.transition_matrix) > 0
   emits_VxE = np.asarray(distribution.joint_emission_matrix).T > 0
   emits_VxCxH = np.concatenate([emits_VxE, np.ones_like(emits_VxE[:1])]).reshape(len(emits_VxE) + 1, -1, len(moves))
@@ -51,7 +52,7 @@ def supports(distribution: Distribution) -> Supports:
 def possible_sequences(found: Supports, max_length: int, most: int | None = None) -> np.ndarray:
   """The sequences of `all_sequences` that have positive probability, shortest first, [n, max_length].
 
-  With `most`, those up to the largest length that has no more of them.
+  `most` ends before the first length with more of them.
   """
   alive, tokens, every = found.start[None], np.zeros((1, 0), np.int32), list[np.ndarray]()
   for length in range(1, max_length + 1):
@@ -65,7 +66,7 @@ def possible_sequences(found: Supports, max_length: int, most: int | None = None
 
 
 def possible(found: Supports, tokens: np.ndarray) -> np.ndarray:
-  """Which sequences [n, T], ended by [MASK]s, have positive probability, [n]."""
+  """Mask [n] of the sequences [n, T], ended by [MASK]s, with positive probability."""
   return np.asarray(_reached(found, tokens)[-1].any(0))
 
 
@@ -82,9 +83,9 @@ def reaching(found: Supports, problem: Problem, recovered: np.ndarray) -> Suppor
 
 
 def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-  """Which sequences [n, T], ended by [MASK]s, are in R (4.3) for H* = `states`: [n].
+  """Mask [n] of the sequences [n, T], ended by [MASK]s, in R (4.3) for H* = `states`.
 
-  Those that can occur and have a position whose state surely lies in H*, given all other tokens.
+  These can occur and have a position whose state surely lies in H*, given all other tokens.
   """
   inside, certain = sum(1 << state for state in states), np.zeros(len(tokens), bool)
   *before, end = _reached(found, tokens)
@@ -99,7 +100,7 @@ def in_region(found: Supports, states: np.ndarray, tokens: np.ndarray) -> np.nda
 def _reached(found: Supports, tokens: np.ndarray) -> list[np.ndarray]:
   """The set of states [C, n] that is possible before each token of sequences [n, T], and after the last one.
 
-  A set is an integer whose bit h says if it has state h, so that a step is a look-up among the 2^H sets.
+  A set is an integer with a bit for each state, so that a step is a look-up among the 2^H sets.
   """
   bit = 1 << np.arange(len(found.moves))
   as_set = lambda has_state: has_state @ bit
@@ -121,7 +122,7 @@ def sampled_block(distribution: Distribution, key: Array, block: int, count: int
   return np.asarray(_sampled_block(_in_float32(distribution), key, block, count, length), np.int32)
 
 
-# A program for each size of a distribution, and few enough draws that to optimise it takes longer than it saves.
+# Each size of a distribution compiles a program that draws little: optimising it costs more than it saves.
 @functools.partial(jax.jit, static_argnames=('count', 'length'), compiler_options=compilation.ONCE)
 def _sampled_block(distribution: Distribution, key: Array, block: Array, count: int, length: int) -> Array:
   return sample_corpus(jax.random.fold_in(key, block), distribution, count, length)

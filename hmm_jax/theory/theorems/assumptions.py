@@ -1,12 +1,12 @@
-"""The assumptions of the paper, each decided with a witness and with how close it is to the other answer.
+"""The paper's assumptions, each decided with a witness and its distance from the other answer.
 
 Everything here is float64 linear algebra and graph search on the host. The functions write A = transition_matrix.T and
 W = emission_matrix.T, the paper's column-stochastic matrices, and from there on follow the paper.
 
 The paper's random draw is sparse in its transitions: a mixture of H permutations leaves 32 to 40% of them exactly 0
 (the mean of 200 draws, from H = 4 to H = 30). Its first law is dense, and so are its emissions but for the 5% of them
-that lie below 1e-38 and are 0 in float32. A support threshold epsilon says from where on a probability counts as
-positive, for draws whose smallest ones are next to nothing; a rank threshold does so for singular values.
+that lie below 1e-38 and are 0 in float32. Probabilities above a support threshold epsilon count as positive, since the
+smallest of a draw are negligible; a rank threshold does so for singular values.
 """
 
 import math
@@ -44,9 +44,9 @@ class Finding(NamedTuple):
     statement: its number in the paper.
     holds: whether it holds at these thresholds.
     reason: one sentence that says why.
-    witness: what shows it, by name: the states of the sets that the assumption says exist, or a dependence.
-    closeness: how far the answer is from the other one, by name: `smallest_singular_value`, `condition_number`,
-      `principal_angle` (radians, the least between the two spans), `smallest_positive_prob`.
+    witness: evidence, by name: the states of the sets that the assumption says exist, or a dependence.
+    closeness: distance from the other answer, by name: `smallest_singular_value`, `condition_number`, `principal_angle`
+      (radians, the least between the two spans), `smallest_positive_prob`.
     thresholds: what was taken for zero.
 
   >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
@@ -64,7 +64,7 @@ class Finding(NamedTuple):
 
 
 class AssumptionError(ValueError):
-  """A construction was asked for where an assumption of its theorem fails. Attribute: finding.
+  """An assumption of a construction's theorem fails. Attribute: finding.
 
   >>> from hmm_jax.theory.problems.counterexamples import head_fails_prompt_succeeds
   >>> finding = non_degeneracy(head_fails_prompt_succeeds().hmm, Thresholds(support=0.0, rank=1e-9))
@@ -95,7 +95,7 @@ def contrasts(task_weights: ArrayLike) -> np.ndarray:
 
 
 def weighted_states(task_weights: ArrayLike) -> np.ndarray:
-  """supp(mu), ascending: the states, or memory values, that some class weighs otherwise than the last class."""
+  """supp(mu), ascending: the states, or memory values, that some class weighs differently from the last one."""
   return np.flatnonzero(contrasts(task_weights).any(0))
 
 
@@ -121,8 +121,8 @@ def non_degeneracy(hmm: HMM, thresholds: Thresholds) -> Finding:
 def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
   """Assumption 3.2: the hidden chain is ergodic (irreducible and aperiodic), and its first law has full support.
 
-  The first law is `initial_probs`; give it P[H_0] where the label speaks of a silent H_0. Where it depends on the
-  memory it is asked of every memory that has probability. Witnesses:
+  The first law is `initial_probs`; pass P[H_0] there if the label is of a silent H_0. A law that depends on the memory
+  must have full support for every memory of positive probability. Witnesses:
   `communicating_classes`, the strongly connected parts of the support graph of A; `period`, of the first of them;
   `states_without_start`.
 
@@ -149,10 +149,10 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights: ArrayLike, thresholds: Thresh
   """Assumption 3.5: some H* covers supp(mu), is all that some B reaches in one step, and has independent columns of W.
 
   That is supp(mu) in H* = union of supp(A[:, h]) over h in B, and {W[:, h]} for h in H* independent. The search
-  branches on which column of A covers the next state of supp(mu). The smallest singular value of W[:, H*] only falls
-  as H* grows, so a branch that is no better than the best cover yet is cut, and nothing is missed: the answer is the
-  cover with the largest one. It is exact where the search ends within `max_nodes` (H up to about 20 always does); past
-  it, `exhaustive` is False, a cover that was found still stands, and only a failure may be wrong.
+  branches on which column of A covers the next state of supp(mu). The smallest singular value of W[:, H*] only falls as
+  H* grows, so branches no better than the best cover so far are cut safely: the answer is the cover with the largest
+  value. It is exact if the search ends within `max_nodes` (H up to about 20 always does). Otherwise `exhaustive` is
+  False: a cover that was found is valid, but a failure may be wrong.
 
   Witnesses: `essential_states`, H*; `prompt_states`, the largest B for it; `exhaustive`; `dependence` [|H*|] where the
   best cover is dependent. Without any cover, `unreachable_states` of supp(mu).
@@ -188,10 +188,10 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights: ArrayLike, thresholds: Thresh
 def recoverable_hidden_states(hmm: MemoryHMM, cell: int, thresholds: Thresholds) -> Finding:
   """Assumption 4.2: states H* = {j*} x S* whose columns of W, over all memory values, are independent of all others.
 
-  {W[:, (m, h)]} over m and h in H* is independent, and its span meets that of m and h outside H* in 0 alone. States
-  can be decided one at a time: if each of two has it against all other columns, both together have it. So the largest
-  H* is found exactly. Witnesses: `recoverable_states`, H*; `memory_values`, which columns it speaks of; `distances`,
-  for every state that reads the cell the smallest singular value of its columns off the span of the others, of which
+  {W[:, (m, h)]} over m and h in H* is independent, and its span meets that of m and h outside H* in 0 alone. States are
+  decided one at a time: if each of two satisfies this against all other columns, both together do. So the largest H* is
+  found exactly. Witnesses: `recoverable_states`, H*; `memory_values`, those of its columns; `distances`, for every
+  state that reads the cell the smallest singular value of its columns off the span of the others, of which
   `smallest_singular_value` is the least in H*.
 
   >>> from hmm_jax.theory.problems.counterexamples import head_fails_attention_succeeds
@@ -224,7 +224,7 @@ def relaxed_recoverable_hidden_states(
 def stationarity(hmm: MemoryHMM, thresholds: Thresholds, tolerance: float) -> Finding:
   """Assumption 4.4: Assumption 3.2, and the law of the first state is the stationary one, P[H_0] = A P[H_0].
 
-  For a first state that depends on the memory it is asked of every memory that has probability. `tolerance` is the
+  If the first state depends on the memory, this must hold for every memory of positive probability. `tolerance` is the
   largest absolute error that counts as equal. Witness: `stationary_probs` [H]; closeness also `stationarity_error`.
 
   >>> from hmm_jax.theory.problems.counterexamples import head_fails_attention_succeeds
@@ -245,8 +245,9 @@ def stationarity(hmm: MemoryHMM, thresholds: Thresholds, tolerance: float) -> Fi
 def silent_start(hmm: MemoryHMM, silent_probs: ArrayLike, thresholds: Thresholds, tolerance: float) -> Finding:
   """The condition of Theorem 4.6 on the start, in place of Assumption 4.4: P[H_1] = A P[H_0], positive where P[H_0] is.
 
-  Asked of every memory that has probability. Assumption 4.4 with P[H_0] = P[H_1] is a case of it. `tolerance` is the
-  largest absolute error that counts as equal. Closeness: `start_error`, `smallest_positive_prob` of P[H_1].
+  This must hold for every memory of positive probability. Assumption 4.4 with P[H_0] = P[H_1] is a case of it.
+  `tolerance` is the largest absolute error that counts as equal. Closeness: `start_error`, `smallest_positive_prob` of
+  P[H_1].
   """
   silent, first = np.broadcast_arrays(*(_possible_laws(hmm, law) for law in (silent_probs, hmm.initial_probs)))
   error = float(np.abs(silent @ float64(hmm.transition_matrix) - first).max())
@@ -339,7 +340,7 @@ def columns_outside(hmm: MemoryHMM, cell: int, states: ArrayLike, memory_values:
   """
   W = np.moveaxis(float64(hmm.emission_matrix), -1, 0)
   reads_cell = np.asarray(hmm.cell_index) == cell
-  # np.isin takes many times as long on so few.
+  # np.isin is many times slower on so few entries.
   has_value, is_outside = np.zeros(hmm.memory_size, bool), np.ones(hmm.num_states, bool)
   has_value[np.asarray(memory_values)], is_outside[np.asarray(states)] = True, False
   return W[:, (has_value[:, None] | ~reads_cell) & is_outside]

@@ -12,23 +12,23 @@ from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.scoring import Predictions
 from hmm_jax.theory.theorems.theorems import Program
 
-# Sequences that are evaluated at a time.
+# The most sequences in a block.
 BLOCK_SIZE = 1280
-# Entries of the messages over joint states of sequences that are evaluated at a time.
+# The most entries of the messages over joint states in a block of sequences.
 _MOST_ENTRIES = 2**24
-# The largest relative error that float64 is trusted with.
+# The largest relative error that float64 may explain.
 TOLERANCE = 1e-9
 
 
 class PredictedProblem(NamedTuple):
-  """A problem and what the exact model predicts on sequences of it.
+  """A problem and the exact model's predictions on its sequences.
 
   Attributes:
     problem: with its task.
     program: the theorem as a program for it.
     predictions: of the sequences, behind the prompt of the program.
-    has_mass: [n], which leave something that is recovered any probability.
-    padded: the sizes that the problem is filled up to; its own where None.
+    has_mass: [n], True where a recovered state or value has positive probability.
+    padded: the sizes that the problem is padded to; None for its own.
   """
 
   problem: Any
@@ -43,10 +43,10 @@ class Comparison(NamedTuple):
 
   Attributes:
     error: [n], the largest |constructed - r_x posterior|.
-    vector_error: [n], that over the largest r_x posterior; without mass, where all scores are 0, the same.
+    vector_error: [n], `error` over the largest r_x posterior; without mass, where all scores are 0, `error`.
     cosine_error: [n], one minus the cosine of the two; 0 without mass.
     label: [n], the exact one.
-    off_label: [n], the construction has another.
+    off_label: [n], the construction gives another.
     gap: [n], the difference of the two best exact scores.
   """
 
@@ -65,7 +65,7 @@ def predicted(problem: Any, program: Program, tokens: np.ndarray, padded: Padded
 
 
 def in_region(problem: Any, program: Program, tokens: np.ndarray) -> np.ndarray:
-  """Which sequences [n, T] that can occur the theorem of a program speaks of, [n]: all, or those in R (4.3)."""
+  """Mask [n] of the possible sequences [n, T] that the program's theorem covers: all, or those in R (4.3)."""
   has_sure_position = functools.partial(scoring.has_sure_position, problem, program.finding, padded=None)
   return _in_blocks(has_sure_position, problem, tokens)
 
@@ -75,9 +75,9 @@ def _in_blocks(predict: Callable[..., Any], problem: Any, tokens: np.ndarray) ->
 
 
 def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0) -> Comparison:
-  """A prompt and a head, right or wrong, beside the truth of the sequences.
+  """Compare a prompt and a head, right or wrong, with the exact posterior of the sequences.
 
-  `temperature` is of the softmax of attention, whose limit at 0 the theorems have.
+  `temperature` is that of the attention softmax; the theorems take its limit at 0.
   """
   predictions, has_mass, recovered = drawn.predictions, drawn.has_mass, program.recovered
   if program.prompt is not drawn.program.prompt:
@@ -93,7 +93,7 @@ def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0
   expected = drawn.predictions.factor[:, None] * posterior
   error, scale = np.abs(constructed - expected).max(-1), np.where(has_mass, np.abs(expected).max(-1), 1)
   apart = np.linalg.norm(_unit(constructed) - _unit(posterior), axis=-1)
-  # Where nothing has mass all scores are 0, and a score of 0 is the first class's: 0 >= 0.
+  # Without mass all scores are 0, and the label is the first class: 0 >= 0.
   built = np.where(has_mass[:, None] | (np.abs(constructed).max(-1, keepdims=True) > TOLERANCE), constructed @ mu, 0)
   exact = posterior @ mu
   return Comparison(
@@ -107,7 +107,7 @@ def compared(drawn: PredictedProblem, program: Program, temperature: float = 0.0
 
 
 def _at_a_time(problem: Any, tokens: np.ndarray) -> int:
-  """As many sequences [n, T] as bounds the memory of their messages, and no more than `BLOCK_SIZE`."""
+  """The block size of sequences [n, T] that bounds the memory of their messages, at most `BLOCK_SIZE`."""
   return max(min(BLOCK_SIZE, _MOST_ENTRIES // (tokens.shape[1] * problem.hmm.joint_initial_probs.size)), 1)
 
 

@@ -1,7 +1,6 @@
-"""Problems of different sizes filled up to one, so that they share a program, and with nothing of them changed.
+"""Problems of different sizes padded to one size, so that they share a program, without a change of results.
 
-States and values that are added have probability 0, tokens that are added are never emitted by others, and weights that
-are added are 0.
+Added states and values have probability 0, other states never emit added tokens, and added weights are 0.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from hmm_jax.memory_hmm import MemoryHMM
 
 
 class PaddedSizes(NamedTuple):
-  """The sizes that are filled up to.
+  """The sizes to pad to.
 
   Attributes:
     num_states: H.
@@ -30,23 +29,23 @@ class PaddedSizes(NamedTuple):
 
 
 def zero_pad(array: Any, *shape: int) -> np.ndarray:
-  """With zeros after the last entry of each axis."""
+  """The array with zeros after the last entry of each axis."""
   array = np.asarray(array)
   return np.pad(array, [(0, size - have) for size, have in zip(shape, array.shape)])
 
 
 def remasked(tokens: np.ndarray, num_tokens: int, padded: PaddedSizes) -> np.ndarray:
-  """The id of [MASK], V, is that of the larger vocabulary."""
+  """The tokens with the id of [MASK] in the larger vocabulary."""
   return np.where(tokens == num_tokens, padded.num_tokens, tokens).astype(np.int32)
 
 
 def chain(hmm: Any, padded: PaddedSizes) -> Any:
-  """An `HMM` or a `MemoryHMM` with states, tokens and values that have no probability; those states stay and say 0."""
+  """An `HMM` or `MemoryHMM` with added states, tokens and values of probability 0; added states stay and emit 0."""
   H, V, M = padded.num_states, padded.num_tokens, padded.memory_size
   transition_matrix = zero_pad(hmm.transition_matrix, H, H)
   added = np.arange(hmm.num_states, H)
   transition_matrix[added, added] = 1
-  # Where there is a memory, emissions have an axis of its values, and first laws may have one of each cell.
+  # With a memory, emissions have an axis of its values, and first laws may have one for each cell.
   emission_matrix = zero_pad(hmm.emission_matrix, *[M] * (np.ndim(hmm.emission_matrix) - 2), H, V)
   emission_matrix[emission_matrix.sum(-1) == 0, 0] = 1
   first_probs = zero_pad(hmm.initial_probs, *[M] * (np.ndim(hmm.initial_probs) - 1), H)
@@ -59,7 +58,7 @@ def chain(hmm: Any, padded: PaddedSizes) -> Any:
 
 
 def prompt_of(hmm: HMM | MemoryHMM, prompt: np.ndarray, padded: PaddedSizes) -> np.ndarray:
-  """The rows [P, E] over the joint states of the filled-up distribution."""
+  """The rows [P, E] over the joint states of the padded distribution."""
   if isinstance(hmm, HMM):
     return zero_pad(prompt, len(prompt), padded.num_states)
   by_cell = prompt.reshape((len(prompt),) + hmm.memory_probs.shape + (hmm.num_states,))
@@ -68,7 +67,7 @@ def prompt_of(hmm: HMM | MemoryHMM, prompt: np.ndarray, padded: PaddedSizes) -> 
 
 
 def head(params: Any, padded: PaddedSizes) -> Any:
-  """An attention head with keys, values, tokens and outputs of weight 0; the row of [MASK] stays the last.
+  """The attention head with added keys, values, tokens and outputs of weight 0; the row of [MASK] stays last.
 
   A linear head stays as it is: it reads the tokens that it has weights for.
   """

@@ -1,17 +1,16 @@
 """Each theorem as a program: the prompt and the head that its proof constructs.
 
-A construction is exactly what a tuner trains (`hmm_jax.tuning`): the dictionary of `head` and, where there is one,
-`prompt`, for one task. So it can be scored by the tuner on any model of the interface, be where training starts, or be
-compared with what training found. Arrays are float64; A = transition_matrix.T and W = emission_matrix.T, and what
-follows follows appendices A to C of the first arXiv version, with its equation numbers.
+A construction is exactly what a tuner trains (`hmm_jax.tuning`): a dictionary of `head` and, for some theorems,
+`prompt`, for one task. So a tuner can score it on any model, start from it, or be compared with it. Arrays are float64;
+A = transition_matrix.T and W = emission_matrix.T. Equation numbers are those of appendices A to C of the first arXiv
+version.
 
 The paper writes one weight vector mu and F* = 1(mu^T P >= 0). Here mu has a row for each class, F* is the argmax, and a
 construction has a column for each class: every step of the proofs is linear in mu, and every scale r_x is common to the
 classes, so the argmax is kept. `contrasts` takes mu relative to the last class, whose column is 0.
 
-The exact model knows states by their first emitting one: `hmm.initial_probs` is P[H_1]. Where a label speaks of a
-silent H_0, its law is an argument, `silent_probs`; a label of the masked first state itself has `silent_probs` =
-P[H_1].
+The exact model starts at the first emitting state: `hmm.initial_probs` is P[H_1]. `silent_probs` is the law of the
+state that the label is of: a silent H_0, or the masked first state itself, with `silent_probs` = P[H_1].
 """
 
 import math
@@ -67,8 +66,8 @@ def theorem_3_6(
 
   u is the indicator of B (Assumption 3.5). By Lemmas B.1 and B.2, P[H_2 | prompt, x] = r_x D v with
   v = A(u * P[H_1]) * P[H_0 | x], supported on H*, and D = diag(1 / P[H_0]): (3.3). So W^+ of the columns in H* alone
-  recovers it, a scaling by P[H_0] / A(u * P[H_1]) leaves P[H_0 | x] on H*, and mu sees no more. Where prompt and text
-  contradict each other G_2 = 0 and mu^T P[H_0 | x] = 0.
+  recovers it, a scaling by P[H_0] / A(u * P[H_1]) leaves P[H_0 | x] on H*, and mu is 0 elsewhere. Where prompt and text
+  contradict each other, G_2 = 0 and mu^T P[H_0 | x] = 0.
 
   Args:
     hmm: the model's chain, H states and V tokens.
@@ -117,8 +116,8 @@ def theorem_4_3(
     thresholds: what counts as zero.
 
   Raises:
-    AssumptionError: Assumption 4.2 fails. The statement asks for 3.2 too, which its proof nowhere uses: it divides by
-      no P[H_i], since G is a conditional of tokens and not of a prompt.
+    AssumptionError: Assumption 4.2 fails. The statement assumes 3.2 too, which its proof never uses: it divides by no
+      P[H_i], since G is a conditional of tokens and not of a prompt.
 
   >>> from hmm_jax.theory.problems.counterexamples import head_fails_attention_succeeds
   >>> task, thresholds = head_fails_attention_succeeds(), Thresholds(support=0.0, rank=1e-9)
@@ -142,16 +141,16 @@ def theorem_4_6(
 ) -> Construction:
   """The prompt and the attention head of Theorem 4.6, and with several cells of C.6 (D.6 in the later text).
 
-  A trainable of a `Tuner` with `Attention` and a prompt. The prompt leaves the memory no value of cell j* outside
-  supp(mu), (C.6) and Proposition C.11, and its state the law P[H_0]: u = 1(m_{j*} in supp(mu)) P[H_0] / P[H_1], scaled
-  to at most 1, so that what follows it has the law of x. Where Assumption 4.4 holds that is the indicator (C.6); it is
-  not needed, as the remark on it says. Keys and values are those of `theorem_4_3` with the columns of W over supp(mu)
-  alone (Claim C.10, Lemma C.13). The prompt's own embedding is phi(u), the reverse lifting (C.4).
+  A trainable of a `Tuner` with `Attention` and a prompt. The prompt excludes values of cell j* outside supp(mu), (C.6)
+  and Proposition C.11, and gives its state the law P[H_0]: u = 1(m_{j*} in supp(mu)) P[H_0] / P[H_1], scaled to at most
+  1. So what follows it has the law of x. Under Assumption 4.4 u is the indicator (C.6); the assumption is not needed,
+  as the remark on it says. Keys and values are those of `theorem_4_3` with the columns of W over supp(mu) alone (Claim
+  C.10, Lemma C.13). The prompt's own embedding is phi(u), the reverse lifting (C.4).
 
   beta is 0 but at the prompt, where it is -1 - max_v (q^T Theta^(K))_v on the last key, so that the prompt is never
-  attended to. The first arXiv version has -2 (Lemma C.9), which is not always enough: Claim C.10 bounds q^T Theta^(K)
-  G_i by 1 after the prompt only, since at its own position G leaves the prompt out and the memory is not confined to
-  supp(mu). See docs/findings/theory.md.
+  attended to. The first arXiv version has -2 (Lemma C.9), which can fail: Claim C.10 bounds q^T Theta^(K) G_i by 1 only
+  after the prompt. At its own position G leaves the prompt out, and the memory is not confined to supp(mu). See
+  docs/findings/theory.md.
 
   The head attends to every position that the prompted posterior puts in H*. The proof of Lemma C.9 says that these are
   the positions (C.8) of the posterior without the prompt; by Claim C.12 they contain those, and at each the value is
@@ -190,7 +189,7 @@ def theorem_4_6(
 
 
 def recoverable_positions(hmm: MemoryHMM, leave_one_out_probs: ArrayLike, finding: Finding) -> np.ndarray:
-  """Which positions surely have a state of H*, [..., T] of posteriors [..., T, H]; x is in R (4.3) if any has.
+  """Mask [..., T] of positions whose state surely is in H*, by posteriors [..., T, H]; x is in R (4.3) if any is.
 
   Args:
     hmm: the distribution.
@@ -209,7 +208,7 @@ def recoverable_positions(hmm: MemoryHMM, leave_one_out_probs: ArrayLike, findin
 
 
 def mass_weights(hmm: HMM, states: ArrayLike, thresholds: Thresholds) -> np.ndarray:
-  """a [V] with a^T G_i = P[H_i in H* | x_{-i}] whatever x: what any model's predictions say of the mass on H*.
+  """a [V] with a^T G_i = P[H_i in H* | x_{-i}] for every x: the mass on H* by any model's predictions.
 
   By Proposition 3.4 G = W p, so that a^T G is the mass of p on H* exactly where W^T a is the indicator of H*.
 
@@ -233,13 +232,13 @@ def mass_weights(hmm: HMM, states: ArrayLike, thresholds: Thresholds) -> np.ndar
 
 
 def require(finding: Finding) -> None:
-  """Raises AssumptionError where the assumption fails."""
+  """Raise AssumptionError if the assumption fails."""
   if not finding.holds:
     raise AssumptionError(finding)
 
 
 def _regularity(hmm: HMM, silent_probs: np.ndarray, thresholds: Thresholds) -> Finding:
-  """Assumption 3.2 with the label's law first; that of the model is divided by too."""
+  """Assumption 3.2 for `silent_probs`, and for P[H_1], which is a divisor too."""
   of_model = assumptions.regularity(hmm, thresholds)
   return assumptions.regularity(hmm._replace(initial_probs=silent_probs), thresholds) if of_model.holds else of_model
 
@@ -253,7 +252,7 @@ def _attention_head(
 ) -> AttentionHead:
   """The head of Lemmas C.2 and C.4 (C.9 and C.13 with a prompt); features are (m, h), number m H + h.
 
-  The output has mu at every state, as values are 0 but at those of H*, which read the cell.
+  The output has mu at every state, since values are 0 but at those of H*, which read the cell.
   """
   memory_size, num_states, num_tokens = hmm.emission_matrix.shape
   states, values = finding.witness['recoverable_states'], finding.witness['memory_values']
@@ -277,7 +276,7 @@ def _attention_head(
 def attention_keys(hmm: MemoryHMM, cell: int, finding: Finding) -> np.ndarray:
   """Theta^(1) [H, V] of Claims C.3 and C.10: on G_i the probability of each state of H*, and of all others in one row.
 
-  1^T B^(h) = 1^T Theta^(2, h), since columns of W sum to 1, and what the states of H* leave belongs to the others.
+  1^T B^(h) = 1^T Theta^(2, h), since columns of W sum to 1; the rest of the mass belongs to the other states.
   """
   states = finding.witness['recoverable_states']
   theta_HxV = np.zeros((hmm.num_states, hmm.num_tokens))

@@ -1,4 +1,4 @@
-"""Scores of a construction beside the exact posterior, in float64, and where its theorem speaks.
+"""Scores of a construction and the exact posterior, in float64, and the sequences that its theorem covers.
 
 Every construction is linear in mu. With mu the identity on what its theorem recovers (all states, H*, the memory,
 supp(mu)) it gives that part of the posterior itself, up to a positive factor r_x that its proof names. Any label
@@ -30,7 +30,7 @@ _compiled = functools.partial(jax.jit, compiler_options=compilation.QUICK)
 
 
 class Predictions(NamedTuple):
-  """Predictions of the exact model on n sequences behind a prompt, for any head to read, and what is true of them.
+  """Predictions of the exact model on n sequences after a prompt, for any head to read, and the exact answers.
 
   Attributes:
     posterior: [n, S], P[H_0 | x] of all states, or P[M_j* | x] of all values.
@@ -57,7 +57,7 @@ def predict(
   C.4 and C.13, r_x is the mean of P[X_i = x_i | x_{-i}, prompt] over the attended positions, and behind a prompt u =
   c P[H_0] / P[H_1] on supp(mu) that times c P[x] / P[prompt, x].
 
-  `finding` says which states are H*, where a task on a cell attends.
+  `finding` has H*, the states that a task on a cell attends to.
   """
   if isinstance(problem, StateProblem):
     return _state_predictions(problem, prompt, tokens, padded)
@@ -65,7 +65,7 @@ def predict(
 
 
 def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
-  """The `token_probs` of `predict` alone, which are what a head reads, [n, L, V]."""
+  """The `token_probs` [n, L, V] of `predict` alone, which a head reads."""
   if isinstance(problem, StateProblem):
     return _state_predictions(problem, prompt, tokens, padded).token_probs
   hmm, prompt, tokens = _zero_padded(problem, prompt, tokens, padded)
@@ -74,7 +74,7 @@ def token_probs(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded
 
 
 def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.ndarray:
-  """Class scores [n, C] of a theorem's head; `temperature` is of the softmax, whose limit at 0 the theorems have."""
+  """Class scores [n, C] of a theorem's head; `temperature` is the softmax's, which the theorems let go to 0."""
   if isinstance(head, LinearHead):
     return predictions.token_probs[:, 0, : len(head.weights)] @ head.weights + head.bias
   if temperature:
@@ -84,9 +84,9 @@ def read(predictions: Predictions, head: Any, temperature: float = 0.0) -> np.nd
 
 
 def has_sure_position(problem: Problem, finding: Finding, tokens: np.ndarray, padded: PaddedSizes | None) -> np.ndarray:
-  """Which sequences [n, T] have a position whose state surely lies in H*, [n]: R (4.3) is those that can occur.
+  """Mask [n] of sequences [n, T] with a position whose state surely lies in H*; the possible ones are R (4.3).
 
-  A task on states asks for none, so that all have it.
+  A task on states needs none: all are True.
   """
   if isinstance(problem, StateProblem):
     return np.ones(len(tokens), bool)
@@ -136,7 +136,7 @@ def _memory_predictions(
 
 
 def _zero_padded(problem: Problem, prompt: np.ndarray, tokens: np.ndarray, padded: PaddedSizes | None) -> tuple:
-  """The distribution, the prompt and the tokens, filled up."""
+  """The distribution, the prompt and the tokens, padded."""
   hmm = problem.hmm
   if not padded:
     return hmm, prompt, tokens

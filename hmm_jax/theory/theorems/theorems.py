@@ -9,7 +9,7 @@ from hmm_jax.theory.theorems import assumptions, recovery
 from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 from hmm_jax.theory.theorems.recovery import Construction
 
-# The assumption on W that each theorem makes; C.6 is 4.6 with several cells, and its assumption C.5.
+# Each theorem's assumption on W; C.6 is 4.6 with several cells, and its assumption is called C.5.
 ON_EMISSIONS = {'3.3': '3.1', '3.6': '3.5', '4.3': '4.2', '4.6': '4.5', 'C.6': '4.5'}
 
 
@@ -34,7 +34,7 @@ class Program(NamedTuple):
     finding: of its assumption on W.
     recovered: [K], what it recovers: all states, H*, all values of the memory, supp(mu).
     prompt: [P, E], with no row where the theorem has no prompt.
-    head: with a column for each of them, and one of zeros.
+    head: with a column for each of `recovered`, and one of zeros.
   """
 
   finding: Finding
@@ -100,5 +100,5 @@ def what_is_recovered(problem: Any, found: Finding) -> np.ndarray:
 
 
 def identity_weights(num_values: int, recovered: np.ndarray) -> np.ndarray:
-  """mu [K + 1, S] with a class for each of K things that are recovered, and one of zeros that they are relative to."""
+  """mu [K + 1, S] with a class for each of K recovered states or values, and a zero class that they are relative to."""
   return np.vstack([np.eye(num_values)[recovered], np.zeros((1, num_values))])
