@@ -1,4 +1,4 @@
-"""Which theorem explains Figure 3 (left)?"""
+"""The study of the theorem behind Figure 3 (left)."""
 
 from experiments.pipeline import pretraining
 from experiments.studies.study import in_parts, Part, Study
