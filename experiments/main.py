@@ -41,7 +41,7 @@ _SENTENCES = (SettingsError, exit_status.RunError, signals.Stopped, storage.Stor
 
 
 def main(argv: list[str]) -> int:
-  """Runs one command line; returns the exit status, one of `exit_status`."""
+  """Run one command line; return the exit status, one of `exit_status`."""
   try:
     with signals.answered():
       _main(argv)

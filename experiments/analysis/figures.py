@@ -205,7 +205,7 @@ def caption(records: pd.DataFrame, *more: str) -> str:
 
 
 def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) -> None:
-  """Writes the caption of the records above the panels and their common legend below them."""
+  """Write the caption of the records above the panels and their common legend below them."""
   figure.suptitle(caption(records, *more))
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
@@ -272,7 +272,7 @@ def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:
 
 
 def trim_percent_ticks(axes: Axes) -> None:
-  """Removes ticks above 100%: an axis may reach past what an accuracy can be, a tick should not."""
+  """Remove ticks above 100%: an axis may reach past what an accuracy can be, a tick should not."""
   low, high = axes.get_ylim()
   axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
 
@@ -305,7 +305,7 @@ def counted(counts: list[int], unit: str, spread: bool = True) -> str:
 
 @styled
 def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.Path]:
-  """Writes the figure in each of FORMATS, the same bytes for the same records."""
+  """Write the figure in each of FORMATS, the same bytes for the same records."""
   paths = [stem.with_suffix(f'.{extension}') for extension in FORMATS]
   for path, extension in zip(paths, FORMATS):
     files.write_whole(path, as_bytes(figure, extension))

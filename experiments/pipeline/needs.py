@@ -68,7 +68,7 @@ def memory_bytes(s: Settings) -> dict[str, float]:
 
 
 def check_memory(s: Settings) -> None:
-  """Raises SettingsError where memory is too small, naming the field that needs most of it."""
+  """Raise SettingsError where memory is too small, naming the field that needs most of it."""
   there, found = machine.available_memory(), memory_bytes(s)
   total, field = sum(found.values()), max(found, key=found.__getitem__)
   # A share, if several runs were started together on this host.
@@ -82,7 +82,7 @@ def _gigabytes(size: float) -> str:
 
 
 def check_disk(trials: Sequence[Trial]) -> None:
-  """Raises SettingsError where the disk lacks room for the checkpoints that are still to be written."""
+  """Raise SettingsError where the disk lacks room for the checkpoints that are still to be written."""
   models = {trial.pretrained_directory: trial for trial in trials if trial.absent() and trial.settings.has_bert}
   total = _REST
   for directory, trial in models.items():

@@ -57,13 +57,13 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
 
 
 def check(bert: BertSettings, field: str) -> None:
-  """Raises SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
+  """Raise SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
   on_gpu = jax.default_backend() == 'gpu'
   require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' where there is no GPU")
 
 
 def check_mesh(s: Settings) -> None:
-  """Raises SettingsError where the devices do not make the mesh, or it does not divide the batch or a layer."""
+  """Raise SettingsError where the devices do not make the mesh, or it does not divide the batch or a layer."""
   available = jax.device_count()
   data, fsdp, tensor = sizes = s.mesh.sizes(available)
   # Where one is -1 or there are several processes, no device is left out.

@@ -42,7 +42,7 @@ RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 
 
 def check(settings: Settings) -> None:
-  """Raises SettingsError where this machine lacks what the settings ask for."""
+  """Raise SettingsError where this machine lacks what the settings ask for."""
   if settings.model:
     # Fail before anything is trained or written.
     key = jax.random.key(settings.seed)
@@ -180,7 +180,7 @@ def runs(trials: Callable[[Any, pathlib.Path], Grid], merge: Callable[..., str |
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
-  """Writes the records of all trials that are finished, in the order of the points; says what is left."""
+  """Write the records of all trials that are finished, in the order of the points; return what is left."""
   points, grid = list(settings.grid()), trials(settings, workdir).values()
   ordered = sorted(grid, key=lambda trial: points.index(trial.point))
   finished = write(workdir, settings, ordered, lambda _, records: records, reporter)

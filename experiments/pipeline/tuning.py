@@ -76,7 +76,7 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
 
 
 def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
-  """Tunes a method for all tasks of a problem, on the device that holds the model.
+  """Tune a method for all tasks of a problem, on the device that holds the model.
 
   Raises Diverged where a loss or a tuned number is not finite.
   """

@@ -86,7 +86,7 @@ class Checkpoints:
     return None
 
   def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Raises SettingsError, in all processes, where one of them cannot restore it."""
+    """Raise SettingsError, in all processes, where one of them cannot restore it."""
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
     failed: str = ''
     restored: Any = None
@@ -138,7 +138,7 @@ def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
 
 @functools.cache
 def _hush() -> None:
-  """Silences the tracebacks of Orbax and its store for good, as they may come late; this module reports the errors.
+  """Silence the tracebacks of Orbax and its store for good, as they may come late; this module reports the errors.
 
   Orbax logs an error with its traceback. It also closes its event loop at the first array that cannot be written; the
   future of each other array then raises in a thread of the store, where nothing can catch it.
@@ -193,7 +193,7 @@ def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def _check_shared(directory: pathlib.Path) -> None:
-  """Raises SettingsError, in all processes, where one of them lacks the directory, which process 0 has made."""
+  """Raise SettingsError, in all processes, where one of them lacks the directory, which process 0 has made."""
   valid = 'one that all processes share, such as gs://BUCKET/DIRECTORY'
   # In an object store there is nothing until there is a file.
   is_seen = storage.is_object(directory) or directory.is_dir()

@@ -57,5 +57,5 @@ def read(directory: pathlib.Path) -> dict[str, Any] | None:
 
 
 def forget(directory: pathlib.Path) -> None:
-  """Removes the failure of a trial that is done."""
+  """Remove the failure of a trial that is done."""
   files.remove(directory / FILE_NAME)

@@ -57,7 +57,7 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
 
 
 def remove(path: pathlib.Path) -> None:
-  """Removes the file, if there is one."""
+  """Remove the file, if there is one."""
   if locks.may_write(path):
     path.unlink(missing_ok=True)
 

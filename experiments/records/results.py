@@ -19,7 +19,7 @@ _VERSION = 'schema_version'
 
 
 def write(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
-  """Replaces the records of a workdir, and the settings beside them.
+  """Replace the records of a workdir, and the settings beside them.
 
   If the settings have changed, a kill in between leaves no records, rather than records beside the wrong settings.
   """

@@ -206,7 +206,7 @@ def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, l
 
 
 def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[str, float]) -> None:
-  """Writes the record of each task that one method was tuned on, its arrays first; raises Lost."""
+  """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
   paths, settings = trial.paths(), trial.settings
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': settings.fit_id(method, model)}
   for one in outcome:
@@ -223,7 +223,7 @@ def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[s
 
 
 def save_arrays(path: pathlib.Path, trainable: Any) -> str:
-  """Writes the tuned arrays alone, as npz with the tree's paths for names; the SHA-256 of what was written."""
+  """Write the tuned arrays alone, as npz with the tree's paths for names; return their SHA-256."""
   buffer = io.BytesIO()
   np.savez(buffer, **by_name(trainable))
   files.write_whole(path, buffer.getvalue())

@@ -30,7 +30,7 @@ _alone: list[None] = []
 
 
 def initialize(settings: DistributedSettings) -> None:
-  """Joins the other processes, if there are any; call it before JAX looks for devices.
+  """Join the other processes, if there are any; call it before JAX looks for devices.
 
   Address, number of processes, this one's number and its devices (None: all) come from the settings, or else from the
   cluster. JAX ends this process where the others do not all join in time. Raises SettingsError where `mode` is 'on' and

@@ -37,7 +37,7 @@ def is_object(path: pathlib.Path) -> bool:
 
 
 def check_writable(directory: pathlib.Path) -> None:
-  """Raises OSError where nothing can be written there; leaves nothing behind.
+  """Raise OSError where nothing can be written there; leave nothing behind.
 
   It tries the directory itself or, if there is none yet, its nearest existing parent.
   """

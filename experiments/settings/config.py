@@ -55,7 +55,7 @@ def named(words: list[str]) -> list[str]:
 
 
 def override(config: ml_collections.ConfigDict, words: list[str], classes: Classes) -> list[str]:
-  """Sets the fields that words of a command line name, --config.FIELD=VALUE; returns the other words.
+  """Set the fields that words of a command line name, --config.FIELD=VALUE; return the other words.
 
   Raises SettingsError for an unknown field or a value of the wrong type; ranges are checked later.
   """

@@ -19,7 +19,7 @@ class SettingsError(ValueError):
 
 
 def require(holds: Any, name: str, value: Any, valid: str) -> None:
-  """Raises SettingsError, 'NAME is VALUE; valid is ...', unless it holds; cuts the value at 300 characters."""
+  """Raise SettingsError, 'NAME is VALUE; valid is ...', unless it holds; cut the value at 300 characters."""
   if not holds:
     raise SettingsError(f'{name} is {value!r:.300}; valid is {valid}')
 
@@ -92,7 +92,7 @@ class Group:
     self.check()
 
   def check(self) -> None:
-    """Raises SettingsError where fields do not fit each other; it names them relative to this group."""
+    """Raise SettingsError where fields do not fit each other; it names them relative to this group."""
 
   def require(self, name: str, holds: Any, valid: str) -> None:
     """`require` of the field of this dotted name."""

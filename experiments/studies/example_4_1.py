@@ -28,7 +28,7 @@ _TITLE = 'Posterior of each cell after each word; the probability, given all wor
 
 
 def _check(settings: ExampleSettings) -> None:
-  """Raises SettingsError where the example cannot generate the sentence."""
+  """Raise SettingsError where the example cannot generate the sentence."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
   try:
     tokens = example_4_1.encode(settings.sentence, vocabulary)
@@ -41,7 +41,7 @@ def _check(settings: ExampleSettings) -> None:
 
 
 def _run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Samples the documents and records, for each word, the posterior of every cell and which cell is read."""
+  """Sample the documents and record, for each word, the posterior of every cell and which cell is read."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
   documents = [np.asarray(example_4_1.encode(settings.sentence, vocabulary))]
   memories: list[dict[str, str] | None] = [None]

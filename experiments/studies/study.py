@@ -119,7 +119,7 @@ def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
 
 
 def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter) -> Row:
-  """Runs a part and writes its file; raises Lost where another process has its lock by then."""
+  """Run a part and write its file; raise Lost where another process has its lock by then."""
   begun, name = time.monotonic(), path.parent.name
   with _on_exact_device(), reporter.clock.phase(name):
     rows = make()

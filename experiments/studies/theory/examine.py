@@ -60,12 +60,12 @@ _WIDTH = 22
 
 
 def _check(settings: ExamineSettings) -> None:
-  """Raises SettingsError for a bad problem file."""
+  """Raise SettingsError for a bad problem file."""
   problem_file.load(settings.distribution, settings.seed)
 
 
 def _run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Examines the file, anew on every call."""
+  """Examine the file, anew on every call."""
   reporter.say(f'examining {settings.distribution}')
   with jax.default_device(exact_device()):
     records = examined(problem_file.load(settings.distribution, settings.seed), settings)

@@ -214,7 +214,7 @@ def majority(labels: np.ndarray) -> float:
 
 
 def _with_tie(weights: np.ndarray, posterior: np.ndarray, recovered: np.ndarray) -> np.ndarray | None:
-  """Moves one weight of the first class so that it ties with the last; None where one thing is certain."""
+  """Move one weight of the first class so that it ties with the last; None where one thing is certain."""
   held = [value for value in recovered if posterior[value]]
   if len(held) < 2:
     return None

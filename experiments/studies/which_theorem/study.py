@@ -17,7 +17,7 @@ def _parts(settings: WhichTheoremSettings) -> dict[str, Part]:
 
 
 def _check(settings: WhichTheoremSettings) -> None:
-  """Raises SettingsError where this machine lacks what the settings ask for."""
+  """Raise SettingsError where this machine lacks what the settings ask for."""
   pretraining.check(settings.bert, 'bert')
   pretraining.check_mesh(settings)
 
