@@ -1,11 +1,13 @@
-"""Every default of every experiment, once; the library's own stand in `hmm_jax/defaults.py`. Configs are data: what a
-field means and takes stands in its class of settings, and `python -m experiments.main --config=NAME --help` prints it.
+"""The defaults of every experiment, each written once; the library's own are in `hmm_jax/defaults.py`.
 
-The scales: `small` is for a CPU with two cores, `paper` is what the paper's later text says (20 pretrainings a size, 5
-for Figure 3 right), `paper_v1` what its first text says (one, with 5 draws of mu), `official` what its released code
-does, `tuned` is `paper` with the recipe of pretraining that came closest to the ideal model at the small scale
-(docs/findings/recipes.md), `smoke` runs the whole path in a minute and measures nothing. `evidence`, of Figure 3 alone,
-is `small` with several HMMs a size.
+Configs are data. The class of settings defines what a field means and takes, and
+`python -m experiments.main --config=NAME --help` prints it.
+
+The scales: `small` is for a CPU with two cores. `paper` follows the paper's later text (20 pretrainings a size, 5 for
+Figure 3 right), `paper_v1` its first text (one, with 5 draws of mu), `official` its released code. `tuned` is `paper`
+with the pretraining recipe that came closest to the ideal model at the small scale (docs/findings/recipes.md). `smoke`
+runs the whole path in a minute; its numbers mean nothing. `evidence`, of Figure 3 alone, is `small` with several HMMs
+a size.
 """
 
 from typing import Any
@@ -15,13 +17,13 @@ import ml_collections
 from hmm_jax import defaults
 
 SCALES = ('small', 'paper', 'paper_v1', 'official', 'tuned', 'smoke')
-# `small` with many HMMs and every method, of the two panels of Figure 3 alone.
+# `small` with many HMMs and every method, for the two panels of Figure 3 alone.
 EVIDENCE = 'evidence'
-# Those of the paper's model, text and tasks.
+# Scales with the paper's model, text and tasks.
 OF_PAPER = ('paper', 'paper_v1', 'official', 'tuned')
-# Those of them that pretrain anew in every trial, as the later text does.
+# Scales of these that pretrain anew in every trial, as the later text does.
 REPEATED = ('paper', 'official', 'tuned')
-# The sizes of the first text and of the released code, whose 12 the later text leaves out.
+# |H| of the first text and of the released code; the later text omits 12.
 FIRST_SIZES = (4, 8, 10, 12, 15, 25, 30)
 # Beside the protocol of the paper: each head at its optimum, and what attention does without tokens or predictions.
 BEYOND_PROTOCOL = (
@@ -36,17 +38,17 @@ SMALL_AND_SMOKE = ('small', 'smoke')
 
 
 def group(**fields: Any) -> ml_collections.ConfigDict:
-  """Fields that speak of one thing."""
+  """A group of related fields."""
   return ml_collections.ConfigDict(fields)
 
 
 def bert(**sizes: Any) -> ml_collections.ConfigDict:
-  """A BERT as it is computed on a CPU."""
+  """The fields of a BERT, computed as suits a CPU."""
   return group(**{'dropout_rate': 0.0, **sizes}, dtype='float32', attention='xla', scan_layers=False)
 
 
 def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_steps: int) -> ml_collections.ConfigDict:
-  """How a method is tuned: AdamW with a linear warm-up and decay."""
+  """The tuning schedule of a method: AdamW with linear warm-up and decay."""
   return group(
     learning_rate=learning_rate,
     num_epochs=num_epochs,
@@ -58,24 +60,24 @@ def schedule(learning_rate: float, num_epochs: int, batch_size: int, warmup_step
 
 
 def temperatures() -> dict[str, float]:
-  """Of the paper's random draw."""
+  """The temperatures of the paper's random draw."""
   return dict(transition_temperature=0.01, initial_temperature=10.0, emission_temperature=0.01)
 
 
 def masked_lm(**fields: Any) -> ml_collections.ConfigDict:
-  """How a small BERT is pretrained, unless more is said: AdamW, and BERT's corruption."""
+  """The pretraining fields of a small BERT: by default AdamW and BERT's corruption."""
   corruption = {**defaults.CORRUPTION, 'mask_rate': 0.15}
   of_steps = dict(optimizer='adamw', steps_per_call=defaults.STEPS_PER_CALL, **defaults.OPTIMIZER)
   return group(**corruption, **of_steps, **fields)
 
 
 def figure(width: float = 6.4, height: float = 4.2) -> ml_collections.ConfigDict:
-  """How figures are drawn."""
+  """The fields of figures."""
   return group(width=width, height=height, dpi=150, paper_overlay=False)
 
 
 def thresholds(config: ml_collections.ConfigDict) -> None:
-  """What the theory takes for zero, for a tie and for too long a search."""
+  """Set the limits of the theory: the largest zero, the widest tie, the longest search."""
   config.support_threshold = 0.0
   config.rank_threshold = 1e-9
   config.stationarity_tolerance = 1e-9
@@ -84,7 +86,7 @@ def thresholds(config: ml_collections.ConfigDict) -> None:
 
 
 def start(experiment: str, scale: str, scales: tuple[str, ...]) -> ml_collections.ConfigDict:
-  """What every experiment has, whatever else it is made of; raises ValueError for a scale outside `scales`."""
+  """The fields that every experiment has; raises ValueError for a scale outside `scales`."""
   if scale not in scales:
     raise ValueError(f'config scale is {scale!r}; valid are {", ".join(scales)}')
   config = ml_collections.ConfigDict()
@@ -99,9 +101,9 @@ def start(experiment: str, scale: str, scales: tuple[str, ...]) -> ml_collection
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """The defaults of a grid of trials, at one of SCALES or EVIDENCE, for an experiment to name.
+  """The defaults of a grid of trials, at one of SCALES or EVIDENCE; the caller sets `experiment`.
 
-  Raises ValueError for another.
+  Raises ValueError for another scale.
   """
   config = start('', scale, (*SCALES, EVIDENCE))
   for part in (_grid, _text, _pretraining, _tasks, _running):
@@ -152,7 +154,7 @@ def _pretraining(config: ml_collections.ConfigDict) -> None:
 
 
 def _tasks(config: ml_collections.ConfigDict) -> None:
-  """The downstream tasks, and how each method is tuned."""
+  """The downstream tasks and the tuning of each method."""
   texts = dict(length=defaults.LENGTH, num_train=defaults.NUM_TRAIN, num_validation=500, num_test=defaults.NUM_TEST)
   config.downstream = group(**texts, **defaults.TASK_WEIGHTS, num_positions=0, label_state='first')
   config.head = group(**defaults.SCHEDULE)
@@ -162,14 +164,14 @@ def _tasks(config: ml_collections.ConfigDict) -> None:
   )
   config.attention = group(**defaults.SCHEDULE)
   config.attention.update(form='paper', temperature=1.0, key_size=0, value_size=0)
-  # What tells the losses of a protocol apart (experiments/analysis/error_budget.py).
+  # Fits that separate the losses of a protocol (experiments/analysis/error_budget.py).
   config.on_test = group(ridges=(1e-6, 1e-4), tolerance=1e-9, max_rounds=4, max_certificates=1000)
   config.converged = group(ridge=1e-6, tolerance=1e-8, max_iterations=20_000)
   config.restarts = group(number=8, steps_factor=10)
 
 
 def _running(config: ml_collections.ConfigDict) -> None:
-  """How it runs. Nothing here is part of an id; of all this, only the mesh may change a record's bits."""
+  """Settings of running. None is part of an id; only the mesh may change a record's bits."""
   config.mesh = group(data=-1, fsdp=1, tensor=1)
   config.distributed = group(
     mode='auto',
@@ -186,7 +188,7 @@ def _running(config: ml_collections.ConfigDict) -> None:
 
 
 def _schedules(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigDict]:
-  """The groups that say how a method is tuned."""
+  """The groups that are tuning schedules."""
   groups = [value for value in config.values() if isinstance(value, ml_collections.ConfigDict)]
   return [found for found in groups if 'num_epochs' in found]
 
@@ -216,7 +218,7 @@ def _paper_v1(config: ml_collections.ConfigDict) -> None:
 
 
 def _official(config: ml_collections.ConfigDict) -> None:
-  """Labels come from all 128 tokens; 80 positions hold the [MASK], of these tokens 79, or a prompt of 20 and 59."""
+  """Labels depend on all 128 tokens; the model sees 80 positions, [MASK] + 79 tokens or prompt 20 + [MASK] + 59."""
   config.num_states = FIRST_SIZES
   config.pretrain.warmup_steps = 1000
   config.downstream.update(num_positions=80, label_state='silent', with_replacement=True)
@@ -228,10 +230,10 @@ def _official(config: ml_collections.ConfigDict) -> None:
 
 
 def _tuned(config: ml_collections.ConfigDict) -> None:
-  """Training alone differs from `paper`, at no more operations: Muon, on batches that its own products are spread over.
+  """`paper` with another training at no more operations: Muon, on batches large enough to spread its own products over.
 
-  Unmeasured at this scale: factors and learning rates are those that won at the small scale, whose rates hold across
-  widths if anything does (Muon's update of a matrix has the same spectral norm at every width).
+  Not measured at this scale: factors and learning rates won at the small scale. Muon's rates are the likeliest to hold
+  across widths, since its update of a matrix has the same spectral norm at every width.
   """
   config.pretrain.update(optimizer='muon', learning_rate=2e-3, batch_size=32, mask_rate=0.15)
   config.pretrain.update(num_steps=7600, warmup_steps=600, checkpoint_every=500, measure_every=500)

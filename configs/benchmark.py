@@ -1,14 +1,14 @@
-"""Speed of inference, sampling and pretraining beside every peer that is installed, by turns in one process.
+"""Speed of inference, sampling and pretraining against every installed peer, by turns in one process.
 
-Claim, on two CPU cores: for 2000 sequences of 129 tokens dynamax's smoother takes 1.25 times as long as all posteriors
-of ours and twice as long as the smoothed rows alone, in float32 where ours computes in float64; to sample 200 documents
-of 10240 tokens dynamax takes 25 times as long. The posterior of a memory of 7 values over 4 hidden states by its own
-structure is at least twice as fast as through the flattened chain of 28 states. A step of pretraining at small scale is
-1.5 times as fast as Hugging Face's, 1.3 times as under torch.compile, and its products alone take at least 0.6 of it.
+Claim, on two CPU cores: for 2000 sequences of 129 tokens dynamax's smoother (float32) takes 1.25 times as long as our
+full posterior (float64) and twice as long as our smoothed rows alone. To sample 200 documents of 10240 tokens dynamax
+takes 25 times as long. The posterior of a memory of 7 values over 4 hidden states is at least twice as fast by its own
+structure as through the flattened chain of 28 states. A step of pretraining at small scale is 1.5 times as fast as
+Hugging Face's and 1.3 times as fast as under torch.compile; its matrix products alone take at least 0.6 of it.
 
-Command: python -m experiments.main --config=benchmark (the extra bench names the peers; one that is missing is a line)
-Cost: bounded by `minutes`, after which nothing is begun (60; of `:gpu` 9), and by what the last one takes.
-Where it stands: docs/internals/speed.md has the ratios of the record in docs/results/benchmark/cpu. Smoothed rows at
+Command: python -m experiments.main --config=benchmark (the extra bench names the peers; a missing one is noted)
+Cost: `minutes` (60; 9 for `:gpu`), after which no contender begins, and the time of the last one.
+Status: docs/internals/speed.md has the ratios of the record in docs/results/benchmark/cpu. Smoothed rows at
 |H| = 4 and 30 miss the claim, and so do all posteriors at |H| = 4.
 """
 
@@ -25,8 +25,8 @@ _PARTS = {
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default) is all that a CPU runs, `:inference`, `:sampling` and `:training` a part of it; `:gpu` is paper
-  scale on one GPU; `:smoke` runs the path of all of them in toy sizes, on any machine."""
+  """`:small` (default) is all that a CPU runs; `:inference`, `:sampling` and `:training` are its parts. `:gpu` is paper
+  scale on one GPU. `:smoke` runs all of them in toy sizes, on any machine."""
   config = base.start('benchmark', scale, SCALES)
   config.parts = _PARTS.get(scale, (scale,))
   config.repeats = 9
@@ -40,7 +40,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.training = _step('small', steps_per_call=10)
   config.gpu = _step('paper', steps_per_call=20)
   if scale == 'gpu':
-    # Its programs are compiled anew, since the seconds that this takes are on record.
+    # Compile anew: the seconds of compilation are recorded.
     config.update(repeats=5, minutes=9.0, compilation_cache='')
     config.inference.num_states = (10, 30)
   if scale == 'smoke':
@@ -49,9 +49,9 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def _step(scale: str, steps_per_call: int) -> ml_collections.ConfigDict:
-  """A step as `prompt_vs_head` takes it at that scale, on less text, of which its time does not depend.
+  """The training step of `prompt_vs_head` at that scale, on less text, which does not change its time.
 
-  It is AdamW's on 15% of positions at the small scale too, so that every library can take it.
+  It is AdamW on 15% of positions at the small scale too, so that every library can run it.
   """
   whole = base.get_config(scale)
   group = base.group(num_tokens=whole.hmm.num_tokens, bert=whole.bert, pretrain=whole.pretrain, corpus=whole.corpus)
@@ -67,7 +67,7 @@ def _smoke(config: ml_collections.ConfigDict) -> None:
   config.inference.update(num_states=(3,), num_sequences=10, length=9)
   config.sampling.update(num_states=3, num_documents=4, corpus_documents=8, document_length=64)
   smoke = _step('smoke', steps_per_call=2)
-  # One model for both, so that what both need is compiled once.
+  # One model for both, so that shared programs compile once.
   smoke.bert.update(dtype='bfloat16', num_layers=2)
   config.training.update(smoke)
   config.gpu.update(smoke)

@@ -1,8 +1,8 @@
-"""What is left of Theorems 3.3 and 3.6 where they say nothing: a noisy G, a nearly singular W, a leak, a BERT.
+"""Theorems 3.3 and 3.6 beyond their assumptions: a noisy G, a nearly singular W, a leak, a BERT.
 
 Claim: over 20 planted HMMs the construction of Theorem 3.3 is significantly above a converged head on the exact G, and
 below one on a G with noise of 0.1 nats; at 0.001 and 0.01 neither is. On the exact G a trained prompt moves the
-posterior onto H*, and further than one that is trained on the same HMM for a task about other states.
+posterior onto H*, and further than a prompt trained on the same HMM for a task about other states.
 
 Commands:
 python -m experiments.main --config=degradation
@@ -10,7 +10,7 @@ python -m experiments.main --config=degradation:bert
 
 `bert` has 8 BERTs for each theorem, each pretrained on the text of its own HMM.
 
-Cost: 4 minutes of CPU time on two busy cores, and 10.
+Cost: 4 minutes of CPU time on two busy cores; `bert` 10.
 Expected: the tables of docs/findings/degradation.md, which `python -m experiments.studies.pages` fills from records.
 """
 
@@ -47,7 +47,7 @@ def _problems(config: ml_collections.ConfigDict) -> None:
 
 
 def _levels(config: ml_collections.ConfigDict) -> None:
-  """What is made worse, from its mildest level on."""
+  """Levels of each perturbation, the mildest first."""
   config.noise_levels = (0.0, 1e-3, 1e-2, 1e-1)
   config.short_context_levels = (1e-3, 1e-2)
   config.reach = 1

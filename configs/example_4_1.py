@@ -8,7 +8,7 @@ Command: python -m experiments.main --config=example_4_1
 Cost: seconds on two CPU cores.
 Expected: after the whole sentence P[cow] = 0.88, P[pasture] = 0.88, P[happy] = 0.82.
 
-`sentence` may be any that the example can say:
+`sentence` may be any that the example can generate:
   --config.sentence="The child in the kitchen danced on the rug. The child wept."
 """
 
@@ -20,7 +20,7 @@ SCALES = base.SMALL_AND_SMOKE
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default) is what the claim speaks of; `:smoke` runs the path."""
+  """`:small` (default) is the scale of the claim; `:smoke` runs the path."""
   config = base.start('example_4_1', scale, SCALES)
   config.sentence = 'The cow in the pasture rolled on the grass happily.'
   config.num_documents = 5

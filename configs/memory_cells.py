@@ -1,14 +1,14 @@
-"""Several memory cells: can a label that speaks of one of them be recovered, and does a prompt help?
+"""Several memory cells: can a label about one of them be recovered, and does a prompt help?
 
 Claim, measured and not proved: an attention head recovers a label of P[M_j* | X_{-1}], and a linear head at the first
-position does not. The paper has theorems for several cells (4.3, and C.6 of the first text for a prompt) and runs none.
-They do not speak of these draws: W has 18 columns in |X| = 10 dimensions, and Assumption 4.2 fails in each of 20 draws
-at every N (`hmm_jax.theory.recoverable_hidden_states` decides it).
+position does not. The paper has theorems for several cells (4.3, and C.6 of the first text for a prompt) and no such
+experiment. They do not cover these draws: W has 18 columns in |X| = 10 dimensions, and Assumption 4.2 fails in each of
+20 draws at every N (`hmm_jax.theory.recoverable_hidden_states` decides it).
 
-|H| = 6 hidden states (j, s) are shared evenly among N in {1, 2, 3} cells of |M| = 3 values; labels speak of cell 0.
-The attention figure asks, from N = 2 on, how far P[J_i = j* | X_{-i}], the probability that position i reads the
-label's cell, draws the attention; at N = 1 every position reads the one cell. It is not the axis of Theorem 4.3, P[H_i
-in H* | X_{-i}], since there is no H* here.
+|H| = 6 hidden states (j, s) are shared evenly among N in {1, 2, 3} cells of |M| = 3 values; labels are about cell 0.
+From N = 2 on, the attention figure shows attention against P[J_i = j* | X_{-i}], the probability that position i reads
+the label's cell; at N = 1 every position reads the one cell. The axis of Theorem 4.3, P[H_i in H* | X_{-i}], is not
+available: there is no H* here.
 
 Command: python -m experiments.main --config=memory_cells[:small|paper|paper_v1|official|tuned|smoke]
 

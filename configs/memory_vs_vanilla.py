@@ -1,26 +1,25 @@
-"""Figure 3 (right): is a label that speaks of a persistent memory easier to recover than one of a hidden state?
+"""Figure 3 (right): is a label about a persistent memory easier to recover than one about a hidden state?
 
 Claim, the paper's: an attention head on the token probabilities of the whole sequence recovers a label of
 P[M | X_{-1}], for |H| = 4 and |M| in {2, 3, 5, 7}, where a linear head at the first position does not recover one of
-P[H_1 | X_{-1}] on the vanilla HMM of |M||H| states. Theorem 4.3 speaks of few of these: its Assumption 4.2 holds in 40,
-1, 0 and 0 of 40 draws at |M| = 2, 3, 5 and 7 (docs/findings/figure_3.md), and it does not say why the head succeeds
-past |M| = 2.
+P[H_1 | X_{-1}] on the vanilla HMM of |M||H| states. Theorem 4.3 covers few of these draws: its Assumption 4.2 holds in
+40, 1, 0 and 0 of 40 at |M| = 2, 3, 5 and 7 (docs/findings/figure_3.md). It does not explain why the head succeeds past
+|M| = 2.
 
 Command: python -m experiments.main --config=memory_vs_vanilla[:small|evidence|paper|paper_v1|official|tuned|smoke]
 
-`evidence` is `small` with 5 draws of each distribution and the controls that the panel lacks, since the attention head
-reads the tokens x_i beside G and the linear head does not: attention without tokens, attention on a constant G, which
-is a bag of words, attention on vanilla text, and a linear head on text with a memory. It took 1.0 hour of CPU time;
-`--config.num_trials=8` adds three draws to each. Its records are in docs/results/small/figure_3_right.
+`evidence` is `small` with 5 draws of each distribution and the controls that the panel lacks: the attention head reads
+the tokens x_i beside G, and the linear head does not. The controls are attention without tokens, attention on a
+constant G (a bag of words), attention on vanilla text, and a linear head on text with a memory. It took 1.0 hour of
+CPU time; `--config.num_trials=8` adds three draws to each. Its records are in docs/results/small/figure_3_right.
 
-Cost: `small` took 8 min 15 s of CPU time on two cores that other work shared. It has 350 steps of pretraining by Muon
-in place of 750 by AdamW, in the proportion of docs/findings/recipes.md, where text with a memory was not tried. `paper`
+Cost: `small` took 8 min 15 s of CPU time on two cores that other work shared. It pretrains 350 steps by Muon in place
+of 750 by AdamW, the ratio of docs/findings/recipes.md, which did not try text with a memory. `paper`
 is 8 distributions x 5 trials of 37,500 steps of BERT-base with 6 layers, for an accelerator; `paper_v1`, the first
 text, one such pretraining for each distribution and 5 draws of mu; `official` as `paper` with the released code's
 settings (its attention, joint P[M, H_1], |M||H| permutations, attention on the vanilla text too, 80 positions of texts
-whose 128 tokens all decide the label). None has been run yet: what is checked is that they build, and that their
-vanilla models are those of prompt_vs_head at the same scale and size, by id. At `small` the two experiments have no
-size in common.
+whose 128 tokens all decide the label). None has been run yet. It is only checked that they build, and that their
+vanilla models have the ids of prompt_vs_head at the same scale and size. At `small` the two experiments share no size.
 
 Expected at `small` (seed 0, one distribution and 4 tasks per size): the attention head at 97% or more on exact G and
 90% or more on BERT, the vanilla head below it at |M||H| = 20 and 28. At `evidence`: on BERT attention on memory text is

@@ -8,23 +8,23 @@ Command: python -m experiments.main --config=prompt_vs_head[:small|evidence|pape
 `evidence` is `small` at every size of the paper, with several HMMs each: 7 at |H| = 4, 10 and 30 and 5 elsewhere. Its
 41 trials took 2.2 hours of CPU time. Beside head and prompt it has a probe of the representation, converged heads and
 probes, and the oracle prompt; beside BERT and the exact model the same BERT before its pretraining. Its records are in
-docs/results/small/figure_3_left, and `--mode=verify --workdir=docs/results/small/figure_3_left --trials=0` runs one of
-them again. Those of docs/results/small/figure_3_left_other are on the BERTs of other HMMs, by
-`--config.num_states=10,30 --config.models=other_bert --config.methods=head,prompt,probe` more.
+docs/results/small/figure_3_left, and `--mode=verify --workdir=docs/results/small/figure_3_left --trials=0` reruns one
+of them. Those of docs/results/small/figure_3_left_other are on the BERTs of other HMMs; they add
+`--config.num_states=10,30 --config.models=other_bert --config.methods=head,prompt,probe`.
 
 Cost: `small` takes 6 minutes of CPU time, 4 on two cores. `paper`, the later text, has 6 sizes x 20 trials of 37,500
 steps of BERT-base with 6 layers on 8 chunks of 512, for an accelerator; `paper_v1`, the first text, 7 sizes, one such
 pretraining each and 5 draws of mu; `tuned` is `paper` with the recipe that won at the small scale
 (docs/findings/recipes.md).
 `official` has 7 sizes x 20 trials with the released code's settings: labels come from all 128 tokens after the [MASK],
-through transition_matrix @ P[H | text], and 80 positions are the [MASK] with 79 of these tokens for the head, or the
-prompt of 20, the [MASK] and 59. None of the four has been run yet: what is checked is that they build, trace and lower.
+through transition_matrix @ P[H | text]; 80 positions hold the [MASK] and 79 of these tokens for the head, or the
+prompt of 20, the [MASK] and 59. None of the four has been run yet; it is only checked that they build, trace, lower.
 
 Expected at `small` (seed 0, one HMM and 4 tasks per size): at |H| = 30 the prompt is 6 points or more above the head
 on BERT, the head on BERT within 5 points of the head on the exact model, and KL at the [MASK] below 0.3 at every size.
-Tuned prompts need not reach their best: on the exact model the same
-budget of steps optimises other parameters, so its prompt may end below BERT's. At `evidence`: on BERT the prompt is
-significantly above the head at every |H| from 8 on, and by more the larger |H| (docs/findings/figure_3.md).
+A tuned prompt need not be optimal: after as many steps, that of the exact model may end below BERT's. At `evidence`:
+on BERT the prompt is significantly above the head at every |H| from 8 on, and by more the larger |H|
+(docs/findings/figure_3.md).
 """
 
 import ml_collections

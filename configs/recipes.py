@@ -1,4 +1,4 @@
-"""Which recipe of pretraining comes closest to the ideal model with the same operations?
+"""Pretraining recipes at equal operations: which comes closest to the ideal model?
 
 Claim: Muon on 30% of positions reaches the KL at the [MASK] that AdamW on 15% has after 1250 steps, in 580 steps and
 with 0.68 of the operations, as geometric means over three HMMs at |H| = 10 and at 30.
@@ -7,9 +7,9 @@ Commands:
 python -m experiments.main --config=recipes
 python -m experiments.main --config=recipes:finalists
 
-`small` changes one thing at a time at |H| = 30, on two HMMs, with 500 steps of the base. `finalists` takes two recipes
-that were chosen from it to six HMMs and the default number of steps, with head and prompt. Recipes differ in training,
-never in architecture, and each takes as many steps as the operations of the base pay for.
+`small` changes one thing at a time at |H| = 30, on two HMMs, with 500 steps of the base. `finalists` runs two recipes
+chosen from it on six HMMs, with the default number of steps, head and prompt. Recipes differ in training, never in
+architecture, and each takes as many steps as the operations of the base pay for.
 
 Cost: 26 and 18 pretrainings, about 25 and 45 minutes of CPU time on two cores that other work shared.
 """
@@ -20,7 +20,7 @@ from configs import base
 
 SCALES = ('small', 'finalists', 'smoke')
 
-# A longer chunk in a smaller batch and the reverse, so that a step sees as many tokens.
+# The last has longer chunks in a smaller batch, so that a step sees as many tokens.
 _ONE_FACTOR = (
   'pretrain.learning_rate=1e-3',
   'pretrain.learning_rate=4e-3',
@@ -36,7 +36,7 @@ _ONE_FACTOR = (
   'corpus.chunk_length=128 pretrain.batch_size=16 bert.max_positions=128',
 )
 
-# The two factors that helped on both HMMs, and with them the next; with 0.68 of the operations of the base.
+# The two factors that helped on both HMMs, without and with the next best; 0.68 of the operations of the base.
 _FINALISTS = (
   'pretrain.optimizer=muon pretrain.mask_rate=0.3 pretrain.num_steps=580',
   'pretrain.optimizer=muon pretrain.mask_rate=0.3 pretrain.decay=wsd pretrain.num_steps=580',
@@ -60,7 +60,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
 
 
 def _recipe(config: ml_collections.ConfigDict) -> None:
-  """That of `small` before this study, whatever it is now."""
+  """Set the recipe that `small` had before this study."""
   config.pretrain.update(num_steps=1250, batch_size=32, learning_rate=2e-3, warmup_steps=100, mask_rate=0.15)
   config.pretrain.update(optimizer='adamw', decay='linear', b2=0.999)
 

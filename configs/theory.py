@@ -1,10 +1,10 @@
-"""The theorems as programs: verified, with wrong ones beside them; their proofs searched; and where no head is right.
+"""The theorems as programs: verified, with wrong ones that must fail; their proofs searched; HMMs with no linear head.
 
 Claim: the constructions of Theorems 3.3, 3.6, 4.3, 4.6 and C.6 return all that their theorems recover, up to the factor
-of the proof, on every sequence that the theorem speaks of, and the exact label on balanced tasks; every wrong
-construction is seen. Of the claims of appendices A to C of the first arXiv version, Lemma C.9 alone is violated where
-it is assumed to hold. Some random HMMs with |H| > |X| have no right linear head, by exact proof; how many is counted,
-and so is how often the paper's own draws satisfy its assumptions.
+of the proof, on every sequence in the theorem's region, and the exact label on balanced tasks; every wrong construction
+is detected. Of the claims of appendices A to C of the first arXiv version, Lemma C.9 alone is violated where it is
+assumed to hold. Some random HMMs with |H| > |X| have no right linear head, by exact proof. The study counts these, and
+how often the paper's own draws satisfy its assumptions.
 
 Command: python -m experiments.main --config=theory
 Cost: 2 minutes 41 seconds of CPU, 2 minutes 41 seconds in all, on two CPU cores with other work on them.
@@ -20,7 +20,7 @@ SCALES = base.SMALL_AND_SMOKE
 
 
 def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
-  """`:small` (default) is what the claim speaks of; `:smoke` runs the path within a minute."""
+  """`:small` (default) is the scale of the claim; `:smoke` runs the path within a minute."""
   config = base.start('theory', scale, SCALES)
   base.thresholds(config)
   config.conditioning = 0.05
@@ -64,7 +64,7 @@ def _impossibility(config: ml_collections.ConfigDict) -> None:
 
 
 def _prevalence(config: ml_collections.ConfigDict) -> None:
-  """The paper's own draws, by size: V = 10, mu with 6 nonzero entries for 2 classes, one cell of a memory."""
+  """The paper's own draws by size: V = 10, mu with 6 nonzero entries for 2 classes, memories of one cell."""
   config.prevalence = base.group(
     num_draws=40,
     num_states=(4, 8, 10, 12, 15, 25, 30),

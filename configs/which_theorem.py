@@ -1,9 +1,9 @@
-"""Which theorem explains Figure 3 (left)? Facts about its HMMs and tasks that need no BERT, and one that needs a few.
+"""The theorem behind Figure 3 (left): facts about its HMMs and tasks, all but one without a BERT.
 
 Claim: in the draws of prompt_vs_head the score is exactly linear in G, as in Theorem 3.3, for every task with |H| at
-most |X| = 10 and for none past it; from |H| = 8 on by heads whose median is thousands of times as large as mu. Labels
-are separable for more tasks than these, without near ties. What a head that was fixed on the exact G keeps
-on a BERT is certified from KL, and is never more than it keeps.
+most |X| = 10 and for none past it. From |H| = 8 on the median head is thousands of times as large as mu. Without near
+ties, labels are separable for more tasks than these. KL certifies part of the accuracy that a head fixed on the exact
+G keeps on a BERT, and never more than that.
 
 Command: python -m experiments.main --config=which_theorem[:small|smoke]
 

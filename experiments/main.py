@@ -36,17 +36,17 @@ from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
 from hmm_jax import compilation, nan_guard
 
-# What ends a run in a sentence, without a traceback.
+# Errors that end a run in a sentence, without a traceback.
 _SENTENCES = (SettingsError, exit_status.RunError, signals.Stopped, storage.StorageError, nan_guard.Diverged)
 
 
 def main(argv: list[str]) -> int:
-  """Runs one command line; returns the exit status, one of `exit_status`."""
+  """Run one command line; return the exit status, one of `exit_status`."""
   try:
     with signals.answered():
       _main(argv)
   except _SENTENCES as error:
-    # Nobody may read any longer; the status stands.
+    # The reader of stderr may be gone; the exit status counts.
     with contextlib.suppress(OSError):
       print(f'error: {error}', file=sys.stderr, flush=True)
     return exit_status.error_status(error)
@@ -75,9 +75,9 @@ def _main(argv: list[str]) -> None:
 
 
 def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
-  """The flags and the config, None where help needs none; raises SettingsError in one sentence for what is wrong."""
+  """The flags and the config, None where help needs none; raises SettingsError for a bad command line."""
   values = flags.FlagValues()
-  # Words of fields, --config.FIELD=VALUE, may stand between the flags, and are read when the config is there.
+  # --config.FIELD=VALUE may stand between the flags; it is parsed once the config is loaded.
   values.set_gnu_getopt()
   for name in ('config', 'workdir', 'trials', 'pretrained'):
     flags.DEFINE_string(name, '', '', flag_values=values)
@@ -104,7 +104,7 @@ def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
 
 
 def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> None:
-  """Does what the mode says with an experiment; raises SettingsError before anything is written, or TrialsFailed."""
+  """Carry out the mode for an experiment; raises SettingsError before anything is written, or TrialsFailed."""
   experiment, mode, workdir = EXPERIMENTS[settings.experiment], values.mode, _workdir(values, settings)
   is_grid, name = experiment.trials is not None, settings.experiment
   require(is_grid or mode in ('run', 'report'), '--mode', mode, f'run or report: {name} is no grid of trials')
@@ -142,13 +142,13 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
       left = experiment.run(settings, workdir, reporter, *chosen)
   elif mode == 'merge':
     left = experiment.merge(settings, workdir, reporter)
-  # Of several processes each may be the last, and that one finds the whole grid.
+  # Any of several runs may be the last; that one finds the whole grid.
   if not (left and values.trials):
-    # The others wait for what process 0 shows, since all end together.
+    # The others wait until process 0 has shown it, so that all end together.
     distributed.broadcast_from_process_0(lambda: _show(mode, settings, workdir, reporter))
   if mode == 'run':
     reporter.say(reporter.clock.line())
-  # The first of them once more, since a run is long.
+  # Repeat the first: a run is long.
   for sentence in filter(None, (beside, left)):
     reporter.say(sentence)
 
@@ -181,7 +181,7 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> dict[st
 
 
 def _show(mode: str, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Shows what is on record; a report, whose records may be anybody's, raises SettingsError if they do not fit."""
+  """Show what is on record; a report raises SettingsError for records that do not fit, which may be anybody's."""
   try:
     EXPERIMENTS[settings.experiment].show(settings, workdir, reporter)
   except (KeyError, TypeError, ValueError) as error:
@@ -192,10 +192,9 @@ def _show(mode: str, settings: Any, workdir: pathlib.Path, reporter: Reporter) -
 
 
 def _verify(values: flags.FlagValues, settings: Any) -> None:
-  """Runs trials of a folder of records again; raises SettingsError, or Differs where they are others.
+  """Rerun trials of a folder of records; raises SettingsError, or Differs if the records differ.
 
-  They run with the settings of the folder. `settings` are those of a config, or None: it names the folder that its
-  experiment writes to by default.
+  They run with the settings on record there. `settings`, of a config or None, only name the default folder.
   """
   require(values.workdir or settings, '--workdir', '', 'a folder of records where --mode is verify')
   # Imported here, since it takes longer than `--list` and `--help`.
@@ -206,8 +205,8 @@ def _verify(values: flags.FlagValues, settings: Any) -> None:
 
 
 def set_up(settings: Experiment) -> None:
-  """JAX as experiments use it, before anything is drawn or compiled."""
-  # What a seed draws is part of what names a model, so it must not hang on defaults or on the user's environment.
+  """Configure JAX, before anything is drawn or compiled."""
+  # A model's id covers its seed, so draws must not depend on JAX's defaults or the user's environment.
   jax.config.update('jax_default_prng_impl', 'threefry2x32')
   jax.config.update('jax_threefry_partitionable', True)
   jax.config.update('jax_enable_x64', False)
@@ -215,9 +214,9 @@ def set_up(settings: Experiment) -> None:
   jax.config.update('jax_debug_nans', settings.debug_nans)
   deterministic = ['--xla_gpu_exclude_nondeterministic_ops=true'] * settings.deterministic
   quick = compilation.QUICK_FLAGS * settings.fast_compilation
-  # XLA reads its flags once, when JAX first looks for devices, and of two of a name the last.
+  # XLA reads its flags once, when JAX first looks for devices; of two with one name the last wins.
   flags_of_user = os.environ.get('XLA_FLAGS', '').split()
-  # Each once, so that a second experiment of one process has the environment on record that the first had.
+  # Without duplicates, so that a second experiment of this process records the same environment.
   os.environ['XLA_FLAGS'] = ' '.join(dict.fromkeys([*quick, *flags_of_user, *deterministic]))
   cache.keep_programs(settings.compilation_cache)
 

@@ -7,7 +7,7 @@
 # or else nvidia-smi lists GPUs each run has one of its own; with CUDA_VISIBLE_DEVICES= all run on the CPU. Run I writes
 # to run-I.log in a new folder of TMPDIR (/tmp), which is printed. The first SIGTERM or SIGINT is passed on to all runs,
 # which end with a checkpoint, and this script after them; a signal to a run itself then ends it at once. The exit status
-# is 0 if that of every run is, else the first other one. The same command goes on where it was interrupted.
+# is 0 if every run's is, else the first other one. The same command resumes an interrupted grid.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 refuse() { echo "error: N is '$1'; valid is $2: launch/local.sh N CONFIG [--config.field=value ...]" >&2; exit 2; }

@@ -1,8 +1,8 @@
-"""Where the missing accuracy goes: signed steps from 100% to what the paper's protocol reaches, from records alone.
+"""The error budget: signed steps from 100% to the accuracy that the paper's protocol reaches, from records alone.
 
-A step is the difference of two methods on the same test inputs, paired by task within the HMM; an interval is over
-HMMs, of each the mean over its tasks first. Steps may be negative: then the next method does better. The best head
-counts with its accuracy on texts that it was not fitted to (`statistics.on_fresh_texts`), which the others do not see.
+A step is the difference of two methods on the same test inputs, paired by task within the HMM. An interval is over
+HMMs, of the mean over each one's tasks. A negative step means that the next method does better. The best head is fitted
+to the test texts, so it counts with its accuracy on validation texts (`statistics.on_fresh_texts`).
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from experiments.settings.methods import METHODS
 # The fields that name an HMM: a distribution and the number of a draw of it.
 _HMM = [*Point._fields, 'trial']
 
-# A way from 100% to the protocol on BERT: in order, what is lost and the model and the method that it leads to.
+# A way from 100% to the protocol on BERT: in order, each loss with the model and the method that it leads to.
 Way = tuple[tuple[str, str, str], ...]
 # By title. A prompt of BERT is of another class than the oracle prompt, and may beat it.
 WAYS: dict[str, Way] = {
@@ -48,7 +48,7 @@ WAYS: dict[str, Way] = {
   ),
 }
 
-# Of each loss: colour and hatch, of which the hatch is what grey leaves.
+# Colour and hatch of each loss; the hatch tells them apart in grey.
 _STYLES = {
   'degeneracy': ('#000000', ''),
   'surrogate': ('#0072B2', '\\\\\\\\'),
@@ -59,7 +59,7 @@ _STYLES = {
   'beyond the oracle prompt': ('#D55E00', '////'),
   'approximation and optimisation': ('#E69F00', 'xxxx'),
 }
-# Of `conditioning`: a panel's title, the model and field on record, and what accuracy is a function of.
+# Panels of `conditioning`: title, model, field of the record, label of the x axis.
 _CONDITIONS = (
   ('exact G', 'exact', 'ridge_accuracies', 'ridge'),
   ('pretrained BERT', 'bert', 'ridge_accuracies', 'ridge'),
@@ -72,9 +72,9 @@ _HALO: list[matplotlib.patheffects.AbstractPathEffect] = [
 
 
 def levels(records: pd.DataFrame, way: Way) -> np.ndarray:
-  """Accuracies in percent, a row for each HMM that has tasks with all stages of a way, the mean over these.
+  """Accuracies in percent, a row for each HMM: the mean over its tasks that have all stages of a way.
 
-  The columns are 100% and the stages in order. Of several distributions each HMM counts once.
+  The columns are 100% and the stages in order.
   """
   accuracy = records.pivot(index=[*_HMM, 'task'], columns=['model', 'method'], values='accuracy')
   stages = [tuple(stage) for _, *stage in way]
@@ -88,23 +88,22 @@ def lost(records: pd.DataFrame, way: Way) -> list[Interval]:
 
 
 def at_most(records: pd.DataFrame) -> pd.DataFrame:
-  """The records with the accuracy that no linear head passes in place of that of the best one that was found."""
+  """The records with the upper bound for any linear head in place of the accuracy of the best head found."""
   return records.assign(accuracy=records['accuracy_at_most'].fillna(records['accuracy']))
 
 
 def largest_loss(records: pd.DataFrame, way: Way) -> tuple[str, float]:
-  """The largest loss of the way, and the p-value that it is not above 0 and above every other loss; NaN without a test.
+  """The largest loss of the way, and the p-value of its being above 0 and every other loss; NaN without a test.
 
-  That is the largest of the p-values of t tests of its differences over HMMs, both with the best head that was found
-  and with the most that any head may reach, or 1 where the two have another largest loss. Heads between these two are
-  not checked.
+  The p-value is the largest of the t tests of these differences over HMMs, both with the best head found and with the
+  upper bound for any head; it is 1 if the two disagree on the largest loss. Heads between these two are not checked.
   """
   names, p_values = set[str](), list[float]()
   for rows in (records, at_most(records)):
     losses = -np.diff(levels(rows, way))
     first = losses.mean(0).argmax()
     differences = losses[:, [first]] - losses
-    # The largest itself is compared with no loss at all.
+    # The largest itself is compared with 0.
     differences[:, first] = losses[:, first]
     names.add(way[first][0])
     p_values += map(_p_above, differences.T)
@@ -114,7 +113,7 @@ def largest_loss(records: pd.DataFrame, way: Way) -> tuple[str, float]:
 
 
 def _p_above(values: np.ndarray) -> float:
-  """The two-sided p-value of a mean that is above 0, of equal values 0; 1 of another mean."""
+  """The two-sided p-value if the mean is above 0, and 0 for equal values; else 1."""
   found = statistics.mean_interval(values)
   if found.mean <= 0:
     return 1.0
@@ -122,7 +121,7 @@ def _p_above(values: np.ndarray) -> float:
 
 
 def _complete(records: pd.DataFrame) -> Iterator[tuple[str, Way, Points]]:
-  """The title and way of each that all stages were run of, by kind of text, with the records of each distribution."""
+  """Title, way and records by distribution, for each way and kind of text whose stages were all run."""
   points = statistics.by_point(records).items()
   for (title, way), text in itertools.product(WAYS.items(), ('memory', 'vanilla')):
     whole = {point: rows for point, rows in points if report.text_name(point) == text and len(levels(rows, way))}
@@ -142,7 +141,7 @@ def _size(points: Points) -> tuple[str, list[str]]:
 
 
 def tables(records: pd.DataFrame) -> dict[str, Table]:
-  """A table for each way and kind of text that all stages were run of: a row a distribution, and one of all."""
+  """A table for each way and kind of text whose stages were all run: a row for each distribution, and one for all."""
   titles, rows, tests = {}, dict[str, list[report.Row]](), list[tuple[report.Row, str, float]]()
   for title, way, points in _complete(records):
     name, sizes = _size(points)
@@ -153,7 +152,7 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
     titles[of_way] = title
     rows[of_way] = [{name: size} | _row(of_group, way) for size, of_group in groups]
     tests += [(row, *largest_loss(of_group, way)) for row, (_, of_group) in zip(rows[of_way], groups)]
-  # Of all sizes and budgets together.
+  # Corrected over all sizes and budgets together.
   for (row, loss, _), p_value in zip(tests, statistics.holm([p_value for *_, p_value in tests])):
     row['largest'] = loss if p_value < report.LEVEL else 'not significant'
   over = f'{statistics.trial_name(records)}s'
@@ -218,7 +217,7 @@ def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
 
 
 def _draw(axes: Axes, way: Way, groups: list[pd.DataFrame]) -> None:
-  """The steps of each distribution side by side, each from where it starts to where it ends; hollow where it gains."""
+  """Draw the steps of each distribution side by side, from start to end; a gain is hollow."""
   width = 0.84 / len(way)
   ends = np.array([levels(records, way).mean(0) for records in groups]).T
   half_widths = np.array([[interval.half_width for interval in lost(records, way)] for records in groups]).T

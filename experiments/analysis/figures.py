@@ -22,10 +22,10 @@ from experiments.settings.grid import AXES, Point
 from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS, PROTOCOL
 
-# Of each format, what goes without the time of drawing: the same records give the same bytes.
+# Metadata of each format, without the time of drawing: the same records give the same bytes.
 FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
 
-# The fewest values of which a t interval says more than the values themselves.
+# Fewest values for a t interval; fewer are shown one by one.
 LEAST_FOR_INTERVAL = 5
 
 MODEL_NAMES = {
@@ -44,7 +44,7 @@ styled = matplotlib.style.context(pathlib.Path(__file__).parent / 'figures.mplst
 
 @styled
 def figure_3_left(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure:
-  """Accuracy against |H| for each method on each model; where there is an untrained BERT, on it and the pretrained."""
+  """Accuracy against |H| by method and model; with an untrained BERT on record, only it, 'bert' and 'own'."""
   figure, (axes,) = panels(settings)
   if (records['model'] == 'untrained').any():
     records = records[records['model'].isin(['bert', 'untrained', 'own'])]
@@ -135,7 +135,7 @@ def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.fig
 
 
 def _draw_profile(axes: Axes, records: pd.DataFrame, style: dict[str, Any], label: str) -> None:
-  """The mean weight in each bin of the probability that has positions; a task counts by its share of them."""
+  """Draw the mean weight in each nonempty bin of the probability, tasks weighted by their positions in it."""
   # The columns are the mean probability of a bin, its mean weight and its share of the positions.
   bins = pd.concat(map(pd.DataFrame, records['attention_profile'])).dropna().astype(float)
   share = bins[2].groupby(level=0).sum()
@@ -155,12 +155,12 @@ def panels(
 
 
 def style_of(method: str) -> dict[str, Any]:
-  """The line of a method."""
+  """The line style of a method."""
   return dict(color=METHODS[method].colour, marker=METHODS[method].marker, linestyle=METHODS[method].dash)
 
 
 def _shown(style: dict[str, Any], model: str) -> dict[str, Any]:
-  """A line's style on a model: thin and hollow but on the pretrained BERT, and in between on the user's own."""
+  """A line's style by model: thick and filled on the pretrained BERT, in between on the user's own, else hollow."""
   fill, width = {'bert': (style['color'], 1.8), 'own': ('0.7', 1.3)}.get(model, ('white', 0.9))
   return style | dict(markerfacecolor=fill, linewidth=width)
 
@@ -173,13 +173,13 @@ def draw_line(
   beside: float = 0.0,
   interval: Callable[[np.ndarray], Interval] = percent_interval,
 ) -> None:
-  """A line through the mean at each place, with the 95% interval of five values or more, or every value as a dot.
+  """Draw a line through the mean at each place, with the 95% interval of five values or more, else each as a dot.
 
-  It stands `beside` points beside its place, so that no line hides another, and its dots a little before it.
+  The line is shifted by `beside` points, so that none hides another; its dots stand a little to the left.
   """
 
   def move(artists: Iterable[Artist], points: float) -> None:
-    # After they are drawn, so that the limits of the axes are those of the places themselves.
+    # After drawing, so that axis limits follow the places themselves.
     for artist in artists:
       artist.set_transform(axes.transData + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans))
 
@@ -205,7 +205,7 @@ def caption(records: pd.DataFrame, *more: str) -> str:
 
 
 def finish(figure: matplotlib.figure.Figure, records: pd.DataFrame, *more: str) -> None:
-  """Writes the caption of the records above the panels and their common legend below them."""
+  """Write the caption of the records above the panels and their common legend below them."""
   figure.suptitle(caption(records, *more))
   entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels())}
   side_by_side = len({axes.get_position().x0 for axes in figure.axes})
@@ -221,7 +221,7 @@ def _placed(records: pd.DataFrame, figure: str) -> pd.DataFrame:
 
 
 def _paper_records(records: pd.DataFrame, panel: str) -> pd.DataFrame:
-  """The records of what the paper draws in a panel, if more than its protocol was run; else all."""
+  """The records that the paper draws in a panel, if more than its protocol was run; else all."""
   drawn = [(text, method) for text, method, _ in report.PAPER[panel]]
   papers = [line in drawn for line in zip(records['text'], records['method'])]
   return records if records['method'].isin(PROTOCOL).all() or not any(papers) else records[papers]
@@ -242,7 +242,7 @@ def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {mo
   for index, ((text, model, method), rows) in enumerate(lines):
     style = style_of(method)
     if text == 'vanilla' and texts_of[method] > 1:
-      # A colour of no method, since its own is on the other text.
+      # A colour that no method has: its own is on the other text.
       style['color'] = '#CC79A7'
     name = (prefix + label).format(text=text, method=METHODS[method].label, model=MODEL_NAMES[model])
     draw_line(axes, _samples(rows, 'accuracy'), name, _shown(style, model), step * (index - (len(lines) - 1) / 2))
@@ -274,7 +274,7 @@ def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:
 
 
 def trim_percent_ticks(axes: Axes) -> None:
-  """Removes ticks above 100%: an axis may reach past what an accuracy can be, a tick should not."""
+  """Remove ticks above 100%: an axis may reach past what an accuracy can be, a tick should not."""
   low, high = axes.get_ylim()
   axes.set_yticks([tick for tick in axes.get_yticks() if low <= tick <= min(high, 100)])
 
@@ -307,7 +307,7 @@ def counted(counts: list[int], unit: str, spread: bool = True) -> str:
 
 @styled
 def save(figure: matplotlib.figure.Figure, stem: pathlib.Path) -> list[pathlib.Path]:
-  """Writes the figure in each of FORMATS, the same bytes for the same records."""
+  """Write the figure in each of FORMATS, the same bytes for the same records."""
   paths = [stem.with_suffix(f'.{extension}') for extension in FORMATS]
   for path, extension in zip(paths, FORMATS):
     files.write_whole(path, as_bytes(figure, extension))

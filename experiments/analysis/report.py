@@ -33,20 +33,20 @@ _PAIRED = (
   ('attention', 'attention_blind'),
   ('attention', 'attention_constant'),
 )
-# Likewise with what no protocol reaches, and on the exact model.
+# Further pairs: beyond the protocol, with an untrained BERT, and on the exact model.
 _PAIRED_BEYOND = (('prompt', 'head_whitened'), ('prompt', 'probe'), ('prompt', 'oracle_prompt'))
 _PAIRED_WITH_UNTRAINED = (('probe', 'probe'), ('probe_converged', 'probe_converged'))
 _PAIRED_ON_EXACT = (('oracle_prompt', 'head_whitened'), ('oracle_prompt', 'head_best'))
-# Those of text with a memory and vanilla text of as many joint states; the first pair is the paper's.
+# Methods on text with a memory and on vanilla text of as many joint states; the first pair is the paper's.
 _OF_TEXTS = (('attention', 'head'), ('attention', 'attention'), ('head', 'head'), ('prompt', 'prompt'))
 
-# What each panel of the paper's Figure 3 draws: the kind of text, the method on it, and its name in the reference.
+# Lines of each panel of the paper's Figure 3: kind of text, method, name in the reference.
 PAPER = {
   'left': (('vanilla', 'head', 'head'), ('vanilla', 'prompt', 'prompt')),
   'right': (('memory', 'attention', 'memory'), ('vanilla', 'head', 'vanilla')),
 }
 
-# Of a test, before it is corrected.
+# Level of a test, before correction.
 LEVEL = 0.05
 
 # The cells of a row by the headings of their columns.
@@ -60,19 +60,19 @@ def paper(panel: str, name: str, scale: str, what: str = 'mean') -> dict[int, fl
 
   Sizes are |H| in the panel 'left' and |M||H| in the panel 'right'.
   """
-  # The first text's figure stands beside its own scale, the later text's beside every other.
+  # `paper_v1` is compared with the first text's figure, every other scale with the later text's.
   shown = REFERENCE[f'{panel}_{"arxiv_v1" if scale == "paper_v1" else "later_version"}']
   sizes = shown['num_states' if panel == 'left' else 'memory_times_states']
   return dict(zip(sizes, shown[name][what] or ()))
 
 
 def text_name(point: Point) -> str:
-  """The kind of text that a distribution gives."""
+  """The kind of text of a distribution."""
   return 'memory' if point.memory_size else 'vanilla'
 
 
 def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
-  """The tables that the records have something for, by name."""
+  """The tables that have rows, by name."""
   records = statistics.with_unit(records)
   points = statistics.by_point(records)
   trial = statistics.trial_name(records)
@@ -123,8 +123,8 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
 def contrasts(records: pd.DataFrame) -> dict[str, dict[Point, Interval]]:
   """The contrasts that were run, by title: the difference at every distribution that has both sides.
 
-  Methods are paired by task within an HMM, on the exact model where the second is of that one alone; memory and
-  vanilla text have no HMM in common, and are compared by Welch's test.
+  Methods are paired by task within an HMM; one that makes sense on the exact model alone is read there. Memory and
+  vanilla text have no HMM in common, so they are compared by Welch's test.
   """
   itself = {point: point for point in statistics.by_point(records)}
   vanilla = {point: Point(point.joint_states) for point in itself if point.memory_size}
@@ -173,7 +173,7 @@ def _on(model: str, records: pd.DataFrame, point: Point, method: str) -> pd.Data
 
 
 def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]]) -> Iterator[Row]:
-  """Each contrast by size, with its p-value corrected for the number of sizes, and what so many units could detect."""
+  """A row for each contrast and size: p-value, Holm over sizes, and minimum detectable effect."""
   for title, differences in found.items():
     corrected = statistics.holm([difference.p_value for difference in differences.values()])
     for (point, difference), p_value in zip(differences.items(), corrected):
@@ -188,7 +188,7 @@ def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]]) ->
 
 
 def _trend_rows(found: dict[str, dict[Point, Interval]]) -> Iterator[Row]:
-  """Each contrast over the HMMs of all sizes, of which there are at least two, and its rank correlation with |H|."""
+  """A row for each contrast with at least two sizes: over all HMMs, and its rank correlation with |H|."""
   values = {
     title: pd.DataFrame(
       [
@@ -271,7 +271,7 @@ def _accuracy_row(point: Point, points: Points, protocol: Collection[str]) -> Ro
 
 
 def _beside_paper(point: Point, points: Points) -> Iterator[Row]:
-  """Each method that the paper draws of such text: ours on BERT, the paper's, and the difference where both are known.
+  """A row for each method that the paper draws on such text: ours on BERT, the paper's, and the difference if known.
 
   The paper's half-width counts as 0 if it is unknown.
   """

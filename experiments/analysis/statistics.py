@@ -1,4 +1,4 @@
-"""Records in, statistics out. Nothing here trains, and a record is never edited."""
+"""Statistics of records: intervals, tests, corrections. Nothing here trains, and no record is edited."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,10 +16,10 @@ class Interval(NamedTuple):
 
   Attributes:
     mean: of independent values.
-    standard_error: of the mean; NaN for fewer than three values, since two say next to nothing of their spread.
+    standard_error: of the mean; NaN for fewer than three values, since two hardly measure a spread.
     degrees: of freedom of t.
     values: the values; empty where the mean is a difference of two means.
-    bounds: of what is measured; a share's interval is cut to them, which takes nothing from its coverage.
+    bounds: of the quantity; the interval is clipped to them, which leaves its coverage.
   """
 
   mean: float
@@ -30,12 +30,12 @@ class Interval(NamedTuple):
 
   @property
   def half_width(self) -> float:
-    """Half of the length of the interval before it is cut; NaN where there is none."""
+    """Half the length of the interval before clipping; NaN without one."""
     return scipy.stats.t.isf(0.025, self.degrees) * self.standard_error
 
   @property
   def ends(self) -> np.ndarray:
-    """The interval within the bounds, its low end and its high one; NaN where there is none."""
+    """The clipped interval [low, high]; NaN without one."""
     return np.clip([self.mean - self.half_width, self.mean + self.half_width], *self.bounds)
 
   @property
@@ -46,17 +46,17 @@ class Interval(NamedTuple):
     return float(2 * scipy.stats.t.sf(abs(self.mean) / self.standard_error, self.degrees))
 
   def detectable(self, level: float) -> float:
-    """The least true difference that a test at `level` finds with probability 80%, given this standard error.
+    """The minimum detectable effect: the least true difference found with 80% power at `level`, given this spread.
 
-    It is delta with P[t^2 > c^2] = 0.8, c the two-sided critical value of t: t^2 is noncentral F with 1 degree above
-    and shift (delta / standard_error)^2. For pairs that is exact where they are normal with this spread; for Welch's
-    test, whose degrees of freedom are estimated, approximate.
+    It solves P[t^2 > c^2] = 0.8 for delta, c the two-sided critical value of t: t^2 is noncentral F with 1 degree above
+    and noncentrality (delta / standard_error)^2. This is exact for normal pairs with this spread, and approximate for
+    Welch's test, whose degrees of freedom are estimated.
     """
     if not self.standard_error > 0:
       return np.nan
     critical = scipy.stats.t.isf(level / 2, self.degrees)
     excess = lambda shift: scipy.stats.ncf.sf(critical**2, 1, self.degrees, shift**2) - 0.8
-    # A difference of four critical values is missed only where the spread is seen four times too large.
+    # Upper bracket: four critical values are missed only if the spread is estimated four times too large.
     return scipy.optimize.brentq(excess, 0, 4 * critical, xtol=1e-6) * self.standard_error
 
   def __str__(self) -> str:
@@ -67,18 +67,18 @@ class Interval(NamedTuple):
 
 
 def by_point(records: pd.DataFrame) -> dict[Point, pd.DataFrame]:
-  """The records of each distribution that they speak of, in the order of the records."""
+  """The records of each distribution, in the order of the records."""
   groups = records.groupby(list(Point._fields), sort=False)
   return {Point(*map(int, point)): of_point for point, of_point in groups}  # type: ignore[call-overload]
 
 
 def process(records: pd.DataFrame) -> str:
-  """The name of the one given process that records are of; '' where HMMs were drawn."""
+  """The name of the given process of the records; '' for drawn HMMs."""
   return records['distribution'].iloc[0].rpartition('-')[0] if 'distribution' in records else ''
 
 
 def trial_name(records: pd.DataFrame) -> str:
-  """The name of an independent trial: each has an HMM of its own or, of a given process, all but that."""
+  """The word for an independent trial: each draws an HMM, or on a given process only a pretraining seed."""
   return 'pretraining seed' if process(records) else 'HMM'
 
 
@@ -100,7 +100,7 @@ def mean_interval(values: Sequence[float] | np.ndarray | pd.Series) -> Interval:
   values = np.asarray(values, float)
   if len(values) < 3:
     return Interval(float(values.mean()) if len(values) else np.nan, values=values)
-  # Less the first of them, so that equal values have no spread at all, not one of rounding.
+  # Subtract the first, so that equal values have a spread of 0 and not of rounding.
   return Interval(float(values.mean()), scipy.stats.sem(values - values[0]), len(values) - 1, values)
 
 
@@ -138,7 +138,7 @@ def percent_interval(percents: Sequence[float] | np.ndarray | pd.Series) -> Inte
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-  """P-values corrected for their number (Holm 1979); NaN, where there was no test, counts as one and stays."""
+  """Holm-adjusted p-values (Holm 1979); NaN, for no test, counts as a test and stays NaN."""
   ordered = pd.Series(p_values, dtype=float).sort_values()
   steps = ordered * np.arange(len(ordered), 0, -1)
   return steps.cummax().clip(upper=1).sort_index().tolist()
@@ -161,14 +161,13 @@ def unpaired_difference(first: pd.DataFrame, second: pd.DataFrame) -> Interval:
 
 
 def trend(records: pd.DataFrame, size: str, field: str = 'accuracy') -> tuple[float, float]:
-  """Spearman's rank correlation of a field with a size over independent units, and the p-value that there is none.
+  """Spearman's rank correlation of a field with a size over independent units, and its p-value.
 
-  A unit counts once at its distribution. The p-value is of a permutation test on both sides: of all orders of up to
-  eight units, exactly; of 50,000 random ones, always the same, of more. Both are NaN below three units, where a value
-  is missing, and where either is constant.
+  A unit counts once at its distribution. The p-value is of a two-sided permutation test: exact for up to eight units,
+  else from 50,000 random orders of a fixed seed. Both are NaN for fewer than three units, a missing value, a constant.
   """
   ranks = records.groupby([*Point._fields, 'unit'])[[size, field]].mean().rank()
-  # A constant has no ranks, and orders of it say nothing.
+  # A constant has no ranks to permute.
   if len(ranks) < 3 or ranks.isna().any(axis=None) or (ranks.nunique() < 2).any():
     return np.nan, np.nan
   orders = scipy.stats.PermutationMethod(50_000, rng=0)

@@ -14,7 +14,7 @@ from hmm_jax.heads import Linear, LinearHead
 from hmm_jax.hmm import HMM
 from hmm_jax.model import MaskedLM
 
-# Functions of `tuning` over a leading axis of problems; those of None are shared: tuner, schedule and task numbers.
+# Functions of `tuning` over a leading axis of problems; arguments with axis None are shared.
 _features = jax.jit(jax.vmap(tuning.Tuner.features, (None, 0, 0)), static_argnums=0)
 _scores = jax.jit(jax.vmap(tuning.Tuner.scores, (None, 0, 0, 0)), static_argnums=0)
 _epoch = jax.jit(jax.vmap(tuning.tune_epoch, (0, 0, None, None, 0, 0, 0)), static_argnums=(2, 3))
@@ -24,18 +24,18 @@ _init = jax.jit(
 
 
 def float32(hmm: HMM) -> HMM:
-  """The parameters as the models of tuning have them."""
+  """The parameters in float32, as tuning needs them."""
   return jax.tree.map(jnp.float32, hmm)
 
 
 def tuners(model: MaskedLM, settings: Any) -> dict[str, tuning.Tuner]:
-  """The head, and the prompt with its head, that are trained; binary labels."""
+  """The tuners of a head and of a prompt with its head, for binary labels."""
   prompt = tuning.Prompt(settings.prompt_length, settings.prompt_scale)
   return {'head': tuning.Tuner(model, Linear(2)), 'prompt': tuning.Tuner(model, Linear(2), prompt)}
 
 
 def stacked(trees: list[Any]) -> Any:
-  """Trees of one structure as one, with a leading axis."""
+  """Stack trees of one structure along a new leading axis."""
   return jax.tree.map(lambda *leaves: np.stack(leaves), *jax.device_get(trees))
 
 

@@ -1,7 +1,6 @@
 """The cost of pretraining, from its settings alone: floating-point operations (FLOPs) of matrix products, and bytes.
 
-A product of [m, k] and [k, n] has 2 m k n FLOPs. What is done entry by entry counts as none: GELU, softmax, norms and
-AdamW.
+A product of [m, k] and [k, n] has 2 m k n FLOPs. Entrywise work counts as none: GELU, softmax, norms and AdamW.
 """
 
 import functools
@@ -47,14 +46,14 @@ def products(bert: Bert, batch_size: int, length: int, num_read: int) -> list[Pr
 
 
 def training_flops(products: list[Product]) -> int:
-  """FLOPs forward and backward: the results, and the slopes in both factors."""
+  """FLOPs forward and backward: the results, and the gradients of both factors."""
   return 6 * sum(map(math.prod, products))
 
 
 def pretraining_step(s: Settings, read: int | None = None) -> int:
   """FLOPs of one optimiser step: forward, twice that backward, and Muon's.
 
-  What is read out of a sequence is what the step has slots for, or `read` positions.
+  It reads out `read` positions of a sequence, by default as many as it has slots.
   """
   batch_size, length = s.pretrain.batch_size, s.corpus.chunk_length
   read = read or num_slots(s.corruption(), batch_size, length)
@@ -90,7 +89,7 @@ def _state(s: Settings) -> pretraining.TrainState:
 def activation_bytes(s: Settings, batch: float, length: int) -> float:
   """Bytes of one batch in the dtype of pretraining: what each layer stores for its gradient, and the logits.
 
-  The last layer counts as if all were read: for a batch with more to read than it has slots, that is reserved.
+  The last layer counts as if all positions were read: that much is reserved for a batch that overflows its slots.
   """
   b = s.bert
   layer = 10 * b.width + 3 * b.ffn_width + 3 * b.num_heads * length

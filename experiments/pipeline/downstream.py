@@ -1,4 +1,4 @@
-"""The downstream tasks of a trial: inputs, labels from the exact posterior, and where a head ought to look."""
+"""The downstream tasks of a trial: inputs, labels from the exact posterior, and the positions that should matter."""
 
 import functools
 import itertools
@@ -21,16 +21,15 @@ class Downstream(NamedTuple):
   """The tasks of a trial and what they share, in numpy arrays.
 
   Attributes:
-    inputs: [n, T], what a model sees of the texts where no prompt takes positions of theirs; training, then validation,
-      then test, as `splits` says.
-    tasks: each with a label for every input, of the whole text.
-    splits: which inputs are whose.
+    inputs: [n, T], the texts as a model without a prompt sees them; training, validation, then test.
+    tasks: each with a label for every input, from the whole text.
+    splits: the slice of the inputs by split.
     documents: [m, T], further documents of the same length, for measuring the model.
-    concentration: [n_test, T], how far P[H_i | X_{-i}] concentrates at each position of the test inputs, as
-      `concentration_name` says; None where no method has a use for it.
+    concentration: [n_test, T], how far P[H_i | X_{-i}] concentrates at each position of the test inputs, in the measure
+      `concentration_name`; None unless 'attention' is a method.
     concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] where there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
-    most_concentration: a value that `concentration` does not pass: 1, or log H.
+    most_concentration: an upper bound of `concentration`: 1, or log H.
   """
 
   inputs: np.ndarray
@@ -56,7 +55,7 @@ def draw(
 ) -> Downstream:
   """The inputs and the tasks of a trial.
 
-  A label speaks of `downstream.label_state`, or of the memory cell `memory.label_cell`.
+  A label is about `downstream.label_state`, or about the memory cell `memory.label_cell`.
   """
   d, read = settings.downstream, point.num_cells > 1
   ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
@@ -74,7 +73,7 @@ def draw(
   splits = {name: slice(*pair) for name, pair in zip(names, itertools.pairwise(ends))}
   concentration = None
   if 'attention' in methods:
-    # P[H_i | X_{-i}], [n, T, H], summed over what the memory holds.
+    # P[H_i | X_{-i}], [n, T, H], summed over memory configurations.
     represent = functools.partial(representation, ExactModel(distribution.num_tokens), distribution)
     joint = in_blocks(represent, inputs[splits['test']], settings.measure.batch_size)
     state_probs_at = joint.reshape(*joint.shape[:2], -1, point.num_states).sum(-2)

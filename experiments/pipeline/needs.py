@@ -1,13 +1,13 @@
 """One coarse estimate of the memory and the disk that a grid takes, checked before anything is allocated or trained.
 
 Memory: the process with JAX and its compiled programs, parameters with their copies, the corpus, a batch of activations
-of pretraining and of tuning, exact inference on the largest block, what is measured, and features of all inputs. The
-parts are added as if they lived at once, and XLA's own buffers are not known: the estimate is meant to a factor of two.
+of pretraining and of tuning, exact inference on the largest block, what is measured, and features of all inputs. Parts
+are added as if they lived at once, and XLA's own buffers are unknown, so the estimate is good to a factor of two.
 On two CPU cores prompt_vs_head:smoke peaked at 1.05 GB, and with 1,000,000 documents of 512 tokens at 3.2 GB; estimated
 are 1.0 and 3.6 GB.
 
-Disk: the checkpoints that unfinished pretrainings lack. Nothing is checked in an object store, which does not say what
-room it has.
+Disk: the checkpoints that unfinished pretrainings lack. An object store does not report its free space, so it is not
+checked.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _PROCESS = 1e9
 _POSTERIORS = 4 * 8
 # Of each parameter in float32: itself, two moments, and its gradient.
 _COPIES = 4 * 4
-# Of each entry of the permutation matrices that a transition matrix is mixed of, while it is drawn.
+# Of each entry of the permutation matrices that are mixed into a transition matrix, while it is drawn.
 _PERMUTATION = 9
 # Bytes of Orbax's metadata of a step with the rest of its files' blocks, which take 0.16 MB; and of all other files.
 _STEP, _REST = 2**18, 2**20
@@ -68,10 +68,10 @@ def memory_bytes(s: Settings) -> dict[str, float]:
 
 
 def check_memory(s: Settings) -> None:
-  """Raises SettingsError where more is needed than there is, naming the field that drives most of it."""
+  """Raise SettingsError where memory is too small, naming the field that needs most of it."""
   there, found = machine.available_memory(), memory_bytes(s)
   total, field = sum(found.values()), max(found, key=found.__getitem__)
-  # Its share, where several runs were started together on this host.
+  # A share, if several runs were started together on this host.
   room = f'the {_gigabytes(there or 0)} of memory that this run has'
   valid = f'what fits {room}: it takes about {_gigabytes(found[field])}, and all {_gigabytes(total)}'
   require(there is None or total <= there, field, operator.attrgetter(field)(s), valid)
@@ -82,7 +82,7 @@ def _gigabytes(size: float) -> str:
 
 
 def check_disk(trials: Sequence[Trial]) -> None:
-  """Raises SettingsError where there is less room than the checkpoints that are still to be written take."""
+  """Raise SettingsError where the disk lacks room for the checkpoints that are still to be written."""
   models = {trial.pretrained_directory: trial for trial in trials if trial.absent() and trial.settings.has_bert}
   total = _REST
   for directory, trial in models.items():

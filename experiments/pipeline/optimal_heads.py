@@ -18,11 +18,11 @@ from hmm_jax.theory.limits import best_head, separability
 from hmm_jax.theory.limits.reachable import linear_score, Reachable, reachable
 
 Splits = dict[str, slice]
-# Of whitened heads; the least is that of the exact model, and validation chooses that of another.
+# Ridges of whitened heads: the exact model takes the least, another the best on validation.
 _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
-# Of the noise on the exact G, in units of the error of a BERT.
+# Sizes of the noise on the exact G, in units of a BERT's error.
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
-# What records say of some methods alone, and null of the others.
+# Fields that only some methods fill; null for the others.
 NO_FIELDS: dict[str, Any] = dict.fromkeys(
   (
     'attention_by',
@@ -49,9 +49,9 @@ class Fitted(NamedTuple):
   Attributes:
     trainable: its arrays.
     is_right: [n], whether each input gets its label.
-    loss: mean cross-entropy on the training inputs in nats, of the last epoch where there are epochs; None where that
-      is not what was minimised.
-    fields: of its record, those of NO_FIELDS that are not null.
+    loss: mean cross-entropy on the training inputs in nats, of the last epoch where there are epochs; None if another
+      objective was minimised.
+    fields: of its record, the non-null ones of NO_FIELDS.
   """
 
   trainable: Any
@@ -61,7 +61,7 @@ class Fitted(NamedTuple):
 
 
 def exact_probs(distribution: Distribution, inputs: np.ndarray) -> np.ndarray:
-  """The exact G [n, V] at the [MASK] of inputs [n, T] in float64, for what is fitted in float64.
+  """The exact G [n, V] at the [MASK] of inputs [n, T] in float64, for fits in float64.
 
   Float32 G hides directions in which rows of W differ by less than its rounding.
   """
@@ -81,7 +81,7 @@ def whitened_head(
 ) -> Fitted:
   """The converged head of features [n, F] that are whitened on the training inputs.
 
-  The ridge of exact features is the least; of others, that of most validation accuracy, and of equals the largest.
+  Exact features take the least ridge; others that of the best validation accuracy, the largest if several tie.
   """
   train, fit = splits['train'], converged.whitened_head
   heads = [
@@ -99,7 +99,7 @@ def noise_accuracies(
 ) -> list[tuple[float, float]]:
   """The test accuracy of whitened heads on the exact G [n, V] with noise of each of the sizes.
 
-  The noise is the error of a model's `probs` [n, V] on the input before, which says nothing of this one.
+  The noise is the error of a model's `probs` [n, V] on the previous input, which is independent of this one.
   """
   noise, test = np.roll(probs - exact, 1, axis=0), splits['test']
   noisy = {size: whitened_head(settings, exact + size * noise, labels, splits, False) for size in _NOISES}
@@ -107,7 +107,7 @@ def noise_accuracies(
 
 
 def head_size(head: LinearHead, task_weights: ArrayLike) -> float:
-  """osc(b) / osc(mu) of what tells two classes apart, osc the largest minus the smallest entry; of several the most."""
+  """osc(b) / osc(mu) of the contrast of two classes, osc the largest minus the least entry; the largest of several."""
   sizes = [
     np.ptp(np.float64(rows[1:] - rows[0]), axis=1) for rows in (np.asarray(head.weights).T, np.asarray(task_weights))
   ]
@@ -124,10 +124,10 @@ def _fitted(found: converged.Converged, features: np.ndarray, labels: np.ndarray
 def heads_on_test(
   settings: Settings, distribution: HMM | MemoryHMM, downstream: Downstream, tasks: list[int]
 ) -> list[Fitted]:
-  """For each of `tasks` the best linear head on the exact G that is found for the test inputs.
+  """The best linear head found on the exact G of the test inputs, for each of `tasks`.
 
-  A search starts, among others, from heads that are converged on the training and on the test inputs. Where the score
-  of the masked state by mu is linear in G, exactly, its head counts too, on inputs whose label rounding could not turn.
+  The search starts, among others, from heads converged on the training and on the test inputs. Where mu's score of the
+  masked state is exactly linear in G, its head competes too, on inputs whose label rounding could not turn.
   """
   splits, test, inputs = downstream.splits, downstream.splits['test'], downstream.inputs
   states, probs = tasks_lib.first_state_probs(distribution, inputs), exact_probs(distribution, inputs)
@@ -174,7 +174,7 @@ def _best_of_search(
 def _head_of_score(
   settings: Settings, distribution: HMM | MemoryHMM, hmm: HMM, reach: Reachable, task: tasks_lib.Task
 ) -> tuple[np.ndarray, np.ndarray] | None:
-  """The score that decides the label, as a head of the joint states [E, C], and of the tokens [V, C] in float64.
+  """The score that decides the label, as a head on joint states [E, C] and on tokens [V, C], in float64.
 
   None where it is not linear in G.
   """

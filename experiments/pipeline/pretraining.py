@@ -1,4 +1,4 @@
-"""Pretraining with checkpoints: the model that tuning finds frozen, and its distance from the ideal one."""
+"""Pretraining with checkpoints: the model that tuning freezes, and its distance from the ideal one."""
 
 from collections.abc import Callable, Iterator
 import dataclasses
@@ -24,17 +24,17 @@ from hmm_jax.model import MaskedLM
 from hmm_jax.pretraining import params_here, training_calls
 from hmm_jax.sampling import in_chunks, sample_chunks
 
-# What the distance from the ideal model is measured on: corrupted chunks, inputs with one [MASK] at their start, and
-# documents with one at each position in turn.
+# Ideal predictions that a model is measured against: on corrupted chunks, on inputs with one [MASK] at their start, and
+# on documents with one at each position in turn.
 Ideals = tuple[bayes_gap.Ideal, bayes_gap.Ideal, bayes_gap.Ideal]
-# What the corpus is drawn from, or the documents [S, T] of one that is given.
+# The distribution that the corpus is drawn from, or the documents [S, T] of a given corpus.
 Text = Distribution | np.ndarray
 
 State = pretraining_lib.TrainState
 
 
 class OutOfTime(Exception):
-  """The time budget has ended before the pretraining has; what was done is kept."""
+  """The time budget ended before the pretraining; its checkpoint is kept."""
 
 
 _all_finite = jax.jit(nan_guard.all_finite, compiler_options=compilation.ONCE)
@@ -57,13 +57,13 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
 
 
 def check(bert: BertSettings, field: str) -> None:
-  """Raises SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
+  """Raise SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
   on_gpu = jax.default_backend() == 'gpu'
   require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' where there is no GPU")
 
 
 def check_mesh(s: Settings) -> None:
-  """Raises SettingsError where the devices make no such mesh, or it divides no batch or no layer."""
+  """Raise SettingsError where the devices do not make the mesh, or it does not divide the batch or a layer."""
   available = jax.device_count()
   data, fsdp, tensor = sizes = s.mesh.sizes(available)
   # Where one is -1 or there are several processes, no device is left out.
@@ -109,7 +109,7 @@ def compiled(
 
 @functools.partial(jax.jit, compiler_options=compilation.ONCE)
 def _keys(key: Array) -> tuple[Array, ...]:
-  """The keys of the corpus, the first parameters and the steps."""
+  """The keys of the corpus, the initial parameters and the steps."""
   return tuple(jax.random.split(key, 3))
 
 
@@ -120,7 +120,7 @@ def _mesh(settings: Settings) -> jax.sharding.Mesh:
 def _program(
   settings: Settings, text: Text, key: Array
 ) -> tuple[Callable[[Array], State], Array, Callable[[], Callable[[State], tuple[State, Array]]]]:
-  """A pretraining: what makes its first state, of which key, and what draws its corpus and returns the steps on it."""
+  """The init of a pretraining, its key, and a function that draws the corpus and returns the steps on it."""
   p, mesh = settings.pretrain, _mesh(settings)
   init, train_steps = compiled(settings.bert_module(), p, p.num_steps, mesh)
   key_corpus, key_params, key_steps = _keys(key)
@@ -139,14 +139,18 @@ def _program(
 def pretrained_params(
   settings: Settings, text: Text, ideals: Ideals, key: Array, directory: pathlib.Path, reporter: Reporter
 ) -> Any:
-  """The pretrained parameters of `directory`, trained from its newest checkpoint on where they are not finished,
-  whatever the mesh that saved it; once no other process works on it, since several runs may share it.
+  """The pretrained parameters of `directory`, trained on from its newest checkpoint where they are not finished.
 
-  They lie on the first device of this host, each array whole. Raises OutOfTime at a checkpoint past the time budget,
-  or where the wait is longer, Lost where another process takes the directory over, Diverged at the first loss or state
-  that is not finite, which is never saved, and StorageError where nothing can be. Told to stop it raises Stopped, after
-  a checkpoint: the call of the compiled program that runs ends first, with its compilation and a measurement if they
-  are due.
+  It waits while another process works on the directory. The mesh may differ from the one that saved the checkpoint. The
+  parameters lie on the first device of this host, each array whole.
+
+  Raises:
+    OutOfTime: at a checkpoint past the time budget, or where the wait is longer.
+    Lost: another process took the directory over.
+    Diverged: at the first loss or state that is not finite, which is never saved.
+    StorageError: a checkpoint could not be saved.
+    Stopped: after a signal and a checkpoint. The running call of the compiled program ends first, with its compilation
+      and a measurement if they are due.
   """
   num_steps, mesh, clock = settings.pretrain.num_steps, _mesh(settings), reporter.clock
   init, key_params, on_corpus = _program(settings, text, key)
@@ -176,7 +180,7 @@ def pretrained_params(
 
 
 def initial_params(settings: Settings, hmm: Distribution, key: Array) -> Any:
-  """The parameters that the pretraining of this key starts from, where those of `pretrained_params` lie."""
+  """The initial parameters of the pretraining of this key, on the device of `pretrained_params`."""
   init, key_params, _ = _program(settings, hmm, key)
   return params_here(init(key_params))
 
@@ -186,7 +190,7 @@ def params_along(
 ) -> Iterator[tuple[int, Any]]:
   """The parameters after each of `steps`, ascending multiples of `steps_per_call`, of the pretraining of this key.
 
-  They are what `pretrained_params` has at these steps; nothing is measured, and nothing is kept on a disk.
+  They equal those of `pretrained_params` at these steps; nothing is measured or saved.
   """
   init, key_params, on_corpus = _program(settings, hmm, key)
   yield from along(on_corpus(), init(key_params), steps, settings.pretrain.steps_per_call, reporter)
@@ -220,7 +224,7 @@ def train(
   directory: pathlib.Path,
   reporter: Reporter,
 ) -> State:
-  """Trains on from a state and its metrics, and on the way measures, reports and saves checkpoints.
+  """Train on from a state and its metrics, while measuring, reporting and saving checkpoints.
 
   Returns the last state, or that of the first checkpoint past the time budget, or of the call in which a signal came.
   """
@@ -241,7 +245,7 @@ def train(
     for step, state, loss in calls:
       tokens = (step - start) * p.batch_size * settings.corpus.chunk_length
       speed = tokens / (clock.spent()['pretraining'] - before)[1]
-      # Of the progress alone: metrics have nothing that a machine changes.
+      # For progress alone: metrics must not depend on the machine.
       note = f'loss {loss:.3f}, {speed:,.0f} tokens/s'
       if step % p.measure_every == 0 or step == p.num_steps:
         measure_state(state, train_loss=loss)
@@ -260,7 +264,7 @@ def train(
 
 
 def note_environment(settings: Settings, directory: pathlib.Path, done: int, reporter: Reporter) -> None:
-  """Records what trains the model from step `done` on; says where that differs from what has trained it so far."""
+  """Record the environment that trains from step `done` on; report its differences from those before."""
   mesh, path = _mesh(settings), directory / 'environment.jsonl'
   here = environment.environment(mesh.devices.flat)
 
@@ -276,5 +280,5 @@ def note_environment(settings: Settings, directory: pathlib.Path, done: int, rep
 
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)
 def chunked_corpus(key: Array, hmm: Distribution, corpus: CorpusSettings) -> Array:
-  """The chunks [S, T] that pretraining meets."""
+  """The chunks [S, T] of pretraining."""
   return sample_chunks(key, hmm, **dataclasses.asdict(corpus))

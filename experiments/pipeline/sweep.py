@@ -24,7 +24,7 @@ from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
 
-# What draws each of the figures that settings may ask for.
+# The function that draws each figure that settings may ask for.
 FIGURES = {
   'figure_3_left': figures_lib.figure_3_left,
   'figure_3_right': figures_lib.figure_3_right,
@@ -34,7 +34,7 @@ FIGURES = {
   'budget': error_budget.figure,
   'conditioning': error_budget.conditioning,
 }
-# Those of them that show what is fitted without a protocol, too.
+# Figures that also show fits without a schedule.
 _OF_FITS = ('budget', 'conditioning')
 
 # A trial and its records -> the rows that are merged.
@@ -42,9 +42,9 @@ RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 
 
 def check(settings: Settings) -> None:
-  """Raises SettingsError where this machine lacks what the settings ask for."""
+  """Raise SettingsError where this machine lacks what the settings ask for."""
   if settings.model:
-    # It fails before anything is trained and written, if it does.
+    # Fail before anything is trained or written.
     key = jax.random.key(settings.seed)
     own_code.own_model(settings.model, trial_lib.draw_distribution(settings, next(iter(settings.grid())), key), key)
   if settings.has_bert:
@@ -77,10 +77,10 @@ def chosen(text: str, grid: Collection[Any]) -> list[int]:
 
 
 def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Reporter) -> list[Failure]:
-  """Runs the trials of these numbers in this process, one after the other, until all are done or the budget ends.
+  """Run the trials of these numbers in this process, one after the other, until all are done or the budget ends.
 
-  Those that another process works on come last, and are waited for. A trial that fails stops no other; it is tried
-  once, and not at all where another process has failed in it meanwhile.
+  Those that another process works on come last, after a wait. A trial that fails stops no other. It is tried once, or
+  not at all if it has failed in another process meanwhile.
   """
   items, is_past = list(grid.items()), lambda: reporter.clock.is_past(time_budget)
   at_once = lambda: True
@@ -115,9 +115,9 @@ def fill(grid: Grid, numbers: Sequence[int], time_budget: float, reporter: Repor
 
 
 def _run(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, reporter: Reporter) -> bool | Failure:
-  """Runs a trial whose lock this process has: whether anything was missing, or how it failed.
+  """Run a trial whose lock this process has; return True if anything was missing, or its failure.
 
-  That may have been in another process, since `before` was read: what was kept of its failure when this run began.
+  A failure on file other than `before`, which was read when this run began, is another process's, and is returned.
   """
   now = distributed.broadcast_from_process_0(lambda: failures.read(trial.directory))
   if now and now != before:
@@ -133,9 +133,9 @@ def _run(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, rep
 
 
 def _failure(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> Failure:
-  """Keeps and says by what a trial has failed; raises Lost where it is another process's by now.
+  """Record and report the failure of a trial; raises Lost where another process has its lock by now.
 
-  Raises the error too where only one of several processes meets it, since the others wait: that ends it, and so all.
+  An error that only one of several processes meets is raised again: the others wait for that one, and end with it.
   """
   if distributed.num_processes() > 1 and exit_status.error_status(error) == exit_status.FAILED:
     raise error
@@ -146,7 +146,7 @@ def _failure(trial: trial_lib.Trial, called: str, error: Exception, reporter: Re
 
 
 class TrialsFailed(exit_status.RunError):
-  """Trials have failed, as its text says, and the others are done."""
+  """Trials have failed; the text names them and what is left."""
 
   def __init__(self, failed: list[Failure], left: str | None):
     super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all others are finished']))
@@ -157,10 +157,9 @@ class TrialsFailed(exit_status.RunError):
 def runs(trials: Callable[[Any, pathlib.Path], Grid], merge: Callable[..., str | None]) -> Callable[..., str | None]:
   """Make the `run` of a study from its `trials` and `merge`.
 
-  It runs what is missing of the trials of some numbers (None: all), merges, and returns what that says is left. The
-  records of finished trials are read back, not made again. Where the time budget ends first, the records are those of
-  the trials that are finished. However short, it ends no earlier than with a checkpoint or a trial more than there was.
-  Raises TrialsFailed where trials have.
+  It makes the missing records of the numbered trials (None: all), merges all finished trials, and returns what is left,
+  as a sentence. The time budget, however short, ends no earlier than after one more checkpoint or trial. Raises
+  TrialsFailed.
   """
 
   def run(settings: Any, workdir: pathlib.Path, reporter: Reporter, numbers: Sequence[int] | None = None) -> str | None:
@@ -181,25 +180,25 @@ def runs(trials: Callable[[Any, pathlib.Path], Grid], merge: Callable[..., str |
 
 
 def merge(settings: Settings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
-  """Writes the records of all trials that are finished, in the order of the points; says what is left."""
+  """Write the records of all trials that are finished, in the order of the points; return what is left."""
   points, grid = list(settings.grid()), trials(settings, workdir).values()
   ordered = sorted(grid, key=lambda trial: points.index(trial.point))
   finished = write(workdir, settings, ordered, lambda _, records: records, reporter)
   return None if len(finished) == len(grid) else f'{len(finished)} of {len(grid)} trials are finished'
 
 
-# Of the paper's own grids.
+# The `run` of the paper's own grids.
 run = runs(trials, merge)
 
 
 def write(
   workdir: pathlib.Path, settings: Settings, grid: list[trial_lib.Trial], records_of: RecordsOf, reporter: Reporter
 ) -> list[trial_lib.Trial]:
-  """Replaces the records of a workdir by those of the trials that are finished, with what stands beside them.
+  """Replace the records of a workdir by those of the finished trials, and return these.
 
-  Of processes that share the directory one does so at a time; in an object store, which has no locks, `--mode=merge`
-  at the end finds what they all have left. Without a finished trial all is left as it is, so that table and figures of
-  before keep their records. Returns the finished trials. Nothing is written once another process has taken the lock.
+  Processes that share the directory take turns, and one that has lost the lock writes nothing. An object store has no
+  locks: there `--mode=merge` at the end finds what all have left. Without a finished trial the old records stay, with
+  their table and figures.
   """
   with locks.held(workdir, 'the merging of records', reporter):
     found = [(trial, trial.records()) for trial in grid]
@@ -210,17 +209,17 @@ def write(
 
 
 def tables(records: pd.DataFrame, settings: Settings) -> dict[str, Table]:
-  """The tables that the records of a grid have something for."""
+  """The tables of the records of a grid that have rows."""
   records = statistics.on_fresh_texts(records)
   return report.tables(records, settings.figure.paper_overlay) | error_budget.tables(records)
 
 
 def figures(records: pd.DataFrame, settings: Settings) -> dict[str, matplotlib.figure.Figure]:
-  """The figures that the settings name and the records have something for."""
+  """The figures that the settings name and the records fill."""
   records = statistics.on_fresh_texts(records)
   trained = records[[METHODS[method].fit == 'schedule' for method in records['method']]]
   drawn = {}
   for name in settings.figures:
-    # What is fitted without a protocol is for the budget, where there is any by one.
+    # Fits without a schedule are for _OF_FITS alone, unless there are no others.
     drawn[name] = FIGURES[name](records if name in _OF_FITS or trained.empty else trained, settings.figure)
   return {name: figure for name, figure in drawn.items() if figure}

@@ -42,7 +42,7 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.H
 
 
 def precisely() -> contextlib.AbstractContextManager[None]:
-  """A context with float32 products, in which a trial is computed: some accelerators round them by default."""
+  """A context with float32 matrix products, in which trials run: some accelerators round them by default."""
   return jax.default_matmul_precision('float32')
 
 
@@ -60,10 +60,10 @@ def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.
 
 
 def run(trial: Trial, reporter: Reporter) -> bool:
-  """Adds the missing records of `trial` to its directory, and whether any were missing; an interrupted run leaves what
-  it had finished.
+  """Add the missing records of `trial` to its directory, and return True if any were missing.
 
-  Raises OutOfTime where pretraining does, and Lost where another process has taken the trial over.
+  An interrupted run keeps what it had finished. Raises OutOfTime where pretraining does, and Lost where another process
+  has taken the trial over.
   """
   missing = trial_records.plan(trial, reporter)
   if not missing:
@@ -99,7 +99,7 @@ def _bert(trial: Trial, name: str, distribution: Distribution, ideals: pretraini
   if name == 'untrained':
     return pretraining.initial_params(trial.settings, distribution, key)
   if name == 'other_bert':
-    # The trial before, and for the first the next: no grid of several pretrains one more for it.
+    # The previous trial, or trial 1 for trial 0: a grid with several trials needs no extra pretraining.
     trial = trial._replace(trial=abs(trial.trial - 1))
     distribution, downstream = draw(trial)
     ideals, key = ideals_of(trial.settings, distribution, downstream, trial.keys().measure), trial.keys().pretraining

@@ -1,4 +1,4 @@
-"""Tuning one method on one frozen model for the tasks of a trial, and what is measured of the result."""
+"""Tuning one method on one frozen model for the tasks of a trial, and measuring the result."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from hmm_jax import compilation, heads, nan_guard, tasks as tasks_lib, tuning
 from hmm_jax.model import MaskedLM
 
 _PROFILE_BINS = 10
-# A gap between class scores that float32 token probabilities do not show.
+# Smaller gaps between class scores do not show in float32 token probabilities.
 _NEAR_TIE = 1e-6
 # Above the number of any task.
 _START_STRIDE = 2**16
@@ -28,14 +28,14 @@ _init_tuning = jax.jit(tuning.init_tuning, static_argnames=('tuner', 'schedule')
 
 
 class FrozenModel(NamedTuple):
-  """A model that methods are tuned on, and that they leave as it is.
+  """A frozen model that methods are tuned on.
 
   Attributes:
     name: one of MODELS.
     model: exact or pretrained.
     params: its parameters, on the device where tuning is to run.
-    exact_probs: from inputs [n, T] to the exact G [n, V] at the [MASK] in float64, which of the exact model is read by
-      what is fitted in float64; other models are computed in float32 alone.
+    exact_probs: from inputs [n, T] to the exact G [n, V] at the [MASK] in float64, for float64 fits on the exact model;
+      other models are computed in float32.
   """
 
   name: str
@@ -76,7 +76,7 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
 
 
 def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
-  """Tunes a method for all tasks of a problem, on the device that holds the model.
+  """Tune a method for all tasks of a problem, on the device that holds the model.
 
   Raises Diverged where a loss or a tuned number is not finite.
   """
@@ -117,7 +117,7 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
 def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
   """The fit of a method's schedule to each task; of several starts, trained side by side, the best on validation.
 
-  Start r of a task is drawn as that of a task numbered r 2^16 higher, so that start 0 is the only one of the method
+  Start r of a task is drawn like the start of a task numbered r 2^16 higher, so that start 0 is the one of the method
   without restarts.
   """
   trial, frozen, method, tasks, downstream = problem
@@ -131,7 +131,7 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
   labels = np.tile(downstream.labels(tasks), (num_starts, 1))
   shown, taught = jax.device_put((_at(features, train), labels[:, train]), device)
   key_init, key_order = jax.random.split(trial.keys().tuning)
-  # Committed to its device from the first call on, as it is after it, so that the epoch compiles once.
+  # Committed to its device before the first call, as it is after it, so that the epoch compiles once.
   state = jax.device_put(_init_tuning(key_init, tuner, schedule, params, shown, numbers), taught.sharding)
   epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, params, shown, taught)
   members = [f'task {task} from start {start}' for start, task in zip(*divmod(numbers, _START_STRIDE))]
@@ -150,7 +150,7 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
       fields = {'restart': int(start), 'restart_accuracies': accuracies[:, index].tolist()}
     elif weights is not None:
       fields = attention_profile(weights[which], downstream)
-    # Tasks stand in pairs, whatever their number.
+    # Tasks are paired: (0, 1), (2, 3), ...
     other, test = tasks[index] ^ 1, splits['test']
     if other < len(downstream.tasks):
       is_other = predicted[which, test] == downstream.tasks[other].labels[test]
@@ -183,7 +183,7 @@ def _measured(task: tasks_lib.Task, one: optimal_heads.Fitted, splits: dict[str,
 def epochs(
   epoch: tuning.Epoch, state: tuning.TuneState, count: int, name: str, members: Sequence[str], reporter: Reporter
 ) -> Iterator[Any]:
-  """`tuning.epochs` on the way of which is reported; raises Stopped between two if the run has received a signal."""
+  """`tuning.epochs` with progress reports; raises Stopped between two epochs if the run has received a signal."""
 
   def unless_stopped(state: tuning.TuneState) -> tuple[tuning.TuneState, Array]:
     signals.check()
@@ -197,7 +197,7 @@ def epochs(
 
 
 def best_starts(accuracies_RxK: np.ndarray, losses_RxK: np.ndarray) -> np.ndarray:
-  """The start of each task of most accuracy on validation; of several the one of least loss, and then the first."""
+  """The start of best validation accuracy for each task; ties go to the least loss, then to the first."""
   return np.lexsort((losses_RxK, -accuracies_RxK), axis=0)[0]
 
 
@@ -206,7 +206,7 @@ def attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, 
 
   The profile has a row for each bin of concentration: the means of both, null where the bin is empty, and the share of
   positions in it. Weights are in units of the uniform one, 1 / T. The correlation is Spearman's, of values rounded to
-  1e-6: ranks would else tell nearly certain states apart by their last digits.
+  1e-6: otherwise ranks would order nearly certain states by their last digits.
   """
   relative = weights.ravel() * weights.shape[1]
   assert downstream.concentration is not None, 'drawn where attention is a method'

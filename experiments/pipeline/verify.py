@@ -1,7 +1,7 @@
-"""A folder of records verified: trials of its settings are run again elsewhere and compared with it, field by field.
+"""Verification of a folder of records: rerun trials of its settings elsewhere and compare field by field.
 
 In the environment that a record came from (`environment.differences`: platform, CPU, devices, libraries that compute)
-all of it is made again bit by bit. In another one each field has a tolerance, which FIELDS declares.
+all of it must be bit-equal. In another one each field has a tolerance, which FIELDS declares.
 """
 
 from collections import Counter
@@ -30,8 +30,8 @@ EQUAL, NOT_COMPARED = 'bit-equal', 'not compared'
 TOLERANCES = {
   # What is computed without training.
   'computed': (1e-5, 1e-5),
-  # What training decides, whose rounding grows with every step. Losses and distances have a floor in nats: a quarter of
-  # next to nothing is less than such rounding.
+  # Results of training, whose rounding grows with every step. Losses and distances have an absolute floor in nats: near
+  # 0 such rounding exceeds a quarter of the value.
   'accuracy': (0.1, 0.0),
   'loss': (0.02, 0.25),
 }
@@ -88,14 +88,14 @@ def run(
   set_up: Callable[[Settings], None],
   reporter: Reporter,
 ) -> None:
-  """Runs trials of a folder again, shows what became of each field, and raises Differs where it is not what it was.
+  """Rerun trials of a folder, show the comparison of each field, and raise Differs where one does not match.
 
   Args:
-    workdir: with the files that `results.write` leaves; it is read and no more.
+    workdir: with the files that `results.write` leaves; it is only read.
     text: numbers of the trials, as `sweep.chosen` reads them; '' for all on record.
     pretrained: directory of pretrained models that are used where they are found; '' to pretrain again.
     classes: the class of settings of each grid of trials, by its name.
-    set_up: of JAX, for these settings.
+    set_up: configures JAX for these settings.
     reporter: of progress and of the table.
   """
   config, recorded = (results.config(workdir), results.load(workdir)) if workdir.is_dir() else (None, [])
@@ -132,7 +132,7 @@ def recorded_settings(config: Record, pretrained: str, classes: config_lib.Class
 
 
 def _same_bits(workdir: pathlib.Path, recorded: list[Record]) -> set[str]:
-  """The environments of the records whose bits are those of this one; raises Differs where that of one is unknown."""
+  """The environments on record that compute the bits of this one; raises Differs for a record of an unknown one."""
   here, made = environment.environment(jax.devices()), environment.load(workdir, recorded)
   for record in recorded:
     if str(record.get('environment')) not in made:
@@ -146,10 +146,10 @@ def _name(record: Record) -> str:
 
 
 def compared(recorded: list[Record], again: list[Record], same_bits: Collection[str]) -> pd.DataFrame:
-  """A row for each field and tolerance of the records, after one that says whether there are the same records.
+  """A row for each field and tolerance, after one that compares which records there are.
 
-  Its columns are the two, how many values were compared, their largest difference, and how many are wrong. Records of
-  an environment in `same_bits` have to be equal bit by bit.
+  The other columns: how many values were compared, their largest difference, and how many are wrong. Records of an
+  environment in `same_bits` have to be bit-equal.
   """
   theirs, ours = ({_name(record): record for record in records} for records in (recorded, again))
   counts, pairs = Counter(map(_name, recorded)), list[tuple[str, str, float, bool]]()

@@ -20,7 +20,7 @@ from experiments.settings.fields import require, SettingsError
 
 # Steps that stay on disk: the newest, and the one to fall back to.
 KEPT = 2
-# Of their directory, in that of a pretrained model.
+# Their directory, within that of a pretrained model.
 NAME = 'checkpoints'
 # In the directory of a step: the SHA-256 of each of its files.
 CHECKSUMS = 'checksums.json'
@@ -34,17 +34,17 @@ class Checkpoints:
 
   Attributes:
     manager: Orbax's.
-    directory: whose steps these are.
-    found: sentences on what was wrong with steps that were there, for a person.
+    directory: parent of the steps.
+    found: sentences for the user on corrupt steps and what was done.
   """
 
   def __init__(self, directory: pathlib.Path):
     self.manager, self.directory, self.found = _manager(directory), directory, list[str]()
 
   def save(self, step: int, state: Any, metrics: list[dict[str, Any]]) -> None:
-    """Saves both with their checksums, and needs neither argument any longer on returning.
+    """Save state and metrics with their checksums; synchronous.
 
-    An interrupted save leaves the one before it in force. Raises StorageError where it has failed.
+    An interrupted save leaves the previous checkpoint in force. Raises StorageError where saving fails.
     """
     args = ocp.args.Composite(state=ocp.args.StandardSave(state), metrics=ocp.args.JsonSave(list(metrics)))
     directory = self.directory / str(step)
@@ -56,11 +56,11 @@ class Checkpoints:
       files.write_sealed(directory / CHECKSUMS, {'of': self.directory.parent.name, 'files': _digests(directory)})
 
   def restore(self, like: Any) -> tuple[Any, list[dict[str, Any]]] | None:
-    """The newest state and metrics, or None; `like` is a tree of ShapeDtypeStructs with shardings, which decides both.
+    """The newest intact state and metrics, or None; `like`, a tree of ShapeDtypeStructs, sets shapes and shardings.
 
-    A step that fails its checksums is renamed, and so is one without them that cannot be restored: it was written
-    whole, since its name appears only then, but its process was killed after that. `found` says so, and what is used
-    instead. Raises SettingsError, in all processes, where an intact step cannot be restored in one of them.
+    A step that fails its checksums is renamed. So is one that has none and cannot be restored: its process was killed
+    between the save and the checksums. `found` names such steps and the one used instead. Raises SettingsError, in all
+    processes, where one of them cannot restore an intact step.
     """
     for step in distributed.broadcast_from_process_0(lambda: steps(self.directory)):
       directory = self.directory / str(step)
@@ -72,13 +72,13 @@ class Checkpoints:
             self.found.append(f'step {step} is intact, and is used')
           return state, metrics
         except SettingsError as error:
-          # What was written is there, so that settings or libraries are others.
+          # The step is intact, so the settings or libraries have changed.
           if distributed.broadcast_from_process_0((directory / CHECKSUMS).exists):
             raise
           wrong = str(error)
       renamed = distributed.broadcast_from_process_0(functools.partial(_renamed, directory))
       self.found.append(f'checkpoint {directory}: {wrong}; it was renamed to {renamed}')
-      # Orbax lists the steps where it begins. Its `reload` reads the metrics of all of them, damaged or not.
+      # Orbax lists the steps when opened. Its `reload` would read the metrics of all, corrupt ones too.
       self.manager.close()
       self.manager = _manager(self.directory)
     if self.found:
@@ -86,7 +86,7 @@ class Checkpoints:
     return None
 
   def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """Raises SettingsError, in all processes, where one of them cannot restore it."""
+    """Raise SettingsError, in all processes, where one of them cannot restore it."""
     args = ocp.args.Composite(state=ocp.args.StandardRestore(like), metrics=ocp.args.JsonRestore())
     failed: str = ''
     restored: Any = None
@@ -100,7 +100,7 @@ class Checkpoints:
 
 
 def _reason(error: Exception) -> str:
-  """Orbax and its store raise what they like: some of it is a page long, with the system's error at its end."""
+  """A short reason for an error of Orbax or its store, which may be a page long with the system's error at its end."""
   number = re.search(r"os_error_code='(\d+)'", str(error))
   if number:
     return os.strerror(int(number[1]))
@@ -109,9 +109,9 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
-  """Keeps the newest checkpoints.
+  """Open the checkpoints of a directory, of which the newest are kept.
 
-  Raises SettingsError where there are processes that do not see what process 0 writes there.
+  Raises SettingsError where some processes do not see what process 0 writes there.
   """
   _hush()
   saved = Checkpoints(directory)
@@ -119,7 +119,7 @@ def open_checkpoints(directory: pathlib.Path) -> Iterator[Checkpoints]:
     _check_shared(directory)
     yield saved
   finally:
-    # What has failed is raised by then, in our words.
+    # Errors have been raised by then, in our words.
     with contextlib.suppress(Exception):
       saved.manager.close()
 
@@ -128,9 +128,9 @@ def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
   options = ocp.CheckpointManagerOptions(
     max_to_keep=KEPT,
     cleanup_tmp_directories=True,
-    # The checksums are taken of the files as they are committed, so that a save is not left to the background.
+    # Checksums are of committed files, so a save must not run in the background.
     enable_async_checkpointing=False,
-    # No metrics are read where the manager begins: they may be damaged.
+    # Do not read metrics on opening: they may be corrupt.
     lightweight_initialize=True,
   )
   return ocp.CheckpointManager(directory if storage.is_object(directory) else directory.absolute(), options=options)
@@ -138,7 +138,7 @@ def _manager(directory: pathlib.Path) -> ocp.CheckpointManager:
 
 @functools.cache
 def _hush() -> None:
-  """Silences the tracebacks of Orbax and its store for good, as they may come late; this module reports the errors.
+  """Silence the tracebacks of Orbax and its store for good, as they may come late; this module reports the errors.
 
   Orbax logs an error with its traceback. It also closes its event loop at the first array that cannot be written; the
   future of each other array then raises in a thread of the store, where nothing can catch it.
@@ -193,7 +193,7 @@ def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def _check_shared(directory: pathlib.Path) -> None:
-  """Raises SettingsError, in all processes, where one of them lacks the directory, which process 0 has made."""
+  """Raise SettingsError, in all processes, where one of them lacks the directory, which process 0 has made."""
   valid = 'one that all processes share, such as gs://BUCKET/DIRECTORY'
   # In an object store there is nothing until there is a file.
   is_seen = storage.is_object(directory) or directory.is_dir()
@@ -201,5 +201,5 @@ def _check_shared(directory: pathlib.Path) -> None:
 
 
 def sharded_like(tree: Any, sharding: jax.sharding.Sharding) -> Any:
-  """The shapes of `tree`, to be restored onto `sharding`."""
+  """The shapes of `tree` with `sharding`, as `restore` needs them."""
   return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), tree)

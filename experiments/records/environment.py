@@ -18,13 +18,13 @@ from experiments.records import files, results
 from experiments.runtime import distributed, machine
 from experiments.settings.grid import digest
 
-# Those whose programs compute a model, and the others.
+# Packages that compute a model, and the others.
 _COMPUTING = ('jax', 'jaxlib', 'flax', 'optax')
 _OTHERS = ('orbax-checkpoint', 'numpy', 'scipy', 'ml_collections', 'absl-py', 'matplotlib')
 
 Environment = dict[str, Any]
 
-# Of a workdir: a file for each environment, named by its id.
+# Folder of a workdir with a file for each environment, named by its id.
 FOLDER = 'environments'
 
 
@@ -41,7 +41,7 @@ def environment(devices: Iterable[jax.Device]) -> Environment:
 
 @functools.cache
 def of_process() -> Environment:
-  """Looked at once: a commit made while a run goes on is not the one that runs."""
+  """Commit, versions and XLA flags of this process, cached: a commit made during a run is not the one that runs."""
   return {
     'commit': _git('rev-parse', 'HEAD') or 'unknown',
     'uncommitted_changes': bool(_git('status', '--porcelain')),
@@ -52,8 +52,8 @@ def of_process() -> Environment:
 
 
 def _git(*words: str) -> str:
-  """The answer of git on a clone; '' where this is none, or git is not installed."""
-  # Without the directory git takes that of a repository that an installed copy lies in.
+  """The output of git on this clone; '' if this is none, or git is not installed."""
+  # Without --git-dir git would take a repository that an installed copy lies in.
   command = ['git', '-C', str(pathlib.Path(__file__).parents[2]), '--git-dir=.git', *words]
   try:
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
@@ -62,8 +62,8 @@ def _git(*words: str) -> str:
 
 
 def keep(workdir: pathlib.Path, here: Environment) -> str:
-  """Writes an environment into a workdir, once, and again where it is damaged; its id, by which records name it."""
-  # The id is that of the values, and the file has them as they are: so `load` can tell that a file was changed.
+  """Write an environment into a workdir unless it is there intact; return its id, by which records name it."""
+  # The id is a digest of the values in the file, so that `load` detects a changed file.
   environment_id, content = digest([here]), (json.dumps(here, indent=1) + '\n').encode()
   path = workdir / FOLDER / f'{environment_id}.json'
   if not path.exists() or path.read_bytes() != content:
@@ -72,13 +72,13 @@ def keep(workdir: pathlib.Path, here: Environment) -> str:
 
 
 def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, Environment]:
-  """The environments that records of a workdir came from, by their ids; without those that cannot be compared."""
+  """The environments of the records of a workdir by id, without those that cannot be compared."""
   found = {}
-  # The id in a record, which may come from anybody, chooses no path: all that there are, are read.
+  # Read all files: an id in a record, which may come from anybody, must not choose a path.
   for path in (workdir / FOLDER).glob('*.json'):
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
       content = files.read_json(path)
-      # Raises where a field lacks that decides bits.
+      # Raises if a field that decides bits is missing.
       _deciding(content)
       found[digest([content])] = content
   named = dict.fromkeys(str(record.get('environment')) for record in records)
@@ -86,12 +86,12 @@ def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, 
 
 
 def differences(there: Environment, here: Environment) -> list[str]:
-  """Where two environments may compute other bits from the same settings, such as 'jax 0.10.1 (here 0.10.2)'."""
+  """Differences by which two environments may compute other bits, such as 'jax 0.10.1 (here 0.10.2)'."""
   return results.differences(_deciding(there), _deciding(here))
 
 
 def differing(lines: Iterable[Environment], here: Environment) -> list[str]:
-  """Where environments on record may compute other bits than this one: a text for each that does, once."""
+  """The distinct `differences` of environments on record from this one, a text for each."""
   found = [', '.join(differences(there, here)) for there in lines]
   return list(dict.fromkeys(filter(None, found)))
 

@@ -13,23 +13,23 @@ _LONGEST = 300
 
 
 class Failure(NamedTuple):
-  """A trial that has failed: what is said of it, and the exit status that it asks for."""
+  """The failure of a trial: its message and exit status."""
 
   sentence: str
   status: int
 
 
 def sentence(error: BaseException) -> str:
-  """The first line of an error, behind the name of its class unless it is one that was written for the user."""
+  """The first line of an error, after the name of its class unless the error was written for the user."""
   line = str(error).strip().partition('\n')[0] or 'without a word'
   is_ours = isinstance(error, storage.StorageError) or exit_status.error_status(error) != exit_status.FAILED
   return (line if is_ours else f'{type(error).__name__}: {line}')[:_LONGEST]
 
 
 def caught(directory: pathlib.Path, error: Exception) -> Failure:
-  """Writes what failed: the sentence, the exit status, all that is known of it, and when.
+  """Write the failure of a trial to file: sentence, exit status, traceback and time.
 
-  Where that cannot be written it is said alone.
+  If the file cannot be written, the sentence says so too.
   """
   failure = Failure(sentence(error), exit_status.error_status(error))
   row = {
@@ -52,10 +52,10 @@ def read(directory: pathlib.Path) -> dict[str, Any] | None:
   except FileNotFoundError:
     return None
   except files.Corrupt:
-    # Whatever stands in its place: the trial has failed, by what nobody knows.
+    # The trial has failed, for an unknown reason.
     return {'error': f'{FILE_NAME} cannot be read', 'status': exit_status.FAILED, 'when': 'an unknown time'}
 
 
 def forget(directory: pathlib.Path) -> None:
-  """Removes the failure of a trial that is done."""
+  """Remove the failure of a trial that is done."""
   files.remove(directory / FILE_NAME)

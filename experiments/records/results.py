@@ -13,15 +13,15 @@ Record = dict[str, Any]
 FILE_NAME = 'results.jsonl'
 CONFIG_NAME = 'config.json'
 
-# Raised when the fields of records, or where they lie, change, so that none is read as what it is not.
+# Increased when the fields or paths of records change, so that no old record is misread.
 SCHEMA_VERSION = 2
 _VERSION = 'schema_version'
 
 
 def write(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
-  """Replaces the records of a workdir, and the settings beside them.
+  """Replace the records of a workdir, and the settings beside them.
 
-  Where the settings are others a kill in between leaves no records, rather than some beside what did not ask for them.
+  If the settings have changed, a kill in between leaves no records, rather than records beside the wrong settings.
   """
   path, config = workdir / CONFIG_NAME, _config(settings)
   if not path.exists() or path.read_bytes() != config.encode():
@@ -31,7 +31,7 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
 
 
 def begin(workdir: pathlib.Path, settings: Any) -> None:
-  """Leaves the settings of a run that begins where there are none, so that a run of others can say so after a kill."""
+  """Write the settings of a run that begins, if there are none, so that a later run can report changed ones."""
   if not any((workdir / name).exists() for name in (CONFIG_NAME, FILE_NAME)):
     files.write_whole(workdir / CONFIG_NAME, _config(settings))
 
@@ -60,12 +60,12 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
   return content
 
 
-# What decides no record.
+# Settings that decide no record.
 OF_RUNNING = ('compilation_cache', 'debug_nans', 'distributed', 'figure', 'time_budget')
 
 
 def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
-  """Where the settings on record are others than these, such as 'seed 0 (here 1)'."""
+  """Differences of the settings on record from these, such as 'seed 0 (here 1)'."""
   # Imported here, since it takes longer than `--list` and `--help`.
   from flax.traverse_util import flatten_dict
 
@@ -76,13 +76,13 @@ def changed(before: dict[str, Any] | None, settings: Any) -> list[str]:
 
 
 def differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-  """Where fields that both have are others, such as 'seed 0 (here 1)'."""
+  """Differences in fields that both have, such as 'seed 0 (here 1)'."""
   both = [name for name in there if name in here]
   return [f'{name} {there[name]} (here {here[name]})' for name in both if there[name] != here[name]]
 
 
 def rows(settings: Any, records: list[Record]) -> list[Record]:
-  """The records with what was asked for."""
+  """The records with their schema version, experiment, scale and seed."""
   asked_for = {name: getattr(settings, name) for name in ('experiment', 'scale', 'seed')}
   return [{_VERSION: SCHEMA_VERSION, **asked_for, **record} for record in records]
 

@@ -25,10 +25,10 @@ def text(grid: Grid) -> str:
 
 
 def state(trial: Trial) -> str:
-  """The one of STATES that a trial is in, with details: who runs it, why it failed, which records are missing.
+  """The state of a trial, one of STATES, with details: who runs it, why it failed, which records are missing.
 
-  A trial is stale whose lock a run that waited would have taken over by now; a process that was killed a moment ago is
-  still said to run.
+  A trial is stale if its lock was not renewed within the lease, so that a waiting run would take it over. A process
+  killed within the lease still counts as running.
   """
   missing = trial.missing()
   if not missing:

@@ -1,4 +1,4 @@
-"""The name and paths of a trial, the records that it has, and adding records and tuned arrays to it."""
+"""Trials: names, paths, records on file, and adding records and tuned arrays."""
 
 from collections.abc import Iterator
 import contextlib
@@ -26,7 +26,7 @@ _ARRAYS = 'arrays_sha256'
 
 
 class Name(NamedTuple):
-  """A record of a trial."""
+  """The name of a record within its trial."""
 
   task: int
   model: str
@@ -93,7 +93,7 @@ class Trial(NamedTuple):
     return _keys(np.uint32(self.settings.seed % 2**32), self.point.num_states, self.trial, *memory)
 
   def paths(self) -> dict[Name, pathlib.Path]:
-    """The file of each record that the settings ask for, in their order, of methods on models where they make sense.
+    """The file of each requested record, in order; a method has records only on models where it makes sense.
 
     Tuned arrays lie beside it, with suffix .npz.
     """
@@ -107,10 +107,10 @@ class Trial(NamedTuple):
     return found
 
   def records(self) -> list[Record]:
-    """The wanted records that there are and parse, by task, model and method; others in the directory are ignored."""
+    """The requested records that exist and parse, by task, model and method; other files are ignored."""
     found, trial_id = [], self.id
     for name, path in self.paths().items():
-      # Neither is renamed here: whoever reads may not hold the lock.
+      # Nothing is renamed here: the reader may not hold the lock.
       with contextlib.suppress(OSError, files.Corrupt):
         record = _read(path, name, trial_id)
         # The checksum of the arrays belongs to the file, not to the results.
@@ -119,11 +119,11 @@ class Trial(NamedTuple):
     return found
 
   def missing(self) -> set[Name]:
-    """The wanted names without a record that parses."""
+    """The requested names without a record that parses."""
     return self.paths().keys() - {Name(*(record[field] for field in Name._fields)) for record in self.records()}
 
   def absent(self) -> list[Name]:
-    """The wanted names without a file; none is opened."""
+    """The requested names without a file; no file is opened."""
     return [name for name, path in self.paths().items() if not path.exists()]
 
 
@@ -141,10 +141,10 @@ def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
 
 
 def plan(trial: Trial, reporter: Reporter) -> set[Name]:
-  """The wanted names without an intact record; process 0 alone reads each record, once.
+  """The requested names without an intact record; process 0 alone reads each record, once.
 
-  The caller holds the lock of the trial and makes these records. A record or array that is damaged is reported, and
-  both are renamed. Records from environments that may compute other bits are reported.
+  The caller holds the trial's lock and makes these records. A corrupt record or array is reported, and both are
+  renamed. Records from environments that may compute other bits are reported.
   """
 
   def look() -> list[Name]:
@@ -182,13 +182,13 @@ class Tuned(NamedTuple):
 
 @contextlib.contextmanager
 def session(trial: Trial, reporter: Reporter) -> Iterator[None]:
-  """A run of a trial: at its end adds what each phase took to its directory."""
+  """Run a trial inside; at its end, add the time of each phase to its directory."""
   before = reporter.clock.spent()
   try:
     yield
   finally:
     spent = timing.difference(reporter.clock.spent(), before)
-    # A disk that refuses this line has refused a record before, and that error is the one to see.
+    # A disk that refuses this line has refused a record before; show that error.
     with contextlib.suppress(OSError):
       files.append_json_line(trial.timing_path, {'trial_id': trial.id, **spent})
 
@@ -206,7 +206,7 @@ def pending(trial: Trial, missing: set[Name]) -> Iterator[tuple[str, dict[str, l
 
 
 def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[str, float]) -> None:
-  """Writes the record of each task that one method was tuned on, its arrays first; raises Lost."""
+  """Write the record of each task that one method was tuned on, its arrays first; raise Lost."""
   paths, settings = trial.paths(), trial.settings
   ids = {'trial_id': trial.id, 'pretraining_id': trial.pretraining_id, 'fit_id': settings.fit_id(method, model)}
   for one in outcome:
@@ -223,7 +223,7 @@ def add(trial: Trial, model: str, method: str, outcome: list[Tuned], gap: dict[s
 
 
 def save_arrays(path: pathlib.Path, trainable: Any) -> str:
-  """Writes the tuned arrays alone, as npz with the tree's paths for names; the SHA-256 of what was written."""
+  """Write the tuned arrays alone, as npz with the tree's paths for names; return their SHA-256."""
   buffer = io.BytesIO()
   np.savez(buffer, **by_name(trainable))
   files.write_whole(path, buffer.getvalue())

@@ -1,4 +1,4 @@
-"""Where compiled programs are kept between runs: each kind of host has a directory of its own."""
+"""The compilation cache between runs, with a directory for each kind of host."""
 
 import contextlib
 import os
@@ -13,15 +13,15 @@ from experiments.settings.grid import digest
 
 
 def keep_programs(setting: str) -> None:
-  """Keeps every compiled program in the directory `setting`; 'auto' is that of this kind of host, '' is nowhere.
+  """Cache every compiled program in the directory `setting`; 'auto' is that of this kind of host, '' is no cache.
 
-  A new directory is its owner's alone, since what lies in it is run. JAX warns, and compiles, where it cannot use it.
+  A new directory is private, since its content is executed. JAX warns, and compiles, where it cannot use the directory.
   """
   path = ''
-  # pathlib raises it for a user without a home, whose programs are not kept.
+  # pathlib raises it for a user without a home, who gets no cache.
   with contextlib.suppress(RuntimeError):
     path = str(directory()) if setting == 'auto' else setting
-  # A bucket is JAX's to open.
+  # JAX opens buckets itself.
   if path and '://' not in path:
     path = os.path.expanduser(path)
     with contextlib.suppress(OSError):
@@ -32,11 +32,11 @@ def keep_programs(setting: str) -> None:
 
 
 def directory() -> pathlib.Path:
-  """A directory that hosts share only where jaxlib and the CPU, its flags included, are the same.
+  """The directory of hosts with the same jaxlib and the same CPU, its flags included.
 
   A program compiled for another CPU can be refused, or can stop the process with an illegal instruction.
   """
-  # 'Features' and 'CPU part' are what ARM has.
+  # ARM has 'Features' and 'CPU part'.
   cpu = sorted(set(machine.cpu_lines('model name', 'flags', 'Features', 'CPU part')))
   host = digest([platform.system(), platform.machine(), platform.processor(), *cpu])
   name = f'jaxlib-{jaxlib.__version__}-{host}'

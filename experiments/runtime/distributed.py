@@ -1,8 +1,8 @@
-"""Several processes that run one program: how they find each other, and what one decides for all.
+"""Several processes that run one program: joining them, and decisions of process 0 for all.
 
-All processes must take the same branches, or those in a collective computation wait for the others. So process 0 alone
-reads the work directory and the clock where these decide what is done next, and sends the answer to the others. It uses
-JAX's coordination service and not a device, since that service detects a dead process by its heartbeat.
+All processes must take the same branches, or a collective computation hangs. So process 0 alone reads the work
+directory and the clock where these decide what comes next, and sends the answer to the others. It goes through JAX's
+coordination service and no device, since that service detects a dead process by its heartbeat.
 """
 
 from collections.abc import Callable
@@ -19,22 +19,22 @@ from experiments.settings.devices import DistributedSettings
 from experiments.settings.fields import SettingsError
 
 T = TypeVar('T')
-# What process 0 may raise for all.
+# Errors that process 0 may raise for all.
 _TOLD = {error.__name__: error for error in (SettingsError, Lost, Stopped)}
-# Milliseconds, 30 days: whoever is waited for either comes, or is found dead by its heartbeat.
+# Milliseconds, 30 days: an awaited process either arrives or fails its heartbeat.
 _ALWAYS = 30 * 24 * 3600 * 1000
 
 _numbers = itertools.count()
-# Filled while process 0 runs what it alone runs.
+# Nonempty while process 0 runs a `look`, whose own broadcasts stay there.
 _alone: list[None] = []
 
 
 def initialize(settings: DistributedSettings) -> None:
-  """Joins the other processes, if there are any; call it before JAX looks for devices.
+  """Join the other processes, if there are any; call it before JAX looks for devices.
 
-  Address, number of processes, this one's number and its devices (None: all) are as the settings say, or else as the
-  cluster does. Where they do not all come within the time, JAX ends this process. Raises SettingsError where `mode` is
-  'on' and something is neither set nor found, or JAX has looked for devices already.
+  Address, number of processes, this one's number and its devices (None: all) come from the settings, or else from the
+  cluster. JAX ends this process where the others do not all join in time. Raises SettingsError where `mode` is 'on' and
+  something is neither set nor found, or JAX has looked for devices already.
   """
   s = settings
   if s.mode == 'off' or jax.distributed.is_initialized():
@@ -49,9 +49,9 @@ def initialize(settings: DistributedSettings) -> None:
       return
     if None in (address, count, index):
       raise ValueError('JAX finds no cluster')
-    # Before, since nothing is raised where it fails.
+    # Printed before: a failure to join raises nothing.
     print(f'joining as process {index} of {count} at {address}', file=sys.stderr, flush=True)
-    # It would answer SIGTERM in our place.
+    # It would handle SIGTERM in our place.
     jax.config.update('jax_enable_preemption_service', False)
     jax.distributed.initialize(
       address,
@@ -78,9 +78,9 @@ def is_writer() -> bool:
 
 
 def broadcast_from_process_0(look: Callable[[], T]) -> T:
-  """The result of `look`, run in process 0 alone, through JSON; an error of _TOLD is raised in every process.
+  """The result of `look`, run in process 0 alone, sent as JSON; an error of _TOLD is raised in every process.
 
-  Every process has to come here, in the same order. What `look` itself decides, process 0 decides for itself.
+  Every process must make this call, in the same order. Calls inside `look` stay in process 0.
   """
   if num_processes() == 1 or _alone:
     return look()
@@ -95,7 +95,7 @@ def broadcast_from_process_0(look: Callable[[], T]) -> T:
 
 
 def raise_everywhere(check: Callable[[], None]) -> None:
-  """Runs `check`, which decides nothing, in every process; what it raises in one, SettingsError, is raised in all."""
+  """Run `check`, which returns nothing, in every process; a SettingsError of one is raised in all."""
   if num_processes() == 1:
     return check()
   key = next(_numbers)
@@ -106,7 +106,7 @@ def raise_everywhere(check: Callable[[], None]) -> None:
 
 
 def post(number: int) -> None:
-  """Leaves the number of a signal for process 0, which finds it by `posted`; waits for nobody."""
+  """Leave the number of a signal for process 0, which finds it by `posted`; does not wait."""
   _client().key_value_set(f'posted/{jax_distributed.global_state.process_id}', str(number), allow_overwrite=True)
 
 
@@ -116,7 +116,7 @@ def posted() -> list[int]:
 
 
 def _tell(key: str, look: Callable[[], Any]) -> None:
-  """Leaves under the key what `look` returns behind '', or the arguments of what it raises of _TOLD behind its name."""
+  """Store ['', result of `look`] under the key, or [name, *arguments] of an error of _TOLD."""
   try:
     told = ['', look()]
   except tuple(_TOLD.values()) as error:

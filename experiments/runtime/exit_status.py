@@ -14,13 +14,13 @@ DIVERGED = 3
 
 
 class RunError(Exception):
-  """Ends a run in a sentence, its text, without a traceback."""
+  """An error that ends a run with its text, a sentence, and no traceback."""
 
   status = FAILED
 
 
 class Stopped(BaseException):
-  """A signal has ended the run; no Exception, since what goes on after a failure is to stop, too."""
+  """A signal has ended the run; no Exception, so that code that goes on after a failure stops too."""
 
   def __init__(self, number: int):
     super().__init__(number)
@@ -32,13 +32,13 @@ class Stopped(BaseException):
 
 
 class Lost(Exception):
-  """Another process took this one for dead, and took its lock."""
+  """Another process considered this one dead, and took its lock."""
 
 
 def error_status(error: BaseException) -> int:
   """The status of a run that ends by `error`: its `status`, if its class has one.
 
-  A FloatingPointError is Diverged, or what JAX raises with `debug_nans`.
+  A FloatingPointError is Diverged, or JAX's with `debug_nans`.
   """
   if isinstance(error, SettingsError):
     return BAD_INPUT

@@ -1,7 +1,7 @@
 """Locks on directories: one process at a time works on a trial, a pretrained model, a part of a study or a merge.
 
 A lock is the file `.lock`, a lease of `filelock`, whose thread renews it. Two processes can hold it on a file system
-without exclusive creation, and when one that was stopped past its lease goes on, until its next `check`.
+without exclusive creation, or when one resumes after its lease has expired, until its next `check`.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,22 +18,22 @@ from experiments.runtime.progress import Reporter
 NAME = '.lock'
 # Seconds without a renewal after which a lock is taken over.
 LEASE = 60.0
-# The directories whose locks this process took, and has lost or not.
+# The directories whose locks this process took, lost ones included.
 _taken: set[pathlib.Path] = set()
 
 
 @contextlib.contextmanager
 def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Callable[[], bool] = bool) -> Iterator[bool]:
-  """Hold the lock on a directory, of which `what` is the name, in process 0 for all; yield whether it is held.
+  """Hold the lock on a directory, called `what` in messages, in process 0 for all; yield True if it is held.
 
-  Where another process has it this one waits, unless it `gives_up`. Raises Stopped, and StorageError without a lock.
+  If another process has it, wait until `gives_up`. Raises Stopped, and StorageError where no lock can be made.
   """
   lease = _lease(directory)
 
   def is_taken() -> bool:
     waits_for: str | None = ''
     last, since = None, 0.0
-    # An object store creates nothing exclusively, so that nobody is kept out there.
+    # An object store has no exclusive creation, hence no locks.
     while not storage.is_object(directory):
       other = holder(directory)
       if _acquire(lease, directory):
@@ -45,7 +45,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
       if other != waits_for:
         reporter.say(f'waits for {what}, which {other or "an unknown process"} works on')
         waits_for = other
-      # Only whether the time changes counts, since the clock of another machine may be years off.
+      # Only a change of the time counts, since the clock of another machine may be years off.
       now = renewed(directory)
       if now != last:
         last, since = now, time.monotonic()
@@ -99,7 +99,7 @@ def renewed(directory: pathlib.Path) -> float | None:
 
 
 def check(directory: pathlib.Path) -> None:
-  """Raise Lost, in all processes, where process 0 has no longer the lock that it took on a directory."""
+  """Raise Lost, in all processes, where process 0 no longer has the lock that it took on a directory."""
 
   def look() -> None:
     if other := lost_to(directory):

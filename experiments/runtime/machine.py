@@ -12,7 +12,7 @@ import jax
 
 def available_memory() -> float | None:
   """Bytes for a run: of the accelerator, or its share of the host or control group; None if unknown."""
-  # A CPU has none.
+  # None on a CPU.
   if stats := jax.local_devices()[0].memory_stats():
     return stats.get('bytes_limit')
   sizes = list[int]()
@@ -24,7 +24,7 @@ def available_memory() -> float | None:
   ):
     with contextlib.suppress(OSError):
       sizes += [unit * int(size) for size in re.findall(number, pathlib.Path(path).read_text())]
-  # What the runs that were started together share.
+  # Runs that were started together share it.
   return min(sizes) / int(os.environ.get('HMM_JAX_RUNS', '1')) if sizes else None
 
 
@@ -37,7 +37,7 @@ def cpu_lines(*fields: str) -> list[str]:
 
 @functools.cache
 def cpu() -> str:
-  """The CPU's name and how many there are for this process: both decide how sums are split, and so their last bits."""
+  """The number of CPUs for this process and their name: both decide how sums are split, hence their last bits."""
   names = cpu_lines('model name')
   name = names[0].partition(':')[2].strip() if names else platform.processor()
   # macOS has no affinities.

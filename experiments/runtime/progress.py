@@ -13,12 +13,12 @@ _SECONDS_BETWEEN_LINES = 10.0
 # Until the first unit of work is done.
 _BEGINS = 'compiling its program, or loading it'
 
-# Called with how many units are done, and a few words on how it goes.
+# Called with the number of units done and a short note.
 Advance = Callable[[int, str], None]
 
 
 class Reporter:
-  """Where a run tells the person in front of it what it does, and by whose clock the time of each phase is taken."""
+  """The messages and progress of a run, for its user, and the clock of its phases."""
 
   def __init__(self, console: rich.console.Console):
     self.console = console
@@ -26,16 +26,16 @@ class Reporter:
     self._prefix = ''
 
   def say(self, text: str) -> None:
-    """One line, now."""
+    """Print one line."""
     self.show(self._prefix + text)
 
   def show(self, text: str) -> None:
-    """Text as it is: lines wider than the terminal wrap there, and nothing is cut."""
+    """Print text as it is; long lines wrap, and nothing is cut."""
     self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
   @contextlib.contextmanager
   def part(self, index: int, count: int, name: str) -> Iterator[None]:
-    """Marks what is said inside as part `index` of `count`."""
+    """Prefix messages inside with part `index` of `count`."""
     self._prefix = f'[{index}/{count}] {name}: '
     try:
       yield
@@ -43,14 +43,14 @@ class Reporter:
       self._prefix = ''
 
   def track(self, name: str, total: int, start: int = 0) -> contextlib.AbstractContextManager[Advance]:
-    """Follows work of `total` units of which `start` are done."""
+    """Report progress of `total` units, of which `start` are done."""
     return (self._bar if self.console.is_terminal else self._lines)(name, total, start)
 
   @contextlib.contextmanager
   def _bar(self, name: str, total: int, start: int) -> Iterator[Advance]:
     done, note = rich.progress.MofNCompleteColumn(), rich.progress.TextColumn('{task.fields[note]}')
     columns = (*rich.progress.Progress.get_default_columns(), done, note)
-    # Transient: what stays is the line that says what was done.
+    # Transient: only the line printed after it stays.
     with rich.progress.Progress(*columns, console=self.console, transient=True) as progress:
       # Markup would eat the brackets of the prefix.
       task = progress.add_task(rich.markup.escape(self._prefix + name), total=total, completed=start, note=_BEGINS)

@@ -1,11 +1,11 @@
 """SIGTERM and SIGINT: the first one stops a run, the second one ends its process at once.
 
-The first is kept until work can stop: `deferred` work, which asks whether it `is_stopping`, ends with a checkpoint; all
-else raises Stopped between two instructions of Python, and what is on disk is whole. It also puts the default handlers
-back, which end the process at the second. Python answers in `jax.block_until_ready`, but only after a call of numpy.
+`deferred` work polls `is_stopping` and ends with a checkpoint. All else raises Stopped between two instructions of
+Python, and files on disk are whole. The first signal also restores the default handlers, so that the second ends the
+process. Python handles a signal inside `jax.block_until_ready`, but inside numpy only after the call.
 
-Of several processes none may go a way of its own: process 0 decides, wherever all of them `check` or ask whether they
-are `all_stopping`. A signal that another one alone has got is posted to process 0 there, and answered at the next look.
+Several processes must agree, so process 0 decides, wherever all of them call `check` or `all_stopping`. There another
+process posts its own signal to process 0, which acts on it at the next such call.
 """
 
 from collections.abc import Iterator
@@ -26,20 +26,20 @@ _deferrals: list[None] = []
 
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
-  """Answer the signals meanwhile; in the main thread, where alone Python lets it."""
+  """Handle the signals inside the block; call it in the main thread, as Python requires."""
   before = {number: signal.signal(number, _answer) for number in _ANSWERED}
   try:
     yield
   finally:
     for number, handler in before.items():
       signal.signal(number, handler)
-    # The next command of this process, as in a test, has received none.
+    # The next command of this process, as in a test, starts without a signal.
     _received.clear()
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-  """Put a stop off to the end, for work that asks by itself whether it `is_stopping`."""
+  """Defer a stop to the end of the block, for work that polls `is_stopping` itself."""
   _deferrals.append(None)
   try:
     yield
@@ -54,14 +54,14 @@ def is_stopping() -> bool:
 
 
 def all_stopping() -> list[int]:
-  """Signals that any process has received, the same list in all of them; all of them have to come here."""
+  """Signals that any process has received, the same list in all; every process must call it."""
   if _received and not distributed.is_writer():
     distributed.post(_received[0])
   return distributed.broadcast_from_process_0(lambda: _received or distributed.posted())
 
 
 def check() -> None:
-  """Raise Stopped, in all processes, where one of them has received a signal; all of them have to come here."""
+  """Raise Stopped, in all processes, if one of them has received a signal; every process must call it."""
   found = all_stopping()
   if found and not _deferrals:
     raise Stopped(found[0])
@@ -73,6 +73,6 @@ def _answer(number: int, *_: object) -> None:
     signal.signal(each, signal.SIG_DFL)
   if distributed.num_processes() == 1 and not _deferrals:
     raise Stopped(number)
-  # A print may have been interrupted here, and cannot be entered twice; nobody may read any longer.
+  # No print: one may have been interrupted here, and is not reentrant. The reader may be gone.
   with contextlib.suppress(OSError):
     os.write(_STDERR, f'{signal.Signals(number).name}: stops when its work is saved\n'.encode())

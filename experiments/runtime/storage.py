@@ -1,4 +1,4 @@
-"""Where a run may write, in a local directory or an object store: whether that takes anything, and its room."""
+"""Paths of a run, in a local directory or an object store: parsing, a check that they are writable, free space."""
 
 import pathlib
 import shutil
@@ -17,10 +17,10 @@ class StorageError(OSError):
 def located(where: str, name: str = 'a path') -> pathlib.Path:
   """The path of a local directory, or of one in an object store, such as gs://BUCKET/DIRECTORY.
 
-  The latter is epath's, which has the methods of pathlib's that are used here. Raises SettingsError, which says what
-  the path is of by its `name`, where it is neither.
+  The latter is an epath, which has the methods of pathlib that are used here. Raises SettingsError, which calls the
+  path `name`, where it is neither.
   """
-  # Bytes of the command line that are no UTF-8 are kept by Python in characters that cannot be printed, either.
+  # Python decodes bytes of the command line that are no UTF-8 to unprintable characters.
   require(where.isprintable(), name, where, 'a path of characters that can be printed, as UTF-8')
   if '://' not in where:
     return pathlib.Path(where)
@@ -37,9 +37,9 @@ def is_object(path: pathlib.Path) -> bool:
 
 
 def check_writable(directory: pathlib.Path) -> None:
-  """Raises OSError where nothing can be written there; nothing is left but what there was.
+  """Raise OSError where nothing can be written there; leave nothing behind.
 
-  It is tried in the directory itself or, where there is none yet, in that in which it would be made.
+  It tries the directory itself or, if there is none yet, its nearest existing parent.
   """
   if is_object(directory):
     probe = directory / '.probe'
@@ -48,7 +48,7 @@ def check_writable(directory: pathlib.Path) -> None:
       # Another run may try the same.
       probe.unlink(missing_ok=True)
     except Exception as error:
-      # What a client raises without a library, an account, a network or a bucket is of no one class.
+      # Clients raise unrelated classes without a library, an account, a network or a bucket.
       raise OSError(f'{type(error).__name__}: {error}')
     return
   with tempfile.TemporaryFile(dir=standing(directory)):
@@ -56,7 +56,7 @@ def check_writable(directory: pathlib.Path) -> None:
 
 
 def not_written(path: pathlib.Path, error: Exception) -> str:
-  """The sentence of a StorageError: what could not be written, why, and what room there is."""
+  """The sentence of a StorageError: the path that was not written, why, and the free space."""
   there = free_bytes(path)
   room = '' if there is None else f', {there:,} bytes are free'
   what_stands = 'what was there before stands, and once this is mended the same command goes on'

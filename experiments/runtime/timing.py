@@ -1,4 +1,4 @@
-"""Where the time of a run goes: CPU and wall seconds of this process, by phase."""
+"""The time of a run: CPU and wall seconds of this process by phase."""
 
 from collections.abc import Iterator
 import contextlib
@@ -18,10 +18,10 @@ _COMPILE, _REST = 'compile', 'the rest'
 
 
 class Clock:
-  """Follows the time of this process from its making on: every moment counts for one phase, the innermost.
+  """A clock of this process, from its creation on: every moment counts for one phase, the innermost.
 
-  Times are arrays, float64 [2]: seconds of the CPU, all threads of the process added, and of the clock on the wall.
-  Computations run behind the program's back, so that a phase ends with what it computes at hand, or it ends too early.
+  Times are arrays, float64 [2]: CPU seconds, summed over all threads, and wall seconds. JAX computes asynchronously, so
+  block on the results of a phase before it ends.
   """
 
   def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Clock:
 
   @contextlib.contextmanager
   def phase(self, name: str) -> Iterator[None]:
-    """Counts what runs inside as `name`."""
+    """Count the time inside as `name`."""
     outer = self._enter(name)
     try:
       yield
@@ -50,10 +50,10 @@ class Clock:
 
   @contextlib.contextmanager
   def counting_compilation(self) -> Iterator[None]:
-    """Counts as `compile`, in whatever phase it happens, what this thread traces, lowers and compiles.
+    """Count the tracing, lowering and compiling of this thread as `compile`, in any phase.
 
-    Reading a compiled program that was kept counts too. CPU time is that of the whole process between start and end:
-    with the threads that XLA compiles in, and with a computation that happens to run behind it.
+    Reading the compilation cache counts too. CPU time is that of the whole process meanwhile, XLA's compiler threads
+    and any computation in the background included.
     """
     # A traced function may call another one that is compiled, so that starts and ends nest.
     thread, outer = threading.get_ident(), list[str]()
@@ -85,7 +85,7 @@ class Clock:
     return f'CPU time {cpu}: {", ".join(f"{name} {in_words(spent[name][0])}" for name in phases)}; wall time {wall}'
 
   def _enter(self, name: str) -> str:
-    """Begins a phase; what has passed since the last one began counts for that one, whose name is returned."""
+    """Begin a phase; the time since the last one began counts for that one, whose name is returned."""
     now, before = _now(), self._phase
     self._spent[before] = self._spent.get(before, 0.0) + now - self._last
     self._phase, self._last = name, now

@@ -1,4 +1,4 @@
-"""ConfigDict in, settings out: a config file, the fields that the command line changes, the class that checks all."""
+"""From a config file and the command line to checked settings."""
 
 from collections.abc import Collection, Iterator, Mapping
 import dataclasses
@@ -19,7 +19,7 @@ from experiments.settings.fields import require, SettingsError, valid_values
 Classes = Mapping[str, Any]
 
 _SHIPPED = pathlib.Path(__file__).parents[2] / 'configs'
-# A word of a command line that speaks of a field, such as --config.seed=1, --config.seed or --noconfig.debug_nans.
+# A word of a command line that names a field, such as --config.seed=1, --config.seed or --noconfig.debug_nans.
 _FIELD = re.compile(r'--?(?:no)?config\.([^=]*)')
 
 
@@ -29,7 +29,7 @@ def shipped(experiment: str) -> dict[str, Any]:
 
 
 def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict:
-  """The config of PATH[:scale] or NAME[:scale]: a path is whatever is a file, a name that of a shipped config.
+  """The config of PATH[:scale] or NAME[:scale]: PATH is an existing file, NAME a shipped config.
 
   Raises SettingsError where there is no such file or name, or the file fails.
   """
@@ -55,9 +55,9 @@ def named(words: list[str]) -> list[str]:
 
 
 def override(config: ml_collections.ConfigDict, words: list[str], classes: Classes) -> list[str]:
-  """Sets the fields that words of a command line name, --config.FIELD=VALUE; returns the other words.
+  """Set the fields that words of a command line name, --config.FIELD=VALUE; return the other words.
 
-  Raises SettingsError for a field that there is not, and a value that is not of its type; its range is checked later.
+  Raises SettingsError for an unknown field or a value of the wrong type; ranges are checked later.
   """
   known = dict(fields(_class(config, classes)))
   for name in named(words):
@@ -99,14 +99,14 @@ def from_record(config: dict[str, Any], classes: Classes) -> Any:
 
 
 def replace(settings: Any, changes: dict[str, Any]) -> Any:
-  """The settings with other values of the fields of these dotted names; raises SettingsError where one is wrong."""
+  """The settings with `changes`, values by dotted name; raises SettingsError for a wrong one."""
   config = ml_collections.ConfigDict(dataclasses.asdict(settings), type_safe=False)
   config.update_from_flattened_dict(changes)
   return _read(type(settings), config.to_dict(), '')
 
 
 def _read(cls: Any, config: Any, prefix: str) -> Any:
-  """The class of settings, or group at `prefix`, made of the fields of a config: no field less and none more."""
+  """An instance of the class, settings or the group at `prefix`, from a config with exactly its fields."""
   require(isinstance(config, dict), prefix, config, 'a group of fields')
   there = {field.name: field for field in dataclasses.fields(cls)}
   for name in sorted(set(config) ^ set(there)):
@@ -124,10 +124,7 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
 
 
 def _converted(value: Any, field: dataclasses.Field) -> Any:
-  """The value, with a float for an int where the field holds floats, and names between commas one by one.
-
-  A list, which is what JSON makes of a tuple, becomes one again.
-  """
+  """The value, with ints as floats in a field of floats, comma-separated names split, and JSON's lists as tuples."""
   holds_floats = field.type in (float, tuple[float, ...])
   as_float = lambda x: float(x) if holds_floats and type(x) is int else x
   if not isinstance(value, (list, tuple)):

@@ -16,7 +16,7 @@ class MeshSettings(Group):
     return self.data, self.fsdp, self.tensor
 
   def sizes(self, num_devices: int) -> tuple[int, ...]:
-    """(data, fsdp, tensor) of so many devices."""
+    """The sizes (data, fsdp, tensor) of the mesh on this many devices."""
     left = num_devices // math.prod(size for size in self.asked if size > 0)
     return tuple(size if size > 0 else left for size in self.asked)
 
@@ -34,7 +34,7 @@ class DistributedSettings(Group):
 
   def check(self) -> None:
     count = self.num_processes
-    # Where it is 0 the cluster says all, and what stands in the other two fields is not read.
+    # If 0, the cluster decides, and the other two fields are not read.
     if count:
       # A name or IPv4 address, or an IPv6 address in brackets.
       is_address = re.fullmatch(r'([^\s:]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}', self.coordinator_address)

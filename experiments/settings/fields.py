@@ -1,4 +1,4 @@
-"""Fields of settings: what each means and which values it takes, said on the field, checked when a group is built."""
+"""Fields of settings, each with its meaning and valid values, checked when a group is built."""
 
 import dataclasses
 import operator
@@ -19,7 +19,7 @@ class SettingsError(ValueError):
 
 
 def require(holds: Any, name: str, value: Any, valid: str) -> None:
-  """Raises SettingsError, 'NAME is VALUE; valid is ...', unless it holds; of a value at most 300 characters."""
+  """Raise SettingsError, 'NAME is VALUE; valid is ...', unless it holds; cut the value at 300 characters."""
   if not holds:
     raise SettingsError(f'{name} is {value!r:.300}; valid is {valid}')
 
@@ -32,9 +32,9 @@ def setting(
   may_repeat: bool = False,
   **bounds: float,
 ) -> Any:
-  """A field. Numbers have `bounds` by the names in _BOUNDS, by default positive and below 2**31, and texts
-  may have `choices`; of a tuple both speak of each entry, and entries are distinct unless they `may_repeat`."""
-  # A bound that is given takes the place of the default at its end.
+  """A field. Numbers have `bounds`, named as in _BOUNDS, by default positive and below 2**31; texts may have `choices`.
+  In a tuple both apply to each entry, and entries are distinct unless they `may_repeat`."""
+  # A given bound replaces the default at its end.
   lower = {} if {'least', 'above'} & set(bounds) else {'above': 0}
   upper = {} if {'most', 'below'} & set(bounds) else {'below': 2**31}
   allowed = dict(choices=choices, may_be_empty=may_be_empty, may_repeat=may_repeat)
@@ -42,7 +42,7 @@ def setting(
 
 
 def _kind(field: dataclasses.Field) -> tuple[Any, bool]:
-  """The type of a field or, where it is a tuple, of its entries; and whether it is one."""
+  """The type of a field, or of its entries if it is a tuple; and True if it is one."""
   entries = typing.get_args(field.type)
   return (entries[0], True) if entries else (field.type, False)
 
@@ -86,13 +86,13 @@ class Group:
 
   def __post_init__(self) -> None:
     for field in dataclasses.fields(self):
-      # A group has none, and has checked itself.
+      # A group has no metadata, and has checked itself.
       if field.metadata:
         self.require(field.name, _takes(field, getattr(self, field.name)), valid_values(field))
     self.check()
 
   def check(self) -> None:
-    """Raises SettingsError where fields do not fit each other; names are as seen from this group."""
+    """Raise SettingsError where fields do not fit each other; it names them relative to this group."""
 
   def require(self, name: str, holds: Any, valid: str) -> None:
     """`require` of the field of this dotted name."""

@@ -14,7 +14,7 @@ from hmm_jax.bert import Bert
 from hmm_jax.masking import Corruption
 from hmm_jax.tuning import Schedule
 
-# Raised when a change of the code changes the bits of a pretrained model, so that none of before is found again.
+# Increased when code changes the bits of a pretrained model, so that no earlier model is reused.
 _PRETRAINING_VERSION = 2
 
 
@@ -35,7 +35,7 @@ class Point(NamedTuple):
     return f'|H|={self.num_states}{memory}'
 
 
-# The x axis of each figure that has a place for each distribution.
+# The x axis of each figure with one place per distribution.
 AXES: dict[str, Callable[[Point], int]] = {
   'figure_3_left': lambda point: point.num_states,
   'figure_3_right': lambda point: point.joint_states,
@@ -93,10 +93,10 @@ class Settings(groups.Experiment):
 
   def check(self) -> None:
     d, m = self.downstream, self.memory
-    # Of a memory a label speaks of a cell, which has two values at least.
+    # With a memory a label is about a cell, which has at least two values.
     has_label = all(m.sizes) or min(self.num_states) > 1
     self.require('num_states', has_label, 'at least 2, since of one state every label is the same')
-    # A given process says itself which cell a state reads.
+    # A given process defines which cell a state reads.
     if any(m.sizes) and not self.distribution:
       are_multiples = not any(states % cells for states, cells in itertools.product(self.num_states, m.cells))
       self.require('num_states', are_multiples, f'multiples of every number in memory.cells, {m.cells}')
@@ -114,7 +114,7 @@ class Settings(groups.Experiment):
     used = self.methods + m.vanilla_methods
     self._check_positions(any(METHODS[name].prompt for name in used))
     for name in set(AXES) & set(self.figures):
-      # Figures of both kinds of text tell them apart, so that one of each may share a place.
+      # Figures show the two kinds of text apart, so that one of each may share a place.
       places = [(AXES[name](point), point.memory_size > 0) for point in self.grid()]
       valid = f'without {name}, which would draw several distributions in one place, such as ()'
       self.require('figures', len(set(places)) == len(places), valid)
@@ -133,7 +133,7 @@ class Settings(groups.Experiment):
         self.tuning(name).check_for(method.settings[0], d.num_train)
 
   def _check_positions(self, has_prompt: bool) -> None:
-    """A cut leaves the [MASK] and a token beside a prompt, and BERT has a position for all that it sees."""
+    """Check that a cut leaves the [MASK] and a token beside a prompt, and that BERT has enough positions."""
     d, prompt = self.downstream, self.prompt.length * has_prompt
     valid = f'0, or at least {prompt + 2}, for the prompt, the [MASK] and one token more'
     self.require('downstream.num_positions', not 0 < d.num_positions < prompt + 2, valid)
@@ -144,7 +144,7 @@ class Settings(groups.Experiment):
 
   @property
   def given(self) -> dict[str, str]:
-    """The fields of what a user gives in place of a draw, each NAME-DIGEST."""
+    """The distribution and corpus that a user gives in place of a draw, by field, each NAME-DIGEST."""
     return {name: getattr(self, name) for name in ('distribution', 'corpus_file') if getattr(self, name)}
 
   @property
@@ -153,7 +153,7 @@ class Settings(groups.Experiment):
     return not {'exact', 'own'}.issuperset(self.models)
 
   def tuning(self, method: str) -> groups.TuneSettings:
-    """The settings by which one of METHODS is optimised, which has a schedule."""
+    """The tuning settings of one of METHODS that has a schedule."""
     return getattr(self, METHODS[method].settings[0])
 
   def schedule(self, method: str) -> Schedule:
@@ -168,7 +168,7 @@ class Settings(groups.Experiment):
     return self.restarts.number if METHODS[method].fit == 'restarts' else 1
 
   def fit_id(self, method: str, model: str) -> str:
-    """Names a fit of one of METHODS by its settings, which decide its records together with those of `trial_id`.
+    """The id of a fit of one of METHODS: a digest of its settings, which with those of `trial_id` decide its records.
 
     The user's own model is named by its function and the file of its module.
     """
@@ -207,18 +207,18 @@ class Settings(groups.Experiment):
     return dict(zip(self.num_states, self.num_trials_by_size)).get(point.num_states, self.num_trials)
 
   def draws(self) -> list[tuple[Point, int]]:
-    """Every point with the number of every draw, by number, so that none is far ahead."""
+    """Every point with every draw, ordered by the number of the draw, so that all points advance together."""
     points = self.grid()
     return [(point, trial) for trial in range(self.num_trials) for point in points if trial < self.num_draws(point)]
 
   def pretraining_id(self, point: Point, trial: int) -> str:
-    """Names a pretrained model by all settings that decide its bits, whatever the experiment.
+    """The id of a pretrained model: a digest of all settings that decide its bits, whatever the experiment.
 
-    Platform, devices and versions may decide them too: they stand beside the model, and are not part of its name.
+    Platform, devices and versions may decide them too; they are recorded beside the model and are not part of its id.
     """
     pretrain = dataclasses.asdict(self.pretrain)
     del pretrain['checkpoint_every'], pretrain['measure_every']
-    # Of what is given the digest, whatever its name.
+    # Of given data only the digest counts, not the name.
     digests = [reference.rpartition('-')[2] for reference in self.given.values()]
     drawn_from: Any = digests or self.hmm
     parts = [_PRETRAINING_VERSION, self.seed, point.num_states, trial, drawn_from, self.corpus, self.bert, pretrain]
@@ -229,9 +229,9 @@ class Settings(groups.Experiment):
     return digest(parts)
 
   def trial_id(self, point: Point, trial: int) -> str:
-    """Names a trial by the settings that all of its records share, whichever models, methods and tasks are asked for.
+    """The id of a trial: a digest of the settings that all of its records share, whatever models, methods and tasks.
 
-    How a method is tuned is no part of it: see `fit_id`.
+    The tuning of a method is no part of it: see `fit_id`.
     """
     parts = [self.pretraining_id(point, trial), self.measure, self.downstream]
     if point.memory_size:

@@ -1,4 +1,4 @@
-"""Groups of fields that check themselves, of which settings are made; the defaults stand in `configs/`."""
+"""Groups of self-checking fields, which make up settings; the defaults are in `configs/`."""
 
 import dataclasses
 import functools
@@ -63,7 +63,7 @@ class MemorySettings(Group):
   def check(self) -> None:
     self.require('sizes', 1 not in self.sizes, 'at least 2 values, or 0 for no memory')
     if any(self.sizes):
-      # In the grid every size meets every number of cells.
+      # The grid combines every size with every number of cells.
       valid = f'fewer, for sizes {self.sizes}: at most {MAX_CONFIGURATIONS} memory configurations are enumerated'
       self.require('cells', max(self.sizes) ** max(self.cells) <= MAX_CONFIGURATIONS, valid)
       fewest = min(self.cells)
@@ -101,7 +101,7 @@ class BertSettings(Group):
   scan_layers: bool = setting('whether all layers but the last compile as one')
 
   def check(self) -> None:
-    # cuDNN's kernel knows half precision alone, and no dropout.
+    # cuDNN's kernel supports only half precision, and no dropout.
     if self.attention == 'cudnn':
       self.require('dtype', self.dtype != 'float32', "bfloat16 or float16 where attention is 'cudnn'")
       self.require('dropout_rate', self.dropout_rate == 0, "0 where attention is 'cudnn'")
@@ -201,10 +201,10 @@ class TuneSettings(AdamWSettings):
     return Schedule(*(getattr(self, name) for name in Schedule._fields))
 
   def check_for(self, name: str, num_train: int) -> None:
-    """Raises SettingsError where `num_train` inputs make no batch, or fewer steps than the warm-up has."""
+    """Raise SettingsError where `num_train` inputs make no batch, or fewer steps than the warm-up has."""
     valid = f'at most num_train, {num_train}'
     require(self.batch_size <= num_train, f'{name}.batch_size', self.batch_size, valid)
-    # The rest of an epoch that makes no batch is left out.
+    # An incomplete last batch of an epoch is dropped.
     steps = self.num_epochs * (num_train // self.batch_size)
     require(self.warmup_steps < steps, f'{name}.warmup_steps', self.warmup_steps, f'below the {steps} steps of {name}')
 

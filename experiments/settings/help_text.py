@@ -34,9 +34,9 @@ def listing(experiments: Iterable[str]) -> str:
 
 
 def fields_text(config: ml_collections.ConfigDict | None, classes: config_lib.Classes, how: str) -> str:
-  """Every field of `config`, or of all experiments if `how` is 'all', else the fields that people change.
+  """Every field of `config`, or of all experiments if `how` is 'all', else the often changed fields.
 
-  A field has its name, its value, what it means and what is valid.
+  A field has its name, value, meaning and valid values.
   """
   if config or how == 'all':
     configs = [config] if config else [config_lib.shipped(name)['get_config']() for name in classes]
@@ -45,7 +45,7 @@ def fields_text(config: ml_collections.ConfigDict | None, classes: config_lib.Cl
 
 
 def _often(config: ml_collections.ConfigDict, classes: config_lib.Classes) -> str:
-  """A line for each of the fields that people change, with its value in a config."""
+  """A line for each of the often changed fields, with its value in a config."""
   known, lines = dict(config_lib.fields(classes[config.experiment])), []
   for name in _OFTEN_CHANGED:
     value = operator.attrgetter(name)(config)

@@ -1,8 +1,8 @@
-"""The methods of tuning, each named here once: what it trains, and how tables and figures tell it apart."""
+"""The methods of tuning, each named here once: what it trains, and its look in tables and figures."""
 
 from typing import NamedTuple
 
-# What methods are tuned on: the pretrained BERT, the exact model, the BERT that pretraining starts from, the pretrained
+# The models for tuning: the pretrained BERT, the exact model, the BERT that pretraining starts from, the pretrained
 # BERT of another draw of the same size, and the user's own model.
 MODELS = ('bert', 'exact', 'untrained', 'other_bert', 'own')
 
@@ -17,16 +17,15 @@ class Method(NamedTuple):
       model's prediction at the [MASK] is read out of.
     prompt: whether a prompt is trained with the head.
     finetunes: whether the model's own parameters are trained with the head.
-    colour: of its line, one of Okabe and Ito's: apart under deuteranopia, and in grey where marker and dash are not.
+    colour: of its line, after Okabe and Ito: distinct under deuteranopia, and in grey where marker and dash are equal.
     marker: of its line.
     dash: of its line.
-    settings: the groups of settings that decide what is trained, beside those of the trial; where it is trained step by
-      step the first is its schedule.
-    fit: how what it trains is found. 'schedule': by its schedule as it is; 'restarts': by a longer one from several
-      starts, of which validation chooses; 'converged': at the optimum on training inputs; 'whitened': likewise, in
-      coordinates in which these have unit covariance; 'on_test': on the test inputs themselves, to know what no
-      training can pass.
-    models: those on which it makes sense.
+    settings: the groups of settings that decide its result, beside those of the trial; the first is the schedule, if it
+      is trained step by step.
+    fit: 'schedule': trained by its schedule; 'restarts': by a longer one from several starts, of which validation
+      chooses; 'converged': the optimum on training inputs; 'whitened': likewise, after whitening these; 'on_test': the
+      optimum on the test inputs themselves, a bound for any training.
+    models: on which it makes sense.
   """
 
   label: str
@@ -91,7 +90,7 @@ METHODS = {
 # What an attention head reads, whole or in part.
 OF_SEQUENCE = ('sequence', 'probs', 'tokens')
 
-# Those by the protocol of the paper: neither a control, which reads a part, nor fitted otherwise than by its schedule.
+# Methods of the paper's protocol: fitted by schedule, and no control that reads only a part.
 PROTOCOL = tuple(
   name for name, method in METHODS.items() if method.fit == 'schedule' and method.reads not in ('probs', 'tokens')
 )

@@ -1,4 +1,4 @@
-"""The paper's Example 4.1: sampled documents, and what each word tells of the memory."""
+"""The paper's Example 4.1: sampled documents, and the posterior of the memory word by word."""
 
 import pathlib
 from typing import Any
@@ -28,7 +28,7 @@ _TITLE = 'Posterior of each cell after each word; the probability, given all wor
 
 
 def _check(settings: ExampleSettings) -> None:
-  """Raises SettingsError where the example cannot say the sentence."""
+  """Raise SettingsError where the example cannot generate the sentence."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
   try:
     tokens = example_4_1.encode(settings.sentence, vocabulary)
@@ -41,7 +41,7 @@ def _check(settings: ExampleSettings) -> None:
 
 
 def _run(settings: ExampleSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Samples the documents and records, for each word, the posterior of every cell and which cell is read."""
+  """Sample the documents and record, for each word, the posterior of every cell and which cell is read."""
   hmm, vocabulary = example_4_1.cow_in_the_pasture()
   documents = [np.asarray(example_4_1.encode(settings.sentence, vocabulary))]
   memories: list[dict[str, str] | None] = [None]
@@ -68,7 +68,7 @@ def _records(hmm: hmm_jax.MemoryHMM, vocabulary: example_4_1.Vocabulary, documen
   rows_BxTxE = hmm_jax.token_likelihoods(hmm, jnp.asarray(tokens_BxT), jnp.asarray(observed_BxT))
   posterior = hmm_jax.memory_forward_backward(hmm, rows_BxTxE)
   reads = posterior.smoothed_probs @ jax.nn.one_hot(hmm.cell_index, hmm.num_cells)
-  # What stands before the first word is inserted as word 0.
+  # The prior is inserted as word 0.
   prior_NxM = cell_probs(hmm, hmm.memory_probs.reshape(-1))
   cells_BxTxNxM = np.insert(cell_probs(hmm, posterior.joint.filtered_probs), 0, prior_NxM, axis=1)
   reads_BxTxN = np.insert(reads, 0, 0, axis=1)

@@ -32,14 +32,14 @@ def filled(text: str) -> str:
 
 @functools.cache
 def _shown(folder: str) -> tuple[dict[str, Table], Callable[[], dict[str, matplotlib.figure.Figure]]]:
-  """The tables of a folder of records by name, and what draws its figures."""
+  """The tables of a folder of records by name, and a function that draws its figures."""
   settings = registry.from_record(results.config(_RESULTS / folder) or {})
   study, records = registry.EXPERIMENTS[settings.experiment], load(_RESULTS / folder)
   return study.tables(records, settings), functools.partial(study.figures, records, settings)
 
 
 def main(words: list[str]) -> int:
-  """Writes every page anew, and the figures of every folder of records that a page has a table of; the exit status."""
+  """Rewrite every page, and the figures of every folder of records with a table on a page; return the exit status."""
   if words:
     print(f'error: {words[0]!r} is a stray argument; valid is none', file=sys.stderr)
     return exit_status.BAD_INPUT

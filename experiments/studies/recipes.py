@@ -1,6 +1,6 @@
-"""Recipes of pretraining beside each other, on the same distributions and text, with the same operations.
+"""Recipes of pretraining compared on the same distributions and text, at equal operations.
 
-A recipe is the config's own with a few fields changed. Which steps it may take follows from what a step costs.
+A recipe changes a few fields of the config's own. The cost of its step decides its number of steps.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def _trials(settings: RecipeSettings, workdir: pathlib.Path) -> sweep.Grid:
 
 
 def _merge(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) -> str | None:
-  """Writes the records of all trials that are finished, a record for each; says what is left."""
+  """Write a record for each finished trial; return what is left, as a sentence."""
   grid = list(_trials(settings, workdir).values())
   # The settings of a trial are its recipe.
   names = {recipe: name for name, recipe in settings.recipes().items()}
@@ -55,7 +55,7 @@ def _merge(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) 
 
 
 def metrics_of(trial: trial_lib.Trial) -> list[Record]:
-  """The measurements along a pretraining that is finished; raises SettingsError where it is no more."""
+  """The measurements along a finished pretraining; raises SettingsError where it is no longer there."""
   directory = trial.pretrained_directory
   metrics = checkpoints.newest_metrics(directory / checkpoints.NAME)
   if not metrics or metrics[-1]['step'] != trial.settings.pretrain.num_steps:
@@ -77,7 +77,7 @@ def _record(settings: RecipeSettings, trial: trial_lib.Trial, rows: list[Record]
     'trial': trial.trial,
     'num_steps': trial.settings.pretrain.num_steps,
     'operations': recipe / base,
-    # The last measurement; the loss in training is one of noisy batches, and the step is above.
+    # The last measurement, without the training loss, which is of noisy batches.
     **{field: value for field, value in metrics[-1].items() if field not in ('step', 'train_loss')},
     'accuracy': {method: mean(method) for method in trial.methods},
     'curve': [[row['step'], row['kl_at_mask']] for row in metrics],
@@ -93,7 +93,7 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
   records = records.join(percent)
   base = statistics.select(records, recipe=BASE)
   for (num_states, *_, name), of_recipe in records.groupby([*Point._fields, 'recipe'], sort=False):
-    # With the base on the same distribution, where there is one; the base itself is compared with nothing.
+    # Pairs with the base on the same distribution, if there is one; the base itself has none.
     compared = of_recipe[of_recipe['recipe'] != BASE]
     pairs = compared.merge(base, on=[*Point._fields, 'trial'], suffixes=('', '_of_base'))
     row = {
@@ -113,7 +113,7 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
       row[f'{method}\naccuracy'] = f'{of_recipe[method].mean():.1f}'
       row[f'{method}\n- base'] = str(statistics.mean_interval(pairs[method] - pairs[f'{method}_of_base']))
     rows.append(row)
-  # The blank name of a draw makes no column.
+  # Drawn HMMs have no column `process`.
   num_texts = 2 + bool(statistics.process(records))
   return {'recipes': table(_TITLE.format(statistics.trial_name(records)), rows, num_texts)}
 
@@ -128,7 +128,7 @@ def ratio(ratios: Sequence[float] | pd.Series) -> str:
 
 
 def _reached(pairs: pd.DataFrame) -> str:
-  """The mean share of the base's operations that reaches its last KL, or how many do; blank of none."""
+  """The mean share of the base's operations that reaches its last KL, or how many reach it; '' without pairs."""
   curves = zip(pairs['curve'], pairs['curve_of_base'])
   shares = pairs['operations'] * [share_to_reach(curve, base[-1][1]) for curve, base in curves]
   return f'{shares.count()} of {len(shares)} do' if shares.isna().any() else number(shares.mean(), '.2f')
@@ -164,7 +164,7 @@ def figures(records: pd.DataFrame, settings: Any) -> dict[str, matplotlib.figure
   styles |= zip(dict.fromkeys(records['recipe'][records['recipe'] != BASE]), itertools.cycle(cycle))
   for axes, (point, of_point) in zip(panels, of_points.items()):
     for name, of_recipe in of_point.groupby('recipe', sort=False):
-      # Measured at the same steps, unless `num_measurements` was another then.
+      # Measured at the same steps, unless `num_measurements` has changed.
       curves = pd.DataFrame([dict(curve) for curve in of_recipe['curve']]).T.sort_index()
       kl = np.exp(np.log(curves).interpolate('index').mean(axis=1))
       shares = kl.index / kl.index[-1] * of_recipe['operations'].iloc[0]

@@ -11,7 +11,7 @@ from experiments.settings import config as config_lib
 
 # The paper's own protocol, whose records `--mode=verify` runs again.
 _GRID = 'studies.grids', 'settings.grid:Settings'
-# The module of STUDY, and the class of settings, which lies apart from what plots and fits.
+# The module of STUDY, and the class of settings, apart from code that plots and fits.
 _PLACES = {
   'prompt_vs_head': _GRID,
   'memory_vs_vanilla': _GRID,
@@ -28,7 +28,7 @@ GRIDS = tuple(name for name, places in _PLACES.items() if places == _GRID)
 
 
 class _Imported(collections.UserDict[str, Any]):
-  """Values by the places that they are imported from when they are asked for: a name alone takes no time."""
+  """Values that are imported on access: names alone take no time."""
 
   def __getitem__(self, name: str) -> Any:
     return pkgutil.resolve_name(f'experiments.{self.data[name]}')

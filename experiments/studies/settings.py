@@ -1,4 +1,4 @@
-"""Settings of the studies that are a module each, apart from what plots and fits, which `--help` need not import."""
+"""Settings of the single-module studies, apart from code that plots and fits, which `--help` need not import."""
 
 import ast
 import dataclasses
@@ -11,10 +11,10 @@ from experiments.settings.grid import Point, Settings
 from experiments.settings.groups import Experiment, FigureSettings
 
 BASE = 'base'
-# What a recipe may change: training, and neither the task nor the shape of the model.
+# Groups that a recipe may change, except for the architecture.
 _GROUPS = ('pretrain.', 'corpus.', 'bert.')
 _ARCHITECTURE = {'bert.num_layers', 'bert.width', 'bert.num_heads', 'bert.ffn_width'}
-# What a given corpus decides.
+# Fields that a given corpus decides.
 _OF_CORPUS = {'corpus.num_documents', 'corpus.document_length'}
 
 
@@ -47,7 +47,7 @@ class RecipeSettings(Settings):
         models.add(self.recipe(text).pretraining_id(Point(self.num_states[0]), 0))
       except SettingsError as error:
         raise SettingsError(f'variants has {text!r}: {error}')
-    # Or two trials would train one model, perhaps at the same time.
+    # Otherwise two trials would train one model, perhaps at the same time.
     valid = f'recipes, FIELD=VALUE, that differ from {BASE} and from each other in more than when they are measured'
     require(len(models) == 1 + len(self.variants), 'variants', self.variants, valid)
 
@@ -64,7 +64,7 @@ class RecipeSettings(Settings):
     changed = config_lib.replace(self, {'variants': (), **changes})
     p, operations = changed.pretrain, cost.pretraining_step(self) / cost.pretraining_step(changed)
     ratio = 1.0 if 'pretrain.num_steps' in changes else operations
-    # A whole number of calls that rounding has made a little less of stays it.
+    # 1e-9 undoes rounding just below a whole number of calls.
     calls = max(int(p.num_steps * ratio / p.steps_per_call + 1e-9), 1)
     num_steps = calls * p.steps_per_call
     share = 1.0 if 'pretrain.warmup_steps' in changes else num_steps / self.pretrain.num_steps
@@ -74,7 +74,7 @@ class RecipeSettings(Settings):
     return dataclasses.replace(changed, pretrain=pretrain)
 
   def _changes(self, text: str) -> dict[str, Any]:
-    """The changed fields, whose values are still to be checked; raises SettingsError for what is no field."""
+    """The changed fields, with unchecked values; raises SettingsError for an unknown field."""
     names = [name for name, _ in config_lib.fields(RecipeSettings) if name.startswith(_GROUPS)]
     fixed = _ARCHITECTURE | (_OF_CORPUS if self.corpus_file else set())
     fields = [name for name in names if name not in fixed]

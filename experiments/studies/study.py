@@ -1,4 +1,4 @@
-"""A study as a value, and what every study needs: running its parts, and showing what is on record."""
+"""A study as a value; running its parts, and showing its records."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -23,11 +23,11 @@ from hmm_jax.sharding import exact_device
 # In the folder of a part: its records, and the seconds that it took.
 _FILE_NAME = 'records.json'
 
-# Fields that ids of before know nothing of, with the value that changes nothing.
+# Fields added later, with the value that leaves earlier ids as they are.
 _LATER = dict.fromkeys(('model', 'distribution', 'corpus_file'), '')
 
 Row = dict[str, Any]
-# settings, a key of its own -> its records.
+# (settings, its own key, reporter) -> its records.
 Part = Callable[[Any, jax.Array, Reporter], list[Row]]
 
 
@@ -41,7 +41,7 @@ class Study(NamedTuple):
   Attributes:
     run: (settings, workdir, reporter) -> records in the workdir; `in_parts` makes one. That of a grid of trials takes
       the numbers of trials, too, and returns a sentence that says what is left.
-    tables: (records, settings) -> its tables by name, of those that the records have something for.
+    tables: (records, settings) -> its nonempty tables by name.
     figures: (records, settings) -> its figures by name, likewise.
     check: (settings) -> raises SettingsError where this machine cannot run it.
     trials: of a grid, (settings, workdir) -> every trial by its name.
@@ -56,12 +56,12 @@ class Study(NamedTuple):
   merge: Any = None
 
   def show(self, settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
-    """Prints the tables of the records of a workdir, draws their figures, and says where all are; nothing of none."""
+    """Print the tables of a workdir's records, draw their figures and print all paths; nothing without records."""
     records = load(workdir)
     if records.empty:
       return
     text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())
-    # All is made before anything is shown: records that do not fit are refused, and leave no table.
+    # Make everything before showing it: records that do not fit are refused, and leave no table.
     figures = self.figures(records, settings)
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
@@ -74,8 +74,8 @@ class Study(NamedTuple):
 def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.Path, Reporter], None]:
   """Make the `run` of a study of parts, `settings -> its parts by name`.
 
-  It runs the parts that are missing, each on record as it ends, and writes the records of all. A part that another
-  process works on is waited for; one that is corrupt is renamed and made again.
+  It runs the missing parts, records each as it ends, and writes the records of all. It waits for a part that another
+  process works on; a corrupt one is renamed and made again.
   """
 
   def run(settings: Any, workdir: pathlib.Path, reporter: Reporter) -> None:
@@ -96,7 +96,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
 def _read_or_made(
   folder: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter
 ) -> Row:
-  """The records of a part and the seconds that it took, from its file, or made by this process, which has its lock."""
+  """The records of a part and its seconds, from its file or made by this process under its lock."""
   path = folder / _FILE_NAME
   while True:
     try:
@@ -119,7 +119,7 @@ def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
 
 
 def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Path, reporter: Reporter) -> Row:
-  """Runs a part and writes its file; raises Lost where another process has its lock by then."""
+  """Run a part and write its file; raise Lost where another process has its lock by then."""
   begun, name = time.monotonic(), path.parent.name
   with _on_exact_device(), reporter.clock.phase(name):
     rows = make()
@@ -133,7 +133,7 @@ def _made(path: pathlib.Path, make: Callable[[], list[Row]], workdir: pathlib.Pa
 
 @contextlib.contextmanager
 def _on_exact_device() -> Iterator[None]:
-  """All but a small BERT is exact. In every thread, as `jax.default_device` would not be."""
+  """Run on the exact device, since all but a small BERT is exact; in every thread, unlike `jax.default_device`."""
   jax.config.update('jax_default_device', exact_device())
   try:
     yield

@@ -1,6 +1,6 @@
-"""Paper scale on one GPU: half precision checked against float32, a step by every road.
+"""Paper scale on one GPU: half precision checked against float32, and variants of the training step.
 
-Runs on any machine, in toy sizes on a CPU too; what the machine cannot do is a line that says so.
+Runs on any machine, in toy sizes on a CPU too; it notes what the machine cannot do.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from experiments.studies.benchmark.measure import Case, Prepared
 from experiments.studies.benchmark.settings import TrainingSettings
 from experiments.studies.benchmark.training import Step
 
-# What `--config.deterministic` asks of every program of a process, here of one.
+# The compiler option of `--config.deterministic`, for one program.
 _DETERMINISTIC = {'xla_gpu_exclude_nondeterministic_ops': True}
 # A learning rate at which a few steps move the weights, so that gradients matter to the losses behind them.
 _MOVING_RATE = 1e-3
 
 
 def cases(settings: TrainingSettings, key: Array) -> Iterator[Case]:
-  """The step first: what a run that is killed has on record is in the order of what matters."""
+  """The step, then the losses: most important first, in case the run is killed."""
   step = Step(settings, key)
   yield (
     step.name,
@@ -45,15 +45,15 @@ def cases(settings: TrainingSettings, key: Array) -> Iterator[Case]:
 def losses(settings: TrainingSettings, key: Array) -> Case:
   """The losses of one call of steps from one start, without dropout, against those in float32.
 
-  At full rate from the first step on: a warm-up to a small rate would leave the weights where they are. The distance is
-  not a number where a gradient was not finite, unless it was the last, which no loss comes after.
+  The learning rate is full from the first step on, since a warm-up would hardly move the weights. A gradient that is
+  not finite makes the distance NaN, unless it is the last, which no loss follows.
   """
   moving = dataclasses.replace(settings.pretrain, warmup_steps=0, learning_rate=_MOVING_RATE)
   bert = dataclasses.replace(settings.bert, dropout_rate=0.0)
   step, exact = Step(dataclasses.replace(settings, pretrain=moving, bert=bert), key), list[np.ndarray]()
 
   def distance(found: Array) -> float:
-    """The largest from the losses in float32, which come first."""
+    """The largest difference from the losses in float32, which come first."""
     exact.append(np.asarray(found))
     return float(np.abs(exact[-1] - exact[0]).max())
 

@@ -1,4 +1,4 @@
-"""Hugging Face's `BertForMaskedLM` with the numbers of our BERT, and its step of pretraining."""
+"""Hugging Face's `BertForMaskedLM` with the weights of our BERT, and its step of pretraining."""
 
 from collections.abc import Callable
 import os
@@ -16,7 +16,7 @@ from hmm_jax.bert import Bert
 
 # All tokens are of one type here, whose embedding is zero.
 TOKEN_TYPES = 'bert.embeddings.token_type_embeddings.weight'
-# Names there by ours, of modules and of what is in them. Queries, keys and values are one matrix of ours.
+# Their names of modules and parameters by ours. Our queries, keys and values are one matrix.
 _NAMES = {
   'word_embedding.embedding': 'bert.embeddings.word_embeddings.weight',
   'position_embedding': 'bert.embeddings.position_embeddings.weight',
@@ -38,7 +38,7 @@ Batch = tuple[np.ndarray, np.ndarray]
 
 
 def config_of(bert: Bert, attention: str = 'eager') -> transformers.BertConfig:
-  """The same architecture there, dropout included; `attention` is eager or sdpa."""
+  """The Hugging Face config of the same architecture, dropout included; `attention` is eager or sdpa."""
   options: dict[str, Any] = {'attn_implementation': attention}  # Not among the fields of the class.
   return transformers.BertConfig(
     vocab_size=bert.num_tokens + 1,
@@ -64,7 +64,7 @@ def named(params: Any) -> dict[str, np.ndarray]:
   """
   found: dict[str, np.ndarray] = {}
   for path, leaf in flatten_dict(params, sep='.').items():
-    # Theirs multiply by the transpose.
+    # torch multiplies by the transpose.
     values = np.asarray(leaf).T if path.endswith('kernel') else np.asarray(leaf)
     # All names in one pass, so that none is replaced within another.
     name = re.sub('|'.join(_NAMES), lambda ours: _NAMES[ours[0]], path)
@@ -74,7 +74,7 @@ def named(params: Any) -> dict[str, np.ndarray]:
 
 
 def model_of(bert: Bert, params: Any, attention: str = 'eager') -> transformers.BertForMaskedLM:
-  """Their model holding our numbers, in evaluation mode."""
+  """Their model with our weights, in evaluation mode."""
   model = transformers.BertForMaskedLM(config_of(bert, attention)).eval()
   with torch.no_grad():
     model.get_parameter(TOKEN_TYPES).zero_()
@@ -86,7 +86,7 @@ def model_of(bert: Bert, params: Any, attention: str = 'eager') -> transformers.
 def loss_of(model: transformers.BertForMaskedLM, batch: Batch) -> float:
   """The masked-LM loss of their logits without dropout, in the type of the model's parameters.
 
-  As in ours [MASK], the last token, is never a target and has no part in it; in a step of theirs it has.
+  As in our loss, [MASK], the last token, is no possible target; in their own training step it is one.
   """
   inputs, labels = map(torch.tensor, batch)
   with torch.no_grad():

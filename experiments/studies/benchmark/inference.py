@@ -1,6 +1,6 @@
 """Exact inference beside dynamax and hmmlearn; a memory's posterior beside its chain.
 
-Every error is the largest of a probability, against scaled messages in numpy and float64 that share no line with ours.
+Every error is the largest of a probability, against an independent implementation in numpy and float64.
 """
 
 from collections.abc import Callable, Iterator
@@ -71,7 +71,7 @@ def _largest_error(expected: np.ndarray) -> _Error:
 
 
 def _smoothing(settings: InferenceSettings, hmm: HMM, key: Array) -> Iterator[Case]:
-  """Everything, and the smoothed rows alone; dynamax's smoother tells all that ours does but leave-one-out rows."""
+  """Cases for all posteriors and for smoothed rows alone; dynamax returns all that we do but leave-one-out rows."""
   tokens, rows = _text(settings, hmm, key)
   error = _largest_error(smoothed_in_float64(hmm, rows))
   size = f'{settings.num_sequences} x {settings.length}, |H| = {hmm.num_states}'
@@ -114,9 +114,9 @@ def _in_float64(hmm: HMM, rows: Array, error: _Error) -> Prepared:
 
 
 def _dynamax(hmm_axis: int | None = None) -> _Smoother:
-  """Its smoother of log rows, with an HMM for each where `hmm_axis` is 0.
+  """dynamax's smoother of log rows, with an HMM for each sequence where `hmm_axis` is 0.
 
-  Not to be imported while something is traced, or its constants would be tracers.
+  Do not call it while tracing: the import would turn dynamax's constants into tracers.
   """
   from dynamax.hidden_markov_model.inference import hmm_smoother
 

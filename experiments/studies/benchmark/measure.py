@@ -1,4 +1,4 @@
-"""Several contenders in one case, measured by turns in one process; what cannot be measured is a line that says why."""
+"""Several contenders in one case, measured by turns in one process; a failure is noted with its reason."""
 
 from collections.abc import Callable, Iterator
 import contextlib
@@ -27,7 +27,7 @@ class Prepared(NamedTuple):
     call: one measurement, which may return before its work is done.
     error: the largest error of what a call returned, against float64; None where nothing is compared.
     units: how many units of work, such as training steps, one call does.
-    fields: of its record, those that are known beforehand.
+    fields: of its record, known beforehand.
   """
 
   call: Callable[[], Any]
@@ -36,9 +36,9 @@ class Prepared(NamedTuple):
   fields: dict[str, Any] = {}
 
 
-# By name, ours first, with which the others are compared. Preparing, peers' imports included, is not measured.
+# By name; ours, which the others are compared with, is first. Preparing, peers' imports included, is not measured.
 Contenders = dict[str, Callable[[], Prepared]]
-# What is measured, and by whom.
+# A title and its contenders.
 Case = tuple[str, Contenders]
 
 
@@ -60,8 +60,8 @@ def compile_program(
 ) -> tuple[Any, dict[str, Any]]:
   """The program of a jitted function for such arguments, and what a record says of it.
 
-  Operations are as XLA counts them: of a loop those of one pass, of branches those of the largest. Memory is what a
-  call takes on top of its arguments: what XLA sets aside for results and temporaries.
+  FLOPs are XLA's count, in which a loop counts one pass and branches the largest. Memory is XLA's allocation for
+  results and temporaries, without arguments.
   """
   lowered = function.lower(*arguments)
   begun = time.perf_counter()
@@ -70,7 +70,7 @@ def compile_program(
   return program, {
     'compile_seconds': seconds,
     'memory_bytes': memory.output_size_in_bytes - memory.alias_size_in_bytes + memory.temp_size_in_bytes,
-    # Not counted at all where there is no product or sum, as in a lookup.
+    # Absent if there is no product or sum, as in a lookup.
     'flops': program.cost_analysis().get('flops'),
   }
 
@@ -100,14 +100,13 @@ def alternate(contenders: Contenders, repeats: int, deadline: float = math.inf) 
 
 @contextlib.contextmanager
 def _noted(row: dict[str, Any]) -> Iterator[None]:
-  """Leaves a failure as the row's note, so that the others are measured all the same."""
+  """Record a failure as the row's note, so that the others are still measured."""
   try:
     yield
   except ModuleNotFoundError as error:
     row['note'] = f'{error.name} not installed'
   except Exception as error:
-    # Compilers and peers fail in any way, each in its own. Rounds are compared with rounds, so that those before the
-    # failure do not count either.
+    # Compilers and peers raise anything. Ratios pair rounds, so earlier rounds are dropped too.
     words = f'{type(error).__name__}: {error}'.split()
     row |= {'seconds': [], 'note': f'fails, {" ".join(words)[:100]}'}
 
@@ -127,7 +126,7 @@ def _warmed_up(prepare: Callable[[], Prepared], row: dict[str, Any]) -> Prepared
 
 
 def _growth(call: Callable[[], Any]) -> float | None:
-  """The most bytes by which the process grows in a call; None where the system cannot say, as outside of Linux."""
+  """The peak growth of the process in a call, in bytes; None where the system does not report it, as outside Linux."""
   try:
     ctypes.CDLL(None).malloc_trim(0)  # What was freed and kept by the allocator would hide what a call takes.
     (_PROCESS / 'clear_refs').write_text('5')  # Sets the peak back, see proc(5).

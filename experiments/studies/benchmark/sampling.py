@@ -1,7 +1,7 @@
 """Sampling text beside dynamax; and a whole corpus, for its memory.
 
-Every error is the largest distance of a token's share in the text from its exact mean over positions in float64, so
-that it is of the size of chance: it says that all sample one law.
+Every error is the largest distance of a token's share in the text from its exact mean over positions in float64.
+Samplers of the right law have only sampling noise.
 """
 
 from collections.abc import Iterator

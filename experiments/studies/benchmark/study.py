@@ -1,4 +1,4 @@
-"""The benchmark: every part in turn, on record as it goes; then the tables, from the record alone."""
+"""The benchmark: each part in turn, recorded case by case; then the tables, from the record alone."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ _PARTS: dict[str, Any] = {'gpu': accelerator, 'inference': inference, 'sampling'
 
 
 def _run(settings: BenchmarkSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Measures anew on every call, since what is measured is this machine now; a kill leaves what was measured."""
+  """Measure this machine anew on every call; a kill leaves the cases measured so far."""
   begun, rows = time.monotonic(), list[dict[str, Any]]()
   # Earlier records go at once: a kill before the first case must not leave another machine's.
   results.write(workdir, settings, rows)

@@ -10,8 +10,8 @@ import pandas as pd
 from experiments.analysis.tables import number, Table, table
 from experiments.studies.benchmark import measure
 
-# Dense bf16 operations a second at most, by the name that JAX has for the chip. NVIDIA: data sheets of H100, H200 and
-# A100, whose numbers with sparsity are twice these; Google: cloud.google.com/tpu/docs/v4, v5e, v5p and v6e.
+# Peak dense bf16 FLOP/s by JAX's name for the chip. NVIDIA: data sheets of H100, H200 and A100, whose numbers with
+# sparsity are twice these; Google: cloud.google.com/tpu/docs/v4, v5e, v5p and v6e.
 PEAK_FLOPS = {
   'NVIDIA H100 80GB HBM3': 989e12,
   'NVIDIA H100 PCIe': 756e12,
@@ -80,7 +80,7 @@ def _speed(record: Any) -> dict[str, str]:
 
 
 def _quartiles(values: Sequence[float], form: str, unit: str = '') -> tuple[str, str]:
-  """The median, and the first and the third quartile; blank of none."""
+  """The median, and the first and third quartile; '' without values."""
   if not values:
     return '', ''
   low, median, high = np.quantile(values, (0.25, 0.5, 0.75))
@@ -88,10 +88,10 @@ def _quartiles(values: Sequence[float], form: str, unit: str = '') -> tuple[str,
 
 
 def _step(record: Any) -> dict[str, str]:
-  """Operations, and what of the chip's peak they reach; tokens; what compiling took."""
+  """Cells of FLOPs, their share of the chip's peak, tokens a second, and compile time."""
   seconds = np.median(record.seconds)
   speed = record.product_flops / seconds
-  # The peak is of no other type.
+  # The peak is for bfloat16 alone.
   peak = PEAK_FLOPS.get(record.devices[0], np.nan) if record.dtype == 'bfloat16' else np.nan
   return {
     **_names(record, 19),

@@ -18,9 +18,9 @@ from hmm_jax import masking, sharding
 from hmm_jax.bert import Bert
 from hmm_jax.pretraining import init_train_state, make_train_steps, masked_cross_entropy, state_shardings
 
-# The label of a position that is not selected, as torch has it.
+# torch's label for a position that is not selected.
 _IGNORED = -100
-# States of the HMM that text comes from, of which no time depends.
+# States of the text's HMM; no time depends on them.
 _NUM_STATES = 10
 
 
@@ -39,7 +39,7 @@ def cases(settings: TrainingSettings, key: Array) -> Iterator[Case]:
 
 
 class Step:
-  """One step of pretraining of one model on one text, which everything here is measured on."""
+  """The pretraining step, of one model on one text, that all contenders here run."""
 
   def __init__(self, settings: TrainingSettings, key: Array):
     self.key, self.pretrain = key, settings.pretrain
@@ -49,7 +49,7 @@ class Step:
     self.dtype = settings.bert.dtype
     self.name = f'training step, L{bert.num_layers} D{bert.width} T{length} B{batch_size}, {self.dtype}'
     self.products = cost.products(bert, *self.sizes, masking.num_slots(self.corruption, *self.sizes))
-    # Of the record of every contender here.
+    # Fields of the record of every contender here.
     self.tokens = {'tokens': batch_size * length}
     self.fields = self.tokens | {'product_flops': cost.training_flops(self.products), 'dtype': self.dtype}
     hmm = hmm_jax.random_hmm(key, _NUM_STATES, settings.num_tokens)
@@ -64,7 +64,7 @@ class Step:
 
   @functools.cached_property
   def params(self) -> Any:
-    """Where every contender starts."""
+    """The initial parameters of every contender."""
     return jax.jit(self.bert.init)(self.key, jnp.zeros((1, 1), jnp.int32))['params']
 
   @functools.cached_property
@@ -81,7 +81,7 @@ class Step:
     return None if expected is None else lambda _: abs(loss - expected)
 
   def ours(self, options: dict[str, Any] | None = None, **changes: Any) -> Prepared:
-    """Calls of many steps; `options` are the compiler's, `changes` are of fields of the model."""
+    """Our compiled steps; `options` are the compiler's, `changes` replace fields of the model."""
     bert, p, mesh, key, corpus = self.bert.clone(**changes), self.pretrain, sharding.make_mesh(), self.key, self.corpus
     optimizer = p.gradient_transformation(p.num_steps)
     init, where = lambda key: init_train_state(key, bert, optimizer), state_shardings(bert, optimizer, mesh)
@@ -102,7 +102,7 @@ class Step:
       state, losses = program(state, corpus, key)
       return losses
 
-    # Scanned layers start from other draws, so that their losses are others.
+    # Scanned layers have other initial draws, hence other losses.
     error = None if bert.scan_layers else self._error(self._loss(bert))
     return Prepared(call, error, p.steps_per_call, fields)
 
@@ -113,13 +113,13 @@ class Step:
     return masked_cross_entropy(logits, jnp.maximum(labels, 0), labels != _IGNORED).item()
 
   def products_alone(self) -> Prepared:
-    """The least that our step could take."""
+    """The matrix products of our step alone, a lower bound of its time."""
     steps = self.pretrain.steps_per_call
     multiply = functools.partial(products.multiply, repeats=steps)
     return compiled(multiply, products.operands(self.products, self.bert.dtype), units=steps, **self.fields)
 
   def hugging_face(self, compiled: bool, attention: str = 'eager') -> Prepared:
-    """As many steps a call as ours, on batches that are corrupted before the clock runs."""
+    """Hugging Face's steps, as many a call as ours, on batches corrupted before timing."""
     from experiments.studies.benchmark import hugging_face
 
     model = hugging_face.model_of(self.bert, self.params, attention)

@@ -50,9 +50,9 @@ def _draw_masses(axes: Axes, mass: pd.DataFrame) -> None:
   """A point for each prompt, of each model."""
   style = dict(color='#CC79A7', marker='P', linestyle='none')
   for model, rows in mass.groupby(level='model', sort=False):
-    # Its place on the axis says what it is, not the legend.
+    # The axis names it, not the legend.
     samples = {float(place): rows[name] for place, name in enumerate(PROMPTS)}
-    # What is read off a model's predictions is no probability, and may be negative.
+    # Masses read off a model's predictions may be negative.
     figures.draw_line(axes, samples, '_mass', style, interval=mean_interval)
     axes.set_title(f'Mass on H*, {model}; HMMs: n = {len(rows)}')
   axes.set_xticks(range(len(PROMPTS)), list(PROMPTS.values()))

@@ -1,4 +1,4 @@
-"""The methods of reading the label, on problems of one shape, each with a frozen model of its own."""
+"""The methods of predicting the label, on problems of one shape, each with a frozen model of its own."""
 
 import dataclasses
 import operator
@@ -20,8 +20,8 @@ from hmm_jax.heads import LinearHead
 from hmm_jax.model import MaskedLM
 from hmm_jax.theory.problems.degradation import weighted_head
 
-# Each method, as records name it, with the predictions at the [MASK] that its head reads: 'without' a prompt, after the
-# 'trained' one, or 'built', after the theorem's, which for Theorem 3.3 is without one.
+# The predictions at the [MASK] that the head of each method reads: 'without' a prompt, after the 'trained' prompt, or
+# 'built': after the theorem's prompt, which Theorem 3.3 does not have.
 READS = {
   'construction': 'built',
   'weighted': 'built',
@@ -43,7 +43,7 @@ def measure(
   *,
   is_control: bool,
 ) -> list[Row]:
-  """The accuracy of every method on the test inputs of each problem, and the mass on H*; on a control, of prompts."""
+  """The accuracy of each method on the test inputs of each problem, and the mass on H*; on a control, of prompts."""
   params, tuners = batched_tuning.stacked(frozen), batched_tuning.tuners(model, s)
   inputs, labels = (np.stack([getattr(problem, name) for problem in problems]) for name in ('inputs', 'labels'))
   # Predictions [problems, n, V], and heads that are trained.

@@ -29,9 +29,9 @@ def kl(ideal_nxV: np.ndarray, probs_nxV: np.ndarray) -> float:
 def with_error(
   s: DegradationSettings, model: NoisyModel, salts: list[np.ndarray], condition: Condition, chosen: list[Problem]
 ) -> list[Noisy]:
-  """The noisy model's parameters with an error of the condition's KL, or all the way where that has less.
+  """The noisy model's parameters with an error of the condition's KL, or the largest error if that has less.
 
-  A salt makes the noise of a problem differ from that of others, and not from that of the same HMM at another level.
+  A salt fixes the noise of an HMM: it differs between HMMs, and not between levels on one HMM.
   """
   is_noise = condition.error == 'noise'
 
@@ -50,7 +50,7 @@ def with_error(
 
 
 def _kl_at(is_noise: bool, ideal: np.ndarray, full: np.ndarray, level: float) -> float:
-  """KL of noise of a scale, or of a share of the short context, from predictions of scale or share 1."""
+  """The KL at a noise scale, or share of the short context, of `level`, from the predictions `full` at level 1."""
   if not is_noise:
     return kl(ideal, (1 - level) * ideal + level * full)
   tiny = np.finfo(np.float32).tiny

@@ -1,4 +1,4 @@
-"""The problems of the study: HMMs in which a theorem's assumptions hold, the same made worse, and tasks on them."""
+"""The problems of the study: HMMs in which a theorem's assumptions hold, the same with damage, and tasks on them."""
 
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ UNDAMAGED: Damage = ('', 0.0)
 
 
 class Condition(NamedTuple):
-  """A theorem and what was made worse: the HMM's own structure, and the model's G. Fields of every record.
+  """A theorem, a damage of the HMM and an error of the model's G. Fields of every record.
 
   Attributes:
     theorem: '3.3' or '3.6'.
@@ -96,15 +96,16 @@ class Problem(NamedTuple):
 
 
 def draw(s: DegradationSettings, theorem: str, key: Array) -> dict[Damage, Problem]:
-  """An HMM with a task, undamaged and with each damage; drawn again until no class of any holds too much.
+  """An HMM with a task, undamaged and with each damage; drawn again until all of these are balanced.
 
-  Every state has a start above what the largest leak puts into one, so that a threshold over it takes it for possible.
+  Every initial probability is above what the largest leak puts into a state, so that a threshold over the leak keeps
+  it.
 
   Raises:
     SettingsError: no HMM is as well conditioned, or no draw is balanced.
   """
   sizes = Sizes({'3.3': s.num_states_3_3, '3.6': s.num_states_3_6}[theorem], s.num_tokens, 2)
-  limits = Limits(s.thresholds, tolerance=0.0, max_nodes=s.max_nodes)  # Of states no laws are compared.
+  limits = Limits(s.thresholds, tolerance=0.0, max_nodes=s.max_nodes)  # No memory, so stationarity is not tested.
   for redraw in range(s.max_draws):
     key_draw, key_text = jax.random.split(jax.random.fold_in(key, redraw))
     try:
@@ -144,7 +145,7 @@ def _versions(s: DegradationSettings, theorem: str, hmm: HMM, mu: np.ndarray, ke
 
 
 def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> Problem:
-  """The same HMM and inputs with mu on as many states as H* has, none of them in it: the control of a mass on H*.
+  """The control of a mass on H*: the same HMM and inputs, with mu on as many states outside H* as H* has.
 
   Raises SettingsError where no draw of mu is balanced.
   """

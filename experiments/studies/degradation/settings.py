@@ -71,5 +71,5 @@ class DegradationSettings(Experiment):
 
   @property
   def thresholds(self) -> Thresholds:
-    """Problems are drawn with exact zeros."""
+    """Thresholds for problems that are drawn with exact zeros."""
     return Thresholds(0.0, self.rank_threshold)

@@ -24,7 +24,7 @@ _DIGITS = 7
 
 
 def parts(settings: DegradationSettings) -> dict[str, Part]:
-  """One for each model and theorem."""
+  """A part for each model and theorem."""
   return {
     f'{model}-{theorem}': functools.partial(_part, model, theorem)
     for model in settings.models
@@ -33,7 +33,7 @@ def parts(settings: DegradationSettings) -> dict[str, Part]:
 
 
 def _part(model_name: str, theorem: str, s: DegradationSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """A record for each condition and HMM; for Theorem 3.6 one of the control, too, in the first condition."""
+  """A record for each condition and HMM; for Theorem 3.6 also one of the control in the first condition."""
   # Both models have the same problems.
   key_problems = jax.random.fold_in(key, problems.THEOREMS[theorem])
   keys = [jax.random.fold_in(key_problems, index) for index in range(s.num_hmms)]
@@ -73,7 +73,7 @@ def _berts(
 ) -> tuple[MaskedLM, list[Condition], Callable[[Condition, list[Problem]], list[Any]]]:
   """BERTs, likewise: at every checkpoint for Theorem 3.3, at the last one for Theorem 3.6.
 
-  For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT has no place for.
+  For 3.3 the theorem's head reads BERT's G. The prompt of 3.6 is a row over hidden states, which BERT cannot take.
   """
   whole, steps = problems.UNDAMAGED, s.bert.checkpoints
   pretrained = [models.pretrained(s, versions[whole], key, reporter) for versions, key in zip(drawn, keys)]

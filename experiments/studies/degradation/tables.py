@@ -31,7 +31,7 @@ PROMPTS = {
   'control': 'trained,\nelsewhere',
 }
 
-# What is compared on the same inputs of the same HMM, the first minus the second.
+# Pairs that are compared on the same inputs of the same HMM, the first minus the second.
 _METHOD_PAIRS = (
   ('weighted', 'construction'),
   ('converged_head', 'construction'),
@@ -136,7 +136,7 @@ def _minus_reference(own: pd.DataFrame) -> pd.DataFrame:
 
 def _tested(title: str, differences: pd.DataFrame) -> tuple[str, pd.DataFrame]:
   """The mean differences with their intervals, * where they are significant; and the title, which says when."""
-  # One column, without the methods that a theorem does not have: these make no test.
+  # One column; methods that a theorem does not have are dropped and make no test.
   values = differences.rename_axis(columns='pair').stack().dropna()
   tests = values.groupby(level=[*differences.index.names[:-1], 'pair'], sort=False).agg(statistics.mean_interval)
   corrected = statistics.holm([test.p_value for test in tests])

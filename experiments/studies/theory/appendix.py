@@ -1,4 +1,4 @@
-"""Every claim of appendices A to C of the first text, searched for a case that violates it."""
+"""Search for cases that violate the claims of appendices A to C of the first text."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from hmm_jax.theory.claims.lemmas import Claim
 from hmm_jax.theory.claims.tables import in_floats
 from hmm_jax.theory.exact.problem import generator
 
-# What floating point leaves of an identity.
+# The rounding error of an identity in floating point.
 ROUNDING = 1e-8
 
 _STATES, _ESSENTIAL, _MEMORY, _PROMPT = adversary.EDGES
-# By the kind of the cases that it assumes and by its name: a claim in words, and by how much a case violates it. The
-# mended ones, "any start" and "i = 1" are ours, all others the paper's.
+# By the kind of cases assumed and by name: the claim in words, and a function from a case to its violation. The mended
+# ones, "any start" and "i = 1" are ours, all others the paper's.
 CLAIMS: dict[str, dict[str, tuple[str, Claim]]] = {
   _STATES: {
     'Proposition 3.4': ('G_i = W P[H_i | x_-i]', lemmas.proposition_3_4),
@@ -57,7 +57,7 @@ CLAIMS: dict[str, dict[str, tuple[str, Claim]]] = {
     'Theorem C.6, any start': ('with u times P[H_0] / P[H_1]: the posterior on R', lemmas.theorem_c_6_from_any_start),
   },
 }
-# What a search for the worst follows where the violation itself is level.
+# Objectives of the worst-case search where the violation itself is flat.
 GUIDES = {
   'Lemma C.9, the prompt': lemmas.claim_c_10_at_the_prompt,
   'Theorem C.6 with -2': lemmas.lemma_c_9_of_the_paper,

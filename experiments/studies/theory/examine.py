@@ -1,4 +1,4 @@
-"""A user's own HMM and task: which assumptions hold, and what the constructions that apply give."""
+"""A user's own HMM and task: the assumptions that hold, and the results of the constructions that apply."""
 
 from collections.abc import Iterator
 import json
@@ -47,7 +47,7 @@ _CONSTRUCTIONS = {
   'ties_in_region': 'near\nties',
 }
 _SHARES = ['majority', 'agreement', 'agreement_in_region']
-# Whether a linear head is right on all sequences, and why, by what `certificates.decide` finds.
+# By the outcome of `certificates.decide`: is a linear head right on all sequences, and why.
 _DECISIONS = {
   'constant': (True, 'all labels that no near tie decides are equal'),
   'separable': (True, 'the linear program found one'),
@@ -60,12 +60,12 @@ _WIDTH = 22
 
 
 def _check(settings: ExamineSettings) -> None:
-  """Raises SettingsError where the user's file is not what it should be."""
+  """Raise SettingsError for a bad problem file."""
   problem_file.load(settings.distribution, settings.seed)
 
 
 def _run(settings: ExamineSettings, workdir: pathlib.Path, reporter: Reporter) -> None:
-  """Examines the file, anew on every call."""
+  """Examine the file, anew on every call."""
   reporter.say(f'examining {settings.distribution}')
   with jax.default_device(exact_device()):
     records = examined(problem_file.load(settings.distribution, settings.seed), settings)
@@ -85,7 +85,7 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
     silent = 0
   else:
     numbers, names = ['3.1', '3.2', '3.5'], ['3.3', '3.6']
-    # The label speaks of a silent state, and the text follows it.
+    # The label is about a silent state, and the text follows it.
     text, silent = problem.hmm.starting_from(problem.silent_probs), 1
   longest = longest_length(problem.hmm.num_tokens, settings.max_sequences)
   found = {'enumerated to length': texts.all_sequences(problem.hmm.num_tokens, longest)} if longest else {}
@@ -104,13 +104,13 @@ def examined(problem: Problem, settings: ExamineSettings) -> list[Record]:
 
 
 def _scaled(task_weights: np.ndarray) -> np.ndarray:
-  """mu over the power of two, which rounds nothing, that brings its largest contrast into [1, 2)."""
+  """mu divided by the power of two, which is exact, that brings its largest contrast into [1, 2)."""
   _, exponent = np.frexp(np.abs(assumptions.contrasts(task_weights)).max())
   return np.ldexp(task_weights, 1 - exponent)
 
 
 def _plain(fields: Record) -> Record:
-  """As JSON has it: arrays as lists, keys as texts, null for what is not finite."""
+  """The fields as JSON: arrays as lists, keys as texts, null for what is not finite."""
   text = json.dumps(fields, default=lambda array: array.tolist())
   return json.loads(text, parse_constant=lambda _: None)
 
@@ -136,7 +136,7 @@ def _construction(
 
 
 def _agreement(found: Comparison, possible: np.ndarray, in_region: np.ndarray, margin: float) -> Record:
-  """Agreement of the construction on all possible sequences, and on those that its theorem speaks of."""
+  """Agreement of the construction on all possible sequences, and on those in its theorem's region."""
   is_tie = found.gap <= margin
   return {
     'sequences': int(possible.sum()),
@@ -164,7 +164,7 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
   exists, reason = _DECISIONS[found.outcome]
   record |= {'exists': exists, 'reason': reason}
   if found.proof:
-    # The weight of each text of the proof, beside the class that it weighs the label against.
+    # Each text of the proof has a weight and a class that its label is weighed against.
     places, others = found.proof.pairs.T
     witness = {'tokens': clear.tokens[places], 'label': clear.labels[places], 'other': others}
     record['certificate'] = {**witness, 'weight': found.proof.weights, 'residual': found.proof.residual}
@@ -177,7 +177,7 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
   is_assumption = records['record'] == 'assumption'
   # Where no construction exists there are no numbers, and where all exist no reasons.
   constructions = records[~is_assumption].reindex(columns=[*_CONSTRUCTIONS, 'reason'])
-  # An assumption that fails has a row of its own, which says how.
+  # The row of a failed assumption has the details.
   constructions['texts'] = constructions['texts'].astype(object).fillna(constructions['reason'].str.partition(':')[0])
   # In percent, rounded down, so that 100 is all of them.
   constructions[_SHARES] = np.floor(1e4 * constructions[_SHARES].astype(float)) / 100

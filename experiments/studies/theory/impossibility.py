@@ -1,12 +1,12 @@
 """Random HMMs with more states than tokens: is any linear head right, what do trained heads and prompts reach?
 
 Two kinds of draw, a fixed number of each. `sparse`: exact zeros, so that Theorem 3.6 may apply. `paper`: the paper's
-draw of a chain and of mu at the sizes of the settings; a mixture of few permutations leaves much of its transition
-matrix exactly 0; its first law is dense, and so are its emissions but for those that float32 rounds to 0.
+draw of a chain and of mu at the sizes of the settings. Its transition matrix mixes few permutations, so that much of it
+is exactly 0; its first law is dense, and so are its emissions but for those that float32 rounds to 0.
 
-The inputs are all texts of one length, each with its exact probability. What is said of linear heads speaks of all of
-them, near ties apart; training sees texts that the HMM was sampled for; and accuracies are probabilities, of a fresh
-text and of one that training has not seen.
+The inputs are all texts of one length, each with its exact probability. Statements on linear heads cover all of them
+but near ties. Training sees texts sampled from the HMM. Accuracies are probabilities: of a fresh text, and of one that
+training has not seen.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ from hmm_jax.theory.theorems.assumptions import AssumptionError
 
 # Rounding errors of a constructed head, as a share of its largest entry.
 _ROUNDING = 1e-12
-# What is scored: the linear program's head, logistic regression at its optimum, both ways of tuning, Theorem 3.6; and
+# Methods scored: the linear program's head, logistic regression at its optimum, both ways of tuning, Theorem 3.6; and
 # where the latter is wrong by more than rounding.
 METHODS = ('program', 'converged', 'head', 'prompt', 'construction', 'construction_wrong')
 
@@ -43,10 +43,10 @@ class SampledProblem(NamedTuple):
   """One HMM and its task.
 
   Attributes:
-    problem: its label speaks of P[H_1], that of the masked first state.
-    texts: all that have probability and whose label no near tie decides.
+    problem: its label is about the masked first state, P[H_1].
+    texts: all possible ones but near ties.
     numbers: [n], their places among all texts of their length.
-    known: its names, and what is known of linear heads on them, as on record.
+    known: fields of the record: its names, and findings on linear heads.
     head: of the linear program.
     sample: [num_train], the training texts, by their places in `texts`.
   """
@@ -60,7 +60,7 @@ class SampledProblem(NamedTuple):
 
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
-  """A row for each HMM: what is known of linear heads and, where labels differ, how often each method is right."""
+  """A row for each HMM: findings on linear heads and, where labels differ, the accuracy of each method."""
   s, drawn = settings.impossibility, list[SampledProblem]()
   *keys, key_tuning = jax.random.split(key, 3)
   with reporter.track('linear heads', 2 * s.num_hmms) as advance:
@@ -142,10 +142,10 @@ def _right(settings: TheorySettings, one: SampledProblem, tuned: dict[str, np.nd
 
 
 def _constructed(settings: TheorySettings, one: SampledProblem) -> dict[str, np.ndarray]:
-  """Theorem 3.6: where its head is right on the exact G_2 after its prompt, and where it is wrong beyond rounding.
+  """Texts on which Theorem 3.6's head is right on the exact G_2 after its prompt, and wrong beyond rounding.
 
-  Nothing where it does not apply. Scores that rounding may have decided are a tie, and so of class 0, as they are by
-  definition where mu weighs no possible state.
+  {} where the theorem does not apply. Scores within rounding are ties, and so of class 0, as they are by definition
+  where mu weighs no possible state.
   """
   hmm, length = one.problem.hmm, settings.impossibility.length
   try:
@@ -163,7 +163,7 @@ def _constructed(settings: TheorySettings, one: SampledProblem) -> dict[str, np.
 def _tuned(
   s: ImpossibilitySettings, drawn: list[SampledProblem], key: Array, reporter: Reporter
 ) -> Iterator[dict[str, np.ndarray]]:
-  """Labels [V^T] of every text of each problem, by method, of what was tuned on its sample."""
+  """For each problem the labels [V^T] of every text, by method tuned on its sample."""
   if not drawn:
     return
   every = np.pad(enumeration.all_texts(s.num_tokens, s.length), ((0, 0), (1, 0)), constant_values=s.num_tokens)

@@ -22,7 +22,7 @@ from hmm_jax.theory.theorems.assumptions import Finding, Thresholds
 
 
 def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
-  """A row for each draw: what holds of it at which thresholds."""
+  """A row for each draw: the assumptions that hold at each threshold."""
   s, rows = settings.prevalence, list[Record]()
   key_chain, key_memory = jax.random.split(key)
   sizes = [('chain', size, key_chain) for size in s.num_states]
@@ -38,14 +38,14 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
   return rows
 
 
-# A program a size, which draws a few small matrices.
+# One program a size; it draws a few small matrices.
 @functools.partial(
   jax.jit,
   static_argnames=('s', 'text', 'size'),
   compiler_options={'xla_backend_optimization_level': 0} | compilation.QUICK,
 )
 def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Array]:
-  """A chain of the paper with so many states, or a memory of so many values, and mu."""
+  """The paper's chain of `size` states, or its memory of `size` values, and mu."""
   key_hmm, key_task = jax.random.split(key)
   if text == 'chain':
     hmm: HMM | MemoryHMM = random_hmm(key_hmm, size, s.num_tokens)
@@ -73,9 +73,9 @@ def chain_row(s: LevelSettings, hmm: HMM, task_weights: np.ndarray) -> Record:
 
 
 def _by_rank(finding: Finding, s: LevelSettings) -> dict[str, bool]:
-  """Independence of the columns of a finding, by the share of the largest value that counts as 0.
+  """Independence of the columns of a finding, by the share of the largest singular value that counts as 0.
 
-  For 3.5 they are those of the best cover: another may have the better share, so that this is at least how often.
+  For 3.5 they are the columns of the best cover; another may be better conditioned, so this is a lower bound.
   """
   condition_number = finding.closeness.get('condition_number', np.inf)
   return {str(level): 1 / condition_number > level for level in s.rank_levels}

@@ -19,18 +19,18 @@ from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.scoring import Predictions
 from hmm_jax.theory.theorems.theorems import Program
 
-# Sizes V of the vocabulary and numbers C of labels by turns; Assumption 3.1 needs |H| <= V.
+# Sizes V of the vocabulary and numbers C of labels, cycled through; Assumption 3.1 needs |H| <= V.
 _NUM_TOKENS = (6, 7, 8)
 _NUM_CLASSES = (2, 3)
-# HMMs that are drawn in search of one that will do, and tasks for each of them.
+# HMMs drawn in search of one that qualifies, and tasks for each of them.
 _MOST_HMMS = 1000
 _MOST_TASKS = 60
-# The most of the sequences that may leave nothing that is recovered any probability, as their label is then decided.
+# Largest share of sequences without mass: all that is recovered has probability 0, which decides their label.
 _MOST_WITHOUT_MASS = 0.1
-# Sequences that are sampled at a time, and the least of them that are in the region, new, and have mass.
+# Sequences sampled at a time, and the fewest of them that must be in the region, new, and have mass.
 _SAMPLED = 512
 _LEAST_NEW = 128
-# A task leaves at most so many sequences to exact arithmetic.
+# The most sequences of a task that exact arithmetic decides.
 _MOST_TIES = 40
 
 
@@ -56,9 +56,9 @@ class Theorem(NamedTuple):
   families: tuple[str, ...] = ('planted', 'unplanted', 'adversarial')
 
   def sizes(self, family: str, index: int) -> Sizes:
-    """The sizes of the problem of this number: values come by turns, each at a pace of its own.
+    """The sizes of the problem number `index`: each size cycles through its values at its own pace.
 
-    But adversarial HMMs have the largest H: with few states outside H*, keys are hardly ever as large as they ask for.
+    Adversarial HMMs have the largest H: with few states outside H*, keys are rarely as large as these need.
     """
     in_turn = lambda values, stride: values[index // stride % len(values)]
     return Sizes(
@@ -88,14 +88,14 @@ THEOREMS = (
 
 
 def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mutated: bool) -> PredictedProblem:
-  """A problem of the family and the sizes of this number, drawn until its region is large and a task balanced.
+  """The problem number `index`, drawn until its region is large and a task balanced.
 
   Raises:
-    SettingsError: none of many HMMs is, or none is as well conditioned.
+    SettingsError: none of many HMMs qualifies, or none is as well conditioned.
   """
   v, family = settings.verification, theorem.families[index % len(theorem.families)]
   least = v.num_sequences_mutated if mutated else v.num_sequences
-  # Random supports rarely leave a doubt that a tie could balance on.
+  # With random supports posteriors are rarely uncertain enough for a tie.
   tied = index % 4 >= 2 and family != 'unplanted'
   for number in range(_MOST_HMMS):
     key_draw, key_text, key_task = jax.random.split(jax.random.fold_in(key, number), 3)
@@ -124,7 +124,7 @@ def _with_task(
   tied: bool,
 ) -> PredictedProblem | None:
   """The problem with a task that is balanced on these sequences, None where it has none."""
-  # Most HMMs without a balanced task are known by a part of the sequences.
+  # A part of the sequences shows most HMMs without a balanced task.
   for step in sorted({1, max(len(tokens) // BLOCK_SIZE, 1)}, reverse=True):
     predictions = predicted(problem, program, tokens[::step], padded)
     task: Any = _balanced(settings, problem, program.recovered, predictions, has_mass[::step], rng, tied)
@@ -132,8 +132,8 @@ def _with_task(
       return None
   problem = problem._replace(task_weights=task.astype(float), exact=problem.exact._replace(task_weights=task))
   drawn = PredictedProblem(problem, program, predictions, has_mass, padded)
-  # Float64 gives all that is recovered, but for the factor, where a position is so nearly attended that rounding hides
-  # it. A construction whose factor is wrong elsewhere too has no HMM that would do.
+  # Where rounding hides that a position is only nearly attended, float64 is right but for the factor. A construction
+  # whose factor is wrong elsewhere too finds no HMM that qualifies.
   right = compared(drawn, program)
   off_factor = has_mass & (right.vector_error > TOLERANCE) & (right.cosine_error <= TOLERANCE**2)
   return drawn if off_factor.sum() <= _MOST_TIES else None
@@ -142,9 +142,9 @@ def _with_task(
 def _texts(
   problem: Any, program: Program, padded: PaddedSizes, length: int, key: Array, least: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-  """That many different sequences in the region, and which leave something that is recovered any probability.
+  """`least` different sequences in the region, and the mask of those with mass on something that is recovered.
 
-  At most a share `_MOST_WITHOUT_MASS` do not. None where sequences are too rare.
+  At most a share `_MOST_WITHOUT_MASS` has none. None where sequences are too rare.
   """
   filled_up = padding.chain(problem.hmm, padded)
   supports, states = texts.supports(filled_up), program.finding.witness.get('recoverable_states')
@@ -153,7 +153,7 @@ def _texts(
   sampled = lambda block: in_region(texts.sampled_block(filled_up, key, block, _SAMPLED, length))
   numbers = lambda tokens: (tokens.astype(np.int64) @ (padded.num_tokens + 1) ** np.arange(length)).tolist()
   first = sampled(0)
-  # Enumerating takes longer than seeing that too few sequences are in the region.
+  # Look first if too few sequences are in the region: enumerating takes longer.
   if len({*numbers(first[texts.possible(reaching, first)])}) < min(_LEAST_NEW, least / 4):
     return None
   enumerated = in_region(texts.possible_sequences(supports, length, most=least // 2))
@@ -162,7 +162,7 @@ def _texts(
   seen, places = dict[int, int](), itertools.count()
   while count < least:
     tokens = next(blocks)
-    # New are those that are seen at their own place first.
+    # Keep the first occurrence of each sequence.
     tokens = tokens[[seen.setdefault(number, place) == place for number, place in zip(numbers(tokens), places)]]
     has_mass = texts.possible(reaching, tokens)
     kept = has_mass | (np.cumsum(~has_mass) <= room)
@@ -171,7 +171,7 @@ def _texts(
     if len(parts) > 1 and has_mass.sum() < _LEAST_NEW and count < least:
       return None
   tokens, has_mass = map(np.concatenate, zip(*parts))
-  # What a prompt makes impossible takes the slow arithmetic of logarithms, and so does all that is in a block with it.
+  # Sequences that a prompt makes impossible, and their whole block, take slow arithmetic in logarithms: put them last.
   order = np.argsort(~has_mass[:least], kind='stable')
   return tokens[order], has_mass[order]
 
@@ -185,9 +185,9 @@ def _balanced(
   rng: np.random.Generator,
   tied: bool,
 ) -> np.ndarray | None:
-  """mu [C, S] in `Fraction`s whose commonest label is not too common on these sequences, nor on those with mass.
+  """mu [C, S] in `Fraction`s that is balanced on these sequences and on those with mass.
 
-  None if many draws have none. A `tied` task has a sequence whose first and last class tie exactly.
+  None if none of many draws is. A `tied` task has a sequence whose first and last class tie exactly.
   """
   num_classes, size = problem.task_weights.shape
   posterior = exact_posterior(problem.exact) if tied else None
@@ -214,7 +214,7 @@ def majority(labels: np.ndarray) -> float:
 
 
 def _with_tie(weights: np.ndarray, posterior: np.ndarray, recovered: np.ndarray) -> np.ndarray | None:
-  """Moves one weight of the first class so that it ties with the last; None where one thing is certain."""
+  """Move one weight of the first class so that it ties with the last; None where one thing is certain."""
   held = [value for value in recovered if posterior[value]]
   if len(held) < 2:
     return None

@@ -48,7 +48,7 @@ class ImpossibilitySettings(Group):
 
 
 class LevelSettings(Group):
-  """At which levels Assumptions 3.1 and 3.5 are asked for."""
+  """Levels at which Assumptions 3.1 and 3.5 are tested."""
 
   rank_levels: tuple[float, ...] = setting('shares of the largest singular value up to which one counts as 0', below=1)
   support_levels: tuple[float, ...] = setting('epsilons up to which a probability counts as 0', least=0, below=1)

@@ -10,7 +10,7 @@ from experiments.analysis.tables import median_range, number, share, Table, tabl
 
 Cell = Callable[[pd.Series], str]
 
-# Values of fields as cells have them, where they are called otherwise.
+# Cell texts of field values, where they differ.
 _WORDS = {
   'paper': "paper's draw",
   'certified': 'none (certified)',
@@ -39,11 +39,11 @@ class _Kind(NamedTuple):
   """A kind of records and their table, a row for each group of them.
 
   Attributes:
-    field: that its records alone have.
+    field: present in its records alone.
     title: with fields of the first record between braces.
     num_texts: leading columns of words.
-    by: the fields that name a group, by their headings.
-    columns: a field and the cell that is made of its values in a group, by their headings.
+    by: the fields that name a group, by heading.
+    columns: a field and the function that makes a cell of its values in a group, by heading.
   """
 
   field: str
@@ -100,7 +100,7 @@ def _word(value: Any) -> str:
 
 
 def _of(how: str, form: str) -> Cell:
-  """A number that pandas makes of the values, in a format; '' where none is known."""
+  """An aggregate of the values by pandas, in a format; '' where none is known."""
   return lambda values: number(values.agg(how), form)
 
 
@@ -124,12 +124,12 @@ def _mean_percent(values: pd.Series, interval: Callable[[pd.Series], Interval] =
 
 
 def _mean_points(values: pd.Series) -> str:
-  """The same of differences."""
+  """The mean of differences in points, likewise."""
   return _mean_percent(values, mean_interval)
 
 
 def _cut_off(values: pd.Series) -> str:
-  """The number of searches that ended before they had seen all, at any threshold."""
+  """The number of searches that were not exhaustive at some threshold."""
   return str(sum(not all(exhaustive.values()) for exhaustive in values))
 
 

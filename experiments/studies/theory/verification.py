@@ -1,8 +1,8 @@
-"""Each theorem on many HMMs: what its construction recovers beside the exact posterior, sequence by sequence.
+"""Verification of each theorem on many HMMs: its construction against the exact posterior, sequence by sequence.
 
-A sequence does not pass by its label alone: the construction has to return all that its theorem recovers, up to the
-factor that its proof names. What float64 does not decide, a near tie or an error above what rounding makes, is decided
-in exact fractions. And wrong constructions are put to the same checks, which have to see them.
+A right label is not enough: the construction must return all that its theorem recovers, up to the factor of the proof.
+Exact fractions decide what float64 does not: near ties, and errors above the rounding bound. Wrong constructions must
+fail the same checks.
 """
 
 import concurrent.futures
@@ -27,14 +27,14 @@ from hmm_jax.theory.theorems.theorems import Program
 
 # The name of the right construction among the wrong ones.
 CONTROL = 'nothing (control)'
-# The largest error that rounding makes: G is off by some 1e-16 in float64, and a head weighs it by some tens.
+# The rounding bound: G is off by some 1e-16 in float64, and a head weighs it by some tens.
 _ROUNDING = 1e-14
 # The most sequences of an HMM that a softmax reads.
 _SOFTENED = 1280
 
 
 def verify(theorem: Theorem, settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record]:
-  """A row for each HMM, and for the first of them one for each wrong construction that must be seen.
+  """A row for each HMM, and for the first of them one for each wrong construction that must be detected.
 
   HMMs are worked on side by side, one per core; a row is a function of the key and its number alone.
   """
@@ -66,12 +66,12 @@ def _verify_one(settings: TheorySettings, theorem: Theorem, key: Array, index: i
 
 
 def row_of(settings: TheorySettings, theorem: Theorem, drawn: PredictedProblem) -> Record:
-  """The right construction: how many sequences it is wrong on."""
+  """The record of the right construction: the number of sequences it is wrong on, and its errors."""
   problem, program, has_mass = drawn.problem, drawn.program, drawn.has_mass
   found = compared(drawn, program)
   is_near = has_mass & (found.gap <= settings.margin)
-  # No rounding excuses an error above what it makes, another label that no near tie explains, or anything where there
-  # is nothing. An error that is no number is one, too.
+  # Flag errors above the rounding bound in direction, or in a label that no near tie explains; and any output where the
+  # posterior has no mass. NaN counts as an error.
   off_vector, off_direction = ~(found.vector_error <= TOLERANCE), ~(found.cosine_error <= TOLERANCE**2)
   refuted = ~(found.error <= _ROUNDING) & (off_direction | found.off_label & ~is_near)
   refuted |= off_vector & ~has_mass
@@ -115,9 +115,9 @@ def _decided(
 ) -> list[tuple[bool, bool]]:
   """Decide if the construction is right on each of these sequences, and if its two best exact scores are equal.
 
-  Posterior, G, prompt and head are in `Fraction`s. Right is all that is recovered up to one positive
-  factor. Where float64 had another factor than the proof, rounding has to explain it, or a position that is attended
-  but for less than float64 is trusted with.
+  Posterior, G, prompt and head are in `Fraction`s. Right means all that is recovered, up to one positive factor. If the
+  factor in float64 is not the proof's, rounding has to explain it, or a position whose logit is within TOLERANCE of the
+  largest.
   """
   if not undecided.size:
     return []

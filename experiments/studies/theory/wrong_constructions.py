@@ -1,7 +1,6 @@
-"""Wrong constructions of the theorems, each by one slip, which a verification that has teeth must see.
+"""Wrong constructions of the theorems, each with one mistake, that verification must detect.
 
-Most are the right construction of a wrong input. All are of `identity_weights`, as the programs beside which they are
-put.
+Most are the right construction of a wrong input. All use `identity_weights`, as the right programs do.
 """
 
 from typing import Any
@@ -12,7 +11,7 @@ from hmm_jax.theory.exact.problem import MemoryProblem
 from hmm_jax.theory.theorems import recovery
 from hmm_jax.theory.theorems.theorems import identity_weights, Limits, Program
 
-# Arrays of a head that a slip changes, by what is wrong with them.
+# Changed arrays of a head, by the name of the mistake.
 _Slips = dict[str, dict[str, np.ndarray]]
 
 
@@ -69,7 +68,7 @@ def _slips_of_attention(problem: Any, program: Program, length: int) -> _Slips:
   states, values = witness['recoverable_states'], witness['memory_values']
   own = np.moveaxis(problem.hmm.emission_matrix, -1, 0)[:, values][:, :, states]
   not_off_others = np.linalg.pinv(own.reshape(len(own), -1)).reshape(len(values), len(states), -1).sum(0)
-  # A preference for the earlier of two positions that tie, far below what tells positions apart.
+  # Prefers the earlier of two positions that tie, by far less than other positions differ.
   later = np.zeros_like(head.positions)
   later[len(program.prompt) :, -1] = 1e-7 * np.arange(length)
   slips = {

@@ -1,4 +1,4 @@
-"""Which theorem applies to the tasks of Figure 3 (left), and what KL alone guarantees of accuracy.
+"""The theorems that apply to the tasks of Figure 3 (left), and the accuracy that KL alone guarantees.
 
 `study.py` runs it on the HMMs and tasks of prompt_vs_head.
 """

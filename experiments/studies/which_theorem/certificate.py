@@ -1,4 +1,4 @@
-"""From KL to accuracy: what a head that was fixed on the exact G keeps on a BERT along its pretraining."""
+"""From KL to accuracy: a head fixed on the exact G, read on a BERT along its pretraining."""
 
 import dataclasses
 import functools
@@ -20,7 +20,7 @@ from hmm_jax.theory.limits.kl_certificate import certify, relative_margins
 
 
 def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
-  """A record for each (HMM, task, checkpoint); `key` has no part in it, since the trials have their own."""
+  """A record for each (HMM, task, checkpoint); `key` is unused, since the trials have their own."""
   c, rows, first = settings.certificate, list[Row](), np.zeros(1, np.int32)
   chosen = [t for t in grid.trials(settings) if t.point.num_states in c.num_states and t.trial < c.num_trials]
   model = pretraining.tuned_model(settings.bert_module())

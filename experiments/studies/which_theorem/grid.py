@@ -1,4 +1,4 @@
-"""The HMMs, inputs and tasks of prompt_vs_head with the exact G of every input, by the very keys of its trials."""
+"""The HMMs, inputs and tasks of prompt_vs_head, drawn by the keys of its trials, with the exact G of every input."""
 
 from collections.abc import Callable, Iterable
 import pathlib
@@ -53,10 +53,10 @@ def draw(trial: Trial) -> SampledTrial:
 
 
 def task_part(rows_of: Callable[[WhichTheoremSettings, SampledTrial], Iterable[Row]]) -> Part:
-  """The part with a record for each task: `rows_of` has those of one HMM, in the order of its tasks."""
+  """A part with a record for each task; `rows_of` yields those of one HMM, in the order of its tasks."""
 
   def run(settings: WhichTheoremSettings, key: Array, reporter: Reporter) -> list[Row]:
-    # `key` has no part in it, since the trials have their own.
+    # `key` is unused, since the trials have their own.
     found, rows = trials(settings), list[Row]()
     with reporter.track('HMMs', len(found)) as advance:
       for number, trial in enumerate(found, 1):

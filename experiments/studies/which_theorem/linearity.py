@@ -1,4 +1,4 @@
-"""For every HMM and task: is the score linear in G, are labels separable, and how far are Assumptions 3.1 and 3.5?"""
+"""Linearity of the score in G, separability of labels, and distance from Assumptions 3.1 and 3.5, for each task."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def rows_of(settings: WhichTheoremSettings, drawn: SampledTrial) -> Iterator[Row
       'test', drawn.token_probs, drawn.state_probs, task.labels, task.margins
     )
     is_right = surely_right(states, labels, task_weights.T) & is_linear
-    # Scores that differ by less are in an order that float32 does not show.
+    # Below this gap float32 does not show the order of scores.
     is_clear = gaps >= settings.near_tie
     of_all, of_clear = (
       separable(probs[which], labels[which], is_right[which], len(task_weights), error, settings.margin)
@@ -47,18 +47,18 @@ def rows_of(settings: WhichTheoremSettings, drawn: SampledTrial) -> Iterator[Row
 def separable(
   features: np.ndarray, labels: np.ndarray, is_right: np.ndarray, num_classes: int, error: float, tolerance: float
 ) -> bool | None:
-  """True if a linear head on the exact G gives every label; None if neither answer is shown, or there is no input.
+  """True if a linear head on the exact G gives every label, False if none does; None if undecided or without inputs.
 
-  Yes is a head that is right by more than rounding could make of it: one that a linear program finds, in coordinates in
-  which the features have unit covariance, as heads may have to be large, or that of a score that is linear in G. No is
-  a certificate that is proven (`hmm_jax.theory.limits.best_head`).
+  True needs a head that is right beyond rounding: that of a score linear in G, or one that a linear program finds in
+  whitened coordinates, since heads may have to be large. False needs a proven certificate
+  (`hmm_jax.theory.limits.best_head`).
 
   Args:
     features: the exact G [n, V] in float64, each entry off by at most the share `error`.
     labels: [n] ints below `num_classes`.
     is_right: [n], inputs whose label the head of a linear score is known to give; none where there is no such head.
     num_classes: C.
-    error: as said.
+    error: relative error of `features`.
     tolerance: margins up to this count as none.
   """
   if not len(labels):
@@ -76,7 +76,7 @@ def separable(
 def unexplained(features: np.ndarray, scores: np.ndarray) -> float:
   """The residual of least squares of scores [n, C - 1] on features [n, V], in the scores' standard deviations.
 
-  From 0, for a score that is linear on these inputs, to 1; in float64, singular values as numpy's lstsq counts them.
+  It goes from 0, for a score linear on these inputs, to 1; in float64, with the rank cut-off of numpy's lstsq.
   """
   centred = scores - scores.mean(0)
   rest = scores - features @ np.linalg.lstsq(features, scores)[0]

@@ -1,4 +1,4 @@
-"""Is a prompt of the exact model right on a task: the condition of docs/findings/theory.md, and a proof?"""
+"""Search for a prompt that solves a task on the exact model (docs/findings/theory.md), or a proof that none does."""
 
 from collections.abc import Iterator
 

@@ -6,7 +6,7 @@ from experiments.studies.theory.settings import LevelSettings
 
 
 class CertificateSettings(Group):
-  """Along which pretrainings a head that converged on the exact G is put to BERT."""
+  """Pretrainings along which a head that converged on the exact G is tested on BERT."""
 
   num_states: tuple[int, ...] = setting('hidden states |H| of the HMMs, each of the grid', most=4096)
   num_trials: int = setting('HMMs of each of these sizes, as far as the grid has them')

@@ -1,4 +1,4 @@
-"""Which theorem explains Figure 3 (left)?"""
+"""The study of the theorem behind Figure 3 (left)."""
 
 from experiments.pipeline import pretraining
 from experiments.studies.study import in_parts, Part, Study
@@ -17,7 +17,7 @@ def _parts(settings: WhichTheoremSettings) -> dict[str, Part]:
 
 
 def _check(settings: WhichTheoremSettings) -> None:
-  """Raises SettingsError where this machine lacks what the settings ask for."""
+  """Raise SettingsError where this machine lacks what the settings ask for."""
   pretraining.check(settings.bert, 'bert')
   pretraining.check_mesh(settings)
 

@@ -15,16 +15,16 @@ GRID = pathlib.Path(__file__).parents[3] / 'docs' / 'results' / 'small' / 'figur
 HMM = ['num_states', 'trial']
 # osc(b) / osc(mu) up to which a head is called moderate.
 MODERATE = 1e3
-# The error of a solution, of weights of at most 1, up to which float64 has it.
+# The largest float64 error of a solution that counts as precise; weights are at most 1.
 PRECISE = 1e-6
-# Of a task: whether the score is linear, and labels are separable.
+# A task's (linear score, separable labels).
 CELLS = {
   (True, True): 'linear, separable',
   (False, True): 'not linear, separable',
   (False, False): 'not linear, not separable',
   (True, False): 'linear, not separable',
 }
-# Whether Assumption 3.5 holds, and the outcome for the condition of docs/findings/theory.md.
+# A task's (Assumption 3.5, outcome for the condition of docs/findings/theory.md).
 CONDITIONS = {
   (True, 'yes'): '3.5 and the condition',
   (True, 'no'): '3.5, not the condition',
@@ -58,7 +58,7 @@ _MAJORITY = {'majority_accuracy': 'majority class, %'}
 
 
 def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, Table]:
-  """All tables; accuracies where the grid's records in docs/results have the tasks of these."""
+  """All tables; those of accuracies only if the grid's records in docs/results have these tasks."""
   linearity, prompts, kl = (select(records, part=part) for part in ('linearity', 'prompts', 'kl'))
   return {
     'cells': cell_table(linearity, 'separable', 'all test inputs'),
@@ -155,7 +155,7 @@ def accuracy_tables(linearity: pd.DataFrame, prompts: pd.DataFrame, grid: pd.Dat
 
 
 def _kinds(tasks: pd.DataFrame, fields: list[str], words: dict[tuple, str]) -> pd.Series:
-  """The words for what the tasks have in some fields; missing where there are none."""
+  """The words for the tasks' values of some fields; missing where there are none."""
   kinds = tasks[fields].itertuples(index=False, name=None)
   return pd.Series(pd.Categorical([words.get(kind) for kind in kinds], list(words.values())), tasks.index)
 
