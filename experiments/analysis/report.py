@@ -209,7 +209,7 @@ def _trend_rows(found: dict[str, dict[Point, Interval]]) -> Iterator[Row]:
       'n': str(len(difference.values)),
       'difference': str(difference),
       'Spearman': number(correlation, '.2f'),
-      'p, Holm': number(p_value, '.2g'),
+      'p of the trend, Holm': number(p_value, '.2g'),
     }
 
 

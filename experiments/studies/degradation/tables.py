@@ -50,7 +50,10 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   """Accuracies, differences of methods and of conditions for each theorem; the mass on H*, and each BERT's prompts."""
   own, found = by_hmm(records), dict[str, Table]()
   percent = own.set_index([*_ROW, 'hmm'])[['majority', *METHODS]]
-  across = 'minus the HMM as it is at the same noise, or minus noise of the same KL, in points'
+  across = (
+    'accuracy minus that of a baseline, in points. Baseline of a short context: noise of the same KL; of all else: the '
+    'unchanged HMM at the same noise'
+  )
   for name, (title, cells) in {
     'accuracy': ('test accuracy in percent', _means(percent)),
     'differences': _tested('paired differences in points', _minus(percent, _METHOD_PAIRS, METHODS)),

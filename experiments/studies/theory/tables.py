@@ -151,10 +151,10 @@ _TABLES = {
     3,
     {'theorem': 'theorem', 'assumed': 'assumptions'},
     {
-      'violated besides': ('violates', _violated),
+      'assumption that fails': ('violates', _violated),
       **_HMMS,
       '|H*| > 1': ('num_essential', _above(1)),
-      'C = 3': ('num_classes', _above(2)),
+      '3 classes': ('num_classes', _above(2)),
       'sequences': ('sequences', _TOTAL),
       'commonest label': ('majority', _percent_range),
       **_columns(_TOTAL, 'no_mass', 'decided_exactly', 'exact_ties', 'wrong'),
