@@ -125,8 +125,6 @@ def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   """
   # zipfile and numpy open no path of an object store.
   with path.open('rb') as file:
-    if not zipfile.is_zipfile(file):
-      raise ValueError('it holds one array, or none; valid are arrays by name, as np.savez writes them')
     with zipfile.ZipFile(file) as archive:
       declared = sum(member.file_size for member in archive.infolist())
     if declared > MOST_ARRAYS:

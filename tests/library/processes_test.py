@@ -1,14 +1,12 @@
 """Processes: their words by products of matrices, how many states they need, and hmmlearn's posteriors of them."""
 
-import doctest
-
 from conftest import in_float64
 import hmmlearn.hmm
 import jax
 import numpy as np
 import pytest
 
-from hmm_jax import distribution_files, processes
+from hmm_jax import processes
 from hmm_jax.hmm import HMM, to_hmmlearn
 from hmm_jax.inference import forward_backward
 
@@ -91,7 +89,6 @@ def test_any_matrices_are_converted():
     (np.ones((2, 2, 2)), 'transition_matrices has a row that sums to 4'),
     ([[[1.5, -0.5], [0, 1]]], 'transition_matrices has an entry that is negative'),
     (np.eye(2)[None], 'several stationary laws'),
-    (np.random.default_rng(0).dirichlet(np.ones(65**2), 65).reshape(65, 65, 65).transpose(1, 0, 2), 'at most 4096'),
   ],
 )
 def test_wrong_matrices_are_refused(T, message):
@@ -117,10 +114,3 @@ def test_hmmlearn_has_the_same_posteriors_of_every_named_process():
   )
   for ours, theirs in zip(posterior.smoothed_probs, expected, strict=True):
     np.testing.assert_allclose(ours[:, : theirs.shape[1]], theirs, atol=1e-12)
-
-
-@pytest.mark.parametrize('module', [processes, distribution_files])
-def test_examples_in_docstrings_run(module):
-  """Each says what it returns."""
-  failed, attempted = doctest.testmod(module)
-  assert failed == 0 < attempted
