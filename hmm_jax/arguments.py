@@ -22,7 +22,7 @@ T = TypeVar('T')
 def is_concrete(x: Any) -> bool:
   """True if x is an array whose numbers can be read now."""
   if isinstance(x, Array):
-    return not isinstance(x, jax.core.Tracer) and x.is_fully_addressable and not x.is_deleted()
+    return not isinstance(x, jax.core.Tracer) and x.is_fully_addressable
   return isinstance(x, np.ndarray)
 
 

@@ -58,10 +58,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   else:
     pi = stationary_probs(A)
   # Rounding may make a stationary law positive where no path returns.
-  possible = latest = pi > 1e-14
-  while latest.any():
-    latest = A[latest].any(0) & ~possible
-    possible = possible | latest
+  possible = reachable(A, pi > 1e-14)
   T, pi = T[:, possible][:, :, possible], pi[possible]
   A, W = T.sum(0), T.sum(2).T
   if np.allclose(T, W.T[:, :, None] * A, 0, 10.0**-decimals):
@@ -76,6 +73,15 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   np.add.at(emission_matrix, (group.ravel(), tokens), totals)
   emission_matrix /= emission_matrix.sum(1, keepdims=True)
   return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix).validate()
+
+
+def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:
+  """The states, [H] bool, that occur where documents begin in these, [H] bool."""
+  latest = states
+  while latest.any():
+    latest = transition_matrix[latest].any(0) & ~states
+    states = states | latest
+  return states
 
 
 def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:

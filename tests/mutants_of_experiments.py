@@ -153,11 +153,11 @@ _TRIALS = [
     ),
   ),
   *_of(
-    'experiments/pipeline/process_check.py',
+    'hmm_jax/processes.py',
     (
       'states that only others move to never occur',
-      'reached := occurs | (occurs @ moves)',
-      'reached := occurs',
+      'states = states | latest',
+      'return states',
       'records/user_data',
       'cannot_serve',
     ),

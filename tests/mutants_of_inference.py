@@ -251,8 +251,8 @@ INFERENCE = [
   Mutant(
     'states that cannot occur',
     'hmm_jax/processes.py',
-    'possible = latest = pi > 1e-14',
-    'possible = latest = pi >= 0',
+    'reachable(A, pi > 1e-14)',
+    'reachable(A, pi >= 0)',
     (PROCESSES, '-k', 'any_matrices'),
   ),
   Mutant(

@@ -6,6 +6,7 @@ from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
+from hmm_jax.processes import reachable
 
 # Draws of mu, after as many of which a task is given up, and the texts that they label.
 _DRAWS, _TEXTS = 1000, 200
@@ -13,11 +14,8 @@ _DRAWS, _TEXTS = 1000, 200
 
 def check(settings: Settings, distribution: HMM | MemoryHMM) -> None:
   """Raises SettingsError where a hidden state never occurs, or every draw of mu gives all texts one label."""
-  moves, start = np.asarray(distribution.transition_matrix) > 0, np.asarray(distribution.joint_initial_probs) > 0
-  occurs = np.asarray(start.reshape(-1, len(moves)).any(0))
-  while (reached := occurs | (occurs @ moves)).sum() > occurs.sum():
-    occurs = reached
-  never = np.flatnonzero(~occurs).tolist()
+  start = np.asarray(distribution.joint_initial_probs).reshape(-1, distribution.num_states).any(0)
+  never = np.flatnonzero(~reachable(np.asarray(distribution.transition_matrix), start)).tolist()
   valid = f'a process whose hidden states all occur: of this one {never[:10]} never do'
   require(not never, 'distribution', settings.distribution, valid)
   d, rng = settings.downstream, np.random.default_rng(0)
@@ -35,12 +33,8 @@ def _label_probs(settings: Settings, distribution: HMM | MemoryHMM, rng: np.rand
   fields = distribution.transition_matrix, distribution.joint_initial_probs, distribution.joint_emission_matrix
   transition, initial, emission = (np.asarray(rows, np.float64) for rows in fields)
   size = len(transition)
-
-  def drawn(rows: np.ndarray) -> np.ndarray:
-    """An outcome of each law [n, K]; none of probability 0."""
-    sums = rows.cumsum(1)
-    return (rng.random((_TEXTS, 1)) * sums[:, -1:] > sums).sum(1)
-
+  # Of exponential times with these rates, the first.
+  drawn = lambda rates: (rates / rng.exponential(size=rates.shape)).argmax(1)
   state, tokens = drawn(np.tile(initial, (_TEXTS, 1))), []
   for _ in range(settings.downstream.length - 1):
     # A joint state is C H + h.
