@@ -26,7 +26,7 @@ def _line(values: Any) -> str:
 
 
 def _summary(name: str, x: Any) -> str:
-  """The name and the shape, and of probabilities that are known the mean entropy of a distribution in nats; of a number itself."""
+  """The name and the shape, and of known probabilities the mean entropy of a distribution in nats; a number itself."""
   if _is_distribution(name, x):
     probs = np.asarray(x, np.float64)
     entropies = -(probs * np.log(np.where(probs > 0, probs, 1))).sum(_AXES.get(name, -1))

