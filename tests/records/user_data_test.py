@@ -49,14 +49,14 @@ def _written(path, content):
 
 def test_ids_are_of_the_arrays_alone(tmp_path):
   """Another name or format changes none, another entry and a corpus do; what draws HMMs has no part in them."""
-  hmm, tokens = processes.mess3(), _written(tmp_path / 'tokens.npy', np.zeros((8, 512), int))
-  same = [dict(distribution=_written(tmp_path / name, hmm)) for name in ('a.json', 'b.npz')]
-  same += [dict(distribution='mess3'), dict(distribution='mess3', hmm__emission_temperature=1.0)]
-  others = [dict(distribution=_written(tmp_path / 'c.npz', processes.mess3(alpha=0.5)))]
-  others.append(dict(distribution='mess3', corpus_file=tokens))
-  all_settings = [_resolved(tmp_path, **changes)[0] for changes in same + others]
-  first, *rest, _, _ = ids = [settings.pretraining_id(Point(3), 0) for settings in all_settings]
-  assert rest == [first] * 3 and len(set(ids)) == 3
+  changes = (
+    dict(distribution=_written(tmp_path / 'a.json', processes.mess3())),
+    dict(distribution='mess3', hmm__emission_temperature=1.0),
+    dict(distribution=_written(tmp_path / 'b.npz', processes.mess3(alpha=0.5))),
+    dict(distribution='mess3', corpus_file=_written(tmp_path / 'tokens.npy', np.zeros((8, 512), int))),
+  )
+  file, name, *_ = ids = [_resolved(tmp_path, **each)[0].pretraining_id(Point(3), 0) for each in changes]
+  assert file == name and len(set(ids)) == 3
 
 
 def test_ids_of_draws_are_those_on_record():

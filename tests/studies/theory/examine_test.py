@@ -47,11 +47,8 @@ MEMORY = {
 
 
 def _written(path, entries):
-  """The entries in a file of the path's kind."""
-  if path.suffix == '.npz':
-    np.savez(path, **entries)
-  else:
-    path.write_text(json.dumps({key: np.asarray(value).tolist() for key, value in entries.items()}))
+  """The entries in a file."""
+  path.write_text(json.dumps(entries, default=np.ndarray.tolist))
   return path
 
 
@@ -113,9 +110,8 @@ def test_rows_are_divided_by_their_sums(tmp_path):
 )
 def test_wrong_contents_are_refused(tmp_path, base, changes, named):
   """The file and the key are named."""
-  path = _written(tmp_path / 'hmm.npz', {**base, **changes})
-  with pytest.raises(SettingsError, match=f'^distribution is .*{re.escape(str(path))}.*{named}'):
-    problem_file.load(str(path), 0)
+  with pytest.raises(SettingsError, match=f'^distribution is .*{re.escape(str(tmp_path))}.*{named}'):
+    _loaded(tmp_path, base | changes)
 
 
 def test_a_task_that_is_not_given_is_drawn(tmp_path):
