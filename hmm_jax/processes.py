@@ -54,7 +54,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
     pi = float64(initial_probs)
     check_probs('initial_probs', pi, A.shape[:1])
   elif np.linalg.matrix_rank(A - np.eye(len(A))) < len(A) - 1:
-    raise ValueError('transition_matrices has several stationary laws; valid is one, or initial_probs beside it')
+    raise ValueError('transition_matrices has several stationary laws; valid is one, or initial_probs')
   else:
     pi = stationary_probs(A)
   # Rounding may make a stationary law positive where no path returns.

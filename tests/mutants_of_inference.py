@@ -258,8 +258,8 @@ INFERENCE = [
   Mutant(
     'an archive of any size',
     'hmm_jax/distribution_files.py',
-    '_check_bytes(sum(member.file_size',
-    '_check_bytes(sum(0 * member.file_size',
+    'check_bytes(sum(member.file_size',
+    'check_bytes(sum(0 * member.file_size',
     (FILES, '-k', 'wrong'),
   ),
 ]

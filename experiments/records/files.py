@@ -7,7 +7,6 @@ import os
 import pathlib
 import platform
 from typing import Any
-import zipfile
 
 from etils import epath
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from experiments.runtime import locks
 from experiments.runtime.storage import is_object, not_written, StorageError
 from experiments.settings.fields import SettingsError
+from hmm_jax.distribution_files import check_bytes, read_archive
 
 # Bytes of JSON that are read at most: its objects take several times as many.
 MOST_JSON = 2**28
@@ -112,26 +112,15 @@ def read_bytes(path: pathlib.Path) -> bytes:
   """The bytes of a JSON file; raises ValueError, before it reads, if there are more than MOST_JSON."""
   # That of pathlib says the size of a local file alone.
   size = epath.Path(path).stat().length
-  if size > MOST_JSON:
-    raise ValueError(f'it has {size:,} bytes; valid is at most {MOST_JSON:,}')
+  check_bytes(size, MOST_JSON)
   return path.read_bytes()
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """The arrays of an .npz file by their names, none of objects.
-
-  Raises ValueError where they declare more than MOST_ARRAYS bytes, which little of an archive may expand to, before
-  anything is read; or whatever numpy raises for a damaged archive.
-  """
+  """The arrays of an .npz file, as `read_archive` reads at most MOST_ARRAYS bytes of them."""
   # zipfile and numpy open no path of an object store.
   with path.open('rb') as file:
-    with zipfile.ZipFile(file) as archive:
-      declared = sum(member.file_size for member in archive.infolist())
-    if declared > MOST_ARRAYS:
-      raise ValueError(f'it declares {declared:,} bytes; valid are at most {MOST_ARRAYS:,}')
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as arrays:
-      return dict(arrays)
+    return read_archive(file, MOST_ARRAYS)
 
 
 def digest(path: pathlib.Path) -> str:

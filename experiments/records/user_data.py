@@ -48,13 +48,14 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
   read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
   reference, arrays = _found('distribution', word, workdir, read_process)
   given, distribution = {reference: arrays}, from_fields(arrays)
-  size, cells = (distribution.memory_size, distribution.num_cells) if isinstance(distribution, MemoryHMM) else (0, 1)
+  # Without a memory one cell of no values.
+  memory = np.shape(arrays.get('memory_probs', []))
   follows: dict[str, Any] = {
     'num_states': (distribution.num_states,),
     'num_trials_by_size': (),
     'hmm.num_tokens': distribution.num_tokens,
-    'memory.sizes': (size,),
-    'memory.cells': (cells,),
+    'memory.sizes': memory[:1],
+    'memory.cells': (len(memory),),
     'memory.vanilla_methods': (),
     'figure.paper_overlay': False,
   }
@@ -107,7 +108,7 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
 def _arrays(distribution: HMM | MemoryHMM) -> Arrays:
   """Its fields as a draw has them: integers, and probabilities in float32."""
   fields = {name: np.asarray(array) for name, array in distribution._asdict().items()}
-  return {name: array.astype(np.int32 if array.dtype.kind == 'i' else np.float32) for name, array in fields.items()}
+  return {name: array.astype(np.int32 if name == 'cell_index' else np.float32) for name, array in fields.items()}
 
 
 def _digest(arrays: Arrays) -> str:

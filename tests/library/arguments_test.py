@@ -12,7 +12,7 @@ import pytest
 
 import hmm_jax as hj
 from hmm_jax import tuning
-from hmm_jax.inference import last_filtered, probs_between
+from hmm_jax.inference import last_filtered
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -46,8 +46,7 @@ def _prompted(model, params, width):
     ('likelihoods contain -1.0; valid are numbers of at least 0', lambda: last_filtered(HIDDEN, -np.ones((2, 3)))),
     ('likelihoods contain nan; valid', lambda: hj.cell_posterior(MEMORY, likelihoods=jnp.full((2, 6), jnp.nan))),
     ('likelihoods have shape (3,); valid is [..., T, 3]', lambda: hj.forward_backward(HIDDEN, np.ones(3))),
-    ('after has shape (4, 3); valid is [sequences, length, 3]', lambda: probs_between(HIDDEN, ROWS, ROWS[0])),
-    ('before has shape (2, 1, 5); valid', lambda: _prompted(hj.ExactModel(4), HIDDEN, 5)),
+    ('a prompt have shape (2, 1, 5); valid is [..., 3]', lambda: _prompted(hj.ExactModel(4), HIDDEN, 5)),
     (
       'a prompt have shape (2, 1, 1, 1); valid is [..., 8]',
       lambda: _prompted(hj.BertModel(BERT), random_params(BERT), 1),
