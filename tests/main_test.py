@@ -249,8 +249,7 @@ def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path, mo
   names = {record.pop(field).rpartition('-')[0] for record in records for field in ('distribution', 'corpus_file')}
   assert names == {'drawn', 'tokens'}
   assert [record | named for record in records] == [record | named for record in expected]
-  for mode in ('merge', 'status'):
-    assert 'drawn' in _finish(*command, f'--mode={mode}')
+  assert 'drawn' in _finish(*command, '--mode=report')
   _finish('--mode=verify', f'--workdir={workdir}', f'--pretrained={workdir / "pretrained"}')
 
 

@@ -169,7 +169,7 @@ _TRIALS = [
       "if not reference.endswith(f'-{_digest(arrays)}'):",
       'if not arrays:',
       'records/user_data',
-      'file_that_is_gone',
+      'another_digest',
     ),
   ),
   *_of(

@@ -32,7 +32,7 @@ def test_a_line_has_shapes_and_mean_entropies():
   line = repr(posterior)
   assert f'leave_one_out_read_probs [40, 2, 3] {_entropy(pairs)}, joint Posterior(' in line
   assert line.endswith(f'marginal_loglik {posterior.marginal_loglik:.6g})')
-  assert all('\n' not in one and len(one) < 400 for one in (line, repr(posterior.joint), repr(MEMORY)))
+  assert '\n' not in line and len(line) < 400
 
 
 def test_what_has_no_numbers_prints_its_shape():

@@ -31,11 +31,6 @@ def _by_edges(edges):
   return T
 
 
-def _leaving(A, W):
-  """T[x, i, j] = W_ix A_ij."""
-  return W.T[:, :, None] * A
-
-
 def _arriving(A, W):
   """T[x, i, j] = A_ij W_jx."""
   return A * W.T[:, None]
@@ -50,7 +45,7 @@ def _messages(T, initial_probs, length):
 
 
 def _assert_same_words(hmm, T, initial_probs, length):
-  words = _messages(_leaving(*hmm[1:]), hmm.initial_probs, length).sum(1)
+  words = _messages(hmm.emission_matrix.T[:, :, None] * hmm.transition_matrix, hmm.initial_probs, length).sum(1)
   np.testing.assert_allclose(words, _messages(T, initial_probs, length).sum(1), atol=1e-14)
 
 
