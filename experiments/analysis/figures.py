@@ -254,9 +254,11 @@ def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {mo
 def draw_majority(
   axes: Axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash: str = '-.'
 ) -> None:
-  """The mean accuracy, or error, of the majority class at each place."""
-  means = [values.mean() for values in samples.values()]
-  axes.plot(list(samples), means, color='0.45', marker='', linestyle=dash, linewidth=1.4, label=label)
+  """The mean accuracy, or error, of the majority class at each place: a line, or a bar where there is one place."""
+  means, marker = [values.mean() for values in samples.values()], '_' if len(samples) == 1 else ''
+  axes.plot(
+    list(samples), means, color='0.45', marker=marker, markersize=40, linestyle=dash, linewidth=1.4, label=label
+  )
 
 
 def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:

@@ -79,10 +79,11 @@ def test_few_values_are_dots_and_five_have_the_t_interval(num_trials, counted):
 
 
 def test_a_figure_of_one_process_names_it():
-  """And what is counted, which is no HMM."""
-  rows = [row | {'distribution': 'my-process-0123456789ab'} for row in prompt_records(5)]
-  figure, *_ = _drawn(figures.figure_3_left, rows)
+  """And what is counted, which is no HMM. Its majority class, at one place, is a mark: a line would not be seen."""
+  rows = [row | {'distribution': 'my-process-0123456789ab'} for row in prompt_records(5) if row['num_states'] == 4]
+  figure, _, lines, *_ = _drawn(figures.figure_3_left, rows)
   assert '; my-process; pretraining seeds: n = 5' in figure.get_suptitle()
+  assert lines['majority class'].get_marker() == '_'
 
 
 def test_nothing_is_clipped():

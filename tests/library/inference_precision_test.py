@@ -107,8 +107,8 @@ def test_types_of_results():
 
 
 def test_what_is_not_a_number_is_told():
-  """A NaN among a sequence's rows is NaN in every result of it, and in no companion's."""
+  """Under `jit` a NaN among a sequence's rows is NaN in every result of it, and in no companion's."""
   chain, rows = surviving_path_case(-1)
-  posterior = forward_backward(chain, jnp.stack([rows, rows.at[2, 0].set(jnp.nan)]))
+  posterior = jax.jit(forward_backward)(chain, jnp.stack([rows, rows.at[2, 0].set(jnp.nan)]))
   assert np.isnan(posterior.smoothed_probs[1]).all() and np.isnan(posterior.marginal_loglik[1])
   assert_posteriors_close(at(posterior, 0), log_space_posterior(chain, rows), 1e-7)

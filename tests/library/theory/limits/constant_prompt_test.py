@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import rationals
 import scipy.optimize
+from theory_cases import dense, drawn, EXACT, exact_posteriors
 
 from hmm_jax.hmm import HMM
 from hmm_jax.theory.limits import constant_prompt as lib
 from hmm_jax.theory.limits.constant_prompt import Limits
 from hmm_jax.theory.problems.enumeration import all_texts
 from hmm_jax.theory.theorems import assumptions
-from tests.theory_cases import dense, drawn, EXACT, exact_posteriors
 
 LIMITS = Limits(max_covers=300, max_boxes=600, max_nodes=1000)
 CYCLE = HMM(np.array([1.0, 0, 0]), np.roll(np.eye(3), 1, 1), np.array([[0.6, 0.4], [0.5, 0.5], [0.1, 0.9]]))
