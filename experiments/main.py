@@ -35,6 +35,7 @@ from experiments.settings.groups import Experiment
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
 from hmm_jax import compilation, nan_guard
+from hmm_jax.distribution_files import from_fields
 
 # Errors that end a run in a sentence, without a traceback.
 _SENTENCES = (SettingsError, exit_status.RunError, signals.Stopped, storage.StorageError, nan_guard.Diverged)
@@ -118,7 +119,7 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
 
       chosen = [sweep.chosen(values.trials, experiment.trials(settings, workdir))]
       if given:
-        process_check.check(settings, user_data.as_distribution(given[settings.distribution]))
+        process_check.check(settings, from_fields(given[settings.distribution]))
     set_up(settings)
     if isinstance(settings, Settings):
       distributed.initialize(settings.distributed)

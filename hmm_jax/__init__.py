@@ -131,4 +131,4 @@ if not TYPE_CHECKING:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
   def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_SUBMODULES, '__version__'})
+    return [*__all__, *_SUBMODULES, '__version__']

@@ -4,10 +4,9 @@ Values are looked at where they are known: not inside of `jax.jit`, `jax.vmap` o
 for each position only those in the host's memory, since reading others would wait for an accelerator.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import functools
 import inspect
-import operator
 from typing import Any, TypeVar
 
 import jax
@@ -22,7 +21,7 @@ T = TypeVar('T')
 def is_concrete(x: Any) -> bool:
   """True if x is an array whose numbers can be read now."""
   if isinstance(x, Array):
-    return not isinstance(x, jax.core.Tracer) and x.is_fully_addressable and not x.is_deleted()
+    return not isinstance(x, jax.core.Tracer) and x.is_fully_addressable
   return isinstance(x, np.ndarray)
 
 
@@ -32,14 +31,13 @@ def as_array(x: Any) -> Any:
 
 
 def with_arrays(x: Any) -> Any:
-  """The named tuple with arrays for lists; x itself where it has none."""
-  fields = tuple(map(as_array, x))
-  return x if all(map(operator.is_, fields, x)) else type(x)(*fields)
+  """The named tuple with arrays for lists."""
+  return type(x)(*map(as_array, x))
 
 
 def distribution(x: T) -> T:
   """The distribution with arrays for lists, `validate`d if its numbers are known; whatever else x is, x itself."""
-  if not isinstance(x, tuple) or not hasattr(x, 'validate'):
+  if not hasattr(x, 'validate'):
     return x
   found: Any = with_arrays(x)
   return found.validate() if all(map(is_concrete, found)) else found
@@ -54,6 +52,13 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
   if is_wrong.any():
     wrong = np.broadcast_to(ids, is_wrong.shape)[is_wrong][0]
     raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
+
+
+def check_widths(parts: Sequence[Any], width: int) -> None:
+  """Raises ValueError unless the rows of each part [..., T, D] have this width."""
+  for part in parts:
+    if part.shape[-1] != width:
+      raise ValueError(f'embeddings or a prompt have shape {part.shape}; valid is [..., {width}]')
 
 
 def checked(function: FunctionT, **how: Any) -> FunctionT:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import sharding
+from hmm_jax.arguments import check_widths
 from hmm_jax.model import at_positions, joined, MaskedLM, Positions
 
 # BERT's epsilon; the fast variance, a difference of two means, would lose digits.
@@ -173,8 +174,7 @@ class Bert(nn.Module):
     ValueError past `max_positions`.
     """
     length = sum(part.shape[-2] for part in parts)
-    if wrong := [part.shape for part in parts if part.shape[-1] != self.width]:
-      raise ValueError(f'embeddings or a prompt have shape {wrong[0]}; valid is [..., {self.width}]')
+    check_widths(parts, self.width)
     if length > self.max_positions:
       raise ValueError(f'sequence length {length} exceeds max_positions {self.max_positions}')
     places = jnp.split(self.position_embedding[:length], np.cumsum([part.shape[-2] for part in parts])[:-1])
@@ -236,9 +236,6 @@ class BertModel(MaskedLM):
 
   def represent(self, params: Any, embeddings: Array, positions: Positions = None) -> Array:
     return self._apply(Bert.encode, params, embeddings, positions=positions)
-
-  def embedding_size(self, params: Any) -> int:
-    return self.bert.width
 
   def _decode(self, params: Any, hidden: Array) -> Array:
     return jax.nn.softmax(self._apply(Bert.decode, params, hidden)[..., : self.num_tokens])

@@ -22,34 +22,28 @@ def shown(cls: ClassT) -> ClassT:
 
 
 def _line(values: Any) -> str:
-  fields = ', '.join(f'{name} {_summary(name, x)}' for name, x in zip(values._fields, values))
-  return f'{type(values).__name__}({fields})'
+  return f'{type(values).__name__}({", ".join(map(_summary, values._fields, values))})'
 
 
 def _summary(name: str, x: Any) -> str:
-  """The shape, and of probabilities that are known the mean entropy of a distribution in nats; of a number itself."""
-  if not hasattr(x, 'shape'):
-    return reprlib.repr(x)
+  """The name and the shape, and of known probabilities the mean entropy of a distribution in nats; a number itself."""
+  if _is_distribution(name, x):
+    probs = np.asarray(x, np.float64)
+    entropies = -(probs * np.log(np.where(probs > 0, probs, 1))).sum(_AXES.get(name, -1))
+    return f'{name} {list(x.shape)} {entropies.mean():.3g} nats'
   if is_concrete(x) and not x.shape:
-    return f'{x:.6g}'
-  if not is_concrete(x) or not _is_distribution(name):
-    return str(list(x.shape))
-  probs = np.asarray(x, np.float64)
-  entropies = -(probs * np.log(np.where(probs > 0, probs, 1))).sum(_AXES.get(name, -1))
-  return f'{list(x.shape)} {entropies.mean():.3g} nats'
+    return f'{name} {x:.6g}'
+  return f'{name} {list(x.shape) if hasattr(x, "shape") else reprlib.repr(x)}'
 
 
-def _is_distribution(name: str) -> bool:
-  return name.endswith(('_probs', '_matrix'))
+def _is_distribution(name: str, x: Any) -> bool:
+  return name.endswith(('_probs', '_matrix')) and is_concrete(x)
 
 
 def _heat_maps(values: Any) -> str:
   """The line; then of each field of probabilities that are known its name and a picture, white at 0 and black at 1."""
-  parts = [_line(values)]
-  for name, x in zip(values._fields, values):
-    if _is_distribution(name) and is_concrete(x):
-      parts.append(f'{name}<br>{_picture(np.asarray(x))}')
-  return '<br>'.join(parts)
+  fields = [(name, x) for name, x in zip(values._fields, values) if _is_distribution(name, x)]
+  return '<br>'.join([_line(values), *(f'{name}<br>{_picture(np.asarray(x))}' for name, x in fields)])
 
 
 def _picture(probs: np.ndarray) -> str:

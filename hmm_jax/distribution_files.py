@@ -1,9 +1,9 @@
 """A distribution of text in a file, .json or .npz, read without trust: nothing is unpickled or run.
 
 A file holds the fields of an `HMM`, those of a `MemoryHMM`, or `transition_matrices` T [V, S, S] with or without
-`initial_probs`, as `processes.from_transition_matrices` takes them. In .json they are nested lists in an object. Beside
-them may stand `float32`, the list of keys whose numbers are no float64, and `$schema`, which is not read. The schema is
-docs/schemas/distribution.json, an example docs/examples/mess3.json.
+`initial_probs`, as `processes.from_transition_matrices` takes them. In .json they are nested lists in an object, beside
+which `$schema` may stand, which is not read. The schema is docs/schemas/distribution.json, an example
+docs/examples/mess3.json.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ import json
 import pathlib
 import reprlib
 import textwrap
-from typing import Any
+from typing import Any, BinaryIO
 import zipfile
 
 import numpy as np
@@ -26,9 +26,9 @@ MAX_BYTES = 2**27
 
 
 def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM:
-  """Returns the distribution of a file as numpy arrays, the floats with the bits that were saved, indices in int32.
+  """Returns the distribution of a file as numpy arrays: float64, which holds every float32, but for indices.
 
-  Numbers written by hand are float64. Rows are not divided by their sums.
+  Rows are not divided by their sums.
 
   Raises:
     ValueError: one sentence with what is wrong, a key or the path, and what would be valid.
@@ -68,17 +68,14 @@ def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | 
   if path.suffix == '.npz':
     np.savez(path, **fields)
   else:
-    # Every float32 is a float64, whose decimals give the same bits again.
-    lists = {key: array.tolist() for key, array in fields.items()}
-    single = [key for key, array in fields.items() if array.dtype == np.float32]
-    path.write_text(json.dumps({**lists, 'float32': single}) + '\n')
+    path.write_text(json.dumps(fields, default=np.ndarray.tolist) + '\n')
 
 
 def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
   """Returns the arrays of a .json or .npz file by their keys, whatever these are.
 
-  They are float32 or float64, but for `cell_index` and single numbers, which may be integers. A file that declares more
-  than 2^27 bytes is refused before it is read.
+  They are float64, but for `cell_index`, which may be integers. A file that declares more than 2^27
+  bytes is refused before it is read.
 
   Raises:
     ValueError: one sentence with the path and the reason.
@@ -92,7 +89,7 @@ def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
   # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
   except Exception as error:
     reason = textwrap.shorten(str(error) or type(error).__name__, 300)
-    raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is a whole file of arrays')
+    raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is a whole file of arrays by key')
 
 
 def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
@@ -103,11 +100,10 @@ def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
   """
   if fields.keys() - {'initial_probs'} == {'transition_matrices'}:
     return from_transition_matrices(**fields)
-  if fields.keys() == set(HMM._fields):
-    return HMM(**fields).validate()
-  if fields.keys() == set(MemoryHMM._fields):
-    hmm = MemoryHMM(**fields).validate()
-    return hmm._replace(cell_index=hmm.cell_index.astype(np.int32))
+  kinds: tuple[type[HMM] | type[MemoryHMM], ...] = HMM, MemoryHMM
+  for kind in kinds:
+    if fields.keys() == set(kind._fields):
+      return kind(**fields).validate()
   valid = f'{HMM._fields}, {MemoryHMM._fields}, or transition_matrices with initial_probs or without'
   raise ValueError(f'the keys are {reprlib.repr([*fields])}; valid are {valid}')
 
@@ -120,36 +116,42 @@ def _checked(path: str | pathlib.Path) -> pathlib.Path:
 
 
 def _read_json(path: pathlib.Path) -> dict[str, np.ndarray]:
-  _check_bytes(path.stat().st_size)
+  check_bytes(path.stat().st_size, MAX_BYTES)
   content = json.loads(path.read_text('utf-8-sig'))
-  if not isinstance(content, dict):
-    raise ValueError(f'it is {reprlib.repr(content)}; valid is an object of arrays')
-  content.pop('$schema', None)
-  single = content.pop('float32', [])
-  arrays = {key: _numbers(key, value) for key, value in content.items()}
-  return {key: array.astype(np.float32) if key in single else array for key, array in arrays.items()}
+  return {key: _numbers(key, value) for key, value in content.items() if key != '$schema'}
 
 
 def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
-  with zipfile.ZipFile(path) as archive:
-    _check_bytes(sum(member.file_size for member in archive.infolist()))
+  with path.open('rb') as file:
+    return {key: _numbers(key, array) for key, array in read_archive(file, MAX_BYTES).items()}
+
+
+def read_archive(file: BinaryIO, max_bytes: int) -> dict[str, np.ndarray]:
+  """The arrays of an .npz file by their names, none of objects.
+
+  Raises ValueError where they declare more bytes, which little of an archive may expand to, before anything is read; or
+  whatever numpy raises for a damaged archive.
+  """
+  with zipfile.ZipFile(file) as archive:
+    check_bytes(sum(member.file_size for member in archive.infolist()), max_bytes)
+  file.seek(0)
   # Of a header that declares more than there is, numpy reserves no memory, or touches none before it misses the rest.
-  with np.load(path, allow_pickle=False) as arrays:
-    return {key: _numbers(key, array) for key, array in arrays.items()}
+  with np.load(file, allow_pickle=False) as arrays:
+    return dict(arrays)
 
 
-def _check_bytes(size: int) -> None:
-  if size > MAX_BYTES:
-    raise ValueError(f'it has {size:,} bytes; valid are at most {MAX_BYTES:,}')
+def check_bytes(size: int, max_bytes: int) -> None:
+  """Raises ValueError where a file has more bytes."""
+  if size > max_bytes:
+    raise ValueError(f'it has {size:,} bytes; valid are at most {max_bytes:,}')
 
 
 def _numbers(key: str, value: Any) -> np.ndarray:
-  """The array, of floats but for an index. Raises ValueError where it has no numbers."""
+  """The array, float64 but for an index. Raises ValueError where it has no numbers."""
   try:
     array = np.asarray(value)
   except ValueError:
     array = np.array(None)  # Of lists of several lengths.
   if array.dtype.kind not in 'iuf':
     raise ValueError(f'{key} is {reprlib.repr(value)}; valid is an array of numbers')
-  is_index = key == 'cell_index' or array.ndim == 0
-  return array if is_index else array.astype(np.result_type(array, np.float32))
+  return array if key == 'cell_index' else array.astype(np.float64)

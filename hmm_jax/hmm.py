@@ -268,14 +268,15 @@ def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_pro
     emission_probs: [H, 1, V], one emission a step, unless the parameters are given.
 
   Raises:
-    ValueError: an attribute is missing, or a shape, an entry or a row sum is wrong.
+    AttributeError: the model has not all of them.
+    ValueError: a shape, an entry or a row sum is wrong.
 
   >>> from_dynamax(np.array([0.5, 0.5]), np.eye(2), np.eye(2)[:, None]).num_tokens
   2
   """
   if transition_matrix is None:
-    names = 'initial.probs', 'transitions.transition_matrix', 'emissions.probs'
-    initial_probs, transition_matrix, emission_probs = _attributes(initial_probs, *names)
+    attributes = operator.attrgetter('initial.probs', 'transitions.transition_matrix', 'emissions.probs')
+    initial_probs, transition_matrix, emission_probs = attributes(initial_probs)
   if np.ndim(emission_probs) != 3 or np.shape(emission_probs)[1] != 1:
     raise ValueError(f'emission_probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
   return from_hmmlearn(initial_probs, transition_matrix, np.asarray(emission_probs)[:, 0])
@@ -302,18 +303,12 @@ def from_hmmlearn(startprob_: Any, transmat_: Any = None, emissionprob_: Any = N
     emissionprob_: [H, V], unless the model is given.
 
   Raises:
-    ValueError: an attribute is missing, or a shape, an entry or a row sum is wrong.
+    AttributeError: the model has not all of them.
+    ValueError: a shape, an entry or a row sum is wrong.
 
   >>> from_hmmlearn(np.array([0.5, 0.5]), np.eye(2), np.eye(2)).num_states
   2
   """
   if transmat_ is None:
-    startprob_, transmat_, emissionprob_ = _attributes(startprob_, 'startprob_', 'transmat_', 'emissionprob_')
+    startprob_, transmat_, emissionprob_ = operator.attrgetter('startprob_', 'transmat_', 'emissionprob_')(startprob_)
   return HMM(*map(jnp.asarray, HMM(startprob_, transmat_, emissionprob_).validate()))
-
-
-def _attributes(model: Any, *names: str) -> tuple[Any, ...]:
-  try:
-    return operator.attrgetter(*names)(model)
-  except AttributeError:
-    raise ValueError(f'the model is a {type(model).__name__}; valid is one with {", ".join(names)}')

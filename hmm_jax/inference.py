@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hmm_jax import float64, messages, passes
-from hmm_jax.arguments import checked
+from hmm_jax.arguments import check_widths, checked
 from hmm_jax.batching import exact
 from hmm_jax.blocks import map_blocks
 from hmm_jax.display import shown
@@ -218,10 +218,7 @@ def probs_between(hmm: Chain, before: Array, after: Array) -> Array:
   >>> probs_between(hmm, before=jnp.ones((2, 1, 3)), after=jnp.ones((5, 4, 3))).shape
   (2, 5, 3)
   """
-  num_joint = hmm.joint_initial_probs.shape[-1]
-  for name, rows in (('before', before), ('after', after)):
-    if rows.ndim != 3 or rows.shape[-1] != num_joint:
-      raise ValueError(f'{name} has shape {rows.shape}; valid is [sequences, length, {num_joint}]')
+  check_widths((before, after), hmm.joint_initial_probs.shape[-1])
   distribution = map(float64.as_float, (hmm.joint_initial_probs, hmm.transition_matrix))
   return _pairs(*distribution, float64.as_float(before)[None], float64.as_float(after)[None])[0]
 

@@ -66,9 +66,7 @@ def joined(parts: Sequence[Array]) -> Array:
   """Parts [..., T_i, D] concatenated along time; leading axes broadcast."""
   if len(parts) == 1:
     return parts[0]
-  widths = {part.shape[-1] for part in parts}
-  if len(widths) > 1:
-    raise ValueError(f'rows that are joined, such as a prompt and a text, have widths {sorted(widths)}; valid is one')
+  arguments.check_widths(parts, parts[-1].shape[-1])
   shape = jnp.broadcast_shapes(*(part.shape[:-2] for part in parts))
   return jnp.concatenate([jnp.broadcast_to(part, shape + part.shape[-2:]) for part in parts], axis=-2)
 
@@ -204,6 +202,3 @@ class ExactModel(MaskedLM):
 
   def represent(self, params: Distribution, embeddings: Array, positions: Positions = None) -> Array:
     return at_positions(inference.forward_backward(params, embeddings).leave_one_out_probs, positions)
-
-  def embedding_size(self, params: Distribution) -> int:
-    return params.joint_initial_probs.shape[-1]

@@ -19,9 +19,6 @@ import scipy.linalg
 from hmm_jax.float64 import float64
 from hmm_jax.hmm import check_probs, HMM, mixed_permutations, softmax_of_uniform
 
-# The most states of a converted process: inference costs their square a step.
-MAX_STATES = 4096
-
 
 def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayLike | None = None) -> HMM:
   """Returns the state-emitting `HMM` whose words have the probabilities pi T[x_1] ... T[x_n] 1.
@@ -37,8 +34,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
     initial_probs: pi [S], P[S_1], before the first token; the stationary law where None.
 
   Raises:
-    ValueError: a shape, an entry or a sum is wrong, the stationary law is not unique, or the HMM would have more than
-      4,096 states.
+    ValueError: a shape, an entry or a sum is wrong, or the stationary law is not unique.
 
   Example, runs of 1s have an even length:
 
@@ -50,7 +46,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   given = np.atleast_3d(transition_matrices)
   check_probs('transition_matrices', given, given.shape[:2] + given.shape[1:2], axis=(0, 2))
   # Up to which numbers are equal that rounding may have moved apart.
-  decimals = 6 if given.dtype == np.float32 else 12
+  decimals = 6 if np.array_equal(given, np.float32(given)) else 12
   T = float64(given)
   T = T / T.sum((0, 2))[:, None]
   A = T.sum(0)
@@ -58,14 +54,11 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
     pi = float64(initial_probs)
     check_probs('initial_probs', pi, A.shape[:1])
   elif np.linalg.matrix_rank(A - np.eye(len(A))) < len(A) - 1:
-    raise ValueError('transition_matrices has several stationary laws; valid is one, or initial_probs beside it')
+    raise ValueError('transition_matrices has several stationary laws; valid is one, or initial_probs')
   else:
     pi = stationary_probs(A)
   # Rounding may make a stationary law positive where no path returns.
-  possible = latest = pi > 1e-14
-  while latest.any():
-    latest = A[latest].any(0) & ~possible
-    possible = possible | latest
+  possible = reachable(A, pi > 1e-14)
   T, pi = T[:, possible][:, :, possible], pi[possible]
   A, W = T.sum(0), T.sum(2).T
   if np.allclose(T, W.T[:, :, None] * A, 0, 10.0**-decimals):
@@ -75,13 +68,20 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   totals = entering_PxS.sum(1)
   proportions = np.column_stack([ends, entering_PxS / totals[:, None]]).round(decimals)
   _, first, group = np.unique(proportions, axis=0, return_index=True, return_inverse=True)
-  if len(first) > MAX_STATES:
-    raise ValueError(f'transition_matrices needs an HMM of {len(first)} states; valid are at most {MAX_STATES}')
   entering_HxS, emission_matrix = np.zeros((len(first), len(A))), np.zeros((len(first), len(T)))
   np.add.at(entering_HxS, group.ravel(), entering_PxS)
   np.add.at(emission_matrix, (group.ravel(), tokens), totals)
   emission_matrix /= emission_matrix.sum(1, keepdims=True)
   return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix).validate()
+
+
+def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:
+  """The states, [H] bool, that occur where documents begin in these, [H] bool."""
+  latest = states
+  while latest.any():
+    latest = transition_matrix[latest].any(0) & ~states
+    states = states | latest
+  return states
 
 
 def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
@@ -95,8 +95,6 @@ def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
 
 def _spread(size: int, prob: float) -> np.ndarray:
   """Rows [size, size] with `prob` on the diagonal and the rest in equal parts."""
-  if size < 2:
-    raise ValueError(f'num_states is {size}; valid is an integer of at least 2')
   return np.where(np.eye(size), prob, (1 - prob) / (size - 1))
 
 
@@ -251,9 +249,6 @@ def ginc(
     >>> bool(A[:9, 9:].any() or A[9:, :9].any()), bool(abs(A[:9, :9] - A[9:, 9:]).max() > 0.1)
     (False, True)
   """
-  sizes = num_concepts, num_entities, num_properties, num_tokens - 1
-  if min(sizes) < 1:
-    raise ValueError(f'num_concepts, num_entities, num_properties, num_tokens - 1 are {sizes}; valid is at least 1')
   key_tokens, key_initial, key_entities, *keys = jax.random.split(key, 3 + num_concepts)
   tokens = np.array(jax.random.randint(key_tokens, (num_entities, num_properties), 1, num_tokens))
   tokens[:, 0] = 0

@@ -36,7 +36,6 @@ Report = Callable[[int, dict[str, float]], None]
 
 _AT_A_TIME = dict(batch_size=defaults.INPUTS_AT_A_TIME)
 
-_sample_chunks = jax.jit(sample_chunks, static_argnames=tuple(defaults.CORPUS), compiler_options=ONCE)
 _init_tuning = jax.jit(tuning.init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=ONCE)
 
 
@@ -77,7 +76,7 @@ def pretrain(
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
   steps_per_call = math.gcd(steps, defaults.STEPS_PER_CALL)
   init, train_steps = _compiled(bert, steps, steps_per_call)
-  chunks = _sample_chunks(key_corpus, hmm, **defaults.CORPUS)
+  chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
   model, state = BertModel(bert.clone(dtype=jnp.float32, attention='xla')), init(key_params)
   if report:
     inputs, _ = tasks.draw_texts(key_texts, hmm, defaults.NUM_INPUTS, 0, defaults.LENGTH)

@@ -153,11 +153,11 @@ _TRIALS = [
     ),
   ),
   *_of(
-    'experiments/pipeline/process_check.py',
+    'hmm_jax/processes.py',
     (
       'states that only others move to never occur',
-      'reached := occurs | (occurs @ moves)',
-      'reached := occurs',
+      'states = states | latest',
+      'return states',
       'records/user_data',
       'cannot_serve',
     ),
@@ -169,7 +169,7 @@ _TRIALS = [
       "if not reference.endswith(f'-{_digest(arrays)}'):",
       'if not arrays:',
       'records/user_data',
-      'file_that_is_gone',
+      'another_digest',
     ),
   ),
   *_of(

@@ -1,4 +1,4 @@
-"""Atomic writes, by process 0 alone, and reads of untrusted files: none is unpickled or run."""
+"""Files that are written whole or not at all, by process 0 alone, and read without trust: none is unpickled or run."""
 
 import hashlib
 import itertools
@@ -7,7 +7,6 @@ import os
 import pathlib
 import platform
 from typing import Any
-import zipfile
 
 from etils import epath
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from experiments.runtime import locks
 from experiments.runtime.storage import is_object, not_written, StorageError
 from experiments.settings.fields import SettingsError
+from hmm_jax.distribution_files import check_bytes, read_archive
 
 # Most bytes of JSON to read: its objects take several times as many.
 MOST_JSON = 2**28
@@ -25,13 +25,13 @@ _SEAL = 'sha256'
 
 
 class Corrupt(SettingsError):
-  """A corrupt file; the text says how it differs from what was written."""
+  """A file is not what was written, as its text says."""
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
-  """Replace the file atomically: a reader, or a kill, sees the old content or the new.
+  """Replaces the file in one step: a reader, or a kill, sees the old content or the new.
 
-  Process 0 alone writes, and only while it holds every lock that it took on a directory above.
+  In process 0 alone; where it has lost the lock of a directory above, nothing is written any more.
   """
   data = content.encode() if isinstance(content, str) else content
   if not locks.may_write(path):
@@ -57,7 +57,7 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
 
 
 def remove(path: pathlib.Path) -> None:
-  """Remove the file, if there is one."""
+  """Removes the file, if there is one."""
   if locks.may_write(path):
     path.unlink(missing_ok=True)
 
@@ -68,13 +68,13 @@ def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
 
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
-  """Append a row to those of `path` atomically; a corrupt file is renamed and a new one begun."""
+  """Adds a row to those of `path`, whole or not at all; a file that is damaged is renamed, and another begun."""
   if locks.may_write(path):
     write_json_lines(path, [*intact_json_lines(path), row])
 
 
 def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of a file that no result depends on; a corrupt one is renamed, and has none."""
+  """The rows of a file that decides no number; none where it is damaged, and renamed."""
   try:
     return read_json_lines(path)
   except Corrupt:
@@ -103,7 +103,7 @@ def read_json(path: pathlib.Path) -> Any:
 def _parsed(text: str) -> Any:
   try:
     return json.loads(text)
-  # Deep nesting raises it, and it is no ValueError.
+  # Which brackets a thousand deep raise, and which is no ValueError.
   except RecursionError:
     raise ValueError('it is nested too deep')
 
@@ -112,28 +112,15 @@ def read_bytes(path: pathlib.Path) -> bytes:
   """The bytes of a JSON file; raises ValueError, before it reads, if there are more than MOST_JSON."""
   # pathlib's `stat` knows local files alone.
   size = epath.Path(path).stat().length
-  if size > MOST_JSON:
-    raise ValueError(f'it has {size:,} bytes; valid is at most {MOST_JSON:,}')
+  check_bytes(size, MOST_JSON)
   return path.read_bytes()
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """The arrays of an .npz file by their names, none of objects.
-
-  Raises ValueError, before reading, where they declare more than MOST_ARRAYS bytes, as even a small archive may. Errors
-  of numpy for a corrupt archive pass through.
-  """
+  """The arrays of an .npz file, as `read_archive` reads at most MOST_ARRAYS bytes of them."""
   # zipfile and numpy open no path of an object store.
   with path.open('rb') as file:
-    if not zipfile.is_zipfile(file):
-      raise ValueError('it holds one array, or none; valid are arrays by name, as np.savez writes them')
-    with zipfile.ZipFile(file) as archive:
-      declared = sum(member.file_size for member in archive.infolist())
-    if declared > MOST_ARRAYS:
-      raise ValueError(f'it declares {declared:,} bytes; valid are at most {MOST_ARRAYS:,}')
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as arrays:
-      return dict(arrays)
+    return read_archive(file, MOST_ARRAYS)
 
 
 def digest(path: pathlib.Path) -> str:
@@ -143,7 +130,7 @@ def digest(path: pathlib.Path) -> str:
 
 
 def write_sealed(path: pathlib.Path, content: dict[str, Any]) -> None:
-  """Write a JSON object with the SHA-256 of its other fields in it, so that corruption is detected."""
+  """Writes a JSON object with the SHA-256 of its other fields in it, so that a bit that flips on a disk is seen."""
   write_whole(path, json.dumps({**content, _SEAL: _seal(content)}, allow_nan=False) + '\n')
 
 
@@ -165,9 +152,9 @@ def _seal(content: dict[str, Any]) -> str:
 
 
 def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
-  """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if taken; return the new path.
+  """Renames a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on where that is taken; where it is now.
 
-  An object store has no renaming: its library copies everything, then removes the old. Raises Lost where another
+  An object store has no names to change: its library copies all before it removes anything. Raises Lost where another
   process has the lock that this one took.
   """
   if not locks.may_write(path):

@@ -16,7 +16,8 @@ import numpy as np
 from experiments.records import files, trial_records
 from experiments.settings.fields import require, SettingsError
 from experiments.settings.grid import digest
-from hmm_jax.distribution_files import load_distribution
+from hmm_jax.arguments import check_ids
+from hmm_jax.distribution_files import from_fields, load_distribution
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.processes import NAMED
@@ -46,14 +47,15 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
     return {}
   read_process = lambda word: _arrays(NAMED[word]() if word in NAMED else load_distribution(word))
   reference, arrays = _found('distribution', word, workdir, read_process)
-  given, distribution = {reference: arrays}, as_distribution(arrays)
-  size, cells = (distribution.memory_size, distribution.num_cells) if isinstance(distribution, MemoryHMM) else (0, 1)
+  given, distribution = {reference: arrays}, from_fields(arrays)
+  # Without a memory one cell of no values.
+  memory = np.shape(arrays.get('memory_probs', []))
   follows: dict[str, Any] = {
     'num_states': (distribution.num_states,),
     'num_trials_by_size': (),
     'hmm.num_tokens': distribution.num_tokens,
-    'memory.sizes': (size,),
-    'memory.cells': (cells,),
+    'memory.sizes': memory[:1],
+    'memory.cells': (len(memory),),
     'memory.vanilla_methods': (),
     'figure.paper_overlay': False,
   }
@@ -73,8 +75,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
 def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
   """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
   name = pathlib.Path(word).stem
-  there = (workdir / FOLDER).glob('*.npz')
-  kept = [path.stem for path in there if path.stem == word or path.stem.rpartition('-')[0] == name]
+  kept = [path.stem for path in (workdir / FOLDER).glob(f'{name}-{"?" * 12}.npz')]
   if word not in NAMED and not pathlib.Path(word).is_file() and len(kept) == 1:
     return kept[0], load(workdir, kept[0])
   arrays = read(field, word, reader)
@@ -93,28 +94,21 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
 def tokens(path: str, num_tokens: int) -> np.ndarray:
   """The documents [S, T] of a corpus of token ids, a row of an .npy or a line of a .txt each.
 
-  A file of one line, or of one id a line, is one document. Raises ValueError, with the place of an id that is none.
+  A file of one line, or of one id a line, is one document. Raises ValueError at what is no id.
   """
   # Of an .npy nothing is allocated that it only declares.
   is_text = path.endswith('.txt')
   ids = np.atleast_2d(np.loadtxt(path, np.int64) if is_text else np.load(path, mmap_mode='r', allow_pickle=False))
   if ids.dtype.kind not in 'iu' or ids.ndim > 2:
     raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not integers [documents, length] or [length]')
-  for document, position in np.argwhere((ids < 0) | (ids >= num_tokens))[:1]:
-    wrong = f'document {document} has token {ids[document, position]} at position {position}'
-    raise ValueError(f'{wrong}; valid are 0 to {num_tokens - 1}')
+  check_ids('tokens', ids, num_tokens)
   return ids.astype(token_dtype(num_tokens))
 
 
 def _arrays(distribution: HMM | MemoryHMM) -> Arrays:
   """Its fields as a draw has them: integers, and probabilities in float32."""
   fields = {name: np.asarray(array) for name, array in distribution._asdict().items()}
-  return {name: array.astype(np.int32 if array.dtype.kind == 'i' else np.float32) for name, array in fields.items()}
-
-
-def as_distribution(arrays: Arrays) -> HMM | MemoryHMM:
-  """The distribution of these fields."""
-  return MemoryHMM(**arrays) if 'memory_probs' in arrays else HMM(**arrays)
+  return {name: array.astype(np.int32 if name == 'cell_index' else np.float32) for name, array in fields.items()}
 
 
 def _digest(arrays: Arrays) -> str:
@@ -134,9 +128,9 @@ def load(workdir: pathlib.Path, reference: str) -> Arrays:
   path = workdir / FOLDER / f'{pathlib.Path(reference).name}.npz'
   try:
     arrays = files.read_arrays(path)
-  except Exception as error:
+  except Exception:
     # What numpy raises for a damaged archive is of no one class.
-    raise files.Corrupt(f'{path} cannot be read ({type(error).__name__}); valid is what a run has left there')
+    arrays = {}
   if not reference.endswith(f'-{_digest(arrays)}'):
-    raise files.Corrupt(f'{path} failed its checksum; valid is what a run has left there')
+    raise files.Corrupt(f'{path} is missing or failed its checksum; valid is what a run has left there')
   return arrays

@@ -57,14 +57,10 @@ class Settings(groups.Experiment):
   )
   tasks_per_trial: int = setting('draws of mu in each', most=10_000)
   models: tuple[str, ...] = setting('models that methods are tuned on', choices=MODELS)
-  model: str = setting("'own' of models: MODULE:FUNCTION, from (distribution, key) to (model, params); '': none")
+  model: str = setting("of 'own': MODULE:FUNCTION from (distribution, key) to (model, params); '': none")
   methods: tuple[str, ...] = setting('what is trained: a head, a prompt and so on', choices=tuple(METHODS))
-  distribution: str = setting(
-    "a process by its name or its .json or .npz file, which num_states, hmm and memory follow from; '': drawn"
-  )
-  corpus_file: str = setting(
-    "token ids to pretrain on, beside a distribution; .npy or .txt, a row or line a document; '': sampled"
-  )
+  distribution: str = setting("a named process or a .json or .npz file, which sizes follow from; '': drawn")
+  corpus_file: str = setting("token ids to pretrain on, .npy or .txt, a row or line a document; '': sampled")
   hmm: groups.HmmSettings
   memory: groups.MemorySettings
   corpus: groups.CorpusSettings

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from experiments.settings.fields import require, SettingsError
 from hmm_jax.hmm import Distribution
-from hmm_jax.model import MaskedLM
+from hmm_jax.model import MaskedLM, token_probs
 
 
 class Function(NamedTuple):
@@ -51,7 +51,7 @@ def import_named(name: str) -> None:
 
 def imported(name: str) -> Function:
   """The function of this name. Raises SettingsError where no flag or config file of this process has named it."""
-  valid = 'one that a flag or a config file names: nothing is imported because a record says so'
+  valid = 'one that a flag or a config file names: a record imports nothing'
   require(name in _imported, 'model', name, valid)
   return _imported[name]
 
@@ -67,24 +67,17 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
 
   Raises SettingsError where the function fails, or returns something else; the model is traced, not run, to find out.
   """
-  call, shape, device = imported(name).call, (1, 1, 3, distribution.num_tokens), jax.local_devices()[0]
+  call, shape, device = imported(name).call, (1, 2, distribution.num_tokens), jax.local_devices()[0]
   try:
     model, params = call(*jax.device_put((distribution, key), device))
     hash(model)
-    found = jax.eval_shape(functools.partial(_predicted, model), params).shape
+    found = jax.eval_shape(functools.partial(token_probs, model), params, jnp.zeros((1, 2), jnp.int32)).shape
     params = jax.device_put(params, device)
   except Exception as error:
     valid = 'a function from (distribution, key) to a hashable MaskedLM and its parameters'
     raise _failed(name, error, valid) from error
-  require(found == shape, 'model', name, f'one whose predictions of three tokens have shape {shape}, and not {found}')
+  require(found == shape, 'model', name, f'one whose predictions of two tokens have shape {shape}, and not {found}')
   return model, params
-
-
-def _predicted(model: MaskedLM, params: Any) -> Array:
-  """Predictions on a text of two tokens after a prompt of one row, by a use of every part of a model."""
-  prompts, tokens = jnp.zeros((1, 1, model.embedding_size(params))), jnp.zeros((1, 2), jnp.int32)
-  model.represent(params, model.embed(params, tokens))
-  return model.predict_prompted(params, model.prompt_space.project(prompts), tokens)
 
 
 def _failed(name: str, error: BaseException, valid: str) -> SettingsError:

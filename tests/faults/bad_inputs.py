@@ -83,7 +83,6 @@ _AFTER_A_CONFIG = (
   ('--config.models=exact --config.num_states=4096', 'num_states', '(4096,)'),
   ('--config.models=own', 'model', "''"),
   ('--config.models=own --config.model=nowhere:build', 'nowhere:build', 'ModuleNotFoundError'),
-  ('--config.models=own --config.model=operator:build', 'operator:build', 'AttributeError'),
   ('--config.models=own --config.model=operator:is_', 'operator:is_', 'TypeError'),
   ('--config.corpus.num_documents=2000000000 --config.pretrained=models', 'corpus.num_documents', '2000000000'),
   ('--config.bert.attention=cudnn --config.bert.dtype=bfloat16', 'bert.attention', 'cudnn'),

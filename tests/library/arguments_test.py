@@ -12,7 +12,7 @@ import pytest
 
 import hmm_jax as hj
 from hmm_jax import tuning
-from hmm_jax.inference import last_filtered, probs_between
+from hmm_jax.inference import last_filtered
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
@@ -21,7 +21,6 @@ MEMORY = float32(dense_hmm(np.random.default_rng(1), 1))
 TOKENS, OBSERVED = np.int32([[0, 3, 2, 1], [1, 0, 2, 2]]), np.ones((2, 4), bool)
 ROWS = np.asarray(HIDDEN.emission_matrix).T[TOKENS]
 OFF = HIDDEN._replace(transition_matrix=HIDDEN.transition_matrix + 0.1 * np.eye(3, dtype=np.float32))
-LEFT = HIDDEN._replace(emission_matrix=HIDDEN.emission_matrix + np.float32([-2, 1, 1, 0]))
 WRONG_ID = np.int32([[0, 3, 2, 1], [1, 4, 2, 2]])
 BERT = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
 
@@ -43,20 +42,16 @@ def _prompted(model, params, width):
     ('tokens contain -1; valid', lambda: hj.token_likelihoods(HIDDEN, jnp.int32([-1]), jnp.ones(1, bool))),
     ('tokens contain 5; valid are integers from 0 to 4', lambda: hj.token_probs(hj.ExactModel(4), HIDDEN, TOKENS + 2)),
     ('transition_matrix has a row that sums to 1.1; valid is 1', lambda: hj.forward_backward(OFF, ROWS)),
-    ('transition_matrix has a row that sums to 1.1', lambda: hj.sample(jax.random.key(0), OFF, 3)),
-    ('emission_matrix has an entry that is negative', lambda: hj.token_likelihoods(LEFT, TOKENS, OBSERVED)),
     ('memory_probs has a row that sums to 2', lambda: hj.to_hmm(MEMORY._replace(memory_probs=jnp.ones(2)))),
     ('likelihoods contain -1.0; valid are numbers of at least 0', lambda: last_filtered(HIDDEN, -np.ones((2, 3)))),
     ('likelihoods contain nan; valid', lambda: hj.cell_posterior(MEMORY, likelihoods=jnp.full((2, 6), jnp.nan))),
     ('likelihoods have shape (3,); valid is [..., T, 3]', lambda: hj.forward_backward(HIDDEN, np.ones(3))),
-    ('after has shape (4, 3); valid is [sequences, length, 3]', lambda: probs_between(HIDDEN, ROWS, ROWS[0])),
-    ('before has shape (2, 1, 5); valid', lambda: _prompted(hj.ExactModel(4), HIDDEN, 5)),
+    ('a prompt have shape (2, 1, 5); valid is [..., 3]', lambda: _prompted(hj.ExactModel(4), HIDDEN, 5)),
     (
       'a prompt have shape (2, 1, 1, 1); valid is [..., 8]',
       lambda: _prompted(hj.BertModel(BERT), random_params(BERT), 1),
     ),
-    ('labels have shape (5,); valid is (2, 5), tasks and inputs', lambda: _epoch(np.zeros(5, int))),
-    ('labels have shape (1, 5); valid is (2, 5)', lambda: _epoch(np.zeros((1, 5), int))),
+    ('labels have shape (1, 5); valid is (2, 5), tasks and inputs', lambda: _epoch(np.zeros((1, 5), int))),
   ],
 )
 def test_what_is_wrong_is_refused(sentence, call):
@@ -65,16 +60,14 @@ def test_what_is_wrong_is_refused(sentence, call):
     call()
 
 
-@pytest.mark.parametrize('hmm', [HIDDEN, MEMORY], ids=['states', 'a memory'])
-def test_lists_are_arrays(hmm):
+def test_lists_are_arrays():
   """A distribution, tokens and what is observed may be lists, and give what the arrays give."""
-  listed = type(hmm)(*(np.asarray(x).tolist() for x in hmm))
+  listed = hj.MemoryHMM(*(np.asarray(x).tolist() for x in MEMORY))
   rows = hj.token_likelihoods(listed, TOKENS[0].tolist(), OBSERVED[0].tolist())
-  expected = hj.token_likelihoods(hmm, TOKENS[0], OBSERVED[0])
+  expected = hj.token_likelihoods(MEMORY, TOKENS[0], OBSERVED[0])
   np.testing.assert_array_equal(rows, expected)
   found = hj.forward_backward(listed, np.asarray(rows).tolist()).smoothed_probs
-  np.testing.assert_array_equal(found, hj.forward_backward(hmm, expected).smoothed_probs)
-  assert all(isinstance(x, np.ndarray) for x in listed.validate())
+  np.testing.assert_array_equal(found, hj.forward_backward(MEMORY, expected).smoothed_probs)
 
 
 def test_what_is_not_observed_may_be_any_id():
@@ -90,7 +83,6 @@ def test_inside_of_jit_an_impossible_id_makes_nan_and_no_neighbour_differs():
   """No row of another token: the evidence and the posteriors of that text are NaN, those of the other as without it."""
   posterior = jax.jit(lambda tokens: hj.forward_backward(HIDDEN, hj.token_likelihoods(HIDDEN, tokens, OBSERVED)))
   for wrong in (4, -1):
-    found, right = posterior(np.where(WRONG_ID == 4, wrong, WRONG_ID)), posterior(TOKENS)
+    found = posterior(np.where(WRONG_ID == 4, wrong, WRONG_ID))
     assert np.isnan(found.marginal_loglik[1]) and np.isnan(found.smoothed_probs[1]).all()
-    np.testing.assert_array_equal(found.smoothed_probs[0], right.smoothed_probs[0])
-    assert found.marginal_loglik[0] == right.marginal_loglik[0]
+    np.testing.assert_array_equal(found.smoothed_probs[0], posterior(TOKENS).smoothed_probs[0])

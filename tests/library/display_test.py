@@ -4,16 +4,12 @@ import re
 
 from hmm_cases import float32_hmm
 import jax
-import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm, float32
 import numpy as np
-import pytest
 import scipy.stats
 
 import hmm_jax as hj
 from hmm_jax import display
-
-pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 HIDDEN = float32_hmm(0, 3, 4)
 MEMORY = float32(dense_hmm(np.random.default_rng(1), 2))
@@ -36,36 +32,29 @@ def test_a_line_has_shapes_and_mean_entropies():
   line = repr(posterior)
   assert f'leave_one_out_read_probs [40, 2, 3] {_entropy(pairs)}, joint Posterior(' in line
   assert line.endswith(f'marginal_loglik {posterior.marginal_loglik:.6g})')
-  assert all('\n' not in one and len(one) < 400 for one in (line, repr(posterior.joint), repr(MEMORY)))
+  assert '\n' not in line and len(line) < 400
 
 
 def test_what_has_no_numbers_prints_its_shape():
-  """Tracers, shapes, deleted arrays and whatever stands for an array in a tree."""
+  """Tracers, shapes and whatever stands for an array in a tree."""
   seen = []
   jax.eval_shape(lambda hmm: seen.append(repr(hmm)), HIDDEN)
-  deleted = jax.tree.map(jnp.copy, HIDDEN)
-  deleted.initial_probs.delete()
   shapes = 'HMM(initial_probs [3], transition_matrix [3, 3], emission_matrix [3, 4])'
   assert [*seen, repr(jax.eval_shape(lambda: HIDDEN))] == [shapes] * 2
-  assert repr(deleted).startswith('HMM(initial_probs [3], ')
-  assert repr(hj.HMM(0, None, [0.5] * 9)).endswith(
-    'transition_matrix None, emission_matrix [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, ...])'
-  )
+  assert repr(hj.HMM(0, None, [0.5] * 9)).endswith('matrix None, emission_matrix [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, ...])')
 
 
-@pytest.mark.parametrize('probs', [ROWS, ROWS[0], ROWS[None, None]])
-def test_a_heat_map_has_a_cell_for_each_probability(probs):
+def test_a_heat_map_has_a_cell_for_each_probability():
   """From white at 0 to black at 1, of the first of a batch."""
-  rows = np.atleast_2d(np.squeeze(probs))
-  found = np.zeros(rows.shape)
-  for x, y, opacity in re.findall(r'<rect x="(\d+)" y="(\d+)" .*?fill-opacity="(.*?)"', display._picture(probs)):
+  found = np.zeros(ROWS.shape)
+  pattern = r'<rect x="(\d+)" y="(\d+)" .*?fill-opacity="(.*?)"'
+  for x, y, opacity in re.findall(pattern, display._picture(ROWS[None])):
     found[int(y), int(x)] = float(opacity)
-  np.testing.assert_allclose(found, rows, atol=0.0051)
+  np.testing.assert_allclose(found, ROWS, atol=0.0051)
 
 
 def test_a_notebook_shows_a_heat_map_of_each_distribution():
   """And of nothing else; a long text is cut, so that the page stays small."""
-  assert MEMORY._repr_html_().count('<svg') == 4
   page = hj.forward_backward(HIDDEN, np.ones((2000, 3), np.float32))._repr_html_()
   assert page.count('<svg') == 4 and 'marginal_loglik' in page and len(page) < 80_000
   assert '<svg' not in jax.eval_shape(lambda: HIDDEN)._repr_html_()

@@ -14,7 +14,6 @@ import sys
 import hmm_jax as hj
 assert not {'flax', 'optax', 'pandas', 'scipy.stats'} & set(sys.modules)
 assert hj.theory.theorem_3_3 and hj.tuning.Tuner and callable(hj.pretrain) and hj.pretraining.TrainState
-assert 'scipy.stats' in sys.modules or hj.draw_task
 """
 
 

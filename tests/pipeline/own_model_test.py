@@ -31,5 +31,5 @@ def test_a_model_of_ones_own_is_tuned_resumed_and_shown(tmp_path, monkeypatch):
 def test_a_model_of_another_vocabulary_is_refused(monkeypatch):
   made = ExactModel(4), dirichlet_hmm(np.random.default_rng(0), 3)
   monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(lambda *_: made, ''))
-  with pytest.raises(SettingsError, match=r"^model is 'mine:build'.* \(1, 1, 3, 10\), and not \(1, 1, 3, 4\)"):
+  with pytest.raises(SettingsError, match=r"^model is 'mine:build'.* \(1, 2, 10\), and not \(1, 2, 4\)"):
     sweep.check(SETTINGS)

@@ -8,7 +8,7 @@ import pytest
 from settings_cases import settings_of
 
 from configs import prompt_vs_head
-from experiments.pipeline import process_check, sweep, trial as trial_lib
+from experiments.pipeline import process_check, trial as trial_lib
 from experiments.records import results, user_data
 from experiments.records.trial_records import Trial
 from experiments.settings.fields import SettingsError
@@ -49,22 +49,21 @@ def _written(path, content):
 
 def test_ids_are_of_the_arrays_alone(tmp_path):
   """Another name or format changes none, another entry and a corpus do; what draws HMMs has no part in them."""
-  hmm, tokens = processes.mess3(), _written(tmp_path / 'tokens.npy', np.zeros((8, 512), int))
-  same = [dict(distribution=_written(tmp_path / name, hmm)) for name in ('a.json', 'b.npz')]
-  same += [dict(distribution='mess3'), dict(distribution='mess3', hmm__emission_temperature=1.0)]
-  others = [dict(distribution=_written(tmp_path / 'c.npz', processes.mess3(alpha=0.5)))]
-  others.append(dict(distribution='mess3', corpus_file=tokens))
-  all_settings = [_resolved(tmp_path, **changes)[0] for changes in same + others]
-  first, *rest, _, _ = ids = [settings.pretraining_id(Point(3), 0) for settings in all_settings]
-  assert rest == [first] * 3 and len(set(ids)) == 3
+  changes = (
+    dict(distribution=_written(tmp_path / 'a.json', processes.mess3())),
+    dict(distribution='mess3', hmm__emission_temperature=1.0),
+    dict(distribution=_written(tmp_path / 'b.npz', processes.mess3(alpha=0.5))),
+    dict(distribution='mess3', corpus_file=_written(tmp_path / 'tokens.npy', np.zeros((8, 512), int))),
+  )
+  file, name, *_ = ids = [_resolved(tmp_path, **each)[0].pretraining_id(Point(3), 0) for each in changes]
+  assert file == name and len(set(ids)) == 3
 
 
-def test_ids_of_draws_are_those_on_record(tmp_path):
+def test_ids_of_draws_are_those_on_record():
   """The settings of records of drawn HMMs make the ids that these have had since."""
   folder = pathlib.Path(__file__).parents[2] / 'docs' / 'results' / 'small' / 'figure_3_right'
-  settings = registry.from_record(results.config(folder))
-  names = {(trial.id, trial.pretraining_id) for trial in sweep.trials(settings, tmp_path).values()}
-  assert {(row['trial_id'], row['pretraining_id']) for row in results.load(folder)} <= names
+  settings, row = registry.from_record(results.config(folder)), results.load(folder)[0]
+  assert row['pretraining_id'] == settings.pretraining_id(Point(*map(row.get, Point._fields)), row['trial'])
 
 
 def test_what_is_given_takes_the_place_of_draws(tmp_path, monkeypatch):
@@ -79,37 +78,30 @@ def test_what_is_given_takes_the_place_of_draws(tmp_path, monkeypatch):
     np.testing.assert_array_equal(array, np.asarray(expected, array.dtype))
 
 
-def test_the_workdir_stands_for_a_file_that_is_gone(tmp_path):
-  """By the name of the file; a copy of another digest is not used."""
-  word = _written(tmp_path / 'mine.json', processes.mess3())
-  settings, given = _resolved(tmp_path, distribution=word)
-  user_data.keep(tmp_path, given)
-  (tmp_path / 'mine.json').unlink()
-  assert _resolved(tmp_path, distribution=word)[0] == settings
-  copy = tmp_path / user_data.FOLDER / f'{settings.distribution}.npz'
-  copy.rename(copy.with_name('mine-0123456789ab.npz'))
-  with pytest.raises(SettingsError, match='mine-0123456789ab.npz failed its checksum'):
-    _resolved(tmp_path, distribution=word)
+def test_a_copy_of_another_digest_is_not_used(tmp_path):
+  """Where the file itself is gone."""
+  settings, given = _resolved(tmp_path, distribution='mess3')
+  user_data.keep(tmp_path, {'mine-0123456789ab': given[settings.distribution]})
+  with pytest.raises(SettingsError, match='mine-0123456789ab.npz is missing or failed its checksum'):
+    _resolved(tmp_path, distribution='mine.json')
 
 
 @pytest.mark.parametrize(
   ('name', 'content', 'found'),
   [
-    ('a.npy', np.arange(3), (1, 3)),
-    ('a.txt', '0 1 2\n2 1 0\n', (2, 3)),
-    ('a.txt', '0 1\n2 3\n', 'document 1 has token 3 at position 1; valid are 0 to 2'),
-    ('a.npy', np.array([0, -1]), 'document 0 has token -1 at position 1'),
+    ('a.txt', '0 1\n2 3\n', 'tokens contain 3; valid are integers from 0 to 2'),
     ('a.npy', np.ones(4), 'float64'),
   ],
 )
-def test_a_corpus_is_documents_or_one_stream(tmp_path, name, content, found):
-  """Of token ids alone: the place and the value of another are named."""
+def test_a_corpus_has_token_ids_alone(tmp_path, name, content, found):
   word = _written(tmp_path / name, content)
-  if isinstance(found, str):
-    with pytest.raises(SettingsError, match=f'^corpus_file is .*{found}'):
-      _resolved(tmp_path, distribution='mess3', corpus_file=word)
-  else:
-    assert user_data.tokens(word, 3).shape == found
+  with pytest.raises(SettingsError, match=f'^corpus_file is .*{found}'):
+    _resolved(tmp_path, distribution='mess3', corpus_file=word)
+
+
+def test_a_corpus_is_documents_or_one_stream(tmp_path):
+  assert user_data.tokens(_written(tmp_path / 'a.npy', np.arange(3)), 3).shape == (1, 3)
+  assert user_data.tokens(_written(tmp_path / 'a.txt', '0 1 2\n2 1 0\n'), 3).shape == (2, 3)
 
 
 @pytest.mark.parametrize(

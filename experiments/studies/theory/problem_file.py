@@ -45,11 +45,10 @@ def _problem(word: str, seed: int) -> Problem:
   task_weights = _task_weights(task.get('task_weights', draw_task_weights(jax.random.key(seed), size)), size)
   if isinstance(hmm, HMM):
     return StateProblem(hmm, normalised(silent_probs), task_weights)
-  cell = np.asarray(task.get('cell', 0)).tolist()
+  cell = task.get('cell', 0)
   if cell not in range(hmm.num_cells):
     raise ValueError(f'cell is {cell}; valid is an integer from 0 to {hmm.num_cells - 1}')
-  memory_probs = np.float64(hmm.memory_probs) / hmm.memory_probs.sum()
-  hmm = hmm._replace(memory_probs=memory_probs, cell_index=np.asarray(hmm.cell_index, np.int32))
+  hmm = hmm._replace(memory_probs=hmm.memory_probs / hmm.memory_probs.sum())
   return MemoryProblem(hmm, normalised(silent_probs), task_weights, int(cell))
 
 

@@ -93,7 +93,7 @@ class ThresholdSettings(Experiment):
 class ExamineSettings(ThresholdSettings):
   """A user's own HMM and task."""
 
-  distribution: str = setting('the HMM, and its task unless that is drawn: a named process, or a .npz or .json file')
+  distribution: str = setting('the HMM, and its task if it has one: a named process, or a .npz or .json file')
   max_sequences: int = setting('every sequence is checked up to the length that has so many', most=_MAX_SEQUENCES)
   num_sampled: int = setting('sampled long sequences', most=10**7)
   sampled_length: int = setting('their length', most=10**5)

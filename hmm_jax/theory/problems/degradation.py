@@ -74,9 +74,6 @@ class NoisyModel(MaskedLM):
   def represent(self, params: Noisy, embeddings: Array, positions: Positions = None) -> Array:
     return self._exact.represent(params.distribution, embeddings, positions)
 
-  def embedding_size(self, params: Noisy) -> int:
-    return self._exact.embedding_size(params.distribution)
-
   @property
   def _exact(self) -> ExactModel:
     return ExactModel(self.num_tokens)
