@@ -48,7 +48,9 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
   if not _is_on_host(ids) or isinstance(where, jax.core.Tracer):
     return
   ids = np.asarray(ids)
-  is_wrong = np.asarray(where) & ((ids < 0) | (ids >= num_ids))
+  if ids.size and ids.dtype.kind not in 'iu':
+    raise ValueError(f'{name} are of type {ids.dtype}; valid are integers')
+  is_wrong = np.asarray(where, bool) & ((ids < 0) | (ids >= num_ids))
   if is_wrong.any():
     wrong = np.broadcast_to(ids, is_wrong.shape)[is_wrong][0]
     raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
@@ -70,15 +72,15 @@ def checked(function: FunctionT, **how: Any) -> FunctionT:
 
   @functools.wraps(function)
   def call(*args: Any, **kwargs: Any) -> Any:
-    args = tuple(map(_checked, names, args))
-    return compiled(*args, **{name: _checked(name, x) for name, x in kwargs.items()})
+    checked_args = *map(_checked, names, args), *args[len(names) :]
+    return compiled(*checked_args, **{name: _checked(name, x) for name, x in kwargs.items()})
 
   return call  # type: ignore[return-value]
 
 
 def _checked(name: str, x: Any) -> Any:
   x = distribution(as_array(x))
-  if hasattr(x, 'dtype') and jnp.issubdtype(x.dtype, jnp.floating) and x.size and _is_on_host(x):
+  if hasattr(x, 'dtype') and jnp.issubdtype(x.dtype, jnp.number) and x.size and _is_on_host(x):
     least = np.asarray(x).min()
     # NaN is not at least 0.
     if not least >= 0:

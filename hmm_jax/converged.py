@@ -60,6 +60,12 @@ def converged_head(
     raise ValueError(f'ridge is {ridge}; valid is above 0, or the optimum may not exist')
   if not np.isfinite(features).all():
     raise ValueError('features have an entry that is not finite; valid are numbers')
+  labels = np.asarray(labels)
+  are_labels = labels.dtype.kind in 'iu' and not (labels.size and (labels.min() < 0 or labels.max() >= num_classes))
+  if not are_labels or labels.shape != (len(features),):
+    raise ValueError(
+      f'labels have shape {labels.shape}; valid are {len(features)} integers from 0 to {num_classes - 1}'
+    )
   with_ones = np.append(features, np.ones((len(features), 1)), axis=1)
   weights = np.zeros((with_ones.shape[1], num_classes))
   loss, probs = _loss(weights, with_ones, labels, ridge)

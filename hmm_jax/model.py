@@ -144,6 +144,7 @@ def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positi
   >>> token_probs(model, hmm, jnp.array([4, 1, 2, 3, 0]), np.array([0])).shape
   (1, 4)
   """
+  tokens, positions = arguments.as_array(tokens), arguments.as_array(positions)
   arguments.check_ids('tokens', tokens, model.num_tokens + 1)
   return _token_probs(model, arguments.distribution(params), tokens, positions)
 

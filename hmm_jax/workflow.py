@@ -54,9 +54,9 @@ def pretrain(
     key: decides the text, the first parameters and every step.
     steps: of Muon.
     bert: its sizes; those of the small scale where None. The model that is returned computes in float32.
-    report: called after every 50 steps with `train_loss`, their mean in nats, and the distance from the exact G of
-      `hmm` at the [MASK] of texts: `kl_at_mask` in nats and `tv_at_mask`, total variation. Nothing is measured where
-      None.
+    report: called after every 50 steps, or the largest number below 50 that divides `steps`, with `train_loss`, their
+      mean in nats, and the distance from the exact G of `hmm` at the [MASK] of texts: `kl_at_mask` in nats and
+      `tv_at_mask`, total variation. Nothing is measured where None.
 
   Raises:
     ValueError: the distribution is not valid, or `bert` is for another vocabulary.
@@ -74,7 +74,9 @@ def pretrain(
   _check_vocabulary(bert, hmm)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
-  steps_per_call = math.gcd(steps, defaults.STEPS_PER_CALL)
+  if steps < 1:
+    raise ValueError(f'steps is {steps}; valid is an integer of at least 1')
+  steps_per_call = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
   init, train_steps = _compiled(bert, steps, steps_per_call)
   chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
   model, state = BertModel(bert.clone(dtype=jnp.float32, attention='xla')), init(key_params)
@@ -138,14 +140,21 @@ class DownstreamTask(NamedTuple):
     Raises ValueError where `task_weights` do not fit the distribution.
     """
     inputs, probs = _inputs_and_probs(arguments.distribution(hmm), self)
-    shape = np.shape(self.task_weights)
-    if shape[1:] != probs.shape[1:]:
-      raise ValueError(f'task_weights have shape {shape}; valid is [classes, {probs.shape[1]}]')
+    weights = np.asarray(self.task_weights)
+    if weights.ndim != 2 or len(weights) < 2 or weights.shape[1:] != probs.shape[1:]:
+      raise ValueError(
+        f'task_weights have shape {weights.shape}; valid is [classes, {probs.shape[1]}], 2 classes or more'
+      )
+    if not np.isfinite(weights).all():
+      raise ValueError('task_weights have an entry that is not finite; valid are numbers')
     return inputs, tasks.labelled(self.task_weights, probs).labels
 
 
 def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarray, np.ndarray]:
   """The inputs of a task, and what labels speak of: P[H_1 | X_{-1}] [n, H], or that of a memory's first cell [n, M]."""
+  for name in ('length', 'num_train', 'num_test'):
+    if getattr(task, name) < 1:
+      raise ValueError(f'{name} is {getattr(task, name)}; valid is an integer of at least 1')
   key_texts, _ = jax.random.split(task.key)
   inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length)
   return np.asarray(inputs), tasks.label_probs(hmm, inputs)

@@ -477,10 +477,10 @@ _OWN_CODE = [
     ),
     (
       'a model of another vocabulary is tuned',
-      "  require(found == shape, 'model', name,",
+      "  require(probs.shape == shape, 'model', name,",
       "  require(True, 'model', name,",
       'pipeline/own_model',
-      'another_vocabulary',
+      'no_model',
     ),
   ),
   *_of(

@@ -115,7 +115,9 @@ def run(
   # Records of no trial of the settings are compared too, as records that are not made again.
   others = set(ids) - {ids[number] for number in numbers}
   rows = [record for record in recorded if trial_id(record) not in others]
-  found = compared(rows, again, same_bits)
+  # Of what is given the digest counts, whatever its name.
+  digests = lambda record: record | {name: record[name].rpartition('-')[2] for name in settings.given if name in record}
+  found = compared([*map(digests, rows)], [*map(digests, again)], same_bits)
   shown = found.assign(largest=[format_number(gap, '.2g') for gap in found['largest']])
   reporter.show(as_text(Table('Made again and compared', shown.astype(str), num_texts=2)))
   wrong = [f'{row.field} ({row.wrong} of {row.compared} differ)' for row in found.itertuples() if row.wrong]

@@ -75,9 +75,13 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
 def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
   """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
   name = pathlib.Path(word).stem
-  kept = [path.stem for path in (workdir / FOLDER).glob(f'{name}-{"?" * 12}.npz')]
-  if word not in NAMED and not pathlib.Path(word).is_file() and len(kept) == 1:
-    return kept[0], load(workdir, kept[0])
+  if word not in NAMED and not pathlib.Path(word).is_file():
+    paths = {*(workdir / FOLDER).glob(f'{name}-{"?" * 12}.npz'), *(workdir / FOLDER).glob(f'{name}.npz')}
+    kept = {path.stem: load(workdir, path.stem) for path in sorted(paths)}
+    kept = {reference: arrays for reference, arrays in kept.items() if ('tokens' in arrays) == (field == 'corpus_file')}
+    require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, which {workdir} has of that name')
+    for reference, arrays in kept.items():
+      return reference, arrays
   arrays = read(field, word, reader)
   return f'{name}-{_digest(arrays)}', arrays
 

@@ -5,7 +5,6 @@ the command line has asked for, or else they are refused.
 """
 
 from collections.abc import Callable
-import functools
 import hashlib
 import pathlib
 import pkgutil
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 import jax.numpy as jnp
+import numpy as np
 
 from experiments.settings.fields import require, SettingsError
 from hmm_jax.hmm import Distribution
@@ -65,18 +65,21 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
     distribution: an `HMM` or a `MemoryHMM`.
     key: decides what the function draws, so that a trial that is run again has the same model.
 
-  Raises SettingsError where the function fails, or returns something else; the model is traced, not run, to find out.
+  Raises SettingsError where the function fails, or returns something else; the model predicts one token to find out.
   """
-  call, shape, device = imported(name).call, (1, 2, distribution.num_tokens), jax.local_devices()[0]
+  call, shape, device = imported(name).call, (1, 1, distribution.num_tokens), jax.local_devices()[0]
   try:
     model, params = call(*jax.device_put((distribution, key), device))
     hash(model)
-    found = jax.eval_shape(functools.partial(token_probs, model), params, jnp.zeros((1, 2), jnp.int32)).shape
     params = jax.device_put(params, device)
-  except Exception as error:
+    probs = np.asarray(token_probs(model, params, jnp.zeros((1, 2), jnp.int32), np.array([1])))
+  except (Exception, SystemExit) as error:
     valid = 'a function from (distribution, key) to a hashable MaskedLM and its parameters'
     raise _failed(name, error, valid) from error
-  require(found == shape, 'model', name, f'one whose predictions of two tokens have shape {shape}, and not {found}')
+  valid = f'one whose predictions at one position of two tokens have shape {shape}, and not {probs.shape}'
+  require(probs.shape == shape, 'model', name, valid)
+  are_probs = (probs >= 0).all() and abs(probs.sum() - 1) < 1e-3
+  require(are_probs, 'model', name, f'one whose predictions are probabilities, and not {probs[0, 0].tolist()}')
   return model, params
 
 

@@ -21,6 +21,7 @@ MEMORY = float32(dense_hmm(np.random.default_rng(1), 1))
 TOKENS, OBSERVED = np.int32([[0, 3, 2, 1], [1, 0, 2, 2]]), np.ones((2, 4), bool)
 ROWS = np.asarray(HIDDEN.emission_matrix).T[TOKENS]
 OFF = HIDDEN._replace(transition_matrix=HIDDEN.transition_matrix + 0.1 * np.eye(3, dtype=np.float32))
+KEY = jax.random.key(0)
 WRONG_ID = np.int32([[0, 3, 2, 1], [1, 4, 2, 2]])
 BERT = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
 
@@ -45,7 +46,15 @@ def _prompted(model, params, width):
     ('memory_probs has a row that sums to 2', lambda: hj.to_hmm(MEMORY._replace(memory_probs=jnp.ones(2)))),
     ('likelihoods contain -1.0; valid are numbers of at least 0', lambda: last_filtered(HIDDEN, -np.ones((2, 3)))),
     ('likelihoods contain nan; valid', lambda: hj.cell_posterior(MEMORY, likelihoods=jnp.full((2, 6), jnp.nan))),
+    ('likelihoods contain -1; valid', lambda: hj.forward_backward(HIDDEN, [[1, 1, -1]])),
     ('likelihoods have shape (3,); valid is [..., T, 3]', lambda: hj.forward_backward(HIDDEN, np.ones(3))),
+    ('likelihoods have shape (3,); valid is [T, 3]', lambda: hj.most_likely_states(HIDDEN, np.ones(3))),
+    ('tokens contain 99; valid', lambda: hj.token_likelihoods(HIDDEN, [1, 99], [1, 1])),
+    ('tokens are of type float64; valid are integers', lambda: hj.token_likelihoods(HIDDEN, [1.5], [1])),
+    ('task_weights have shape (1, 3); valid is', lambda: hj.DownstreamTask(np.ones((1, 3)), KEY).examples(HIDDEN)),
+    ('task_weights have an entry that', lambda: hj.DownstreamTask(np.full((2, 3), np.nan), KEY).examples(HIDDEN)),
+    ('num_train is 0; valid', lambda: hj.draw_task(HIDDEN, KEY, num_train=0)),
+    ('steps is -1; valid', lambda: hj.pretrain(HIDDEN, KEY, steps=-1)),
     ('a prompt have shape (2, 1, 5); valid is [..., 3]', lambda: _prompted(hj.ExactModel(4), HIDDEN, 5)),
     (
       'a prompt have shape (2, 1, 1, 1); valid is [..., 8]',

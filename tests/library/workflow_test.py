@@ -38,6 +38,7 @@ def block():
   names = {'hj': hj, 'jax': jax, 'key': jax.random.key(0), 'print': lambda *report: reports.append(report)}
   with pytest.MonkeyPatch.context() as patched:
     patched.setattr(defaults, 'WARMUP_STEPS', 1)
+    patched.setattr(defaults, 'STEPS_PER_CALL', 2)
     patched.setitem(defaults.CORPUS, 'num_documents', 4)
     patched.setitem(defaults.SCHEDULE, 'batch_size', 300)
     patched.setitem(defaults.SCHEDULE, 'num_epochs', 1)

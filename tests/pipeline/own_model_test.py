@@ -28,8 +28,35 @@ def test_a_model_of_ones_own_is_tuned_resumed_and_shown(tmp_path, monkeypatch):
   assert 'head\nown model' in sweep.tables(records.reset_index(), SETTINGS)['accuracy'].frame
 
 
-def test_a_model_of_another_vocabulary_is_refused(monkeypatch):
-  made = ExactModel(4), dirichlet_hmm(np.random.default_rng(0), 3)
-  monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(lambda *_: made, ''))
-  with pytest.raises(SettingsError, match=r"^model is 'mine:build'.* \(1, 2, 10\), and not \(1, 2, 4\)"):
+class Scores(ExactModel):
+  """Predicts what is no probability."""
+
+  def predict(self, params, embeddings, positions=None):
+    return super().predict(params, embeddings, positions) - 1
+
+
+class AllPositions(ExactModel):
+  """Predicts at all positions, whichever are read."""
+
+  def predict(self, params, embeddings, positions=None):
+    return super().predict(params, embeddings)
+
+
+def _exits(*_):
+  raise SystemExit(0)
+
+
+@pytest.mark.parametrize(
+  ('call', 'valid'),
+  [
+    (lambda *_: (ExactModel(4), dirichlet_hmm(np.random.default_rng(0), 3)), r'\(1, 1, 10\), and not \(1, 1, 4\)'),
+    (lambda hmm, _: (AllPositions(10), hmm), r'\(1, 1, 10\), and not \(1, 2, 10\)'),
+    (lambda hmm, _: (Scores(10), hmm), r'are probabilities, and not \[-'),
+    (_exits, 'which fails with SystemExit'),
+  ],
+)
+def test_what_is_no_model_is_refused(monkeypatch, call, valid):
+  """Another vocabulary, predictions that ignore `positions` or are no probabilities, and a function that exits."""
+  monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
+  with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
     sweep.check(SETTINGS)

@@ -117,3 +117,22 @@ def test_a_process_that_cannot_serve_is_refused(changes, says):
   settings = settings_of('smoke', 'memory_cells', memory__cells=(2,), memory__label_cell=1)
   with pytest.raises(SettingsError, match=f'^distribution is .*{says}') if says else contextlib.nullcontext():
     process_check.check(settings, MEMORY._replace(**changes))
+
+
+def test_a_kept_file_is_found_by_its_kind(tmp_path):
+  """A process and a corpus of one name are apart once their files are gone; of two processes a reference chooses."""
+  words = dict(
+    distribution=_written(tmp_path / 'mine.json', processes.mess3()),
+    corpus_file=_written(tmp_path / 'mine.npy', np.zeros((8, 512), int)),
+  )
+  settings, given = _resolved(tmp_path, **words)
+  user_data.keep(tmp_path, given)
+  for path in words.values():
+    pathlib.Path(path).unlink()
+  assert _resolved(tmp_path, **words)[0] == settings
+  assert _resolved(tmp_path, distribution=settings.distribution)[0].distribution == settings.distribution
+  _, another = _resolved(tmp_path, distribution=_written(tmp_path / 'mine.json', processes.mess3(alpha=0.5)))
+  user_data.keep(tmp_path, another)
+  pathlib.Path(words['distribution']).unlink()
+  with pytest.raises(SettingsError, match=f'valid is one of .*{settings.distribution}.* of that name'):
+    _resolved(tmp_path, **words)
