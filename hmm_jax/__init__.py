@@ -121,7 +121,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
   def __getattr__(name: str) -> Any:
-    """What is imported at its first use, and `__version__`, of the installed package."""
+    """Import a lazy name at its first use; `__version__` is that of the installed package."""
     if name == '__version__':
       return importlib.metadata.version('hmm-jax')
     if name in _LAZY:

@@ -1,4 +1,4 @@
-"""How distributions and posteriors print: a line in a terminal, small heat maps in a notebook."""
+"""Printing distributions and posteriors: a line in a terminal, small heat maps in a notebook."""
 
 import reprlib
 from typing import Any, TypeVar

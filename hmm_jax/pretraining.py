@@ -40,7 +40,7 @@ def init_train_state(key: Array, bert: Bert, optimizer: optax.GradientTransforma
 
 
 def state_shardings(bert: Bert, optimizer: optax.GradientTransformation, mesh: Mesh) -> Any:
-  """Where each leaf of a state lives on the mesh."""
+  """The sharding of each leaf of a state on the mesh."""
   return sharding.state_shardings(mesh, jax.eval_shape(lambda: init_train_state(jax.random.key(0), bert, optimizer)))
 
 
