@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from hmm_jax import nan_guard
+from hmm_jax import compilation, nan_guard
 from hmm_jax.blocks import in_blocks, map_blocks
 from hmm_jax.heads import Head
 from hmm_jax.model import MaskedLM, representation, token_probs
@@ -220,6 +220,10 @@ def init_tuning(key: Array, tuner: Tuner, schedule: Schedule, frozen: Any, featu
   trainable = jax.vmap(lambda key: tuner.init(key, frozen, features))(keys)
   optimizer_ = schedule.optimizer(len(jax.tree.leaves(features)[0]))
   return TuneState(trainable, jax.vmap(optimizer_.init)(trainable), jnp.zeros((), jnp.int32))
+
+
+# As a program of its own, which runs once a tuning; within another program `init_tuning` takes no compiler options.
+init_tuning_alone = jax.jit(init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
 
 
 @functools.partial(jax.jit, static_argnames=('tuner', 'schedule'), donate_argnames='state')

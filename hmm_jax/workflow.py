@@ -24,7 +24,6 @@ import numpy as np
 
 from hmm_jax import arguments, bayes_gap, defaults, optimizer, pretraining, sharding, tasks, tuning
 from hmm_jax.bert import Bert, BertModel
-from hmm_jax.compilation import ONCE
 from hmm_jax.heads import Head, Linear
 from hmm_jax.hmm import Distribution
 from hmm_jax.masking import Corruption
@@ -35,8 +34,6 @@ from hmm_jax.sampling import sample_chunks
 Report = Callable[[int, dict[str, float]], None]
 
 _AT_A_TIME = dict(batch_size=defaults.INPUTS_AT_A_TIME)
-
-_init_tuning = jax.jit(tuning.init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=ONCE)
 
 
 def pretrain(
@@ -281,7 +278,7 @@ def tune(
     shown, taught = inputs[: task.num_train], labels[None, : task.num_train]
     features = tuning.frozen_features(tuner, params, shown, **_AT_A_TIME)
     rest, frozen = tuner.after_features(params)
-    state = _init_tuning(key_init, rest, schedule, frozen, features, np.zeros(1, np.int32))
+    state = tuning.init_tuning_alone(key_init, rest, schedule, frozen, features, np.zeros(1, np.int32))
     epoch = lambda state: tuning.tune_epoch(state, key_order, rest, schedule, frozen, features, taught)
     after_epochs = tuning.epochs(epoch, state, schedule.num_epochs, 'tuning', ['the task'])
     for _, state, losses in after_epochs:

@@ -15,7 +15,7 @@ from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
-from hmm_jax import compilation, heads, nan_guard, tasks as tasks_lib, tuning
+from hmm_jax import heads, nan_guard, tasks as tasks_lib, tuning
 from hmm_jax.model import MaskedLM
 
 _PROFILE_BINS = 10
@@ -23,8 +23,6 @@ _PROFILE_BINS = 10
 _NEAR_TIE = 1e-6
 # Above the number of any task.
 _START_STRIDE = 2**16
-
-_init_tuning = jax.jit(tuning.init_tuning, static_argnames=('tuner', 'schedule'), compiler_options=compilation.ONCE)
 
 
 class FrozenModel(NamedTuple):
@@ -132,7 +130,7 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
   shown, taught = jax.device_put((_at(features, train), labels[:, train]), device)
   key_init, key_order = jax.random.split(trial.keys().tuning)
   # Committed to its device before the first call, as it is after it, so that the epoch compiles once.
-  state = jax.device_put(_init_tuning(key_init, tuner, schedule, params, shown, numbers), taught.sharding)
+  state = jax.device_put(tuning.init_tuning_alone(key_init, tuner, schedule, params, shown, numbers), taught.sharding)
   epoch = lambda state: tuning.tune_epoch(state, key_order, tuner, schedule, params, shown, taught)
   members = [f'task {task} from start {start}' for start, task in zip(*divmod(numbers, _START_STRIDE))]
   *_, (state, losses) = epochs(epoch, state, schedule.num_epochs, str(problem), members, reporter)

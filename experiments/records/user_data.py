@@ -80,8 +80,8 @@ def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str],
     kept = {path.stem: load(workdir, path.stem) for path in sorted(paths)}
     kept = {reference: arrays for reference, arrays in kept.items() if ('tokens' in arrays) == (field == 'corpus_file')}
     require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, which {workdir} has of that name')
-    for reference, arrays in kept.items():
-      return reference, arrays
+    if kept:
+      return kept.popitem()
   arrays = read(field, word, reader)
   return f'{name}-{_digest(arrays)}', arrays
 
