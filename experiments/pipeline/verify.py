@@ -115,9 +115,7 @@ def run(
   # Records of no trial of the settings are compared too, as records that are not made again.
   others = set(ids) - {ids[number] for number in numbers}
   rows = [record for record in recorded if trial_id(record) not in others]
-  # Of what is given the digest counts, whatever its name.
-  digests = lambda record: record | {name: record[name].rpartition('-')[2] for name in settings.given if name in record}
-  found = compared([*map(digests, rows)], [*map(digests, again)], same_bits)
+  found = compared(rows, again, same_bits)
   shown = found.assign(largest=[format_number(gap, '.2g') for gap in found['largest']])
   reporter.show(as_text(Table('Made again and compared', shown.astype(str), num_texts=2)))
   wrong = [f'{row.field} ({row.wrong} of {row.compared} differ)' for row in found.itertuples() if row.wrong]
@@ -165,6 +163,9 @@ def compared(recorded: list[Record], again: list[Record], same_bits: Collection[
       # The environments themselves were compared above.
       is_here = one.get('environment') in same_bits and field != 'environment'
       tolerance, values = EQUAL if is_here else elsewhere, (one.get(field, _ABSENT), other.get(field, _ABSENT))
+      if field in ('distribution', 'corpus_file'):
+        # NAME-DIGEST, of which the digest counts.
+        values = str(values[0]).rpartition('-')[2], str(values[1]).rpartition('-')[2]
       # A bool is no number here, although Python counts it as an int.
       are_numbers = all(type(value) in (int, float) for value in values)
       is_same = json.dumps(values[0]) == json.dumps(values[1])
