@@ -33,7 +33,7 @@ def get_config(scale: str = 'small') -> ml_collections.ConfigDict:
   config.levels = base.group(rank_levels=(1e-9, 1e-2), support_levels=(0.0, 1e-3, 1e-2, 1e-1), max_nodes=2000)
   config.update(margin=1e-9, near_tie=1e-6)
   config.prompts = base.group(support_levels=(0.0, 1e-3, 1e-2), rank_level=1e-9)
-  config.prompts.update(max_nodes=2000, max_covers=100, max_boxes=200, max_states=8)
+  config.prompts.update(max_nodes=2000, max_covers=100, max_boxes=200)
   config.certificate = base.group(num_states=(4, 10), num_trials=3, checkpoints=(0, 50, 100, 200, 300, 450, 600))
   if scale == 'smoke':
     _smoke(config)

@@ -1,4 +1,4 @@
-"""Search for a prompt that solves a task on the exact model (docs/findings/theory.md), or a proof that none does."""
+"""Search for a prompt that solves a task on the exact model (docs/findings/theory.md)."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from experiments.studies.study import Row
 from experiments.studies.which_theorem.grid import SampledTrial
 from experiments.studies.which_theorem.settings import PromptSettings, WhichTheoremSettings
 from hmm_jax.hmm import HMM
-from hmm_jax.theory.limits import constant_prompt, no_prompt
+from hmm_jax.theory.limits import constant_prompt
 from hmm_jax.theory.limits.constant_prompt import Limits
 from hmm_jax.theory.theorems import assumptions
 from hmm_jax.theory.theorems.assumptions import Thresholds
@@ -30,8 +30,7 @@ def measured(
   Four fields have a value for each epsilon, as text, up to which transitions count as 0: `3.5`, true if that assumption
   holds; `constant_prompt`, the outcome of the search for a prompt and a head; the `error` of this construction in
   float64, without those transitions; its `accuracy` on the inputs, with them. The last two are null if nothing was
-  built. `no_prompt` is the outcome of the search for a proof that no prompt is right on all inputs, `num_refuted` the
-  number of its sign patterns.
+  built.
 
   Args:
     hmm: the model's chain, H states and V tokens.
@@ -50,8 +49,7 @@ def measured(
     right = None if built is None else accuracy(hmm, built, inputs, labels)
     for row, value in zip(found.values(), (relaxed.holds, decided.outcome, built and decided.error, right)):
       row[str(level)] = value
-  proof = no_prompt.no_prompt(hmm, task_weights, hmm.initial_probs, inputs[:, 1:], settings.max_states)
-  return found | {'no_prompt': proof.outcome, 'num_refuted': len(proof.refutations)}
+  return found
 
 
 def accuracy(hmm: HMM, construction: Construction, inputs: np.ndarray, labels: np.ndarray) -> float:

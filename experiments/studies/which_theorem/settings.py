@@ -14,14 +14,13 @@ class CertificateSettings(Group):
 
 
 class PromptSettings(Group):
-  """Levels up to which numbers count as 0, and limits of the searches for a prompt, or a proof that there is none."""
+  """Levels up to which numbers count as 0, and limits of the search for a prompt."""
 
   support_levels: tuple[float, ...] = setting('epsilons up to which a transition counts as 0', least=0, below=1)
   rank_level: float = setting('share of the largest singular value up to which one counts as 0', below=1)
   max_nodes: int = setting('nodes of the search for H* in Assumption 3.5')
   max_covers: int = setting('sets of states behind a prompt')
   max_boxes: int = setting('boxes of weights on all of them')
-  max_states: int = setting('hidden states of which all sign patterns of W^T b are looked at', most=16)
 
 
 class WhichTheoremSettings(Settings):

@@ -69,7 +69,7 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   features, labels = float64(features), np.asarray(labels)
   pairs = all_pairs(labels, num_classes)
   rows = scipy.sparse.csr_array(differences(features, labels, pairs, num_classes))
-  found, weights = largest_margin(rows, [(-1, 1)] * rows.shape[1] + [(None, 2)])
+  found, weights = _largest_margin(rows, [(-1, 1)] * rows.shape[1] + [(None, 2)])
   margin, head = float((rows @ found).min()), found.reshape(num_classes, -1).T
   if margin > tolerance:
     return Separation(True, margin, head, np.zeros((0, 2), int), np.zeros(0), 0.0)
@@ -79,19 +79,18 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   return Separation(False, margin, head, pairs[chosen], weights[chosen], residual)
 
 
-def largest_margin(rows: Any, bounds: list[tuple], **equations: Any) -> tuple[np.ndarray, np.ndarray]:
+def _largest_margin(rows: scipy.sparse.csr_array, bounds: list[tuple]) -> tuple[np.ndarray, np.ndarray]:
   """The b [m] with the largest t <= rows @ b, and the duals [n] of these n constraints, which show that t is largest.
 
   Args:
-    rows: [n, m], dense or sparse.
+    rows: [n, m].
     bounds: of each entry of b, and of t.
-    **equations: of b and t, `A_eq` and `b_eq` of `scipy.optimize.linprog`.
 
   Raises:
     RuntimeError: HiGHS gave up.
   """
-  bound = scipy.sparse.hstack([scipy.sparse.csr_array(-rows), np.ones((rows.shape[0], 1))], format='csr')
-  program = {'A_ub': bound, 'b_ub': np.zeros(rows.shape[0]), 'bounds': bounds, **equations}
+  bound = scipy.sparse.hstack([-rows, np.ones((rows.shape[0], 1))], format='csr')
+  program = {'A_ub': bound, 'b_ub': np.zeros(rows.shape[0]), 'bounds': bounds}
   objective = np.append(np.zeros(rows.shape[1]), -1.0)
   for presolve in (True, False):
     # On some CPUs presolve ends without a status; the program is then solved without it.
