@@ -118,11 +118,12 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
       from experiments.pipeline import process_check, sweep
 
       chosen = [sweep.chosen(values.trials, experiment.trials(settings, workdir))]
-      if given:
-        process_check.check(settings, from_fields(given[settings.distribution]))
     set_up(settings)
     if isinstance(settings, Settings):
       distributed.initialize(settings.distributed)
+    if given:
+      distribution = from_fields(given[settings.distribution])
+      distributed.raise_everywhere(lambda: process_check.check(settings, distribution))
     distributed.raise_everywhere(lambda: experiment.check(settings))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, name, mode))

@@ -44,7 +44,7 @@ def distribution(x: T) -> T:
 
 
 def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
-  """Raises ValueError at the first id, of those `where` holds, that is no integer from 0 to below `num_ids`."""
+  """Raise ValueError at the first id, of those `where` holds, that is no integer from 0 to below `num_ids`."""
   if not _is_on_host(ids) or isinstance(where, jax.core.Tracer):
     return
   ids = np.asarray(ids)
@@ -57,7 +57,7 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
 
 
 def check_widths(parts: Sequence[Any], width: int) -> None:
-  """Raises ValueError unless the rows of each part [..., T, D] have this width."""
+  """Raise ValueError unless the rows of each part [..., T, D] have this width."""
   for part in parts:
     if part.shape[-1] != width:
       raise ValueError(f'embeddings or a prompt have shape {part.shape}; valid is [..., {width}]')

@@ -26,7 +26,7 @@ MAX_BYTES = 2**27
 
 
 def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM:
-  """Returns the distribution of a file as numpy arrays: float64, which holds every float32, but for indices.
+  """Return the distribution of a file as numpy arrays: float64, which holds every float32, but for indices.
 
   Rows are not divided by their sums.
 
@@ -45,7 +45,7 @@ def load_distribution(path: str | pathlib.Path) -> HMM | MemoryHMM:
 
 
 def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | ArrayLike) -> None:
-  """Writes an `HMM`, a `MemoryHMM` or labelled transition matrices T [V, S, S] to a .json or .npz file.
+  """Write an `HMM`, a `MemoryHMM` or labelled transition matrices T [V, S, S] to a .json or .npz file.
 
   Raises:
     ValueError: the name has another ending, or the distribution is not valid; nothing is written then.
@@ -72,7 +72,7 @@ def save_distribution(path: str | pathlib.Path, distribution: HMM | MemoryHMM | 
 
 
 def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the arrays of a .json or .npz file by their keys, whatever these are.
+  """Return the arrays of a .json or .npz file by their keys, whatever these are.
 
   They are float64, but for `cell_index`, which may be integers. A file that declares more than 2^27
   bytes is refused before it is read.
@@ -93,7 +93,7 @@ def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
-  """Returns the distribution that has these fields, as `read_fields` returns them.
+  """Return the distribution that has these fields, as `read_fields` returns them.
 
   Raises:
     ValueError: one sentence, at keys that are missing or unknown, or at the first field that is wrong.
@@ -141,7 +141,7 @@ def read_archive(file: BinaryIO, max_bytes: int) -> dict[str, np.ndarray]:
 
 
 def check_bytes(size: int, max_bytes: int) -> None:
-  """Raises ValueError where a file has more bytes."""
+  """Raise ValueError where a file has more bytes."""
   if size > max_bytes:
     raise ValueError(f'it has {size:,} bytes; valid are at most {max_bytes:,}')
 

@@ -136,8 +136,8 @@ class MaskedLM(Protocol):
 def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positions: Positions = None) -> Array:
   """The model's predictions [..., Q, V] at `positions` of tokens [..., T], [MASK] being V.
 
-  Raises ValueError at another id, and parameters that are no valid distribution, where values are known
-  (`hmm_jax.arguments`).
+  Raises ValueError at an id or a position that does not exist, and parameters that are no valid distribution, where
+  values are known (`hmm_jax.arguments`).
 
   >>> import hmm_jax as hj
   >>> hmm, model = hj.random_hmm(jax.random.key(0), num_states=3, num_tokens=4), ExactModel(num_tokens=4)
@@ -146,6 +146,8 @@ def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positi
   """
   tokens, positions = arguments.as_array(tokens), arguments.as_array(positions)
   arguments.check_ids('tokens', tokens, model.num_tokens + 1)
+  if positions is not None:
+    arguments.check_ids('positions', positions, tokens.shape[-1])
   return _token_probs(model, arguments.distribution(params), tokens, positions)
 
 

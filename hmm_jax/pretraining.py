@@ -45,7 +45,7 @@ def state_shardings(bert: Bert, optimizer: optax.GradientTransformation, mesh: M
 
 
 def make_init(bert: Bert, optimizer: optax.GradientTransformation, mesh: Mesh) -> Callable[[Array], TrainState]:
-  """Compiles `key -> state`, a fresh one, each leaf where it lives on the mesh."""
+  """Compile `key -> state`, a fresh one, each leaf where it lives on the mesh."""
   return jax.jit(
     lambda key: init_train_state(key, bert, optimizer),
     out_shardings=state_shardings(bert, optimizer, mesh),
@@ -111,7 +111,7 @@ def make_train_steps(
   steps_per_call: int,
   mesh: Mesh,
 ) -> Callable[[TrainState, Array, Array], tuple[TrainState, Array]]:
-  """Compiles `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
+  """Compile `(state, corpus [S, T], key) -> (state, losses [steps_per_call])` over the mesh.
 
   The batch and the state are split as `hmm_jax.sharding` says; the state is donated. One compilation serves every
   corpus of one shape; in one process also where the first state is not on the mesh.
@@ -162,7 +162,7 @@ def training_calls(
   steps_per_call: int,
   num_steps: int,
 ) -> Iterator[tuple[int, TrainState, float]]:
-  """Calls the compiled steps until there are `num_steps`: the steps so far, their state, and the mean loss of a call.
+  """Call the compiled steps until there are `num_steps`; yield the steps so far, the state and a mean loss.
 
   A state is donated to the next call. Raises Diverged at the first loss that is not finite.
   """

@@ -21,7 +21,7 @@ from hmm_jax.hmm import check_probs, HMM, mixed_permutations, softmax_of_uniform
 
 
 def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial_probs: ArrayLike | None = None) -> HMM:
-  """Returns the state-emitting `HMM` whose words have the probabilities pi T[x_1] ... T[x_n] 1.
+  """Return the state-emitting `HMM` whose words have the probabilities pi T[x_1] ... T[x_n] 1.
 
   Where the state before the token decides it, T[x, i, j] = W_ix A_ij, the HMM has the states of T. Otherwise a state of
   the HMM is a pair (token, the state that it led to), of which there are at most S V. Pairs that cannot occur are left
@@ -99,7 +99,7 @@ def _spread(size: int, prob: float) -> np.ndarray:
 
 
 def mess3(alpha: float = 0.85, x: float = 0.05) -> HMM:
-  """Returns mess3, whose posteriors over its three states lie on a fractal.
+  """Return mess3, whose posteriors over its three states lie on a fractal.
 
   A = x off the diagonal and 1 - 2x on it. Token j comes from state j with probability alpha, every other with
   (1 - alpha) / 2, and T[v, i, j] = A_ij W_jv.
@@ -116,7 +116,7 @@ def mess3(alpha: float = 0.85, x: float = 0.05) -> HMM:
 
 
 def golden_mean(p: float = 0.5) -> HMM:
-  """Returns the golden mean process: after a 0 token 1 has probability p, and two 1s never follow each other.
+  """Return the golden mean process: after a 0 token 1 has probability p, and two 1s never follow each other.
 
   Source: the golden mean shift of Lind and Marcus 1995; `no_consecutive_ones` of github.com/Astera-org/simplexity.
 
@@ -127,7 +127,7 @@ def golden_mean(p: float = 0.5) -> HMM:
 
 
 def even(p: float = 0.5) -> HMM:
-  """Returns the even process: between 0s lie even numbers of 1s, and another pair of them comes with probability p.
+  """Return the even process: between 0s lie even numbers of 1s, and another pair of them comes with probability p.
 
   Its three states are: after a pair of 1s, after a 0, after the first 1 of a pair. No Markov chain of finite order has
   its words.
@@ -141,7 +141,7 @@ def even(p: float = 0.5) -> HMM:
 
 
 def zero_one_random(p: float = 0.5) -> HMM:
-  """Returns the process 0, 1, random bit, 0, 1, random bit, ..., begun anywhere; the bit is 1 with probability p.
+  """Return the process 0, 1, random bit, 0, 1, random bit, ..., begun anywhere; the bit is 1 with probability p.
 
   Source: Shai et al. 2024, where it is Z1R.
 
@@ -152,7 +152,7 @@ def zero_one_random(p: float = 0.5) -> HMM:
 
 
 def random_random_xor(first: float = 0.5, second: float = 0.5) -> HMM:
-  """Returns the process of two random bits and their exclusive or, again and again, begun anywhere.
+  """Return the process of two random bits and their exclusive or, again and again, begun anywhere.
 
   Args:
     first: the probability that the first bit is 0.
@@ -171,7 +171,7 @@ def random_random_xor(first: float = 0.5, second: float = 0.5) -> HMM:
 
 
 def dishonest_casino(to_loaded: float = 0.05, to_fair: float = 0.1, six: float = 0.5) -> HMM:
-  """Returns the occasionally dishonest casino: state 0 throws a fair die, state 1 a loaded one; token v is v + 1 pips.
+  """Return the occasionally dishonest casino: state 0 throws a fair die, state 1 a loaded one; token v is v + 1 pips.
 
   Args:
     to_loaded: the probability of changing from the fair die to the loaded one.
@@ -189,7 +189,7 @@ def dishonest_casino(to_loaded: float = 0.05, to_fair: float = 0.1, six: float =
 
 
 def left_to_right(num_states: int = 4, stay: float = 0.9, own: float = 0.7) -> HMM:
-  """Returns a left-to-right (Bakis) model: it begins in state 0, stays or goes on by one, and ends in the last state.
+  """Return a left-to-right (Bakis) model: it begins in state 0, stays or goes on by one, and ends in the last state.
 
   Args:
     num_states: H, which is also the number of tokens; at least 2.
@@ -218,7 +218,7 @@ def ginc(
   initial_temperature: float = 10.0,
   stay: float = 0.9,
 ) -> HMM:
-  """Returns a random GINC-style mixture of concepts: one HMM with a block of states for each.
+  """Return a random GINC-style mixture of concepts: one HMM with a block of states for each.
 
   A document draws a concept and keeps it. State (c, e, k) is concept c, entity e, property k, numbered in that order
   with k fastest, and A = blockdiag_c(E kron P_c): entities move by a matrix E that concepts share, properties by a

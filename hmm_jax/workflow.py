@@ -44,7 +44,7 @@ def pretrain(
   bert: Bert | None = None,
   report: Report | None = None,
 ) -> tuple[BertModel, Any]:
-  """Pretrains a BERT on text of a distribution by masked language modelling; the model and its parameters.
+  """Pretrain a BERT on text of a distribution by masked language modelling; return the model and its parameters.
 
   Args:
     hmm: an `HMM` or a `MemoryHMM`.
@@ -71,8 +71,7 @@ def pretrain(
   _check_vocabulary(bert, hmm)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
-  if steps < 1:
-    raise ValueError(f'steps is {steps}; valid is an integer of at least 1')
+  _check_least('steps', steps, 1)
   steps_per_call = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
   init, train_steps = _compiled(bert, steps, steps_per_call)
   chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
@@ -87,6 +86,11 @@ def pretrain(
       gap = bayes_gap.measure_gap(model, pretraining.params_here(state), ideal, **_AT_A_TIME)
       report(step, {'train_loss': loss, 'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation})
   return model, pretraining.params_here(state)
+
+
+def _check_least(name: str, value: int, least: int) -> None:
+  if value < least:
+    raise ValueError(f'{name} is {value}; valid is an integer of at least {least}')
 
 
 def _check_vocabulary(model: Bert | MaskedLM, hmm: Distribution) -> None:
@@ -150,15 +154,14 @@ class DownstreamTask(NamedTuple):
 def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarray, np.ndarray]:
   """The inputs of a task, and what labels speak of: P[H_1 | X_{-1}] [n, H], or that of a memory's first cell [n, M]."""
   for name in ('length', 'num_train', 'num_test'):
-    if getattr(task, name) < 1:
-      raise ValueError(f'{name} is {getattr(task, name)}; valid is an integer of at least 1')
+    _check_least(name, getattr(task, name), 1)
   key_texts, _ = jax.random.split(task.key)
   inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length)
   return np.asarray(inputs), tasks.label_probs(hmm, inputs)
 
 
 def draw_task(hmm: Distribution, key: Array, **sizes: int) -> DownstreamTask:
-  """Draws mu, six standard normal entries of [2, H], again until the training texts have both labels.
+  """Draw mu, six standard normal entries of [2, H], again until the training texts have both labels.
 
   >>> import jax, hmm_jax as hj
   >>> hmm, key = hj.random_hmm(jax.random.key(0), 3, 4), jax.random.key(1)
@@ -243,7 +246,7 @@ def tune(
   schedule: tuning.Schedule | None = None,
   report: Report | None = None,
 ) -> Tuned:
-  """Tunes a head, with a prompt before the text, on a frozen model, by the paper's schedule unless told otherwise.
+  """Tune a head, with a prompt before the text, on a frozen model, by the paper's schedule unless given another.
 
   Args:
     model: such as what `pretrain` returns, `ExactModel`, or a `MaskedLM` of your own.
@@ -267,6 +270,7 @@ def tune(
   """
   hmm, params = map(arguments.distribution, (hmm, params))
   _check_vocabulary(model, hmm)
+  _check_least('prompt_length', prompt_length, 0)
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuning.Schedule(**defaults.SCHEDULE)
   prompt = tuning.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None

@@ -1,8 +1,10 @@
-"""A given process is refused that no task can be made of, from its arrays alone, before anything is compiled."""
+"""Checks of a given process before anything is compiled: it can carry a task, and the user's own model accepts it."""
 
+import jax
 import numpy as np
 import scipy.sparse
 
+from experiments.settings import own_code
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
 from hmm_jax.hmm import HMM
@@ -14,10 +16,13 @@ _DRAWS, _TEXTS = 1000, 200
 
 
 def check(settings: Settings, distribution: HMM | MemoryHMM) -> None:
-  """Raises SettingsError where a hidden state never occurs, or every draw of mu gives all texts one label."""
+  """Raise SettingsError where a hidden state never occurs, or every draw of mu gives all texts one label.
+
+  It also raises SettingsError where the user's own model fails on the process.
+  """
   start = np.asarray(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
   never = np.flatnonzero(~reachable(np.asarray(distribution.transition_matrix), start)).tolist()
-  valid = f'a process whose hidden states all occur: of this one {never[:10]} never do'
+  valid = f'one whose hidden states all occur: states {never[:10]} never do'
   require(not never, 'distribution', settings.distribution, valid)
   d, rng = settings.downstream, np.random.default_rng(0)
   probs = _label_probs(settings, distribution, rng)
@@ -25,8 +30,10 @@ def check(settings: Settings, distribution: HMM | MemoryHMM) -> None:
   places = rng.random((_DRAWS, shape[1] * shape[2])).argsort(1).reshape(shape)
   weights = rng.standard_normal(shape) * (places < d.num_nonzero)
   varies = np.ptp((weights @ probs.T).argmax(1), axis=1).any()
-  valid = f'a process whose texts tell of their first state or memory: {_DRAWS} draws of mu give all of them one label'
+  valid = f'one whose texts depend on the first state or memory: {_DRAWS} draws of mu gave all of them one label'
   require(varies, 'distribution', settings.distribution, valid)
+  if settings.model:
+    own_code.own_model(settings.model, distribution, jax.random.key(settings.seed))
 
 
 def _label_probs(settings: Settings, distribution: HMM | MemoryHMM, rng: np.random.Generator) -> np.ndarray:

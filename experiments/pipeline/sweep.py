@@ -43,8 +43,8 @@ RecordsOf = Callable[[trial_lib.Trial, list[Record]], list[Record]]
 
 def check(settings: Settings) -> None:
   """Raise SettingsError where this machine lacks what the settings ask for."""
-  if settings.model:
-    # Fail before anything is trained or written.
+  if settings.model and not settings.distribution:
+    # Fail before anything is trained or written. With a given process, `process_check` does this.
     key = jax.random.key(settings.seed)
     own_code.own_model(settings.model, trial_lib.draw_distribution(settings, next(iter(settings.grid())), key), key)
   if settings.has_bert:

@@ -36,7 +36,7 @@ Given = dict[str, Arrays]
 
 
 def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given:
-  """Sets the fields of a grid's config that follow from what is given, and returns the arrays of that.
+  """Set the fields of a grid's config that follow from what is given, and return the arrays of that.
 
   A file that is gone is looked for in the workdir, by its name. Raises SettingsError where it is nowhere or malformed,
   and where a field that the command line has `named` contradicts it.
@@ -87,7 +87,7 @@ def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str],
 
 
 def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
-  """Reads what a field names; raises SettingsError where that fails."""
+  """Read what a field names; raises SettingsError where that fails."""
   try:
     return reader(word)
   except (OSError, EOFError, ValueError) as error:
@@ -110,7 +110,7 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
 
 
 def _arrays(distribution: HMM | MemoryHMM) -> Arrays:
-  """Its fields as a draw has them: integers, and probabilities in float32."""
+  """The fields of a distribution as a draw has them: integers, and probabilities in float32."""
   fields = {name: np.asarray(array) for name, array in distribution._asdict().items()}
   return {name: array.astype(np.int32 if name == 'cell_index' else np.float32) for name, array in fields.items()}
 
@@ -121,7 +121,7 @@ def _digest(arrays: Arrays) -> str:
 
 
 def keep(workdir: pathlib.Path, given: Given) -> None:
-  """Writes the arrays of what is given into a workdir."""
+  """Write the arrays of what is given into a workdir."""
   for reference, arrays in given.items():
     trial_records.save_arrays(workdir / FOLDER / f'{reference}.npz', arrays)
 

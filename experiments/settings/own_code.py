@@ -37,7 +37,7 @@ _imported: dict[str, Function] = {}
 
 
 def import_named(name: str) -> None:
-  """Imports the function of this name, once a process; nothing for ''. Raises SettingsError where that fails."""
+  """Import the function of this name, once a process; nothing for ''. Raises SettingsError where that fails."""
   if not name or name in _imported:
     return
   try:

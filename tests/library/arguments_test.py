@@ -42,6 +42,10 @@ def _prompted(model, params, width):
     ('tokens contain 4; valid are integers from 0 to 3', lambda: hj.token_likelihoods(HIDDEN, WRONG_ID, OBSERVED)),
     ('tokens contain -1; valid', lambda: hj.token_likelihoods(HIDDEN, jnp.int32([-1]), jnp.ones(1, bool))),
     ('tokens contain 5; valid are integers from 0 to 4', lambda: hj.token_probs(hj.ExactModel(4), HIDDEN, TOKENS + 2)),
+    (
+      'positions contain 4; valid are integers from 0 to 3',
+      lambda: hj.token_probs(hj.ExactModel(4), HIDDEN, TOKENS, [4]),
+    ),
     ('transition_matrix has a row that sums to 1.1; valid is 1', lambda: hj.forward_backward(OFF, ROWS)),
     ('memory_probs has a row that sums to 2', lambda: hj.to_hmm(MEMORY._replace(memory_probs=jnp.ones(2)))),
     ('likelihoods contain -1.0; valid are numbers of at least 0', lambda: last_filtered(HIDDEN, -np.ones((2, 3)))),

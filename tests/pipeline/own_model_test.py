@@ -1,15 +1,18 @@
 """A model of the user's own is tuned like any other, resumed and in the table."""
 
+import dataclasses
+
 from conftest import dirichlet_hmm
 import numpy as np
 import pytest
 from run_cases import exact_settings, QUIET
 
-from experiments.pipeline import sweep
+from experiments.pipeline import process_check, sweep
 from experiments.records import load
 from experiments.settings import own_code
 from experiments.settings.fields import SettingsError
 from hmm_jax.model import ExactModel
+from hmm_jax.processes import mess3
 
 SETTINGS = exact_settings(num_states=(4,), models=('own', 'exact'), model='mine:build')
 
@@ -60,3 +63,14 @@ def test_what_is_no_model_is_refused(monkeypatch, call, valid):
   monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
     sweep.check(SETTINGS)
+
+
+def test_a_model_is_tried_on_the_given_process(monkeypatch):
+  """It is called with the process alone, and not with a draw."""
+  tried = []
+  call = lambda hmm, _: (ExactModel(hmm.num_tokens), tried.append(hmm.num_tokens) or hmm)
+  monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
+  settings = dataclasses.replace(SETTINGS, distribution='mess3-0123456789ab')
+  sweep.check(settings)
+  process_check.check(settings, mess3())
+  assert tried == [3]

@@ -108,7 +108,7 @@ def test_a_corpus_is_documents_or_one_stream(tmp_path):
   ('changes', 'says'),
   [
     ({}, None),
-    (dict(transition_matrix=np.eye(3)), r'\[2\] never'),
+    (dict(transition_matrix=np.eye(3)), r'states \[2\] never'),
     (dict(cell_index=np.zeros(3, int)), 'one label'),
   ],
 )

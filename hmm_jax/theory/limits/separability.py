@@ -9,7 +9,7 @@ point from itself. A bias adds nothing, since the entries of G sum to 1.
 
 from fractions import Fraction
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -109,9 +109,7 @@ def _measured(hmm, task_weights, texts):
   """The labels are those of the task."""
   inputs = np.insert(texts, 0, hmm.num_tokens, axis=1)
   labels = (likelihoods(hmm, texts) @ (task_weights * hmm.initial_probs).T).argmax(1)
-  settings = PromptSettings(
-    support_levels=(0.0,), rank_level=1e-9, max_nodes=100, max_covers=50, max_boxes=50
-  )
+  settings = PromptSettings(support_levels=(0.0,), rank_level=1e-9, max_nodes=100, max_covers=50, max_boxes=50)
   return prompts.measured(hmm, task_weights, inputs, labels, settings)
 
 
