@@ -35,9 +35,9 @@ CONDITIONS = {
 }
 # Methods of prompt_vs_head by model, whose accuracies stand beside these facts.
 HEADS = {
-  'exact head_converged': 'converged head, exact G',
+  'exact head_converged': 'raw converged head, exact G',
   'exact head': 'head, exact G',
-  'bert head_converged': 'converged head, BERT',
+  'bert head_converged': 'raw converged head, BERT',
   'bert head': 'head, BERT',
   'bert prompt': 'prompt, BERT',
 }
