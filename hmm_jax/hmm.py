@@ -89,7 +89,7 @@ def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int
   """The shape, which other fields must fit. Raises ValueError unless it has these axes, none of size 0."""
   shape = np.shape(emission_matrix)
   if len(shape) != len(axes) or 0 in shape:
-    raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], all positive')
+    raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], no axis empty')
   return shape
 
 
@@ -101,7 +101,7 @@ def check_probs(
     raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
   rows = np.asarray(probs, np.float64)
   if not np.isfinite(rows).all() or (rows < 0).any():
-    raise ValueError(f'{field} has an entry that is negative or not finite; valid are probabilities')
+    raise ValueError(f'{field} has a negative or non-finite entry; valid are probabilities')
   sums = np.ravel(rows.sum(axis))
   worst = sums[np.abs(sums - 1).argmax()]
   if abs(worst - 1) > 1e-5:

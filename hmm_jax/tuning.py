@@ -78,7 +78,7 @@ class Tuner:
 
   def __post_init__(self) -> None:
     if (self.prompt is not None) + self.probes + self.finetunes > 1:
-      raise ValueError('prompt, probes and finetunes are set together; valid is one of them at most')
+      raise ValueError('more than one of prompt, probes and finetunes is set; valid is at most one')
 
   @property
   def trains_head_alone(self) -> bool:
@@ -257,7 +257,7 @@ def tune_epoch(
   num_inputs = len(jax.tree.leaves(features)[0])
   valid = len(jax.tree.leaves(state.trainable)[0]), num_inputs
   if labels.shape != valid:
-    raise ValueError(f'labels have shape {labels.shape}; valid is {valid}, tasks and inputs')
+    raise ValueError(f'labels have shape {labels.shape}; valid is {valid} (tasks, inputs)')
   steps = schedule.steps_per_epoch(num_inputs)
   if not steps:
     raise ValueError(f'batch_size is {schedule.batch_size}; valid is at most the number of inputs, {num_inputs}')

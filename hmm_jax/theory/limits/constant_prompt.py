@@ -190,7 +190,7 @@ def _case(hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds
   A = np.where(A > thresholds.support, A, 0)
   v = assumptions.contrasts(task_weights)[:-1] * float64(silent_probs)
   if not v.any():
-    raise ValueError('silent_probs are 0 wherever task_weights differ; valid is a task that some text decides')
+    raise ValueError('silent_probs are 0 wherever task_weights differ; valid is a positive probability there')
   return _Case(
     A=A,
     W=float64(hmm.emission_matrix).T,

@@ -98,7 +98,7 @@ def largest_margin(rows: Any, bounds: list[tuple], **equations: Any) -> tuple[np
     result = scipy.optimize.linprog(objective, **program, method='highs-ds', options={**PRECISE, 'presolve': presolve})
     if not result.status:
       return result.x[:-1], np.maximum(-result.ineqlin.marginals, 0)
-  raise RuntimeError(f'HiGHS: {result.message}')
+  raise RuntimeError(f'HiGHS failed: {result.message}')
 
 
 def surely_right(features: np.ndarray, labels: np.ndarray, head: np.ndarray) -> np.ndarray:
