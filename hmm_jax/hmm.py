@@ -101,7 +101,7 @@ def check_probs(
     raise ValueError(f'{field} has shape {np.shape(probs)}; valid is {shape}')
   rows = np.asarray(probs, np.float64)
   if not np.isfinite(rows).all() or (rows < 0).any():
-    raise ValueError(f'{field} has a negative or non-finite entry; valid are probabilities')
+    raise ValueError(f'{field} has an entry that is negative or not finite; valid are probabilities')
   sums = np.ravel(rows.sum(axis))
   worst = sums[np.abs(sums - 1).argmax()]
   if abs(worst - 1) > 1e-5:
@@ -268,7 +268,7 @@ def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_pro
     emission_probs: [H, 1, V], one emission a step, unless the parameters are given.
 
   Raises:
-    AttributeError: the model has not all of them.
+    AttributeError: the model lacks one of them.
     ValueError: a shape, an entry or a row sum is wrong.
 
   >>> from_dynamax(np.array([0.5, 0.5]), np.eye(2), np.eye(2)[:, None]).num_tokens
@@ -303,7 +303,7 @@ def from_hmmlearn(startprob_: Any, transmat_: Any = None, emissionprob_: Any = N
     emissionprob_: [H, V], unless the model is given.
 
   Raises:
-    AttributeError: the model has not all of them.
+    AttributeError: the model lacks one of them.
     ValueError: a shape, an entry or a row sum is wrong.
 
   >>> from_hmmlearn(np.array([0.5, 0.5]), np.eye(2), np.eye(2)).num_states

@@ -114,7 +114,7 @@ def prompt_table(prompts: pd.DataFrame) -> Table:
   # Beside what was built stands the majority class of the same tasks.
   tasks['majority_accuracy'] = tasks['majority_accuracy'].where(tasks['accuracy'].notna())
   counts, shares = ['3.5', 'yes', 'no', 'undecided', precise], {'accuracy': 'built: accuracy, %', **_MAJORITY}
-  title = 'Tasks by whether one prompt row with a linear head solves (W^T b) * (A w) = c v; mean [95% interval]'
+  title = 'Tasks by whether one prompt row with a linear head solves (W^T b) * (A w) = s v; mean [95% interval]'
   return _table(title, tasks, ['num_states', 'HMMs', 'tasks', 'epsilon'], counts, shares)
 
 

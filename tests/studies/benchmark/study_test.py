@@ -86,7 +86,7 @@ def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
   ]
   assert not any(other['seconds'] for other in others)
   late, *_ = measure.alternate(contenders, 2, deadline=time.monotonic() - 1)
-  assert late['note'] == 'not begun, for lack of time' and not late['seconds']
+  assert late['note'] == 'skipped: `minutes` had passed' and not late['seconds']
 
 
 def test_half_precision_is_compared_where_steps_move_the_weights(monkeypatch):
