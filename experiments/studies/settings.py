@@ -31,7 +31,7 @@ class RecipeSettings(Settings):
   """A grid of trials, each pretrained by the config's own recipe and by its variants."""
 
   variants: tuple[str, ...] = setting(
-    f'recipes beside {BASE}, the unchanged config: FIELD=VALUE of pretrain, corpus or bert, separated by spaces',
+    f'recipes to compare with {BASE}, the config itself: FIELD=VALUE of pretrain, corpus or bert, separated by spaces',
     may_be_empty=True,
   )
   num_measurements: int = setting('evaluations against the ideal model during a pretraining', most=1000)

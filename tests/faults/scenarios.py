@@ -47,7 +47,7 @@ def delete(path):
 
 
 def damaged(pattern, how, is_finished=True):
-  """Damages every file of a pattern in a copy of the reference; if not finished, as it was before tuning."""
+  """Damage every file of a pattern in a copy of the reference; if not finished, as it was before tuning."""
 
   def disturb(bench, workdir):
     shutil.copytree(bench.reference, workdir)

@@ -34,7 +34,7 @@ def _without(patched, *missing):
 
 
 def _lasting(seconds, calls, name):
-  """Prepares a contender whose calls take these seconds in turn, by a clock that stands still else."""
+  """Prepare a contender whose calls take these seconds in turn, by a clock that stands still else."""
 
   def call():
     calls.append(name)
