@@ -12,7 +12,7 @@ from experiments.studies.degradation.problems import Condition, UNDAMAGED
 # Corrected p-values below this are significant.
 LEVEL = 0.05
 # Fields that name a condition of the theorems' own tasks; and what its row in a table begins with.
-CONDITION, _ROW = list(Condition._fields[:-1]), ['theorem', 'made worse by', 'KL']
+CONDITION, _ROW = list(Condition._fields[:-1]), ['theorem', 'perturbation', 'KL']
 
 # Methods, and the prompts of `masses`.
 METHODS = {
@@ -74,7 +74,7 @@ def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
   kl = own.groupby(CONDITION)['kl'].transform('mean')
   percent = 100 * pd.DataFrame(list(own['accuracy']), own.index, list(METHODS))
   # The KL of the exact model to itself is 0 but for float32.
-  words = {'made worse by': own.apply(name_of, axis=1), 'KL': kl.map(lambda kl: f'{abs(round(kl, 5)):.2g}')}
+  words = {'perturbation': own.apply(name_of, axis=1), 'KL': kl.map(lambda kl: f'{abs(round(kl, 5)):.2g}')}
   return own[[*CONDITION, 'hmm']].assign(**words, majority=100 * own['majority_accuracy']).join(percent)
 
 

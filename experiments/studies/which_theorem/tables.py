@@ -101,7 +101,7 @@ def _distances(tasks: pd.DataFrame) -> dict[str, str]:
     **{f'3.1, rank {rank}: HMMs': share(hmms['3.1'].str[rank]) for rank in hmms['3.1'].iat[0]},
     **{f'{name}: tasks': f'{holds.sum()}/{len(holds)}' for name, holds in counts.items()},
     'osc(b) / osc(mu) of the least exact head': median_range(tasks['head_size'].dropna()),
-    'left by least squares on G, % of SD': str(percent(tasks, 'unexplained', HMM)),
+    'least-squares residual on G, % of SD': str(percent(tasks, 'unexplained', HMM)),
   }
 
 

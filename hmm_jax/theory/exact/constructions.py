@@ -221,7 +221,7 @@ def _recovery(problem: MemoryProblem, emissions: np.ndarray, values: np.ndarray)
 
   states = np.array([*filter(is_independent, np.flatnonzero(reads_cell))], int)
   if not states.size:
-    raise ValueError(f'no state that reads cell {problem.cell} has columns of W that are independent of all others')
+    raise ValueError(f'no state that reads cell {problem.cell} has columns of W independent of all others')
   theta = memory_left_inverse(*split_columns(emissions, reads_cell, values, states))
   return states, theta.reshape(len(values), len(states), -1)
 

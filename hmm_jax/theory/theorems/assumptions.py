@@ -181,7 +181,7 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights: ArrayLike, thresholds: Thresh
   reason = f'H* = {_listed(states)}, reached from B = {_listed(starts)}, has {adjective} columns of W'
   if not independent:
     witness['dependence'] = direction
-    reason = f'the best of the covers {"of supp(mu)" if exhaustive else "that were searched"}, {reason}'
+    reason = f'the best of the covers {"of supp(mu)" if exhaustive else "searched"}, {reason}'
   return Finding(statement, independent, reason, witness, closeness, thresholds)
 
 
@@ -318,7 +318,7 @@ def _recoverable(
       angles.append(math.atan2(_smallest_singular_value(directions - basis @ inside), cosine))
   witness = {'recoverable_states': np.array(states, int), 'memory_values': memory_values, 'distances': distances}
   if not states:
-    reason = f'no state that reads cell {cell} has columns of W that are independent of all others'
+    reason = f'no state that reads cell {cell} has columns of W independent of all others'
     closeness = {'smallest_singular_value': max(distances.values(), default=0.0)}
     return Finding(statement, False, reason, witness, closeness, thresholds)
   columns = W[:, memory_values][:, :, states].reshape(W.shape[0], -1)
