@@ -80,9 +80,9 @@ def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
   notes = [other['note'] for other in others]
   assert notes == [
     'dynamax not installed',
-    'fails, RuntimeError: no kernel',
-    'fails, ValueError: its result is not finite',
-    'fails, StopIteration:',
+    'failed: RuntimeError: no kernel',
+    'failed: ValueError: result is not finite',
+    'failed: StopIteration:',
   ]
   assert not any(other['seconds'] for other in others)
   late, *_ = measure.alternate(contenders, 2, deadline=time.monotonic() - 1)
