@@ -1,18 +1,19 @@
 """python -m experiments.main --config=NAME[:SCALE] [--workdir=DIR] [--mode=MODE] [--config.FIELD=VALUE ...]
 
---config   a name below, or the path of a config file; with :SCALE
---workdir  where records go; runs/EXPERIMENT-SCALE where it is left out
---mode     run (default): run what is missing; report: redraw tables and figures from the records alone; for grids,
-           status: print each trial's number, state and missing records;
-           merge: collect the records of finished trials, then report;
-           verify: run trials of the records in --workdir again, in a folder of their own, and compare them field by
-           field
---trials   run these trials of a grid alone, by their numbers, such as 0,3-5; table and figures come with the last one
+--config   an experiment below, or the path of a config file; :SCALE selects its scale
+--workdir  folder of records; default: runs/EXPERIMENT-SCALE
+--mode     run (default): make the missing records, then tables and figures
+           report: redraw tables and figures from the records
+           Grids of trials also have
+           status: print the number, state and missing records of each trial
+           merge: collect the records of finished trials, then report
+           verify: rerun trials of --workdir in a temporary folder and compare their records field by field
+--trials   numbers of the trials to run, such as 0,3-5; the last trial to finish draws tables and figures
 --pretrained
-           where --mode is verify, pretrained models to use where they are found; else all pretrain again
---list     the experiments and their scales
---help     this; with --config the fields of that experiment with the values that they have there; --help=all those of
-           every experiment
+           with --mode=verify: folder of pretrained models to reuse; all others are pretrained again
+--list     print the experiments and their scales
+--help     print this text; with --config also the fields of that experiment and their values; --help=all: the fields
+           of every experiment
 """
 
 import contextlib
@@ -99,8 +100,8 @@ def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
     stray = words[1:]
   if stray:
     valid = ', '.join(f'--{name}' for name in values)
-    raise SettingsError(f'{stray[0]!r} is no flag; valid are --config.FIELD=VALUE, {valid}')
-  require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'nothing where --mode is not verify')
+    raise SettingsError(f'unknown argument {stray[0]!r}; valid are --config.FIELD=VALUE, {valid}')
+  require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'empty unless --mode is verify')
   return values, config
 
 
@@ -108,8 +109,8 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
   """Carry out the mode for an experiment; raises SettingsError before anything is written, or TrialsFailed."""
   experiment, mode, workdir = EXPERIMENTS[settings.experiment], values.mode, _workdir(values, settings)
   is_grid, name = experiment.trials is not None, settings.experiment
-  require(is_grid or mode in ('run', 'report'), '--mode', mode, f'run or report: {name} is no grid of trials')
-  valid = 'nothing but for a run of a grid of trials'
+  require(is_grid or mode in ('run', 'report'), '--mode', mode, f'run or report: {name} is not a grid of trials')
+  valid = 'empty unless --mode is run, on a grid of trials'
   require((is_grid and mode == 'run') or not values.trials, '--trials', values.trials, valid)
   chosen = []
   if mode == 'run':
@@ -132,9 +133,9 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
     return
   if mode == 'merge':
     is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())
-    require(is_begun, '--workdir', str(workdir), 'one with a finished trial of these settings where --mode is merge')
+    require(is_begun, '--workdir', str(workdir), 'a folder with a finished trial of these settings')
   changed = results.changed(recorded, settings) if mode != 'report' else []
-  beside = changed and f'{workdir} has other settings on record, beside which these come: {", ".join(changed)}'
+  beside = changed and f'{workdir} holds records with other settings: {", ".join(changed)}; new records are added'
   if beside:
     reporter.say(beside)
   if mode == 'run':
@@ -177,7 +178,7 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> dict[st
     # A file stands there, the folder is not ours, or the library of the object store is missing.
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error})')
   is_of_it = all(one.get('experiment') == experiment for one in found)
-  valid = f'one with records of {experiment} and of no other experiment'
+  valid = f'a folder with records of {experiment} only'
   require(is_of_it and (found or mode != 'report'), '--workdir', str(workdir), valid)
   return recorded
 
@@ -189,8 +190,8 @@ def _show(mode: str, settings: Any, workdir: pathlib.Path, reporter: Reporter) -
   except (KeyError, TypeError, ValueError) as error:
     if mode != 'report' or isinstance(error, SettingsError):
       raise
-    valid = f'records with the fields and values that {settings.experiment} writes'
-    raise SettingsError(f'{workdir / results.FILE_NAME} cannot be tabulated ({error!r}); valid are {valid}') from error
+    valid = f'records written by {settings.experiment}'
+    raise SettingsError(f'{workdir / results.FILE_NAME} has unknown fields ({error!r}); valid are {valid}') from error
 
 
 def _verify(values: flags.FlagValues, settings: Any) -> None:
@@ -198,7 +199,7 @@ def _verify(values: flags.FlagValues, settings: Any) -> None:
 
   They run with the settings on record there. `settings`, of a config or None, only name the default folder.
   """
-  require(values.workdir or settings, '--workdir', '', 'a folder of records where --mode is verify')
+  require(values.workdir or settings, '--workdir', '', 'a folder of records')
   # Imported here, since it takes longer than `--list` and `--help`.
   from experiments.pipeline import verify
 

@@ -32,7 +32,7 @@ def _once(function: Callable[..., Any]) -> Callable[..., Any]:
   """Wrap `function` so that differentiating it raises TypeError."""
 
   def refuse(primals: Any, tangents: Any) -> Any:
-    raise TypeError('exact inference has reverse mode once; it has no second derivatives, such as those of jax.hessian')
+    raise TypeError('exact inference supports one reverse-mode derivative, not second derivatives such as jax.hessian')
 
   refusing = jax.custom_jvp(function)
   refusing.defjvp(refuse)

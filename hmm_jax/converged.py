@@ -57,9 +57,9 @@ def converged_head(
   """
   features = np.asarray(features, np.float64)
   if not ridge > 0:
-    raise ValueError(f'ridge is {ridge}; valid is above 0, or the optimum may not exist')
+    raise ValueError(f'ridge is {ridge}; valid is above 0: otherwise an optimum may not exist')
   if not np.isfinite(features).all():
-    raise ValueError('features have an entry that is not finite; valid are numbers')
+    raise ValueError('features have an entry that is not finite; valid are finite numbers')
   labels = np.asarray(labels)
   are_labels = labels.dtype.kind in 'iu' and not (labels.size and (labels.min() < 0 or labels.max() >= num_classes))
   if not are_labels or labels.shape != (len(features),):
@@ -81,7 +81,7 @@ def converged_head(
         break
     weights, loss, probs = weights + step * direction, new_loss, new_probs
   raise ValueError(
-    f'max_iterations is {max_iterations}; valid is more, or a tolerance above {np.abs(gradient).max():.2g}'
+    f'max_iterations is {max_iterations}, not converged; valid is more, or tolerance above {np.abs(gradient).max():.2g}'
   )
 
 

@@ -161,7 +161,7 @@ def encode(sentence: str, vocabulary: Vocabulary) -> Array:
   words = sentence.lower().replace(FULL_STOP, f' {FULL_STOP} ').split()
   unknown = [word for word in words if word not in vocabulary.words]
   if unknown:
-    raise ValueError(f'{unknown[0]!r} is no word of the example; valid are {" ".join(sorted(vocabulary.words))}')
+    raise ValueError(f'{unknown[0]!r} is not a word of the example; valid are {" ".join(sorted(vocabulary.words))}')
   return jnp.array([vocabulary.words.index(word) for word in words], jnp.int32)
 
 

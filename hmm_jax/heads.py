@@ -44,7 +44,7 @@ class Head(Protocol):
 
 
 class LinearHead(NamedTuple):
-  """Scores features @ weights + bias; on G_1 it is the paper's b^T G_1(x) (Theorem 3.3), one row per class.
+  """A linear head, features @ weights + bias; on G_1 it is the paper's b^T G_1(x) (Theorem 3.3), one row per class.
 
   Attributes:
     weights: [F, C].

@@ -89,7 +89,7 @@ def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int
   """The shape, which other fields must fit. Raises ValueError unless it has these axes, none of size 0."""
   shape = np.shape(emission_matrix)
   if len(shape) != len(axes) or 0 in shape:
-    raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], all positive')
+    raise ValueError(f'emission_matrix has shape {shape}; valid is [{", ".join(axes)}], no axis empty')
   return shape
 
 
@@ -268,7 +268,7 @@ def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_pro
     emission_probs: [H, 1, V], one emission a step, unless the parameters are given.
 
   Raises:
-    AttributeError: the model has not all of them.
+    AttributeError: the model lacks one of them.
     ValueError: a shape, an entry or a row sum is wrong.
 
   >>> from_dynamax(np.array([0.5, 0.5]), np.eye(2), np.eye(2)[:, None]).num_tokens
@@ -303,7 +303,7 @@ def from_hmmlearn(startprob_: Any, transmat_: Any = None, emissionprob_: Any = N
     emissionprob_: [H, V], unless the model is given.
 
   Raises:
-    AttributeError: the model has not all of them.
+    AttributeError: the model lacks one of them.
     ValueError: a shape, an entry or a row sum is wrong.
 
   >>> from_hmmlearn(np.array([0.5, 0.5]), np.eye(2), np.eye(2)).num_states

@@ -156,7 +156,7 @@ def _of_batch(function: Callable[..., Any], hmm: Chain, likelihoods: Array) -> A
   """The result of `function` on the sequences of likelihoods [..., T, E]."""
   num_joint = hmm.joint_initial_probs.shape[-1]
   if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
-    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], none of them 0')
+    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [..., T, {num_joint}], no axis empty')
   rows = float64.as_float(likelihoods).reshape(-1, *likelihoods.shape[-2:])
   result = function(float64.as_float(hmm.joint_initial_probs), float64.as_float(hmm.transition_matrix), rows)
   return jax.tree.map(lambda x: x.reshape(likelihoods.shape[:-2] + x.shape[1:]), result)

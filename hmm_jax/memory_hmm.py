@@ -104,8 +104,8 @@ def check_configurations(memory_size: int, num_cells: int) -> None:
   """Raise ValueError, with the count and the limit, if M^N is more than inference enumerates."""
   count = memory_size**num_cells
   if count > MAX_CONFIGURATIONS:
-    configurations = f'{memory_size}^{num_cells} = {count} memory configurations; the limit is {MAX_CONFIGURATIONS}'
-    raise ValueError(f'{num_cells} cells of {memory_size} values have {configurations}')
+    valid = f'fewer: {memory_size}^{num_cells} = {count} memory configurations exceed {MAX_CONFIGURATIONS}'
+    raise ValueError(f'num_cells is {num_cells}; valid is {valid}')
 
 
 def independent_cells(cell_probs: Array) -> Array:

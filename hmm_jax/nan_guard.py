@@ -21,7 +21,7 @@ def all_finite(tree: Any) -> Array:
 def check_state(is_finite: Array, step: int) -> None:
   """Raise Diverged unless the state after `step` is finite by `all_finite`."""
   if not is_finite:
-    raise Diverged(f'pretraining: a parameter or a moment is not finite after step {step}; that state is not kept')
+    raise Diverged(f'pretraining: a parameter or moment is not finite after step {step}; the state is not saved')
 
 
 def check_each(losses: Array | np.ndarray, names: Sequence[str], where: str) -> None:

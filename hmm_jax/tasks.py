@@ -165,7 +165,7 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
     task = labelled(weights, state_probs)
     if np.ptp(task.labels[:num_train]):
       return task._replace(redraws=redraws)
-  raise ValueError(f'{_MAX_REDRAWS} draws of task_weights in a row gave all {num_train} training inputs one label')
+  raise ValueError(f'{_MAX_REDRAWS} consecutive draws of task_weights gave all {num_train} training inputs one label')
 
 
 def labelled(task_weights: Array | np.ndarray, state_probs: np.ndarray) -> Task:

@@ -78,7 +78,7 @@ class Tuner:
 
   def __post_init__(self) -> None:
     if (self.prompt is not None) + self.probes + self.finetunes > 1:
-      raise ValueError('prompt, probes and finetunes are set together; valid is one of them at most')
+      raise ValueError('more than one of prompt, probes and finetunes is set; valid is at most one')
 
   @property
   def trains_head_alone(self) -> bool:

@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 refuse() { echo "error: N is '$1'; valid is $2: launch/local.sh N CONFIG [--config.field=value ...]" >&2; exit 2; }
 [[ ${1-} =~ ^[1-9][0-9]{0,3}$ ]] || refuse "${1-}" 'a number of runs, 1 to 9999'
-[[ $# -ge 2 ]] || refuse "$1" 'one before a CONFIG'
+[[ $# -ge 2 ]] || refuse "$1" 'a number followed by CONFIG'
 num_runs=$1 config=$2
 shift 2
 
@@ -22,7 +22,7 @@ if [[ ${CUDA_VISIBLE_DEVICES+set} ]]; then
 elif found=$(nvidia-smi --query-gpu=index --format=csv,noheader 2> /dev/null); then
   IFS=' ' read -ra gpus <<< "${found//$'\n'/ }"
 fi
-[[ ${#gpus[@]} == 0 || $num_runs -le ${#gpus[@]} ]] || refuse "$num_runs" "at most ${#gpus[@]}, the GPUs there are"
+[[ ${#gpus[@]} == 0 || $num_runs -le ${#gpus[@]} ]] || refuse "$num_runs" "at most ${#gpus[@]}, the number of GPUs"
 
 export HMM_JAX_RUNS=$num_runs  # Each counts on its share of memory and disk.
 logs=$(mktemp -d "${TMPDIR:-/tmp}/hmm_jax.XXXXXX")

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# A TPU pod: makes it or takes it up again, installs, runs on all of its hosts, follows the first, fetches, deletes it.
+# Run on a TPU pod: create or reuse it, install, run on all hosts, follow the log of the first, fetch, delete the pod.
 #
 #   launch/tpu_pod.sh [OPTION ...] NAME ZONE TYPE BUCKET CONFIG [--config.FIELD=VALUE ...]
 #   launch/tpu_pod.sh --queued --spot sweep us-west4-a v5litepod-16 gs://mine/sweep prompt_vs_head:paper \
 #     --config.mesh.tensor=2
 #
-#   --queued     waits in the queue of queued resources for the pod
-#   --spot       a cheaper pod, which may be taken away: the same command goes on, since all that is kept is in BUCKET
-#   --keep       does not delete the pod in the end
-#   --runtime=V  its software; v2-alpha-tpuv5-lite where it is left out, which is that of v5e
-#   --dry_run    prints every command, runs none
+#   --queued     request the pod as a queued resource, and wait for it
+#   --spot       use a cheaper pod, which may be preempted; rerun the same command to resume from BUCKET
+#   --keep       keep the pod at the end
+#   --runtime=V  software version of the pod; default: v2-alpha-tpuv5-lite, for v5e
+#   --dry_run    print every command, run none
 #
-# A pod or a request of that NAME which is ready, or may still be, is used; one that has failed, or was taken away, is
-# deleted and made anew. TYPE is its accelerator type. All its chips are one mesh: data times fsdp divide the batch, 8
-# chunks at paper scale, so that more chips take more of mesh.tensor or a larger batch (docs/internals/speed.md). The
-# hosts share only BUCKET, gs://..., where records and models go; records, tables and figures end in runs/NAME here. The
-# commit that is checked out runs.
+# A pod or a request of that NAME is reused if it is ready or pending; one that failed or was preempted is deleted and
+# created again. TYPE is the accelerator type. All chips form one mesh: data times fsdp must divide the batch, 8 chunks
+# at paper scale, so that more chips need a larger mesh.tensor or batch (docs/internals/speed.md). The hosts share only
+# BUCKET, gs://..., for records and models; records, tables and figures are copied to runs/NAME here. The checked-out
+# commit runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() { sed -n '2,19s/^# \{0,1\}//p' launch/tpu_pod.sh >&2; exit 2; }
@@ -94,7 +94,7 @@ while [[ ! $dry_run ]]; do
   found=$(state) || found=unknown
   case $found in
     ready) break ;;
-    over | none) echo "$name will not be ready" >&2; exit 1 ;;
+    over | none) echo "error: $name did not become ready" >&2; exit 1 ;;
   esac
   sleep 30
 done

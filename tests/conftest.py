@@ -66,7 +66,7 @@ def temporary_folder(tmp_path_factory):
 
 @pytest.fixture(scope='module', autouse=True)
 def nothing_is_left(temporary_folder):
-  """Fails where the tests of a module leave a process, a thread or a temporary file behind."""
+  """Fail where the tests of a module leave a process, a thread or a temporary file behind."""
   before = _living(temporary_folder)
   yield
   # What was ended may take a moment to be gone.
@@ -84,7 +84,7 @@ def memory():
 
 @pytest.fixture(scope='module', autouse=True)
 def few_programs(memory):
-  """Drops compiled programs, which stay in the cache on disk, once resident memory has grown by 0.4 GB."""
+  """Drop compiled programs, which stay in the cache on disk, once resident memory has grown by 0.4 GB."""
   yield
   resident = lambda: psutil.Process().memory_info().rss
   if resident() > memory['cleared'] + 4e8:
@@ -143,7 +143,7 @@ def compiling_fast():
 
 
 def pytest_sessionfinish():
-  """Ends the process that others are forked from, where there is one, so that what they took is accounted for."""
+  """End the process that others are forked from, where there is one, so that what they took is accounted for."""
   forkserver._forkserver._stop()
 
 

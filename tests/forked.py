@@ -21,13 +21,13 @@ def start(program, *arguments, devices, errors):
 
 
 def check_end(process, seconds=None):
-  """Waits for the end, which is a good one; its traceback is the failure."""
+  """Wait for the end, which is a good one; its traceback is the failure."""
   process.join(seconds)
   assert process.exitcode == 0, pathlib.Path(process.name).read_text()
 
 
 def run_on_devices(count, program):
-  """Runs Python source in a process of its own that has `count` CPU devices."""
+  """Run Python source in a process of its own that has `count` CPU devices."""
   with tempfile.NamedTemporaryFile() as errors:
     check_end(start(program, devices=count, errors=errors.name))
 

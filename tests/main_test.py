@@ -188,7 +188,9 @@ def test_a_folder_of_records_is_verified(recorded):
   assert contents() == before
 
 
-@pytest.mark.parametrize(('change', 'named'), [({'accuracy': 2.0}, 'accuracy'), ({'environment': 'x'}, 'came from')])
+@pytest.mark.parametrize(
+  ('change', 'named'), [({'accuracy': 2.0}, 'accuracy'), ({'environment': 'x'}, 'known environment')]
+)
 def test_a_tampered_record_is_not_verified(finished, recorded, change, named):
   """Exit code 1, for a number that was changed or an environment that is not on record."""
   first, *others = _records(finished.prompt_files)

@@ -71,7 +71,7 @@ def tried(tree: pathlib.Path, tests: Sequence[str]) -> str:
 
 
 def main(words: list[str]) -> int:
-  """Prints a line per mutant; the exit code."""
+  """Print a line per mutant; return the exit code."""
   unknown = [word for word in words if not any(mutant.is_of(word) for mutant in MUTANTS)]
   if unknown:
     print(f'no mutants of {", ".join(unknown)}', file=sys.stderr)

@@ -505,8 +505,8 @@ _RECORDS = [
     ),
     (
       'records of another version are read',
-      "version == SCHEMA_VERSION, f'the schema of {workdir",
-      "True, f'the schema of {workdir",
+      "version == SCHEMA_VERSION, f'the schema version of {workdir",
+      "True, f'the schema version of {workdir",
       'records/results',
       'of_another_schema',
     ),

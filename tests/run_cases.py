@@ -35,7 +35,7 @@ def any_tokens(*_):
 
 
 def add_record(trial, model='exact', method='head', tasks=(0,), accuracy=0.5):
-  """Writes records of a trial without tuning anything."""
+  """Write records of a trial without tuning anything."""
   outcome = [trial_records.Tuned(task, {'head': np.arange(3.0)}, {'accuracy': accuracy}) for task in tasks]
   trial_records.add(trial, model, method, outcome, {'kl_at_mask': 0.0})
 
@@ -50,12 +50,12 @@ def lock_elsewhere(directory):
 
 
 def flip(path):
-  """Changes one bit in the middle of a file."""
+  """Change one bit in the middle of a file."""
   data = bytearray(path.read_bytes())
   data[len(data) // 2] ^= 1
   path.write_bytes(data)
 
 
 def cut(path):
-  """Takes the end of a file away."""
+  """Cut off the end of a file."""
   os.truncate(path, path.stat().st_size - 9)

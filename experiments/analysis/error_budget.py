@@ -42,7 +42,7 @@ WAYS: dict[str, Way] = {
     ('approximation', 'bert', 'attention_converged'),
     ('optimisation', 'bert', 'attention'),
   ),
-  'prompt (one of BERT is of another class than the oracle prompt, and may beat it)': (
+  'prompt (a prompt of BERT may beat the oracle prompt, which is of another class)': (
     ('beyond the oracle prompt', 'exact', 'oracle_prompt'),
     ('approximation and optimisation', 'bert', 'prompt'),
   ),
@@ -157,7 +157,7 @@ def tables(records: pd.DataFrame) -> dict[str, Table]:
     row['largest'] = loss if p_value < report.LEVEL else 'not significant'
   over = f'{statistics.trial_name(records)}s'
   whole = (
-    f'Points of accuracy lost, mean ± half-width of the 95% interval over {over}; the largest loss where p < 0.05, Holm'
+    f'Accuracy lost in points, mean ± half-width of the 95% interval over {over}; largest loss with p < 0.05 (Holm)'
   )
   return {name: table(f'{whole}: {title}', rows[name]) for name, title in titles.items()}
 

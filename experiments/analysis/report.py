@@ -85,27 +85,27 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
       [_accuracy_row(point, points, protocol) for point in points],
     ),
     'differences': (
-      f'Differences in points, the unit the {unit}; p of t tests, corrected for the number of sizes (Holm). '
-      f'Detectable: the minimum effect that 80% of such runs find at {LEVEL} over the number of sizes',
+      f'Differences in points, unit of analysis: {unit}; p of t tests, Holm correction over sizes. Detectable: minimum '
+      f'effect with 80% power at level {LEVEL} / number of sizes',
       list(_difference_rows(points, found)),
     ),
     'contrasts': (
-      f'Differences in points from what lies beyond the protocol, the unit the {unit}; p and detectable as above',
+      f'Differences in points from other fits and controls, unit of analysis: {unit}; p and detectable as above',
       list(_difference_rows(points, further)),
     ),
     'trends': (
-      'Differences in points over all HMMs, and whether they rise with |H|: Spearman over HMMs, p of a permutation '
-      'test, corrected for the number of contrasts (Holm)',
+      'Differences in points over all HMMs, and their trend with |H|: Spearman over HMMs, p of a permutation test, '
+      'Holm correction over contrasts',
       list(_trend_rows(found | further)) if unit == 'HMM' and not any(point.memory_size for point in points) else [],
     ),
     'beside_paper': (
       'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
-      'squared half-widths, uncorrected for number',
+      'squared half-widths, without correction for multiple tests',
       [row for point in points for row in _beside_paper(point, points) if paper_overlay and row['difference']],
     ),
     'controls': (
-      'Controls, test accuracy in percent, mean [95% interval]: a BERT before its pretraining, that '
-      'of another HMM, and a prompt with its head on the labels of another task',
+      'Controls, test accuracy in percent, mean [95% interval]: BERT before pretraining, BERT of another HMM, and a '
+      'prompt with its head on the labels of another task',
       [_control_row(point, points, protocol) for point in points if records['model'].isin(_CONTROLS).any()],
     ),
     'head_sizes': (
@@ -113,7 +113,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
       [_name_of(point, points) | _size_cells(rows) for point, rows in points.items() if 'head_size' in rows],
     ),
     'diagnostics': (
-      "Beyond the paper's protocol: what other fits and controls reach",
+      "Other fits and controls beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
       [_name_of(point, points) | _method_cells(rows, beyond) for point, rows in points.items() if beyond],
     ),
   }

@@ -72,8 +72,8 @@ def check_memory(s: Settings) -> None:
   there, found = machine.available_memory(), memory_bytes(s)
   total, field = sum(found.values()), max(found, key=found.__getitem__)
   # A share, if several runs were started together on this host.
-  room = f'the {_gigabytes(there or 0)} of memory that this run has'
-  valid = f'what fits {room}: it takes about {_gigabytes(found[field])}, and all {_gigabytes(total)}'
+  room = f'{_gigabytes(there or 0)} of memory available'
+  valid = f'less: it needs about {_gigabytes(found[field])}, the whole run {_gigabytes(total)}, with {room}'
   require(there is None or total <= there, field, operator.attrgetter(field)(s), valid)
 
 
@@ -93,4 +93,4 @@ def check_disk(trials: Sequence[Trial]) -> None:
   path = next(iter(models), trials[0].directory).parent
   free = storage.free_bytes(path)
   if free is not None and free < total:
-    raise SettingsError(f'{path}: {free:,} bytes are free there; valid are at least {total:,}, for checkpoints')
+    raise SettingsError(f'{path} has {free:,} bytes free; valid is at least {total:,} for the checkpoints')

@@ -59,7 +59,7 @@ def measure(settings: Settings, model: MaskedLM, params: Any, ideals: Ideals) ->
 def check(bert: BertSettings, field: str) -> None:
   """Raise SettingsError where this machine lacks the kernel that attention asks for; `field` is that of `bert`."""
   on_gpu = jax.default_backend() == 'gpu'
-  require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' where there is no GPU")
+  require(on_gpu or bert.attention != 'cudnn', f'{field}.attention', bert.attention, "'xla' without a GPU")
 
 
 def check_mesh(s: Settings) -> None:
@@ -68,7 +68,7 @@ def check_mesh(s: Settings) -> None:
   data, fsdp, tensor = sizes = s.mesh.sizes(available)
   # Where one is -1 or there are several processes, no device is left out.
   is_exact = -1 in s.mesh.asked or jax.process_count() > 1
-  valid = f'sizes whose product is {available}, the devices that there are' + ('' if is_exact else ', or less')
+  valid = f'sizes whose product is {available}, the number of devices' + ('' if is_exact else ', or less')
   used = math.prod(sizes)
   require(
     used == available or (used < available and not is_exact), f'mesh ({", ".join(sharding.AXES)})', s.mesh.asked, valid
@@ -78,7 +78,7 @@ def check_mesh(s: Settings) -> None:
     ('bert.num_heads', s.bert.num_heads, tensor, 'mesh.tensor'),
     ('bert.ffn_width', s.bert.ffn_width, tensor, 'mesh.tensor'),
   ):
-    require(value % parts == 0, name, value, f'a multiple of {parts}, which {axes} is')
+    require(value % parts == 0, name, value, f'a multiple of {axes}, {parts}')
 
 
 def tuned_model(bert: bert_lib.Bert) -> MaskedLM:
@@ -174,7 +174,7 @@ def pretrained_params(
           call = on_corpus()
         state = train(settings, state, metrics, call, ideals, saved, directory, reporter)
   if int(state.step) < num_steps:
-    reporter.say(f'the time budget ends at step {int(state.step)} of {num_steps} of pretraining')
+    reporter.say(f'time budget reached at pretraining step {int(state.step)} of {num_steps}')
     raise OutOfTime
   return params_here(state)
 
@@ -234,7 +234,7 @@ def train(
   def measure_state(state: State, **loss: float) -> None:
     with clock.phase('measuring'):
       measured = measure(settings, model, params_here(state), ideals)
-    nan_guard.check_values(f'after step {int(state.step)} of pretraining', measured)
+    nan_guard.check_values(f'after pretraining step {int(state.step)}:', measured)
     metrics.append({'step': int(state.step), **loss, **measured})
     files.write_json_lines(directory / 'metrics.jsonl', metrics)
 
@@ -275,7 +275,7 @@ def note_environment(settings: Settings, directory: pathlib.Path, done: int, rep
     return environment.differing(before, here)
 
   for difference in distributed.broadcast_from_process_0(look):
-    reporter.say(f'{directory.name} was pretrained with {difference}')
+    reporter.say(f'{directory.name} was pretrained in another environment: {difference}')
 
 
 @functools.partial(jax.jit, static_argnames='corpus', compiler_options=compilation.ONCE)

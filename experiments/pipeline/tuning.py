@@ -207,7 +207,7 @@ def attention_profile(weights: np.ndarray, downstream: Downstream) -> dict[str, 
   1e-6: otherwise ranks would order nearly certain states by their last digits.
   """
   relative = weights.ravel() * weights.shape[1]
-  assert downstream.concentration is not None, 'drawn where attention is a method'
+  assert downstream.concentration is not None, 'concentration is drawn for attention methods'
   concentration = downstream.concentration.ravel()
   bins = np.minimum((concentration / downstream.most_concentration * _PROFILE_BINS).astype(int), _PROFILE_BINS - 1)
   profile = []

@@ -100,14 +100,14 @@ def run(
   """
   config, recorded = (results.config(workdir), results.load(workdir)) if workdir.is_dir() else (None, [])
   if config is None or not recorded:
-    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is one with records where --mode is verify')
+    raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a folder of records')
   settings = recorded_settings(config, pretrained, classes)
   set_up(settings)
   sweep.check(settings)
   same_bits, trial_id = _same_bits(workdir, recorded), lambda record: str(record.get('trial_id'))
   ids, on_record = [trial.id for trial in sweep.trials(settings, workdir).values()], set(map(trial_id, recorded))
   numbers = [number for number in sweep.chosen(text, ids) if ids[number] in on_record]
-  require(bool(numbers), '--trials', text, 'numbers of trials on record')
+  require(bool(numbers), '--trials', text, 'numbers of trials with records')
   with tempfile.TemporaryDirectory(prefix='verify-') as scratch:
     user_data.keep(pathlib.Path(scratch), {name: user_data.load(workdir, name) for name in settings.given.values()})
     sweep.run(settings, pathlib.Path(scratch), reporter, numbers)
@@ -117,11 +117,11 @@ def run(
   rows = [record for record in recorded if trial_id(record) not in others]
   found = compared(rows, again, same_bits)
   shown = found.assign(largest=[format_number(gap, '.2g') for gap in found['largest']])
-  reporter.show(as_text(Table('Made again and compared', shown.astype(str), num_texts=2)))
+  reporter.show(as_text(Table('Rerun compared with the records', shown.astype(str), num_texts=2)))
   wrong = [f'{row.field} ({row.wrong} of {row.compared} differ)' for row in found.itertuples() if row.wrong]
   if wrong:
-    raise Differs(f'{workdir} is not what its settings make: {"; ".join(wrong)}')
-  reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} were made again')
+    raise Differs(f'{workdir} does not reproduce: {"; ".join(wrong)}')
+  reporter.say(f'{len(rows)} records of {len(numbers)} trials of {workdir} reproduced')
 
 
 def recorded_settings(config: Record, pretrained: str, classes: config_lib.Classes) -> Settings:
@@ -136,7 +136,7 @@ def _same_bits(workdir: pathlib.Path, recorded: list[Record]) -> set[str]:
   here, made = environment.environment(jax.devices()), environment.load(workdir, recorded)
   for record in recorded:
     if str(record.get('environment')) not in made:
-      raise Differs(f'{workdir} does not say where the record of {_name(record)} came from')
+      raise Differs(f'the record of {_name(record)} in {workdir} has no known environment')
   return {name for name, there in made.items() if not environment.differences(there, here)}
 
 

@@ -40,7 +40,7 @@ def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
 
   workdir = storage.located(str(workdir))
   rows = [row for row in results.load(workdir) if having in row or not having]
-  require(rows or not having, 'having', having, f'a field that records of {workdir} have')
+  require(rows or not having, 'having', having, f'a field of the records in {workdir}')
   frame = pd.DataFrame(rows)
   made = environment.load(workdir, rows)
   if not made:

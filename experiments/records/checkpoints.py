@@ -69,7 +69,7 @@ class Checkpoints:
         try:
           state, metrics = self._restored(step, like)
           if self.found:
-            self.found.append(f'step {step} is intact, and is used')
+            self.found.append(f'restored step {step}')
           return state, metrics
         except SettingsError as error:
           # The step is intact, so the settings or libraries have changed.
@@ -77,12 +77,12 @@ class Checkpoints:
             raise
           wrong = str(error)
       renamed = distributed.broadcast_from_process_0(functools.partial(_renamed, directory))
-      self.found.append(f'checkpoint {directory}: {wrong}; it was renamed to {renamed}')
+      self.found.append(f'checkpoint {directory}: {wrong}; renamed to {renamed}')
       # Orbax lists the steps when opened. Its `reload` would read the metrics of all, corrupt ones too.
       self.manager.close()
       self.manager = _manager(self.directory)
     if self.found:
-      self.found.append('no intact checkpoint is left: pretraining starts again')
+      self.found.append('no intact checkpoint: pretraining restarts from step 0')
     return None
 
   def _restored(self, step: int, like: Any) -> tuple[Any, list[dict[str, Any]]]:
@@ -94,8 +94,8 @@ class Checkpoints:
       restored = self.manager.restore(step, args=args)
     except Exception as error:
       failed = _reason(error)
-    path, valid = str(self.directory / str(step)), 'one that these settings and libraries have saved'
-    distributed.raise_everywhere(lambda: require(not failed, 'a checkpoint', path, f'{valid} ({failed})'))
+    path, valid = str(self.directory / str(step)), 'one saved with these settings and library versions'
+    distributed.raise_everywhere(lambda: require(not failed, 'the checkpoint', path, f'{valid} ({failed})'))
     return restored.state, restored.metrics
 
 
@@ -169,10 +169,10 @@ def _fault(step: pathlib.Path) -> str | None:
   except OSError as error:
     return f'a file cannot be read ({error.strerror})'
   if recorded['of'] != step.parents[1].name:
-    return f'it is of the model {recorded["of"]}'
+    return f'it belongs to model {recorded["of"]}'
   for name, _ in sorted(there.items() ^ recorded['files'].items()):
     wrong = 'failed its checksum' if name in there else 'is missing'
-    return f'{name} {wrong if name in recorded["files"] else "was added"}'
+    return f'{name} {wrong if name in recorded["files"] else "has no checksum"}'
   return None
 
 
@@ -194,10 +194,10 @@ def newest_metrics(directory: pathlib.Path) -> list[dict[str, Any]]:
 
 def _check_shared(directory: pathlib.Path) -> None:
   """Raise SettingsError, in all processes, where one of them lacks the directory, which process 0 has made."""
-  valid = 'one that all processes share, such as gs://BUCKET/DIRECTORY'
+  valid = 'a directory that all processes share, such as gs://BUCKET/DIRECTORY'
   # In an object store there is nothing until there is a file.
   is_seen = storage.is_object(directory) or directory.is_dir()
-  distributed.raise_everywhere(lambda: require(is_seen, 'the directory of checkpoints', str(directory), valid))
+  distributed.raise_everywhere(lambda: require(is_seen, 'the checkpoint directory', str(directory), valid))
 
 
 def sharded_like(tree: Any, sharding: jax.sharding.Sharding) -> Any:

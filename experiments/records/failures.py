@@ -21,7 +21,7 @@ class Failure(NamedTuple):
 
 def sentence(error: BaseException) -> str:
   """The first line of an error, after the name of its class unless the error was written for the user."""
-  line = str(error).strip().partition('\n')[0] or 'without a word'
+  line = str(error).strip().partition('\n')[0] or 'no message'
   is_ours = isinstance(error, storage.StorageError) or exit_status.error_status(error) != exit_status.FAILED
   return (line if is_ours else f'{type(error).__name__}: {line}')[:_LONGEST]
 

@@ -29,7 +29,7 @@ class Corrupt(SettingsError):
 
 
 def write_whole(path: pathlib.Path, content: str | bytes) -> None:
-  """Replaces the file in one step: a reader, or a kill, sees the old content or the new.
+  """Replace the file in one step: a reader, or a kill, sees the old content or the new.
 
   In process 0 alone; where it has lost the lock of a directory above, nothing is written any more.
   """
@@ -57,7 +57,7 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
 
 
 def remove(path: pathlib.Path) -> None:
-  """Removes the file, if there is one."""
+  """Remove the file, if there is one."""
   if locks.may_write(path):
     path.unlink(missing_ok=True)
 
@@ -68,13 +68,13 @@ def write_json_lines(path: pathlib.Path, rows: list[dict[str, Any]]) -> None:
 
 
 def append_json_line(path: pathlib.Path, row: dict[str, Any]) -> None:
-  """Adds a row to those of `path`, whole or not at all; a file that is damaged is renamed, and another begun."""
+  """Add a row to those of `path`, whole or not at all; rename a corrupt file and begin another."""
   if locks.may_write(path):
     write_json_lines(path, [*intact_json_lines(path), row])
 
 
 def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of a file that decides no number; none where it is damaged, and renamed."""
+  """The rows of a file that decides no number; none where it is corrupt, and renamed."""
   try:
     return read_json_lines(path)
   except Corrupt:
@@ -83,7 +83,7 @@ def intact_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
-  """The rows of `path`, none where it does not exist. Raises Corrupt where it is damaged."""
+  """The rows of `path`, none where it does not exist. Raises Corrupt where it is corrupt."""
   try:
     rows = [_parsed(line) for line in read_bytes(path).decode().splitlines()]
     if all(isinstance(row, dict) for row in rows):
@@ -92,7 +92,7 @@ def read_json_lines(path: pathlib.Path) -> list[dict[str, Any]]:
     return []
   except (OSError, ValueError):
     pass
-  raise Corrupt(f'{str(path)!r} is damaged; valid is a JSON object on each line, or no such file: run again then')
+  raise Corrupt(f'{str(path)!r} is corrupt; valid is one JSON object a line; delete the file and rerun')
 
 
 def read_json(path: pathlib.Path) -> Any:
@@ -105,7 +105,7 @@ def _parsed(text: str) -> Any:
     return json.loads(text)
   # Which brackets a thousand deep raise, and which is no ValueError.
   except RecursionError:
-    raise ValueError('it is nested too deep')
+    raise ValueError('JSON is nested too deeply')
 
 
 def read_bytes(path: pathlib.Path) -> bytes:
@@ -130,12 +130,12 @@ def digest(path: pathlib.Path) -> str:
 
 
 def write_sealed(path: pathlib.Path, content: dict[str, Any]) -> None:
-  """Writes a JSON object with the SHA-256 of its other fields in it, so that a bit that flips on a disk is seen."""
+  """Write a JSON object with the SHA-256 of its other fields in it, so that a flipped bit on the disk is detected."""
   write_whole(path, json.dumps({**content, _SEAL: _seal(content)}, allow_nan=False) + '\n')
 
 
 def read_sealed(path: pathlib.Path) -> dict[str, Any]:
-  """The content that `write_sealed` wrote. Raises FileNotFoundError if there is no file, Corrupt if it is damaged."""
+  """The content that `write_sealed` wrote. Raises FileNotFoundError if there is no file, Corrupt if it is corrupt."""
   try:
     content = read_json(path)
   except FileNotFoundError:
@@ -152,13 +152,13 @@ def _seal(content: dict[str, Any]) -> str:
 
 
 def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
-  """Renames a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on where that is taken; where it is now.
+  """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new path.
 
   An object store has no names to change: its library copies all before it removes anything. Raises Lost where another
   process has the lock that this one took.
   """
   if not locks.may_write(path):
-    raise locks.Lost(f'{path} is not renamed: another process took this one for dead, and works there')
+    raise locks.Lost(f'{path} was not renamed: another process took over the lock')
   numbers, where = itertools.count(2), path.with_name(f'{path.name}.corrupt')
   while where.exists():
     where = path.with_name(f'{path.name}.corrupt-{next(numbers)}')

@@ -52,11 +52,11 @@ def config(workdir: pathlib.Path) -> dict[str, Any] | None:
     return None
   except (IsADirectoryError, ValueError):
     content = None
-  path, valid = str(workdir / CONFIG_NAME), f'settings of schema {SCHEMA_VERSION}, or no such file'
+  path, valid = str(workdir / CONFIG_NAME), f'JSON settings of schema version {SCHEMA_VERSION}, or no file'
   if not isinstance(content, dict):
     raise files.Corrupt(f'{path} cannot be parsed; valid are {valid}')
   version = content.pop(_VERSION, 1)
-  require(version == SCHEMA_VERSION, f'the schema of {path}', version, valid)
+  require(version == SCHEMA_VERSION, f'the schema version of {path}', version, valid)
   return content
 
 
@@ -92,5 +92,5 @@ def load(workdir: pathlib.Path) -> list[Record]:
   version."""
   records = files.read_json_lines(workdir / FILE_NAME)
   for version in (record.get(_VERSION, 0) for record in records):
-    require(version == SCHEMA_VERSION, f'the schema of {workdir / FILE_NAME}', version, str(SCHEMA_VERSION))
+    require(version == SCHEMA_VERSION, f'the schema version of {workdir / FILE_NAME}', version, str(SCHEMA_VERSION))
   return records

@@ -40,8 +40,8 @@ def state(trial: Trial) -> str:
     # The clock of the file system may be ahead of this one.
     silence = max(0.0, time.time() - renewed)
     if silence > locks.LEASE:
-      return f'stale of {holder}: its lock was not renewed for {in_words(silence)}, a run takes it over; missing {left}'
-    return f'running by {holder}, its lock renewed {in_words(silence)} ago; missing {left}'
+      return f'stale since {holder} renewed its lock {in_words(silence)} ago; the next run takes over; missing {left}'
+    return f'running in {holder}, lock renewed {in_words(silence)} ago; missing {left}'
   if failure := failures.read(trial.directory):
     return f'failed at {failure["when"]}: {failure["error"]}; missing {left}'
   return f'missing {left}'

@@ -136,7 +136,7 @@ def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   another trial."""
   record = files.read_sealed(path)
   if not {**name._asdict(), 'trial_id': trial_id}.items() <= record.items() or _ARRAYS not in record:
-    raise files.Corrupt(f'is of trial {record.get("trial_id")!r}')
+    raise files.Corrupt(f'belongs to trial {record.get("trial_id")!r}')
   return record
 
 
@@ -154,18 +154,18 @@ def plan(trial: Trial, reporter: Reporter) -> set[Name]:
       try:
         record = _read(path, name, trial_id)
         if not arrays.is_file() or files.digest(arrays) != record[_ARRAYS]:
-          raise files.Corrupt(f'is of other arrays than {arrays.name}, which is missing or failed its checksum')
+          raise files.Corrupt(f'its array {arrays.name} is missing or failed its checksum')
         intact.append(record)
         continue
       except FileNotFoundError:
         pass
       except files.Corrupt as error:
         moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
-        reporter.say(f'{path} {error}: renamed to {moved[0].name}, and made again')
+        reporter.say(f'{path}: {error}; renamed to {moved[0].name}, rerunning')
       missing.append(name)
     made = environments.load(trial.workdir, intact).values() if missing else ()
     for different in environments.differing(made, environments.environment(jax.devices())):
-      reporter.say(f'records of trial {trial_id} were made with {different}')
+      reporter.say(f'existing records of trial {trial_id} come from another environment: {different}')
     return missing
 
   # The broadcast is JSON, which makes a `Name` a list.

@@ -48,7 +48,7 @@ def initialize(settings: DistributedSettings) -> None:
     if s.mode == 'auto' and count in (None, 1):
       return
     if None in (address, count, index):
-      raise ValueError('JAX finds no cluster')
+      raise ValueError('JAX found no cluster')
     # Printed before: a failure to join raises nothing.
     print(f'joining as process {index} of {count} at {address}', file=sys.stderr, flush=True)
     # It would handle SIGTERM in our place.
@@ -65,7 +65,7 @@ def initialize(settings: DistributedSettings) -> None:
     )
   except (ValueError, RuntimeError) as error:
     valid = "'off', or 'on' with coordinator_address, num_processes and process_id"
-    raise SettingsError(f'distributed.mode is {s.mode!r}, which fails ({error}); valid is {valid}')
+    raise SettingsError(f'distributed.mode is {s.mode!r} and failed ({error}); valid is {valid}')
 
 
 def num_processes() -> int:

@@ -28,7 +28,7 @@ class Stopped(BaseException):
     self.status = 128 + number
 
   def __str__(self) -> str:
-    return f'stopped by {signal.Signals(self.args[0]).name}; the same command goes on'
+    return f'stopped by {signal.Signals(self.args[0]).name}; rerun the same command to resume'
 
 
 class Lost(Exception):

@@ -38,12 +38,12 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
       other = holder(directory)
       if _acquire(lease, directory):
         if other:
-          reporter.say(f'{what} is taken over: {other} is gone')
+          reporter.say(f'took over {what}: {other} stopped renewing its lock')
         break
       if gives_up() or signals.is_stopping():
         return False
       if other != waits_for:
-        reporter.say(f'waits for {what}, which {other or "an unknown process"} works on')
+        reporter.say(f'waiting for {what}: locked by {other or "an unknown process"}')
         waits_for = other
       # Only a change of the time counts, since the clock of another machine may be years off.
       now = renewed(directory)
@@ -52,7 +52,7 @@ def held(directory: pathlib.Path, what: str, reporter: Reporter, gives_up: Calla
       elif time.monotonic() - since > 1.5 * LEASE:
         # filelock takes over neither an empty marker nor, without an atomic exchange of names, one on NFS.
         lease.break_lock()
-        reporter.say(f'{what} is taken over: {other or "an unknown process"} is gone')
+        reporter.say(f'took over {what}: {other or "an unknown process"} stopped renewing its lock')
       time.sleep(0.5)
     return True
 
@@ -103,7 +103,7 @@ def check(directory: pathlib.Path) -> None:
 
   def look() -> None:
     if other := lost_to(directory):
-      raise Lost(f'{directory} was taken over by {other}, which took this process for dead')
+      raise Lost(f'lost the lock on {directory} to {other}: this process did not renew it within the lease')
 
   distributed.broadcast_from_process_0(look)
 

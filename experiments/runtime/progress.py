@@ -11,7 +11,7 @@ from experiments.runtime.timing import Clock
 
 _SECONDS_BETWEEN_LINES = 10.0
 # Until the first unit of work is done.
-_BEGINS = 'compiling its program, or loading it'
+_BEGINS = 'compiling or loading its program'
 
 # Called with the number of units done and a short note.
 Advance = Callable[[int, str], None]

@@ -75,4 +75,4 @@ def _answer(number: int, *_: object) -> None:
     raise Stopped(number)
   # No print: one may have been interrupted here, and is not reentrant. The reader may be gone.
   with contextlib.suppress(OSError):
-    os.write(_STDERR, f'{signal.Signals(number).name}: stops when its work is saved\n'.encode())
+    os.write(_STDERR, f'received {signal.Signals(number).name}: stopping after the next checkpoint\n'.encode())

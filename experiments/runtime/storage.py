@@ -21,14 +21,14 @@ def located(where: str, name: str = 'a path') -> pathlib.Path:
   path `name`, where it is neither.
   """
   # Python decodes bytes of the command line that are no UTF-8 to unprintable characters.
-  require(where.isprintable(), name, where, 'a path of characters that can be printed, as UTF-8')
+  require(where.isprintable(), name, where, 'a path of printable UTF-8 characters')
   if '://' not in where:
     return pathlib.Path(where)
   try:
     return cast(pathlib.Path, epath.Path(where))
   except (KeyError, ValueError):
-    what = f'{where!r}, which is in no object store that is known'
-    raise SettingsError(f'{name} is {what}; valid is a local path, or gs://BUCKET/DIRECTORY')
+    what = f'{where!r}, in an unknown object store'
+    raise SettingsError(f'{name} is {what}; valid is a local path or gs://BUCKET/DIRECTORY')
 
 
 def is_object(path: pathlib.Path) -> bool:
@@ -59,8 +59,8 @@ def not_written(path: pathlib.Path, error: Exception) -> str:
   """The sentence of a StorageError: the path that was not written, why, and the free space."""
   there = free_bytes(path)
   room = '' if there is None else f', {there:,} bytes are free'
-  what_stands = 'what was there before stands, and once this is mended the same command goes on'
-  return f'{str(path)!r} was not written ({reason(error)}{room}); {what_stands}'
+  to_resume = 'earlier files are intact; fix the cause and rerun the same command to resume'
+  return f'{str(path)!r} was not written ({reason(error)}{room}); {to_resume}'
 
 
 def reason(error: Exception) -> str:

@@ -35,7 +35,7 @@ def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict
   """
   name, *scale = config.split(':', 1)
   is_file = os.path.isfile(name)
-  valid = f'the path of a config file, or one of {", ".join(experiments)}, with :SCALE'
+  valid = f'the path of a config file, or one of {", ".join(experiments)}, with an optional :SCALE'
   require(is_file or name in experiments, '--config', config, valid)
   try:
     found = (runpy.run_path(name) if is_file else shipped(name))['get_config'](*scale)
@@ -46,7 +46,7 @@ def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict
     # A config file is a program, which may fail in any way or exit.
     reason = f'{type(error).__name__}: {_line(error)}'
     valid = 'a Python file whose get_config returns a ConfigDict'
-    raise SettingsError(f'--config is {config!r}, which fails with {reason}; valid is {valid}')
+    raise SettingsError(f'--config is {config!r}, which raised {reason}; valid is {valid}')
 
 
 def named(words: list[str]) -> list[str]:
@@ -62,10 +62,10 @@ def override(config: ml_collections.ConfigDict, words: list[str], classes: Class
   known = dict(fields(_class(config, classes)))
   for name in named(words):
     if name in ('experiment', 'scale'):
-      raise SettingsError(f'--config.{name} is decided by --config=NAME:SCALE; valid is any other field')
+      raise SettingsError(f'--config.{name} is set by --config=NAME:SCALE; valid is any other field')
     if name not in known:
       nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
-      raise SettingsError(f'--config.{name} is no field of this config; the nearest is --config.{nearest[0]}')
+      raise SettingsError(f'--config.{name} is not a field of this config; did you mean --config.{nearest[0]}?')
   values = flags.FlagValues()
   # As in `main`: other words may stand between those of fields.
   values.set_gnu_getopt()
@@ -110,7 +110,7 @@ def _read(cls: Any, config: Any, prefix: str) -> Any:
   require(isinstance(config, dict), prefix, config, 'a group of fields')
   there = {field.name: field for field in dataclasses.fields(cls)}
   for name in sorted(set(config) ^ set(there)):
-    what = 'is missing from the config' if name in there else f'is no field of the config; valid are {", ".join(there)}'
+    what = 'is missing from the config' if name in there else f'is not a field; valid are {", ".join(there)}'
     raise SettingsError(f'{prefix}{name} {what}')
   values = {
     name: _converted(config[name], field) if field.metadata else _read(field.type, config[name], f'{prefix}{name}.')

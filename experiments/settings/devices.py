@@ -7,9 +7,9 @@ from experiments.settings.fields import Group, setting
 
 
 class MeshSettings(Group):
-  data: int = setting('devices that take different rows of a batch; -1: what is left of them', least=-1)
-  fsdp: int = setting('devices that do so and split parameters and optimiser besides; -1: what is left', least=-1)
-  tensor: int = setting('devices that split heads and feed-forward columns of a layer; -1: what is left', least=-1)
+  data: int = setting('devices on the data-parallel axis; -1: all remaining devices', least=-1)
+  fsdp: int = setting('devices on the FSDP axis, which shards the train state; -1: all remaining devices', least=-1)
+  tensor: int = setting('devices on the tensor-parallel axis of each layer; -1: all remaining devices', least=-1)
 
   @property
   def asked(self) -> tuple[int, ...]:
@@ -23,14 +23,14 @@ class MeshSettings(Group):
 
 class DistributedSettings(Group):
   mode: str = setting(
-    'whether several processes run it together; auto: where JAX finds their cluster',
+    'run one trial with several processes; auto: if JAX detects a cluster',
     choices=('auto', 'on', 'off'),
   )
-  num_processes: int = setting('processes; 0: as many as the cluster says, which then says the next two', least=0)
-  coordinator_address: str = setting('HOST:PORT at which process 0 is met')
-  process_id: int = setting('number of this process', least=0)
-  initialization_timeout: int = setting('seconds after which a process stops waiting for the others to start')
-  heartbeat_timeout: int = setting('seconds of silence after which a process is taken for dead, and all end')
+  num_processes: int = setting('number of processes; 0: the cluster sets this field and the next two', least=0)
+  coordinator_address: str = setting('HOST:PORT of process 0')
+  process_id: int = setting('index of this process', least=0)
+  initialization_timeout: int = setting('seconds to wait for the other processes to start')
+  heartbeat_timeout: int = setting('seconds without a heartbeat after which a process counts as dead and all exit')
 
   def check(self) -> None:
     count = self.num_processes
@@ -38,5 +38,5 @@ class DistributedSettings(Group):
     if count:
       # A name or IPv4 address, or an IPv6 address in brackets.
       is_address = re.fullmatch(r'([^\s:]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}', self.coordinator_address)
-      self.require('coordinator_address', is_address, f'HOST:PORT where num_processes is {count}')
+      self.require('coordinator_address', is_address, f'HOST:PORT if num_processes is {count}')
       self.require('process_id', self.process_id < count, f'below num_processes, {count}')

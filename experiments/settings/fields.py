@@ -11,7 +11,7 @@ _BOUNDS = {
   'most': (operator.le, 'at most'),
   'below': (operator.lt, 'below'),
 }
-_KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a text'}
+_KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a string'}
 
 
 class SettingsError(ValueError):

@@ -47,20 +47,20 @@ AXES: dict[str, Callable[[Point], int]] = {
 class Settings(groups.Experiment):
   """A grid of trials: a distribution with its corpus and pretrained model, and tasks, draws of mu, in each."""
 
-  num_states: tuple[int, ...] = setting('hidden states |H|', most=4096)
-  num_trials: int = setting('draws of the distribution, with a pretraining each', most=100_000)
+  num_states: tuple[int, ...] = setting('numbers of hidden states |H|', most=4096)
+  num_trials: int = setting('number of distributions of each size, each with its own pretraining', most=100_000)
   num_trials_by_size: tuple[int, ...] = setting(
-    'draws at each of num_states, num_trials being the most; (): num_trials at each',
+    'number of distributions for each entry of num_states, at most num_trials; (): num_trials for each',
     most=100_000,
     may_be_empty=True,
     may_repeat=True,
   )
-  tasks_per_trial: int = setting('draws of mu in each', most=10_000)
-  models: tuple[str, ...] = setting('models that methods are tuned on', choices=MODELS)
-  model: str = setting("of 'own': MODULE:FUNCTION from (distribution, key) to (model, params); '': none")
-  methods: tuple[str, ...] = setting('what is trained: a head, a prompt and so on', choices=tuple(METHODS))
-  distribution: str = setting("a named process or a .json or .npz file, which sizes follow from; '': drawn")
-  corpus_file: str = setting("token ids to pretrain on, .npy or .txt, a row or line a document; '': sampled")
+  tasks_per_trial: int = setting('number of tasks (draws of mu) in each trial', most=10_000)
+  models: tuple[str, ...] = setting('models to tune the methods on', choices=MODELS)
+  model: str = setting("the model 'own': MODULE:FUNCTION from (distribution, key) to (model, params); '': none")
+  methods: tuple[str, ...] = setting('methods to tune', choices=tuple(METHODS))
+  distribution: str = setting("a named process or a .json or .npz file, which sets the sizes; '': drawn at random")
+  corpus_file: str = setting("token ids for pretraining, .npy or .txt, one document a row or line; '': sampled")
   hmm: groups.HmmSettings
   memory: groups.MemorySettings
   corpus: groups.CorpusSettings
@@ -77,13 +77,13 @@ class Settings(groups.Experiment):
   restarts: groups.RestartSettings
   mesh: devices.MeshSettings
   distributed: devices.DistributedSettings
-  pretrained: str = setting("directory of pretrained models that experiments share; '': in the workdir")
+  pretrained: str = setting("folder of pretrained models that experiments share; '': in the workdir")
   time_budget: float = setting(
-    'minutes after which no trial begins, and pretraining stops at a checkpoint; 0: none',
+    'minutes after which no trial starts and pretraining stops at a checkpoint; 0: no limit',
     least=0,
   )
   figures: tuple[str, ...] = setting(
-    'what is drawn', choices=(*AXES, 'attention', 'budget', 'conditioning'), may_be_empty=True
+    'figures to draw', choices=(*AXES, 'attention', 'budget', 'conditioning'), may_be_empty=True
   )
   figure: groups.FigureSettings
 
@@ -91,18 +91,18 @@ class Settings(groups.Experiment):
     d, m = self.downstream, self.memory
     # With a memory a label is about a cell, which has at least two values.
     has_label = all(m.sizes) or min(self.num_states) > 1
-    self.require('num_states', has_label, 'at least 2, since of one state every label is the same')
+    self.require('num_states', has_label, 'at least 2: with one state all labels are equal')
     # A given process defines which cell a state reads.
     if any(m.sizes) and not self.distribution:
       are_multiples = not any(states % cells for states, cells in itertools.product(self.num_states, m.cells))
-      self.require('num_states', are_multiples, f'multiples of every number in memory.cells, {m.cells}')
+      self.require('num_states', are_multiples, f'multiples of every entry of memory.cells, {m.cells}')
     given = bool(self.distribution)
-    valid = "without 'other_bert' where a distribution is given, which has no other draw"
+    valid = "without 'other_bert' if distribution is set: it has a single draw"
     self.require('models', not (given and 'other_bert' in self.models), valid)
-    self.require('corpus_file', given or not self.corpus_file, "'' where no distribution is given to stand for its law")
+    self.require('corpus_file', given or not self.corpus_file, "'' unless distribution gives the law of the corpus")
     by_size, count = self.num_trials_by_size, len(self.num_states)
     is_whole = len(by_size) == count and max(by_size) == self.num_trials
-    valid = f'(), or {count} numbers of which num_trials, {self.num_trials}, is the most'
+    valid = f'(), or {count} numbers with maximum num_trials, {self.num_trials}'
     self.require('num_trials_by_size', is_whole or not by_size, valid)
     chunks = self.corpus.num_chunks
     valid = f'at most {chunks}, the number of chunks in the corpus'
@@ -112,18 +112,16 @@ class Settings(groups.Experiment):
     for name in set(AXES) & set(self.figures):
       # Figures show the two kinds of text apart, so that one of each may share a place.
       places = [(AXES[name](point), point.memory_size > 0) for point in self.grid()]
-      valid = f'without {name}, which would draw several distributions in one place, such as ()'
+      valid = f'a tuple without {name}, which has several distributions at one x, such as ()'
       self.require('figures', len(set(places)) == len(places), valid)
     is_asked = 'own' in self.models
-    self.require(
-      'model', bool(self.model) == is_asked, "MODULE:FUNCTION where 'own' is one of models, and '' elsewhere"
-    )
+    self.require('model', bool(self.model) == is_asked, "MODULE:FUNCTION if 'own' is in models, otherwise ''")
     for name in used:
       method = METHODS[name]
-      valid = f'with {" or ".join(method.models)}, of which alone {name!r} is a method'
+      valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
       self.require('models', set(method.models) & set(self.models), valid)
       reads_all = method.reads not in ('probs', 'tokens')
-      valid = f"'paper' where {name} is a method: the released code's head reads no tokens"
+      valid = f"'paper' for method {name}: the head of the released code reads no tokens"
       self.require('attention.form', self.attention.form == 'paper' or reads_all, valid)
       if method.has_schedule:
         self.tuning(name).check_for(method.settings[0], d.num_train)
@@ -131,11 +129,11 @@ class Settings(groups.Experiment):
   def _check_positions(self, has_prompt: bool) -> None:
     """Check that a cut leaves the [MASK] and a token beside a prompt, and that BERT has enough positions."""
     d, prompt = self.downstream, self.prompt.length * has_prompt
-    valid = f'0, or at least {prompt + 2}, for the prompt, the [MASK] and one token more'
+    valid = f'0, or at least {prompt + 2} for the prompt, the [MASK] and one token'
     self.require('downstream.num_positions', not 0 < d.num_positions < prompt + 2, valid)
     seen = d.num_positions or d.length + prompt * self.has_bert
     longest = max(self.corpus.chunk_length, seen)
-    valid = f'at least {longest}, for corpus.chunk_length and for prompt.length with what is seen of a text'
+    valid = f'at least {longest}, the larger of corpus.chunk_length and a prompt with its text'
     self.require('bert.max_positions', self.bert.max_positions >= longest, valid)
 
   @property

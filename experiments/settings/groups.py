@@ -19,26 +19,26 @@ from hmm_jax.tuning import Schedule
 class Experiment(Group):
   """The settings that every experiment has."""
 
-  experiment: str = setting('name of the experiment, decided by --config')
-  scale: str = setting('name of the defaults, how much is run: decided by --config=NAME:SCALE')
-  seed: int = setting('decides everything that is drawn', least=0)
-  compilation_cache: str = setting("where compiled programs are kept between runs: auto, a directory, or '' nowhere")
-  fast_compilation: bool = setting('whether programs compile in half the time and run slower')
-  deterministic: bool = setting('whether a GPU goes without operations whose last bits differ from run to run')
-  debug_nans: bool = setting('whether JAX looks at every result and stops at the first NaN, with its place')
+  experiment: str = setting('name of the experiment; set by --config')
+  scale: str = setting('scale of the experiment; set by --config=NAME:SCALE')
+  seed: int = setting('random seed', least=0)
+  compilation_cache: str = setting("folder of compiled programs: auto, a path, or '' for none")
+  fast_compilation: bool = setting('compile programs in half the time; they run slower')
+  deterministic: bool = setting('exclude nondeterministic GPU operations')
+  debug_nans: bool = setting('check every result for NaN (jax_debug_nans) and stop at the first')
 
 
 class FigureSettings(Group):
-  width: float = setting('inches', least=1, most=30)
-  height: float = setting('inches', least=1, most=30)
-  dpi: int = setting('dots per inch', least=10, most=600)
-  paper_overlay: bool = setting("whether the paper's Figure 3 is drawn and tabulated beside ours")
+  width: float = setting('width in inches', least=1, most=30)
+  height: float = setting('height in inches', least=1, most=30)
+  dpi: int = setting('resolution in dots per inch', least=10, most=600)
+  paper_overlay: bool = setting("draw and tabulate the paper's Figure 3 beside ours")
 
 
 class TemperatureSettings(Group):
-  transition_temperature: float = setting('of the weights of the permutations', least=1e-6, most=1_000_000)
-  initial_temperature: float = setting('of P[H_1]', least=1e-6, most=1_000_000)
-  emission_temperature: float = setting('of the rows P[X | H]', least=1e-6, most=1_000_000)
+  transition_temperature: float = setting('softmax temperature of the permutation weights', least=1e-6, most=1_000_000)
+  initial_temperature: float = setting('softmax temperature of P[H_1]', least=1e-6, most=1_000_000)
+  emission_temperature: float = setting('softmax temperature of the rows P[X | H]', least=1e-6, most=1_000_000)
 
   @property
   def temperatures(self) -> dict[str, Any]:
@@ -46,34 +46,34 @@ class TemperatureSettings(Group):
 
 
 class HmmSettings(TemperatureSettings):
-  num_tokens: int = setting('size V of the vocabulary', least=2, most=65_536)
-  num_permutations: int = setting('permutations that the transition matrix mixes; 0: |H|', least=0, most=65_536)
+  num_tokens: int = setting('vocabulary size V', least=2, most=65_536)
+  num_permutations: int = setting('number of permutations mixed by the transition matrix; 0: |H|', least=0, most=65_536)
 
 
 class MemorySettings(Group):
-  sizes: tuple[int, ...] = setting('values |M| of a cell; 0: an HMM without a memory', least=0, most=4096)
-  cells: tuple[int, ...] = setting('numbers N of cells', most=64)
-  label_cell: int = setting("the cell that labels speak of, the paper's j*", least=0)
-  joint_prior: bool = setting('whether P[M, H_1] is drawn at once')
-  joint_permutations: bool = setting('whether as many permutations are mixed as joint states |M||H|')
+  sizes: tuple[int, ...] = setting('numbers |M| of values of a memory cell; 0: no memory', least=0, most=4096)
+  cells: tuple[int, ...] = setting('numbers N of memory cells', most=64)
+  label_cell: int = setting("index of the cell that decides the label, the paper's j*", least=0)
+  joint_prior: bool = setting('draw P[M, H_1] jointly')
+  joint_permutations: bool = setting('mix as many permutations as joint states |M||H|')
   vanilla_methods: tuple[str, ...] = setting(
-    'methods on the HMM of |M||H| states beside each memory', choices=tuple(METHODS), may_be_empty=True
+    'methods to tune on an HMM with |M||H| states beside each memory HMM', choices=tuple(METHODS), may_be_empty=True
   )
 
   def check(self) -> None:
-    self.require('sizes', 1 not in self.sizes, 'at least 2 values, or 0 for no memory')
+    self.require('sizes', 1 not in self.sizes, 'at least 2, or 0 for no memory')
     if any(self.sizes):
       # The grid combines every size with every number of cells.
       valid = f'fewer, for sizes {self.sizes}: at most {MAX_CONFIGURATIONS} memory configurations are enumerated'
       self.require('cells', max(self.sizes) ** max(self.cells) <= MAX_CONFIGURATIONS, valid)
       fewest = min(self.cells)
-      self.require('label_cell', self.label_cell < fewest, f'below the fewest in cells, {fewest}')
+      self.require('label_cell', self.label_cell < fewest, f'below the smallest entry of cells, {fewest}')
 
 
 class CorpusSettings(Group):
-  num_documents: int = setting('documents of the corpus')
-  document_length: int = setting('tokens of a document')
-  chunk_length: int = setting('tokens that pretraining sees at once; a remainder of the document is left out')
+  num_documents: int = setting('number of documents in the corpus')
+  document_length: int = setting('tokens in a document')
+  chunk_length: int = setting('tokens in a pretraining chunk; the remainder of a document is dropped')
 
   def check(self) -> None:
     valid = f'at most document_length, {self.document_length}'
@@ -89,23 +89,23 @@ class CorpusSettings(Group):
 
 
 class BertSettings(Group):
-  num_layers: int = setting('layers', most=1000)
-  width: int = setting('width D of an embedding')
-  num_heads: int = setting('attention heads of a layer')
-  ffn_width: int = setting('width of the inner layer of the feed-forward network')
-  max_positions: int = setting('positions, those of a prompt included')
-  dropout_rate: float = setting('share that dropout zeroes in pretraining', least=0, below=1)
-  init_stddev: float = setting("standard deviation of initial weights; BERT's 0.02 is for width 768")
-  dtype: str = setting('arithmetic of pretraining; parameters are float32', choices=('float32', 'bfloat16', 'float16'))
-  attention: str = setting('its kernel in pretraining; cudnn needs a GPU', choices=('xla', 'cudnn'))
-  scan_layers: bool = setting('whether all layers but the last compile as one')
+  num_layers: int = setting('number of layers', most=1000)
+  width: int = setting('embedding width D')
+  num_heads: int = setting('attention heads in a layer')
+  ffn_width: int = setting('width of the feed-forward layer')
+  max_positions: int = setting('maximum number of positions, prompt included')
+  dropout_rate: float = setting('dropout rate in pretraining', least=0, below=1)
+  init_stddev: float = setting('standard deviation of the initial weights; 0.02 in BERT at width 768')
+  dtype: str = setting('compute dtype of pretraining; parameters: float32', choices=('float32', 'bfloat16', 'float16'))
+  attention: str = setting('attention kernel in pretraining; cudnn needs a GPU', choices=('xla', 'cudnn'))
+  scan_layers: bool = setting('compile all layers but the last as one scan')
 
   def check(self) -> None:
     # cuDNN's kernel supports only half precision, and no dropout.
     if self.attention == 'cudnn':
-      self.require('dtype', self.dtype != 'float32', "bfloat16 or float16 where attention is 'cudnn'")
-      self.require('dropout_rate', self.dropout_rate == 0, "0 where attention is 'cudnn'")
-    self.require('scan_layers', not self.scan_layers or self.num_layers > 1, 'False for one layer')
+      self.require('dtype', self.dtype != 'float32', "bfloat16 or float16 if attention is 'cudnn'")
+      self.require('dropout_rate', self.dropout_rate == 0, "0 if attention is 'cudnn'")
+    self.require('scan_layers', not self.scan_layers or self.num_layers > 1, 'False if num_layers is 1')
     self.require('width', self.width % self.num_heads == 0, f'a multiple of num_heads, {self.num_heads}')
 
   def module(self, num_tokens: int) -> Bert:
@@ -113,27 +113,27 @@ class BertSettings(Group):
 
 
 class AdamWSettings(Group):
-  learning_rate: float = setting('peak, after a linear warm-up and before the decay')
-  batch_size: int = setting('inputs of an optimiser step')
-  warmup_steps: int = setting('steps until the peak', least=0)
-  weight_decay: float = setting('of AdamW', least=0)
-  clip_norm: float = setting('most norm of a gradient')
+  learning_rate: float = setting('peak learning rate, after linear warm-up and before decay')
+  batch_size: int = setting('batch size of an optimiser step')
+  warmup_steps: int = setting('warm-up steps', least=0)
+  weight_decay: float = setting('weight decay of AdamW', least=0)
+  clip_norm: float = setting('maximum gradient norm')
 
 
 class MlmSettings(AdamWSettings):
-  optimizer: str = setting('AdamW, or Muon for the matrices of the layers', choices=('adamw', 'muon'))
-  muon_learning_rate: float = setting('as learning_rate, of the matrices that Muon trains')
-  decay: str = setting('of the learning rate; wsd: over the last fifth of the steps', choices=optimizer_lib.DECAYS)
-  b2: float = setting("of Adam's mean square", least=0, below=1)
-  mask_rate: float = setting('share of positions that are selected', above=0, below=1)
-  mask_share: float = setting('share of the selected that become [MASK]', above=0, most=1)
-  random_share: float = setting('share of the selected that become a random token', least=0, most=1)
-  steps_per_call: int = setting('steps of one call of the compiled program')
+  optimizer: str = setting('optimiser: AdamW, or Muon for the matrices of the layers', choices=('adamw', 'muon'))
+  muon_learning_rate: float = setting('peak learning rate of the matrices trained by Muon')
+  decay: str = setting('learning rate decay; wsd: over the last fifth of the steps', choices=optimizer_lib.DECAYS)
+  b2: float = setting("decay rate of Adam's second moment", least=0, below=1)
+  mask_rate: float = setting('share of positions selected for prediction', above=0, below=1)
+  mask_share: float = setting('share of selected positions replaced by [MASK]', above=0, most=1)
+  random_share: float = setting('share of selected positions replaced by a random token', least=0, most=1)
+  steps_per_call: int = setting('optimiser steps in one call of the compiled program')
 
   def check(self) -> None:
     # 0.9 + 0.1 may be more than 1 in binary.
     fits = self.mask_share + self.random_share <= 1 + 1e-9
-    self.require('random_share', fits, f'at most {1 - self.mask_share:.3g}, what mask_share leaves')
+    self.require('random_share', fits, f'at most 1 - mask_share, {1 - self.mask_share:.3g}')
 
   def gradient_transformation(self, num_steps: int) -> optax.GradientTransformation:
     """The optimiser whose learning rate is 0 after `num_steps`."""
@@ -154,9 +154,9 @@ class MlmSettings(AdamWSettings):
 
 
 class PretrainSettings(MlmSettings):
-  num_steps: int = setting('optimiser steps')
+  num_steps: int = setting('number of optimiser steps')
   checkpoint_every: int = setting('steps between checkpoints')
-  measure_every: int = setting('steps between measurements of the distance from the ideal model')
+  measure_every: int = setting('steps between evaluations against the ideal model')
 
   def check(self) -> None:
     super().check()
@@ -168,25 +168,25 @@ class PretrainSettings(MlmSettings):
 
 
 class MeasureSettings(Group):
-  num_chunks: int = setting('chunks corrupted as in pretraining, for the loss above its Bayes floor')
-  num_inputs: int = setting('test inputs at most, for KL and total variation at the [MASK]')
-  num_documents: int = setting('documents masked one position at a time')
-  batch_size: int = setting('inputs that are computed at a time', most=65_536)
+  num_chunks: int = setting('corrupted chunks for the MLM loss above its Bayes floor')
+  num_inputs: int = setting('maximum test inputs for KL and total variation at the [MASK]')
+  num_documents: int = setting('documents evaluated with one position masked at a time')
+  batch_size: int = setting('batch size of the evaluation', most=65_536)
 
 
 class DownstreamSettings(Group):
-  length: int = setting('tokens of a text, which all decide its label: the [MASK] and at least one more', least=2)
-  num_positions: int = setting('positions that a text is cut to for the model, prompt included; 0: no cut', least=0)
+  length: int = setting('tokens in a text, [MASK] included; all of them decide the label', least=2)
+  num_positions: int = setting('positions the model sees, prompt included; 0: the whole text', least=0)
   label_state: str = setting(
-    'whose posterior labels speak of without a memory: H_1, or the silent state before',
+    'state that decides the label without a memory: H_1, or the silent state before it',
     choices=('first', 'silent'),
   )
-  num_train: int = setting('training inputs')
-  num_validation: int = setting('validation inputs')
-  num_test: int = setting('test inputs')
-  num_classes: int = setting('labels', least=2, most=1000)
-  num_nonzero: int = setting('nonzero entries of mu, at most all', most=1_000_000)
-  with_replacement: bool = setting('whether the places of the nonzero entries may coincide')
+  num_train: int = setting('number of training inputs')
+  num_validation: int = setting('number of validation inputs')
+  num_test: int = setting('number of test inputs')
+  num_classes: int = setting('number of classes', least=2, most=1000)
+  num_nonzero: int = setting('nonzero entries of mu, capped at its size', most=1_000_000)
+  with_replacement: bool = setting('draw the places of the nonzero entries with replacement')
 
   def seen_length(self, prompt_length: int) -> int:
     """Tokens of a text that a model sees after a prompt, [MASK] included."""
@@ -194,7 +194,7 @@ class DownstreamSettings(Group):
 
 
 class TuneSettings(AdamWSettings):
-  num_epochs: int = setting('passes over the training inputs')
+  num_epochs: int = setting('epochs over the training inputs')
 
   @property
   def schedule(self) -> Schedule:
@@ -210,31 +210,31 @@ class TuneSettings(AdamWSettings):
 
 
 class OnTestSettings(Group):
-  ridges: tuple[float, ...] = setting('of heads converged on test inputs, from the best of which the search starts too')
-  tolerance: float = setting('margins up to which count as none, where test inputs have unit covariance', below=1)
-  max_rounds: int = setting('rounds of search from each start at most', most=1_000_000)
-  max_certificates: int = setting('certificates of inseparability that are looked for')
+  ridges: tuple[float, ...] = setting('ridges of heads fitted to the test inputs; the best one also starts the search')
+  tolerance: float = setting('margins up to this count as 0; test inputs have unit covariance', below=1)
+  max_rounds: int = setting('maximum search rounds from each start', most=1_000_000)
+  max_certificates: int = setting('maximum certificates of inseparability to search for')
 
 
 class ConvergedSettings(Group):
-  ridge: float = setting('half of it times the squares of weights and bias is added to the mean loss')
-  tolerance: float = setting('largest entry of the gradient at which a head is converged')
-  max_iterations: int = setting('steps of the optimiser at which it gives up')
+  ridge: float = setting('L2 penalty: half of it times the squared weights and bias is added to the mean loss')
+  tolerance: float = setting('largest gradient entry of a converged head')
+  max_iterations: int = setting('maximum optimiser steps to convergence')
 
 
 class RestartSettings(Group):
-  number: int = setting('starts of each task, of which validation chooses', most=16_384)
-  steps_factor: int = setting('epochs from each start, in units of those of the schedule', most=1_000_000)
+  number: int = setting('starts of each task; the best on validation counts', most=16_384)
+  steps_factor: int = setting('epochs of each start, as a multiple of num_epochs', most=1_000_000)
 
 
 class PromptSettings(TuneSettings):
-  length: int = setting('vectors of a prompt', most=65_536)
-  init: str = setting('how it starts: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
-  init_scale: float = setting('half-width of the uniform start, in units of the prompt space of the model')
+  length: int = setting('prompt length in vectors', most=65_536)
+  init: str = setting('initialisation: uniform entries, or rows of the vocabulary', choices=('uniform', 'vocabulary'))
+  init_scale: float = setting('half-width of the uniform initialisation, in units of the prompt space of the model')
 
 
 class AttentionSettings(TuneSettings):
-  form: str = setting("of the head: the paper's (4.1), or the released code's", choices=('paper', 'official'))
-  temperature: float = setting('of its softmax; 0: argmax, averaging over ties', least=0, most=1_000_000)
-  key_size: int = setting('of its keys; 0: |H| + 1', least=0, most=65_536)
-  value_size: int = setting('of its values; 0: |M||H|', least=0, most=65_536)
+  form: str = setting("attention head: the paper's (4.1), or the released code's", choices=('paper', 'official'))
+  temperature: float = setting('softmax temperature; 0: argmax, averaged over ties', least=0, most=1_000_000)
+  key_size: int = setting('size of the keys; 0: |H| + 1', least=0, most=65_536)
+  value_size: int = setting('size of the values; 0: |M||H|', least=0, most=65_536)

@@ -24,7 +24,7 @@ from hmm_jax.memory_hmm import cell_probs
 
 # The documents that are drawn and tabulated: the sentence of the settings is document 0, samples follow.
 _SHOWN: dict[Any, str] = {0: 'sentence', 1: 'sampled_document'}
-_TITLE = 'Posterior of each cell after each word; the probability, given all words, that the word reads a cell'
+_TITLE = 'Posterior of each cell after each word, and probability given all words that the word reads the cell'
 
 
 def _check(settings: ExampleSettings) -> None:
@@ -36,7 +36,7 @@ def _check(settings: ExampleSettings) -> None:
     raise SettingsError(f'sentence is {settings.sentence!r}; {error}')
   rows = hmm_jax.token_likelihoods(hmm, tokens, jnp.ones(tokens.shape, bool))
   is_said = tokens.size and hmm_jax.forward_backward(hmm, rows).marginal_loglik > -jnp.inf
-  valid = f'one that the example can say, such as {example_4_1.SENTENCE!r}'
+  valid = f'one that the example can generate, such as {example_4_1.SENTENCE!r}'
   require(bool(is_said), 'sentence', settings.sentence, valid)
 
 

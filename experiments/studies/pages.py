@@ -1,4 +1,4 @@
-"""python -m experiments.studies.pages: fills the tables of README.md and docs/, and draws figures, from docs/results/.
+"""python -m experiments.studies.pages: fill the tables of README.md and docs/, and draw figures, from docs/results/.
 
 A table stands between `<!-- table NAME of FOLDER -->` and `<!-- end -->`, FOLDER below docs/results/; all words around
 it are written by hand. Figures lie beside the records that they are drawn from.
@@ -41,7 +41,7 @@ def _shown(folder: str) -> tuple[dict[str, Table], Callable[[], dict[str, matplo
 def main(words: list[str]) -> int:
   """Rewrite every page, and the figures of every folder of records with a table on a page; return the exit status."""
   if words:
-    print(f'error: {words[0]!r} is a stray argument; valid is none', file=sys.stderr)
+    print(f'error: unknown argument {words[0]!r}; valid is none', file=sys.stderr)
     return exit_status.BAD_INPUT
   folders = set[str]()
   for page in PAGES:
@@ -50,7 +50,7 @@ def main(words: list[str]) -> int:
     try:
       files.write_whole(page, filled(text))
     except (KeyError, ValueError, SettingsError) as error:
-      print(f'error: {page} has a table that cannot be made ({error}); valid is NAME of FOLDER', file=sys.stderr)
+      print(f'error: {page} has an unknown table ({error}); valid is NAME of FOLDER', file=sys.stderr)
       return exit_status.BAD_INPUT
   for folder in sorted(folders):
     _, draw = _shown(folder)

@@ -27,7 +27,7 @@ from experiments.settings.grid import Point
 from experiments.studies.settings import BASE, RecipeSettings
 from experiments.studies.study import Study
 
-_TITLE = 'Against the base, on the same {}s: KL as geometric means, ratios with 95% t intervals of the logarithm'
+_TITLE = 'Recipes and the base on the same {}s: geometric mean KL; ratios with 95% t intervals on the log scale'
 
 
 def _check(settings: RecipeSettings) -> None:
@@ -51,7 +51,7 @@ def _merge(settings: RecipeSettings, workdir: pathlib.Path, reporter: Reporter) 
   names = {recipe: name for name, recipe in settings.recipes().items()}
   record = lambda trial, rows: [{'recipe': names[trial.settings], **_record(settings, trial, rows)}]
   left = len(grid) - len(sweep.write(workdir, settings, grid, record, reporter))
-  return f'{left} of {len(grid)} pretrainings are left' if left else None
+  return f'{left} of {len(grid)} pretrainings are unfinished' if left else None
 
 
 def metrics_of(trial: trial_lib.Trial) -> list[Record]:
@@ -60,8 +60,7 @@ def metrics_of(trial: trial_lib.Trial) -> list[Record]:
   metrics = checkpoints.newest_metrics(directory / checkpoints.NAME)
   if not metrics or metrics[-1]['step'] != trial.settings.pretrain.num_steps:
     raise SettingsError(
-      f'{str(directory)!r}, the pretrained model of {str(trial.directory)!r}, '
-      'has no good checkpoint of its last step; valid is to delete both'
+      f'{str(directory)!r} has no intact last checkpoint; delete it and {str(trial.directory)!r}, then rerun'
     )
   return metrics
 
@@ -107,7 +106,7 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
       'KL at [MASK]\n/ base': ratio(pairs['kl_at_mask'] / pairs['kl_at_mask_of_base']),
       'KL over positions\n/ base': ratio(pairs['kl_over_positions'] / pairs['kl_over_positions_of_base']),
       'excess\nMLM loss': f'{of_recipe["excess_mlm_loss"].mean():.4f}',
-      "share that reaches\nthe base's KL": _reached(pairs),
+      "share to reach\nthe base's KL": _reached(pairs),
     }
     for method in percent:
       row[f'{method}\naccuracy'] = f'{of_recipe[method].mean():.1f}'
@@ -131,7 +130,7 @@ def _reached(pairs: pd.DataFrame) -> str:
   """The mean share of the base's operations that reaches its last KL, or how many reach it; '' without pairs."""
   curves = zip(pairs['curve'], pairs['curve_of_base'])
   shares = pairs['operations'] * [share_to_reach(curve, base[-1][1]) for curve, base in curves]
-  return f'{shares.count()} of {len(shares)} do' if shares.isna().any() else number(shares.mean(), '.2f')
+  return f'{shares.count()} of {len(shares)} reach' if shares.isna().any() else number(shares.mean(), '.2f')
 
 
 def share_to_reach(curve: Sequence[tuple[int, float]], target: float) -> float:

@@ -21,9 +21,9 @@ _OF_CORPUS = {'corpus.num_documents', 'corpus.document_length'}
 class ExampleSettings(Experiment):
   """The paper's Example 4.1."""
 
-  sentence: str = setting('any that the example can say')
-  num_documents: int = setting('sampled documents', most=1000)
-  document_length: int = setting('words of each, of which the last, unfinished sentence is left out', most=10**5)
+  sentence: str = setting('sentence in the words and grammar of the example')
+  num_documents: int = setting('number of sampled documents', most=1000)
+  document_length: int = setting('words in each document; an unfinished last sentence is dropped', most=10**5)
   figure: FigureSettings
 
 
@@ -31,14 +31,14 @@ class RecipeSettings(Settings):
   """A grid of trials, each pretrained by the config's own recipe and by its variants."""
 
   variants: tuple[str, ...] = setting(
-    f'recipes beside {BASE}, the config as it is: FIELD=VALUE of pretrain, corpus or bert, or several between blanks',
+    f'recipes to compare with {BASE}, the config itself: FIELD=VALUE of pretrain, corpus or bert, separated by spaces',
     may_be_empty=True,
   )
-  num_measurements: int = setting('measurements of the distance from the ideal model along a pretraining', most=1000)
+  num_measurements: int = setting('evaluations against the ideal model during a pretraining', most=1000)
 
   def check(self) -> None:
     super().check()
-    require(self.models == ('bert',), 'models', self.models, "('bert',), which alone is pretrained")
+    require(self.models == ('bert',), 'models', self.models, "('bert',), the only pretrained model")
     if not self.variants:
       return
     models = set()
@@ -46,9 +46,9 @@ class RecipeSettings(Settings):
       try:
         models.add(self.recipe(text).pretraining_id(Point(self.num_states[0]), 0))
       except SettingsError as error:
-        raise SettingsError(f'variants has {text!r}: {error}')
+        raise SettingsError(f'variants contains {text!r}: {error}')
     # Otherwise two trials would train one model, perhaps at the same time.
-    valid = f'recipes, FIELD=VALUE, that differ from {BASE} and from each other in more than when they are measured'
+    valid = f'recipes whose pretraining differs from {BASE} and from each other'
     require(len(models) == 1 + len(self.variants), 'variants', self.variants, valid)
 
   def recipes(self) -> dict[str, 'RecipeSettings']:
@@ -81,7 +81,7 @@ class RecipeSettings(Settings):
     changes: dict[str, Any] = {}
     for word in text.split():
       name, _, value = word.partition('=')
-      require(name in fields, 'a change', word, f'FIELD=VALUE of one of {", ".join(fields)}')
+      require(name in fields, 'a recipe field', word, f'FIELD=VALUE of one of {", ".join(fields)}')
       try:
         changes[name] = ast.literal_eval(value)
       except (SyntaxError, ValueError):

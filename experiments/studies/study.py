@@ -87,7 +87,7 @@ def in_parts(parts: Callable[[Any], dict[str, Part]]) -> Callable[[Any, pathlib.
       signals.check()
       make = functools.partial(part, settings, jax.random.fold_in(key, index), reporter)
       found[name] = _read_or_made(folder / name, make, workdir, reporter)
-    with locks.held(workdir, 'the merging of records', reporter):
+    with locks.held(workdir, 'the merge of records', reporter):
       results.write(workdir, settings, [row for made in found.values() for row in made['records']])
 
   return run
@@ -114,7 +114,7 @@ def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
   except FileNotFoundError:
     return None
   except files.Corrupt as error:
-    reporter.say(f'{path} {error}: renamed to {files.rename_corrupt(path).name}, and made again')
+    reporter.say(f'{path}: {error}; renamed to {files.rename_corrupt(path).name}, rerunning')
     return None
 
 

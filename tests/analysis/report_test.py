@@ -66,7 +66,7 @@ def test_trials_of_one_process_are_pretraining_seeds():
   """Its name stands in each row, and no unit is an HMM."""
   rows = [row | {'distribution': 'mess3-0123456789ab'} for row in prompt_records(3) if row['num_states'] == 4]
   assert [row['process'] for row in _table('accuracy', rows)] == ['mess3']
-  assert 'the unit the pretraining seed;' in report.tables(frame(rows), False)['differences'].title
+  assert 'unit of analysis: pretraining seed;' in report.tables(frame(rows), False)['differences'].title
 
 
 def test_contrasts_on_the_exact_model_are_apart():

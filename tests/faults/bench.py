@@ -54,7 +54,7 @@ class Bench:
     self.check_left(directory / 'warm')
 
   def run(self, workdir, *more, **how):
-    """Starts the run in a workdir, with more flags."""
+    """Start the run in a workdir, with more flags."""
     fields = [f'--config.{field}' for field in self.fields]
     shared = [f'--config.compilation_cache={os.environ["JAX_COMPILATION_CACHE_DIR"]}', f'--workdir={workdir}']
     return Run(['--config=prompt_vs_head:smoke', *fields, *shared, *more], self.directory / 'logs', **how)
@@ -64,7 +64,7 @@ class Bench:
     return Moment(phase, 1 + int(share * (self.phases[phase] - 1)), signal)
 
   def check_left(self, workdir):
-    """Raises Lost where the results of a workdir are not those of the reference."""
+    """Raise Lost where the results of a workdir are not those of the reference."""
     why = differs(results(workdir), self.left)
     check(not why, why)
 
@@ -89,13 +89,13 @@ class Bench:
 
 
 def check(is_well, why):
-  """Raises Lost, with why, where something is not well."""
+  """Raise Lost, with why, where something is not well."""
   if not is_well:
     raise Lost(why)
 
 
 def expect(ended, *statuses):
-  """Raises Lost, with the last line that a run said, where its exit status is none of these."""
+  """Raise Lost, with the last line that a run said, where its exit status is none of these."""
   lines = [line for line in ended.said.splitlines() if line.strip()]
   check(ended.status in statuses, f'status {ended.status}: {lines[-1] if lines else "nothing"}')
 

@@ -53,13 +53,13 @@ class Run:
     self.process = forked(_run, arguments, str(self._log), str(self._phases), moment, poisoned)
 
   def send(self, number):
-    """Sends a signal, unless the run is over."""
+    """Send a signal, unless the run is over."""
     with contextlib.suppress(ProcessLookupError):
       if self.process.is_alive():
         os.kill(self.process.pid, number)
 
   def reached(self, phase, number=1):
-    """Waits until a phase begins for the `number`-th time; whether it does before the run is over."""
+    """Wait until a phase begins for the `number`-th time; return whether it does before the run is over."""
     while self._phases.read_text().split('\n').count(phase) < number:
       if not self.process.is_alive():
         return False
@@ -67,7 +67,7 @@ class Run:
     return True
 
   def end(self, seconds=_MOST_SECONDS):
-    """Waits for the end, and kills a run that takes longer."""
+    """Wait for the end, and kill a run that takes longer."""
     self.process.join(seconds)
     self.send(signal.SIGKILL)
     self.process.join()
@@ -113,7 +113,7 @@ def _run(arguments, log, phases, moment, poisoned):
 
 
 def _watch(path, moment):
-  """Notes where phases begin, and sends this process the signal at the moment, if there is one."""
+  """Note where phases begin, and sends this process the signal at the moment, if there is one."""
   import jax
   import orbax.checkpoint as ocp
 

@@ -47,7 +47,7 @@ def delete(path):
 
 
 def damaged(pattern, how, is_finished=True):
-  """Damages every file of a pattern in a copy of the reference; if not finished, as it was before tuning."""
+  """Damage every file of a pattern in a copy of the reference; if not finished, as it was before tuning."""
 
   def disturb(bench, workdir):
     shutil.copytree(bench.reference, workdir)
@@ -150,7 +150,7 @@ def _damage():
       half = damaged(f'{_STEP}/{file}', how, is_finished=False)
       yield Scenario('damage', f'{name}: {file} of the newest step', half, 'checkpoints/40', 2)
   both = damaged('pretrained/*/checkpoints/*/state/d/*', flip, is_finished=False)
-  yield Scenario('damage', 'flip: every step', both, 'no intact checkpoint is left', 4)
+  yield Scenario('damage', 'flip: every step', both, 'no intact checkpoint', 4)
 
 
 def _signals():

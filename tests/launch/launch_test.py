@@ -27,7 +27,7 @@ EITHER = ('IoK8sApimachineryPkgApiResourceQuantity', 'IoK8sApimachineryPkgUtilIn
 
 
 def _validator(name):
-  """Raises jsonschema.ValidationError where a field is unknown, missing or of another type."""
+  """A validator: it raises jsonschema.ValidationError where a field is unknown, missing or of another type."""
   version, kind, model = TYPES[name]
   schema = model.model_json_schema(by_alias=True)
   schema['$defs'] |= dict.fromkeys(EITHER, {'type': ['number', 'string']})

@@ -2,7 +2,7 @@
 
 
 def put(folder, programs):
-  """Writes each by its name, for all to run."""
+  """Write each by its name, for all to run."""
   folder.mkdir(exist_ok=True)
   for name, text in programs.items():
     (folder / name).write_text(text)

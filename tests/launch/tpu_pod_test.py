@@ -56,7 +56,7 @@ POD = ('pod', 'zone', 'v5litepod-8')
 
 
 def _run(folder, *words, status=0):
-  """Runs the script from a repository of its own, so that what it fetches lands there; its output, both streams."""
+  """Run the script from a repository of its own, so that what it fetches lands there; return both output streams."""
   env = {**os.environ, 'PATH': f'{folder / "bin"}:{os.environ["PATH"]}', 'FAKE': str(folder), 'STATUS': str(status)}
   command = ['bash', folder / 'code' / 'launch' / 'tpu_pod.sh', *words, *POD, str(folder / 'bucket')]
   command += ['prompt_vs_head:smoke', '--config.seed=1']

@@ -96,5 +96,5 @@ def test_states_past_those_written_out():
 
 
 def test_second_derivatives_are_refused():
-  with pytest.raises(TypeError, match='reverse mode once'):
+  with pytest.raises(TypeError, match='one reverse-mode derivative'):
     jax.hessian(lambda rows: objective(ONE, rows))(ROWS[0, 0])

@@ -86,7 +86,7 @@ def _communicated(text):
 
 
 def check_meshes():
-  """Runs in a process of its own that has eight devices."""
+  """Run in a process of its own that has eight devices."""
   for settings, sizes, times in ((OF_ADAMW, (2, 2, 2), 6), (OF_MUON, (1, 4, 2), 8)):
     _, expected, _ = _train(settings, (1, 1, 1))
     state, losses, text = _train(settings, sizes)

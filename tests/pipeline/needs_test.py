@@ -76,7 +76,7 @@ def test_checkpoints_to_come_need_room(tmp_path, monkeypatch):
   (trials[0].pretrained_directory / checkpoints.NAME / '20').mkdir(parents=True)
   free = {tmp_path / 'models': 5 * cost.state_bytes(settings)}
   monkeypatch.setattr(needs.storage, 'free_bytes', free.__getitem__)
-  with pytest.raises(SettingsError, match='bytes are free there'):
+  with pytest.raises(SettingsError, match='bytes free; valid is at least'):
     needs.check_disk(trials)
   free[tmp_path / 'models'] += 2**22
   needs.check_disk(trials)

@@ -38,8 +38,8 @@ def test_a_chunk_is_of_one_document():
   [
     ('mesh', 1, dict(mesh__fsdp=3)),
     ('mesh', 2, dict(mesh__data=2, mesh__tensor=2)),
-    ('pretrain.batch_size is 12; valid is a multiple of 8', 1, dict(pretrain__batch_size=12)),
-    ('bert.num_heads is 2; valid is a multiple of 4', 1, dict(mesh__tensor=4)),
+    ('pretrain.batch_size is 12; valid is a multiple of mesh.data times mesh.fsdp', 1, dict(pretrain__batch_size=12)),
+    ('bert.num_heads is 2; valid is a multiple of mesh.tensor, 4', 1, dict(mesh__tensor=4)),
     (None, 1, dict(mesh__fsdp=-1, mesh__data=2)),
     (None, 1, dict(mesh__data=2, mesh__tensor=2)),
   ],

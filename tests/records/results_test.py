@@ -39,10 +39,10 @@ def test_no_record_stands_beside_settings_of_others(tmp_path, monkeypatch):
 def test_settings_and_records_of_another_schema_are_refused(tmp_path):
   """Those of before there were versions count as older ones."""
   files.write_whole(tmp_path / results.CONFIG_NAME, '{"schema_version": 3}')
-  with pytest.raises(SettingsError, match='schema of .*config.json'):
+  with pytest.raises(SettingsError, match='schema version of .*config.json'):
     results.config(tmp_path)
   files.write_json_lines(tmp_path / results.FILE_NAME, [{'schema_version': 2}, {}])
-  with pytest.raises(SettingsError, match='schema of .*results.jsonl'):
+  with pytest.raises(SettingsError, match='schema version of .*results.jsonl'):
     results.load(tmp_path)
 
 

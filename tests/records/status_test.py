@@ -97,7 +97,7 @@ def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch, capsys):
   before = files.tree(tmp_path).keys()
   monkeypatch.setattr(jax, 'devices', lambda *_: pytest.fail('looks at devices'))
   assert main_lib.main(['main', '--mode=status', *flags]) == 0
-  words = ['done', f'running by {OTHER}', f'stale of {OTHER}.* 1:0[12]:', 'failed at .*: ValueError: bad luck']
+  words = ['done', f'running in {OTHER}', f'stale since {OTHER}.* 1:0[12]:', 'failed at .*: ValueError: bad luck']
   words += ['missing 1 of 1: exact head', '1 done, 1 running, 1 stale, 1 failed, 1 missing']
   lines = capsys.readouterr().out.splitlines()
   assert [word for word, line in zip(words, lines, strict=True) if not re.search(f' {word}', line)] == []

@@ -88,7 +88,7 @@ def _other_number(path):
 
 
 def _directory(path):
-  """Stands in the place of the file."""
+  """Put a directory in the place of the file."""
   path.unlink()
   path.mkdir()
 

@@ -57,7 +57,7 @@ last = f'host is {count - 1}; valid is another'
 assert refusal(distributed.raise_everywhere, lambda: require(me < count - 1, 'host', me, 'another')) == last
 if count > 1:
   own = pathlib.Path(out, f'own-{me}')
-  assert refusal(checkpoints.open_checkpoints(own).__enter__).startswith('the directory of checkpoints is ')
+  assert refusal(checkpoints.open_checkpoints(own).__enter__).startswith('the checkpoint directory is ')
 
 def save(self, step, state, metrics):
   whole_save(self, step, state, metrics)

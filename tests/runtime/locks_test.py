@@ -78,7 +78,7 @@ def test_a_lock_is_waited_for_or_not(tmp_path, monkeypatch):
 
 
 def _record_elsewhere(trial):
-  """Writes the record of a trial as the process that has its lock would."""
+  """Write the record of a trial as the process that has its lock would."""
   with mock.patch.multiple(locks, check=mock.DEFAULT, may_write=lambda path: True):
     add_record(trial)
 

@@ -167,6 +167,6 @@ def test_the_table_pairs_recipes_by_distribution():
   low, high = scipy.stats.t.interval(0.95, 2, np.log(ratios).mean(), scipy.stats.sem(np.log(ratios)))
   expected = {'recipe': 'b2=0.9', 'operations': '0.50', 'head accuracy': '60.0', 'head - base': '10.0 ± 0.0'}
   expected['KL at [MASK] / base'] = f'{scipy.stats.gmean(ratios):.2f} [{np.exp(low):.2f}, {np.exp(high):.2f}]'
-  expected["share that reaches the base's KL"] = f'{np.mean(shares) / 2:.2f}'
+  expected["share to reach the base's KL"] = f'{np.mean(shares) / 2:.2f}'
   assert expected.items() <= rows[1].items()
-  assert rows[0]['KL at [MASK]'] == '0.2000' and rows[2]["share that reaches the base's KL"] == '2 of 3 do'
+  assert rows[0]['KL at [MASK]'] == '0.2000' and rows[2]["share to reach the base's KL"] == '2 of 3 reach'

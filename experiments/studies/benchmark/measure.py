@@ -82,7 +82,7 @@ def alternate(contenders: Contenders, repeats: int, deadline: float = math.inf) 
   """
   rows, ready = list[dict[str, Any]](), list[tuple[dict[str, Any], Prepared]]()
   for name, prepare in contenders.items():
-    late = 'not begun, for lack of time' if time.monotonic() > deadline else ''
+    late = 'skipped: `minutes` had passed' if time.monotonic() > deadline else ''
     row: dict[str, Any] = {'way': name, 'seconds': [], **dict.fromkeys(NUMBERS), 'dtype': None, 'note': late}
     rows.append(row)
     with _noted(row):
@@ -108,7 +108,7 @@ def _noted(row: dict[str, Any]) -> Iterator[None]:
   except Exception as error:
     # Compilers and peers raise anything. Ratios pair rounds, so earlier rounds are dropped too.
     words = f'{type(error).__name__}: {error}'.split()
-    row |= {'seconds': [], 'note': f'fails, {" ".join(words)[:100]}'}
+    row |= {'seconds': [], 'note': f'failed: {" ".join(words)[:100]}'}
 
 
 def _warmed_up(prepare: Callable[[], Prepared], row: dict[str, Any]) -> Prepared:
@@ -116,7 +116,7 @@ def _warmed_up(prepare: Callable[[], Prepared], row: dict[str, Any]) -> Prepared
   result = jax.block_until_ready(prepared.call())
   error = prepared.error and prepared.error(result)
   if error is not None and not math.isfinite(error):
-    raise ValueError('its result is not finite')
+    raise ValueError('result is not finite')
   # Freed before memory is measured, so that the next call takes its own.
   del result
   row |= {'error': error, **prepared.fields}

@@ -37,12 +37,12 @@ def tables(records: pd.DataFrame, _: Any) -> dict[str, Table]:
   machines = records.drop_duplicates('environment')
   found = {
     'speed': table(
-      'Time: the median between quartiles. Ratio: how many times as fast ours is, likewise, round by round',
+      'Time: median and quartiles. Ratio: speed-up of ours in each round, median and quartiles',
       [_speed(record) for record in records.itertuples()],
       num_texts=2,
     ),
     'steps': table(
-      'One step: GFLOP as XLA counts them, and of its products alone, whose speed and share of the peak follow',
+      'One step: GFLOP by XLA; GFLOP, speed and share of the peak of its matrix products',
       [_step(record) for record in steps.itertuples()],
       num_texts=2,
     ),
@@ -73,7 +73,7 @@ def _speed(record: Any) -> dict[str, str]:
     'time': time,
     'quartiles': time_quartiles,
     'ratio': ratio,
-    'its quartiles': ratio_quartiles,
+    'ratio quartiles': ratio_quartiles,
     'error': number(record.error, '.0e'),
     'MB': number(record.memory_bytes / 1e6, ',.0f'),
   }

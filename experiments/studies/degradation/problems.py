@@ -161,5 +161,5 @@ def about_other_states(s: DegradationSettings, problem: Problem, key: Array) -> 
 
 
 def _no_draw(s: DegradationSettings, where: str) -> SettingsError:
-  problem = f'{where} one class was above {s.largest_majority:.0%} in each draw'
+  problem = f'{where} one class exceeded {s.largest_majority:.0%} in each draw'
   return SettingsError(f'max_draws is {s.max_draws}; valid is more: {problem}')

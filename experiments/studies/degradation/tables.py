@@ -12,7 +12,7 @@ from experiments.studies.degradation.problems import Condition, UNDAMAGED
 # Corrected p-values below this are significant.
 LEVEL = 0.05
 # Fields that name a condition of the theorems' own tasks; and what its row in a table begins with.
-CONDITION, _ROW = list(Condition._fields[:-1]), ['theorem', 'made worse by', 'KL']
+CONDITION, _ROW = list(Condition._fields[:-1]), ['theorem', 'perturbation', 'KL']
 
 # Methods, and the prompts of `masses`.
 METHODS = {
@@ -51,8 +51,8 @@ def tables(records: pd.DataFrame, settings: Any) -> dict[str, Table]:
   own, found = by_hmm(records), dict[str, Table]()
   percent = own.set_index([*_ROW, 'hmm'])[['majority', *METHODS]]
   across = (
-    'accuracy minus that of a baseline, in points. Baseline of a short context: noise of the same KL; of all else: the '
-    'unchanged HMM at the same noise'
+    'accuracy minus a baseline in points; baseline of a short context: noise of the same KL; otherwise the unchanged '
+    'HMM at the same noise'
   )
   for name, (title, cells) in {
     'accuracy': ('test accuracy in percent', _means(percent)),
@@ -74,7 +74,7 @@ def by_hmm(records: pd.DataFrame) -> pd.DataFrame:
   kl = own.groupby(CONDITION)['kl'].transform('mean')
   percent = 100 * pd.DataFrame(list(own['accuracy']), own.index, list(METHODS))
   # The KL of the exact model to itself is 0 but for float32.
-  words = {'made worse by': own.apply(name_of, axis=1), 'KL': kl.map(lambda kl: f'{abs(round(kl, 5)):.2g}')}
+  words = {'perturbation': own.apply(name_of, axis=1), 'KL': kl.map(lambda kl: f'{abs(round(kl, 5)):.2g}')}
   return own[[*CONDITION, 'hmm']].assign(**words, majority=100 * own['majority_accuracy']).join(percent)
 
 
@@ -97,7 +97,7 @@ def name_of(condition: Any) -> str:
 def _mass_table(mass: pd.DataFrame) -> Table:
   counts = mass.groupby(level='model', sort=False).size().astype(str)
   title, differences = _tested(
-    'Mean posterior mass on H* in percent, read off predictions', _minus(mass, _PROMPT_PAIRS, PROMPTS)
+    'Mean posterior mass on H* in percent, computed from predictions', _minus(mass, _PROMPT_PAIRS, PROMPTS)
   )
   cells = counts.to_frame('HMMs').join(_means(mass).rename(columns=PROMPTS)).join(differences)
   return Table(title, cells.reset_index(), num_texts=1)
@@ -112,7 +112,7 @@ def _prompt_table(bert: pd.DataFrame) -> Table:
     cells[f'prompt,\n{name}'] = accuracy.map('{:.1f}'.format)
     cells[f'of the gap,\n{name}'] = ((accuracy - majority) / (100 - majority)).map('{:.2f}'.format)
   mass = masses(bert).droplevel('model').map('{:.1f}'.format)
-  title = 'Each BERT for Theorem 3.6; of the gap from the majority class to 100% that its prompt closes'
+  title = 'Each BERT for Theorem 3.6: share of the gap from the majority class to 100% that its prompt closes'
   return Table(title, cells.join(mass.rename(columns=lambda name: f'mass,\n{PROMPTS[name]}')))
 
 

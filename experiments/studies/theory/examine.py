@@ -49,9 +49,9 @@ _CONSTRUCTIONS = {
 _SHARES = ['majority', 'agreement', 'agreement_in_region']
 # By the outcome of `certificates.decide`: is a linear head right on all sequences, and why.
 _DECISIONS = {
-  'constant': (True, 'all labels that no near tie decides are equal'),
-  'separable': (True, 'the linear program found one'),
-  'certified': (False, 'a certificate, confirmed in exact arithmetic'),
+  'constant': (True, 'all labels are equal, near ties excluded'),
+  'separable': (True, 'the linear program found a head'),
+  'certified': (False, 'a certificate, confirmed in exact arithmetic, excludes every head'),
   'undecided': (None, 'neither a head nor a certificate was found'),
 }
 # Entries of a witness, and columns of a cell, that are printed.
@@ -156,11 +156,11 @@ def _linear_program(problem: StateProblem, length: int, margin: float) -> Record
   count = len(clear.labels)
   record = {'record': 'linear program', 'statement': 'Linear head', 'length': length, 'sequences': count}
   if not count:
-    return {**record, 'exists': True, 'reason': 'all labels are decided by near ties'}
+    return {**record, 'exists': True, 'reason': 'all labels are near ties'}
   try:
     found = certificates.decide(problem, clear, margin)
   except RuntimeError as error:
-    return {**record, 'exists': None, 'reason': f'the linear program was given up ({error})'}
+    return {**record, 'exists': None, 'reason': f'the linear program failed ({error})'}
   exists, reason = _DECISIONS[found.outcome]
   record |= {'exists': exists, 'reason': reason}
   if found.proof:
@@ -182,10 +182,10 @@ def _tables(records: pd.DataFrame, settings: ExamineSettings) -> dict[str, Table
   # In percent, rounded down, so that 100 is all of them.
   constructions[_SHARES] = np.floor(1e4 * constructions[_SHARES].astype(float)) / 100
   cells = lambda found, columns: found[[*columns]].map(_cell).rename(columns=columns)
-  title = 'What each construction achieves: its agreement with the exact label, in percent'
+  title = 'Agreement of each construction with the exact label in percent'
   return {
     'assumptions': Table(
-      'Assumptions of the paper, and how close each is to the other answer',
+      'Assumptions of the paper, and how close each is to failing or holding',
       cells(records[is_assumption], _ASSUMPTIONS),
       5,
     ),

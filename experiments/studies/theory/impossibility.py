@@ -70,7 +70,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
         # The task is on the masked first state itself.
         problem = StateProblem(hmm, np.asarray(hmm.initial_probs), task_weights)
         drawn.append(_examined(settings, {'kind': kind, 'hmm': number}, problem, jax.random.fold_in(key_one, 1)))
-        advance(len(drawn), f'the last {drawn[-1].known["outcome"]}')
+        advance(len(drawn), f'last HMM: {drawn[-1].known["outcome"]}')
   varies = lambda one: one.known['outcome'] != 'constant'
   tuned = _tuned(s, [*filter(varies, drawn)], key_tuning, reporter)
   return [one.known | _scored(one, _right(settings, one, next(tuned)) if varies(one) else {}) for one in drawn]

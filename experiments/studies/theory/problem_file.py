@@ -32,7 +32,7 @@ def load(word: str, seed: int) -> Problem:
 
 
 def _problem(word: str, seed: int) -> Problem:
-  """Raises ValueError, one sentence, at the first key that is wrong."""
+  """Check the keys; raise ValueError, one sentence, at the first wrong one."""
   fields = NAMED[word]()._asdict() if word in NAMED else read_fields(word)
   keys = ('task_weights', 'silent_probs', *['cell'] * ('memory_probs' in fields))
   task = {key: fields.pop(key) for key in keys if key in fields}

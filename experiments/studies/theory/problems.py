@@ -109,7 +109,7 @@ def draw(settings: TheorySettings, theorem: Theorem, key: Array, index: int, mut
     drawn = found and _with_task(settings, problem, program, theorem.padded, *found, generator(key_task), tied)
     if drawn:
       return drawn
-  valid = f'fewer: none of {_MOST_HMMS} HMMs would do for Theorem {theorem.name}'
+  valid = f'fewer: none of {_MOST_HMMS} HMMs qualifies for Theorem {theorem.name}'
   raise SettingsError(f'verification.num_sequences is {least}; valid is {valid}')
 
 

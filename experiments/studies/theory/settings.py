@@ -17,61 +17,61 @@ def longest_length(num_tokens: int, most: int) -> int:
 
 
 class VerificationSettings(Group):
-  num_hmms: int = setting('HMMs for each theorem')
-  num_sequences: int = setting('least sequences of each in the region of its theorem', most=10**7)
-  num_mutated: int = setting('of the HMMs, those that wrong constructions are tried on, from the first', least=0)
-  num_sequences_mutated: int = setting('least sequences of each of those', most=10**7)
-  length: int = setting('tokens of a sampled sequence; those up to a shorter length are enumerated', most=1000)
+  num_hmms: int = setting('number of HMMs for each theorem')
+  num_sequences: int = setting('minimum sequences of each HMM in the region of its theorem', most=10**7)
+  num_mutated: int = setting('number of HMMs on which wrong constructions are tested', least=0)
+  num_sequences_mutated: int = setting('minimum sequences of each of these HMMs', most=10**7)
+  length: int = setting('tokens in a sampled sequence; shorter sequences are enumerated as well', most=1000)
   temperatures: tuple[float, ...] = setting(
-    'of the softmax in place of argmax, on the HMMs of wrong constructions', least=0
+    'softmax temperatures in place of argmax, on the HMMs of wrong constructions', least=0
   )
-  largest_majority: float = setting('the most of the sequences that one label may have', above=0.5, below=1)
+  largest_majority: float = setting('largest share of the sequences with one label', above=0.5, below=1)
 
 
 class ImpossibilitySettings(Group):
-  num_hmms: int = setting('HMMs drawn of each of two kinds', most=10**4)
-  num_states: int = setting('hidden states |H|', most=1000)
-  num_tokens: int = setting('size V of the vocabulary', least=5, most=1000)
-  num_weighed: int = setting('states that mu weighs in the sparse draws')
-  length: int = setting('tokens of a text; every text of this length is asked for')
-  num_train: int = setting('training inputs', most=10**7)
-  prompt_length: int = setting('vectors of a prompt', most=1000)
-  prompt_scale: float = setting('most magnitude of an initial entry')
+  num_hmms: int = setting('number of HMMs of each of two kinds', most=10**4)
+  num_states: int = setting('number of hidden states |H|', most=1000)
+  num_tokens: int = setting('vocabulary size V', least=5, most=1000)
+  num_weighed: int = setting('states weighted by mu in the sparse draws')
+  length: int = setting('tokens in a text; all texts of this length are tested')
+  num_train: int = setting('number of training inputs', most=10**7)
+  prompt_length: int = setting('prompt length in vectors', most=1000)
+  prompt_scale: float = setting('largest magnitude of an initial prompt entry')
   tuning: TuneSettings
   converged: ConvergedSettings
 
   def check(self) -> None:
     self.tuning.check_for('tuning', self.num_train)
     longest = longest_length(self.num_tokens, _MAX_SEQUENCES)
-    valid = f'at most {longest}, for {_MAX_SEQUENCES} sequences of {self.num_tokens} tokens'
+    valid = f'at most {longest}, for at most {_MAX_SEQUENCES} texts over {self.num_tokens} tokens'
     require(self.length <= longest, 'length', self.length, valid)
 
 
 class LevelSettings(Group):
   """Levels at which Assumptions 3.1 and 3.5 are tested."""
 
-  rank_levels: tuple[float, ...] = setting('shares of the largest singular value up to which one counts as 0', below=1)
-  support_levels: tuple[float, ...] = setting('epsilons up to which a probability counts as 0', least=0, below=1)
-  max_nodes: int = setting('nodes of each search for H* in Assumption 3.5')
+  rank_levels: tuple[float, ...] = setting('singular values up to this share of the largest count as 0', below=1)
+  support_levels: tuple[float, ...] = setting('epsilon: probabilities up to this count as 0', least=0, below=1)
+  max_nodes: int = setting('maximum nodes of each search for H* in Assumption 3.5')
 
 
 class PrevalenceSettings(LevelSettings):
-  num_draws: int = setting('draws of each size', most=10**4)
-  num_states: tuple[int, ...] = setting('hidden states |H|', most=1000)
-  memory_sizes: tuple[int, ...] = setting('values |M| of the one cell', least=2, most=64)
-  num_memory_states: int = setting('hidden states |H| beside a memory', most=1000)
-  num_tokens: int = setting('size V of the vocabulary', least=2, most=1000)
+  num_draws: int = setting('number of draws of each size', most=10**4)
+  num_states: tuple[int, ...] = setting('numbers of hidden states |H|', most=1000)
+  memory_sizes: tuple[int, ...] = setting('numbers |M| of values of the one memory cell', least=2, most=64)
+  num_memory_states: int = setting('number of hidden states |H| with a memory', most=1000)
+  num_tokens: int = setting('vocabulary size V', least=2, most=1000)
 
 
 class AppendixSettings(Group):
   """The claims of the appendices, searched for cases that violate them."""
 
-  length: int = setting('tokens of a text; all texts are taken', most=4)
-  num_random: int = setting('random cases for each kind of assumption')
-  num_steps: int = setting('steps of the search from the worst of them', least=0)
-  num_edge: int = setting('cases at each edge of the assumptions')
-  denominator: int = setting('of every probability that is drawn', least=8, most=2**20)
-  conditioning: float = setting('least smallest singular value of the columns of H*', above=0, below=1)
+  length: int = setting('tokens in a text; all texts are enumerated', most=4)
+  num_random: int = setting('number of random cases for each kind of assumption')
+  num_steps: int = setting('steps of the search from the worst random case', least=0)
+  num_edge: int = setting('number of cases at each edge of the assumptions')
+  denominator: int = setting('denominator of every drawn probability', least=8, most=2**20)
+  conditioning: float = setting('lower bound on the smallest singular value of the columns of H*', above=0, below=1)
   gap_denominators: tuple[int, ...] = setting('denominators of the search for small gaps', least=8, most=2**20)
 
 
@@ -80,9 +80,9 @@ class ThresholdSettings(Experiment):
 
   support_threshold: float = setting('epsilon: probabilities up to this count as 0', least=0, below=1)
   rank_threshold: float = setting('singular values up to this share of the largest count as 0', above=0, below=1)
-  stationarity_tolerance: float = setting('most |P[H_0] A - P[H_0]| of a stationary start')
-  margin: float = setting('labels whose two best scores differ by no more are near ties')
-  max_nodes: int = setting('nodes of the search for H* in Assumption 3.5')
+  stationarity_tolerance: float = setting('largest |P[H_0] A - P[H_0]| of a stationary start')
+  margin: float = setting('labels whose two best scores differ by at most this are near ties')
+  max_nodes: int = setting('maximum nodes of the search for H* in Assumption 3.5')
 
   @property
   def limits(self) -> Limits:
@@ -93,16 +93,16 @@ class ThresholdSettings(Experiment):
 class ExamineSettings(ThresholdSettings):
   """A user's own HMM and task."""
 
-  distribution: str = setting('the HMM, and its task if it has one: a named process, or a .npz or .json file')
-  max_sequences: int = setting('every sequence is checked up to the length that has so many', most=_MAX_SEQUENCES)
-  num_sampled: int = setting('sampled long sequences', most=10**7)
-  sampled_length: int = setting('their length', most=10**5)
+  distribution: str = setting('the HMM with an optional task: a named process, or a .npz or .json file')
+  max_sequences: int = setting('maximum number of enumerated sequences, which bounds their length', most=_MAX_SEQUENCES)
+  num_sampled: int = setting('number of sampled sequences', most=10**7)
+  sampled_length: int = setting('tokens in a sampled sequence', most=10**5)
 
 
 class TheorySettings(ThresholdSettings):
   """The theorems verified, and what lies beyond them proved impossible."""
 
-  conditioning: float = setting('least smallest singular value of a problem that is drawn', above=0, below=1)
+  conditioning: float = setting('lower bound on the smallest singular value of a drawn problem', above=0, below=1)
   verification: VerificationSettings
   impossibility: ImpossibilitySettings
   prevalence: PrevalenceSettings

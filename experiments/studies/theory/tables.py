@@ -164,14 +164,14 @@ _TABLES = {
   ),
   'wrong_constructions': _Kind(
     'mutant',
-    'Wrong constructions, and the sequences that see them',
+    'Wrong constructions, and the sequences that detect them',
     2,
     {'theorem': 'theorem', 'what is wrong': 'mutant'},
     {
       **_HMMS,
       **_columns(_TOTAL, 'sequences', 'by_label', 'by_direction'),
       'by any': ('by_factor', _TOTAL),
-      'HMMs that see it': ('by_factor', _above(0)),
+      'HMMs that detect it': ('by_factor', _above(0)),
     },
   ),
   'temperatures': _Kind(
@@ -208,8 +208,8 @@ _TABLES = {
   ),
   'linear_heads': _Kind(
     'outcome',
-    'Is any linear head on G right on all texts? HMMs with more states than tokens [95% interval of the share, '
-    'percent]',
+    'HMMs with more states than tokens by whether a linear head on G is right on all texts [95% interval of the '
+    'share, percent]',
     1,
     {'draws': 'kind'},
     {
@@ -218,13 +218,13 @@ _TABLES = {
       'constant label': ('outcome', _outcome('constant')),
       'undecided': ('outcome', _outcome('undecided')),
       'texts of a proof': ('proof_texts', _of('max', '.0f')),
-      'error of any head, at least': ('least_error', lambda values: median_range(values.dropna())),
+      'minimum error of any head': ('least_error', lambda values: median_range(values.dropna())),
       'near ties': ('near_ties', _of('max', '.1g')),
     },
   ),
   'accuracies': _Kind(
     'fresh_majority',
-    'The probability of a right label, in percent: means over HMMs and their 95% intervals',
+    'Probability of a correct label in percent: means over HMMs and their 95% intervals',
     3,
     {'draws': 'kind', 'linear head': 'outcome', 'scored on': 'text'},
     {**_HMMS, **_columns(_mean_percent, *_ACCURACIES.values()), 'HMMs of 3.6': ('Theorem 3.6', _of('count', 'd'))},

@@ -62,7 +62,7 @@ def tables(records: pd.DataFrame, settings: WhichTheoremSettings) -> dict[str, T
   linearity, prompts, kl = (select(records, part=part) for part in ('linearity', 'prompts', 'kl'))
   return {
     'cells': cell_table(linearity, 'separable', 'all test inputs'),
-    'clear_cells': cell_table(linearity, 'clear_separable', 'test inputs that are no near ties'),
+    'clear_cells': cell_table(linearity, 'clear_separable', 'test inputs without near ties'),
     'distances': distance_table(linearity),
     'prompts': prompt_table(prompts),
     'certificate': certificate_table(kl),
@@ -82,7 +82,7 @@ def cell_table(tasks: pd.DataFrame, field: str, inputs: str) -> Table:
 def distance_table(tasks: pd.DataFrame) -> Table:
   """Distances from Assumptions 3.1 and 3.5, and from linearity; a column for each |H|."""
   columns = {f'H = {size}': _distances(of_size) for size, of_size in tasks.groupby('num_states')}
-  title = 'How far the assumptions are: counts and means [95% intervals over HMMs, percent], medians (ranges)'
+  title = 'Distance from the assumptions: counts and means [95% intervals over HMMs, percent], medians (ranges)'
   return Table(title, pd.DataFrame(columns).rename_axis('').reset_index(), 1)
 
 
@@ -101,7 +101,7 @@ def _distances(tasks: pd.DataFrame) -> dict[str, str]:
     **{f'3.1, rank {rank}: HMMs': share(hmms['3.1'].str[rank]) for rank in hmms['3.1'].iat[0]},
     **{f'{name}: tasks': f'{holds.sum()}/{len(holds)}' for name, holds in counts.items()},
     'osc(b) / osc(mu) of the least exact head': median_range(tasks['head_size'].dropna()),
-    'left by least squares on G, % of SD': str(percent(tasks, 'unexplained', HMM)),
+    'least-squares residual on G, % of SD': str(percent(tasks, 'unexplained', HMM)),
   }
 
 
@@ -114,7 +114,7 @@ def prompt_table(prompts: pd.DataFrame) -> Table:
   # Beside what was built stands the majority class of the same tasks.
   tasks['majority_accuracy'] = tasks['majority_accuracy'].where(tasks['accuracy'].notna())
   counts, shares = ['3.5', 'yes', 'no', 'undecided', precise], {'accuracy': 'built: accuracy, %', **_MAJORITY}
-  title = 'Tasks by whether one prompt row with a linear head solves (W^T b) * (A w) = c v; mean [95% interval]'
+  title = 'Tasks by whether one prompt row with a linear head solves (W^T b) * (A w) = s v; mean [95% interval]'
   return _table(title, tasks, ['num_states', 'HMMs', 'tasks', 'epsilon'], counts, shares)
 
 
@@ -129,7 +129,7 @@ def certificate_table(cases: pd.DataFrame) -> Table:
   """From KL to accuracy at each checkpoint, by |H|."""
   means = cases.groupby(['num_states', 'step'])[['kl', 'total_variation']].transform('mean').map('{:.2g}'.format)
   first = ['num_states', 'HMMs', 'step', 'KL, nats', 'TV']
-  title = 'A head fixed on the exact G, put to BERT: percent of test inputs, mean [95% interval over HMMs]'
+  title = 'A head trained on the exact G, evaluated on BERT: percent of test inputs, mean [95% interval over HMMs]'
   return _table(title, cases.assign(**{'KL, nats': means['kl'], 'TV': means['total_variation']}), first, [], BOUNDS)
 
 

@@ -106,7 +106,7 @@ def draw(kind: str, edge: str, rng: np.random.Generator, how: Search) -> Case:
     regular = edge in _IRREGULAR or (case is not None and is_ergodic(case.transition_matrix))
     if case is not None and regular and smallest_singular_value(case) >= how.conditioning:
       return case
-  raise ValueError(f'conditioning is {how.conditioning}; valid is less: no draw of {kind}, {edge}, has it')
+  raise ValueError(f'conditioning is {how.conditioning}; valid is less: no draw of {kind}, {edge}, reaches it')
 
 
 def nudged(case: Case, rng: np.random.Generator, how: Search) -> Case | None:

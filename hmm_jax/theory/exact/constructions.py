@@ -184,9 +184,7 @@ def _essential_states(A: np.ndarray, W: np.ndarray, weights: np.ndarray) -> tupl
   covers = [sorted(union) for union in unions if set(np.flatnonzero(weights.any(0)).tolist()) <= union]
   independent = [cover for cover in covers if rank(W[:, cover]) == len(cover)]
   if not independent:
-    raise ValueError(
-      'no cover of supp(mu) has independent columns of W; valid are problems in which Assumption 3.5 holds'
-    )
+    raise ValueError('Assumption 3.5 fails: no cover of supp(mu) has independent columns of W')
   smallest = lambda cover: np.linalg.svd(W[:, cover].astype(float), compute_uv=False)[-1]
   states = max(independent, key=smallest)
   return np.array(states), np.array([h for h, support in enumerate(supports) if support <= set(states)])
@@ -223,7 +221,7 @@ def _recovery(problem: MemoryProblem, emissions: np.ndarray, values: np.ndarray)
 
   states = np.array([*filter(is_independent, np.flatnonzero(reads_cell))], int)
   if not states.size:
-    raise ValueError(f'no state that reads cell {problem.cell} has columns of W that are independent of all others')
+    raise ValueError(f'no state that reads cell {problem.cell} has columns of W independent of all others')
   theta = memory_left_inverse(*split_columns(emissions, reads_cell, values, states))
   return states, theta.reshape(len(values), len(states), -1)
 

@@ -5,7 +5,7 @@ w = u_k * A(u_{k-1} * ... A(u_1 * P[H_1])) >= 0 and A = transition_matrix.T. Wit
 lambda_h(x) = P[X_{2:T+1} = x | H_1 = h], a head b scores b^T G, in proportion to sum_h (W^T b)_h (A w)_h lambda_h(x),
 and the label is that of sum_h v_h lambda_h(x), v = mu * P[H_0]. So the head is right on every text if
 
-  (W^T b) * (A w) = c v,  c > 0,
+  (W^T b) * (A w) = s v,  s > 0,
 
 of which Theorem 3.6 is a case. Let S be the support of v and F that of A w. Then W^T b = v * q on S and 0 on the rest
 of F, where q > 0 and q * (A w) = 1 on S. Such q are the positive vectors of a subspace, and such A w the cone of the
@@ -34,7 +34,7 @@ _LARGEST_ERROR = 1e-6
 
 
 class ConstantPrompt(NamedTuple):
-  """A solution of (W^T b) * (A w) = c v, or the result that there is none.
+  """A solution of (W^T b) * (A w) = s v, or the result that there is none.
 
   Attributes:
     outcome: 'yes', with a construction; 'no'; or 'undecided', where a search was cut off.
@@ -140,9 +140,9 @@ def token_probs_behind(hmm: HMM, rows: ArrayLike, tokens: np.ndarray) -> np.ndar
 def constant_prompt(
   hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds: Thresholds, limits: Limits
 ) -> ConstantPrompt:
-  """Decide whether b and w >= 0 with (W^T b) * (A w) = c v, c > 0, exist, and build the prompt and the head.
+  """Decide whether b and w >= 0 with (W^T b) * (A w) = s v, s > 0, exist, and build the prompt and the head.
 
-  With C classes, b_c and v_c are relative to the last class and share one w and one c. The sets F are unions of
+  With C classes, b_c and v_c are relative to the last class and share one w and one s. The sets F are unions of
   supports of columns of A that cover S; one without any q > 0 is pruned, with all its supersets. If every q is
   possible, as under Assumption 3.5, any w that reaches S will do; otherwise `reciprocals` decides.
 
@@ -190,7 +190,7 @@ def _case(hmm: HMM, task_weights: ArrayLike, silent_probs: ArrayLike, thresholds
   A = np.where(A > thresholds.support, A, 0)
   v = assumptions.contrasts(task_weights)[:-1] * float64(silent_probs)
   if not v.any():
-    raise ValueError('silent_probs are 0 wherever task_weights differ; valid is a task that some text decides')
+    raise ValueError('silent_probs are 0 wherever task_weights differ; valid is a positive probability there')
   return _Case(
     A=A,
     W=float64(hmm.emission_matrix).T,

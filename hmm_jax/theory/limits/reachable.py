@@ -94,7 +94,7 @@ def reachable(hmm: HMM, length: int) -> Reachable:
   shorter = [message for word, message in zip(words, basis) if len(word) < length]
   images = [chain.moves @ (row * message) for message in shorter for row in chain.likelihoods[:-1, 0]]
   if rank(np.array([*basis, *images], object)) > len(basis):
-    raise ArithmeticError(f'{PRIME} divides a determinant of the chain: its {len(words)} words are no basis')
+    raise ArithmeticError(f'{len(words)} words of the chain are no basis: the prime {PRIME} divides a determinant')
   return Reachable(words, basis)
 
 

@@ -97,7 +97,7 @@ def _largest_margin(rows: scipy.sparse.csr_array, bounds: list[tuple]) -> tuple[
     result = scipy.optimize.linprog(objective, **program, method='highs-ds', options={**PRECISE, 'presolve': presolve})
     if not result.status:
       return result.x[:-1], np.maximum(-result.ineqlin.marginals, 0)
-  raise RuntimeError(f'HiGHS: {result.message}')
+  raise RuntimeError(f'HiGHS failed: {result.message}')
 
 
 def surely_right(features: np.ndarray, labels: np.ndarray, head: np.ndarray) -> np.ndarray:

@@ -125,7 +125,7 @@ def with_smallest_singular_value(hmm: HMM, target: float) -> HMM:
 
   smallest = lambda share: np.linalg.svd(moved(share), compute_uv=False)[-1]
   if not 0 < target <= smallest(0.0) or W.shape[0] > W.shape[1]:
-    raise ValueError(f'target is {target}; valid is above 0 and at most {smallest(0.0):.3g}, what W has')
+    raise ValueError(f'target is {target}; valid is above 0 and at most {smallest(0.0):.3g}, the value of W')
   share = scipy.optimize.brentq(lambda share: smallest(share) - target, 0.0, 1.0, xtol=1e-15)
   return hmm._replace(emission_matrix=moved(share))
 

@@ -81,7 +81,7 @@ def draw(theorem: str, family: str, key: Array, sizes: Sizes, limits: Limits, co
     before_text = problem._replace(hmm=problem.hmm._replace(initial_probs=problem.silent_probs))
     if theorem == '4.3' or finding('3.2', before_text, limits).holds:
       return with_fractions(problem)
-  valid = f'less: {MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} had none so well'
+  valid = f'less: none of {MAX_DRAWS} {family} draws for Theorem {theorem} at {sizes} reaches it'
   raise ValueError(f'conditioning is {conditioning}; valid is {valid}')
 
 

@@ -90,7 +90,7 @@ def contrasts(task_weights: ArrayLike) -> np.ndarray:
     raise ValueError(f'task_weights has shape {weights.shape}; valid is [C, S] with C at least 2, all entries finite')
   relative = weights - weights[-1]
   if not relative.any():
-    raise ValueError('task_weights has equal rows, which label every input alike; valid are rows that differ')
+    raise ValueError('task_weights has equal rows and gives every input the same label; valid are rows that differ')
   return relative
 
 
@@ -138,7 +138,7 @@ def regularity(chain: HMM | MemoryHMM, thresholds: Thresholds) -> Finding:
   without_start = np.flatnonzero((_possible_laws(chain, chain.initial_probs) <= thresholds.support).any(0))
   failures = [f'the chain has {count} communicating classes'] * (count > 1)
   failures += [f'its period is {period}'] * (period != 1)
-  failures += [f'state {state} has no probability at the start' for state in without_start[:1]]
+  failures += [f'state {state} has initial probability 0' for state in without_start[:1]]
   witness = {'communicating_classes': classes, 'period': period, 'states_without_start': without_start}
   closeness = {'smallest_positive_prob': _smallest_positive(thresholds, A, float64(chain.initial_probs))}
   reason = ', '.join(failures) or 'the chain is irreducible and aperiodic, and every state can be first'
@@ -169,7 +169,7 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights: ArrayLike, thresholds: Thresh
   reached = frozenset().union(*supports)
   unreachable = [int(state) for state in targets if state not in reached]
   if unreachable:
-    reason = f'no state moves to state {unreachable[0]}, which the task weighs'
+    reason = f'no state moves to state {unreachable[0]} of supp(mu)'
     return Finding(statement, False, reason, {'unreachable_states': np.array(unreachable)}, {}, thresholds)
   cover, exhaustive = _best_cover(W, supports, frozenset(targets.tolist()), max_nodes)
   states = np.array(sorted(cover))
@@ -181,7 +181,7 @@ def relaxed_non_degeneracy(hmm: HMM, task_weights: ArrayLike, thresholds: Thresh
   reason = f'H* = {_listed(states)}, reached from B = {_listed(starts)}, has {adjective} columns of W'
   if not independent:
     witness['dependence'] = direction
-    reason = f'the best of the covers {"of supp(mu)" if exhaustive else "that were searched"}, {reason}'
+    reason = f'the best of the covers {"of supp(mu)" if exhaustive else "searched"}, {reason}'
   return Finding(statement, independent, reason, witness, closeness, thresholds)
 
 
@@ -252,8 +252,8 @@ def silent_start(hmm: MemoryHMM, silent_probs: ArrayLike, thresholds: Thresholds
   silent, first = np.broadcast_arrays(*(_possible_laws(hmm, law) for law in (silent_probs, hmm.initial_probs)))
   error = float(np.abs(silent @ float64(hmm.transition_matrix) - first).max())
   uncovered = np.flatnonzero(((silent > thresholds.support) & (first <= thresholds.support)).any(0))
-  failures = [f'the first state is not one step of A after P[H_0], within {error:.2g}'] * bool(error > tolerance)
-  failures += [f'state {state} is possible before the first one and not first' for state in uncovered[:1]]
+  failures = [f'P[H_1] differs from A P[H_0] by {error:.2g}'] * bool(error > tolerance)
+  failures += [f'state {state} has P[H_0] > 0 and P[H_1] = 0' for state in uncovered[:1]]
   closeness = {'start_error': error, 'smallest_positive_prob': _smallest_positive(thresholds, first)}
   reason = ', '.join(failures) or f'P[H_1] = A P[H_0], within {error:.2g}, and is positive where P[H_0] is'
   return Finding('Assumption 4.4 relaxed', not failures, reason, {}, closeness, thresholds)
@@ -303,7 +303,7 @@ def _recoverable(
   statement: str, hmm: MemoryHMM, cell: int, memory_values: np.ndarray, thresholds: Thresholds
 ) -> Finding:
   if not 0 <= cell < hmm.num_cells:
-    raise ValueError(f'cell is {cell}; valid is a cell from 0 to {hmm.num_cells - 1}')
+    raise ValueError(f'cell is {cell}; valid is an integer from 0 to {hmm.num_cells - 1}')
   W = np.moveaxis(float64(hmm.emission_matrix), -1, 0)
   distances, angles, states = {}, [], []
   for state in np.flatnonzero(np.asarray(hmm.cell_index) == cell):
@@ -318,7 +318,7 @@ def _recoverable(
       angles.append(math.atan2(_smallest_singular_value(directions - basis @ inside), cosine))
   witness = {'recoverable_states': np.array(states, int), 'memory_values': memory_values, 'distances': distances}
   if not states:
-    reason = f'no state that reads cell {cell} has columns of W that are independent of all others'
+    reason = f'no state that reads cell {cell} has columns of W independent of all others'
     closeness = {'smallest_singular_value': max(distances.values(), default=0.0)}
     return Finding(statement, False, reason, witness, closeness, thresholds)
   columns = W[:, memory_values][:, :, states].reshape(W.shape[0], -1)

@@ -226,7 +226,7 @@ def mass_weights(hmm: HMM, states: ArrayLike, thresholds: Thresholds) -> np.ndar
   error = np.abs(emission_matrix @ weights - indicator).max()
   if error > math.sqrt(np.finfo(np.float64).eps):
     raise ValueError(
-      f'states is {np.asarray(states).tolist()}; valid are states whose mass G tells (error {error:.2g})'
+      f'states is {np.asarray(states).tolist()}; valid are states whose mass is linear in G (error {error:.2g})'
     )
   return weights
 

@@ -34,7 +34,7 @@ def _without(patched, *missing):
 
 
 def _lasting(seconds, calls, name):
-  """Prepares a contender whose calls take these seconds in turn, by a clock that stands still else."""
+  """Prepare a contender whose calls take these seconds in turn, by a clock that stands still else."""
 
   def call():
     calls.append(name)
@@ -80,13 +80,13 @@ def test_what_cannot_be_measured_is_a_line_that_says_why(monkeypatch):
   notes = [other['note'] for other in others]
   assert notes == [
     'dynamax not installed',
-    'fails, RuntimeError: no kernel',
-    'fails, ValueError: its result is not finite',
-    'fails, StopIteration:',
+    'failed: RuntimeError: no kernel',
+    'failed: ValueError: result is not finite',
+    'failed: StopIteration:',
   ]
   assert not any(other['seconds'] for other in others)
   late, *_ = measure.alternate(contenders, 2, deadline=time.monotonic() - 1)
-  assert late['note'] == 'not begun, for lack of time' and not late['seconds']
+  assert late['note'] == 'skipped: `minutes` had passed' and not late['seconds']
 
 
 def test_half_precision_is_compared_where_steps_move_the_weights(monkeypatch):

@@ -72,7 +72,7 @@ def test_a_broken_program_is_wrong(theorem, share):
 
 
 def compare_to(monkeypatch, **fields):
-  """Puts other fields in place of those of every comparison."""
+  """Put other fields in place of those of every comparison."""
   compared = lambda *arguments: comparison.compared(*arguments)._replace(**fields)
   monkeypatch.setattr(verification, 'compared', compared)
 

@@ -24,7 +24,7 @@ def num_right(found, features, labels):
 
 
 def is_proof(features, labels, inputs):
-  """Decides it for two classes, the floats being the fractions that they stand for."""
+  """Decide it for two classes, the floats being the fractions that they stand for."""
   pairs = [(index, 1 - label) for index, label in enumerate(labels[inputs])]
   return exact_certificate(rationals.exact(features[inputs]), labels[inputs], pairs, 2) is not None
 
