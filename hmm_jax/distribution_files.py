@@ -89,7 +89,7 @@ def read_fields(path: str | pathlib.Path) -> dict[str, np.ndarray]:
   # What is damaged, truncated or not what its name says may fail in any way, and numpy may quote all of it.
   except Exception as error:
     reason = textwrap.shorten(str(error) or type(error).__name__, 300)
-    raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is a whole file of arrays by key')
+    raise ValueError(f'{str(path)!r} cannot be read ({reason}); valid is an intact file of named arrays')
 
 
 def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
@@ -104,7 +104,7 @@ def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
   for kind in kinds:
     if fields.keys() == set(kind._fields):
       return kind(**fields).validate()
-  valid = f'{HMM._fields}, {MemoryHMM._fields}, or transition_matrices with initial_probs or without'
+  valid = f'{HMM._fields}, {MemoryHMM._fields}, or transition_matrices with optional initial_probs'
   raise ValueError(f'the keys are {reprlib.repr([*fields])}; valid are {valid}')
 
 

@@ -173,7 +173,7 @@ def training_calls(
         state, losses = train_steps(state)
     except FloatingPointError as error:
       # Of `debug_nans`.
-      where = f'in the call of steps {step - steps_per_call + 1} to {step}; no state of it is kept'
+      where = f'in steps {step - steps_per_call + 1} to {step}; their state is not saved'
       raise nan_guard.Diverged(f'pretraining: {error}, {where}') from error
     names = [f'step {number} of {num_steps}' for number in range(step - steps_per_call + 1, step + 1)]
     nan_guard.check_each(losses, names, 'pretraining: the loss of')

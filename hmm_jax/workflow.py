@@ -95,7 +95,7 @@ def _check_least(name: str, value: int, least: int) -> None:
 
 def _check_vocabulary(model: Bert | MaskedLM, hmm: Distribution) -> None:
   if model.num_tokens != hmm.num_tokens:
-    raise ValueError(f'the model has num_tokens {model.num_tokens}; valid is that of the text, {hmm.num_tokens}')
+    raise ValueError(f'the model has num_tokens {model.num_tokens}; valid is {hmm.num_tokens}, as in the text')
 
 
 @functools.cache
@@ -147,7 +147,7 @@ class DownstreamTask(NamedTuple):
         f'task_weights have shape {weights.shape}; valid is [classes, {probs.shape[1]}], 2 classes or more'
       )
     if not np.isfinite(weights).all():
-      raise ValueError('task_weights have an entry that is not finite; valid are numbers')
+      raise ValueError('task_weights have an entry that is not finite; valid are finite numbers')
     return inputs, tasks.labelled(self.task_weights, probs).labels
 
 

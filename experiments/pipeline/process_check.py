@@ -22,7 +22,7 @@ def check(settings: Settings, distribution: HMM | MemoryHMM) -> None:
   """
   start = np.asarray(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
   never = np.flatnonzero(~reachable(np.asarray(distribution.transition_matrix), start)).tolist()
-  valid = f'one whose hidden states all occur: states {never[:10]} never do'
+  valid = f'one whose hidden states all occur; states {never[:10]} never occur'
   require(not never, 'distribution', settings.distribution, valid)
   d, rng = settings.downstream, np.random.default_rng(0)
   probs = _label_probs(settings, distribution, rng)

@@ -70,7 +70,7 @@ def chosen(text: str, grid: Collection[Any]) -> list[int]:
   for part in text.split(',') if text else ():
     ends = re.fullmatch(r'([0-9]{1,9})(?:-([0-9]{1,9}))?', part)
     first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
-    valid = f'numbers of 0 to {len(grid) - 1} and ranges of them, in the form 0,3-5'
+    valid = f'numbers from 0 to {len(grid) - 1}, and ranges, such as 0,3-5'
     require(first <= last < len(grid), '--trials', text, valid)
     found |= set(range(first, last + 1))
   return sorted(found) or list(range(len(grid)))
@@ -149,7 +149,7 @@ class TrialsFailed(exit_status.RunError):
   """Trials have failed; the text names them and what is left."""
 
   def __init__(self, failed: list[Failure], left: str | None):
-    super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all others are finished']))
+    super().__init__('; '.join([*(failure.sentence for failure in failed), left or 'all other trials are finished']))
     statuses = {failure.status for failure in failed}
     self.status = statuses.pop() if len(statuses) == 1 else exit_status.FAILED
 
@@ -174,7 +174,7 @@ def runs(trials: Callable[[Any, pathlib.Path], Grid], merge: Callable[..., str |
       raise TrialsFailed(failed, left)
     # Otherwise what is left was not asked for.
     goes_on = left and any(trial.absent() for trial in asked)
-    return f'{left}; the same command goes on' if goes_on else left
+    return f'{left}; rerun the same command to resume' if goes_on else left
 
   return run
 
@@ -200,7 +200,7 @@ def write(
   locks: there `--mode=merge` at the end finds what all have left. Without a finished trial the old records stay, with
   their table and figures.
   """
-  with locks.held(workdir, 'the merging of records', reporter):
+  with locks.held(workdir, 'the merge of records', reporter):
     found = [(trial, trial.records()) for trial in grid]
     whole = [(trial, records) for trial, records in found if len(records) == len(trial.paths())]
     if whole:

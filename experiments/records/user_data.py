@@ -67,7 +67,7 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
     follows |= zip(('corpus.num_documents', 'corpus.document_length'), arrays['tokens'].shape)
   for name in follows.keys() & set(named):
     value = operator.attrgetter(name)(config)
-    require(value == follows[name], name, value, f'{follows[name]}, which follows from {word}')
+    require(value == follows[name], name, value, f'{follows[name]}, set by {word}')
   config.update_from_flattened_dict(follows | changes)
   return given
 
@@ -79,7 +79,7 @@ def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str],
     paths = {*(workdir / FOLDER).glob(f'{name}-{"?" * 12}.npz'), *(workdir / FOLDER).glob(f'{name}.npz')}
     kept = {path.stem: load(workdir, path.stem) for path in sorted(paths)}
     kept = {reference: arrays for reference, arrays in kept.items() if ('tokens' in arrays) == (field == 'corpus_file')}
-    require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, which {workdir} has of that name')
+    require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
     if kept:
       return kept.popitem()
   arrays = read(field, word, reader)
@@ -92,7 +92,7 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
     return reader(word)
   except (OSError, EOFError, ValueError) as error:
     reason = textwrap.shorten(str(error), 300)
-    raise SettingsError(f'{field} is {word!r}, which cannot be read ({reason}); valid is {_VALID[field]}')
+    raise SettingsError(f'{field} is {word!r}, and cannot be read ({reason}); valid is {_VALID[field]}')
 
 
 def tokens(path: str, num_tokens: int) -> np.ndarray:
@@ -136,5 +136,5 @@ def load(workdir: pathlib.Path, reference: str) -> Arrays:
     # What numpy raises for a damaged archive is of no one class.
     arrays = {}
   if not reference.endswith(f'-{_digest(arrays)}'):
-    raise files.Corrupt(f'{path} is missing or failed its checksum; valid is what a run has left there')
+    raise files.Corrupt(f'{path} is missing or failed its checksum; restore it, or give the file again')
   return arrays

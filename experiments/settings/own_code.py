@@ -51,7 +51,7 @@ def import_named(name: str) -> None:
 
 def imported(name: str) -> Function:
   """The function of this name. Raises SettingsError where no flag or config file of this process has named it."""
-  valid = 'one that a flag or a config file names: a record imports nothing'
+  valid = 'one named by a flag or a config file; records import no code'
   require(name in _imported, 'model', name, valid)
   return _imported[name]
 
@@ -76,13 +76,13 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
   except (Exception, SystemExit) as error:
     valid = 'a function from (distribution, key) to a hashable MaskedLM and its parameters'
     raise _failed(name, error, valid) from error
-  valid = f'one whose predictions at one position of two tokens have shape {shape}, and not {probs.shape}'
+  valid = f'one whose predictions at one position of two tokens have shape {shape}, not {probs.shape}'
   require(probs.shape == shape, 'model', name, valid)
   are_probs = (probs >= 0).all() and abs(probs.sum() - 1) < 1e-3
-  require(are_probs, 'model', name, f'one whose predictions are probabilities, and not {probs[0, 0].tolist()}')
+  require(are_probs, 'model', name, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
   return model, params
 
 
 def _failed(name: str, error: BaseException, valid: str) -> SettingsError:
   reason = ' '.join(f'{type(error).__name__}: {error}'.split())
-  return SettingsError(f'model is {name!r}, which fails with {reason:.300}; valid is {valid}')
+  return SettingsError(f'model is {name!r}, which raised {reason:.300}; valid is {valid}')

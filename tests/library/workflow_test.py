@@ -113,7 +113,7 @@ def test_what_a_model_leaves_out_falls_back(own):
   ('sentence', 'call'),
   [
     ('task_weights have shape (2, 4); valid is [classes, 3]', lambda tune: tune(task_weights=np.eye(2, 4))),
-    ('num_tokens 4; valid is that of the text, 5', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=BERT)),
+    ('num_tokens 4; valid is 5, as in the text', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=BERT)),
     ('batch_size is 8; valid is at most the number of inputs, 7', lambda tune: tune(num_train=7)),
     ('prompt_length is -1; valid is an integer of at least 0', lambda tune: tune(prompt_length=-1)),
     ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),

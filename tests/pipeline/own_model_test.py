@@ -52,10 +52,10 @@ def _exits(*_):
 @pytest.mark.parametrize(
   ('call', 'valid'),
   [
-    (lambda *_: (ExactModel(4), dirichlet_hmm(np.random.default_rng(0), 3)), r'\(1, 1, 10\), and not \(1, 1, 4\)'),
-    (lambda hmm, _: (AllPositions(10), hmm), r'\(1, 1, 10\), and not \(1, 2, 10\)'),
-    (lambda hmm, _: (Scores(10), hmm), r'are probabilities, and not \[-'),
-    (_exits, 'which fails with SystemExit'),
+    (lambda *_: (ExactModel(4), dirichlet_hmm(np.random.default_rng(0), 3)), r'\(1, 1, 10\), not \(1, 1, 4\)'),
+    (lambda hmm, _: (AllPositions(10), hmm), r'\(1, 1, 10\), not \(1, 2, 10\)'),
+    (lambda hmm, _: (Scores(10), hmm), r'are probabilities, not \[-'),
+    (_exits, 'which raised SystemExit'),
   ],
 )
 def test_what_is_no_model_is_refused(monkeypatch, call, valid):

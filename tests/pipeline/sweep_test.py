@@ -81,7 +81,7 @@ def test_any_order_ends_with_the_same_files(settings, begun, tmp_path):
   _run(unlimited, tmp_path / 'whole')
   for number in (3, 5, 0, 3):
     assert _run(unlimited, pieces, number).endswith('of 6 trials are finished')
-  assert _run(settings, pieces, 4, 2, 1).endswith('4 of 6 trials are finished; the same command goes on')
+  assert _run(settings, pieces, 4, 2, 1).endswith('4 of 6 trials are finished; rerun the same command to resume')
   assert _run(unlimited, pieces, 1, 2) is None
   assert _contents(pieces)['results.jsonl'] == _contents(tmp_path / 'whole')['results.jsonl']
 

@@ -108,7 +108,7 @@ def test_a_corpus_is_documents_or_one_stream(tmp_path):
   ('changes', 'says'),
   [
     ({}, None),
-    (dict(transition_matrix=np.eye(3)), r'states \[2\] never'),
+    (dict(transition_matrix=np.eye(3)), r'states \[2\] never occur'),
     (dict(cell_index=np.zeros(3, int)), 'one label'),
   ],
 )
@@ -134,5 +134,5 @@ def test_a_kept_file_is_found_by_its_kind(tmp_path):
   _, another = _resolved(tmp_path, distribution=_written(tmp_path / 'mine.json', processes.mess3(alpha=0.5)))
   user_data.keep(tmp_path, another)
   pathlib.Path(words['distribution']).unlink()
-  with pytest.raises(SettingsError, match=f'valid is one of .*{settings.distribution}.* of that name'):
+  with pytest.raises(SettingsError, match=f'valid is one of .*{settings.distribution}.*, the copies in '):
     _resolved(tmp_path, **words)
