@@ -8,7 +8,10 @@ setuptools.setup(
   description='Why pretraining helps: exact HMM posteriors, masked-LM pretraining, head and prompt tuning in JAX.',
   license='Apache-2.0',
   packages=setuptools.find_packages(include=['hmm_jax*', 'experiments*', 'configs*']),
-  package_data={'hmm_jax': ['py.typed'], 'experiments.analysis': ['figure_3_reference.json', 'figures.mplstyle']},
+  package_data={
+    'hmm_jax': ['py.typed', '__init__.pyi'],
+    'experiments.analysis': ['figure_3_reference.json', 'figures.mplstyle'],
+  },
   python_requires='>=3.11',
   install_requires=[
     'jax>=0.10.2',
@@ -17,6 +20,7 @@ setuptools.setup(
     'orbax-checkpoint>=0.12.8',
     'etils[epath]>=1.13',
     'filelock>=4.2',
+    'lazy-loader>=0.5',
     'numpy>=2.0',
     'scipy>=1.15',
     'ml_collections>=1.1.0',

@@ -129,6 +129,7 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   config.tasks_per_trial = 4
   config.models = ('bert', 'exact')
   config.model = ''
+  config.own_head = ''
   config.methods = ('head', 'prompt')
   config.distribution = ''
   config.corpus_file = ''

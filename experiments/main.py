@@ -69,7 +69,8 @@ def _main(argv: list[str]) -> None:
       given = user_data.resolve(config, _workdir(values, config), config_lib.named(argv))
     settings = config and registry.from_config(config)
     if isinstance(settings, Settings) and values.mode != 'report':
-      own_code.import_named(settings.model)
+      for field in ('model', 'own_head'):
+        own_code.import_named(field, getattr(settings, field))
     if values.mode == 'verify':
       _verify(values, settings)
     else:

@@ -33,102 +33,11 @@ Axes in names, for example `likelihoods_TxH`:
 | `prompt` | u |
 """
 
-import importlib
 import importlib.metadata
-import pkgutil
-from typing import Any, TYPE_CHECKING
 
-from hmm_jax.hmm import (
-  conditional_token_probs,
-  evidence_likelihoods,
-  from_dynamax,
-  from_hmmlearn,
-  HMM,
-  random_hmm,
-  to_dynamax,
-  to_hmmlearn,
-  token_likelihoods,
-)
-from hmm_jax.inference import forward_backward, last_filtered_probs, Posterior
-from hmm_jax.memory_hmm import (
-  cell_posterior,
-  independent_cells,
-  memory_forward_backward,
-  MemoryHMM,
-  MemoryPosterior,
-  random_memory_hmm,
-  to_hmm,
-)
-from hmm_jax.model import at_positions, ExactModel, MaskedLM, PromptSpace, token_probs
-from hmm_jax.sampling import sample, sample_corpus
-from hmm_jax.viterbi import most_likely_states
+import lazy_loader
 
-if TYPE_CHECKING:
-  from hmm_jax.bert import Bert, BertModel
-  from hmm_jax.heads import Attention, Linear
-  from hmm_jax.tuning import Schedule
-  from hmm_jax.workflow import DownstreamTask, draw_task, pretrain, tune, Tuned
+__version__ = importlib.metadata.version('hmm-jax')
 
-# Names that need Flax or Optax, and their modules, which are imported where one is first used. So are all submodules.
-_LAZY = {
-  **dict.fromkeys(('Bert', 'BertModel'), 'bert'),
-  **dict.fromkeys(('Attention', 'Linear'), 'heads'),
-  'Schedule': 'tuning',
-  **dict.fromkeys(('draw_task', 'DownstreamTask', 'pretrain', 'tune', 'Tuned'), 'workflow'),
-}
-_SUBMODULES = {found.name for found in pkgutil.iter_modules(__path__)}
-
-__all__ = [
-  'Attention',
-  'Bert',
-  'BertModel',
-  'DownstreamTask',
-  'ExactModel',
-  'HMM',
-  'Linear',
-  'MaskedLM',
-  'MemoryHMM',
-  'MemoryPosterior',
-  'Posterior',
-  'PromptSpace',
-  'Schedule',
-  'Tuned',
-  'at_positions',
-  'cell_posterior',
-  'conditional_token_probs',
-  'draw_task',
-  'evidence_likelihoods',
-  'forward_backward',
-  'from_dynamax',
-  'from_hmmlearn',
-  'independent_cells',
-  'last_filtered_probs',
-  'memory_forward_backward',
-  'most_likely_states',
-  'pretrain',
-  'random_hmm',
-  'random_memory_hmm',
-  'sample',
-  'sample_corpus',
-  'to_dynamax',
-  'to_hmm',
-  'to_hmmlearn',
-  'token_likelihoods',
-  'token_probs',
-  'tune',
-]
-
-if not TYPE_CHECKING:
-
-  def __getattr__(name: str) -> Any:
-    """Import a lazy name at its first use; `__version__` is that of the installed package."""
-    if name == '__version__':
-      return importlib.metadata.version('hmm-jax')
-    if name in _LAZY:
-      return getattr(importlib.import_module(f'hmm_jax.{_LAZY[name]}'), name)
-    if name in _SUBMODULES:
-      return importlib.import_module(f'hmm_jax.{name}')
-    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-
-  def __dir__() -> list[str]:
-    return [*__all__, *_SUBMODULES, '__version__']
+# The public names are those of __init__.pyi; a module is imported when one of its names is first used.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -28,13 +28,7 @@ FORMATS = {'png': {}, 'pdf': {'CreationDate': None}, 'svg': {'Date': None}}
 # Fewest values for a t interval; fewer are shown one by one.
 LEAST_FOR_INTERVAL = 5
 
-MODEL_NAMES = {
-  'bert': 'pretrained BERT',
-  'exact': 'exact G',
-  'untrained': 'untrained BERT',
-  'other_bert': 'BERT of another HMM',
-  'own': 'own model',
-}
+_MODEL_NAMES = report.MODEL_NAMES | {'bert': 'pretrained BERT'}
 _CONTROLS = ('attention', 'attention_blind', 'attention_constant', 'head')
 _ERROR_TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
@@ -86,7 +80,7 @@ def controls(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figu
   for axes, (text, model) in zip(grid, itertools.product(texts, models)):
     rows = statistics.select(records, text=text)
     _draw_methods(axes, rows[(rows['model'] == model) | (rows['method'] == 'attention_constant')], '{method}')
-    axes.set(title=f'{text} text, {MODEL_NAMES[model]}', xticks=records['place'].unique())
+    axes.set(title=f'{text} text, {_MODEL_NAMES[model]}', xticks=records['place'].unique())
     axes.set(xlabel='number of joint states |M||H|', ylabel='test accuracy (%)')
     axes.label_outer()
   finish(figure, records, _counted(records))
@@ -125,7 +119,7 @@ def attention(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.fig
   figure, (axes,) = panels(settings)
   for (point, rows), style in zip(statistics.by_point(chosen).items(), matplotlib.rcParams['axes.prop_cycle']()):
     for model, of_model in rows.groupby('model'):
-      _draw_profile(axes, of_model, _shown(style, model), f'{point}, {MODEL_NAMES[model]}')
+      _draw_profile(axes, of_model, _shown(style, model), f'{point}, {_MODEL_NAMES[model]}')
   axes.axhline(1, color='0.6', linewidth=0.9, linestyle=':', zorder=0)
   axes.set_xlabel(r'$P[J_i = j^\star \mid X_{-i}]$, probability that position i reads the label cell')
   axes.set_ylabel('mean attention weight (uniform = 1)')
@@ -244,7 +238,7 @@ def _draw_methods(axes: Axes, records: pd.DataFrame, label: str = '{method}, {mo
     if text == 'vanilla' and texts_of[method] > 1:
       # A colour that no method has: its own is on the other text.
       style['color'] = '#CC79A7'
-    name = (prefix + label).format(text=text, method=METHODS[method].label, model=MODEL_NAMES[model])
+    name = (prefix + label).format(text=text, method=METHODS[method].label, model=_MODEL_NAMES[model])
     draw_line(axes, _samples(rows, 'accuracy'), name, _shown(style, model), step * (index - (len(lines) - 1) / 2))
   for text, rows in records.groupby('text'):
     name, dash = prefix.format(text=text) + 'majority class', ':' if prefix and text == 'memory' else '-.'

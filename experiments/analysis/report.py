@@ -110,7 +110,7 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     ),
     'head_sizes': (
       'osc(b) / osc(mu) of linear heads, median over tasks; osc is the largest minus the smallest entry',
-      [_name_of(point, points) | _size_cells(rows) for point, rows in points.items() if 'head_size' in rows],
+      [_name_of(point, points) | cells for point, rows in points.items() if (cells := _size_cells(rows))],
     ),
     'diagnostics': (
       "Other fits and controls beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
@@ -227,8 +227,8 @@ def _control_row(point: Point, points: Points, protocol: Collection[str]) -> Row
 
 
 def _size_cells(rows: pd.DataFrame) -> Row:
-  """The median size of each kind of head on each model."""
-  medians = rows.dropna(subset='head_size').groupby(['model', 'method'])['head_size'].median()
+  """The median size of each kind of head that has one, on each model."""
+  medians = rows.reindex(columns=['model', 'method', 'head_size']).dropna().groupby(['model', 'method'])['head_size'].median()
   return {f'{METHODS[method].label}\n{MODEL_NAMES[model]}': f'{size:.1g}' for (model, method), size in medians.items()}
 
 

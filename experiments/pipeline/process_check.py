@@ -7,6 +7,7 @@ import scipy.sparse
 from experiments.settings import own_code
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
+from hmm_jax.float64 import float64
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.processes import reachable
@@ -21,7 +22,7 @@ def check(settings: Settings, distribution: HMM | MemoryHMM) -> None:
   It also raises SettingsError where the user's own model fails on the process.
   """
   start = np.asarray(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
-  never = np.flatnonzero(~reachable(np.asarray(distribution.transition_matrix), start)).tolist()
+  never = np.flatnonzero(~reachable(float64(distribution.transition_matrix), start)).tolist()
   valid = f'one whose hidden states all occur; states {never[:10]} never occur'
   require(not never, 'distribution', settings.distribution, valid)
   d, rng = settings.downstream, np.random.default_rng(0)
@@ -39,7 +40,7 @@ def check(settings: Settings, distribution: HMM | MemoryHMM) -> None:
 def _label_probs(settings: Settings, distribution: HMM | MemoryHMM, rng: np.random.Generator) -> np.ndarray:
   """The posterior [n, S] that labels speak of, P[H_1 | X_{-1}] or that of the memory cell, times a number a text."""
   fields = distribution.transition_matrix, distribution.joint_initial_probs, distribution.joint_emission_matrix
-  transition, initial, emission = (np.asarray(rows, np.float64) for rows in fields)
+  transition, initial, emission = map(float64, fields)
   joint = scipy.sparse.kron(scipy.sparse.eye_array(len(initial) // len(transition)), transition, 'csr')
   # Of exponential times with these rates, the first.
   drawn = lambda rates: (rates / rng.exponential(size=rates.shape)).argmax(1)

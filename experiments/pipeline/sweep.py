@@ -47,6 +47,8 @@ def check(settings: Settings) -> None:
     # Fail before anything is trained or written. With a given process, `process_check` does this.
     key = jax.random.key(settings.seed)
     own_code.own_model(settings.model, trial_lib.draw_distribution(settings, next(iter(settings.grid())), key), key)
+  if settings.own_head:
+    own_code.own_head(settings.own_head, settings.downstream.num_classes)
   if settings.has_bert:
     pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')

@@ -13,6 +13,7 @@ from experiments.pipeline.downstream import Downstream
 from experiments.records.trial_records import by_name, Trial, Tuned
 from experiments.runtime import signals
 from experiments.runtime.progress import Reporter
+from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.methods import METHODS, OF_SEQUENCE
 from hmm_jax import heads, nan_guard, tasks as tasks_lib, tuning
@@ -59,6 +60,8 @@ def build(settings: Settings, point: Point, model: MaskedLM, method: str) -> tun
   """The head of one of METHODS, by what it reads, and what is trained with it. A new kind of method is built here."""
   chosen, num_classes, prompt = METHODS[method], settings.downstream.num_classes, None
   head: heads.Head = heads.Linear(num_classes)
+  if method == 'own_head':
+    head = own_code.own_head(settings.own_head, num_classes)
   if chosen.reads in OF_SEQUENCE:
     a = settings.attention
     # The paper's sizes, unless the settings have others: |H| + 1 and |M||H|.

@@ -58,6 +58,7 @@ class Settings(groups.Experiment):
   tasks_per_trial: int = setting('number of tasks (draws of mu) in each trial', most=10_000)
   models: tuple[str, ...] = setting('models to tune the methods on', choices=MODELS)
   model: str = setting("the model 'own': MODULE:FUNCTION from (distribution, key) to (model, params); '': none")
+  own_head: str = setting("the method 'own_head': MODULE:FUNCTION from the number of classes to a head; '': none")
   methods: tuple[str, ...] = setting('methods to tune', choices=tuple(METHODS))
   distribution: str = setting("a named process or a .json or .npz file, which sets the sizes; '': drawn at random")
   corpus_file: str = setting("token ids for pretraining, .npy or .txt, one document a row or line; '': sampled")
@@ -114,8 +115,10 @@ class Settings(groups.Experiment):
       places = [(AXES[name](point), point.memory_size > 0) for point in self.grid()]
       valid = f'a tuple without {name}, which has several distributions at one x, such as ()'
       self.require('figures', len(set(places)) == len(places), valid)
-    is_asked = 'own' in self.models
-    self.require('model', bool(self.model) == is_asked, "MODULE:FUNCTION if 'own' is in models, otherwise ''")
+    for field, needed_by in (('model', 'own'), ('own_head', 'own_head')):
+      is_needed = needed_by in self.models + used
+      valid = f"MODULE:FUNCTION where {needed_by!r} is in models or methods, and '' elsewhere"
+      self.require(field, bool(getattr(self, field)) == is_needed, valid)
     for name in used:
       method = METHODS[name]
       valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
@@ -164,11 +167,13 @@ class Settings(groups.Experiment):
   def fit_id(self, method: str, model: str) -> str:
     """The id of a fit of one of METHODS: a digest of its settings, which with those of `trial_id` decide its records.
 
-    The user's own model is named by its function and the file of its module.
+    The user's own model and head are named by their functions and the files of their modules.
     """
     parts = [getattr(self, name) for name in METHODS[method].settings]
-    if model == 'own':
-      parts += [self.model, own_code.imported(self.model).digest]
+    for field, is_own in (('model', model == 'own'), ('own_head', method == 'own_head')):
+      if is_own:
+        name = getattr(self, field)
+        parts += [name, own_code.imported(field, name).digest]
     return digest(parts)
 
   def prompt_length(self, method: str) -> int:

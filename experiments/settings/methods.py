@@ -12,9 +12,9 @@ class Method(NamedTuple):
 
   Attributes:
     label: what tables and figures call it.
-    reads: what its head is a function of: 'mask' is the token probabilities at the [MASK], 'sequence' those of all
-      positions with the tokens there, 'probs' without the tokens, 'tokens' these alone, 'representation' what the
-      model's prediction at the [MASK] is read out of.
+    reads: what its head is a function of, unless it is the user's own: 'mask' is the token probabilities at the [MASK],
+      'sequence' those of all positions with the tokens there, 'probs' without the tokens, 'tokens' these alone,
+      'representation' what the model's prediction at the [MASK] is read out of.
     prompt: whether a prompt is trained with the head.
     finetunes: whether the model's own parameters are trained with the head.
     colour: of its line, after Okabe and Ito: distinct under deuteranopia, and in grey where marker and dash are equal.
@@ -48,6 +48,7 @@ class Method(NamedTuple):
 # In the order in which tables and legends name them.
 METHODS = {
   'head': Method('head', 'mask', False, False, '#0072B2', 's', '--', ('head',), models=MODELS),
+  'own_head': Method('own head', 'mask', False, False, '#999933', 'X', ':', ('head',), models=MODELS),
   'prompt': Method('prompt', 'mask', True, False, '#E69F00', 'o', '-', ('prompt',), models=MODELS),
   # A head like any other, so that it is trained as one.
   'probe': Method('probe', 'representation', False, False, '#009E73', '^', ':', ('head',), models=MODELS),

@@ -1,4 +1,4 @@
-"""A masked language model of the user's own, MODULE:FUNCTION, which flags and config files alone import.
+"""A masked language model or a head of the user's own, MODULE:FUNCTION, which flags and config files alone import.
 
 A record may name one too, and may come from anybody: for settings that are read from a record, a function is there that
 the command line has asked for, or else they are refused.
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.settings.fields import require, SettingsError
+from hmm_jax.heads import Head
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM, token_probs
 
@@ -25,19 +26,19 @@ class Function(NamedTuple):
   """A function of the user's.
 
   Attributes:
-    call: the function, from (distribution, key) to (model, params).
+    call: the function, from (distribution, key) to (model, params), or from the number of classes to a head.
     digest: the SHA-256 of the file of its module; of what that imports it says nothing.
   """
 
-  call: Callable[[Distribution, Array], tuple[MaskedLM, Any]]
+  call: Callable[..., Any]
   digest: str
 
 
 _imported: dict[str, Function] = {}
 
 
-def import_named(name: str) -> None:
-  """Import the function of this name, once a process; nothing for ''. Raises SettingsError where that fails."""
+def import_named(field: str, name: str) -> None:
+  """Import the function that a field names, once a process; nothing for ''. Raises SettingsError where that fails."""
   if not name or name in _imported:
     return
   try:
@@ -46,13 +47,13 @@ def import_named(name: str) -> None:
     _imported[name] = Function(call, hashlib.sha256(source.read_bytes()).hexdigest())
   except (Exception, SystemExit) as error:
     # A module is a program, which may fail in any way or exit.
-    raise _failed(name, error, 'MODULE:FUNCTION of a Python file') from error
+    raise _failed(field, name, error, 'MODULE:FUNCTION of a Python file') from error
 
 
-def imported(name: str) -> Function:
-  """The function of this name. Raises SettingsError where no flag or config file of this process has named it."""
+def imported(field: str, name: str) -> Function:
+  """The function that a field names. Raises SettingsError where no flag or config file of this process has named it."""
   valid = 'one named by a flag or a config file; records import no code'
-  require(name in _imported, 'model', name, valid)
+  require(name in _imported, field, name, valid)
   return _imported[name]
 
 
@@ -67,7 +68,7 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
 
   Raises SettingsError where the function fails, or returns something else; the model predicts one token to find out.
   """
-  call, shape, device = imported(name).call, (1, 1, distribution.num_tokens), jax.local_devices()[0]
+  call, shape, device = imported('model', name).call, (1, 1, distribution.num_tokens), jax.local_devices()[0]
   try:
     model, params = call(*jax.device_put((distribution, key), device))
     hash(model)
@@ -75,7 +76,7 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
     probs = np.asarray(token_probs(model, params, jnp.zeros((1, 2), jnp.int32), np.array([1])))
   except (Exception, SystemExit) as error:
     valid = 'a function from (distribution, key) to a hashable MaskedLM and its parameters'
-    raise _failed(name, error, valid) from error
+    raise _failed('model', name, error, valid) from error
   valid = f'one whose predictions at one position of two tokens have shape {shape}, not {probs.shape}'
   require(probs.shape == shape, 'model', name, valid)
   are_probs = (probs >= 0).all() and abs(probs.sum() - 1) < 1e-3
@@ -83,6 +84,29 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
   return model, params
 
 
-def _failed(name: str, error: BaseException, valid: str) -> SettingsError:
+def own_head(name: str, num_classes: int) -> Head:
+  """The head that a function makes of the number of classes; it is hashable, since programs are compiled for it.
+
+  Raises SettingsError where the function fails, or returns something else. The shape of its scores is found without
+  computing any, for a text of two tokens and a model of three.
+  """
+  call = imported('own_head', name).call
+
+  def scores(key: Array) -> Array:
+    read = head.positions(0)
+    outputs = jnp.ones((1, 2 if read is None else len(read), 3))
+    return head.scores(head.init(key, 3, 0, 2), head.read(outputs, jnp.zeros((1, 2), jnp.int32)))
+
+  try:
+    head = call(num_classes)
+    hash(head)
+    shape = jax.eval_shape(scores, jax.random.key(0)).shape
+  except (Exception, SystemExit) as error:
+    raise _failed('own_head', name, error, 'a function from the number of classes to a hashable Head') from error
+  require(shape == (1, num_classes), 'own_head', name, f'one whose scores have shape {(1, num_classes)}, not {shape}')
+  return head
+
+
+def _failed(field: str, name: str, error: BaseException, valid: str) -> SettingsError:
   reason = ' '.join(f'{type(error).__name__}: {error}'.split())
-  return SettingsError(f'model is {name!r}, which raised {reason:.300}; valid is {valid}')
+  return SettingsError(f'{field} is {name!r}, which raised {reason:.300}; valid is {valid}')

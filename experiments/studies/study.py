@@ -24,7 +24,7 @@ from hmm_jax.sharding import exact_device
 _FILE_NAME = 'records.json'
 
 # Fields added later, with the value that leaves earlier ids as they are.
-_LATER = dict.fromkeys(('model', 'distribution', 'corpus_file'), '')
+_LATER = dict.fromkeys(('model', 'own_head', 'distribution', 'corpus_file'), '')
 
 Row = dict[str, Any]
 # (settings, its own key, reporter) -> its records.

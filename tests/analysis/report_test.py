@@ -110,6 +110,7 @@ def test_controls_and_sizes_of_heads_have_tables_of_their_own():
     'KL at [MASK] untrained BERT': '2.000',
     'KL at [MASK] BERT of another HMM': '1.000',
   }
+  assert 'head_sizes' not in report.tables(frame(rows[:9]), False)
   assert _table('head_sizes', rows) == [{'|H|': '4', 'n': '3', 'converged head exact G': '3e+01'}]
   assert not {'controls', 'head_sizes'} & set(report.tables(frame(prompt_records()), False))
 

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import pathlib
+import pkgutil
 import subprocess
 import sys
 
@@ -20,8 +21,9 @@ assert hj.theory.theorem_3_3 and hj.tuning.Tuner and callable(hj.pretrain) and h
 def test_every_public_name_is_there():
   """Those of `__all__`, the submodules without an import, and the version of the installed package."""
   assert all(getattr(hj, name) is not None and name in dir(hj) for name in hj.__all__)
+  assert {found.name for found in pkgutil.iter_modules(hj.__path__)} <= set(hj.__all__)
   assert hj.__version__ == importlib.metadata.version('hmm-jax')
-  with pytest.raises(AttributeError, match="'hmm_jax' has no attribute 'pretraned'"):
+  with pytest.raises(AttributeError, match='pretraned'):
     hj.pretraned  # noqa: B018
   assert (pathlib.Path(hj.__file__).parent / 'py.typed').exists()
 

@@ -1,6 +1,7 @@
 """A model of the user's own is tuned like any other, resumed and in the table."""
 
 import dataclasses
+import itertools
 
 from conftest import dirichlet_hmm
 import numpy as np
@@ -11,24 +12,32 @@ from experiments.pipeline import process_check, sweep
 from experiments.records import load
 from experiments.settings import own_code
 from experiments.settings.fields import SettingsError
+from hmm_jax.heads import Attention, Linear
 from hmm_jax.model import ExactModel
 from hmm_jax.processes import mess3
 
 SETTINGS = exact_settings(num_states=(4,), models=('own', 'exact'), model='mine:build')
+METHODS = dict(methods=('head', 'own_head'), own_head='mine:head')
 
 
-def test_a_model_of_ones_own_is_tuned_resumed_and_shown(tmp_path, monkeypatch):
-  """One that is the exact model has its numbers; where the file of its module changes, its records alone are others."""
+def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, monkeypatch):
+  """Those that are the exact model and the linear head have their numbers; a changed file changes its own ids alone."""
   ids = []
-  for digest in ('one', 'another'):
-    function = own_code.Function(lambda hmm, key: (ExactModel(10), hmm), digest)
-    monkeypatch.setitem(own_code._imported, 'mine:build', function)
-    sweep.run(SETTINGS, tmp_path, QUIET)
-    records = load(tmp_path).set_index('model')
+  for of_model, of_head in (('one', 'one'), ('another', 'one'), ('another', 'another')):
+    model = own_code.Function(lambda hmm, key: (ExactModel(10), hmm), of_model)
+    monkeypatch.setitem(own_code._imported, 'mine:build', model)
+    monkeypatch.setitem(own_code._imported, 'mine:head', own_code.Function(Linear, of_head))
+    sweep.run(dataclasses.replace(SETTINGS, **METHODS), tmp_path, QUIET)
+    records = load(tmp_path).set_index(['model', 'method']).sort_index()
     ids.append(records['fit_id'])
   numbers = records.select_dtypes('number')
-  assert numbers.loc['own'].equals(numbers.loc['exact']) and list(ids[0] == ids[1]) == [True, False]
-  assert 'head\nown model' in sweep.tables(records.reset_index(), SETTINGS)['accuracy'].frame
+  for model, method in numbers.index:
+    assert numbers.loc[model, method].equals(numbers.loc['exact', 'head'])
+  kept = [(before == after).to_dict() for before, after in itertools.pairwise(ids)]
+  assert kept[0] == {pair: pair[0] == 'exact' for pair in numbers.index}
+  assert kept[1] == {pair: pair[1] == 'head' for pair in numbers.index}
+  shown = sweep.tables(records.reset_index(), SETTINGS)['accuracy'].frame
+  assert {'head\nown model', 'own head\nexact G'} <= set(shown)
 
 
 class Scores(ExactModel):
@@ -63,6 +72,21 @@ def test_what_is_no_model_is_refused(monkeypatch, call, valid):
   monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
     sweep.check(SETTINGS)
+
+
+@pytest.mark.parametrize(
+  ('call', 'valid'),
+  [
+    (lambda _: Linear(3), r'shape \(1, 2\), not \(1, 3\)'),
+    (lambda num_classes: Attention(num_classes, 3, 3, temperature=[]), 'which raised TypeError: unhashable'),
+    (lambda _: None, 'which raised AttributeError'),
+  ],
+)
+def test_what_is_no_head_is_refused(monkeypatch, call, valid):
+  """Before anything is trained: other classes, a head that cannot be hashed, and nothing."""
+  monkeypatch.setitem(own_code._imported, 'mine:head', own_code.Function(call, ''))
+  with pytest.raises(SettingsError, match=f"^own_head is 'mine:head'.*{valid}"):
+    sweep.check(dataclasses.replace(exact_settings(), **METHODS))
 
 
 def test_a_model_is_tried_on_the_given_process(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from settings_cases import settings_of
 
 from experiments.pipeline.trial import Trial
+from experiments.settings import own_code
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from experiments.studies import study
@@ -56,7 +57,7 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
 @pytest.mark.parametrize(
   ('group', 'field', 'methods'),
   [
-    ('head', 'learning_rate', {'head', 'probe'}),
+    ('head', 'learning_rate', {'own_head', 'head', 'probe'}),
     ('prompt', 'init_scale', {'prompt', 'prompt_attention', 'oracle_prompt'}),
     ('attention', 'temperature', _ATTENTION),
     ('on_test', 'max_rounds', {'head_best'}),
@@ -64,8 +65,9 @@ _ATTENTION = {'attention', 'prompt_attention', 'attention_converged', 'attention
     ('restarts', 'number', {'oracle_prompt', 'attention_converged'}),
   ],
 )
-def test_settings_of_tuning_name_the_records_of_their_methods_alone(group, field, methods):
+def test_settings_of_tuning_name_the_records_of_their_methods_alone(monkeypatch, group, field, methods):
   """A trial keeps its id and the records of all other methods."""
+  monkeypatch.setitem(own_code._imported, '', own_code.Function(None, ''))
   plain = settings_of()
   changed = settings_of(**{f'{group}__{field}': getattr(getattr(plain, group), field) * 2})
   assert _same(plain, changed, Point(4)) == NEITHER

@@ -69,7 +69,7 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   features, labels = float64(features), np.asarray(labels)
   pairs = all_pairs(labels, num_classes)
   rows = scipy.sparse.csr_array(differences(features, labels, pairs, num_classes))
-  found, weights = _largest_margin(rows, [(-1, 1)] * rows.shape[1] + [(None, 2)])
+  found, weights = _largest_margin(rows)
   margin, head = float((rows @ found).min()), found.reshape(num_classes, -1).T
   if margin > tolerance:
     return Separation(True, margin, head, np.zeros((0, 2), int), np.zeros(0), 0.0)
@@ -79,22 +79,20 @@ def linear_separation(features: ArrayLike, labels: ArrayLike, num_classes: int, 
   return Separation(False, margin, head, pairs[chosen], weights[chosen], residual)
 
 
-def _largest_margin(rows: scipy.sparse.csr_array, bounds: list[tuple]) -> tuple[np.ndarray, np.ndarray]:
-  """The b [m] with the largest t <= rows @ b, and the duals [n] of these n constraints, which show that t is largest.
+def _largest_margin(rows: scipy.sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
+  """The b in [-1, 1]^m with the largest t <= rows @ b, t <= 2, and the duals [n] of these n constraints.
 
-  Args:
-    rows: [n, m].
-    bounds: of each entry of b, and of t.
-
-  Raises:
-    RuntimeError: HiGHS gave up.
+  The duals show that t is largest. Raises RuntimeError if HiGHS gives up.
   """
-  bound = scipy.sparse.hstack([-rows, np.ones((rows.shape[0], 1))], format='csr')
-  program = {'A_ub': bound, 'b_ub': np.zeros(rows.shape[0]), 'bounds': bounds}
-  objective = np.append(np.zeros(rows.shape[1]), -1.0)
+  num_rows, size = rows.shape
+  bound = scipy.sparse.hstack([-rows, np.ones((num_rows, 1))], format='csr')
+  bounds, objective = [(-1, 1)] * size + [(None, 2)], np.append(np.zeros(size), -1.0)
   for presolve in (True, False):
     # On some CPUs presolve ends without a status; the program is then solved without it.
-    result = scipy.optimize.linprog(objective, **program, method='highs-ds', options={**PRECISE, 'presolve': presolve})
+    options = {**PRECISE, 'presolve': presolve}
+    result = scipy.optimize.linprog(
+      objective, bound, np.zeros(num_rows), bounds=bounds, method='highs-ds', options=options
+    )
     if not result.status:
       return result.x[:-1], np.maximum(-result.ineqlin.marginals, 0)
   raise RuntimeError(f'HiGHS failed: {result.message}')
