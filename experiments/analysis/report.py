@@ -228,7 +228,8 @@ def _control_row(point: Point, points: Points, protocol: Collection[str]) -> Row
 
 def _size_cells(rows: pd.DataFrame) -> Row:
   """The median size of each kind of head that has one, on each model."""
-  medians = rows.reindex(columns=['model', 'method', 'head_size']).dropna().groupby(['model', 'method'])['head_size'].median()
+  sizes = rows.reindex(columns=['model', 'method', 'head_size']).dropna()
+  medians = sizes.groupby(['model', 'method'])['head_size'].median()
   return {f'{METHODS[method].label}\n{MODEL_NAMES[model]}': f'{size:.1g}' for (model, method), size in medians.items()}
 
 

@@ -52,8 +52,7 @@ def import_named(field: str, name: str) -> None:
 
 def imported(field: str, name: str) -> Function:
   """The function that a field names. Raises SettingsError where no flag or config file of this process has named it."""
-  valid = 'one named by a flag or a config file; records import no code'
-  require(name in _imported, field, name, valid)
+  require(name in _imported, field, name, 'one named by a flag or a config file; records import no code')
   return _imported[name]
 
 
