@@ -21,7 +21,7 @@ def check(settings: Settings, distribution: HMM | MemoryHMM) -> None:
 
   It also raises SettingsError where the user's own model fails on the process.
   """
-  start = np.asarray(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
+  start = float64(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
   never = np.flatnonzero(~reachable(float64(distribution.transition_matrix), start)).tolist()
   valid = f'one whose hidden states all occur; states {never[:10]} never occur'
   require(not never, 'distribution', settings.distribution, valid)
