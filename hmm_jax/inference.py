@@ -98,7 +98,7 @@ def _complete(
   return lax.cond(certified.all(), lambda result, *_: result, jax.checkpoint(replace), result, *arguments)
 
 
-def _of_sequences(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array) -> Any:
+def _sequence_results(run: Callable[..., Any], initial_probs: Array, matrix: Array, rows: Array) -> Any:
   """The result of `run` on rows [B, T, E], block by block; its arrays [..., H, C, B] become [B, ..., E].
 
   The distribution is one for all, [E] and [H, H], or one for each, [B, E] and [B, H, H].
@@ -123,7 +123,7 @@ def _of_sequences(run: Callable[..., Any], initial_probs: Array, matrix: Array, 
   return map_blocks(block_posterior, (initial_probs, matrix, rows), size)
 
 
-def _of_pairs(initial_probs: Array, matrix: Array, before: Array, after: Array) -> Array:
+def _pair_probs(initial_probs: Array, matrix: Array, before: Array, after: Array) -> Array:
   """P[H_t | x_{-t}] [N, K, B, E] of all pairs of rows before t [N, K, P, E] and after t [N, B, T, E]; N is a batch.
 
   The distribution is one for all, [E] and [H, H], or one for each, [N, E] and [N, H, H].
@@ -147,12 +147,12 @@ def _batch_last(initial_probs: Array, matrix: Array, num_axes: int) -> tuple[Arr
   return last(by_parts), last(matrix)
 
 
-_smoothed = exact(functools.partial(_of_sequences, passes.smooth))
-_last_filtered = exact(functools.partial(_of_sequences, passes.filter_to_end))
-_pairs = exact(_of_pairs)
+_smoothed = exact(functools.partial(_sequence_results, passes.smooth))
+_last_filtered = exact(functools.partial(_sequence_results, passes.filter_to_end))
+_pairs = exact(_pair_probs)
 
 
-def _of_batch(function: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
+def _batch_result(function: Callable[..., Any], hmm: Chain, likelihoods: Array) -> Any:
   """The result of `function` on the sequences of likelihoods [..., T, E]."""
   num_joint = hmm.joint_initial_probs.shape[-1]
   if likelihoods.ndim < 2 or likelihoods.shape[-1] != num_joint or 0 in likelihoods.shape:
@@ -197,7 +197,7 @@ def forward_backward(hmm: Chain, likelihoods: Array) -> Posterior:
    [0.   1.   0.  ]
    [0.84 0.   0.16]]
   """
-  probs, loglik = _of_batch(_smoothed, hmm, likelihoods)
+  probs, loglik = _batch_result(_smoothed, hmm, likelihoods)
   return Posterior._make((*probs, loglik))
 
 
@@ -229,7 +229,7 @@ def last_filtered(hmm: Chain, likelihoods: Array) -> tuple[Array, Array]:
 
   Zeros and -inf for impossible evidence. Summed over hidden states, the probabilities are the posterior of the memory.
   """
-  return _of_batch(_last_filtered, hmm, likelihoods)
+  return _batch_result(_last_filtered, hmm, likelihoods)
 
 
 @checked

@@ -63,8 +63,8 @@ def smooth(
     predicted, scale, row = at
     observed = arithmetic.over(arithmetic.times(future, row), scale)
     joint = arithmetic.times(predicted, observed)
-    told = probs(joint), probs(arithmetic.times(predicted, future))
-    return arithmetic.contract(transition_matrix, observed), told
+    by_position = probs(joint), probs(arithmetic.times(predicted, future))
+    return arithmetic.contract(transition_matrix, observed), by_position
 
   no_future = arithmetic.one(rows.shape[1:], rows.dtype)
   _, (smoothed, leave_one_out) = _scan(step, no_future, (predicted, scale, rows), reverse=True)

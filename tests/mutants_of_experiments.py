@@ -436,8 +436,8 @@ _TRIALS = [
     ),
     (
       'an edited model keeps its records',
-      'parts += [self.model, own_code.imported(self.model).digest]',
-      'parts += [self.model]',
+      'parts += [name, own_code.imported(field, name).digest]',
+      'parts += [name]',
       'pipeline/own_model',
       'resumed_and_shown',
     ),
@@ -470,8 +470,8 @@ _OWN_CODE = [
     'experiments/settings/own_code.py',
     (
       'a record imports what it names',
-      "  require(name in _imported, 'model', name, valid)\n",
-      '  import_named(name)\n',
+      "  require(name in _imported, field, name, 'one named by a flag or a config file; records import no code')\n",
+      '  import_named(field, name)\n',
       'records/safe_loading',
       'because_a_record',
     ),

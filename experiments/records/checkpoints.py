@@ -144,13 +144,13 @@ def _hush() -> None:
   future of each other array then raises in a thread of the store, where nothing can catch it.
   """
   logging.getLogger('absl').setLevel(logging.CRITICAL)
-  told = sys.unraisablehook
+  previous = sys.unraisablehook
 
-  def tell(raised: Any) -> None:
+  def hook(raised: Any) -> None:
     if not (isinstance(raised.exc_value, RuntimeError) and str(raised.exc_value) == 'Event loop is closed'):
-      told(raised)
+      previous(raised)
 
-  sys.unraisablehook = tell
+  sys.unraisablehook = hook
 
 
 def _digests(step: pathlib.Path) -> dict[str, str]:

@@ -31,7 +31,7 @@ FOLDER = 'environments'
 def environment(devices: Iterable[jax.Device]) -> Environment:
   """Commit, versions and platform of this process, how many there are, and the kinds of the devices."""
   return {
-    **of_process(),
+    **process_environment(),
     'platform': f'{platform.system()} {platform.machine()}',
     'cpu': machine.cpu(),
     'processes': distributed.num_processes(),
@@ -40,7 +40,7 @@ def environment(devices: Iterable[jax.Device]) -> Environment:
 
 
 @functools.cache
-def of_process() -> Environment:
+def process_environment() -> Environment:
   """Commit, versions and XLA flags of this process, cached: a commit made during a run is not the one that runs."""
   return {
     'commit': _git('rev-parse', 'HEAD') or 'unknown',

@@ -20,7 +20,7 @@ from experiments.settings.fields import SettingsError
 
 T = TypeVar('T')
 # Errors that process 0 may raise for all.
-_TOLD = {error.__name__: error for error in (SettingsError, Lost, Stopped)}
+_SHARED_ERRORS = {error.__name__: error for error in (SettingsError, Lost, Stopped)}
 # Milliseconds, 30 days: an awaited process either arrives or fails its heartbeat.
 _ALWAYS = 30 * 24 * 3600 * 1000
 
@@ -78,7 +78,7 @@ def is_writer() -> bool:
 
 
 def broadcast_from_process_0(look: Callable[[], T]) -> T:
-  """The result of `look`, run in process 0 alone, sent as JSON; an error of _TOLD is raised in every process.
+  """The result of `look`, run in process 0 alone, sent as JSON; an error of _SHARED_ERRORS is raised in every process.
 
   Every process must make this call, in the same order. Calls inside `look` stay in process 0.
   """
@@ -88,10 +88,10 @@ def broadcast_from_process_0(look: Callable[[], T]) -> T:
   if is_writer():
     _alone.append(None)
     try:
-      _tell(key, look)
+      _publish(key, look)
     finally:
       _alone.pop()
-  return _heard(key)
+  return _received(key)
 
 
 def raise_everywhere(check: Callable[[], None]) -> None:
@@ -99,9 +99,9 @@ def raise_everywhere(check: Callable[[], None]) -> None:
   if num_processes() == 1:
     return check()
   key = next(_numbers)
-  _tell(f'{key}/{jax_distributed.global_state.process_id}', check)
+  _publish(f'{key}/{jax_distributed.global_state.process_id}', check)
   for index in range(num_processes()):
-    _heard(f'{key}/{index}')
+    _received(f'{key}/{index}')
   return None
 
 
@@ -115,23 +115,23 @@ def posted() -> list[int]:
   return [int(text) for _, text in _client().key_value_dir_get('posted/')] if num_processes() > 1 else []
 
 
-def _tell(key: str, look: Callable[[], Any]) -> None:
-  """Store ['', result of `look`] under the key, or [name, *arguments] of an error of _TOLD."""
+def _publish(key: str, look: Callable[[], Any]) -> None:
+  """Store ['', result of `look`] under the key, or [name, *arguments] of an error of _SHARED_ERRORS."""
   try:
-    told = ['', look()]
-  except tuple(_TOLD.values()) as error:
+    outcome = ['', look()]
+  except tuple(_SHARED_ERRORS.values()) as error:
     # A subclass is raised as the class that the others know.
-    name = next(name for name, known in _TOLD.items() if isinstance(error, known))
-    told = [name, *error.args]
-  _client().key_value_set(key, json.dumps(told))
+    name = next(name for name, known in _SHARED_ERRORS.items() if isinstance(error, known))
+    outcome = [name, *error.args]
+  _client().key_value_set(key, json.dumps(outcome))
 
 
 def _client() -> Any:
   return jax_distributed.global_state.client
 
 
-def _heard(key: str) -> Any:
+def _received(key: str) -> Any:
   name, *words = json.loads(_client().blocking_key_value_get(key, _ALWAYS))
   if name:
-    raise _TOLD[name](*words)
+    raise _SHARED_ERRORS[name](*words)
   return words[0]

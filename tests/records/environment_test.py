@@ -24,7 +24,7 @@ def test_without_a_clone_the_commit_is_unknown(monkeypatch, tmp_path):
   """An installed copy inside of another repository does not name that one's commit."""
   subprocess.run(['git', 'init', '-q', tmp_path], check=True)
   monkeypatch.setattr(environment, '__file__', str(tmp_path / 'site/experiments/records/environment.py'))
-  assert environment.of_process.__wrapped__()['commit'] == 'unknown'
+  assert environment.process_environment.__wrapped__()['commit'] == 'unknown'
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from hmm_jax.theory.exact.algebra import stationary_law
 
 _LARGEST_DENOMINATOR = 64
 # Two fractions with denominators up to this are 1e-12 apart, thousands of float64 roundings of a probability.
-_MOST_TOLD_APART = 10**6
+_MAX_DENOMINATOR = 10**6
 # The share of positive entries in a random row.
 _DENSITY = 0.5
 
@@ -95,7 +95,7 @@ def small_fractions(array: ArrayLike) -> np.ndarray:
 # Most values repeat, 0 above all.
 @functools.lru_cache(2**14)
 def _small_fraction(value: float) -> Fraction:
-  return Fraction(value).limit_denominator(_MOST_TOLD_APART)
+  return Fraction(value).limit_denominator(_MAX_DENOMINATOR)
 
 
 def sparse_probs(
