@@ -11,7 +11,7 @@ import signal
 import types
 from typing import NamedTuple
 
-from conftest import compiling_fast
+from conftest import compiling_fast, ROOT
 from faults.processes import Moment, Run
 import jax
 import numpy as np
@@ -32,7 +32,6 @@ from hmm_jax.sampling import sample_corpus
 
 pytestmark = pytest.mark.slow
 
-ROOT = pathlib.Path(__file__).parent.parent
 SMOKE = '--config=configs/prompt_vs_head.py:smoke'
 SHARED = (
   '--config.downstream.num_train=64',

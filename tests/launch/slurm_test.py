@@ -12,9 +12,9 @@ import sys
 import tempfile
 import time
 
+from conftest import ROOT
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
 # Debian puts the daemons where a user does not look.
 PATH = f'{os.environ["PATH"]}:/usr/sbin:/sbin'
 LACKING = [

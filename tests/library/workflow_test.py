@@ -1,9 +1,8 @@
 """The front of the library: its block of five lines, tasks, and a model that no part of the project knows."""
 
-import pathlib
 import re
 
-from conftest import assert_same_bits
+from conftest import assert_same_bits, DOCS
 from hmm_cases import float32_hmm
 import jax
 import numpy as np
@@ -24,7 +23,7 @@ TASK = hj.DownstreamTask(np.eye(2, 3), jax.random.key(1), length=5, num_train=48
 QUICK = hj.Schedule(0.05, num_epochs=20, batch_size=8, warmup_steps=2, weight_decay=0.0, clip_norm=1.0)
 KEY = jax.random.key(0)
 BERT = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
-PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'how_to' / 'own_model.md'
+PAGE = DOCS / 'how_to' / 'own_model.md'
 
 
 def blocks(text):

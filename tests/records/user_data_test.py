@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 
+from conftest import DOCS
 import numpy as np
 import pytest
 from settings_cases import settings_of
@@ -61,7 +62,7 @@ def test_ids_are_of_the_arrays_alone(tmp_path):
 
 def test_ids_of_draws_are_those_on_record():
   """The settings of records of drawn HMMs make the ids that these have had since."""
-  folder = pathlib.Path(__file__).parents[2] / 'docs' / 'results' / 'small' / 'figure_3_right'
+  folder = DOCS / 'results' / 'small' / 'figure_3_right'
   settings, row = registry.from_record(results.config(folder)), results.load(folder)[0]
   assert row['pretraining_id'] == settings.pretraining_id(Point(*map(row.get, Point._fields)), row['trial'])
 

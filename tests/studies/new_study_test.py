@@ -2,9 +2,9 @@
 
 import importlib
 import io
-import pathlib
 import re
 
+from conftest import DOCS
 import pytest
 import rich.console
 from run_cases import flip
@@ -14,7 +14,7 @@ from experiments.runtime.progress import Reporter
 
 pytestmark = pytest.mark.slow
 
-PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'internals' / 'house.md'
+PAGE = DOCS / 'internals' / 'house.md'
 
 
 def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
