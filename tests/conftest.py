@@ -150,6 +150,11 @@ def pytest_sessionfinish():
   forkserver._forkserver._stop()
 
 
+def at(tree, index):
+  """The tree of what each array has there."""
+  return jax.tree.map(lambda x: x[index], tree)
+
+
 def assert_same_bits(first, second):
   assert jax.tree.structure(first) == jax.tree.structure(second)
   for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):

@@ -6,9 +6,8 @@ import pathlib
 from conftest import DOCS
 import numpy as np
 import pytest
-from settings_cases import settings_of
+from settings_cases import config_of, settings_of
 
-from configs import prompt_vs_head
 from experiments.pipeline import process_check, trial as trial_lib
 from experiments.records import results, user_data
 from experiments.records.trial_records import Trial
@@ -31,8 +30,7 @@ MEMORY = MemoryHMM(
 
 def _resolved(workdir, **changes):
   """The settings of a config with these fields, and the arrays of what they name."""
-  config = prompt_vs_head.get_config('smoke')
-  config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
+  config = config_of('smoke', **changes)
   given = user_data.resolve(config, workdir, ())
   return registry.from_config(config), given
 
