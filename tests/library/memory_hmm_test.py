@@ -1,7 +1,6 @@
 """Facts about the memory-augmented HMM, checked against the chain of the joint states."""
 
-from conftest import in_float64, joint_hmm
-from inference_cases import at
+from conftest import at, in_float64, joint_hmm
 import jax
 from memory_hmm_cases import dense_hmm, float32, MASK, memory_without_full_support, rows_of
 import numpy as np
