@@ -1,15 +1,14 @@
 """The house beside what `lint-imports` checks by the contracts in pyproject.toml: links, names."""
 
 import ast
-import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).parent.parent
+from conftest import DOCS, ROOT
 
 
 def test_every_file_that_pages_link_to_is_there():
   """At the top and in docs, folders below included."""
-  for page in (*ROOT.glob('*.md'), *(ROOT / 'docs').rglob('*.md')):
+  for page in (*ROOT.glob('*.md'), *DOCS.rglob('*.md')):
     for link in re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page.read_text()):
       assert (page.parent / link).exists(), f'{page} links to {link}'
 

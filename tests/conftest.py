@@ -24,6 +24,9 @@ from hmm_jax.inference import Posterior
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
 
+ROOT = pathlib.Path(__file__).parents[1]
+DOCS = ROOT / 'docs'
+
 # Parallel code generation makes many little libraries of a program, each with memory maps, of which Linux allows a
 # process 65,530. Whoever sets XLA_FLAGS, to nothing even, has the compiler that experiments run with.
 if compilation.QUICK_FLAGS:
@@ -32,7 +35,7 @@ if compilation.QUICK_FLAGS:
 if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   # The workers of a session, the processes that tests start and the sessions after this one share what they compile.
   # The folder is one that `pytest --cache-clear` empties.
-  cache = str(pathlib.Path(__file__).parents[1] / '.pytest_cache' / 'd' / 'jax')
+  cache = str(ROOT / '.pytest_cache' / 'd' / 'jax')
   os.environ |= {'JAX_COMPILATION_CACHE_DIR': cache, 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'}
   jax.config.update('jax_compilation_cache_dir', cache)
   jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
@@ -145,6 +148,11 @@ def compiling_fast():
 def pytest_sessionfinish():
   """End the process that others are forked from, where there is one, so that what they took is accounted for."""
   forkserver._forkserver._stop()
+
+
+def at(tree, index):
+  """The tree of what each array has there."""
+  return jax.tree.map(lambda x: x[index], tree)
 
 
 def assert_same_bits(first, second):

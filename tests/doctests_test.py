@@ -3,15 +3,15 @@
 import doctest
 import importlib
 import inspect
-import pathlib
 import re
 import sys
 
+from conftest import DOCS
 import pytest
 
 pytestmark = pytest.mark.docs
 
-_PAGES = sorted((pathlib.Path(__file__).parents[1] / 'docs' / 'api').glob('*.md'))
+_PAGES = sorted((DOCS / 'api').glob('*.md'))
 _MEMBERS = re.compile(r'automodule:: (\S+)\n +:members: ((?:.+,\n)*.+)')
 NAMES = [
   (module, name.strip())

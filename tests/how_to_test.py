@@ -5,12 +5,10 @@ from the root of the repository, and writes where nothing is left behind. `<!-- 
 skips it where the module is missing. All pages together take 90 CPU seconds at most.
 """
 
-import pathlib
 import re
 
+from conftest import DOCS
 import pytest
-
-DOCS = pathlib.Path(__file__).parents[1] / 'docs'
 
 
 @pytest.mark.docs

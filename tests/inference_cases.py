@@ -15,10 +15,6 @@ def assert_posteriors_close(actual, expected, atol, loglik_rtol=None):
     np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=field)
 
 
-def at(tree, index):
-  return jax.tree.map(lambda x: x[index], tree)
-
-
 def stacked(cases):
   """Trees of arrays of one shape as a tree of arrays with a leading axis, float32."""
   return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float32), *cases)

@@ -11,7 +11,7 @@ import signal
 import types
 from typing import NamedTuple
 
-from conftest import compiling_fast
+from conftest import compiling_fast, ROOT
 from faults.processes import Moment, Run
 import jax
 import numpy as np
@@ -32,7 +32,6 @@ from hmm_jax.sampling import sample_corpus
 
 pytestmark = pytest.mark.slow
 
-ROOT = pathlib.Path(__file__).parent.parent
 SMOKE = '--config=configs/prompt_vs_head.py:smoke'
 SHARED = (
   '--config.downstream.num_train=64',
@@ -207,7 +206,20 @@ def test_report_redraws_from_records_alone(finished, tmp_path):
     assert (tmp_path / name).read_bytes() == (finished.workdir / name).read_bytes()
 
 
-def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch):
+@pytest.fixture
+def kill(tmp_path, monkeypatch):
+  """Runs a command that is killed, by -9, at its second checkpoint."""
+  # The process that others are forked from, for the session, has this environment.
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setenv('PYTHONPATH', str(ROOT))
+
+  def run(command):
+    assert Run(command, tmp_path / 'logs', Moment('save', 2)).end().status == 128 + signal.SIGKILL
+
+  return run
+
+
+def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, kill):
   """Kill -9 in the middle of the second pretraining, run again: what is finished stays, and the rest is byte-equal."""
   workdir = tmp_path / 'killed'
   second = next(record for record in _records(finished.memory_files) if record['memory_size'])
@@ -217,12 +229,10 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch
     shutil.rmtree(folder)
   for name in ('results.jsonl', 'config.json'):
     (workdir / name).unlink()
-  # The process that others are forked from, for the session, has this environment.
-  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
-  monkeypatch.setenv('PYTHONPATH', str(ROOT))
-  killed = Run([*MEMORY, f'--workdir={workdir}'], tmp_path / 'logs', Moment('save', 2)).end()
-  assert killed.status == 128 + signal.SIGKILL and not (workdir / 'results.jsonl').exists()
-  _finish(*MEMORY, f'--workdir={workdir}')
+  command = (*MEMORY, f'--workdir={workdir}')
+  kill(command)
+  assert not (workdir / 'results.jsonl').exists()
+  _finish(*command)
   # Beside them lie arrays that only the other experiment asked for.
   made = _files(workdir)
   assert {name: made[name] for name in finished.memory_files} == finished.memory_files
@@ -231,7 +241,7 @@ def test_a_killed_run_continues_to_the_same_bits(finished, tmp_path, monkeypatch
   assert first == 0 and again >= 20
 
 
-def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path, monkeypatch):
+def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path, kill):
   """But for ids and names, and likewise of its corpus, although a run is killed and both are gone by the next."""
   workdir, files, settings = tmp_path / 'run', tmp_path / 'files', settings_of('smoke', num_states=(6,))
   keys = Trial(settings, Point(6), 0, workdir).keys()
@@ -241,9 +251,7 @@ def test_a_file_with_a_draw_gives_the_records_of_the_draw(finished, tmp_path, mo
   np.save(files / 'tokens.npy', sample_corpus(pretraining._keys(keys.pretraining)[0], hmm, 8, 512))
   given = f'--config.distribution={files / "drawn.json"}', f'--config.corpus_file={files / "tokens.npy"}'
   command = (SMOKE, *SHARED, *given, f'--workdir={workdir}')
-  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
-  monkeypatch.setenv('PYTHONPATH', str(ROOT))
-  assert Run(command, tmp_path / 'logs', Moment('save', 2)).end().status == 128 + signal.SIGKILL
+  kill(command)
   shutil.rmtree(files)
   assert 'drawn |H|=6 trial 0' in _finish(*command)
   named = dict.fromkeys(('trial_id', 'pretraining_id', 'environment'))

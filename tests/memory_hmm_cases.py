@@ -25,6 +25,12 @@ def dense_hmm(rng, num_cells, *, per_memory=False, memory_size=2, num_states=3, 
   )
 
 
+def memory_without_full_support():
+  """Two cells of two values each, of which the last pair has probability 0."""
+  hmm = dense_hmm(np.random.default_rng(0), 2, per_memory=True)
+  return hmm._replace(memory_probs=np.array([[0.2, 0.5], [0.3, 0]]))
+
+
 def rows_of(hmm, tokens):
   """Likelihood rows [T, C H] of tokens by definition, ones where a token is MASK, the last column."""
   matrix = joint_hmm(hmm).emission_matrix

@@ -11,7 +11,7 @@ class Mutant(NamedTuple):
     path: the file that has it, from the root of the repository.
     old: text that is in the file exactly once.
     new: what stands there instead.
-    tests: arguments of pytest: a file of tests, or the tests of it that speak of this line.
+    tests: arguments of pytest: a file of tests, and by -k those of it that speak of this line.
   """
 
   name: str

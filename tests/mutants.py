@@ -22,7 +22,13 @@ from mutants_of_learning import LEARNING
 from mutants_of_theory import THEORY
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-MUTANTS = [*INFERENCE, *LEARNING, *THEORY, *EXPERIMENTS]
+# By the file that is wrong: the name of an error, old text and new text, a file of tests, and which of them.
+MUTANTS = [
+  Mutant(name, path, old, new, (f'tests/{file}_test.py', '-k', tests))
+  for errors in (INFERENCE, LEARNING, THEORY, EXPERIMENTS)
+  for path, rows in errors.items()
+  for name, old, new, file, tests in rows
+]
 # Seconds on the clock, which a busy machine may need for the tests of one file.
 _HANGS = 1200
 

@@ -1,16 +1,7 @@
 """Errors of trials, of their records and of statistics that the tests must notice."""
 
-from mutant import Mutant
-
-
-def _of(path: str, *rows: tuple[str, str, str, str, str]) -> list[Mutant]:
-  """The mutants of one file: of each its name, old and new text, a file of tests, and which of them."""
-  return [Mutant(name, path, old, new, (f'tests/{file}_test.py', '-k', tests)) for name, old, new, file, tests in rows]
-
-
-_TRIALS = [
-  *_of(
-    'experiments/records/trial_records.py',
+EXPERIMENTS = {
+  'experiments/records/trial_records.py': [
     (
       'a method that is added is not made',
       'missing.append(name)',
@@ -110,9 +101,8 @@ _TRIALS = [
       'records/trial_records',
       'corrupt',
     ),
-  ),
-  *_of(
-    'experiments/pipeline/pretraining.py',
+  ],
+  'experiments/pipeline/pretraining.py': [
     (
       'a checkpoint of a lost model is saved',
       'locks.check(directory)\n        # The device',
@@ -120,9 +110,22 @@ _TRIALS = [
       'runtime/nan_guard',
       'pretraining_that_was_taken',
     ),
-  ),
-  *_of(
-    'experiments/pipeline/trial.py',
+    (
+      'pretraining begins again',
+      'saved.restore(like) or (init(key_params), [])',
+      '(init(key_params), [])',
+      'pipeline/pretraining',
+      'share_one_model',
+    ),
+    (
+      'an infinite state is saved',
+      'nan_guard.check_state(_all_finite(state), step)',
+      'pass',
+      'runtime/nan_guard',
+      'ends_at',
+    ),
+  ],
+  'experiments/pipeline/trial.py': [
     (
       'what is corrupt is left in its place',
       'missing = trial_records.plan(trial, reporter)',
@@ -151,9 +154,9 @@ _TRIALS = [
       'pipeline/trial',
       'test_inputs',
     ),
-  ),
-  *_of(
-    'hmm_jax/processes.py',
+    ('the BERT of another HMM is its own', 'abs(trial.trial - 1)', 'trial.trial', 'pipeline/trial', 'another_bert'),
+  ],
+  'hmm_jax/processes.py': [
     (
       'states that only others move to never occur',
       'states = states | latest',
@@ -161,9 +164,8 @@ _TRIALS = [
       'records/user_data',
       'cannot_serve',
     ),
-  ),
-  *_of(
-    'experiments/records/user_data.py',
+  ],
+  'experiments/records/user_data.py': [
     (
       'a damaged copy of a process is used',
       "if not reference.endswith(f'-{_digest(arrays)}'):",
@@ -171,9 +173,8 @@ _TRIALS = [
       'records/user_data',
       'another_digest',
     ),
-  ),
-  *_of(
-    'experiments/pipeline/sweep.py',
+  ],
+  'experiments/pipeline/sweep.py': [
     (
       'a merge drops a trial',
       '[row for trial, records in whole for row in records_of(trial, records)]',
@@ -231,9 +232,8 @@ _TRIALS = [
       'records/status',
       'stops_no_other',
     ),
-  ),
-  *_of(
-    'experiments/pipeline/downstream.py',
+  ],
+  'experiments/pipeline/downstream.py': [
     (
       'labels of what is seen alone',
       'tasks_lib.label_probs(distribution, inputs, ',
@@ -263,9 +263,8 @@ _TRIALS = [
       'pipeline/downstream',
       'in_order',
     ),
-  ),
-  *_of(
-    'experiments/pipeline/tuning.py',
+  ],
+  'experiments/pipeline/tuning.py': [
     (
       'accuracy on training inputs',
       "'accuracy': accuracies['test']",
@@ -315,9 +314,8 @@ _TRIALS = [
       'pipeline/tuning',
       'the_profile_bins',
     ),
-  ),
-  *_of(
-    'experiments/settings/groups.py',
+  ],
+  'experiments/settings/groups.py': [
     (
       'a prompt takes no positions',
       'self.num_positions - prompt_length)',
@@ -325,9 +323,8 @@ _TRIALS = [
       'pipeline/tuning',
       'takes_its_positions',
     ),
-  ),
-  *_of(
-    'experiments/pipeline/optimal_heads.py',
+  ],
+  'experiments/pipeline/optimal_heads.py': [
     (
       'converged on all inputs',
       "labels, settings.converged.ridge, splits['train'])",
@@ -349,30 +346,8 @@ _TRIALS = [
       'pipeline/tuning',
       'chooses_the_ridge',
     ),
-  ),
-  *_of(
-    'experiments/pipeline/trial.py',
-    ('the BERT of another HMM is its own', 'abs(trial.trial - 1)', 'trial.trial', 'pipeline/trial', 'another_bert'),
-  ),
-  *_of(
-    'experiments/pipeline/pretraining.py',
-    (
-      'pretraining begins again',
-      'saved.restore(like) or (init(key_params), [])',
-      '(init(key_params), [])',
-      'pipeline/pretraining',
-      'share_one_model',
-    ),
-    (
-      'an infinite state is saved',
-      'nan_guard.check_state(_all_finite(state), step)',
-      'pass',
-      'runtime/nan_guard',
-      'ends_at',
-    ),
-  ),
-  *_of(
-    'hmm_jax/sampling.py',
+  ],
+  'hmm_jax/sampling.py': [
     (
       'chunks span documents',
       'documents[:, : documents.shape[1] // chunk_length * chunk_length].reshape',
@@ -380,9 +355,8 @@ _TRIALS = [
       'pipeline/pretraining',
       'of_one_document',
     ),
-  ),
-  *_of(
-    'hmm_jax/pretraining.py',
+  ],
+  'hmm_jax/pretraining.py': [
     (
       'steps are counted from 0 after resuming',
       'range(int(state.step) + steps_per_call,',
@@ -390,9 +364,8 @@ _TRIALS = [
       'runtime/nan_guard',
       'ends_at',
     ),
-  ),
-  *_of(
-    'hmm_jax/nan_guard.py',
+  ],
+  'hmm_jax/nan_guard.py': [
     (
       'a loss that is NaN is let through',
       'not np.isfinite(value).all()',
@@ -400,9 +373,15 @@ _TRIALS = [
       'runtime/nan_guard',
       'ends_at',
     ),
-  ),
-  *_of(
-    'experiments/settings/methods.py',
+    (
+      'a signal waits for a compiled program',
+      'np.ravel(jax.block_until_ready(losses))',
+      'np.ravel(losses)',
+      'runtime/signals',
+      'ends_at_once',
+    ),
+  ],
+  'experiments/settings/methods.py': [
     (
       'a best head is named by half of what decides it',
       "('on_test', 'converged')",
@@ -410,9 +389,8 @@ _TRIALS = [
       'pipeline/tuning',
       'reads_the_settings',
     ),
-  ),
-  *_of(
-    'experiments/settings/grid.py',
+  ],
+  'experiments/settings/grid.py': [
     (
       'every trial has the same model',
       'self.seed, point.num_states, trial, drawn_from',
@@ -462,12 +440,8 @@ _TRIALS = [
       'settings/grid_ids',
       'decided_by',
     ),
-  ),
-]
-
-_OWN_CODE = [
-  *_of(
-    'experiments/settings/own_code.py',
+  ],
+  'experiments/settings/own_code.py': [
     (
       'a record imports what it names',
       "  require(name in _imported, field, name, 'one named by a flag or a config file; records import no code')\n",
@@ -482,20 +456,14 @@ _OWN_CODE = [
       'pipeline/own_model',
       'no_model',
     ),
-  ),
-  *_of(
-    'experiments/studies/study.py',
+  ],
+  'experiments/studies/study.py': [
     ('a later field names parts of before', ' and x != _LATER.get(name)', '', 'settings/grid_ids', 'parts_of_a_study'),
-  ),
-]
-
-_RECORDS = [
-  *_of(
-    'experiments/records/__init__.py',
+  ],
+  'experiments/records/__init__.py': [
     ('records of every kind are read', 'if having in row or not having]', ']', 'records/results', 'of_a_kind'),
-  ),
-  *_of(
-    'experiments/records/results.py',
+  ],
+  'experiments/records/results.py': [
     (
       'records stay beside settings of others',
       '    files.remove(workdir / FILE_NAME)\n    files.write_whole(',
@@ -510,9 +478,8 @@ _RECORDS = [
       'records/results',
       'of_another_schema',
     ),
-  ),
-  *_of(
-    'experiments/records/files.py',
+  ],
+  'experiments/records/files.py': [
     (
       'NaN is written',
       'json.dumps(row, allow_nan=False)',
@@ -548,9 +515,8 @@ _RECORDS = [
       'records/files',
       'round_trip',
     ),
-  ),
-  *_of(
-    'experiments/records/checkpoints.py',
+  ],
+  'experiments/records/checkpoints.py': [
     (
       'a checkpoint that failed its checksum is restored',
       "there.items() ^ recorded['files'].items()",
@@ -579,9 +545,8 @@ _RECORDS = [
       'records/checkpoints',
       'round_trip',
     ),
-  ),
-  *_of(
-    'experiments/runtime/signals.py',
+  ],
+  'experiments/runtime/signals.py': [
     (
       'a second signal is left unanswered',
       'signal.signal(each, signal.SIG_DFL)',
@@ -596,19 +561,8 @@ _RECORDS = [
       'runtime/signals',
       'put_off',
     ),
-  ),
-  *_of(
-    'hmm_jax/nan_guard.py',
-    (
-      'a signal waits for a compiled program',
-      'np.ravel(jax.block_until_ready(losses))',
-      'np.ravel(losses)',
-      'runtime/signals',
-      'ends_at_once',
-    ),
-  ),
-  *_of(
-    'experiments/records/environment.py',
+  ],
+  'experiments/records/environment.py': [
     (
       'an environment that was changed counts',
       'found[digest([content])] = content',
@@ -616,9 +570,8 @@ _RECORDS = [
       'records/environment',
       'that_was_changed',
     ),
-  ),
-  *_of(
-    'experiments/runtime/locks.py',
+  ],
+  'experiments/runtime/locks.py': [
     (
       'a lock is taken although it is held',
       'except filelock.Timeout:\n    return False',
@@ -643,12 +596,8 @@ _RECORDS = [
     ),
     ('a lock on NFS is never taken over', 'lease.break_lock()', 'pass', 'runtime/locks', 'elsewhere_is_taken'),
     ('a wait has no end', 'if gives_up() or', 'if', 'runtime/locks', 'or_not'),
-  ),
-]
-
-_STATISTICS = [
-  *_of(
-    'experiments/analysis/statistics.py',
+  ],
+  'experiments/analysis/statistics.py': [
     (
       'pairs of two distributions',
       "on=[*Point._fields, 'trial', 'task']",
@@ -706,9 +655,8 @@ _STATISTICS = [
       'analysis/statistics',
       'detectable',
     ),
-  ),
-  *_of(
-    'experiments/analysis/report.py',
+  ],
+  'experiments/analysis/report.py': [
     (
       'no correction by Holm',
       'statistics.holm([difference.p_value for difference in differences.values()])',
@@ -724,9 +672,8 @@ _STATISTICS = [
       'paired',
     ),
     ('the minimum detectable effect of one test', 'LEVEL / len(differences))', 'LEVEL)', 'analysis/report', 'paired'),
-  ),
-  *_of(
-    'experiments/analysis/error_budget.py',
+  ],
+  'experiments/analysis/error_budget.py': [
     (
       'stages in reverse',
       'for _, *stage in way]',
@@ -755,7 +702,5 @@ _STATISTICS = [
       'analysis/error_budget',
       'budgets_together',
     ),
-  ),
-]
-
-EXPERIMENTS = [*_TRIALS, *_OWN_CODE, *_RECORDS, *_STATISTICS]
+  ],
+}

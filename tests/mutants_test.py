@@ -14,10 +14,9 @@ def test_a_mutant_can_be_made(mutant):
   mutated = mutant.applied_to((ROOT / mutant.path).read_text())
   assert mutant.new != mutant.old
   ast.parse(mutated)
-  file, *chosen = mutant.tests
+  file, _, chosen = mutant.tests
   tests = [node.name for node in ast.parse((ROOT / file).read_text()).body if isinstance(node, ast.FunctionDef)]
-  words = re.findall(r'\w+', chosen[1]) if chosen else ['test']
-  assert chosen[:1] in ([], ['-k']) and any(word in name for word in words for name in tests)
+  assert any(word in name for word in re.findall(r'\w+', chosen) for name in tests)
 
 
 def test_no_two_mutants_share_a_name():

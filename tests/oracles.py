@@ -21,6 +21,12 @@ def float64(tree):
   return jax.tree.map(convert, tree)
 
 
+def rows_of(distribution, inputs):
+  """Likelihood rows [..., T, E] of inputs [..., T], ones where these are [MASK]."""
+  columns = np.float64(distribution.joint_emission_matrix).T
+  return np.vstack([columns, np.ones((1, columns.shape[1]))])[np.asarray(inputs)]
+
+
 def log_space_posterior(chain, likelihoods):
   """The `Posterior` of likelihood rows [..., T, E] under a chain, float64.
 

@@ -1,5 +1,6 @@
 """Small runs, what damages their files, and the lock of another machine: what tests of records and of runs share."""
 
+import io
 import os
 
 import numpy as np
@@ -32,6 +33,14 @@ def pretraining_settings(**changes):
 def any_tokens(*_):
   """The corpus of `pretraining_settings`, which no HMM has made."""
   return np.random.default_rng(0).integers(10, size=(16, 8), dtype=np.uint8)
+
+
+def finished_study(study, settings, workdir):
+  """What is printed of a study that runs to its end, and of its records."""
+  reporter = Reporter(rich.console.Console(file=io.StringIO()))
+  study.run(settings, workdir, reporter)
+  study.show(settings, workdir, reporter)
+  return reporter.console.file.getvalue()
 
 
 def add_record(trial, model='exact', method='head', tasks=(0,), accuracy=0.5):

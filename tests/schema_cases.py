@@ -1,12 +1,12 @@
 """The JSON schemas of docs/schemas/records/, and of which kinds a record is by them."""
 
 import json
-import pathlib
 
+from conftest import DOCS
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-FOLDER = pathlib.Path(__file__).parents[1] / 'docs' / 'schemas' / 'records'
+FOLDER = DOCS / 'schemas' / 'records'
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob('*.json')}
 # The schema of what every record has is part of the others.
 _REGISTRY = Registry().with_resource('common.json', Resource.from_contents(SCHEMAS.pop('common')))

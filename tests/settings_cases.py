@@ -11,12 +11,17 @@ from experiments.studies import registry
 _shipped = functools.cache(config_lib.shipped)
 
 
-def settings_of(scale='small', experiment='prompt_vs_head', **changes):
-  """The shipped settings with other values of some fields; `hmm__num_tokens` is the field of a group."""
+def config_of(scale='small', experiment='prompt_vs_head', **changes):
+  """The shipped config with other values of some fields; `hmm__num_tokens` is the field of a group."""
   config = _shipped(experiment)['get_config'](scale)
   with config.ignore_type():
     config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
-  return registry.from_config(config)
+  return config
+
+
+def settings_of(*names, **changes):
+  """The settings of `config_of`."""
+  return registry.from_config(config_of(*names, **changes))
 
 
 def distribution_and_tasks(settings, point):

@@ -59,9 +59,6 @@ def _even(*levels):
   return [[tuple(value + 0.1 * trial * (value < 100) for value in levels)] for trial in range(3)]
 
 
-EVEN = _even(100, 100, 80, 79)
-
-
 @pytest.mark.parametrize(
   ('levels', 'most', 'expected'),
   [
@@ -73,7 +70,7 @@ EVEN = _even(100, 100, 80, 79)
     (_even(97, 78, 78, 77), 99, 'surrogate'),
     (_even(100, 90, 80, 79), None, None),
     ([[(100, 100, 80, 79)], [(100, 98, 97, 60)], [(100, 100, 85, 84)]], None, None),
-    (EVEN[:2], None, None),
+    (_even(100, 100, 80, 79)[:2], None, None),
     (_even(100, 100, 100, 100), None, None),
     # Losses of 50, 35 and 22.5, each 2 above the next: pairs tell apart what two intervals do not.
     ([[(100, 100, 50, 2)], [(100, 100, 65, 31.8)], [(100, 100, 77.5, 56.9)]], None, 'conditioning and approximation'),

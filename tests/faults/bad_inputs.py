@@ -77,6 +77,10 @@ _AFTER_A_CONFIG = (
   ('--trials=٣', '--trials', "'٣'"),
   ('--config.num_statez=3', 'num_statez', 'num_states'),
   ('--config.scale=paper', '--config.scale', 'NAME:SCALE'),
+  # Of another type than the field.
+  ('--mode=report --config.seed=1.5', 'seed', 'valid is'),
+  ('--mode=report --config.debug_nans=maybe', 'debug_nans', 'valid is'),
+  ('--mode=report --config.memory.sizes=(2', 'memory.sizes', 'valid is'),
   ('--config.num_states=4 --config.num_states=4', 'num_states', '(4, 4)'),
   ('--config.methods=head,promt', 'methods', "('head', 'promt')"),
   ('--config.models=exact --config.methods=finetune', 'models', "('exact',)"),

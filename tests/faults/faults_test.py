@@ -1,15 +1,14 @@
 """The campaign: one scenario of each kind, without BERT, and every bad input; whole where FAULTS is set."""
 
 import os
-import pathlib
 from unittest import mock
 
+from conftest import ROOT
 import pytest
 
 from . import bad_inputs, bench as bench_lib
 from .scenarios import SCENARIOS
 
-ROOT = pathlib.Path(__file__).parents[2]
 WHOLE = bool(os.environ.get('FAULTS'))
 IN_SMALL = {
   *('as writing begins', 'flip: records', 'SIGTERM as tuning begins', 'two on one workdir, the second after 0%'),

@@ -4,6 +4,7 @@ import pathlib
 import subprocess
 import sys
 
+from conftest import ROOT
 import jsonschema
 from kubeflow_trainer_api import models
 import pytest
@@ -14,7 +15,6 @@ from experiments.pipeline import sweep
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
 
-ROOT = pathlib.Path(__file__).parents[2]
 LAUNCH = ROOT / 'launch'
 SCRIPTS = sorted([*LAUNCH.glob('*.sh'), *LAUNCH.glob('*.sbatch'), *(ROOT / '.ci').iterdir()])
 # Of Kubernetes and of JobSet, as Kubeflow generates them from the OpenAPI of both.

@@ -1,17 +1,16 @@
 """launch/local.sh: runs side by side, their GPUs, their signals and statuses, and what is refused."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 import time
 
+from conftest import ROOT
 import pytest
 
 from . import stand_ins
 
-ROOT = pathlib.Path(__file__).parents[2]
 # Each stands for `python` on the path of the script.
 TELLS = '#!/bin/sh\necho "${CUDA_VISIBLE_DEVICES-no} of $HMM_JAX_RUNS"\n'
 TELLS_WORDS = '#!/bin/sh\npwd\nprintf "%s\\n" "$@"\n'

@@ -12,9 +12,11 @@ import sys
 import tempfile
 import time
 
+from conftest import ROOT
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from experiments.records.files import read_json_lines
+
 # Debian puts the daemons where a user does not look.
 PATH = f'{os.environ["PATH"]}:/usr/sbin:/sbin'
 LACKING = [
@@ -172,7 +174,7 @@ def test_an_array_with_requeued_tasks_ends_as_one_process_does(environment, tmp_
     f'--workdir={local}',
     *TINY,
   )
-  records = [json.loads(line) for line in (local / 'results.jsonl').read_text().splitlines()]
+  records = read_json_lines(local / 'results.jsonl')
   array = _submit(env, workdir, '0-1', *TINY)
   for task, ends in ((0, ('scancel', '--batch', '--signal=USR1')), (1, ('scontrol', 'requeue'))):
     begun = workdir / 'pretrained' / records[task]['pretraining_id'] / 'checkpoints' / '20'
@@ -192,8 +194,10 @@ def test_an_array_with_requeued_tasks_ends_as_one_process_does(environment, tmp_
 
 def _without_environment(workdir):
   """The records of a run, whatever machine they came from."""
-  records = [json.loads(line) for line in (workdir / 'results.jsonl').read_text().splitlines()]
-  return [{name: value for name, value in record.items() if name != 'environment'} for record in records]
+  return [
+    {name: value for name, value in record.items() if name != 'environment'}
+    for record in read_json_lines(workdir / 'results.jsonl')
+  ]
 
 
 def test_two_processes_of_a_step_end_as_one_with_two_devices(environment, tmp_path):

@@ -1,17 +1,15 @@
 """launch/tpu_pod.sh from end to end, against a gcloud whose pod is two folders on this machine."""
 
 import os
-import pathlib
 import shutil
 import subprocess
 
+from conftest import ROOT
 import pytest
 
 from experiments import main as main_lib
 
 from . import stand_ins
-
-ROOT = pathlib.Path(__file__).parents[2]
 
 # A pod of two hosts, each a folder, and a file that holds its state while there is one.
 GCLOUD = r"""#!/usr/bin/env bash

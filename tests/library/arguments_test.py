@@ -2,7 +2,7 @@
 
 import re
 
-from bert_cases import random_params
+from bert_cases import random_params, SMALLEST
 from hmm_cases import float32_hmm
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,6 @@ ROWS = np.asarray(HIDDEN.emission_matrix).T[TOKENS]
 OFF = HIDDEN._replace(transition_matrix=HIDDEN.transition_matrix + 0.1 * np.eye(3, dtype=np.float32))
 KEY = jax.random.key(0)
 WRONG_ID = np.int32([[0, 3, 2, 1], [1, 4, 2, 2]])
-BERT = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
 
 
 def _epoch(labels):
@@ -62,7 +61,7 @@ def _prompted(model, params, width):
     ('a prompt have shape (2, 1, 5); valid is [..., 3]', lambda: _prompted(hj.ExactModel(4), HIDDEN, 5)),
     (
       'a prompt have shape (2, 1, 1, 1); valid is [..., 8]',
-      lambda: _prompted(hj.BertModel(BERT), random_params(BERT), 1),
+      lambda: _prompted(hj.BertModel(SMALLEST), random_params(SMALLEST), 1),
     ),
     ('labels have shape (1, 5); valid is (2, 5), tasks and inputs', lambda: _epoch(np.zeros((1, 5), int))),
   ],

@@ -1,5 +1,6 @@
 """`jax.vmap` of exact inference, over sequences, over HMMs and over both: what a loop over them says."""
 
+from conftest import at
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,7 @@ RNG = np.random.default_rng(0)
 WEIGHTS = np.float32(RNG.normal(size=(4, T, H)))
 ROWS = np.float32(RNG.uniform(0.1, 1, (N, B, T, H)))
 HMMS = jax.vmap(lambda key: random_hmm(key, H, 5, transition_temperature=0.5))(jax.random.split(jax.random.key(0), N))
-ONE = jax.tree.map(lambda x: x[0], HMMS)
+ONE = at(HMMS, 0)
 
 
 def objective(hmm, rows):

@@ -2,10 +2,10 @@
 
 import io
 import json
-import pathlib
 import re
 import zipfile
 
+from conftest import DOCS
 from hmm_cases import float32_hmm
 import jsonschema
 from memory_hmm_cases import dense_hmm
@@ -15,7 +15,6 @@ import pytest
 from hmm_jax import distribution_files, processes
 from hmm_jax.distribution_files import load_distribution, save_distribution
 
-DOCS = pathlib.Path(__file__).parents[2] / 'docs'
 SCHEMA = jsonschema.Draft202012Validator(json.loads((DOCS / 'schemas' / 'distribution.json').read_text()))
 MEMORY = dense_hmm(np.random.default_rng(0), 2, per_memory=True)._replace(cell_index=np.int32([0, 1, 0]))
 

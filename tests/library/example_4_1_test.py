@@ -1,5 +1,6 @@
 """Facts about the paper's Example 4.1: the reading of its sentence, and Assumption 4.2."""
 
+from conftest import at
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -54,7 +55,7 @@ def test_the_papers_sentence_is_read_as_in_the_paper(texts):
 
   Cow, pasture and happy each gain at two words at least, and none is certain at the end.
   """
-  tokens, posterior = texts[0][0], jax.tree.map(lambda x: x[0], texts[1])
+  tokens, posterior = texts[0][0], at(texts[1], 0)
   path = np.asarray(most_likely_states(HMM, token_likelihoods(HMM, tokens, jnp.ones(tokens.shape, bool))))
   assert len(set(path // HMM.num_states)) == 1
   held = np.unravel_index(path[0] // HMM.num_states, HMM.memory_probs.shape)

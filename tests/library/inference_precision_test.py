@@ -1,6 +1,7 @@
 """Facts about the precision of inference: float32 results are those of logarithms in float64, whatever underflows."""
 
-from inference_cases import assert_posteriors_close, at, paper_draw, stacked, surviving_path_case
+from conftest import at
+from inference_cases import assert_posteriors_close, paper_draw, stacked, surviving_path_case
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -2,10 +2,10 @@
 
 import re
 
-from conftest import dirichlet_hmm, enumerated_posterior, in_float64
+from conftest import at, dirichlet_hmm, enumerated_posterior, in_float64
 from dynamax.hidden_markov_model import CategoricalHMM
 import hmmlearn.hmm
-from inference_cases import assert_posteriors_close, at, CASES, IMPOSSIBLE, stacked
+from inference_cases import assert_posteriors_close, CASES, IMPOSSIBLE, stacked
 import jax
 import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm

@@ -1,9 +1,8 @@
 """Facts about the memory-augmented HMM, checked against the chain of the joint states."""
 
-from conftest import in_float64, joint_hmm
-from inference_cases import at
+from conftest import at, in_float64, joint_hmm
 import jax
-from memory_hmm_cases import dense_hmm, float32, MASK, rows_of
+from memory_hmm_cases import dense_hmm, float32, MASK, memory_without_full_support, rows_of
 import numpy as np
 from oracles import cells_of, log_space_posterior
 import pytest
@@ -43,8 +42,7 @@ def test_independent_cells_multiply():
 
 def test_flattened_chain_and_chunk_start_are_the_definitions():
   """Seen from a random chunk the first state has moved on, the memory has not, and its zeros stay zeros."""
-  hmm = dense_hmm(np.random.default_rng(0), 2, per_memory=True)
-  hmm = hmm._replace(memory_probs=np.array([[0.2, 0.5], [0.3, 0]]))
+  hmm = memory_without_full_support()
   flat = in_float64(memory_lib.to_hmm, hmm)
   for actual, expected in zip(flat, joint_hmm(hmm), strict=True):
     np.testing.assert_allclose(actual, expected, rtol=1e-15)

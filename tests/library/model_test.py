@@ -3,15 +3,15 @@
 import functools
 import itertools
 
-from bert_cases import random_params
+from bert_cases import random_params, SMALLEST
 from hmm_cases import float32_hmm
 import jax
 import jax.numpy as jnp
 import numpy as np
-from oracles import log_space_posterior
+from oracles import log_space_posterior, rows_of
 import pytest
 
-from hmm_jax.bert import Bert, BertModel
+from hmm_jax.bert import BertModel
 from hmm_jax.model import ExactModel
 from hmm_jax.theory.problems.degradation import Noisy, NoisyModel
 
@@ -21,11 +21,10 @@ H, V, T = 3, 4, 3
 MASK = V
 EXACT = ExactModel(V)
 HIDDEN = float32_hmm(0, H, V)
-BERT = Bert(num_tokens=V, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
 MODELS = {
   'exact': (EXACT, HIDDEN),
   'noisy': (NoisyModel(V, reach=1), Noisy(HIDDEN, jnp.float32(0.3), jnp.uint32(1), jnp.float32(0.4))),
-  'bert': (BertModel(BERT), random_params(BERT, 1)),
+  'bert': (BertModel(SMALLEST), random_params(SMALLEST, 1)),
 }
 TOKENS = np.int32([[[0, MASK, 2]], [[1, 1, MASK]]])
 
@@ -49,7 +48,7 @@ def test_prediction_is_the_conditional_of_each_token_given_the_others(prompt):
   """
   inputs = np.array(list(itertools.product(range(V + 1), repeat=T)))
   emissions = np.float64(HIDDEN.emission_matrix)
-  text = np.vstack([emissions.T, np.ones(H)])[inputs]
+  text = rows_of(HIDDEN, inputs)
   before = lambda rows: np.concatenate([np.broadcast_to(prompt, (len(inputs), *prompt.shape)), rows], axis=1)
   states = log_space_posterior(HIDDEN, before(text)).leave_one_out_probs
   predicted, represented = outputs(EXACT, HIDDEN, before(embed(EXACT, HIDDEN, inputs)).astype(np.float32))

@@ -2,14 +2,13 @@
 
 import functools
 
-from bert_cases import random_params
+from bert_cases import random_params, SMALLEST
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from hmm_jax.bert import Bert
 from hmm_jax.optimizer import adamw, learning_rates, muon
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -52,9 +51,7 @@ def test_adamw_is_optaxs_on_clipped_gradients():
 
 
 # Its parameters are of a layer, and of two that are stacked.
-BERT = Bert(
-  num_tokens=4, num_layers=3, width=8, num_heads=2, ffn_width=12, max_positions=6, dropout_rate=0.0, scan_layers=True
-)
+BERT = SMALLEST.clone(num_layers=3, ffn_width=12, scan_layers=True)
 PARAMS, GRADIENTS = random_params(BERT), random_params(BERT, 1)
 
 

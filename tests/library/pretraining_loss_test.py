@@ -6,7 +6,7 @@ from conftest import path_probs
 from hmm_cases import float32_hmm
 import jax
 import numpy as np
-from oracles import log_space_conditional
+from oracles import log_space_conditional, rows_of
 import pytest
 import scipy.special
 
@@ -25,7 +25,7 @@ CORRUPTIONS = [Corruption(V, 0.4, 0.6, 0.3), Corruption(V, 0.4, 1.0, 0.0)]
 
 def ideal_predictions(hmm, inputs):
   """P[X_i | X_-i] of inputs [n, T] with [MASK]s, in numpy."""
-  return log_space_conditional(hmm, np.vstack([np.float64(hmm.emission_matrix).T, np.ones(H)])[inputs])
+  return log_space_conditional(hmm, rows_of(hmm, inputs))
 
 
 @pytest.mark.parametrize('corruption', CORRUPTIONS)

@@ -2,6 +2,7 @@
 
 import functools
 
+from bert_cases import SMALLEST
 from conftest import count_of_programs
 from flax import linen as nn
 import jax
@@ -11,16 +12,14 @@ import optax
 import pytest
 
 from hmm_jax import pretraining, sharding
-from hmm_jax.bert import Bert, BertModel
+from hmm_jax.bert import BertModel
 from hmm_jax.masking import corrupt, Corruption
 from hmm_jax.model import token_probs
 from hmm_jax.optimizer import adamw
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-BERT = Bert(
-  num_tokens=4, num_layers=1, width=16, num_heads=2, ffn_width=16, max_positions=8, dropout_rate=0.0, init_stddev=0.2
-)
+BERT = SMALLEST.clone(width=16, ffn_width=16, max_positions=8, init_stddev=0.2)
 CORRUPTION = Corruption(num_tokens=4, mask_rate=0.2, mask_share=0.8, random_share=0.1)
 OPTIMIZER = adamw(1e-2, 5, 200, weight_decay=0.0, clip_norm=1.0)
 # Without moments, which would magnify rounding where a gradient is zero.

@@ -4,7 +4,7 @@ from conftest import dirichlet_hmm, joint_hmm
 from inference_cases import SPARSE
 import jax
 import jax.numpy as jnp
-from memory_hmm_cases import dense_hmm, float32
+from memory_hmm_cases import float32, memory_without_full_support
 import numpy as np
 import pytest
 from scipy import stats
@@ -33,11 +33,6 @@ def assert_counts_follow(counts, probs):
   np.testing.assert_array_equal(counts[probs == 0], 0)
   possible = probs[probs > 0]
   assert stats.chisquare(counts[probs > 0], possible / possible.sum() * counts.sum()).pvalue > 1e-4
-
-
-def memory_without_full_support():
-  hmm = dense_hmm(np.random.default_rng(0), 2, per_memory=True)
-  return hmm._replace(memory_probs=np.array([[0.2, 0.5], [0.3, 0]]))
 
 
 @pytest.mark.parametrize('hmm', [SPARSE, memory_without_full_support()], ids=['states', 'a memory'])

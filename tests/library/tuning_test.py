@@ -3,27 +3,27 @@
 import dataclasses
 import functools
 
-from bert_cases import random_params
-from conftest import assert_same_bits
+from bert_cases import random_params, SMALLEST
+from conftest import assert_same_bits, at
 from hmm_cases import float32_hmm
 import jax
 import jax.numpy as jnp
 from memory_hmm_cases import dense_hmm, float32
 import numpy as np
-from oracles import attention_by_the_paper, log_space_conditional, log_space_posterior
+from oracles import attention_by_the_paper, log_space_conditional, log_space_posterior, rows_of
 import pytest
 import scipy.special
 import scipy.stats
 
 from hmm_jax import tuning
-from hmm_jax.bert import Bert, BertModel
+from hmm_jax.bert import BertModel
 from hmm_jax.heads import Attention, Linear
 from hmm_jax.model import ExactModel
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
 H, V, T, P = 3, 4, 5, 2
-BERT = Bert(num_tokens=V, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=T + P, dropout_rate=0.0)
+BERT = SMALLEST.clone(num_tokens=V, max_positions=T + P)
 EXACT, PRETRAINED = ExactModel(V), BertModel(BERT)
 HIDDEN, MEMORY = float32_hmm(0, H, V), float32(dense_hmm(np.random.default_rng(1), 1))
 BERT_PARAMS = random_params(BERT, 2)
@@ -43,12 +43,6 @@ INPUTS = np.random.default_rng(3).integers(0, V, (NUM_INPUTS, T), dtype=np.int32
 INPUTS[:, 0] = V
 # What is learnt does not matter where these are the labels.
 LABELS = np.random.default_rng(0).integers(0, 2, (len(TASKS), NUM_INPUTS), dtype=np.int32)
-
-
-def rows_of(distribution, inputs):
-  """Likelihood rows [n, T, E] of inputs with [MASK]s, in numpy."""
-  columns = np.float64(distribution.joint_emission_matrix).T
-  return np.vstack([columns, np.ones((1, columns.shape[1]))])[inputs]
 
 
 def behind_prompts(prompts, rows):
@@ -126,7 +120,7 @@ def test_tasks_side_by_side_equal_tasks_apart(method, at_mask):
     only = np.full(len(TASKS), place)
     alone, losses_alone = train(tuner, HIDDEN, features, LABELS[only], tasks=TASKS[only])
     np.testing.assert_allclose(losses_alone, losses[:, only], rtol=1e-4, atol=1e-5)
-    expected = jax.tree.map(lambda x, only=only: x[only], together.trainable)
+    expected = at(together.trainable, only)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4), alone.trainable, expected)
 
 
@@ -182,7 +176,7 @@ def test_finetuning_starts_as_head_tuning_on_a_copy():
   """Before its first step full fine-tuning scores as the head tuner, from a copy of the tree that alone it reads."""
   tuner = dataclasses.replace(BERT_HEAD, finetunes=True)
   trainable = start(tuner, BERT_PARAMS, INPUTS, TASKS[:1]).trainable
-  assert_same_bits(trainable['params'], jax.tree.map(lambda x: x[None], BERT_PARAMS))
+  assert_same_bits(trainable['params'], at(BERT_PARAMS, None))
   features = tuning.frozen_features(BERT_HEAD, BERT_PARAMS, INPUTS, batch_size=16)
   scores = jax.jit(tuner.scores)(trainable, jax.tree.map(np.zeros_like, BERT_PARAMS), INPUTS)
   np.testing.assert_allclose(scores, linear(trainable['head'], features), atol=1e-5)
@@ -233,7 +227,7 @@ def test_attention_reads_the_prediction_at_every_position():
   weights = tuning.attention(tuner, trainable, MEMORY, INPUTS, batch_size=30)
   token_probs = log_space_conditional(MEMORY, behind_prompts(trainable['prompt'], rows_of(MEMORY, INPUTS)))
   for task, number in np.ndindex(scores.shape[:2]):
-    head = jax.tree.map(lambda x, task=task: x[task], trainable['head'])
+    head = at(trainable['head'], task)
     expected = attention_by_the_paper(head, token_probs[task, number], INPUTS[number], 0.5)
     np.testing.assert_allclose(weights[task, number], expected[0], atol=1e-5)
     np.testing.assert_allclose(scores[task, number], expected[1], atol=3e-5)

@@ -1,7 +1,7 @@
 """Facts about the most likely path, checked against enumeration; `inference_test` compares it with two libraries'."""
 
-from conftest import joint_hmm, path_probs, state_paths
-from inference_cases import at, CASES, stacked, surviving_path_case
+from conftest import at, joint_hmm, path_probs, state_paths
+from inference_cases import CASES, stacked, surviving_path_case
 import jax
 from memory_hmm_cases import dense_hmm, rows_of
 import numpy as np

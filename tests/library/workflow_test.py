@@ -1,13 +1,13 @@
 """The front of the library: its block of five lines, tasks, and a model that no part of the project knows."""
 
-import pathlib
 import re
 
-from conftest import assert_same_bits
+from bert_cases import SMALLEST
+from conftest import assert_same_bits, DOCS
 from hmm_cases import float32_hmm
 import jax
 import numpy as np
-from oracles import log_space_posterior
+from oracles import log_space_posterior, rows_of
 import pytest
 from run_cases import QUIET
 from settings_cases import settings_of
@@ -23,8 +23,7 @@ CHAIN = jax.tree.map(np.asarray, float32_hmm(0, 3, 4))
 TASK = hj.DownstreamTask(np.eye(2, 3), jax.random.key(1), length=5, num_train=48, num_test=30)
 QUICK = hj.Schedule(0.05, num_epochs=20, batch_size=8, warmup_steps=2, weight_decay=0.0, clip_norm=1.0)
 KEY = jax.random.key(0)
-BERT = hj.Bert(num_tokens=4, num_layers=1, width=8, num_heads=2, ffn_width=8, max_positions=6, dropout_rate=0.0)
-PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'how_to' / 'own_model.md'
+PAGE = DOCS / 'how_to' / 'own_model.md'
 
 
 def blocks(text):
@@ -74,8 +73,7 @@ def test_labels_are_those_of_mu():
   """The argmax of mu by P[H_1 | X_-1]; a drawn task has both labels."""
   task = hj.draw_task(CHAIN, jax.random.key(1), length=5, num_train=48, num_test=30)
   inputs, labels = task.examples(CHAIN)
-  rows = np.vstack([CHAIN.emission_matrix.T, np.ones(3)])[inputs]
-  probs = log_space_posterior(CHAIN, rows).leave_one_out_probs[:, 0]
+  probs = log_space_posterior(CHAIN, rows_of(CHAIN, inputs)).leave_one_out_probs[:, 0]
   np.testing.assert_array_equal(labels, (probs @ np.float64(task.task_weights).T).argmax(-1))
   assert set(labels[:48]) == {0, 1}
 
@@ -113,7 +111,7 @@ def test_what_a_model_leaves_out_falls_back(own):
   ('sentence', 'call'),
   [
     ('task_weights have shape (2, 4); valid is [classes, 3]', lambda tune: tune(task_weights=np.eye(2, 4))),
-    ('num_tokens 4; valid is 5, as in the text', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=BERT)),
+    ('num_tokens 4; valid is 5, as in the text', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=SMALLEST)),
     ('batch_size is 8; valid is at most the number of inputs, 7', lambda tune: tune(num_train=7)),
     ('prompt_length is -1; valid is an integer of at least 0', lambda tune: tune(prompt_length=-1)),
     ('tokens contain 5; valid are integers from 0 to 4', lambda tune: tune().predict([[4, 5, 0]])),

@@ -1,17 +1,16 @@
 """What the study of degradation trains: tuning many problems at once is tuning each alone."""
 
-import io
 import types
 
+from conftest import at
 import jax
 import jax.numpy as jnp
 import numpy as np
-from oracles import log_space_conditional
+from oracles import log_space_conditional, rows_of
 import pytest
-import rich.console
+from run_cases import QUIET
 
 from experiments.pipeline import batched_tuning
-from experiments.runtime.progress import Reporter
 from hmm_jax import tuning
 from hmm_jax.hmm import HMM
 from hmm_jax.model import ExactModel
@@ -38,10 +37,9 @@ def test_training_side_by_side_is_training_alone(method, data):
   """The start and the end of each problem are those of `tuning` on that problem alone."""
   frozen, inputs, labels = data
   tuner, features = TUNERS[method], batched_tuning.features(TUNERS[method], frozen, inputs)
-  reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  start, end = batched_tuning.train(tuner, SCHEDULE, frozen, features, labels, KEY, 'test', reporter)
+  start, end = batched_tuning.train(tuner, SCHEDULE, frozen, features, labels, KEY, 'test', QUIET)
   for problem in (0, 1):
-    hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
+    hmm = at(frozen, problem)
     key = jax.random.fold_in(KEY, problem)
     alone = tuning.init_tuning(key, tuner, SCHEDULE, hmm, features[problem], jnp.zeros(1, jnp.int32))
     assert_near(start, problem, alone)
@@ -62,8 +60,7 @@ def test_predictions_after_a_prompt_are_those_of_the_model(data):
   prompts = np.random.default_rng(1).uniform(size=(2, 2, 3)).astype(np.float32)
   found = batched_tuning.prompted(TUNERS['prompt'], prompts, frozen, inputs)
   for problem in (0, 1):
-    hmm = jax.tree.map(lambda leaf, problem=problem: leaf[problem], frozen)
+    hmm = at(frozen, problem)
     before = np.broadcast_to(prompts[problem], (12, 2, 3))
-    embedded = np.vstack([hmm.emission_matrix.T, np.ones((1, 3))])[inputs[problem]]
-    rows = np.concatenate([before, embedded], axis=1)
+    rows = np.concatenate([before, rows_of(hmm, inputs[problem])], axis=1)
     np.testing.assert_allclose(found[problem], log_space_conditional(hmm, rows)[:, 2], atol=1e-6)

@@ -3,7 +3,7 @@
 import functools
 
 import numpy as np
-from oracles import cells_of, log_space_posterior
+from oracles import cells_of, log_space_posterior, rows_of
 import pytest
 from settings_cases import distribution_and_tasks, settings_of
 
@@ -33,10 +33,7 @@ def drawn(point, **changes):
 
 def leave_one_out(distribution, inputs):
   """P[joint state at t | x_{-t}] of inputs [n, T] in numpy, [n, T, C, H]; C counts what the memory may hold."""
-  rows = np.vstack(
-    [np.asarray(distribution.joint_emission_matrix).T, np.ones(distribution.joint_emission_matrix.shape[0])]
-  )
-  joint = log_space_posterior(distribution, rows[inputs]).leave_one_out_probs
+  joint = log_space_posterior(distribution, rows_of(distribution, inputs)).leave_one_out_probs
   return joint.reshape(*joint.shape[:2], -1, distribution.num_states)
 
 

@@ -1,17 +1,16 @@
 """Pretraining as the experiments run it: which mesh, which chunks, one model for several trials."""
 
 import dataclasses
-import json
 
 from conftest import assert_same_bits
 import jax
 import numpy as np
 import pytest
-import rich.console
+from run_cases import QUIET
 from settings_cases import settings_of
 
 from experiments.pipeline import pretraining, trial as trial_lib
-from experiments.runtime.progress import Reporter
+from experiments.records.files import read_json_lines
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.settings.groups import CorpusSettings
@@ -19,10 +18,6 @@ from hmm_jax.hmm import random_hmm
 from hmm_jax.sampling import sample_corpus
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
-
-
-def _reporter():
-  return Reporter(rich.console.Console(quiet=True))
 
 
 def test_a_chunk_is_of_one_document():
@@ -62,7 +57,7 @@ def finished(tmp_path_factory):
   """A trial of each model at three states that has been run."""
   settings = settings_of('smoke', num_states=(3,), methods=('head',))
   trial = trial_lib.Trial(settings, Point(3), 0, tmp_path_factory.mktemp('finished'))
-  trial_lib.run(trial, _reporter())
+  trial_lib.run(trial, QUIET)
   return trial
 
 
@@ -71,8 +66,8 @@ def test_parameters_along_a_pretraining_are_its_own(finished):
   settings, key = finished.settings, finished.keys().pretraining
   with trial_lib.precisely():
     hmm, _ = trial_lib.draw(finished)
-    (_, before), (_, last) = pretraining.params_along(settings, hmm, key, (20, 40), _reporter())
-    whole = pretraining.pretrained_params(settings, hmm, (), key, finished.pretrained_directory, _reporter())
+    (_, before), (_, last) = pretraining.params_along(settings, hmm, key, (20, 40), QUIET)
+    whole = pretraining.pretrained_params(settings, hmm, (), key, finished.pretrained_directory, QUIET)
   assert_same_bits(last, whole)
   is_other = jax.tree.map(lambda one, other: (one != other).any(), before, last)
   assert any(jax.tree.leaves(is_other))
@@ -85,13 +80,13 @@ def test_trials_that_differ_in_tasks_share_one_model(finished):
   assert {path.name for path in before} == {'environment.jsonl', 'metrics.jsonl'} and len(before) == 2
   tasks = dataclasses.replace(finished.settings.downstream, num_test=9)
   settings = dataclasses.replace(finished.settings, downstream=tasks, models=('bert',))
-  trial_lib.run(finished._replace(settings=settings), _reporter())
+  trial_lib.run(finished._replace(settings=settings), QUIET)
   assert contents() == before and len(list(finished.workdir.glob('trials/*'))) == 2
 
 
 def test_the_distance_from_the_ideal_model_is_recorded(finished):
   """At every measured step of BERT its loss is above the Bayes floor; the exact model has no distance."""
-  rows = [json.loads(line) for line in (finished.pretrained_directory / 'metrics.jsonl').read_text().splitlines()]
+  rows = read_json_lines(finished.pretrained_directory / 'metrics.jsonl')
   for row in rows:
     assert 0 < row['excess_mlm_loss'] == pytest.approx(row['mlm_loss'] - row['bayes_floor'], abs=1e-4)
   (exact, *_) = [row for row in finished.records() if row['model'] == 'exact']

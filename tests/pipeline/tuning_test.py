@@ -2,20 +2,18 @@
 
 import dataclasses
 import functools
-import io
 import pathlib
 
 import jax
 import numpy as np
-from oracles import attention_by_the_paper, log_space_conditional
+from oracles import attention_by_the_paper, log_space_conditional, rows_of
 import pytest
-import rich.console
+from run_cases import QUIET
 import scipy.special
 import scipy.stats
 from settings_cases import distribution_and_tasks, settings_of
 
 from experiments.pipeline import optimal_heads, trial as trial_lib, tuning
-from experiments.runtime.progress import Reporter
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
 from hmm_jax import heads
@@ -48,16 +46,14 @@ def drawn(settings):
 
 def predictions(distribution, inputs):
   """G of inputs with [MASK]s, [n, T, V] in numpy."""
-  columns = np.asarray(distribution.joint_emission_matrix, np.float64).T
-  return log_space_conditional(distribution, np.vstack([columns, np.ones((1, columns.shape[1]))])[np.asarray(inputs)])
+  return log_space_conditional(distribution, rows_of(distribution, inputs))
 
 
 def tune(settings, drawn, method):
   distribution, downstream = drawn
-  reporter = Reporter(rich.console.Console(file=io.StringIO()))
   frozen = tuning.FrozenModel('exact', MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
   trial = trial_lib.Trial(settings, POINT, 0, pathlib.Path('runs'))
-  return tuning.tune(tuning.Problem(trial, frozen, method, [1, 0], downstream), reporter)
+  return tuning.tune(tuning.Problem(trial, frozen, method, [1, 0], downstream), QUIET)
 
 
 def changed(settings, group, **fields):

@@ -2,17 +2,14 @@
 
 import jax
 import pytest
+from settings_cases import settings_of
 
-from configs import benchmark
 from experiments.records import environment, files, load, results
 from experiments.settings.fields import SettingsError
-from experiments.studies import registry
 
 
 def _benchmark(**changes):
-  config = benchmark.get_config('smoke')
-  config.update(changes)
-  return registry.from_config(config)
+  return settings_of('smoke', 'benchmark', **changes)
 
 
 def test_what_is_written_says_what_it_is_of(tmp_path):

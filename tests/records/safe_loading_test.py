@@ -6,6 +6,7 @@ import pathlib
 import re
 import sys
 
+from conftest import ROOT
 import numpy as np
 import pytest
 from settings_cases import settings_of
@@ -15,7 +16,6 @@ from experiments.records import files
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
 
-ROOT = pathlib.Path(__file__).parents[2]
 # What a line has that runs or unpickles what it reads.
 UNSAFE = re.compile(
   r'^\s*(import|from) (_?pickle|cloudpickle|dill|joblib|marshal|shelve)\b'

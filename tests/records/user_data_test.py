@@ -3,11 +3,11 @@
 import contextlib
 import pathlib
 
+from conftest import DOCS
 import numpy as np
 import pytest
-from settings_cases import settings_of
+from settings_cases import config_of, settings_of
 
-from configs import prompt_vs_head
 from experiments.pipeline import process_check, trial as trial_lib
 from experiments.records import results, user_data
 from experiments.records.trial_records import Trial
@@ -30,8 +30,7 @@ MEMORY = MemoryHMM(
 
 def _resolved(workdir, **changes):
   """The settings of a config with these fields, and the arrays of what they name."""
-  config = prompt_vs_head.get_config('smoke')
-  config.update_from_flattened_dict({name.replace('__', '.'): value for name, value in changes.items()})
+  config = config_of('smoke', **changes)
   given = user_data.resolve(config, workdir, ())
   return registry.from_config(config), given
 
@@ -61,7 +60,7 @@ def test_ids_are_of_the_arrays_alone(tmp_path):
 
 def test_ids_of_draws_are_those_on_record():
   """The settings of records of drawn HMMs make the ids that these have had since."""
-  folder = pathlib.Path(__file__).parents[2] / 'docs' / 'results' / 'small' / 'figure_3_right'
+  folder = DOCS / 'results' / 'small' / 'figure_3_right'
   settings, row = registry.from_record(results.config(folder)), results.load(folder)[0]
   assert row['pretraining_id'] == settings.pretraining_id(Point(*map(row.get, Point._fields)), row['trial'])
 

@@ -1,12 +1,12 @@
 """SIGTERM and SIGINT: what stops, when, with which exit status, what is kept, and that nobody is left behind."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 import threading
 
+from conftest import ROOT
 import numpy as np
 import pytest
 from run_cases import QUIET
@@ -16,7 +16,6 @@ from experiments.pipeline import tuning
 from experiments.runtime import distributed, signals
 from experiments.settings import help_text
 
-ROOT = pathlib.Path(__file__).parents[2]
 STOPS = pytest.mark.parametrize(('number', 'status'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 
 

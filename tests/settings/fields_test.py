@@ -1,6 +1,5 @@
 """Fields: which values they take, and that each refuses bad input by its name."""
 
-from faults import bad_inputs
 import pytest
 
 from experiments.settings import config as config_lib
@@ -61,10 +60,3 @@ def test_every_field_has_a_range_that_its_defaults_are_in(experiment):
       config.update_from_flattened_dict({name: b'bytes'})
     with pytest.raises(SettingsError, match=rf"^{name} is b'bytes'; valid is "):
       registry.from_config(config)
-
-
-@pytest.mark.parametrize(('field', 'text'), [('seed', '1.5'), ('debug_nans', 'maybe'), ('memory.sizes', '(2')])
-def test_a_command_line_is_refused_by_the_name_of_its_field(field, text):
-  """A text that is not of the field's type ends with status 2 and one sentence, and nothing is written."""
-  arguments = ('--config=prompt_vs_head:smoke', '--mode=report', f'--config.{field}={text}')
-  assert not bad_inputs.verdict(bad_inputs.Bad(arguments, (field, 'valid is')))

@@ -1,16 +1,13 @@
 """The run of Example 4.1: records, table and figure say what the posteriors are."""
 
-import io
-
 import numpy as np
 from oracles import float64, log_space_posterior
 import pytest
-import rich.console
+from run_cases import finished_study
 from settings_cases import settings_of
 
 from experiments.analysis import statistics
 from experiments.records import load
-from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import example_4_1 as experiment
 from hmm_jax import example_4_1
@@ -22,17 +19,11 @@ def _settings(**changes):
   return settings_of('smoke', 'example_4_1', **changes)
 
 
-def _reporter():
-  return Reporter(rich.console.Console(file=io.StringIO(), width=80))
-
-
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   """The workdir of a finished run, its settings and what it printed."""
-  workdir, settings, reporter = tmp_path_factory.mktemp('finished'), _settings(num_documents=2), _reporter()
-  experiment.STUDY.run(settings, workdir, reporter)
-  experiment.STUDY.show(settings, workdir, reporter)
-  return workdir, settings, reporter.console.file.getvalue()
+  workdir, settings = tmp_path_factory.mktemp('finished'), _settings(num_documents=2)
+  return workdir, settings, finished_study(experiment.STUDY, settings, workdir)
 
 
 def test_the_tables_have_every_document_and_every_word_of_two(finished):

@@ -1,20 +1,17 @@
 """The worked example of docs/internals/house.md runs, resumes, and its table is that of its records."""
 
 import importlib
-import io
-import pathlib
 import re
 
+from conftest import DOCS
 import pytest
-import rich.console
-from run_cases import flip
+from run_cases import flip, QUIET
 
 from experiments.records import load
-from experiments.runtime.progress import Reporter
 
 pytestmark = pytest.mark.slow
 
-PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'internals' / 'house.md'
+PAGE = DOCS / 'internals' / 'house.md'
 
 
 def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
@@ -24,12 +21,11 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   page = importlib.import_module('guess_of_the_page')
   common = dict(experiment='guess', scale='small', seed=0, compilation_cache='', fast_compilation=True)
   settings = page.GuessSettings(**common, deterministic=False, debug_nans=False, num_states=(2, 10), num_hmms=3)
-  reporter = Reporter(rich.console.Console(file=io.StringIO()))
   made = []
   guess = page.guess
   monkeypatch.setattr(page, 'guess', lambda size, *rest: made.append(size) or guess(size, *rest))
-  page.STUDY.run(settings, tmp_path, reporter)
-  page.STUDY.show(settings, tmp_path, reporter)
+  page.STUDY.run(settings, tmp_path, QUIET)
+  page.STUDY.show(settings, tmp_path, QUIET)
   records = load(tmp_path)
   assert list(records['num_states']) == [2] * 3 + [10] * 3 and records['accuracy'].between(0.2, 1).all()
   mean = 100 * records[records['num_states'] == 10]['accuracy'].mean()
@@ -37,5 +33,5 @@ def test_the_study_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
   # A part on record is not made again; one that is corrupt is.
   (tmp_path / 'results.jsonl').unlink()
   flip(next(tmp_path.glob('parts/*/H10/records.json')))
-  page.STUDY.run(settings, tmp_path, reporter)
+  page.STUDY.run(settings, tmp_path, QUIET)
   assert made == [2, 10, 10] and load(tmp_path).equals(records)

@@ -1,8 +1,6 @@
 """Recipes of pretraining: what they may change, what they may cost, and what is said of them."""
 
 import dataclasses
-import io
-import json
 import pathlib
 import shutil
 
@@ -10,14 +8,13 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
-import rich.console
+from run_cases import finished_study
 import scipy.stats
 from settings_cases import settings_of
 
 from configs import prompt_vs_head, recipes as config_file
 from experiments.pipeline import cost, trial as trial_lib
-from experiments.records import checkpoints, environment, results
-from experiments.runtime.progress import Reporter
+from experiments.records import checkpoints, environment, files, results
 from experiments.settings.fields import SettingsError
 from experiments.studies import recipes, registry
 
@@ -97,14 +94,7 @@ def test_recipes_meet_the_same_distributions_and_text():
 def finished(tmp_path_factory):
   """A finished run of the smoke scale: its workdir, its settings, and what it printed."""
   workdir, settings = tmp_path_factory.mktemp('finished'), _settings(num_states=(4,))
-  return workdir, settings, _run(settings, workdir)
-
-
-def _run(settings, workdir):
-  reporter = Reporter(rich.console.Console(file=io.StringIO()))
-  recipes.STUDY.run(settings, workdir, reporter)
-  recipes.STUDY.show(settings, workdir, reporter)
-  return reporter.console.file.getvalue()
+  return workdir, settings, finished_study(recipes.STUDY, settings, workdir)
 
 
 def test_a_run_records_each_recipe_with_its_way(finished):
@@ -124,7 +114,7 @@ def test_the_way_of_a_pretraining_is_that_of_its_checkpoint(finished, tmp_path):
   workdir, settings, _ = finished
   copy = shutil.copytree(workdir, tmp_path / 'copy')
   trial, *_ = recipes.STUDY.trials(settings, copy).values()
-  way = [json.loads(line) for line in (trial.pretrained_directory / 'metrics.jsonl').read_text().splitlines()]
+  way = files.read_json_lines(trial.pretrained_directory / 'metrics.jsonl')
   (trial.pretrained_directory / 'metrics.jsonl').unlink()
   assert recipes.metrics_of(trial) == way
   metrics = trial.pretrained_directory / checkpoints.NAME / str(way[-1]['step']) / 'metrics' / 'metrics'

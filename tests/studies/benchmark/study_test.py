@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import rich.console
+from run_cases import QUIET
 from settings_cases import settings_of
 
 from configs import benchmark
@@ -178,7 +179,7 @@ def test_a_run_that_is_killed_leaves_what_it_measured(tmp_path, monkeypatch):
   monkeypatch.setattr(sampling, 'cases', lambda settings, key: zip(('first', 'second'), ('first', 'second')))
   monkeypatch.setattr(measure, 'alternate', killed)
   with pytest.raises(KeyboardInterrupt):
-    study.STUDY.run(_settings(parts=('sampling',)), tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
+    study.STUDY.run(_settings(parts=('sampling',)), tmp_path, QUIET)
   assert [record['work'] for record in results.load(tmp_path)] == ['first']
 
 

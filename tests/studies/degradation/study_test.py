@@ -1,19 +1,16 @@
 """The study of degradation at smoke scale: what is recorded, and what tables and figure say of records."""
 
-import io
-
 import jax
 import numpy as np
-from oracles import log_space_conditional
+from oracles import log_space_conditional, rows_of
 import pandas as pd
 import pytest
-import rich.console
+from run_cases import QUIET
 import scipy.stats
 from settings_cases import settings_of
 
 from experiments.analysis import statistics
 from experiments.records import load
-from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import pages
 from experiments.studies.degradation import models, problems, tables
@@ -46,7 +43,7 @@ def test_settings_that_do_not_fit_each_other_are_refused(field, value):
 def test_every_condition_has_a_row_for_each_hmm(tmp_path):
   """Errors of the KL that was asked for, or less for a short context; all methods of the theorem, and the controls."""
   settings = _settings()
-  STUDY.run(settings, tmp_path, Reporter(rich.console.Console(file=io.StringIO())))
+  STUDY.run(settings, tmp_path, QUIET)
   records = load(tmp_path)
   for theorem, kind in (('3.3', 'singular_value'), ('3.6', 'leak')):
     of_theorem = statistics.select(records, theorem=theorem, part=f'exact-{theorem}', kind='task').to_dict('records')
@@ -73,7 +70,7 @@ def test_problems_are_balanced_in_every_version_and_their_g_is_exact(theorem):
   for problem in problems.draw(settings, theorem, key).values():
     assert np.bincount(problem.labels).max() <= settings.largest_majority * len(problem.labels)
     hmm, prompt = problem.hmm, problem.built_prompt
-    rows = np.vstack([hmm.emission_matrix.T, np.ones(hmm.num_states)])[problem.inputs]
+    rows = rows_of(hmm, problem.inputs)
     ideal = problem.ideal_after(None)
     np.testing.assert_allclose(ideal, log_space_conditional(hmm, rows)[:, 0], rtol=1e-6, atol=1e-9)
     if theorem == '3.6':

@@ -1,7 +1,6 @@
 """What the shipped records of the theory experiment promise, and its tables and figure of them."""
 
-import pathlib
-
+from conftest import DOCS
 import numpy as np
 import pytest
 
@@ -10,7 +9,7 @@ from experiments.studies import registry
 from experiments.studies.theory import problems, verification
 from experiments.studies.theory.study import STUDY
 
-FOLDER = pathlib.Path(__file__).parents[3] / 'docs' / 'results' / 'theory'
+FOLDER = DOCS / 'results' / 'theory'
 SETTINGS = registry.from_record(results.config(FOLDER))
 FRAME = load(FOLDER)
 RECORDS = results.load(FOLDER)

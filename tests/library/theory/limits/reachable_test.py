@@ -22,10 +22,10 @@ TWINS = HMM(
 SHAPES = [(2, 2), (3, 2), (3, 3), (4, 2), (4, 3)]
 
 
-def rational_hmm(rng, num_states, num_tokens):
-  """Rows of sixteenths with zeros among them."""
+def rational_hmms(rng):
+  """Two of each shape, of rows of sixteenths with zeros among them."""
   rows = lambda *shape: rng.multinomial(16, np.ones(shape[-1]) / shape[-1], shape[:-1]) / 16
-  return HMM(rows(num_states), rows(num_states, num_states), rows(num_states, num_tokens))
+  return [HMM(rows(H), rows(H, H), rows(H, num_tokens)) for H, num_tokens in SHAPES for _ in range(2)]
 
 
 def likelihoods(hmm, length):
@@ -38,7 +38,7 @@ def likelihoods(hmm, length):
 def test_the_span_is_that_of_all_texts_of_the_length():
   """At every length, for HMMs with zeros; it rises, and stands still once no token more tells states apart."""
   rng, smaller = np.random.default_rng(0), 0
-  for hmm in [rational_hmm(rng, *shape) for shape in SHAPES for _ in range(2)]:
+  for hmm in rational_hmms(rng):
     for length in range(4):
       basis, texts = reachable(hmm, length).basis, likelihoods(hmm, length)
       assert len(basis) == rank(texts) == rank(np.vstack([texts, basis]))
@@ -51,7 +51,7 @@ def test_the_span_is_that_of_all_texts_of_the_length():
 def test_linear_is_what_least_squares_over_all_texts_leaves_nothing_of():
   """b^T G(x) P[x from H_1] = mu^T P[H_0, x] for every text, exactly, with the b of float64 least squares."""
   rng, answers = np.random.default_rng(3), set()
-  for hmm in [rational_hmm(rng, *shape) for shape in SHAPES for _ in range(2)]:
+  for hmm in rational_hmms(rng):
     mu, silent = rng.integers(-3, 4, (3, hmm.num_states)) / 4, hmm.initial_probs @ hmm.transition_matrix
     found, rows = linear_score(hmm, reachable(hmm, 3), mu, silent), likelihoods(hmm, 3)
     relative = (mu[:-1] - mu[-1]).T

@@ -5,9 +5,9 @@ Posteriors and G are exact: by `rationals`, and by sums over hidden paths.
 
 import contextlib
 import io
-import pathlib
 import re
 
+from conftest import DOCS
 import numpy as np
 import pytest
 import rationals
@@ -21,7 +21,7 @@ from hmm_jax.theory.problems import counterexamples
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
 
-PAGE = pathlib.Path(__file__).parents[4] / 'docs' / 'findings' / 'theory.md'
+PAGE = DOCS / 'findings' / 'theory.md'
 STATES = counterexamples.head_fails_prompt_succeeds()
 MEMORY = counterexamples.head_fails_attention_succeeds()
 

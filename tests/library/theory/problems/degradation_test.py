@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from oracles import log_space_conditional
+from oracles import log_space_conditional, rows_of
 import pytest
 
 from hmm_jax.heads import LinearHead
@@ -39,7 +39,7 @@ def _noisy(scale, salt=1, tokens=TOKENS, forgetting=0.0):
 
 
 def _exact(tokens=TOKENS):
-  return log_space_conditional(DRAWN, np.vstack([DRAWN.emission_matrix.T, np.ones((1, 4))])[tokens])
+  return log_space_conditional(DRAWN, rows_of(DRAWN, tokens))
 
 
 def test_a_short_context_is_the_exact_model_of_fewer_tokens():

@@ -114,7 +114,7 @@ def test_stationarity_is_that_a_step_changes_nothing():
   for share, holds in ((0.9, False), (1.1, True)):
     finding = assumptions.stationarity(moved, EXACT, share * error)
     assert finding.holds == holds and finding.closeness['stationarity_error'] == pytest.approx(error)
-  finding = assumptions.stationarity(memory_hmm(np.ones((3, 3, 1)))._replace(transition_matrix=CYCLE), EXACT, 1e-9)
+  finding = assumptions.stationarity(CHAIN._replace(transition_matrix=CYCLE), EXACT, 1e-9)
   assert not finding.holds and finding.closeness['stationarity_error'] < 1e-15 and finding.witness['period'] == 3
 
 

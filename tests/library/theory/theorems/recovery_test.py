@@ -5,7 +5,7 @@ That their scores are those of the constructions in fractions is in `scoring_tes
 
 import itertools
 
-from conftest import contradictory_memory, contradictory_states, in_float64
+from conftest import at, contradictory_memory, contradictory_states, in_float64
 import jax
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_a_construction_is_a_trainable_that_gives_every_label(theorem):
 
   @jax.jit
   def scored(trainable, frozen, inputs):
-    trainable, features = jax.tree.map(lambda leaf: leaf[None], trainable), tuner.features(frozen, inputs)
+    trainable, features = at(trainable, None), tuner.features(frozen, inputs)
     return tuner.scores(trainable, frozen, features)[0]
 
   exact, seen = exact_construction(problem, theorem), set()
