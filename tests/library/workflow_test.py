@@ -110,7 +110,6 @@ def test_what_a_model_leaves_out_falls_back(own):
 @pytest.mark.parametrize(
   ('sentence', 'call'),
   [
-    ('task_weights have shape (2, 4); valid is [classes, 3]', lambda tune: tune(task_weights=np.eye(2, 4))),
     ('num_tokens 4; valid is 5, as in the text', lambda _: hj.pretrain(hj.random_hmm(KEY, 3, 5), KEY, bert=SMALLEST)),
     ('batch_size is 8; valid is at most the number of inputs, 7', lambda tune: tune(num_train=7)),
     ('prompt_length is -1; valid is an integer of at least 0', lambda tune: tune(prompt_length=-1)),

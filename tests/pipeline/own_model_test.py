@@ -79,11 +79,10 @@ def test_what_is_no_model_is_refused(monkeypatch, call, valid):
   [
     (lambda _: Linear(3), r'shape \(1, 2\), not \(1, 3\)'),
     (lambda num_classes: Attention(num_classes, 3, 3, temperature=[]), 'which raised TypeError: unhashable'),
-    (lambda _: None, 'which raised AttributeError'),
   ],
 )
 def test_what_is_no_head_is_refused(monkeypatch, call, valid):
-  """Before anything is trained: other classes, a head that cannot be hashed, and nothing."""
+  """Before anything is trained: other classes, and a head that cannot be hashed."""
   monkeypatch.setitem(own_code._imported, 'mine:head', own_code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^own_head is 'mine:head'.*{valid}"):
     sweep.check(dataclasses.replace(exact_settings(), **METHODS))
