@@ -56,7 +56,6 @@ def _prompted(model, params, width):
     ('tokens are of type float64; valid are integers', lambda: hj.token_likelihoods(HIDDEN, [1.5], [1])),
     ('task_weights have shape (1, 3); valid is', lambda: hj.DownstreamTask(np.ones((1, 3)), KEY).examples(HIDDEN)),
     ('task_weights have an entry that', lambda: hj.DownstreamTask(np.full((2, 3), np.nan), KEY).examples(HIDDEN)),
-    ('num_train is 0; valid', lambda: hj.draw_task(HIDDEN, KEY, num_train=0)),
     ('steps is -1; valid', lambda: hj.pretrain(HIDDEN, KEY, steps=-1)),
     ('a prompt have shape (2, 1, 5); valid is [..., 3]', lambda: _prompted(hj.ExactModel(4), HIDDEN, 5)),
     (

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 from conftest import ROOT
 import numpy as np
@@ -67,6 +68,7 @@ def test_a_second_signal_ends_at_once():
     (too_late := threading.Timer(60, process.kill)).start()
     try:
       assert process.stdout.readline() == 'inside\n'
+      time.sleep(0.5)  # Until it waits for the program.
       process.terminate()
       assert 'SIGTERM' in process.stderr.readline() and process.poll() is None
       process.send_signal(signal.SIGINT)
