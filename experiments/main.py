@@ -12,13 +12,13 @@
 --pretrained
            with --mode=verify: folder of pretrained models to reuse; all others are pretrained again
 --list     print the experiments and their scales
---help     print this text; with --config also the fields of that experiment and their values; --help=all: the fields
-           of every experiment
+--help     print this text; with --config also the fields of that experiment and their values
 """
 
 import contextlib
 import os
 import pathlib
+import re
 import sys
 from typing import Any
 
@@ -59,7 +59,7 @@ def _main(argv: list[str]) -> None:
   values, config = parse(argv)
   if values.help:
     # The usage stands at the top of this file.
-    fields = help_text.fields_text(config, SETTINGS, values.help)
+    fields = help_text.fields_text(config, SETTINGS) if config else ''
     print(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}', end='')
   elif values.list:
     print(help_text.listing(EXPERIMENTS), end='')
@@ -68,9 +68,6 @@ def _main(argv: list[str]) -> None:
     if values.mode != 'verify' and config.get('distribution'):
       given = user_data.resolve(config, _workdir(values, config), config_lib.named(argv))
     settings = config and registry.from_config(config)
-    if isinstance(settings, Settings) and values.mode != 'report':
-      for field in ('model', 'own_head'):
-        own_code.import_named(field, getattr(settings, field))
     if values.mode == 'verify':
       _verify(values, settings)
     else:
@@ -85,23 +82,21 @@ def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   for name in ('config', 'workdir', 'trials', 'pretrained'):
     flags.DEFINE_string(name, '', '', flag_values=values)
   flags.DEFINE_enum('mode', 'run', ['run', 'report', 'merge', 'status', 'verify'], '', flag_values=values)
-  flags.DEFINE_enum('help', None, ['short', 'all'], '', flag_values=values)
+  flags.DEFINE_bool('help', False, '', short_name='h', flag_values=values)
   flags.DEFINE_bool('list', False, '', flag_values=values)
   config = None
   try:
-    words = values(['--help=short' if word in ('-h', '-help', '--help') else word for word in argv], known_only=True)
+    words = values(argv, known_only=True)
   except (flags.Error, ValueError) as error:
     raise SettingsError(' '.join(str(error).split()))
   verifies = values.mode == 'verify'
-  stray = [word for word in words[1:] if word.startswith('--') and not word.startswith('--config.')]
-  if not stray:
-    if values.config or not (values.help or values.list or verifies):
-      config = config_lib.load(values.config, EXPERIMENTS)
-      words = config_lib.override(config, words, SETTINGS)
-    stray = words[1:]
-  if stray:
+  is_flag = re.compile(r'--(?!config\.)').match
+  if not any(map(is_flag, words)) and (values.config or not (values.help or values.list or verifies)):
+    config = config_lib.load(values.config, EXPERIMENTS)
+    words = config_lib.override(config, words, SETTINGS)
+  for word in [*filter(is_flag, words), *words[1:]]:
     valid = ', '.join(f'--{name}' for name in values)
-    raise SettingsError(f'unknown argument {stray[0]!r}; valid are --config.FIELD=VALUE, {valid}')
+    raise SettingsError(f'unknown argument {word!r}; valid are --config.FIELD=VALUE, {valid}')
   require(verifies or not values.pretrained, '--pretrained', values.pretrained, 'empty unless --mode is verify')
   return values, config
 
@@ -123,6 +118,9 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
     set_up(settings)
     if isinstance(settings, Settings):
       distributed.initialize(settings.distributed)
+  if mode != 'report':
+    _import_own(settings)
+  if mode == 'run':
     if given:
       distribution = from_fields(given[settings.distribution])
       distributed.raise_everywhere(lambda: process_check.check(settings, distribution))
@@ -198,14 +196,26 @@ def _show(mode: str, settings: Any, workdir: pathlib.Path, reporter: Reporter) -
 def _verify(values: flags.FlagValues, settings: Any) -> None:
   """Rerun trials of a folder of records; raises SettingsError, or Differs if the records differ.
 
-  They run with the settings on record there. `settings`, of a config or None, only name the default folder.
+  They run with the settings on record there. `settings`, of a config or None, name the default folder and the user's
+  own functions.
   """
   require(values.workdir or settings, '--workdir', '', 'a folder of records')
   # Imported here, since it takes longer than `--list` and `--help`.
   from experiments.pipeline import verify
 
+  def set_up_and_import(recorded: Experiment) -> None:
+    set_up(recorded)
+    _import_own(settings)
+
   workdir, reporter = _workdir(values, settings), Reporter(rich.console.Console())
-  verify.run(workdir, values.trials, values.pretrained, dict.fromkeys(GRIDS, Settings), set_up, reporter)
+  verify.run(workdir, values.trials, values.pretrained, dict.fromkeys(GRIDS, Settings), set_up_and_import, reporter)
+
+
+def _import_own(settings: Any) -> None:
+  """Import the user's own functions, once JAX is configured: a module may compute where it is imported."""
+  if isinstance(settings, Settings):
+    for field in ('model', 'own_head'):
+      own_code.import_named(field, getattr(settings, field))
 
 
 def set_up(settings: Experiment) -> None:

@@ -56,6 +56,12 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
     raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
 
 
+def check_vocabulary(model: Any, distribution: Any) -> None:
+  """Raise ValueError where a distribution has another number of tokens than a model."""
+  if getattr(distribution, 'num_tokens', model.num_tokens) != model.num_tokens:
+    raise ValueError(f'the model has num_tokens {model.num_tokens}; valid is {distribution.num_tokens}, as in the text')
+
+
 def check_widths(parts: Sequence[Any], width: int) -> None:
   """Raise ValueError unless the rows of each part [..., T, D] have this width."""
   for part in parts:

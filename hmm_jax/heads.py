@@ -14,6 +14,8 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
+from hmm_jax import arguments
+
 _matmul = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
@@ -41,6 +43,28 @@ class Head(Protocol):
 
   def attend(self, params: Any, features: Any) -> Array:
     """Attention weights [..., L], which sum to 1. Raises ValueError for a head without attention."""
+
+
+def check_head(head: Head, num_classes: int, num_features: int, length: int) -> None:
+  """Raise an error unless a head can be tuned on outputs [..., F] for texts of T = `length` tokens.
+
+  Nothing is computed: scores and their slopes by the parameters are traced, for two texts. ValueError names positions
+  that do not exist and scores of another shape than [2, C]; JAX raises TypeError where there is no slope.
+  """
+  positions = head.positions(0)
+  positions = np.arange(length) if positions is None else np.asarray(positions)
+  arguments.check_ids('positions', positions, length)
+
+  def total(params: Any) -> tuple[Array, Array]:
+    scores = head.scores(
+      params, head.read(jnp.ones((2, len(positions), num_features)), jnp.zeros((2, length), jnp.int32))
+    )
+    return scores.sum(), scores
+
+  params = jax.eval_shape(lambda: head.init(jax.random.key(0), num_features, 0, length))
+  _, scores = jax.eval_shape(jax.grad(total, has_aux=True), params)
+  if scores.shape != (2, num_classes):
+    raise ValueError(f'scores of 2 texts have shape {scores.shape}; valid is {(2, num_classes)}')
 
 
 class LinearHead(NamedTuple):

@@ -115,9 +115,10 @@ def independent_cells(cell_probs: Array) -> Array:
   [[0.125 0.375]
    [0.125 0.375]]
   """
-  num_cells, memory_size = jnp.shape(cell_probs)
+  cell_probs = jnp.asarray(cell_probs)
+  num_cells, memory_size = cell_probs.shape
   check_configurations(memory_size, num_cells)
-  return functools.reduce(jnp.multiply.outer, jnp.asarray(cell_probs))
+  return functools.reduce(jnp.multiply.outer, cell_probs)
 
 
 def random_memory_hmm(

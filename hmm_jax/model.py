@@ -146,8 +146,8 @@ def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positi
   """
   tokens, positions = arguments.as_array(tokens), arguments.as_array(positions)
   arguments.check_ids('tokens', tokens, model.num_tokens + 1)
-  if positions is not None:
-    arguments.check_ids('positions', positions, tokens.shape[-1])
+  arguments.check_vocabulary(model, params)
+  arguments.check_ids('positions', positions, tokens.shape[-1])
   return _token_probs(model, arguments.distribution(params), tokens, positions)
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 import dataclasses
 import functools
 import math
+import numbers
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ import numpy as np
 
 from hmm_jax import arguments, bayes_gap, defaults, optimizer, pretraining, sharding, tasks, tuning
 from hmm_jax.bert import Bert, BertModel
-from hmm_jax.heads import Head, Linear
+from hmm_jax.heads import check_head, Head, Linear
 from hmm_jax.hmm import Distribution
 from hmm_jax.masking import Corruption
 from hmm_jax.model import MaskedLM
@@ -68,7 +69,7 @@ def pretrain(
   """
   hmm = arguments.distribution(hmm)
   bert = bert or Bert(num_tokens=hmm.num_tokens, **defaults.BERT)
-  _check_vocabulary(bert, hmm)
+  arguments.check_vocabulary(bert, hmm)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
   _check_least('steps', steps, 1)
@@ -88,14 +89,9 @@ def pretrain(
   return model, pretraining.params_here(state)
 
 
-def _check_least(name: str, value: int, least: int) -> None:
-  if value < least:
+def _check_least(name: str, value: Any, least: int) -> None:
+  if not isinstance(value, numbers.Integral) or value < least:
     raise ValueError(f'{name} is {value}; valid is an integer of at least {least}')
-
-
-def _check_vocabulary(model: Bert | MaskedLM, hmm: Distribution) -> None:
-  if model.num_tokens != hmm.num_tokens:
-    raise ValueError(f'the model has num_tokens {model.num_tokens}; valid is {hmm.num_tokens}, as in the text')
 
 
 @functools.cache
@@ -269,12 +265,14 @@ def tune(
   (2, 3)
   """
   hmm, params = map(arguments.distribution, (hmm, params))
-  _check_vocabulary(model, hmm)
+  arguments.check_vocabulary(model, hmm)
   _check_least('prompt_length', prompt_length, 0)
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuning.Schedule(**defaults.SCHEDULE)
   prompt = tuning.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None
-  tuner = tuning.Tuner(model, head or Linear(len(task.task_weights)), prompt)
+  head = head or Linear(len(task.task_weights))
+  check_head(head, len(task.task_weights), model.num_tokens, task.length)
+  tuner = tuning.Tuner(model, head, prompt)
   _, key_tuning = jax.random.split(task.key)
   key_init, key_order = jax.random.split(key_tuning)
   # An accelerator would round products otherwise.

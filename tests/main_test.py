@@ -5,9 +5,9 @@ import io
 import json
 import os
 import pathlib
-import re
 import shutil
 import signal
+import sys
 import types
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from experiments import main as main_lib
 from experiments.pipeline import pretraining, trial, verify
 from experiments.records import environment
 from experiments.records.trial_records import Trial
-from experiments.settings import config as config_lib
+from experiments.settings import config as config_lib, help_text, own_code
 from experiments.settings.grid import Point
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
@@ -285,13 +285,22 @@ def test_the_experiments_are_listed():
 
 
 def test_help_names_every_field():
-  """Of every experiment, or of the one that is asked for with the values that it has there."""
-  *_, usage = _finish('--help=all').partition('prompt_vs_head:small\n')
-  for name, text in zip(EXPERIMENTS, re.split(r'\n\w+:small\n', usage), strict=True):
+  """Of an experiment, with the values that it has there."""
+  for name in EXPERIMENTS:
+    text = help_text.fields_text(config_lib.load(name, EXPERIMENTS), registry.SETTINGS)
     for field, _ in config_lib.fields(registry.SETTINGS[name]):
       assert text.count(f'  {field} = ') == 1, (name, field)
-  printed = _finish('--help', SMOKE, '--config.seed=5')
-  assert '  seed = 5\n' in printed and '  conditioning = ' not in printed
+  assert '  seed = 5\n' in _finish('--help', SMOKE, '--config.seed=5')
+
+
+def test_own_functions_are_imported_once_jax_is_configured(monkeypatch):
+  """Else a module that computes where it is imported decides XLA's flags."""
+  done = []
+  monkeypatch.setattr(main_lib, 'set_up', lambda _: done.append('set up'))
+  monkeypatch.setattr(own_code, 'import_named', lambda *_: done.append('import') or sys.exit())
+  with pytest.raises(SystemExit):
+    main_lib.main(['', SMOKE])
+  assert done == ['set up', 'import']
 
 
 def test_what_decides_the_bits_is_set_where_experiments_start(monkeypatch):

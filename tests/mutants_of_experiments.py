@@ -414,8 +414,8 @@ EXPERIMENTS = {
     ),
     (
       'an edited model keeps its records',
-      'parts += [name, own_code.imported(field, name).digest]',
-      'parts += [name]',
+      "parts += [self.model, own_code.imported('model', self.model).digest]",
+      'parts += [self.model]',
       'pipeline/own_model',
       'resumed_and_shown',
     ),
@@ -456,9 +456,6 @@ EXPERIMENTS = {
       'pipeline/own_model',
       'no_model',
     ),
-  ],
-  'experiments/studies/study.py': [
-    ('a later field names parts of before', ' and x != _LATER.get(name)', '', 'settings/grid_ids', 'parts_of_a_study'),
   ],
   'experiments/records/__init__.py': [
     ('records of every kind are read', 'if having in row or not having]', ']', 'records/results', 'of_a_kind'),

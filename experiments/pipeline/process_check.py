@@ -2,7 +2,6 @@
 
 import jax
 import numpy as np
-import scipy.sparse
 
 from experiments.settings import own_code
 from experiments.settings.fields import require
@@ -41,18 +40,19 @@ def _label_probs(settings: Settings, distribution: HMM | MemoryHMM, rng: np.rand
   """The posterior [n, S] that labels speak of, P[H_1 | X_{-1}] or that of the memory cell, times a number a text."""
   fields = distribution.transition_matrix, distribution.joint_initial_probs, distribution.joint_emission_matrix
   transition, initial, emission = map(float64, fields)
-  joint = scipy.sparse.kron(scipy.sparse.eye_array(len(initial) // len(transition)), transition, 'csr')
   # Of exponential times with these rates, the first.
   drawn = lambda rates: (rates / rng.exponential(size=rates.shape)).argmax(1)
-  state, tokens = drawn(np.tile(initial, (_TEXTS, 1))), []
+  joint, tokens, num_states = drawn(np.tile(initial, (_TEXTS, 1))), [], len(transition)
   for _ in range(settings.downstream.length - 1):
-    state = drawn(joint[state].toarray())
-    tokens.append(drawn(emission[state]))
+    # Of a joint state c H + h the memory configuration c stays.
+    state = joint % num_states
+    joint += drawn(transition[state]) - state
+    tokens.append(drawn(emission[joint]))
   messages = np.ones((_TEXTS, len(initial)))
   for token in reversed(tokens):
-    messages = (emission.T[token] * messages) @ joint.T
-    messages /= messages.max(1, keepdims=True)
+    future = (emission.T[token] * messages).reshape(_TEXTS, -1, num_states) @ transition.T
+    messages = future.reshape(_TEXTS, -1) / future.max((1, 2))[:, None]
   memory = distribution.memory_probs.shape if isinstance(distribution, MemoryHMM) else ()
-  posterior = (initial * messages).reshape(_TEXTS, *memory, len(transition))
+  posterior = (initial * messages).reshape(_TEXTS, *memory, num_states)
   cell = settings.memory.label_cell if memory else 0
   return posterior.sum(tuple(axis for axis in range(1, posterior.ndim) if axis != 1 + cell))

@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, report, statistics
 from experiments.analysis.tables import Table
-from experiments.pipeline import needs, pretraining, trial as trial_lib
+from experiments.pipeline import needs, pretraining, trial as trial_lib, tuning
 from experiments.records import failures, results
 from experiments.records.failures import Failure
 from experiments.records.results import Record
@@ -46,9 +46,10 @@ def check(settings: Settings) -> None:
   if settings.model and not settings.distribution:
     # Fail before anything is trained or written. With a given process, `process_check` does this.
     key = jax.random.key(settings.seed)
-    own_code.own_model(settings.model, trial_lib.draw_distribution(settings, next(iter(settings.grid())), key), key)
+    for point in settings.grid():
+      own_code.own_model(settings.model, trial_lib.draw_distribution(settings, point, key), key)
   if settings.own_head:
-    own_code.own_head(settings.own_head, settings.downstream.num_classes)
+    tuning.build_own_head(settings)
   if settings.has_bert:
     pretraining.check_mesh(settings)
     pretraining.check(settings.bert, 'bert')

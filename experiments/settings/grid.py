@@ -115,10 +115,10 @@ class Settings(groups.Experiment):
       places = [(AXES[name](point), point.memory_size > 0) for point in self.grid()]
       valid = f'a tuple without {name}, which has several distributions at one x, such as ()'
       self.require('figures', len(set(places)) == len(places), valid)
-    for field, needed_by in (('model', 'own'), ('own_head', 'own_head')):
-      is_needed = needed_by in self.models + used
-      valid = f"MODULE:FUNCTION where {needed_by!r} is in models or methods, and '' elsewhere"
-      self.require(field, bool(getattr(self, field)) == is_needed, valid)
+    self.require('model', bool(self.model) == ('own' in self.models), "MODULE:FUNCTION if models has 'own', else ''")
+    self.require(
+      'own_head', bool(self.own_head) == ('own_head' in used), "MODULE:FUNCTION if methods has 'own_head', else ''"
+    )
     for name in used:
       method = METHODS[name]
       valid = f'a tuple with {" or ".join(method.models)}, which method {name!r} needs'
@@ -170,10 +170,10 @@ class Settings(groups.Experiment):
     The user's own model and head are named by their functions and the files of their modules.
     """
     parts = [getattr(self, name) for name in METHODS[method].settings]
-    for field, is_own in (('model', model == 'own'), ('own_head', method == 'own_head')):
-      if is_own:
-        name = getattr(self, field)
-        parts += [name, own_code.imported(field, name).digest]
+    if model == 'own':
+      parts += [self.model, own_code.imported('model', self.model).digest]
+    if method == 'own_head':
+      parts += [self.own_head, own_code.imported('own_head', self.own_head).digest]
     return digest(parts)
 
   def prompt_length(self, method: str) -> int:

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import jax
 from jax import Array
-import jax.numpy as jnp
 import numpy as np
 
 from experiments.settings.fields import require, SettingsError
-from hmm_jax.heads import Head
+from hmm_jax.heads import check_head, Head
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM, token_probs
 
@@ -65,44 +64,43 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
     distribution: an `HMM` or a `MemoryHMM`.
     key: decides what the function draws, so that a trial that is run again has the same model.
 
-  Raises SettingsError where the function fails, or returns something else; the model predicts one token to find out.
+  Raises SettingsError where the function fails, or returns something else; the model predicts two texts to find out.
   """
-  call, shape, device = imported('model', name).call, (1, 1, distribution.num_tokens), jax.local_devices()[0]
+  call, device = imported('model', name).call, jax.local_devices()[0]
+  texts = np.array([[0, 1], [1, 0]]) % distribution.num_tokens
+  shape, last = (2, 1, distribution.num_tokens), np.array([1])
   try:
     model, params = call(*jax.device_put((distribution, key), device))
     hash(model)
     params = jax.device_put(params, device)
-    probs = np.asarray(token_probs(model, params, jnp.zeros((1, 2), jnp.int32), np.array([1])))
+    probs = np.asarray(token_probs(model, params, texts, last))
+    alone = np.concatenate([token_probs(model, params, text[None])[:, last] for text in texts])
   except (Exception, SystemExit) as error:
-    valid = 'a function from (distribution, key) to a hashable MaskedLM and its parameters'
-    raise _failed('model', name, error, valid) from error
-  valid = f'one whose predictions at one position of two tokens have shape {shape}, not {probs.shape}'
+    raise _failed(
+      'model', name, error, 'a function from (distribution, key) to a hashable MaskedLM and its parameters'
+    ) from error
+  valid = f'one whose predictions at one position of two texts have shape {shape}, not {probs.shape}'
   require(probs.shape == shape, 'model', name, valid)
-  are_probs = (probs >= 0).all() and abs(probs.sum() - 1) < 1e-3
+  are_probs = probs.min() >= 0 and np.allclose(probs.sum(-1), 1, atol=1e-3)
   require(are_probs, 'model', name, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
+  valid = 'one whose predictions depend neither on other texts nor on the positions that are read'
+  require(abs(alone - probs).max() < 1e-3, 'model', name, valid)
   return model, params
 
 
-def own_head(name: str, num_classes: int) -> Head:
-  """The head that a function makes of the number of classes; it is hashable, since programs are compiled for it.
+def own_head(name: str, num_classes: int, num_tokens: int, length: int) -> Head:
+  """The head that a function makes of the number of classes, for texts of this length.
 
-  Raises SettingsError where the function fails, or returns something else. The shape of its scores is found without
-  computing any, for a text of two tokens and a model of three.
+  It is hashable, since programs are compiled for it. Raises SettingsError where the function fails, or returns what
+  cannot be tuned.
   """
   call = imported('own_head', name).call
-
-  def scores(key: Array) -> Array:
-    read = head.positions(0)
-    outputs = jnp.ones((1, 2 if read is None else len(read), 3))
-    return head.scores(head.init(key, 3, 0, 2), head.read(outputs, jnp.zeros((1, 2), jnp.int32)))
-
   try:
     head = call(num_classes)
     hash(head)
-    shape = jax.eval_shape(scores, jax.random.key(0)).shape
+    check_head(head, num_classes, num_tokens, length)
   except (Exception, SystemExit) as error:
     raise _failed('own_head', name, error, 'a function from the number of classes to a hashable Head') from error
-  require(shape == (1, num_classes), 'own_head', name, f'one whose scores have shape {(1, num_classes)}, not {shape}')
   return head
 
 

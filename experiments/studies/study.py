@@ -23,9 +23,6 @@ from hmm_jax.sharding import exact_device
 # In the folder of a part: its records, and the seconds that it took.
 _FILE_NAME = 'records.json'
 
-# Fields added later, with the value that leaves earlier ids as they are.
-_LATER = dict.fromkeys(('model', 'own_head', 'distribution', 'corpus_file'), '')
-
 Row = dict[str, Any]
 # (settings, its own key, reporter) -> its records.
 Part = Callable[[Any, jax.Array, Reporter], list[Row]]
@@ -143,5 +140,5 @@ def _on_exact_device() -> Iterator[None]:
 
 def _id(settings: Any) -> str:
   """The id of settings: a digest of those that decide records, which the fields in `results.OF_RUNNING` do not."""
-  fields = dataclasses.asdict(settings).items()
-  return digest([{name: x for name, x in fields if name not in results.OF_RUNNING and x != _LATER.get(name)}])
+  fields = dataclasses.asdict(settings)
+  return digest([{name: fields[name] for name in fields if name not in results.OF_RUNNING}])

@@ -52,11 +52,11 @@ def _prompted(model, params, width):
     ('likelihoods contain -1; valid', lambda: hj.forward_backward(HIDDEN, [[1, 1, -1]])),
     ('likelihoods have shape (3,); valid is [..., T, 3]', lambda: hj.forward_backward(HIDDEN, np.ones(3))),
     ('likelihoods have shape (3,); valid is [T, 3]', lambda: hj.most_likely_states(HIDDEN, np.ones(3))),
-    ('tokens contain 99; valid', lambda: hj.token_likelihoods(HIDDEN, [1, 99], [1, 1])),
     ('tokens are of type float64; valid are integers', lambda: hj.token_likelihoods(HIDDEN, [1.5], [1])),
     ('task_weights have shape (1, 3); valid is', lambda: hj.DownstreamTask(np.ones((1, 3)), KEY).examples(HIDDEN)),
     ('task_weights have an entry that', lambda: hj.DownstreamTask(np.full((2, 3), np.nan), KEY).examples(HIDDEN)),
-    ('steps is -1; valid', lambda: hj.pretrain(HIDDEN, KEY, steps=-1)),
+    ('steps is 1.5; valid', lambda: hj.pretrain(HIDDEN, KEY, steps=1.5)),
+    ('num_tokens 7; valid is 4', lambda: hj.token_probs(hj.ExactModel(7), HIDDEN, TOKENS)),
     ('a prompt have shape (2, 1, 5); valid is [..., 3]', lambda: _prompted(hj.ExactModel(4), HIDDEN, 5)),
     (
       'a prompt have shape (2, 1, 1, 1); valid is [..., 8]',

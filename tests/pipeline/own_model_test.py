@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 
 from conftest import dirichlet_hmm
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from run_cases import exact_settings, QUIET
@@ -12,7 +13,7 @@ from experiments.pipeline import process_check, sweep
 from experiments.records import load
 from experiments.settings import own_code
 from experiments.settings.fields import SettingsError
-from hmm_jax.heads import Attention, Linear
+from hmm_jax.heads import Linear
 from hmm_jax.model import ExactModel
 from hmm_jax.processes import mess3
 
@@ -47,11 +48,11 @@ class Scores(ExactModel):
     return super().predict(params, embeddings, positions) - 1
 
 
-class AllPositions(ExactModel):
-  """Predicts at all positions, whichever are read."""
+class FirstText(ExactModel):
+  """Predicts the first text for all."""
 
   def predict(self, params, embeddings, positions=None):
-    return super().predict(params, embeddings)
+    return super().predict(params, jnp.broadcast_to(embeddings[:1], embeddings.shape), positions)
 
 
 def _exits(*_):
@@ -61,39 +62,33 @@ def _exits(*_):
 @pytest.mark.parametrize(
   ('call', 'valid'),
   [
-    (lambda *_: (ExactModel(4), dirichlet_hmm(np.random.default_rng(0), 3)), r'\(1, 1, 10\), not \(1, 1, 4\)'),
-    (lambda hmm, _: (AllPositions(10), hmm), r'\(1, 1, 10\), not \(1, 2, 10\)'),
+    (lambda *_: (ExactModel(4), dirichlet_hmm(np.random.default_rng(0), 3)), r'\(2, 1, 10\), not \(2, 1, 4\)'),
     (lambda hmm, _: (Scores(10), hmm), r'are probabilities, not \[-'),
+    (lambda hmm, _: (FirstText(10), hmm), 'other texts'),
     (_exits, 'which raised SystemExit'),
   ],
 )
 def test_what_is_no_model_is_refused(monkeypatch, call, valid):
-  """Another vocabulary, predictions that ignore `positions` or are no probabilities, and a function that exits."""
+  """Another vocabulary, predictions that ignore other texts or are no probabilities, and an exit."""
   monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
     sweep.check(SETTINGS)
 
 
-@pytest.mark.parametrize(
-  ('call', 'valid'),
-  [
-    (lambda _: Linear(3), r'shape \(1, 2\), not \(1, 3\)'),
-    (lambda num_classes: Attention(num_classes, 3, 3, temperature=[]), 'which raised TypeError: unhashable'),
-  ],
-)
-def test_what_is_no_head_is_refused(monkeypatch, call, valid):
-  """Before anything is trained: other classes, and a head that cannot be hashed."""
-  monkeypatch.setitem(own_code._imported, 'mine:head', own_code.Function(call, ''))
-  with pytest.raises(SettingsError, match=f"^own_head is 'mine:head'.*{valid}"):
+def test_what_is_no_head_is_refused(monkeypatch):
+  """Before anything is trained."""
+  monkeypatch.setitem(own_code._imported, 'mine:head', own_code.Function(lambda _: Linear(3), ''))
+  with pytest.raises(SettingsError, match=r"^own_head is 'mine:head'.*shape \(2, 3\); valid is \(2, 2\)"):
     sweep.check(dataclasses.replace(exact_settings(), **METHODS))
 
 
-def test_a_model_is_tried_on_the_given_process(monkeypatch):
-  """It is called with the process alone, and not with a draw."""
+def test_a_model_is_tried_on_each_size_or_on_the_given_process(monkeypatch):
   tried = []
-  call = lambda hmm, _: (ExactModel(hmm.num_tokens), tried.append(hmm.num_tokens) or hmm)
+  call = lambda hmm, _: (ExactModel(hmm.num_tokens), tried.append(hmm.num_states) or hmm)
   monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
-  settings = dataclasses.replace(SETTINGS, distribution='mess3-0123456789ab')
+  settings = dataclasses.replace(SETTINGS, num_states=(4, 6))
+  sweep.check(settings)
+  settings = dataclasses.replace(settings, distribution='mess3-0123456789ab')
   sweep.check(settings)
   process_check.check(settings, mess3())
-  assert tried == [3]
+  assert tried == [4, 6, 3]

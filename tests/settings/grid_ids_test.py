@@ -11,7 +11,6 @@ from experiments.pipeline.trial import Trial
 from experiments.settings import own_code
 from experiments.settings.grid import Point
 from experiments.settings.methods import METHODS
-from experiments.studies import study
 
 MODEL, TRIAL, NEITHER = (False, False), (True, False), (True, True)
 MEMORY = Point(4, 2, 2)
@@ -96,8 +95,3 @@ def test_experiments_share_their_pretrained_models():
   one, other = (settings_of('paper', name) for name in ('prompt_vs_head', 'memory_vs_vanilla'))
   assert one.pretraining_id(Point(8), 3) == other.pretraining_id(Point(8), 3)
   assert _keys(one, Point(8), 3) == _keys(other, Point(8), 3)
-
-
-def test_parts_of_a_study_keep_the_id_that_they_had():
-  """Fields that came later, with values that change nothing, are no part of it."""
-  assert study._id(settings_of('smoke', 'which_theorem')) == 'a3796653c79b'
