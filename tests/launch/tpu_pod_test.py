@@ -11,6 +11,8 @@ from experiments import main as main_lib
 
 from . import stand_ins
 
+pytestmark = pytest.mark.slow
+
 # A pod of two hosts, each a folder, and a file that holds its state while there is one.
 GCLOUD = r"""#!/usr/bin/env bash
 set -euo pipefail

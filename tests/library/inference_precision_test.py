@@ -12,6 +12,8 @@ from hmm_jax import sampling
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import forward_backward
 
+pytestmark = pytest.mark.slow
+
 of_each = jax.jit(jax.vmap(forward_backward))
 # Below this log-evidence of rows with maximum 1 inference takes logarithms, as its docstring says.
 LEAST_LOG_EVIDENCE = -650

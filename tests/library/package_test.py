@@ -1,7 +1,6 @@
 """The names of the package, and what importing it imports."""
 
 import importlib.metadata
-import pathlib
 import pkgutil
 import subprocess
 import sys
@@ -25,7 +24,6 @@ def test_every_public_name_is_there():
   assert hj.__version__ == importlib.metadata.version('hmm-jax')
   with pytest.raises(AttributeError, match='pretraned'):
     hj.pretraned  # noqa: B018
-  assert (pathlib.Path(hj.__file__).parent / 'py.typed').exists()
 
 
 def test_importing_the_package_is_light():

@@ -21,6 +21,7 @@ SETTINGS = exact_settings(num_states=(4,), models=('own', 'exact'), model='mine:
 METHODS = dict(methods=('head', 'own_head'), own_head='mine:head')
 
 
+@pytest.mark.slow
 def test_a_model_and_a_head_of_ones_own_are_tuned_resumed_and_shown(tmp_path, monkeypatch):
   """Those that are the exact model and the linear head have their numbers; a changed file changes its own ids alone."""
   ids = []

@@ -61,6 +61,7 @@ def finished(tmp_path_factory):
   return trial
 
 
+@pytest.mark.slow
 def test_parameters_along_a_pretraining_are_its_own(finished):
   """At its last step those that it ends with, bit by bit, and others before it."""
   settings, key = finished.settings, finished.keys().pretraining
@@ -73,6 +74,7 @@ def test_parameters_along_a_pretraining_are_its_own(finished):
   assert any(jax.tree.leaves(is_other))
 
 
+@pytest.mark.slow
 def test_trials_that_differ_in_tasks_share_one_model(finished):
   """A second trial with other downstream data finds the pretrained model and trains no step."""
   contents = lambda: {path: path.read_bytes() for path in finished.workdir.glob('pretrained/*/*.jsonl')}
@@ -84,6 +86,7 @@ def test_trials_that_differ_in_tasks_share_one_model(finished):
   assert contents() == before and len(list(finished.workdir.glob('trials/*'))) == 2
 
 
+@pytest.mark.slow
 def test_the_distance_from_the_ideal_model_is_recorded(finished):
   """At every measured step of BERT its loss is above the Bayes floor; the exact model has no distance."""
   rows = read_json_lines(finished.pretrained_directory / 'metrics.jsonl')
