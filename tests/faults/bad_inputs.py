@@ -67,7 +67,6 @@ def _run(arguments):
 # Words after a valid config, then what is named: the flag or field and its value.
 _AFTER_A_CONFIG = (
   ('--mode=replay', '--mode', 'replay'),
-  ('--help=perhaps', '--help', 'perhaps'),
   ('--wordkir=x', 'wordkir', 'workdir'),
   ('stray', "'stray'"),
   ('--pretrained=/tmp', '--pretrained', '/tmp'),
