@@ -55,4 +55,4 @@ def _label_probs(settings: Settings, distribution: HMM | MemoryHMM, rng: np.rand
   memory = distribution.memory_probs.shape if isinstance(distribution, MemoryHMM) else ()
   posterior = (initial * messages).reshape(_TEXTS, *memory, num_states)
   cell = settings.memory.label_cell if memory else 0
-  return posterior.sum(tuple(axis for axis in range(1, posterior.ndim) if axis != 1 + cell))
+  return posterior.sum(tuple({*range(1, posterior.ndim)} - {1 + cell}))

@@ -81,7 +81,9 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
     ) from error
   valid = f'one whose predictions at one position of two texts have shape {shape}, not {probs.shape}'
   require(probs.shape == shape, 'model', name, valid)
-  are_probs = probs.min() >= 0 and np.allclose(probs.sum(-1), 1, atol=1e-3)
+  # Predictions for a text that cannot occur are 0.
+  totals = probs.sum(-1)
+  are_probs = probs.min() >= 0 and np.allclose(totals, totals > 0, atol=1e-3)
   require(are_probs, 'model', name, f'one whose predictions are probabilities, not {probs[0, 0].tolist()}')
   valid = 'one whose predictions depend neither on other texts nor on the positions that are read'
   require(abs(alone - probs).max() < 1e-3, 'model', name, valid)
