@@ -33,11 +33,10 @@ Axes in names, for example `likelihoods_TxH`:
 | `prompt` | u |
 """
 
-import importlib.metadata
-
 import lazy_loader
 
-__version__ = importlib.metadata.version('hmm-jax')
+# As in setup.py: a clone that is not installed has no metadata to ask.
+__version__ = '0.3.0'
 
 # The public names are those of __init__.pyi; a module is imported when one of its names is first used.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -12,6 +12,7 @@ import hmm_jax as hj
 LIGHT = """
 import sys
 import hmm_jax as hj
+hj.sample, hj.token_probs
 assert not {'flax', 'optax', 'pandas', 'scipy.stats'} & set(sys.modules)
 assert hj.theory.theorem_3_3 and hj.tuning.Tuner and callable(hj.pretrain) and hj.pretraining.TrainState
 """
