@@ -1,18 +1,25 @@
-"""Checks of what a caller gives to a public function, on the host and before anything compiles.
+"""The border of the library: arguments of public functions are converted and checked once, before anything compiles.
 
-Values are looked at where they are known: not inside of `jax.jit`, `jax.vmap` or `jax.grad`, and of arrays with entries
-for each position only those in the host's memory, since reading others would wait for an accelerator.
+Concrete float64 stays float64, whatever container it comes in, although `jax_enable_x64` is off. Traced arrays (inside
+`jax.jit`, `jax.vmap` or `jax.grad`) keep the type that JAX gave them. Values are checked if they are known, those of
+arrays with entries for each position only in the host's memory: reading others would wait for an accelerator.
 """
 
 from collections.abc import Callable, Sequence
+import decimal
 import functools
 import inspect
+import math
+import numbers
+import reprlib
 from typing import Any, TypeVar
 
 import jax
 from jax import Array
 import jax.numpy as jnp
 import numpy as np
+
+from hmm_jax import float64
 
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
 T = TypeVar('T')
@@ -25,22 +32,59 @@ def is_concrete(x: Any) -> bool:
   return isinstance(x, np.ndarray)
 
 
-def as_array(x: Any) -> Any:
-  """A list or a tuple of numbers as an array; all else as it is."""
-  return np.asarray(x) if type(x) in (list, tuple) else x
+def array(name: str, x: Any) -> Any:
+  """Convert `x` to a numpy array of real numbers; a JAX array stays what it is.
+
+  Lists, tables, tensors, fractions, foreign byte orders and complex numbers without imaginary parts are converted, what
+  float32 cannot hold to float64. Raises ValueError for all else, such as masked arrays, sparse matrices and strings.
+  """
+  try:
+    values = _values(x)
+  except Exception:  # Each library raises its own.
+    values = np.array(None)
+  if jnp.issubdtype(values.dtype, jax.dtypes.extended):
+    return values  # A key.
+  if values.dtype.kind == 'c' and not isinstance(values, jax.core.Tracer) and not values.imag.any():
+    values = values.real
+  # numpy does not know the kind of bfloat16.
+  if values.dtype.kind not in 'biuf' and not jnp.issubdtype(values.dtype, jnp.floating):
+    kind = type(x).__name__ if values.dtype == object else f'{type(x).__name__} of type {values.dtype}'
+    raise ValueError(f'{name} is {reprlib.repr(x)}, a {kind}; valid is an array of real numbers')
+  if isinstance(values, Array) or values.dtype.kind == 'V':
+    return values
+  return values.astype(np.float64 if values.dtype.itemsize > 8 else values.dtype.newbyteorder('='), copy=False)
+
+
+def _values(x: Any) -> Any:
+  """The numbers of `x` as an array of any type, one of objects if it has other things than numbers."""
+  if isinstance(x, Array):
+    return x
+  if isinstance(x, (list, tuple)):
+    x = [part if isinstance(part, (int, float)) else _values(part) for part in x]
+    if any(isinstance(part, Array) for part in x):
+      return jnp.asarray(x)
+  if isinstance(x, np.ma.MaskedArray):
+    return np.array(None)
+  try:
+    values = np.asarray(x)
+  except Exception:  # A tensor that requires a gradient, or of a type that numpy lacks.
+    values = np.asarray(x.tolist())
+  if values.dtype == object and all(isinstance(value, (numbers.Complex, decimal.Decimal)) for value in values.flat):
+    return np.array([complex(value) for value in values.flat]).reshape(values.shape)
+  return values
 
 
 def with_arrays(x: Any) -> Any:
-  """The named tuple with arrays for lists."""
-  return type(x)(*map(as_array, x))
+  """Convert each field of a named tuple to an `array`."""
+  return type(x)(*map(array, x._fields, x))
 
 
 def distribution(x: T) -> T:
-  """The distribution with arrays for lists, `validate`d if its numbers are known; whatever else x is, x itself."""
+  """Return a distribution with converted fields, `validate`d if their values are known; anything else unchanged."""
   if not hasattr(x, 'validate'):
     return x
-  found: Any = with_arrays(x)
-  return found.validate() if all(map(is_concrete, found)) else found
+  converted: Any = with_arrays(x)
+  return converted.validate() if all(map(is_concrete, converted)) else converted
 
 
 def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
@@ -56,8 +100,26 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
     raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
 
 
+def check_size(name: str, value: Any, least: int = 1) -> None:
+  """Raise ValueError unless `value` is an integer from `least` to 2^31 - 1."""
+  if not isinstance(value, numbers.Integral) or not least <= value < 2**31:
+    raise ValueError(f'{name} is {value}; valid is an integer from {least} to 2^31 - 1')
+
+
+def check_positive(name: str, value: Any) -> None:
+  """Raise ValueError unless `value`, if known, is a number from 1e-30 to 1e30, by which float32 can be divided."""
+  if isinstance(value, numbers.Real) and not 1e-30 <= value <= 1e30:
+    raise ValueError(f'{name} is {value}; valid is a number from 1e-30 to 1e30')
+
+
+def check_entries(name: str, value: int, *sizes: int) -> None:
+  """Raise ValueError if an array of these sizes has over 2^34 entries: XLA ends the process at absurd sizes."""
+  if math.prod(sizes) > 2**34:
+    raise ValueError(f'{name} is {value}, for an array of {math.prod(sizes):,} entries; valid are at most 2^34')
+
+
 def check_vocabulary(model: Any, distribution: Any) -> None:
-  """Raise ValueError where a distribution has another number of tokens than a model."""
+  """Raise ValueError if a distribution has another number of tokens than a model."""
   if getattr(distribution, 'num_tokens', model.num_tokens) != model.num_tokens:
     raise ValueError(f'the model has num_tokens {model.num_tokens}; valid is {distribution.num_tokens}, as in the text')
 
@@ -69,29 +131,52 @@ def check_widths(parts: Sequence[Any], width: int) -> None:
       raise ValueError(f'embeddings or a prompt have shape {part.shape}; valid is [..., {width}]')
 
 
-def checked(function: FunctionT, **how: Any) -> FunctionT:
-  """`jax.jit(function, **how)`, which refuses what is wrong in distributions and rows of weights, such as likelihoods.
+def converted(function: FunctionT) -> FunctionT:
+  """Wrap `function`: convert its distributions and whatever its annotations call an array.
 
-  Lists become arrays. Raises ValueError that names the argument or field, its value and what is valid.
+  Raises ValueError that names the argument or field, its value and what is valid.
   """
-  compiled, names = jax.jit(function, **how), list(inspect.signature(function).parameters)
+  return _with_border(function, function)
+
+
+def checked(function: FunctionT, **options: Any) -> FunctionT:
+  """`float64.jit(function, **options)` of `converted` arguments."""
+  return _with_border(function, float64.jit(function, **options))
+
+
+def _with_border(function: FunctionT, call: Callable[..., Any]) -> FunctionT:
+  """`call` with the converted arguments of `function`."""
+  parameters = inspect.signature(function).parameters
+  arrays = {name for name, parameter in parameters.items() if 'rray' in str(parameter.annotation)}
+
+  def convert(name: str, x: Any) -> Any:
+    if name in _WEIGHTS:
+      return _weights(name, x)
+    return array(name, x) if name in arrays and x is not None else distribution(x)
 
   @functools.wraps(function)
-  def call(*args: Any, **kwargs: Any) -> Any:
-    checked_args = *map(_checked, names, args), *args[len(names) :]
-    return compiled(*checked_args, **{name: _checked(name, x) for name, x in kwargs.items()})
+  def border(*args: Any, **named: Any) -> Any:
+    named = {name: convert(name, x) for name, x in named.items()}
+    return call(*map(convert, parameters, args), *args[len(parameters) :], **named)
 
-  return call  # type: ignore[return-value]
+  return border  # type: ignore[return-value]
 
 
-def _checked(name: str, x: Any) -> Any:
-  x = distribution(as_array(x))
-  if hasattr(x, 'dtype') and jnp.issubdtype(x.dtype, jnp.number) and x.size and _is_on_host(x):
-    least = np.asarray(x).min()
-    # NaN is not at least 0.
-    if not least >= 0:
-      raise ValueError(f'{name} contain {least}; valid are numbers of at least 0')
-  return x
+# Rows of numbers that are finite and at least 0.
+_WEIGHTS = 'likelihoods', 'before', 'after', 'evidence'
+
+
+def _weights(name: str, x: Any) -> Any:
+  x = array(name, x)
+  if not _is_on_host(x) or not x.size:
+    return x
+  values = np.asarray(x)
+  least, most = values.min(), values.max()
+  # NaN is not at least 0.
+  if not (least >= 0 and most < np.inf):
+    raise ValueError(f'{name} contain {most if least >= 0 else least}; valid are finite numbers of at least 0')
+  # JAX would cut integers to 32 bits.
+  return values.astype(np.float64) if values.dtype.kind in 'iu' and values.dtype.itemsize > 4 else x
 
 
 def _is_on_host(x: Any) -> bool:

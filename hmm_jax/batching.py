@@ -48,6 +48,7 @@ def _mapped(function: Callable[..., Any], is_pull_back: bool) -> Callable[..., A
   call = jax.custom_batching.custom_vmap(float64.in_float64(function))
 
   @call.def_vmap
+  @float64.in_float64
   def batched(size: int, is_mapped: Any, *args: Any) -> tuple[Any, Any]:
     (initial_probs, matrix, *sequences), (*of_distribution, of_first) = args, is_mapped[:3]
     count = sequences[0].shape[int(of_first)]

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from hmm_jax import masking
+from hmm_jax import arguments, masking
 from hmm_jax.blocks import in_blocks
 from hmm_jax.float64 import positive_or_one
 from hmm_jax.hmm import conditional_token_probs, Distribution, evidence_likelihoods
@@ -52,6 +52,7 @@ class Gap(NamedTuple):
   total_variation: float
 
 
+@arguments.converted
 def ideal_under_corruption(key: Array, hmm: Distribution, corruption: masking.Corruption, chunks: Array) -> Ideal:
   """The Bayes optimum of the masked-LM loss on corrupted chunks [n, T].
 
@@ -73,6 +74,7 @@ def _predicted(model: MaskedLM, params: Any, inputs: Any, positions: Any, batch_
   return in_blocks(predict, (inputs, positions), batch_size)
 
 
+@arguments.converted
 def ideal_at_mask(hmm: Distribution, inputs: np.ndarray, *, batch_size: int) -> Ideal:
   """G_1 on downstream inputs [n, T], whose first token is [MASK], in batches of `batch_size`.
 
@@ -89,6 +91,7 @@ def _ideal_at(hmm: Distribution, inputs: np.ndarray, positions: np.ndarray, batc
   return Ideal(inputs, positions, np.full(positions.shape, 1 / len(inputs)), probs)
 
 
+@arguments.converted
 def ideal_one_at_a_time(hmm: Distribution, documents: np.ndarray, *, batch_size: int) -> Ideal:
   """G_i for every i of documents [n, T], each from the document with position i masked: [n T, T] inputs."""
   count, length = documents.shape

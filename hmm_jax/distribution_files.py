@@ -17,6 +17,7 @@ import zipfile
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hmm_jax import arguments
 from hmm_jax.hmm import HMM
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.processes import from_transition_matrices
@@ -147,11 +148,6 @@ def check_bytes(size: int, max_bytes: int) -> None:
 
 
 def _numbers(key: str, value: Any) -> np.ndarray:
-  """The array, float64 but for an index. Raises ValueError where it has no numbers."""
-  try:
-    array = np.asarray(value)
-  except ValueError:
-    array = np.array(None)  # Of lists of several lengths.
-  if array.dtype.kind not in 'iuf':
-    raise ValueError(f'{key} is {reprlib.repr(value)}; valid is an array of numbers')
+  """The array, float64 but for an index. Raises ValueError if it has other things than real numbers."""
+  array = np.asarray(arguments.array(key, value))
   return array if key == 'cell_index' else array.astype(np.float64)

@@ -1,6 +1,7 @@
 """Float64 arithmetic inside of functions of float32 arrays, without `jax_enable_x64`, and logarithms of zero."""
 
 from collections.abc import Callable
+import functools
 from typing import Any, TypeVar
 
 import jax
@@ -23,17 +24,82 @@ def in_float64(function: FunctionT) -> FunctionT:
   return explicit_x64_dtypes(ExplicitX64Mode.ALLOW)(function)
 
 
+def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -> FunctionT:
+  """`jax.jit`, but concrete float64 arguments, arrays and distributions, stay float64.
+
+  Results of float64 are float32 then; with `returns_float64` they are numpy arrays, or traced.
+  """
+  compiled = jax.jit(function, **options)
+  narrow = functools.wraps(function)(lambda *args, **named: _narrowed(function(*args, **named)))
+  narrow_compiled = jax.jit(narrow, **options)
+
+  @in_float64
+  def call_in_float64(args: Any, named: Any) -> Any:
+    args, named = put((args, named))
+    if not returns_float64:
+      return narrow_compiled(*args, **named)
+    of_host = lambda x: x if isinstance(x, jax.core.Tracer) else np.asarray(x)
+    return jax.tree.map(of_host, compiled(*args, **named))
+
+  @functools.wraps(function)
+  def call(*args: Any, **named: Any) -> Any:
+    has_float64 = any(map(_has_float64, (*args, *named.values())))
+    return call_in_float64(args, named) if has_float64 and not _is_available() else compiled(*args, **named)
+
+  return call  # type: ignore[return-value]
+
+
+def _is_available() -> bool:
+  """True inside `in_float64`, and with `jax_enable_x64`."""
+  return jax.config.jax_enable_x64 or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
+
+
+def _has_float64(x: Any) -> bool:
+  """True for arrays and distributions of float64; other trees, such as a model's parameters, are JAX's own affair."""
+  is_numeric = isinstance(x, (Array, np.ndarray)) or hasattr(x, 'transition_matrix')
+  return is_numeric and any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(x))
+
+
+def put(tree: Any) -> Any:
+  """The tree with its numpy arrays of float64 on the device as they are, inside `in_float64`."""
+  is_wide = lambda x: isinstance(x, np.ndarray) and x.dtype == np.float64
+  return jax.tree.map(lambda x: jnp.asarray(x, np.float64) if is_wide(x) else x, tree)
+
+
+@in_float64
+def on_device(tree: Any, device: jax.Device) -> Any:
+  """The tree on a device, with its numpy arrays of float64 as they are."""
+  return jax.device_put(put(tree), device)
+
+
+def _narrowed(tree: Any) -> Any:
+  return jax.tree.map(lambda x: _as_float32(x) if x.dtype == np.float64 else x, tree)
+
+
+@jax.custom_vjp
+def _as_float32(x: Array) -> Array:
+  return lax.convert_element_type(x, np.float32)
+
+
+# A transpose runs outside of `in_float64`.
+_as_float32.defvjp(lambda x: (_as_float32(x), None), in_float64(lambda _, slopes: (slopes.astype(np.float64),)))
+
+
 @jax.custom_vjp
 def as_float64(x: Array) -> Array:
-  """`x` in float64; gradients are clipped to a millionth of the largest number of x's type, so that sums stay finite.
+  """`x` in float64.
 
-  Devices differ in whether a subnormal number equals zero; here it does.
+  Gradients of a narrower type are clipped to a millionth of its largest number, so that sums stay finite. Devices
+  differ in whether a subnormal number equals zero; here one of a narrower type does.
   """
-  x = jnp.where((x > 0) & (x < jnp.finfo(x.dtype).tiny), 0, x)
+  if x.dtype != np.float64:
+    x = jnp.where((x > 0) & (x < jnp.finfo(x.dtype).tiny), 0, x)
   return lax.convert_element_type(x, np.dtype(np.float64))
 
 
 def _hold_slopes(like: Array, slopes: Array) -> tuple[Array]:
+  if like.dtype == np.float64:
+    return (slopes,)
   largest = float(jnp.finfo(like.dtype).max) * 1e-6
   return (jnp.clip(slopes, -largest, largest).astype(like.dtype),)
 
@@ -60,6 +126,14 @@ def as_float(x: Any) -> Array:
 def log(x: Array) -> Array:
   """log x: -inf with gradient 0 at 0; NaN where x is negative or NaN."""
   return jnp.where(x == 0, -jnp.inf, jnp.log(jnp.where(x == 0, 1, x)))
+
+
+def log_of_any(x: Array) -> Array:
+  """`log` of float64 numbers, also of subnormal ones, which a CPU's arithmetic takes for 0; their gradient is 0."""
+  bits = lax.bitcast_convert_type(lax.stop_gradient(x), np.uint64)
+  # The bits of a subnormal number count its units of 2^-1074.
+  of_subnormal = jnp.log(lax.convert_element_type(bits, np.float64)) - 1074 * np.log(2)
+  return jnp.where((bits > 0) & (bits >> 52 == 0), of_subnormal, log(x))
 
 
 def log_sum(log_weights: Array, axis: Any) -> Array:

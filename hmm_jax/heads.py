@@ -93,6 +93,7 @@ def init_linear_head(key: Array, num_features: int, num_classes: int) -> LinearH
   )
 
 
+@arguments.converted
 def linear_scores(head: LinearHead, features: Array) -> Array:
   """Scores [..., C] of features [..., F].
 
@@ -143,6 +144,7 @@ class OfficialAttentionHead(NamedTuple):
   linear: LinearHead
 
 
+@arguments.converted
 def softmax_or_argmax(logits: Array, temperature: float) -> Array:
   """softmax(logits / temperature) on the last axis; at temperature 0 its limit, equal weights on the largest logits.
 
@@ -161,6 +163,7 @@ def softmax_or_argmax(logits: Array, temperature: float) -> Array:
   return is_largest / is_largest.sum(-1, keepdims=True)
 
 
+@arguments.converted
 def attention_weights(head: AttentionHead, token_probs: Array, temperature: float) -> Array:
   """Weights [..., L] of the positions from q^T (Theta^(K) G_i + beta_i), equation (4.1).
 
@@ -178,6 +181,7 @@ def attention_weights(head: AttentionHead, token_probs: Array, temperature: floa
   return softmax_or_argmax(_matmul(keys, head.query), temperature)
 
 
+@arguments.converted
 def attention_scores(head: AttentionHead, token_probs: Array, tokens: Array, temperature: float) -> Array:
   """Class scores [..., C]: the weighted mean over positions of b^T ((Theta^(V) G_i) * e(x_i)), equation (4.2).
 

@@ -9,7 +9,7 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import arguments, inference
+from hmm_jax import arguments, float64, inference
 from hmm_jax.arguments import checked
 from hmm_jax.display import shown
 
@@ -77,12 +77,13 @@ class HMM(NamedTuple):
     return self._replace(initial_probs=joint_initial_probs)
 
   def validate(self) -> 'HMM':
-    """Return it with arrays for lists. Raises ValueError naming the field whose shape, entries or sums are wrong."""
-    num_states, num_tokens = emission_shape(self.emission_matrix, 'num_states', 'num_tokens')
-    check_probs('initial_probs', self.initial_probs, (num_states,))
-    check_probs('transition_matrix', self.transition_matrix, (num_states, num_states))
-    check_probs('emission_matrix', self.emission_matrix, (num_states, num_tokens))
-    return arguments.with_arrays(self)
+    """Return it as arrays. Raises ValueError naming the field whose type, shape, entries or sums are wrong."""
+    hmm: HMM = arguments.with_arrays(self)
+    num_states, num_tokens = emission_shape(hmm.emission_matrix, 'num_states', 'num_tokens')
+    check_probs('initial_probs', hmm.initial_probs, (num_states,))
+    check_probs('transition_matrix', hmm.transition_matrix, (num_states, num_states))
+    check_probs('emission_matrix', hmm.emission_matrix, (num_states, num_tokens))
+    return hmm
 
 
 def emission_shape(emission_matrix: Array | np.ndarray, *axes: str) -> tuple[int, ...]:
@@ -137,10 +138,16 @@ def random_hmm(
     initial_temperature: of the initial distribution; large means near-uniform.
     emission_temperature: of each emission row.
 
+  Raises:
+    ValueError: a size is below 1 or absurd, or a temperature is not positive.
+
   >>> hmm = random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
   >>> hmm.transition_matrix.shape, hmm.emission_matrix.shape
   ((3, 3), (3, 4))
   """
+  check_draw(
+    num_states, num_tokens, num_permutations, transition_temperature, initial_temperature, emission_temperature
+  )
   key_weights, key_permutations, key_initial, key_emission = jax.random.split(key, 4)
   return HMM(
     initial_probs=softmax_of_uniform(key_initial, (num_states,), initial_temperature),
@@ -149,6 +156,25 @@ def random_hmm(
     ),
     emission_matrix=softmax_of_uniform(key_emission, (num_states, num_tokens), emission_temperature),
   )
+
+
+def check_draw(
+  num_states: int, num_tokens: int, num_permutations: int | None, transition: float, initial: float, emission: float
+) -> None:
+  """Raise ValueError at the first of the sizes and temperatures of a random draw that is wrong."""
+  num_permutations = num_states if num_permutations is None else num_permutations
+  sizes = {'num_states': num_states, 'num_tokens': num_tokens, 'num_permutations': num_permutations}
+  for name, value in sizes.items():
+    arguments.check_size(name, value)
+  arguments.check_entries('num_states', num_states, num_permutations, num_states, num_states)
+  arguments.check_entries('num_tokens', num_tokens, num_states, num_tokens)
+  temperatures = {
+    'transition_temperature': transition,
+    'initial_temperature': initial,
+    'emission_temperature': emission,
+  }
+  for name, temperature in temperatures.items():
+    arguments.check_positive(name, temperature)
 
 
 def mixed_permutations(
@@ -162,6 +188,7 @@ def mixed_permutations(
   return jnp.einsum('k,kij->ij', weights, jax.nn.one_hot(permutations, num_states), precision=lax.Precision.HIGHEST)
 
 
+@arguments.converted
 def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: Array | np.ndarray) -> Array:
   """Likelihood rows [..., T, E]: P[X = x_t | state] where `observed` [..., T] holds, rows of ones elsewhere.
 
@@ -169,6 +196,9 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
     hmm: an `HMM` (E = H) or a `MemoryHMM`.
     tokens: [..., T] integers; an unobserved one, such as [MASK], may have any value.
     observed: [..., T] bools.
+
+  Returns:
+    A JAX array; a numpy array if the distribution is of float64, whose small numbers float32 would lose.
 
   Raises:
     ValueError: a token that is observed is not from 0 to V - 1, where values are known (`hmm_jax.arguments`); inside of
@@ -181,18 +211,17 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
    [0.25 1.  ]
    [0.25 1.  ]]
   """
-  hmm, tokens, observed = arguments.distribution(hmm), *map(arguments.as_array, (tokens, observed))
   arguments.check_ids('tokens', tokens, hmm.num_tokens, observed)
   return _token_likelihoods(hmm, tokens, observed)
 
 
-@jax.jit
+@functools.partial(float64.jit, returns_float64=True)
 def _token_likelihoods(hmm: Distribution, tokens: Array, observed: Array) -> Array:
   rows = jnp.asarray(hmm.joint_emission_matrix).T.at[tokens].get(mode='fill', wrap_negative_indices=False)
   return jnp.where(observed[..., None], rows, 1)
 
 
-@checked
+@functools.partial(checked, returns_float64=True)
 def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
   """Likelihood rows [..., T, E] of noisy observations: evidence[t, v] = P[observation at t | X_t = v], [..., T, V].
 
@@ -206,6 +235,7 @@ def evidence_likelihoods(hmm: Distribution, evidence: Array) -> Array:
   return jnp.matmul(evidence, hmm.joint_emission_matrix.T, precision=lax.Precision.HIGHEST)
 
 
+@functools.partial(checked, returns_float64=True, static_argnames=('chunk_length', 'num_chunks'))
 def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> DistributionT:
   """The distribution as seen from the start of a random one of a document's first `num_chunks` chunks.
 
@@ -225,6 +255,7 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
   return hmm.starting_from(mean / mean.sum())
 
 
+@arguments.converted
 def emitted_token_probs(hmm: Distribution, state_probs: Array) -> Array:
   """The law [..., V] of a token whose joint state has the law `state_probs` [..., E]."""
   return jnp.matmul(state_probs, hmm.joint_emission_matrix, precision=lax.Precision.HIGHEST)
@@ -246,6 +277,7 @@ def conditional_token_probs(hmm: Distribution, likelihoods: Array) -> Array:
   return emitted_token_probs(hmm, inference.forward_backward(hmm, likelihoods).leave_one_out_probs)
 
 
+@arguments.converted
 def to_dynamax(hmm: HMM) -> dict[str, Array | np.ndarray]:
   """Keyword arguments of dynamax's `CategoricalHMM(...).initialize` (emission probs as [H, 1, V]).
 
@@ -277,9 +309,10 @@ def from_dynamax(initial_probs: Any, transition_matrix: Any = None, emission_pro
   if transition_matrix is None:
     attributes = operator.attrgetter('initial.probs', 'transitions.transition_matrix', 'emissions.probs')
     initial_probs, transition_matrix, emission_probs = attributes(initial_probs)
+  emission_probs = arguments.array('emission_probs', emission_probs)
   if np.ndim(emission_probs) != 3 or np.shape(emission_probs)[1] != 1:
     raise ValueError(f'emission_probs has shape {np.shape(emission_probs)}; valid is [num_states, 1, num_tokens]')
-  return from_hmmlearn(initial_probs, transition_matrix, np.asarray(emission_probs)[:, 0])
+  return from_hmmlearn(initial_probs, transition_matrix, emission_probs[:, 0])
 
 
 def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
@@ -288,9 +321,9 @@ def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
   >>> sorted(to_hmmlearn(random_hmm(jax.random.key(0), 3, 4)))
   ['emissionprob_', 'startprob_', 'transmat_']
   """
+  arrays = map(float64.float64, hmm.validate())
   return {
-    name: np.asarray(rows, np.float64) / np.asarray(rows, np.float64).sum(-1, keepdims=True)
-    for name, rows in zip(('startprob_', 'transmat_', 'emissionprob_'), hmm)
+    name: rows / rows.sum(-1, keepdims=True) for name, rows in zip(('startprob_', 'transmat_', 'emissionprob_'), arrays)
   }
 
 
@@ -311,4 +344,4 @@ def from_hmmlearn(startprob_: Any, transmat_: Any = None, emissionprob_: Any = N
   """
   if transmat_ is None:
     startprob_, transmat_, emissionprob_ = operator.attrgetter('startprob_', 'transmat_', 'emissionprob_')(startprob_)
-  return HMM(*map(jnp.asarray, HMM(startprob_, transmat_, emissionprob_).validate()))
+  return HMM(startprob_, transmat_, emissionprob_).validate()

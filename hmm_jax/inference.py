@@ -8,7 +8,9 @@ A state may have a part that never moves, such as a memory: with E = C H joint s
 of a configuration c and a hidden state h. The transition matrix is that of h alone, and a step costs O(C H^2).
 A plain chain has C = 1 and E = H.
 
-Arithmetic is float64 whatever the arrays are; results have the type of the likelihoods.
+Arithmetic is float64 whatever the arrays are. Concrete float64, such as a numpy array, enters it as it is, so that a
+log-likelihood of -inf means probability zero; float32 and traced arrays have lost numbers below 1e-38 before. Results
+have the type of the likelihoods, without `jax_enable_x64` float32.
 A sequence whose evidence is so improbable that underflow of scaled messages could matter is recomputed with logarithms.
 TPUs have no float64: there inference runs on the host.
 """
@@ -82,9 +84,10 @@ def _complete(
   # With distributions and rows of maximum 1 the evidence is at most 1, as the bounds assume.
   total, row_sum = constant(initial_probs.sum((0, 1))), constant(matrix.sum(1).max(0))
   largest = [constant(x.max((1, 2))) for x in rows]
-  scaled_rows = (x * (1 / y[:, None, None]) for x, y in zip(rows, largest))
-  scaled = initial_probs / total, matrix / row_sum, *scaled_rows
-  probs, log_evidence = run(arithmetic, dtype, *map(arithmetic.encode, scaled))
+  constants = total, row_sum, *(x[:, None, None] for x in largest)
+  # Encoded before they are divided, since the quotient may underflow.
+  scaled = map(arithmetic.over, *(map(arithmetic.encode, x) for x in ((initial_probs, matrix, *rows), constants)))
+  probs, log_evidence = run(arithmetic, dtype, *scaled)
   moves = sum(map(len, rows)) - (len(rows) == 1)  # Between beginnings and ends lies one position more.
   log_constants = jnp.log(total) + moves * jnp.log(row_sum) + sum(jnp.log(x).sum(0) for x in largest)
   result = probs, (log_evidence + log_constants.reshape(-1)).astype(dtype)

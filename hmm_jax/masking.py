@@ -7,6 +7,8 @@ from jax import Array
 import jax.numpy as jnp
 import scipy
 
+from hmm_jax import arguments
+
 
 class Corruption(NamedTuple):
   """Devlin et al. 2019, section 3.1: a position is selected with probability `mask_rate`; a selected token
@@ -28,6 +30,7 @@ class Corruption(NamedTuple):
   random_share: float
 
 
+@arguments.converted
 def corrupt(key: Array, corruption: Corruption, tokens: Array) -> tuple[Array, Array]:
   """The model's input, int32, and the positions that it must predict, bool; both of the shape of `tokens`.
 

@@ -17,8 +17,7 @@ import numpy as np
 from hmm_jax import arguments, inference
 from hmm_jax.arguments import checked
 from hmm_jax.display import shown
-from hmm_jax.float64 import positive_or_one
-from hmm_jax.hmm import check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
+from hmm_jax.hmm import check_draw, check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
 
 # The most memory configurations, M^N, that inference enumerates.
 MAX_CONFIGURATIONS = 4096
@@ -76,28 +75,30 @@ class MemoryHMM(NamedTuple):
     joint = joint_initial_probs.reshape(self.memory_probs.shape + (self.num_states,))
     memory_probs = joint.sum(-1)
     total = memory_probs[..., None]
-    initial_probs = jnp.where(total > 0, joint / positive_or_one(total), self.initial_probs)
+    where = np.where if isinstance(joint, np.ndarray) and isinstance(self.initial_probs, np.ndarray) else jnp.where
+    initial_probs = where(total > 0, joint / where(total > 0, total, 1), self.initial_probs)
     return self._replace(memory_probs=memory_probs, initial_probs=initial_probs)
 
   def validate(self) -> 'MemoryHMM':
-    """Return it with arrays for lists. Raises ValueError naming the field whose shape, entries or sums are wrong."""
-    shape = emission_shape(self.emission_matrix, 'memory_size', 'num_states', 'num_tokens')
+    """Return it as arrays. Raises ValueError naming the field whose type, shape, entries or sums are wrong."""
+    hmm: MemoryHMM = arguments.with_arrays(self)
+    shape = emission_shape(hmm.emission_matrix, 'memory_size', 'num_states', 'num_tokens')
     memory_size, num_states, _ = shape
-    num_cells = max(np.ndim(self.memory_probs), 1)
+    num_cells = max(hmm.memory_probs.ndim, 1)
     memory_shape = (memory_size,) * num_cells
-    check_probs('memory_probs', self.memory_probs, memory_shape, axis=None)
-    of_memory = memory_shape if np.ndim(self.initial_probs) > 1 else ()
-    check_probs('initial_probs', self.initial_probs, of_memory + (num_states,))
-    check_probs('transition_matrix', self.transition_matrix, (num_states, num_states))
-    check_probs('emission_matrix', self.emission_matrix, shape)
-    cells = np.asarray(self.cell_index)
+    check_probs('memory_probs', hmm.memory_probs, memory_shape, axis=None)
+    of_memory = memory_shape if hmm.initial_probs.ndim > 1 else ()
+    check_probs('initial_probs', hmm.initial_probs, of_memory + (num_states,))
+    check_probs('transition_matrix', hmm.transition_matrix, (num_states, num_states))
+    check_probs('emission_matrix', hmm.emission_matrix, shape)
+    cells = np.asarray(hmm.cell_index)
     # Not by `np.isin` alone, to which 1.0 is 1.
     is_integer = np.issubdtype(cells.dtype, np.integer)
     if cells.shape != (num_states,) or not is_integer or not np.isin(cells, range(num_cells)).all():
       valid = f'an integer from 0 to {num_cells - 1} for each of {num_states} states'
       raise ValueError(f'cell_index is {reprlib.repr(cells.tolist())}; valid is {valid}')
     check_configurations(memory_size, num_cells)
-    return arguments.with_arrays(self)
+    return hmm
 
 
 def check_configurations(memory_size: int, num_cells: int) -> None:
@@ -108,17 +109,21 @@ def check_configurations(memory_size: int, num_cells: int) -> None:
     raise ValueError(f'num_cells is {num_cells}; valid is {valid}')
 
 
-def independent_cells(cell_probs: Array) -> Array:
+@arguments.converted
+def independent_cells(cell_probs: Array | np.ndarray) -> Array | np.ndarray:
   """The `memory_probs` [M, ..., M] of independent cells, from the distribution of each, [N, M].
 
   >>> print(independent_cells(jnp.array([[0.5, 0.5], [0.25, 0.75]])))
   [[0.125 0.375]
    [0.125 0.375]]
   """
-  cell_probs = jnp.asarray(cell_probs)
+  if cell_probs.ndim != 2:
+    raise ValueError(f'cell_probs has shape {cell_probs.shape}; valid is [num_cells, memory_size]')
   num_cells, memory_size = cell_probs.shape
   check_configurations(memory_size, num_cells)
-  return functools.reduce(jnp.multiply.outer, cell_probs)
+  check_probs('cell_probs', cell_probs, cell_probs.shape)
+  outer = np.multiply.outer if isinstance(cell_probs, np.ndarray) else jnp.multiply.outer
+  return functools.reduce(outer, cell_probs)
 
 
 def random_memory_hmm(
@@ -157,7 +162,13 @@ def random_memory_hmm(
   >>> random_memory_hmm(jax.random.key(0), memory_size=2, num_states=4, num_tokens=5, num_cells=2).memory_probs.shape
   (2, 2)
   """
+  check_draw(
+    num_states, num_tokens, num_permutations, transition_temperature, initial_temperature, emission_temperature
+  )
+  arguments.check_size('memory_size', memory_size)
+  arguments.check_size('num_cells', num_cells)
   check_configurations(memory_size, num_cells)
+  arguments.check_entries('num_tokens', num_tokens, memory_size, num_states, num_tokens)
   if num_states % num_cells:
     raise ValueError(f'num_states is {num_states}; valid is a multiple of num_cells, {num_cells}')
   key_weights, key_permutations, key_initial, key_memory, key_emission = jax.random.split(key, 5)
@@ -182,6 +193,7 @@ def _values_read(hmm: MemoryHMM) -> Array | np.ndarray:
   return (configurations if of_host else jnp.asarray(configurations))[hmm.cell_index].T
 
 
+@arguments.converted
 def lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray:
   """The lifting eta (appendix C.2): rows [..., M, H] as rows [..., E], eta(v)[m_{1:N}, h] = v[m_{J(h)}, h].
 
@@ -193,6 +205,7 @@ def lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray:
   return lifted.reshape(rows.shape[:-2] + (-1,))
 
 
+@arguments.converted
 def reverse_lift(hmm: MemoryHMM, rows: Array | np.ndarray) -> Array | np.ndarray:
   """The reverse lifting phi (C.4): rows [..., E] as [..., M, H], the mean over all configurations that read m at h.
 
@@ -214,6 +227,7 @@ def _sum_by_value_read(hmm: MemoryHMM, joint: Array | np.ndarray) -> Array | np.
   return (joint * reads).sum(-2)
 
 
+@arguments.converted
 def cell_probs(hmm: MemoryHMM, joint_probs: Array | np.ndarray) -> Array:
   """The distribution of each cell, [..., N, M], from one over joint states [..., E] or configurations [..., M^N].
 
@@ -292,7 +306,7 @@ def cell_posterior(hmm: MemoryHMM, likelihoods: Array) -> Array:
   return cell_probs(hmm, inference.last_filtered_probs(hmm, likelihoods))
 
 
-@checked
+@functools.partial(checked, returns_float64=True)
 def to_hmm(hmm: MemoryHMM) -> HMM:
   """The flattened chain of E = M^N H states, which agrees with `hmm` in every quantity and costs E^2 a step.
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array, lax
 import jax.numpy as jnp
+import numpy as np
 
 from hmm_jax import float64
 
@@ -52,7 +53,7 @@ class Arithmetic(NamedTuple):
   least_log_evidence: float  # at or below it the next arithmetic is used
 
   def one(self, shape: tuple[int, ...], dtype: Any) -> Array:
-    return self.encode(jnp.ones(shape, dtype)).astype(dtype)
+    return self.encode(jnp.ones(shape, np.float64)).astype(dtype)
 
 
 SCALED = Arithmetic(
@@ -68,7 +69,7 @@ SCALED = Arithmetic(
   least_log_evidence=-650,
 )
 LOGARITHMIC = Arithmetic(
-  encode=float64.log,
+  encode=float64.log_of_any,
   decode=jnp.exp,
   times=jnp.add,
   contract=lambda matrix, message: float64.log_sum(_beside(matrix, message) + message, 1),

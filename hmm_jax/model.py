@@ -17,7 +17,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import arguments, inference
+from hmm_jax import arguments, float64, inference
 from hmm_jax.hmm import Distribution, emitted_token_probs, token_likelihoods
 
 
@@ -49,6 +49,7 @@ class PromptSpace(NamedTuple):
 Positions = Array | np.ndarray | None
 
 
+@arguments.converted
 def at_positions(x: Array, positions: Positions) -> Array:
   """The rows [..., Q, D] of x [..., T, D] at `positions`, from 0 to T - 1; x itself where None.
 
@@ -71,6 +72,7 @@ def joined(parts: Sequence[Array]) -> Array:
   return jnp.concatenate([jnp.broadcast_to(part, shape + part.shape[-2:]) for part in parts], axis=-2)
 
 
+@arguments.converted
 def prepend(prompts: Array, embeddings: Array) -> Array:
   """Each prompt [..., P, E] before each embedded sequence [B, T, E], [..., B, P + T, E]; the paper's (3.2).
 
@@ -133,6 +135,7 @@ class MaskedLM(Protocol):
     return jax.eval_shape(self.embed, params, jnp.zeros(1, jnp.int32)).shape[-1]
 
 
+@arguments.converted
 def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positions: Positions = None) -> Array:
   """The model's predictions [..., Q, V] at `positions` of tokens [..., T], [MASK] being V.
 
@@ -144,19 +147,18 @@ def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positi
   >>> token_probs(model, hmm, jnp.array([4, 1, 2, 3, 0]), np.array([0])).shape
   (1, 4)
   """
-  tokens, positions = arguments.as_array(tokens), arguments.as_array(positions)
   arguments.check_ids('tokens', tokens, model.num_tokens + 1)
   arguments.check_vocabulary(model, params)
   arguments.check_ids('positions', positions, tokens.shape[-1])
-  return _token_probs(model, arguments.distribution(params), tokens, positions)
+  return _token_probs(model, params, tokens, positions)
 
 
-@functools.partial(jax.jit, static_argnames='model')
+@functools.partial(float64.jit, static_argnames='model')
 def _token_probs(model: MaskedLM, params: Any, tokens: Array, positions: Positions) -> Array:
   return model.predict(params, model.embed(params, tokens), positions)
 
 
-@functools.partial(jax.jit, static_argnames='model')
+@functools.partial(arguments.checked, static_argnames='model')
 def representation(model: MaskedLM, params: Any, tokens: Array, positions: Positions = None) -> Array:
   """The representation [..., Q, E] that predictions are decoded from, at `positions` of tokens [..., T].
 

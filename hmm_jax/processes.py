@@ -8,6 +8,7 @@ T[x, i, j] = P[token x, next state j | state i], so that P[x_1 ... x_n] = pi T[x
 """
 
 from collections.abc import Callable
+import functools
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 import scipy.linalg
 
+from hmm_jax import arguments
 from hmm_jax.float64 import float64
 from hmm_jax.hmm import check_probs, HMM, mixed_permutations, softmax_of_uniform
 
@@ -43,34 +45,43 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
            [1., 0.],
            [0., 1.]])
   """
-  given = np.atleast_3d(transition_matrices)
+  given = np.atleast_3d(arguments.array('transition_matrices', transition_matrices))
   check_probs('transition_matrices', given, given.shape[:2] + given.shape[1:2], axis=(0, 2))
-  # Up to which numbers are equal that rounding may have moved apart.
-  decimals = 6 if np.array_equal(given, np.float32(given)) else 12
   T = float64(given)
+  # Up to which share of themselves numbers are equal that rounding may have moved apart; 0 is equal to 0 alone.
+  rounding = 1e-6 if np.array_equal(T, np.float32(T)) else 1e-12
+  are_equal = functools.partial(np.isclose, rtol=rounding, atol=0)
   T = T / T.sum((0, 2))[:, None]
   A = T.sum(0)
   if initial_probs is not None:
-    pi = float64(initial_probs)
+    pi = float64(arguments.array('initial_probs', initial_probs))
     check_probs('initial_probs', pi, A.shape[:1])
-  elif np.linalg.matrix_rank(A - np.eye(len(A))) < len(A) - 1:
-    raise ValueError('transition_matrices has several stationary laws; valid is one, or initial_probs')
+    possible = reachable(A, pi > 0)
   else:
+    possible = _recurrent(A)
+    if not possible.any():
+      raise ValueError('transition_matrices has several stationary laws; valid is one, or initial_probs')
     pi = stationary_probs(A)
-  # Rounding may make a stationary law positive where no path returns.
-  possible = reachable(A, pi > 1e-14)
   T, pi = T[:, possible][:, :, possible], pi[possible]
   A, W = T.sum(0), T.sum(2).T
-  if np.allclose(T, W.T[:, :, None] * A, 0, 10.0**-decimals):
+  if are_equal(T, W.T[:, :, None] * A).all():
     return HMM(pi, A, W).validate()
   ends, tokens = np.argwhere(T.any(1).T).T
   entering_PxS = T[tokens, :, ends]
   totals = entering_PxS.sum(1)
-  proportions = np.column_stack([ends, entering_PxS / totals[:, None]]).round(decimals)
-  _, first, group = np.unique(proportions, axis=0, return_index=True, return_inverse=True)
+  proportions = entering_PxS / totals[:, None]
+  first, group = list[int](), np.zeros(len(ends), int)
+  for pair in np.lexsort([*proportions.T[::-1], ends]):
+    same = [
+      k
+      for k, other in enumerate(first)
+      if ends[other] == ends[pair] and are_equal(proportions[other], proportions[pair]).all()
+    ]
+    first += [] if same else [pair]
+    group[pair] = same[0] if same else len(first) - 1
   entering_HxS, emission_matrix = np.zeros((len(first), len(A))), np.zeros((len(first), len(T)))
-  np.add.at(entering_HxS, group.ravel(), entering_PxS)
-  np.add.at(emission_matrix, (group.ravel(), tokens), totals)
+  np.add.at(entering_HxS, group, entering_PxS)
+  np.add.at(emission_matrix, (group, tokens), totals)
   emission_matrix /= emission_matrix.sum(1, keepdims=True)
   return HMM(entering_HxS @ pi, entering_HxS.T[ends[first]], emission_matrix).validate()
 
@@ -86,11 +97,18 @@ def reachable(transition_matrix: np.ndarray, states: np.ndarray) -> np.ndarray:
 
 def stationary_probs(transition_matrix: ArrayLike) -> np.ndarray:
   """The law pi [H] with pi = pi @ transition_matrix and sum 1; of least norm where there are several."""
-  A = float64(transition_matrix).T
+  A = float64(arguments.array('transition_matrix', transition_matrix)).T
   system = np.vstack([A - np.eye(len(A)), np.ones(len(A))])
   solution = np.linalg.lstsq(system, np.append(np.zeros(len(A)), 1.0))[0]
-  probs = np.maximum(solution, 0)
+  recurrent = _recurrent(A.T)
+  # Rounding may make it positive where no path returns.
+  probs = np.where(recurrent if recurrent.any() else True, np.maximum(solution, 0), 0)
   return probs / probs.sum()
+
+
+def _recurrent(transition_matrix: np.ndarray) -> np.ndarray:
+  """The states that every state leads to, [H] bool: where the stationary law is positive; none if it is not unique."""
+  return np.all([reachable(transition_matrix, start) for start in np.eye(len(transition_matrix), dtype=bool)], axis=0)
 
 
 def _spread(size: int, prob: float) -> np.ndarray:
@@ -201,6 +219,7 @@ def left_to_right(num_states: int = 4, stay: float = 0.9, own: float = 0.7) -> H
     >>> left_to_right(3, stay=0.5).transition_matrix.tolist()
     [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
   """
+  arguments.check_size('num_states', num_states, 2)
   emission_matrix = _spread(num_states, own)
   transition_matrix = stay * np.eye(num_states) + (1 - stay) * np.eye(num_states, k=1)
   transition_matrix[-1, -1] = 1
@@ -249,6 +268,14 @@ def ginc(
     >>> bool(A[:9, 9:].any() or A[9:, :9].any()), bool(abs(A[:9, :9] - A[9:, 9:]).max() > 0.1)
     (False, True)
   """
+  sizes = dict(num_concepts=num_concepts, num_entities=num_entities, num_properties=num_properties)
+  for name, size in {**sizes, 'num_tokens': num_tokens}.items():
+    arguments.check_size(name, size, 1 + (name == 'num_tokens'))
+  arguments.check_entries('num_concepts', num_concepts, *sizes.values(), *sizes.values())
+  for name, temperature in dict(
+    transition_temperature=transition_temperature, initial_temperature=initial_temperature
+  ).items():
+    arguments.check_positive(name, temperature)
   key_tokens, key_initial, key_entities, *keys = jax.random.split(key, 3 + num_concepts)
   tokens = np.array(jax.random.randint(key_tokens, (num_entities, num_properties), 1, num_tokens))
   tokens[:, 0] = 0
@@ -264,6 +291,7 @@ def ginc(
   return HMM(np.ravel(initial), scipy.linalg.block_diag(*blocks), emission_matrix).validate()
 
 
+@arguments.converted
 def concept_probs(state_probs: Array | np.ndarray, num_concepts: int) -> Array | np.ndarray:
   """The law [..., C] of the concept, from a law [..., H] of the states of `ginc`: sums over blocks.
 

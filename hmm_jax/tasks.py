@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
-from hmm_jax import compilation, float64, inference
+from hmm_jax import arguments, compilation, float64, inference
 from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.hmm import Distribution, HMM, token_likelihoods
 from hmm_jax.memory_hmm import cell_posterior, MemoryHMM
@@ -66,13 +66,14 @@ _draw_task_weights = jax.jit(
 )
 
 
+@arguments.converted
 def mask_first(tokens: Array, num_tokens: int) -> Array:
   """The downstream input, int32: the document with its first token replaced by [MASK] (id `num_tokens`).
 
   >>> mask_first(jnp.array([[3, 1, 2]], jnp.uint8), num_tokens=4).tolist()
   [[4, 1, 2]]
   """
-  return tokens.astype(jnp.int32).at[..., 0].set(num_tokens)
+  return jnp.asarray(tokens, jnp.int32).at[..., 0].set(num_tokens)
 
 
 @functools.partial(
@@ -89,11 +90,16 @@ def draw_texts(
 def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[Any, Array | np.ndarray], np.ndarray]:
   """Wrap `posterior(hmm, inputs)`: float64, in blocks of inputs that bound the memory of their messages."""
   compiled = jax.jit(float64.in_float64(lambda hmm, block: posterior(float64.widened(hmm), block)))
+  on_block = float64.in_float64(lambda hmm, block: compiled(float64.put(hmm), block))
 
+  @arguments.converted
   @functools.wraps(posterior)
   def in_float64_blocks(hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
+    if inputs.ndim != 2 or not inputs.size:
+      raise ValueError(f'inputs have shape {inputs.shape}; valid is [n, T], no axis empty')
+    arguments.check_ids('inputs', inputs, hmm.num_tokens + 1)
     size = even_size(len(inputs), inputs.shape[1] * hmm.joint_initial_probs.size, LABELLED_ENTRIES)
-    return in_blocks(functools.partial(compiled, hmm), inputs, size)
+    return in_blocks(functools.partial(on_block, hmm), inputs, size)
 
   return in_float64_blocks
 
@@ -143,6 +149,7 @@ def label_probs(distribution: Distribution, inputs: Array | np.ndarray, cell: in
   return first_state_probs(distribution, inputs)
 
 
+@arguments.converted
 def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -> Task:
   """Draw `task_weights` until the first `num_train` inputs do not all share one label.
 
@@ -168,12 +175,14 @@ def draw_task(key: Array, state_probs: np.ndarray, num_train: int, **how: Any) -
   raise ValueError(f'{_MAX_REDRAWS} consecutive draws of task_weights gave all {num_train} training inputs one label')
 
 
+@arguments.converted
 def labelled(task_weights: Array | np.ndarray, state_probs: np.ndarray) -> Task:
   """The task of these `task_weights` [C, H] on inputs with these `state_probs` [n, H]."""
   scores = np.asarray(state_probs, np.float64) @ np.asarray(task_weights, np.float64).T
   return Task(task_weights, scores.argmax(-1).astype(np.int32), 0, margins=np.diff(np.sort(scores))[:, -1])
 
 
+@arguments.converted
 def majority_accuracy(train_labels: np.ndarray, test_labels: np.ndarray) -> np.ndarray:
   """The share of test labels equal to the commonest training label; leading axes are batches.
 

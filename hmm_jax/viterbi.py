@@ -21,9 +21,9 @@ def most_likely_states(hmm: Chain, likelihoods: Array) -> Array:
   (5,)
   """
   num_states, num_joint = hmm.transition_matrix.shape[-1], hmm.joint_initial_probs.shape[-1]
-  if likelihoods.ndim != 2 or likelihoods.shape[-1] != num_joint:
-    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [T, {num_joint}]')
-  log_constant = lambda x: float64.log(float64.as_float64(lax.stop_gradient(float64.as_float(x))))
+  if likelihoods.ndim != 2 or likelihoods.shape[-1] != num_joint or not likelihoods.size:
+    raise ValueError(f'likelihoods have shape {likelihoods.shape}; valid is [T, {num_joint}], no axis empty')
+  log_constant = lambda x: float64.log_of_any(float64.as_float64(lax.stop_gradient(float64.as_float(x))))
   log_by_parts = lambda x: log_constant(x).reshape(*x.shape[:-1], -1, num_states)
   log_initial_CxH, log_rows_TxCxH = log_by_parts(hmm.joint_initial_probs), log_by_parts(likelihoods)
   log_transition = log_constant(hmm.transition_matrix)[:, None]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import dataclasses
 import functools
 import math
-import numbers
+import textwrap
 from typing import Any, NamedTuple
 
 import jax
@@ -72,7 +72,7 @@ def pretrain(
   arguments.check_vocabulary(bert, hmm)
   # The first three are those of the suite.
   key_corpus, key_params, key_steps, key_texts = jax.random.split(key, 4)
-  _check_least('steps', steps, 1)
+  arguments.check_size('steps', steps)
   steps_per_call = max(size for size in range(1, defaults.STEPS_PER_CALL + 1) if steps % size == 0)
   init, train_steps = _compiled(bert, steps, steps_per_call)
   chunks = sample_chunks(key_corpus, hmm, **defaults.CORPUS)
@@ -87,11 +87,6 @@ def pretrain(
       gap = bayes_gap.measure_gap(model, pretraining.params_here(state), ideal, **_AT_A_TIME)
       report(step, {'train_loss': loss, 'kl_at_mask': gap.kl, 'tv_at_mask': gap.total_variation})
   return model, pretraining.params_here(state)
-
-
-def _check_least(name: str, value: Any, least: int) -> None:
-  if not isinstance(value, numbers.Integral) or value < least:
-    raise ValueError(f'{name} is {value}; valid is an integer of at least {least}')
 
 
 @functools.cache
@@ -137,7 +132,7 @@ class DownstreamTask(NamedTuple):
     Raises ValueError where `task_weights` do not fit the distribution.
     """
     inputs, probs = _inputs_and_probs(arguments.distribution(hmm), self)
-    weights = np.asarray(self.task_weights)
+    weights = arguments.array('task_weights', self.task_weights)
     if weights.ndim != 2 or len(weights) < 2 or weights.shape[1:] != probs.shape[1:]:
       raise ValueError(
         f'task_weights have shape {weights.shape}; valid is [classes, {probs.shape[1]}], 2 classes or more'
@@ -150,7 +145,7 @@ class DownstreamTask(NamedTuple):
 def _inputs_and_probs(hmm: Distribution, task: DownstreamTask) -> tuple[np.ndarray, np.ndarray]:
   """The inputs of a task, and what labels speak of: P[H_1 | X_{-1}] [n, H], or that of a memory's first cell [n, M]."""
   for name in ('length', 'num_train', 'num_test'):
-    _check_least(name, getattr(task, name), 1)
+    arguments.check_size(name, getattr(task, name))
   key_texts, _ = jax.random.split(task.key)
   inputs, _ = tasks.draw_texts(key_texts, hmm, task.num_train + task.num_test, 0, task.length)
   return np.asarray(inputs), tasks.label_probs(hmm, inputs)
@@ -220,15 +215,27 @@ class Tuned:
     Raises ValueError at an id that is neither in the vocabulary nor [MASK].
     """
     assert self.tuner.model is not None
-    tokens, num_tokens = np.asarray(tokens), self.tuner.model.num_tokens
+    tokens, num_tokens = arguments.array('tokens', tokens), self.tuner.model.num_tokens
     arguments.check_ids('tokens', tokens, num_tokens + 1)
     if tokens.ndim != 2:
       raise ValueError(f'tokens have shape {tokens.shape}; valid is [texts, length]')
     with jax.default_matmul_precision('float32'):
-      inputs = np.asarray(tasks.mask_first(jnp.asarray(tokens), num_tokens))
+      inputs = np.asarray(tasks.mask_first(tokens, num_tokens))
       features = tuning.frozen_features(self.tuner, self.params, inputs, **_AT_A_TIME)
       rest, frozen = self.tuner.after_features(self.params)
       return np.asarray(tuning.predictions(rest, self.trainable, frozen, features, **_AT_A_TIME))[0]
+
+
+def _check_params(model: MaskedLM, params: Any) -> None:
+  """Raise ValueError if the model cannot embed a token with these parameters."""
+  try:
+    model.embedding_size(params)
+  except Exception as error:  # Any, of JAX's, flax's or a model of one's own.
+    reason = textwrap.shorten(str(error), 200)
+    raise ValueError(
+      f'params, a {type(params).__name__}, do not fit the model ({reason}); valid are those of `pretrain`, '
+      'of an ExactModel a distribution'
+    )
 
 
 def tune(
@@ -266,7 +273,8 @@ def tune(
   """
   hmm, params = map(arguments.distribution, (hmm, params))
   arguments.check_vocabulary(model, hmm)
-  _check_least('prompt_length', prompt_length, 0)
+  arguments.check_size('prompt_length', prompt_length, 0)
+  _check_params(model, params)
   inputs, labels = task.examples(hmm)
   schedule = schedule or tuning.Schedule(**defaults.SCHEDULE)
   prompt = tuning.Prompt(prompt_length, defaults.PROMPT_SCALE) if prompt_length else None

@@ -17,7 +17,7 @@ from experiments.settings import own_code
 from experiments.settings.grid import Point, Settings
 from experiments.settings.groups import CorpusSettings
 import hmm_jax
-from hmm_jax import bayes_gap, compilation, masking, model as model_lib, sharding
+from hmm_jax import bayes_gap, compilation, float64, masking, model as model_lib, sharding
 from hmm_jax.distribution_files import from_fields
 from hmm_jax.hmm import chunk_start, Distribution
 from hmm_jax.model import MaskedLM
@@ -54,7 +54,7 @@ def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.
   key = jax.device_put(keys.distribution, sharding.exact_device())
   if settings.distribution:
     arrays = user_data.load(trial.workdir, settings.distribution)
-    distribution = jax.device_put(from_fields(arrays), sharding.exact_device())
+    distribution = float64.on_device(from_fields(arrays), sharding.exact_device())
   else:
     distribution = draw_distribution(settings, point, key)
   return distribution, downstream_lib.draw(settings, point, trial.methods, distribution, keys.downstream, keys.tasks)

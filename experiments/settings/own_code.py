@@ -70,7 +70,7 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
   texts = np.array([[0, 1], [1, 0]]) % distribution.num_tokens
   shape, last = (2, 1, distribution.num_tokens), np.array([1])
   try:
-    model, params = call(*jax.device_put((distribution, key), device))
+    model, params = call(*jax.device_put((jax.device_get(distribution), key), device))
     hash(model)
     params = jax.device_put(params, device)
     probs = np.asarray(token_probs(model, params, texts, last))

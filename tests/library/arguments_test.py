@@ -47,7 +47,10 @@ def _prompted(model, params, width):
     ),
     ('transition_matrix has a row that sums to 1.1; valid is 1', lambda: hj.forward_backward(OFF, ROWS)),
     ('memory_probs has a row that sums to 2', lambda: hj.to_hmm(MEMORY._replace(memory_probs=jnp.ones(2)))),
-    ('likelihoods contain -1.0; valid are numbers of at least 0', lambda: last_filtered(HIDDEN, -np.ones((2, 3)))),
+    (
+      'likelihoods contain -1.0; valid are finite numbers of at least 0',
+      lambda: last_filtered(HIDDEN, -np.ones((2, 3))),
+    ),
     ('likelihoods contain nan; valid', lambda: hj.cell_posterior(MEMORY, likelihoods=jnp.full((2, 6), jnp.nan))),
     ('likelihoods contain -1; valid', lambda: hj.forward_backward(HIDDEN, [[1, 1, -1]])),
     ('likelihoods have shape (3,); valid is [..., T, 3]', lambda: hj.forward_backward(HIDDEN, np.ones(3))),
