@@ -160,14 +160,15 @@ def _digests(step: pathlib.Path) -> dict[str, str]:
 
 def _fault(step: pathlib.Path) -> str | None:
   """The fault in the files of a step; None if its checksums, where it has any, show none."""
-  if not (step / CHECKSUMS).exists():
-    return None
   try:
-    recorded, there = files.read_sealed(step / CHECKSUMS), _digests(step)
+    there = _digests(step)
+    if not (step / CHECKSUMS).exists():
+      return None
+    recorded = files.read_sealed(step / CHECKSUMS, of=str, files=dict)
   except files.Corrupt as error:
     return f'{CHECKSUMS} {error}'
-  except OSError as error:
-    return f'a file cannot be read ({error.strerror})'
+  except (OSError, ValueError) as error:
+    return f'a file cannot be read ({storage.reason(error)})'
   if recorded['of'] != step.parents[1].name:
     return f'it belongs to model {recorded["of"]}'
   for name, _ in sorted(there.items() ^ recorded['files'].items()):
