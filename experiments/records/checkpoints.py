@@ -76,7 +76,7 @@ class Checkpoints:
           if distributed.broadcast_from_process_0((directory / CHECKSUMS).exists):
             raise
           wrong = str(error)
-      renamed = distributed.broadcast_from_process_0(functools.partial(_renamed, directory))
+      renamed = distributed.broadcast_from_process_0(functools.partial(files.rename_corrupt, directory))
       self.found.append(f'checkpoint {directory}: {wrong}; renamed to {renamed}')
       # Orbax lists the steps when opened. Its `reload` would read the metrics of all, corrupt ones too.
       self.manager.close()
@@ -175,10 +175,6 @@ def _fault(step: pathlib.Path) -> str | None:
     wrong = 'failed its checksum' if name in there else 'is missing'
     return f'{name} {wrong if name in recorded["files"] else "has no checksum"}'
   return None
-
-
-def _renamed(step: pathlib.Path) -> str:
-  return files.rename_corrupt(step).name
 
 
 def steps(directory: pathlib.Path) -> list[int]:

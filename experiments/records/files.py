@@ -72,13 +72,12 @@ def _replace(path: pathlib.Path, data: bytes) -> None:
 
 def remove_partials(directory: pathlib.Path) -> None:
   """Remove the partial files below a local directory, which killed runs left; a live process writes its own again."""
-  if not locks.may_write(directory) or is_object(directory):
-    return
-  # Unlike `rglob` it passes over what other processes remove meanwhile.
-  for folder, _, names in os.walk(directory):
-    for name in fnmatch.filter(names, f'.{"?" * 16}{_PARTIAL}'):
-      with contextlib.suppress(OSError):
-        os.unlink(os.path.join(folder, name))
+  if locks.may_write(directory):
+    # Unlike `rglob` it passes over folders that other processes remove meanwhile, and over object stores.
+    for folder, _, names in os.walk(directory):
+      for name in fnmatch.filter(names, f'.{"?" * 16}{_PARTIAL}'):
+        with contextlib.suppress(OSError):
+          os.unlink(os.path.join(folder, name))
 
 
 def remove(path: pathlib.Path) -> None:
@@ -197,8 +196,8 @@ def _seal(content: dict[str, Any]) -> str:
   return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
-  """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new path.
+def rename_corrupt(path: pathlib.Path) -> str:
+  """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new name.
 
   An object store has no names to change: its library copies all before it removes anything. Raises Lost where another
   process has the lock that this one took.
@@ -208,7 +207,7 @@ def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
   numbers, where = itertools.count(2), path.with_name(f'{path.name}.corrupt')
   while where.exists():
     where = path.with_name(f'{path.name}.corrupt-{next(numbers)}')
-  return path.rename(where)
+  return path.rename(where).name
 
 
 def entries(directory: pathlib.Path) -> list[pathlib.Path]:

@@ -161,7 +161,7 @@ def plan(trial: Trial, reporter: Reporter) -> set[Name]:
         pass
       except ValueError as error:
         moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
-        reporter.say(f'{path}: {error}; renamed to {moved[0].name}, rerunning')
+        reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
       missing.append(name)
     made = environments.load(trial.workdir, intact).values() if missing else ()
     for different in environments.differing(made, environments.environment(jax.devices())):

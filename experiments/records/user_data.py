@@ -83,9 +83,13 @@ def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str],
   name = path.stem if len(path.stem.encode(errors='replace')) <= _LONGEST_NAME else digest([path.stem])
   if word not in NAMED and not os.path.exists(word):
     stems = [file.stem for file in files.entries(workdir / FOLDER)]
-    # The word may be a reference itself.
-    kept = {one: load(workdir, one) for one in stems if one == path.name or one.rpartition('-')[0] == name}
-    kept = {reference: arrays for reference, arrays in kept.items() if ('tokens' in arrays) == (field == 'corpus_file')}
+    kept = {
+      one: arrays
+      for one in stems
+      # The word may be a reference itself.
+      if (one == path.name or one.rpartition('-')[0] == name)
+      and ('tokens' in (arrays := load(workdir, one))) == (field == 'corpus_file')
+    }
     require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
     if kept:
       return kept.popitem()

@@ -111,7 +111,7 @@ def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
   except FileNotFoundError:
     return None
   except files.Corrupt as error:
-    reporter.say(f'{path}: {error}; renamed to {files.rename_corrupt(path).name}, rerunning')
+    reporter.say(f'{path}: {error}; renamed to {files.rename_corrupt(path)}, rerunning')
     return None
 
 
