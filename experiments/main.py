@@ -26,11 +26,11 @@ from absl import flags
 import jax
 import rich.console
 
-from experiments.records import results, status, user_data
+from experiments.records import files, results, status, user_data
 from experiments.runtime import cache, distributed, exit_status, signals, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import config as config_lib, help_text, own_code
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import printable, require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
 from experiments.studies import registry
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
   except _SENTENCES as error:
     # The reader of stderr may be gone; the exit status counts.
     with contextlib.suppress(OSError):
-      print(f'error: {error}', file=sys.stderr, flush=True)
+      print(printable(f'error: {error}'), file=sys.stderr, flush=True)
     return exit_status.error_status(error)
   return exit_status.DONE
 
@@ -173,6 +173,7 @@ def _check_workdir(workdir: pathlib.Path, experiment: str, mode: str) -> dict[st
     found = [recorded] if recorded and mode != 'report' else results.load(workdir)
     if mode == 'run':
       workdir.mkdir(parents=True, exist_ok=True)
+      files.remove_partials(workdir)
   except (OSError, ImportError) as error:
     # A file stands there, the folder is not ours, or the library of the object store is missing.
     raise SettingsError(f'--workdir is {str(workdir)!r}; valid is a writable directory ({error})')
@@ -186,7 +187,7 @@ def _show(mode: str, settings: Any, workdir: pathlib.Path, reporter: Reporter) -
   """Show what is on record; a report raises SettingsError for records that do not fit, which may be anybody's."""
   try:
     EXPERIMENTS[settings.experiment].show(settings, workdir, reporter)
-  except (KeyError, TypeError, ValueError) as error:
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
     if mode != 'report' or isinstance(error, SettingsError):
       raise
     valid = f'records written by {settings.experiment}'

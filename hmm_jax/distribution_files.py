@@ -6,10 +6,13 @@ which `$schema` may stand, which is not read. The schema is docs/schemas/distrib
 docs/examples/mess3.json.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+import contextlib
 import json
+import os
 import pathlib
 import reprlib
+import stat
 import textwrap
 from typing import Any, BinaryIO
 import zipfile
@@ -110,21 +113,38 @@ def from_fields(fields: Mapping[str, np.ndarray]) -> HMM | MemoryHMM:
 
 
 def _checked(path: str | pathlib.Path) -> pathlib.Path:
-  path = pathlib.Path(path)
+  path = pathlib.Path(os.path.expanduser(path))
   if path.suffix not in ('.json', '.npz'):
     raise ValueError(f'{str(path)!r} ends in {path.suffix!r}; valid are .json and .npz')
   return path
 
 
 def _read_json(path: pathlib.Path) -> dict[str, np.ndarray]:
-  check_bytes(path.stat().st_size, MAX_BYTES)
-  content = json.loads(path.read_text('utf-8-sig'))
+  with open_regular(path, MAX_BYTES) as file:
+    content = json.loads(file.read().decode('utf-8-sig'))
   return {key: _numbers(key, value) for key, value in content.items() if key != '$schema'}
 
 
 def _read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
-  with path.open('rb') as file:
+  # An archive has headers beside its arrays.
+  with open_regular(path, 2 * MAX_BYTES) as file:
     return {key: _numbers(key, array) for key, array in read_archive(file, MAX_BYTES).items()}
+
+
+@contextlib.contextmanager
+def open_regular(path: str | pathlib.Path, max_bytes: int) -> Iterator[BinaryIO]:
+  """Open a local file of at most `max_bytes` for reading.
+
+  Raises ValueError if it is larger or not a regular file: a pipe would block, and a device may never end.
+  """
+  # Windows has no such flag.
+  without_waiting = getattr(os, 'O_NONBLOCK', 0)
+  with open(path, 'rb', opener=lambda name, flags: os.open(name, flags | without_waiting)) as file:
+    status = os.fstat(file.fileno())
+    if not stat.S_ISREG(status.st_mode):
+      raise ValueError('it is a pipe or a device; valid is a regular file')
+    check_bytes(status.st_size, max_bytes)
+    yield file
 
 
 def read_archive(file: BinaryIO, max_bytes: int) -> dict[str, np.ndarray]:

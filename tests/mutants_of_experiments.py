@@ -500,7 +500,7 @@ EXPERIMENTS = {
     ),
     (
       'a file is written in place',
-      "partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')",
+      "partial = path.with_name(f'.{secrets.token_hex(8)}{_PARTIAL}')",
       'partial = path',
       'records/files',
       'keeps_the_old_file',

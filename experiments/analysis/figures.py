@@ -18,6 +18,7 @@ import pandas as pd
 from experiments.analysis import report, statistics
 from experiments.analysis.statistics import Interval, percent_interval
 from experiments.records import files
+from experiments.settings.fields import printable
 from experiments.settings.grid import AXES, Point
 from experiments.settings.groups import FigureSettings
 from experiments.settings.methods import METHODS, PROTOCOL
@@ -137,6 +138,11 @@ def _draw_profile(axes: Axes, records: pd.DataFrame, style: dict[str, Any], labe
   axes.plot(means[0], means[1], label=label, **style)
   fill = dict(color=style['markerfacecolor'], edgecolors=style['color'], marker=style['marker'])
   axes.scatter(means[0], means[1], s=16 + 300 * share / len(records), zorder=3, clip_on=False, **fill)
+
+
+def with_labels(records: pd.DataFrame) -> pd.DataFrame:
+  """The records with texts that a figure shows as they are: printable, and no formulas."""
+  return records.map(lambda value: printable(value).replace('$', r'\$') if isinstance(value, str) else value)
 
 
 def panels(

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.analysis import statistics
+from experiments.settings.fields import printable
 
 # Columns of words wrap at this width, and titles at that of a page.
 _WORDS, _PAGE = 40, 120
@@ -37,7 +38,8 @@ def table(title: str, rows: Sequence[dict[str, str]] | pd.DataFrame, num_texts: 
 def as_text(table: Table) -> str:
   """The table below its title, in plain text."""
   widths = [_WORDS] * table.num_texts
-  return f'{textwrap.fill(table.title, _PAGE)}\n\n{_rows(table, tablefmt="simple", maxcolwidths=widths)}\n'
+  rows = _rows(table, tablefmt='simple', maxcolwidths=widths)
+  return printable(f'{textwrap.fill(table.title, _PAGE)}\n\n{rows}\n', kept='\n')
 
 
 def as_markdown(table: Table) -> str:

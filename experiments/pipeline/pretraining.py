@@ -158,6 +158,7 @@ def pretrained_params(
   with locks.held(directory, f'pretrained model {directory.name}', reporter, gives_up=is_past) as is_held:
     if not is_held:
       raise OutOfTime
+    files.remove_partials(directory)
     with (
       signals.deferred(),
       clock.phase('pretraining'),

@@ -76,7 +76,7 @@ class Checkpoints:
           if distributed.broadcast_from_process_0((directory / CHECKSUMS).exists):
             raise
           wrong = str(error)
-      renamed = distributed.broadcast_from_process_0(functools.partial(_renamed, directory))
+      renamed = distributed.broadcast_from_process_0(functools.partial(files.rename_corrupt, directory))
       self.found.append(f'checkpoint {directory}: {wrong}; renamed to {renamed}')
       # Orbax lists the steps when opened. Its `reload` would read the metrics of all, corrupt ones too.
       self.manager.close()
@@ -160,24 +160,21 @@ def _digests(step: pathlib.Path) -> dict[str, str]:
 
 def _fault(step: pathlib.Path) -> str | None:
   """The fault in the files of a step; None if its checksums, where it has any, show none."""
-  if not (step / CHECKSUMS).exists():
-    return None
   try:
-    recorded, there = files.read_sealed(step / CHECKSUMS), _digests(step)
+    there = _digests(step)
+    if not (step / CHECKSUMS).exists():
+      return None
+    recorded = files.read_sealed(step / CHECKSUMS, of=str, files=dict)
   except files.Corrupt as error:
     return f'{CHECKSUMS} {error}'
-  except OSError as error:
-    return f'a file cannot be read ({error.strerror})'
+  except (OSError, ValueError) as error:
+    return f'a file cannot be read ({storage.reason(error)})'
   if recorded['of'] != step.parents[1].name:
     return f'it belongs to model {recorded["of"]}'
   for name, _ in sorted(there.items() ^ recorded['files'].items()):
     wrong = 'failed its checksum' if name in there else 'is missing'
     return f'{name} {wrong if name in recorded["files"] else "has no checksum"}'
   return None
-
-
-def _renamed(step: pathlib.Path) -> str:
-  return files.rename_corrupt(step).name
 
 
 def steps(directory: pathlib.Path) -> list[int]:

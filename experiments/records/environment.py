@@ -64,9 +64,9 @@ def _git(*words: str) -> str:
 def keep(workdir: pathlib.Path, here: Environment) -> str:
   """Write an environment into a workdir unless it is there intact; return its id, by which records name it."""
   # The id is a digest of the values in the file, so that `load` detects a changed file.
-  environment_id, content = digest([here]), (json.dumps(here, indent=1) + '\n').encode()
+  environment_id, content = digest([here]), json.dumps(here, indent=1) + '\n'
   path = workdir / FOLDER / f'{environment_id}.json'
-  if not path.exists() or path.read_bytes() != content:
+  if not files.has(path, content):
     files.write_whole(path, content)
   return environment_id
 
@@ -75,7 +75,7 @@ def load(workdir: pathlib.Path, records: Iterable[dict[str, Any]]) -> dict[str, 
   """The environments of the records of a workdir by id, without those that cannot be compared."""
   found = {}
   # Read all files: an id in a record, which may come from anybody, must not choose a path.
-  for path in (workdir / FOLDER).glob('*.json'):
+  for path in files.entries(workdir / FOLDER):
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
       content = files.read_json(path)
       # Raises if a field that decides bits is missing.

@@ -48,7 +48,7 @@ def caught(directory: pathlib.Path, error: Exception) -> Failure:
 def read(directory: pathlib.Path) -> dict[str, Any] | None:
   """The failure of a trial; None if it has none."""
   try:
-    return files.read_sealed(directory / FILE_NAME)
+    return files.read_sealed(directory / FILE_NAME, error=str, status=int, when=str)
   except FileNotFoundError:
     return None
   except files.Corrupt:

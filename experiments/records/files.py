@@ -1,11 +1,13 @@
 """Files that are written whole or not at all, by process 0 alone, and read without trust: none is unpickled or run."""
 
+import contextlib
+import fnmatch
 import hashlib
 import itertools
 import json
 import os
 import pathlib
-import platform
+import secrets
 from typing import Any
 
 from etils import epath
@@ -14,12 +16,16 @@ import numpy as np
 from experiments.runtime import locks
 from experiments.runtime.storage import is_object, not_written, StorageError
 from experiments.settings.fields import SettingsError
-from hmm_jax.distribution_files import check_bytes, read_archive
+from hmm_jax.distribution_files import check_bytes, open_regular, read_archive
 
 # Most bytes of JSON to read: its objects take several times as many.
 MOST_JSON = 2**28
 # Bytes of all arrays of a file.
 MOST_ARRAYS = 2**30
+# Bytes of a file that is only hashed.
+_MOST_HASHED = 2**40
+# Ends the name of a file that is being written, after a dot and 16 random characters.
+_PARTIAL = '.partial'
 # The field of a sealed file that has the SHA-256 of the others.
 _SEAL = 'sha256'
 
@@ -39,21 +45,39 @@ def write_whole(path: pathlib.Path, content: str | bytes) -> None:
   if is_object(path):
     path.write_bytes(data)
     return
-  # Every pod of a cluster may have the same process id.
-  partial = path.with_name(f'.{path.name}.{platform.node()}.{os.getpid()}')
   try:
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-      with open(partial, 'wb') as file:
-        file.write(data)
-        file.flush()
-        # Without it a power failure may leave the new name with no content.
-        os.fsync(file.fileno())
-      os.replace(partial, path)
-    finally:
-      partial.unlink(missing_ok=True)
+      _replace(path, data)
+    except FileNotFoundError:
+      # A run that begins has removed the partial file: see `remove_partials`.
+      _replace(path, data)
   except OSError as error:
     raise StorageError(not_written(path, error)) from error
+
+
+def _replace(path: pathlib.Path, data: bytes) -> None:
+  partial = path.with_name(f'.{secrets.token_hex(8)}{_PARTIAL}')
+  path.parent.mkdir(parents=True, exist_ok=True)
+  try:
+    # Exclusive creation follows no link.
+    with open(partial, 'xb') as file:
+      file.write(data)
+      file.flush()
+      # Without it a power failure may leave the new name with no content.
+      os.fsync(file.fileno())
+    os.replace(partial, path)
+  finally:
+    partial.unlink(missing_ok=True)
+
+
+def remove_partials(directory: pathlib.Path) -> None:
+  """Remove the partial files below a local directory, which killed runs left; a live process writes its own again."""
+  if locks.may_write(directory):
+    # Unlike `rglob` it passes over folders that other processes remove meanwhile, and over object stores.
+    for folder, _, names in os.walk(directory):
+      for name in fnmatch.filter(names, f'.{"?" * 16}{_PARTIAL}'):
+        with contextlib.suppress(OSError):
+          os.unlink(os.path.join(folder, name))
 
 
 def remove(path: pathlib.Path) -> None:
@@ -110,22 +134,37 @@ def _parsed(text: str) -> Any:
 
 def read_bytes(path: pathlib.Path) -> bytes:
   """The bytes of a JSON file; raises ValueError, before it reads, if there are more than MOST_JSON."""
+  with opened(path, MOST_JSON) as file:
+    return file.read()
+
+
+def opened(path: pathlib.Path, most_bytes: int) -> contextlib.AbstractContextManager[Any]:
+  """Open a file that anybody may have put there; raises ValueError if it has more bytes or is not a regular file."""
+  if not is_object(path):
+    return open_regular(path, most_bytes)
   # pathlib's `stat` knows local files alone.
-  size = epath.Path(path).stat().length
-  check_bytes(size, MOST_JSON)
-  return path.read_bytes()
+  there = epath.Path(path)
+  check_bytes(there.stat().length, most_bytes)
+  return there.open('rb')
+
+
+def has(path: pathlib.Path, content: str) -> bool:
+  """True if the file is there with this content."""
+  with contextlib.suppress(OSError, ValueError):
+    return read_bytes(path) == content.encode()
+  return False
 
 
 def read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
   """The arrays of an .npz file, as `read_archive` reads at most MOST_ARRAYS bytes of them."""
-  # zipfile and numpy open no path of an object store.
-  with path.open('rb') as file:
+  # An archive has headers beside its arrays.
+  with opened(path, 2 * MOST_ARRAYS) as file:
     return read_archive(file, MOST_ARRAYS)
 
 
 def digest(path: pathlib.Path) -> str:
   """The SHA-256 of a file, in hexadecimal digits."""
-  with path.open('rb') as file:
+  with opened(path, _MOST_HASHED) as file:
     return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
@@ -134,8 +173,11 @@ def write_sealed(path: pathlib.Path, content: dict[str, Any]) -> None:
   write_whole(path, json.dumps({**content, _SEAL: _seal(content)}, allow_nan=False) + '\n')
 
 
-def read_sealed(path: pathlib.Path) -> dict[str, Any]:
-  """The content that `write_sealed` wrote. Raises FileNotFoundError if there is no file, Corrupt if it is corrupt."""
+def read_sealed(path: pathlib.Path, **kinds: type) -> dict[str, Any]:
+  """The content that `write_sealed` wrote, with fields of these types among others.
+
+  Raises FileNotFoundError if there is no file, Corrupt if it is corrupt or lacks a field.
+  """
   try:
     content = read_json(path)
   except FileNotFoundError:
@@ -144,6 +186,9 @@ def read_sealed(path: pathlib.Path) -> dict[str, Any]:
     raise Corrupt(f'cannot be parsed ({type(error).__name__})')
   if not isinstance(content, dict) or content.pop(_SEAL, None) != _seal(content):
     raise Corrupt('failed its checksum')
+  for field, kind in kinds.items():
+    if type(content.get(field)) is not kind:
+      raise Corrupt(f'has no valid {field}')
   return content
 
 
@@ -151,8 +196,8 @@ def _seal(content: dict[str, Any]) -> str:
   return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
-  """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new path.
+def rename_corrupt(path: pathlib.Path) -> str:
+  """Rename a file or a directory to NAME.corrupt, or NAME.corrupt-2 and so on if that exists; return the new name.
 
   An object store has no names to change: its library copies all before it removes anything. Raises Lost where another
   process has the lock that this one took.
@@ -162,14 +207,20 @@ def rename_corrupt(path: pathlib.Path) -> pathlib.Path:
   numbers, where = itertools.count(2), path.with_name(f'{path.name}.corrupt')
   while where.exists():
     where = path.with_name(f'{path.name}.corrupt-{next(numbers)}')
-  return path.rename(where)
+  return path.rename(where).name
+
+
+def entries(directory: pathlib.Path) -> list[pathlib.Path]:
+  """The paths in a directory by name, none where there is none."""
+  # In an object store `glob` takes the brackets of an address for a pattern.
+  return sorted(directory.iterdir(), key=str) if directory.is_dir() else []
 
 
 def tree(directory: pathlib.Path) -> dict[str, pathlib.Path]:
   """Every file below a directory, by its path from there."""
   # Paths of an object store have no `rglob`.
   found: dict[str, pathlib.Path] = {}
-  for path in sorted(directory.iterdir(), key=str):
+  for path in entries(directory):
     below = tree(path) if path.is_dir() else {'.': path}
     found |= {str(path.relative_to(directory) / name): file for name, file in below.items()}
   return found

@@ -24,7 +24,7 @@ def write(workdir: pathlib.Path, settings: Any, records: list[Record]) -> None:
   If the settings have changed, a kill in between leaves no records, rather than records beside the wrong settings.
   """
   path, config = workdir / CONFIG_NAME, _config(settings)
-  if not path.exists() or path.read_bytes() != config.encode():
+  if not files.has(path, config):
     files.remove(workdir / FILE_NAME)
     files.write_whole(path, config)
   files.write_json_lines(workdir / FILE_NAME, rows(settings, records))

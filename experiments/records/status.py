@@ -7,6 +7,7 @@ from experiments.records import failures
 from experiments.records.trial_records import Grid, Trial
 from experiments.runtime import locks
 from experiments.runtime.timing import in_words
+from experiments.settings.fields import printable
 
 STATES = ('done', 'running', 'stale', 'failed', 'missing')
 
@@ -16,7 +17,7 @@ def text(grid: Grid) -> str:
   places, names = len(str(len(grid) - 1)), max(map(len, grid))
   states = [state(trial) for trial in grid.values()]
   lines = [
-    f'{number:{places}}  {trial.id}  {name:{names}}  {words}\n'
+    printable(f'{number:{places}}  {trial.id}  {name:{names}}  {words}') + '\n'
     for number, ((name, trial), words) in enumerate(zip(grid.items(), states))
   ]
   counts = Counter(words.split()[0] for words in states)

@@ -134,8 +134,8 @@ Grid = dict[str, Trial]
 def _read(path: pathlib.Path, name: Name, trial_id: str) -> Record:
   """A record. Raises FileNotFoundError where there is none, and Corrupt where it is not what was written, or of
   another trial."""
-  record = files.read_sealed(path)
-  if not {**name._asdict(), 'trial_id': trial_id}.items() <= record.items() or _ARRAYS not in record:
+  record = files.read_sealed(path, **{_ARRAYS: str})
+  if not {**name._asdict(), 'trial_id': trial_id}.items() <= record.items():
     raise files.Corrupt(f'belongs to trial {record.get("trial_id")!r}')
   return record
 
@@ -159,9 +159,9 @@ def plan(trial: Trial, reporter: Reporter) -> set[Name]:
         continue
       except FileNotFoundError:
         pass
-      except files.Corrupt as error:
+      except ValueError as error:
         moved = [files.rename_corrupt(one) for one in (path, arrays) if one.exists()]
-        reporter.say(f'{path}: {error}; renamed to {moved[0].name}, rerunning')
+        reporter.say(f'{path}: {error}; renamed to {moved[0]}, rerunning')
       missing.append(name)
     made = environments.load(trial.workdir, intact).values() if missing else ()
     for different in environments.differing(made, environments.environment(jax.devices())):

@@ -7,6 +7,7 @@ of a run have to see the workdir.
 from collections.abc import Callable, Collection
 import hashlib
 import operator
+import os
 import pathlib
 import textwrap
 from typing import Any
@@ -25,6 +26,8 @@ from hmm_jax.sampling import token_dtype
 
 # Of a workdir: a file for each reference.
 FOLDER = 'user_data'
+# Most bytes of NAME, so that NAME-DIGEST.npz has at most 255.
+_LONGEST_NAME = 238
 _VALID = {
   'distribution': f'one of {", ".join(NAMED)}, or a .json or .npz file',
   'corpus_file': 'an .npy or .txt file of documents of one length',
@@ -74,11 +77,19 @@ def resolve(config: Any, workdir: pathlib.Path, named: Collection[str]) -> Given
 
 def _found(field: str, word: str, workdir: pathlib.Path, reader: Callable[[str], Arrays]) -> tuple[str, Arrays]:
   """The reference and the arrays of what a field names: a process, a file, or what the workdir has of that name."""
-  name = pathlib.Path(word).stem
-  if word not in NAMED and not pathlib.Path(word).is_file():
-    paths = {*(workdir / FOLDER).glob(f'{name}-{"?" * 12}.npz'), *(workdir / FOLDER).glob(f'{name}.npz')}
-    kept = {path.stem: load(workdir, path.stem) for path in sorted(paths)}
-    kept = {reference: arrays for reference, arrays in kept.items() if ('tokens' in arrays) == (field == 'corpus_file')}
+  word = os.path.expanduser(word)
+  path = pathlib.Path(word)
+  # A name that is too long for a file of the workdir becomes a digest too.
+  name = path.stem if len(path.stem.encode(errors='replace')) <= _LONGEST_NAME else digest([path.stem])
+  if word not in NAMED and not os.path.exists(word):
+    stems = [file.stem for file in files.entries(workdir / FOLDER)]
+    kept = {
+      one: arrays
+      for one in stems
+      # The word may be a reference itself.
+      if (one == path.name or one.rpartition('-')[0] == name)
+      and ('tokens' in (arrays := load(workdir, one))) == (field == 'corpus_file')
+    }
     require(len(kept) < 2, field, word, f'one of {", ".join(kept)}, the copies in {workdir}')
     if kept:
       return kept.popitem()
@@ -90,7 +101,7 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
   """Read what a field names; raises SettingsError where that fails."""
   try:
     return reader(word)
-  except (OSError, EOFError, ValueError) as error:
+  except (OSError, EOFError, MemoryError, ValueError) as error:
     reason = textwrap.shorten(str(error), 300)
     raise SettingsError(f'{field} is {word!r}, and cannot be read ({reason}); valid is {_VALID[field]}')
 
@@ -100,9 +111,11 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
 
   A file of one line, or of one id a line, is one document. Raises ValueError at what is no id.
   """
-  # Of an .npy nothing is allocated that it only declares.
-  is_text = path.endswith('.txt')
-  ids = np.atleast_2d(np.loadtxt(path, np.int64) if is_text else np.load(path, mmap_mode='r', allow_pickle=False))
+  with files.opened(pathlib.Path(path), files.MOST_ARRAYS) as file:
+    is_text = path.endswith('.txt')
+    # Raises MemoryError, and touches no memory, for an .npy that declares more than it has.
+    ids = np.loadtxt(file, np.int64, encoding='utf-8-sig') if is_text else np.load(file, allow_pickle=False)
+  ids = np.atleast_2d(ids)
   if ids.dtype.kind not in 'iu' or ids.ndim > 2:
     raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not integers [documents, length] or [length]')
   check_ids('tokens', ids, num_tokens)

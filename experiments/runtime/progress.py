@@ -8,6 +8,7 @@ import rich.console
 import rich.progress
 
 from experiments.runtime.timing import Clock
+from experiments.settings.fields import printable
 
 _SECONDS_BETWEEN_LINES = 10.0
 # Until the first unit of work is done.
@@ -27,7 +28,7 @@ class Reporter:
 
   def say(self, text: str) -> None:
     """Print one line."""
-    self.show(self._prefix + text)
+    self.show(self._prefix + printable(text))
 
   def show(self, text: str) -> None:
     """Print text as it is; long lines wrap, and nothing is cut."""
@@ -36,7 +37,7 @@ class Reporter:
   @contextlib.contextmanager
   def part(self, index: int, count: int, name: str) -> Iterator[None]:
     """Prefix messages inside with part `index` of `count`."""
-    self._prefix = f'[{index}/{count}] {name}: '
+    self._prefix = printable(f'[{index}/{count}] {name}: ')
     try:
       yield
     finally:

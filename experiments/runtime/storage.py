@@ -1,5 +1,6 @@
 """Paths of a run, in a local directory or an object store: parsing, a check that they are writable, free space."""
 
+import os
 import pathlib
 import shutil
 import tempfile
@@ -15,7 +16,7 @@ class StorageError(OSError):
 
 
 def located(where: str, name: str = 'a path') -> pathlib.Path:
-  """The path of a local directory, or of one in an object store, such as gs://BUCKET/DIRECTORY.
+  """The path of a local directory, with ~ expanded, or of one in an object store, such as gs://BUCKET/DIRECTORY.
 
   The latter is an epath, which has the methods of pathlib that are used here. Raises SettingsError, which calls the
   path `name`, where it is neither.
@@ -23,7 +24,7 @@ def located(where: str, name: str = 'a path') -> pathlib.Path:
   # Python decodes bytes of the command line that are no UTF-8 to unprintable characters.
   require(where.isprintable(), name, where, 'a path of printable UTF-8 characters')
   if '://' not in where:
-    return pathlib.Path(where)
+    return pathlib.Path(os.path.expanduser(where))
   try:
     return cast(pathlib.Path, epath.Path(where))
   except (KeyError, ValueError):

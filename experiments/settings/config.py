@@ -33,7 +33,7 @@ def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict
 
   Raises SettingsError where there is no such file or name, or the file fails.
   """
-  name, *scale = config.split(':', 1)
+  name, *scale = os.path.expanduser(config).split(':', 1)
   is_file = os.path.isfile(name)
   valid = f'the path of a config file, or one of {", ".join(experiments)}, with an optional :SCALE'
   require(is_file or name in experiments, '--config', config, valid)

@@ -24,6 +24,11 @@ def require(holds: Any, name: str, value: Any, valid: str) -> None:
     raise SettingsError(f'{name} is {value!r:.300}; valid is {valid}')
 
 
+def printable(text: str, kept: str = '') -> str:
+  r"""Replace each unprintable character that is not in `kept`, such as that of an escape sequence, by its \x1b."""
+  return ''.join(char if char.isprintable() or char in kept else repr(char)[1:-1] for char in text)
+
+
 def setting(
   meaning: str,
   *,

@@ -59,7 +59,7 @@ class Study(NamedTuple):
       return
     text = '\n'.join(as_text(table) for table in self.tables(records, settings).values())
     # Make everything before showing it: records that do not fit are refused, and leave no table.
-    figures = self.figures(records, settings)
+    figures = self.figures(figures_lib.with_labels(records), settings)
     reporter.show(text)
     files.write_whole(workdir / 'table.txt', text)
     reporter.say(f'records: {workdir / results.FILE_NAME}')
@@ -107,11 +107,11 @@ def _read_or_made(
 def _kept(path: pathlib.Path, reporter: Reporter) -> Row | None:
   """The content of a part's file; None where there is none, or it was corrupt and is renamed."""
   try:
-    return files.read_sealed(path)
+    return files.read_sealed(path, records=list)
   except FileNotFoundError:
     return None
   except files.Corrupt as error:
-    reporter.say(f'{path}: {error}; renamed to {files.rename_corrupt(path).name}, rerunning')
+    reporter.say(f'{path}: {error}; renamed to {files.rename_corrupt(path)}, rerunning')
     return None
 
 

@@ -83,6 +83,7 @@ class Bench:
       kept = len(list(workdir.rglob('*.corrupt')))
       check(scenario.corrupt in (None, kept), f'{kept} files are renamed to .corrupt')
       check('Traceback' not in said, 'there is a traceback')
+      check(not [*workdir.rglob('.*.partial')], 'a partial file is left')
     except Lost as lost:
       return str(lost)
     return ''

@@ -21,11 +21,12 @@ MEMORY = dense_hmm(np.random.default_rng(0), 2, per_memory=True)._replace(cell_i
 
 @pytest.mark.parametrize('suffix', ['.json', '.npz'])
 @pytest.mark.parametrize('distribution', [float32_hmm(0, 3, 4), MEMORY])
-def test_a_file_gives_the_same_numbers(tmp_path, suffix, distribution):
-  """To the last bit; a .json file is as the schema says."""
-  path = tmp_path / f'mine{suffix}'
-  save_distribution(path, distribution)
-  for loaded, array in zip(load_distribution(str(path)), distribution, strict=True):
+def test_a_file_gives_the_same_numbers(tmp_path, monkeypatch, suffix, distribution):
+  """To the last bit, also of a home; a .json file is as the schema says."""
+  path, word = tmp_path / f'mine{suffix}', f'~/mine{suffix}'
+  monkeypatch.setenv('HOME', str(tmp_path))
+  save_distribution(word, distribution)
+  for loaded, array in zip(load_distribution(word), distribution, strict=True):
     np.testing.assert_array_equal(loaded, array)
   if suffix == '.json':
     SCHEMA.validate(json.loads(path.read_text()))

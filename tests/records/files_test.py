@@ -30,6 +30,20 @@ def test_json_lines_round_trip_every_bit(tmp_path):
   assert files.read_json_lines(path) == rows
 
 
+def test_a_partial_file_follows_no_link_and_may_be_lost(tmp_path, monkeypatch):
+  """None that is planted under the name of an earlier one; a run that begins removes partial files, live ones too."""
+  path, partials = tmp_path / 'file', []
+  monkeypatch.setattr(files.os, 'fsync', lambda _: partials.extend(tmp_path.glob('.*')))
+  files.write_whole(path, 'first')
+  partials[0].symlink_to(tmp_path / 'victim')
+  files.write_whole(path, 'second')
+  assert {*tmp_path.iterdir()} == {path, partials[0]}
+  sweep = map(files.remove_partials, [tmp_path])
+  monkeypatch.setattr(files.os, 'fsync', lambda _: next(sweep, None))
+  files.write_whole(path, 'third')
+  assert path.read_text() == 'third' and [*tmp_path.iterdir()] == [path]
+
+
 @pytest.mark.parametrize('content', [b'{"a": 1}\n{"a": ', b'\xff\xfe', b'[1, 2]\n', b'[' * 10**5])
 def test_a_damaged_file_is_named(tmp_path, content):
   """Lines that are cut off, no text, no object, or nested too deep."""

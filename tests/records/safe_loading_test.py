@@ -1,20 +1,26 @@
 """Files of others: nothing is unpickled or run, nothing absurd is allocated, and no path is taken from them."""
 
 import dataclasses
+import io
 import json
+import os
 import pathlib
 import re
 import sys
 
 from conftest import ROOT
+from figures_cases import prompt_records
 import numpy as np
 import pytest
+import rich.console
 from settings_cases import settings_of
 
 from experiments.pipeline import sweep, verify
-from experiments.records import files
+from experiments.records import files, results, user_data
+from experiments.runtime.progress import Reporter
 from experiments.settings.fields import SettingsError
 from experiments.studies import registry
+from hmm_jax.distribution_files import load_distribution
 
 # What a line has that runs or unpickles what it reads.
 UNSAFE = re.compile(
@@ -52,6 +58,39 @@ def test_absurd_arrays_are_refused_before_they_are_allocated(tmp_path, monkeypat
   monkeypatch.setattr(files, 'MOST_ARRAYS', 20_000)
   with pytest.raises(ValueError):
     files.read_arrays(tmp_path / 'arrays.npz')
+
+
+def _hole(path):
+  path.touch()
+  os.truncate(path, 2**41)
+
+
+READERS = {
+  'a.json': load_distribution,
+  'a.npz': load_distribution,
+  'a.npy': lambda path: user_data.tokens(str(path), 2),
+  'a': files.digest,
+}
+
+
+@pytest.mark.parametrize('make', [os.mkfifo, _hole])
+@pytest.mark.parametrize('name', READERS)
+def test_only_regular_files_of_a_sane_size_are_read(tmp_path, name, make):
+  """A pipe that nobody writes to would block, and a hole of 2 TB would fill the memory."""
+  make(tmp_path / name)
+  with pytest.raises(ValueError):
+    READERS[name](tmp_path / name)
+
+
+def test_texts_of_records_are_shown_as_they_are(tmp_path):
+  """Nothing in them acts on a terminal, and none is read as a formula by the figure."""
+  settings, name = settings_of('smoke', figures=('figure_3_left',)), 'p$1_$2\x1b[31m'
+  results.write(tmp_path, settings, [row | {'distribution': f'{name}-0'} for row in prompt_records()])
+  reporter = Reporter(rich.console.Console(file=io.StringIO()))
+  registry.EXPERIMENTS['prompt_vs_head'].show(settings, tmp_path, reporter)
+  reporter.say(name)
+  shown = reporter.console.file.getvalue() + (tmp_path / 'table.txt').read_text()
+  assert shown.count(r'p$1_$2\x1b[31m') > 2 and shown.replace('\n', '').isprintable()
 
 
 def test_settings_that_are_read_back_choose_no_path():

@@ -84,21 +84,26 @@ def test_who_is_stopped_begins_no_other(grid, runs, tmp_path, monkeypatch, error
 
 
 def test_the_status_of_every_trial_is_told(tmp_path, monkeypatch, capsys):
-  """Done, running or stale and by whom, failed and why, or missing; no device is looked at, and nothing is written."""
+  """Done, running or stale and by whom, failed and why, or missing; no device is looked at, and nothing is written.
+
+  The reason is shown as it is, and one that lacks its time or is of other types is unknown.
+  """
   flags = ['--config=prompt_vs_head:smoke', f'--workdir={tmp_path}', '--config.models=exact', '--config.methods=head']
-  flags += ['--config.num_states=4,6,8,10,12', '--config.tasks_per_trial=1']
-  grid = sweep.trials(exact_settings(num_states=(4, 6, 8, 10, 12)), tmp_path)
-  done, runs, stale, failed, _ = grid.values()
+  flags += ['--config.num_states=4,6,8,10,12,14', '--config.tasks_per_trial=1']
+  grid = sweep.trials(exact_settings(num_states=(4, 6, 8, 10, 12, 14)), tmp_path)
+  done, runs, stale, failed, odd, _ = grid.values()
   add_record(done)
   lock_elsewhere(runs.directory)
   os.utime(lock_elsewhere(stale.directory), (0, time.time() - 3670))
   for trial in (runs, failed):
-    failures.caught(trial.directory, ValueError('bad luck'))
+    failures.caught(trial.directory, ValueError('bad\x1b luck'))
+  files.write_sealed(odd.directory / 'failed.json', {'error': ['x'], 'status': 1})
   before = files.tree(tmp_path).keys()
   monkeypatch.setattr(jax, 'devices', lambda *_: pytest.fail('looks at devices'))
   assert main_lib.main(['main', '--mode=status', *flags]) == 0
-  words = ['done', f'running in {OTHER}', f'stale since {OTHER}.* 1:0[12]:', 'failed at .*: ValueError: bad luck']
-  words += ['missing 1 of 1: exact head', '1 done, 1 running, 1 stale, 1 failed, 1 missing']
+  words = ['done', f'running in {OTHER}', f'stale since {OTHER}.* 1:0[12]:', r'failed at .*: ValueError: bad\\x1b luck']
+  words += ['failed at an unknown time: ']
+  words += ['missing 1 of 1: exact head', '1 done, 1 running, 1 stale, 2 failed, 1 missing']
   lines = capsys.readouterr().out.splitlines()
   assert [word for word, line in zip(words, lines, strict=True) if not re.search(f' {word}', line)] == []
   assert files.tree(tmp_path).keys() == before

@@ -11,6 +11,7 @@ from settings_cases import config_of, settings_of
 from experiments.pipeline import process_check, trial as trial_lib
 from experiments.records import results, user_data
 from experiments.records.trial_records import Trial
+from experiments.runtime import storage
 from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.studies import registry
@@ -116,6 +117,22 @@ def test_a_process_that_cannot_serve_is_refused(changes, says):
   settings = settings_of('smoke', 'memory_cells', memory__cells=(2,), memory__label_cell=1)
   with pytest.raises(SettingsError, match=f'^distribution is .*{says}') if says else contextlib.nullcontext():
     process_check.check(settings, MEMORY._replace(**changes))
+
+
+@pytest.mark.parametrize('name', ['hmm[1]', 'a.b-1', '\x1b[31m\udcff', 'x' * 245])
+def test_a_kept_file_is_found_by_its_name(tmp_path, monkeypatch, name):
+  """Whatever characters it has and however long it is, and by its reference; not by another name, or a pattern."""
+  monkeypatch.setenv('HOME', str(tmp_path))
+  word = f'~/{name}.json'
+  path = storage.located('~') / f'{name}.json'
+  _written(path, processes.mess3())
+  settings, given = _resolved(tmp_path, distribution=word)
+  user_data.keep(tmp_path, given)
+  path.unlink()
+  for each in (word, settings.distribution):
+    assert _resolved(tmp_path, distribution=each)[0] == settings
+  with pytest.raises(SettingsError, match='^distribution is '):
+    _resolved(tmp_path, distribution=f'~/{name}*.json')
 
 
 def test_a_kept_file_is_found_by_its_kind(tmp_path):
