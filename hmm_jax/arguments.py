@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import decimal
 import functools
 import inspect
-import math
 import numbers
 import reprlib
 from typing import Any, TypeVar
@@ -100,22 +99,10 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
     raise ValueError(f'{name} contain {wrong}; valid are integers from 0 to {num_ids - 1}')
 
 
-def check_size(name: str, value: Any, least: int = 1) -> None:
-  """Raise ValueError unless `value` is an integer from `least` to 2^31 - 1."""
-  if not isinstance(value, numbers.Integral) or not least <= value < 2**31:
-    raise ValueError(f'{name} is {value}; valid is an integer from {least} to 2^31 - 1')
-
-
-def check_positive(name: str, value: Any) -> None:
-  """Raise ValueError unless `value`, if known, is a number from 1e-30 to 1e30, by which float32 can be divided."""
-  if isinstance(value, numbers.Real) and not 1e-30 <= value <= 1e30:
-    raise ValueError(f'{name} is {value}; valid is a number from 1e-30 to 1e30')
-
-
-def check_entries(name: str, value: int, *sizes: int) -> None:
-  """Raise ValueError if an array of these sizes has over 2^34 entries: XLA ends the process at absurd sizes."""
-  if math.prod(sizes) > 2**34:
-    raise ValueError(f'{name} is {value}, for an array of {math.prod(sizes):,} entries; valid are at most 2^34')
+def check_size(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> None:
+  """Raise ValueError unless `value` is an integer from `least` to `most`."""
+  if not isinstance(value, numbers.Integral) or not least <= value <= most:
+    raise ValueError(f'{name} is {value}; valid is an integer from {least} to {most:,}')
 
 
 def check_vocabulary(model: Any, distribution: Any) -> None:
@@ -131,28 +118,26 @@ def check_widths(parts: Sequence[Any], width: int) -> None:
       raise ValueError(f'embeddings or a prompt have shape {part.shape}; valid is [..., {width}]')
 
 
-def converted(function: FunctionT) -> FunctionT:
-  """Wrap `function`: convert its distributions and whatever its annotations call an array.
+def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> FunctionT:
+  """`function`, or `call` in its place, of arguments that are converted and checked by their names and annotations.
 
-  Raises ValueError that names the argument or field, its value and what is valid.
+  They are distributions, what is annotated as an array, sizes, and temperatures that divide. Raises ValueError that
+  names the argument or field, its value and what is valid.
   """
-  return _with_border(function, function)
-
-
-def checked(function: FunctionT, **options: Any) -> FunctionT:
-  """`float64.jit(function, **options)` of `converted` arguments."""
-  return _with_border(function, float64.jit(function, **options))
-
-
-def _with_border(function: FunctionT, call: Callable[..., Any]) -> FunctionT:
-  """`call` with the converted arguments of `function`."""
   parameters = inspect.signature(function).parameters
   arrays = {name for name, parameter in parameters.items() if 'rray' in str(parameter.annotation)}
+  call = call or function
 
   def convert(name: str, x: Any) -> Any:
-    if name in _WEIGHTS:
-      return _weights(name, x)
-    return array(name, x) if name in arrays and x is not None else distribution(x)
+    if name in arrays and x is not None:
+      return _weights(name, x) if name in _WEIGHTS else array(name, x)
+    if (name.startswith('num_') or name in _SIZES) and x is not None:
+      # XLA ends the process at the size of a matrix of more states.
+      check_size(name, x, most=2**15 if name == 'num_states' else 2**31 - 1)
+    # Not of a traced number.
+    if name.endswith('_temperature') and isinstance(x, numbers.Real) and not 1e-30 <= x <= 1e30:
+      raise ValueError(f'{name} is {x}; valid is a number from 1e-30 to 1e30')
+    return distribution(x)
 
   @functools.wraps(function)
   def border(*args: Any, **named: Any) -> Any:
@@ -162,6 +147,12 @@ def _with_border(function: FunctionT, call: Callable[..., Any]) -> FunctionT:
   return border  # type: ignore[return-value]
 
 
+def checked(function: FunctionT, **options: Any) -> FunctionT:
+  """`float64.jit(function, **options)` of `converted` arguments."""
+  return converted(function, float64.jit(function, **options))
+
+
+_SIZES = 'length', 'chunk_length', 'chunk_size', 'memory_size'
 # Rows of numbers that are finite and at least 0.
 _WEIGHTS = 'likelihoods', 'before', 'after', 'evidence'
 

@@ -114,6 +114,7 @@ def softmax_of_uniform(key: Array, shape: tuple[int, ...], temperature: float) -
   return jax.nn.softmax(jax.random.uniform(key, shape) / temperature, axis=-1)
 
 
+@arguments.converted
 def random_hmm(
   key: Array,
   num_states: int,
@@ -139,15 +140,12 @@ def random_hmm(
     emission_temperature: of each emission row.
 
   Raises:
-    ValueError: a size is below 1 or absurd, or a temperature is not positive.
+    ValueError: a size is not from 1 to 2^31 - 1 (num_states: 2^15), or a temperature is not positive.
 
   >>> hmm = random_hmm(jax.random.key(0), num_states=3, num_tokens=4)
   >>> hmm.transition_matrix.shape, hmm.emission_matrix.shape
   ((3, 3), (3, 4))
   """
-  check_draw(
-    num_states, num_tokens, num_permutations, transition_temperature, initial_temperature, emission_temperature
-  )
   key_weights, key_permutations, key_initial, key_emission = jax.random.split(key, 4)
   return HMM(
     initial_probs=softmax_of_uniform(key_initial, (num_states,), initial_temperature),
@@ -156,25 +154,6 @@ def random_hmm(
     ),
     emission_matrix=softmax_of_uniform(key_emission, (num_states, num_tokens), emission_temperature),
   )
-
-
-def check_draw(
-  num_states: int, num_tokens: int, num_permutations: int | None, transition: float, initial: float, emission: float
-) -> None:
-  """Raise ValueError at the first of the sizes and temperatures of a random draw that is wrong."""
-  num_permutations = num_states if num_permutations is None else num_permutations
-  sizes = {'num_states': num_states, 'num_tokens': num_tokens, 'num_permutations': num_permutations}
-  for name, value in sizes.items():
-    arguments.check_size(name, value)
-  arguments.check_entries('num_states', num_states, num_permutations, num_states, num_states)
-  arguments.check_entries('num_tokens', num_tokens, num_states, num_tokens)
-  temperatures = {
-    'transition_temperature': transition,
-    'initial_temperature': initial,
-    'emission_temperature': emission,
-  }
-  for name, temperature in temperatures.items():
-    arguments.check_positive(name, temperature)
 
 
 def mixed_permutations(

@@ -17,7 +17,7 @@ import numpy as np
 from hmm_jax import arguments, inference
 from hmm_jax.arguments import checked
 from hmm_jax.display import shown
-from hmm_jax.hmm import check_draw, check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
+from hmm_jax.hmm import check_probs, emission_shape, HMM, mixed_permutations, softmax_of_uniform
 
 # The most memory configurations, M^N, that inference enumerates.
 MAX_CONFIGURATIONS = 4096
@@ -126,6 +126,7 @@ def independent_cells(cell_probs: Array | np.ndarray) -> Array | np.ndarray:
   return functools.reduce(outer, cell_probs)
 
 
+@arguments.converted
 def random_memory_hmm(
   key: Array,
   memory_size: int,
@@ -162,13 +163,7 @@ def random_memory_hmm(
   >>> random_memory_hmm(jax.random.key(0), memory_size=2, num_states=4, num_tokens=5, num_cells=2).memory_probs.shape
   (2, 2)
   """
-  check_draw(
-    num_states, num_tokens, num_permutations, transition_temperature, initial_temperature, emission_temperature
-  )
-  arguments.check_size('memory_size', memory_size)
-  arguments.check_size('num_cells', num_cells)
   check_configurations(memory_size, num_cells)
-  arguments.check_entries('num_tokens', num_tokens, memory_size, num_states, num_tokens)
   if num_states % num_cells:
     raise ValueError(f'num_states is {num_states}; valid is a multiple of num_cells, {num_cells}')
   key_weights, key_permutations, key_initial, key_memory, key_emission = jax.random.split(key, 5)

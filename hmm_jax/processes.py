@@ -69,16 +69,12 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   ends, tokens = np.argwhere(T.any(1).T).T
   entering_PxS = T[tokens, :, ends]
   totals = entering_PxS.sum(1)
-  proportions = entering_PxS / totals[:, None]
+  proportions = np.column_stack([ends + 1, entering_PxS / totals[:, None]])
   first, group = list[int](), np.zeros(len(ends), int)
-  for pair in np.lexsort([*proportions.T[::-1], ends]):
-    same = [
-      k
-      for k, other in enumerate(first)
-      if ends[other] == ends[pair] and are_equal(proportions[other], proportions[pair]).all()
-    ]
-    first += [] if same else [pair]
-    group[pair] = same[0] if same else len(first) - 1
+  for pair in np.lexsort(proportions.T[::-1]):
+    same = (k for k, other in enumerate(first) if are_equal(proportions[other], proportions[pair]).all())
+    group[pair] = next(same, len(first))
+    first += [pair] * (group[pair] == len(first))
   entering_HxS, emission_matrix = np.zeros((len(first), len(A))), np.zeros((len(first), len(T)))
   np.add.at(entering_HxS, group, entering_PxS)
   np.add.at(emission_matrix, (group, tokens), totals)
@@ -226,6 +222,7 @@ def left_to_right(num_states: int = 4, stay: float = 0.9, own: float = 0.7) -> H
   return HMM(np.eye(num_states)[0], transition_matrix, emission_matrix).validate()
 
 
+@arguments.converted
 def ginc(
   key: Array,
   num_concepts: int = 4,
@@ -268,14 +265,7 @@ def ginc(
     >>> bool(A[:9, 9:].any() or A[9:, :9].any()), bool(abs(A[:9, :9] - A[9:, 9:]).max() > 0.1)
     (False, True)
   """
-  sizes = dict(num_concepts=num_concepts, num_entities=num_entities, num_properties=num_properties)
-  for name, size in {**sizes, 'num_tokens': num_tokens}.items():
-    arguments.check_size(name, size, 1 + (name == 'num_tokens'))
-  arguments.check_entries('num_concepts', num_concepts, *sizes.values(), *sizes.values())
-  for name, temperature in dict(
-    transition_temperature=transition_temperature, initial_temperature=initial_temperature
-  ).items():
-    arguments.check_positive(name, temperature)
+  arguments.check_size('num_tokens', num_tokens, 2)
   key_tokens, key_initial, key_entities, *keys = jax.random.split(key, 3 + num_concepts)
   tokens = np.array(jax.random.randint(key_tokens, (num_entities, num_properties), 1, num_tokens))
   tokens[:, 0] = 0

@@ -8,7 +8,7 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import arguments
+from hmm_jax.arguments import checked
 from hmm_jax.hmm import Distribution
 
 ArrayT = TypeVar('ArrayT', Array, np.ndarray)
@@ -83,7 +83,7 @@ def _sample(key: Array, tables: tuple[AliasTable, ...], length: int) -> tuple[Ar
   return joint_states, alias_draw(emission, joint_states, words_2xT[1])
 
 
-@arguments.converted
+@functools.partial(checked, static_argnames='length')
 def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   """Draw one document: `(joint states [T], tokens [T])`, both int32, by the alias method from one word a draw.
 
@@ -95,13 +95,6 @@ def sample(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   >>> tokens.tolist()
   [0, 1, 0, 1, 0]
   """
-  arguments.check_size('length', length)
-  arguments.check_entries('length', length, 2, length)
-  return _sample_document(key, hmm, length)
-
-
-@functools.partial(jax.jit, static_argnames='length')
-def _sample_document(key: Array, hmm: Distribution, length: int) -> tuple[Array, Array]:
   return _sample(key, _tables(hmm), length)
 
 
@@ -110,7 +103,7 @@ def token_dtype(num_tokens: int) -> np.dtype:
   return np.min_scalar_type(num_tokens + 1)
 
 
-@arguments.converted
+@functools.partial(checked, static_argnames=('num_documents', 'length', 'chunk_size'))
 def sample_corpus(
   key: Array, hmm: Distribution, num_documents: int, length: int, *, chunk_size: int = DOCUMENTS_AT_A_TIME
 ) -> Array:
@@ -125,15 +118,6 @@ def sample_corpus(
   >>> corpus.shape, corpus.dtype
   ((6, 5), dtype('uint8'))
   """
-  for name, size in {'num_documents': num_documents, 'length': length, 'chunk_size': chunk_size}.items():
-    arguments.check_size(name, size)
-  arguments.check_entries('num_documents', num_documents, num_documents, length)
-  arguments.check_entries('length', length, min(num_documents, chunk_size), 2, length)
-  return _sample_corpus(key, hmm, num_documents, length, chunk_size)
-
-
-@functools.partial(jax.jit, static_argnames=('num_documents', 'length', 'chunk_size'))
-def _sample_corpus(key: Array, hmm: Distribution, num_documents: int, length: int, chunk_size: int) -> Array:
   tables = _tables(hmm)
 
   def document(index: Array) -> Array:

@@ -95,8 +95,6 @@ def _in_float64_blocks(posterior: Callable[[Any, Array], Array]) -> Callable[[An
   @arguments.converted
   @functools.wraps(posterior)
   def in_float64_blocks(hmm: Distribution, inputs: Array | np.ndarray) -> np.ndarray:
-    if inputs.ndim != 2 or not inputs.size:
-      raise ValueError(f'inputs have shape {inputs.shape}; valid is [n, T], no axis empty')
     arguments.check_ids('inputs', inputs, hmm.num_tokens + 1)
     size = even_size(len(inputs), inputs.shape[1] * hmm.joint_initial_probs.size, LABELLED_ENTRIES)
     return in_blocks(functools.partial(on_block, hmm), inputs, size)
