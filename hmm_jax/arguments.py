@@ -101,7 +101,7 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
 
 def check_size(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> None:
   """Raise ValueError unless `value` is an integer from `least` to `most`."""
-  if not isinstance(value, numbers.Integral) or not least <= value <= most:
+  if not isinstance(value, numbers.Integral) or not least <= int(value) <= most:
     raise ValueError(f'{name} is {value}; valid is an integer from {least} to {most:,}')
 
 
@@ -135,7 +135,7 @@ def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> Fu
       # XLA ends the process at the size of a matrix of more states.
       check_size(name, x, most=2**15 if name == 'num_states' else 2**31 - 1)
     # Not of a traced number.
-    if name.endswith('_temperature') and isinstance(x, numbers.Real) and not 1e-30 <= x <= 1e30:
+    if name.endswith('_temperature') and isinstance(x, numbers.Real) and not 1e-30 <= float(x) <= 1e30:
       raise ValueError(f'{name} is {x}; valid is a number from 1e-30 to 1e30')
     return distribution(x)
 

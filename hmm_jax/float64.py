@@ -51,7 +51,8 @@ def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -
 
 def _is_available() -> bool:
   """True inside `in_float64`, and with `jax_enable_x64`."""
-  return jax.config.jax_enable_x64 or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
+  x64: bool = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+  return x64 or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
 
 
 def _has_float64(x: Any) -> bool:

@@ -195,7 +195,7 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
 
 
 @functools.partial(float64.jit, returns_float64=True)
-def _token_likelihoods(hmm: Distribution, tokens: Array, observed: Array) -> Array:
+def _token_likelihoods(hmm: Distribution, tokens: Any, observed: Any) -> Array:
   rows = jnp.asarray(hmm.joint_emission_matrix).T.at[tokens].get(mode='fill', wrap_negative_indices=False)
   return jnp.where(observed[..., None], rows, 1)
 

@@ -154,7 +154,7 @@ def token_probs(model: MaskedLM, params: Any, tokens: Array | np.ndarray, positi
 
 
 @functools.partial(float64.jit, static_argnames='model')
-def _token_probs(model: MaskedLM, params: Any, tokens: Array, positions: Positions) -> Array:
+def _token_probs(model: MaskedLM, params: Any, tokens: Any, positions: Positions) -> Array:
   return model.predict(params, model.embed(params, tokens), positions)
 
 

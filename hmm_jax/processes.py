@@ -74,7 +74,7 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   for pair in np.lexsort(proportions.T[::-1]):
     same = (k for k, other in enumerate(first) if are_equal(proportions[other], proportions[pair]).all())
     group[pair] = next(same, len(first))
-    first += [pair] * (group[pair] == len(first))
+    first += [pair] if group[pair] == len(first) else []
   entering_HxS, emission_matrix = np.zeros((len(first), len(A))), np.zeros((len(first), len(T)))
   np.add.at(entering_HxS, group, entering_PxS)
   np.add.at(emission_matrix, (group, tokens), totals)

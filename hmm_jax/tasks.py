@@ -67,7 +67,7 @@ _draw_task_weights = jax.jit(
 
 
 @arguments.converted
-def mask_first(tokens: Array, num_tokens: int) -> Array:
+def mask_first(tokens: Array | np.ndarray, num_tokens: int) -> Array:
   """The downstream input, int32: the document with its first token replaced by [MASK] (id `num_tokens`).
 
   >>> mask_first(jnp.array([[3, 1, 2]], jnp.uint8), num_tokens=4).tolist()
