@@ -233,7 +233,7 @@ def cell_probs(hmm: MemoryHMM, joint_probs: Array | np.ndarray) -> Array:
   batch_shape = joint_probs.shape[:-1]
   memory = joint_probs.reshape(batch_shape + hmm.memory_probs.shape + (-1,)).sum(-1)
   cells = range(-hmm.num_cells, 0)
-  return jnp.stack([memory.sum([other for other in cells if other != cell]) for cell in cells], axis=-2)
+  return jnp.stack([memory.sum(tuple(other for other in cells if other != cell)) for cell in cells], axis=-2)
 
 
 @shown

@@ -75,6 +75,18 @@ def test_any_matrices_are_converted():
     assert hmm.num_states == num_states
 
 
+@pytest.mark.parametrize('edge', [2.0**-21, 2.0**-40])
+@pytest.mark.parametrize('dtype', [np.float32, np.float64])
+def test_a_small_edge_stays_apart(edge, dtype):
+  """Token 1 alone leads from state 1 to state 0, with a small probability: words keep theirs, and 0 stays 0."""
+  T = np.array([[[0.5, 0], [0, 0.5]], [[0.25, 0.25], [edge, 0.5 - edge]]])
+  for start in ([1, 0], [0, 1], [1 - edge, edge]):
+    hmm = processes.from_transition_matrices(dtype(T), start)
+    words = _messages(hmm.emission_matrix.T[:, :, None] * hmm.transition_matrix, hmm.initial_probs, 4).sum(1)
+    expected = _messages(T / T.sum((0, 2))[:, None], start, 4).sum(1)
+    np.testing.assert_allclose(words, expected, 1e-9)
+
+
 @pytest.mark.parametrize(
   ('T', 'message'),
   [

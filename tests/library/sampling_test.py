@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import hmm_jax
 from hmm_jax import sampling
 
 pytestmark = pytest.mark.usefixtures('without_optimisation')
@@ -58,6 +59,17 @@ def test_corpus_document_depends_on_key_and_index_alone(chunk_size):
   documents = [sampling.sample(jax.random.fold_in(key, d), hmm, 12)[1] for d in range(5)]
   for count in (3, 5):
     np.testing.assert_array_equal(sampling.sample_corpus(key, hmm, count, 12, chunk_size=chunk_size), documents[:count])
+
+
+@pytest.mark.parametrize('dtype', ['float16', 'bfloat16', 'float32', 'float64'])
+def test_frequencies_hang_on_no_type(dtype):
+  """Shares of stays and of tokens, with and without `jit`."""
+  rows = np.array([[0.75, 0.25], [0.25, 0.75]]).astype(jnp.dtype(dtype))
+  hmm = hmm_jax.HMM(rows[0], rows, rows)
+  draw = jax.vmap(lambda key: sampling.sample(key, hmm, 200))
+  for way in (draw, jax.jit(draw)):
+    states, tokens = way(jax.random.split(jax.random.key(0), 100))
+    np.testing.assert_allclose([(states[:, 1:] == states[:, :-1]).mean(), (tokens == states).mean()], 0.75, atol=0.01)
 
 
 @pytest.mark.parametrize('num_tokens, dtype', [(254, jnp.uint8), (255, jnp.uint16)])
