@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 
 import jax
@@ -49,11 +50,11 @@ def predictions(distribution, inputs):
   return log_space_conditional(distribution, rows_of(distribution, inputs))
 
 
-def tune(settings, drawn, method):
+def tune(settings, drawn, method, tasks=(1, 0)):
   distribution, downstream = drawn
   frozen = tuning.FrozenModel('exact', MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
   trial = trial_lib.Trial(settings, POINT, 0, pathlib.Path('runs'))
-  return tuning.tune(tuning.Problem(trial, frozen, method, [1, 0], downstream), QUIET)
+  return tuning.tune(tuning.Problem(trial, frozen, method, list(tasks), downstream), QUIET)
 
 
 def changed(settings, group, **fields):
@@ -79,6 +80,19 @@ def test_a_method_reads_the_settings_that_name_its_records(method, settings, dra
   vars(watched).update(vars(changed(settings, 'restarts', number=1, steps_factor=1)))
   tune(watched, drawn, method)
   assert read & {name for one in METHODS.values() for name in one.settings} == set(METHODS[method].settings)
+
+
+@pytest.mark.parametrize(('method', 'at_a_time'), [('prompt', 2), ('prompt', 4), ('oracle_prompt', 3)])
+def test_a_task_has_the_same_bits_whatever_else_is_missing(method, at_a_time, settings, drawn):
+  """Beside the other task of its block, beside that of another block, and alone."""
+  settings = changed(changed(settings, 'restarts', number=2, steps_factor=1), 'prompt', num_epochs=2)
+  distribution, downstream = drawn
+  drawn = distribution, downstream._replace(tasks=2 * downstream.tasks)
+  tune_some = functools.partial(tune, dataclasses.replace(settings, tasks_at_a_time=at_a_time), drawn, method)
+  whole = {one.task: one for one in tune_some(range(4))}
+  for one in itertools.chain.from_iterable(map(tune_some, [[0], [1, 2], [3]])):
+    assert one.measured == whole[one.task].measured
+    jax.tree.map(np.testing.assert_array_equal, one.trainable, whole[one.task].trainable)
 
 
 @pytest.mark.parametrize(('init', 'scale'), [('uniform', 0.25), ('vocabulary', None)])
