@@ -127,6 +127,7 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   config.num_trials = 1
   config.num_trials_by_size = ()
   config.tasks_per_trial = 4
+  # More than there are cost time; another number may change the last bits of records.
   config.tasks_at_a_time = 4
   config.models = ('bert', 'exact')
   config.model = ''

@@ -301,6 +301,13 @@ EXPERIMENTS = {
       'equally_good',
     ),
     (
+      'a block of the tasks that are missing',
+      'size = settings.tasks_at_a_time',
+      'size = max(task % settings.tasks_at_a_time for task in tasks) + 1',
+      'pipeline/tuning',
+      'whatever_else',
+    ),
+    (
       'near ties are clear',
       'task.margins[test] >= _NEAR_TIE',
       'task.margins[test] >= 0',

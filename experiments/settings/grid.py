@@ -57,7 +57,7 @@ class Settings(groups.Experiment):
   )
   tasks_per_trial: int = setting('number of tasks (draws of mu) in each trial', most=10_000)
   tasks_at_a_time: int = setting(
-    'tasks that are tuned side by side, whatever number is missing; it may change the last bits of records', most=10_000
+    'tasks that are tuned side by side, however many there are; may change the last bits of records', most=10_000
   )
   models: tuple[str, ...] = setting('models to tune the methods on', choices=MODELS)
   model: str = setting("the model 'own': MODULE:FUNCTION from (distribution, key) to (model, params); '': none")
