@@ -302,8 +302,8 @@ EXPERIMENTS = {
     ),
     (
       'a block of the tasks that are missing',
-      'size = settings.tasks_at_a_time',
-      'size = max(task % settings.tasks_at_a_time for task in tasks) + 1',
+      'for task in range(block, block + size)]',
+      'for task in range(block, tasks[-1] + 1)]',
       'pipeline/tuning',
       'whatever_else',
     ),

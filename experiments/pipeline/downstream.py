@@ -69,8 +69,7 @@ def draw(
   inputs, documents = inputs[:, :seen], documents[:, :seen]
   how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
   # Records compare each task with the other of its pair, which need not be asked for.
-  num_tasks = settings.tasks_per_trial + settings.tasks_per_trial % 2
-  keys = [jax.random.fold_in(key_tasks, task) for task in range(num_tasks)]
+  keys = [jax.random.fold_in(key_tasks, task) for task in range(-(-settings.tasks_per_trial // 2) * 2)]
   names = ('train', 'validation', 'test')
   splits = {name: slice(*pair) for name, pair in zip(names, itertools.pairwise(ends))}
   concentration = None

@@ -106,9 +106,7 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
     elif fit == 'whitened':
       found = [optimal_heads.whitened_head(settings, features, y, splits, is_exact) for y in downstream.labels(tasks)]
     else:
-      blocks = itertools.groupby(tasks, lambda task: task // settings.tasks_at_a_time)
-      of_blocks = (problem._replace(tasks=list(block)) for _, block in blocks)
-      found = [one for block in of_blocks for one in _trained(block, tuner, features, reporter)]
+      found = [*_trained_in_blocks(problem, tuner, features, reporter)]
     if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
       exact = frozen.exact_probs(inputs)
       for one, y in zip(found, downstream.labels(tasks)):
@@ -125,11 +123,23 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
   return outcome
 
 
+def _trained_in_blocks(problem: Problem, *how: Any) -> Iterator[optimal_heads.Fitted]:
+  """The fit of each task, trained beside the others of its block of `tasks_at_a_time`; `how` is as in `_trained`.
+
+  Rounding depends on the number of tasks side by side. So a block is trained whole and each task keeps its place; the
+  first one that is asked for stands in for those that are not.
+  """
+  size = problem.trial.settings.tasks_at_a_time
+  for block, group in itertools.groupby(problem.tasks, lambda task: task - task % size):
+    tasks = [*group]
+    whole = [task if task in tasks else tasks[0] for task in range(block, block + size)]
+    fitted = _trained(problem._replace(tasks=whole), *how)
+    yield from (fitted[task - block] for task in tasks)
+
+
 def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
   """The fit of a method's schedule to each task; of several starts, trained side by side, the best on validation.
 
-  The tasks are of one block of `tasks_at_a_time`, and rounding depends on the number trained side by side, so each
-  block is trained in full: every task keeps its place, and the first one stands in for those that are not asked for.
   Start r of a task is drawn like the start of a task numbered r 2^16 higher, so that start 0 is the one of the method
   without restarts.
   """
@@ -139,13 +149,9 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
   # A model may have no parameters.
   device = jax.tree.leaves((frozen.params, trial.keys().tuning))[0].sharding
   tuner, params = tuner.after_features(frozen.params)
-  size = settings.tasks_at_a_time
-  places = [task % size for task in tasks]
-  block = np.full(size, tasks[0], np.int32)
-  block[places] = tasks
   # Start by start, [R K], as are all arrays below.
-  numbers = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, block).ravel()
-  labels = downstream.labels(numbers % _START_STRIDE)
+  numbers = np.add.outer(np.arange(num_starts, dtype=np.int32) * _START_STRIDE, np.array(tasks, np.int32)).ravel()
+  labels = np.tile(downstream.labels(tasks), (num_starts, 1))
   shown, taught = jax.device_put((_at(features, train), labels[:, train]), device)
   key_init, key_order = jax.random.split(trial.keys().tuning)
   # Committed to its device before the first call, as it is after it, so that the epoch compiles once.
@@ -160,16 +166,15 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
     weights = np.asarray(tuning.attention(tuner, state.trainable, params, _at(features, splits['test']), **how))
   losses, trainable = np.asarray(losses), jax.device_get(state.trainable)
   accuracies = is_right[:, splits['validation']].mean(1).reshape(num_starts, -1)
-  starts, found = best_starts(accuracies, losses.reshape(num_starts, -1)), []
-  for task, index in zip(tasks, places):
-    start, fields = starts[index], dict[str, Any]()
-    which = start * size + index
+  found = []
+  for index, start in enumerate(best_starts(accuracies, losses.reshape(num_starts, -1))):
+    which, fields = start * len(tasks) + index, dict[str, Any]()
     if METHODS[method].fit == 'restarts':
       fields = {'restart': int(start), 'restart_accuracies': accuracies[:, index].tolist()}
     elif weights is not None:
       fields = attention_profile(weights[which], downstream)
     # Tasks are paired: (0, 1), (2, 3), ...
-    test, other = splits['test'], downstream.tasks[task ^ 1]
+    other, test = downstream.tasks[tasks[index] ^ 1], splits['test']
     fields['other_task_accuracy'] = float((predicted[which, test] == other.labels[test]).mean())
     found.append(optimal_heads.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields))
   return found

@@ -134,9 +134,7 @@ def not_finite(bench, workdir):
 
 def fewer_tasks(bench, workdir):
   """A run of the first task of each trial ends."""
-  ended = bench.run(workdir, '--config.tasks_per_trial=1').end()
-  expect(ended, 0)
-  return ended.said
+  return bench.run(workdir, '--config.tasks_per_trial=1').end().said
 
 
 def _kills():
