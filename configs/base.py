@@ -126,7 +126,8 @@ def _grid(config: ml_collections.ConfigDict) -> None:
   config.num_states = (4, 10, 30)
   config.num_trials = 1
   config.num_trials_by_size = ()
-  config.tasks_per_trial = 4
+  # With more tasks at a time than there are, the others cost time all the same.
+  config.tasks_per_trial = config.tasks_at_a_time = 4
   config.models = ('bert', 'exact')
   config.model = ''
   config.own_head = ''
@@ -197,7 +198,7 @@ def _schedules(config: ml_collections.ConfigDict) -> list[ml_collections.ConfigD
 def _paper(config: ml_collections.ConfigDict) -> None:
   config.num_states = (4, 8, 10, 15, 25, 30)
   config.num_trials = 20
-  config.tasks_per_trial = 1
+  config.tasks_per_trial = config.tasks_at_a_time = 1
   config.corpus.num_documents = 5000
   config.corpus.chunk_length = 512
   config.bert.update(num_layers=6, width=768, num_heads=12, ffn_width=3072, max_positions=512)
@@ -242,7 +243,7 @@ def _tuned(config: ml_collections.ConfigDict) -> None:
 
 def _smoke(config: ml_collections.ConfigDict) -> None:
   config.num_states = (4, 6)
-  config.tasks_per_trial = 2
+  config.tasks_per_trial = config.tasks_at_a_time = 2
   config.pretrained = ''
   config.corpus.update(num_documents=8, document_length=512, chunk_length=16)
   config.bert.update(num_layers=1, width=16, num_heads=2, ffn_width=32, max_positions=24)

@@ -77,7 +77,7 @@ def _small(config: ml_collections.ConfigDict) -> None:
 def _finalists(config: ml_collections.ConfigDict) -> None:
   config.num_states = (10, 30)
   config.num_trials = 3
-  config.tasks_per_trial = 2
+  config.tasks_per_trial = config.tasks_at_a_time = 2
   config.variants = _FINALISTS
   config.num_measurements = 10
 

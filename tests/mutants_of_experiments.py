@@ -301,6 +301,13 @@ EXPERIMENTS = {
       'equally_good',
     ),
     (
+      'a block of the tasks that are missing',
+      'for task in range(block, block + size)]',
+      'for task in range(block, tasks[-1] + 1)]',
+      'pipeline/tuning',
+      'whatever_else',
+    ),
+    (
       'near ties are clear',
       'task.margins[test] >= _NEAR_TIE',
       'task.margins[test] >= 0',

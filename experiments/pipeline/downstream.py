@@ -22,7 +22,7 @@ class Downstream(NamedTuple):
 
   Attributes:
     inputs: [n, T], the texts as a model without a prompt sees them; training, validation, then test.
-    tasks: each with a label for every input, from the whole text.
+    tasks: an even number, each with a label for every input, from the whole text.
     splits: the slice of the inputs by split.
     documents: [m, T], further documents of the same length, for measuring the model.
     concentration: [n_test, T], how far P[H_i | X_{-i}] concentrates at each position of the test inputs, in the measure
@@ -68,7 +68,8 @@ def draw(
   seen = d.seen_length(prompt_length=0)
   inputs, documents = inputs[:, :seen], documents[:, :seen]
   how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
-  keys = [jax.random.fold_in(key_tasks, task) for task in range(settings.tasks_per_trial)]
+  # Records compare each task with the other of its pair, which need not be asked for.
+  keys = [jax.random.fold_in(key_tasks, task) for task in range(-(-settings.tasks_per_trial // 2) * 2)]
   names = ('train', 'validation', 'test')
   splits = {name: slice(*pair) for name, pair in zip(names, itertools.pairwise(ends))}
   concentration = None

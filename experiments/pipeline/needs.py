@@ -43,7 +43,7 @@ def memory_bytes(s: Settings) -> dict[str, float]:
   methods, seen = [METHODS[name] for name in names], d.seen_length(0)
   # Gradients of a prompt or of the model itself pass through the model; a head alone is trained on its features.
   through_model = [name for name in names if METHODS[name].prompt or METHODS[name].finetunes]
-  batches = [s.tasks_per_trial * s.num_starts(name) * s.tuning(name).batch_size for name in through_model]
+  batches = [s.tasks_at_a_time * s.num_starts(name) * s.tuning(name).batch_size for name in through_model]
   states, batch = max(point.joint_states for point in grid), max(batches, default=0)
   chunks, inputs = m.num_chunks * corpus.chunk_length, d.num_train + d.num_validation + d.num_test
   features = tokens * (seen if any(method.reads in OF_SEQUENCE for method in methods) else 1)
@@ -56,13 +56,13 @@ def memory_bytes(s: Settings) -> dict[str, float]:
   }
   if s.has_bert:
     data, fsdp, tensor = s.mesh.sizes(jax.device_count())
-    finetuned = s.tasks_per_trial * any(method.finetunes for method in methods)
+    finetuned = s.tasks_at_a_time * any(method.finetunes for method in methods)
     found |= {
       # Whatever the mesh, each device has the parameters once whole for a step and for tuning.
       'bert.width': cost.num_params(s) * (4 + _COPIES / (fsdp * tensor) + _COPIES * finetuned),
       'corpus.num_documents': 5 * token_dtype(tokens).itemsize * corpus.num_documents * corpus.document_length,
       'pretrain.batch_size': cost.activation_bytes(s, s.pretrain.batch_size / (data * fsdp), corpus.chunk_length),
-      'tasks_per_trial': 2 * cost.activation_bytes(s, batch, seen),
+      'tasks_at_a_time': 2 * cost.activation_bytes(s, batch, seen),
     }
   return found
 

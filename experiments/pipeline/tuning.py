@@ -1,6 +1,7 @@
 """Tuning one method on one frozen model for the tasks of a trial, and measuring the result."""
 
 from collections.abc import Callable, Iterator, Sequence
+import itertools
 from typing import Any, NamedTuple
 
 import jax
@@ -105,7 +106,7 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
     elif fit == 'whitened':
       found = [optimal_heads.whitened_head(settings, features, y, splits, is_exact) for y in downstream.labels(tasks)]
     else:
-      found = _trained(problem, tuner, features, reporter)
+      found = [*_trained_in_blocks(problem, tuner, features, reporter)]
     if fit == 'whitened' and frozen.name == 'bert' and chosen.reads == 'mask':
       exact = frozen.exact_probs(inputs)
       for one, y in zip(found, downstream.labels(tasks)):
@@ -120,6 +121,20 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
       one.fields['head_size'] = optimal_heads.head_size(one.trainable['head'], downstream.tasks[task].task_weights)
     outcome.append(Tuned(task, one.trainable, {**measured, **optimal_heads.NO_FIELDS, **one.fields}))
   return outcome
+
+
+def _trained_in_blocks(problem: Problem, *how: Any) -> Iterator[optimal_heads.Fitted]:
+  """The fit of each task, trained beside the others of its block of `tasks_at_a_time`; `how` is as in `_trained`.
+
+  Rounding depends on the number of tasks side by side. So a block is trained whole and each task keeps its place; the
+  first one that is asked for stands in for those that are not.
+  """
+  size = problem.trial.settings.tasks_at_a_time
+  for block, group in itertools.groupby(problem.tasks, lambda task: task - task % size):
+    tasks = [*group]
+    whole = [task if task in tasks else tasks[0] for task in range(block, block + size)]
+    fitted = _trained(problem._replace(tasks=whole), *how)
+    yield from (fitted[task - block] for task in tasks)
 
 
 def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Reporter) -> list[optimal_heads.Fitted]:
@@ -159,10 +174,8 @@ def _trained(problem: Problem, tuner: tuning.Tuner, features: Any, reporter: Rep
     elif weights is not None:
       fields = attention_profile(weights[which], downstream)
     # Tasks are paired: (0, 1), (2, 3), ...
-    other, test = tasks[index] ^ 1, splits['test']
-    if other < len(downstream.tasks):
-      is_other = predicted[which, test] == downstream.tasks[other].labels[test]
-      fields['other_task_accuracy'] = float(is_other.mean())
+    other, test = downstream.tasks[tasks[index] ^ 1], splits['test']
+    fields['other_task_accuracy'] = float((predicted[which, test] == other.labels[test]).mean())
     found.append(optimal_heads.Fitted(_at(trainable, which), is_right[which], float(losses[which]), fields))
   return found
 

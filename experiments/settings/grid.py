@@ -56,6 +56,9 @@ class Settings(groups.Experiment):
     may_repeat=True,
   )
   tasks_per_trial: int = setting('number of tasks (draws of mu) in each trial', most=10_000)
+  tasks_at_a_time: int = setting(
+    'tasks that are tuned side by side, however many there are; may change the last bits of records', most=10_000
+  )
   models: tuple[str, ...] = setting('models to tune the methods on', choices=MODELS)
   model: str = setting("the model 'own': MODULE:FUNCTION from (distribution, key) to (model, params); '': none")
   own_head: str = setting("the method 'own_head': MODULE:FUNCTION from the number of classes to a head; '': none")

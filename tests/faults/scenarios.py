@@ -132,6 +132,11 @@ def not_finite(bench, workdir):
   return ended.said
 
 
+def fewer_tasks(bench, workdir):
+  """A run of the first task of each trial ends."""
+  return bench.run(workdir, '--config.tasks_per_trial=1').end().said
+
+
 def _kills():
   for phase in PHASES:
     yield Scenario('kills', f'as {phase} begins', killed_at(phase))
@@ -169,5 +174,6 @@ def _disks():
     yield Scenario('disks', f'full as {phase} begins', disk_filled(phase), 'bytes are free')
 
 
+FEWER = Scenario('settings', 'one task', fewer_tasks, 'tasks_per_trial 1 (here 2)')
 NAN = Scenario('nan', 'in the first epoch', not_finite, 'in epoch 1')
-SCENARIOS = [*_kills(), *_damage(), *_signals(), *_races(), *_disks(), NAN]
+SCENARIOS = [*_kills(), *_damage(), *_signals(), *_races(), *_disks(), FEWER, NAN]

@@ -37,6 +37,7 @@ def test_the_estimate_is_within_a_factor_of_two_of_the_peak(measured, changes):
     dict(measure__batch_size=6000),
     dict(downstream__num_train=512),
     dict(tasks_per_trial=50),
+    dict(tasks_at_a_time=50),
     dict(methods=('head', 'prompt', 'finetune')),
     dict(methods=('head', 'prompt', 'attention_converged')),
   ],

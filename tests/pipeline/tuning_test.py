@@ -49,11 +49,11 @@ def predictions(distribution, inputs):
   return log_space_conditional(distribution, rows_of(distribution, inputs))
 
 
-def tune(settings, drawn, method):
+def tune(settings, drawn, method, tasks=(1, 0)):
   distribution, downstream = drawn
   frozen = tuning.FrozenModel('exact', MODEL, distribution, functools.partial(optimal_heads.exact_probs, distribution))
   trial = trial_lib.Trial(settings, POINT, 0, pathlib.Path('runs'))
-  return tuning.tune(tuning.Problem(trial, frozen, method, [1, 0], downstream), QUIET)
+  return tuning.tune(tuning.Problem(trial, frozen, method, list(tasks), downstream), QUIET)
 
 
 def changed(settings, group, **fields):
@@ -79,6 +79,17 @@ def test_a_method_reads_the_settings_that_name_its_records(method, settings, dra
   vars(watched).update(vars(changed(settings, 'restarts', number=1, steps_factor=1)))
   tune(watched, drawn, method)
   assert read & {name for one in METHODS.values() for name in one.settings} == set(METHODS[method].settings)
+
+
+@pytest.mark.parametrize(('method', 'at_a_time'), [('prompt', 2), ('oracle_prompt', 3)])
+def test_a_task_has_the_same_bits_whatever_else_is_missing(method, at_a_time, settings, drawn):
+  """Beside the other task of its block, beside that of another block, and alone."""
+  settings = dataclasses.replace(changed(settings, 'prompt', num_epochs=2), tasks_at_a_time=at_a_time)
+  distribution, downstream = drawn
+  tune_some = functools.partial(tune, settings, (distribution, downstream._replace(tasks=2 * downstream.tasks)), method)
+  for one, other in zip(tune_some(range(4)), [*tune_some([0]), *tune_some([1, 2]), *tune_some([3])], strict=True):
+    assert one.measured == other.measured
+    jax.tree.map(np.testing.assert_array_equal, one.trainable, other.trainable)
 
 
 @pytest.mark.parametrize(('init', 'scale'), [('uniform', 0.25), ('vocabulary', None)])

@@ -48,6 +48,8 @@ def draw(trial: Trial) -> SampledTrial:
   with trial_lib.precisely():
     hmm, downstream = trial_lib.draw(trial)
     state_probs = tasks.first_state_probs(hmm, downstream.inputs)
+  # The last task may only be drawn as the other of a pair.
+  downstream = downstream._replace(tasks=downstream.tasks[: trial.settings.tasks_per_trial])
   hmm = jax.tree.map(np.asarray, hmm)
   return SampledTrial(hmm, downstream, state_probs, state_probs @ np.float64(hmm.emission_matrix))
 
