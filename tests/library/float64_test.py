@@ -1,7 +1,5 @@
 """Concrete float64 is not cut to float32; and the one private name of JAX that the library imports."""
 
-import itertools
-
 import hmmlearn.hmm
 import jax
 from jax._src import config
@@ -29,7 +27,6 @@ CASES = {
   'tokens': (CHAIN, COLUMNS),
   'an outlier': (CHAIN, COLUMNS * 4e-256),
   'below the least normal number': (CHAIN, np.full((1, 3, 2), 5e-324)),
-  'above the largest of float32': (CHAIN, COLUMNS * 1e200),
   'near the largest of float64': (CHAIN._replace(emission_matrix=np.full((2, 2), 0.5)), np.full((1, 3, 2), 1.7e308)),
   'integers': (CHAIN, np.array([[[3_000_000_000, 1], [1, 2**40]]])),
 }
@@ -41,43 +38,31 @@ def test_numbers_that_float32_lacks_enter_inference(case):
   hmm, rows = case
   expected = log_space_posterior(hmm, rows).marginal_loglik
   assert np.isfinite(expected).all()
-  ways = {
-    'batch': hj.forward_backward(hmm, rows),
-    'lists': hj.forward_backward(hj.HMM(*(x.tolist() for x in hmm)), rows.tolist()),
-    'mapped': jax.vmap(lambda _: hj.forward_backward(hmm, rows))(np.arange(1)),
-    'traced': jax.jit(lambda scale: hj.forward_backward(hmm, rows))(1.0),
-  }
-  for posterior in ways.values():
+  infer = lambda *_: hj.forward_backward(hmm, rows)
+  lists = hj.forward_backward(hj.HMM(*(x.tolist() for x in hmm)), rows.tolist())
+  for posterior in (infer(), lists, jax.vmap(infer)(np.arange(1)), jax.jit(infer)()):
     np.testing.assert_allclose(np.ravel(posterior.marginal_loglik), expected, 1e-6)
-    assert posterior.smoothed_probs.dtype == np.float32
     np.testing.assert_allclose(posterior.smoothed_probs.sum(-1), 1, 1e-6)
   np.testing.assert_allclose(inference.last_filtered(hmm, rows)[1], expected, 1e-6)
-  pairs = inference.probs_between(hmm, rows[:, :1], rows[:, 2:])
-  np.testing.assert_allclose(pairs.sum(-1), 1, 1e-6)
+  np.testing.assert_allclose(inference.probs_between(hmm, rows[:, :1], rows[:, 2:]).sum(-1), 1, 1e-6)
 
 
 def test_tokens_of_a_wide_chain_keep_their_numbers():
-  """Rows, predictions, labels and paths, also of tokens that are mapped over, and a slope by what is traced."""
-  seen = np.ones(TEXTS.shape, bool)
-  rows, expected = hj.token_likelihoods(CHAIN, TEXTS, seen), log_space_posterior(CHAIN, COLUMNS)
+  """Rows, predictions, labels and paths, also of tokens that are mapped over, and slopes by what is traced."""
+  rows = hj.token_likelihoods(CHAIN, TEXTS, TEXTS >= 0)
   np.testing.assert_array_equal(rows, COLUMNS)
-  of_text = lambda tokens: hj.forward_backward(CHAIN, hj.token_likelihoods(CHAIN, tokens, tokens >= 0)).marginal_loglik
-  np.testing.assert_allclose(jax.vmap(of_text)(TEXTS), expected.marginal_loglik, 1e-6)
+  expected = log_space_posterior(CHAIN, COLUMNS)
+  infer = lambda tokens: hj.forward_backward(CHAIN, hj.token_likelihoods(CHAIN, tokens, tokens >= 0))
+  np.testing.assert_allclose(jax.vmap(infer)(TEXTS).marginal_loglik, expected.marginal_loglik, 1e-6)
   masked = hj.tasks.mask_first(TEXTS, 2)
   labels = log_space_posterior(CHAIN, rows_of(CHAIN, masked)).leave_one_out_probs[:, 0]
   np.testing.assert_allclose(hj.tasks.first_state_probs(CHAIN, masked), labels, 1e-9, 1e-20)
   ideal = expected.leave_one_out_probs @ CHAIN.emission_matrix
   np.testing.assert_allclose(hj.token_probs(hj.ExactModel(2), CHAIN, TEXTS), ideal, 1e-6, 1e-12)
-  np.testing.assert_allclose(hj.conditional_token_probs(CHAIN, rows), ideal, 1e-6, 1e-12)
-  paths = np.array(list(itertools.product(range(2), repeat=3)))
-  with np.errstate(divide='ignore'):
-    logs = np.log(CHAIN.initial_probs)[paths[:, 0]] + np.log(CHAIN.transition_matrix)[paths[:, :-1], paths[:, 1:]].sum(
-      1
-    )
-    best = [paths[(logs + np.log(columns)[range(3), paths].sum(1)).argmax()] for columns in COLUMNS]
-  np.testing.assert_array_equal([hj.most_likely_states(CHAIN, columns) for columns in COLUMNS], best)
-  slope = jax.grad(lambda rows: hj.forward_backward(CHAIN, rows).marginal_loglik)(np.float32([[1, 0], [0, 1]]))
-  assert np.isfinite(slope).all() and slope[0, 0] == slope[1, 1] == 1
+  # State 1 is never left, and state 0 shows token 0.
+  assert [hj.most_likely_states(CHAIN, columns).tolist() for columns in COLUMNS] == [[0, 0, 0], [1, 1, 1], [0, 0, 0]]
+  slopes = jax.grad(lambda rows: hj.forward_backward(CHAIN, rows).marginal_loglik)(np.float32([[1, 0], [0, 1]]))
+  assert np.isfinite(slopes).all() and slopes[0, 0] == slopes[1, 1] == 1
 
 
 def test_a_fit_scores_as_in_hmmlearn(tmp_path):
