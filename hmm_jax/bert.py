@@ -146,6 +146,11 @@ class Bert(nn.Module):
   attention: str = 'xla'
   scan_layers: bool = False
 
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    if self.width % self.num_heads:
+      raise ValueError(f'width is {self.width}; valid are multiples of num_heads, {self.num_heads}')
+
   def setup(self) -> None:
     init = nn.initializers.truncated_normal(self.init_stddev)
     self.word_embedding = nn.Embed(self.num_tokens + 1, self.width, embedding_init=init, dtype=self.dtype)

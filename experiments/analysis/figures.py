@@ -249,10 +249,12 @@ def draw_majority(
   axes: Axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash: str = '-.'
 ) -> None:
   """The mean accuracy, or error, of the majority class at each place: a line, or a bar where there is one place."""
-  means, marker = [values.mean() for values in samples.values()], '_' if len(samples) == 1 else ''
-  axes.plot(
-    list(samples), means, color='0.45', marker=marker, markersize=40, linestyle=dash, linewidth=1.4, label=label
-  )
+  means = [values.mean() for values in samples.values()]
+  look: dict[str, Any] = dict(linestyle=dash, linewidth=1.4)
+  if len(samples) == 1:
+    # As wide as a line in the legend.
+    look = dict(linestyle='', marker='_', markersize=25)
+  axes.plot(list(samples), means, color='0.45', label=label, **look)
 
 
 def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:

@@ -10,6 +10,7 @@ import operator
 import pathlib
 import textwrap
 from typing import Any
+import warnings
 
 import numpy as np
 
@@ -102,9 +103,12 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
   """
   # Of an .npy nothing is allocated that it only declares.
   is_text = path.endswith('.txt')
-  ids = np.atleast_2d(np.loadtxt(path, np.int64) if is_text else np.load(path, mmap_mode='r', allow_pickle=False))
-  if ids.dtype.kind not in 'iu' or ids.ndim > 2:
-    raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not integers [documents, length] or [length]')
+  with warnings.catch_warnings(action='ignore', category=UserWarning):
+    # numpy warns of an empty file, which is refused below; a byte order mark is no token.
+    ids = np.loadtxt(path, np.int64, encoding='utf-8-sig') if is_text else np.load(path, 'r', allow_pickle=False)
+  ids = np.atleast_2d(ids)
+  if ids.dtype.kind not in 'iu' or ids.ndim > 2 or not ids.size:
+    raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not some integers [documents, length] or [length]')
   check_ids('tokens', ids, num_tokens)
   return ids.astype(token_dtype(num_tokens))
 

@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
+import os
+import sys
 import time
+from typing import IO
 
 import rich.console
 import rich.progress
 
+from experiments.runtime import storage
+from experiments.runtime.exit_status import Unwritten
 from experiments.runtime.timing import Clock
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -17,8 +22,27 @@ _BEGINS = 'compiling or loading its program'
 Advance = Callable[[int, str], None]
 
 
+@contextlib.contextmanager
+def _output(file: IO[str]) -> Iterator[None]:
+  """Raise Unwritten where what is printed inside cannot be written: a disk is full, or a pipe has no reader."""
+  try:
+    yield
+    file.flush()
+  except (OSError, SystemExit) as error:
+    # rich exits for a broken pipe. Python writes what is left in the buffer as it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
+    raise Unwritten(storage.reason(error))
+
+
+def write(text: str, file: IO[str] | None = None) -> None:
+  """Print text as it is, on standard output unless a file is named; raises Unwritten."""
+  file = file or sys.stdout
+  with _output(file):
+    print(text, end='', file=file)
+
+
 class Reporter:
-  """The messages and progress of a run, for its user, and the clock of its phases."""
+  """The messages and progress of a run, for its user, and the clock of its phases; all raise Unwritten."""
 
   def __init__(self, console: rich.console.Console):
     self.console = console
@@ -31,7 +55,8 @@ class Reporter:
 
   def show(self, text: str) -> None:
     """Print text as it is; long lines wrap, and nothing is cut."""
-    self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+    with _output(self.console.file):
+      self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
   @contextlib.contextmanager
   def part(self, index: int, count: int, name: str) -> Iterator[None]:

@@ -181,7 +181,7 @@ class DownstreamSettings(Group):
     'state that decides the label without a memory: H_1, or the silent state before it',
     choices=('first', 'silent'),
   )
-  num_train: int = setting('number of training inputs')
+  num_train: int = setting('number of training inputs', least=2)
   num_validation: int = setting('number of validation inputs')
   num_test: int = setting('number of test inputs')
   num_classes: int = setting('number of classes', least=2, most=1000)
