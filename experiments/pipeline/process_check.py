@@ -30,9 +30,9 @@ def check(settings: Settings, distribution: HMM | MemoryHMM, documents: np.ndarr
   valid = f'one whose texts depend on the first state or memory: {_DRAWS} draws of mu gave all of them one label'
   require(has_task(settings, distribution), 'distribution', settings.distribution, valid)
   if documents is not None:
-    impossible = np.flatnonzero(~_possible(distribution, documents))[:1].tolist()
-    valid = f'documents of positive probability; that of document {impossible}, counted from 0, is 0'
-    require(not impossible, 'corpus_file', settings.corpus_file, valid)
+    are_possible = _possible(distribution, documents)
+    valid = f'documents of positive probability, unlike document {are_possible.argmin()}, counted from 0'
+    require(are_possible.all(), 'corpus_file', settings.corpus_file, valid)
   if settings.model:
     own_code.own_model(settings.model, distribution, jax.random.key(settings.seed))
 

@@ -62,8 +62,8 @@ def check(settings: Settings) -> None:
   if not settings.distribution:
     drawn = (trial_lib.Trial(settings, *draw, pathlib.Path()) for draw in settings.draws())
     texts_differ = any(process_check.has_task(settings, trial_lib.drawn_distribution(trial)) for trial in drawn)
-    valid = f'temperatures at which mu, of downstream.num_nonzero {settings.downstream.num_nonzero}, gives two labels'
-    require(texts_differ, 'hmm', settings.hmm.temperatures, valid)
+    name = f'hmm, with downstream.num_nonzero {settings.downstream.num_nonzero},'
+    require(texts_differ, name, settings.hmm.temperatures, 'one where some draw of mu gives texts two labels')
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:

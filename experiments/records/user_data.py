@@ -92,8 +92,10 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
   try:
     return reader(word)
   except (OSError, EOFError, ValueError) as error:
-    reason = textwrap.shorten(str(error), 300)
-    raise SettingsError(f'{field} is {word!r}, and cannot be read ({reason}); valid is {_VALID[field]}')
+    reason, *of_file = str(error).split('; valid ', 1)
+    # Of a file that is there, its error may say so more narrowly.
+    valid = of_file[0] if of_file and pathlib.Path(word).is_file() else f'is {_VALID[field]}'
+    raise SettingsError(f'{field} is {word!r}, and cannot be read ({textwrap.shorten(reason, 300)}); valid {valid}')
 
 
 def tokens(path: str, num_tokens: int) -> np.ndarray:

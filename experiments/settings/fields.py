@@ -35,7 +35,7 @@ def users_program(field: str, value: str, valid: str) -> Iterator[None]:
   except Ended:
     raise
   except BaseException as error:
-    reason = ' '.join(f'{type(error).__name__}: {error}'.split())
+    reason = ' '.join(f'{type(error).__name__}: {error}'.split()).strip(':')
     end = '' if '; valid ' in reason else f'; valid is {valid}'
     raise SettingsError(f'{field} is {value!r}, which raised {reason:.300}{end}') from error
 

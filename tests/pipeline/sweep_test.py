@@ -129,3 +129,19 @@ def test_a_workdir_of_other_settings_says_which(tmp_path):
   results.begin(tmp_path, settings_of('smoke', seed=2))
   other = settings_of('smoke', num_states=(3,), time_budget=3.0, compilation_cache='')
   assert results.changed(results.config(tmp_path), other) == ['seed 1 (here 0)', 'num_states [4, 6] (here [3])']
+
+
+@pytest.mark.parametrize('error', [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_a_model_that_interrupts_fails_its_trial_alone(settings, begun, tmp_path, monkeypatch, error):
+  """A user's own model is called by trials."""
+  run = sweep.trial_lib.run
+
+  def interrupted(trial, reporter):
+    if trial.trial == 0:
+      raise error
+    return run(trial, reporter)
+
+  monkeypatch.setattr(sweep.trial_lib, 'run', interrupted)
+  with pytest.raises(sweep.TrialsFailed, match=error.__name__):
+    _run(dataclasses.replace(settings, time_budget=0.0), tmp_path)
+  assert _recorded(tmp_path) == [(size, trial) for size in (4, 6) for trial in (1, 2)]

@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 
-from conftest import DOCS
+from conftest import DOCS, joint_hmm, path_probs, state_paths
 import numpy as np
 import pytest
 from settings_cases import config_of, settings_of
@@ -88,10 +88,13 @@ def test_a_copy_of_another_digest_is_not_used(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'content', 'found'),
   [
-    ('a.txt', '0 1\n2 3\n', 'tokens contain 3; valid are integers from 0 to 2'),
+    ('a.txt', '0 1\n2 3\n', 'tokens contain 3.*; valid are integers from 0 to 2'),
     ('a.npy', np.ones(4), 'float64'),
+    ('a.txt', '# none', 'shape'),
+    ('a.npy', np.ones((0, 4), int), 'shape'),
   ],
 )
+@pytest.mark.filterwarnings('error')
 def test_a_corpus_has_token_ids_alone(tmp_path, name, content, found):
   word = _written(tmp_path / name, content)
   with pytest.raises(SettingsError, match=f'^corpus_file is .*{found}'):
@@ -100,7 +103,22 @@ def test_a_corpus_has_token_ids_alone(tmp_path, name, content, found):
 
 def test_a_corpus_is_documents_or_one_stream(tmp_path):
   assert user_data.tokens(_written(tmp_path / 'a.npy', np.arange(3)), 3).shape == (1, 3)
-  assert user_data.tokens(_written(tmp_path / 'a.txt', '0 1 2\n2 1 0\n'), 3).shape == (2, 3)
+  for mark in ('', '\ufeff'):
+    assert user_data.tokens(_written(tmp_path / 'a.txt', f'{mark}0 1 2\n2 1 0\n'), 3).tolist() == [[0, 1, 2], [2, 1, 0]]
+
+
+def test_a_document_that_cannot_occur_is_refused():
+  """The first one, of all texts of four tokens; those that can are by enumeration of all paths."""
+  process = MEMORY._replace(emission_matrix=np.array([[[1, 0], [1, 0], [0, 1]], [[1, 0], [1, 0], [1, 0]]]))
+  joint, documents = joint_hmm(process), state_paths(2, 4)
+  probs = np.array([path_probs(joint, joint.emission_matrix.T[document]).sum() for document in documents])
+  np.testing.assert_array_equal(process_check._possible(process, documents), probs > 0)
+  first = probs.argmin()
+  assert 0 < first and probs[first] == 0
+  settings = settings_of('smoke', 'memory_cells', memory__cells=(2,), memory__label_cell=1)
+  with pytest.raises(SettingsError, match=f'^corpus_file is .* document {first}'):
+    process_check.check(settings, process, documents)
+  process_check.check(settings, process, documents[probs > 0])
 
 
 @pytest.mark.parametrize(
