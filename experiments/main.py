@@ -49,8 +49,8 @@ def main(argv: list[str]) -> int:
       _main(argv)
   except _SENTENCES as error:
     # The reader of stderr may be gone; the exit status counts.
-    with contextlib.suppress(exit_status.Unwritten):
-      write(f'error: {error}\n', sys.stderr)
+    with contextlib.suppress(OSError):
+      print(f'error: {error}', file=sys.stderr, flush=True)
     return exit_status.error_status(error)
   return exit_status.DONE
 
@@ -121,11 +121,11 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
   if mode != 'report':
     _import_own(settings)
   if mode == 'run':
+    distributed.raise_everywhere(lambda: experiment.check(settings))
     if given:
       distribution = from_fields(given[settings.distribution])
       documents = given.get(settings.corpus_file, {}).get('tokens')
       distributed.raise_everywhere(lambda: process_check.check(settings, distribution, documents))
-    distributed.raise_everywhere(lambda: experiment.check(settings))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, name, mode))
   if mode == 'status':

@@ -60,10 +60,7 @@ def check(settings: Settings) -> None:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
   needs.check_memory(settings)
   if not settings.distribution:
-    drawn = (trial_lib.Trial(settings, *draw, pathlib.Path()) for draw in settings.draws())
-    texts_differ = any(process_check.has_task(settings, trial_lib.drawn_distribution(trial)) for trial in drawn)
-    name = f'hmm, with downstream.num_nonzero {settings.downstream.num_nonzero},'
-    require(texts_differ, name, settings.hmm.temperatures, 'one where some draw of mu gives texts two labels')
+    process_check.check_draws(settings)
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:

@@ -56,13 +56,18 @@ def precisely() -> contextlib.AbstractContextManager[None]:
 
 def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.Downstream]:
   """The distribution of a trial, and its inputs and tasks; needs no model."""
-  settings, point, keys = trial.settings, trial.point, trial.keys()
-  if settings.distribution:
-    arrays = user_data.load(trial.workdir, settings.distribution)
+  if trial.settings.distribution:
+    arrays = user_data.load(trial.workdir, trial.settings.distribution)
     distribution = jax.device_put(from_fields(arrays), sharding.exact_device())
   else:
     distribution = drawn_distribution(trial)
-  return distribution, downstream_lib.draw(settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
+  return distribution, tasks(trial, distribution)
+
+
+def tasks(trial: Trial, distribution: hmm_jax.HMM | hmm_jax.MemoryHMM) -> downstream_lib.Downstream:
+  """The inputs and tasks of a trial; raises ValueError if every draw of mu gives all training inputs one label."""
+  keys, point = trial.keys(), trial.point
+  return downstream_lib.draw(trial.settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
 def run(trial: Trial, reporter: Reporter) -> bool:

@@ -40,8 +40,7 @@ def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
 
   workdir = storage.located(str(workdir), 'workdir')
   # An object store has no folders.
-  is_there = storage.is_object(workdir) or workdir.is_dir()
-  require(is_there, 'workdir', str(workdir), 'a folder of records')
+  require(storage.is_object(workdir) or workdir.is_dir(), 'workdir', str(workdir), 'a folder of records')
   rows = [row for row in results.load(workdir) if having in row or not having]
   require(rows or not having, 'having', having, f'a field of the records in {workdir}')
   frame = pd.DataFrame(rows)

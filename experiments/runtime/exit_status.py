@@ -31,15 +31,6 @@ class Stopped(Ended):
     return f'stopped by {signal.Signals(self.args[0]).name}; rerun the same command to resume'
 
 
-class Unwritten(Ended):
-  """What a run prints could not be written."""
-
-  status = FAILED
-
-  def __str__(self) -> str:
-    return f'the output cannot be written ({self.args[0]})'
-
-
 class Lost(Exception):
   """Another process considered this one dead, and took its lock."""
 

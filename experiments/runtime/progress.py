@@ -5,14 +5,13 @@ import contextlib
 import os
 import sys
 import time
-from typing import IO
 
 import rich.console
 import rich.progress
 
 from experiments.runtime import storage
-from experiments.runtime.exit_status import Unwritten
 from experiments.runtime.timing import Clock
+from experiments.settings.fields import Ended
 
 _SECONDS_BETWEEN_LINES = 10.0
 # Until the first unit of work is done.
@@ -23,26 +22,25 @@ Advance = Callable[[int, str], None]
 
 
 @contextlib.contextmanager
-def _output(file: IO[str]) -> Iterator[None]:
-  """Raise Unwritten where what is printed inside cannot be written: a disk is full, or a pipe has no reader."""
+def _output() -> Iterator[None]:
+  """Raise Ended where standard output cannot be written inside: a disk is full, or a pipe has no reader."""
   try:
     yield
-    file.flush()
+    sys.stdout.flush()
   except (OSError, SystemExit) as error:
     # rich exits for a broken pipe. Python writes what is left in the buffer as it ends.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
-    raise Unwritten(storage.reason(error))
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise Ended(f'standard output cannot be written ({storage.reason(error)})')
 
 
-def write(text: str, file: IO[str] | None = None) -> None:
-  """Print text as it is, on standard output unless a file is named; raises Unwritten."""
-  file = file or sys.stdout
-  with _output(file):
-    print(text, end='', file=file)
+def write(text: str) -> None:
+  """Print text as it is."""
+  with _output():
+    print(text, end='')
 
 
 class Reporter:
-  """The messages and progress of a run, for its user, and the clock of its phases; all raise Unwritten."""
+  """The messages and progress of a run, for its user, and the clock of its phases."""
 
   def __init__(self, console: rich.console.Console):
     self.console = console
@@ -55,7 +53,7 @@ class Reporter:
 
   def show(self, text: str) -> None:
     """Print text as it is; long lines wrap, and nothing is cut."""
-    with _output(self.console.file):
+    with _output():
       self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
   @contextlib.contextmanager

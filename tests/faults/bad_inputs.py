@@ -84,6 +84,8 @@ _AFTER_A_CONFIG = (
   ('--config.methods=head,promt', 'methods', "('head', 'promt')"),
   ('--config.hmm.emission_temperature=1e6 --config.models=exact', 'hmm', "'emission_temperature': 1000000.0"),
   ('--config.downstream.num_nonzero=1 --config.models=exact', 'downstream.num_nonzero 1'),
+  ('--config.models=exact --config.head.num_epochs=2000000000', 'head.num_epochs', '2000000000'),
+  ('--config.models=exact --config.converged.ridge=1e-30', 'converged.ridge', '1e-30'),
   ('--config.downstream.num_train=1 --config.head.batch_size=1', 'downstream.num_train', '1'),
   ('--config.models=exact --config.methods=finetune', 'models', "('exact',)"),
   ('--config.models=exact --config.num_states=4096', 'num_states', '(4096,)'),
@@ -131,11 +133,6 @@ _FOLDERS = (
   ('status', {'work/config.json': b'{"schema_version": 2, "experiment": ["x"]}'}),
   ('run', {'work': b'a file'}),
 )
-# Texts of the even process, in which a run of ones between two zeros is even, and what is said of them.
-_CORPORA = (
-  (b'0 1 1 0\n1 0 0 1\n0 1 0 0', 'document 2'),
-  (b'', 'shape (1, 0)'),
-)
 _HMM_FILES = (
   ('hmm.txt', b'{}', 'distribution'),
   ('hmm.json', b'[' * 100_000, 'distribution'),
@@ -152,11 +149,10 @@ def _bad():
     yield Bad(('--config=mine.py',), ('mine.py', says), {'mine.py': source})
   for mode, files in _FOLDERS:
     yield Bad((_GRID, f'--mode={mode}', '--workdir=work'), ('work', 'valid'), files)
-  for content, says in _CORPORA:
-    words = (
-      '--config.distribution=even --config.models=exact --config.corpus.chunk_length=4 --config.pretrain.batch_size=1'
-    )
-    yield Bad((_GRID, *words.split(), '--config.corpus_file=c.txt'), ('corpus_file', says), {'c.txt': content})
+  # In the even process a run of ones between zeros is even.
+  fields = 'distribution=even', 'models=exact', 'corpus.chunk_length=4', 'pretrain.batch_size=1', 'corpus_file=c.txt'
+  words = (f'--config.{field}' for field in fields)
+  yield Bad((_GRID, *words), ('corpus_file', 'document 2'), {'c.txt': b'0 1 1 0\n1 0 0 1\n0 1 0 0'})
   for name, content, says in _HMM_FILES:
     for config in ('--config=examine:smoke', _GRID):
       yield Bad((config, f'--config.distribution={name}', '--workdir=work'), (says,), {name: content})

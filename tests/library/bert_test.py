@@ -34,7 +34,7 @@ def test_predictions_are_the_softmax_over_all_but_mask():
 
 def test_heads_divide_the_width():
   with pytest.raises(ValueError, match='^width is 9; .*num_heads, 2'):
-    TINY.clone(width=9)
+    TINY.clone(width=9).init(jax.random.key(0), TOKENS)
 
 
 def test_weights_start_from_a_truncated_normal():

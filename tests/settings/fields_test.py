@@ -66,28 +66,13 @@ def test_every_field_has_a_range_that_its_defaults_are_in(experiment):
       registry.from_config(config)
 
 
-@pytest.mark.parametrize('experiment', EXPERIMENTS)
-def test_every_flag_may_be_unset_on_the_command_line(experiment):
-  """As absl writes it, for True and for False before."""
-  flags = [name for name, field in config_lib.fields(registry.SETTINGS[experiment]) if field.type is bool]
-  words = [f'--{no}config.{name}' for name in flags for no in ('', 'no')]
-  _, config = main_lib.parse(['main', f'--config={experiment}', *words])
-  assert {name: operator.attrgetter(name)(config) for name in flags} == dict.fromkeys(flags, False)
+@pytest.mark.parametrize('name', ['debug_nans', 'bert.scan_layers'])
+def test_a_flag_may_be_unset_on_the_command_line(name):
+  _, config = main_lib.parse(['main', '--config=prompt_vs_head', f'--config.{name}', f'--noconfig.{name}'])
+  assert not operator.attrgetter(name)(config)
 
 
-@pytest.mark.parametrize(
-  ('experiment', 'name', 'value'),
-  [
-    ('prompt_vs_head', 'methods', ('head', 'prompt')),
-    ('prompt_vs_head', 'models', ('exact', 'bert')),
-    ('prompt_vs_head', 'figures', ('budget', 'figure_3_left')),
-    ('prompt_vs_head', 'num_states', (4, 6)),
-    ('memory_vs_vanilla', 'memory.vanilla_methods', ('head', 'probe')),
-    ('benchmark', 'parts', ('sampling', 'inference')),
-  ],
-)
-def test_lists_may_have_spaces(experiment, name, value):
-  text = ' , '.join(map(str, value))
-  _, config = main_lib.parse(['main', f'--config={experiment}', f'--config.{name}={text}'])
-  assert operator.attrgetter(name)(registry.from_config(config)) == value
+def test_lists_may_have_spaces():
+  _, config = main_lib.parse(['main', '--config=prompt_vs_head', '--config.methods=head , prompt'])
+  assert registry.from_config(config).methods == ('head', 'prompt')
   assert sweep.chosen('0 , 2-3', range(4)) == [0, 2, 3]
