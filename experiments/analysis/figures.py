@@ -250,11 +250,11 @@ def draw_majority(
 ) -> None:
   """The mean accuracy, or error, of the majority class at each place: a line, or a bar where there is one place."""
   means = [values.mean() for values in samples.values()]
-  look: dict[str, Any] = dict(linestyle=dash, linewidth=1.4)
-  if len(samples) == 1:
-    # As wide as a line in the legend.
-    look = dict(linestyle='', marker='_', markersize=25)
-  axes.plot(list(samples), means, color='0.45', label=label, **look)
+  # The legend shows marker and dash, so that there is one of them; the bar is as wide as the dash there.
+  marker, dash = ('_', '') if len(samples) == 1 else ('', dash)
+  axes.plot(
+    list(samples), means, color='0.45', marker=marker, markersize=25, linestyle=dash, linewidth=1.4, label=label
+  )
 
 
 def _draw_paper(axes: Axes, records: pd.DataFrame, panel: str) -> None:
