@@ -28,9 +28,9 @@ import rich.console
 
 from experiments.records import files, results, status, user_data
 from experiments.runtime import cache, distributed, exit_status, signals, storage
-from experiments.runtime.progress import Reporter
+from experiments.runtime.progress import Reporter, write
 from experiments.settings import config as config_lib, help_text, own_code
-from experiments.settings.fields import printable, require, SettingsError
+from experiments.settings.fields import Ended, printable, require, SettingsError
 from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
 from experiments.studies import registry
@@ -39,7 +39,7 @@ from hmm_jax import compilation, nan_guard
 from hmm_jax.distribution_files import from_fields
 
 # Errors that end a run in a sentence, without a traceback.
-_SENTENCES = (SettingsError, exit_status.RunError, signals.Stopped, storage.StorageError, nan_guard.Diverged)
+_SENTENCES = (SettingsError, exit_status.RunError, Ended, storage.StorageError, nan_guard.Diverged)
 
 
 def main(argv: list[str]) -> int:
@@ -60,9 +60,9 @@ def _main(argv: list[str]) -> None:
   if values.help:
     # The usage stands at the top of this file.
     fields = help_text.fields_text(config, SETTINGS) if config else ''
-    print(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}', end='')
+    write(f'{__doc__}\n{help_text.listing(EXPERIMENTS)}\n{fields}')
   elif values.list:
-    print(help_text.listing(EXPERIMENTS), end='')
+    write(help_text.listing(EXPERIMENTS))
   else:
     given: user_data.Given = {}
     if values.mode != 'verify' and config.get('distribution'):
@@ -90,7 +90,7 @@ def parse(argv: list[str]) -> tuple[flags.FlagValues, Any]:
   except (flags.Error, ValueError) as error:
     raise SettingsError(' '.join(str(error).split()))
   verifies = values.mode == 'verify'
-  is_flag = re.compile(r'--(?!config\.)').match
+  is_flag = re.compile(r'--(?!(?:no)?config\.)').match
   if not any(map(is_flag, words)) and (values.config or not (values.help or values.list or verifies)):
     config = config_lib.load(values.config, EXPERIMENTS)
     words = config_lib.override(config, words, SETTINGS)
@@ -121,14 +121,15 @@ def _act(values: flags.FlagValues, settings: Any, given: user_data.Given) -> Non
   if mode != 'report':
     _import_own(settings)
   if mode == 'run':
+    distributed.raise_everywhere(lambda: experiment.check(settings))
     if given:
       distribution = from_fields(given[settings.distribution])
-      distributed.raise_everywhere(lambda: process_check.check(settings, distribution))
-    distributed.raise_everywhere(lambda: experiment.check(settings))
+      documents = given.get(settings.corpus_file, {}).get('tokens')
+      distributed.raise_everywhere(lambda: process_check.check(settings, distribution, documents))
   reporter, left = Reporter(rich.console.Console(quiet=not distributed.is_writer())), None
   recorded = distributed.broadcast_from_process_0(lambda: _check_workdir(workdir, name, mode))
   if mode == 'status':
-    print(status.text(experiment.trials(settings, workdir)), end='')
+    write(status.text(experiment.trials(settings, workdir)))
     return
   if mode == 'merge':
     is_begun = any(not trial.absent() for trial in experiment.trials(settings, workdir).values())

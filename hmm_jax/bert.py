@@ -147,6 +147,8 @@ class Bert(nn.Module):
   scan_layers: bool = False
 
   def setup(self) -> None:
+    if self.width % self.num_heads:
+      raise ValueError(f'width is {self.width}; valid are multiples of num_heads, {self.num_heads}')
     init = nn.initializers.truncated_normal(self.init_stddev)
     self.word_embedding = nn.Embed(self.num_tokens + 1, self.width, embedding_init=init, dtype=self.dtype)
     self.position_embedding = self.param('position_embedding', init, (self.max_positions, self.width))

@@ -142,8 +142,8 @@ EXPERIMENTS = {
     ),
     (
       'a given process is not used',
-      '  if settings.distribution:\n',
-      '  if settings.corpus_file:\n',
+      '  if trial.settings.distribution:\n',
+      '  if trial.settings.corpus_file:\n',
       'records/user_data',
       'place_of_draws',
     ),
@@ -185,8 +185,8 @@ EXPERIMENTS = {
     ('half a trial is merged', 'if len(records) == len(trial.paths())]', 'if records]', 'pipeline/sweep', 'half'),
     (
       'a trial that fails stops the others',
-      '  except Exception as error:\n    return _failure(trial, called, error, reporter)\n',
-      '  except Exception as error:\n    raise\n',
+      '  except BaseException as error:\n',
+      '  except GeneratorExit as error:\n',
       'records/status',
       'stops_no_other and Memory',
     ),

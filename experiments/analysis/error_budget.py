@@ -63,6 +63,7 @@ _STYLES = {
 _CONDITIONS = (
   ('exact G', 'exact', 'ridge_accuracies', 'ridge'),
   ('pretrained BERT', 'bert', 'ridge_accuracies', 'ridge'),
+  ('own model', 'own', 'ridge_accuracies', 'ridge'),
   ('exact G with noise', 'bert', 'noise_accuracies', "size of the noise, in units of BERT's error"),
 )
 # Makes a black interval readable on a black bar.
@@ -197,14 +198,18 @@ def figure(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure
 def conditioning(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """Accuracy of whitened heads against the ridge, on each model, and against noise on the exact G; a line a size.
 
-  None where no such head is fitted.
+  A model without such a head has no panel; None where none has one.
   """
   records = statistics.select(records, method='head_whitened')
   if records.empty:
     return None
-  whole, panels = figures.panels(settings, len(_CONDITIONS))
-  for axes, (title, model, field, label) in zip(panels, _CONDITIONS):
-    points = statistics.by_point(statistics.select(records, model=model).dropna(subset=field))
+  conditions = [
+    (*condition, points)
+    for condition in _CONDITIONS
+    if (points := statistics.by_point(statistics.select(records, model=condition[1]).dropna(subset=condition[2])))
+  ]
+  whole, panels = figures.panels(settings, len(conditions))
+  for axes, (title, _, field, label, points) in zip(panels, conditions):
     for index, (point, rows) in enumerate(points.items()):
       # HMMs have equally many tasks, so that the mean over these is that over HMMs.
       (places, *_), accuracies = np.moveaxis(np.array(rows[field].tolist()), -1, 0)

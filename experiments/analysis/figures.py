@@ -255,9 +255,11 @@ def draw_majority(
   axes: Axes, samples: dict[float, np.ndarray], label: str = 'majority class', dash: str = '-.'
 ) -> None:
   """The mean accuracy, or error, of the majority class at each place: a line, or a bar where there is one place."""
-  means, marker = [values.mean() for values in samples.values()], '_' if len(samples) == 1 else ''
+  means = [values.mean() for values in samples.values()]
+  # The legend shows marker and dash, so that there is one of them; the bar is as wide as the dash there.
+  marker, dash = ('_', '') if len(samples) == 1 else ('', dash)
   axes.plot(
-    list(samples), means, color='0.45', marker=marker, markersize=40, linestyle=dash, linewidth=1.4, label=label
+    list(samples), means, color='0.45', marker=marker, markersize=25, linestyle=dash, linewidth=1.4, label=label
   )
 
 

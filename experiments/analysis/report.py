@@ -77,6 +77,8 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
   points = statistics.by_point(records)
   trial = statistics.trial_name(records)
   unit = trial if records['trial'].nunique() > 1 else f'task of one {trial}'
+  # Contrasts on other models say so in their titles.
+  heading = 'contrast, on BERT' if (records['model'] == 'bert').any() else 'contrast'
   run, found, further = set(records['method']), contrasts(records), further_contrasts(records)
   protocol, beyond = run.intersection(PROTOCOL), run.difference(PROTOCOL)
   rows: dict[str, tuple[str, list[Row]]] = {
@@ -87,16 +89,18 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     'differences': (
       f'Differences in points, unit of analysis: {unit}; p of t tests, Holm correction over sizes. Detectable: minimum '
       f'effect with 80% power at level {LEVEL} / number of sizes',
-      list(_difference_rows(points, found)),
+      list(_difference_rows(points, found, heading)),
     ),
     'contrasts': (
       f'Differences in points from other fits and controls, unit of analysis: {unit}; p and detectable as above',
-      list(_difference_rows(points, further)),
+      list(_difference_rows(points, further, heading)),
     ),
     'trends': (
       'Differences in points over all HMMs, and their trend with |H|: Spearman over HMMs, p of a permutation test, '
       'Holm correction over contrasts',
-      list(_trend_rows(found | further)) if unit == 'HMM' and not any(point.memory_size for point in points) else [],
+      list(_trend_rows(found | further, heading))
+      if unit == 'HMM' and not any(point.memory_size for point in points)
+      else [],
     ),
     'beside_paper': (
       'Ours on BERT beside the digitised Figure 3. Apart: the means differ by more than the root of the sum of both '
@@ -172,13 +176,13 @@ def _on(model: str, records: pd.DataFrame, point: Point, method: str) -> pd.Data
   return statistics.select(records, **point._asdict(), model=model, method=method)
 
 
-def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]]) -> Iterator[Row]:
+def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
   """A row for each contrast and size: p-value, Holm over sizes, and minimum detectable effect."""
   for title, differences in found.items():
     corrected = statistics.holm([difference.p_value for difference in differences.values()])
     for (point, difference), p_value in zip(differences.items(), corrected):
       yield {
-        'contrast, on BERT': title if point == next(iter(differences)) else '',
+        heading: title if point == next(iter(differences)) else '',
         **_name_of(point, points),
         'difference': str(difference),
         'p, Holm': number(p_value, '.2g'),
@@ -187,7 +191,7 @@ def _difference_rows(points: Points, found: dict[str, dict[Point, Interval]]) ->
       }
 
 
-def _trend_rows(found: dict[str, dict[Point, Interval]]) -> Iterator[Row]:
+def _trend_rows(found: dict[str, dict[Point, Interval]], heading: str) -> Iterator[Row]:
   """A row for each contrast with at least two sizes: over all HMMs, and its rank correlation with |H|."""
   values = {
     title: pd.DataFrame(
@@ -205,7 +209,7 @@ def _trend_rows(found: dict[str, dict[Point, Interval]]) -> Iterator[Row]:
   for (title, of_units), (correlation, _), p_value in zip(values.items(), trends, corrected):
     difference = statistics.mean_interval(of_units['difference'])
     yield {
-      'contrast, on BERT': title,
+      heading: title,
       'n': str(len(difference.values)),
       'difference': str(difference),
       'Spearman': number(correlation, '.2f'),

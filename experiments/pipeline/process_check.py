@@ -1,58 +1,67 @@
-"""Checks of a given process before anything is compiled: it can carry a task, and the user's own model accepts it."""
+"""Checks of a process before anything is trained: it can carry a task, and the user's own corpus and model fit it."""
+
+from collections.abc import Callable
+import contextlib
+import pathlib
 
 import jax
 import numpy as np
 
+from experiments.pipeline import trial as trial_lib
+from experiments.records.trial_records import Trial
 from experiments.settings import own_code
 from experiments.settings.fields import require
 from experiments.settings.grid import Settings
+import hmm_jax
+from hmm_jax import tasks
+from hmm_jax.blocks import even_size, in_blocks
 from hmm_jax.float64 import float64
 from hmm_jax.hmm import HMM
+from hmm_jax.inference import last_filtered
 from hmm_jax.memory_hmm import MemoryHMM
 from hmm_jax.processes import reachable
 
-# Draws of mu, after as many of which a task is given up, and the texts that they label.
-_DRAWS, _TEXTS = 1000, 200
 
+def check(settings: Settings, distribution: HMM | MemoryHMM, documents: np.ndarray | None = None) -> None:
+  """Raise SettingsError where a hidden state of a given process never occurs, or the process carries no task.
 
-def check(settings: Settings, distribution: HMM | MemoryHMM) -> None:
-  """Raise SettingsError where a hidden state never occurs, or every draw of mu gives all texts one label.
-
-  It also raises SettingsError where the user's own model fails on the process.
+  It also raises SettingsError where one of the user's own `documents` [S, T] cannot occur, or the user's own model
+  fails on the process.
   """
   start = float64(distribution.joint_initial_probs).reshape(-1, distribution.num_states).max(0) > 0
   never = np.flatnonzero(~reachable(float64(distribution.transition_matrix), start)).tolist()
   valid = f'one whose hidden states all occur; states {never[:10]} never occur'
   require(not never, 'distribution', settings.distribution, valid)
-  d, rng = settings.downstream, np.random.default_rng(0)
-  probs = _label_probs(settings, distribution, rng)
-  shape = _DRAWS, d.num_classes, probs.shape[1]
-  places = rng.random((_DRAWS, shape[1] * shape[2])).argsort(1).reshape(shape)
-  weights = rng.standard_normal(shape) * (places < d.num_nonzero)
-  varies = np.ptp((weights @ probs.T).argmax(1), axis=1).any()
-  valid = f'one whose texts depend on the first state or memory: {_DRAWS} draws of mu gave all of them one label'
-  require(varies, 'distribution', settings.distribution, valid)
+  valid = 'one whose texts depend on the first state or memory: all draws of mu gave all of them one label'
+  require(_has_tasks(settings, lambda _: distribution), 'distribution', settings.distribution, valid)
+  if documents is not None:
+    are_possible = possible(distribution, documents)
+    valid = f'documents of positive probability, unlike document {are_possible.argmin()}, counted from 0'
+    require(are_possible.all(), 'corpus_file', settings.corpus_file, valid)
   if settings.model:
     own_code.own_model(settings.model, distribution, jax.random.key(settings.seed))
 
 
-def _label_probs(settings: Settings, distribution: HMM | MemoryHMM, rng: np.random.Generator) -> np.ndarray:
-  """The posterior [n, S] that labels speak of, P[H_1 | X_{-1}] or that of the memory cell, times a number a text."""
-  fields = distribution.transition_matrix, distribution.joint_initial_probs, distribution.joint_emission_matrix
-  transition, initial, emission = map(float64, fields)
-  # Of exponential times with these rates, the first.
-  drawn = lambda rates: (rates / rng.exponential(size=rates.shape)).argmax(1)
-  joint, tokens, num_states = drawn(np.tile(initial, (_TEXTS, 1))), [], len(transition)
-  for _ in range(settings.downstream.length - 1):
-    # Of a joint state c H + h the memory configuration c stays.
-    state = joint % num_states
-    joint += drawn(transition[state]) - state
-    tokens.append(drawn(emission[joint]))
-  messages = np.ones((_TEXTS, len(initial)))
-  for token in reversed(tokens):
-    future = (emission.T[token] * messages).reshape(_TEXTS, -1, num_states) @ transition.T
-    messages = future.reshape(_TEXTS, -1) / future.max((1, 2))[:, None]
-  memory = distribution.memory_probs.shape if isinstance(distribution, MemoryHMM) else ()
-  posterior = (initial * messages).reshape(_TEXTS, *memory, num_states)
-  cell = settings.memory.label_cell if memory else 0
-  return posterior.sum(tuple({*range(1, posterior.ndim)} - {1 + cell}))
+def check_draws(settings: Settings) -> None:
+  """Raise SettingsError where no process that the settings draw carries a task."""
+  name = f'hmm, with downstream.num_nonzero {settings.downstream.num_nonzero},'
+  valid = 'one where some draw of mu gives texts two labels'
+  require(_has_tasks(settings, trial_lib.drawn_distribution), name, settings.hmm.temperatures, valid)
+
+
+def _has_tasks(settings: Settings, distribution_of: Callable[[Trial], HMM | MemoryHMM]) -> bool:
+  """True if some trial has its tasks."""
+  for draw in settings.draws():
+    trial = Trial(settings, *draw, pathlib.Path())
+    # As trials run, so that they find its programs.
+    with contextlib.suppress(ValueError), trial_lib.precisely():
+      trial_lib.tasks(trial, distribution_of(trial))
+      return True
+  return False
+
+
+def possible(distribution: HMM | MemoryHMM, documents: np.ndarray) -> np.ndarray:
+  """True for each document [S, T] of positive probability."""
+  rows = lambda block: hmm_jax.token_likelihoods(distribution, block, block >= 0)
+  size = even_size(len(documents), documents.shape[1] * distribution.joint_initial_probs.size, tasks.LABELLED_ENTRIES)
+  return in_blocks(lambda block: last_filtered(distribution, rows(block))[1], documents, size) > -np.inf

@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.analysis import error_budget, figures as figures_lib, report, statistics
 from experiments.analysis.tables import Table
-from experiments.pipeline import needs, pretraining, trial as trial_lib, tuning
+from experiments.pipeline import needs, pretraining, process_check, trial as trial_lib, tuning
 from experiments.records import failures, results
 from experiments.records.failures import Failure
 from experiments.records.results import Record
@@ -20,7 +20,7 @@ from experiments.records.trial_records import Grid
 from experiments.runtime import distributed, exit_status, locks, storage
 from experiments.runtime.progress import Reporter
 from experiments.settings import own_code
-from experiments.settings.fields import require
+from experiments.settings.fields import Ended, require
 from experiments.settings.grid import Settings
 from experiments.settings.methods import METHODS
 
@@ -59,6 +59,8 @@ def check(settings: Settings) -> None:
   except OSError as error:
     require(False, 'pretrained', settings.pretrained, f'a writable directory ({error.strerror})')
   needs.check_memory(settings)
+  if not settings.distribution:
+    process_check.check_draws(settings)
 
 
 def trials(settings: Settings, workdir: pathlib.Path) -> Grid:
@@ -71,7 +73,7 @@ def chosen(text: str, grid: Collection[Any]) -> list[int]:
   """The numbers of the trials that `text` names, such as 0,3-5, in order; of all for ''. Raises SettingsError."""
   found = set[int]()
   for part in text.split(',') if text else ():
-    ends = re.fullmatch(r'([0-9]{1,9})(?:-([0-9]{1,9}))?', part)
+    ends = re.fullmatch(r' *([0-9]{1,9})(?:-([0-9]{1,9}))? *', part)
     first, last = (int(ends[1]), int(ends[2] or ends[1])) if ends else (1, 0)
     valid = f'numbers from 0 to {len(grid) - 1}, and ranges, such as 0,3-5'
     require(first <= last < len(grid), '--trials', text, valid)
@@ -127,15 +129,16 @@ def _run(trial: trial_lib.Trial, called: str, before: dict[str, Any] | None, rep
     return Failure(f'{called} failed in another process: {now["error"]}', now['status'])
   try:
     is_run = trial_lib.run(trial, reporter)
-  except (pretraining.OutOfTime, locks.Lost):
+  except (pretraining.OutOfTime, locks.Lost, Ended):
     raise
-  except Exception as error:
+  except BaseException as error:
+    # A user's own model or head may exit or interrupt.
     return _failure(trial, called, error, reporter)
   failures.forget(trial.directory)
   return is_run
 
 
-def _failure(trial: trial_lib.Trial, called: str, error: Exception, reporter: Reporter) -> Failure:
+def _failure(trial: trial_lib.Trial, called: str, error: BaseException, reporter: Reporter) -> Failure:
   """Record and report the failure of a trial; raises Lost where another process has its lock by now.
 
   An error that only one of several processes meets is raised again: the others wait for that one, and end with it.

@@ -42,6 +42,13 @@ def draw_distribution(settings: Settings, point: Point, key: Array) -> hmm_jax.H
   return _random_memory_hmm(key, point.memory_size, point.num_states, **drawn)
 
 
+def drawn_distribution(trial: Trial) -> hmm_jax.HMM | hmm_jax.MemoryHMM:
+  """The distribution that a trial draws."""
+  # Computation follows a committed key: all that is exact runs on `exact_device`.
+  key = jax.device_put(trial.keys().distribution, sharding.exact_device())
+  return draw_distribution(trial.settings, trial.point, key)
+
+
 def precisely() -> contextlib.AbstractContextManager[None]:
   """A context with float32 matrix products, in which trials run: some accelerators round them by default."""
   return jax.default_matmul_precision('float32')
@@ -49,15 +56,18 @@ def precisely() -> contextlib.AbstractContextManager[None]:
 
 def draw(trial: Trial) -> tuple[hmm_jax.HMM | hmm_jax.MemoryHMM, downstream_lib.Downstream]:
   """The distribution of a trial, and its inputs and tasks; needs no model."""
-  settings, point, keys = trial.settings, trial.point, trial.keys()
-  # Computation follows a committed key: all that is exact runs on `exact_device`.
-  key = jax.device_put(keys.distribution, sharding.exact_device())
-  if settings.distribution:
-    arrays = user_data.load(trial.workdir, settings.distribution)
+  if trial.settings.distribution:
+    arrays = user_data.load(trial.workdir, trial.settings.distribution)
     distribution = float64.on_device(from_fields(arrays), sharding.exact_device())
   else:
-    distribution = draw_distribution(settings, point, key)
-  return distribution, downstream_lib.draw(settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
+    distribution = drawn_distribution(trial)
+  return distribution, tasks(trial, distribution)
+
+
+def tasks(trial: Trial, distribution: hmm_jax.HMM | hmm_jax.MemoryHMM) -> downstream_lib.Downstream:
+  """The inputs and tasks of a trial; raises ValueError if every draw of mu gives all training inputs one label."""
+  keys, point = trial.keys(), trial.point
+  return downstream_lib.draw(trial.settings, point, trial.methods, distribution, keys.downstream, keys.tasks)
 
 
 def run(trial: Trial, reporter: Reporter) -> bool:

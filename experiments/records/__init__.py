@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
-  """The records of a workdir, a row for each, in the order of the run; empty where there are none.
+  """The records of a workdir, a row for each, in the order of the run; empty where none is finished.
 
   Columns are the fields of the records, and those of the environment that each was made in, such as `devices`, `cpu`,
   `commit` and `packages`. docs/schemas/records/ has a JSON schema for each kind of record: what a field means and which
@@ -27,7 +27,7 @@ def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
       records, each with a field of its own: with it a table holds one kind and no column of another.
 
   Raises:
-    SettingsError: the records are damaged, or of another schema, or none has the field.
+    SettingsError: there is no such folder, the records are damaged, or of another schema, or none has the field.
 
   Example:
     >>> records = load('docs/results/small/figure_3_left')
@@ -38,7 +38,9 @@ def load(workdir: str | pathlib.Path, having: str = '') -> 'pd.DataFrame':
   # Imported here, since it takes longer than `--list` and `--help`.
   import pandas as pd
 
-  workdir = storage.located(str(workdir))
+  workdir = storage.located(str(workdir), 'workdir')
+  # An object store has no folders.
+  require(storage.is_object(workdir) or workdir.is_dir(), 'workdir', str(workdir), 'a folder of records')
   rows = [row for row in results.load(workdir) if having in row or not having]
   require(rows or not having, 'having', having, f'a field of the records in {workdir}')
   frame = pd.DataFrame(rows)

@@ -11,6 +11,7 @@ import os
 import pathlib
 import textwrap
 from typing import Any
+import warnings
 
 import numpy as np
 
@@ -102,8 +103,10 @@ def read(field: str, word: str, reader: Callable[[str], Any]) -> Any:
   try:
     return reader(word)
   except (OSError, EOFError, MemoryError, ValueError) as error:
-    reason = textwrap.shorten(str(error), 300)
-    raise SettingsError(f'{field} is {word!r}, and cannot be read ({reason}); valid is {_VALID[field]}')
+    reason, *of_file = str(error).split('; valid ', 1)
+    # Of a file that is there, its error may say so more narrowly.
+    valid = of_file[0] if of_file and pathlib.Path(word).is_file() else f'is {_VALID[field]}'
+    raise SettingsError(f'{field} is {word!r}, and cannot be read ({textwrap.shorten(reason, 300)}); valid {valid}')
 
 
 def tokens(path: str, num_tokens: int) -> np.ndarray:
@@ -111,13 +114,15 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
 
   A file of one line, or of one id a line, is one document. Raises ValueError at what is no id.
   """
-  with files.opened(pathlib.Path(path), files.MOST_ARRAYS) as file:
+  with files.opened(pathlib.Path(path), files.MOST_ARRAYS) as file, warnings.catch_warnings():
+    # numpy warns of an empty file, which is refused below; a byte order mark is no token.
+    warnings.simplefilter('ignore', UserWarning)
     is_text = path.endswith('.txt')
     # Raises MemoryError, and touches no memory, for an .npy that declares more than it has.
     ids = np.loadtxt(file, np.int64, encoding='utf-8-sig') if is_text else np.load(file, allow_pickle=False)
   ids = np.atleast_2d(ids)
-  if ids.dtype.kind not in 'iu' or ids.ndim > 2:
-    raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not integers [documents, length] or [length]')
+  if ids.dtype.kind not in 'iu' or ids.ndim > 2 or not ids.size:
+    raise ValueError(f'it has {ids.dtype} of shape {ids.shape}, not some integers [documents, length] or [length]')
   check_ids('tokens', ids, num_tokens)
   return ids.astype(token_dtype(num_tokens))
 

@@ -50,7 +50,8 @@ def initialize(settings: DistributedSettings) -> None:
     if None in (address, count, index):
       raise ValueError('JAX found no cluster')
     # Printed before: a failure to join raises nothing.
-    print(f'joining as process {index} of {count} at {address}', file=sys.stderr, flush=True)
+    alone = f'waiting {s.initialization_timeout} s for the others; --config.distributed.mode=off runs without them'
+    print(f'joining as process {index} of {count} at {address}, {alone}', file=sys.stderr, flush=True)
     # It would handle SIGTERM in our place.
     jax.config.update('jax_enable_preemption_service', False)
     jax.distributed.initialize(

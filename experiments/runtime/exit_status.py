@@ -2,7 +2,7 @@
 
 import signal
 
-from experiments.settings.fields import SettingsError
+from experiments.settings.fields import Ended, SettingsError
 
 # All that was asked for is done, or the time budget has ended.
 DONE = 0
@@ -19,8 +19,8 @@ class RunError(Exception):
   status = FAILED
 
 
-class Stopped(BaseException):
-  """A signal has ended the run; no Exception, so that code that goes on after a failure stops too."""
+class Stopped(Ended):
+  """A signal has ended the run."""
 
   def __init__(self, number: int):
     super().__init__(number)

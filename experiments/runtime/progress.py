@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator
 import contextlib
+import os
+import sys
 import time
 
 import rich.console
 import rich.progress
 
+from experiments.runtime import storage
 from experiments.runtime.timing import Clock
-from experiments.settings.fields import printable
+from experiments.settings.fields import Ended, printable
 
 _SECONDS_BETWEEN_LINES = 10.0
 # Until the first unit of work is done.
@@ -16,6 +19,24 @@ _BEGINS = 'compiling or loading its program'
 
 # Called with the number of units done and a short note.
 Advance = Callable[[int, str], None]
+
+
+@contextlib.contextmanager
+def _output() -> Iterator[None]:
+  """Raise Ended where standard output cannot be written inside: a disk is full, or a pipe has no reader."""
+  try:
+    yield
+    sys.stdout.flush()
+  except (OSError, SystemExit) as error:
+    # rich exits for a broken pipe. Python writes what is left in the buffer as it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise Ended(f'standard output cannot be written ({storage.reason(error)})')
+
+
+def write(text: str) -> None:
+  """Print text as it is."""
+  with _output():
+    print(text, end='')
 
 
 class Reporter:
@@ -32,7 +53,8 @@ class Reporter:
 
   def show(self, text: str) -> None:
     """Print text as it is; long lines wrap, and nothing is cut."""
-    self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+    with _output():
+      self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
   @contextlib.contextmanager
   def part(self, index: int, count: int, name: str) -> Iterator[None]:

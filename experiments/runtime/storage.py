@@ -64,7 +64,7 @@ def not_written(path: pathlib.Path, error: Exception) -> str:
   return f'{str(path)!r} was not written ({reason(error)}{room}); {to_resume}'
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
   """The words of the system for an error, or else its own."""
   return getattr(error, 'strerror', None) or str(error) or type(error).__name__
 

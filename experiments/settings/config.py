@@ -13,7 +13,7 @@ from absl import flags
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.settings.fields import require, SettingsError, valid_values
+from experiments.settings.fields import require, SettingsError, users_program, valid_values
 
 # The class of settings of each experiment, by its name.
 Classes = Mapping[str, Any]
@@ -37,16 +37,11 @@ def load(config: str, experiments: Collection[str]) -> ml_collections.ConfigDict
   is_file = os.path.isfile(name)
   valid = f'the path of a config file, or one of {", ".join(experiments)}, with an optional :SCALE'
   require(is_file or name in experiments, '--config', config, valid)
-  try:
+  with users_program('--config', config, 'a Python file whose get_config returns a ConfigDict'):
     found = (runpy.run_path(name) if is_file else shipped(name))['get_config'](*scale)
     if not isinstance(found, ml_collections.ConfigDict):
       raise TypeError(f'get_config() returned a {type(found).__name__}')
     return found
-  except (Exception, SystemExit) as error:
-    # A config file is a program, which may fail in any way or exit.
-    reason = f'{type(error).__name__}: {_line(error)}'
-    valid = 'a Python file whose get_config returns a ConfigDict'
-    raise SettingsError(f'--config is {config!r}, which raised {reason}; valid is {valid}')
 
 
 def named(words: list[str]) -> list[str]:
@@ -74,14 +69,9 @@ def override(config: ml_collections.ConfigDict, words: list[str], classes: Class
     return values(words, known_only=True)
   except Exception as error:
     # Errors of absl, of ml_collections and of their parsers have no class in common. Those of a value begin alike.
-    reason = _line(error)
+    reason = ' '.join(str(error).split())
     name = reason.removeprefix('flag --config.').partition('=')[0]
     raise SettingsError(f'{reason}; valid is {valid_values(known[name])}' if name in known else reason)
-
-
-def _line(error: BaseException) -> str:
-  """The words of an error in one line."""
-  return ' '.join(str(error).split())
 
 
 def _class(config: Mapping[str, Any], classes: Classes) -> Any:
@@ -130,7 +120,7 @@ def _converted(value: Any, field: dataclasses.Field) -> Any:
   if not isinstance(value, (list, tuple)):
     return as_float(value)
   if value and field.metadata['choices'] and all(isinstance(x, str) for x in value):
-    return tuple(','.join(value).split(','))
+    return tuple(map(str.strip, ','.join(value).split(',')))
   return tuple(map(as_float, value))
 
 

@@ -1,5 +1,7 @@
 """Fields of settings, each with its meaning and valid values, checked when a group is built."""
 
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import operator
 import typing
@@ -16,6 +18,26 @@ _KINDS = {bool: 'True or False', int: 'an int', float: 'a number', str: 'a strin
 
 class SettingsError(ValueError):
   """Bad input, as one sentence for the user."""
+
+
+class Ended(BaseException):
+  """A run ends from outside its code; no Exception, so that code that goes on after a failure stops too."""
+
+
+@contextlib.contextmanager
+def users_program(field: str, value: str, valid: str) -> Iterator[None]:
+  """Raise SettingsError, 'FIELD is VALUE, which raised ERROR; valid is ...', for all that a user's program may raise.
+
+  It may exit or interrupt too. An error that says itself what is valid has the last word.
+  """
+  try:
+    yield
+  except Ended:
+    raise
+  except BaseException as error:
+    reason = ' '.join(f'{type(error).__name__}: {error}'.split()).strip(':')
+    end = '' if '; valid ' in reason else f'; valid is {valid}'
+    raise SettingsError(f'{field} is {value!r}, which raised {reason:.300}{end}') from error
 
 
 def require(holds: Any, name: str, value: Any, valid: str) -> None:

@@ -131,6 +131,8 @@ class Settings(groups.Experiment):
       self.require('attention.form', self.attention.form == 'paper' or reads_all, valid)
       if method.has_schedule:
         self.tuning(name).check_for(method.settings[0], d.num_train)
+        steps, field = self.schedule(name).num_epochs * d.num_train, f'{method.settings[0]}.num_epochs'
+        self.require(field, steps < 2**31, f'fewer, for below {2**31} texts, restarts included')
 
   def _check_positions(self, has_prompt: bool) -> None:
     """Check that a cut leaves the [MASK] and a token beside a prompt, and that BERT has enough positions."""

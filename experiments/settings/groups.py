@@ -15,6 +15,9 @@ from hmm_jax.masking import Corruption
 from hmm_jax.memory_hmm import MAX_CONFIGURATIONS
 from hmm_jax.tuning import Schedule
 
+# A smaller one is lost in float64 beside features of order 1.
+_LEAST_RIDGE = 1e-15
+
 
 class Experiment(Group):
   """The settings that every experiment has."""
@@ -181,7 +184,7 @@ class DownstreamSettings(Group):
     'state that decides the label without a memory: H_1, or the silent state before it',
     choices=('first', 'silent'),
   )
-  num_train: int = setting('number of training inputs')
+  num_train: int = setting('number of training inputs', least=2)
   num_validation: int = setting('number of validation inputs')
   num_test: int = setting('number of test inputs')
   num_classes: int = setting('number of classes', least=2, most=1000)
@@ -210,14 +213,18 @@ class TuneSettings(AdamWSettings):
 
 
 class OnTestSettings(Group):
-  ridges: tuple[float, ...] = setting('ridges of heads fitted to the test inputs; the best one also starts the search')
+  ridges: tuple[float, ...] = setting(
+    'ridges of heads fitted to the test inputs; the best one also starts the search', least=_LEAST_RIDGE
+  )
   tolerance: float = setting('margins up to this count as 0; test inputs have unit covariance', below=1)
   max_rounds: int = setting('maximum search rounds from each start', most=1_000_000)
   max_certificates: int = setting('maximum certificates of inseparability to search for')
 
 
 class ConvergedSettings(Group):
-  ridge: float = setting('L2 penalty: half of it times the squared weights and bias is added to the mean loss')
+  ridge: float = setting(
+    'L2 penalty: half of it times the squared weights and bias is added to the mean loss', least=_LEAST_RIDGE
+  )
   tolerance: float = setting('largest gradient entry of a converged head')
   max_iterations: int = setting('maximum optimiser steps to convergence')
 

@@ -15,7 +15,7 @@ import jax
 from jax import Array
 import numpy as np
 
-from experiments.settings.fields import require, SettingsError
+from experiments.settings.fields import require, users_program
 from hmm_jax.heads import check_head, Head
 from hmm_jax.hmm import Distribution
 from hmm_jax.model import MaskedLM, token_probs
@@ -40,13 +40,10 @@ def import_named(field: str, name: str) -> None:
   """Import the function that a field names, once a process; nothing for ''. Raises SettingsError where that fails."""
   if not name or name in _imported:
     return
-  try:
+  with users_program(field, name, 'MODULE:FUNCTION of a Python file'):
     call = pkgutil.resolve_name(name)
     source = pathlib.Path(str(sys.modules[name.partition(':')[0]].__file__))
     _imported[name] = Function(call, hashlib.sha256(source.read_bytes()).hexdigest())
-  except (Exception, SystemExit) as error:
-    # A module is a program, which may fail in any way or exit.
-    raise _failed(field, name, error, 'MODULE:FUNCTION of a Python file') from error
 
 
 def imported(field: str, name: str) -> Function:
@@ -69,16 +66,12 @@ def own_model(name: str, distribution: Distribution, key: Array) -> tuple[Masked
   call, device = imported('model', name).call, jax.local_devices()[0]
   texts = np.array([[0, 1], [1, 0]]) % distribution.num_tokens
   shape, last = (2, 1, distribution.num_tokens), np.array([1])
-  try:
+  with users_program('model', name, 'a function from (distribution, key) to a hashable MaskedLM and its parameters'):
     model, params = call(*jax.device_put((jax.device_get(distribution), key), device))
     hash(model)
     params = jax.device_put(params, device)
     probs = np.asarray(token_probs(model, params, texts, last))
     alone = np.concatenate([token_probs(model, params, text[None])[:, last] for text in texts])
-  except (Exception, SystemExit) as error:
-    raise _failed(
-      'model', name, error, 'a function from (distribution, key) to a hashable MaskedLM and its parameters'
-    ) from error
   valid = f'one whose predictions at one position of two texts have shape {shape}, not {probs.shape}'
   require(probs.shape == shape, 'model', name, valid)
   # Predictions for a text that cannot occur are 0.
@@ -97,15 +90,8 @@ def own_head(name: str, num_classes: int, num_tokens: int, length: int) -> Head:
   cannot be tuned.
   """
   call = imported('own_head', name).call
-  try:
+  with users_program('own_head', name, 'a function from the number of classes to a hashable Head'):
     head = call(num_classes)
     hash(head)
     check_head(head, num_classes, num_tokens, length)
-  except (Exception, SystemExit) as error:
-    raise _failed('own_head', name, error, 'a function from the number of classes to a hashable Head') from error
   return head
-
-
-def _failed(field: str, name: str, error: BaseException, valid: str) -> SettingsError:
-  reason = ' '.join(f'{type(error).__name__}: {error}'.split())
-  return SettingsError(f'{field} is {name!r}, which raised {reason:.300}; valid is {valid}')

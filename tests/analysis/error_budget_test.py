@@ -118,6 +118,8 @@ def test_conditioning_draws_a_line_a_size():
     for model, value in (('exact', 0.9), ('bert', 0.7))
   ]
   panels = error_budget.conditioning(frame(records), figure_settings()).axes
+  (alone,) = error_budget.conditioning(frame([records[0] | {'model': 'own'}]), figure_settings()).axes
+  assert alone.get_title() == 'own model'
   drawn = [[line.get_xydata().tolist() for line in axes.lines] for axes in panels]
   expected = [[[[1, first], [0.1, 50]] for first in pair] for pair in ((85, 90), (65, 70), (50, 0))]
   np.testing.assert_allclose(drawn, expected)

@@ -83,7 +83,7 @@ def test_a_figure_of_one_process_names_it():
   rows = [row | {'distribution': 'my-process-0123456789ab'} for row in prompt_records(5) if row['num_states'] == 4]
   figure, _, lines, *_ = _drawn(figures.figure_3_left, rows)
   assert '; my-process; pretraining seeds: n = 5' in figure.get_suptitle()
-  assert lines['majority class'].get_marker() == '_'
+  assert (lines['majority class'].get_marker(), lines['majority class'].get_linestyle()) == ('_', 'None')
 
 
 def test_nothing_is_clipped():

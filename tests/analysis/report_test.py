@@ -147,6 +147,11 @@ def test_contrasts_are_those_that_were_run_on_bert():
   assert titled['attention - attention on constant G']['difference'] == '30.0 ± 0.0'
 
 
+def test_a_run_without_bert_names_none():
+  found = report.tables(frame(prompt_records(3)).query("model == 'exact'").assign(model='own'), paper_overlay=True)
+  assert 'trends' in found and not [table for table in found.values() if 'BERT' in f'{table.title} {[*table.frame]}']
+
+
 @pytest.mark.parametrize(
   ('records', 'size', 'expected'),
   [

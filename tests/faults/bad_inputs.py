@@ -34,7 +34,7 @@ def verdict(bad):
     before = _there()
     status, said = _run(bad.arguments)
     is_as_before = _there() == before
-  if status != 2 or said.count('\n') != 1 or len(said) > _MOST_SAID:
+  if status != 2 or said.count('\n') != 1 or len(said) > _MOST_SAID or said.count('; valid ') > 1:
     return f'status {status}: {said[-_MOST_SAID:]}'
   missing = [text for text in bad.says if text not in said]
   if missing:
@@ -82,6 +82,11 @@ _AFTER_A_CONFIG = (
   ('--mode=report --config.memory.sizes=(2', 'memory.sizes', 'valid is'),
   ('--config.num_states=4 --config.num_states=4', 'num_states', '(4, 4)'),
   ('--config.methods=head,promt', 'methods', "('head', 'promt')"),
+  ('--config.hmm.emission_temperature=1e6 --config.models=exact', 'hmm', "'emission_temperature': 1000000.0"),
+  ('--config.downstream.num_nonzero=1 --config.models=exact', 'downstream.num_nonzero 1'),
+  ('--config.models=exact --config.head.num_epochs=2000000000', 'head.num_epochs', '2000000000'),
+  ('--config.models=exact --config.converged.ridge=1e-30', 'converged.ridge', '1e-30'),
+  ('--config.downstream.num_train=1 --config.head.batch_size=1', 'downstream.num_train', '1'),
   ('--config.models=exact --config.methods=finetune', 'models', "('exact',)"),
   ('--config.models=exact --config.num_states=4096', 'num_states', '(4096,)'),
   ('--config.models=own', 'model', "''"),
@@ -115,6 +120,7 @@ _WHOLE = (
 _CONFIG_FILES = (
   (b'def get_config(:', 'SyntaxError'),
   (b'x = 1', 'get_config'),
+  (b'raise KeyboardInterrupt', 'KeyboardInterrupt'),
   (b'def get_config():\n  return get_config()', 'RecursionError'),
   (b'def get_config():\n  return {"seed": 1}', 'dict'),
 )
@@ -143,6 +149,10 @@ def _bad():
     yield Bad(('--config=mine.py',), ('mine.py', says), {'mine.py': source})
   for mode, files in _FOLDERS:
     yield Bad((_GRID, f'--mode={mode}', '--workdir=work'), ('work', 'valid'), files)
+  # In the even process a run of ones between zeros is even.
+  fields = 'distribution=even', 'models=exact', 'corpus.chunk_length=4', 'pretrain.batch_size=1', 'corpus_file=c.txt'
+  words = (f'--config.{field}' for field in fields)
+  yield Bad((_GRID, *words), ('corpus_file', 'document 2'), {'c.txt': b'0 1 1 0\n1 0 0 1\n0 1 0 0'})
   for name, content, says in _HMM_FILES:
     for config in ('--config=examine:smoke', _GRID):
       yield Bad((config, f'--config.distribution={name}', '--workdir=work'), (says,), {name: content})

@@ -32,6 +32,11 @@ def test_predictions_are_the_softmax_over_all_but_mask():
   np.testing.assert_allclose(probs, scipy.special.softmax(logits(TINY, PARAMS, TOKENS), axis=-1), atol=1e-5)
 
 
+def test_heads_divide_the_width():
+  with pytest.raises(ValueError, match='^width is 9; .*num_heads, 2'):
+    TINY.clone(width=9).init(jax.random.key(0), TOKENS)
+
+
 def test_weights_start_from_a_truncated_normal():
   """Every matrix is `init_stddev` times a standard normal cut at 2; biases are 0, scales 1."""
   bert = TINY.clone(num_layers=1, width=32, ffn_width=64, max_positions=64, init_stddev=0.05)

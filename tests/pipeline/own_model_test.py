@@ -59,6 +59,10 @@ def _exits(*_):
   raise SystemExit(0)
 
 
+def _interrupts(*_):
+  raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
   ('call', 'valid'),
   [
@@ -66,10 +70,11 @@ def _exits(*_):
     (lambda hmm, _: (Scores(10), hmm), r'are probabilities, not \[-'),
     (lambda hmm, _: (FirstText(10), hmm), 'other texts'),
     (_exits, 'which raised SystemExit'),
+    (_interrupts, 'which raised KeyboardInterrupt'),
   ],
 )
 def test_what_is_no_model_is_refused(monkeypatch, call, valid):
-  """Another vocabulary, predictions that ignore other texts or are no probabilities, and an exit."""
+  """Another vocabulary, predictions that ignore other texts or are no probabilities, an exit and an interrupt."""
   monkeypatch.setitem(own_code._imported, 'mine:build', own_code.Function(call, ''))
   with pytest.raises(SettingsError, match=f"^model is 'mine:build'.*{valid}"):
     sweep.check(SETTINGS)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+from unittest import mock
 
 import jax
 import numpy as np
@@ -129,3 +130,10 @@ def test_a_workdir_of_other_settings_says_which(tmp_path):
   results.begin(tmp_path, settings_of('smoke', seed=2))
   other = settings_of('smoke', num_states=(3,), time_budget=3.0, compilation_cache='')
   assert results.changed(results.config(tmp_path), other) == ['seed 1 (here 0)', 'num_states [4, 6] (here [3])']
+
+
+def test_a_model_that_interrupts_fails_its_trial(settings, tmp_path, monkeypatch):
+  """A user's own model is called by trials."""
+  monkeypatch.setattr(sweep.trial_lib, 'run', mock.Mock(side_effect=KeyboardInterrupt))
+  with pytest.raises(sweep.TrialsFailed, match='KeyboardInterrupt'):
+    _run(settings, tmp_path, 0)

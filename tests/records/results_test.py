@@ -53,6 +53,12 @@ def test_records_are_a_frame_with_their_environment(tmp_path):
   assert set(records['commit']) == {there['commit']}
 
 
+def test_a_folder_that_is_not_there_has_no_records(tmp_path):
+  assert load(tmp_path).empty
+  with pytest.raises(SettingsError, match='^workdir is .*none'):
+    load(tmp_path / 'none')
+
+
 def test_records_of_a_kind_are_a_frame_without_the_columns_of_others(tmp_path):
   results.write(tmp_path, _benchmark(), [{'claim': 1}, {'gap': 0.5}])
   claims = load(tmp_path, having='claim')

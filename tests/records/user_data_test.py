@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 
-from conftest import DOCS
+from conftest import DOCS, joint_hmm, path_probs, state_paths
 import numpy as np
 import pytest
 from settings_cases import config_of, settings_of
@@ -89,10 +89,13 @@ def test_a_copy_of_another_digest_is_not_used(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'content', 'found'),
   [
-    ('a.txt', '0 1\n2 3\n', 'tokens contain 3; valid are integers from 0 to 2'),
+    ('a.txt', '0 1\n2 3\n', 'tokens contain 3.*; valid are integers from 0 to 2'),
     ('a.npy', np.ones(4), 'float64'),
+    ('a.txt', '# none', 'shape'),
+    ('a.npy', np.ones((0, 4), int), 'shape'),
   ],
 )
+@pytest.mark.filterwarnings('error')
 def test_a_corpus_has_token_ids_alone(tmp_path, name, content, found):
   word = _written(tmp_path / name, content)
   with pytest.raises(SettingsError, match=f'^corpus_file is .*{found}'):
@@ -101,7 +104,15 @@ def test_a_corpus_has_token_ids_alone(tmp_path, name, content, found):
 
 def test_a_corpus_is_documents_or_one_stream(tmp_path):
   assert user_data.tokens(_written(tmp_path / 'a.npy', np.arange(3)), 3).shape == (1, 3)
-  assert user_data.tokens(_written(tmp_path / 'a.txt', '0 1 2\n2 1 0\n'), 3).shape == (2, 3)
+  assert user_data.tokens(_written(tmp_path / 'a.txt', '\ufeff0 1 2\n2 1 0\n'), 3).shape == (2, 3)
+
+
+def test_possible_documents_are_those_with_a_path():
+  """By enumeration; a document keeps its memory."""
+  process = MEMORY._replace(emission_matrix=np.array([[[1, 0], [1, 0], [0, 1]], [[1, 0], [1, 0], [1, 0]]]))
+  joint, documents = joint_hmm(process), state_paths(2, 4)
+  probs = [path_probs(joint, joint.emission_matrix.T[document]).sum() for document in documents]
+  assert process_check.possible(process, documents).tolist() == [prob > 0 for prob in probs]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +125,8 @@ def test_a_corpus_is_documents_or_one_stream(tmp_path):
 )
 def test_a_process_that_cannot_serve_is_refused(changes, says):
   """States that no text comes to, and texts that tell nothing of the cell of the label."""
-  settings = settings_of('smoke', 'memory_cells', memory__cells=(2,), memory__label_cell=1)
+  sizes = dict(num_states=(3,), memory__sizes=(2,), memory__cells=(2,), memory__label_cell=1)
+  settings = settings_of('smoke', 'memory_cells', **sizes, distribution='mine-0123456789ab')
   with pytest.raises(SettingsError, match=f'^distribution is .*{says}') if says else contextlib.nullcontext():
     process_check.check(settings, MEMORY._replace(**changes))
 

@@ -159,8 +159,11 @@ def _asked(**changes):
   ],
   ids=['nothing', 'off', 'srun', 'outright'],
 )
-def test_a_cluster_is_joined_as_it_says(monkeypatch, variables, changes, joined):
-  """Where other processes were started, unless it is off or said otherwise; elsewhere nobody is waited for."""
+def test_a_cluster_is_joined_as_it_says(monkeypatch, capsys, variables, changes, joined):
+  """Where other processes were started, unless it is off or said otherwise; elsewhere nobody is waited for.
+
+  Before it waits it says how a process runs alone.
+  """
   for name in [name for name in os.environ if name.startswith(('SLURM_', 'OMPI_', 'KUBERNETES_', 'JAX_COORD'))]:
     monkeypatch.delenv(name)
   for name, value in variables.items():
@@ -169,6 +172,7 @@ def test_a_cluster_is_joined_as_it_says(monkeypatch, variables, changes, joined)
   monkeypatch.setattr(distributed.jax.distributed, 'initialize', lambda *words, **_: calls.append(words))
   distributed.initialize(_asked(**changes))
   assert calls == joined
+  assert ('--config.distributed.mode=off' in capsys.readouterr().err) == bool(joined)
 
 
 def test_what_cannot_be_joined_is_refused():

@@ -10,12 +10,15 @@ import time
 from conftest import ROOT
 import numpy as np
 import pytest
+import rich.console
 from run_cases import QUIET
 
 from experiments import main as main_lib
 from experiments.pipeline import tuning
 from experiments.runtime import distributed, signals
+from experiments.runtime.progress import Reporter
 from experiments.settings import help_text
+from experiments.settings.fields import Ended
 
 STOPS = pytest.mark.parametrize(('number', 'status'), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 
@@ -102,3 +105,13 @@ def test_the_command_exits_with_the_status_of_the_signal(monkeypatch, capsys, nu
   assert main_lib.main(['main', '--list']) == status
   (line,) = capsys.readouterr().err.splitlines()
   assert number.name in line
+
+
+def test_a_full_disk_ends_a_run(monkeypatch):
+  """A message that cannot be written is no failure of the trial that prints it."""
+  with open('/dev/full', 'w') as full:
+    monkeypatch.setattr(sys, 'stdout', full)
+    assert main_lib.main(['main', '--list']) == 1
+  with open('/dev/full', 'w') as full, pytest.raises(Ended):
+    monkeypatch.setattr(sys, 'stdout', full)
+    Reporter(rich.console.Console()).say('a line')
