@@ -19,6 +19,7 @@ import contextlib
 import os
 import pathlib
 import re
+import subprocess
 import sys
 from typing import Any
 
@@ -35,9 +36,11 @@ from experiments.settings.grid import Settings
 from experiments.settings.groups import Experiment
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS, GRIDS, SETTINGS
-from hmm_jax import compilation, nan_guard
+from hmm_jax import nan_guard
 from hmm_jax.distribution_files import from_fields
 
+# The flag of XLA by which a GPU gives the same bits each time; on a CPU it changes nothing.
+_DETERMINISTIC = '--xla_gpu_exclude_nondeterministic_ops=true'
 # Errors that end a run in a sentence, without a traceback.
 _SENTENCES = (SettingsError, exit_status.RunError, Ended, storage.StorageError, nan_guard.Diverged)
 
@@ -228,13 +231,21 @@ def set_up(settings: Experiment) -> None:
   jax.config.update('jax_enable_x64', False)
   jax.config.update('jax_disable_most_optimizations', settings.fast_compilation)
   jax.config.update('jax_debug_nans', settings.debug_nans)
-  deterministic = ['--xla_gpu_exclude_nondeterministic_ops=true'] * settings.deterministic
-  quick = compilation.QUICK_FLAGS * settings.fast_compilation
   # XLA reads its flags once, when JAX first looks for devices; of two with one name the last wins.
   flags_of_user = os.environ.get('XLA_FLAGS', '').split()
-  # Without duplicates, so that a second experiment of this process records the same environment.
-  os.environ['XLA_FLAGS'] = ' '.join(dict.fromkeys([*quick, *flags_of_user, *deterministic]))
+  # A second experiment of this process finds the flag there, and records the same environment.
+  if settings.deterministic and _DETERMINISTIC not in flags_of_user:
+    known = f'False, since this version of JAX, {jax.__version__}, does not know {_DETERMINISTIC}'
+    require(_is_known(_DETERMINISTIC), '--config.deterministic', True, known)
+    os.environ['XLA_FLAGS'] = ' '.join([*flags_of_user, _DETERMINISTIC])
   cache.keep_programs(settings.compilation_cache)
+
+
+def _is_known(flag: str) -> bool:
+  """Whether XLA takes the flag, tried in a process of its own, since XLA ends one that it is new to."""
+  environment = os.environ | {'XLA_FLAGS': flag, 'JAX_PLATFORMS': 'cpu'}
+  command = [sys.executable, '-c', 'import jax; jax.devices()']
+  return subprocess.run(command, env=environment, capture_output=True).returncode == 0
 
 
 if __name__ == '__main__':

@@ -18,7 +18,6 @@ import numpy as np
 import psutil
 import pytest
 
-from hmm_jax import compilation
 from hmm_jax.hmm import HMM
 from hmm_jax.inference import Posterior
 from hmm_jax.memory_hmm import MemoryHMM
@@ -26,11 +25,6 @@ from hmm_jax.theory.exact.problem import MemoryProblem, StateProblem
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / 'docs'
-
-# Parallel code generation makes many little libraries of a program, each with memory maps, of which Linux allows a
-# process 65,530. Whoever sets XLA_FLAGS, to nothing even, has the compiler that experiments run with.
-if compilation.QUICK_FLAGS:
-  os.environ.setdefault('XLA_FLAGS', ' '.join([*compilation.QUICK_FLAGS, '--xla_cpu_parallel_codegen_split_count=1']))
 
 if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   # The workers of a session, the processes that tests start and the sessions after this one share what they compile.

@@ -34,8 +34,9 @@ def run_on_devices(count, program):
 
 def _run(program, arguments, devices, errors):
   os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
-  os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} --xla_force_host_platform_device_count={devices}'
-  sys.modules['jax'].config.update('jax_disable_most_optimizations', True)
+  config = sys.modules['jax'].config
+  config.update('jax_num_cpu_devices', devices)
+  config.update('jax_disable_most_optimizations', True)
   sys.argv = ['-c', *arguments]
   try:
     exec(program, {'__name__': '__main__'})

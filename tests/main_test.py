@@ -24,6 +24,7 @@ from experiments.pipeline import pretraining, trial, verify
 from experiments.records import environment
 from experiments.records.trial_records import Trial
 from experiments.settings import config as config_lib, help_text, own_code
+from experiments.settings.fields import SettingsError
 from experiments.settings.grid import Point
 from experiments.studies import registry
 from experiments.studies.registry import EXPERIMENTS
@@ -303,14 +304,27 @@ def test_own_functions_are_imported_once_jax_is_configured(monkeypatch):
   assert done == ['set up', 'import']
 
 
-def test_what_decides_the_bits_is_set_where_experiments_start(monkeypatch):
+@pytest.fixture
+def settings():
+  return types.SimpleNamespace(compilation_cache='', fast_compilation=True, debug_nans=False, deterministic=True)
+
+
+def test_what_decides_the_bits_is_set_where_experiments_start(monkeypatch, settings):
   """The generator is pinned, and XLA is told to leave out what differs from run to run; the user's flags stay."""
   monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_enable_fast_math=false')
-  settings = dict(compilation_cache='', fast_compilation=True, debug_nans=False, deterministic=True)
   with jax.default_prng_impl('rbg'), jax.threefry_partitionable(False):
     for _ in range(2):
-      main_lib.set_up(types.SimpleNamespace(**settings))
+      main_lib.set_up(settings)
   assert jax.config.jax_default_prng_impl == 'threefry2x32' and jax.config.jax_threefry_partitionable
-  *_, mine, ours = flags = os.environ['XLA_FLAGS'].split()
-  assert len(set(flags)) == len(flags)
-  assert (mine, ours) == ('--xla_cpu_enable_fast_math=false', '--xla_gpu_exclude_nondeterministic_ops=true')
+  assert os.environ['XLA_FLAGS'] == '--xla_cpu_enable_fast_math=false --xla_gpu_exclude_nondeterministic_ops=true'
+
+
+def test_xla_has_no_flag_that_it_may_not_know(monkeypatch, settings):
+  """It ends a process that names an unknown one: none is set unasked, nor one that this version does not take."""
+  monkeypatch.delenv('XLA_FLAGS', raising=False)
+  monkeypatch.setattr(main_lib, '_DETERMINISTIC', '--xla_of_another_version=true')
+  with pytest.raises(SettingsError, match='deterministic is True.*xla_of_another_version'):
+    main_lib.set_up(settings)
+  settings.deterministic = False
+  main_lib.set_up(settings)
+  assert 'XLA_FLAGS' not in os.environ

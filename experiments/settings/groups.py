@@ -26,7 +26,7 @@ class Experiment(Group):
   scale: str = setting('scale of the experiment; set by --config=NAME:SCALE')
   seed: int = setting('random seed', least=0)
   compilation_cache: str = setting("folder of compiled programs: auto, a path, or '' for none")
-  fast_compilation: bool = setting('compile programs in half the time; they run slower')
+  fast_compilation: bool = setting('compile programs in two thirds of the time; they run slower')
   deterministic: bool = setting('exclude nondeterministic GPU operations')
   debug_nans: bool = setting('check every result for NaN (jax_debug_nans) and stop at the first')
 

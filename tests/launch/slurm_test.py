@@ -204,7 +204,7 @@ def test_two_processes_of_a_step_end_as_one_with_two_devices(environment, tmp_pa
   """`srun -n2`: found by JAX without a word of ours, on one trial together, and only one of them writes."""
   env, together, alone = environment, tmp_path / 'together', tmp_path / 'alone'
   python = ('python', '-m', 'experiments.main', '--config=prompt_vs_head:smoke', *TINY, '--config.num_trials=1')
-  cpus = lambda count: {**env, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': f'--xla_force_host_platform_device_count={count}'}
+  cpus = lambda count: {**env, 'JAX_PLATFORMS': 'cpu', 'JAX_NUM_CPU_DEVICES': str(count)}
   _call(cpus(2), *python, f'--workdir={alone}')
   printed = _call(cpus(1), 'srun', '--ntasks=2', '--overcommit', '--label', *python, f'--workdir={together}')
   (here,) = (json.loads(path.read_text()) for path in (together / 'environments').iterdir())

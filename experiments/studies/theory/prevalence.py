@@ -14,7 +14,7 @@ import numpy as np
 from experiments.records.results import Record
 from experiments.runtime.progress import Reporter
 from experiments.studies.theory.settings import LevelSettings, TheorySettings
-from hmm_jax import compilation, tasks
+from hmm_jax import tasks
 from hmm_jax.hmm import HMM, random_hmm
 from hmm_jax.memory_hmm import MemoryHMM, random_memory_hmm
 from hmm_jax.theory.theorems import assumptions
@@ -42,7 +42,7 @@ def run(settings: TheorySettings, key: Array, reporter: Reporter) -> list[Record
 @functools.partial(
   jax.jit,
   static_argnames=('s', 'text', 'size'),
-  compiler_options={'xla_backend_optimization_level': 0} | compilation.QUICK,
+  compiler_options={'xla_backend_optimization_level': 0},
 )
 def draw(s: Any, text: str, size: int, key: Array) -> tuple[HMM | MemoryHMM, Array]:
   """The paper's chain of `size` states, or its memory of `size` values, and mu."""

@@ -13,7 +13,7 @@ from jax import Array
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax import compilation, inference
+from hmm_jax import inference
 from hmm_jax.float64 import widened
 from hmm_jax.heads import attention_scores, AttentionHead, LinearHead
 from hmm_jax.hmm import emitted_token_probs, HMM, token_likelihoods
@@ -24,9 +24,6 @@ from hmm_jax.theory.theorems import padding
 from hmm_jax.theory.theorems.assumptions import Finding
 from hmm_jax.theory.theorems.padding import PaddedSizes
 from hmm_jax.theory.theorems.recovery import recoverable_positions
-
-# There are a few sizes of problems, and each has a program of its own.
-_compiled = functools.partial(jax.jit, compiler_options=compilation.QUICK)
 
 
 class Predictions(NamedTuple):
@@ -159,7 +156,7 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
   return np.where(both, np.exp(np.where(both, above, 0) - np.where(both, below, 0)), 0)
 
 
-@_compiled
+@jax.jit
 def _state_predictions_in_float64(
   hmm: HMM, silent_probs: Array, prompt: Array, inputs: Array
 ) -> tuple[Array, Array, Array, Array]:
@@ -171,14 +168,14 @@ def _state_predictions_in_float64(
   return labelled.smoothed_probs[:, 0], token_probs, labelled.marginal_loglik, seen.marginal_loglik
 
 
-@_compiled
+@jax.jit
 def _memory_of_text(hmm: MemoryHMM, tokens: Array) -> tuple[Array, Array]:
   hmm = widened(hmm)
   probs, loglik = inference.last_filtered(hmm, token_likelihoods(hmm, tokens, tokens != hmm.num_tokens))
   return cell_probs(hmm, probs), loglik
 
 
-@_compiled
+@jax.jit
 def _memory_behind(hmm: MemoryHMM, prompt: Array, tokens: Array) -> tuple[Array, Array, Array]:
   (hmm, prompt), inside = widened((hmm, prompt)), tokens != hmm.num_tokens
   seen = memory_forward_backward(hmm, prepend(prompt, token_likelihoods(hmm, tokens, inside)))
