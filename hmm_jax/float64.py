@@ -30,7 +30,7 @@ def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -
   Results of float64 are float32 then; with `returns_float64` they are numpy arrays, or traced.
   """
   compiled = jax.jit(function, **options)
-  narrow = functools.wraps(function)(lambda *args, **named: _narrowed(function(*args, **named)))
+  narrow = functools.wraps(function)(lambda *args, **named: narrowed(function(*args, **named)))
   narrow_compiled = jax.jit(narrow, **options)
 
   @in_float64
@@ -49,10 +49,13 @@ def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -
   return call  # type: ignore[return-value]
 
 
+def _x64() -> bool:
+  return jax.config.jax_enable_x64  # type: ignore[attr-defined]
+
+
 def _is_available() -> bool:
   """True inside `in_float64`, and with `jax_enable_x64`."""
-  x64: bool = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-  return x64 or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
+  return _x64() or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
 
 
 def _has_float64(x: Any) -> bool:
@@ -73,17 +76,9 @@ def on_device(tree: Any, device: jax.Device) -> Any:
   return jax.device_put(put(tree), device)
 
 
-def _narrowed(tree: Any) -> Any:
-  return jax.tree.map(lambda x: _as_float32(x) if x.dtype == np.float64 else x, tree)
-
-
-@jax.custom_vjp
-def _as_float32(x: Array) -> Array:
-  return lax.convert_element_type(x, np.float32)
-
-
-# A transpose runs outside of `in_float64`.
-_as_float32.defvjp(lambda x: (_as_float32(x), None), in_float64(lambda _, slopes: (slopes.astype(np.float64),)))
+def narrowed(tree: Any) -> Any:
+  """The tree with float32 for float64, unless `jax_enable_x64`."""
+  return tree if _x64() else jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, tree)
 
 
 @jax.custom_vjp
