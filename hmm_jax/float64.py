@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
+_FLOAT64 = np.dtype(np.float64)
 
 
 def in_float64(function: FunctionT) -> FunctionT:
@@ -60,8 +61,9 @@ def _is_available() -> bool:
 
 def _has_float64(x: Any) -> bool:
   """True for arrays and distributions of float64; other trees, such as a model's parameters, are JAX's own affair."""
-  is_numeric = isinstance(x, (Array, np.ndarray)) or hasattr(x, 'transition_matrix')
-  return is_numeric and any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(x))
+  if isinstance(x, (Array, np.ndarray)):
+    return x.dtype == _FLOAT64
+  return hasattr(x, 'transition_matrix') and any(leaf.dtype == _FLOAT64 for leaf in jax.tree.leaves(x))
 
 
 def put(tree: Any) -> Any:
