@@ -44,16 +44,23 @@ def array(name: str, x: Any) -> Any:
   except Exception:  # Each library raises its own.
     values = np.array(None)
   if jnp.issubdtype(values.dtype, jax.dtypes.extended):
-    return values  # A key.
+    if name.startswith('key'):
+      return values
+    values = np.array(None)
   if values.dtype.kind == 'c' and not isinstance(values, jax.core.Tracer) and not values.imag.any():
     values = values.real
+  wide = values
+  if values.dtype.kind in 'biuf' and not isinstance(values, Array):
+    with np.errstate(over='ignore'):
+      values = wide.astype(np.float64 if wide.dtype.itemsize > 8 else wide.dtype.newbyteorder('='), copy=False)
   # numpy does not know the kind of bfloat16.
-  if values.dtype.kind not in 'biuf' and not jnp.issubdtype(values.dtype, jnp.floating):
-    kind = type(x).__name__ if values.dtype == object else f'{type(x).__name__} of type {values.dtype}'
-    raise ValueError(f'{name} is {reprlib.repr(x)}, a {kind}; valid is an array of real numbers')
-  if isinstance(values, Array) or values.dtype.kind == 'V':
-    return values
-  return values.astype(np.float64 if values.dtype.itemsize > 8 else values.dtype.newbyteorder('='), copy=False)
+  is_real = values.dtype.kind in 'biuf' or jnp.issubdtype(values.dtype, jnp.number) and values.dtype.kind == 'V'
+  if not is_real or values is not wide and ((values == 0) != (wide == 0)).any():
+    kind = type(x).__name__ if values.dtype == object else f'{type(x).__name__} of {wide.dtype}'
+    raise ValueError(
+      f'{name} is {reprlib.repr(x)}, of type {kind}; valid is an array of real numbers that float64 holds'
+    )
+  return values
 
 
 # The types of most arrays, which pass at once.
@@ -66,7 +73,7 @@ def _values(x: Any) -> Any:
     return x
   if isinstance(x, (list, tuple)):
     x = [part if isinstance(part, (int, float)) else _values(part) for part in x]
-    if any(isinstance(part, Array) for part in x):
+    if any(isinstance(part, jax.core.Tracer) for part in x):
       return jnp.asarray(x)
   if isinstance(x, np.ma.MaskedArray):
     return np.array(None)
@@ -75,7 +82,8 @@ def _values(x: Any) -> Any:
   except Exception:  # A tensor that requires a gradient, or of a type that numpy lacks.
     values = np.asarray(x.tolist())
   if values.dtype == object and all(isinstance(value, (numbers.Complex, decimal.Decimal)) for value in values.flat):
-    return np.array([complex(value) for value in values.flat]).reshape(values.shape)
+    as_complex = np.array([complex(value) for value in values.flat]).reshape(values.shape)
+    return as_complex if ((as_complex == 0) == (values == 0)).all() else values
   return values
 
 
@@ -108,7 +116,7 @@ def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:
 
 def check_size(name: str, value: Any, least: int = 1, most: int = 2**31 - 1) -> None:
   """Raise ValueError unless `value` is an integer from `least` to `most`."""
-  if not isinstance(value, numbers.Integral) or not least <= int(value) <= most:
+  if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= int(value) <= most:
     raise ValueError(f'{name} is {value}; valid is an integer from {least} to {most:,}')
 
 
@@ -132,17 +140,24 @@ def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> Fu
   names the argument or field, its value and what is valid.
   """
   parameters = inspect.signature(function).parameters
-  arrays = {name for name, parameter in parameters.items() if 'rray' in str(parameter.annotation)}
+  annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
   call = call or function
 
   def convert(name: str, x: Any) -> Any:
-    if name in arrays and x is not None:
+    if x is None and 'None' in annotations[name]:
+      return x
+    if 'rray' in annotations[name]:
       return _weights(name, x) if name in _WEIGHTS else array(name, x)
-    if (name.startswith('num_') or name in _SIZES) and x is not None:
+    if name in ('hmm', 'distribution') and not hasattr(x, 'transition_matrix'):
+      raise ValueError(
+        f'{name} is {reprlib.repr(x)}, of type {type(x).__name__}; valid is a distribution such as an HMM'
+      )
+    if name.startswith('num_') or name in _SIZES:
       # XLA ends the process at the size of a matrix of more states.
       check_size(name, x, most=2**15 if name == 'num_states' else 2**31 - 1)
     # Not of a traced number.
-    if name.endswith('_temperature') and isinstance(x, numbers.Real) and not 1e-30 <= float(x) <= 1e30:
+    is_known = isinstance(x, numbers.Real) or is_concrete(x)
+    if name.endswith('_temperature') and is_known and not 1e-30 <= float(x) <= 1e30:
       raise ValueError(f'{name} is {x}; valid is a number from 1e-30 to 1e30')
     return distribution(x)
 
@@ -159,7 +174,7 @@ def checked(function: FunctionT, **options: Any) -> FunctionT:
   return converted(function, float64.jit(function, **options))
 
 
-_SIZES = 'length', 'chunk_length', 'chunk_size', 'memory_size'
+_SIZES = 'length', 'document_length', 'chunk_length', 'chunk_size', 'memory_size'
 # Rows of numbers that are finite and at least 0.
 _WEIGHTS = 'likelihoods', 'before', 'after', 'evidence'
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import functools
+import math
 from typing import Any, TypeVar
 
 import jax
@@ -128,10 +129,18 @@ def log(x: Array) -> Array:
 
 def log_of_any(x: Array) -> Array:
   """`log` of float64 numbers, also of subnormal ones, which a CPU's arithmetic takes for 0; their gradient is 0."""
-  bits = lax.bitcast_convert_type(lax.stop_gradient(x), np.uint64)
   # The bits of a subnormal number count its units of 2^-1074.
-  of_subnormal = jnp.log(lax.convert_element_type(bits, np.float64)) - 1074 * np.log(2)
-  return jnp.where((bits > 0) & (bits >> 52 == 0), of_subnormal, log(x))
+  units = lax.convert_element_type(_bits(x), np.float64)
+  return jnp.where(is_subnormal(x), jnp.log(units) - 1074 * math.log(2), log(x))
+
+
+def is_subnormal(x: Array) -> Array:
+  """True for float64 numbers above 0 that a CPU's arithmetic takes for 0."""
+  return (_bits(x) > 0) & (_bits(x) >> 52 == 0)
+
+
+def _bits(x: Array) -> Array:
+  return lax.bitcast_convert_type(lax.stop_gradient(x), np.uint64)
 
 
 def log_sum(log_weights: Array, axis: Any) -> Array:

@@ -177,7 +177,8 @@ def token_likelihoods(hmm: Distribution, tokens: Array | np.ndarray, observed: A
     observed: [..., T] bools.
 
   Returns:
-    A JAX array; a numpy array if the distribution is of float64, whose small numbers float32 would lose.
+    A JAX array. Of a float64 distribution, whose small numbers float32 would lose, a numpy array of float64; if the
+    tokens are traced a float64 tracer, for inference alone: `jax.numpy` needs `jax_enable_x64` for it.
 
   Raises:
     ValueError: a token that is observed is not from 0 to V - 1, where values are known (`hmm_jax.arguments`); inside of
@@ -302,6 +303,8 @@ def to_hmmlearn(hmm: HMM) -> dict[str, np.ndarray]:
   >>> sorted(to_hmmlearn(random_hmm(jax.random.key(0), 3, 4)))
   ['emissionprob_', 'startprob_', 'transmat_']
   """
+  if len(hmm) != 3:
+    raise ValueError(f'hmm is a {type(hmm).__name__}; valid is an HMM, such as `to_hmm` of it')
   arrays = map(float64.float64, hmm.validate())
   return {
     name: rows / rows.sum(-1, keepdims=True) for name, rows in zip(('startprob_', 'transmat_', 'emissionprob_'), arrays)

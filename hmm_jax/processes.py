@@ -70,10 +70,12 @@ def from_transition_matrices(transition_matrices: ArrayLike | list[Any], initial
   entering_PxS = T[tokens, :, ends]
   totals = entering_PxS.sum(1)
   proportions = np.column_stack([ends + 1, entering_PxS / totals[:, None]])
-  first, group = list[int](), np.zeros(len(ends), int)
+  first, group, from_here = list[int](), np.zeros(len(ends), int), 0
   for pair in np.lexsort(proportions.T[::-1]):
-    same = (k for k, other in enumerate(first) if are_equal(proportions[other], proportions[pair]).all())
-    group[pair] = next(same, len(first))
+    # Pairs with one end follow each other.
+    from_here = from_here if first and ends[first[-1]] == ends[pair] else len(first)
+    same = np.all(are_equal(proportions[first[from_here:]], proportions[pair]), axis=1)
+    group[pair] = from_here + same.argmax() if same.any() else len(first)
     first += [pair] if group[pair] == len(first) else []
   entering_HxS, emission_matrix = np.zeros((len(first), len(A))), np.zeros((len(first), len(T)))
   np.add.at(entering_HxS, group, entering_PxS)

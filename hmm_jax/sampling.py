@@ -8,7 +8,7 @@ from jax import Array, lax
 import jax.numpy as jnp
 import numpy as np
 
-from hmm_jax.arguments import checked
+from hmm_jax.arguments import checked, converted
 from hmm_jax.hmm import Distribution
 
 ArrayT = TypeVar('ArrayT', Array, np.ndarray)
@@ -129,11 +129,13 @@ def sample_corpus(
   return lax.map(document, jnp.arange(num_chunks * chunk_size), batch_size=chunk_size)[:num_documents]
 
 
+@converted
 def in_chunks(documents: ArrayT, chunk_length: int) -> ArrayT:
   """Documents cut into the chunks [S, T] of pretraining, without each document's remainder."""
   return documents[:, : documents.shape[1] // chunk_length * chunk_length].reshape(-1, chunk_length)
 
 
+@converted
 def sample_chunks(key: Array, hmm: Distribution, num_documents: int, document_length: int, chunk_length: int) -> Array:
   """`in_chunks` of `sample_corpus`."""
   return in_chunks(sample_corpus(key, hmm, num_documents, document_length), chunk_length)

@@ -128,9 +128,9 @@ def tokens(path: str, num_tokens: int) -> np.ndarray:
 
 
 def _arrays(distribution: HMM | MemoryHMM) -> Arrays:
-  """The fields of a distribution as a draw has them: integers, and probabilities in float32."""
+  """The fields of a distribution as numpy arrays: integers, and probabilities in float64."""
   fields = {name: np.asarray(array) for name, array in distribution._asdict().items()}
-  return {name: array.astype(np.int32 if name == 'cell_index' else np.float32) for name, array in fields.items()}
+  return {name: array.astype(np.int32 if name == 'cell_index' else np.float64) for name, array in fields.items()}
 
 
 def _digest(arrays: Arrays) -> str:
