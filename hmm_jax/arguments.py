@@ -144,9 +144,10 @@ def converted(function: FunctionT, call: Callable[..., Any] | None = None) -> Fu
   call = call or function
 
   def convert(name: str, x: Any) -> Any:
-    if x is None and 'None' in annotations[name]:
+    annotation = annotations.get(name, '')
+    if x is None and 'None' in annotation:
       return x
-    if 'rray' in annotations[name]:
+    if 'rray' in annotation:
       return _weights(name, x) if name in _WEIGHTS else array(name, x)
     if name in ('hmm', 'distribution') and not hasattr(x, 'transition_matrix'):
       raise ValueError(
