@@ -242,7 +242,7 @@ def set_up(settings: Experiment) -> None:
 
 
 def _is_known(flag: str) -> bool:
-  """Whether XLA takes the flag, tried in a process of its own, since XLA ends one that it is new to."""
+  """Try the flag in a process of its own, which XLA ends if it does not know it."""
   environment = os.environ | {'XLA_FLAGS': flag, 'JAX_PLATFORMS': 'cpu'}
   command = [sys.executable, '-c', 'import jax; jax.devices()']
   return subprocess.run(command, env=environment, capture_output=True).returncode == 0
