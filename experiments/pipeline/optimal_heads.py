@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 import scipy.special
 
-from experiments.pipeline.downstream import Downstream
+from experiments.pipeline.downstream import Downstream, MOST_NEAREST
 from experiments.settings.grid import Settings
-from hmm_jax import converged, tasks as tasks_lib
+from hmm_jax import converged, tasks as tasks_lib, token_readers
 from hmm_jax.heads import LinearHead
 from hmm_jax.hmm import Distribution, HMM
 from hmm_jax.memory_hmm import MemoryHMM, to_hmm
@@ -22,6 +22,8 @@ Splits = dict[str, slice]
 _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 # Sizes of the noise on the exact G, in units of a BERT's error.
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
+# Fields of methods that read the tokens nearest the [MASK]; the records of the others lack them.
+_TOKENS_READ = ('tokens_read', 'tokens_read_accuracies')
 # Fields that only some methods fill; null for the others.
 NO_FIELDS: dict[str, Any] = dict.fromkeys(
   (
@@ -84,14 +86,51 @@ def whitened_head(
   Exact features take the least ridge; others that of the best validation accuracy, the largest if several tie.
   """
   train, fit = splits['train'], converged.whitened_head
-  heads = [
-    _fitted(_converged(settings, features, labels, ridge, train, fit), features, labels, splits) for ridge in _RIDGES
-  ]
-  accuracies = {name: [float(one.is_right[where].mean()) for one in heads] for name, where in splits.items()}
-  chosen = 0 if is_exact else max(range(len(heads)), key=lambda index: (accuracies['validation'][index], index))
-  along = list(zip(_RIDGES, accuracies['test']))
-  fields = {**heads[chosen].fields, 'ridge': _RIDGES[chosen], 'ridge_accuracies': along}
-  return heads[chosen]._replace(fields=fields)
+  heads = {
+    ridge: _fitted(_converged(settings, features, labels, ridge, train, fit), features, labels, splits)
+    for ridge in _RIDGES
+  }
+  return _chosen(heads, splits, 'ridge', 'ridge_accuracies', _RIDGES[0] if is_exact else None)
+
+
+def table(settings: Settings, inputs: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
+  """The commonest training label by sequence of tokens nearest the [MASK] of inputs [n, T].
+
+  The depth, at most 8 tokens, is the least of best validation accuracy.
+  """
+  nearest = token_readers.nearest_tokens(inputs, settings.hmm.num_tokens, MOST_NEAREST)
+  answers = token_readers.table_labels(nearest[splits['train']], labels[splits['train']], nearest)
+  fits: dict[float, Fitted] = {
+    depth: Fitted({}, answers[depth] == labels, None, {}) for depth in reversed(range(len(answers)))
+  }
+  return _chosen(fits, splits, *_TOKENS_READ)
+
+
+def tokens_head(settings: Settings, inputs: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
+  """The converged head of the one-hot tokens nearest the [MASK] of inputs [n, T], their number chosen as in `table`."""
+  num_tokens, train = settings.hmm.num_tokens, splits['train']
+  nearest, fits = token_readers.nearest_tokens(inputs, num_tokens, MOST_NEAREST), dict[float, Fitted]()
+  for count in reversed(range(nearest.shape[1] + 1)):
+    features = token_readers.one_hot(nearest[:, :count], num_tokens)
+    found = _converged(settings, features, labels, settings.converged.ridge, train)
+    fits[count] = _fitted(found, features, labels, splits)
+  return _chosen(fits, splits, *_TOKENS_READ)
+
+
+def _chosen(
+  fits: dict[float, Fitted], splits: Splits, name: str, name_of_accuracies: str, fixed: float | None = None
+) -> Fitted:
+  """The fit of a `fixed` value, or that of best validation accuracy, the last if several tie.
+
+  It gets the fields of that value and of all values with their test accuracies.
+  """
+  accuracies = {
+    split: {value: float(one.is_right[where].mean()) for value, one in fits.items()} for split, where in splits.items()
+  }
+  # A maximum is the first of several.
+  best = max(reversed(fits), key=accuracies['validation'].__getitem__) if fixed is None else fixed
+  fields = {**fits[best].fields, name: best, name_of_accuracies: list(accuracies['test'].items())}
+  return fits[best]._replace(fields=fields)
 
 
 def noise_accuracies(

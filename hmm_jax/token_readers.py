@@ -1,0 +1,82 @@
+"""Readers without a model: they answer from the tokens nearest the [MASK] alone."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def nearest_first(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
+  """The positions [n, T - 1] of the tokens of inputs [n, T], the nearest to the [MASK] first.
+
+  Of two at the same distance the later one comes first.
+
+  Raises:
+    ValueError: an input does not have exactly one [MASK] (id `num_tokens`).
+
+  >>> nearest_first([[1, 0, 2, 1]], num_tokens=2).tolist()
+  [[3, 1, 0]]
+  """
+  is_mask = np.asarray(inputs) == num_tokens
+  counts = is_mask.sum(-1)
+  if (counts != 1).any():
+    raise ValueError(f'inputs have a row with {counts[counts != 1][0]} [MASK]s; valid is one, with id {num_tokens}')
+  shifts = np.arange(is_mask.shape[1]) - is_mask.argmax(1)[:, None]
+  return np.lexsort((-shifts, np.abs(shifts)))[:, 1:]
+
+
+def nearest_tokens(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
+  """The `count` tokens [n, K] nearest the [MASK] of inputs [n, T], the nearest first; K is at most T - 1.
+
+  >>> nearest_tokens([[1, 0, 2, 1]], num_tokens=2, count=2).tolist()
+  [[1, 0]]
+  """
+  return np.take_along_axis(np.asarray(inputs), nearest_first(inputs, num_tokens)[:, :count], 1)
+
+
+def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
+  """The inputs [n, T] with [MASK] in place of all tokens but the `count` nearest the [MASK].
+
+  >>> keep_nearest([[1, 0, 2, 1]], num_tokens=2, count=1).tolist()
+  [[2, 2, 2, 1]]
+  """
+  kept = np.array(inputs)
+  np.put_along_axis(kept, nearest_first(inputs, num_tokens)[:, count:], num_tokens, 1)
+  return kept
+
+
+def one_hot(tokens: np.ndarray, num_tokens: int) -> np.ndarray:
+  """Tokens [n, K] as features [n, K V] with a one for each token.
+
+  >>> one_hot(np.array([[1, 0]]), num_tokens=2).tolist()
+  [[0.0, 1.0, 1.0, 0.0]]
+  """
+  return np.eye(num_tokens)[tokens].reshape(len(tokens), -1)
+
+
+def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+  """The answers [K + 1, m] of tables of depth 0 to K to tokens [m, K], ordered as in `nearest_tokens`.
+
+  A table of depth d answers argmax_c #{i: y_i = c, train_i[:k] = tokens[:k]}, with y the training labels and k <= d the
+  longest length for which one class has more such training texts than any other. Its depth 0 is the commonest label.
+
+  Args:
+    train: [n, K] tokens of the training texts.
+    train_labels: [n] ints.
+    tokens: [m, K].
+
+  >>> train, labels = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]]), np.array([0, 1, 1, 1, 0])
+  >>> table_labels(train, labels, np.array([[0, 1], [1, 1]])).tolist()
+  [[1, 1], [1, 1], [1, 1]]
+  >>> table_labels(train, labels, np.array([[0, 0], [1, 0]])).tolist()
+  [[1, 1], [1, 1], [0, 1]]
+  """
+  n, classes = len(train_labels), np.eye(train_labels.max() + 1, dtype=int)[train_labels]
+  # Texts with the same prefix have the same number.
+  prefix, answers = np.zeros(n + len(tokens), int), [np.full(len(tokens), classes.sum(0).argmax())]
+  for column in np.concatenate([train, tokens]).T:
+    prefix = np.unique(np.stack([prefix, column]), axis=1, return_inverse=True)[1].ravel()
+    counts = np.zeros((prefix.max() + 1, classes.shape[1]), int)
+    np.add.at(counts, prefix[:n], classes)
+    ours = counts[prefix[n:]]
+    is_decided = (ours == ours.max(1, keepdims=True)).sum(1) == 1
+    answers.append(np.where(is_decided, ours.argmax(1), answers[-1]))
+  return np.stack(answers)
