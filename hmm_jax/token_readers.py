@@ -16,20 +16,20 @@ def nearest_first(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
   [[3, 1, 0]]
   """
   is_mask = np.asarray(inputs) == num_tokens
-  counts = is_mask.sum(-1)
-  if (counts != 1).any():
-    raise ValueError(f'inputs have a row with {counts[counts != 1][0]} [MASK]s; valid is one, with id {num_tokens}')
+  if (is_mask.sum(1) != 1).any():
+    raise ValueError(f'inputs have a row without exactly one [MASK]; valid is one in each row, with id {num_tokens}')
   shifts = np.arange(is_mask.shape[1]) - is_mask.argmax(1)[:, None]
-  return np.lexsort((-shifts, np.abs(shifts)))[:, 1:]
+  # The [MASK] itself is first; a quarter less puts the later of two first.
+  return np.abs(shifts - 0.25).argsort(1)[:, 1:]
 
 
-def nearest_tokens(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
-  """The `count` tokens [n, K] nearest the [MASK] of inputs [n, T], the nearest first; K is at most T - 1.
+def nearest_tokens(inputs: ArrayLike, num_tokens: int) -> np.ndarray:
+  """The tokens [n, T - 1] of inputs [n, T], the nearest to the [MASK] first.
 
-  >>> nearest_tokens([[1, 0, 2, 1]], num_tokens=2, count=2).tolist()
-  [[1, 0]]
+  >>> nearest_tokens([[1, 0, 2, 1]], num_tokens=2).tolist()
+  [[1, 0, 1]]
   """
-  return np.take_along_axis(np.asarray(inputs), nearest_first(inputs, num_tokens)[:, :count], 1)
+  return np.take_along_axis(np.asarray(inputs), nearest_first(inputs, num_tokens), 1)
 
 
 def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
@@ -41,15 +41,6 @@ def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
   kept = np.array(inputs)
   np.put_along_axis(kept, nearest_first(inputs, num_tokens)[:, count:], num_tokens, 1)
   return kept
-
-
-def one_hot(tokens: np.ndarray, num_tokens: int) -> np.ndarray:
-  """Tokens [n, K] as features [n, K V] with a one for each token.
-
-  >>> one_hot(np.array([[1, 0]]), num_tokens=2).tolist()
-  [[0.0, 1.0, 1.0, 0.0]]
-  """
-  return np.eye(num_tokens)[tokens].reshape(len(tokens), -1)
 
 
 def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray) -> np.ndarray:
@@ -69,12 +60,12 @@ def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray
   >>> table_labels(train, labels, np.array([[0, 0], [1, 0]])).tolist()
   [[1, 1], [1, 1], [0, 1]]
   """
-  n, classes = len(train_labels), np.eye(train_labels.max() + 1, dtype=int)[train_labels]
+  n, classes = len(train_labels), np.eye(train_labels.max() + 1)[train_labels]
   # Texts with the same prefix have the same number.
   prefix, answers = np.zeros(n + len(tokens), int), [np.full(len(tokens), classes.sum(0).argmax())]
   for column in np.concatenate([train, tokens]).T:
-    prefix = np.unique(np.stack([prefix, column]), axis=1, return_inverse=True)[1].ravel()
-    counts = np.zeros((prefix.max() + 1, classes.shape[1]), int)
+    _, prefix = np.unique(prefix * (column.max() + 1) + column, return_inverse=True)
+    counts = np.zeros((len(prefix), classes.shape[1]))
     np.add.at(counts, prefix[:n], classes)
     ours = counts[prefix[n:]]
     is_decided = (ours == ours.max(1, keepdims=True)).sum(1) == 1

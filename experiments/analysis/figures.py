@@ -104,22 +104,17 @@ def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
 @styled
 def nearest_tokens(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """The share of test labels that change if only k tokens are kept, a line per distribution; None without records."""
-  found = {
-    point: {count: share.values for count, share in report.changed_shares(rows).items()}
-    for point, rows in statistics.by_point(statistics.with_unit(records)).items()
-  }
-  found = {point: samples for point, samples in found.items() if samples}
-  if not found:
+  records = statistics.select(statistics.with_unit(records), method='table')
+  if records.empty:
     return None
   figure, (axes,) = panels(settings)
-  for (point, samples), style in zip(found.items(), itertools.cycle(matplotlib.rcParams['axes.prop_cycle'])):
-    means = [values.mean() for values in samples.values()]
-    axes.plot(list(samples), means, label=str(point), **style)
+  for (point, rows), style in zip(
+    statistics.by_point(records).items(), itertools.cycle(matplotlib.rcParams['axes.prop_cycle'])
+  ):
+    report.changed_shares(rows).mean().plot(ax=axes, label=str(point), **style)
   axes.set_xlabel('number k of tokens nearest the [MASK] that are kept')
   axes.set_ylabel('labels that change (%)')
-  axes.set_xticks(list(samples))
   _log_axis_with_zero(axes, 0.1)
-  records = _placed(records, 'figure_3_left')
   finish(figure, records, f'mean over {_counted(records, spread=False)}')
   return figure
 

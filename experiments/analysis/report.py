@@ -125,13 +125,8 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
       [_name_of(point, points) | cells for point, rows in points.items() if (cells := _size_cells(rows))],
     ),
     'nearest_tokens': (
-      'Share of test labels in percent that change if only the k tokens nearest the [MASK] are kept, mean over '
-      f'{trial}s by k',
-      [
-        _name_of(point, points) | {f'k = {count}': number(share.mean, '.1f') for count, share in shares.items()}
-        for point, rows in points.items()
-        if (shares := changed_shares(rows))
-      ],
+      'Test labels in percent that change if only the k tokens nearest the [MASK] are kept',
+      [_name_of(point, points) | changed for point, rows in points.items() if (changed := _changed_cells(rows))],
     ),
     'diagnostics': (
       "Other fits and controls beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
@@ -255,13 +250,17 @@ def _size_cells(rows: pd.DataFrame) -> Row:
   return {f'{METHODS[method].label}\n{MODEL_NAMES[model]}': f'{size:.1g}' for (model, method), size in medians.items()}
 
 
-def changed_shares(rows: pd.DataFrame) -> dict[float, Interval]:
-  """The share of labels in percent that change if only k tokens are kept, by k; empty if the records lack it."""
-  shares = rows.reindex(columns=['unit', 'changed_shares']).dropna()
-  counts = range(len(next(iter(shares['changed_shares']), ())))
-  return {
-    count: statistics.percent(shares.assign(share=shares['changed_shares'].str[count]), 'share') for count in counts
-  }
+def changed_shares(rows: pd.DataFrame) -> pd.DataFrame:
+  """The mean share of labels in percent that change if only k tokens are kept: a row for each unit, a column for each k.
+
+  It is empty without the method `table`.
+  """
+  tables = statistics.select(rows, method='table').set_index('unit')
+  return 100 * pd.DataFrame(list(tables.get('changed_shares', ())), tables.index).groupby(level='unit').mean()
+
+
+def _changed_cells(rows: pd.DataFrame) -> Row:
+  return {f'k = {count}': number(share, '.1f') for count, share in changed_shares(rows).mean().items()}
 
 
 def _name_of(point: Point, points: Points) -> Row:

@@ -1,5 +1,6 @@
 """The downstream tasks of a trial: inputs, labels from the exact posterior, and the positions that should matter."""
 
+from collections.abc import Callable
 import functools
 import itertools
 import math
@@ -12,16 +13,13 @@ import scipy.special
 
 from experiments.settings.grid import Point, Settings
 import hmm_jax
-from hmm_jax import tasks as tasks_lib, token_readers
+from hmm_jax import tasks as tasks_lib
 from hmm_jax.blocks import in_blocks
 from hmm_jax.model import ExactModel, representation
 
-# The most tokens nearest the [MASK] that a reader without a model takes into account.
-MOST_NEAREST = 8
-
 
 class Downstream(NamedTuple):
-  """The tasks of a trial and what they share, in numpy arrays.
+  """The tasks of a trial and what they share, in numpy arrays, and how labels arise.
 
   Attributes:
     inputs: [n, T], the texts as a model without a prompt sees them; training, validation, then test.
@@ -33,8 +31,7 @@ class Downstream(NamedTuple):
     concentration_name: 'read_probability', P[J_i = the label's cell | X_{-i}] where there are several cells, or else
       'entropy', of P[H_i | X_{-i}] in nats.
     most_concentration: an upper bound of `concentration`: 1, or log H.
-    changed_shares: [K, 9], the share of test labels of each task that change if only the k = 0, ..., 8 tokens nearest
-      the [MASK] are kept, the others masked; None unless 'table' is a method.
+    label_probs: from inputs [n, T], in which any token may be masked, to the posterior [n, S] that labels speak of.
   """
 
   inputs: np.ndarray
@@ -44,7 +41,7 @@ class Downstream(NamedTuple):
   concentration: np.ndarray | None
   concentration_name: str
   most_concentration: float
-  changed_shares: np.ndarray | None
+  label_probs: Callable[[np.ndarray], np.ndarray]
 
   def labels(self, tasks: list[int]) -> np.ndarray:
     """Labels [K, n] of these tasks."""
@@ -67,7 +64,12 @@ def draw(
   ends = np.cumsum([0, d.num_train, d.num_validation, d.num_test]).tolist()
   sizes = dict(num_inputs=ends[-1], num_documents=settings.measure.num_documents, length=d.length)
   inputs, documents = jax.device_get(tasks_lib.draw_texts(key, distribution, **sizes))
-  state_probs = _label_probs(settings, distribution, inputs)
+  label_probs: Callable[[np.ndarray], np.ndarray] = functools.partial(
+    tasks_lib.label_probs, distribution, cell=settings.memory.label_cell
+  )
+  if d.label_state == 'silent' and not isinstance(distribution, hmm_jax.MemoryHMM):
+    label_probs = functools.partial(tasks_lib.silent_state_probs, distribution)
+  state_probs = label_probs(inputs)
   seen = d.seen_length(prompt_length=0)
   inputs, documents = inputs[:, :seen], documents[:, :seen]
   how = dict(num_nonzero=d.num_nonzero, num_classes=d.num_classes, with_replacement=d.with_replacement)
@@ -86,36 +88,13 @@ def draw(
       concentration = state_probs_at[..., reads].sum(-1)
     else:
       concentration = scipy.special.entr(np.float64(state_probs_at)).sum(-1)
-  tasks = [tasks_lib.draw_task(key, state_probs, d.num_train, **how) for key in keys]
   return Downstream(
     inputs=inputs,
-    tasks=tasks,
+    tasks=[tasks_lib.draw_task(key, state_probs, d.num_train, **how) for key in keys],
     splits=splits,
     documents=documents,
     concentration=concentration,
     concentration_name='read_probability' if read else 'entropy',
     most_concentration=1.0 if read else math.log(max(point.num_states, 2)),
-    changed_shares=_changed_shares(settings, distribution, inputs, tasks, splits) if 'table' in methods else None,
+    label_probs=label_probs,
   )
-
-
-def _label_probs(settings: Settings, distribution: hmm_jax.HMM | hmm_jax.MemoryHMM, inputs: np.ndarray) -> np.ndarray:
-  """The posterior [n, S] that decides the labels of inputs [n, T]."""
-  if settings.downstream.label_state == 'silent' and not isinstance(distribution, hmm_jax.MemoryHMM):
-    return tasks_lib.silent_state_probs(distribution, inputs)
-  return tasks_lib.label_probs(distribution, inputs, settings.memory.label_cell)
-
-
-def _changed_shares(
-  settings: Settings,
-  distribution: hmm_jax.HMM | hmm_jax.MemoryHMM,
-  inputs: np.ndarray,
-  tasks: list[tasks_lib.Task],
-  splits: dict[str, slice],
-) -> np.ndarray:
-  test, shares = splits['test'], []
-  for count in range(MOST_NEAREST + 1):
-    kept = token_readers.keep_nearest(inputs[test], distribution.num_tokens, count)
-    probs = _label_probs(settings, distribution, kept)
-    shares.append([(tasks_lib.labelled(one.task_weights, probs).labels != one.labels[test]).mean() for one in tasks])
-  return np.transpose(shares)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 import scipy.special
 
-from experiments.pipeline.downstream import Downstream, MOST_NEAREST
+from experiments.pipeline.downstream import Downstream
 from experiments.settings.grid import Settings
 from hmm_jax import converged, tasks as tasks_lib, token_readers
 from hmm_jax.heads import LinearHead
@@ -22,6 +22,8 @@ Splits = dict[str, slice]
 _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 # Sizes of the noise on the exact G, in units of a BERT's error.
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
+# The most tokens that readers without a model take into account.
+_MOST_TOKENS = 8
 # Fields of methods that read the tokens nearest the [MASK]; the records of the others lack them.
 _TOKENS_READ = ('tokens_read', 'tokens_read_accuracies')
 # Fields that only some methods fill; null for the others.
@@ -88,49 +90,54 @@ def whitened_head(
   train, fit = splits['train'], converged.whitened_head
   heads = {
     ridge: _fitted(_converged(settings, features, labels, ridge, train, fit), features, labels, splits)
-    for ridge in _RIDGES
+    for ridge in reversed(_RIDGES)
   }
   return _chosen(heads, splits, 'ridge', 'ridge_accuracies', _RIDGES[0] if is_exact else None)
 
 
-def table(settings: Settings, inputs: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
-  """The commonest training label by sequence of tokens nearest the [MASK] of inputs [n, T].
+def tables(settings: Settings, downstream: Downstream, tasks: list[int]) -> list[Fitted]:
+  """The table of tokens nearest the [MASK] for each of `tasks`: of at most 8, the least depth of best validation.
 
-  The depth, at most 8 tokens, is the least of best validation accuracy.
+  The field `changed_shares` has the share of test labels that change if only the k = 0, ..., 8 nearest tokens are kept.
   """
-  nearest = token_readers.nearest_tokens(inputs, settings.hmm.num_tokens, MOST_NEAREST)
-  answers = token_readers.table_labels(nearest[splits['train']], labels[splits['train']], nearest)
-  fits: dict[float, Fitted] = {
-    depth: Fitted({}, answers[depth] == labels, None, {}) for depth in reversed(range(len(answers)))
-  }
-  return _chosen(fits, splits, *_TOKENS_READ)
+  splits, num_tokens = downstream.splits, settings.hmm.num_tokens
+  train, test = splits['train'], splits['test']
+  nearest = token_readers.nearest_tokens(downstream.inputs, num_tokens)[:, :_MOST_TOKENS]
+  kept = [token_readers.keep_nearest(downstream.inputs[test], num_tokens, k) for k in range(_MOST_TOKENS + 1)]
+  probs, found = [downstream.label_probs(inputs) for inputs in kept], []
+  for task, labels in zip(tasks, downstream.labels(tasks)):
+    relabelled = [tasks_lib.labelled(downstream.tasks[task].task_weights, one).labels for one in probs]
+    fields = {'changed_shares': [float(np.mean(new != labels[test])) for new in relabelled]}
+    answers = token_readers.table_labels(nearest[train], labels[train], nearest)
+    fits = {depth: Fitted({}, of_depth == labels, None, fields) for depth, of_depth in enumerate(answers)}
+    found.append(_chosen(fits, splits, *_TOKENS_READ))
+  return found
 
 
-def tokens_head(settings: Settings, inputs: np.ndarray, labels: np.ndarray, splits: Splits) -> Fitted:
-  """The converged head of the one-hot tokens nearest the [MASK] of inputs [n, T], their number chosen as in `table`."""
-  num_tokens, train = settings.hmm.num_tokens, splits['train']
-  nearest, fits = token_readers.nearest_tokens(inputs, num_tokens, MOST_NEAREST), dict[float, Fitted]()
-  for count in reversed(range(nearest.shape[1] + 1)):
-    features = token_readers.one_hot(nearest[:, :count], num_tokens)
-    found = _converged(settings, features, labels, settings.converged.ridge, train)
-    fits[count] = _fitted(found, features, labels, splits)
-  return _chosen(fits, splits, *_TOKENS_READ)
+def tokens_heads(settings: Settings, downstream: Downstream, tasks: list[int]) -> list[Fitted]:
+  """The converged head on one-hot tokens nearest the [MASK] for each of `tasks`, their number chosen as in `tables`."""
+  splits, num_tokens, ridge = downstream.splits, settings.hmm.num_tokens, settings.converged.ridge
+  nearest = token_readers.nearest_tokens(downstream.inputs, num_tokens)[:, :_MOST_TOKENS]
+  one_hot, found = np.eye(num_tokens)[nearest], []
+  for labels in downstream.labels(tasks):
+    fits = dict[float, Fitted]()
+    for count in range(nearest.shape[1] + 1):
+      features = one_hot[:, :count].reshape(len(labels), -1)
+      head = _converged(settings, features, labels, ridge, splits['train'])
+      fits[count] = _fitted(head, features, labels, splits)
+    found.append(_chosen(fits, splits, *_TOKENS_READ))
+  return found
 
 
-def _chosen(
-  fits: dict[float, Fitted], splits: Splits, name: str, name_of_accuracies: str, fixed: float | None = None
-) -> Fitted:
-  """The fit of a `fixed` value, or that of best validation accuracy, the last if several tie.
+def _chosen(fits: dict[Any, Fitted], splits: Splits, value: str, accuracies: str, given: float | None = None) -> Fitted:
+  """The fit of a `given` value, by default that of best validation accuracy, the first if several tie.
 
-  It gets the fields of that value and of all values with their test accuracies.
+  It gets the fields `value`, its value, and `accuracies`, all values in order with their test accuracies.
   """
-  accuracies = {
-    split: {value: float(one.is_right[where].mean()) for value, one in fits.items()} for split, where in splits.items()
-  }
-  # A maximum is the first of several.
-  best = max(reversed(fits), key=accuracies['validation'].__getitem__) if fixed is None else fixed
-  fields = {**fits[best].fields, name: best, name_of_accuracies: list(accuracies['test'].items())}
-  return fits[best]._replace(fields=fields)
+  validation, test = splits['validation'], splits['test']
+  best = given or max(fits, key=lambda one: fits[one].is_right[validation].mean())
+  along = [(one, float(fits[one].is_right[test].mean())) for one in sorted(fits)]
+  return fits[best]._replace(fields={**fits[best].fields, value: best, accuracies: along})
 
 
 def noise_accuracies(

@@ -32,14 +32,14 @@ class FrozenModel(NamedTuple):
 
   Attributes:
     name: one of MODELS.
-    model: exact or pretrained; None for no model.
+    model: a MaskedLM, exact or pretrained; None for methods that need none.
     params: its parameters, on the device where tuning is to run.
     exact_probs: from inputs [n, T] to the exact G [n, V] at the [MASK] in float64, for float64 fits on the exact model;
       other models are computed in float32.
   """
 
   name: str
-  model: MaskedLM | None
+  model: Any
   params: Any
   exact_probs: Callable[[np.ndarray], np.ndarray]
 
@@ -95,10 +95,9 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
   if fit == 'on_test':
     found = optimal_heads.heads_on_test(settings, frozen.params, downstream, tasks)
   elif chosen.reads == 'nearest':
-    fit_one = optimal_heads.table if fit == 'table' else optimal_heads.tokens_head
-    found = [fit_one(settings, downstream.inputs, y, splits) for y in downstream.labels(tasks)]
+    read = optimal_heads.tables if fit == 'table' else optimal_heads.tokens_heads
+    found = read(settings, downstream, tasks)
   else:
-    assert frozen.model is not None, 'only methods that read the nearest tokens need no model'
     tuner = build(settings, trial.point, frozen.model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
     if is_exact and not chosen.has_schedule:
@@ -115,9 +114,6 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
       exact = frozen.exact_probs(inputs)
       for one, y in zip(found, downstream.labels(tasks)):
         one.fields['noise_accuracies'] = optimal_heads.noise_accuracies(settings, features, exact, y, splits)
-  if fit == 'table' and downstream.changed_shares is not None:
-    for one, shares in zip(found, downstream.changed_shares[tasks]):
-      one.fields['changed_shares'] = shares.tolist()
   accuracy = np.mean([one.is_right[splits['test']].mean() for one in found])
   reporter.say(f'{problem}: accuracy {100 * accuracy:.1f}% over {len(tasks)} tasks')
   outcome = []
