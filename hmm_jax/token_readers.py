@@ -44,30 +44,28 @@ def keep_nearest(inputs: ArrayLike, num_tokens: int, count: int) -> np.ndarray:
 
 
 def table_labels(train: np.ndarray, train_labels: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-  """The answers [K + 1, m] of tables of depth 0 to K to tokens [m, K], ordered as in `nearest_tokens`.
+  """The answers [m] of a table of training texts to tokens [m, K], in the order of `nearest_tokens`.
 
-  A table of depth d answers argmax_c #{i: y_i = c, train_i[:k] = tokens[:k]}, with y the training labels and k <= d the
-  longest length for which one class has more such training texts than any other. Its depth 0 is the commonest label.
+  argmax_c #{i: y_i = c, train_i[:k] = tokens[:k]}, with y the training labels and k the longest length, at most K, for
+  which one class has more such training texts than any other; the first of the commonest labels if there is none.
 
   Args:
     train: [n, K] tokens of the training texts.
     train_labels: [n] ints.
     tokens: [m, K].
 
-  >>> train, labels = np.array([[0, 0], [0, 1], [1, 0], [1, 1], [1, 1]]), np.array([0, 1, 1, 1, 0])
-  >>> table_labels(train, labels, np.array([[0, 1], [1, 1]])).tolist()
-  [[1, 1], [1, 1], [1, 1]]
-  >>> table_labels(train, labels, np.array([[0, 0], [1, 0]])).tolist()
-  [[1, 1], [1, 1], [0, 1]]
+  >>> train, labels = np.array([[0, 0], [0, 0], [0, 1], [1, 1], [1, 1]]), np.array([0, 0, 1, 1, 0])
+  >>> table_labels(train, labels, np.array([[0, 1], [0, 2], [1, 1]])).tolist()
+  [1, 0, 0]
   """
   n, classes = len(train_labels), np.eye(train_labels.max() + 1)[train_labels]
-  # Texts with the same prefix have the same number.
-  prefix, answers = np.zeros(n + len(tokens), int), [np.full(len(tokens), classes.sum(0).argmax())]
+  # Texts with the same tokens so far have the same prefix.
+  prefix, answers = np.zeros(n + len(tokens), int), np.full(len(tokens), classes.sum(0).argmax())
   for column in np.concatenate([train, tokens]).T:
     _, prefix = np.unique(prefix * (column.max() + 1) + column, return_inverse=True)
     counts = np.zeros((len(prefix), classes.shape[1]))
     np.add.at(counts, prefix[:n], classes)
     ours = counts[prefix[n:]]
     is_decided = (ours == ours.max(1, keepdims=True)).sum(1) == 1
-    answers.append(np.where(is_decided, ours.argmax(1), answers[-1]))
-  return np.stack(answers)
+    answers = np.where(is_decided, ours.argmax(1), answers)
+  return answers

@@ -104,16 +104,13 @@ def memory_cells(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.
 @styled
 def nearest_tokens(records: pd.DataFrame, settings: FigureSettings) -> matplotlib.figure.Figure | None:
   """The share of test labels that change if only k tokens are kept, a line per distribution; None without records."""
-  records = statistics.select(statistics.with_unit(records), method='table')
-  if records.empty:
+  records = statistics.with_unit(records)
+  shares = report.changed_shares(records)
+  if shares.empty:
     return None
   figure, (axes,) = panels(settings)
-  for (point, rows), style in zip(
-    statistics.by_point(records).items(), itertools.cycle(matplotlib.rcParams['axes.prop_cycle'])
-  ):
-    report.changed_shares(rows).mean().plot(ax=axes, label=str(point), **style)
-  axes.set_xlabel('number k of tokens nearest the [MASK] that are kept')
-  axes.set_ylabel('labels that change (%)')
+  axes.plot(shares.columns, shares.T, label=[str(Point(*point)) for point in shares.index])
+  axes.set(xlabel='number k of tokens nearest the [MASK] that are kept', ylabel='labels that change (%)')
   _log_axis_with_zero(axes, 0.1)
   finish(figure, records, f'mean over {_counted(records, spread=False)}')
   return figure

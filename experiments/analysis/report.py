@@ -126,7 +126,10 @@ def tables(records: pd.DataFrame, paper_overlay: bool) -> dict[str, Table]:
     ),
     'nearest_tokens': (
       'Test labels in percent that change if only the k tokens nearest the [MASK] are kept',
-      [_name_of(point, points) | changed for point, rows in points.items() if (changed := _changed_cells(rows))],
+      [
+        _name_of(Point(*point), points) | {f'k = {count}': number(share, '.1f') for count, share in shares.items()}
+        for point, shares in changed_shares(records).iterrows()
+      ],
     ),
     'diagnostics': (
       "Other fits and controls beyond the paper's protocol: test accuracy in percent, mean [95% interval]",
@@ -250,17 +253,14 @@ def _size_cells(rows: pd.DataFrame) -> Row:
   return {f'{METHODS[method].label}\n{MODEL_NAMES[model]}': f'{size:.1g}' for (model, method), size in medians.items()}
 
 
-def changed_shares(rows: pd.DataFrame) -> pd.DataFrame:
-  """The mean share of labels in percent that change if only k tokens are kept: a row for each unit, a column for each k.
+def changed_shares(records: pd.DataFrame) -> pd.DataFrame:
+  """The share of labels in percent that change if only k tokens are kept, mean over units, of records with their unit.
 
-  It is empty without the method `table`.
+  A row for each distribution and a column for each k; without the method `table` there are no rows.
   """
-  tables = statistics.select(rows, method='table').set_index('unit')
-  return 100 * pd.DataFrame(list(tables.get('changed_shares', ())), tables.index).groupby(level='unit').mean()
-
-
-def _changed_cells(rows: pd.DataFrame) -> Row:
-  return {f'k = {count}': number(share, '.1f') for count, share in changed_shares(rows).mean().items()}
+  tables, place = statistics.select(records, method='table'), [*Point._fields, 'unit']
+  shares = pd.DataFrame(list(tables.get('changed_shares', ())), pd.MultiIndex.from_frame(tables[place]))
+  return 100 * shares.groupby(level=place).mean().groupby(level=place[:-1]).mean()
 
 
 def _name_of(point: Point, points: Points) -> Row:

@@ -24,9 +24,7 @@ _RIDGES = (1e-9, 1e-7, 1e-5, 1e-3, 1e-1)
 _NOISES = (1e-8, 1e-6, 1e-4, 1e-2, 0.1, 1.0)
 # The most tokens that readers without a model take into account.
 _MOST_TOKENS = 8
-# Fields of methods that read the tokens nearest the [MASK]; the records of the others lack them.
-_TOKENS_READ = ('tokens_read', 'tokens_read_accuracies')
-# Fields that only some methods fill; null for the others.
+# Fields that only some methods fill; null for the others, but for those of `nearest_readers`, which only these have.
 NO_FIELDS: dict[str, Any] = dict.fromkeys(
   (
     'attention_by',
@@ -95,37 +93,31 @@ def whitened_head(
   return _chosen(heads, splits, 'ridge', 'ridge_accuracies', _RIDGES[0] if is_exact else None)
 
 
-def tables(settings: Settings, downstream: Downstream, tasks: list[int]) -> list[Fitted]:
-  """The table of tokens nearest the [MASK] for each of `tasks`: of at most 8, the least depth of best validation.
+def nearest_readers(settings: Settings, downstream: Downstream, tasks: list[int], fit: str) -> list[Fitted]:
+  """The reader of the tokens nearest the [MASK] for each of `tasks`: a 'table', or 'converged' on one-hot tokens.
 
-  The field `changed_shares` has the share of test labels that change if only the k = 0, ..., 8 nearest tokens are kept.
+  It reads at most 8 tokens, the fewest of best validation accuracy. The field `changed_shares` has the share of test
+  labels that change if only the k = 0, ..., 8 nearest tokens are kept, the others masked.
   """
-  splits, num_tokens = downstream.splits, settings.hmm.num_tokens
-  train, test = splits['train'], splits['test']
-  nearest = token_readers.nearest_tokens(downstream.inputs, num_tokens)[:, :_MOST_TOKENS]
-  kept = [token_readers.keep_nearest(downstream.inputs[test], num_tokens, k) for k in range(_MOST_TOKENS + 1)]
-  probs, found = [downstream.label_probs(inputs) for inputs in kept], []
+  inputs, splits, num_tokens = downstream.inputs, downstream.splits, settings.hmm.num_tokens
+  train, test, counts = splits['train'], splits['test'], range(min(_MOST_TOKENS, inputs.shape[1] - 1) + 1)
+  nearest = token_readers.nearest_tokens(inputs, num_tokens)
+
+  def read(count: int, labels: np.ndarray) -> Fitted:
+    tokens = nearest[:, :count]
+    if fit == 'converged':
+      return converged_head(settings, np.eye(num_tokens)[tokens].reshape(len(labels), -1), labels, splits)
+    answers = token_readers.table_labels(tokens[train], labels[train], tokens)
+    return Fitted({}, answers == labels, None, {})
+
+  probs = [downstream.label_probs(token_readers.keep_nearest(inputs[test], num_tokens, count)) for count in counts]
+  found = []
   for task, labels in zip(tasks, downstream.labels(tasks)):
     relabelled = [tasks_lib.labelled(downstream.tasks[task].task_weights, one).labels for one in probs]
-    fields = {'changed_shares': [float(np.mean(new != labels[test])) for new in relabelled]}
-    answers = token_readers.table_labels(nearest[train], labels[train], nearest)
-    fits = {depth: Fitted({}, of_depth == labels, None, fields) for depth, of_depth in enumerate(answers)}
-    found.append(_chosen(fits, splits, *_TOKENS_READ))
-  return found
-
-
-def tokens_heads(settings: Settings, downstream: Downstream, tasks: list[int]) -> list[Fitted]:
-  """The converged head on one-hot tokens nearest the [MASK] for each of `tasks`, their number chosen as in `tables`."""
-  splits, num_tokens, ridge = downstream.splits, settings.hmm.num_tokens, settings.converged.ridge
-  nearest = token_readers.nearest_tokens(downstream.inputs, num_tokens)[:, :_MOST_TOKENS]
-  one_hot, found = np.eye(num_tokens)[nearest], []
-  for labels in downstream.labels(tasks):
-    fits = dict[float, Fitted]()
-    for count in range(nearest.shape[1] + 1):
-      features = one_hot[:, :count].reshape(len(labels), -1)
-      head = _converged(settings, features, labels, ridge, splits['train'])
-      fits[count] = _fitted(head, features, labels, splits)
-    found.append(_chosen(fits, splits, *_TOKENS_READ))
+    fits = {count: read(count, labels) for count in counts}
+    one = _chosen(fits, splits, 'tokens_read', 'tokens_read_accuracies')
+    one.fields['changed_shares'] = [float((new != labels[test]).mean()) for new in relabelled]
+    found.append(one)
   return found
 
 

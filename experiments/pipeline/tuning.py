@@ -95,8 +95,7 @@ def tune(problem: Problem, reporter: Reporter) -> list[Tuned]:
   if fit == 'on_test':
     found = optimal_heads.heads_on_test(settings, frozen.params, downstream, tasks)
   elif chosen.reads == 'nearest':
-    read = optimal_heads.tables if fit == 'table' else optimal_heads.tokens_heads
-    found = read(settings, downstream, tasks)
+    found = optimal_heads.nearest_readers(settings, downstream, tasks, fit)
   else:
     tuner = build(settings, trial.point, frozen.model, method)
     inputs = downstream.inputs[:, : settings.seen_length(method)]
