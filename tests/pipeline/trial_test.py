@@ -1,5 +1,6 @@
 """What a trial draws, and on which device."""
 
+import dataclasses
 import hashlib
 import types
 
@@ -73,6 +74,20 @@ def test_seed_0_draws_what_it_has_always_drawn(tmp_path):
     'parameters': np.concatenate([np.int8(np.sign(leaf)).ravel() for leaf in jax.tree.leaves(params)]),
   }
   assert {name: hashlib.sha256(np.asarray(x).tobytes()).hexdigest()[:16] for name, x in drawn.items()} == _DRAWN
+
+
+def test_a_reader_without_a_model_needs_none(tmp_path, monkeypatch):
+  """No gap is measured, whatever models are asked for; what is asked for on these stays as it is."""
+  settings = settings_of('smoke', models=('bert',), methods=('table',), tasks_per_trial=1, tasks_at_a_time=1)
+  trial = trial_lib.Trial(settings, Point(4), 0, tmp_path)
+  for name in ('_bert', 'ideals_of'):
+    monkeypatch.setattr(trial_lib, name, lambda *_: None)
+  assert trial_lib.run(trial, QUIET) and not trial.missing()
+  (record,) = trial.records()
+  assert (record['model'], record['kl_at_mask'], record['mlm_loss']) == ('none', None, None)
+  assert record['accuracy'] > record['majority_accuracy']
+  with_head = dataclasses.replace(settings, methods=('head', 'table'))
+  assert [(name.model, name.method) for name in trial._replace(settings=with_head).missing()] == [('bert', 'head')]
 
 
 @pytest.mark.slow

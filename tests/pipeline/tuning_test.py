@@ -6,7 +6,7 @@ import pathlib
 
 import jax
 import numpy as np
-from oracles import attention_by_the_paper, log_space_conditional, rows_of
+from oracles import attention_by_the_paper, log_space_conditional, log_space_posterior, rows_of
 import pytest
 from run_cases import QUIET
 import scipy.special
@@ -97,6 +97,37 @@ def test_a_prompt_starts_as_its_settings_say(init, scale, settings):
   """From uniform entries of their scale, or from rows of the vocabulary, which have none."""
   tuner = tuning.build(changed(settings, 'prompt', init=init, init_scale=0.25), POINT, MODEL, 'prompt')
   assert (tuner.prompt.length, tuner.prompt.scale) == (settings.prompt.length, scale)
+
+
+@pytest.mark.parametrize('method', ['table', 'tokens'])
+def test_a_reader_without_a_model_chooses_how_many_tokens_it_reads_on_validation(method, settings, drawn, monkeypatch):
+  """The fewest of those that validate best; the table answers by training texts alone."""
+  distribution, downstream = drawn
+  read, fitted = optimal_heads._chosen, []
+  monkeypatch.setattr(optimal_heads, '_chosen', lambda fits, *how: fitted.append(fits) or read(fits, *how))
+  for one, fits in zip(tune(settings, drawn, method), fitted, strict=True):
+    accuracies = np.array(
+      [[fits[k].is_right[where].mean() for where in downstream.splits.values()] for k in range(LENGTH)]
+    )
+    assert one.measured['tokens_read'] == accuracies[:, 1].argmax()
+    assert one.measured['tokens_read_accuracies'] == list(enumerate(accuracies[:, 2]))
+    assert_accuracies(one, fits[one.measured['tokens_read']].is_right, downstream)
+
+
+@pytest.mark.parametrize('label_state', ['first', 'silent'])
+def test_labels_change_where_the_posterior_of_fewer_tokens_gives_another(label_state, settings):
+  """The share of test labels, by sums of logarithms with rows of ones for what is not kept."""
+  settings, point = changed(settings, 'downstream', label_state=label_state), Point(4)
+  distribution, downstream = distribution_and_tasks(settings, point)
+  matrix, after = (distribution.transition_matrix.T, 1) if label_state == 'silent' else (np.eye(4), 0)
+  (one,) = tune(settings, (distribution, downstream), 'table', [1])
+  task, test = downstream.tasks[1], downstream.splits['test']
+  for count, share in enumerate(one.measured['changed_shares']):
+    kept = np.where(np.arange(LENGTH) <= count, downstream.inputs[test], 10)
+    # The [MASK] has a row of ones too.
+    probs = log_space_posterior(distribution, rows_of(distribution, kept)[:, after:]).smoothed_probs[:, 0]
+    assert share == ((probs @ matrix @ np.float64(task.task_weights).T).argmax(1) != task.labels[test]).mean()
+  assert len(one.measured['changed_shares']) == LENGTH and one.measured['changed_shares'][-1] == 0
 
 
 def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
