@@ -37,6 +37,8 @@ def array(name: str, x: Any) -> Any:
   Lists, tables, tensors, fractions, foreign byte orders and complex numbers without imaginary parts are converted, what
   float32 cannot hold to float64. Raises ValueError for all else, such as masked arrays, sparse matrices and strings.
   """
+  if (isinstance(x, Array) or type(x) is np.ndarray) and x.dtype in _PLAIN:
+    return x
   try:
     values = _values(x)
   except Exception:  # Each library raises its own.
@@ -52,6 +54,10 @@ def array(name: str, x: Any) -> Any:
   if isinstance(values, Array) or values.dtype.kind == 'V':
     return values
   return values.astype(np.float64 if values.dtype.itemsize > 8 else values.dtype.newbyteorder('='), copy=False)
+
+
+# The types of most arrays, which pass at once.
+_PLAIN = {np.dtype(kind) for kind in ('bool', 'uint8', 'int32', 'float32', 'float64')}
 
 
 def _values(x: Any) -> Any:
@@ -82,8 +88,9 @@ def distribution(x: T) -> T:
   """Return a distribution with converted fields, `validate`d if their values are known; anything else unchanged."""
   if not hasattr(x, 'validate'):
     return x
-  converted: Any = with_arrays(x)
-  return converted.validate() if all(map(is_concrete, converted)) else converted
+  # `validate` converts too.
+  fields: Any = x if all(map(is_concrete, x)) else with_arrays(x)  # type: ignore[call-overload]
+  return fields.validate() if all(map(is_concrete, fields)) else fields
 
 
 def check_ids(name: str, ids: Any, num_ids: int, where: Any = True) -> None:

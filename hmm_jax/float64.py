@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 FunctionT = TypeVar('FunctionT', bound=Callable[..., Any])
+_FLOAT64 = np.dtype(np.float64)
 
 
 def in_float64(function: FunctionT) -> FunctionT:
@@ -30,7 +31,7 @@ def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -
   Results of float64 are float32 then; with `returns_float64` they are numpy arrays, or traced.
   """
   compiled = jax.jit(function, **options)
-  narrow = functools.wraps(function)(lambda *args, **named: _narrowed(function(*args, **named)))
+  narrow = functools.wraps(function)(lambda *args, **named: narrowed(function(*args, **named)))
   narrow_compiled = jax.jit(narrow, **options)
 
   @in_float64
@@ -49,16 +50,20 @@ def jit(function: FunctionT, *, returns_float64: bool = False, **options: Any) -
   return call  # type: ignore[return-value]
 
 
+def _x64() -> bool:
+  return jax.config.jax_enable_x64  # type: ignore[attr-defined]
+
+
 def _is_available() -> bool:
   """True inside `in_float64`, and with `jax_enable_x64`."""
-  x64: bool = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-  return x64 or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
+  return _x64() or explicit_x64_dtypes.value is ExplicitX64Mode.ALLOW
 
 
 def _has_float64(x: Any) -> bool:
   """True for arrays and distributions of float64; other trees, such as a model's parameters, are JAX's own affair."""
-  is_numeric = isinstance(x, (Array, np.ndarray)) or hasattr(x, 'transition_matrix')
-  return is_numeric and any(leaf.dtype == np.float64 for leaf in jax.tree.leaves(x))
+  if isinstance(x, (Array, np.ndarray)):
+    return x.dtype == _FLOAT64
+  return hasattr(x, 'transition_matrix') and any(leaf.dtype == _FLOAT64 for leaf in jax.tree.leaves(x))
 
 
 def put(tree: Any) -> Any:
@@ -73,17 +78,9 @@ def on_device(tree: Any, device: jax.Device) -> Any:
   return jax.device_put(put(tree), device)
 
 
-def _narrowed(tree: Any) -> Any:
-  return jax.tree.map(lambda x: _as_float32(x) if x.dtype == np.float64 else x, tree)
-
-
-@jax.custom_vjp
-def _as_float32(x: Array) -> Array:
-  return lax.convert_element_type(x, np.float32)
-
-
-# A transpose runs outside of `in_float64`.
-_as_float32.defvjp(lambda x: (_as_float32(x), None), in_float64(lambda _, slopes: (slopes.astype(np.float64),)))
+def narrowed(tree: Any) -> Any:
+  """The tree with float32 for float64, unless `jax_enable_x64`."""
+  return tree if _x64() else jax.tree.map(lambda x: x.astype(np.float32) if x.dtype == np.float64 else x, tree)
 
 
 @jax.custom_vjp

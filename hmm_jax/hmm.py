@@ -237,7 +237,9 @@ def chunk_start(hmm: DistributionT, chunk_length: int, num_chunks: int) -> Distr
 @arguments.converted
 def emitted_token_probs(hmm: Distribution, state_probs: Array) -> Array:
   """The law [..., V] of a token whose joint state has the law `state_probs` [..., E]."""
-  return jnp.matmul(state_probs, hmm.joint_emission_matrix, precision=lax.Precision.HIGHEST)
+  # JAX would transpose a product of float64 outside of `in_float64`.
+  factors = float64.narrowed((state_probs, hmm.joint_emission_matrix))
+  return jnp.matmul(*factors, precision=lax.Precision.HIGHEST)
 
 
 @checked

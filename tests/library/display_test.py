@@ -1,6 +1,4 @@
-"""How distributions and posteriors print, in a line and in a notebook."""
-
-import re
+"""How distributions and posteriors print."""
 
 from hmm_cases import float32_hmm
 import jax
@@ -9,7 +7,6 @@ import numpy as np
 import scipy.stats
 
 import hmm_jax as hj
-from hmm_jax import display
 
 HIDDEN = float32_hmm(0, 3, 4)
 MEMORY = float32(dense_hmm(np.random.default_rng(1), 2))
@@ -42,19 +39,3 @@ def test_what_has_no_numbers_prints_its_shape():
   shapes = 'HMM(initial_probs [3], transition_matrix [3, 3], emission_matrix [3, 4])'
   assert [*seen, repr(jax.eval_shape(lambda: HIDDEN))] == [shapes] * 2
   assert repr(hj.HMM(0, None, [0.5] * 9)).endswith('matrix None, emission_matrix [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, ...])')
-
-
-def test_a_heat_map_has_a_cell_for_each_probability():
-  """From white at 0 to black at 1, of the first of a batch."""
-  found = np.zeros(ROWS.shape)
-  pattern = r'<rect x="(\d+)" y="(\d+)" .*?fill-opacity="(.*?)"'
-  for x, y, opacity in re.findall(pattern, display._picture(ROWS[None])):
-    found[int(y), int(x)] = float(opacity)
-  np.testing.assert_allclose(found, ROWS, atol=0.0051)
-
-
-def test_a_notebook_shows_a_heat_map_of_each_distribution():
-  """And of nothing else; a long text is cut, so that the page stays small."""
-  page = hj.forward_backward(HIDDEN, np.ones((2000, 3), np.float32))._repr_html_()
-  assert page.count('<svg') == 4 and 'marginal_loglik' in page and len(page) < 80_000
-  assert '<svg' not in jax.eval_shape(lambda: HIDDEN)._repr_html_()

@@ -64,6 +64,18 @@ def test_tokens_of_a_wide_chain_keep_their_numbers():
   assert np.isfinite(slopes).all() and slopes[0, 0] == slopes[1, 1] == 1
 
 
+def test_slopes_beside_float64_are_those_of_float32():
+  """By the float32 rows and by the float32 chain, whatever transforms are around."""
+  wide, rows = hj.processes.mess3(), np.random.default_rng(0).random((2, 4, 3))
+  narrow, narrow_rows = jax.tree.map(np.float32, (wide, rows))
+  total = lambda hmm, rows: (hj.conditional_token_probs(hmm, rows) ** 2).sum()
+  by_rows = lambda hmm: jax.vmap(jax.grad(lambda rows: total(hmm, rows)))(narrow_rows)
+  by_chain = lambda rows: jax.jit(jax.grad(lambda hmm: total(hmm, rows)))(narrow)
+  slopes, expected = ((by_rows(hmm), *by_chain(rows)) for hmm, rows in ((wide, rows), (narrow, narrow_rows)))
+  for found, x in zip(slopes, expected):
+    np.testing.assert_allclose(found, x, 1e-4, 1e-6)
+
+
 def test_a_fit_scores_as_in_hmmlearn(tmp_path):
   """Unseen texts, through the object and through files; its EM leaves cells down to 1e-323."""
   rng = np.random.default_rng(0)
