@@ -49,29 +49,19 @@ def test_the_left_figure_shows_an_untrained_bert_beside_the_pretrained_one():
   }
 
 
-def _table_records():
-  """Of the reader without a model, with shares by the number of tokens that are kept."""
-  shares = {4: [0.5, 0.25, 0.0], 10: [0.75, 0.5, 0.25]}
-  return [
-    record(
-      Point(size), 'none', 'table', 0.99, trial=trial, task=task, changed_shares=[x + 0.01 * trial for x in of_size]
-    )
+def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
+  """The second has a line for each size, in percent by the number of tokens that are kept; it needs such a reader."""
+  shares = {4: [0.5, 0.25], 10: [0.75, 0.5]}
+  table = [
+    record(Point(size), 'none', 'table', 0.99, trial=trial, changed_shares=[share + 0.01 * trial for share in of_size])
     for size, of_size in shares.items()
     for trial in range(3)
-    for task in range(2)
   ]
-
-
-def test_a_reader_without_a_model_stands_beside_the_models():
-  untrained = [row | {'model': 'untrained'} for row in prompt_records() if row['model'] == 'bert']
-  _, _, lines, *_ = _drawn(figures.figure_3_left, prompt_records(3) + untrained + _table_records())
-  assert lines['table of tokens, no model'].get_ydata() == pytest.approx([99.0, 99.0])
-
-
-def test_labels_that_change_are_drawn_by_the_number_of_tokens_that_are_kept():
-  """A line for each size, in percent; no figure where there is no table."""
-  _, _, lines, *_ = _drawn(figures.nearest_tokens, prompt_records(3) + _table_records())
-  assert lines['|H|=10'].get_xydata() == pytest.approx(np.array([[0, 76], [1, 51], [2, 26]]))
+  untrained = [row | {'model': 'untrained'} for row in prompt_records()]
+  _, _, lines, *_ = _drawn(figures.figure_3_left, prompt_records(3) + untrained + table)
+  assert lines['table of tokens, no model'].get_ydata() == pytest.approx([99, 99])
+  _, _, lines, *_ = _drawn(figures.nearest_tokens, prompt_records(3) + table)
+  assert [*lines['|H|=4'].get_ydata(), *lines['|H|=10'].get_ydata()] == pytest.approx([51, 26, 76, 51])
   assert figures.nearest_tokens(frame(prompt_records()), figure_settings()) is None
 
 
@@ -167,8 +157,6 @@ def test_three_formats_with_the_same_bytes_every_time(tmp_path):
 def test_methods_are_drawn_apart():
   """No two that are trained have one colour, nor both one marker and one dash, which grey leaves."""
   drawn = [method for method in METHODS.values() if method.fit == 'schedule']
-  without = [method for method in METHODS.values() if method.models == ('none',)]
-  assert len({(method.marker, method.dash) for method in drawn + without}) == len(drawn + without)
   assert (
     len({method.colour for method in drawn}) == len({(method.marker, method.dash) for method in drawn}) == len(drawn)
   )

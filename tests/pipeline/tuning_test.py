@@ -101,33 +101,31 @@ def test_a_prompt_starts_as_its_settings_say(init, scale, settings):
 
 @pytest.mark.parametrize('method', ['table', 'tokens'])
 def test_a_reader_without_a_model_chooses_how_many_tokens_it_reads_on_validation(method, settings, drawn, monkeypatch):
-  """The fewest of those that validate best; the table answers by training texts alone."""
-  distribution, downstream = drawn
-  read, fitted = optimal_heads._chosen, []
-  monkeypatch.setattr(optimal_heads, '_chosen', lambda fits, *how: fitted.append(fits) or read(fits, *how))
+  """The fewest of those that validate best."""
+  choose, fitted = optimal_heads._chosen, []
+  monkeypatch.setattr(optimal_heads, '_chosen', lambda fits, *how: fitted.append(fits) or choose(fits, *how))
   for one, fits in zip(tune(settings, drawn, method), fitted, strict=True):
-    accuracies = np.array(
-      [[fits[k].is_right[where].mean() for where in downstream.splits.values()] for k in range(LENGTH)]
-    )
-    assert one.measured['tokens_read'] == accuracies[:, 1].argmax()
-    assert one.measured['tokens_read_accuracies'] == list(enumerate(accuracies[:, 2]))
-    assert_accuracies(one, fits[one.measured['tokens_read']].is_right, downstream)
+    best = np.argmax([fits[count].is_right[40:48].mean() for count in range(LENGTH)])
+    assert one.measured['tokens_read'] == best
+    assert_accuracies(one, fits[best].is_right, drawn[1])
 
 
 @pytest.mark.parametrize('label_state', ['first', 'silent'])
 def test_labels_change_where_the_posterior_of_fewer_tokens_gives_another(label_state, settings):
   """The share of test labels, by sums of logarithms with rows of ones for what is not kept."""
-  settings, point = changed(settings, 'downstream', label_state=label_state), Point(4)
-  distribution, downstream = distribution_and_tasks(settings, point)
-  matrix, after = (distribution.transition_matrix.T, 1) if label_state == 'silent' else (np.eye(4), 0)
+  settings = changed(settings, 'downstream', label_state=label_state)
+  distribution, downstream = distribution_and_tasks(settings, Point(4))
   (one,) = tune(settings, (distribution, downstream), 'table', [1])
-  task, test = downstream.tasks[1], downstream.splits['test']
-  for count, share in enumerate(one.measured['changed_shares']):
-    kept = np.where(np.arange(LENGTH) <= count, downstream.inputs[test], 10)
-    # The [MASK] has a row of ones too.
-    probs = log_space_posterior(distribution, rows_of(distribution, kept)[:, after:]).smoothed_probs[:, 0]
-    assert share == ((probs @ matrix @ np.float64(task.task_weights).T).argmax(1) != task.labels[test]).mean()
-  assert len(one.measured['changed_shares']) == LENGTH and one.measured['changed_shares'][-1] == 0
+  inputs, expected = downstream.inputs[48:], []
+  for count in range(LENGTH):
+    # The silent state is before the text after the [MASK].
+    rows = rows_of(distribution, np.where(np.arange(LENGTH) <= count, inputs, 10))[:, int(label_state == 'silent') :]
+    probs = log_space_posterior(distribution, rows).smoothed_probs[:, 0]
+    scores = (probs @ distribution.transition_matrix.T if label_state == 'silent' else probs) @ np.float64(
+      downstream.tasks[1].task_weights
+    ).T
+    expected.append((scores.argmax(1) != downstream.tasks[1].labels[48:]).mean())
+  assert one.measured['changed_shares'] == expected and expected[0] > expected[-1] == 0
 
 
 def test_records_of_an_attention_head_are_what_it_does(settings, drawn):
