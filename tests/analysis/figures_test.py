@@ -7,6 +7,7 @@ from figures_cases import (
   memory_records,
   prompt_records,
   record,
+  table_records,
 )
 import numpy as np
 from pandas import DataFrame as frame
@@ -51,17 +52,11 @@ def test_the_left_figure_shows_an_untrained_bert_beside_the_pretrained_one():
 
 def test_a_reader_without_a_model_has_a_line_and_a_figure_of_its_own():
   """The second has a line for each size, in percent by the number of tokens that are kept; it needs such a reader."""
-  shares = {4: [0.5, 0.25], 10: [0.75, 0.5]}
-  table = [
-    record(Point(size), 'none', 'table', 0.99, trial=trial, changed_shares=[share + 0.01 * trial for share in of_size])
-    for size, of_size in shares.items()
-    for trial in range(3)
-  ]
   untrained = [row | {'model': 'untrained'} for row in prompt_records()]
-  _, _, lines, *_ = _drawn(figures.figure_3_left, prompt_records(3) + untrained + table)
-  assert lines['table of tokens, no model'].get_ydata() == pytest.approx([99, 99])
-  _, _, lines, *_ = _drawn(figures.nearest_tokens, prompt_records(3) + table)
-  assert [*lines['|H|=4'].get_ydata(), *lines['|H|=10'].get_ydata()] == pytest.approx([51, 26, 76, 51])
+  _, _, lines, *_ = _drawn(figures.figure_3_left, table_records() + untrained)
+  assert lines['table of tokens, no model'].get_ydata() == pytest.approx([96, 93, 83])
+  _, _, lines, *_ = _drawn(figures.nearest_tokens, table_records())
+  assert lines['|H|=30'].get_xydata() == pytest.approx(np.array([[0, 50], [1, 25]]))
   assert figures.nearest_tokens(frame(prompt_records()), figure_settings()) is None
 
 
